@@ -32,7 +32,7 @@ class TrialLimits:
     def wider(self, other: TrialLimits) -> TrialLimits:
         """Return the wider of both limits, for a trial that two experiments share."""
         return TrialLimits(
-            _smaller_limit(self.time, other.time), _smaller_limit(self.memory, other.memory)
+            _larger_limit(self.time, other.time), _larger_limit(self.memory, other.memory)
         )
 
     def check(self) -> None:
@@ -69,7 +69,7 @@ class TrialLimits:
 UNLIMITED = TrialLimits()
 
 
-def _smaller_limit(one: Amount | None, other: Amount | None) -> Amount | None:
+def _larger_limit(one: Amount | None, other: Amount | None) -> Amount | None:
     return None if one is None or other is None else max(one, other)
 
 

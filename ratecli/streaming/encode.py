@@ -1,5 +1,6 @@
-"""Columns of a streamed table made into features, as the training rows say: the encoder of the same table
-in memory, but for rounding.
+"""Encoding of a streamed table's columns as features, fitted on the training rows.
+
+The result is that of the in-memory encoder for the same table, up to rounding.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from ratecli.streaming.table import StreamedTable
 ColumnPositions = NDArray[np.intp]
 
 CENTER_RUNS = 16
-"""Runs of rows from which the size of numbers is guessed."""
+"""Runs of rows from which an approximate mean of each column is computed."""
 DEVIATION_ROUNDING = 1e-14
-"""A deviation below this share of the numbers is what rounding left of none."""
+"""A standard deviation below this share of the mean is a rounding error of 0."""
 
 
 def unfitted_encoding(table: StreamedTable) -> RecordEncoder:
-    """The table's features as records have them, before anything is known of the training rows."""
+    """Return the table's features as stored in records, before fitting on the training rows."""
     names = table.roles.features
     numbers = [k for k, each in enumerate(table.store.numbers) if each.name in names]
     codes = [k for k, each in enumerate(table.store.texts) if each.name in names]
@@ -50,7 +51,7 @@ def unfitted_encoding(table: StreamedTable) -> RecordEncoder:
 
 
 def encoded_stream(table: StreamedTable, cells: CellTable) -> tuple[FileStream, Encoder]:
-    """The rows of a table, and what its training rows said of their features."""
+    """Return the rows of a table as features, and the encoder fitted on its training rows."""
     into = np.arange(len(cells.count), dtype=np.int32)
     weighed = weight_column_of(table)
     rows = FileStream(
@@ -62,19 +63,19 @@ def encoded_stream(table: StreamedTable, cells: CellTable) -> tuple[FileStream, 
 
 @dataclass(frozen=True)
 class FeatureShares:
-    """Of the training rows that have each number (P,), and each level (L,)."""
+    """Shares of training rows that have each number (P,) and each level (L,)."""
 
     numbers: NDArray[np.float64]
     levels: NDArray[np.float64]
 
 
 def fit_stream_encoder(table: StreamedTable, train: FileStream) -> tuple[Encoder, FeatureShares]:
-    """What the training rows say, in a pass over them, and how many of them have what.
+    """Fit the encoder in one pass over the training rows; also return the shares of present values.
 
     Raises
     ------
     FaultError
-        E410 where there are none, E407 where none has a number of a column.
+        E410 if there are no training rows, E407 if a column of numbers has none in them.
     """
     coding = train.encoded.coding
     if not train.count.sum():
@@ -111,7 +112,10 @@ def fit_stream_encoder(table: StreamedTable, train: FileStream) -> tuple[Encoder
 
 
 def _deviation(n: float, total: float, squares: NDArray[np.float64]) -> float:
-    """Standard deviation of n numbers from their sum and the squares that `decode.moments` adds up (3,)."""
+    """Return the standard deviation of n numbers from their sum and the squares of `add_moments`.
+
+    `squares` (3,) are sums of squares for three ranges of magnitude, scaled by powers of 2.
+    """
     from ratecli.models.decode import SQUARE_SHIFT  # noqa: PLC0415
 
     powers = np.array([-SQUARE_SHIFT, 0, SQUARE_SHIFT])
@@ -124,7 +128,7 @@ def _deviation(n: float, total: float, squares: NDArray[np.float64]) -> float:
 
 
 def _refuse_infinite(column: ScannedColumn, block: NumericBlock) -> None:
-    """Raise E407 for a number of any row that is too far from those of the training rows."""
+    """Raise E407 if a number of any row is too far from those of the training rows."""
     assert column.numbers is not None
     for value in (column.numbers.least, column.numbers.most):
         if not np.isfinite((value - block.mean) / block.scale):
@@ -134,20 +138,22 @@ def _refuse_infinite(column: ScannedColumn, block: NumericBlock) -> None:
 
 
 def _center(train: FileStream) -> NDArray[np.float64]:
-    """Means of some of the rows, from all over the table: what is left of numbers is then small."""
+    """Return column means over a few runs from all over the table, for centering."""
     runs = train.runs()
     some = train.taken(sorted({k * runs // CENTER_RUNS for k in range(CENTER_RUNS)}))
     found = some.numbers[:, train.encoded.coding.of_number].astype(np.float64)
     known = ~np.isnan(found)
     found[~known] = 0.0
-    with np.errstate(over="ignore", invalid="ignore"):  # `fitted` refuses one that is not finite
+    with np.errstate(over="ignore", invalid="ignore"):  # `check_scale` rejects what is not finite
         return np.asarray(found.sum(axis=0) / np.maximum(known.sum(axis=0), 1))
 
 
 @dataclass(frozen=True)
 class _Moments:
-    """How many rows there are and have each number, sums of numbers less a center, those squared by their
-    size, rows of each level.
+    """Counts and sums of the training rows.
+
+    Sums the rows, the rows that have each number, the centered numbers, their squares (in three
+    ranges of size, against overflow), and the rows of each level.
     """
 
     coding: FeatureCoding
@@ -159,7 +165,7 @@ class _Moments:
         return np.zeros(1), known, sums, squares, np.zeros(len(self.coding.level_at))
 
     def add(self, rows: RecordBatch, sums: SumArrays) -> None:
-        # it imports numba, which takes every process a fifth of a second
+        # imports numba, which takes 0.2 s in every process
         from ratecli.models.decode import add_moments  # noqa: PLC0415
 
         add_moments(rows.numbers, rows.codes, rows.cell, self.coding, self.center, *sums)
@@ -168,7 +174,7 @@ class _Moments:
 def apply_stream_encoder(
     table: StreamedTable, encoder: Encoder, seen: FeatureShares
 ) -> RecordEncoder:
-    """How records become the features of an encoder."""
+    """Return the conversion of records to the features of a fitted encoder."""
     known = unfitted_encoding(table).coding
     place = {block.column: k for k, block in enumerate(encoder.blocks)}
     first = np.cumsum([0, *(len(block.names) for block in encoder.blocks)])

@@ -1,4 +1,4 @@
-"""The files of a streamed table, a batch of rows at a time."""
+"""Reading the files of a streamed table in batches of rows."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from numpy.typing import NDArray
 from ratecli.datasets import tables as own
 
 BATCH = 2**15
-"""Rows of a Parquet file that are read at once."""
+"""Rows of a Parquet file per batch."""
 PIECE = 2**22
-"""Bytes of a CSV file that are."""
+"""Bytes of a CSV file per batch."""
 BUFFER = 2**18
-"""Bytes of each column of a Parquet file that are."""
+"""Read buffer per column of a Parquet file, in bytes."""
 
 NumberArray: TypeAlias = NDArray[np.floating]
 
 
 @dataclass(frozen=True)
 class WordPiece:
-    """A piece of a text column: (m,) the number of each row's word, and the distinct words.
+    """A batch of a text column: (m,) the index of each row's word, and the distinct words.
 
-    A word has no spaces around it; an empty one is None.
+    Words are stripped of surrounding whitespace; an empty word is None.
     """
 
     codes: NDArray[np.int64]
@@ -40,14 +40,14 @@ class WordPiece:
 
 @dataclass(frozen=True)
 class TableFiles:
-    """Files of one format that are one table, one after the other.
+    """Files of one format that form one table, one after the other.
 
     Attributes
     ----------
     kind
         `csv` or `parquet`.
     separator
-        Between the columns of a CSV file.
+        Separator of columns in a CSV file.
     """
 
     paths: tuple[Path, ...]
@@ -55,7 +55,7 @@ class TableFiles:
     separator: str
 
     def names(self) -> list[str]:
-        """The columns; E404 where a file has others than the first."""
+        """Return the column names; raise E404 if a file has other columns than the first."""
         first = self._names(self.paths[0])
         for path in self.paths[1:]:
             names = self._names(path)
@@ -70,7 +70,7 @@ class TableFiles:
         return first
 
     def rows(self) -> int | None:
-        """How many rows there are, if the files say so; E404 where one is broken."""
+        """Return the number of rows, or None for CSV files; raise E404 if a file is broken."""
         if self.kind == "csv":
             return None
         return sum(map(_rows, self.paths))
@@ -89,12 +89,12 @@ class TableFiles:
         return names
 
     def batches(self) -> Iterator[Mapping[str, pa.Array]]:
-        """Pieces of all columns by name, in the order of the rows.
+        """Yield batches of all columns by name, in the order of the rows.
 
         Raises
         ------
         FaultError
-            E404 where a file is broken.
+            E404 if a file is broken.
         """
         for path in self.paths:
             found = self._csv(path) if self.kind == "csv" else self._parquet(path)
@@ -133,19 +133,19 @@ def _rows(path: Path) -> int:
 
 
 def is_number_type(kind: pa.DataType) -> bool:
-    """Whether a column of this type holds numbers as they are."""
+    """Return whether a column of this type holds numbers."""
     return bool(
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     )
 
 
 def value_type(array: pa.Array) -> pa.DataType:
-    """The type of the values of a column, in a dictionary or not."""
+    """Return the type of the values of a column, dictionary-encoded or not."""
     return array.type.value_type if pa.types.is_dictionary(array.type) else array.type
 
 
 def read_numbers(array: pa.Array) -> NumberArray:
-    """Those of a column of numbers, NaN where there is none; in single precision if it is."""
+    """Return the values of a column of numbers, NaN where missing; float32 columns stay float32."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if pa.types.is_decimal(array.type) or array.null_count:
@@ -155,7 +155,10 @@ def read_numbers(array: pa.Array) -> NumberArray:
 
 
 def read_words(path: Path, name: str, array: pa.Array) -> WordPiece:
-    """Those of a column of any other type; E404 where it holds neither numbers nor text."""
+    """Return the values of any other column as words.
+
+    Raises E404 if it holds neither numbers nor text.
+    """
     kind = value_type(array)
     if not (own.is_text_type(kind) or _is_text_like(kind)):
         raise own.not_a_table_error(
@@ -175,13 +178,13 @@ def read_words(path: Path, name: str, array: pa.Array) -> WordPiece:
 
 
 def _is_text_like(kind: pa.DataType) -> bool:
-    """Whether values of the type become text as they are written."""
+    """Return whether values of the type are converted to text."""
     shown = (pa.types.is_boolean, pa.types.is_null, pa.types.is_temporal, is_number_type)
     return any(each(kind) for each in shown)
 
 
 def parse_written_numbers(found: WordPiece) -> NumberArray | None:
-    """The numbers that words say, NaN for those that say there is none; None if one says no number."""
+    """Return the numbers that words represent, NaN for missing ones; None if a word is not one."""
     texts = pa.chunked_array([pa.array([word or "" for word in found.words], pa.string())])
     told = own.parse_number_words(texts, own.is_missing_word(texts))
     return None if told is None else told[found.codes]

@@ -1,4 +1,4 @@
-"""What one pass over a streamed table tells of each column."""
+"""Facts about each column of a streamed table, collected in one pass."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from ratecli.streaming.reading import (
 )
 
 MAX_TEXT_LEVELS = 2**16 - 1
-"""Distinct words of a column: of one with more nobody makes features or groups."""
+"""Largest number of distinct words in a column that can be used for features or groups."""
 MAX_DISTINCT_NUMBERS = 64
-"""Distinct numbers of a column up to which they are known one by one."""
+"""Largest number of distinct numbers in a column that are listed."""
 
 
 @dataclass
 class NumberFacts:
-    """Of a column of numbers.
+    """Facts about a column of numbers.
 
     Attributes
     ----------
     single
-        Whether single precision holds all of them exactly.
+        Whether single precision represents all of them exactly.
     distinct
-        The numbers, sorted; None where there are more than FEW.
+        The distinct numbers, sorted; None if there are more than `MAX_DISTINCT_NUMBERS`.
     missing, infinite
-        How many rows have none, or an infinite one.
+        Number of rows with a missing or an infinite value.
     first_missing, first_infinite
-        The first row of each, -1 where there is none.
+        The first such row, -1 if there is none.
     not_positive
-        The first row without a positive number.
+        The first row without a positive number, -1 if there is none.
     least, most
-        The least and the largest number, 0 among them.
+        The minimum and maximum of the numbers and 0.
     """
 
     single: bool = True
@@ -62,7 +62,7 @@ class NumberFacts:
     most: float = 0.0
 
     def add(self, values: NumberArray, start: int) -> None:
-        """Numbers of the rows from `start` on."""
+        """Add the numbers of the rows from `start` on."""
         finite = np.isfinite(values)
         if not finite.all():
             gone, infinite = np.isnan(values), np.isinf(values)
@@ -82,7 +82,7 @@ class NumberFacts:
 
 
 def fits_single_precision(values: Any) -> bool:
-    """Whether single precision holds all of the numbers exactly."""
+    """Return whether single precision represents all of the numbers exactly."""
     if values.dtype == np.float32:
         return True
     with np.errstate(over="ignore"):
@@ -96,21 +96,22 @@ def _first(known: int, marked: NDArray[np.bool_], start: int) -> int:
 
 @dataclass
 class WordFacts:
-    """Of a column of words, which may turn out to be numbers as they are written.
+    """Facts about a column of words, which may turn out to be numbers written as text.
 
     Attributes
     ----------
     levels
-        How many rows have each word, in the order in which words first occur; None for no word. None
-        where there are more than MOST_LEVELS.
+        Number of rows of each word, in order of first occurrence; None as a word for missing
+        values. None if there are more than `MAX_TEXT_LEVELS` words.
     numeric
-        Whether every word so far says a number, or that there is none.
+        Whether every word so far is a number or marks a missing value.
     said
-        Whether a word says a number.
+        Whether any word is a number.
     slips, told
-        How many rows have a word that is no number, of those that do not say that there is none.
+        Number of rows with a word that is not a number, and of rows with a word that does not mark
+        a missing value.
     slip
-        The first such row and its word.
+        The first row with a word that is not a number, and the word.
     """
 
     levels: Counter[str | None] | None = field(default_factory=Counter)
@@ -121,7 +122,9 @@ class WordFacts:
     slip: tuple[int, str] | None = None
 
     def add(self, found: WordPiece, start: int) -> NumberArray | None:
-        """Words of the rows from `start` on; the numbers that they say, if all do."""
+        """Add the words of the rows from `start` on; return their numbers if all so far are
+        numbers.
+        """
         counts = np.bincount(found.codes, minlength=len(found.words))
         if self.levels is not None:
             for word, count in zip(found.words, counts.tolist(), strict=True):
@@ -139,6 +142,7 @@ class WordFacts:
         return None
 
     def _slips(self, found: WordPiece, counts: NDArray[np.int64], start: int) -> None:
+        """Count the words that are neither numbers nor marks of missing values."""
         wrong = np.zeros(len(found.words), dtype=bool)
         for k, word in enumerate(found.words):
             if word is not None and word.casefold() not in MISSING_WORDS:
@@ -152,17 +156,17 @@ class WordFacts:
 
 @dataclass(frozen=True)
 class ScannedColumn:
-    """What is known of a column when all of it was read.
+    """Facts about a column after all of it was read.
 
     Attributes
     ----------
     levels
-        The distinct words of a text column, sorted, None for no word in the last place if it occurs;
-        None where there are more than MOST_LEVELS, and of a column of numbers.
+        The distinct words of a text column, sorted, followed by None if values are missing. None
+        for columns of numbers, and if there are more than `MAX_TEXT_LEVELS` words.
     counts
-        How many rows have each.
-    mostly
-        Of a text column the first row, and its word, that is no number though nearly all are.
+        Number of rows of each level.
+    told, slips, slip
+        As in `WordFacts`.
     """
 
     name: str
@@ -179,23 +183,23 @@ class ScannedColumn:
 
     @property
     def kept(self) -> bool:
-        """Whether records hold the column."""
+        """Whether records contain the column."""
         return self.numbers is not None or self.levels is not None
 
 
 PieceCallback = Callable[[Mapping[str, NumberArray | WordPiece], int], None]
-"""Given the numbers or words of some rows by column, and how many rows were seen with them."""
+"""Called with the numbers or words of a batch by column, and the number of rows read so far."""
 
 
 def scan_columns(
     files: TableFiles, names: Collection[str], categorical: Collection[str], heed: PieceCallback
 ) -> tuple[int, list[ScannedColumn]]:
-    """How many rows there are, and what is known of each column.
+    """Return the number of rows and the facts about each column; call `heed` for every batch.
 
     Raises
     ------
     FaultError
-        E404 for what is no table.
+        E404 if a file cannot be read as a table.
     """
     path = files.paths[0]
     number_facts = {name: NumberFacts() for name in names}
@@ -210,7 +214,7 @@ def scan_columns(
             if text is None or (told is not None and word_facts[name].said):
                 assert told is not None
                 found[name] = told
-            else:  # where nothing is said so far, that is told as words
+            else:  # as long as all values are missing, the column is passed on as words
                 found[name] = text
         rows += len(next(iter(batch.values())))
         heed(found, rows)
@@ -227,7 +231,10 @@ def scan_columns(
 def _scan_piece(
     path: Path, name: str, array: pa.Array, facts: dict[str, WordFacts], start: int, *, text: bool
 ) -> tuple[WordPiece | None, NumberArray | None]:
-    """The words of a piece of a column that holds some, and its numbers if all of it can be read so."""
+    """Return a batch of a column as words and as numbers.
+
+    There are no words for a column of numbers, and no numbers unless every word is one.
+    """
     kind = value_type(array)
     if is_number_type(kind) and not text:
         return None, read_numbers(array)
@@ -254,7 +261,7 @@ def _with_none_last(item: tuple[str | None, Any]) -> tuple[bool, str]:
 
 
 def column_to_json(column: ScannedColumn) -> dict[str, Any]:
-    """Plain values from which `column_from_json` makes the same again."""
+    """Return the facts as plain JSON values, which `column_from_json` reads."""
     found: dict[str, Any] = {"name": column.name}
     if column.numbers is not None:
         return found | {"numbers": vars(column.numbers)}

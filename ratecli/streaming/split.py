@@ -1,7 +1,8 @@
-"""Which split each row of a streamed table is in, and which cell: what of a seed is kept beside a store.
+"""The split and the cell of each row of a streamed table, cached in a file beside its records.
 
-A table of at most STRETCH rows is split just as one in memory. A longer one is split stretch by stretch:
-in each the shares are met within one row, in every stratum, and on average exactly.
+A table of at most `STRETCH` rows is split exactly as one in memory. A longer one is split stretch
+by stretch: in each, the number of rows of a stratum in each part is within one row of its share,
+and exact on average.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ ValueIndices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class GroupingColumn(ABC):
-    """One column of a record.
+    """One column of a record that distinguishes rows.
 
     Attributes
     ----------
     column
-        Its place among the codes, or the numbers, of a record.
+        Its index among the codes, or the numbers, of a record.
     values
-        What stands for the rows of each of its places.
+        A representative value for each index that `of` returns.
     """
 
     column: int
@@ -51,18 +52,18 @@ class GroupingColumn(ABC):
 
     @abstractmethod
     def of(self, records: NDArray[np.void]) -> ValueIndices:
-        """(m,) the place of each row."""
+        """Return the index of each row's value, as (m,)."""
 
 
 class TextGrouping(GroupingColumn):
-    """Each word is a place of its own."""
+    """Distinguishes every word."""
 
     def of(self, records: NDArray[np.void]) -> ValueIndices:
         return np.asarray(records["codes"][:, self.column], dtype=np.int64)
 
 
 class NumberGrouping(GroupingColumn):
-    """Each of a few numbers is, and no number in the last place."""
+    """Distinguishes every number of a few; missing values come last."""
 
     def of(self, records: NDArray[np.void]) -> ValueIndices:
         found = records["numbers"][:, self.column].astype(np.float64)
@@ -72,7 +73,7 @@ class NumberGrouping(GroupingColumn):
 
 @dataclass(frozen=True)
 class IntervalGrouping(GroupingColumn):
-    """Numbers between two cuts, and those at one: no comparison with a cut tells them apart."""
+    """Distinguishes the intervals between cuts, and the cuts: all that comparisons can see."""
 
     cuts: NDArray[np.float64]
 
@@ -85,7 +86,7 @@ class IntervalGrouping(GroupingColumn):
 
 
 def grouping_column(table: StreamedTable, name: str, cuts: Sequence[float]) -> GroupingColumn:
-    """What tells rows apart by a column, if numbers of it are compared with no others than `cuts`."""
+    """Return how a column distinguishes rows if its numbers are compared with `cuts` only."""
     column = table.columns[name]
     if column.is_text:
         place = [each.name for each in table.store.texts].index(name)
@@ -99,7 +100,7 @@ def grouping_column(table: StreamedTable, name: str, cuts: Sequence[float]) -> G
 
 
 def _interval_values(cuts: NDArray[np.float64]) -> list[float]:
-    """A number for each side: below the first cut, the cut, between it and the next, ..."""
+    """Return a number for each interval: below the first cut, at it, up to the next, ..."""
     if not len(cuts):
         return [0.0]
     found = [float(np.nextafter(cuts[0], -np.inf))]
@@ -114,25 +115,25 @@ STRETCH = 2**16
 MAX_CELLS = 2**16
 CELLS_VERSION = 1
 WEIGHT_RANGE = (1e-9, 1e9)
-"""Least and largest weight of a row: streamed rows are summed in single precision."""
+"""Smallest and largest weight of a row, because sums over streamed rows use single precision."""
 
 StretchGenerator = Callable[[int], np.random.Generator]
-"""The random numbers that split a stretch."""
+"""Returns the random generator that splits a stretch."""
 CellIndices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class CellTable:
-    """Rows that count alike, C kinds of them.
+    """The C cells of a table: rows of one cell count alike in all rates.
 
     Attributes
     ----------
     path
-        Two bytes for each row: which kind it is of.
+        File with two bytes per row: the index of its cell.
     columns
-        (C,) values by the name of each column that tells them apart.
+        (C,) values of each column that distinguishes cells, by name.
     label, part, count, weight
-        (C,) theirs, how many they are and what they weigh together.
+        (C,) label and part of each cell, its number of rows and their total weight.
     """
 
     path: Path
@@ -145,16 +146,16 @@ class CellTable:
 
 @dataclass(frozen=True)
 class StreamedSplit:
-    """How the rows of a table are told apart and split.
+    """How the rows of a table are grouped into cells and split.
 
     Attributes
     ----------
     slices
-        Numbers that a column is compared with, for each column that tells groups.
+        For each column that defines groups, the numbers that it is compared with.
     spec
         The entry's `split`.
     random
-        The name of the stream of random numbers that `generator` is of.
+        Name of the random stream that `generator` uses, part of the cache key.
     """
 
     table: StreamedTable
@@ -164,12 +165,13 @@ class StreamedSplit:
     generator: StretchGenerator
 
     def cells(self) -> CellTable:
-        """Read from their file, which is written if it is not there.
+        """Return the cells, from their file or by writing it.
 
         Raises
         ------
         FaultError
-            E205, E410 for a split that cannot be, E411 where groups are too many, E413.
+            E205, E410 for an impossible split, E411 if there are too many groups, E413 if the file
+            cannot be written.
         """
         store, label = self.table.store, self.table.roles.label
         said = [
@@ -192,9 +194,10 @@ class StreamedSplit:
 
     @cached_property
     def told(self) -> dict[str, GroupingColumn]:
-        """What tells rows apart; the label is the column ''."""
+        """The columns that distinguish rows by name; the label is the column ''."""
         spec, roles = self.spec, self.table.roles
-        names = [name for name in self.slices if name in self.table.columns]  # else of other tables
+        # slices may also name columns of other tables
+        names = [name for name in self.slices if name in self.table.columns]
         names += [spec["by"]] if "by" in spec else []
         names += [name for name in spec.get("stratify", ()) if name != "label"]
         found = (
@@ -214,7 +217,7 @@ class StreamedSplit:
         return [len(each.values) for each in self.told.values()]
 
     def _write(self, path: Path) -> dict[str, Any]:
-        """The kind of each row into a file, and what they are."""
+        """Write the cell of each row to a file, and return the description of the cells."""
         if np.prod([float(size) for size in self.sizes]) * len(SPLIT_NAMES) >= 2**62:
             raise self._too_many()
         known: dict[int, int] = {}
@@ -235,12 +238,11 @@ class StreamedSplit:
         for key_of, rows in zip(known, count.tolist(), strict=True):
             counts[SPLIT_NAMES[key_of % len(SPLIT_NAMES)]] += int(rows)
         drawn_parts = "by" not in self.spec
-        check_parts(counts, self.spec,
-                    tested=not drawn_parts or part_shares(self.spec)["test"] > 0)  # fmt: skip
+        check_parts(counts, self.spec, tested=not drawn_parts or part_shares(self.spec)["test"] > 0)
         return found
 
     def _stretches(self) -> Iterator[tuple[list[CellIndices], NDArray[np.float64]]]:
-        """Places of all that tells rows apart, and weights, of STRETCH rows after STRETCH rows."""
+        """Yield the indices of all grouping columns, and the weights, `STRETCH` rows at a time."""
         store, weighed = self.table.store, weight_column_of(self.table)
         for first in range(0, store.rows, STRETCH):
             last = min(first + STRETCH, store.rows)
@@ -254,7 +256,7 @@ class StreamedSplit:
             yield places, weight
 
     def _check_weight(self, weight: NDArray[np.float64], start: int) -> None:
-        """Raise an E411 for weights of the rows from `start` on that single precision cannot sum."""
+        """Raise E411 if a weight of the rows from `start` on is outside `WEIGHT_RANGE`."""
         low, high = WEIGHT_RANGE
         wrong = (weight < low) | (weight > high)
         if wrong.any():
@@ -271,7 +273,7 @@ class StreamedSplit:
         return key
 
     def _parts(self, places: Sequence[CellIndices], k: int) -> CellIndices:
-        """(m,) the number in PARTS of the part of each row of stretch k."""
+        """Return the index in `SPLIT_NAMES` of the part of each row of stretch k, as (m,)."""
         of = dict(zip(self.told, places, strict=True))
         rows = min(STRETCH, self.table.store.rows - k * STRETCH)
         if self.spec.get("official"):
@@ -290,7 +292,7 @@ class StreamedSplit:
         return _split_stretch(strata, list(shares.values()), random)
 
     def _stratum(self, name: str, of: Mapping[str, CellIndices]) -> tuple[CellIndices, int]:
-        """Places that sort as the values do, so that strata are those of a table in memory."""
+        """Return indices in the order of the values, so that strata equal those in memory."""
         if name != "label":
             return of[name], len(self.told[name].values)
         if "" not in of:
@@ -343,8 +345,9 @@ def _positions(part: NDArray[np.str_]) -> CellIndices:
 def _split_stretch(
     strata: CellIndices, shares: Sequence[Fraction], random: np.random.Generator
 ) -> CellIndices:
-    """Parts of a stretch: of m rows of a stratum each part has its share, rounded up or down by chance
-    so that on average it is exact.
+    """Split a stretch: each part gets its share of every stratum, rounded up or down at random.
+
+    The rounding makes the shares exact on average.
     """
     ends = np.cumsum([float(share) for share in shares])
     found = np.empty(len(strata), dtype=np.int64)

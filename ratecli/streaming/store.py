@@ -1,10 +1,10 @@
 """A streamed table as records of fixed width: written once, read many times.
 
-Numbers are held in single precision where that is exact for all of them, else in double; words by
-their position among the sorted levels of their column. So a record holds just what the table does, in
-a few bytes, and rows from anywhere are read with one call. Which columns are features, and how rows are
-split, is no part of it. Stores lie in the data folder under `streamed`; who removes one has it written
-again.
+Numbers are stored in single precision if that is exact for all of them, else in double precision;
+words by their index among the sorted levels of their column. So a record contains exactly the
+table's values in a few bytes, and rows from anywhere are read with one call. Which columns are
+features, and how rows are split, is not stored. Stores are in the folder `streamed` of the data
+folder; a store that was removed is written again.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ RECORDS_FILE, FACTS_FILE = "records", "facts.json"
 UNFINISHED_RECORDS_PREFIX = ".new-"
 """Prefix of folders that are still being written."""
 MAX_PIECE_BYTES = 2**21
-"""Of records that are read at once."""
+"""Maximum size of the records that are read at once."""
 MOST_ROWS, MIN_PIECE_ROWS = 2**13, 2**8
 
 
 @dataclass(frozen=True)
 class RecordStore:
-    """n records in a folder; column k of numbers is the k-th of the columns that hold numbers."""
+    """n records in a folder; numbers of a record are in the order of the number columns."""
 
     folder: Path
     rows: int
@@ -48,7 +48,7 @@ class RecordStore:
 
     @cached_property
     def texts(self) -> tuple[ScannedColumn, ...]:
-        """Those that records hold."""
+        """The text columns that records contain."""
         return tuple(column for column in self.columns if column.is_text and column.kept)
 
     @cached_property
@@ -63,14 +63,14 @@ class RecordStore:
 
     @property
     def at_once(self) -> int:
-        """How many rows are read at once: a power of two, the same for all that reads the store."""
+        """Number of rows read at once: a power of two, the same for all readers of the store."""
         fits = max(MAX_PIECE_BYTES // max(self.record.itemsize, 1), MIN_PIECE_ROWS)
         return min(MOST_ROWS, 1 << (fits.bit_length() - 1))
 
     def pieces(self, first: int = 0, last: int | None = None) -> Iterator[tuple[int, Any]]:
-        """Records from `first` to before `last`, `at_once` by `at_once`: where each begins, and it.
+        """Yield the records from `first` to before `last` in pieces of `at_once`, with their start.
 
-        An array is only good until the next one is asked for.
+        The buffer is reused: an array is valid only until the next one is requested.
         """
         last = self.rows if last is None else last
         buffer = np.empty(self.at_once, self.record)
@@ -83,21 +83,23 @@ class RecordStore:
 
 
 def record_dtype(numbers: int, codes: int, *, single: bool, levels: int) -> np.dtype[np.void]:
-    """What holds so many numbers and codes, of words of which a column has at most `levels`."""
-    return np.dtype([
-        ("numbers", "<f4" if single else "<f8", (numbers,)),
-        ("codes", "u1" if levels <= 2**8 else "<u2", (codes,)),
-    ])  # fmt: skip
+    """Return the dtype of a record; `levels` is the largest number of words of a column."""
+    return np.dtype(
+        [
+            ("numbers", "<f4" if single else "<f8", (numbers,)),
+            ("codes", "u1" if levels <= 2**8 else "<u2", (codes,)),
+        ]
+    )
 
 
 def array_bytes(array: NDArray[Any]) -> memoryview:
-    """The bytes of a contiguous array."""
+    """Return the bytes of a contiguous array."""
     whole: Any = array.reshape(-1).view(np.uint8)
     return memoryview(whole)
 
 
 def read_exactly(file: BinaryIO, piece: NDArray[Any]) -> None:
-    """Read a whole array; OSError where the file ends before."""
+    """Fill an array from a file; raise OSError if the file ends before."""
     view = array_bytes(piece)
     while view:
         count = file.readinto(view)  # type: ignore[attr-defined]
@@ -110,14 +112,15 @@ def read_exactly(file: BinaryIO, piece: NDArray[Any]) -> None:
 
 
 def sha256_of_all(paths: Sequence[Path], *, anew: bool = False) -> list[str]:
-    """The sha256 of files, from a note of an earlier time unless `anew`.
+    """Return the SHA-256 of files, from the cache unless `anew`.
 
-    A note is of a file's place, size and time of change.
+    The cache key is a file's path, size, modification time and inode.
     """
     return [sha256_of(path) if anew else _cached_sha256(path) for path in paths]
 
 
 def _cached_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, from a cache file if it has not changed since."""
     status = path.stat()
     said = f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ino}"
     note = streamed_tables_folder() / "sums" / hashlib.sha256(said.encode()).hexdigest()
@@ -134,18 +137,18 @@ def _cached_sha256(path: Path) -> str:
 
 
 def streamed_tables_folder() -> Path:
-    """The folder of all that is kept of streamed tables."""
+    """Return the folder of everything that is stored about streamed tables."""
     return data_folder() / "streamed"
 
 
 @contextmanager
 def replace_on_success(path: Path) -> Iterator[Path]:
-    """A name to write under; what is there in the end takes the place of `path`, in one step.
+    """Yield a temporary file name and atomically rename it to `path` on success.
 
     Raises
     ------
     FaultError
-        E413 where it cannot be written.
+        E413 if it cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -158,7 +161,7 @@ def replace_on_success(path: Path) -> Iterator[Path]:
 
 
 def records_unwritable(error: OSError) -> FaultError:
-    """The E413 for records that cannot be kept."""
+    """Return the E413 for records that cannot be stored."""
     reason = error.strerror or str(error)
     message = (
         f"the records of a streamed table cannot be kept in '{streamed_tables_folder()}': {reason}"
@@ -168,7 +171,7 @@ def records_unwritable(error: OSError) -> FaultError:
 
 
 def open_record_store(folder: Path) -> RecordStore | None:
-    """The store in a folder; None if it is not all there."""
+    """Return the store in a folder; None if it is incomplete."""
     try:
         content = json.loads((folder / FACTS_FILE).read_text("utf-8"))
         store = RecordStore(

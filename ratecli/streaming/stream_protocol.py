@@ -1,10 +1,10 @@
-"""Rows that are in no memory, in the place of their features.
+"""The interface of streamed rows, which take the place of a feature matrix.
 
-A row counts in rates by its label, its split and the slices that it is in, whatever its features are.
-Rows that are alike in all of that are one *cell*: all of an experiment's rates are sums over a few cells,
-and what a solver or a measurement needs of a classifier is a sum over the rows of each. So a stream of
-rows stands where the features of C rows would: `shape` is (C, d), and `stream[cells]` are the rows of
-some of the cells.
+How a row counts in rates depends on its label, its split and its slices, not on its features. Rows
+that agree in all of these form one *cell*: all rates of an experiment are sums over a few cells,
+and what a solver or a measurement needs of a classifier is a sum over the rows of each cell. So a
+stream replaces the features of C rows: `shape` is (C, d), and `stream[cells]` are the rows of some
+of the cells.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ SumArrays: TypeAlias = tuple[Array, ...]
 
 
 class RowSum(Protocol):
-    """What is to be summed over rows. It must be picklable: sums may be taken elsewhere."""
+    """A sum over rows. It must be picklable, because sums may be computed on a cluster."""
 
     def zeros(self) -> SumArrays:
-        """What no rows add up to."""
+        """Return the sums over no rows."""
         ...
 
     def add(self, rows: RecordBatch, sums: SumArrays) -> None:
-        """Add what some rows have to `sums`; those of cell -1 count nothing."""
+        """Add some rows to `sums`; rows of cell -1 are ignored."""
         ...
 
 
 RUN_LENGTH = 64
-"""Rows beside one another that are read together where rows from anywhere are wanted."""
+"""Adjacent rows that are read together when rows from anywhere are needed."""
 
 
 class RowStream(ABC):
@@ -48,9 +48,9 @@ class RowStream(ABC):
     Attributes
     ----------
     encoded
-        Their features.
+        Conversion of the rows to features.
     count, weight
-        (C,) how many rows each cell has, and what they weigh together.
+        (C,) number of rows of each cell, and their total weight.
     """
 
     encoded: RecordEncoder
@@ -66,39 +66,42 @@ class RowStream(ABC):
 
     @abstractmethod
     def __getitem__(self, cells: NDArray[np.intp]) -> RowStream:
-        """The rows of some cells, which are numbered anew in the order given."""
+        """Return the rows of some cells, renumbered in the given order."""
 
     @abstractmethod
     def sums(self, part: RowSum, every: int = 1) -> SumArrays:
-        """Of all rows, or those of every so manieth run, added up in a fixed order: the same numbers
-        wherever they are added.
+        """Return sums over all rows, or over one in `every` runs.
+
+        They are added in a fixed order, so the numbers are the same wherever they are computed.
         """
 
     @abstractmethod
     def runs(self) -> int:
-        """How many runs of RUN rows there are, the last of which may be shorter."""
+        """Return the number of runs of `RUN_LENGTH` rows; the last one may be shorter."""
 
     @abstractmethod
     def taken(self, runs: Sequence[int]) -> RecordBatch:
-        """The rows of some runs, in their order, but for those that are left out."""
+        """Return the rows of some runs, in their order, without excluded rows."""
 
     @abstractmethod
     def drawn(self, chances: Array, seed: int) -> RecordBatch:
-        """Rows drawn at random, each with the chance (C,) of its cell."""
+        """Sample rows, each with the probability (C,) of its cell."""
 
     def means(self, measure: RowMeasure) -> list[Array]:
-        """(C,) means of each of what rows measure."""
+        """Return the mean (C,) of each measurement in each cell."""
         sums = self.sums(_CellSums(measure, len(self)))
-        return [np.divide(each, self.weight, where=self.weight > 0, out=np.zeros_like(each))
-                for each in sums]  # fmt: skip
+        return [
+            np.divide(each, self.weight, where=self.weight > 0, out=np.zeros_like(each))
+            for each in sums
+        ]
 
     def decisions(self, classifiers: Sequence[Classifier]) -> list[Array]:
-        """(C,) mean probabilities of a yes of each classifier, in one pass."""
+        """Return the mean probability (C,) of a positive decision for each classifier: one pass."""
         return self.means(DecisionMeasure(ClassifierInputs(self.encoded, tuple(classifiers))))
 
 
 class RowMeasure(Protocol):
-    """Of rows, all of which are in a cell, `count` arrays (m,)."""
+    """Measurements of rows that are all in a cell: returns `count` arrays (m,)."""
 
     @property
     def count(self) -> int: ...
@@ -108,6 +111,8 @@ class RowMeasure(Protocol):
 
 @dataclass(frozen=True)
 class DecisionMeasure:
+    """Probabilities of positive decisions of classifiers."""
+
     shown: ClassifierInputs
 
     @property
@@ -121,27 +126,29 @@ class DecisionMeasure:
 
 @dataclass(frozen=True)
 class ClassifierInputs:
-    """What classifiers are shown of rows: features, or scores that are found for all of them at once.
+    """Inputs of classifiers: features, or scores computed for all linear classifiers at once.
 
-    Those are of the linear ones and of linear members of mixtures.
+    Scores are used for linear classifiers and for mixtures of them.
     """
 
     encoded: RecordEncoder
     classifiers: tuple[Classifier, ...]
 
     def of(self, rows: RecordBatch) -> list[tuple[Classifier, Any]]:
-        """Each classifier, and what to ask it of."""
+        """Return each classifier with the input to evaluate it on."""
         scores = self.encoded.scores(rows, self.weights)
         known = {w.tobytes(): scores[:, k] for k, w in enumerate(self.weights.T)}
         scored = KnownScores((len(rows.cell), self.encoded.width), known)
         simple = [_linear_parts(each) is not None for each in self.classifiers]
         X: Any = None if all(simple) else self.encoded.features(rows)
-        return [(each, scored if plain else X)
-                for each, plain in zip(self.classifiers, simple, strict=True)]  # fmt: skip
+        return [
+            (each, scored if plain else X)
+            for each, plain in zip(self.classifiers, simple, strict=True)
+        ]
 
     @cached_property
     def weights(self) -> Array:
-        """(d, M) distinct ones."""
+        """(d, M) distinct weights of the linear classifiers."""
         members = (part for each in self.classifiers for part in _linear_parts(each) or ())
         distinct = {part.weights.tobytes(): part.weights for part in members}
         found = np.array(list(distinct.values())).reshape(-1, self.encoded.width)
@@ -150,7 +157,7 @@ class ClassifierInputs:
 
 @dataclass(frozen=True)
 class KnownScores:
-    """Stands for features (m, d) of which only products with some weights are asked for, and known."""
+    """Stands in for features (m, d) that are only multiplied by weights with known products."""
 
     shape: tuple[int, int]
     known: Mapping[bytes, Array]
@@ -160,8 +167,11 @@ class KnownScores:
 
 
 def _linear_parts(classifier: Classifier) -> Sequence[Linear] | None:
-    """The linear classifiers by whose scores it decides; None where it may look at features."""
-    own: type = type(classifier)  # some that are made of these look at features
+    """Return the linear classifiers whose scores determine the decisions.
+
+    Return None if the classifier needs features.
+    """
+    own: type = type(classifier)  # the exact type, because subclasses may use features
     if own in {Threshold, Logistic, RandomizedLogistic, Ramp}:
         return [cast("Linear", classifier)]
     if own in {MixtureClassifier, MajorityVote}:
@@ -172,7 +182,7 @@ def _linear_parts(classifier: Classifier) -> Sequence[Linear] | None:
 
 @dataclass(frozen=True)
 class _CellSums:
-    """Sums of measurements over the rows of each cell, times their weights."""
+    """Weighted sums of measurements over the rows of each cell."""
 
     measure: RowMeasure
     cells: int
@@ -188,7 +198,7 @@ class _CellSums:
 
 
 def sum_pieces(part: RowSum, pieces: Iterable[RecordBatch]) -> SumArrays:
-    """Over pieces of rows, one after the other."""
+    """Sum over pieces of rows, one after the other."""
     sums = part.zeros()
     for rows in pieces:
         part.add(rows, sums)

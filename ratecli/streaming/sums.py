@@ -1,4 +1,4 @@
-"""Sums over the records of a store, in a fixed order, here or on a cluster."""
+"""Streams of the records of a store, summed in a fixed order, locally or on a cluster."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ratecli.streaming.store import RecordStore, read_exactly
 from ratecli.streaming.stream_protocol import RUN_LENGTH, RowStream, RowSum, SumArrays, sum_pieces
 
 SCHEDULER_VARIABLE = "RATECLI_SCHEDULER"
-"""The variable that holds the scheduler's address in the process of a trial on a cluster."""
+"""Environment variable with the scheduler's address, set in the process of a trial on a cluster."""
 PARTITIONS_AHEAD = 4
-"""Partitions that are asked of each worker at once."""
+"""Number of partitions submitted to each worker at once."""
 
 
 def map_partitions(
     function: Callable[[int], SumArrays], starts: Sequence[int]
 ) -> Iterable[SumArrays]:
-    """The function of each start, in their order."""
+    """Apply the function to each start, and return the results in order."""
     address = os.environ.get(SCHEDULER_VARIABLE)
     if address is None or len(starts) < 2:
         return map(function, starts)
@@ -38,7 +38,7 @@ def map_partitions(
 
 @lru_cache(maxsize=1)
 def cluster_client(address: str) -> Any:
-    """Kept for the many passes of a trial, and those of the next."""
+    """Return a client, which is reused for all passes of a trial and of later trials."""
     from distributed import Client  # noqa: PLC0415  an optional extra
 
     return Client(address, set_as_default=False)
@@ -47,7 +47,7 @@ def cluster_client(address: str) -> Any:
 def _map_on_cluster(
     client: Any, idle: list[str], function: Callable[[int], SumArrays], starts: Sequence[int]
 ) -> Iterator[SumArrays]:
-    """Every so manieth partition is added up here meanwhile."""
+    """Apply the function on idle workers, while this process computes its share of partitions."""
     whole = client.scatter(function, workers=idle, broadcast=True, hash=False)
     hands = len(idle) + 1
     for k in range(0, len(starts), PARTITIONS_AHEAD * hands):
@@ -65,13 +65,14 @@ def _map_on_cluster(
 def _fetch_sums(future: Any, function: Callable[[int], SumArrays], start: int) -> SumArrays:
     try:
         found: SumArrays = future.result()
-    except Exception:  # noqa: BLE001  a worker that died, or does not see the rows: they are here as well
+    except Exception:  # noqa: BLE001
+        # the worker died or cannot read the file: compute the sums here
         return function(start)
     return found
 
 
 def _sum_partition(function: Callable[[int], SumArrays], start: int) -> SumArrays:
-    with threadpool_limits(limits=1):  # numbers do not hang on how many threads a worker has
+    with threadpool_limits(limits=1):  # results must not depend on the number of threads
         return function(start)
 
 
@@ -81,7 +82,7 @@ CELL_DTYPE = np.dtype("<u2")
 
 @dataclass(frozen=True)
 class RecordWeight:
-    """Which number of a record is the row's weight, None where all weigh 1."""
+    """Index of the number in a record that is the row's weight; None if all rows have weight 1."""
 
     column: int | None
 
@@ -93,16 +94,16 @@ class RecordWeight:
 
 @dataclass(frozen=True)
 class FileStream(RowStream):
-    """The rows of a store, the cell of each in a file beside it.
+    """The rows of a store, with the cell of each row in a file beside it.
 
     Attributes
     ----------
     cells
-        The file: two bytes for each row.
+        The file: two bytes per row.
     into
-        Of each cell of the file which one it is here, -1 where its rows are left out.
+        Index in this stream of each cell of the file, -1 if its rows are excluded.
     partition
-        Rows whose sums are added up by one worker; sums of partitions are added in their order.
+        Number of rows that one worker sums; the sums of partitions are added in order.
     """
 
     store: RecordStore
@@ -115,7 +116,7 @@ class FileStream(RowStream):
     partition: int = PARTITION_ROWS
 
     def __getitem__(self, cells: NDArray[np.intp]) -> FileStream:
-        renumbered = np.full(len(self) + 1, -1, np.int32)  # the last is that of rows left out
+        renumbered = np.full(len(self) + 1, -1, np.int32)  # the last is for excluded rows (-1)
         renumbered[cells] = np.arange(len(cells), dtype=np.int32)
         return FileStream(
             self.store,
@@ -149,7 +150,7 @@ class FileStream(RowStream):
                 yield self._rows(start, records, cells)
 
     def _scattered(self, runs: Sequence[int]) -> Iterator[RecordBatch]:
-        """The rows of some runs, as many at once as of all."""
+        """Yield the rows of some runs, as many at a time as when reading all rows."""
         at_once = max(1, self.store.at_once // RUN_LENGTH)
         for k in range(0, len(runs), at_once):
             yield self.taken(runs[k : k + at_once])
@@ -182,7 +183,7 @@ class FileStream(RowStream):
 
     def drawn(self, chances: Array, seed: int) -> RecordBatch:
         random = np.random.Generator(np.random.PCG64(seed))
-        bounds = np.append(chances, 0.0)  # the last is that of rows left out
+        bounds = np.append(chances, 0.0)  # the last is for excluded rows (-1)
         found = []
         for rows in self.pieces(0, self.store.rows):
             some = random.random(len(rows.cell)) < bounds[rows.cell]
@@ -192,7 +193,7 @@ class FileStream(RowStream):
 
 @dataclass(frozen=True)
 class PartitionSum:
-    """The sums of one partition, by the row that it begins with."""
+    """The sums of one partition, given its first row."""
 
     stream: FileStream
     part: RowSum

@@ -1,4 +1,4 @@
-"""A streamed table as an entry of `datasets:` has it: its records, and what its columns are for."""
+"""A streamed table as an entry of `datasets:` describes it: its records and its column roles."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from ratecli.streaming.writing import RecordProgress, open_or_write_store
 
 
 def table_files_of(options: EntryOptions, base: Path) -> TableFiles:
-    """The file that an entry names, or all tables of the folder, in the order of their names.
+    """Return the file that an entry names, or all tables of the folder, sorted by name.
 
     Raises
     ------
     FaultError
-        E405 where there is none, E404 where the name promises no format, or several.
+        E405 if there is none, E404 if the format is unknown or there are several.
     """
     given = str(options["path"])
     path = resolve_user_path(given, base)
@@ -73,7 +73,10 @@ def entry_digest(options: EntryOptions, base: Path) -> str:
 
 
 def file_checksums(options: EntryOptions, files: TableFiles) -> list[str]:
-    """The sha256 of each file; E403 where it is not the stated one, which is looked at anew."""
+    """Return the SHA-256 of each file; raise E403 if it differs from the stated one.
+
+    If one is stated, the checksum is computed again instead of being read from the cache.
+    """
     stated = options.get("sha256")
     try:
         sums = sha256_of_all(files.paths, anew=stated is not None)
@@ -90,38 +93,39 @@ def file_checksums(options: EntryOptions, files: TableFiles) -> list[str]:
 
 
 def streamed_digest(options: EntryOptions, files: TableFiles) -> str:
-    """The digest of the table: of what the files hold, and of what the entry makes of it."""
+    """Return the digest of the table: of its files' contents and of the entry's options."""
     return streamed_digest_of_sums(options, files, file_checksums(options, files))
 
 
 def streamed_digest_of_sums(options: EntryOptions, files: TableFiles, sums: Sequence[str]) -> str:
+    """Return the digest of the table from the checksums of its files."""
     content = {"streamed": list(sums), "kind": files.kind, "options": table_options_of(options)}
     return registry.json_sha256(content)
 
 
 BASE_MEMORY = 360 * 2**20
-"""Bytes that a process takes before it reads anything: Python and its libraries, mostly."""
+"""Memory of a process before it reads anything, in bytes: mostly Python and its libraries."""
 PIECE_COPIES = 8
-"""Copies of a piece of records, as numbers of double precision and the like."""
+"""Number of copies of a piece of records in memory, in double precision and the like."""
 BATCH_COLUMN_BYTES = 40 * 2**15
-"""Bytes of a column of the rows that batches are drawn from, as features, once more while it is filled."""
+"""Bytes per column of the pool of batches, as features, including a copy while it is filled."""
 FEATURE_PAIR_BYTES = 3 * 8
-"""Bytes of a pair of features: curvatures, and the solver's."""
+"""Bytes per pair of features: curvatures, and the solver's copies."""
 
 
 @dataclass(frozen=True)
 class StreamedTable:
-    """n rows that are in no memory.
+    """A table of n rows that need not fit in memory.
 
     Attributes
     ----------
     store
-        Where they are read from.
+        The records of the rows.
     label_of
         1, 0 or NaN for each level or number of the label's column, in their order; empty without a
         label.
     digest, files
-        As those of `Table`.
+        As in `Table`.
     """
 
     store: RecordStore
@@ -139,12 +143,12 @@ class StreamedTable:
 
     @property
     def kinds(self) -> dict[str, ColumnKind]:
-        """What each column holds."""
+        """The kind of value in each column."""
         return {name: "text" if each.is_text else "number" for name, each in self.columns.items()}
 
     @property
     def memory(self) -> int:
-        """Bytes that a process takes which reads the table, about: they do not grow with its rows."""
+        """Approximate memory in bytes of a process that reads the table, whatever its rows."""
         names = set(self.roles.features)
         sizes = [
             len(column.levels or ()) if column.numbers is None else 1 + (column.numbers.missing > 0)
@@ -161,7 +165,7 @@ class StreamedTable:
         )
 
     def values(self) -> dict[str, tuple[str | float, ...]]:
-        """What occurs in each column, sorted; of one of many numbers a few of them."""
+        """Return the sorted values of each column; placeholders if there are too many numbers."""
         return {name: _values(column) for name, column in self.columns.items() if column.kept}
 
 
@@ -176,12 +180,14 @@ def _values(column: ScannedColumn) -> tuple[str | float, ...]:
 def read_streamed_table(
     options: EntryOptions, base: Path, tell: RecordProgress | None = None
 ) -> StreamedTable:
-    """The table of an entry with `stream: true`; its records are written, and that told, if they are not there.
+    """Return the table of an entry with `stream: true`, writing its records if needed.
+
+    `tell` is called with the progress of writing.
 
     Raises
     ------
     FaultError
-        E205, E403 to E407, E411 as for a table in memory, E413 where records cannot be kept.
+        E205, E403 to E407, E411 as for a table in memory, E413 if records cannot be stored.
     """
     files = table_files_of(options, base)
     sums = file_checksums(options, files)
@@ -210,7 +216,7 @@ def read_streamed_table(
 
 
 def check_splits_rows(column: ScannedColumn) -> None:
-    """Raises E411 for a column by which rows cannot be told apart."""
+    """Raise E411 if a column has too many values to distinguish rows by."""
     if not column.kept:
         message = f"column '{column.name}' has too many values to tell groups of streamed rows by"
         raise FaultError(Diagnostic("E411", message, "take a column with fewer"))
@@ -219,6 +225,9 @@ def check_splits_rows(column: ScannedColumn) -> None:
 def _feature_diagnostics(
     column: ScannedColumn, options: EntryOptions, rows: int
 ) -> Iterator[Diagnostic]:
+    """Yield the errors of a feature column: missing or infinite values, stray words, too many
+    levels.
+    """
     name = column.name
     if column.numbers is not None:
         facts = column.numbers
@@ -250,6 +259,9 @@ def _check_weight(column: ScannedColumn) -> None:
 
 
 def _labels(column: ScannedColumn, positive: Any) -> NDArray[np.float64]:
+    """Return the label of each level or number of the label's column; raise E406 if there are too
+    many.
+    """
     name = column.name
     values: Any = column.levels
     if column.numbers is not None:

@@ -1,8 +1,9 @@
-"""The records of a streamed table, written while its files are read.
+"""Writing the records of a streamed table while its files are read.
 
-What records hold is known when all is read: the words of each column, sorted, and whether single precision
-holds all numbers. The first rows are a good guess. By that records are written on the way, words numbered as
-they come, and numbered anew where later rows brought others; where the guess was wrong, files are read again.
+The format of records is known only when all is read: the sorted words of each column, and whether
+single precision represents all numbers. The first rows are a good guess, so records are written by
+that guess, with words numbered as they occur, and renumbered at the end if later rows added words.
+If the guess was wrong, the files are read again.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ from ratecli.streaming.store import (
 )
 
 RECORDS_VERSION = 3
-"""Counted up whenever records of the same files, or what is told of their columns, are others."""
+"""Increased when the records of the same files, or the facts about their columns, change."""
 BLOCK_ROWS = 2**12
-"""Rows of records that are filled at once: they stay in the processor's cache."""
+"""Rows of records that are filled at once, so that they stay in the CPU's cache."""
 
 RecordProgress = Callable[[int, int | None], None]
-"""Told how many rows are written, and how many there are, None if that is not known yet."""
+"""Called with the number of rows written and the total, None if that is not known yet."""
 
 
 def open_or_write_store(
@@ -55,12 +56,12 @@ def open_or_write_store(
     categorical: Sequence[str],
     tell: RecordProgress | None = None,
 ) -> RecordStore:
-    """The store of files with these sha256, written if it is not there.
+    """Return the store of files with these SHA-256 sums, writing it if needed.
 
     Raises
     ------
     FaultError
-        E404 for what is no table, E413 where records cannot be kept.
+        E404 if a file cannot be read as a table, E413 if records cannot be stored.
     """
     said = [RECORDS_VERSION, list(sums), files.kind, files.separator, sorted(categorical)]
     key = hashlib.sha256(json.dumps(said).encode()).hexdigest()
@@ -74,7 +75,8 @@ def open_or_write_store(
                 "columns": [column_to_json(column) for column in store.columns],
             }
             facts.write_text(json.dumps(content), "utf-8")
-            store.path.replace(folder / RECORDS_FILE)  # of the same content, whoever was faster
+            # another process may have written the file meanwhile, with the same content
+            store.path.replace(folder / RECORDS_FILE)
         found = open_record_store(folder)
     if found is None:
         raise records_unwritable(OSError("it was removed meanwhile"))
@@ -107,7 +109,7 @@ def _write_store(
 
 
 class RecordDraft:
-    """Records as the first rows have it; `right` while others can be written so."""
+    """Records in the format guessed from the first rows; `right` while that format fits."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.right = True
@@ -117,7 +119,7 @@ class RecordDraft:
         self._record = record_dtype(0, 0, single=True, levels=0)
 
     def add(self, found: Mapping[str, NumberArray | WordPiece]) -> None:
-        """The next rows: of each column its numbers or words."""
+        """Write the next rows: the numbers or words of each column."""
         if not self._numbers and not self._codes:
             self._begin(found)
         texts = {name: each for name, each in found.items() if isinstance(each, WordPiece)}
@@ -130,6 +132,7 @@ class RecordDraft:
             self._file.write(array_bytes(piece))
 
     def _begin(self, found: Mapping[str, NumberArray | WordPiece]) -> None:
+        """Fix the format of records by the first rows."""
         for name, each in found.items():
             if isinstance(each, WordPiece):
                 known = {each.words[k] for k in set(each.codes.tolist())}
@@ -144,6 +147,9 @@ class RecordDraft:
         )
 
     def _numbered(self, name: str, found: WordPiece) -> NDArray[Any]:
+        """Return the words of a column as codes, numbering new words; unset `right` if codes
+        overflow.
+        """
         known = self._codes[name]
         counts = np.bincount(found.codes, minlength=len(found.words)).tolist()
         for word, count in zip(found.words, counts, strict=True):
@@ -156,7 +162,7 @@ class RecordDraft:
         return np.array([known.get(word, 0) for word in found.words], kind)[found.codes]
 
     def finished(self, store: RecordStore) -> bool:
-        """Whether what is written are the records of `store`, now that all is known."""
+        """Return whether the file now holds the records of `store`, renumbering words if needed."""
         names = [column.name for column in store.numbers], [column.name for column in store.texts]
         if not self.right or names != (self._numbers, list(self._codes)):
             return False
@@ -171,6 +177,7 @@ class RecordDraft:
         return True
 
     def _renumber(self, store: RecordStore, places: Sequence[NDArray[np.intp]]) -> None:
+        """Replace the codes in all records by the indices of the sorted words."""
         buffer = np.empty(BLOCK_ROWS, store.record)
         for start in range(0, store.rows, BLOCK_ROWS):
             piece = buffer[: min(BLOCK_ROWS, store.rows - start)]
@@ -184,7 +191,7 @@ class RecordDraft:
 
 def fill_records(piece: Any, values: Sequence[Any], codes: Sequence[NDArray[Any]]) -> None:
     """Put columns of numbers and of codes into records."""
-    with np.errstate(over="ignore"):  # of a guess that was wrong
+    with np.errstate(over="ignore"):  # a wrong guess may overflow
         for first in range(0, len(piece), BLOCK_ROWS):
             some = slice(first, first + BLOCK_ROWS)
             for name, columns in (("numbers", values), ("codes", codes)):
@@ -193,7 +200,7 @@ def fill_records(piece: Any, values: Sequence[Any], codes: Sequence[NDArray[Any]
 
 
 def _write(store: RecordStore, files: TableFiles, file: BinaryIO, tell: RecordProgress) -> None:
-    """Every record, where all is known of the columns."""
+    """Write every record, given all facts about the columns."""
     levels = {
         column.name: {word: k for k, word in enumerate(column.levels or ())}
         for column in store.texts

@@ -1,4 +1,4 @@
-"""What a game asks for: a classifier whose yeses and noes are cheap."""
+"""The rows that oracles train on, and the interface of an oracle: a cost-sensitive learner."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from ratecli.solvers.oracles.threshold import all_thresholds
 
 @dataclass(frozen=True)
 class OracleRows:
-    """Rows with equal features merged.
+    """Training rows with equal features merged.
 
     Attributes
     ----------
     X
-        (m, d + S) features, and behind them who is in each of S slices.
+        (m, d + S) features, followed by memberships in S slices.
     kinds
-        Of the rows before they were merged.
+        Kinds of the rows before merging.
     shares
-        (Q, m) weight of each kind in each row.
+        (Q, m) weight of each kind in each merged row.
     slices
-        S conditions as text that classifiers are to look at; mostly none.
+        S conditions as text that classifiers may use; usually none.
     """
 
     X: Features
@@ -48,7 +48,7 @@ class OracleRows:
 
     @property
     def count(self) -> int:
-        """n, the number of rows before they were merged."""
+        """n, the number of rows before merging."""
         return len(self.kinds.of)
 
     @property
@@ -57,7 +57,10 @@ class OracleRows:
         return int(self.X.shape[1]) - len(self.slices)
 
     def constant(self, *, yes: bool) -> Classifier:
-        """Decides all alike, and looks at the slices, as others do with which it is mixed."""
+        """Return a constant classifier.
+
+        It takes the slices as inputs, as others do, so that it can be mixed with them.
+        """
         plain = Threshold(np.zeros(self.width), 1.0 if yes else -1.0)
         if not self.slices:
             return plain
@@ -65,8 +68,10 @@ class OracleRows:
         return GroupThreshold(plain, self.slices, nobody, np.zeros(0))
 
     def decide(self, classifier: Classifier) -> Array:
-        """(m,) decisions; what many classifiers have in common is computed once: the scores that a
-        GroupThreshold shifts, the chances that a Weighed weighs.
+        """Return the decisions (m,), caching what many classifiers share.
+
+        That is the scores that a `GroupThreshold` shifts, and the probabilities that a
+        `CostSensitiveClassifier` weighs.
         """
         if isinstance(classifier, CostSensitiveClassifier):
             return np.asarray(self._gains(classifier) > classifier.cut, dtype=float)
@@ -78,7 +83,10 @@ class OracleRows:
         return np.asarray(classifier.shifted(self._scored["scores"], self.members) > 0, dtype=float)
 
     def ranks(self, classifier: Classifier) -> Array | None:
-        """(m,) what rows are ranked by, of a classifier that `cut.cut_at` can decide from it."""
+        """Return the scores (m,) that a classifier thresholds, None if it has none.
+
+        `threshold.with_threshold` moves that threshold.
+        """
         match classifier:
             case Threshold():
                 return np.asarray(self.X @ classifier.weights)
@@ -104,35 +112,40 @@ class OracleRows:
         return extract_memberships(self.X, self.width)
 
     def rates(self, decisions: Array) -> Array:
-        """(K,) rates of decisions (m,)."""
+        """Return the rates (K,) of decisions (m,)."""
         return self.kinds.rates(self.shares @ decisions)
 
     def cut_rates(self, scores: Array) -> tuple[Array, Array]:
-        """Every threshold (T,) on scores (m,), and the rates (K, T) of a yes above it."""
+        """Return all thresholds (T,) on scores (m,), and the rates (K, T) of deciding by each."""
         order, counts, thresholds = all_thresholds(scores)
         reached = np.cumsum(self.shares.toarray()[:, order], axis=1)
         yes = np.hstack([np.zeros((len(reached), 1)), reached])[:, counts]
         return thresholds, self.kinds.rates(yes)
 
     def kind_costs(self, prices: Array) -> Array:
-        """(Q,) what a weight of 1 decided yes costs, of each kind, where rates have the prices (K,)."""
+        """Return what positively deciding a weight of 1 of each kind costs, as (Q,).
+
+        Rates have the prices (K,).
+        """
         return np.asarray(prices @ self.kinds.slopes)
 
     def costs(self, prices: Array) -> Array:
-        """(m,) what a yes of each row costs where rates have the prices (K,)."""
+        """Return what a positive decision costs for each row, as (m,), if rates have the prices
+        (K,).
+        """
         return np.asarray(self.kind_costs(prices) @ self.shares)
 
 
 class Oracle(Protocol):
     """Answers prices on rates with a classifier of small cost: a cost-sensitive learner.
 
-    The cost is `prices @ rates`, so that a yes of one row costs what its kind, that is its label and
-    all slices that it is in, adds to the rates at those prices.
+    The cost is `prices @ rates`. A positive decision for one row costs what the row's kind (its
+    label and its slices) adds to the rates at these prices.
     """
 
     starts: ClassVar[bool]
-    """Whether the answer hangs on the classifier `near` that it is sought from."""
+    """Whether the answer depends on the starting classifier `near`."""
 
     def answer(self, prices: Array, near: Classifier | None) -> Classifier:
-        """A deterministic classifier; (K,) prices, not all 0."""
+        """Return a deterministic classifier for prices (K,) that are not all 0."""
         ...

@@ -1,4 +1,7 @@
-"""An oracle as a file names it: `linear`, `regression`, `plugin`, or a classifier of scikit-learn, with options."""
+"""The option `oracle` of solvers: `linear`, `regression`, `plugin`, or a scikit-learn classifier.
+
+The functions check such an option and make the oracle that it names.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,12 @@ LOGISTIC = "LogisticRegression"
 EXAMPLE_CLASSIFIERS = (
     "DecisionTreeClassifier, GaussianNB, HistGradientBoostingClassifier, LogisticRegression"
 )
-"""Classifiers that take sample weights, for those who do not know any."""
+"""Classifiers that take sample weights, as suggestions in error messages."""
 
 
 @dataclass(frozen=True)
 class _NamedOptions:
-    """A name with options, and where in the file's value the options stand."""
+    """A name with options, and the location of the options within the value in the file."""
 
     name: str
     options: Mapping[str, Any]
@@ -42,7 +45,7 @@ class _NamedOptions:
 
 
 def check_oracle(value: Any) -> None:
-    """Raises OptionFaultError, E101, E103 or E104, for what names no oracle."""
+    """Raise OptionFaultError with E101, E103 or E104 if the value does not name an oracle."""
     chosen = _parse_named_options(value, ())
     if chosen.name in (LINEAR_ORACLE, REGRESSION_ORACLE):
         _check_option_names(chosen, ())
@@ -57,24 +60,29 @@ def check_oracle(value: Any) -> None:
 
 
 OracleOption = Annotated[Any, OptionCheck(check_oracle)]
-"""An option of a solver: the name of an oracle, or `{name: {option: value}}`."""
+"""Type of a solver option: the name of an oracle, or `{name: {option: value}}`."""
 
 
 def check_probability_classifier(value: Any) -> None:
-    """Raises OptionFaultError, E101, E103 or E104, for what names no classifier that gives probabilities."""
+    """Check that the value names a classifier with probabilities.
+
+    Raises OptionFaultError with E101, E103 or E104 if it does not.
+    """
     _check_learner(_parse_named_options(value, ()), [], chances=True)
 
 
 ChancesOption = Annotated[Any, OptionCheck(check_probability_classifier)]
-"""An option of a solver: the name of a classifier of scikit-learn, or `{name: {option: value}}`."""
+"""Type of a solver option: the name of a scikit-learn classifier, or `{name: {option: value}}`."""
 
 
 def fit_probability_classifier(
     value: Any, rows: tuple[Features, NDArray[np.intp], Array], l2: float, rng: np.random.Generator
 ) -> TreeEnsemble | SklearnModel:
-    """The classifier that a checked option names, of rows (m, d), their classes from 0 and weights.
+    """Fit the classifier that a checked option names.
 
-    `l2` is that of a logistic regression that is given no other. Raises FaultError, E501, where it refuses.
+    `rows` are features (m, d), classes from 0, and weights. `l2` is the regularization of a
+    logistic regression without a `C` of its own. Raises FaultError, E501, if the classifier cannot
+    be fitted.
     """
     from ratecli.solvers.oracles.estimators import (  # noqa: PLC0415
         fit_estimator_cached,
@@ -89,13 +97,13 @@ def fit_probability_classifier(
 
 
 def oracle_uses_groups(value: Any) -> bool:
-    """Whether the oracle that a checked option names looks at the slices of the goals."""
+    """Return whether the oracle that a checked option names uses the slices of the goals."""
     chosen = _parse_named_options(value, ())
     return chosen.name == PLUGIN_ORACLE and bool(chosen.options.get(GROUPS_OPTION, False))
 
 
 def make_oracle_rows(value: Any, problem: Problem, kinds: RowKinds) -> OracleRows:
-    """The rows as the oracle that a checked option names looks at them."""
+    """Return the rows as the oracle that a checked option names needs them."""
     if not oracle_uses_groups(value):
         return OracleRows.of(problem.X, kinds)
     slices = Groups.of_problem(problem).slices
@@ -106,13 +114,13 @@ def make_oracle_rows(value: Any, problem: Problem, kinds: RowKinds) -> OracleRow
 def make_oracle(
     value: Any, ground: OracleRows, l2: float, rng: np.random.Generator, *, sweeps: int = 0
 ) -> Oracle:
-    """The oracle that a checked option names; `l2` and `sweeps` are those of `LinearOracle`."""
+    """Return the oracle that a checked option names; `l2` and `sweeps` are for `LinearOracle`."""
     chosen = _parse_named_options(value, ())
     if chosen.name == LINEAR_ORACLE:
         return LinearOracle(ground, l2, sweeps, rng)
     if chosen.name == REGRESSION_ORACLE:
         return PairedRegressionOracle(ground)
-    # the rest of scikit-learn is slow to import
+    # estimators.py imports scikit-learn, which is slow
     from ratecli.solvers.oracles.estimators import ClassifierOracle  # noqa: PLC0415
     from ratecli.solvers.oracles.plugin import (  # noqa: PLC0415
         GroupPlugInOracle,
@@ -129,8 +137,9 @@ def make_oracle(
 
 
 def reweight_oracle(found: Oracle, ground: OracleRows) -> Oracle | None:
-    """The oracle on the same rows with other weights, chosen by the features alone, if what it has fitted
-    still holds there; else None.
+    """Return the oracle for other weights of the rows if its fitted model stays valid, else None.
+
+    The weights must depend on the features alone.
     """
     from ratecli.solvers.oracles.plugin import PlugInOracle  # noqa: PLC0415
 
@@ -166,11 +175,11 @@ def _check_option_names(chosen: _NamedOptions, names: Iterable[str]) -> None:
 
 
 def _check_learner(chosen: _NamedOptions, others: list[str], *, chances: bool = False) -> None:
-    """That scikit-learn has such a classifier, which takes weights and these options."""
+    """Check that scikit-learn has the classifier with these options, and that it takes weights."""
     name = chosen.name
     if not chosen.options and name in ([LOGISTIC] if chances else CLASSIFIER_MODULES):
         return
-    # scikit-learn is slow to import, and its list of all classifiers slow to make
+    # importing scikit-learn is slow, and so is listing all its classifiers
     from ratecli.solvers.oracles import estimators  # noqa: PLC0415
 
     if name not in CLASSIFIER_MODULES and name not in estimators.list_classifiers():

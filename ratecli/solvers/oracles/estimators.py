@@ -1,4 +1,4 @@
-"""scikit-learn's classifiers by name, and what is kept of a fitted one."""
+"""Oracles that fit scikit-learn classifiers: look-up by name, fitting, and a cache of fits."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from ratecli.solvers.oracles.forests import TREE_CONVERTERS
 from ratecli.solvers.oracles.homes import CLASSIFIER_MODULES
 
 MAX_DENSE_ROW_ENTRIES = 2**28
-"""Most entries of rows that are made dense (2 GiB)."""
+"""Largest number of entries of a feature matrix that is made dense (2 GiB)."""
 DUMMY_CLASSIFIER = "DummyClassifier"
-"""Decides by the place of a row, not by its features."""
+"""Excluded because its decisions do not depend on the features."""
 
 
 def classifier_class(name: str) -> type[BaseEstimator]:
-    """The class of that name in `CLASSIFIER_MODULES` or among `classifiers()`."""
+    """Return the class of that name, from `CLASSIFIER_MODULES` or `list_classifiers()`."""
     if name in CLASSIFIER_MODULES:
         found: type[BaseEstimator] = getattr(import_module(CLASSIFIER_MODULES[name]), name)
         return found
@@ -44,7 +44,10 @@ def classifier_class(name: str) -> type[BaseEstimator]:
 
 @cache
 def list_classifiers() -> dict[str, type[BaseEstimator]]:
-    """All classifiers of scikit-learn that can be made from numbers and words; slow to find."""
+    """Return all scikit-learn classifiers whose parameters all have defaults.
+
+    The first call is slow.
+    """
     return {
         name: found
         for name, found in all_estimators(type_filter="classifier")
@@ -59,7 +62,7 @@ def _has_required_parameters(found: type[BaseEstimator]) -> bool:
 
 @cache
 def weighted_classifier_names() -> tuple[str, ...]:
-    """Names of those whose fit takes sample weights, in alphabetical order."""
+    """Return the names of classifiers whose `fit` takes sample weights, in alphabetical order."""
     return tuple(name for name, found in list_classifiers().items() if takes_sample_weights(found))
 
 
@@ -70,10 +73,13 @@ def takes_sample_weights(found: type[BaseEstimator]) -> bool:
 def invalid_parameter(
     found: type[BaseEstimator], options: Mapping[str, Any]
 ) -> tuple[str, str] | None:
-    """The first parameter whose value the classifier refuses, and what it says; names are checked."""
+    """Return the first parameter with an invalid value and scikit-learn's message, or None.
+
+    The names of parameters must have been checked before.
+    """
     for key, value in options.items():
         try:
-            # what fit does first; only there would it be public
+            # private, but `fit` runs the same check first
             found(**{key: value})._validate_params()  # noqa: SLF001
         except (ValueError, TypeError) as error:
             return key, " ".join(str(error).split())
@@ -83,7 +89,7 @@ def invalid_parameter(
 def make_estimator(
     name: str, options: Mapping[str, Any], rng: np.random.Generator
 ) -> BaseEstimator:
-    """The unfitted classifier; its random numbers come from `rng` unless `random_state` is given."""
+    """Return the unfitted classifier, seeded from `rng` unless `random_state` is given."""
     model = classifier_class(name)(**options)
     if "random_state" in model.get_params() and "random_state" not in options:
         model.set_params(random_state=int(rng.integers(2**31)))
@@ -93,17 +99,17 @@ def make_estimator(
 def fit_estimator(
     model: BaseEstimator, X: Features, classes: Any, weights: Array
 ) -> TreeEnsemble | SklearnModel:
-    """The classifier of rows X (m, d) of `classes` (m,), 0 to Q - 1, and weights (m,) > 0.
+    """Fit the classifier to rows X (m, d) of `classes` (m,), 0 to Q - 1, with weights (m,) > 0.
 
     Raises
     ------
     FaultError
-        E501 where it refuses rows or options, or cannot be stored.
+        E501 if it rejects the rows or the options, or cannot be stored.
     """
     name = type(model).__name__
     try:
         with warnings.catch_warnings():
-            # an oracle need not be perfect: a fit that stops early is an answer, too
+            # an oracle may be approximate: accept a fit that stopped early
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.simplefilter("ignore", FutureWarning)
             model.fit(_accepted_features(model, X), classes, sample_weight=weights)
@@ -115,12 +121,12 @@ def fit_estimator(
 
 @dataclass(frozen=True)
 class EstimatorOracle:
-    """What oracles that fit classifiers of scikit-learn have in common.
+    """Base of the oracles that fit scikit-learn classifiers.
 
     Attributes
     ----------
     ground
-        The rows, with the members of its slices if it has some.
+        The rows, with memberships in slices if there are some.
     name
         A class of scikit-learn.
     options
@@ -136,8 +142,9 @@ class EstimatorOracle:
     def unfitted(
         self, rows: NDArray[np.intp], weights: Array
     ) -> tuple[BaseEstimator, Features, Array]:
-        """A new classifier, the features of rows (m,) of the ground without slices, and weights (m,), here
-        scaled to add up to the number of rows.
+        """Return a new classifier, the features of `rows` (m,) without slices, and weights (m,).
+
+        The weights are scaled to add up to the number of rows.
         """
         X = self.ground.X[:, : self.ground.width][rows]
         model = make_estimator(self.name, self.options, self.rng)
@@ -145,7 +152,7 @@ class EstimatorOracle:
 
 
 def _accepted_features(model: BaseEstimator, X: Features) -> Features:
-    """X as the classifier takes it: sparse where it can."""
+    """Return X in a form that the classifier accepts: sparse if it can."""
     if isinstance(X, np.ndarray):
         return X
     if get_tags(model).input_tags.sparse:
@@ -156,7 +163,7 @@ def _accepted_features(model: BaseEstimator, X: Features) -> Features:
 
 
 CACHED_ESTIMATORS = 8
-"""How many, the latest ones."""
+"""Number of most recently used fits that are kept."""
 
 _estimator_cache = FitCache[TreeEnsemble | SklearnModel](CACHED_ESTIMATORS)
 
@@ -164,9 +171,9 @@ _estimator_cache = FitCache[TreeEnsemble | SklearnModel](CACHED_ESTIMATORS)
 def fit_estimator_cached(
     model: BaseEstimator, X: Features, classes: NDArray[np.intp], weights: Array
 ) -> TreeEnsemble | SklearnModel:
-    """What `estimators.fitted` gives: the same whether it was made before or is made now.
+    """Fit a classifier as `fit_estimator` does, or return the cached result of an identical fit.
 
-    A `random_state` must be a number, as `estimators.made` sees to.
+    A `random_state` must be an integer, which `make_estimator` ensures.
     """
     said = (type(model).__qualname__, sorted(model.get_params().items(), key=str))
     key = array_digest(said, X, classes, weights)
@@ -175,15 +182,15 @@ def fit_estimator_cached(
 
 @dataclass(frozen=True)
 class ClassifierOracle(EstimatorOracle):
-    """Fits a classifier to the cheaper decision of each row, weighted by what the other one costs more.
+    """Fits a classifier to the cheaper decision of each row, weighted by the difference in cost.
 
-    With labels 1 where a yes costs less than nothing and weights of the size of that cost, the
-    weighted error is the cost but for a constant (Agarwal et al. 2018, section 3.2; Algorithm 1 of
-    Narasimhan et al. 2019 asks for no more).
+    Rows where a positive decision has negative cost get label 1, and the absolute cost is the
+    weight. Then the weighted error is the cost up to a constant (Agarwal et al. 2018, section 3.2;
+    Algorithm 1 of Narasimhan et al. 2019 requires no more).
     """
 
     def answer(self, prices: Array, near: Classifier | None) -> Classifier:  # noqa: ARG002
-        """Raises FaultError, E501, where the classifier refuses its options or the rows."""
+        """Fit the classifier; raise FaultError, E501, if it rejects its options or the rows."""
         costs = self.ground.costs(prices)
         used = np.flatnonzero(costs)
         cheap = costs[used] < 0
@@ -196,7 +203,7 @@ class ClassifierOracle(EstimatorOracle):
 
 
 def _as_linear_threshold(model: BaseEstimator) -> Threshold | None:
-    """The classifier as a line, if it is one."""
+    """Return the classifier as a linear threshold; None if it is not linear."""
     weights = getattr(model, "coef_", None)
     if not (isinstance(weights, np.ndarray) and weights.shape == (1, model.n_features_in_)):
         return None

@@ -1,4 +1,4 @@
-"""scikit-learn's trees, forests and boosting as plain arrays."""
+"""Conversion of scikit-learn's trees, forests and boosting models to plain arrays."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _combine_trees(width: int, parts: Iterable[_TreeArrays], **more: Any) -> Tre
 
 
 def _tree_arrays(tree: Any, values: Array, features: NDArray[np.intp] | None = None) -> _TreeArrays:
-    """A tree of `sklearn.tree`, which may have seen only some `features`."""
+    """Convert a tree of `sklearn.tree`, which may have been fitted on only some `features`."""
     leaf = tree.children_left < 0
     seen = tree.feature if features is None else features[np.where(leaf, 0, tree.feature)]
     children = np.stack([tree.children_left, tree.children_right], axis=1)
@@ -47,7 +47,7 @@ def _tree_arrays(tree: Any, values: Array, features: NDArray[np.intp] | None = N
 
 
 def _class_shares(model: Any, classes: int) -> Array:
-    """(N, Q) share of each class in the nodes of a fitted tree, which may not have seen all classes."""
+    """Return the share (N, Q) of each class in the nodes of a tree that may lack some classes."""
     counts = model.tree_.value[:, 0, :]
     shares = np.zeros((len(counts), classes))
     shares[:, np.asarray(model.classes_, dtype=np.intp)] = counts / counts.sum(
@@ -63,7 +63,7 @@ def _convert_tree(model: Any) -> TreeEnsemble:
 
 
 def _convert_forest(model: Any) -> TreeEnsemble:
-    """Chances are the mean over trees."""
+    """Average the probabilities over trees."""
     classes, count = len(model.classes_), len(model.estimators_)
     parts = (
         _tree_arrays(each.tree_, _class_shares(each, classes) / count) for each in model.estimators_
@@ -82,7 +82,7 @@ def _convert_bagging(model: Any) -> TreeEnsemble:
 
 
 def _convert_adaboost(model: Any) -> TreeEnsemble:
-    """Votes of Q classes: a tree's class has its weight, the others share its negative."""
+    """Weighted votes of Q classes: +weight for the tree's class, -weight shared by the others."""
     classes = len(model.classes_)
     weights = model.estimator_weights_[: len(model.estimators_)]
     parts = []
@@ -95,7 +95,7 @@ def _convert_adaboost(model: Any) -> TreeEnsemble:
 
 
 def _convert_boosting(model: Any) -> TreeEnsemble:
-    """Log-odds, `learning_rate` of each tree's value; the exponential loss has half of them."""
+    """Log-odds: `learning_rate` times each tree's value, doubled for the exponential loss."""
     factor = model.learning_rate * (2.0 if model.loss == "exponential" else 1.0)
     count = model.estimators_.shape[1]
     parts = [
@@ -107,15 +107,15 @@ def _convert_boosting(model: Any) -> TreeEnsemble:
 
 
 def _convert_histogram_boosting(model: Any) -> TreeEnsemble:
-    """Log-odds; rates of learning are in the values already.
+    """Log-odds; the values already contain the learning rate.
 
     Raises
     ------
     ValueError
-        If it splits by sets of values (`categorical_features`).
+        If the model splits by sets of values (`categorical_features`).
     """
     parts = []
-    for row in model._predictors:  # noqa: SLF001  scikit-learn has no public view of these trees
+    for row in model._predictors:  # noqa: SLF001  scikit-learn has no public access to these trees
         for k, each in enumerate(row):
             nodes = each.nodes
             if nodes["is_categorical"].any():
@@ -128,7 +128,7 @@ def _convert_histogram_boosting(model: Any) -> TreeEnsemble:
 
 
 def _place_in_column(values: Array, k: int, count: int) -> Array:
-    """(N, Q) values (N,) of class k; where one log-odds tells two classes, of the second."""
+    """Return (N, Q) values with those given in column k, or in the second if there is only one."""
     found = np.zeros((len(values), max(count, 2)))
     found[:, k + (count == 1)] = values
     return found
@@ -137,7 +137,10 @@ def _place_in_column(values: Array, k: int, count: int) -> Array:
 def _combine_boosted_trees(
     model: Any, parts: list[_TreeArrays], count: int, factor: float, *, rounded: bool = False
 ) -> TreeEnsemble:
-    """Boosted trees, which start from whatever the model's scores have beside the trees' values."""
+    """Combine boosted trees.
+
+    The start value is what the model's score has besides the values of the trees.
+    """
     width, none = model.n_features_in_, np.zeros(max(count, 2))
     trees = _combine_trees(width, parts, start=none, rounded=rounded, softmax=False)
     row = np.zeros((1, width))

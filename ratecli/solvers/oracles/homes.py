@@ -1,7 +1,7 @@
-"""Where scikit-learn keeps the classifiers that take sample weights in every version we take.
+"""The modules of scikit-learn's classifiers that take sample weights in every supported version.
 
-Known by heart, since to look through all of scikit-learn takes seconds: a file that names one of
-these is checked without, and where it gives no parameters without importing any.
+The table is hard-coded because scanning scikit-learn takes seconds. With it, a file that names one
+of these classes is checked without a scan, and without any import if it sets no parameters.
 """
 
 from __future__ import annotations
@@ -35,4 +35,4 @@ _NAMES_BY_MODULE = {
     "sklearn.tree": ("DecisionTreeClassifier", "ExtraTreeClassifier"),
 }
 CLASSIFIER_MODULES = {name: home for home, names in _NAMES_BY_MODULE.items() for name in names}
-"""Module by class. What a newer scikit-learn adds is found by `estimators.classifier` all the same."""
+"""Module by class. Classes of newer versions are found by `estimators.list_classifiers`."""

@@ -1,4 +1,4 @@
-"""Linear classifiers of small cost: the oracle of cost-sensitive problems."""
+"""The oracle `linear`: linear classifiers of small cost."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from ratecli.solvers.oracles.base import OracleRows
 from ratecli.solvers.oracles.threshold import best_threshold
 
 STEP_TIE = 1e-9
-"""Steps nearer than this, relative to their size, turn their rows at once."""
+"""Step sizes closer than this, relative to their size, flip their rows together."""
 RANDOM_DIRECTIONS = 10
-"""Random directions beside the features."""
+"""Number of random directions searched after the features."""
 
 
 def sweep_directions(
     rows: sparse.csr_array, w: Array, costs: Array, rng: np.random.Generator
 ) -> Array:
-    """Weights (d,) after the best step along each feature in turn and along random directions.
+    """Return weights (d,) after the best step along each feature and along random directions.
 
-    Along a direction the cost of all decisions `rows @ w > 0` is a step function, whose least value is
-    found by sorting the steps at which a row turns. The cost never grows.
+    Along a direction, the cost of the decisions `rows @ w > 0` is a step function. Its minimum is
+    found by sorting the step sizes at which a row's decision flips. The cost never increases.
     """
     scores = rows @ w
     columns = sparse.csc_array(rows)
@@ -43,9 +43,9 @@ def sweep_directions(
 
 
 def best_line_step(scores: Array, slopes: Array, costs: Array) -> float:
-    """The step t of least `costs @ (scores + t * slopes > 0)`; 0 if none is better than that.
+    """Return the step t with the smallest `costs @ (scores + t * slopes > 0)`; 0 if none improves.
 
-    Arrays are (m,), slopes not 0.
+    Arrays are (m,); no slope is 0.
     """
     turns = -scores / slopes
     order = np.argsort(turns, kind="stable")
@@ -64,7 +64,7 @@ def best_line_step(scores: Array, slopes: Array, costs: Array) -> float:
 def _search_directions(
     columns: sparse.csc_array, rng: np.random.Generator
 ) -> Iterator[tuple[Array, NDArray[np.intp], Array]]:
-    """Directions (d,), the rows whose scores they move, and by how much."""
+    """Yield directions (d,), the rows whose scores they change, and by how much."""
     d = columns.shape[1]
     for j in rng.permutation(d):
         part = slice(columns.indptr[j], columns.indptr[j + 1])
@@ -84,29 +84,29 @@ def _search_directions(
 
 
 SIGMOID_SHARPNESS = (1.0, 3.0)
-"""Of the steps: each is started where the last one ended."""
+"""Sharpness of successive descents, each started at the end of the one before."""
 MAX_SMOOTH_STEPS = 30
 START_TOLERANCE = 1e-2
-"""Tolerance of a fit that is only a start."""
+"""Tolerance of the logistic regression, which is only a starting point."""
 
 
 @dataclass(frozen=True)
 class LinearOracle:
-    """Linear classifiers of small cost on given rows, by smoothed 0/1 loss.
+    """Linear classifiers of small cost, found with a smoothed 0/1 loss.
 
-    The least weighted number of wrong decisions is hard to find. A logistic regression is near it, and
-    from there a loss is descended that is what is counted but for its corners: the mean of `cost *
-    logistic(sharpness * score)`, which, other than a convex one, does not care how wrong a wrong
-    decision is. The threshold is then the best there is on the scores.
+    Minimizing the weighted number of wrong decisions is hard. The search starts from a logistic
+    regression and descends on a smooth version of the 0/1 cost: the mean of `cost *
+    logistic(sharpness * score)`. Unlike a convex loss, it does not grow with how wrong a decision
+    is. Finally, the best threshold on the scores is chosen.
 
     Attributes
     ----------
     ground
         The rows.
     l2
-        Weight of `|w|^2 / 2`, the bias in it, beside that loss, where costs add up to 1.
+        Weight of `|w|^2 / 2`, bias included, relative to the loss with costs that add up to 1.
     sweeps
-        Passes of exact steps along single features after that (see `sweep`).
+        Passes of exact steps along single features afterwards (see `sweep_directions`).
     """
 
     starts: ClassVar[bool] = True
@@ -124,9 +124,9 @@ class LinearOracle:
         return sparse.csr_array(self._rows.T)
 
     def answer(self, prices: Array, near: Classifier | None) -> Classifier:
-        """Sought from the classifier `near`, if that is linear, else from a logistic regression.
+        """Search from the classifier `near` if it is linear, else from a logistic regression.
 
-        Never dearer than what it is sought from, at whatever threshold.
+        The answer costs at most as much as the starting point with any threshold.
         """
         costs = self.ground.costs(prices)
         shares = costs / np.abs(costs).sum()
@@ -134,7 +134,7 @@ class LinearOracle:
             start = np.append(near.weights, near.bias)
         else:
             start = self._logistic(shares)
-        # the penalty on weights may make the descent's end dearer than where it began
+        # because of the penalty, the descent may end at a higher cost than it started from
         w = min(
             (self._cut(w, shares) for w in self._descent(start, shares)), key=self._cost(shares)
         )
@@ -144,7 +144,7 @@ class LinearOracle:
         return Threshold(w[:-1], float(w[-1]))
 
     def _cut(self, w: Array, shares: Array) -> Array:
-        """The weights with the best bias."""
+        """Return the weights with the best bias."""
         return np.append(w[:-1], -best_threshold(np.asarray(self.ground.X @ w[:-1]), shares))
 
     def _cost(self, shares: Array) -> Callable[[Array], float]:
@@ -163,7 +163,7 @@ class LinearOracle:
         return found.weights
 
     def _descent(self, w: Array, shares: Array) -> Iterator[Array]:
-        """Where it starts, and where the descent at each sharpness ends."""
+        """Yield the starting point, and the end of the descent at each sharpness."""
         yield w
         for sharpness in SIGMOID_SHARPNESS:
 

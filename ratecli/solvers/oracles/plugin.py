@@ -1,4 +1,4 @@
-"""The plug-in: chances are fitted once, and every answer weighs them with that day's prices."""
+"""Plug-in oracles: probabilities are fitted once and weighed with the current prices."""
 
 from __future__ import annotations
 
@@ -23,28 +23,29 @@ from ratecli.solvers.oracles.estimators import EstimatorOracle, fit_estimator_ca
 from ratecli.solvers.problem import ERROR_RATE
 
 OUTER_THRESHOLD = 2.0
-"""A threshold beyond all scores, which are the chance of a yes less that of a no."""
+"""A threshold beyond all scores, which are differences of two probabilities."""
 
 
 @dataclass(frozen=True)
 class GroupPlugInOracle(EstimatorOracle):
-    """Yes where the chance of a positive label is above the threshold of the row's group (COCO:
-    Narasimhan 2018).
+    """Thresholds the probability of a positive label separately in each group (COCO: Narasimhan
+    2018).
 
-    In a group where a yes costs `a` if the label is positive and `b > a` if it is negative, it is
-    expected to cost less than nothing where the chance is above `b / (b - a)`; where b is no more than
-    a, all of the group are decided as is cheaper in sum. What differs within a group and label, such
-    as decisions of a deployed model, counts by its mean there. The class has `predict_proba`.
+    In a group where a positive decision costs `a` for a positive label and `b > a` for a negative
+    one, its expected cost is negative where the probability is above `b / (b - a)`. If b is not
+    above a, the whole group gets the decision that is cheaper in total. Costs that differ within a
+    group and label, such as those that depend on decisions of a deployed model, are replaced by
+    their mean there. The class must have `predict_proba`.
     """
 
     def answer(self, prices: Array, near: Classifier | None) -> Classifier:  # noqa: ARG002
-        """Raises FaultError, E501, where the chances cannot be fitted."""
+        """Return the group thresholds; raise FaultError, E501, if a fit fails."""
         return GroupThreshold(
             self._scorer, self._groups.slices, self._groups.patterns, self._thresholds(prices)
         )
 
     def _thresholds(self, prices: Array) -> Array:
-        """(C,) on scores in [-1, 1]."""
+        """Return the threshold (C,) of each group, on scores in [-1, 1]."""
         positive, negative, unlabelled = self._labels
         costs = self._weights * self.ground.kind_costs(prices)
         labelled = self._weights[:, ~unlabelled].sum(axis=1)
@@ -62,7 +63,7 @@ class GroupPlugInOracle(EstimatorOracle):
 
     @cached_property
     def _groups(self) -> Groups:
-        """Of the ground's rows."""
+        """Groups of the training rows."""
         return Groups.by(self.ground.slices, self.ground.members > 0)
 
     @cached_property
@@ -73,8 +74,9 @@ class GroupPlugInOracle(EstimatorOracle):
 
     @cached_property
     def _labels(self) -> tuple[Mask, Mask, Mask]:
-        """(Q,) which kinds have a positive label, a negative one, or none: a yes adds to the error of
-        rows with a negative one.
+        """Three masks (Q,): kinds with a positive label, with a negative one, and without a label.
+
+        They follow from the error rate: a positive decision adds to it where the label is negative.
         """
         kinds = self.ground.kinds
         wrong = kinds.patterns[kinds.matrix.index()[ERROR_RATE]]
@@ -82,7 +84,7 @@ class GroupPlugInOracle(EstimatorOracle):
 
     @cached_property
     def _scorer(self) -> CostSensitiveClassifier | Threshold:
-        """Its score is the chance of a positive label less that of a negative one."""
+        """Its score is the probability of a positive label minus that of a negative one."""
         positive, negative, _ = self._labels
         shares = np.stack([self.ground.shares[own].sum(axis=0) for own in (negative, positive)])
         labels, rows = np.nonzero(shares)
@@ -94,40 +96,41 @@ class GroupPlugInOracle(EstimatorOracle):
 
 
 def _safe_quotient(top: Array, bottom: Array) -> Array:
-    """0 where the bottom is not positive."""
+    """Divide; 0 where the denominator is not positive."""
     return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
 
 
 MAX_LOGISTIC_ITERATIONS = 1000
-"""Of the logistic regression."""
+"""Iteration limit of the default logistic regression."""
 
 
 @dataclass(frozen=True)
 class PlugInOracle(EstimatorOracle):
-    """Yes where the expected cost of it is negative (Narasimhan 2018, COCO; the cost-sensitive oracle
-    of Narasimhan, Cotter, Gupta 2019, table 2).
+    """Decides positively where the expected cost of that is negative.
 
-    A yes costs what the row's kind says: its label, and every slice that the rates tell apart. What
-    is fitted are the chances of the kinds given the features, so that a group counts as far as the
-    features tell it: each group has a threshold of its own where it is a feature or follows from
-    some. The group itself is not looked at, neither in training nor later. The class has
-    `predict_proba`; parameters of the default one are `logistic_defaults`.
+    This is the plug-in classifier of COCO (Narasimhan 2018) and the cost-sensitive oracle of
+    Narasimhan, Cotter, Gupta 2019, table 2. The cost of a positive decision depends on the row's
+    kind: its label and every slice that the rates distinguish. The probabilities of the kinds given
+    the features are fitted, so a group counts as far as the features predict it: it gets its own
+    threshold if it is a feature or follows from features. Group membership itself is not an input,
+    neither in training nor later. The class must have `predict_proba`; the default parameters are
+    `logistic_defaults`.
 
     Attributes
     ----------
     known
-        Of the same rows with other weights, chosen by the features alone: chances given the features are
-        the same then, and are not fitted again.
+        An oracle for the same rows with other weights that depend on the features alone. Its
+        probabilities given the features are the same, so they are not fitted again.
     """
 
     known: PlugInOracle | None = None
 
     def weighing(self, ground: OracleRows) -> PlugInOracle:
-        """The same chances with the costs of other weights of the rows."""
+        """Return an oracle with the same probabilities for other row weights."""
         return replace(self, ground=ground, known=self.known or self)
 
     def answer(self, prices: Array, near: Classifier | None) -> Classifier:  # noqa: ARG002
-        """Raises FaultError, E501, where the chances cannot be fitted."""
+        """Weigh the probabilities by costs; raise FaultError, E501, if they cannot be fitted."""
         costs = self.ground.kind_costs(prices)[self.kinds]
         if self.chances is None:
             return self.ground.constant(yes=bool(costs.sum() < 0))
@@ -135,7 +138,7 @@ class PlugInOracle(EstimatorOracle):
 
     @cached_property
     def _pairs(self) -> sparse.coo_array:
-        """(Q, m) kinds and rows that occur together, and their weights."""
+        """(Q, m) weights of the kinds and rows that occur together."""
         shares = sparse.coo_array(self.ground.shares)
         kept = shares.data > 0
         rows = (shares.coords[0][kept], shares.coords[1][kept])
@@ -150,7 +153,7 @@ class PlugInOracle(EstimatorOracle):
 
     @cached_property
     def chances(self) -> TreeEnsemble | SklearnModel | None:
-        """None where there is only one kind."""
+        """The fitted probabilities of the kinds; None if there is only one kind."""
         if self.known:
             return self.known.chances
         if len(self.kinds) == 1:
@@ -161,5 +164,5 @@ class PlugInOracle(EstimatorOracle):
 
 
 def logistic_defaults(l2: float, rows: int) -> dict[str, Any]:
-    """Parameters of the logistic regression that weighs `|w|^2` by `l2 / 2` beside the mean loss."""
+    """Parameters of the logistic regression with penalty `l2 / 2 |w|^2` added to the mean loss."""
     return {"C": 1 / (rows * l2), "max_iter": MAX_LOGISTIC_ITERATIONS}

@@ -1,4 +1,4 @@
-"""The paired regression classifier: what a decision costs, fitted by least squares."""
+"""The oracle `regression`: a least-squares regression of the cost of a decision."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ from ratecli.solvers.oracles.base import OracleRows
 from ratecli.solvers.oracles.threshold import best_threshold
 
 MIN_SINGULAR_SHARE = 1e-10
-"""Singular values of the normal equations below this share of the largest are none: features that
-follow from others."""
+"""Singular values of the normal equations below this share of the largest count as 0, which they
+are when features depend linearly on others.
+"""
 
 
 @dataclass(frozen=True)
 class PairedRegressionOracle:
-    """Yes where a linear regression expects a yes to cost less than a no (Deng et al. 2023, Definition 14).
+    """Decides positively where linear regression predicts that this costs less than a negative
+    decision.
 
-    Least squares are linear in what is fitted: the two regressions of the costs of a yes and of a no are
-    one of their difference, and that is the mixture of one regression for each kind of row, made once,
-    at the prices of the day. Rows count by their weight. The threshold is then the best there is on the
-    rows, which is never dearer than 0.
+    This is the paired regression classifier (Deng et al. 2023, Definition 14). Least squares is
+    linear in the target, so the two regressions of the costs of a positive and a negative decision
+    equal one regression of the difference. That one is a combination of one regression for each
+    kind of row, fitted once, with coefficients given by the prices. Rows count by their weight.
+    Finally, the best threshold on the rows is chosen, so the cost is never above 0.
     """
 
     starts: ClassVar[bool] = False
@@ -35,7 +38,7 @@ class PairedRegressionOracle:
 
     @cached_property
     def _slopes(self) -> Array:
-        """(d + 1, Q) of the share of each kind, the bias last."""
+        """(d + 1, Q) coefficients of the regression of each kind's share, the bias last."""
         X, shares = add_ones_column(self.ground.X), self.ground.shares
         weights = np.asarray(shares.sum(axis=0), dtype=float)
         weighted = (

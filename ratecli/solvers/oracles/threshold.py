@@ -1,4 +1,4 @@
-"""All that a threshold on given scores can do, exactly."""
+"""Enumeration of all thresholds on given scores, and the cheapest one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ratecli.models.weighed import CostSensitiveClassifier
 
 
 def with_threshold(member: Classifier, cut: float) -> Classifier:
-    """Yes where what the member ranks by (`Ground.ranks`) is above `cut`."""
+    """Return a classifier that is positive where the score of `OracleRows.ranks` exceeds `cut`."""
     if isinstance(member, Threshold):
         return Threshold(member.weights, -cut)
     assert isinstance(member, CostSensitiveClassifier)
@@ -21,18 +21,19 @@ def with_threshold(member: Classifier, cut: float) -> Classifier:
 
 
 SCORE_TIE = 1e-12
-"""Scores nearer than this, relative to the largest, are one: in another matrix product the same row
-may get another last bit, and is to be decided alike."""
+"""Scores closer than this, relative to the largest, count as equal: another matrix product may
+round the same row differently, and it must get the same decision.
+"""
 OUTER_DISTANCE = 1.0
-"""How far the thresholds of all yes and of none lie beyond the scores."""
+"""Distance of the outermost thresholds (all positive, none positive) from the scores."""
 
 
 def all_thresholds(scores: Array) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
-    """Every way to say yes above a threshold, from no yes to all.
+    """Enumerate all thresholds, from no positive decision to only positive ones.
 
-    Returns the order (m,) of the scores (m,), m at least 1, from the greatest down; how many of the
-    first say yes at each of T thresholds, ascending from 0 to m; and the thresholds (T,), midway between
-    neighbouring scores.
+    Returns the order (m,) of the scores (m,) from the largest down, m at least 1; the number of
+    leading rows that are positive at each of T thresholds, ascending from 0 to m; and the
+    thresholds (T,), midway between neighbouring scores.
     """
     order = np.argsort(-scores, kind="stable")
     ranked = scores[order]
@@ -45,7 +46,7 @@ def all_thresholds(scores: Array) -> tuple[NDArray[np.intp], NDArray[np.intp], A
 
 
 def best_threshold(scores: Array, costs: Array) -> float:
-    """The threshold above which a yes is cheapest in sum; (m,) `costs` of a yes."""
+    """Return the threshold with the smallest total cost of positive decisions, costs (m,)."""
     order, counts, thresholds = all_thresholds(scores)
     reached = np.concatenate([[0.0], np.cumsum(costs[order])])
     return float(thresholds[np.argmin(reached[counts])])

@@ -1,13 +1,13 @@
-"""Convex functions of slacks, and the slack player's best responses to multipliers.
+"""Convex functions of slacks ("atoms"), and the slack player's best responses to multipliers.
 
-A curved goal is a sum of atoms `w f(xi)`. Each of an atom's arguments is a line in the rates and has a
-slack of its own: where f grows in it the line may not exceed the slack, where f falls it may not lie
-below. With a multiplier mu >= 0 for each, the slack player minimizes
+A curved goal is a sum of atoms `w f(xi)`. Each argument of an atom is affine in the rates and has a
+slack of its own: where f increases, the argument must not exceed its slack; where f decreases, it
+must not fall below it. With a multiplier mu >= 0 for each, the slack player minimizes
 
     w f(xi) - sum of sign * mu * xi    over a box,
 
-the box in which the lines lie (Narasimhan, Cotter, Gupta 2019, section 3, where the conjugate of f must
-be taken with the box). All functions work on B lanes at once.
+the box that contains the arguments (Narasimhan, Cotter, Gupta 2019, section 3, where the conjugate
+of f must be restricted to the box). All functions work on B lanes (settings) at once.
 """
 
 from __future__ import annotations
@@ -28,27 +28,31 @@ from ratecli.rates.tangent import tangents, values
 from ratecli.solvers.hull.forms import LinearTerm
 
 ValuesAndSlopes = Callable[[Array], tuple[Array, Array]]
-"""Values (m, B) and slopes (n, m, B) of points (n, m, B)."""
+"""Returns values (m, B) and slopes (n, m, B) at points (n, m, B)."""
 
 DIFFERENCE_STEP = 1e-6
-"""How far apart points are whose slopes tell the curvature; a kink counts as curved within it."""
+"""Distance of the points whose slopes are differenced for the curvature; a kink counts as curved
+within it.
+"""
 CURVATURE_RIDGE = 1e-10
-"""Share of the curvature that is added to it, so that there is always some."""
+"""Share of the curvature that is added to it to make it positive."""
 ARMIJO_SHARE = 1e-4
-"""Share of the decrease that slopes promise, which a step must bring."""
+"""Share of the linearly predicted decrease that a step must achieve (Armijo)."""
 ROUNDING = 1e-15
 REST_TOLERANCE = 1e-13
-"""A lane is at rest where slopes promise no more within the box, relative to its value."""
+"""A lane has converged when the linearly predicted decrease within the box, relative to its value,
+is below this.
+"""
 OPTIMALITY_TOLERANCE = 1e-10
-"""And is known to be the least within this."""
+"""A lane below this relative predicted decrease counts as optimal."""
 BOX_EDGE_DISTANCE = 1e-4
-"""Arguments so close to an end of the box, and pulled there, go there."""
+"""Arguments this close to a bound of the box that are pushed towards it are set to the bound."""
 MAX_BOX_STEPS, MAX_HALVINGS = 40, 25
 BISECTION_STEPS = 50
 
 
 class _Expansion(NamedTuple):
-    """Values (B,), slopes (n, B) and curvatures (n, n, B)."""
+    """Values (B,), slopes (n, B) and curvatures (n, n, B) of a loss at one point per lane."""
 
     values: Array
     slopes: Array
@@ -56,17 +60,16 @@ class _Expansion(NamedTuple):
 
     @property
     def size(self) -> Array:
-        """(B,) what errors of values are relative to."""
+        """Scale (B,) that errors of the values are relative to."""
         return np.asarray(1 + np.abs(self.values))
 
 
 def minimize_in_unit_box(loss: ValuesAndSlopes, start: Array) -> tuple[Array, NDArray[np.bool_]]:
-    """Points (n, B) at which each lane of a convex loss is least in [0, 1]^n: Newton's method, projected.
+    """Minimize each lane of a convex loss in [0, 1]^n by projected Newton steps.
 
-    And which (B,) are known to be, by their slopes: not those at a kink.
-
-    Curvatures are differences of slopes. Arguments at an end of the box that slopes hold there stay
-    (Bertsekas 1982); a step that overshoots is halved.
+    Return points (n, B), and a mask (B,) of the lanes that are known to be optimal by their slopes,
+    which excludes minima at a kink. Curvatures are differences of slopes. Arguments that slopes
+    hold at a bound of the box stay there (Bertsekas 1982); a step that overshoots is halved.
     """
     x = np.clip(start, 0.0, 1.0)
     here = _expand_loss(loss, x)
@@ -89,7 +92,10 @@ def minimize_in_unit_box(loss: ValuesAndSlopes, start: Array) -> tuple[Array, ND
 def _line_search(
     loss: ValuesAndSlopes, x: Array, here: _Expansion, done: NDArray[np.bool_]
 ) -> tuple[Array, _Expansion, NDArray[np.bool_]]:
-    """Points after a step, halved until it brings enough; which lanes are done or got that."""
+    """Halve a step until it decreases enough.
+
+    Return the points after the step, and a mask of the lanes that succeeded or were done before.
+    """
     step, share = _newton_step(x, here.slopes, here.curved), np.ones(x.shape[1])
     for _ in range(MAX_HALVINGS):
         tried = np.clip(x - share * step, 0.0, 1.0)
@@ -104,7 +110,10 @@ def _line_search(
 
 
 def _max_linear_decrease(x: Array, slope: Array) -> Array:
-    """(B,) the most that a line would fall within the box: a bound on how far the least is below."""
+    """Return the largest decrease (B,) of the linearization within the box.
+
+    It bounds how far the minimum is below the current value.
+    """
     return np.asarray((slope * np.where(slope > 0, x, x - 1)).sum(axis=0))
 
 
@@ -118,7 +127,7 @@ def _expand_loss(loss: ValuesAndSlopes, x: Array) -> _Expansion:
 
 
 def _newton_step(x: Array, slope: Array, curved: Array) -> Array:
-    """(n, B) what to subtract, not yet within the box."""
+    """Return the step (n, B) to subtract, not yet clipped to the box."""
     low, high = (x <= BOX_EDGE_DISTANCE) & (slope > 0), (x >= 1 - BOX_EDGE_DISTANCE) & (slope < 0)
     held = low | high
     n = len(x)
@@ -127,13 +136,13 @@ def _newton_step(x: Array, slope: Array, curved: Array) -> Array:
     least = CURVATURE_RIDGE * trace + np.finfo(float).tiny ** 0.5
     diagonal = np.where(held, 1.0, least)
     system = free + np.eye(n)[:, :, None] * diagonal
-    right = np.where(low, x, np.where(high, x - 1, slope))  # the end itself is where they go
+    right = np.where(low, x, np.where(high, x - 1, slope))  # held arguments move onto their bound
     found = np.linalg.solve(system.transpose(2, 0, 1), right.T[:, :, None])[:, :, 0].T
     return np.asarray(found / np.maximum(np.abs(found).max(axis=0), 1.0))
 
 
 def bisect_slopes(slopes: Callable[[Array], Array], lanes: int) -> Array:
-    """(1, B) where slopes (1, B) of functions of one number turn from below 0 to above, in [0, 1]."""
+    """Return where in [0, 1] the slopes (1, B) of functions of one variable change sign: (1, B)."""
     low, high = np.zeros((1, lanes)), np.ones((1, lanes))
     for _ in range(BISECTION_STEPS):
         middle = (low + high) / 2
@@ -143,16 +152,16 @@ def bisect_slopes(slopes: Callable[[Array], Array], lanes: int) -> Array:
 
 
 MIN_SHARE = 1e-3
-"""Least share of which a logarithm is taken: its multiplier is at most 1 / LEAST (protocols 3.3)."""
+"""Smallest share whose logarithm is taken: bounds multipliers by 1 / MIN_SHARE (protocols 3.3)."""
 TINY_DENOMINATOR = 1e-300
 
 
 @dataclass(frozen=True)
 class ConvexAtom(ABC):
-    """A convex function of n arguments; `lines` are what they are in the rates.
+    """A convex function of n arguments; `lines` are its arguments as affine functions of the rates.
 
-    In one that stands for A atoms of its class, `combine_atoms`, what is (n, B) or (B,) below is (n, A, B) or
-    (A, B).
+    For an instance that combines A atoms of its class (`combine_atoms`), shapes (n, B) and (B,)
+    below become (n, A, B) and (A, B).
     """
 
     lines: tuple[LinearTerm, ...]
@@ -160,20 +169,23 @@ class ConvexAtom(ABC):
 
     @abstractmethod
     def value(self, slacks: Array) -> Array:
-        """(B,) of slacks (n, B)."""
+        """Return the values (B,) at slacks (n, B)."""
 
     @abstractmethod
     def respond(self, weight: Array, pull: Array) -> Array:
-        """Slacks (n, B) that minimize `weight * f - pull @ slacks`; (B,) weights, (n, B) pulls."""
+        """Return the slacks (n, B) that minimize `weight * f - pull @ slacks`.
+
+        Weights are (B,), pulls (n, B).
+        """
 
     @abstractmethod
     def slopes(self, slacks: Array) -> Array:
-        """(n, B) derivatives of f."""
+        """Return the derivatives (n, B) of f."""
 
 
 @dataclass(frozen=True)
 class _ScaledAtom(ConvexAtom):
-    """`scale` times a function; (A, 1) for A atoms."""
+    """`scale` times a function; `scale` is (A, 1) for A combined atoms."""
 
     scale: float | Array
 
@@ -197,7 +209,11 @@ class NegativeLog(_ScaledAtom):
 
 @dataclass(frozen=True)
 class _MeanAtom(_ScaledAtom):
-    """A mean of two shares or its negative: doubled where both are, so the best point is 0 or at an end."""
+    """A mean of two shares, or its negative.
+
+    The function is homogeneous: it doubles when both arguments do. So the best point is 0 or has an
+    argument that is 1.
+    """
 
     def respond(self, weight: Array, pull: Array) -> Array:
         ones, none = np.ones_like(weight), np.zeros_like(pull)
@@ -212,7 +228,7 @@ class _MeanAtom(_ScaledAtom):
 
     @abstractmethod
     def _other(self, weight: Array, pull: Array) -> Array:
-        """The best share in [0, 1] beside one that is 1."""
+        """Return the best share in [0, 1] of the other argument when one is 1."""
 
 
 @dataclass(frozen=True)
@@ -265,7 +281,7 @@ class QuadraticMean(_MeanAtom):
 
     def _other(self, weight: Array, pull: Array) -> Array:
         sine = np.sqrt(2) * pull / np.maximum(self.scale * weight, TINY_DENOMINATOR)
-        sine = np.clip(sine, 0.0, np.sqrt(0.5))  # at which the share is 1
+        sine = np.clip(sine, 0.0, np.sqrt(0.5))  # the share is 1 at the upper bound
         return np.asarray(np.minimum(sine / np.sqrt(1 - sine**2), 1.0))
 
     def slopes(self, slacks: Array) -> Array:
@@ -275,10 +291,10 @@ class QuadraticMean(_MeanAtom):
 
 @dataclass(frozen=True)
 class SmoothAtom(ConvexAtom):
-    """Any expression convex in its rates and monotone in each.
+    """Any expression that is convex in its rates and monotone in each.
 
-    Responses are found by Newton's method for all lanes at once. Those at a kink, such as two arguments
-    of `max` that are equal, are found by bisection where there is one slack, else lane by lane.
+    Best responses are found by Newton's method for all lanes at once. Those at a kink, such as
+    equal arguments of `max`, are found by bisection if there is one slack, else lane by lane.
     """
 
     expression: Expression
@@ -289,7 +305,10 @@ class SmoothAtom(ConvexAtom):
         return values(self.expression, slacks, self.index)
 
     def respond(self, weight: Array, pull: Array, near: Array | None = None) -> Array:
-        """The same, sought from slacks `near`, which stay where nothing is better than another."""
+        """Return the best response.
+
+        The search starts from slacks `near`, which are kept where no other point is better.
+        """
         start = np.full(pull.shape, 0.5) if near is None else near
         found, known = minimize_in_unit_box(partial(self._loss, weight, pull), start)
         left = np.flatnonzero(~known)
@@ -302,7 +321,7 @@ class SmoothAtom(ConvexAtom):
         return found
 
     def _at_a_kink(self, weight: Array, pull: Array, found: Array) -> Array:
-        """One lane by L-BFGS-B, or what was found if that is better."""
+        """Solve one lane by L-BFGS-B; return `found` if that is no improvement."""
 
         def loss(x: Array) -> tuple[float, Array]:
             value, slopes = self._loss(weight, pull[:, None], x[:, None])
@@ -313,7 +332,10 @@ class SmoothAtom(ConvexAtom):
         return np.asarray(other.x) if other.fun < loss(found)[0] else found
 
     def _loss(self, weight: Array, pull: Array, points: Array) -> tuple[Array, Array]:
-        """Values (..., B) and slopes (n, ..., B) of what is minimized, at points (n, ..., B)."""
+        """Return values (..., B) and slopes (n, ..., B) of the minimized function at `points`.
+
+        Points are (n, ..., B).
+        """
         found = tangents(self.expression, points.reshape(len(points), -1), self.index)
         pulls = pull.reshape(len(pull), *(1,) * (points.ndim - 2), -1)
         value = weight * found.value.reshape(points.shape[1:]) - (pulls * points).sum(axis=0)
@@ -327,7 +349,8 @@ class SmoothAtom(ConvexAtom):
 class RatioAtom(ConvexAtom):
     """`x / y` of an upper slack x and a lower slack y: not convex, so the slack player descends.
 
-    Boxes are those of Algorithm 3: top and bottom at most `most`, the bottom at least `MIN_SHARE`.
+    The box is that of Algorithm 3: numerator and denominator at most `most`, the denominator at
+    least `MIN_SHARE`.
     """
 
     most: tuple[float | Array, float | Array]
@@ -347,7 +370,7 @@ class RatioAtom(ConvexAtom):
         return found
 
     def boxed(self, slacks: Array) -> Array:
-        """The nearest slacks in the box."""
+        """Project slacks onto the box."""
         found = np.empty_like(slacks)
         for side, given, low, high in zip(found, slacks, self.least, self.most, strict=True):
             np.minimum(np.maximum(given, low), high, out=side)
@@ -355,7 +378,7 @@ class RatioAtom(ConvexAtom):
 
 
 def combine_atoms(atoms: Sequence[ConvexAtom]) -> ConvexAtom:
-    """A atoms of one class, one that has a closed form, as one."""
+    """Combine A atoms of one class with a closed form (or ratios) into a single vectorized one."""
     first = atoms[0]
     if isinstance(first, RatioAtom):
         tops, bottoms = np.array([each.most for each in atoms if isinstance(each, RatioAtom)]).T

@@ -1,4 +1,4 @@
-"""The classifier player that descends, for a grid of settings at once."""
+"""The classifier players: one calls an oracle, the other descends for a grid of settings."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ OracleAnswers = Sequence[Classifier]
 
 @dataclass
 class BestResponsePlayer:
-    """Answers of an oracle to the prices that a Lagrangian puts on the rates (Algorithm 1).
+    """An oracle's answers to the costs that a Lagrangian puts on the rates (Algorithm 1).
 
-    An oracle that starts from a classifier is given its last answer in the same lane.
+    An oracle that needs a starting classifier gets its last answer in the same lane.
     """
 
     form: ProgramLagrangian
@@ -36,17 +36,24 @@ class BestResponsePlayer:
     def classifier(self, answer: OracleAnswers, lane: int) -> Classifier:
         return answer[lane]
 
-    def finite(self, answer: OracleAnswers, lane: int) -> bool:  # noqa: ARG002  an oracle's weights are
+    def finite(self, answer: OracleAnswers, lane: int) -> bool:  # noqa: ARG002
         return True
 
-    def measured(self, answers: Sequence[OracleAnswers], seen: Sequence[Array]) -> list[Array]:  # noqa: ARG002
-        return list(seen)  # it has seen all rows
+    def measured(
+        self,
+        answers: Sequence[OracleAnswers],  # noqa: ARG002
+        seen: Sequence[Array],
+    ) -> list[Array]:
+        return list(seen)  # its rates are already on all rows
 
     def bounds(self, answer: OracleAnswers) -> Array:  # noqa: ARG002
         raise TypeError("an oracle's classifier has rates as they are counted, and no others")
 
     def move(self, prices: Array) -> tuple[OracleAnswers, Array]:
-        """Raises FloatingPointError where prices are no numbers."""
+        """Return the oracle's answers and their rates.
+
+        Raises FloatingPointError if multipliers are not finite.
+        """
         slopes, _ = self.form.sides
         costs = slopes.T @ prices
         if not np.isfinite(costs).all():
@@ -61,13 +68,13 @@ class BestResponsePlayer:
         return answers, np.stack(rates, axis=1)
 
     def _answer(self, prices: Array, near: Classifier | None) -> Classifier:
-        if not self.ground.costs(prices).any():  # no answer is better than another
+        if not self.ground.costs(prices).any():  # all answers cost the same
             return near or self.ground.constant(yes=False)
         return self.oracle.answer(prices, near if self.oracle.starts else None)
 
 
 class GradientRows(Protocol):
-    """Rows as this player sees them: in memory (`LaneRows`) or not."""
+    """The rows of the descending player, in memory (`LaneRows`) or streamed."""
 
     @property
     def kinds(self) -> RowKinds: ...
@@ -88,10 +95,11 @@ class BatchSource(Protocol):
 
 @dataclass
 class DescentPlayer:
-    """Linear classifiers in B lanes that descend a hinge for each side of the Lagrangian.
+    """Linear classifiers in B lanes that descend on a hinge for each term of the Lagrangian.
 
-    Where a yes adds to a side there is an upper hinge `max(0, 1 + score)`, where it takes from it a
-    lower one, `max(0, 1 - score)` (Narasimhan, Cotter, Gupta 2019, Algorithm 2, and corrected 3).
+    Where a positive decision increases a term, the upper hinge `max(0, 1 + score)` is used; where
+    it decreases the term, the lower hinge `max(0, 1 - score)` (Narasimhan, Cotter, Gupta 2019,
+    Algorithm 2, and Algorithm 3 as corrected).
     """
 
     form: ProgramLagrangian
@@ -111,7 +119,7 @@ class DescentPlayer:
         learning: Array,
         batch: BatchSource | None = None,
     ) -> DescentPlayer:
-        """From zeros, with a learning rate for each of B lanes."""
+        """Start from zero weights, with one learning rate for each of B lanes."""
         stepper = Stepper(rule, pack_lanes(learning[None]))
         W = pack_lanes(np.zeros((rows.width + 1, len(learning))))
         return cls(form, rows, stepper, W, len(learning), batch)
@@ -126,13 +134,14 @@ class DescentPlayer:
         return bool(np.isfinite(answer[lane // WIDTH, :, lane % WIDTH]).all())
 
     def move(self, prices: Array) -> tuple[Floats32, Array]:
-        """The weights (L, d + 1, WIDTH) before a step against prices, and their rates (K, B): with a
-        batch those of the rows drawn.
+        """Take one step; return the weights (L, d + 1, WIDTH) before it and their rates (K, B).
+
+        With a batch, the rates are those of the sampled rows.
         """
         before = self.W
         self._seen = None if self.batch is None else self.batch.draw()
         passed = self.rows.run(before, pack_lanes(self._sides @ prices), self._seen)
-        with np.errstate(over="ignore", invalid="ignore"):  # what diverges is found in the end
+        with np.errstate(over="ignore", invalid="ignore"):  # divergence is checked after the game
             self.W = (before - self.stepper.step(passed.slopes)).astype(np.float32)
         return before, self.rows.kinds.rates(unpack_lanes(passed.yes, self.lanes))
 
@@ -143,9 +152,9 @@ class DescentPlayer:
         return [kinds.rates(unpack_lanes(yes, self.lanes)) for yes in self.rows.counted(answers)]
 
     def bounds(self, W: Floats32) -> Array:
-        """(1 + J + S, B) the sides, hinges in the place of what is counted: nowhere less than it.
+        """Return the terms (1 + J + S, B) with hinges instead of counts: upper bounds on them.
 
-        With a batch on the rows drawn last.
+        With a batch, they are computed on the rows sampled last.
         """
         slopes, constants = self.form.sides
         above, below = (unpack_lanes(each, self.lanes) for each in self.rows.hinges(W, self._seen))
@@ -155,8 +164,9 @@ class DescentPlayer:
 
     @cached_property
     def _sides(self) -> Array:
-        """(2 Q, 1 + J + S) what a weight of 1 decided yes of each kind adds to each side, and what it
-        takes from it.
+        """(2 Q, 1 + J + S) effect on each term of positively deciding a weight of 1 of each kind.
+
+        The first Q rows hold increases, the others decreases, as positive numbers.
         """
         slopes, _ = self.form.sides
         added = (slopes @ self.rows.kinds.slopes).T

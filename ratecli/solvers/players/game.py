@@ -1,4 +1,4 @@
-"""The game of three players: a classifier, slacks and multipliers, in B lanes at once."""
+"""The game of three players (classifier, slacks, multipliers) in B lanes (settings) at once."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from ratecli.solvers.players.steps import Stepper, project_onto_simplex_cap
 
 @dataclass(frozen=True)
 class StepObservation:
-    """What a multiplier player sees of a step, of B lanes.
+    """What the multiplier player observes in one step, for B lanes.
 
     Attributes
     ----------
     broken
-        (J, B) the constraints, with slacks for arguments.
+        (J, B) values of the constraints, with slacks as arguments of the atoms; positive if
+        violated.
     apart
-        (S, B) by how much each argument is on the wrong side of its slack.
+        (S, B) signed distance of each argument from its slack; positive on the wrong side.
     arguments
         (S, B) the arguments themselves.
     """
@@ -39,9 +40,9 @@ class MultiplierPlayer(Protocol):
 
 @dataclass
 class GradientAscent:
-    """Gradient steps, kept not negative and, with a `radius`, of at most that sum.
+    """Gradient steps projected onto `{x >= 0, sum of x <= radius}`.
 
-    The nearest such point is taken ("l1 projection" in the paper means that; vector 9.9).
+    The projection is the Euclidean one (the paper's "l1 projection" means this; vector 9.9).
     """
 
     stepper: Stepper
@@ -55,10 +56,11 @@ class GradientAscent:
 
 @dataclass
 class FollowTheLeader:
-    """Arguments' multipliers follow the leader: slopes of the atoms at the mean of all arguments so far.
+    """Multipliers of arguments that follow the leader.
 
-    That is Frank-Wolfe where the classifier is an oracle and rates are true, NEMSIS where it descends
-    and rates are hinges (protocols 3.2, B.1). Constraints ascend.
+    They are the slopes of the atoms at the mean of all arguments so far. This is Frank-Wolfe if the
+    classifier is an oracle and rates are true, and NEMSIS if it descends and rates are hinges
+    (protocols 3.2, B.1). Multipliers of constraints ascend.
     """
 
     form: ProgramLagrangian
@@ -77,17 +79,18 @@ class FollowTheLeader:
 
 @dataclass
 class SwapRegret:
-    """Prices add up to 1, the objective's too (Cotter, Jiang, Sridharan 2019; protocols 3.2, C).
+    """Multipliers, including the objective's, that add up to 1 and have low swap regret.
 
-    A matrix for each lane, whose columns are distributions, grows where a side is broken; prices are
-    its stationary distribution. Iterates count by the objective's price.
+    See Cotter, Jiang, Sridharan 2019 and protocols 3.2, C. Each lane has a matrix whose columns are
+    distributions; it is updated multiplicatively by violations, and the multipliers are its
+    stationary distribution. Iterates are weighted by the objective's multiplier.
 
     Attributes
     ----------
     matrix
         (B, n, n), n = 1 + J + S.
     rates
-        (B,) of the exponents.
+        (B,) step sizes in the exponents.
     """
 
     matrix: Array
@@ -107,7 +110,10 @@ class SwapRegret:
 
 
 def stationary_distributions(matrix: Array) -> Array:
-    """(n, B) distributions with `matrix @ x = x`, of (B, n, n) matrices with columns that add up to 1."""
+    """Return the distributions (n, B) with `matrix @ x = x`.
+
+    The matrices are (B, n, n), with columns that add up to 1.
+    """
     count = matrix.shape[1]
     system = matrix - np.eye(count)
     system[:, -1, :] = 1.0
@@ -117,29 +123,30 @@ def stationary_distributions(matrix: Array) -> Array:
 
 
 def slack_multipliers(form: ProgramLagrangian, weights: Array, at: Array) -> Array:
-    """(S, B) multipliers at which slacks `at` are best responses: slopes of the atoms there."""
+    """Return multipliers (S, B) that make the slacks `at` best responses: slopes of the atoms."""
     return np.asarray(np.maximum(form.signs * form.slopes(weights, at), 0.0))
 
 
 INITIAL_SLACK = 0.5
-"""The share that arguments are thought to have before anything is known of them."""
+"""Assumed value of each argument before any rate is known."""
 
 
 class ClassifierPlayer(Protocol):
-    """The one who decides: it descends, or is an oracle."""
+    """The classifier player: it descends, or calls an oracle."""
 
     def move(self, prices: Array) -> tuple[Any, Array]:
-        """Classifiers of B lanes, in the player's own form, and their true rates (K, B) on the rows that
-        the player has looked at.
+        """Return classifiers of B lanes, in the player's own form, and their true rates (K, B).
+
+        The rates are on the rows that the player looked at in this step.
         """
         ...
 
     def measured(self, answers: Sequence[Any], seen: Sequence[Array]) -> list[Array]:
-        """(K, B) true rates on all rows of each answer; `seen` are those that came with it."""
+        """Return the true rates (K, B) of each answer on all rows; `seen` are those of `move`."""
         ...
 
     def bounds(self, answer: Any) -> Array:
-        """(1 + J + S, B) the sides with convex surrogates in the place of what is counted."""
+        """Return the terms (1 + J + S, B) of the Lagrangian with convex surrogates of counts."""
         ...
 
     def classifier(self, answer: Any, lane: int) -> Classifier: ...
@@ -149,7 +156,10 @@ class ClassifierPlayer(Protocol):
 
 @dataclass
 class GameIterates:
-    """What was kept: T answers, their true rates (K, B), and the prices (1 + J + S, B) they met."""
+    """The T iterates that were kept.
+
+    Each has an answer, its true rates (K, B), and the multipliers (1 + J + S, B) it responded to.
+    """
 
     steps: list[int] = field(default_factory=list)
     answers: list[Any] = field(default_factory=list)
@@ -161,12 +171,12 @@ class GameIterates:
 class ThreePlayerGame:
     """Simultaneous steps of all players (Algorithms 2 and 3 and relatives).
 
-    Slacks of convex atoms are best responses; those of ratios descend with `slack`.
+    Slacks of convex atoms are best responses; slacks of ratios descend with the stepper `slack`.
 
     Attributes
     ----------
     surrogate
-        Whether multipliers see hinges in the place of rates.
+        Whether multipliers see hinges instead of true rates.
     """
 
     form: ProgramLagrangian
@@ -178,7 +188,7 @@ class ThreePlayerGame:
     surrogate: bool = False
 
     def play(self, steps: int, every: int) -> GameIterates:
-        """`steps` steps; the iterates 0, `every`, 2 `every`, ... and the last are kept."""
+        """Run `steps` steps and keep the iterates 0, `every`, 2 `every`, ... and the last one."""
         kept = GameIterates()
         for step in range(steps + 1):
             prices = self.prices
@@ -192,7 +202,11 @@ class ThreePlayerGame:
         return kept
 
     def step(self) -> tuple[Any, Array]:
-        """One step of all; the classifiers that met the prices and their rates (K, B), as `ClassifierPlayer.move`."""
+        """Advance all players by one step.
+
+        Return the classifiers that responded to the current multipliers, and their rates (K, B), as
+        `ClassifierPlayer.move` does.
+        """
         answer, rates = self.player.move(self.prices)
         slopes, constants = self.form.sides
         sides = self.player.bounds(answer) if self.surrogate else slopes @ rates + constants
@@ -208,7 +222,10 @@ class ThreePlayerGame:
         return answer, rates
 
     def _respond(self, weights: Array, pulls: Array) -> None:
-        """Best responses to weights (A, B) of the atoms and signed multipliers (S, B)."""
+        """Set the slacks of convex atoms to best responses.
+
+        Weights are (A, B), signed multipliers (S, B).
+        """
         for bundle in self.form.bundles:
             atom, weight, pull = bundle.atom, weights[bundle.members], pulls[bundle.slots]
             if isinstance(atom, SmoothAtom):
@@ -218,7 +235,7 @@ class ThreePlayerGame:
                 self.slacks[bundle.slots] = atom.respond(weight, pull)
 
     def _descend(self, weights: Array, pulls: Array) -> None:
-        """A step of the slacks of ratios, within their boxes."""
+        """Take a gradient step with the slacks of ratios, projected onto their boxes."""
         for bundle in self.form.bundles:
             if isinstance(bundle.atom, RatioAtom):
                 before = self.slacks[bundle.slots]
@@ -227,7 +244,7 @@ class ThreePlayerGame:
 
 
 def initial_slacks(form: ProgramLagrangian, lanes: int) -> Array:
-    """(S, B): a half, and 1 for those of ratios."""
+    """Return the initial slacks (S, B): `INITIAL_SLACK`, and 1 for those of ratios."""
     slacks = np.full((len(form.signs), lanes), INITIAL_SLACK)
     for bundle in form.bundles:
         if isinstance(bundle.atom, RatioAtom):
@@ -236,7 +253,11 @@ def initial_slacks(form: ProgramLagrangian, lanes: int) -> Array:
 
 
 def initial_prices(form: ProgramLagrangian, slacks: Array) -> Array:
-    """(1 + J + S, B): 1 for the objective, nothing for constraints, and for slacks what suits them."""
+    """Return the initial multipliers (1 + J + S, B).
+
+    They are 1 for the objective, 0 for constraints, and those of slacks make the initial slacks
+    best responses.
+    """
     lanes = slacks.shape[1]
     weights = np.zeros((len(form.atoms), lanes))
     weights[[owner == OBJECTIVE_OWNER for owner in form.owners]] = 1.0

@@ -1,12 +1,12 @@
-"""The compiled parts of a step, for all lanes: scores, decisions counted, slopes of hinges, descent.
+"""Compiled loops of a training step, for all lanes: scores, counts, slopes of hinges, Adam.
 
-Arrays of lanes are blocks as `lanes` has them: tables and slopes (L, n, WIDTH) of float32, what is
-counted (L, Q, WIDTH) of float64. A score that is not a number counts as no and pulls nothing.
+Arrays of lanes are blocks as defined in `lanes`: tables and slopes are (L, n, WIDTH) float32,
+counts are (L, Q, WIDTH) float64. A score of NaN counts as a negative decision and has no gradient.
 
-Rows are given by their numbers `rows` (m,), sorted by kind: those of kind q are `starts[q]` to
-`starts[q + 1]` among them, and `weight` (m,) is how often each counts. `sides` (L, 2 Q, WIDTH), not
-negative, are the prices of hinges: in a row of kind q, `weight * sides[q] * max(0, 1 + score)` pulls it
-down and `weight * sides[Q + q] * max(0, 1 - score)` up.
+Rows are given by their indices `rows` (m,), sorted by kind: those of kind q are `starts[q]` to
+`starts[q + 1]`, and `weight` (m,) is the weight of each. `sides` (L, 2 Q, WIDTH), not negative, are
+the coefficients of the hinges: in a row of kind q, `weight * sides[q] * max(0, 1 + score)` pulls
+the score down and `weight * sides[Q + q] * max(0, 1 - score)` pulls it up.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from ratecli.solvers.players.lanes import (
 )
 
 Array = Any
-"""Of float32 or of whole numbers: what runs is compiled for the types it is called with."""
+"""Array of float32 or integers; functions are compiled for the types they are called with."""
 
 COUNT_BLOCK_ROWS = 256
-"""Rows whose counts are summed in single precision: so few lose nothing that a rate would show."""
+"""Rows whose counts are summed in single precision: few enough to make rounding negligible."""
 
 
 @numba.njit(inline="always")
 def _hinge_slope(score: Any, weight: Any, low: Any, high: Any) -> Any:
-    """The derivative of a row's hinges in its score."""
+    """Return the derivative of a row's hinges with respect to its score."""
     one = np.float32(1)
     down = select_where_above(score, broadcast_lanes(-one), low)
     return multiply_lanes(
@@ -50,7 +50,7 @@ def _hinge_slope(score: Any, weight: Any, low: Any, high: Any) -> Any:
 def multiply_rows(
     rows: Array, starts: Array, columns: Array, values: Array, given: Array, found: Array
 ) -> None:
-    """`found[i] = A[rows[i]] @ given` for each lane, A (n, d) as compressed sparse rows."""
+    """Compute `found[i] = A[rows[i]] @ given` for each lane; A (n, d) is in compressed rows."""
     for block in range(len(given)):
         source, target = given[block], found[block]
         for i in range(len(rows)):
@@ -97,11 +97,12 @@ def pass_over_parts(
     pull: Array,
     slopes: Array,
 ) -> None:
-    """Count decisions and gather slopes where row i is the sum of the parts `parts[i]`.
+    """Count decisions and accumulate slopes where row i is the sum of the parts `parts[i]`.
 
-    Its score is the sum of `table[parts[i, g]]` over G parts, and the bias, the last of the weights.
-    To `yes` is added the weight of the rows whose score is above 0; to `pull` (L, U, WIDTH), and to the
-    last of the slopes, the derivatives of the sum of the hinges in table and bias.
+    The score of a row is the sum of `table[parts[i, g]]` over G parts, plus the bias, the last of
+    the weights. Adds to `yes` the weight of the rows whose score is above 0; adds to `pull` (L, U,
+    WIDTH), and to the last entry of the slopes, the derivatives of the sum of hinges with respect
+    to table and bias.
     """
     kinds, last = len(starts) - 1, weights.shape[1] - 1
     zero = broadcast_lanes(np.float32(0))
@@ -137,7 +138,10 @@ def pass_over_scores(
     yes: Array,
     slopes: Array,
 ) -> None:
-    """The same where scores (L, m, WIDTH) but for the bias are at hand: slopes take their place."""
+    """Count decisions and accumulate slopes where scores (L, m, WIDTH) without the bias are given.
+
+    The scores are overwritten with their slopes.
+    """
     kinds, last = len(starts) - 1, weights.shape[1] - 1
     zero = broadcast_lanes(np.float32(0))
     for block in range(len(scores)):
@@ -163,7 +167,7 @@ def pass_over_scores(
 def add_hinge_sums(
     starts: Array, weight: Array, scores: Array, weights: Array, above: Array, below: Array
 ) -> None:
-    """Add to `above` the sums of `max(0, 1 + score)`, to `below` those of `max(0, 1 - score)`."""
+    """Add the sums of `max(0, 1 + score)` to `above` and of `max(0, 1 - score)` to `below`."""
     zero, one = broadcast_lanes(np.float32(0)), broadcast_lanes(np.float32(1))
     for block in range(len(scores)):
         own, bias = scores[block], load_lanes(weights[block], weights.shape[1] - 1)
@@ -188,7 +192,10 @@ def adam_step(
     guard: float,
     step: Array,
 ) -> None:
-    """A step of Adam (see `steps`) for slopes (L, n, B) and rates (L, 1, B); moments change in place."""
+    """Compute an Adam step (see `steps`) for slopes (L, n, B) and rates (L, 1, B).
+
+    The moments are updated in place.
+    """
     keep, keep_square = decays
     scale, scale_square = 1 / corrections[0], 1 / corrections[1]
     for block in range(slopes.shape[0]):
@@ -212,10 +219,10 @@ def draw_batch(
     rows: Array,
     counts: Array,
 ) -> None:
-    """Shuffle the head of each kind: `rows` and `counts` are a fresh draw of `order` and `weight`.
+    """Sample a new batch from `order` and `weight` by a partial shuffle; write `rows` and `counts`.
 
-    Of the kind `starts[q]` to `starts[q + 1]` as many as `ends` says are drawn, by one chance in [0, 1)
-    each.
+    From kind q, stored at `starts[q]` to `starts[q + 1]`, `ends[q + 1] - ends[q]` rows are sampled,
+    each by one random number in [0, 1) from `chances`.
     """
     for q in range(len(starts) - 1):
         there = starts[q + 1] - starts[q]

@@ -1,4 +1,4 @@
-"""A program over rates as what the three players share: lines, atoms, multipliers."""
+"""The Lagrangian of a program over rates: affine terms, atoms and multipliers."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ from ratecli.solvers.players.atoms import (
 )
 
 OBJECTIVE_OWNER = -1
-"""The owner of the atoms of the objective."""
+"""The owner of the objective's atoms."""
 
 
 @dataclass(frozen=True)
 class AtomBundle:
-    """Atoms of one class, to be asked at once.
+    """Atoms of one class that are evaluated together.
 
     Attributes
     ----------
     atom
-        All of them as one, or the only one.
+        All of them combined, or a single one.
     members
-        (A,) which of all atoms they are; () of the only one.
+        (A,) indices among all atoms; shape () for a single one.
     slots
-        (n, A) which of all slacks are their arguments; (n,) of the only one.
+        (n, A) indices of their arguments among all slacks; (n,) for a single one.
     shares
-        (J, A) whether each is a constraint's; None where none is.
+        (J, A) 1 where an atom belongs to a constraint; None if none does.
     """
 
     atom: ConvexAtom
@@ -63,17 +63,19 @@ class AtomBundle:
 
 @dataclass(frozen=True)
 class ProgramLagrangian:
-    """`objective(r) + lambda @ constraints(r) + w @ atoms(xi) + sum of sign mu (arguments(r) - xi)`.
+    """The function that the three players play on.
 
-    Atoms of the objective weigh 1, those of constraint j weigh lambda_j (Narasimhan, Cotter, Gupta 2019,
-    section 3, with a slack for each argument of each atom).
+        objective(r) + lambda @ constraints(r) + w @ atoms(xi) + sum of sign mu (arguments(r) - xi)
+
+    Atoms of the objective have weight 1, those of constraint j have weight lambda_j (Narasimhan,
+    Cotter, Gupta 2019, section 3, with a slack for each argument of each atom).
 
     Attributes
     ----------
     objective, constraints
-        What is affine of each.
+        The affine part of each.
     atoms, owners
-        And what is not: A atoms, and the constraint that each belongs to, or OBJECTIVE.
+        The A atoms of the rest, and the constraint that each belongs to, or `OBJECTIVE_OWNER`.
     """
 
     objective: LinearTerm
@@ -89,13 +91,14 @@ class ProgramLagrangian:
 
     @cached_property
     def signs(self) -> Array:
-        """(S, 1) +1 where a slack is above its argument, -1 where it is below."""
+        """(S, 1) +1 where a slack bounds its argument from above, -1 where from below."""
         return np.array([[float(s)] for atom in self.atoms for s in atom.signs]).reshape(-1, 1)
 
     @cached_property
     def sides(self) -> tuple[Array, Array]:
-        """Slopes (1 + J + S, K) and constants (1 + J + S, 1) of what is to be small: the objective, the
-        constraints, and each argument, by its sign.
+        """Slopes (1 + J + S, K) and constants (1 + J + S, 1) of the terms of the Lagrangian.
+
+        The terms are the objective, the constraints, and each argument times its sign.
         """
         arguments = [line for atom in self.atoms for line in atom.lines]
         signed = (
@@ -108,7 +111,7 @@ class ProgramLagrangian:
 
     @cached_property
     def bundles(self) -> tuple[AtomBundle, ...]:
-        """All atoms; those without a closed form are alone."""
+        """All atoms, grouped by class; those without a closed form are single."""
         alike = dict[object, list[int]]()
         for a, atom in enumerate(self.atoms):
             alike.setdefault(a if isinstance(atom, SmoothAtom) else type(atom), []).append(a)
@@ -126,15 +129,18 @@ class ProgramLagrangian:
 
     @cached_property
     def _rows(self) -> NDArray[np.intp]:
-        """(A,) the row of each atom's owner among prices."""
+        """(A,) row of each atom's owner among the multipliers."""
         return np.array([owner + 1 for owner in self.owners], dtype=np.intp)
 
     def weights(self, prices: Array) -> Array:
-        """(A, B) of the atoms; prices (1 + J, B) of the objective and the constraints."""
+        """Return the weights (A, B) of the atoms.
+
+        `prices` (1 + J, B) are the multipliers of objective and constraints.
+        """
         return np.asarray(prices[self._rows])
 
     def values(self, slacks: Array) -> Array:
-        """(J, B) sums of the constraints' atoms at slacks (S, B)."""
+        """Return the sums (J, B) of the constraints' atoms at slacks (S, B)."""
         total = np.zeros((len(self.constraints), slacks.shape[1]))
         for bundle in self.bundles:
             if bundle.shares is not None:
@@ -143,7 +149,7 @@ class ProgramLagrangian:
         return total
 
     def slopes(self, weights: Array, slacks: Array) -> Array:
-        """(S, B) derivatives of the weighted atoms in the slacks."""
+        """Return the derivatives (S, B) of the weighted atoms with respect to the slacks."""
         found = np.zeros_like(slacks)
         for bundle in self.bundles:
             slopes = bundle.atom.slopes(slacks[bundle.slots])
@@ -154,12 +160,14 @@ class ProgramLagrangian:
 def make_lagrangian(
     program: RateProgram, constants: Array, fixed: NDArray[np.bool_]
 ) -> ProgramLagrangian:
-    """The Lagrangian of a program over K rates, of which those that are `fixed` (K,) are `constants`.
+    """Return the Lagrangian of a program over K rates.
+
+    Rates that are `fixed` (K,) do not depend on decisions and equal `constants`.
 
     Raises
     ------
     FaultError
-        E308 where a goal is not monotone in a rate: the players hold each from one side.
+        E308 where a goal is not monotone in a rate: each slack bounds its rate from one side only.
     """
     known = _FixedRates(constants, fixed, program.index)
     lines, atoms, owners = [], list[ConvexAtom](), list[int]()
@@ -173,12 +181,14 @@ def make_lagrangian(
 
 @dataclass(frozen=True)
 class _FixedRates:
+    """Rates that do not depend on decisions, and their values."""
+
     constants: Array
     fixed: NDArray[np.bool_]
     index: RateIndex
 
     def line(self, node: Expression) -> LinearTerm | None:
-        """The line of an affine expression, rates that no decision moves in its constant."""
+        """Return an affine expression, fixed rates moved to its constant; None if not affine."""
         found = affine(node)
         if found is None:
             return None
@@ -190,6 +200,7 @@ class _FixedRates:
 def _split_into_atoms(
     form: ProgramForm, program: RateProgram, known: _FixedRates
 ) -> tuple[LinearTerm, list[ConvexAtom]]:
+    """Return the affine part of a goal, and the atoms of its ratios and convex terms."""
     line, atoms = form.line, list[ConvexAtom]()
     for share, fraction in zip(form.shares, program.fractions, strict=True):
         if share:
@@ -209,7 +220,7 @@ def _split_into_atoms(
 def _convex_atoms(
     curve: ConvexTerm, node: Expression, factor: float, known: _FixedRates
 ) -> tuple[LinearTerm, list[ConvexAtom]]:
-    """The line and the atoms of `factor * node`."""
+    """Return the affine part and the atoms of `factor * node`."""
     flat = known.line(node)
     if flat is not None:
         return flat * factor, []
@@ -232,13 +243,13 @@ def _convex_atoms(
 def _closed_form_atoms(
     name: str, lines: list[LinearTerm], factor: float
 ) -> tuple[LinearTerm, list[ConvexAtom]] | None:
-    """Atoms whose best responses are known in closed form."""
+    """Return atoms whose best responses have a closed form, or None."""
     none = LinearTerm(0.0 * lines[0].slopes, 0.0)
     if name == "kl" and factor > 0 and not lines[0].slopes.any():
         return _divergence_atoms(lines[0].constant, lines[1], factor)
     pair = tuple(lines)
     if not all(-ROUNDING <= low <= high <= 1 + ROUNDING for low, high in (x.reach() for x in pair)):
-        return None  # their slacks are shares
+        return None  # these atoms need arguments in [0, 1]
     if name == "geo_mean" and factor < 0:
         return none, [NegativeGeometricMean(pair, -factor)]
     if name == "harmonic_mean" and factor < 0:
@@ -251,7 +262,7 @@ def _closed_form_atoms(
 def _divergence_atoms(
     p: float, q: LinearTerm, factor: float
 ) -> tuple[LinearTerm, list[ConvexAtom]]:
-    """KL(p, q) = constant - p log q - (1 - p) log(1 - q): falls in the share of yes and in that of no."""
+    """KL(p, q) = constant - p log q - (1 - p) log(1 - q): decreasing in the shares q and 1 - q."""
     shares = ((p, q), (1 - p, q * -1.0 + LinearTerm(0.0 * q.slopes, 1.0)))
     entropy = sum(share * np.log(share) for share, _ in shares if share > 0)
     logs = [NegativeLog((line,), factor * share) for share, line in shares if share > 0]
@@ -259,6 +270,7 @@ def _divergence_atoms(
 
 
 def _smooth_atom(node: Expression, factor: float, known: _FixedRates) -> SmoothAtom:
+    """Return `factor * node` as an atom over its rates; raise E308 if it is not monotone in one."""
     scaled = ex.multiply(ex.Constant(factor), node)
     signs = monotonicity(scaled)
     for leaf, sign in signs.items():

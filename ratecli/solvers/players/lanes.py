@@ -1,12 +1,12 @@
-"""Sixteen lanes as one vector of the processor, for what is compiled.
+"""Sixteen lanes (settings) as one SIMD vector, for compiled code.
 
-A loop over lanes in plain Python is compiled to one number at a time, since the compiler cannot know
-that the arrays it reads and writes lie apart. What is here says outright that sixteen numbers are
-taken at once: on a processor with narrower vectors they become several.
+A loop over lanes in plain Python is compiled to one number at a time, because the compiler cannot
+know that the arrays it reads and writes do not overlap. The intrinsics here process sixteen numbers
+at once explicitly; on a CPU with narrower vectors they become several instructions.
 
-Arrays of lanes are (L, n, WIDTH) of float32, C-contiguous: B lanes in L blocks, the last one filled up
-with lanes of zeros. numba keeps what it compiled by the file of the function that was compiled: who
-changes this file removes `__pycache__`.
+Arrays of lanes are (L, n, WIDTH) float32, C-contiguous: B lanes in L blocks, the last one padded
+with lanes of zeros. numba caches compiled code by the file of the compiled function, so
+`__pycache__` must be removed after a change of this file.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ _DOUBLES = ir.VectorType(ir.DoubleType(), WIDTH)
 
 
 def pack_lanes(lanes: Array) -> Floats32:
-    """(L, n, WIDTH) of (n, B)."""
+    """Convert (n, B) to blocks (L, n, WIDTH)."""
     n, count = lanes.shape
     blocks = -(-count // WIDTH)
     filled = np.zeros((n, blocks * WIDTH), np.float32)
-    with np.errstate(over="ignore"):  # what diverges is found in the end
+    with np.errstate(over="ignore"):  # divergence is checked after the game
         filled[:, :count] = lanes
     return np.ascontiguousarray(filled.reshape(n, blocks, WIDTH).swapaxes(0, 1))
 
 
 def unpack_lanes(blocks: Array | Floats32, count: int) -> Array:
-    """(n, B) of (L, n, WIDTH), as double precision."""
+    """Convert blocks (L, n, WIDTH) to (n, B) in double precision."""
     n = blocks.shape[1]
     return np.asarray(blocks.swapaxes(0, 1).reshape(n, -1)[:, :count], dtype=float)
 
 
 def _as_intrinsic(made: Callable[..., Any]) -> Any:
-    """What writes the processor's instructions, as a function for compiled code."""
+    """Register a function that emits LLVM instructions for use in compiled code."""
     return intrinsic(made)
 
 
@@ -65,7 +65,7 @@ _LANES_TYPE = _LanesType()
 
 
 def _row_pointer(context: Any, builder: Any, kind: Any, given: Any, vector: Any) -> Any:
-    """Where a row of an array (n, WIDTH) begins; given the array and the row, and perhaps more."""
+    """Return a pointer to a row of an array (n, WIDTH); `given` starts with array and row."""
     array, row, *_ = given
     data = context.make_array(kind)(context, builder, array).data
     first = builder.gep(data, [builder.mul(row, ir.Constant(row.type, WIDTH))])
@@ -74,7 +74,7 @@ def _row_pointer(context: Any, builder: Any, kind: Any, given: Any, vector: Any)
 
 @_as_intrinsic
 def load_lanes(_: Any, array: Any, row: Any) -> Any:  # noqa: ARG001
-    """Row `row` of an array (n, WIDTH)."""
+    """Load row `row` of an array (n, WIDTH)."""
 
     def made(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         place = _row_pointer(context, builder, signature.args[0], given, _VECTOR)
@@ -85,7 +85,7 @@ def load_lanes(_: Any, array: Any, row: Any) -> Any:  # noqa: ARG001
 
 @_as_intrinsic
 def store_lanes(_: Any, array: Any, row: Any, lanes: Any) -> Any:  # noqa: ARG001
-    """Put lanes in row `row` of an array (n, WIDTH)."""
+    """Store lanes in row `row` of an array (n, WIDTH)."""
 
     def made(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         place = _row_pointer(context, builder, signature.args[0], given, _VECTOR)
@@ -110,7 +110,7 @@ def add_to_lanes(_: Any, array: Any, row: Any, lanes: Any) -> Any:  # noqa: ARG0
 
 @_as_intrinsic
 def broadcast_lanes(_: Any, number: Any) -> Any:  # noqa: ARG001
-    """A float32 in every lane."""
+    """Return lanes that all hold the same float32."""
 
     def made(_: Any, builder: Any, __: Any, given: Any) -> Any:
         none = ir.Constant(_VECTOR, ir.Undefined)
@@ -123,7 +123,7 @@ def broadcast_lanes(_: Any, number: Any) -> Any:  # noqa: ARG001
 
 
 def _binary_operation(name: str) -> Any:
-    """An operation on two vectors; a product and a sum may be taken in one."""
+    """Return an operation on two vectors; a product and a sum may be fused."""
 
     @_as_intrinsic
     def operation(_: Any, left: Any, right: Any) -> Any:  # noqa: ARG001
@@ -142,7 +142,7 @@ add_lanes, subtract_lanes, multiply_lanes = (
 
 @_as_intrinsic
 def select_where_above(_: Any, left: Any, right: Any, lanes: Any) -> Any:  # noqa: ARG001
-    """`lanes` where `left > right`, else 0: also where one of them is not a number."""
+    """Return `lanes` where `left > right`, else 0, also where either is NaN."""
 
     def made(_: Any, builder: Any, __: Any, given: Any) -> Any:
         above = builder.fcmp_ordered(">", *given[:2])

@@ -1,4 +1,4 @@
-"""Rows as the gradient player sees them: all lanes in one pass, equal rows once."""
+"""Rows of the descending player: equal rows are merged, and one pass serves all lanes."""
 
 from __future__ import annotations
 
@@ -26,13 +26,16 @@ from ratecli.solvers.players.lanes import WIDTH, Floats32
 Uint32Array = NDArray[np.uint32]
 
 MAX_DISTINCT_PARTS = 512
-"""Distinct parts up to which columns are put together: more make fewer of a row, but more scores."""
+"""Largest number of distinct parts in a group of columns: larger groups mean fewer parts per row,
+but more scores to compute.
+"""
 MAX_PART_SHARE = 0.5
-"""Parts are used if a row has at most this part of the numbers that it stores."""
+"""Parts are used if a row has at most this many of them, relative to its number of stored entries.
+"""
 
 
 class CsrArrays(NamedTuple):
-    """Compressed sparse rows, as compiled functions take them; `rows` numbers them all."""
+    """Compressed sparse rows as compiled functions take them; `rows` holds the row indices."""
 
     rows: Uint32Array
     starts: NDArray[np.int64]
@@ -50,16 +53,14 @@ class CsrArrays(NamedTuple):
 
 
 class SharedRowParts(NamedTuple):
-    """`X = sum over g of table[of[:, g]]`, `of` (m, G), table (U, d)."""
+    """`X = sum over g of table[of[:, g]]`, with `of` (m, G) and `table` (U, d)."""
 
     of: Uint32Array
     table: CsrArrays
 
 
 def find_shared_parts(X: sparse.csc_array) -> SharedRowParts | None:
-    """Columns put together, in their order, while few distinct parts of rows arise; None if it pays
-    nothing.
-    """
+    """Group adjacent columns while a group has few distinct row parts; None if it does not pay."""
     m, d = X.shape
     groups = list[tuple[NDArray[np.intp], list[int]]]()
     most = max(1, int(MAX_PART_SHARE * X.nnz / max(m, 1)))
@@ -91,7 +92,7 @@ def find_shared_parts(X: sparse.csc_array) -> SharedRowParts | None:
 
 
 def _column_codes(X: sparse.csc_array, j: int) -> NDArray[np.intp]:
-    """(m,) which of its distinct values a column has in each row."""
+    """Return the index (m,) of each row's value among the distinct values of a column."""
     column = np.zeros(X.shape[0])
     part = slice(X.indptr[j], X.indptr[j + 1])
     column[X.indices[part]] = X.data[part]
@@ -99,16 +100,16 @@ def _column_codes(X: sparse.csc_array, j: int) -> NDArray[np.intp]:
 
 
 class RowSelection(NamedTuple):
-    """Rows looked at, sorted by kind.
+    """Rows of a pass, sorted by kind.
 
     Attributes
     ----------
     rows
-        (m,) which.
+        (m,) their indices.
     starts
         (Q + 1,) where each kind begins.
     weight
-        (m,) how often each counts.
+        (m,) weight of each.
     """
 
     rows: Uint32Array
@@ -118,14 +119,14 @@ class RowSelection(NamedTuple):
 
 @dataclass(frozen=True)
 class PassResult:
-    """What a pass over rows finds, for B lanes.
+    """Results of a pass over rows, for B lanes.
 
     Attributes
     ----------
     yes
-        (L, Q, WIDTH) weight decided yes of each kind.
+        (L, Q, WIDTH) positively decided weight of each kind.
     slopes
-        (L, d + 1, WIDTH) derivatives of the sum of all hinges in weights and bias.
+        (L, d + 1, WIDTH) derivatives of the sum of all hinges with respect to weights and bias.
     """
 
     yes: Array
@@ -134,20 +135,20 @@ class PassResult:
 
 @dataclass(frozen=True)
 class LaneRows:
-    """Rows, sorted by kind, that differ in features or kind; lanes are blocks as `lanes` has them.
+    """Rows sorted by kind, with equal rows merged; lanes are blocks as defined in `lanes`.
 
     Weights W are (L, d + 1, WIDTH), bias last.
 
     Attributes
     ----------
     kinds
-        Of the rows before equal ones were put together.
+        Kinds of the rows before merging.
     X
         (m, d) features.
     all
         The m rows.
     member
-        (n,) which of them each row is that a rate counts, in the order of `used`.
+        (n,) index of the merged row of each row in `used`.
     used
         (n,) the rows that a rate counts, sorted by kind.
     """
@@ -160,7 +161,7 @@ class LaneRows:
 
     @classmethod
     def of(cls, X: Features, kinds: RowKinds) -> LaneRows:
-        """Rows of one kind with equal features are one; rows that no rate counts are left out."""
+        """Merge rows of one kind with equal features, and leave out rows that no rate counts."""
         used = np.flatnonzero(kinds.weight)
         products = np.asarray(X @ np.random.default_rng(0).normal(size=X.shape[1]))[used]
         order = np.lexsort((products, kinds.of[used]))
@@ -173,7 +174,10 @@ class LaneRows:
         return cls(kinds, X[used[new]], every, member, used)
 
     def run(self, W: Floats32, sides: Floats32, some: RowSelection | None = None) -> PassResult:
-        """Decisions counted and hinges' slopes; prices (L, 2 Q, WIDTH) of either, not negative."""
+        """Return counts of decisions and slopes of hinges.
+
+        `sides` (L, 2 Q, WIDTH) are coefficients of hinges, not negative.
+        """
         seen = some or self.all
         if self._parts is None:
             return pass_over_rows(self._taken(seen), seen, W, sides)
@@ -187,26 +191,29 @@ class LaneRows:
         return PassResult(yes, slopes)
 
     def counted(self, answers: Sequence[Floats32]) -> list[Array]:
-        """What `run` finds of weight decided yes on all rows, of each of several weights."""
+        """Return the positively decided weight on all rows, as `run` does, for several weights."""
         nothing = np.zeros((len(answers[0]), 2 * self.kinds.count, WIDTH), np.float32)
         return [self.run(W, nothing).yes for W in answers]
 
     def hinges(self, W: Floats32, some: RowSelection | None = None) -> tuple[Array, Array]:
-        """(L, Q, WIDTH) sums of `max(0, 1 + score)` and of `max(0, 1 - score)` over rows of each kind."""
+        """Return the sums over rows of each kind of `max(0, 1 + score)` and of `max(0, 1 - score)`.
+
+        Both are (L, Q, WIDTH).
+        """
         seen = some or self.all
         above, below = np.zeros((2, len(W), len(seen.starts) - 1, WIDTH))
         add_hinge_sums(seen.starts, seen.weight, lane_scores(self._taken(seen), W), W, above, below)
         return above, below
 
     def _taken(self, some: RowSelection) -> Floats32 | CsrArrays:
-        """The features of some rows."""
+        """Return the features of the selected rows."""
         if isinstance(self._features, CsrArrays):
             return self._features._replace(rows=some.rows)
         return self._features if some is self.all else self._features[some.rows]
 
     @property
     def width(self) -> int:
-        """D."""
+        """Number of features d."""
         return int(self.X.shape[1])
 
     @cached_property
@@ -223,7 +230,7 @@ class LaneRows:
 def pass_over_rows(
     X: Floats32 | CsrArrays, some: RowSelection, W: Floats32, sides: Floats32
 ) -> PassResult:
-    """A pass over rows with the features X (m, d)."""
+    """Run a pass over rows with the features X (m, d)."""
     yes = np.zeros((len(W), sides.shape[1] // 2, WIDTH))
     slopes = np.zeros(W.shape, np.float32)
     scores = lane_scores(X, W)
@@ -233,7 +240,7 @@ def pass_over_rows(
 
 
 def lane_scores(X: Floats32 | CsrArrays, W: Floats32) -> Floats32:
-    """(L, m, WIDTH), without the bias."""
+    """Return the scores (L, m, WIDTH), without the bias."""
     if not isinstance(X, CsrArrays):
         return np.asarray(X @ W[:, :-1])
     scores = np.empty((len(W), len(X.rows), WIDTH), np.float32)
@@ -242,7 +249,7 @@ def lane_scores(X: Floats32 | CsrArrays, W: Floats32) -> Floats32:
 
 
 def _add_feature_slopes(X: Floats32 | CsrArrays, given: Floats32, slopes: Floats32) -> None:
-    """Add to the slopes of features those of lanes (L, m, WIDTH) given to the rows."""
+    """Add to `slopes` the gradient in feature weights, given slopes (L, m, WIDTH) in the scores."""
     if isinstance(X, CsrArrays):
         add_transposed_product(*X, given, slopes)
     else:
@@ -251,22 +258,22 @@ def _add_feature_slopes(X: Floats32 | CsrArrays, given: Floats32, slopes: Floats
 
 @dataclass
 class BatchSampler:
-    """Of each kind of row its share, one at least, drawn without replacement.
+    """Samples batches without replacement, stratified by kind, with at least one row of each kind.
 
-    A row drawn stands for as many as there are to one drawn of its kind, so that what is summed over a
-    batch is without bias that of all rows, and all of it where all are drawn.
+    A sampled row gets the weight of the rows of its kind that it represents, so that sums over a
+    batch are unbiased estimates of sums over all rows, and exact if all are sampled.
 
     Attributes
     ----------
     order
-        (n,) the rows that a rate counts, by kind, as LaneRows numbers them; the drawn ones of each kind
-        come first.
+        (n,) the rows that a rate counts, by kind, as indices in `LaneRows`; after a draw, the
+        sampled rows of each kind come first.
     weight
-        (n,) how often each counts.
+        (n,) weight of each.
     starts
         (Q + 1,) where each kind begins.
     ends
-        (Q + 1,) the same among those drawn.
+        (Q + 1,) the same among the sampled rows.
     """
 
     order: Uint32Array
@@ -277,7 +284,7 @@ class BatchSampler:
 
     @classmethod
     def of(cls, rows: LaneRows, size: int, rng: np.random.Generator) -> BatchSampler:
-        """About `size` rows, but no more than there are."""
+        """Return a sampler of about `size` rows, at most all of them."""
         kinds = rows.kinds
         there = np.bincount(kinds.of[rows.used], minlength=kinds.count)
         share = min(1.0, size / len(rows.used))

@@ -1,4 +1,7 @@
-"""Three players: convex and ratio goals by a game of classifier, slacks and multipliers."""
+"""The solver `three_player`: a game of classifier, slacks and multipliers.
+
+It also holds the two programs that shrink the iterates to a small mixture.
+"""
 
 from __future__ import annotations
 
@@ -50,14 +53,14 @@ from ratecli.solvers.streamed.player import make_streamed_rows
 
 SHRINK_GAP = 1e-5
 SHRINK_SLACK = 1e-6
-"""Added to the least violation that can be had, so that it can be had in rounded numbers too."""
+"""Added to the smallest attainable violation: keeps the loosened program feasible when rounded."""
 
 
 def best_iterate(objectives: Array, violations: Array) -> int:
-    """The iterate whose worse rank, by objective (T,) or by violation (T,), is least.
+    """Return the iterate whose worse rank, by objective (T,) or by violation (T,), is smallest.
 
-    Equal values share the smallest rank, and what is not violated is equal. Ties go to the lesser
-    objective, then to the later iterate (protocols 3.5, vector 9.11).
+    Equal values share the smallest rank, and all satisfied constraints count as equal. Ties go to
+    the smaller objective, then to the later iterate (protocols 3.5, vector 9.11).
     """
     ranks = [rankdata(each, method="min") for each in (objectives, np.maximum(violations, 0.0))]
     worse = np.max(ranks, axis=0)
@@ -67,18 +70,23 @@ def best_iterate(objectives: Array, violations: Array) -> int:
 
 @dataclass(frozen=True)
 class ShrunkMixture:
-    """Chances (T,) of few iterates, and the violation that was allowed, 0 if none was needed."""
+    """Probabilities (T,) of the iterates, few of them above 0, and the violation that was allowed.
+
+    `allowed` is 0 if some mixture satisfies all constraints.
+    """
 
     chances: Array
     allowed: float
 
 
 def shrink_mixture(program: RateProgram, rates: Array) -> ShrunkMixture:
-    """The best mixture of iterates with rates (K, T): a vertex, so it has few of them.
+    """Return the best mixture of iterates with rates (K, T).
 
-    Goals are functions of the mixture's rates, as they are when it is measured. Where no mixture meets
-    all constraints, they are loosened by the least amount that lets one (protocols 3.5). Where some
-    constraint is undefined for all of them (a ratio of nothing) the last is taken.
+    It is a vertex solution, so few iterates have positive probability. Goals are functions of the
+    rates of the mixture, exactly as it is evaluated later. If no mixture satisfies all constraints,
+    they are loosened by the smallest amount that makes one feasible (protocols 3.5). If a
+    constraint is undefined for every mixture (a ratio with denominator 0), the last iterate is
+    returned.
     """
     columns = RatePoints.classifiers(rates)
     found = optimize_over_hull(Relaxation(program, columns), SHRINK_GAP)
@@ -93,11 +101,11 @@ def shrink_mixture(program: RateProgram, rates: Array) -> ShrunkMixture:
 
 
 def shrink_by_metrics(objectives: Array, violations: Array) -> ShrunkMixture:
-    """The same with goals averaged over the mixture as if they were rates: the published program.
+    """Return the best mixture when goals are averaged over its members: the published program.
 
-    Objectives are (T,), violations (J, T). Of a ratio the mixture may have another value than the
-    mean of its members' (vectors 9.6 and 9.10). An iterate with a metric that is not defined (a
-    ratio of nothing) is no candidate, unless all are such: then the last is taken.
+    Objectives are (T,), violations (J, T). For a ratio, the mixture may have another value than the
+    mean over its members (vectors 9.6 and 9.10). Iterates with an undefined metric (a ratio with
+    denominator 0) are skipped; if all are undefined, the last one is returned.
     """
     metrics = np.vstack([objectives[None], violations])
     known = np.isfinite(metrics).all(axis=0)
@@ -115,7 +123,7 @@ def shrink_by_metrics(objectives: Array, violations: Array) -> ShrunkMixture:
 
 
 def _last_iterate(count: int) -> ShrunkMixture:
-    """The last of some iterates alone, none of which has a violation that is known."""
+    """Return the last of `count` iterates alone, with an infinite (unknown) violation."""
     return ShrunkMixture(np.eye(count)[-1], np.inf)
 
 
@@ -125,8 +133,8 @@ TunedOption = Literal["learning_rate", "multiplier_rate"]
 
 DESCENT_DEFAULTS = {"steps": 5000, "every": 10}
 RESPONSE_DEFAULTS = {"steps": 200, "every": 1}
-"""With a linear oracle and the default rates 200 steps leave a mixture .0001 (KL) and .008 (F1) above the
-best on Adult, .000 and .004 on COMPAS; 400 hardly better ones.
+"""With a linear oracle and the default rates, 200 steps leave the mixture .0001 (KL) and .008 (F1)
+above the best on Adult, and .000 and .004 on COMPAS; 400 steps are hardly better.
 """
 
 
@@ -134,13 +142,13 @@ best on Adult, .000 and .004 on COMPAS; 400 hardly better ones.
 class ThreePlayer(Solver):
     """Convex and ratio goals as a game of three players (Narasimhan, Cotter, Gupta 2019).
 
-    A linear classifier descends hinges, slacks that stand for the rates in what is not affine respond
-    at best (those of ratios descend), and multipliers ascend on rates as they are counted. The other
-    rows of the paper's Table 2, and two relatives, are settings:
+    A linear classifier descends on hinge losses, slack variables stand for the rates in non-affine
+    terms and play best responses (for ratios they descend), and multipliers ascend on the true
+    rates. The other rows of the paper's Table 2, and two relatives, are settings:
 
         Algorithm 1   {oracle: linear, steps: 50, every: 1}
         Algorithm 2   {}  where goals are convex
-        Algorithm 3   {}  where goals are ratios, corrected in signs and slacks
+        Algorithm 3   {}  where goals are ratios, with signs and slacks corrected
         Frank-Wolfe   {oracle: linear, multipliers: leader, steps: 50, every: 1}
         SPADE         {rates: surrogate}
         NEMSIS        {rates: surrogate, multipliers: leader}
@@ -148,47 +156,52 @@ class ThreePlayer(Solver):
         COCO          {oracle: {plugin: {groups: true}}, multipliers: leader, multiplier_rate: 3,
                        steps: 200, every: 2}, which is `coco`
 
-    `optimizer: sgd` takes the steps of the paper's theory. A goal must grow or fall in each rate of what
-    is not affine.
+    `optimizer: sgd` takes the steps of the paper's theory. The non-affine part of a goal must be
+    monotone in each of its rates.
 
     Attributes
     ----------
     steps
-        How many, each over all rows or a `batch`; 5000, and 200 of an oracle, if not said.
+        Number of steps, each over all rows or a `batch`. Default: 5000, or 200 with an `oracle`.
     every
-        Of how many steps one is kept as a candidate, measured on all rows; 10, and 1 of an oracle, if
-        not said.
+        Keep one candidate every so many steps and measure it on all rows. Default: 10, or 1 with an
+        `oracle`.
     batch
-        How many rows about are drawn anew for each step of a classifier that descends, of each group and
-        label their share: all players see their rates in place of those of all rows. Where rows are streamed
-        they are drawn from some thousand rows from anywhere, which change; without it each step is a pass.
+        Approximate number of rows sampled for each step when the classifier descends, stratified by
+        group and label. All players then see the rates on the batch. Streamed rows are sampled from
+        a pool of at least 2^15 rows in memory that is replaced regularly. Without `batch`, each
+        step uses all rows (for streamed data, one pass).
     oracle
-        What best-responds in the place of the classifier that descends: `linear`, `plugin`, or a
-        classifier of scikit-learn, as for `mixture`. Each step asks it for each setting. With `{plugin:
-        {groups: true}}` the groups that the goals name are known of whoever is decided.
+        Cost-sensitive learner that best-responds instead of descending: `linear`, `regression`,
+        `plugin`, or a classifier of scikit-learn, as for `mixture`. It is called once per step and
+        setting. With `{plugin: {groups: true}}`, the classifier uses the groups that the goals
+        name, so they must be known at prediction time.
     learning_rate
-        Of the classifier's steps, and of the slacks'.
+        Step size of the classifier and the slacks.
     multiplier_rate
-        Of the multipliers' steps.
+        Step size of the multipliers.
     tune
-        Values of the two rates: all combinations are played at once. Of those whose stochastic classifier
-        meets the constraints in training, if any does, the one is taken whose worse rank on validation
-        rows, by objective or violation, is least.
+        Values to try for `learning_rate` and `multiplier_rate`; all combinations are trained at
+        once. Among those whose stochastic classifier satisfies the constraints on the training set
+        (among all if none does), the one with the smallest worse rank by objective or violation on
+        the validation set is chosen.
     optimizer
-        `adam` or `sgd`, of classifier and multipliers.
+        `adam` or `sgd`, for the classifier and the multipliers.
     multipliers
-        `ascent`; `leader`: those of slacks are the slopes of the goals at the mean of all rates so far;
-        or `swap_regret`: prices are the stationary distribution of a matrix that grows by what is
-        broken (Cotter, Jiang, Sridharan 2019), and iterates count by the objective's price.
+        `ascent`: gradient ascent. `leader`: multipliers of slacks are the slopes of the goals at
+        the mean of all rates so far. `swap_regret`: multipliers are the stationary distribution of
+        a matrix that grows with the violations, and iterates are weighted by the objective's
+        multiplier (Cotter, Jiang, Sridharan 2019).
     rates
-        What the multipliers see: `true` rates or their `surrogate`.
+        Rates that the multipliers see: `true` rates or their hinge `surrogate`.
     radius
-        The most that the multipliers add up to.
+        Upper bound on the sum of the multipliers.
     shrink
-        How the stochastic classifier is made of the candidates: the best mixture by its `rates`, or by
-        the `metrics` of its members averaged, as published (which is another thing for ratios).
+        How the stochastic classifier is made from the candidates: the best mixture by its own
+        `rates`, or by the `metrics` of its members averaged, as published (which differs for
+        ratios).
     hashed
-        Whether a variant `hashed` is added, which draws a member by a hash of the row.
+        Add a variant `hashed`, which picks a member of the mixture by a hash of the row.
     """
 
     steps: Annotated[int, Ge(1)] | None = None
@@ -213,7 +226,7 @@ class ThreePlayer(Solver):
 
     def __post_init__(self) -> None:
         for name, value in (DESCENT_DEFAULTS if self.oracle is None else RESPONSE_DEFAULTS).items():
-            if getattr(self, name) is None:  # what is stored and shown is what was done
+            if getattr(self, name) is None:  # record the resolved values, not None
                 object.__setattr__(self, name, value)
         if self.oracle is not None and self.rates == "surrogate":
             raise ValueError(
@@ -238,7 +251,7 @@ class ThreePlayer(Solver):
         assert self.every is not None
         begun = time.perf_counter()
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # what diverges is found in the end
+            with np.errstate(over="ignore", invalid="ignore"):  # divergence is checked below
                 played = game.play(self.steps, self.every)
         except FloatingPointError as error:
             return Solution({}, "diverged", str(error))
@@ -261,7 +274,7 @@ class ThreePlayer(Solver):
         return Solution(variants, status, reason, chosen.multipliers(), tuple(chosen.trace()))
 
     def _grid(self, problem: Problem) -> list[dict[str, float]]:
-        """The settings; raises E410 where there is a choice and no validation rows to make it."""
+        """Return all settings; raise E410 if there are several and no validation rows."""
         rates = {"learning_rate": self.learning_rate, "multiplier_rate": self.multiplier_rate}
         tune = {str(name): each for name, each in (self.tune or {}).items()}
         values = [tune.get(name, (value,)) for name, value in rates.items()]
@@ -303,6 +316,9 @@ class ThreePlayer(Solver):
         learning: Array,
         rng: np.random.Generator,
     ) -> ClassifierPlayer:
+        """Return the classifier player: by an oracle, or descending on streamed rows or rows in
+        memory.
+        """
         if self.oracle is not None:
             ground = make_oracle_rows(self.oracle, problem, kinds)
             return BestResponsePlayer(
@@ -330,7 +346,7 @@ class ThreePlayer(Solver):
 
 @dataclass(frozen=True)
 class _GameSetting:
-    """One setting's candidates; a step of all settings takes `pace` seconds."""
+    """The iterates of one setting (lane); one step of all settings takes `pace` seconds."""
 
     solver: ThreePlayer
     program: RateProgram
@@ -341,7 +357,7 @@ class _GameSetting:
 
     @property
     def rates(self) -> Array:
-        """(K, T)."""
+        """Rates (K, T) of the iterates."""
         return np.stack([each[:, self.lane] for each in self.played.rates], axis=1)
 
     @property
@@ -374,6 +390,7 @@ class _GameSetting:
         return self.mixed(self.shrunk.chances)
 
     def variants(self, salt: int | None) -> dict[str, Classifier]:
+        """Return the classifiers of the solution by name; `salt` is None without `hashed`."""
         main = self.stochastic
         counted = np.array([each[0, self.lane] for each in self.played.prices])
         found: dict[str, Classifier] = {
@@ -390,12 +407,12 @@ class _GameSetting:
         )
 
     def multipliers(self) -> dict[str, float]:
-        """Those of the last step."""
+        """Return the multipliers of the last step by constraint."""
         count = len(self.program.owners)
         return self.program.by_goal(self.played.prices[-1][1 : 1 + count, self.lane])
 
     def trace(self) -> list[dict[str, Any]]:
-        """Of the single classifiers, not of their mixture."""
+        """Return the trace of the single iterates, not of their mixture."""
         rows = zip(self.played.steps, self.objectives, self.violations, strict=True)
         return [
             {
@@ -409,11 +426,14 @@ class _GameSetting:
 
 
 MIN_ITERATE_CHANCE = 1e-9
-"""Below this a chance is what rounding left of none."""
+"""Smaller probabilities are rounding errors of 0."""
 
 
 def _best_setting(found: list[_GameSetting], validation: Problem) -> _GameSetting:
-    """The setting whose stochastic classifier ranks best on validation rows (protocols 3.5)."""
+    """Return the setting whose stochastic classifier ranks best on validation rows.
+
+    See protocols 3.5.
+    """
     program = RateProgram.of(validation)
     decisions = [validation.decisions(lane.stochastic) for lane in found]
     rates = np.stack([validation.rates.rates(each) for each in decisions], axis=1)

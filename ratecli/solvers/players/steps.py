@@ -17,17 +17,17 @@ GradientSteps = NDArray[np.floating]
 StepRule = Literal["adam", "sgd"]
 
 ADAM_BETA1, ADAM_BETA2, ADAM_EPSILON = 0.9, 0.999, 1e-8
-"""Decays of the moments, and what keeps the step finite (Kingma and Ba 2015)."""
+"""Decay rates of the moments, and the epsilon in the denominator (Kingma and Ba 2015)."""
 
 
 @dataclass
 class Stepper:
     """Steps against gradients of shape (..., n, B), with rates (..., 1, B) or (B,) for the lanes.
 
-    `sgd` is the plain gradient times the rate, `adam_step` is Kingma and Ba's with bias correction. Moments
-    are kept in the precision of the first gradient: of single precision they are off by 1e-7 of
-    themselves, as the gradients are, and squares of gradients below 1e-22 vanish, where GUARD alone
-    sets the size of a step.
+    `sgd` is the plain gradient times the rate; `adam` is Kingma and Ba's, with bias correction.
+    Moments have the precision of the first gradient. In single precision their relative error is
+    1e-7, as that of the gradients is, and squares of gradients below 1e-22 vanish, so that only
+    `ADAM_EPSILON` limits the step.
     """
 
     rule: StepRule
@@ -36,7 +36,7 @@ class Stepper:
     _moments: GradientSteps | None = None
 
     def step(self, slopes: GradientSteps) -> GradientSteps:
-        """What to subtract."""
+        """Return the step to subtract."""
         self.taken += 1
         if self.rule == "sgd":
             return np.asarray(self.rates * slopes)
@@ -55,7 +55,7 @@ class Stepper:
 
 
 def project_onto_simplex_cap(points: Array, radius: float) -> Array:
-    """The nearest points of `{x >= 0, sum of x <= radius}` to the columns of (n, B) points (vector 9.9)."""
+    """Project the columns of points (n, B) onto `{x >= 0, sum of x <= radius}` (vector 9.9)."""
     kept = np.maximum(points, 0.0)
     if radius == np.inf:
         return kept

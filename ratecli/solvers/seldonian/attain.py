@@ -1,4 +1,4 @@
-"""The smallest bound that any model of the class attains, and what it would take to make it 0."""
+"""The smallest test bound that any model of the class attains, and the rows needed to make it 0."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ratecli.solvers.seldonian.selection import CandidatePoint, CandidateSelecti
 from ratecli.solvers.seldonian.sequential import SqpOptimizer
 
 EASIER_INFLATIONS = (0.5, 0.25, 0.1, 0.0)
-"""Parts of the inflation at which ends may be finite where they are not at all of it."""
+"""Fractions of the inflation to try if bounds are infinite at the full inflation."""
 CLEARLY_PASSING_BOUND = -1e-7
-"""An end at which a candidate surely passes."""
+"""A bound at which a candidate clearly passes."""
 MAX_ROW_FACTOR = 1e6
-"""Times the rows beyond which more of them are no help."""
+"""Multiple of the number of rows beyond which more rows do not help."""
 ROW_FACTOR_HALVINGS = 6
 SIGN_TOLERANCE = 1e-3
-"""What `BOUND_TOLERANCE` is where only the sign of the end matters."""
+"""Replaces `BOUND_TOLERANCE` where only the sign of the bound matters."""
 BOUND_TOLERANCE = 1e-6
-"""Decrease of the worst end that a step must promise, relative to it: it is told to a few digits."""
+"""Predicted relative decrease of the largest bound at which to stop; few digits are reported."""
 MAX_ATTAIN_STEPS = 100
 
 
@@ -34,10 +34,10 @@ def minimize_worst_bound(
     enough: float = -np.inf,
     exact: float = BOUND_TOLERANCE,
 ) -> CandidatePoint:
-    """The point of the least worst end that is reached from a start, or the first at most `enough`.
+    """Minimize the largest predicted bound from a start, stopping once it is at most `enough`.
 
-    Where the ends are infinite at first, as with a denominator whose interval has 0 in it, those of
-    limits nearer to the point estimates lead to where they are not.
+    If bounds are infinite at first, such as for a ratio whose denominator's interval contains 0, a
+    smaller inflation is used first to find a point where they are finite.
     """
     point = start
     if not np.isfinite(point.worst):
@@ -60,7 +60,10 @@ def minimize_worst_bound(
 
 
 def shortfall_reason(prediction: TestPrediction, upper: Array, times: float | None) -> str:
-    """Why no candidate is expected to pass, given the least ends (P,), and `row_factor_needed`."""
+    """Explain why no candidate is expected to pass.
+
+    `upper` (P,) are the smallest upper ends, `times` the result of `row_factor_needed`.
+    """
     name, end = prediction.owners[int(np.argmax(upper))], float(upper.max())
     said = f"no model is expected to pass the test of '{name}'"
     if not np.isfinite(end):
@@ -79,9 +82,10 @@ def shortfall_reason(prediction: TestPrediction, upper: Array, times: float | No
 
 
 def row_factor_needed(passes: Callable[[float], bool]) -> float | None:
-    """How many times the rows, for candidates and test alike, would be enough for some candidate.
+    """Return how many times the rows, candidate and test alike, some candidate needs to pass.
 
-    None if even so many are not that chance plays no part any more. `passes` says it of a number.
+    Return None if no candidate passes even with `MAX_ROW_FACTOR` times the rows. `passes` decides
+    for a given multiple.
     """
     low, high = 1.0, 2.0
     while not passes(high):
@@ -97,10 +101,10 @@ def row_factor_needed(passes: Callable[[float], bool]) -> float | None:
 def passes_with_row_factor(
     selection: CandidateSelection, point: CandidatePoint
 ) -> Callable[[float], bool]:
-    """Whether some model near a point would pass with so many times the rows."""
+    """Return a function: would a model near a point pass with a given multiple of the rows?"""
 
     def passes(times: float) -> bool:
-        nonlocal point  # what is the least for so many rows is not far from it for others
+        nonlocal point  # the optimum for one number of rows is a good start for another
         more = replace(selection, prediction=selection.prediction.scaled(times))
         point = minimize_worst_bound(
             more, more.at(point.v), CandidateTracker(), CLEARLY_PASSING_BOUND, SIGN_TOLERANCE
@@ -111,6 +115,6 @@ def passes_with_row_factor(
 
 
 def _round_up_to_two_digits(count: float) -> int:
-    """To two digits, upwards."""
+    """Round up to two significant digits."""
     unit = 10 ** max(int(np.floor(np.log10(count))) - 1, 0)
     return int(np.ceil(count / unit) * unit)

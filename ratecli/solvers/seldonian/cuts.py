@@ -1,4 +1,4 @@
-"""Every threshold on the scores of rows: what is decided, and what is expected of its safety test."""
+"""All thresholds on the scores of rows, with their rates and predicted safety-test bounds."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from ratecli.rates.tangent import values
 from ratecli.solvers.seldonian.prediction import MeanEstimate, TestPrediction
 
 BOUND_ROUNDING = 1e-9
-"""How far above 0 a goal's own value may seem to be where its predicted end is at most 0."""
+"""Tolerance for the estimate of a goal whose predicted bound is at most 0."""
 BOUND_KNOTS = 32
-"""Thresholds at which ends are found before others are left out."""
+"""Number of thresholds with computed bounds; others may be ruled out by interpolation."""
 INTERPOLATION_SAFETY = 0.95
-"""Part of the interpolated distance of an end from its estimate that is relied on."""
+"""Fraction of the interpolated distance between bound and estimate that is relied on."""
 IndexArray = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
 class ThresholdCandidates:
-    """The T thresholds on scores (n,) that decide differently, from no yes at all to nothing but yes.
+    """The T thresholds on scores (n,) with different decisions, from all negative to all positive.
 
     Attributes
     ----------
     objective
-        Of rates of decisions; the least one is wanted.
+        To be minimized; a function of rates of decisions.
     prediction
-        Of the test of decisions.
+        Predicts the test of the decisions.
     """
 
     scores: Array
@@ -43,27 +43,27 @@ class ThresholdCandidates:
 
     @cached_property
     def order(self) -> IndexArray:
-        """(n,) rows by falling scores."""
+        """(n,) rows by decreasing score."""
         return np.argsort(-self.scores, kind="stable")
 
     @cached_property
     def counts(self) -> IndexArray:
-        """(T,) how many rows get a yes at each threshold."""
+        """(T,) number of positive decisions at each threshold."""
         ranked = self.scores[self.order]
         inner = np.flatnonzero(np.diff(ranked)) + 1
         return np.concatenate([[0], inner, [len(ranked)]])
 
     def thresholds(self) -> Array:
-        """(T,) halfway between scores; beyond them at the ends."""
+        """Return the thresholds (T,): midway between scores, and beyond them at the ends."""
         ranked = self.scores[self.order]
         inner = self.counts[1:-1]
         middle = (ranked[inner - 1] + ranked[inner]) / 2
-        # rounding may put the middle on the higher score, which must stay above it
+        # rounding may return the higher score itself, which must stay above the threshold
         middle = np.where(middle < ranked[inner - 1], middle, ranked[inner])
         return np.concatenate([[ranked[0]], middle, [ranked[-1] - 1.0]])
 
     def _sums(self, weights: Array) -> Array:
-        """(T,) sums of weights (n,) over the rows with a yes."""
+        """Return the sums (T,) of weights (n,) over the rows with a positive decision."""
         total = np.append(0.0, np.cumsum(weights[self.order]))
         return np.asarray(total[self.counts])
 
@@ -77,31 +77,31 @@ class ThresholdCandidates:
         return np.asarray(np.clip(found, 0.0, 1.0))
 
     def values(self) -> Array:
-        """(T,) of the objective; infinite where it has no value."""
+        """Return the objective (T,); infinite where it is undefined."""
         found = values(self.objective, self.all_rates, self.rates.index())
         return np.asarray(np.nan_to_num(found, nan=np.inf))
 
     @cached_property
     def estimates(self) -> Array:
-        """(P, T) what the trees are at the estimates themselves: ends are not below."""
+        """(P, T) values of the trees at the point estimates: lower limits of their bounds."""
         index = self.rates.index()
         trees = [node for goal in self.prediction.goals for _, node in goal.nodes]
         found = [values(tree, self.all_rates, index) for tree in trees]
         return np.nan_to_num(np.reshape(found, (len(trees), -1)), nan=np.inf)
 
     def broken(self) -> Array:
-        """(T,) by how much the worst tree is above 0 at the estimates."""
+        """Return how far the largest tree is above 0 at the point estimates, as (T,)."""
         return np.asarray(self.estimates.max(axis=0, initial=-np.inf))
 
     @cached_property
     def moments(self) -> Array:
-        """(T, Q, 2) means and deviations of the groups."""
+        """(T, Q, 2) means and standard deviations of the groups."""
         return np.array([self._moments(group) for group in self.prediction.groups]).transpose(
             2, 0, 1
         )
 
     def _moments(self, group: MeanEstimate) -> Array:
-        """(2, T)."""
+        """Return mean and standard deviation of a group at each threshold, as (2, T)."""
         rows, count = group.rows, group.count
         linear, square = np.zeros((2, len(self.scores)))
         linear[rows.rows] = rows.slope
@@ -114,20 +114,20 @@ class ThresholdCandidates:
         return np.stack([mean if count else mean + np.nan, np.sqrt(variance) + short])
 
     def ends(self, cut: int) -> Array:
-        """(P,) the ends that are expected at one threshold."""
+        """Return the predicted bounds (P,) at one threshold."""
         return self.prediction.of_moments(self.moments[cut])[0]
 
     def worst(self, cut: int) -> float:
-        """The largest of them."""
+        """Return the largest predicted bound at one threshold."""
         return float(self.ends(cut).max(initial=-np.inf))
 
     def best(self, below: float) -> int | None:
-        """The threshold of the least objective, if that is less than `below`, that is expected to pass.
+        """Return the threshold expected to pass with the smallest objective under `below`, or None.
 
-        Left out are thresholds at which a goal is broken by the estimates themselves, and those where
-        an end lies far above 0 as it is interpolated between some thresholds (all, where there are few):
-        how far ends are above estimates changes little from one threshold to the next. The others are
-        tried from the best on.
+        Skips thresholds whose point estimates already violate a goal. If there are more than
+        `BOUND_KNOTS`, it also skips those where a bound interpolated between some thresholds is
+        clearly above 0, because the distance between bound and estimate changes little from one
+        threshold to the next. The others are tried from the best objective on.
         """
         found = self.values()
         likely = np.flatnonzero((self.broken() <= BOUND_ROUNDING) & (found < below))
@@ -139,10 +139,9 @@ class ThresholdCandidates:
         return None
 
     def _hopeful(self, some: IndexArray) -> Mask:
-        """(len(some),) which of some thresholds, in ascending order, are to be tried."""
-        steps = np.sin(
-            np.linspace(-np.pi / 2, np.pi / 2, BOUND_KNOTS)
-        )  # counts are rare at the ends
+        """Return which of some thresholds, in ascending order, are worth trying, as a mask."""
+        # thresholds are denser at the ends, where counts are small
+        steps = np.sin(np.linspace(-np.pi / 2, np.pi / 2, BOUND_KNOTS))
         knots = np.unique(some[np.round((steps + 1) / 2 * (len(some) - 1)).astype(int)])
         above = np.array([self.ends(cut) for cut in knots.tolist()]).T - self.estimates[:, knots]
         hopeful = np.ones(len(some), dtype=bool)
@@ -152,16 +151,16 @@ class ThresholdCandidates:
         return hopeful
 
     def nearest(self, tries: int) -> tuple[int, float]:
-        """The threshold of the least largest end among the `tries` that look best, and that end."""
+        """Return the promising threshold whose worst bound is smallest, and that bound."""
         return min(((k, self.worst(k)) for k in self._promising(tries)), key=lambda each: each[1])
 
     def any_passes(self, tries: int, prediction: TestPrediction) -> bool:
-        """Whether one of those is expected to pass a test of more rows."""
+        """Return whether any promising threshold is expected to pass under another prediction."""
         found = (prediction.of_moments(self.moments[k])[0] for k in self._promising(tries))
         return any(float(upper.max(initial=-np.inf)) <= 0 for upper in found)
 
     def _promising(self, tries: int) -> list[int]:
-        """The thresholds at which goals are broken least, and as many all over."""
+        """Return the thresholds with the smallest violations, and as many spread evenly."""
         spread = np.linspace(0, len(self.counts) - 1, tries).astype(int)
         least = np.argsort(self.broken(), kind="stable")[:tries]
         return list(dict.fromkeys([*least.tolist(), *spread.tolist()]))

@@ -1,4 +1,4 @@
-"""Rows of features with a constant behind them, and coordinates in which an objective is round."""
+"""The design matrix with a bias column, and coordinates that make an objective well conditioned."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from scipy.linalg.lapack import dtrtrs
 from ratecli.models.base import Array, Features
 
 DESIGN_RIDGE = 1e-10
-"""Curvature given to directions that no row tells apart, relative to the mean."""
+"""Curvature added to directions without any, relative to the mean."""
 MAX_DENSE_WEIGHTS = 2500
-"""Most weights of which a matrix of curvatures is made; beyond, only its diagonal."""
+"""Largest number of weights with a full curvature matrix; above it only the diagonal is used."""
 
 
 @dataclass(frozen=True)
 class DesignMatrix:
-    """X of shape (n, d); weights w of shape (d + 1,) have the bias last."""
+    """Features X (n, d) with an implicit bias; weights w (d + 1,) have the bias last."""
 
     X: Features
 
@@ -31,22 +31,22 @@ class DesignMatrix:
 
     @cached_property
     def transposed(self) -> Features:
-        """(d, n), with the rows' order in memory that of sums over rows."""
+        """(d, n), stored so that sums over rows are fast."""
         return self.X.T if isinstance(self.X, np.ndarray) else sparse.csr_array(self.X.T)
 
     def rows(self, rows: NDArray[np.intp]) -> DesignMatrix:
         return self if len(rows) == self.X.shape[0] else DesignMatrix(self.X[rows])
 
     def scores(self, w: Array) -> Array:
-        """(n,)."""
+        """Return the scores (n,)."""
         return np.asarray(self.X @ w[:-1] + w[-1], dtype=float)
 
     def pull(self, weights: Array) -> Array:
-        """Sums of rows: (d + 1,) or (d + 1, k) of weights (n,) or (n, k)."""
+        """Return weighted sums of rows: (d + 1,) or (d + 1, k) for weights (n,) or (n, k)."""
         return np.concatenate([self.transposed @ weights, weights.sum(axis=0)[None]])
 
     def curvature(self, weights: Array) -> Array:
-        """(d + 1, d + 1) sum of weights (n,) times the outer square of each row."""
+        """Return the weighted sum (d + 1, d + 1) of outer squares of rows, for weights (n,)."""
         whole = np.empty((self.width, self.width))
         if isinstance(self.X, np.ndarray):
             whole[:-1, :-1] = self.X.T @ (weights[:, None] * self.X)
@@ -58,23 +58,23 @@ class DesignMatrix:
         return whole
 
     def squares(self, weights: Array) -> Array:
-        """(d + 1,) the diagonal of `curvature`."""
+        """Return the diagonal (d + 1,) of `curvature`."""
         squared = self.X**2 if isinstance(self.X, np.ndarray) else self.X.power(2)
         return np.append(squared.T @ weights, weights.sum())
 
 
 @dataclass(frozen=True)
 class WhitenedCoordinates:
-    """`w = origin + R^-1 v` with `R' R` a matrix of curvatures: in v it is the identity.
+    """`w = origin + R^-1 v` with `R' R` a curvature matrix, which is the identity in v.
 
-    Features may have any scales; steps in v are of the same size in all directions.
+    So steps in v have the same scale in all directions, whatever the scales of the features.
 
     Attributes
     ----------
     origin
         (D,) the weights at v = 0.
     root
-        Upper triangular (D, D), or (D,) where only the diagonal is looked at.
+        Upper triangular (D, D), or (D,) if only the diagonal is used.
     """
 
     origin: Array
@@ -84,7 +84,10 @@ class WhitenedCoordinates:
     def around(
         cls, design: DesignMatrix, origin: Array, rows: Array, l2: float
     ) -> WhitenedCoordinates:
-        """Round for curvatures (n,) of rows in their scores, and `l2 / 2 |w|^2` without the bias."""
+        """Return coordinates that whiten curvatures (n,) in the scores plus `l2 / 2 |w|^2`.
+
+        The bias is not penalized.
+        """
         penalty = np.append(np.full(design.width - 1, l2), 0.0)
         if design.width > MAX_DENSE_WEIGHTS:
             diagonal = design.squares(rows) + penalty
@@ -93,7 +96,7 @@ class WhitenedCoordinates:
             )
         matrix = design.curvature(rows) + np.diag(penalty)
         diagonal = np.diag(matrix)
-        # features of small scale have small curvatures: each is compared with its own
+        # features of small scale have small curvatures: the ridge is relative to each one
         ridge = DESIGN_RIDGE * diagonal + np.where(
             diagonal > 0, 0.0, max(float(diagonal.mean()), 1e-30)
         )
@@ -105,17 +108,17 @@ class WhitenedCoordinates:
         return np.asarray(self.origin + self._solved(v, transposed=False))
 
     def place(self, w: Array) -> Array:
-        """(D,) the v of weights."""
+        """Return the coordinates v (D,) of weights."""
         apart = w - self.origin
         return np.asarray(self.root * apart if self.root.ndim == 1 else self.root @ apart)
 
     def slopes(self, gradient: Array) -> Array:
-        """Slopes in v, (D,) or (D, k), of what has such slopes in w."""
+        """Convert slopes in w, (D,) or (D, k), to slopes in v."""
         if self.root.ndim == 1:
             return np.asarray((gradient.T / self.root).T)
         return self._solved(gradient, transposed=True)
 
     def _solved(self, right: Array, *, transposed: bool) -> Array:
-        """By LAPACK at once: for a few weights SciPy's own checks take ten times as long."""
+        """Solve with LAPACK directly: for few weights, SciPy's checks take ten times as long."""
         found, _ = dtrtrs(self.root, right, trans=int(transposed))
         return np.asarray(found).reshape(right.shape)

@@ -1,4 +1,4 @@
-"""Candidates whose decisions are 0 or 1: a path of soft models, and every threshold on their scores."""
+"""Deterministic candidates: every threshold on the scores of a path of soft models."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from ratecli.solvers.seldonian.sequential import SqpOptimizer
 from ratecli.solvers.seldonian.soft import desaturate_point
 
 SOFT_SHARPNESS = (1.0, 4.0)
-"""How many times steeper than the model's own the chances are that soft models are held to."""
+"""Sharpness of the probabilities that constrain soft models, relative to the model's own."""
 STRICTNESS_LEVELS = 6
-"""Strictnesses, from that of the optimum without constraints to the utmost."""
+"""Number of steps from the optimum without constraints to the smallest attainable bound."""
 REFINEMENT_ROUNDS = 3
-"""Times that models halfway to the neighbours of the best one are looked at."""
+"""Number of rounds that try models between the best one and its neighbours on the path."""
 MAX_SOFT_STEPS = 40
 SOFT_TOLERANCE = 1e-2
-"""Decrease that steps of soft models must promise, which only lead the way."""
+"""Predicted relative decrease at which steps of soft models stop; low accuracy is enough there."""
 THRESHOLD_TRIES = 25
-"""Thresholds of each model that are looked at for the least bound where none passes."""
+"""Number of thresholds per model to search for the smallest bound if none passes."""
 
 
 @dataclass(frozen=True)
 class ThresholdModel:
-    """A model (D,) with its threshold in the bias; its objective and the largest end expected."""
+    """Weights (D,) with the threshold in the bias, their objective and largest predicted bound."""
 
     w: Array
     objective: float
@@ -50,11 +50,12 @@ class ThresholdModel:
 
 @dataclass
 class HardDecisionSearch:
-    """The best decisions by linear scores that are expected to pass.
+    """Searches for the best deterministic linear classifier that is expected to pass the test.
 
-    Decisions have no slopes, so scores come from soft models: the least log loss under ends that fall
-    step by step, of the model's own chances and of steeper ones, which are nearer to decisions. On each
-    model's scores all thresholds are tried exactly, with the test's own bounds on decisions.
+    Decisions have no slopes, so scores come from soft models: minimizers of the log loss whose
+    bounds are tightened step by step, with the model's own probabilities and with steeper ones,
+    which are closer to decisions. On each model's scores all thresholds are tried exactly, with the
+    test's own bounds on decisions.
     """
 
     problem: Problem
@@ -81,7 +82,7 @@ class HardDecisionSearch:
         return Solution({"deterministic": _threshold_classifier(best)}, trace=tuple(track.trace))
 
     def _path(self, sharpness: float) -> list[Array]:
-        """Weights of soft models, from the optimum without constraints to the least worst end."""
+        """Return weights of soft models, from the unconstrained optimum to the smallest bound."""
         model = replace(self.selection.model, sharpness=sharpness)
         soft = replace(self.selection, model=model)
         start = desaturate_point(soft, soft.at(np.zeros(soft.design.width)))
@@ -110,7 +111,7 @@ class HardDecisionSearch:
         return ThresholdCandidates(scores, self.problem.rates, self._objective(), prediction)
 
     def _objective(self) -> Expression:
-        """The file's, if it is one of decisions, and else plain error."""
+        """Return the file's objective if it uses decisions only, else plain error."""
         node = self.problem.objective.expression
         return node if all(leaf.rate.of == "decision" for leaf in ex.leaves(node)) else ERROR_RATE
 
@@ -121,6 +122,7 @@ class HardDecisionSearch:
         best: ThresholdModel | None,
         track: CandidateTracker,
     ) -> ThresholdModel | None:
+        """Return the best model of `best` and all thresholds on the scores of w, or None."""
         cuts = self._cuts(w, prediction)
         k = cuts.best(best.objective if best else np.inf)
         if k is not None:
@@ -133,7 +135,7 @@ class HardDecisionSearch:
     def _none(
         self, path: list[Array], prediction: TestPrediction, track: CandidateTracker
     ) -> Solution:
-        """The decisions of the least end found, and what is missing."""
+        """Return the decisions with the smallest bound found, with the reason why none passes."""
         found, tried = list[ThresholdModel](), [self._cuts(w, prediction) for w in path]
         for w, cuts in zip(path, tried, strict=True):
             k, end = cuts.nearest(THRESHOLD_TRIES)
@@ -155,14 +157,14 @@ class HardDecisionSearch:
 
 
 def _path_neighbours(path: list[Array], w: Array) -> list[Array]:
-    """The models before and after the one on a path that points most nearly as w does."""
+    """Return the models before and after the one on a path whose direction is closest to w's."""
     own = _normalize_scores(w)[:-1]
     nearest = int(np.argmax([_normalize_scores(each)[:-1] @ own for each in path]))
     return path[max(nearest - 1, 0) : nearest] + path[nearest + 1 : nearest + 2]
 
 
 def _normalize_scores(w: Array) -> Array:
-    """Scores in units of their own: decisions are the same."""
+    """Scale the weights to norm 1, which leaves decisions unchanged."""
     return w / max(float(np.linalg.norm(w[:-1])), 1e-300)
 
 

@@ -1,4 +1,4 @@
-"""What a model with a linear score says of rows, in the place of a decision, and its slopes."""
+"""Smooth measurements of models with a linear score (decision, error, losses), and their slopes."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ratecli.solvers.problem import Problem
 
 
 class Measurements(ABC):
-    """What is said of n rows at their scores: measurements by name, each with slopes in the scores."""
+    """Measurements of n rows at their scores, by name, with slopes in the scores."""
 
     @abstractmethod
     def measured(self, of: str) -> Array:
-        """(n,) of a `rates.table.Measurement`; 0 on rows without a label."""
+        """Return (n,) values of a `rates.table.Measurement`; 0 on rows without a label."""
 
     @abstractmethod
     def slopes(self, of: str) -> Array:
-        """(n,) derivatives of `measured` in the scores."""
+        """Return the derivatives (n,) of `measured` in the scores."""
 
 
 @dataclass(frozen=True)
 class ProbabilityMeasurements(Measurements):
-    """Yes with probability sigmoid(score), which is also the estimate of a label of 0 or 1.
+    """Positive with probability sigmoid(score), which is also the estimate of a label of 0 or 1.
 
-    Decisions may be made by a steeper function, sigmoid(sharpness * score).
+    Decisions may use a steeper function, sigmoid(sharpness * score).
     """
 
     scores: Array
@@ -74,7 +74,7 @@ class ProbabilityMeasurements(Measurements):
 
 @dataclass(frozen=True)
 class EstimateMeasurements(Measurements):
-    """The score, cut off at the ends of the label's range, is the estimate; nothing is decided."""
+    """The score, clipped to the range of the label, is the estimate; there are no decisions."""
 
     scores: Array
     label: Array
@@ -100,7 +100,7 @@ class EstimateMeasurements(Measurements):
 
 @dataclass(frozen=True)
 class DecisionMeasurements(Measurements):
-    """Decisions as they are, 0 and 1 or chances, without slopes."""
+    """Given decisions, 0 and 1 or probabilities, without slopes."""
 
     decisions: Array
 
@@ -115,7 +115,7 @@ class DecisionMeasurements(Measurements):
 
 @dataclass(frozen=True)
 class ScoreModel:
-    """Linear models of labels (n,), NaN where there is none: of 0 and 1, or numbers in a range.
+    """Linear models of labels (n,), NaN where missing: classes 0 and 1, or numbers in a range.
 
     `sharpness` is that of `ProbabilityMeasurements`.
     """
@@ -137,7 +137,7 @@ class ScoreModel:
 
 
 def score_model_of(problem: Problem) -> ScoreModel:
-    """Of labels 0 and 1, from plain error, or of numbers; E306 where no row has a label."""
+    """Return the model of labels 0 and 1, or of numbers; raise E306 if no row has a label."""
     if problem.label_range is not None:
         return ScoreModel(problem.label, numeric=True, range=problem.label_range)
     signs, _ = problem.labels()

@@ -1,4 +1,7 @@
-"""What candidate selection minimizes: a function of the scores, with slopes."""
+"""The objectives that candidate selection minimizes, as functions of the scores with slopes.
+
+It also fits the optimum without constraints.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from ratecli.solvers.seldonian.measures import ScoreModel
 
 
 class ScoreObjective(ABC):
-    """A number for scores (n,) and its slopes in them."""
+    """A function of scores (n,) with its slopes."""
 
     @abstractmethod
     def value(self, scores: Array) -> float: ...
@@ -30,7 +33,7 @@ class ScoreObjective(ABC):
 
 
 class ConvexObjective(ScoreObjective):
-    """One that is convex in the scores, a sum over rows: with (n,) curvatures."""
+    """An objective that is convex in the scores and a sum over rows, with curvatures (n,)."""
 
     @abstractmethod
     def curvatures(self, scores: Array) -> Array: ...
@@ -38,7 +41,7 @@ class ConvexObjective(ScoreObjective):
 
 @dataclass(frozen=True)
 class LogLossObjective(ConvexObjective):
-    """Mean of log(1 + exp(-sign * score)) with weights (n,); signs are -1, 1, or 0 without label."""
+    """Mean of log(1 + exp(-sign * score)) with weights (n,); signs are -1, 1, or 0 (no label)."""
 
     signs: Array
     weights: Array
@@ -56,9 +59,9 @@ class LogLossObjective(ConvexObjective):
 
 @dataclass(frozen=True)
 class SquaredErrorObjective(ConvexObjective):
-    """Mean of (score - label)^2 with weights (n,), before scores are cut off at the label's range.
+    """Mean of (score - label)^2 with weights (n,), before scores are clipped to the label's range.
 
-    It is convex, and never less than the mean squared error of what is cut off.
+    It is convex and an upper bound on the mean squared error of the clipped scores.
     """
 
     label: Array
@@ -76,7 +79,7 @@ class SquaredErrorObjective(ConvexObjective):
 
 @dataclass(frozen=True)
 class RateObjective(ScoreObjective):
-    """Any expression of rates of what a model says, through its tangent."""
+    """Any expression over rates of a model's measurements, with slopes from its tangent."""
 
     expression: Expression
     rates: RateMatrix
@@ -97,7 +100,7 @@ class RateObjective(ScoreObjective):
         return total
 
     def _rates(self, scores: Array) -> tuple[Array, list[str]]:
-        """(K,) rates and their kinds of measurement; 0 and "" where the expression does not look."""
+        """Return the rates (K,) and their kinds of measurement; 0 and "" for unused rates."""
         said = self.model.said(scores)
         spoken = set(leaves(self.expression))
         kinds = [leaf.rate.of if leaf in spoken else "" for leaf in self.rates.leaves]
@@ -109,8 +112,10 @@ class RateObjective(ScoreObjective):
 
 
 def smooth_objective(goal: Goal, rates: RateMatrix, model: ScoreModel) -> ScoreObjective:
-    """A goal as it is minimized: `error` by log loss, since chances would be driven to 0 and 1; `mse` of
-    numbers by the squares of linear scores; anything else as it stands.
+    """Return the function that is minimized for a goal.
+
+    `error` is replaced by log loss, because probabilities would be driven to 0 and 1; `mse` of
+    numbers by squared errors of linear scores; anything else is used as it is.
     """
     node = goal.expression
     if isinstance(node, Leaf):
@@ -123,7 +128,10 @@ def smooth_objective(goal: Goal, rates: RateMatrix, model: ScoreModel) -> ScoreO
 
 
 def plain_objective(problem: Problem, model: ScoreModel) -> ConvexObjective:
-    """Log loss of all labelled rows, or their squares; E306 where no row has a label."""
+    """Return the log loss, or squared error for numbers, of all labelled rows.
+
+    Raises E306 if no row has a label.
+    """
     signs, weights = problem.labels()
     if model.numeric:
         k = problem.rates.index()[ERROR_RATE]
@@ -133,7 +141,7 @@ def plain_objective(problem: Problem, model: ScoreModel) -> ConvexObjective:
 
 
 def _row_weights(leaf: Leaf, rates: RateMatrix) -> Array:
-    """(n,) what each row counts in a rate."""
+    """Return the weight (n,) of each row in a rate."""
     return np.asarray(rates.A[[rates.index()[leaf]]].toarray()[0], dtype=float)
 
 
@@ -142,17 +150,18 @@ def _label_signs(label: Array) -> Array:
 
 
 MAX_FIT_STEPS = 60
-"""Newton steps at most; with rows that can be told apart there is no least log loss to arrive at."""
+"""Maximum number of Newton steps; on separable rows the log loss has no minimum to converge to."""
 FIT_TOLERANCE = 1e-13
-"""Decrease of the objective that a step must promise, relative to it."""
+"""Predicted relative decrease of the objective at which to stop."""
 MAX_LBFGS_ITERATIONS = 2000
-"""Iterations of L-BFGS where there are too many weights for a matrix."""
+"""Iteration limit of L-BFGS, which is used if there are too many weights for a matrix."""
 
 
 def fit_unconstrained(objective: ConvexObjective, design: DesignMatrix, l2: float) -> Array:
-    """(D,) the weights of least `objective + l2 / 2 |w|^2`, the bias not in it.
+    """Return the weights (D,) that minimize `objective + l2 / 2 |w|^2`, the bias not penalized.
 
-    Squares are solved for in one step; log loss in a few, each halved until it helps.
+    Squared error takes one Newton step; log loss takes a few, each halved until the value
+    decreases.
     """
     w = np.zeros(design.width)
     if design.width > MAX_DENSE_WEIGHTS:

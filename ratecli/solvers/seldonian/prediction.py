@@ -1,4 +1,4 @@
-"""The safety test as it is expected to end, from what a candidate does on its own rows."""
+"""Prediction of the safety test's bounds from a candidate's measurements on its own rows."""
 
 from __future__ import annotations
 
@@ -32,15 +32,17 @@ class MeanEstimate:
     rows: FormRows
     design: DesignMatrix
     expected: int
-    """How many rows of the test are like these."""
+    """Expected number of such rows in the test."""
     spread: float
-    """Variance of the difference between a mean on these rows and one on those, per row's variance."""
+    """Variance of the difference of the means on these and on test rows, for unit variance of a
+    row.
+    """
 
     @classmethod
     def of(
         cls, rows: FormRows, design: DesignMatrix, share: float, times: float = 1.0
     ) -> MeanEstimate:
-        """With `share` times as many rows in the test, all of them `times` over."""
+        """Return the estimate for `share` test rows per row, with all rows taken `times` times."""
         count = times * len(rows.rows)
         expected = round(share * count)
         spread = 1 / count + 1 / expected if expected else np.inf
@@ -51,12 +53,12 @@ class MeanEstimate:
         return len(self.rows.rows)
 
     def measured(self, said: Measurements) -> Array:
-        """(n_g,)."""
+        """Return the measurements (n_g,)."""
         own = said.measured(self.rows.of)[self.rows.rows]
         return self.rows.slope * own + self.rows.offset
 
     def moments(self, values: Array) -> tuple[float, float]:
-        """Mean and deviation of measurements; NaN for the deviation of one row, and for both of none."""
+        """Return mean and deviation of measurements; NaN if there are too few rows for them."""
         if not self.count:
             return np.nan, np.nan
         mean = float(values.mean())
@@ -66,7 +68,7 @@ class MeanEstimate:
         return mean, float(np.sqrt(apart @ apart / (self.count - 1)))
 
     def slopes(self, said: Measurements, values: Array) -> Array:
-        """(2, D) of mean and deviation in the weights; 0 where the deviation has a corner."""
+        """Return slopes (2, D) of mean and deviation in the weights; 0 where the deviation is 0."""
         mean, deviation = self.moments(values)
         if not self.count:
             return np.zeros((2, self.design.width))
@@ -79,15 +81,15 @@ class MeanEstimate:
 
 @dataclass(frozen=True)
 class ConfidenceLimit:
-    """One confidence limit that a goal's tree asks for: of which groups, to which side."""
+    """A one-sided confidence limit that a goal's tree needs, and the groups it is computed from."""
 
     asked: OneSidedBound
     bound: Bound
     groups: tuple[tuple[int, float], ...]
-    """Numbers of groups and their coefficients."""
+    """Indices of groups and their coefficients."""
 
     def side(self, groups: Sequence[MeanEstimate], inflation: BoundInflation) -> PredictedLimit:
-        """What it is at any moments of the groups."""
+        """Return the limit as a function of the moments of the groups."""
         own, turned = [groups[q] for q, _ in self.groups], self.asked.sign
         parts = [
             SampleMoments(turned * c, 0.0, 0.0, group.expected, group.rows.range)
@@ -105,18 +107,20 @@ class ConfidenceLimit:
 
 @dataclass(frozen=True)
 class PredictedLimit:
-    """A limit, upper (sign 1) or lower (-1), as a function of moments of k of the groups."""
+    """An upper (sign 1) or lower (-1) limit as a function of the moments of k of the groups."""
 
     sign: int
     places: NDArray[np.intp]
     coefficients: Array
     noise: Array
-    """(k,) what squared deviations add to the variance of what is seen here less what the test sees."""
+    """(k,) factors of squared deviations in the variance of the candidate's minus the test's
+    estimate.
+    """
     forecast: BoundPredictor
     inflation: BoundInflation
 
     def at(self, moments: Array) -> tuple[float, Array]:
-        """The limit at (Q, 2) means and deviations, and its (Q, 2) slopes in them."""
+        """Return the limit at means and deviations (Q, 2), and its slopes (Q, 2) in them."""
         means, deviations = moments[self.places].T
         factor, found = self.inflation.factor, self.forecast(means, deviations)
         point = float(self.coefficients @ means)
@@ -135,21 +139,21 @@ class PredictedLimit:
 
     @cached_property
     def _has_rows(self) -> bool:
-        """Whether there are some of every group, here and in the test."""
+        """Whether every group has rows, here and in the test."""
         return bool(np.isfinite(self.noise).all())
 
 
 @dataclass(frozen=True)
 class PredictedGoal:
-    """A goal with the limits that it asks for, its trees taken apart into smooth ones.
+    """A goal with the limits that it needs, and its trees split into smooth parts.
 
     Attributes
     ----------
     limits
-        One for each bound that is asked for.
+        One for each bound that is needed.
     nodes
-        Parts of a maximum: which of the goal's trees each is of, and its expression. The upper end of
-        a tree is the largest of those of its parts.
+        The parts of maxima: the index of the goal's tree that each belongs to, and its expression.
+        The upper end of a tree is the largest upper end of its parts.
     """
 
     tested: GoalTestPlan
@@ -165,13 +169,13 @@ class PredictedGoal:
         return [self.tested.inclusion(node, tree) for tree, node in self.nodes]
 
     def upper(self, limits: Array) -> tuple[Array, Array]:
-        """(P,) upper ends of the parts, and their slopes in the limits (P, B)."""
+        """Return upper ends (P,) of the parts, and their slopes (P, B) in the limits."""
         found = [inclusion(limits) for inclusion in self._inclusions]
         slopes = np.array([each.high_slopes for each in found])
         return np.array([each.high for each in found]), slopes.reshape(len(found), -1)
 
     def taken_apart(self, limits: Array) -> PredictedGoal:
-        """With trees as the parts of a maximum that they are, where those have the same ends."""
+        """Split trees that are maxima into their parts if those have the same upper end."""
         nodes = list[tuple[int, Expression]]()
         whole, _ = self.tested.upper(limits)
         for tree, (node, end) in enumerate(zip(self.tested.trees, whole, strict=True)):
@@ -184,7 +188,7 @@ class PredictedGoal:
 
 @dataclass(frozen=True)
 class PredictedTestResult:
-    """What is expected at one candidate: (P,) upper ends of all trees, +inf for what has none."""
+    """The predicted test of one candidate: (P,) upper ends of all trees, +inf if there is none."""
 
     upper: Array
     said: Measurements
@@ -204,13 +208,13 @@ class TestPrediction:
     Attributes
     ----------
     groups
-        The Q means that limits are made of, each once.
+        The Q distinct means that limits are made of.
     goals
-        Of the trees, in the order of `owners`.
+        The goals of the trees, in the order of `owners`.
     rows, share
-        How many rows the test has, and that over the number of candidate rows.
+        Number of rows of the test, and its ratio to the number of candidate rows.
     needed
-        The end at which a tree passes; ends are given less that.
+        The largest end at which a tree passes; it is subtracted from the ends.
     """
 
     groups: tuple[MeanEstimate, ...]
@@ -222,12 +226,12 @@ class TestPrediction:
 
     @cached_property
     def owners(self) -> tuple[str, ...]:
-        """(P,) the goal of each tree."""
+        """(P,) name of the goal of each tree."""
         return tuple(goal.name for goal in self.goals for _ in goal.nodes)
 
     @cached_property
     def sides(self) -> tuple[tuple[PredictedLimit, ...], ...]:
-        """Of each goal, what its limits are at any moments."""
+        """The limits of each goal as functions of moments."""
         return tuple(
             tuple(limit.side(self.groups, self.inflation) for limit in goal.limits)
             for goal in self.goals
@@ -235,11 +239,11 @@ class TestPrediction:
 
     @property
     def asked(self) -> int:
-        """How many bounds there are in all."""
+        """Total number of bounds."""
         return sum(len(goal.limits) for goal in self.goals)
 
     def scaled(self, times: float) -> TestPrediction:
-        """With so many times the candidate and safety rows."""
+        """Return the prediction for `times` as many candidate and safety rows."""
         groups = tuple(MeanEstimate.of(g.rows, g.design, self.share, times) for g in self.groups)
         return replace(self, groups=groups)
 
@@ -247,7 +251,7 @@ class TestPrediction:
         return replace(self, inflation=inflation)
 
     def taken_apart(self, said: Measurements) -> TestPrediction:
-        """With smooth trees: see `PredictedGoal`."""
+        """Split trees into smooth parts: see `PredictedGoal`."""
         moments = self.moments(tuple(group.measured(said) for group in self.groups))
         goals = [
             goal.taken_apart(np.array([side.at(moments)[0] for side in sides]))
@@ -256,7 +260,7 @@ class TestPrediction:
         return replace(self, goals=tuple(goals))
 
     def moments(self, values: Sequence[Array]) -> Array:
-        """(Q, 2) means and deviations of what was measured in each group."""
+        """Return means and deviations (Q, 2) of the measurements in each group."""
         found = [group.moments(own) for group, own in zip(self.groups, values, strict=True)]
         return np.array(found).reshape(-1, 2)
 
@@ -266,7 +270,7 @@ class TestPrediction:
         return PredictedTestResult(upper, said, values, slopes)
 
     def of_moments(self, moments: Array) -> tuple[Array, Array]:
-        """(P,) upper ends of the trees at (Q, 2) moments, and their (P, Q, 2) slopes in those."""
+        """Return upper ends (P,) of the trees at moments (Q, 2), and their slopes (P, Q, 2)."""
         upper, slopes = [np.zeros(0)], [np.zeros((0, *moments.shape))]
         for goal, sides in zip(self.goals, self.sides, strict=True):
             found = [side.at(moments) for side in sides]
@@ -281,7 +285,7 @@ class TestPrediction:
         return np.concatenate(upper), whole
 
     def slopes(self, expected: PredictedTestResult) -> Array:
-        """(P, D) of the upper ends in the weights."""
+        """Return the slopes (P, D) of the upper ends in the weights."""
         pairs = zip(self.groups, expected.values, strict=True)
         inner = [group.slopes(expected.said, values) for group, values in pairs]
         width = inner[0].shape[1] if inner else 0
@@ -292,12 +296,12 @@ class TestPrediction:
 def predict_safety_test(
     problem: Problem, promise: SafetyTestSpec, said: Measurements
 ) -> TestPrediction:
-    """The test of a problem's constraints, with bounds that suit what is said of the rows.
+    """Predict the test of a problem's constraints, with bounds that suit the measurements.
 
     Raises
     ------
     FaultError
-        What `safety.tested` and `safety.forms` raise.
+        E308 and E411, as `plan_goal_test` and `independent_parts` do.
     """
     share = promise.rows / max(problem.X.shape[0], 1)
     made = _MeanRegistry(DesignMatrix(problem.X), share)
@@ -324,7 +328,7 @@ def _sample_part(rows: FormRows, said: Measurements) -> WeightedSample:
 
 @dataclass
 class _MeanRegistry:
-    """Groups as they are met, each once."""
+    """Collects distinct groups."""
 
     design: DesignMatrix
     share: float

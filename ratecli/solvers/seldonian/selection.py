@@ -1,4 +1,7 @@
-"""Candidate selection as a problem in numbers: an objective, and upper ends that must be at most 0."""
+"""Candidate selection as a numerical problem: an objective, with upper ends that must be at most 0.
+
+A tracker records the candidates on the way.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from ratecli.solvers.seldonian.prediction import PredictedTestResult, TestPredic
 
 @dataclass(frozen=True)
 class CandidatePoint:
-    """A candidate: its place v, (D,) weights, objective, and what is expected of its test."""
+    """A candidate: coordinates v, weights (D,), objective, and its predicted test."""
 
     v: Array
     w: Array
@@ -28,7 +31,7 @@ class CandidatePoint:
 
     @property
     def upper(self) -> Array:
-        """(P,); +inf for what has no bound."""
+        """(P,) upper ends; +inf where there is no bound."""
         return self.expected.upper
 
     @property
@@ -37,13 +40,13 @@ class CandidatePoint:
 
     @property
     def passes(self) -> bool:
-        """Whether it is expected to pass; what is no number does not."""
+        """Whether it is expected to pass; False if a value is NaN."""
         return self.worst <= 0 and np.isfinite(self.objective)
 
 
 @dataclass(frozen=True)
 class CandidateSelection:
-    """Minimize `objective + l2 / 2 |w|^2` over weights at which every predicted end is at most 0."""
+    """Minimize `objective + l2 / 2 |w|^2` subject to predicted upper ends that are at most 0."""
 
     design: DesignMatrix
     objective: ScoreObjective
@@ -60,19 +63,19 @@ class CandidateSelection:
         return CandidatePoint(v, w, scores, value if np.isfinite(value) else np.inf, expected)
 
     def gradient(self, point: CandidatePoint) -> Array:
-        """(D,) of the objective, in v."""
+        """Return the gradient (D,) of the objective in v."""
         found = self.design.pull(self.objective.slopes(point.scores))
         found[:-1] += self.l2 * point.w[:-1]
         return self.coordinates.slopes(found)
 
     def jacobian(self, point: CandidatePoint) -> Array:
-        """(P, D) of the upper ends, in v."""
+        """Return the slopes (P, D) of the upper ends in v."""
         return self.coordinates.slopes(self.prediction.slopes(point.expected).T).T
 
 
 @dataclass
 class CandidateTracker:
-    """What was seen on the way: the best candidate that passes, the nearest to it, and a trace."""
+    """Records the best candidate that passes, the one with the smallest bound, and a trace."""
 
     began: float = field(default_factory=time.perf_counter)
     best: CandidatePoint | None = None
@@ -80,7 +83,7 @@ class CandidateTracker:
     trace: list[Mapping[str, Any]] = field(default_factory=list)
 
     def see(self, point: CandidatePoint) -> None:
-        """Keep a candidate that is better than those so far; numbers that are none never are."""
+        """Keep a candidate if it improves on those so far; non-finite objectives are ignored."""
         if not np.isfinite(point.objective):
             return
         if point.passes and (self.best is None or point.objective < self.best.objective):
@@ -89,7 +92,7 @@ class CandidateTracker:
             self.nearest = point
 
     def step(self, point: CandidatePoint) -> None:
-        """See a candidate that an iteration ends with."""
+        """Record a candidate that an iteration ends with."""
         self.see(point)
         self.note(point.objective, point.worst)
 

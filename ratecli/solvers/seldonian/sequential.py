@@ -1,10 +1,11 @@
-"""Sequential quadratic programming with an exact penalty, and the least worst bound.
+"""Sequential quadratic programming with an exact penalty.
 
-Each step minimizes a quadratic model of `f + price * max(0, ends)`, with the ends straightened at the
-current candidate and quasi-Newton curvature of the Lagrangian (Nocedal, Wright: Numerical Optimization,
-2nd ed., 18.3 to 18.6: damped BFGS, a second-order correction where straightening asks for too much). As
-there are few ends, it is solved in its dual, over multipliers on a simplex. Coordinates in which the
-objective is round make the first model exact, and keep the number of steps small.
+It minimizes the objective under the upper ends, or the largest upper end alone. Each step minimizes
+a quadratic model of `f + price * max(0, ends)`, with the ends linearized at the current candidate
+and quasi-Newton curvature of the Lagrangian (Nocedal, Wright: Numerical Optimization, 2nd ed., 18.3
+to 18.6: damped BFGS, and a second-order correction where the linearization is poor). As there are
+few ends, the model is solved in its dual, over multipliers on a simplex. Whitened coordinates make
+the first model exact and keep the number of steps small.
 """
 
 from __future__ import annotations
@@ -19,32 +20,37 @@ from ratecli.solvers.seldonian.simplex import minimize_on_simplex
 
 MAX_SQP_STEPS = 200
 MAX_CURVATURE_PAIRS = 60
-"""Pairs of steps and changes of slope that curvature is made of."""
+"""Number of pairs of steps and slope changes that define the curvature."""
 SQP_MARGIN = 1e-8
-"""How far below 0 ends are asked to be: what converges from above must arrive."""
+"""Ends are required to be this far below 0, so that convergence from above ends below 0."""
 MIN_DECREASE = 1e-9
-"""Decrease that a step must promise at least, relative to what is minimized."""
+"""Predicted relative decrease below which the search stops."""
 MIN_SCALE = 0.1
-"""Size that an objective or an end is taken to have at least."""
+"""Smallest scale assumed for an objective or an end."""
 MAX_PRICE = 1e5
-"""What excess costs at most, in the objective at the start; it begins with that itself."""
+"""Largest penalty factor relative to the first one, which is the objective at the start."""
 ARMIJO_SHARE = 1e-4
-"""Part of the promised decrease that a step must bring (Armijo)."""
+"""Fraction of the predicted decrease that a step must achieve (Armijo)."""
 MAX_SLOW_STEPS, SLOW_DECREASE_FACTOR = 20, 10.0
-"""So many steps that bring less than this many times what a step must promise are the last ones."""
+"""The search stops if this many steps decrease, on average, less than this multiple of the smallest
+decrease that is worth a step.
+"""
 MIN_STEP_SHARE = 1e-9
-"""Part of a step below which it is given up."""
+"""Fraction of a step below which the line search gives up."""
 
 
 @dataclass
 class InverseHessian:
-    """Inverse of a positive matrix from pairs of steps and changes of slope; at first 1 / scale."""
+    """Inverse of a positive definite matrix from pairs of steps and slope changes.
+
+    Initially it is 1 / scale.
+    """
 
     scale: float = 1.0
     pairs: list[tuple[Array, Array, float]] = field(default_factory=list)
 
     def inverse(self, columns: Array) -> Array:
-        """(D, k) the inverse times each of (D, k) columns, by the recursion of L-BFGS."""
+        """Return the inverse (D, k) times each of the columns (D, k), by the L-BFGS recursion."""
         found, held = columns.copy(), list[Array]()
         for s, y, product in reversed(self.pairs):
             part = s @ found / product
@@ -56,7 +62,7 @@ class InverseHessian:
         return found
 
     def learn(self, step: Array, change: Array, bent: Array) -> None:
-        """Take in a change of slopes along a step, damped towards `bent`, the matrix times the step."""
+        """Add a slope change along a step, damped towards `bent`, the matrix times the step."""
         own, seen = float(step @ bent), float(step @ change)
         if not own > 0:
             return
@@ -70,7 +76,7 @@ class InverseHessian:
 
 @dataclass(frozen=True)
 class SqpStep:
-    """A step (D,), multipliers (m,) of the ends, and the decrease that it promises."""
+    """A step (D,), multipliers (m,) of the ends, and the predicted decrease."""
 
     move: Array
     multipliers: Array
@@ -80,7 +86,10 @@ class SqpStep:
 
 @dataclass(frozen=True)
 class LocalModel:
-    """At one point: slopes (D,) of f, ends (m,) and their slopes (m, D), at a price on the largest."""
+    """The quadratic model at a point, with a penalty `price` on the largest end.
+
+    It has slopes (D,) of f, ends (m,) and their slopes (m, D).
+    """
 
     gradient: Array
     ends: Array
@@ -89,7 +98,7 @@ class LocalModel:
     curvature: InverseHessian
 
     def step(self, ends: Array | None = None) -> SqpStep:
-        """The least value of the quadratic model; other ends than at the point correct it."""
+        """Minimize the quadratic model; `ends` replaces the ends at the point as a correction."""
         c = self.ends if ends is None else ends
         columns = np.column_stack([self.gradient, self.jacobian.T])
         inverse = self.curvature.inverse(columns)
@@ -115,13 +124,13 @@ class SqpOptimizer:
     enough: float = -np.inf
     """With `worst_only`: the largest end at which to stop."""
     exact: float = MIN_DECREASE
-    """Decrease that a step from a point that passes must promise, relative to what is minimized."""
+    """Predicted relative decrease at which to stop at a point that passes."""
     price: float = 1.0
 
     def run(
         self, start: CandidatePoint, steps: int = MAX_SQP_STEPS
     ) -> tuple[CandidatePoint, Array]:
-        """The last point, and the multipliers (P,) of the ends there."""
+        """Return the last point, and the multipliers (P,) of the ends there."""
         point, multipliers = start, np.zeros(len(start.upper))
         curvature: InverseHessian | None = None
         merits = list[tuple[float, float]]()
@@ -155,7 +164,7 @@ class SqpOptimizer:
         return point, multipliers
 
     def _crawls(self, merits: list[tuple[float, float]], point: CandidatePoint) -> bool:
-        """Whether steps at one price, that promise more, bring hardly more than is worth a step."""
+        """Return whether steps at one penalty hardly decrease, although they predict more."""
         prices, values = zip(*merits, strict=True)
         if len(merits) <= MAX_SLOW_STEPS or len(set(prices)) > 1:
             return False
@@ -169,7 +178,11 @@ class SqpOptimizer:
         return self.selection.gradient(point), jacobian
 
     def _first(self, point: CandidatePoint, jacobian: Array) -> InverseHessian:
-        """In round coordinates the objective's is 1; of the largest end, such that a step has length 1."""
+        """Return the initial curvature.
+
+        It is 1 for the objective in whitened coordinates; for the largest end it makes the first
+        step have length 1.
+        """
         if not self.worst_only:
             return InverseHessian()
         steepest = float(np.linalg.norm(jacobian[int(np.argmax(point.upper))]))
@@ -190,7 +203,7 @@ class SqpOptimizer:
     def _priced(
         self, point: CandidatePoint, gradient: Array, jacobian: Array, curvature: InverseHessian
     ) -> SqpStep:
-        """A step at a price that makes the straightened ends hold, where a price can."""
+        """Return a step with a penalty high enough to satisfy the linearized ends, if possible."""
         while True:
             model = self._model(point, gradient, jacobian, curvature)
             step = model.step()
@@ -200,7 +213,10 @@ class SqpOptimizer:
             self.price *= 10
 
     def _little(self, point: CandidatePoint) -> float:
-        """What a step must promise: less than the margin costs, until a point passes."""
+        """Return the predicted decrease at which to stop.
+
+        Until a point passes, it is less than what the margin costs.
+        """
         exact = self.exact if self.worst_only or point.passes else MIN_DECREASE
         return exact * self._size(point)
 
@@ -208,7 +224,7 @@ class SqpOptimizer:
         return max(abs(point.worst if self.worst_only else point.objective), MIN_SCALE)
 
     def _spread(self, step: SqpStep, kept: Array) -> Array:
-        """(P,) multipliers of all trees."""
+        """Return multipliers (P,) of all trees."""
         total = np.zeros(len(kept))
         total[kept] = step.multipliers[: int(kept.sum())]
         return total
@@ -226,10 +242,11 @@ class SqpOptimizer:
         jacobian: Array,
         curvature: InverseHessian,
     ) -> tuple[CandidatePoint, SqpStep, Array] | None:
-        """A point of less merit, the step that it comes from, and the curvature times the way to it.
+        """Return a point of smaller merit, the step to it, and curvature times distance; or None.
 
-        Where the whole step is too long the ends bend: the step that is corrected for that is the end of
-        an arc that begins along the step (Mayne, Polak 1982), and the search goes back on the arc.
+        If the whole step is too long, the ends are curved. Then the step with the second-order
+        correction is the end of an arc that starts along the step (Mayne, Polak 1982), and the line
+        search follows the arc.
         """
         merit, length, taken = self._merit(point), 1.0, step
         while length > MIN_STEP_SHARE:

@@ -1,4 +1,4 @@
-"""The least value of a convex quadratic on a simplex of a few dimensions."""
+"""Minimization of a convex quadratic function on a simplex of a few dimensions."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import numpy as np
 from ratecli.models.base import Array
 
 SIMPLEX_RIDGE = 1e-12
-"""Curvature given to directions without any, relative to the mean."""
+"""Curvature added to all directions, relative to the mean, so that none has curvature 0."""
 SIMPLEX_PASSES = 10
-"""Most changes of the support, in dimensions."""
+"""Maximum number of changes of the support, per dimension."""
 SIMPLEX_SLOPE_TOLERANCE = 1e-10
-"""Slope, relative to the largest, below which a corner is not taken in."""
+"""Slope, relative to the largest, below which a corner is not added."""
 
 
 def minimize_on_simplex(curvature: Array, slope: Array, total: float) -> Array:
     """Minimize `s' curvature s / 2 - slope s` over s >= 0 (m,) that sums to `total` > 0.
 
-    By active sets: the least value on the corners in use, or as far towards it as all parts stay at
-    least 0, where a corner is given up; then the corner that slopes down most is taken in.
+    This is an active-set method: move to the minimum on the face of the current corners. If a
+    component becomes negative on the way, stop there and drop its corner; otherwise add the corner
+    with the most negative slope.
     """
     size = len(slope)
     ridged = curvature + SIMPLEX_RIDGE * (float(np.trace(curvature)) / size or 1.0) * np.eye(size)
@@ -38,7 +39,7 @@ def minimize_on_simplex(curvature: Array, slope: Array, total: float) -> Array:
             used[int(np.argmin(ahead))] = True
             continue
         falls = used & (aim <= 0)
-        if not falls.any():  # no numbers
+        if not falls.any():  # not finite
             break
         parts = found[falls] / np.maximum(found[falls] - aim[falls], 1e-300)
         part = float(parts.min())
@@ -49,7 +50,7 @@ def minimize_on_simplex(curvature: Array, slope: Array, total: float) -> Array:
 
 
 def _minimize_on_face(curvature: Array, slope: Array, used: Array, total: float) -> Array:
-    """The least value on the plane of the corners in use."""
+    """Return the minimum on the affine hull of the current corners."""
     chosen = np.flatnonzero(used)
     count = len(chosen)
     if count == 1:
@@ -58,7 +59,7 @@ def _minimize_on_face(curvature: Array, slope: Array, used: Array, total: float)
     system[:count, :count], system[count, count] = curvature[np.ix_(chosen, chosen)], 0.0
     scale = max(float(np.abs(system[:count, :count]).max()), 1e-300)
     system[:count, :count] /= scale
-    # what all slopes have in common decides nothing, and may drown what sets them apart
+    # the common part of the slopes is irrelevant and may hide their differences by rounding
     right = np.append((slope[chosen] - slope[chosen].mean()) / scale, total)
     aim = np.zeros(len(slope))
     aim[chosen] = np.linalg.lstsq(system, right)[0][:count]

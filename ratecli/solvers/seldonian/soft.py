@@ -1,4 +1,7 @@
-"""Candidate selection for models whose measurements are smooth in their weights."""
+"""Candidate selection for models whose measurements are smooth in their weights.
+
+It holds two of the optimizers, `lagrangian` and `cma`; `sequential` is in a module of its own.
+"""
 
 from __future__ import annotations
 
@@ -17,20 +20,20 @@ from ratecli.solvers.seldonian.selection import CandidatePoint, CandidateSelecti
 from ratecli.solvers.seldonian.sequential import MIN_DECREASE, SqpOptimizer
 
 ADAM_MEAN_DECAY, ADAM_SQUARE_DECAY = 0.9, 0.95
-"""Decay of the running means of slopes and of their squares (the toolkit's)."""
+"""Decay of the running means of slopes and of their squares (those of the toolkit)."""
 ADAM_TINY = 1e-8
 MULTIPLIER_DAMPING = 3.0
-"""What an end adds at once to its multiplier, in multiples of itself."""
+"""Factor of an upper end that is added to its multiplier in the gradient (damping)."""
 LAGRANGIAN_MARGIN = 1e-6
-"""How far below 0 ends are asked to be: what circles around the edge must be within."""
+"""Ends are required to be this far below 0, because iterates oscillate around the boundary."""
 
 
 @dataclass
 class AdamStepper:
-    """Steps of about `rate` in every coordinate (Kingma, Ba 2015, algorithm 1).
+    """Adam steps of about `rate` in every coordinate (Kingma, Ba 2015, algorithm 1).
 
-    Running means begin at 0 and are corrected for that in each step anew, not in place: under constant
-    slopes each step has the length `rate`, from the first on.
+    Running means start at 0. The bias correction is applied to a copy in each step, not in place,
+    so under constant slopes each step has the length `rate` from the first on.
     """
 
     rate: float
@@ -39,7 +42,7 @@ class AdamStepper:
     square: Array = field(default_factory=lambda: np.zeros(1))
 
     def step(self, slopes: Array) -> Array:
-        """What to add to the coordinates."""
+        """Return the step to add to the coordinates."""
         self.count += 1
         self.mean = ADAM_MEAN_DECAY * self.mean + (1 - ADAM_MEAN_DECAY) * slopes
         self.square = ADAM_SQUARE_DECAY * self.square + (1 - ADAM_SQUARE_DECAY) * slopes**2
@@ -50,10 +53,10 @@ class AdamStepper:
 
 @dataclass(frozen=True)
 class LagrangianOptimizer:
-    """The saddle point of `objective + multipliers . ends`; the best iterate that passes is kept.
+    """Searches for the saddle point of `objective + multipliers . ends`.
 
-    Multipliers stay at least 0. An end that is infinite has no slope and counts as 1. An iterate that is
-    no number ends the search; what was found before stays.
+    The best iterate that passes is kept. Multipliers are nonnegative. An infinite end has no slope
+    and counts as 1. A non-finite iterate ends the search.
     """
 
     selection: CandidateSelection
@@ -62,7 +65,7 @@ class LagrangianOptimizer:
     multiplier: float
 
     def run(self, start: CandidatePoint, steps: int) -> tuple[CandidatePoint, Array]:
-        """The last point, and the multipliers (P,) that were felt at the best one."""
+        """Return the last point, and the damped multipliers (P,) at the best one."""
         point, ends = start, self._ends(start)
         descent, ascent = AdamStepper(self.rate), AdamStepper(self.rate)
         multipliers = np.full(len(ends), self.multiplier)
@@ -93,27 +96,35 @@ class LagrangianOptimizer:
 
 
 INITIAL_SIGMA = 0.2
-"""Deviation of the first candidates, in coordinates in which the objective is round."""
+"""Initial standard deviation, in whitened coordinates."""
 FAILED_PENALTY, INFINITE_BOUND_PENALTY = 1e5, 1e4
-"""Objective of what does not pass, beside the sum of its ends above 0; what an infinite end counts."""
+"""Objective of a candidate that does not pass, plus the sum of its ends above 0; and the value of
+an infinite end.
+"""
 
 
 @dataclass(frozen=True)
 class CmaEvolution:
-    """CMA-ES by the package `cma`: seeded, and quiet."""
+    """CMA-ES of the package `cma`, seeded and without output."""
 
     selection: CandidateSelection
     track: CandidateTracker
     seed: int
 
     def run(self, start: CandidatePoint, steps: int) -> tuple[CandidatePoint, Array]:
-        """The last mean, and no multipliers: zeros (P,)."""
+        """Return the last mean, and zeros (P,) because there are no multipliers."""
         import cma  # noqa: PLC0415  slow to import
 
         options = {
-            "seed": self.seed, "maxiter": steps, "verbose": -9, "verb_log": 0, "verb_disp": 0,
-            "tolfun": 1e-7, "tolfunhist": 1e-8, "tolx": 1e-6,
-        }  # fmt: skip
+            "seed": self.seed,
+            "maxiter": steps,
+            "verbose": -9,
+            "verb_log": 0,
+            "verb_disp": 0,
+            "tolfun": 1e-7,
+            "tolfunhist": 1e-8,
+            "tolx": 1e-6,
+        }
         search = cma.CMAEvolutionStrategy(start.v, INITIAL_SIGMA, options)
         while not search.stop():
             places = search.ask()
@@ -125,7 +136,7 @@ class CmaEvolution:
         return self.selection.at(np.asarray(search.result.xfavorite)), np.zeros(len(start.upper))
 
     def barred(self, point: CandidatePoint) -> float:
-        """The objective where a candidate passes, and more than any where it does not."""
+        """Return the objective if a candidate passes, else a larger penalty."""
         if point.passes:
             return point.objective
         missed = np.nan_to_num(np.maximum(point.upper, 0.0), posinf=INFINITE_BOUND_PENALTY)
@@ -133,21 +144,23 @@ class CmaEvolution:
 
 
 ROW_TOLERANCE = 1e-5
-"""What part of a row's weight in the objective is worth another step."""
+"""Predicted decrease worth another step, relative to the weight of a row in the objective."""
 CURVATURE_SCORE_CAP = 4.0
-"""Score beyond which a row's curvature is taken to be what it is there: those of rows that a model is
-sure of vanish, and directions would have none.
+"""Scores are clipped to this range for curvatures: those of confidently classified rows vanish, and
+directions could have none.
 """
 BIAS_SHIFTS = (0.0, -0.25, 0.25, -0.5, 0.5, -1.0, 1.0, -2.0, 2.0, -4.0, 4.0, -8.0, 8.0)
-"""From what labels are on average, in scores or, of numbers, in deviations: first none at all."""
+"""Shifts of a constant model from the mean of the labels, in scores, or for numbers in standard
+deviations; no shift first.
+"""
 MIN_POSITIVE_SHARE = 1e-4
-"""Share of positive labels that models which look at no feature begin from, at least."""
+"""Smallest share of positive labels assumed for constant models."""
 OptimizerName = Literal["sequential", "lagrangian", "cma"]
 
 
 @dataclass(frozen=True)
 class OptimizerSettings:
-    """Which optimizer, and its options: see `solver.Seldonian`."""
+    """The optimizer and its options: see `solver.Seldonian`."""
 
     optimizer: OptimizerName = "sequential"
     iterations: int = 1000
@@ -172,11 +185,11 @@ class CandidateOptimizer(Protocol):
 def select_candidate(
     selection: CandidateSelection, settings: OptimizerSettings, track: CandidateTracker
 ) -> SelectedCandidate:
-    """The candidate of least objective among those expected to pass that are found.
+    """Return the candidate with the smallest objective found among those expected to pass.
 
-    The optimum without constraints is the answer where it is expected to pass. Where what an optimizer
-    finds is none that is, or no better than a model that looks at no feature, it starts again from
-    another point that passes. If there is none, the candidate is the point of the least worst end.
+    If the optimum without constraints is expected to pass, it is returned. If the optimizer finds
+    no candidate that passes, or none better than a constant model, it is restarted from another
+    point that passes. If there is none, the candidate with the smallest bound is returned.
     """
     optimum = selection.at(np.zeros(selection.design.width))
     track.step(optimum)
@@ -196,9 +209,9 @@ def select_candidate(
 
 
 def desaturate_point(selection: CandidateSelection, point: CandidatePoint) -> CandidatePoint:
-    """A point of smaller scores in the same direction, where most chances are all but 0 and 1.
+    """Scale scores down if most probabilities are close to 0 or 1, as they are on separable rows.
 
-    There they have no slopes that a search could follow: so it is with rows that can be told apart.
+    There the slopes vanish, and a search could not follow them.
     """
     typical = float(np.median(np.abs(point.scores)))
     if selection.model.numeric or typical <= CURVATURE_SCORE_CAP:
@@ -209,8 +222,10 @@ def desaturate_point(selection: CandidateSelection, point: CandidatePoint) -> Ca
 def _find_better_start(
     selection: CandidateSelection, start: CandidatePoint, track: CandidateTracker
 ) -> CandidatePoint | None:
-    """A point that passes, better than what was found: the best model that looks at no feature, or, if
-    nothing was found, one of the least worst end from there or from the start.
+    """Return a point that passes and is better than the best one found, or None.
+
+    It is the best constant model or, if nothing was found so far, a point of smallest bound reached
+    from a constant model or from the start.
     """
     if track.best is not None:
         plain = selection.at(_bias_only_weights(selection, BIAS_SHIFTS[0]))
@@ -228,7 +243,7 @@ def _find_better_start(
 
 
 def _bias_only_weights(selection: CandidateSelection, shift: float) -> Array:
-    """Where all weights but the bias are 0, and that says what the labels are on average, or more."""
+    """Return coordinates of a constant model: the mean of the labels, shifted by `shift`."""
     label = selection.model.label
     mean = float(np.nanmean(label))
     if selection.model.numeric:

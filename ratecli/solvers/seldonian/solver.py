@@ -1,4 +1,4 @@
-"""Candidate selection of Seldonian algorithms: the best model that is expected to pass its safety test."""
+"""The solver `seldonian`: the best model that is expected to pass its safety test."""
 
 from __future__ import annotations
 
@@ -37,46 +37,48 @@ from ratecli.solvers.seldonian.selection import CandidateSelection, CandidateTra
 from ratecli.solvers.seldonian.soft import CURVATURE_SCORE_CAP, OptimizerSettings, select_candidate
 
 SURROGATE_BOUND = "student_t"
-"""The bound of soft models that only lead to hard decisions, for any bound of those."""
+"""Bound of the soft models that guide the search for hard decisions, whatever the test uses."""
 
 LAGRANGIAN_OPTIONS = ("step", "multiplier")
-"""Options of descent and ascent alone."""
+"""Options of `optimizer: lagrangian` alone."""
 
 
 @dataclass(frozen=True)
 class Seldonian(Solver):
     """The linear model of least objective that is expected to pass the safety test.
 
-    What the test will find on safety rows is predicted from the candidate rows (Thomas et al. 2019, and
-    the tutorial of the Seldonian Toolkit): the moments of every measurement are thought to be the same
-    there, samples as large in proportion, and limits to be farther off by an inflation. Labels of 0 and
-    1 get a logistic model, numbers a linear one. `error` is minimized by way of the mean log loss, any
-    other objective as it is; the bias is not regularized.
+    The test's result on safety rows is predicted from the candidate rows (Thomas et al. 2019, and
+    the tutorial of the Seldonian Toolkit): it is assumed that all measurements have the same
+    moments there, that sample sizes are proportional, and that bounds are farther from the
+    estimates by an inflation. Labels of 0 and 1 get a logistic model, numbers a linear one. For
+    `error`, the mean log loss is minimized, any other objective as it is; the bias is not
+    regularized.
 
-    Where no candidate is expected to pass, it is the one of the least bound, and the solution says what
-    that bound is, of which goal, and how many rows would do: the test decides.
+    If no candidate is expected to pass, the one with the smallest bound is returned. The solution
+    then reports that bound, its goal, and how many rows would be enough; the test decides.
 
     Attributes
     ----------
     decisions
-        `randomized` says yes with the probability that the logistic model gives, and the test is about
-        these probabilities. `deterministic` says yes where the score is above 0, and the test is
-        about that; the candidate is the best of all thresholds on the scores of randomized models that
-        are held more and more strictly to the goals.
+        `randomized` decides positively with the probability that the logistic model gives, and the
+        test is about these probabilities. `deterministic` decides positively if the score is above
+        0, and the test is about these decisions; the candidate is then the best threshold on the
+        scores of randomized models that are constrained more and more strictly.
     inflation
-        A factor on the predicted distance of limits from estimates (2 in the tutorial), or
-        `{pass: 0.9}`: as much room as makes the test pass with that probability, given that estimates on
-        both samples have errors. Where nothing is said that is the test's `aim`, or else 0.9.
+        A factor on the predicted distance of bounds from estimates (2 in the tutorial), or `{pass:
+        0.9}`: a margin with which the test is passed with that probability, given the sampling
+        errors of both samples. Default: the `aim` of the safety test, or else 0.9.
     optimizer
-        Of randomized models and estimates. `sequential`: quadratic programs with exact slopes.
-        `lagrangian`: descent on weights and ascent on multipliers, as the toolkit's. `cma`: search
-        without slopes, with a barrier.
+        Optimizer for randomized models and for numbers. `sequential`: quadratic programs with exact
+        slopes. `lagrangian`: descent on weights and ascent on multipliers, as in the toolkit.
+        `cma`: derivative-free search with a barrier.
     iterations
-        Steps of the optimizer at most; `lagrangian` takes all of them, the others mostly far fewer.
+        Maximum number of steps of the optimizer; `lagrangian` always takes all of them, the others
+        usually far fewer.
     step
-        Length of the first steps of `lagrangian`, for weights and multipliers.
+        Initial step size of `lagrangian`, for weights and multipliers.
     multiplier
-        Multipliers with which `lagrangian` begins.
+        Initial multipliers of `lagrangian`.
     """
 
     decisions: Literal["randomized", "deterministic"] = "randomized"
@@ -95,7 +97,10 @@ class Seldonian(Solver):
 
     @property
     def idle(self) -> Mapping[str, str]:
-        """`deterministic` goes its own way to candidates (`hard.Hard`), and only one optimizer has steps."""
+        """Options without effect.
+
+        `deterministic` uses no optimizer options, and only `lagrangian` has step sizes.
+        """
         if self.decisions == "deterministic":
             why = "is of the search for randomized models: 'decisions: deterministic' takes none"
             return {

@@ -1,1 +1,1 @@
-"""Solvers for rows that are in no memory: sums over passes, and batches from anywhere."""
+"""Solvers for rows that do not fit in memory: sums over passes, and sampled batches."""

@@ -1,9 +1,10 @@
-"""The plain linear classifier of rows that are in no memory, by Newton steps of a few passes.
+"""The plain linear classifier of rows that do not fit in memory, by Newton's method.
 
-A pass adds up the loss, its slopes, and the curvature of some of the rows: 2^17 of them tell it so well
-that each step leaves a few hundredths of the error, however many rows there are. Of rows with a rare
-feature more are taken, so that none looks flat. Where rows are many, samples of them, each GROWTH times
-the one before, are solved first, each as well as it stands for the rest: few passes over all rows are left.
+A pass sums the loss, its slopes, and the curvature of a subset of the rows: 2^17 rows estimate it
+well enough that each step reduces the error to a few percent, however many rows there are. Rows
+with a rare feature are sampled more often, so that no direction looks flat. For many rows, samples
+that grow by `SAMPLE_GROWTH` are solved first, each as accurately as it represents the rest, so that
+only a few passes over all rows remain.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from ratecli.solvers.problem import Problem
 from ratecli.streaming.stream_protocol import RowStream, SumArrays
 
 HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-"""Odd, its bits like chance: the upper ones of a product say which rows are taken (Knuth 1998, 6.4)."""
+"""An odd number with random-looking bits: the upper bits of a product select the rows of a sample
+(Knuth 1998, 6.4).
+"""
 
 
 @numba.njit(inline="always")
 def _margin_loss(margin: Any, width: Any) -> Any:
-    """The loss of a margin, minus its slope, and its curvature."""
+    """Return the loss of a margin, the negative of its slope, and its curvature."""
     if width == 0:
         tail = math.exp(-abs(margin))
         pull = tail / (1 + tail) if margin > 0 else 1 / (1 + tail)
@@ -58,14 +61,15 @@ def add_losses(
     slope: Any,
     curve: Any,
 ) -> None:
-    """Add up losses of linear scores with their derivatives in weights and bias, w (d + 1,).
+    """Sum losses of linear scores and their derivatives in weights and bias, w (d + 1,).
 
-    A row of cell c has the label `side[c]` (1, -1, or 0 for none) and counts `weight * share[c]`. The loss
-    is logistic for a `width` of 0, else a hinge that is rounded over so much of the margin below 1.
-    To `totals` are added the loss, the hinge that is not rounded, the sum of minus its slopes in the
-    margin, and how many rows are curved; to `slope` (d + 1,) first derivatives; to `curve` (d + 1, d + 1),
-    on the diagonal and on one side of it, second ones of some rows: of those that have feature j one in
-    `every[j]` (d + 1,) at least, chosen by a hash of where they stand, and as often more.
+    A row of cell c has the label `side[c]` (1, -1, or 0 for none) and the weight `weight *
+    share[c]`. The loss is logistic if `width` is 0, else a hinge rounded over an interval of that
+    width of the margin below 1. Adds to `totals`: the loss, the hinge without rounding, the sum of
+    the negative slopes in the margin, and the number of rows with curvature. Adds to `slope` (d +
+    1,) the first derivatives, and to `curve` (d + 1, d + 1), on the diagonal and on one side of it,
+    the second derivatives of a sample of rows: of the rows with feature j at least one in
+    `every[j]` (d + 1,), chosen by a hash of the row index and weighted up accordingly.
     """
     last = len(w) - 1
     most = len(coding.of_number) + len(coding.of_code) + 1
@@ -99,7 +103,7 @@ def add_losses(
         if place % np.uint64(steps) == 0:
             for k in range(count + 1):
                 stretched, row = steps * bend * counted * values[k], curve[at[k]]
-                for j in range(k + 1):  # a pair of features is always met in the same order
+                for j in range(k + 1):  # a pair of features always occurs in the same order
                     row[at[j]] += stretched * values[j]
 
 
@@ -118,7 +122,7 @@ def add_line_losses(
     shares: Any,
     losses: Any,
 ) -> None:
-    """Add to `losses` (T,) those of the weights `w + shares[t] * step`."""
+    """Add to `losses` (T,) the losses of the weights `w + shares[t] * step`."""
     last = len(w) - 1
     most = len(coding.of_number) + len(coding.of_code)
     at, values = np.empty(most, np.int64), np.empty(most)
@@ -140,38 +144,41 @@ def add_line_losses(
 StreamedLoss = Literal["hinge", "logistic"]
 
 SAMPLE_ROWS = 2**17
-"""Rows whose curvature is added up, and of the first sample."""
+"""Rows whose curvature is summed, and rows of the first sample."""
 SAMPLE_GROWTH = 8
 MIN_FEATURE_ROWS = 2**10
-"""Rows of a feature whose curvature is, if it has so many."""
+"""Rows per feature whose curvature is summed, if there are as many."""
 LOGISTIC_TOLERANCE = 1e-9
-"""What a Newton step may still promise where the logistic loss is least, relative to it."""
+"""Predicted relative decrease of a Newton step at which the logistic loss counts as minimal."""
 SVM_GAP = 1e-5
-"""Of the SVM, relative to the mean hinge loss."""
+"""Duality gap of the SVM relative to the mean hinge loss."""
 MAX_PASSES = 200
 HINGE_WIDTHS = tuple(4 * 10.0 ** (-k / 2) for k in range(16))
-"""Over how much of the margin the hinge is rounded, at first of all rows where nothing is known yet: each
-is nearly solved from the one before.
+"""Widths of the interval of the margin over which the hinge is rounded, in decreasing order; the
+solution for one width is nearly that of the next.
 """
 WIDTH_TOLERANCE = 1e-3
-"""What a step may still promise before the next width, relative to the gap that is wanted at the end."""
+"""Predicted decrease at which the next width is tried, relative to the final gap."""
 REMAINING_GAP_SHARE = 0.02
-"""And relative to what this width leaves of the gap, where that is too much."""
+"""The same relative to the gap that this width cannot close, if that gap is too large."""
 MIN_STEP_SHARE = 0.9
 ARMIJO_SHARE = 1e-4
 FINAL_STEP_SHARE = 0.1
-"""The last step has no pass after it where it leaves less than this of what may be left, should it gain on the
-one before no less than that did.
+"""A step is the last one, without a pass after it, if less than this share of the tolerance is
+expected to be left, assuming that it improves on the previous step by the same factor as that one
+did.
 """
 ROUNDING = 1e-11
-"""Values do not tell whether a step that promises less, relative to them, brings anything: slopes do."""
+"""For steps with a smaller predicted decrease, relative to the value, rounding hides the change of
+the value, and slopes are compared instead.
+"""
 LINE_SEARCH_SHARES: Array = 0.6 ** np.arange(1.0, 49.0)
-"""Of a step, where all of it is too much."""
+"""Fractions of a step that are tried if the whole step is too long."""
 
 
 @dataclass(frozen=True)
 class LossSums:
-    """What a pass adds up at weights and bias `w` (see `kernel.loss_pass`)."""
+    """The sums of a pass at weights and bias `w` (see `add_losses`)."""
 
     coding: FeatureCoding
     side: Array
@@ -186,14 +193,24 @@ class LossSums:
 
     def add(self, rows: RecordBatch, sums: SumArrays) -> None:
         add_losses(
-            rows.numbers, rows.codes, rows.cell, rows.weight, rows.start, self.coding,
-            self.side, self.share, self.w, self.width, self.every, *sums,
-        )  # fmt: skip
+            rows.numbers,
+            rows.codes,
+            rows.cell,
+            rows.weight,
+            rows.start,
+            self.coding,
+            self.side,
+            self.share,
+            self.w,
+            self.width,
+            self.every,
+            *sums,
+        )
 
 
 @dataclass(frozen=True)
 class LineSums:
-    """The loss at several shares (T,) of a step (see `kernel.line_pass`)."""
+    """The loss at several fractions (T,) of a step (see `add_line_losses`)."""
 
     coding: FeatureCoding
     side: Array
@@ -208,15 +225,27 @@ class LineSums:
 
     def add(self, rows: RecordBatch, sums: SumArrays) -> None:
         add_line_losses(
-            rows.numbers, rows.codes, rows.cell, rows.weight, self.coding, self.side, self.share,
-            self.w, self.step, self.width, self.shares, *sums,
-        )  # fmt: skip
+            rows.numbers,
+            rows.codes,
+            rows.cell,
+            rows.weight,
+            self.coding,
+            self.side,
+            self.share,
+            self.w,
+            self.step,
+            self.width,
+            self.shares,
+            *sums,
+        )
 
 
 @dataclass(frozen=True)
 class NewtonPoint:
-    """Weights, and what is known there: value, slopes (d + 1,) and curvature of what is least, the hinge
-    loss with the penalty, and what the dual says is the least of that.
+    """Weights and the results of a pass there.
+
+    They are value, slopes (d + 1,) and curvature of the minimized function, the hinge loss with the
+    penalty (`primal`), and a lower bound on its minimum (`dual`).
     """
 
     w: Array
@@ -234,14 +263,14 @@ class NewtonPoint:
 
 @dataclass
 class StreamedNewton:
-    """Newton's method on the mean loss plus `l2 / 2 |w|^2`, the bias in it.
+    """Newton's method for the mean loss plus `l2 / 2 |w|^2`, which includes the bias.
 
     Attributes
     ----------
     rows
-        Of the stream that have a label.
+        Number of rows of the stream with a label.
     every
-        Of its runs of rows one in so many is looked at.
+        Only one in `every` runs of rows is used.
     """
 
     stream: RowStream
@@ -254,7 +283,7 @@ class StreamedNewton:
 
     @classmethod
     def of(cls, problem: Problem) -> StreamedNewton:
-        """Raises E306 where no row has a label."""
+        """Return the problem on all rows; raise E306 if no row has a label."""
         assert problem.stream is not None
         side, weights = problem.labels()
         total = problem.stream.weight
@@ -264,13 +293,15 @@ class StreamedNewton:
 
     @property
     def seen(self) -> float:
-        """How many rows are looked at, about."""
+        """Approximate number of rows used."""
         return self.rows / self.every
 
     def samples(self) -> Iterator[tuple[StreamedNewton, float]]:
-        """Descents of some of the rows, more and more, and how little a step may promise there, relative
-        to the value: less than a sample says of the rest, a weight in every one of its rows. With few
-        rows of a kind the penalty must count as much as one of them, or scores of it would go astray.
+        """Yield problems on growing samples of the rows, each with a tolerance for `least`.
+
+        The tolerance is for the predicted decrease relative to the value. It is below the sampling
+        error, which is about the number of weights divided by the rows of the sample. The penalty
+        is at least that of one sampled row: otherwise the scores of small groups would diverge.
         """
         size = SAMPLE_ROWS
         while size * SAMPLE_GROWTH <= self.rows:
@@ -284,7 +315,7 @@ class StreamedNewton:
             size *= SAMPLE_GROWTH
 
     def at(self, w: Array, width: float, curved: float) -> NewtonPoint:
-        """A pass over the rows, of which about so many are curved."""
+        """Evaluate a point in a pass over the rows, of which about `curved` have curvature."""
         self.passes += 1
         most = max(1, int(curved / SAMPLE_ROWS))
         shares = np.append(self.stream.encoded.shares, 1.0)
@@ -296,7 +327,7 @@ class StreamedNewton:
         curve = half + half.T
         curve[np.diag_indices(len(w))] -= np.diag(half)
         curve[np.diag_indices(len(w))] += self.l2
-        apart = w - slope / self.l2  # the weights that the dual variables stand for
+        apart = w - slope / self.l2  # the weights that correspond to the dual variables
         dual = float(totals[2]) - 0.5 * self.l2 * float(apart @ apart)
         value, primal = float(totals[0]) + penalty, float(totals[1]) + penalty
         return NewtonPoint(w, value, slope, curve, primal, dual, float(totals[3]))
@@ -304,8 +335,10 @@ class StreamedNewton:
     def least(
         self, found: NewtonPoint, width: float, close: float, gap: float
     ) -> tuple[NewtonPoint, bool]:
-        """The least point from one on: a step promises no more than `close`, relative to the value, or
-        the duality gap is `gap` of the hinge. And whether that was reached.
+        """Minimize from a point, and return the last point and whether it converged.
+
+        It converges when the predicted decrease of a step is at most `close` relative to the value,
+        or when the duality gap is at most `gap` relative to the hinge loss.
         """
         before = 0.0
         while self.passes < MAX_PASSES:
@@ -321,7 +354,7 @@ class StreamedNewton:
                     return found, True
             elif new.value > found.value - ARMIJO_SHARE * promised:
                 share = self._share(found, step, promised, width)
-                if not share:  # rounding is all that is left
+                if not share:  # no progress beyond rounding
                     return found, 0.5 * promised <= WIDTH_TOLERANCE * found.value
                 new = self.at(found.w + share * step, width, found.curved)
             found, before = new, promised
@@ -330,20 +363,20 @@ class StreamedNewton:
     def _near(
         self, found: NewtonPoint, promised: float, width: float, close: float, gap: float
     ) -> bool:
-        """Whether the next step, which promises so much, may be left out."""
+        """Return whether to stop before the next step, whose predicted decrease is `promised`."""
         little = 0.5 * promised <= close * found.value
         if not width:
             return little
         if found.gap <= gap * found.primal:
             return True
-        # of the gap steps can mend what slopes add to it, and not the rest
+        # steps can only close the part of the gap that is due to slopes
         rest = found.gap - float(found.slope @ found.slope) / (2 * self.l2)
         if rest > gap * found.primal:
             return little or 0.5 * promised <= REMAINING_GAP_SHARE * rest
         return little and rest > MIN_STEP_SHARE * found.gap
 
     def _share(self, found: NewtonPoint, step: Array, promised: float, width: float) -> float:
-        """The part of a step that brings most, of those tried in one pass; 0 if none brings enough."""
+        """Return the best fraction of a step tried in one pass; 0 if none decreases enough."""
         self.passes += 1
         part = LineSums(
             self.stream.encoded.coding,
@@ -363,7 +396,7 @@ class StreamedNewton:
 
 
 def fit_plain_streamed(problem: Problem, loss: StreamedLoss) -> tuple[Threshold, str]:
-    """As `baselines.plain.plain_fit`, of rows that are in no memory."""
+    """Fit as `baselines.plain.fit_plain_classifier` does, for rows that do not fit in memory."""
     descent = StreamedNewton.of(problem)
     assert problem.stream is not None
     start = np.zeros(problem.stream.shape[1] + 1)
@@ -385,20 +418,25 @@ def _fit_svm(descent: StreamedNewton, w: Array) -> tuple[Threshold, str]:
         found, first = _minimize_rounded_hinge(some, w, first, share, max(told, SVM_GAP))
         w, share = found.w, found.curved / some.seen
     best, _ = _minimize_rounded_hinge(descent, w, first, share, SVM_GAP)
-    short = "" if best.gap <= SVM_GAP * best.primal else (
-        f"the SVM stopped after {descent.passes} passes over the rows with a gap of {best.gap:.2g}, "
-        f"above {SVM_GAP:.2g} of its loss"
-    )  # fmt: skip
+    short = (
+        ""
+        if best.gap <= SVM_GAP * best.primal
+        else (
+            f"the SVM stopped after {descent.passes} passes over the rows "
+            f"with a gap of {best.gap:.2g}, "
+            f"above {SVM_GAP:.2g} of its loss"
+        )
+    )
     return Threshold(best.w[:-1], float(best.w[-1])), short
 
 
 def _minimize_rounded_hinge(
     descent: StreamedNewton, w: Array, first: int, share: float, gap: float
 ) -> tuple[NewtonPoint, int]:
-    """The hinge rounded less and less, until its own gap is small: that falls with the width squared.
+    """Minimize hinges with less and less rounding until the duality gap is small.
 
-    Begins with the width of number `first`, where a `share` of the rows is curved. Gives the best point, and
-    which width that was of.
+    The gap falls with the square of the width. Starts with width number `first`, where a fraction
+    `share` of the rows has curvature. Returns the best point and the number of its width.
     """
     best: NewtonPoint | None = None
     at, curved = first, share * descent.seen

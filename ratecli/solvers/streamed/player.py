@@ -1,9 +1,9 @@
-"""Rows that are in no memory, as the classifier player of `three_player` sees them.
+"""Rows that do not fit in memory, for the descending classifier player of `three_player`.
 
-A batch is drawn from a pool of rows in memory: short runs of rows from anywhere in the table, and of kinds
-that are rare there a sample of their own. When as many rows were drawn as a pool has, other runs take its
-place; every run has been in a pool once before any is again. What a step sees hangs on the table, the
-batch and the seed alone.
+A batch is sampled from a pool of rows in memory: short runs of rows from all over the table, and a
+separate sample for kinds that are rare. Once as many rows were sampled as the pool has, the pool is
+replaced by other runs; every run is in a pool once before any is again. The rows of a step depend
+on the table, the batch size and the seed only.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from ratecli.solvers.players.rows import (
 from ratecli.streaming.stream_protocol import RUN_LENGTH, RowStream, SumArrays
 
 MIN_POOL_ROWS = 2**15
-"""Rows of a pool, at least; MANY batches, if those are more."""
+"""Smallest number of rows in a pool; `BATCHES_PER_POOL` batches if that is more."""
 BATCHES_PER_POOL = 2
 RARE_KIND_ROWS = 64
-"""A kind of which a pool would have fewer rows on average is drawn from a sample of its own."""
+"""A kind with fewer rows in an average pool is sampled separately."""
 RARE_SAMPLE_ROWS = 2**12
-"""Rows of that sample, about."""
+"""Approximate number of rows in the sample of a rare kind."""
 LANE_BLOCKS_AT_ONCE = 16
-"""Blocks of lanes whose scores are held at once."""
+"""Number of blocks of lanes whose scores are in memory at once."""
 
 
 @dataclass(frozen=True)
 class RowsByKind:
-    """Rows by kind, with their features."""
+    """Features of rows sorted by kind."""
 
     X: CsrArrays
     some: RowSelection
 
     @classmethod
     def of(cls, encoded: RecordEncoder, rows: RecordBatch, kinds: RowKinds) -> RowsByKind:
-        """Rows that no rate counts are left out."""
+        """Sort rows by kind, leaving out rows that no rate counts."""
         cell = np.maximum(rows.cell, 0)
         used = np.flatnonzero((rows.cell >= 0) & (kinds.weight[cell] > 0))
         kind = kinds.of[cell[used]]
@@ -75,7 +75,7 @@ def _csr_arrays(encoded: RecordEncoder, rows: RecordBatch) -> CsrArrays:
 
 @dataclass
 class StreamedLaneRows:
-    """What `players.rows.LaneRows` does, of rows that are in no memory."""
+    """The counterpart of `players.rows.LaneRows` for rows that do not fit in memory."""
 
     stream: RowStream
     kinds: RowKinds
@@ -86,14 +86,14 @@ class StreamedLaneRows:
         return self.stream.encoded.width
 
     def run(self, W: Floats32, sides: Floats32, some: RowSelection | None = None) -> PassResult:
-        """On some rows of the pool, or on all rows."""
+        """Run on the selected rows of the pool, or on all rows."""
         if some is not None:
             return pass_over_rows(self._pooled(some), some, W, sides)
         yes, slopes = self.stream.sums(StepSums(self.stream.encoded, self.kinds, W, sides))
         return PassResult(yes, slopes.astype(np.float32))
 
     def counted(self, answers: Sequence[Floats32]) -> list[Array]:
-        """Of all answers in one pass, that of lanes of zeros, which fill blocks up and decide no, left out."""
+        """Count decisions of all answers in one pass, skipping lanes of zeros (padding)."""
         lanes = len(answers[0]) * WIDTH
         W = np.concatenate([unpack_lanes(each, lanes) for each in answers], axis=1)
         used = np.flatnonzero(W.any(axis=0))
@@ -119,13 +119,13 @@ class StreamedLaneRows:
 
 
 def _lane_blocks(lanes: Array) -> Array:
-    """(L, n, WIDTH) of (n, L * WIDTH)."""
+    """Convert (n, L * WIDTH) to blocks (L, n, WIDTH)."""
     return np.ascontiguousarray(lanes.reshape(len(lanes), -1, WIDTH).swapaxes(0, 1))
 
 
 @dataclass(frozen=True)
 class StepSums:
-    """What a pass of all lanes adds up (see `players.rows.Pass`)."""
+    """The sums of a pass for all lanes (see `players.rows.PassResult`)."""
 
     encoded: RecordEncoder
     kinds: RowKinds
@@ -145,7 +145,7 @@ class StepSums:
 
 @dataclass(frozen=True)
 class PositiveSums:
-    """The weight of each kind that is decided yes, of many lanes."""
+    """The positively decided weight of each kind, for many lanes."""
 
     encoded: RecordEncoder
     kinds: RowKinds
@@ -166,7 +166,7 @@ class PositiveSums:
 
 @dataclass(frozen=True)
 class HingeSums:
-    """Sums of hinges over the rows of each kind, up and down."""
+    """Sums of upper and lower hinges over the rows of each kind."""
 
     encoded: RecordEncoder
     kinds: RowKinds
@@ -184,18 +184,18 @@ class HingeSums:
 
 @dataclass
 class StreamedBatchSampler:
-    """Of each kind of row its share, one at least, as `players.batch.Batch` draws them, from a pool.
+    """Samples batches from a pool, stratified by kind as `players.rows.BatchSampler` does.
 
     Attributes
     ----------
     rows
-        Whose pool is filled.
+        The rows whose pool is filled.
     size
-        How many rows about are drawn.
+        Approximate number of rows in a batch.
     there
-        (Q,) how many rows of each kind there are in all.
+        (Q,) total number of rows of each kind.
     rare
-        (C,) the cells of kinds that are drawn from a sample of their own, `reserve`.
+        (C,) the cells of kinds that are sampled separately, into `reserve`.
     """
 
     rows: StreamedLaneRows
@@ -235,7 +235,7 @@ class StreamedBatchSampler:
         return found
 
     def _fill(self) -> None:
-        """Take other runs, and all of the reserve."""
+        """Fill the pool with other runs and the whole reserve."""
         stream, kinds = self.rows.stream, self.rows.kinds
         pool = max(MIN_POOL_ROWS, BATCHES_PER_POOL * self.size)
         everything = (
@@ -269,6 +269,6 @@ class StreamedBatchSampler:
 def make_streamed_rows(
     stream: RowStream, kinds: RowKinds, batch: int | None, rng: np.random.Generator
 ) -> tuple[StreamedLaneRows, StreamedBatchSampler | None]:
-    """The rows, and what draws batches of them if batches are drawn."""
+    """Return the rows, and a sampler of batches unless `batch` is None."""
     rows = StreamedLaneRows(stream, kinds)
     return rows, None if batch is None else StreamedBatchSampler.of(rows, batch, rng)
