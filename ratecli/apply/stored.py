@@ -113,8 +113,8 @@ def _read_record(folder: Path) -> Mapping[str, Any]:
     path = folder / ENCODER_FILE
     if not path.is_file():
         way = (
-            "it says how features are made of columns: copy it along with a model; where an older ratecli "
-            "ran the trials, run them again with --fresh"
+            "it says how features are made of columns: copy it along with a model; where an older "
+            "ratecli ran the trials, run them again with --fresh"
         )
         raise missing_file_error(str(path), "does not exist", way)
     try:
@@ -189,7 +189,10 @@ def encoding_for_tables(record: object, name: str) -> Encoding:
     try:
         encoding = Encoding.from_json(record)
     except ReadyMadeError as error:
-        message = f"the features of '{name}' {READY_MADE_FEATURES[str(error)]}: they are not made of columns"
+        message = (
+            f"the features of '{name}' {READY_MADE_FEATURES[str(error)]}: "
+            "they are not made of columns"
+        )
         hint = "models can be applied whose features are columns of numbers and of text"
         raise FaultError(Diagnostic("E411", message, hint)) from None
     if encoding.levels > 1:

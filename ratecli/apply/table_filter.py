@@ -162,8 +162,8 @@ def _row_id_columns(frame: pd.DataFrame) -> Iterator[Diagnostic]:
     for name, column in frame.items():
         if is_text(column) and column.nunique() > max(MAX_VALUES, MAX_DISTINCT_SHARE * len(column)):
             message = (
-                f"column '{name}' has {column.nunique()} words in {len(column)} rows: what is learned of "
-                "them says nothing of new rows"
+                f"column '{name}' has {column.nunique()} words in {len(column)} rows: what is "
+                "learned of them says nothing of new rows"
             )
             yield Diagnostic(
                 "W406", message, f"names and numbers of rows are best left out: --drop {name}"
@@ -179,7 +179,9 @@ DEFAULT_MIN_KEPT = 0.1
 """Default minimum share of rows to keep: a filter that keeps hardly any row is of little use."""
 HELP_BY_CODE = {
     "E407": "correct the values, or leave the column out with --drop",
-    FILL_OR_MEAN_HELP: "say --missing mean, fill in the values, or leave the column out with --drop",
+    FILL_OR_MEAN_HELP: (
+        "say --missing mean, fill in the values, or leave the column out with --drop"
+    ),
     "E411": "correct it, or leave the column out with --drop",
 }
 """Help texts for errors in features, by error code or by the help text for experiment files."""
@@ -418,7 +420,7 @@ def _filter_warnings(found: FilterReport) -> Iterator[Diagnostic]:
         )
     if test is not None and test.disclosivity > found.limit + CONSTRAINT_TOLERANCE:
         message = (
-            f"disclosivity is {test.disclosivity:.4f} on held-out rows, more than {found.limit:g}: it is "
-            "kept on training rows"
+            f"disclosivity is {test.disclosivity:.4f} on held-out rows, more than {found.limit:g}: "
+            "it is kept on training rows"
         )
         yield Diagnostic("W402", message, "allow less, or learn on more rows")

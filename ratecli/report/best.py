@@ -75,11 +75,16 @@ def best_sheet(ledger: Ledger) -> Sheet:
     heads = [identity_column(ledger, name) for name in names]
     further = [name for name in ledger.sweep if name not in names]
     columns = (
-        *heads, SheetColumn(BEST), *([SheetColumn("at")] if further else []),
+        *heads,
+        SheetColumn(BEST),
+        *([SheetColumn("at")] if further else []),
         SheetColumn(OBJECTIVE, numeric=True),
-        *(SheetColumn(name, numeric=True) for name in (CONSTRAINT_HEADS if ledger.constraints else ())),
+        *(
+            SheetColumn(name, numeric=True)
+            for name in (CONSTRAINT_HEADS if ledger.constraints else ())
+        ),
         SheetColumn("n", numeric=True),
-    )  # fmt: skip
+    )
     rows = tuple(
         (
             *(value_cell(points[key].get(name)) for name in names),

@@ -81,10 +81,13 @@ def certificate_sheet(ledger: Ledger) -> Sheet:
         *(identity_column(ledger, n) for n in ledger.sweep),
     )
     columns = (
-        *heads, SheetColumn("constraint"), SheetColumn("delta", numeric=True),
+        *heads,
+        SheetColumn("constraint"),
+        SheetColumn("delta", numeric=True),
         *map(SheetColumn, ("bound", "which is", "for")),
-        SheetColumn("passed", numeric=True), SheetColumn("median upper end", numeric=True),
-    )  # fmt: skip
+        SheetColumn("passed", numeric=True),
+        SheetColumn("median upper end", numeric=True),
+    )
     return Sheet("Certificates", columns, tuple(_row(ledger, own) for own in rows.values()), NOTE)
 
 

@@ -209,9 +209,9 @@ def verdict_filters(found: Sequence[ExpectationComparison]) -> list[tuple[str, i
 def _matching_groups(found: Sequence[SeedGroup], entry: Expectation) -> Iterator[SeedGroup]:
     """Yield the groups that an entry applies to.
 
-    At points where the entry's variant is missing, yield a group without values. It keeps the trials
-    of the point, so that its solution rate is 0, unless the algorithm returned other variants but
-    nowhere this one: then it has no trials.
+    At points where the entry's variant is missing, yield a group without values. It keeps the
+    trials of the point, so that its solution rate is 0, unless the algorithm returned other
+    variants but nowhere this one: then it has no trials.
     """
     own = [group for group in found if group.label == entry.algorithm]
     there = [group for group in own if has_values(group.point, entry.point)]

@@ -146,9 +146,13 @@ def _statuses(each: JoinedExperiment) -> Counter[str]:
 def _experiments(found: Sequence[JoinedExperiment], place: Path) -> Sheet:
     """Return a row for each experiment."""
     columns = (
-        SheetColumn("experiment"), SheetColumn("what it asks"), SheetColumn("trials", numeric=True),
-        SheetColumn("ended"), SheetColumn("kept on test", numeric=True), SheetColumn("expected numbers"),
-    )  # fmt: skip
+        SheetColumn("experiment"),
+        SheetColumn("what it asks"),
+        SheetColumn("trials", numeric=True),
+        SheetColumn("ended"),
+        SheetColumn("kept on test", numeric=True),
+        SheetColumn("expected numbers"),
+    )
     note = (
         "Kept on test: trials and variants of algorithms of which no constraint is broken on test "
         "rows, of all that were measured there. Each name leads to the experiment's own report."
@@ -194,10 +198,14 @@ def _kept(ledger: Ledger) -> SheetCell:
 def _figures(title: str, what: str, several: Sequence[FigureRow], place: Path) -> Sheet:
     """Return a row for each expected figure."""
     columns = (
-        SheetColumn("experiment"), SheetColumn("figure"), SheetColumn("source"),
+        SheetColumn("experiment"),
+        SheetColumn("figure"),
+        SheetColumn("source"),
         *(SheetColumn(name, numeric=True) for name in (what, "ours", "95 % interval")),
-        SheetColumn("verdict"), *(SheetColumn(name, numeric=True) for name in ("difference", "n")), SheetColumn("within"),
-    )  # fmt: skip
+        SheetColumn("verdict"),
+        *(SheetColumn(name, numeric=True) for name in ("difference", "n")),
+        SheetColumn("within"),
+    )
     rows = tuple(
         (
             SheetCell(each.name, link=_link(each.folder, place)),

@@ -57,7 +57,10 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     ours = {"css": "page.css", "dark": "dark.css", "script": "page.js"}
-    found.globals |= {name: Markup(_text(file).strip()) for name, file in ours.items()}  # noqa: S704
+    found.globals |= {
+        name: Markup(_text(file).strip())  # noqa: S704
+        for name, file in ours.items()
+    }
     found.globals |= {"attributes": cell_attributes, "most_rows": MAX_ROWS}
     return found
 

@@ -240,9 +240,9 @@ MEANS_LEGEND = (
 )
 SHARES_LEGEND = (
     "Shares of trials, with the exact 95 % interval of Clopper and Pearson: solution_rate of those "
-    "that gave a classifier, failure_rate of those whose classifier breaks a constraint on the rows "
-    "of the table (where none was given nothing fails). Trials that crashed, ran out of time or "
-    "diverged are in neither."
+    "that gave a classifier, failure_rate of those whose classifier breaks a constraint on the "
+    "rows of the table (where none was given nothing fails). Trials that crashed, ran out of time "
+    "or diverged are in neither."
 )
 
 

@@ -480,7 +480,7 @@ def _by_amount(amount: float) -> str:
 
 def _check_infeasible(problem: Problem, status: str, reason: str) -> tuple[str, str]:
     """Return `infeasible` instead if no classifier can satisfy the constraints (see
-    `solvers.feasibility`).
+    `ratecli.solvers.feasibility`).
     """
     if not {goal.shape for goal in problem.constraints} <= PROGRAM_SHAPES:
         return status, reason

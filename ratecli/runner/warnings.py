@@ -66,7 +66,8 @@ def constant_warnings(
                 ours, constant = (mean(each) for each in zip(*worse, strict=True))
                 message = (
                     f"'{label}' ({variant}) is no better than a constant decision on test rows in "
-                    f"{len(worse)} of {len(found)} trials: objective {ours:.4g} against {constant:.4g}"
+                    f"{len(worse)} of {len(found)} trials: objective {ours:.4g} against "
+                    f"{constant:.4g}"
                 )
                 warnings.append(Diagnostic("W408", message))
     return warnings

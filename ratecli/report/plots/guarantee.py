@@ -75,8 +75,9 @@ class GuaranteePlotOptions:
         """Describe the three panels."""
         rule = self.constraint or "a constraint"
         return (
-            f"By {self.x}: {self.y} on {self.truth} rows; how often a classifier was given; how often one "
-            f"was given that breaks {rule} on {self.truth} rows, with the rate that was allowed dotted."
+            f"By {self.x}: {self.y} on {self.truth} rows; how often a classifier was given; how "
+            f"often one was given that breaks {rule} on {self.truth} rows, with the rate that was "
+            "allowed dotted."
         )
 
     @property

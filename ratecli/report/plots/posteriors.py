@@ -61,9 +61,9 @@ WIDTH = 11.5
 BAR = 0.9
 """Width in inches of the colour bar."""
 WHAT = (
-    "Who is behind the values that the filter's proxy says: a row of cells for each value, with the "
-    "share of every group among the rows of which the proxy says it. Were nothing disclosed, all "
-    "rows would be alike."
+    "Who is behind the values that the filter's proxy says: a row of cells for each value, with "
+    "the share of every group among the rows of which the proxy says it. Were nothing disclosed, "
+    "all rows would be alike."
 )
 GAP = 0.35
 """Gap between the cells for all rows and those for the first value, in cell heights."""
@@ -222,9 +222,15 @@ def _draw(axes: Axes, shown: PosteriorMap, told: Tooltips, *, numbers: bool) -> 
     across = np.arange(cells.shape[1] + 1)
     for name, top, row in zip(shown.names, tops, cells, strict=True):
         mesh = axes.pcolormesh(
-            across, [top, top + 1], row[None], cmap=COLOURS, vmin=0, vmax=1,
-            edgecolors="white", linewidth=0.8,
-        )  # fmt: skip
+            across,
+            [top, top + 1],
+            row[None],
+            cmap=COLOURS,
+            vmin=0,
+            vmax=1,
+            edgecolors="white",
+            linewidth=0.8,
+        )
         told.fixed(mesh)
         for k, share in enumerate(row.tolist()):
             facts = (("proxy", name), ("group", shown.groups[k]), ("share", format_number(share)))

@@ -173,7 +173,10 @@ def check_results(
     found = list(inconclusive_findings(ledger, prepared.path))
     found += expectation_findings(ledger, prepared.experiment.expect)
     if known is None and not any(each.against == "expect" for each in found):
-        told = f"there is nothing to compare with: no reference at '{place}', and no number in `expect`"
+        told = (
+            f"there is nothing to compare with: no reference at '{place}', "
+            "and no number in `expect`"
+        )
         way_out = (
             f"`ratecli pin {prepared.path}` once the numbers are right, or state some in `expect`"
         )

@@ -60,8 +60,8 @@ def load_current_results(prepared: PreparedExperiment, folder: Path) -> Ledger:
         raise _nothing(prepared, f"nothing is stored in '{folder}'")
     if absent := list_missing_files(prepared):
         told = (
-            f"the data is not here ({', '.join(absent)}), so that nobody can tell of what the results "
-            f"in '{folder}' are"
+            f"the data is not here ({', '.join(absent)}), so that nobody can tell of what the "
+            f"results in '{folder}' are"
         )
         raise _nothing(prepared, told, f"`ratecli fetch {prepared.path}`")
     with LedgerStore(ledger, readonly=True) as store:

@@ -86,8 +86,18 @@ def findings_sheet(check: CheckReport) -> Sheet:
     """
     found = [*check.of(*FAILED_VERDICTS)[:MAX_FAILED], *check.of(*IMPROVED_VERDICTS)[:MAX_IMPROVED]]
     names = list(dict.fromkeys(name for each in found for name in each.point))
-    heads = ("verdict", "algorithm", "variant", *names, "split", "metric", "was", "now",
-             "difference", "told")  # fmt: skip
+    heads = (
+        "verdict",
+        "algorithm",
+        "variant",
+        *names,
+        "split",
+        "metric",
+        "was",
+        "now",
+        "difference",
+        "told",
+    )
     numeric = {"was", "now", "difference"}
     columns = tuple(SheetColumn(name, numeric=name in numeric) for name in heads)
     return Sheet("What moved", columns, tuple(_row(each, names) for each in found))
