@@ -95,8 +95,9 @@ class FilterReport:
         return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
     def table(self) -> list[list[str]]:
-        """Return header and rows: each group's share, the imbalance, the share kept, and the
-        disclosivity.
+        """Return header and rows of the report's table.
+
+        The rows are each group's share, the imbalance, the share kept, and the disclosivity.
         """
         heads, columns = [""], list[list[str]]()
         for name, part in self.parts.items():

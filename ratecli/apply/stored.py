@@ -57,8 +57,9 @@ class StoredModel:
 
 
 def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel:
-    """Load the model from the file `path`, or a variant (default: the main one) from a trial's
-    folder.
+    """Load the model from the file `path`, or a variant from the trial's folder `path`.
+
+    By default this is the main variant.
 
     Raises
     ------
@@ -160,9 +161,7 @@ def _choose_variant(record: Mapping[str, Any], folder: Path, variant: str | None
 
 
 def _check_belongs(record: Mapping[str, Any], path: Path, blob: bytes) -> None:
-    """Raise E404 unless the encoder lists the model: other features would give meaningless
-    scores.
-    """
+    """Raise E404 unless the encoder lists the model, as other features give meaningless scores."""
     sha256 = hashlib.sha256(blob).hexdigest()
     if all(entry["sha256"] != sha256 for entry in record["models"]):
         message = f"'{path}' is none of the models that the '{ENCODER_FILE}' beside it is of"

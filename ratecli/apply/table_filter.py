@@ -1,5 +1,6 @@
-"""Learn a filter on the user's own table and keep a sample of its rows (Deng, Diana, Kearns, Roth
-2023).
+"""Learn a filter on the user's own table and keep a sample of its rows.
+
+The method is that of Deng, Diana, Kearns and Roth (2023).
 """
 
 from __future__ import annotations
@@ -37,9 +38,7 @@ FILTER_ALGORITHMS = ("balanced_tree", "qp_proxy", "naive_proxy")
 WITHOUT_MIN_KEPT = "naive_proxy"
 """The filter without an option for the minimum share of rows to keep."""
 MAX_DISTINCT_SHARE = 0.5
-"""A text column is probably an ID if its number of distinct values exceeds this share of the
-rows.
-"""
+"""Text columns with a larger share of distinct values are probably IDs."""
 
 
 def check_filter_options(
@@ -240,9 +239,7 @@ class FilterRequest:
 
 @dataclass(frozen=True)
 class FilterResult:
-    """The filter's report, warnings, and the bytes of the kept rows if they were not written to a
-    file.
-    """
+    """The filter's report, warnings, and the kept rows as bytes unless written to a file."""
 
     told: FilterReport
     warnings: tuple[Diagnostic, ...]
@@ -406,9 +403,7 @@ def _write(wanted: FilterRequest, rows: bytes, files: Mapping[str, str | bytes])
 
 
 def _filter_warnings(found: FilterReport) -> Iterator[Diagnostic]:
-    """Yield a W407 if groups are not more balanced, and a W402 if held-out rows exceed the
-    limit.
-    """
+    """Warn if groups are not more balanced (W407) or held-out rows exceed the limit (W402)."""
     train, test = found.parts["train"], found.parts.get("test")
     if (
         train.after is not None

@@ -1,6 +1,4 @@
-"""The best results: for each task, the lowest objective among models that satisfy all
-constraints.
-"""
+"""Best results: for each task, the lowest objective among models that satisfy all constraints."""
 
 from __future__ import annotations
 
@@ -37,8 +35,9 @@ BEST_SPLITS = ("test", "validation", "train")
 
 @dataclass(frozen=True)
 class BestCandidate:
-    """A variant of an algorithm at a sweep point; `worst` is its largest mean violation, NaN if
-    unknown.
+    """A variant of an algorithm at a sweep point.
+
+    `worst` is its largest mean violation, NaN if unknown.
     """
 
     group: SeedGroup
@@ -146,9 +145,7 @@ def _candidate(ledger: Ledger, group: SeedGroup, split: str) -> BestCandidate | 
 
 
 def _pick_best(several: Sequence[BestCandidate]) -> BestCandidate:
-    """Return the best feasible candidate, else the least violating one; unknown violations come
-    last.
-    """
+    """Return the best feasible candidate, else the least violating one, unknown violations last."""
 
     def rank(each: BestCandidate) -> tuple[int, float]:
         if each.keeps:
@@ -161,8 +158,9 @@ def _pick_best(several: Sequence[BestCandidate]) -> BestCandidate:
 def _cells(
     ledger: Ledger, found: BestCandidate, split: str, further: Sequence[str], *, several: bool
 ) -> list[SheetCell]:
-    """Return the cells of a task's best candidate; `several` if its algorithm has several
-    variants.
+    """Return the cells of a task's best candidate.
+
+    `several` is whether its algorithm has several variants.
     """
     group = found.group
     name = f"{group.label} ({group.variant})" if several else group.label

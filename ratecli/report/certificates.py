@@ -1,6 +1,4 @@
-"""Results of safety tests: a table of all tests, and the selection of tests whose trees are
-drawn.
-"""
+"""Results of safety tests: a table of all tests, and the choice of the trees to draw."""
 
 from __future__ import annotations
 
@@ -69,9 +67,7 @@ def collect_certificates(ledger: Ledger) -> list[TrialCertificate]:
 
 
 def certificate_sheet(ledger: Ledger) -> Sheet:
-    """Return a row for each algorithm, variant, sweep point and constraint with the number of
-    passes.
-    """
+    """Return a row with the number of passes for each algorithm, variant, point and constraint."""
     rows: dict[tuple[str, ...], list[TrialCertificate]] = {}
     for each in collect_certificates(ledger):
         rows.setdefault((*each.about, repr(each.trial.point)), []).append(each)

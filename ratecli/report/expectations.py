@@ -64,9 +64,7 @@ NOTE = (
 
 
 class ExpectationVerdict(StrEnum):
-    """The result of a comparison; `SHOWN` is a paper's figure that is displayed without a
-    verdict.
-    """
+    """The result of a comparison; `SHOWN` is a paper's figure displayed without a verdict."""
 
     DIFFERS = "differs"
     NOT_MEASURED = "not measured"
@@ -199,9 +197,7 @@ def count_verdicts(found: Iterable[ExpectationComparison]) -> list[tuple[str, in
 
 
 def verdict_filters(found: Sequence[ExpectationComparison]) -> list[tuple[str, int]]:
-    """Return filter options for the table: all rows, then each verdict; empty if there is only
-    one.
-    """
+    """Return the table's filter options: all rows, then each verdict. Empty with only one."""
     several = [(word, count) for word, count, _ in count_verdicts(found)]
     return [("", len(found)), *several] if len(several) > 1 else []
 
@@ -230,8 +226,9 @@ def _matching_groups(found: Sequence[SeedGroup], entry: Expectation) -> Iterator
 def _accepted_range(
     within: float | str | None, figure: float, ours: IntervalEstimate
 ) -> tuple[float, float] | None:
-    """Return the range that must contain the figure: the measured interval for `ci`, else the mean
-    plus and minus the tolerance. None without an interval.
+    """Return the range that must contain the figure, or None without an interval.
+
+    This is the measured interval for `ci`, else the mean plus and minus the tolerance.
     """
     rounding = ROUNDING * max(1.0, abs(figure))
     if within == CONFIDENCE_INTERVAL:

@@ -23,9 +23,7 @@ SplitMetric = tuple[str, str]
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """A trial's status and the values of one variant; None if the trial did not return that
-    variant.
-    """
+    """A trial's status and the values of one variant, None if the trial did not return it."""
 
     status: str
     numbers: Mapping[SplitMetric, float] | None = None
@@ -61,8 +59,9 @@ def solution_share(outcomes: Iterable[TrialOutcome]) -> IntervalEstimate:
 def failure_share(
     outcomes: Iterable[TrialOutcome], split: str, constraint: str = ""
 ) -> IntervalEstimate:
-    """Return the share of conclusive trials whose classifier violates the constraint (default:
-    any) on a split.
+    """Return the share of conclusive trials whose classifier violates a constraint on a split.
+
+    Without `constraint`, any violated constraint counts.
 
     Trials with unknown violations are left out; if all are unknown, there is no share.
     """
@@ -178,8 +177,9 @@ def select_variant(several: Sequence[SeedGroup], variant: str) -> SeedGroup:
 def _variants(
     first: PlannedTrial, ends: Sequence[StatusAndNumbers], by_seed: bool, known: Iterable[str]
 ) -> Iterator[SeedGroup]:
-    """Yield the groups of trials that differ only in their seed; `known` are the algorithm's
-    variants.
+    """Yield the groups of trials that differ only in their seed.
+
+    `known` are the algorithm's variants at any point.
     """
     here = {name for _, numbers in ends for name in numbers}
     for variant in sorted(here) or sorted(known) or [""]:
@@ -193,8 +193,6 @@ def _variants(
 
 
 def _key(trial: PlannedTrial, *, by_seed: bool) -> GroupKey:
-    """Return a key that uses `repr`, as 1, 1.0 and true are different sweep points but equal dict
-    keys.
-    """
+    """Return a key by `repr`: 1, 1.0 and true are different sweep points but equal dict keys."""
     point = (part for name, value in trial.point.items() for part in (name, repr(value)))
     return (trial.label, *point, *([repr(trial.seed)] if by_seed else []))

@@ -48,8 +48,9 @@ PROVENANCE_PARTS = {"datasets": "Data", "versions": "Versions", "manifest": "The
 def render_report(
     ledger: Ledger, drawn: Sequence[PlotImage], trees: Sequence[tuple[PlotImage, str]] = ()
 ) -> str:
-    """Render the report; `drawn` are the plots, `trees` those of certificates with their
-    explanations.
+    """Render the report.
+
+    `drawn` are the plots, `trees` the trees of certificates with their explanations.
     """
     drawings = PageDrawings()
     found = best_sheet(ledger)
@@ -98,9 +99,7 @@ def goal_rows(ledger: Ledger) -> list[tuple[str, str, str]]:
 
 
 def experiment_facts(ledger: Ledger) -> list[tuple[str, str]]:
-    """Return the experiment's setup as pairs of name and text: data, algorithms, sweep, seeds,
-    metrics.
-    """
+    """Return name and text of each part of the setup: data, algorithms, sweep, seeds, metrics."""
     data = ledger.meta.get("datasets") or {}
     found = {
         "data": ", ".join(

@@ -1,6 +1,4 @@
-"""A page that joins several experiments: the state of each, and measured values next to papers'
-figures.
-"""
+"""A page on several experiments: their states, and measured values next to papers' figures."""
 
 from __future__ import annotations
 
@@ -61,9 +59,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class JoinedExperiment:
-    """One of the joined experiments. Without a ledger it was not run, or `faults` has the
-    errors.
-    """
+    """One of the joined experiments. Without a ledger it was not run, or `faults` says why."""
 
     folder: Path
     ledger: Ledger | None

@@ -1,6 +1,4 @@
-"""Write the classifiers of planned trials, with encoders and certificates, to one folder per
-trial.
-"""
+"""Write classifiers, encoders and certificates of planned trials to one folder per trial."""
 
 from __future__ import annotations
 

@@ -52,9 +52,7 @@ class Sheet:
 
 
 def format_number(value: float) -> str:
-    """Format with four decimals, or with three significant digits for very small or large
-    numbers.
-    """
+    """Format with four decimals, or three significant digits for tiny or huge numbers."""
     if not math.isfinite(value):
         return str(value)
     plain = value == 0 or 5e-5 <= abs(value) < 1e5
@@ -76,8 +74,9 @@ def value_cell(value: Any) -> SheetCell:
 
 
 def estimate_cell(found: IntervalEstimate, trials: int) -> SheetCell:
-    """Format `mean ± half`, or `mean [low, high]` for a share; add n if it differs from the
-    row's.
+    """Format `mean ± half`, or `mean [low, high]` for a share.
+
+    The count is added if it differs from the row's.
     """
     if found.mean is None:
         return SheetCell("nan" if found.nan else "", None)

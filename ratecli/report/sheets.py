@@ -39,9 +39,7 @@ NO_SOLUTION_NOTE = (
 
 
 def no_solution_sheet(ledger: Ledger) -> Sheet:
-    """Return the table of the most frequent reasons why trials of each algorithm found no
-    solution.
-    """
+    """Return the most frequent reasons why trials of each algorithm found no solution."""
     planned = Counter(trial.label for trial in ledger.plan)
     found: dict[str, dict[str, list[PlannedTrial]]] = {label: {} for label in planned}
     for trial in ledger.plan:
@@ -84,9 +82,7 @@ MAX_STACK_LENGTH = 6000
 
 
 def constraint_sheet(ledger: Ledger) -> Sheet:
-    """Return a table of constraint satisfaction: one row per group and constraint, one column per
-    split.
-    """
+    """Return constraint satisfaction, by group and constraint (rows) and split (columns)."""
     rows = [
         (
             *(key_cell(group, key) for key in identity_columns(ledger)),
@@ -108,9 +104,7 @@ def constraint_sheet(ledger: Ledger) -> Sheet:
 
 
 def satisfaction_sheet(ledger: Ledger) -> Sheet:
-    """Return how often each algorithm satisfied each constraint, over all seeds and sweep
-    points.
-    """
+    """Return how often each algorithm satisfied each constraint, over seeds and sweep points."""
     members: dict[tuple[str, str], list[SeedGroup]] = {}
     for group in seed_groups(ledger.algorithms):
         members.setdefault((group.label, group.variant), []).append(group)
@@ -135,9 +129,7 @@ def satisfaction_sheet(ledger: Ledger) -> Sheet:
 
 
 def failures_sheet(ledger: Ledger) -> Sheet:
-    """Return the trials that failed or were not finished, with reasons; similar seeds share a
-    row.
-    """
+    """Return failed and unfinished trials with reasons; seeds that ended alike share a row."""
     seeds: dict[tuple[str, str, str, str], list[int]] = {}
     points: dict[tuple[str, str, str, str], Mapping[str, Any]] = {}
     stacks: dict[tuple[str, str, str, str], str] = {}
@@ -262,8 +254,9 @@ def cell_legend(ledger: Ledger) -> str:
 
 
 def requested_sheets(ledger: Ledger) -> list[Sheet]:
-    """Return a sheet for each entry of `report: tables` (one with all metrics by default), then
-    the filter's sheets.
+    """Return a sheet for each entry of `report: tables`, then those of the filter.
+
+    Without entries, there is one sheet with all metrics.
     """
     return list(ledger.once("asked sheets", lambda: _requested_sheets(ledger)))
 

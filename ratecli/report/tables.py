@@ -102,8 +102,9 @@ def _expected(each: ExpectationComparison) -> tuple[Any, ...]:
 
 
 def csv_text(frame: pd.DataFrame, *, nan: str = "nan") -> str:
-    """Format as CSV. Floats are written by `repr`, so that reading restores the same bits; None is
-    empty.
+    """Format as CSV.
+
+    Floats are written by `repr`, so that reading restores the same bits; None is empty.
     """
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -120,8 +121,9 @@ def _point(ledger: Ledger, point: Mapping[str, Any]) -> tuple[Any, ...]:
 def _frame(
     rows: Sequence[tuple[Any, ...]], columns: Sequence[str], sweep: Sequence[str]
 ) -> pd.DataFrame:
-    """Return a frame; seeds (of any size) and sweep values stay Python objects, so 1 differs from
-    1.0.
+    """Return a frame.
+
+    Seeds (of any size) and sweep values stay Python objects, so 1 and 1.0 stay distinct.
     """
     data = zip(*rows, strict=True) if rows else [()] * len(columns)
     types = {name: kind for name, kind in TYPES.items() if name not in sweep}

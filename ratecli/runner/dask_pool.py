@@ -29,9 +29,7 @@ IDLE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class DaskRun:
-    """Identifies a run: a unique name, the package versions in its keys, and environment
-    variables.
-    """
+    """Identifies a run: a unique name, package versions in its keys, environment variables."""
 
     name: str
     versions: Mapping[str, str]

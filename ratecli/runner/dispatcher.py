@@ -26,9 +26,7 @@ class ReadyTask:
     given: Mapping[str, TrialResult]
 
     def blocked(self) -> TrialResult | None:
-        """Return the result of a task that cannot run because a trial it depends on failed, else
-        None.
-        """
+        """Return the task's result if a trial it depends on failed, so that it cannot run."""
         for need, result in self.given.items():
             if result.status in FAILED_STATUSES:
                 reason = f"needs trial {need[:12]}, which ended as {result.status}: {result.reason}"
@@ -120,9 +118,7 @@ class TrialQueue:
     hooks: Hooks
 
     def take(self) -> ReadyTask | None:
-        """Return the next trial to run; finish trials on the way that cannot run or are not
-        wanted.
-        """
+        """Return the next trial to run, and end trials that cannot run or are not wanted."""
         while ready := self.schedule.take():
             key = ready.task.key
             if self.hooks.wanted is not None and not self.hooks.wanted(key):
@@ -193,9 +189,7 @@ class Dispatcher:
 
 @dataclass(frozen=True)
 class TaskMessage:
-    """A trial to be sent to a worker: its key, its pickled function and arguments, and its
-    limits.
-    """
+    """A trial to send to a worker: its key, pickled function and arguments, and limits."""
 
     key: str
     content: bytes

@@ -1,5 +1,6 @@
-"""Executors: run trials in this process, in several processes, or on a cluster, with equal
-results.
+"""Executors, which run trials in this process, in several processes, or on a cluster.
+
+Results do not depend on the executor.
 """
 
 from __future__ import annotations

@@ -36,8 +36,9 @@ class RunProgress(Protocol):
 def open_progress(
     total: int, cached: int, name: TrialNamer, *, quiet: bool = False, stream: TextIO | None = None
 ) -> RunProgress:
-    """Return the display for `stream` (default: stderr): `total` trials, of which `cached` are
-    stored.
+    """Return the display for `stream` (default: stderr).
+
+    `cached` of the `total` trials are already stored.
     """
     out = stream or sys.stderr
     if quiet:

@@ -1,6 +1,4 @@
-"""Run the trials of one or several prepared experiments, and store each in its experiment's
-ledger.
-"""
+"""Run the trials of one or several experiments, and store each in its experiment's ledger."""
 
 from __future__ import annotations
 
@@ -70,8 +68,7 @@ def run_experiments(
     quiet: bool = False,
     command: Sequence[str] = (),
 ) -> None:
-    """Run the trials of several experiments in one batch, so that workers are never idle in
-    between.
+    """Run the trials of several experiments in one batch, which keeps workers busy in between.
 
     A trial of several experiments runs once, under the wider of their limits. A trial that another
     experiment in the batch has stored is copied from there.
@@ -117,8 +114,9 @@ class _Batch:
         self._live.append(ongoing)
 
     def share(self) -> None:
-        """Copy stored results to experiments that lack them: trials with equal keys have equal
-        results.
+        """Copy stored results to experiments that lack them.
+
+        Trials with equal keys have equal results.
 
         Copied results count as stored, like those of an earlier run.
         """
@@ -138,9 +136,7 @@ class _Batch:
     def _held(
         self, each: ExperimentRun, holders: Mapping[NamedTask, ExperimentRun]
     ) -> Iterator[TrialResult]:
-        """Yield the results that other experiments have stored; drop those whose ledger is
-        unreadable.
-        """
+        """Yield results stored by other experiments; drop experiments with unreadable ledgers."""
         for task in each.todo:
             holder = holders.get((task.key, _constraint_names(task)))
             if holder in self._live:
@@ -164,9 +160,7 @@ class _Batch:
             executor.run(tasks, run_trial, done, hooks)
 
     def _names(self) -> dict[str, str]:
-        """Return the display name of each trial, prefixed by the experiment if there are
-        several.
-        """
+        """Return each trial's display name, prefixed by its experiment if there are several."""
         several = len(self._all) > 1
         return {
             key: f"{each.asked.prepared.experiment.name}: {name}" if several else name
@@ -217,8 +211,9 @@ class _Batch:
         self._on_fault(asked, error)
 
     def _is_wanted(self, key: str) -> bool:
-        """Return whether a live experiment plans the trial. Even if it is stored, others may
-        depend on it.
+        """Return whether a live experiment plans the trial.
+
+        It need not lack the result: other trials of it may depend on this one.
         """
         return any(key in each.names for each in self._live)
 

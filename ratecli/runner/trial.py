@@ -88,9 +88,7 @@ def _reference_goals(case: Case) -> tuple[Goal, ...]:
 
 
 def run_trial(job: TrialSpec, given: Mapping[str, TrialResult]) -> TrialResult:
-    """Solve and measure a trial; `given` maps the keys of the trials it depends on to their
-    results.
-    """
+    """Solve and measure a trial; `given` maps keys of trials it depends on to their results."""
     # import before starting the clock, so that the first trial in a process is not slower
     import_sklearn_linear()
     begun = cache_adjusted_time()
@@ -146,8 +144,9 @@ class TrialEnding:
 def solve_and_measure(
     job: TrialSpec, rows: TrialData, problem: Problem, reference: Mapping[str, Predictions]
 ) -> tuple[Solution, list[MeasuredValue], TrialEnding]:
-    """Solve a trial's problem; return the variants that remain after the safety test, if any,
-    their values and how the trial ended.
+    """Solve a trial's problem; return the solution, its values and how the trial ended.
+
+    If there is a safety test, the solution has only the variants that remain after it.
     """
     rng = random_stream(job.seed, "solver", job.case.algorithm)
     solution = solve_with_margin(job.case.solver, job.case.guard, problem, rng)
@@ -163,8 +162,9 @@ def _judge_solution(
     solution: Solution,
     reference: Mapping[str, Predictions],
 ) -> tuple[Solution, list[MeasuredValue], TrialEnding]:
-    """Measure a solution, after a safety test if there is one; return the variants that remain,
-    their values and how the trial ended.
+    """Measure a solution; return it with its values and how the trial ended.
+
+    If there is a safety test, the solution has only the variants that remain after it.
     """
     measured = ex.leaves(*job.case.metrics.values())
     estimated = any(leaf.rate.of != "decision" for leaf in measured)
@@ -198,9 +198,7 @@ def _info(
     answers: Mapping[str, Predictions],
     reference: Mapping[str, Predictions],
 ) -> dict[str, Any]:
-    """Return what a trial stores besides its values: filter statistics, or the best constant
-    decision.
-    """
+    """Return what is stored besides values: filter statistics, or the best constant decision."""
     filters = census(job.case.goals(), rows.sample, rows.splits(), solution.variants, answers)
     return filters or {BEST_CONSTANT_KEY: _best_constant(rows, job.case, reference)}
 
@@ -240,9 +238,7 @@ def build_problem(
     reference: Mapping[str, Predictions],
     given: Mapping[str, TrialResult],
 ) -> Problem:
-    """Return the problem for the solver, with validation data, safety test and deployed model if
-    any.
-    """
+    """Return the problem for the solver, with validation data, safety test and deployed model."""
     unknown = check_known_groups(rows.sample, job.case)
     if unknown:
         raise FaultError(unknown)
@@ -314,9 +310,7 @@ def goals_with_numbers(
 
 
 def _without_split(node: ex.AlgorithmMetric) -> ex.AlgorithmMetric:
-    """Return the reference without the split that `ratecli.experiment` added when reading the
-    file.
-    """
+    """Return the reference without the split that `ratecli.experiment` added on reading."""
 
     def free(part: ex.Expression) -> ex.Expression | None:
         return replace(part, split=None) if isinstance(part, ex.MeasuredNode) else None
@@ -454,7 +448,7 @@ def _reference_value(
 def _status(case: Case, solution: Solution, values: list[MeasuredValue]) -> tuple[str, str]:
     """Return the trial's status and reason.
 
-    This is the solver's status, or `not_met` if the solver enforces constraints and its main
+    This is the solver's status, or `not_met` if the solver was given the constraints and its main
     variant violates one on the training set. A constraint that is undefined there counts as
     violated.
     """
@@ -479,8 +473,9 @@ def _by_amount(amount: float) -> str:
 
 
 def _check_infeasible(problem: Problem, status: str, reason: str) -> tuple[str, str]:
-    """Return `infeasible` instead if no classifier can satisfy the constraints (see
-    `ratecli.solvers.feasibility`).
+    """Replace the status by `infeasible` if no classifier can satisfy the constraints.
+
+    See `ratecli.solvers.feasibility`.
     """
     if not {goal.shape for goal in problem.constraints} <= PROGRAM_SHAPES:
         return status, reason

@@ -21,8 +21,9 @@ from ratecli.ledger.records import (
 def violation_warnings(
     plan: Sequence[PlannedTrial], results: Mapping[str, TrialResult]
 ) -> list[Diagnostic]:
-    """Return a W402 for each algorithm and constraint that holds in training but not on the test
-    set.
+    """Warn (W402) of constraints that hold on the training set but not on the test set.
+
+    There is one warning for each algorithm and constraint.
 
     Only main variants of algorithms that enforce constraints are checked.
     """

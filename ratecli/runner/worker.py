@@ -37,9 +37,7 @@ ORPHAN_SECONDS = 0.5
 def run_checked(
     function: TrialFunction, payload: Any, given: Mapping[str, TrialResult]
 ) -> TrialResult:
-    """Run a trial and check that its result can be stored, so that a failure affects only this
-    trial.
-    """
+    """Run a trial and check that its result can be stored, so that only this trial may fail."""
     result = function(payload, given)
     result_documents(result)
     return result

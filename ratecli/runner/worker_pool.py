@@ -86,8 +86,9 @@ class WorkerPool:
         return bool(self._busy())
 
     def hand(self, parcel: TaskMessage) -> None:
-        """Send a trial to a free worker. Raise FaultError (E511) if its limits cannot be enforced
-        here.
+        """Send a trial to a free worker.
+
+        Raise FaultError (E511) if its limits cannot be enforced here.
         """
         parcel.limits.check()
         free = next((hand for hand in self._hands if hand.parcel is None), None)

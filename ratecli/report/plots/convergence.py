@@ -85,9 +85,7 @@ class SeedCurves:
     numbers: Numbers
 
     def ribbon(self, *, logarithmic: bool) -> CurveBand:
-        """Return mean and range over seeds at each position, or in each bin if there are many
-        positions.
-        """
+        """Return mean and range over seeds, at each position or, if there are many, in bins."""
         kept = self.places > 0 if logarithmic else np.full(len(self.places), fill_value=True)
         places, numbers = self.places[kept], self.numbers[:, kept]
         if not len(places):
@@ -107,9 +105,7 @@ class SeedCurves:
 
 @dataclass(frozen=True)
 class CurveBand:
-    """Mean, minimum and maximum (P,) of a curve's finite values, at the last position of each
-    bin.
-    """
+    """Mean, minimum and maximum (P,) of a curve's finite values, at the end of each bin."""
 
     places: Numbers
     mean: Numbers
@@ -145,8 +141,7 @@ def read_convergence(ledger: Ledger, position: int) -> ConvergencePlotOptions:
 
 
 def convergence_curves(ledger: Ledger, plot: ConvergencePlotOptions) -> list[ConvergenceCurve]:
-    """Return the curves in the order of the plan, without algorithms that have no trace with this
-    x.
+    """Return the curves in plan order, without algorithms that have no trace with this x.
 
     The filter before training is only included if the plot names it, as its objective differs.
     """
@@ -181,8 +176,9 @@ def convergence_curves(ledger: Ledger, plot: ConvergencePlotOptions) -> list[Con
 
 
 def align_traces(traces: Sequence[Sequence[Mapping[str, Any]]], x: str, y: str) -> SeedCurves:
-    """Align the seeds' traces from where all have started; after its end, a trace keeps its last
-    value.
+    """Align the seeds' traces, starting where all of them have values.
+
+    After its end, a trace keeps its last value.
     """
     places = [np.array([float(row[x]) for row in trace]) for trace in traces]
     numbers = [np.array([_finite(row.get(y)) for row in trace]) for trace in traces]
@@ -205,9 +201,7 @@ def _clip_rounding(violation: SeedCurves) -> SeedCurves:
 
 
 def spans_decades(values: Iterable[float]) -> bool:
-    """Return whether positive values differ by a factor of 100 or more, which calls for a log
-    scale.
-    """
+    """Return whether positive values span a factor of at least 100, as for a log scale."""
     found = [value for value in values if value > 0]
     return bool(found) and max(found) >= 100 * min(found)
 

@@ -112,8 +112,10 @@ def _figure(ledger: Ledger, plot: TradeoffPlotOptions, told: Tooltips) -> Figure
 
 
 def _panels(ledger: Ledger, plot: TradeoffPlotOptions, told: Tooltips) -> Figure:
-    """Draw small multiples. Each panel has its own axes, as magnitudes may differ; panels that
-    differ only in the split are side by side and share axes.
+    """Draw small multiples.
+
+    Each panel has its own axes, as magnitudes may differ. Panels that differ only in the split are
+    side by side and share axes.
     """
     parts, (along, up) = plot.parts(), plot.axes
     wide = len(plot.splits) or panel_columns(len(parts))

@@ -90,9 +90,7 @@ def read_filter_plot(ledger: Ledger, position: int, splits: tuple[str, ...]) -> 
 
 
 def filter_panels(ledger: Ledger, plot: FilterPlotOptions) -> list[FilterPanel]:
-    """Return the panels in plan order. Other algorithms than filters are included only if
-    requested.
-    """
+    """Return the panels in plan order, of other algorithms than filters only if requested."""
     labels = list(dict.fromkeys(trial.label for trial in ledger.plan))
     shown = [label for label in labels if _is_shown(ledger, plot, label)]
     found: dict[tuple[str, str], list[PlannedTrial]] = {}
@@ -125,8 +123,9 @@ def _title(ledger: Ledger, trial: PlannedTrial, several: bool) -> str:
 def read_filter_effect(
     ledger: Ledger, plot: FilterPlotOptions, trial: PlannedTrial, split: str
 ) -> FilterEffect | None:
-    """Return a trial's stored filter effect; None without results or such a variant, column or
-    split.
+    """Return a trial's stored filter effect.
+
+    None without results or without the plot's variant or column or the split.
     """
     variants = _filters(ledger, trial)
     main = next(iter(variants), "")

@@ -1,5 +1,6 @@
-"""Bar plots of group shares before and after filtering (Deng, Diana, Kearns, Roth 2023,
-Figure 3).
+"""Bar plots of group shares before and after filtering.
+
+See Figure 3 of Deng, Diana, Kearns and Roth (2023).
 """
 
 from __future__ import annotations

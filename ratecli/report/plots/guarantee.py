@@ -87,9 +87,7 @@ class GuaranteePlotOptions:
         return self.y, SOLUTION_RATE, failure
 
     def parts(self) -> list[GuaranteePlotOptions]:
-        """Split the plot into one plot for each value of `by`, or return the plot itself without
-        `by`.
-        """
+        """Return a plot for each value of `by`, or the plot itself without `by`."""
         values = [self.choice.in_panel(self.by, value) for value in self.panels]
         return [replace(self, **each) for each in values] or [self]
 
@@ -103,9 +101,7 @@ class GuaranteePlotOptions:
 
 @dataclass(frozen=True)
 class GuaranteePoint:
-    """Estimates for the three panels at one value of x; `x` is None if the algorithm does not
-    depend on it.
-    """
+    """Estimates for the three panels at x, which is None if the algorithm does not depend on it."""
 
     x: float | None
     shown: tuple[IntervalEstimate, IntervalEstimate, IntervalEstimate]
@@ -142,9 +138,7 @@ def read_guarantee(ledger: Ledger, position: int) -> GuaranteePlotOptions:
 
 
 def guarantee_lines(ledger: Ledger, plot: GuaranteePlotOptions) -> list[GuaranteeLine]:
-    """Return a line for each variant and setting of the other swept names, in the order of the
-    plan.
-    """
+    """Return a line for each variant and setting of the other swept names, in plan order."""
     own: dict[str, list[SeedGroup]] = {}
     for group in seed_groups(ledger.algorithms):
         own.setdefault(group.label, []).append(group)
@@ -211,9 +205,7 @@ def _settings(
 DECADE = 10
 """Use a logarithmic scale if the swept number grows by more than this factor."""
 STEP = 0.012
-"""Horizontal offset, as a share of the axis, between lines with equal x, so that none hides
-another.
-"""
+"""Offset between lines with equal x, as a share of the axis, so that none hides another."""
 EDGE = 0.05
 """Share of the axis left empty at either end."""
 SHORT_LABEL = 6
@@ -241,8 +233,9 @@ class SweepAxis:
         return low, high - low or 1.0
 
     def place(self, x: float, line: int) -> float:
-        """Return the x position of a line's point, offset from other lines but short of the next
-        value.
+        """Return the x position of a line's point, offset from those of other lines.
+
+        The offset never reaches the next swept value.
         """
         low, span = self._span
         shares = [(self._scaled(value) - low) / span for value in self.values]
@@ -262,9 +255,7 @@ class SweepAxis:
         axes.xaxis.set_minor_locator(NullLocator())
 
     def _wanted(self) -> tuple[float, ...]:
-        """Return the values to label: the swept values, or the powers of 10 in their range if
-        those are long.
-        """
+        """Return the values to label: the swept values, or powers of 10 if those are long."""
         first, last = (math.log10(self.values[k]) if self.logarithmic else 0.0 for k in (0, -1))
         powers = tuple(
             10.0**k for k in range(math.ceil(first - ROUNDING), math.floor(last + ROUNDING) + 1)

@@ -39,9 +39,7 @@ BRIGHT = 0.72
 
 @dataclass(frozen=True)
 class PageFigure:
-    """A drawing on a page: its width in CSS pixels, its markup, and the tooltip data for the
-    script.
-    """
+    """A drawing on a page: width in CSS pixels, markup, and tooltip data for the script."""
 
     name: str
     caption: str
@@ -139,8 +137,9 @@ class PageDrawings:
 
 
 def dark_mode_color(colour: str) -> str:
-    """Return the dark mode colour for a colour (rrggbb): dark backgrounds, and lines of enough
-    contrast.
+    """Return the dark mode colour for a colour (rrggbb).
+
+    Backgrounds become dark, and lines light enough for sufficient contrast.
     """
     red, green, blue = (int(colour[k : k + 2], 16) / 255 for k in (0, 2, 4))
     hue, light, full = colorsys.rgb_to_hls(red, green, blue)
@@ -195,7 +194,7 @@ def _dots(picture: PlotImage) -> Markup:
 
 
 def _tooltip_json(picture: PlotImage) -> Markup:
-    """Encode JSON for an HTML script element, escaping `<`."""
+    """Encode JSON for an HTML script element, escaping `<` and `&`."""
     said: dict[str, Any] = {
         "series": picture.series,
         "marks": [_row(mark) for mark in picture.marks],
@@ -205,8 +204,6 @@ def _tooltip_json(picture: PlotImage) -> Markup:
 
 
 def _row(mark: TooltipMark) -> list[Any]:
-    """Return x, y, width, height as shares of the drawing, the series number or null, and the
-    facts.
-    """
+    """Return x, y, width and height (shares of the drawing), series number or null, and facts."""
     places = [round(each, 5) for each in (mark.x, mark.y, mark.width, mark.height)]
     return [*places, mark.series, mark.facts]

@@ -1,5 +1,6 @@
-"""Heat maps of group shares by value of a filter's proxy (Deng, Diana, Kearns, Roth 2023, Figure
-4).
+"""Heat maps of group shares by value of a filter's proxy.
+
+See Figure 4 of Deng, Diana, Kearns and Roth (2023).
 """
 
 from __future__ import annotations
@@ -47,9 +48,7 @@ DARK = 0.55
 CELL = (0.4, 0.25)
 """Size in inches of a cell with a number."""
 SMALL = (0.22, 0.16)
-"""Size in inches of a cell without a number, used if there are too many columns or rows for
-numbers.
-"""
+"""Size in inches of a cell without a number, used with too many columns or rows for numbers."""
 MOST = (16, 24)
 """Maximum columns and rows of cells with numbers."""
 LABELS = 1.3

@@ -77,9 +77,7 @@ def unnamed_lines_note(found: Iterable[LineSetting]) -> list[str]:
 
 @dataclass(frozen=True)
 class PlotAxes:
-    """The axes of a plot and the split: two metrics, or a metric over the values of a swept
-    name.
-    """
+    """The axes and split of a plot: two metrics, or a metric over the values of a swept name."""
 
     x: str
     y: str
@@ -273,9 +271,7 @@ def _flat_lines(several: Sequence[SeedGroup], plane: PlotAxes) -> LinesWithSetti
 def _lines(
     sweep: Sequence[str], several: Sequence[SeedGroup], plane: PlotAxes
 ) -> LinesWithSettings:
-    """Return lines along the swept x, or along the fastest-varying name, for each setting of the
-    others.
-    """
+    """Return lines along x, or along the fastest-varying name, for each setting of the others."""
     varying = [
         name for name in sweep if len({repr(group.point.get(name)) for group in several}) > 1
     ]

@@ -28,9 +28,7 @@ DARKEST, LIGHTEST = 0.45, 0.6
 FILLS = ("full", "none", "left", "bottom", "right", "top")
 GREY = "#6b6b6b"
 SIZE = (5.4, 3.7)
-"""Figure size in inches: in a paper's column, the smallest letters are still about 5 points
-high.
-"""
+"""Figure size in inches. In a paper's column, the smallest letters are about 5 points high."""
 PANEL = (3.1, 2.5)
 """Panel size in inches of figures with several panels."""
 MAX_COLUMNS = 3

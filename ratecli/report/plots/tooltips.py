@@ -28,8 +28,9 @@ Ends = tuple[float, float]
 
 @dataclass(frozen=True)
 class TooltipMark:
-    """A region of a figure with a tooltip, as shares of its width and height from the top left
-    corner.
+    """A region of a figure with a tooltip.
+
+    Coordinates are shares of the figure's width and height from its top left corner.
 
     `x` and `y` are the centre; `width` and `height` are 0 for a point. `series` is the number of
     the line or of the kind of bar, None if there is only one kind.
@@ -84,8 +85,9 @@ class Tooltips:
         self._note(axes, (x, x), (y, y), label, facts)
 
     def box(self, axes: Axes, x: Ends, y: Ends, facts: TooltipFacts, label: str = "") -> None:
-        """Add a tooltip for a bar or cell, given its x and y ranges; no label if there is only one
-        kind.
+        """Add a tooltip for a bar or cell with these x and y ranges.
+
+        There is no label if there is only one kind.
         """
         self._note(axes, x, y, label, facts)
 

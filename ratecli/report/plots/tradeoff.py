@@ -22,9 +22,7 @@ class ConstraintLevel:
 
 @dataclass(frozen=True)
 class TradeoffPlotOptions:
-    """A trade-off plot of the experiment file, with its levels and frontier as stored by the
-    run.
-    """
+    """A trade-off plot of the experiment file, with the levels and frontier stored by the run."""
 
     name: str
     title: str

@@ -24,9 +24,7 @@ from ratecli.report.sheet import format_number
 
 NodeKind = Literal["operator", "quantity", "constant", "cut"]
 MeasureText = Callable[[str, bool], float]
-"""Returns the width of a line of text in points; the flag is true for a node's text, false for its
-numbers.
-"""
+"""Returns the width of a text in points; the flag is whether it is a node's text or its numbers."""
 
 MAX_LEAVES = 16
 """Maximum number of leaves to draw; the rest is only counted."""
@@ -215,9 +213,7 @@ DESCRIPTION_LINE_LENGTH = 98
 
 
 def draw_trees(ledger: Ledger) -> list[tuple[PlotImage, str]]:
-    """Draw the selected safety tests; return each plot with the explanation of its failure, if
-    any.
-    """
+    """Draw the selected safety tests; return plots with explanations of failures, if any."""
     return [
         (
             _tree(name, certificate_title(ledger, each), each),

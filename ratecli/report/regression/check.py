@@ -48,9 +48,7 @@ SEEDS_SUGGESTION = "give the file the seeds that are pinned, or pin again"
 def check_notes(
     ledger: Ledger, known: Reference, findings: Sequence[Finding]
 ) -> Iterator[CheckNote]:
-    """Yield notes on changed seeds, on values undefined at some seeds, and on losses too small to
-    detect.
-    """
+    """Yield notes on changed seeds, values undefined at some seeds, and undetectable losses."""
     planned = {trial.seed for trial in ledger.plan}
     yield from seed_notes({seed for each in known.trials for seed in each.seeds}, planned)
     good = [each for each in findings if each.verdict.good and each.against == "reference"]
@@ -73,9 +71,7 @@ def check_notes(
 
 
 def _most_certain(findings: Sequence[Finding]) -> Iterator[Finding]:
-    """Return, for each metric of a model, the finding on the split that detects a loss with fewest
-    seeds.
-    """
+    """Return each metric's finding on the split that detects a loss with the fewest seeds."""
     found: dict[tuple[str, ...], list[Finding]] = {}
     for each in findings:
         key = each.algorithm, each.variant, each.metric, repr(each.point)

@@ -126,8 +126,9 @@ def compare_with_reference(
 def compare_points(
     now: Iterable[PinnedTrials], was: Iterable[PinnedTrials], terms: ComparisonTerms
 ) -> list[Finding]:
-    """Compare results on the same data, in the order of `now`; points that no longer exist come
-    last.
+    """Compare results on the same data, in the order of `now`.
+
+    Points that no longer exist come last.
     """
     known = {each.key: each for each in was}
     found: list[Finding | SeedSeries] = []

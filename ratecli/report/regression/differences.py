@@ -36,9 +36,7 @@ BySeed = Mapping[int, float]
 MIN_SEEDS = 5
 """Minimum number of seeds for an interval: with fewer, a loss is never significant."""
 MIN_SAMPLE = 2
-"""Minimum number of values of a point for a variance, if there are enough seeds but not all have
-one.
-"""
+"""Minimum number of values for a variance, if there are enough seeds but some lack a value."""
 POWER = 0.9
 """Probability of detecting a loss with the number of seeds that `needed` returns."""
 
@@ -81,9 +79,7 @@ class MeanDifference:
         return min(self.sizes)
 
     def interval(self, tail: float) -> tuple[float, float] | None:
-        """Return bounds that the difference exceeds with a probability of at most `tail` on each
-        side.
-        """
+        """Return the bounds that the difference exceeds with probability at most `tail` each."""
         if self.error is None:
             return None
         half = -float(stdtrit(self.df, tail)) * self.error if self.error else 0.0
@@ -254,9 +250,7 @@ class UndefinedSeeds:
 
     @property
     def moved(self) -> bool:
-        """Whether other seeds are undefined than before. For unpaired seeds, whether any is
-        undefined.
-        """
+        """Whether other seeds are undefined than before; any seed, if they are unpaired."""
         return self.was != self.now if self.paired else bool(self.was or self.now)
 
     @property
@@ -271,8 +265,9 @@ class UndefinedSeeds:
 
 
 def compare_undefined(was: BySeed, now: BySeed, answered: tuple[BySeed, BySeed]) -> UndefinedSeeds:
-    """Compare undefined values; `was` and `now` have all seeds, `answered` those with a
-    classifier.
+    """Compare undefined values.
+
+    `was` and `now` have all seeds, `answered` those with a classifier.
     """
     pairs = is_paired(was, now)
     common = answered[0].keys() & answered[1].keys()

@@ -96,9 +96,7 @@ class Finding:
 
     @property
     def who(self) -> str:
-        """Model and split, such as `majorize (stochastic, kappa = 0.8, test)`; "" for a whole
-        file.
-        """
+        """Model and split: `majorize (stochastic, kappa = 0.8, test)`; "" for a whole file."""
         point = [f"{name} = {format_scalar(value)}" for name, value in self.point.items()]
         about = ", ".join(filter(None, [self.variant, *point, self.split]))
         return f"{self.algorithm} ({about})" if about else self.algorithm
@@ -110,9 +108,7 @@ class Finding:
 
     @property
     def rank(self) -> tuple[float, float]:
-        """Sort key: the change relative to half its interval (infinite without one), and the
-        change itself.
-        """
+        """Sort key: change relative to half its interval (infinite without one), and change."""
         moved = abs(self.difference or 0.0)
         low, high = self.interval or (0.0, 0.0)
         return (2 * moved / (high - low) if high > low else math.inf), moved
@@ -127,8 +123,9 @@ class Finding:
 
     @property
     def numbers(self) -> str:
-        """Values and change: `0.2069 -> 0.2119, by +0.0050 [+0.0031, +0.0069], paired over 5
-        seeds`.
+        """Values and change.
+
+        Such as `0.2069 -> 0.2119, by +0.0050 [+0.0031, +0.0069], paired over 5 seeds`.
         """
         if self.was is None or self.now is None or self.difference is None:
             return self.told
@@ -178,9 +175,7 @@ class CheckReport:
         return all(each.verdict.good for each in self.findings)
 
     def of(self, *verdicts: CheckVerdict) -> list[Finding]:
-        """Return the findings with these verdicts, in the order of verdicts, largest changes
-        first.
-        """
+        """Return findings with these verdicts, in the order of verdicts, largest changes first."""
         return [
             each
             for verdict in verdicts

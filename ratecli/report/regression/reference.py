@@ -121,8 +121,9 @@ def trials_by_point(ledger: Ledger) -> list[PointTrials]:
 
 
 def pin_trials(ledger: Ledger, point: PointTrials) -> PinnedTrials:
-    """Return a point's results to pin, sorted by seed; an objective that is also a metric is
-    omitted.
+    """Return a point's results to pin, sorted by seed.
+
+    An objective that is also a metric is omitted.
     """
     trials = sorted(point.trials, key=lambda trial: trial.seed)
     values: dict[str, dict[str, dict[str, list[PinnedNumber]]]] = {}

@@ -23,8 +23,9 @@ INVALID_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 
 
 def to_junit(checks: Sequence[CheckReport]) -> bytes:
-    """Render checks as JUnit XML: values not compared are `error`, other failed comparisons
-    `failure`.
+    """Render checks as JUnit XML.
+
+    Values that were not compared are an `error`, other failed comparisons a `failure`.
     """
     root = ET.Element("testsuites", _counts([each for one in checks for each in one.findings]))
     for one in checks:
@@ -81,8 +82,9 @@ def check_summary(check: CheckReport) -> str:
 
 
 def findings_sheet(check: CheckReport) -> Sheet:
-    """Return a table of changes: failed ones first, then the largest ones. See also
-    `omitted_note`.
+    """Return a table of changes: failed ones first, then the largest ones.
+
+    `omitted_note` reports the changes beyond its length.
     """
     found = [*check.of(*FAILED_VERDICTS)[:MAX_FAILED], *check.of(*IMPROVED_VERDICTS)[:MAX_IMPROVED]]
     names = list(dict.fromkeys(name for each in found for name in each.point))
