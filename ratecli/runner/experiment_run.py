@@ -72,7 +72,7 @@ class RunRequest:
 class ExperimentRun:
     """An experiment that is being run, with its ledger open.
 
-    `todo` are its trials that were not stored at the start, `left` the keys of those still missing.
+    `todo` are its trials that have to be run, `left` the keys of those not stored yet.
     The constructor replaces the stored plan and run record, and with `fresh` deletes all stored
     results. It raises FaultError (E502, E503, E505) if the folder or the ledger cannot be used.
     """
