@@ -1,4 +1,4 @@
-"""What is told of a filter and of the rows that it kept, to people and as a file."""
+"""The report about a filter and the rows it kept, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from ratecli.ledger.records import FILTERS_KEY, PlannedTrial, TrialResult
 
 GroupColumns = Mapping[str, pd.Series]
-"""By column the group of each row, a word."""
+"""The group of each row, by column."""
 GroupShares = Mapping[str, Mapping[str, float]]
-"""By column the share of each of its groups."""
+"""The share of each group, by column."""
 SPLIT_TITLES = {"train": "training rows", "test": "held-out rows"}
 FILE_DIGITS = 10
-"""Of a number in the file."""
+"""Decimal places of numbers in the JSON file."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,14 @@ class ExpectedSplit:
     Attributes
     ----------
     rows
-        How many there are.
+        Number of rows.
     kept
-        The share of them that is expected to be kept.
+        Share of the rows expected to be kept.
     disclosivity
-        By how much what it says of a row shifts the chance of a group at most.
+        Maximum change in the probability of a group caused by the filter's output for a row.
     before, after
-        Shares among these rows, and among those that are expected to be kept: None if none are.
+        Shares of the groups among these rows, and among the rows expected to be kept (None if
+        none).
     """
 
     rows: int
@@ -48,20 +49,20 @@ class ExpectedSplit:
 
 @dataclass(frozen=True)
 class FilterReport:
-    """A filter on the rows of a table.
+    """A filter and its effect on the rows of a table.
 
     Attributes
     ----------
     limit
-        What was asked of its disclosivity.
+        The allowed disclosivity.
     features
-        The columns that it looks at.
+        The columns that the filter uses.
     parts
-        What it is expected to do on each split that has rows.
+        The expected effect on each split that has rows.
     rows, kept
-        How many there are, and how many of them were drawn to be kept.
+        Number of rows in the table, and number of rows kept.
     sample
-        Shares among those.
+        Shares of the groups among the kept rows.
     """
 
     limit: float
@@ -72,7 +73,7 @@ class FilterReport:
     sample: GroupShares
 
     def as_json(self, asked: Mapping[str, Any]) -> str:
-        """A file's text, what was `asked` for first."""
+        """Return the report as JSON text, with the entries of `asked` (the request) first."""
         parts = {
             name: {
                 "rows": part.rows,
@@ -94,7 +95,10 @@ class FilterReport:
         return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
     def table(self) -> list[list[str]]:
-        """Heads and rows: each group's share, imbalance, the share kept, and disclosivity."""
+        """Return header and rows of the report's table.
+
+        The rows are each group's share, the imbalance, the share kept, and the disclosivity.
+        """
         heads, columns = [""], list[list[str]]()
         for name, part in self.parts.items():
             heads += [SPLIT_TITLES[name] if len(self.parts) > 1 else "all rows", "expected"]
@@ -115,7 +119,7 @@ def filter_report_of(
     groups: GroupColumns,
     kept: NDArray[np.bool_],
 ) -> FilterReport:
-    """Of the main variant of a filter's trial, and of rows of which it `kept` some, (n,), in `groups`."""
+    """Report on the main variant of a filter's trial; `kept` (n,) marks the rows it kept."""
     variant = next(iter(result.models))
     columns = result.info[FILTERS_KEY][variant]["columns"]
     numbers = {
@@ -148,7 +152,7 @@ def _shares(found: Mapping[str, Any], split: str, which: str) -> dict[str, float
 
 
 def imbalance(shares: GroupShares) -> float:
-    """The distance from equal shares, of several columns that of all their shares together."""
+    """Return the Euclidean distance of all shares, over all columns, from equal shares."""
     return math.sqrt(
         sum((share - 1 / len(each)) ** 2 for each in shares.values() for share in each.values())
     )

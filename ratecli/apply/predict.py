@@ -1,4 +1,4 @@
-"""A stored classifier's answers on the rows of a table."""
+"""Apply a stored classifier to the rows of a table."""
 
 from __future__ import annotations
 
@@ -35,25 +35,27 @@ from ratecli.sampling.encoding import slice_memberships
 
 @dataclass(frozen=True)
 class PredictedColumns:
-    """Columns (n,) by name, and a few words that sum them up."""
+    """Predicted columns (n,) by name, and a short summary."""
 
     columns: Mapping[str, NDArray[np.generic]]
     told: str
 
 
 def prediction_columns(classifier: Classifier, X: Features, seed: int) -> PredictedColumns:
-    """Of who decides: `score`, the `chance` of a yes and a `decision`; of who does not, an `estimate`.
+    """Return the predictions of a classifier as columns.
 
-    Of a filter the `chance` that a row is kept, the `value` of its proxy that was drawn, from 0, and
-    whether the row is `kept` by the chance of that value. One that keeps by a hash of the row draws no value.
+    A classifier yields `score`, the `chance` of a positive decision and the `decision` (1 or 0); a
+    regressor yields an `estimate`. A filter yields the `chance` that a row is kept, the `value` of
+    its proxy (sampled, counted from 0), and whether the row is `kept`, according to that value's
+    chance. A filter that keeps rows by a hash has no `value`.
 
-    A decision is 1 for yes, 0 for no. Where the chance is neither, it is drawn: the same seed gives the
-    row at the same place the same draw, whatever the chances are and how many rows follow.
+    Randomized decisions are sampled: with the same seed, the row at the same position gets the same
+    random number, whatever the chances are and however many rows follow.
 
     Raises
     ------
     FaultError
-        E404 where scores are not finite.
+        E404 if scores are not finite.
     """
     scores = classifier.score(X)
     if not np.isfinite(scores).all():
@@ -102,20 +104,20 @@ def _estimate_columns(estimates: Array) -> PredictedColumns:
 
 @dataclass(frozen=True)
 class PredictRequest:
-    """What is to be predicted, and how.
+    """A table to predict for, a model, and options.
 
     Attributes
     ----------
     model, variant
-        A stored classifier's file, or the folder of a trial and the variant (None: the main one).
+        A stored classifier's file, or a trial's folder and a variant (None: the main variant).
     table, separator
-        A CSV or Parquet file; what separates the columns of a CSV, None for what its name promises.
+        A CSV or Parquet file, and the separator of a CSV file; None infers it from the file name.
     output
-        Where the table goes with the answers; None: its bytes are given back.
+        File for the table with predictions; None returns its bytes instead.
     prefix
-        Stands before the names of the columns that are added.
+        Prefix of the names of added columns.
     seed
-        Decides what a randomized classifier leaves to chance.
+        Seed for the decisions of a randomized classifier.
     """
 
     model: Path
@@ -129,7 +131,7 @@ class PredictRequest:
 
 @dataclass(frozen=True)
 class PredictResult:
-    """What came of it: a line that sums it up, warnings, and the table's bytes if it is in no file."""
+    """A summary line, warnings, and the bytes of the table if it was not written to a file."""
 
     line: str
     warnings: tuple[Diagnostic, ...]
@@ -137,14 +139,14 @@ class PredictResult:
 
 
 def predict_file(asked: PredictRequest) -> PredictResult:
-    """Answer for every row, and add the answers to the table as columns.
+    """Predict for every row, and add the predictions to the table as columns.
 
     Raises
     ------
     FaultError
-        As `load_applicable_model`; E404, E405 where the table is none, E205, E407, E411 where it does not fit the model
-        or has columns of the names to be added, E104 for an output that cannot be, E505 where nothing
-        can be written.
+        As `load_applicable_model`; E404, E405 for a table that cannot be read, E205, E407, E411 if
+        it does not fit the model or already has a column to be added, E104 for an invalid output,
+        E505 if the output cannot be written.
     """
     model = load_applicable_model(asked.model, asked.variant)
     separator = own.separator_of(asked.table) if asked.separator is None else asked.separator
@@ -166,17 +168,16 @@ def predict_file(asked: PredictRequest) -> PredictResult:
 def predict_table(
     model: StoredModel, path: Path, table: pa.Table, seed: int
 ) -> tuple[PredictedColumns, tuple[Diagnostic, ...]]:
-    """A model's answers on the rows of a table that stands in the file `path`, and warnings.
+    """Return a model's predictions for a table read from the file `path`, and warnings.
 
     Raises
     ------
     FaultError
-        E205, E404, E407, E411 where the table does not fit the model.
+        E205, E404, E407, E411 if the table does not fit the model.
     """
     known = _known_columns(model, path, table)
-    with np.errstate(
-        over="ignore", invalid="ignore"
-    ):  # `prediction_columns` tells of scores that are no numbers
+    # `prediction_columns` reports scores that are not finite
+    with np.errstate(over="ignore", invalid="ignore"):
         X = _features_with_slices(
             model.classifier, encode_new_rows(model.encoding.encoder, known), known
         )
@@ -189,7 +190,7 @@ def _summary_line(found: PredictedColumns, rows: int) -> str:
 
 
 def _known_columns(model: StoredModel, path: Path, table: pa.Table) -> pd.DataFrame:
-    """The columns that a classifier needs: those of its features and of the slices it looks at."""
+    """Return the columns that a classifier needs, for its features and its slices."""
     looked_at = {
         condition.column for text in model.classifier.slices for condition in parse_conditions(text)
     }
@@ -207,7 +208,7 @@ def _known_columns(model: StoredModel, path: Path, table: pa.Table) -> pd.DataFr
 
 
 def _features_with_slices(classifier: Classifier, X: Features, columns: pd.DataFrame) -> Features:
-    """The features, and behind them who is in the slices that the classifier looks at."""
+    """Append the memberships in the classifier's slices to the features."""
     n = len(columns)
     arrays: dict[str, Any] = {
         str(name): np.asarray(column, dtype=object) if is_text(column) else as_float_array(column)
@@ -219,7 +220,7 @@ def _features_with_slices(classifier: Classifier, X: Features, columns: pd.DataF
 
 
 def _append_columns(table: pa.Table, columns: Mapping[str, Any], prefix: str) -> pa.Table:
-    """Raises E411 where the table has one of that name."""
+    """Append columns to a table. Raise E411 if it already has one of their names."""
     taken = [prefix + name for name in columns if prefix + name in table.column_names]
     if taken:
         message = f"the table has a column '{taken[0]}' already, which is to be added"

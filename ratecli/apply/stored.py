@@ -1,4 +1,4 @@
-"""A classifier that a run left, with what it takes to show it new rows."""
+"""Stored classifiers, with the encoding that turns table columns into their features."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from ratecli.sampling.encoding import Encoding
 def encoder_json(
     trial: PlannedTrial, encoding: str, names: Mapping[str, str], models: Mapping[str, bytes]
 ) -> dict[str, bytes]:
-    """The file by its name; `names` are those of the variants' files, `models` what they hold.
+    """Return the encoder file's content by file name.
 
-    There is none where the trial is of an older ratecli, which kept no encoding.
+    `names` are the file names of the variants and `models` their contents. The result is empty if
+    the trial was run by an old version of ratecli, which did not store encodings.
     """
     if not encoding:
         return {}
@@ -48,7 +49,7 @@ READY_MADE_FEATURES = {"matrix": "came ready-made", "counts": "are counts of ter
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A classifier, the file that it was read from, and how its features are made of columns."""
+    """A classifier, the file it was read from, and the encoding of its features."""
 
     path: Path
     classifier: Classifier
@@ -56,14 +57,16 @@ class StoredModel:
 
 
 def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel:
-    """The model in the file `path`, or a variant of the trial in the folder `path`, by default the main one.
+    """Load the model from the file `path`, or a variant from the trial's folder `path`.
+
+    By default this is the main variant.
 
     Raises
     ------
     FaultError
-        E405 where a file is missing, E404 where one does not hold what it should or does not belong to
-        the other, E104 for a variant that cannot be chosen, E411 where features are not made of columns
-        or rows stand at several levels.
+        E405 for a missing file, E404 for a file that is invalid or does not belong to the other,
+        E104 for a variant that cannot be selected, E411 if features are not encoded from columns or
+        rows have several levels.
     """
     record = None
     if _is_folder(path):
@@ -88,7 +91,7 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError as error:  # such as a name that is too long
+    except OSError as error:  # for example, the name is too long
         raise unreadable_file_error(str(path), path, error) from error
 
 
@@ -107,12 +110,12 @@ def _read(path: Path) -> bytes:
 
 
 def _read_record(folder: Path) -> Mapping[str, Any]:
-    """The content of the trial's encoder.json, not yet looked at but for its models."""
+    """Read the trial's encoder.json, checking only its list of models."""
     path = folder / ENCODER_FILE
     if not path.is_file():
         way = (
-            "it says how features are made of columns: copy it along with a model; where an older ratecli "
-            "ran the trials, run them again with --fresh"
+            "it says how features are made of columns: copy it along with a model; where an older "
+            "ratecli ran the trials, run them again with --fresh"
         )
         raise missing_file_error(str(path), "does not exist", way)
     try:
@@ -129,13 +132,13 @@ def _read_record(folder: Path) -> Mapping[str, Any]:
 def _is_model(entry: object) -> bool:
     match entry:
         case {"variant": str(), "file": str(file), "sha256": str()}:
-            return Path(file).name == file and file.isprintable()  # it leads nowhere else
+            return Path(file).name == file and file.isprintable()  # must not leave the folder
         case _:
             return False
 
 
 def _check_trial(folder: Path) -> None:
-    """Raises E405 for the folder of several trials."""
+    """Raise E405 if the folder holds several trials rather than one."""
     trials = [*folder.glob(f"*/{ENCODER_FILE}"), *folder.glob(f"{MODELS_FOLDER}/*/{ENCODER_FILE}")]
     if trials and not (folder / ENCODER_FILE).exists():
         way = f"name the folder of one of its trials, such as {min(trials).parent}"
@@ -148,7 +151,7 @@ def _broken_file(path: Path, reason: str) -> FaultError:
 
 
 def _choose_variant(record: Mapping[str, Any], folder: Path, variant: str | None) -> str:
-    """The file of a variant; the main one comes first."""
+    """Return the file of a variant; None selects the main variant, which is listed first."""
     files = {entry["variant"]: entry["file"] for entry in reversed(record["models"])}
     chosen = record["models"][0]["variant"] if variant is None else variant
     if chosen not in files:
@@ -158,7 +161,7 @@ def _choose_variant(record: Mapping[str, Any], folder: Path, variant: str | None
 
 
 def _check_belongs(record: Mapping[str, Any], path: Path, blob: bytes) -> None:
-    """Weights of other features would give numbers that mean nothing."""
+    """Raise E404 unless the encoder lists the model, as other features give meaningless scores."""
     sha256 = hashlib.sha256(blob).hexdigest()
     if all(entry["sha256"] != sha256 for entry in record["models"]):
         message = f"'{path}' is none of the models that the '{ENCODER_FILE}' beside it is of"
@@ -173,19 +176,22 @@ def _encoding(record: Mapping[str, Any], path: Path) -> Encoding:
 
 
 def encoding_for_tables(record: object, name: str) -> Encoding:
-    """The encoding that JSON holds, where rows of a table can be shown to the model that is called `name`.
+    """Return the encoding in JSON data if the model called `name` can be applied to table rows.
 
     Raises
     ------
     FaultError
-        E411 where features are not made of columns or rows stand at several levels.
+        E411 if features are not encoded from columns or rows have several levels.
     ValueError
-        For what is no encoding.
+        For data that is not an encoding.
     """
     try:
         encoding = Encoding.from_json(record)
     except ReadyMadeError as error:
-        message = f"the features of '{name}' {READY_MADE_FEATURES[str(error)]}: they are not made of columns"
+        message = (
+            f"the features of '{name}' {READY_MADE_FEATURES[str(error)]}: "
+            "they are not made of columns"
+        )
         hint = "models can be applied whose features are columns of numbers and of text"
         raise FaultError(Diagnostic("E411", message, hint)) from None
     if encoding.levels > 1:

@@ -1,4 +1,7 @@
-"""A filter learned on a table of one's own, and the rows that it keeps (Deng, Diana, Kearns, Roth 2023)."""
+"""Learn a filter on the user's own table and keep a sample of its rows.
+
+The method is that of Deng, Diana, Kearns and Roth (2023).
+"""
 
 from __future__ import annotations
 
@@ -33,9 +36,9 @@ from ratecli.sampling.encoding import Encoding
 
 FILTER_ALGORITHMS = ("balanced_tree", "qp_proxy", "naive_proxy")
 WITHOUT_MIN_KEPT = "naive_proxy"
-"""The filter that is not told how much to keep."""
+"""The filter without an option for the minimum share of rows to keep."""
 MAX_DISTINCT_SHARE = 0.5
-"""Share of different words from which on a column tells rows, and not what they are like."""
+"""Text columns with a larger share of distinct values are probably IDs."""
 
 
 def check_filter_options(
@@ -45,7 +48,7 @@ def check_filter_options(
     test: str,
     missing: str = MISSING_IS_ERROR,
 ) -> None:
-    """Raises E202 for a filter that there is none of, E104 for what means nothing."""
+    """Raise E202 for an unknown filter and E104 for invalid options."""
     if algorithm not in FILTER_ALGORITHMS:
         hint = did_you_mean(algorithm, FILTER_ALGORITHMS, "filters")
         raise FaultError(Diagnostic("E202", f"no filter is called '{algorithm}'", hint))
@@ -57,7 +60,10 @@ def check_filter_options(
         hint = did_you_mean(missing, (MISSING_IS_ERROR, MISSING_TO_MEAN), "values")
         faults.append(Diagnostic("E104", f"--missing must be error or mean, not '{missing}'", hint))
     if algorithm == WITHOUT_MIN_KEPT and kept is not None:
-        message = f"{WITHOUT_MIN_KEPT} keeps as many rows of each guess as of the rarest: --kept does nothing"
+        message = (
+            f"{WITHOUT_MIN_KEPT} keeps as many rows of each guess as of the rarest: "
+            "--kept does nothing"
+        )
         faults.append(
             Diagnostic("E104", message, "leave it out, or take qp_proxy or balanced_tree")
         )
@@ -78,7 +84,7 @@ def _is_share_of_rows(text: str) -> bool:
 
 
 def check_output_folder(folder: Path) -> None:
-    """Raises E104 where a filter's folder would take the place of something else."""
+    """Raise E104 if writing the filter to this folder would overwrite something else."""
     if folder.exists() and not folder.is_dir():
         raise FaultError(
             Diagnostic("E104", f"'{folder}' is no folder", "name another with --filter")
@@ -91,22 +97,25 @@ def check_output_folder(folder: Path) -> None:
 def check_filter_columns(
     path: Path, table: pa.Table, by: Sequence[str], drop: Sequence[str]
 ) -> tuple[GroupColumns, list[Diagnostic]]:
-    """The groups of all rows, and a W406 for each column whose words tell rows rather than kinds of them.
+    """Return the groups of all rows, and a W406 for each text column that looks like a row ID.
 
     Raises
     ------
     FaultError
-        E205 for columns that are not there, E104 for one named twice, E411 for one that makes no groups or
-        where no column is left to look at.
+        E205 for missing columns, E104 for a column named twice, E411 for a column that does not
+        define groups or if no column is left for the filter.
     """
     names = list(table.column_names)
     named = [("--by", name) for name in by] + [("--drop or --label", name) for name in drop]
     faults = [
-        Diagnostic("E205", f"there is no column '{name}', which {option} names",
-              did_you_mean(name, names, "columns"))
+        Diagnostic(
+            "E205",
+            f"there is no column '{name}', which {option} names",
+            did_you_mean(name, names, "columns"),
+        )
         for option, name in dict.fromkeys(named)
         if name not in names
-    ]  # fmt: skip
+    ]
     twice = [name for k, name in enumerate(by) if name in by[:k]]
     faults += [Diagnostic("E104", f"--by names '{name}' twice") for name in dict.fromkeys(twice)]
     if faults:
@@ -152,8 +161,8 @@ def _row_id_columns(frame: pd.DataFrame) -> Iterator[Diagnostic]:
     for name, column in frame.items():
         if is_text(column) and column.nunique() > max(MAX_VALUES, MAX_DISTINCT_SHARE * len(column)):
             message = (
-                f"column '{name}' has {column.nunique()} words in {len(column)} rows: what is learned of "
-                "them says nothing of new rows"
+                f"column '{name}' has {column.nunique()} words in {len(column)} rows: what is "
+                "learned of them says nothing of new rows"
             )
             yield Diagnostic(
                 "W406", message, f"names and numbers of rows are best left out: --drop {name}"
@@ -161,47 +170,50 @@ def _row_id_columns(frame: pd.DataFrame) -> Iterator[Diagnostic]:
 
 
 MAIN_VARIANT = "expected"
-"""The variant that a filter's trial leaves."""
+"""Name of the variant that a filter's trial returns."""
 MAIN_MODEL_FILE = f"{MAIN_VARIANT}.npz"
 IMBALANCE_TOLERANCE = 1e-6
-"""By less than this imbalance is not less."""
+"""The imbalance must decrease by at least this much to count as an improvement."""
 DEFAULT_MIN_KEPT = 0.1
-"""Least share of rows to keep where nobody says: of a sample of hardly any rows there is little use."""
+"""Default minimum share of rows to keep: a filter that keeps hardly any row is of little use."""
 HELP_BY_CODE = {
     "E407": "correct the values, or leave the column out with --drop",
-    FILL_OR_MEAN_HELP: "say --missing mean, fill in the values, or leave the column out with --drop",
+    FILL_OR_MEAN_HELP: (
+        "say --missing mean, fill in the values, or leave the column out with --drop"
+    ),
     "E411": "correct it, or leave the column out with --drop",
 }
-"""Out of what is wrong with features, by code or by what a file would say."""
+"""Help texts for errors in features, by error code or by the help text for experiment files."""
 
 
 @dataclass(frozen=True)
 class FilterRequest:
-    """What is to be filtered, and how.
+    """A table to filter and the options of the filter.
 
     Attributes
     ----------
     table, separator
-        A CSV or Parquet file; what separates the columns of a CSV, None for what its name promises.
+        A CSV or Parquet file, and the separator of a CSV file; None infers it from the file name.
     by
-        The columns whose values are to have equal shares and are kept secret.
+        The columns whose values are to be balanced and kept secret.
     disclosivity
-        By how much what the filter says of a training row may shift the chance of any of these values.
+        Maximum change in the probability of any of these values that the filter's output for a
+        training row may cause.
     algorithm, kept
-        A filter's name, and the least share of the training rows that is to be kept; None is `DEFAULT_MIN_KEPT`, and
-        nothing for a filter that keeps what it keeps.
+        The filter's name, and the minimum share of the training rows to keep. None means
+        `DEFAULT_MIN_KEPT`; filters without this option ignore it.
     drop
-        Further columns that the filter is not to look at.
+        Further columns that the filter must not use.
     missing
-        What a missing number of a column is that it looks at: `error`, or `mean` as in a file.
+        How to handle missing numbers in feature columns: `error` or `mean`, as in experiment files.
     test
-        The share of the rows that the filter is not learned on, from 0 to below 1, as text.
+        The share of rows to hold out from training, at least 0 and below 1, as text.
     seed
-        Decides which rows are held out and which are kept.
+        Determines which rows are held out and which are kept.
     output
-        Where the rows go that are kept; None: their bytes are given back.
+        File for the kept rows; None returns their bytes instead.
     folder
-        Where the filter goes; None: nowhere.
+        Folder for the filter; None does not store it.
     """
 
     table: Path
@@ -219,7 +231,7 @@ class FilterRequest:
 
     @property
     def options(self) -> dict[str, float]:
-        """The filter's, as a file would have them."""
+        """Return the filter's options as in an experiment file."""
         if self.algorithm == WITHOUT_MIN_KEPT:
             return {}
         return {"kept": DEFAULT_MIN_KEPT if self.kept is None else self.kept}
@@ -227,7 +239,7 @@ class FilterRequest:
 
 @dataclass(frozen=True)
 class FilterResult:
-    """What came of it: what is told of it, warnings, and the bytes of the rows kept if they are in no file."""
+    """The filter's report, warnings, and the kept rows as bytes unless written to a file."""
 
     told: FilterReport
     warnings: tuple[Diagnostic, ...]
@@ -235,14 +247,16 @@ class FilterResult:
 
 
 def learn_table_filter(wanted: FilterRequest) -> FilterResult:
-    """Learn a filter on the rows of a table and draw by it whom to keep.
+    """Learn a filter on the rows of a table and sample the rows to keep.
+
+    Nothing is written if an error is raised.
 
     Raises
     ------
     FaultError
-        E104, E202 for what cannot be asked for, E404, E405 where the table is none, E205, E407, E408, E410,
-        E411 where its columns do not do, E501 where the filter tells too much or keeps no row, E505 where
-        nothing can be written. Nothing is then written.
+        E104, E202 for invalid options, E404, E405 for a table that cannot be read, E205, E407,
+        E408, E410, E411 for invalid columns, E501 if the filter reveals too much or keeps no row,
+        E505 if an output cannot be written.
     """
     check_filter_options(
         wanted.algorithm, wanted.disclosivity, wanted.kept, wanted.test, wanted.missing
@@ -272,7 +286,10 @@ def learn_table_filter(wanted: FilterRequest) -> FilterResult:
 def _train_filter(
     wanted: FilterRequest, between: str
 ) -> tuple[PlannedTrial, TrialResult, tuple[Diagnostic, ...]]:
-    """The one trial of an experiment about the table, and warnings; places in it mean nothing to anybody."""
+    """Run the only trial of an experiment about the table; return it with its result and warnings.
+
+    Locations in the generated experiment file are removed from errors and warnings.
+    """
     document = Document.of_text(
         json.dumps(_experiment(wanted, between), ensure_ascii=False), wanted.table.absolute()
     )
@@ -291,10 +308,10 @@ def _without_location(fault: Diagnostic) -> Diagnostic:
 
 
 def _experiment(wanted: FilterRequest, between: str) -> dict[str, object]:
-    """What a file would say; the label is none of the filter's business."""
+    """Return the experiment file as data. The filter uses no label."""
     path = wanted.table.absolute()
     kind, test = own.table_format(path), wanted.test.replace(" ", "")
-    limit = wanted.disclosivity  # of 1, which always holds, there is no rule
+    limit = wanted.disclosivity  # a limit of 1 always holds and needs no constraint
     columns = ", ".join(map(quote, wanted.by))
     by = f"by=({columns})" if len(wanted.by) > 1 else f"by={columns}"
     table = {
@@ -319,7 +336,7 @@ def _experiment(wanted: FilterRequest, between: str) -> dict[str, object]:
 
 
 def _model(wanted: FilterRequest, planned: PlannedTrial, result: TrialResult) -> StoredModel:
-    """Raises E501 where no filter was found, or one that tells more than it may."""
+    """Return the filter. Raise E501 if none was found or if it exceeds the disclosivity limit."""
     name = wanted.algorithm
     if MAIN_VARIANT not in result.models:
         raise FaultError(
@@ -358,14 +375,14 @@ def _request_record(wanted: FilterRequest) -> dict[str, object]:
 
 
 def _output_separator(wanted: FilterRequest) -> str:
-    """What separates the columns of what is written."""
+    """Return the column separator of the output."""
     if wanted.separator is not None:
         return wanted.separator
     return own.separator_of(wanted.output or wanted.table)
 
 
 def _write(wanted: FilterRequest, rows: bytes, files: Mapping[str, str | bytes]) -> None:
-    """Rows and filter, or neither."""
+    """Write the rows and the filter, or neither if one fails."""
     every: dict[Path, str | bytes] = {} if wanted.output is None else {wanted.output: rows}
     folder, made = wanted.folder, list[Path]()
     try:
@@ -386,7 +403,7 @@ def _write(wanted: FilterRequest, rows: bytes, files: Mapping[str, str | bytes])
 
 
 def _filter_warnings(found: FilterReport) -> Iterator[Diagnostic]:
-    """A W407 where the groups are no more balanced than before, a W402 where more is told of held-out rows."""
+    """Warn if groups are not more balanced (W407) or held-out rows exceed the limit (W402)."""
     train, test = found.parts["train"], found.parts.get("test")
     if (
         train.after is not None
@@ -398,7 +415,7 @@ def _filter_warnings(found: FilterReport) -> Iterator[Diagnostic]:
         )
     if test is not None and test.disclosivity > found.limit + CONSTRAINT_TOLERANCE:
         message = (
-            f"disclosivity is {test.disclosivity:.4f} on held-out rows, more than {found.limit:g}: it is "
-            "kept on training rows"
+            f"disclosivity is {test.disclosivity:.4f} on held-out rows, more than {found.limit:g}: "
+            "it is kept on training rows"
         )
         yield Diagnostic("W402", message, "allow less, or learn on more rows")

@@ -1,4 +1,4 @@
-"""The best answers: at each task the least objective among those that keep every promise."""
+"""Best results: for each task, the lowest objective among models that satisfy all constraints."""
 
 from __future__ import annotations
 
@@ -27,15 +27,18 @@ from ratecli.report.sheet import (
 OBJECTIVE = "objective"
 BEST = "best"
 MAX_NAMED = 3
-"""Of those who do best somewhere, in words."""
+"""Maximum number of best models named in the text."""
 CONSTRAINT_HEADS = ("worst violation", "kept in")
 BEST_SPLITS = ("test", "validation", "train")
-"""Where the best is looked for: on the first of these that was measured."""
+"""The first of these splits that was measured is used to find the best model."""
 
 
 @dataclass(frozen=True)
 class BestCandidate:
-    """One variant of one algorithm at one sweep point; `worst` its largest mean violation, NaN unknown."""
+    """A variant of an algorithm at a sweep point.
+
+    `worst` is its largest mean violation, NaN if unknown.
+    """
 
     group: SeedGroup
     objective: float
@@ -47,10 +50,11 @@ class BestCandidate:
 
 
 def best_sheet(ledger: Ledger) -> Sheet:
-    """One row for each task: who has the least mean objective of all whose mean violations are at most 0.
+    """Return a row for each task with the lowest mean objective among feasible candidates.
 
-    A task is a point of the file's own sweep, and a value of whatever name a rule has. Where nobody keeps
-    the promises the row has who misses them by least.
+    Candidates are feasible if all their mean violations are at most 0. A task is a point of the
+    file's own sweep, together with the values of names used in constraints or the objective. If no
+    candidate is feasible, the row shows the one with the smallest violation.
     """
     ledger = ledger.algorithms
     split = next((each for each in BEST_SPLITS if each in ledger.splits), "")
@@ -63,18 +67,23 @@ def best_sheet(ledger: Ledger) -> Sheet:
         point = {name: group.point[name] for name in names if name in group.point}
         kinds.setdefault(group.label, set()).add(group.variant)
         if found is not None:
-            # as it is shown: 1 and 1.0 ask the same of a rule
+            # as displayed: 1 and 1.0 define the same task
             key = repr({name: format_scalar(value) for name, value in point.items()})
             tasks.setdefault(key, []).append(found)
             points[key] = point
     heads = [identity_column(ledger, name) for name in names]
     further = [name for name in ledger.sweep if name not in names]
     columns = (
-        *heads, SheetColumn(BEST), *([SheetColumn("at")] if further else []),
+        *heads,
+        SheetColumn(BEST),
+        *([SheetColumn("at")] if further else []),
         SheetColumn(OBJECTIVE, numeric=True),
-        *(SheetColumn(name, numeric=True) for name in (CONSTRAINT_HEADS if ledger.constraints else ())),
+        *(
+            SheetColumn(name, numeric=True)
+            for name in (CONSTRAINT_HEADS if ledger.constraints else ())
+        ),
         SheetColumn("n", numeric=True),
-    )  # fmt: skip
+    )
     rows = tuple(
         (
             *(value_cell(points[key].get(name)) for name in names),
@@ -87,7 +96,7 @@ def best_sheet(ledger: Ledger) -> Sheet:
 
 
 def describe_best(ledger: Ledger, found: Sheet) -> str:
-    """What the rows of `best_sheet` say together; nothing where there are none."""
+    """Summarize the rows of `best_sheet` in words; "" without rows."""
     if not found.rows:
         return ""
     titles = [each.title for each in found.columns]
@@ -118,7 +127,7 @@ def describe_best(ledger: Ledger, found: Sheet) -> str:
 
 
 def _task_names(ledger: Ledger) -> list[str]:
-    """Swept names that make another question: those of the file's own sweep, and those in rules."""
+    """Return the swept names that define tasks: the file's own sweep, and names used in goals."""
     own = ledger.experiment.get("sweep") or {}
     rules = " ".join([str(ledger.experiment.get(OBJECTIVE, "")), *ledger.constraints.values()])
     words = set(re.findall(r"\w+", rules))
@@ -136,7 +145,7 @@ def _candidate(ledger: Ledger, group: SeedGroup, split: str) -> BestCandidate | 
 
 
 def _pick_best(several: Sequence[BestCandidate]) -> BestCandidate:
-    """The best; of those that miss their promises who misses them by least, unknown ones last."""
+    """Return the best feasible candidate, else the least violating one, unknown violations last."""
 
     def rank(each: BestCandidate) -> tuple[int, float]:
         if each.keeps:
@@ -149,7 +158,10 @@ def _pick_best(several: Sequence[BestCandidate]) -> BestCandidate:
 def _cells(
     ledger: Ledger, found: BestCandidate, split: str, further: Sequence[str], *, several: bool
 ) -> list[SheetCell]:
-    """What is said of the best; `several` where its algorithm has more variants than one."""
+    """Return the cells of a task's best candidate.
+
+    `several` is whether its algorithm has several variants.
+    """
     group = found.group
     name = f"{group.label} ({group.variant})" if several else group.label
     missed = bool(ledger.constraints) and not found.keeps
@@ -176,7 +188,7 @@ def _cells(
 
 
 def _kept_cell(group: SeedGroup, split: str) -> SheetCell:
-    """In how many of the trials with numbers no promise is broken."""
+    """Return in how many of the measured trials all constraints are satisfied."""
     told = [each.broken(split) for each in group.outcomes if each.numbers is not None]
     known = [broken for broken in told if broken is not None]
     kept = known.count(False)
@@ -187,7 +199,7 @@ def _note(ledger: Ledger, split: str) -> str:
     if not ledger.constraints:
         return f"The least mean objective on {split} rows over the trials with numbers."
     return (
-        f"The least mean objective on {split} rows of all whose mean violation of every constraint is at "
-        "most 0 there, and in how many trials none is broken. Chosen on these very rows, the best of many "
-        "is a little flattered."
+        f"The least mean objective on {split} rows of all whose mean violation of every constraint "
+        "is at most 0 there, and in how many trials none is broken. Chosen on these very rows, the "
+        "best of many is a little flattered."
     )

@@ -1,4 +1,4 @@
-"""What safety tests certified: a table of all tests, and those whose trees are drawn."""
+"""Results of safety tests: a table of all tests, and the choice of the trees to draw."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ from ratecli.report.sheet import (
 )
 
 MAX_DRAWN = 12
-"""Trees in a report."""
+"""Maximum number of trees in a report."""
 CertificateKey = tuple[str, str, str]
 """Algorithm, variant and constraint."""
 NOTE = (
-    "A test passes if its upper end is at most 0. With a probability of at most delta, over the draw of "
-    "the safety rows, a classifier passes that breaks the constraint: at most so where the bound is "
-    "exact, nearly so with many rows where it is approximate. What passed holds for the classifier that "
-    "is named: deterministic decisions, or randomized ones that are drawn anew, never a threshold on them."
+    "A test passes if its upper end is at most 0. With a probability of at most delta, over the "
+    "draw of the safety rows, a classifier passes that breaks the constraint: at most so where the "
+    "bound is exact, nearly so with many rows where it is approximate. What passed holds for the "
+    "classifier that is named: deterministic decisions, or randomized ones that are drawn anew, "
+    "never a threshold on them."
 )
 
 
 @dataclass(frozen=True)
 class TrialCertificate:
-    """One test of one constraint, of one variant of one trial; `record` as the runner stored it."""
+    """The test of one constraint for one variant of a trial; `record` as stored by the runner."""
 
     trial: PlannedTrial
     record: Mapping[str, Any]
@@ -50,13 +51,13 @@ class TrialCertificate:
 
     @property
     def upper(self) -> float:
-        """What is no number is as bad as can be."""
+        """The upper end of the interval; infinite if it is NaN."""
         found = float(self.record["upper"])
         return math.inf if math.isnan(found) else found
 
 
 def collect_certificates(ledger: Ledger) -> list[TrialCertificate]:
-    """All tests that were made, in the order of the plan."""
+    """Return all safety tests in the order of the plan."""
     return [
         TrialCertificate(trial, record)
         for trial in ledger.plan
@@ -66,7 +67,7 @@ def collect_certificates(ledger: Ledger) -> list[TrialCertificate]:
 
 
 def certificate_sheet(ledger: Ledger) -> Sheet:
-    """One row for each algorithm, variant, sweep point and constraint: how many seeds passed."""
+    """Return a row with the number of passes for each algorithm, variant, point and constraint."""
     rows: dict[tuple[str, ...], list[TrialCertificate]] = {}
     for each in collect_certificates(ledger):
         rows.setdefault((*each.about, repr(each.trial.point)), []).append(each)
@@ -76,18 +77,22 @@ def certificate_sheet(ledger: Ledger) -> Sheet:
         *(identity_column(ledger, n) for n in ledger.sweep),
     )
     columns = (
-        *heads, SheetColumn("constraint"), SheetColumn("delta", numeric=True),
+        *heads,
+        SheetColumn("constraint"),
+        SheetColumn("delta", numeric=True),
         *map(SheetColumn, ("bound", "which is", "for")),
-        SheetColumn("passed", numeric=True), SheetColumn("median upper end", numeric=True),
-    )  # fmt: skip
+        SheetColumn("passed", numeric=True),
+        SheetColumn("median upper end", numeric=True),
+    )
     return Sheet("Certificates", columns, tuple(_row(ledger, own) for own in rows.values()), NOTE)
 
 
 def certificates_to_draw(ledger: Ledger) -> list[tuple[str, TrialCertificate]]:
-    """The tests whose trees are drawn, each with the name of its files: for each algorithm, variant and
-    constraint the first trial at the last point of the sweep that was tested.
+    """Return the tests whose trees are drawn, by file name.
 
-    Main variants come first, so that no algorithm is left out for the others of another.
+    These are, for each algorithm, variant and constraint, the first tested trial at the last
+    tested sweep point. Main variants come first, so that further variants of one algorithm do not
+    displace the main variant of another.
     """
     chosen: dict[CertificateKey, TrialCertificate] = {}
     for each in collect_certificates(ledger):
@@ -105,7 +110,7 @@ def certificates_to_draw(ledger: Ledger) -> list[tuple[str, TrialCertificate]]:
 
 
 def _mains_first(every: Iterable[CertificateKey]) -> list[CertificateKey]:
-    """All first variants before all second ones, otherwise in the same order."""
+    """Sort by variant rank, so that all main variants come first; otherwise keep the order."""
     ranks: dict[str, list[str]] = {}
     known = list(every)
     for label, variant, _ in known:
@@ -115,7 +120,7 @@ def _mains_first(every: Iterable[CertificateKey]) -> list[CertificateKey]:
 
 
 def omitted_trees_note(ledger: Ledger) -> str:
-    """A sentence on the trees that are left out, if any are."""
+    """Return a sentence on which trees are drawn and how many are omitted, or "" without tests."""
     every = {each.about for each in collect_certificates(ledger)}
     if not every:
         return ""
@@ -125,7 +130,7 @@ def omitted_trees_note(ledger: Ledger) -> str:
 
 
 def certificate_title(ledger: Ledger, certificate: TrialCertificate) -> str:
-    """Of whom a tree is."""
+    """Return the title of a tree: constraint, algorithm, sweep point and seed."""
     label, variant, constraint = certificate.about
     trial = certificate.trial
     several = (

@@ -1,4 +1,4 @@
-"""What several numbers say together: means and shares, with their 95 % intervals."""
+"""Means and shares with 95 % confidence intervals."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class IntervalEstimate:
-    """A mean with its interval; `n` counts numbers, `nan` what was left out.
+    """A mean with its confidence interval; `n` counts the values used, `nan` the ones left out.
 
-    The interval of a mean is Student's, `half` to either side, and there is none without two finite
-    numbers, nor a mean without one. That of a share of trials is `exact`, and not the same to both
-    sides.
+    A mean has a Student-t interval of half-width `half`, which requires at least two values, all
+    finite. Without values there is no mean. A share of trials has an `exact` interval, which is
+    asymmetric.
     """
 
     mean: float | None
@@ -63,7 +63,10 @@ def estimate_mean(values: Iterable[float]) -> IntervalEstimate:
 
 
 def estimate_share(count: int, n: int, unknown: int = 0) -> IntervalEstimate:
-    """`count` of `n` trials, with the interval of Clopper and Pearson (1934); `unknown` are in neither."""
+    """Estimate a share, `count` of `n` trials, with the interval of Clopper and Pearson (1934).
+
+    `unknown` is the number of trials left out of both.
+    """
     if not n:
         return IntervalEstimate(None, None, 0, unknown)
     tail = (1 - LEVEL) / 2
@@ -73,6 +76,6 @@ def estimate_share(count: int, n: int, unknown: int = 0) -> IntervalEstimate:
 
 
 def _infinite(numbers: list[float]) -> float:
-    """The mean of numbers with an infinity among them: that infinity, or nothing if both are."""
+    """Return the mean of numbers that include infinities: the infinity, or NaN if both occur."""
     infinite = {number for number in numbers if math.isinf(number)}
     return infinite.pop() if len(infinite) == 1 else math.nan

@@ -1,19 +1,19 @@
-"""What the file expects of its numbers, beside what they are: all verdicts are made here.
+"""Compare results with the expectations of the experiment file. All verdicts are made here.
 
-Compared is our mean over seeds. With a tolerance t, which is `within` (a share is one of the figure,
-`ci` is half the width of our 95 % interval), it
+The mean over seeds of the measured value is compared with the expected figure, given a tolerance t.
+t is `within` (a percentage is relative to the figure; `ci` is half the width of the measured 95 %
+interval). The measured value
 
-- holds `paper` and `value` if it lies within t of the figure;
-- does not contradict them with `ci` if our interval contains the figure, which a wide one does easily;
-- holds `at_most` if it is at most the bound + t, `at_least` if it is at least the bound - t: with `ci`,
-  if our interval reaches to the good side;
-- is `better` than `paper` if it lies below by more than t where less is better: of the objective, of
-  violations and of rates of failure. Of other metrics nobody said which way is better, so that there it
-  `differs`.
+- holds for `paper` and `value` if it lies within t of the figure;
+- does not contradict them with `ci` if the interval contains the figure, which wide intervals do
+  easily;
+- holds for `at_most` if it is at most the bound + t, and for `at_least` if it is at least the
+  bound - t: with `ci`, if the interval reaches the right side of the bound;
+- is `better` than `paper` if it is lower by more than t and lower is better, which is known for the
+  objective, violations and failure rates. For other metrics it `differs`.
 
-The interval of `solution_rate` and `failure_rate` is the exact one of a share of trials.
-
-Without `within` the t of a bound is 0, and a paper's figure is shown without a verdict.
+The interval of `solution_rate` and `failure_rate` is the exact interval of a share of trials.
+Without `within`, t is 0 for a bound, and a figure of a paper is shown without a verdict.
 """
 
 from __future__ import annotations
@@ -46,16 +46,17 @@ from ratecli.report.sheet import (
 )
 
 NOT_JUDGED = "not judged"
-"""What is said of a paper's figure that is only shown."""
+"""Shown in place of a verdict for a paper's figure without a tolerance."""
 ROUNDING = 1e-9
-"""Of the figure, or of 1 where that is more: what floating point may leave of equality."""
+"""Floating-point tolerance of comparisons, relative to the figure if it is above 1."""
 SIGNS = {"paper": "paper ", "value": "= ", "at_most": "≤ ", "at_least": "≥ "}
 MEANING = (
-    "holds: within the tolerance that the file states, or on the right side of the bound (ci: our interval "
-    "reaches there); not contradicted: our interval (ci) contains the figure, and a wide one contains "
-    "much; better: below the paper's objective, violation or rate of failure by more than the tolerance"
+    "holds: within the tolerance that the file states, or on the right side of the bound (ci: our "
+    "interval reaches there); not contradicted: our interval (ci) contains the figure, and a wide "
+    "one contains much; better: below the paper's objective, violation or rate of failure by more "
+    "than the tolerance"
 )
-"""What the verdicts mean, for people who read a table of them."""
+"""Explanation of the verdicts for readers of the table."""
 NOTE = (
     "Ours is the mean over seeds with its 95 % interval, of shares of trials the exact one. "
     f"{MEANING}; without a tolerance the paper's figure is only shown."
@@ -63,7 +64,7 @@ NOTE = (
 
 
 class ExpectationVerdict(StrEnum):
-    """What came of an expectation; `SHOWN` is a paper's figure that nothing is judged by."""
+    """The result of a comparison; `SHOWN` is a paper's figure displayed without a verdict."""
 
     DIFFERS = "differs"
     NOT_MEASURED = "not measured"
@@ -74,13 +75,13 @@ class ExpectationVerdict(StrEnum):
 
     @property
     def good(self) -> bool:
-        """Whether a check may pass."""
+        """Whether the verdict lets a check pass."""
         return self not in {ExpectationVerdict.DIFFERS, ExpectationVerdict.NOT_MEASURED}
 
 
 @dataclass(frozen=True)
 class ExpectationComparison:
-    """One expectation and one row of results that it is about."""
+    """One expectation compared with one group of trials that it applies to."""
 
     entry: Expectation
     group: SeedGroup
@@ -106,7 +107,7 @@ class ExpectationComparison:
 
     @property
     def reason(self) -> str:
-        """Why nothing is measured."""
+        """Return why nothing was measured, or ""."""
         if self.verdict is not ExpectationVerdict.NOT_MEASURED:
             return ""
         if self.ours.mean is not None:
@@ -117,7 +118,7 @@ class ExpectationComparison:
         return "no such number" if answered else status_cell(self.group.statuses).text
 
     def _judged(self, mean: float, low: float, high: float) -> ExpectationVerdict:
-        """`low` and `high` are the ends of what ours may be taken for."""
+        """Judge the measured mean, given the range `low` to `high` that includes the tolerance."""
         reached = low <= self.figure, self.figure <= high
         asked = {"at_most": reached[:1], "at_least": reached[1:]}.get(self.entry.kind, reached)
         if all(asked):
@@ -139,7 +140,7 @@ class ExpectationComparison:
 
 
 def compare_expectations(ledger: Ledger) -> list[ExpectationComparison]:
-    """Every expectation in the file's order, with each row that it is about in that of the plan."""
+    """Compare each expectation, in file order, with each group it applies to, in plan order."""
     found = seed_groups(ledger)
     entries = map(Expectation.model_validate, ledger.experiment.get("expect") or ())
     return [
@@ -150,7 +151,7 @@ def compare_expectations(ledger: Ledger) -> list[ExpectationComparison]:
 
 
 def expectation_sheet(ledger: Ledger) -> Sheet:
-    """All comparisons, those that fail first."""
+    """Return the table of all comparisons, failed ones first."""
     found = compare_expectations(ledger)
     papers = any(each.entry.kind == "paper" for each in found)
     heads = [identity_column(ledger, name) for name in identity_columns(ledger)]
@@ -159,26 +160,29 @@ def expectation_sheet(ledger: Ledger) -> Sheet:
         for name in ("expected", "ours", "95 % interval", "n", "difference")
     ]
     columns = (
-        *heads, SheetColumn("split"), SheetColumn("metric"), *numeric,
+        *heads,
+        SheetColumn("split"),
+        SheetColumn("metric"),
+        *numeric,
         *map(SheetColumn, ("verdict", "within", "source")),
-    )  # fmt: skip
+    )
     rows = [_row(ledger, each) for each in failures_first(found)]
     title = "Against the paper" if papers else "Against what was expected"
     return Sheet(title, columns, tuple(rows), NOTE)
 
 
 def failures_first(found: Iterable[ExpectationComparison]) -> list[ExpectationComparison]:
-    """What fails first, otherwise as it was."""
+    """Sort failed comparisons first, otherwise keeping the order."""
     return sorted(found, key=lambda each: each.verdict.good)
 
 
 def verdict_text(each: ExpectationComparison) -> str:
-    """The verdict in a word, also of what is only shown."""
+    """Return the verdict as text, "not judged" for a figure that is only shown."""
     return str(each.verdict) or NOT_JUDGED
 
 
 def count_verdicts(found: Iterable[ExpectationComparison]) -> list[tuple[str, int, str]]:
-    """How many of each verdict there are, what fails first, and its tone."""
+    """Return each verdict with its count and tone, failed ones first."""
     known = {str(each) or NOT_JUDGED: each for each in ExpectationVerdict}
     count = Counter(map(verdict_text, found))
     return [
@@ -193,16 +197,17 @@ def count_verdicts(found: Iterable[ExpectationComparison]) -> list[tuple[str, in
 
 
 def verdict_filters(found: Sequence[ExpectationComparison]) -> list[tuple[str, int]]:
-    """Verdicts to choose rows by, first all of them; none where there is one only."""
+    """Return the table's filter options: all rows, then each verdict. Empty with only one."""
     several = [(word, count) for word, count, _ in count_verdicts(found)]
     return [("", len(found)), *several] if len(several) > 1 else []
 
 
 def _matching_groups(found: Sequence[SeedGroup], entry: Expectation) -> Iterator[SeedGroup]:
-    """The groups that an entry is about; where its variant is not among them, one without numbers.
+    """Yield the groups that an entry applies to.
 
-    Such a group has the trials of its point, for their share of solutions is 0, unless nobody at any
-    point gave that variant while others were given: then it has none.
+    At points where the entry's variant is missing, yield a group without values. It keeps the
+    trials of the point, so that its solution rate is 0, unless the algorithm returned other
+    variants but nowhere this one: then it has no trials.
     """
     own = [group for group in found if group.label == entry.algorithm]
     there = [group for group in own if has_values(group.point, entry.point)]
@@ -221,8 +226,9 @@ def _matching_groups(found: Sequence[SeedGroup], entry: Expectation) -> Iterator
 def _accepted_range(
     within: float | str | None, figure: float, ours: IntervalEstimate
 ) -> tuple[float, float] | None:
-    """Between which numbers ours may lie: our interval, if it is that and there is one, or the
-    tolerance to either side of our mean.
+    """Return the range that must contain the figure, or None without an interval.
+
+    This is the measured interval for `ci`, else the mean plus and minus the tolerance.
     """
     rounding = ROUNDING * max(1.0, abs(figure))
     if within == CONFIDENCE_INTERVAL:
@@ -239,21 +245,21 @@ def _range_around(ours: IntervalEstimate, tolerance: float) -> tuple[float | Non
 
 
 def measured_cell(ours: IntervalEstimate) -> SheetCell:
-    """Our number; nan where that is what was measured."""
+    """Return the measured value; "nan" if it is undefined."""
     if ours.mean is None:
         return SheetCell("nan" if ours.nan else "")
     return SheetCell(format_number(ours.mean), ours.mean)
 
 
 def interval_cell(ours: IntervalEstimate) -> SheetCell:
-    """Its ends, nothing without two seeds."""
+    """Return the interval's ends, or an empty cell if there is no interval."""
     if ours.interval is None:
         return SheetCell("")
     return SheetCell(" to ".join(map(format_number, ours.interval)), ours.interval[0])
 
 
 def difference_cell(each: ExpectationComparison) -> SheetCell:
-    """Ours less what is expected."""
+    """Return the measured value minus the expected one."""
     if each.ours.mean is None:
         return SheetCell("")
     difference = each.ours.mean - each.figure
@@ -261,7 +267,7 @@ def difference_cell(each: ExpectationComparison) -> SheetCell:
 
 
 def verdict_cell(each: ExpectationComparison) -> SheetCell:
-    """With the reason where nothing was measured; of what is only shown there is none."""
+    """Return the verdict, with the reason if nothing was measured."""
     reason = f": {each.reason}" if each.reason else ""
     shown = each.verdict is ExpectationVerdict.SHOWN
     return SheetCell(
@@ -286,12 +292,16 @@ def _row(ledger: Ledger, each: ExpectationComparison) -> tuple[SheetCell, ...]:
     )
 
 
-EXPECTED_WORDING = {"paper": "the paper has", "value": "expected is", "at_most": "expected is at most",
-          "at_least": "expected is at least"}  # fmt: skip
+EXPECTED_WORDING = {
+    "paper": "the paper has",
+    "value": "expected is",
+    "at_most": "expected is at most",
+    "at_least": "expected is at least",
+}
 
 
 def warn_unmet_expectations(ledger: Ledger) -> list[Diagnostic]:
-    """A W501 for each expectation that some row differs from; what is not measured tells of itself."""
+    """Return a W501 for each expectation from which some group differs."""
     found = []
     for _, rows in groupby(compare_expectations(ledger), key=lambda each: id(each.entry)):
         every = list(rows)
@@ -304,7 +314,7 @@ def warn_unmet_expectations(ledger: Ledger) -> list[Diagnostic]:
 
 
 def _warning_text(each: ExpectationComparison) -> str:
-    """What ours is, of whom, and what it was to be."""
+    """Describe the measured value, where it was measured, and the expected value."""
     entry, group = each.entry, each.group
     point = [f"{name} = {format_scalar(value)}" for name, value in group.point.items()]
     about = ", ".join([*filter(None, [group.variant]), *point, entry.split])

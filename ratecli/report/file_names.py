@@ -1,4 +1,4 @@
-"""File names for what a report leaves."""
+"""File names of report outputs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def unique_file_name(wish: str, taken: Container[str] = ()) -> str:
-    """A name without an ending that stays in its folder and is not taken yet."""
+    """Return a safe file name without suffix that is not in `taken`."""
     clean = re.sub(r"[^A-Za-z0-9._=+-]+", "-", wish).lstrip(".") or "unnamed"
     found, count = clean, 1
     while found in taken:
@@ -18,7 +18,7 @@ def unique_file_name(wish: str, taken: Container[str] = ()) -> str:
 
 
 def plot_file_name(asked: Sequence[Mapping[str, Any]], position: int) -> str:
-    """That of one of the plots that are asked for; two plots never share one."""
+    """Return the file name of one of the requested plots; no two plots share a name."""
     names: list[str] = []
     for plot in asked[: position + 1]:
         axes = [plot[axis] for axis in ("x", "y") if axis in plot]

@@ -1,4 +1,4 @@
-"""The trials that differ only in their seed, and what their numbers say together."""
+"""Groups of trials that differ only in their seed, and estimates over each group."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.report.estimates import IntervalEstimate, estimate_mean, estimate_share
 
 CONCLUSIVE = MEASURED_STATUSES | {"no_solution_found", "infeasible"}
-"""Statuses that rates of solutions and failures count."""
+"""Statuses of trials that count in solution and failure rates."""
 
 SplitMetric = tuple[str, str]
-"""A split and a metric: where a number is."""
+"""A split and a metric, which identify a value."""
 
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """The end of one trial and the numbers of one variant; None where it gave no such classifier."""
+    """A trial's status and the values of one variant, None if the trial did not return it."""
 
     status: str
     numbers: Mapping[SplitMetric, float] | None = None
@@ -33,10 +33,10 @@ class TrialOutcome:
         return self.status in CONCLUSIVE
 
     def broken(self, split: str, constraint: str = "") -> bool | None:
-        """Whether the classifier breaks the constraint, or any, on the rows of a split.
+        """Return whether the classifier violates the constraint (default: any) on a split.
 
-        None if nobody can tell: nothing was measured there, or NaN was. Only on training rows, where
-        the promise was made, a NaN is a promise that is not kept.
+        None if this is unknown because nothing was measured or a value is NaN. On the training
+        set, where the constraint was enforced, NaN counts as a violation.
         """
         found = [
             value
@@ -51,7 +51,7 @@ class TrialOutcome:
 
 
 def solution_share(outcomes: Iterable[TrialOutcome]) -> IntervalEstimate:
-    """The share of the trials with an answer that gave a classifier."""
+    """Return the share of conclusive trials that returned a classifier."""
     found = [each.numbers is not None for each in outcomes if each.answered]
     return estimate_share(sum(found), len(found))
 
@@ -59,8 +59,11 @@ def solution_share(outcomes: Iterable[TrialOutcome]) -> IntervalEstimate:
 def failure_share(
     outcomes: Iterable[TrialOutcome], split: str, constraint: str = ""
 ) -> IntervalEstimate:
-    """The share of the trials with an answer that gave a classifier which breaks the constraint, or
-    any, on the rows of a split. Where of no classifier anybody can tell there is no share.
+    """Return the share of conclusive trials whose classifier violates a constraint on a split.
+
+    Without `constraint`, any violated constraint counts.
+
+    Trials with unknown violations are left out; if all are unknown, there is no share.
     """
     answered = [each for each in outcomes if each.answered]
     told = [each.broken(split, constraint) for each in answered if each.numbers is not None]
@@ -72,12 +75,12 @@ def failure_share(
 
 GroupKey = tuple[str, ...]
 StatusAndNumbers = tuple[str, Mapping[str, Mapping[SplitMetric, float]]]
-"""How a trial ended, and its numbers by variant."""
+"""A trial's status, and its values by variant."""
 
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """One variant of one algorithm at one sweep point (`seed`: only that one, if asked for)."""
+    """One variant of one algorithm at one sweep point, over all seeds or only `seed`."""
 
     label: str
     variant: str
@@ -94,7 +97,7 @@ class SeedGroup:
 
     @cached_property
     def values(self) -> Mapping[SplitMetric, tuple[float, ...]]:
-        """The numbers of each split and metric, by trial, without those that have none."""
+        """The values of all trials by split and metric, without missing ones."""
         found: dict[SplitMetric, list[float]] = {}
         for outcome in self.outcomes:
             for place, value in (outcome.numbers or {}).items():
@@ -102,12 +105,12 @@ class SeedGroup:
         return {place: tuple(numbers) for place, numbers in found.items()}
 
     def trials(self, places: Iterable[SplitMetric]) -> int:
-        """The most trials that one of these was measured in, NaN or not."""
+        """Return the largest number of trials in which one of these was measured, including NaN."""
         found = (self.estimate(*place) for place in places)
         return max((each.n + each.nan for each in found), default=0)
 
     def estimate(self, split: str, metric: str) -> IntervalEstimate:
-        """The mean of a metric, or how often there was a solution or a failure."""
+        """Return the estimate of a metric: a mean, or a share for solution and failure rates."""
         place = split, metric
         if place not in self._known:
             self._known[place] = self._estimate(split, metric)
@@ -123,10 +126,10 @@ class SeedGroup:
         return estimate_mean(self.values.get((split, metric), ()))
 
     def held(self, split: str, constraint: str) -> tuple[int, int]:
-        """How many trials keep the promise, of how many in which that was measured.
+        """Return in how many trials a constraint holds, and in how many it was measured.
 
-        A NaN was not measured. Only on training rows, where the promise was made, it counts: as
-        not kept.
+        NaN counts as not measured, except on the training set, where the constraint was enforced:
+        there it counts as violated.
         """
         values = self.values.get((split, VIOLATION_PREFIX + constraint), ())
         told = [value for value in values if split == "train" or not math.isnan(value)]
@@ -134,20 +137,20 @@ class SeedGroup:
 
 
 def is_failure(metric: str) -> bool:
-    """Whether it is the rate at which a constraint, or any, is broken."""
+    """Return whether the metric is a failure rate, of one constraint or of any."""
     return metric == FAILURE_RATE or metric.startswith(f"{FAILURE_RATE}.")
 
 
 def is_share(metric: str) -> bool:
-    """Whether it is a share of trials, not a mean of what they measured."""
+    """Return whether the metric is a share of trials rather than a mean of measured values."""
     return metric == SOLUTION_RATE or is_failure(metric)
 
 
 def seed_groups(ledger: Ledger, *, by_seed: bool = False) -> tuple[SeedGroup, ...]:
-    """In plan order, then by variant.
+    """Return the groups in plan order, then by variant.
 
-    Where no trial has numbers the variants are those that the algorithm has at other points; if it has
-    none anywhere, the variant is unknown: ''.
+    At points where no trial has values, the variants are those the algorithm has at other points;
+    if it has none, the variant is unknown ("").
     """
     return ledger.once(("groups", by_seed), lambda: tuple(_groups(ledger, by_seed)))
 
@@ -165,7 +168,7 @@ def _groups(ledger: Ledger, by_seed: bool) -> Iterator[SeedGroup]:
 
 
 def select_variant(several: Sequence[SeedGroup], variant: str) -> SeedGroup:
-    """That of a variant among the groups of one point; where no trial gave it, one without numbers."""
+    """Return the group of a variant at one point, or a group without values if it is missing."""
     outcomes = tuple(replace(each, numbers=None) for each in several[0].outcomes)
     nothing = replace(several[0], variant=variant, outcomes=outcomes)
     return next((group for group in several if group.variant == variant), nothing)
@@ -174,8 +177,9 @@ def select_variant(several: Sequence[SeedGroup], variant: str) -> SeedGroup:
 def _variants(
     first: PlannedTrial, ends: Sequence[StatusAndNumbers], by_seed: bool, known: Iterable[str]
 ) -> Iterator[SeedGroup]:
-    """The groups of trials that differ from the first in their seed only; `known` are the algorithm's
-    variants.
+    """Yield the groups of trials that differ only in their seed.
+
+    `known` are the algorithm's variants at any point.
     """
     here = {name for _, numbers in ends for name in numbers}
     for variant in sorted(here) or sorted(known) or [""]:
@@ -189,6 +193,6 @@ def _variants(
 
 
 def _key(trial: PlannedTrial, *, by_seed: bool) -> GroupKey:
-    """By `repr`, since 1, 1.0 and true are three sweep points and one dict key."""
+    """Return a key by `repr`: 1, 1.0 and true are different sweep points but equal dict keys."""
     point = (part for name, value in trial.point.items() for part in (name, repr(value)))
     return (trial.label, *point, *([repr(trial.seed)] if by_seed else []))

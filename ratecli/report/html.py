@@ -1,4 +1,4 @@
-"""report.html: one page that needs nothing but itself."""
+"""The self-contained HTML report, report.html."""
 
 from __future__ import annotations
 
@@ -39,16 +39,19 @@ from ratecli.solvers.registry import all_algorithms
 
 MAX_NOTICES = 100
 MAX_WARNED = 5
-"""Warnings of the run itself that the summary has; all are listed further down."""
+"""Maximum number of warnings of the run in the summary; the full list is further down."""
 OPEN_TREES = 2
-"""Trees that are not folded away."""
+"""Number of trees that are initially expanded."""
 PROVENANCE_PARTS = {"datasets": "Data", "versions": "Versions", "manifest": "The run"}
 
 
 def render_report(
     ledger: Ledger, drawn: Sequence[PlotImage], trees: Sequence[tuple[PlotImage, str]] = ()
 ) -> str:
-    """`drawn` are the plots, `trees` those of certificates, each with what is to be said of it."""
+    """Render the report.
+
+    `drawn` are the plots, `trees` the trees of certificates with their explanations.
+    """
     drawings = PageDrawings()
     found = best_sheet(ledger)
     compared = failures_first(compare_expectations(ledger))
@@ -89,14 +92,14 @@ def render_report(
 
 
 def goal_rows(ledger: Ledger) -> list[tuple[str, str, str]]:
-    """Objective and constraints as the file has them: name, text, class."""
+    """Return name, text and class of the objective and of each constraint."""
     classes = {goal["name"]: goal["class"] for goal in ledger.meta.get("goals") or ()}
     texts = [("objective", ledger.experiment.get("objective", "")), *ledger.constraints.items()]
     return [(name, text, classes.get(name, "")) for name, text in texts]
 
 
 def experiment_facts(ledger: Ledger) -> list[tuple[str, str]]:
-    """What was compared on what."""
+    """Return name and text of each part of the setup: data, algorithms, sweep, seeds, metrics."""
     data = ledger.meta.get("datasets") or {}
     found = {
         "data": ", ".join(
@@ -117,22 +120,23 @@ def experiment_facts(ledger: Ledger) -> list[tuple[str, str]]:
 
 
 def _format_part(part: Any) -> str:
-    """A part of the file in a line."""
+    """Format a section of the experiment file in one line."""
     return "; ".join(f"{key} {text}".strip() for key, text in _flatten(part))
 
 
 def _rule_text(text: str | Mapping[str, str]) -> str:
-    """A rule, or what a group is in each data set."""
+    """Format an expression, or a group's definitions by data set."""
     if isinstance(text, str):
         return text
     return "; ".join(f"{name}: {each}" for name, each in text.items())
 
 
 def collect_notices(ledger: Ledger) -> list[tuple[str, int]]:
-    """The run's warnings, those that its numbers give, and those of its trials: each once, with how many
-    trials gave it; beyond the first `MAX_NOTICES` their number.
+    """Return all warnings once, with the number of trials that gave each.
 
-    Of an algorithm that is not installed any more nobody knows whether it promised anything.
+    These are warnings of the run, warnings derived from results, and warnings of trials. At most
+    `MAX_NOTICES` are listed. Algorithms that are no longer installed are left out of the derived
+    warnings, as it is unknown whether they enforce constraints.
     """
     known = all_algorithms()
     planned = [trial for trial in ledger.plan if trial.algorithm in known]
@@ -154,7 +158,7 @@ def collect_notices(ledger: Ledger) -> list[tuple[str, int]]:
 
 
 def provenance(ledger: Ledger) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Data, versions and the manifest, flat; what the manifest has of the first two is not said again."""
+    """Return data, versions and the manifest as flat lists, without repetitions in the manifest."""
     run = dict(ledger.meta.get("manifest") or {})
     data = ledger.meta.get("datasets") or run.pop("data", None) or {}
     versions = {**(ledger.meta.get("versions") or {}), **(run.pop("versions", None) or {})}
@@ -164,7 +168,7 @@ def provenance(ledger: Ledger) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def run_description(ledger: Ledger) -> str:
-    """When, with what and where the run was made, as far as its record says."""
+    """Describe when, with which versions and where the experiment was run, as far as recorded."""
     run = ledger.meta.get("manifest") or {}
     versions = {**(ledger.meta.get("versions") or {}), **(run.get("versions") or {})}
     git = run.get("git") or {}
@@ -188,7 +192,7 @@ def _values(ledger: Ledger, name: str) -> str:
 
 
 def _join_shortened(texts: Sequence[str]) -> str:
-    """Each once; of many the first, the last and their number."""
+    """Join distinct texts; shorten long lists to the first, the last and their number."""
     each = list(dict.fromkeys(texts))
     return ", ".join(each) if len(each) <= 12 else f"{each[0]} to {each[-1]} ({len(each)} values)"
 

@@ -1,4 +1,4 @@
-"""Several experiments on one page: how each went, and the figures of papers beside ours."""
+"""A page on several experiments: their states, and measured values next to papers' figures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from ratecli.report.sheet import (
 
 REPORT = "report.html"
 UNREADABLE = "cannot be read"
-"""Shown for an experiment whose ledger is none, or of another version."""
+"""Shown for an experiment whose ledger is invalid or of another version."""
 ORDER = (
     ExpectationVerdict.DIFFERS,
     ExpectationVerdict.NOT_MEASURED,
@@ -50,7 +50,7 @@ ORDER = (
     ExpectationVerdict.HOLDS,
     ExpectationVerdict.SHOWN,
 )
-"""Verdicts in the order in which a person wants to see them."""
+"""Verdicts in display order."""
 NOTE = (
     f"Ours is the mean over seeds with its 95 % interval. {MEANING}; "
     "not judged: the file states no tolerance."
@@ -59,7 +59,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class JoinedExperiment:
-    """One of those that are joined; without a ledger it was not run, or `faults` say why there is none."""
+    """One of the joined experiments. Without a ledger it was not run, or `faults` says why."""
 
     folder: Path
     ledger: Ledger | None
@@ -79,15 +79,15 @@ FigureRow = tuple[JoinedExperiment, ExpectationComparison]
 
 
 def write_joined(folders: Sequence[Path], place: Path) -> Path:
-    """Write `place` over the experiments whose results are in `folders`, in that order; gives `place`.
+    """Write a page on the experiments with results in `folders`, in that order; return `place`.
 
-    Each row leads to the experiment's own report, by a path from `place`. A folder without a ledger is
-    shown as not run, and one whose ledger cannot be read with its fault.
+    Each row links to the experiment's own report, relative to `place`. A folder without a ledger is
+    shown as not run, and an unreadable ledger with its error.
 
     Raises
     ------
     FaultError
-        E505 where `place` cannot be written.
+        E505 if `place` cannot be written.
     """
     text = render_joined(folders, place)
     with report_write_errors(place.parent):
@@ -97,7 +97,7 @@ def write_joined(folders: Sequence[Path], place: Path) -> Path:
 
 
 def render_joined(folders: Sequence[Path], place: Path) -> str:
-    """The page's text; `place` is where it will lie."""
+    """Render the page; `place` is the path it will have."""
     found = [_read(folder) for folder in dict.fromkeys(folders)]
     rows = sorted(
         ((each, one) for each in found for one in each.compared),
@@ -140,14 +140,18 @@ def _statuses(each: JoinedExperiment) -> Counter[str]:
 
 
 def _experiments(found: Sequence[JoinedExperiment], place: Path) -> Sheet:
-    """One row an experiment."""
+    """Return a row for each experiment."""
     columns = (
-        SheetColumn("experiment"), SheetColumn("what it asks"), SheetColumn("trials", numeric=True),
-        SheetColumn("ended"), SheetColumn("kept on test", numeric=True), SheetColumn("expected numbers"),
-    )  # fmt: skip
+        SheetColumn("experiment"),
+        SheetColumn("what it asks"),
+        SheetColumn("trials", numeric=True),
+        SheetColumn("ended"),
+        SheetColumn("kept on test", numeric=True),
+        SheetColumn("expected numbers"),
+    )
     note = (
-        "Kept on test: trials and variants of algorithms of which no constraint is broken on test rows, of "
-        "all that were measured there. Each name leads to the experiment's own report."
+        "Kept on test: trials and variants of algorithms of which no constraint is broken on test "
+        "rows, of all that were measured there. Each name leads to the experiment's own report."
     )
     return Sheet("Experiments", columns, tuple(_row(each, place) for each in found), note)
 
@@ -174,7 +178,7 @@ def _row(each: JoinedExperiment, place: Path) -> tuple[SheetCell, ...]:
 
 
 def _kept(ledger: Ledger) -> SheetCell:
-    """Of the classifiers that were measured on test rows how many break no constraint there."""
+    """Return how many of the classifiers measured on the test set satisfy all constraints there."""
     told = [
         outcome.broken("test")
         for group in seed_groups(ledger.algorithms)
@@ -188,12 +192,16 @@ def _kept(ledger: Ledger) -> SheetCell:
 
 
 def _figures(title: str, what: str, several: Sequence[FigureRow], place: Path) -> Sheet:
-    """One row a figure."""
+    """Return a row for each expected figure."""
     columns = (
-        SheetColumn("experiment"), SheetColumn("figure"), SheetColumn("source"),
+        SheetColumn("experiment"),
+        SheetColumn("figure"),
+        SheetColumn("source"),
         *(SheetColumn(name, numeric=True) for name in (what, "ours", "95 % interval")),
-        SheetColumn("verdict"), *(SheetColumn(name, numeric=True) for name in ("difference", "n")), SheetColumn("within"),
-    )  # fmt: skip
+        SheetColumn("verdict"),
+        *(SheetColumn(name, numeric=True) for name in ("difference", "n")),
+        SheetColumn("within"),
+    )
     rows = tuple(
         (
             SheetCell(each.name, link=_link(each.folder, place)),
@@ -214,7 +222,7 @@ def _figures(title: str, what: str, several: Sequence[FigureRow], place: Path) -
 
 
 def _figure_text(one: ExpectationComparison) -> str:
-    """Which number: the metric, of whom, where."""
+    """Describe a figure: metric, algorithm, sweep point and split."""
     group = one.group
     point = [f"{name} = {format_scalar(value)}" for name, value in group.point.items()]
     who = f"{group.label} ({group.variant})" if group.variant else group.label
@@ -222,7 +230,7 @@ def _figure_text(one: ExpectationComparison) -> str:
 
 
 def _link(folder: Path, place: Path) -> str:
-    """The way from the page to the experiment's own; nothing where there is none."""
+    """Return the relative link to the experiment's report, or "" if there is none."""
     if not (folder / REPORT).is_file():
         return ""
     way = os.path.relpath((folder / REPORT).resolve(), place.parent.resolve())
@@ -230,7 +238,7 @@ def _link(folder: Path, place: Path) -> str:
 
 
 def _first_sentence(text: str) -> str:
-    """Of a description, as far as a table has room."""
+    """Return the first sentence of a description, shortened to fit a table."""
     flat = " ".join(text.split())
     end = min((at for sign in (". ", "? ") if (at := flat.find(sign)) >= 0), default=len(flat))
     said = flat[: end + 1]

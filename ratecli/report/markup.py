@@ -1,4 +1,4 @@
-"""From templates to pages: whatever is put in is text, unless it is markup that was made here."""
+"""Render HTML pages from templates. Values are escaped unless they are markup made by ratecli."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from markupsafe import Markup
 from ratecli.report.sheet import SheetCell, SheetColumn
 
 MAX_ROWS = 400
-"""Of a table on a page; the rest is in the files beside it."""
+"""Maximum rows of a table on a page; the CSV files have all rows."""
 LONG_TEXT = 48
-"""Characters of a cell from which it may run over several lines."""
+"""Cells with more characters may wrap."""
 
 
 def render_template(template: str, **values: Any) -> str:
-    """A page by the template of that name in `page/`."""
+    """Render the template of this name in `page/`."""
     return _environment().get_template(template).render(**values)
 
 
 def cell_attributes(column: SheetColumn, cell: SheetCell, *, meter: bool = False) -> Markup:
-    """Those of a cell's element; with `meter` a bar shows the share that it is sorted by."""
+    """Return the attributes of a cell's element; with `meter`, a bar shows its share."""
     share = meter and column.numeric and cell.key is not None
     classes = [
         "number" * column.numeric,
@@ -42,13 +42,13 @@ def cell_attributes(column: SheetColumn, cell: SheetCell, *, meter: bool = False
 
 
 def sort_key(key: float) -> str:
-    """As the page's script reads it."""
+    """Format a sort key as the page's script expects it."""
     return repr(key).replace("inf", "Infinity")
 
 
 @cache
 def _environment() -> Environment:
-    """Made once for all pages of a command."""
+    """Return the template environment, created once per process."""
     found = Environment(
         autoescape=True,
         undefined=StrictUndefined,
@@ -57,7 +57,10 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     ours = {"css": "page.css", "dark": "dark.css", "script": "page.js"}
-    found.globals |= {name: Markup(_text(file).strip()) for name, file in ours.items()}  # noqa: S704
+    found.globals |= {
+        name: Markup(_text(file).strip())  # noqa: S704
+        for name, file in ours.items()
+    }
     found.globals |= {"attributes": cell_attributes, "most_rows": MAX_ROWS}
     return found
 

@@ -1,4 +1,4 @@
-"""The classifiers of every planned trial with what they need, in folders that say which trial it is."""
+"""Write classifiers, encoders and certificates of planned trials to one folder per trial."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ CERTIFICATES = "certificates.json"
 def certificate_file(
     ledger: Ledger, trial: PlannedTrial, models: Mapping[str, str]
 ) -> dict[str, bytes]:
-    """The file of a trial that was tested, by its name; `models` are the files of its variants.
+    """Return the certificate file of a tested trial by its name, or nothing for an untested one.
 
-    It says by itself what was certified of whom: the ledger need not be at hand to read it.
+    `models` are the file names of the trial's variants. The file is self-contained: it can be read
+    without the ledger.
     """
     result = ledger.results.get(trial.key)
     records = result.info.get("certificates") if result else None
@@ -47,7 +48,7 @@ def certificate_file(
 def _named(
     ledger: Ledger, trial: PlannedTrial, record: Mapping[str, Any], models: Mapping[str, str]
 ) -> dict[str, Any]:
-    """A record with the rule as the file has it, and as it was measured: at most 0 at this sweep point."""
+    """Add the constraint's text and its violation at this sweep point to a test's record."""
     name, variant = record["constraint"], record.get("variant", "")
     return {
         "constraint": name,
@@ -60,23 +61,23 @@ def _named(
 
 
 MAX_FOLDER_NAME = 100
-"""Characters of a trial's name after which a piece of its key stands for the rest."""
+"""Longer trial names are cut to this many characters, followed by a part of the key."""
 MAX_NAME_PART = 12
-"""Characters of a key that tell trials of one name apart."""
+"""Number of characters of the key that distinguish trials with equal names."""
 MODEL_SUFFIX = ".npz"
 
 
 def write_models(place: Path, ledger: Ledger, store: LedgerStore) -> int:
-    """Write `place`/<trial>/<variant>.npz and encoder.json for each trial with numbers, and
-    certificates.json for each that was tested, whether it passed or not; gives how many files there are.
+    """Write the models and certificates of planned trials and return the number of files.
 
-    Those of trials that are not planned any more are removed, and nothing else that lies there. A file
-    that holds what it should is left alone.
+    Each trial with results gets `place`/<trial>/<variant>.npz and encoder.json, and each tested
+    trial certificates.json, whether it passed or not. Files of trials that are no longer planned
+    are removed; other files are kept. Files with the right content are not rewritten.
 
     Raises
     ------
     FaultError
-        E505 where the system refuses.
+        E505 if the system denies access.
     """
     tested = {each.trial.key for each in collect_certificates(ledger)}
     trials = trial_folders(
@@ -89,10 +90,10 @@ def write_models(place: Path, ledger: Ledger, store: LedgerStore) -> int:
 
 
 def trial_folders(trials: Iterable[PlannedTrial]) -> dict[str, PlannedTrial]:
-    """The name of each trial's folder, such as `majorize-target=1.25-seed=0`, and the trial.
+    """Return trials by folder name, such as `majorize-target=1.25-seed=0`.
 
-    No two keys share a name, not even where file systems take `A` for `a`. There is no comma in a
-    name, which would have to be quoted in YAML.
+    Names are unique even on case-insensitive file systems. They contain no commas, which would have
+    to be quoted in YAML.
     """
     names = [(_name(trial), trial) for trial in trials]
     found: dict[str, set[str]] = {}
@@ -114,7 +115,7 @@ def _unique_name(name: str, key: str, shared: Collection[str]) -> str:
 
 
 def _files(ledger: Ledger, trial: PlannedTrial, store: LedgerStore) -> dict[str, bytes]:
-    """What is kept of a trial, by the names of the files."""
+    """Return the contents of a trial's files by name."""
     models = store.models(trial.key) if ledger.status(trial) in MEASURED_STATUSES else {}
     names: dict[str, str] = {}
     for variant in models:
@@ -149,7 +150,7 @@ def _remove_others(place: Path, names: Collection[str]) -> None:
 
 
 def _remove(folder: Path, but: Collection[str] = ()) -> None:
-    """Remove our files, and what a killed run left of one; then the folder if it is empty."""
+    """Remove ratecli's files, including remains of a killed run, then the folder if it is empty."""
     with report_write_errors(folder):
         for path in list(folder.iterdir()) if folder.is_dir() else ():
             half = path.suffix == ".tmp" and path.name.startswith(".")

@@ -1,4 +1,4 @@
-"""A table for people to read, before it becomes Markdown or HTML."""
+"""Tables for people (`Sheet`), formatting of their cells, and rendering as Markdown."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from ratecli.report.groups import CONCLUSIVE, SeedGroup
 
 @dataclass(frozen=True)
 class SheetCell:
-    """What is shown, what it is sorted by, whether it is good, partly good or bad news; on a page also
-    what is folded away below, and the file that a click opens.
+    """A cell: its text, its sort key, and its tone ("good", "part", "bad", "none" or "").
+
+    On HTML pages, `more` is text in a collapsible section below, and `link` is the target of the
+    cell.
     """
 
     text: str
@@ -39,7 +41,7 @@ class Sheet:
     note: str = ""
 
     def without_empty(self, *titles: str) -> Sheet:
-        """Without those of the named columns that say nothing in any row."""
+        """Remove the named columns that are empty in all rows."""
         kept = [
             k
             for k, column in enumerate(self.columns)
@@ -50,7 +52,7 @@ class Sheet:
 
 
 def format_number(value: float) -> str:
-    """Four decimals, or three digits where those would show nothing or too much."""
+    """Format with four decimals, or three significant digits for tiny or huge numbers."""
     if not math.isfinite(value):
         return str(value)
     plain = value == 0 or 5e-5 <= abs(value) < 1e5
@@ -58,7 +60,7 @@ def format_number(value: float) -> str:
 
 
 def format_scalar(value: Any) -> str:
-    """A sweep value or another value of the file, as a person would write it."""
+    """Format a sweep value or another value of the experiment file."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -72,7 +74,10 @@ def value_cell(value: Any) -> SheetCell:
 
 
 def estimate_cell(found: IntervalEstimate, trials: int) -> SheetCell:
-    """`mean ± half`, of a share `mean [low, high]`; the count where it is not that of the row."""
+    """Format `mean ± half`, or `mean [low, high]` for a share.
+
+    The count is added if it differs from the row's.
+    """
     if found.mean is None:
         return SheetCell("nan" if found.nan else "", None)
     text = format_number(found.mean) + (
@@ -84,7 +89,7 @@ def estimate_cell(found: IntervalEstimate, trials: int) -> SheetCell:
 
 
 def to_markdown(sheet: Sheet) -> str:
-    """A pipe table whose source is as readable as its rendering."""
+    """Render as a pipe table with aligned columns."""
     texts = [[_escape(cell.text) for cell in row] for row in sheet.rows]
     heads = [_escape(column.title) for column in sheet.columns]
     widths = [max(3, *map(len, column)) for column in zip(heads, *texts, strict=True)]
@@ -109,13 +114,13 @@ def _escape(text: str) -> str:
 
 
 UNKNOWN = "-"
-"""The variant of an algorithm that gave no numbers."""
+"""Shown for the variant of an algorithm without values."""
 TONES = ("", "part", "bad")
-"""Of statuses, the worse the later."""
+"""Tones of statuses, from good to bad."""
 
 
 def identity_columns(ledger: Ledger) -> list[str]:
-    """Names that together tell every group from the others."""
+    """Return the columns that identify a group."""
     return ["algorithm", "variant", *ledger.sweep]
 
 
@@ -137,7 +142,7 @@ def key_cell(group: SeedGroup, name: str) -> SheetCell:
 
 
 def sort_groups(found: Sequence[SeedGroup], names: Sequence[str]) -> list[SeedGroup]:
-    """By the first of the names, then the next; each in the order of the plan."""
+    """Sort by the first name, then by the next, each in plan order."""
     ranks: list[dict[str, int]] = [{} for _ in names]
 
     def rank(group: SeedGroup) -> list[int]:
@@ -148,18 +153,18 @@ def sort_groups(found: Sequence[SeedGroup], names: Sequence[str]) -> list[SeedGr
 
 
 def count_by_status(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:
-    """Status, how often, and its tone; what went well first."""
+    """Return status, count and tone, best statuses first."""
     names = sorted(counts, key=lambda status: (status != "ok", TONES.index(_tone(status)), status))
     return [(name, counts[name], _tone(name)) for name in names]
 
 
 def status_cell(counts: Mapping[str, int]) -> SheetCell:
-    """`ok 4, error 1`."""
+    """Return the counts as in `ok 4, error 1`."""
     found = count_by_status(counts)
     text = ", ".join(f"{name} {count}" for name, count, _ in found)
     return SheetCell(text, tone=max((tone for _, _, tone in found), key=TONES.index, default=""))
 
 
 def _tone(status: str) -> str:
-    """That there is none is an answer too, not a failure."""
+    """Return a status' tone; finding that there is no solution is not a failure."""
     return "" if status in MEASURED_STATUSES else "part" if status in CONCLUSIVE else "bad"

@@ -1,4 +1,4 @@
-"""The tables that the file asks for."""
+"""The report's tables: requested tables, constraints, statuses, failures and unsolved trials."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from ratecli.report.sheet import (
 
 NO_SOLUTION = "no_solution_found"
 MAX_REASONS = 3
-"""Reasons that are told of an algorithm: those of most trials."""
+"""Maximum number of reasons listed for an algorithm, the most frequent ones."""
 NUMBER = re.compile(r"[-+]?(\d[\d,.]*(e[-+]?\d+)?|inf\b|nan\b)")
 NO_SOLUTION_NOTE = (
-    "Reasons by how many trials of the algorithm they are of, told as the first of these told them: its "
-    "numbers are its own."
+    "Reasons by how many trials of the algorithm they are of, told as the first of these told "
+    "them: its numbers are its own."
 )
 
 
 def no_solution_sheet(ledger: Ledger) -> Sheet:
-    """One row for each of the most frequent reasons of each algorithm."""
+    """Return the most frequent reasons why trials of each algorithm found no solution."""
     planned = Counter(trial.label for trial in ledger.plan)
     found: dict[str, dict[str, list[PlannedTrial]]] = {label: {} for label in planned}
     for trial in ledger.plan:
@@ -74,15 +74,15 @@ def _where(trial: PlannedTrial) -> str:
 
 
 ORDINARY_STATUSES = frozenset({"ok", "not_met", NO_SOLUTION})
-"""Statuses that the promises or the reasons why nothing was found already tell of."""
+"""Statuses already covered by the constraint tables or the table of unsolved trials."""
 MAX_STACKS = 20
-"""Of failed trials, in a report."""
+"""Maximum number of tracebacks in a report."""
 MAX_STACK_LENGTH = 6000
-"""Characters of a stack that are told: its end says most."""
+"""Maximum characters of a traceback; the end is kept, as it is the most informative part."""
 
 
 def constraint_sheet(ledger: Ledger) -> Sheet:
-    """Which constraint holds where: one row a group and constraint, splits side by side."""
+    """Return constraint satisfaction, by group and constraint (rows) and split (columns)."""
     rows = [
         (
             *(key_cell(group, key) for key in identity_columns(ledger)),
@@ -96,15 +96,15 @@ def constraint_sheet(ledger: Ledger) -> Sheet:
     heads = [identity_column(ledger, name) for name in identity_columns(ledger)]
     splits = [SheetColumn(split, numeric=True) for split in ledger.splits]
     note = (
-        "Mean violation ± half its 95 % interval over seeds, and in how many of the trials the constraint "
-        f"holds (violation at most 0). ✓ all, ✗ not all, {UNKNOWN} not measured."
+        "Mean violation ± half its 95 % interval over seeds, and in how many of the trials the "
+        f"constraint holds (violation at most 0). ✓ all, ✗ not all, {UNKNOWN} not measured."
     )
     columns = (*heads, SheetColumn("constraint"), *splits, SheetColumn("status"))
     return Sheet("Promises at each sweep point", columns, tuple(rows), note)
 
 
 def satisfaction_sheet(ledger: Ledger) -> Sheet:
-    """How often each algorithm kept each constraint, over all seeds and sweep points."""
+    """Return how often each algorithm satisfied each constraint, over seeds and sweep points."""
     members: dict[tuple[str, str], list[SeedGroup]] = {}
     for group in seed_groups(ledger.algorithms):
         members.setdefault((group.label, group.variant), []).append(group)
@@ -129,7 +129,7 @@ def satisfaction_sheet(ledger: Ledger) -> Sheet:
 
 
 def failures_sheet(ledger: Ledger) -> Sheet:
-    """Trials without an answer, or stopped before it, with the reason; alike seeds in one row."""
+    """Return failed and unfinished trials with reasons; seeds that ended alike share a row."""
     seeds: dict[tuple[str, str, str, str], list[int]] = {}
     points: dict[tuple[str, str, str, str], Mapping[str, Any]] = {}
     stacks: dict[tuple[str, str, str, str], str] = {}
@@ -158,7 +158,7 @@ def failures_sheet(ledger: Ledger) -> Sheet:
 
 
 def status_sheet(ledger: Ledger) -> Sheet:
-    """How the trials of each algorithm ended, and the time that they took together."""
+    """Return how the trials of each algorithm ended, and their total time."""
     labels = list(dict.fromkeys(trial.label for trial in ledger.plan))
     found = {label: Counter[str]() for label in labels}
     seconds = dict.fromkeys(labels, 0.0)
@@ -186,7 +186,7 @@ def _count_cell(count: int, status: str) -> SheetCell:
 
 
 def _stack(ledger: Ledger, trial: PlannedTrial) -> str:
-    """The end of what a trial left of its stack."""
+    """Return the end of a trial's traceback, or ""."""
     result = ledger.results.get(trial.key)
     text = str(result.info.get("traceback") or "") if result else ""
     return text if len(text) <= MAX_STACK_LENGTH else f"...{text[-MAX_STACK_LENGTH:]}"
@@ -231,30 +231,33 @@ MEANS_LEGEND = (
     "without an answer and NaN values are in no mean."
 )
 SHARES_LEGEND = (
-    "Shares of trials, with the exact 95 % interval of Clopper and Pearson: solution_rate of those that "
-    "gave a classifier, failure_rate of those whose classifier breaks a constraint on the rows of the "
-    "table (where none was given nothing fails). Trials that crashed, ran out of time or diverged are in "
-    "neither."
+    "Shares of trials, with the exact 95 % interval of Clopper and Pearson: solution_rate of those "
+    "that gave a classifier, failure_rate of those whose classifier breaks a constraint on the "
+    "rows of the table (where none was given nothing fails). Trials that crashed, ran out of time "
+    "or diverged are in neither."
 )
 
 
 @dataclass(frozen=True)
 class SheetField:
-    """A column and how a group fills it."""
+    """A column and the function that fills it for a group."""
 
     column: SheetColumn
     cell: Callable[[SeedGroup], SheetCell]
 
 
 def cell_legend(ledger: Ledger) -> str:
-    """What the cells of all tables are."""
+    """Return the explanation of cells that applies to all tables."""
     asked = {name for table in ledger.asked("tables") for name in table.get("columns") or ()}
     asked |= {entry.get("metric", "") for entry in ledger.experiment.get("expect") or ()}
     return f"{MEANS_LEGEND} {SHARES_LEGEND}" if any(map(is_share, asked)) else MEANS_LEGEND
 
 
 def requested_sheets(ledger: Ledger) -> list[Sheet]:
-    """One for each entry of `report: tables`, or one with everything; last that of the filter, if any."""
+    """Return a sheet for each entry of `report: tables`, then those of the filter.
+
+    Without entries, there is one sheet with all metrics.
+    """
     return list(ledger.once("asked sheets", lambda: _requested_sheets(ledger)))
 
 
@@ -268,17 +271,17 @@ def _requested_sheets(ledger: Ledger) -> list[Sheet]:
 
 
 def _stage_sheets(stage: Ledger) -> list[Sheet]:
-    """What the filter before training did, on training rows and on test rows."""
+    """Return the sheets about the filter before training, on the training and test sets."""
     splits = [split for split in ("train", "test") if split in stage.splits]
     if stage.plan and not splits:
-        splits = ["train"]  # none was found: the table says so
+        splits = ["train"]  # no filter was found, which the table reports
     columns = [name for name in stage.metrics if name.startswith(FILTER_STAGE_PREFIX)]
     title = "The filter before training"
     return [_requested_sheet(stage, {"split": each, "columns": columns}, title) for each in splits]
 
 
 def unlisted_constraints(ledger: Ledger) -> set[str]:
-    """Constraints whose violations no table asks for."""
+    """Return the constraints whose violations are in no requested table."""
     tables = ledger.asked("tables") or [{}]
     every = ledger.algorithms.metrics
     shown = {name for table in tables for name in table.get("columns") or every}
@@ -309,7 +312,7 @@ def _requested_sheet(ledger: Ledger, table: Mapping[str, Any], title: str) -> Sh
 def _distinguishing_names(
     ledger: Ledger, asked: Sequence[str], found: Sequence[SeedGroup]
 ) -> list[str]:
-    """The names asked for, and those without which two different rows would look alike."""
+    """Return the requested names, plus those needed to tell different rows apart."""
 
     def rows(names: Sequence[str]) -> int:
         return len({tuple(key_cell(group, name).text for name in names) for group in found})
@@ -322,7 +325,7 @@ def _distinguishing_names(
 
 
 def _places(ledger: Ledger, metric: str, split: str) -> list[SplitMetric]:
-    """What is shown of a metric: one split, of a violation all."""
+    """Return the splits on which to show a metric: all for a violation, otherwise the given one."""
     splits = ledger.splits if metric.startswith(VIOLATION_PREFIX) else [split]
     return [(each, metric) for each in splits]
 

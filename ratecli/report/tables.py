@@ -1,4 +1,4 @@
-"""The numbers of an experiment as tidy tables: metrics.csv, trials.csv, summary.csv."""
+"""Tidy tables of an experiment's results: metrics.csv, trials.csv and summary.csv."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ratecli.report.groups import SeedGroup, seed_groups
 NUMBERS = ("mean", "low", "high", "n", "nan")
 EXPECTED = ("expect", "figure", "within", "source", "verdict")
 MetricKey = tuple[str, str, str, str, str]
-"""A row of the summary: algorithm, variant, point, split, metric."""
+"""Identifies a row of the summary: algorithm, variant, point, split, metric."""
 TYPES = dict.fromkeys(["value", "mean", "low", "high"], "float64") | {"n": "int64", "nan": "int64"}
 
 
 def metrics_table(ledger: Ledger) -> pd.DataFrame:
-    """One row a measured number: algorithm, variant, <sweep>, seed, split, metric, value."""
+    """Return a row per measured value: algorithm, variant, <sweep>, seed, split, metric, value."""
     rows = [
         (
             item.trial.label,
@@ -43,7 +43,7 @@ def metrics_table(ledger: Ledger) -> pd.DataFrame:
 
 
 def trials_table(ledger: Ledger) -> pd.DataFrame:
-    """One row a planned trial, whatever became of it."""
+    """Return a row per planned trial, whatever its status."""
     rows = [
         (
             trial.label,
@@ -58,13 +58,13 @@ def trials_table(ledger: Ledger) -> pd.DataFrame:
 
 
 def summary_table(ledger: Ledger) -> pd.DataFrame:
-    """Mean over seeds and 95 % Student-t interval; `n` seeds gave a number, `nan` gave NaN.
+    """Return means over seeds with 95 % Student-t intervals; `n` counts values, `nan` NaN values.
 
-    What is resampled is the seed with all that is drawn from it: splits that are not the official
-    ones, training and random decisions. Trials without an answer count nowhere.
+    The variation is over seeds and everything that depends on them: splits that are not official,
+    training and random decisions. Trials without results are ignored.
 
-    Where the file expects numbers, five columns say what is expected of a row. A row of which several
-    things are expected is repeated for each; what is expected and has no numbers comes last.
+    If the file has expectations, five columns show them. A row with several expectations is
+    repeated for each; expectations without values come last.
     """
     expected: dict[MetricKey, list[ExpectationComparison]] = {}
     for each in compare_expectations(ledger):
@@ -102,7 +102,10 @@ def _expected(each: ExpectationComparison) -> tuple[Any, ...]:
 
 
 def csv_text(frame: pd.DataFrame, *, nan: str = "nan") -> str:
-    """Floats by `repr`, so that reading gives the same bits; nothing where there is no value."""
+    """Format as CSV.
+
+    Floats are written by `repr`, so that reading restores the same bits; None is empty.
+    """
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(frame.columns)
@@ -118,7 +121,10 @@ def _point(ledger: Ledger, point: Mapping[str, Any]) -> tuple[Any, ...]:
 def _frame(
     rows: Sequence[tuple[Any, ...]], columns: Sequence[str], sweep: Sequence[str]
 ) -> pd.DataFrame:
-    """Seeds (of any size) and sweep columns keep their Python values: 1 stays 1 beside 1.0."""
+    """Return a frame.
+
+    Seeds (of any size) and sweep values stay Python objects, so 1 and 1.0 stay distinct.
+    """
     data = zip(*rows, strict=True) if rows else [()] * len(columns)
     types = {name: kind for name, kind in TYPES.items() if name not in sweep}
     series = (
@@ -129,7 +135,7 @@ def _frame(
 
 
 def _texts(values: Sequence[Any], nan: str) -> list[str]:
-    """A column's; most of a large table is text already."""
+    """Format a column's values; most are strings already in a large table."""
     return [value if type(value) is str else _text(value, nan) for value in values]
 
 

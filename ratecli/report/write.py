@@ -1,4 +1,4 @@
-"""What a run leaves to be read, made again from its ledger alone."""
+"""Write the report of a run, based on its ledger alone."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ REPORT_FOLDERS = ("tables", "figures", MODELS_FOLDER)
 
 
 def check_report_folder(folder: Path) -> None:
-    """Before trials run: FaultError with an E505 for all that would be in a report's way."""
+    """Raise FaultError (E505) before trials run if anything would prevent writing the report."""
     check_no_links(folder, LEDGER_FILE, REPORT_LOCK_FILE, *REPORT_FOLDERS)
     found = list(_obstacles(folder))
     if found:
@@ -64,19 +64,19 @@ def _obstacles(folder: Path) -> Iterator[Diagnostic]:
 
 
 def write_report(folder: Path) -> list[Path]:
-    """Write tables, plots, page, classifiers and certificates beside the ledger in `folder`.
+    """Write tables, plots, page, classifiers and certificates next to the ledger in `folder`.
 
-    Gives the files, and for all of single trials the folder that they are in. The same ledger gives the
-    same bytes, and all files are of the ledger as it was at one moment, even while a run goes on.
+    Return the files, with one folder for all files of single trials. The same ledger gives the same
+    bytes. All files are based on the same state of the ledger, even while a run is in progress.
     """
     return write_and_load_report(folder)[1]
 
 
 def write_and_load_report(folder: Path) -> tuple[Ledger, list[Path]]:
-    """As `write_report`; gives also what the report is of."""
+    """Like `write_report`, but also return the ledger that was reported."""
     check_no_links(folder, LEDGER_FILE, *REPORT_FOLDERS)
     if not (folder / LEDGER_FILE).is_file():
-        Ledger.read(folder / LEDGER_FILE)  # an E503, before a lock is left there
+        Ledger.read(folder / LEDGER_FILE)  # raises E503 before a lock file is created
     with lock_report(folder), LedgerStore(folder / LEDGER_FILE, readonly=True) as store:
         for name in REPORT_FOLDERS:
             remove_stale(folder / name, UNFINISHED_PREFIX)
@@ -94,7 +94,7 @@ def write_and_load_report(folder: Path) -> tuple[Ledger, list[Path]]:
 
 
 def with_manifest(ledger: Ledger, folder: Path) -> Ledger:
-    """With the record of the last run, where it lies beside the ledger and can be read."""
+    """Add the record of the last run, if it can be read."""
     with suppress(OSError, ValueError):
         found = json.loads((folder / MANIFEST).read_text("utf-8"))
         if isinstance(found, dict):

@@ -1,4 +1,4 @@
-"""Workers of a Dask cluster: one that is running, or one that is started here."""
+"""Run trials on the workers of a Dask cluster, either a running one or a local one started here."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from ratecli.runner.worker_pool import WorkerPool, block_interrupts
 from ratecli.streaming.sums import SCHEDULER_VARIABLE
 
 IDLE_SECONDS = 60.0
-"""When the processes leave of a run that no longer says anything: it was killed, perhaps."""
+"""Processes of a run that submits nothing for this long end, as the run was probably killed."""
 
 
 @dataclass(frozen=True)
 class DaskRun:
-    """Whose trials they are: a name of its own, the versions that its keys speak of, variables to be set."""
+    """Identifies a run: a unique name, package versions in its keys, environment variables."""
 
     name: str
     versions: Mapping[str, str]
@@ -38,7 +38,7 @@ class DaskRun:
 
 @dataclass
 class RunProcesses:
-    """The processes of one run: as many as this worker has threads, each with its cached data."""
+    """The processes of one run on this worker, each with cached data, at most one per thread."""
 
     free: list[WorkerPool] = field(default_factory=list)
     busy: list[WorkerPool] = field(default_factory=list)
@@ -64,11 +64,11 @@ _processes_lock = threading.Lock()
 
 
 def run_on_worker(run: DaskRun, parcel: TaskMessage) -> WorkerAnswer:
-    """Run one trial. Raises FaultError, E512, where its numbers would be those of other versions."""
+    """Run one trial. Raise FaultError (E512) if this worker has other package versions."""
     _check_versions(run.versions)
     with _processes_lock:
         room = _processes_by_run.setdefault(run.name, RunProcesses())
-        # the address that this worker knows: the driver may have come by another way
+        # use the scheduler address this worker knows: the driver may use a different one
         crew = room.take({**run.environment, SCHEDULER_VARIABLE: get_worker().scheduler.address})
     try:
         crew.hand(parcel)
@@ -84,7 +84,7 @@ def run_on_worker(run: DaskRun, parcel: TaskMessage) -> WorkerAnswer:
 
 
 def end_run_processes(name: str) -> None:
-    """End the processes of a run at once, also in the middle of a trial."""
+    """End the processes of a run immediately, even during a trial."""
     with _processes_lock:
         room = _processes_by_run.pop(name, RunProcesses())
         room.quiet()
@@ -106,12 +106,12 @@ def _check_versions(versions: Mapping[str, str]) -> None:
 CONNECT_SECONDS = 10.0
 DASK_POLL_SECONDS = 1.0
 SHUTDOWN_SECONDS = 3.0
-"""How long workers may take to hear that a run is over: who hears nothing of it finds out alone."""
+"""Maximum wait for workers to end a run's processes; workers not reached end them when idle."""
 LOST_WORKER_SECONDS = 300.0
-"""How long a cluster may be without workers: one that grows on demand needs minutes."""
+"""Maximum time without workers: a cluster that scales on demand needs minutes."""
 
-# Of a cluster started here: Dask gives a trial whose worker died to another one, once; what waits stays
-# with the scheduler, out of reach of such a death.
+# For local clusters: a trial whose worker died is given to another one, once. Waiting trials stay
+# with the scheduler, where the death of a worker does not affect them.
 DASK_SETTINGS = {
     "distributed.scheduler.allowed-failures": 1,
     "distributed.scheduler.worker-saturation": 1.0,
@@ -119,7 +119,7 @@ DASK_SETTINGS = {
 
 
 class DaskPool:
-    """Up to `jobs` trials at once, or as many as the cluster has threads."""
+    """Runs up to `jobs` trials in parallel, or as many as the cluster has threads."""
 
     def __init__(self, client: Client, jobs: int | None) -> None:
         environment = {"RATECLI_DATA": str(data_folder().absolute())}
@@ -134,7 +134,10 @@ class DaskPool:
         self._look()
 
     def has_room(self) -> bool:
-        """A cluster that has no worker now may have one soon: one trial may always wait there."""
+        """Return whether to submit another trial.
+
+        One trial may always be submitted, as a cluster without workers may get some.
+        """
         return len(self._out) < max(1, min(self._threads, self._jobs or self._threads))
 
     def is_busy(self) -> bool:
@@ -146,7 +149,10 @@ class DaskPool:
         future.add_done_callback(self._ended.put)
 
     def collect(self) -> list[WorkerAnswer]:
-        """Wait for an answer. FaultError: E512 where workers cannot run trials, E513 without a cluster."""
+        """Wait for an answer.
+
+        Raise FaultError: E512 if workers cannot run trials, E513 if the cluster is lost.
+        """
         while True:
             if time.monotonic() - self._looked > DASK_POLL_SECONDS:
                 self._look()
@@ -154,24 +160,25 @@ class DaskPool:
                 return [self._answer(self._ended.get(timeout=DASK_POLL_SECONDS))]
 
     def dismiss(self) -> None:
-        """All is done: that a worker is lost now, or the cluster, takes nothing away."""
-        # in a thread: a worker that just died would be called for 30 s
+        """End the run's processes. Losing a worker or the cluster is harmless at this point."""
+        # in a thread: calling a worker that just died would block for 30 s
         telling = threading.Thread(target=self._tell, daemon=True)
         telling.start()
         telling.join(SHUTDOWN_SECONDS)
 
     def kill(self) -> None:
         if not self._is_lost:
-            with suppress(OSError, RuntimeError):  # what ends the run is told, not this
+            with suppress(OSError, RuntimeError):  # report the error that ended the run instead
                 self._client.cancel(list(self._out))
             self.dismiss()
 
     def _tell(self) -> None:
-        with suppress(OSError, RuntimeError, CancelledError):  # the client may close meanwhile
+        # the client may close during the call
+        with suppress(OSError, RuntimeError, CancelledError):
             self._client.run(end_run_processes, self._run.name, on_error="ignore")
 
     def _look(self) -> None:
-        """See how large the cluster is now, and whether it is there."""
+        """Update the number of threads. Raise FaultError (E513) if the cluster is lost."""
         try:
             self._threads = sum(self._client.nthreads().values())
         except (OSError, RuntimeError, ValueError) as error:
@@ -209,7 +216,7 @@ class DaskPool:
 
 @contextmanager
 def open_dask_pool(address: str | None, jobs: int | None) -> Iterator[DaskPool]:
-    """The workers of a running cluster, or of one that lasts as long as this."""
+    """Connect to a running cluster, or start a local one for the duration of the context."""
     place = start_local_cluster(jobs) if address is None else nullcontext(address)
     with _mute_dask_logs(), place as cluster, connect_client(cluster) as client:
         yield DaskPool(client, jobs)
@@ -217,7 +224,7 @@ def open_dask_pool(address: str | None, jobs: int | None) -> Iterator[DaskPool]:
 
 @contextmanager
 def start_local_cluster(jobs: int | None) -> Iterator[str]:
-    """The address of a cluster of so many workers, each a process with one thread."""
+    """Start a local cluster of `jobs` single-threaded worker processes; yield its address."""
     with dask.config.set(DASK_SETTINGS):
         with block_interrupts():
             cluster = LocalCluster(
@@ -234,7 +241,7 @@ def start_local_cluster(jobs: int | None) -> Iterator[str]:
 
 @contextmanager
 def connect_client(address: str) -> Iterator[Client]:
-    """A client of the cluster at an address. FaultError, E512, where there is none, or none with workers."""
+    """Connect to a cluster. Raise FaultError (E512) if it is unreachable or has no workers."""
     try:
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
@@ -254,13 +261,13 @@ def connect_client(address: str) -> Iterator[Client]:
 
 @contextmanager
 def _mute_dask_logs() -> Iterator[None]:
-    """Without Dask's own messages about what is told here in other words."""
+    """Suppress Dask's own messages about conditions that ratecli reports itself."""
     log = logging.getLogger("distributed")
     before = log.level
     log.setLevel(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
-            # a trial may need the models of others: they have to get there
+            # tasks may include the models of other trials
             warnings.filterwarnings("ignore", "Sending large graph")
             yield
     finally:

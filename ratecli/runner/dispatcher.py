@@ -1,4 +1,4 @@
-"""A schedule worked off by workers: who gets what, and what becomes of a trial whose worker died."""
+"""Dispatch scheduled trials to workers, and retry trials whose worker died."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ratecli.ledger.records import FAILED_STATUSES, TrialResult
 from ratecli.runner.worker import TrialFunction, failure_result
 
 RecallResult = Callable[[str], TrialResult]
-"""Gives the result of a trial of an earlier run, with its models."""
+"""Returns the stored result of a trial of an earlier run, with its models."""
 
 
 @dataclass(frozen=True)
 class ReadyTask:
-    """A task whose needs have ended, with their results."""
+    """A task whose dependencies have ended, with their results."""
 
     task: Task
     given: Mapping[str, TrialResult]
 
     def blocked(self) -> TrialResult | None:
-        """How the task ends if it cannot run, because a trial that it needs failed."""
+        """Return the task's result if a trial it depends on failed, so that it cannot run."""
         for need, result in self.given.items():
             if result.status in FAILED_STATUSES:
                 reason = f"needs trial {need[:12]}, which ended as {result.status}: {result.reason}"
@@ -35,10 +35,10 @@ class ReadyTask:
 
 
 class Schedule:
-    """The graph of tasks. One key given twice is one task; a cycle raises `graphlib.CycleError`.
+    """The dependency graph of tasks. Tasks with equal keys are one task.
 
-    Results are kept only as long as a task needs them. `recall` answers for needs that are not
-    among the tasks.
+    A cycle raises `graphlib.CycleError`. Results are kept only as long as a task needs them.
+    `recall` returns results of dependencies that are not among the tasks.
     """
 
     def __init__(self, tasks: Iterable[Task], recall: RecallResult | None = None) -> None:
@@ -52,7 +52,7 @@ class Schedule:
         self._queue = deque(self._order.get_ready())
 
     def take(self) -> ReadyTask | None:
-        """The next task that may start, if there is one now."""
+        """Return the next task that is ready, or None if there is none at the moment."""
         if not self._queue:
             return None
         task = self._tasks[self._queue.popleft()]
@@ -81,7 +81,7 @@ def _missing_result(key: str) -> TrialResult:
 
 
 MAX_WORKER_DEATHS = 2
-"""How many workers may die of a trial."""
+"""A trial fails after this many of its workers died."""
 
 OnDone = Callable[[TrialResult], object]
 OnStart = Callable[[str], object]
@@ -90,10 +90,11 @@ IsWanted = Callable[[str], bool]
 
 @dataclass(frozen=True)
 class Hooks:
-    """What an executor may call beside a trial's function.
+    """Optional callbacks of an executor.
 
-    `recall` gives the result of a trial that is needed but not among the tasks; `on_start` hears the
-    key of each that starts; `wanted` says, when a trial's turn has come, whether to run it at all.
+    `recall` returns the result of a dependency that is not among the tasks, `on_start` is called
+    with the key of each trial that starts, and `wanted` decides just before a trial starts whether
+    to run it.
     """
 
     recall: RecallResult | None = None
@@ -110,14 +111,14 @@ NO_HOOKS = Hooks()
 
 @dataclass
 class TrialQueue:
-    """Gives out the trials that are to be run, and hears how they end."""
+    """Supplies trials to run, and passes on their results."""
 
     schedule: Schedule
     on_done: OnDone
     hooks: Hooks
 
     def take(self) -> ReadyTask | None:
-        """The next trial to run; those that cannot be run, or need not, end here."""
+        """Return the next trial to run, and end trials that cannot run or are not wanted."""
         while ready := self.schedule.take():
             key = ready.task.key
             if self.hooks.wanted is not None and not self.hooks.wanted(key):
@@ -134,7 +135,7 @@ class TrialQueue:
 
 
 class Dispatcher:
-    """One run of some workers."""
+    """Runs the trials of a queue on a group of workers."""
 
     def __init__(self, desk: TrialQueue, workers: WorkerGroup, function: TrialFunction) -> None:
         self._desk = desk
@@ -145,7 +146,7 @@ class Dispatcher:
         self._again: deque[TaskMessage] = deque()
 
     def work(self) -> None:
-        """Until all is done. Whatever ends it early, an interrupt say, ends the workers as well."""
+        """Run all trials. If an exception such as an interrupt ends the run, kill the workers."""
         try:
             while self._hand_out():
                 for answer in self._workers.collect():
@@ -156,7 +157,7 @@ class Dispatcher:
         self._workers.dismiss()
 
     def _hand_out(self) -> bool:
-        """Give work to whoever is free; False when all is done."""
+        """Give trials to free workers; return False when everything is done."""
         while self._workers.has_room() and (parcel := self._next()):
             self._out[parcel.key] = parcel
             self._workers.hand(parcel)
@@ -168,7 +169,7 @@ class Dispatcher:
         while ready := self._desk.take():
             try:
                 parcel = TaskMessage.of(ready, self._function)
-            except Exception as error:  # noqa: BLE001  pickling raises what it likes
+            except Exception as error:  # noqa: BLE001  pickling may raise anything
                 self._desk.end(failure_result(ready.task.key, error))
                 continue
             self._desk.hooks.started(parcel.key)
@@ -188,7 +189,7 @@ class Dispatcher:
 
 @dataclass(frozen=True)
 class TaskMessage:
-    """A trial as it goes to a worker: its key, how it is run (pickled), and what it may take."""
+    """A trial to send to a worker: its key, pickled function and arguments, and limits."""
 
     key: str
     content: bytes
@@ -196,14 +197,14 @@ class TaskMessage:
 
     @classmethod
     def of(cls, ready: ReadyTask, function: TrialFunction) -> TaskMessage:
-        """Raises what pickling raises."""
+        """Raise whatever pickling raises."""
         content = pickle.dumps((function, ready.task.payload, dict(ready.given)))
         return cls(ready.task.key, content, ready.task.limits)
 
 
 @dataclass(frozen=True)
 class WorkerDeath:
-    """A worker ended before it answered; `times` is how many did that the trial was given to."""
+    """A trial's worker ended before it answered; `times` counts the workers that did so."""
 
     key: str
     how: str
@@ -211,12 +212,12 @@ class WorkerDeath:
 
     @classmethod
     def by(cls, key: str, exit_code: int | None) -> WorkerDeath:
-        """Of a process: it was killed where the exit code is negative."""
+        """Return the death of a process; a negative exit code means it was killed by a signal."""
         killed = exit_code is not None and exit_code < 0
         return cls(key, f"signal {-(exit_code or 0)}" if killed else f"exit code {exit_code}")
 
     def result(self) -> TrialResult:
-        """How a trial ends whose workers died."""
+        """Return the result of a trial whose workers died."""
         hint = "out of memory, or a crash in a compiled library?"
         reason = f"the worker process died each time it was tried ({self.how}); {hint}"
         return TrialResult(self.key, "error", reason)
@@ -226,22 +227,22 @@ WorkerAnswer = TrialResult | WorkerDeath
 
 
 class WorkerGroup(Protocol):
-    """Those who run trials side by side, wherever they are."""
+    """Workers that run trials in parallel."""
 
     def has_room(self) -> bool:
-        """Whether one more trial would begin at once."""
+        """Return whether another trial would start immediately."""
 
     def is_busy(self) -> bool:
-        """Whether an answer is still to come."""
+        """Return whether any answer is outstanding."""
 
     def hand(self, parcel: TaskMessage) -> None:
-        """Give a trial to a free worker."""
+        """Send a trial to a free worker."""
 
     def collect(self) -> list[WorkerAnswer]:
-        """Wait for some answers, at least one."""
+        """Wait for at least one answer."""
 
     def dismiss(self) -> None:
-        """All is done."""
+        """Release the workers after all trials have ended."""
 
     def kill(self) -> None:
-        """End at once what runs."""
+        """Kill the workers and their trials."""

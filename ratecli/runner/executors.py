@@ -1,4 +1,7 @@
-"""Where trials run: in this process, in several, or on a cluster. The numbers are the same."""
+"""Executors, which run trials in this process, in several processes, or on a cluster.
+
+Results do not depend on the executor.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,14 @@ from ratecli.runner.worker_pool import WorkerPool
 __all__ = ["NO_HOOKS", "DaskExecutor", "Executor", "Hooks", "ProcessExecutor", "SerialExecutor"]
 
 USUAL_JOBS = 2
-"""Each process holds the data once more: all cores would be much to take unasked."""
+"""Default number of processes. Each holds its own copy of the data, so not all cores are used."""
 
 EXECUTOR_KINDS = "serial, processes, dask and dask://HOST:PORT"
 CLUSTER_ADDRESS = re.compile(r"(dask|tcp|tls)://([^/\s]+:\d+)")
 
 
 class Executor(Protocol):
-    """Runs tasks in an order in which each finds the results that it needs."""
+    """Runs tasks in an order that respects their dependencies."""
 
     def run(
         self,
@@ -36,16 +39,16 @@ class Executor(Protocol):
         on_done: OnDone,
         hooks: Hooks = NO_HOOKS,
     ) -> None:
-        """Call `on_done` with each task's result, in this thread, as soon as it is there.
+        """Call `on_done` with each task's result, in this thread, as soon as it is available.
 
-        Exceptions of a trial become its result, and so does that it takes more than its limits allow;
-        those of `on_done` and interrupts end the run.
+        Exceptions of a trial and violations of its limits become its result. Exceptions of
+        `on_done` and interrupts end the run.
         """
 
 
 @dataclass(frozen=True)
 class SerialExecutor:
-    """One trial after the other, here; where some have limits in a process that can be ended."""
+    """Runs one trial at a time in this process, or in a child process if any trial has limits."""
 
     def run(
         self,
@@ -69,9 +72,9 @@ class SerialExecutor:
 
 @dataclass(frozen=True)
 class ProcessExecutor:
-    """Up to `jobs` trials at once, each in a process that runs many.
+    """Runs up to `jobs` trials in parallel, in processes that are reused.
 
-    A trial whose worker dies is tried once more; no other trial is touched by the death.
+    A trial whose worker dies is retried once; other trials are not affected.
     """
 
     jobs: int
@@ -89,25 +92,25 @@ class ProcessExecutor:
 
 @dataclass(frozen=True)
 class DaskExecutor:
-    """Up to `jobs` trials at once on a Dask cluster: that at `address`, or one started here for the run.
+    """Runs up to `jobs` trials in parallel on the Dask cluster at `address`, or on a local one.
 
-    On a cluster that is there `jobs` may be None: as many trials as it has threads. Deaths of workers are
-    no other than those of `ProcessExecutor`, and so are limits.
+    If `address` is given, `jobs` may be None: as many trials as the cluster has threads. Deaths of
+    workers and limits are handled as by `ProcessExecutor`.
     """
 
     address: str | None = None
     jobs: int | None = None
 
     def __post_init__(self) -> None:
-        """Raises FaultError, E512, where Dask is not installed."""
+        """Raise FaultError (E512) if Dask is not installed."""
         if find_spec("distributed") is None:
             raise FaultError(
                 Diagnostic("E512", "Dask is not installed", "pip install 'ratecli[dask]'")
             )
 
     def check(self) -> None:
-        """Raises FaultError, E512, where no cluster with workers is at the address."""
-        from ratecli.runner.dask_pool import connect_client  # noqa: PLC0415  an extra
+        """Raise FaultError (E512) if there is no cluster with workers at the address."""
+        from ratecli.runner.dask_pool import connect_client  # noqa: PLC0415  optional dependency
 
         if self.address is not None:
             with connect_client(self.address):
@@ -120,8 +123,8 @@ class DaskExecutor:
         on_done: OnDone,
         hooks: Hooks = NO_HOOKS,
     ) -> None:
-        """Raises FaultError: E512 without a cluster that can be used, E513 where it is lost."""
-        from ratecli.runner.dask_pool import open_dask_pool  # noqa: PLC0415  an extra
+        """Raise FaultError: E512 if the cluster cannot be used, E513 if it is lost."""
+        from ratecli.runner.dask_pool import open_dask_pool  # noqa: PLC0415  optional dependency
 
         todo = list(tasks)
         if not todo:
@@ -133,9 +136,10 @@ class DaskExecutor:
 
 
 def parse_executor(kind: str | None, jobs: int | None) -> Executor:
-    """What is meant by `--executor` and `--jobs`; ValueError, with what would be right, for anything else.
+    """Return the executor for the options `--executor` and `--jobs`.
 
-    `kind` is serial, processes, dask or the address of a running cluster.
+    `kind` is serial, processes, dask or the address of a running cluster. For anything else, raise
+    ValueError with the valid values.
     """
     if kind is not None and CLUSTER_ADDRESS.fullmatch(kind):
         return DaskExecutor(re.sub("^dask:", "tcp:", kind), jobs)

@@ -1,4 +1,4 @@
-"""An experiment whose trials are being run: its ledger is open."""
+"""A run of one experiment: its open ledger, its record, and its outcome."""
 
 from __future__ import annotations
 
@@ -32,19 +32,21 @@ NO_SOLUTION_STATUS = "no_solution_found"
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What became of a run.
+    """The outcome of a run.
 
     Attributes
     ----------
     counts
-        Trials by status, `ran` of them in this run.
+        Number of trials by status, including stored ones.
+    ran
+        Number of trials run this time.
     failed
-        Name and result of each trial that gave no answer.
+        Name and result of each trial that failed.
     unsolved
         Name and result of each trial that found no solution.
     warnings
-        Rules that do not hold on test rows (W402), models no better than a constant (W408), variants to
-        draw that there are none of (W208).
+        Constraints violated on the test set (W402), models no better than a constant (W408),
+        plotted variants that do not exist (W208).
     """
 
     folder: Path
@@ -61,17 +63,18 @@ class RunOutcome:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """An experiment that is to be run, and the folder of its results."""
+    """An experiment to run, and its results folder."""
 
     prepared: PreparedExperiment
     folder: Path
 
 
 class ExperimentRun:
-    """Its trials that are not stored yet are `todo`; those of them still to come are `left`.
+    """An experiment that is being run, with its ledger open.
 
-    Made, it has replaced the plan and the record of the run, and with `fresh` all that was stored. Raises
-    FaultError, E502, E503, E505, where the folder or the ledger does not do.
+    `todo` are its trials that have to be run, `left` the keys of those not stored yet.
+    The constructor replaces the stored plan and run record, and with `fresh` deletes all stored
+    results. It raises FaultError (E502, E503, E505) if the folder or the ledger cannot be used.
     """
 
     def __init__(self, asked: RunRequest, *, fresh: bool, command: Sequence[str]) -> None:
@@ -85,9 +88,8 @@ class ExperimentRun:
         if fresh:
             with report_write_errors(ledger):
                 ledger.unlink(missing_ok=True)
-                ledger.with_name(f"{LEDGER_FILE}-journal").unlink(
-                    missing_ok=True
-                )  # of a killed run
+                # left by a killed run
+                ledger.with_name(f"{LEDGER_FILE}-journal").unlink(missing_ok=True)
         self._write_record(None)
         self._store = LedgerStore(ledger)
         try:
@@ -107,18 +109,18 @@ class ExperimentRun:
         self.left = {task.key for task in self.todo}
 
     def put(self, result: TrialResult) -> None:
-        """Store a trial; raises what storing an earlier one raised."""
+        """Store a trial; also raise errors from storing earlier ones."""
         self._writer.put(result)
         self.left.discard(result.key)
 
     def take(self, results: Iterable[TrialResult]) -> None:
-        """Store what is known already of some of its trials, which need not be run then."""
+        """Store results of trials that are already known and need not be run."""
         for result in results:
             self.put(result)
         self.todo = [task for task in self.todo if task.key in self.left]
 
     def recall(self, key: str) -> TrialResult:
-        """One of its trials that is stored; KeyError if it is not."""
+        """Return a stored trial of this experiment; raise KeyError if it is not stored."""
         self._writer.flush()
         return self._store.result(key)
 
@@ -127,7 +129,7 @@ class ExperimentRun:
         self._store.close()
 
     def finish(self) -> RunOutcome:
-        """When nothing is left: the record is completed, the ledger closed."""
+        """Complete the record and close the ledger, after all trials have ended."""
         self._writer.flush()
         results = self._store.results()
         warnings = _end_warnings(self.asked.prepared, results)
@@ -164,7 +166,7 @@ class ExperimentRun:
 
 
 def count_stored_trials(prepared: PreparedExperiment, folder: Path) -> int:
-    """How many of the planned trials are stored with an answer."""
+    """Return the number of planned trials that have a stored result."""
     if not (folder / LEDGER_FILE).is_file():
         return 0
     with LedgerStore(folder / LEDGER_FILE, readonly=True) as store:
@@ -173,7 +175,7 @@ def count_stored_trials(prepared: PreparedExperiment, folder: Path) -> int:
 
 
 def trial_display_name(planned: PlannedTrial) -> str:
-    """What a trial is called in messages: `majorize kappa=0.8 seed=1`."""
+    """Return a trial's name in messages, such as `majorize kappa=0.8 seed=1`."""
     point = [f"{name}={value}" for name, value in planned.point.items()]
     return " ".join([planned.label, *point, f"seed={planned.seed}"])
 
@@ -181,7 +183,7 @@ def trial_display_name(planned: PlannedTrial) -> str:
 def _end_warnings(
     prepared: PreparedExperiment, results: Mapping[str, TrialResult]
 ) -> tuple[Diagnostic, ...]:
-    """What only the numbers tell."""
+    """Return the warnings that depend on results."""
     ended = [trial for trial in prepared.plan.planned if trial.key in results]
     trials = [(trial.label, results[trial.key]) for trial in ended]
     given = {(label, value.variant): None for label, found in trials for value in found.values}

@@ -1,4 +1,4 @@
-"""What a run shows while it goes: a live bar, plain lines, or failures alone."""
+"""Progress displays of a run: a live bar, plain lines, or failures only."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
 LINE_SECONDS = 2.0
-"""Plain lines come no faster than this: a log of thousands of trials stays readable."""
+"""Minimum seconds between plain lines, so that logs of thousands of trials stay readable."""
 
 TrialNamer = Callable[[str], str]
-"""What to call the trial with this key."""
+"""Returns the display name of the trial with this key."""
 
 
 class RunProgress(Protocol):
-    """Hears of every trial; `start` and `done` fit an executor's `on_start` and `on_done`."""
+    """Receives every trial; `start` and `done` serve as an executor's `on_start` and `on_done`."""
 
     def __enter__(self) -> Self: ...
 
@@ -36,7 +36,10 @@ class RunProgress(Protocol):
 def open_progress(
     total: int, cached: int, name: TrialNamer, *, quiet: bool = False, stream: TextIO | None = None
 ) -> RunProgress:
-    """The display that suits `stream` (standard error): `total` trials, `cached` of them stored."""
+    """Return the display for `stream` (default: stderr).
+
+    `cached` of the `total` trials are already stored.
+    """
     out = stream or sys.stderr
     if quiet:
         return QuietProgress(name, out)
@@ -46,7 +49,7 @@ def open_progress(
 
 @dataclass
 class ProgressCounts:
-    """How far the run is."""
+    """Counts of ended and failed trials."""
 
     total: int
     cached: int
@@ -66,7 +69,7 @@ class ProgressCounts:
 
 
 class QuietProgress:
-    """Nothing but failures."""
+    """Prints failures only."""
 
     def __init__(self, name: TrialNamer, out: TextIO) -> None:
         self._name = name
@@ -90,7 +93,7 @@ class QuietProgress:
 
 
 class LineProgress(QuietProgress):
-    """For logs: a line for a trial that ended, at most one every two seconds, and the last."""
+    """For logs: prints an ended trial at most every two seconds, and the last one."""
 
     def __init__(self, tally: ProgressCounts, name: TrialNamer, out: TextIO) -> None:
         super().__init__(name, out)
@@ -115,7 +118,7 @@ class LineProgress(QuietProgress):
 
 
 class BarProgress(QuietProgress):
-    """For terminals: a bar, the time left, the trials that run now; failures scroll by above."""
+    """For terminals: a bar with the time left and the running trials; failures scroll by above."""
 
     def __init__(self, tally: ProgressCounts, name: TrialNamer, out: TextIO) -> None:
         super().__init__(name, out)
@@ -154,13 +157,13 @@ class BarProgress(QuietProgress):
 
 
 def failure_line(name: str, result: TrialResult) -> str:
-    """A failed trial in the manner of every other error."""
+    """Format a failed trial like other errors."""
     reason = result.reason or result.status
     return terminal_safe(f"error[E501]: {name}: {reason}")
 
 
 def _rich_bar(out: TextIO) -> RichProgress:
-    # rich is imported where it is used, not by every command.
+    # import rich only here, as most commands do not need it
     from rich import progress  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Column  # noqa: PLC0415

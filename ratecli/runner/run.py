@@ -1,4 +1,4 @@
-"""The trials of prepared experiments, run together and stored each in its own ledger."""
+"""Run the trials of one or several experiments, and store each in its experiment's ledger."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 OnEnded = Callable[[RunOutcome], object]
 OnFault = Callable[[RunRequest, FaultError], object]
 NamedTask = tuple[str, tuple[str, ...]]
-"""The key of a trial, and what its constraints are called."""
+"""The key of a trial, and the names of its constraints."""
 
 
 def run_experiment(
@@ -48,9 +48,9 @@ def run_experiment(
     quiet: bool = False,
     command: Sequence[str] = (),
 ) -> RunOutcome:
-    """Run what is not stored yet. `folder` gets the ledger and the record of the run.
+    """Run the trials that are not stored yet; write the ledger and the run record to `folder`.
 
-    Whoever calls this holds the folder (`lock.locked`) until its report is written.
+    The caller must hold the folder's lock until the report is written.
     """
     outcomes: list[RunOutcome] = []
     asked = [RunRequest(prepared, folder)]
@@ -68,18 +68,18 @@ def run_experiments(
     quiet: bool = False,
     command: Sequence[str] = (),
 ) -> None:
-    """Run the trials of several experiments as one, so that no worker waits for the end of another.
+    """Run the trials of several experiments in one batch, which keeps workers busy in between.
 
-    A trial that several lack is run once, under the wider limits of theirs; one that another of them has
-    stored is taken from there.
+    A trial of several experiments runs once, under the wider of their limits. A trial that another
+    experiment in the batch has stored is copied from there.
 
     Parameters
     ----------
     on_ended
-        Hears of each experiment as soon as all its own trials have ended.
+        Called with the outcome of each experiment as soon as its own trials have ended.
     on_fault
-        Hears of one whose folder or ledger fails, which is then left alone; the others go on. Without it
-        the fault is raised.
+        Called when an experiment's folder or ledger fails. That experiment is dropped and the
+        others continue. Without it, the error is raised.
     """
     with ExitStack() as stack:
         batch = _Batch(on_ended, on_fault)
@@ -91,7 +91,7 @@ def run_experiments(
 
 
 class _AllExperimentsEndedError(Exception):
-    """Ends what runs for an experiment that failed, when all others have ended."""
+    """Raised to stop the executor when no experiment is left after one failed."""
 
 
 class _Batch:
@@ -114,9 +114,11 @@ class _Batch:
         self._live.append(ongoing)
 
     def share(self) -> None:
-        """What one has stored is given to the others that lack it: trials of one key have the same numbers.
+        """Copy stored results to experiments that lack them.
 
-        It counts as stored, as what an earlier run has left does.
+        Trials with equal keys have equal results.
+
+        Copied results count as stored, like those of an earlier run.
         """
         holders = {
             (task.key, _constraint_names(task)): each
@@ -134,7 +136,7 @@ class _Batch:
     def _held(
         self, each: ExperimentRun, holders: Mapping[NamedTask, ExperimentRun]
     ) -> Iterator[TrialResult]:
-        """What others have of the trials of one; a ledger that cannot be read stops its own experiment."""
+        """Yield results stored by other experiments; drop experiments with unreadable ledgers."""
         for task in each.todo:
             holder = holders.get((task.key, _constraint_names(task)))
             if holder in self._live:
@@ -158,7 +160,7 @@ class _Batch:
             executor.run(tasks, run_trial, done, hooks)
 
     def _names(self) -> dict[str, str]:
-        """What each trial is called, with its experiment where there are several."""
+        """Return each trial's display name, prefixed by its experiment if there are several."""
         several = len(self._all) > 1
         return {
             key: f"{each.asked.prepared.experiment.name}: {name}" if several else name
@@ -186,7 +188,7 @@ class _Batch:
             self._end(each)
 
     def _end(self, each: ExperimentRun) -> None:
-        """Close an experiment of which nothing is left to run."""
+        """Finish an experiment that has no trials left to run."""
         if each.left or each not in self._live:
             return
         try:
@@ -209,7 +211,10 @@ class _Batch:
         self._on_fault(asked, error)
 
     def _is_wanted(self, key: str) -> bool:
-        """Whoever plans it: with it stored, one may still have others to run that need it."""
+        """Return whether a live experiment plans the trial.
+
+        It need not lack the result: other trials of it may depend on this one.
+        """
         return any(key in each.names for each in self._live)
 
     def _recall(self, key: str) -> TrialResult:
@@ -220,5 +225,5 @@ class _Batch:
 
 
 def _constraint_names(task: Task) -> tuple[str, ...]:
-    """The names of a trial's constraints: numbers do not hang on them, and reasons speak of them."""
+    """Return the names of a trial's constraints: not in its key, but used in its messages."""
     return tuple(goal.name for goal in task.payload.case.constraints)

@@ -1,4 +1,4 @@
-"""One trial: rows, goals, solver, measurement."""
+"""Run one trial: load its rows, build the problem, solve it, and measure the solution."""
 
 from __future__ import annotations
 
@@ -57,10 +57,11 @@ def has_no_solution(result: TrialResult) -> bool:
 
 
 def missing_solution_reason(job: TrialSpec, given: Mapping[str, TrialResult]) -> str:
-    """Why a trial cannot be, "" if it can: a model that it cannot do without was not found.
+    """Return why a trial cannot run, or "" if it can.
 
-    It can do without one that it is only measured against, by `of(...)`, or as the deployed model, in a
-    metric or in a goal that it is not given: such a number has no value then.
+    A trial cannot run if a trial whose model it requires found no solution. A model that is only a
+    reference, through `of(...)` or as the deployed model, in a metric or in a goal that the solver
+    does not use, is not required: values that refer to it are NaN.
     """
     if job.sieve is not None and has_no_solution(given[job.sieve.key]):
         return "the filter is needed and found no solution"
@@ -81,14 +82,15 @@ def missing_solution_reason(job: TrialSpec, given: Mapping[str, TrialResult]) ->
 
 
 def _reference_goals(case: Case) -> tuple[Goal, ...]:
-    """Goals on whose numbers it hangs what is trained, or what of it is tested."""
+    """Return the goals whose reference values affect training or the safety test."""
     free = case.solver.role == "ignores" and case.safety is None
     return () if free else case.goals()
 
 
 def run_trial(job: TrialSpec, given: Mapping[str, TrialResult]) -> TrialResult:
-    """Solve and measure; `given` holds the results of the trials that this one needs."""
-    import_sklearn_linear()  # imported before the clock starts: the first trial of a process is no slower
+    """Solve and measure a trial; `given` maps keys of trials it depends on to their results."""
+    # import before starting the clock, so that the first trial in a process is not slower
+    import_sklearn_linear()
     begun = cache_adjusted_time()
     lacking = missing_solution_reason(job, given)
     if lacking:
@@ -97,8 +99,11 @@ def run_trial(job: TrialSpec, given: Mapping[str, TrialResult]) -> TrialResult:
         rows = _rows(job, given)
     except NoRowsKeptError as error:
         return _no_solution_result(job, _without_filter(job), error.faults[0].message, begun)
-    reference = {label: _rows_of_trial(job, rows, key, given).predictions(_classifier(given[key], label))
-                 for label, key in job.of.items() if not has_no_solution(given[key])}  # fmt: skip
+    reference = {
+        label: _rows_of_trial(job, rows, key, given).predictions(_classifier(given[key], label))
+        for label, key in job.of.items()
+        if not has_no_solution(given[key])
+    }
     try:
         problem = build_problem(job, rows, reference, given)
     except FaultError as error:
@@ -129,7 +134,7 @@ def _no_solution_result(job: TrialSpec, rows: TrialData, reason: str, begun: flo
 
 @dataclass(frozen=True)
 class TrialEnding:
-    """How a trial ends, and what there is to keep of that beside the numbers."""
+    """The status and reason of a trial, and the additional information to store with its values."""
 
     status: str
     reason: str
@@ -139,7 +144,10 @@ class TrialEnding:
 def solve_and_measure(
     job: TrialSpec, rows: TrialData, problem: Problem, reference: Mapping[str, Predictions]
 ) -> tuple[Solution, list[MeasuredValue], TrialEnding]:
-    """What is given of the solution of a trial's problem, its numbers, and how the trial ends."""
+    """Solve a trial's problem; return the solution, its values and how the trial ended.
+
+    If there is a safety test, the solution has only the variants that remain after it.
+    """
     rng = random_stream(job.seed, "solver", job.case.algorithm)
     solution = solve_with_margin(job.case.solver, job.case.guard, problem, rng)
     if job.is_deployed and solution.variants:
@@ -154,11 +162,14 @@ def _judge_solution(
     solution: Solution,
     reference: Mapping[str, Predictions],
 ) -> tuple[Solution, list[MeasuredValue], TrialEnding]:
-    """What is given of a solution, its numbers, and how the trial ends."""
+    """Measure a solution; return it with its values and how the trial ended.
+
+    If there is a safety test, the solution has only the variants that remain after it.
+    """
     measured = ex.leaves(*job.case.metrics.values())
     estimated = any(leaf.rate.of != "decision" for leaf in measured)
     answers = rows.answers(solution.variants, estimated=estimated)
-    if answers:  # `of(...)` of the trial itself is its main variant
+    if answers:  # `of(...)` with the trial's own label refers to its main variant
         reference = {job.case.label: next(iter(answers.values())), **reference}
     if problem.promise is not None:
         _, rules = goals_with_numbers(job.case, rows, reference, "train")
@@ -187,7 +198,7 @@ def _info(
     answers: Mapping[str, Predictions],
     reference: Mapping[str, Predictions],
 ) -> dict[str, Any]:
-    """What a trial stores beside its numbers: filters, and the best constant decision."""
+    """Return what is stored besides values: filter statistics, or the best constant decision."""
     filters = census(job.case.goals(), rows.sample, rows.splits(), solution.variants, answers)
     return filters or {BEST_CONSTANT_KEY: _best_constant(rows, job.case, reference)}
 
@@ -195,10 +206,10 @@ def _info(
 def _best_constant(
     rows: TrialData, case: Case, reference: Mapping[str, Predictions]
 ) -> dict[str, float]:
-    """By split, the least objective of a constant decision that satisfies all constraints there.
+    """Return the smallest objective of a feasible constant decision on each split.
 
-    Splits without such a decision are left out, and all of them where goals speak of anything but
-    decisions.
+    Splits where no constant decision satisfies all constraints are left out. The result is empty
+    if a goal depends on anything other than decisions.
     """
     goals = [goal.expression for goal in case.goals()]
     parts = [part for goal in goals for part in ex.walk(goal)]
@@ -227,7 +238,7 @@ def build_problem(
     reference: Mapping[str, Predictions],
     given: Mapping[str, TrialResult],
 ) -> Problem:
-    """All that the solver is given."""
+    """Return the problem for the solver, with validation data, safety test and deployed model."""
     unknown = check_known_groups(rows.sample, job.case)
     if unknown:
         raise FaultError(unknown)
@@ -245,7 +256,7 @@ def build_problem(
 def _deployed_solution(
     job: TrialSpec, rows: TrialData, given: Mapping[str, TrialResult]
 ) -> Classifier:
-    """The deployed model itself."""
+    """Return the deployed model as a classifier."""
     if job.deployed is not None:
         return _classifier(given[job.deployed], "the deployed model")
     if job.deployed_model is not None:
@@ -255,11 +266,11 @@ def _deployed_solution(
 
 
 TOO_FEW_ROWS_CODES = frozenset({"E306", "E311", "E408"})
-"""Of rates and ratios that say nothing on the rows at hand."""
+"""Codes of errors about rates and ratios that are undefined on the available rows."""
 
 
 def _too_few(case: Case, error: FaultError) -> bool:
-    """Whether it lies in the rows that were drawn, or left to train on, that nothing can be promised."""
+    """Return whether an error is due to too few rows left by sampling, a holdout or a filter."""
     drawn = any(each is not None for each in (case.share, case.holdout, case.filtering))
     return drawn and {fault.code for fault in error.faults} <= TOO_FEW_ROWS_CODES
 
@@ -267,13 +278,13 @@ def _too_few(case: Case, error: FaultError) -> bool:
 def _goals(
     case: Case, rows: TrialData, reference: Mapping[str, Predictions], split: str
 ) -> tuple[Goal, tuple[Goal, ...]]:
-    """The goals with numbers for `of(...)`; plain error for an algorithm that ignores them."""
+    """Return the goals with values for `of(...)`, or plain error if the solver ignores them."""
     if case.solver.role == "ignores":
         return objective_goal("error", ERROR_RATE), ()
     objective, rules = goals_with_numbers(case, rows, reference, split)
     for goal in (objective, *rules):
         why, _ = refusal_reason(type(case.solver), goal, objective=goal is objective)
-        if why:  # `of(...)` turned out negative, and what was convex is concave
+        if why:  # a negative value of `of(...)` turned a convex goal concave
             message = f"algorithm '{case.label}' cannot take '{goal.text}': {why}"
             raise FaultError(Diagnostic("E308", f"{message} at the numbers that of(...) has"))
     return objective, rules
@@ -282,9 +293,9 @@ def _goals(
 def goals_with_numbers(
     case: Case, rows: TrialData, reference: Mapping[str, Predictions], split: str
 ) -> tuple[Goal, tuple[Goal, ...]]:
-    """The goals of the file, with numbers for `of(...)`.
+    """Return the experiment's objective and constraints with values for `of(...)`.
 
-    A goal is held to what another algorithm reaches on the rows of the split that judges it.
+    References to another algorithm are measured on the split that the goal is evaluated on.
     """
 
     def of(node: ex.AlgorithmMetric) -> float:
@@ -299,7 +310,7 @@ def goals_with_numbers(
 
 
 def _without_split(node: ex.AlgorithmMetric) -> ex.AlgorithmMetric:
-    """What it measures without the split that `experiment.reading` put there."""
+    """Return the reference without the split that `ratecli.experiment` added on reading."""
 
     def free(part: ex.Expression) -> ex.Expression | None:
         return replace(part, split=None) if isinstance(part, ex.MeasuredNode) else None
@@ -310,16 +321,14 @@ def _without_split(node: ex.AlgorithmMetric) -> ex.AlgorithmMetric:
 def _rows(job: TrialSpec, given: Mapping[str, TrialResult]) -> TrialData:
     rows = load_training_rows(job.data, job.seed, job.deployed_column, job.seen, given)
     if job.deployed_model is not None:
-        stored = with_stored_decisions(
-            _without_filter(job), job.deployed_model
-        ).sample  # it knows of no filter
+        # stored models were fitted without the filter
+        stored = with_stored_decisions(_without_filter(job), job.deployed_model).sample
         assert stored.deployed is not None
         return replace(rows, sample=rows.sample.with_deployed(stored.deployed))
     if job.deployed is None:
         return rows
-    if has_no_solution(
-        given[job.deployed]
-    ):  # nothing is held to its decisions: see `missing_solution_reason`
+    # no goal refers to the missing model's decisions, see `missing_solution_reason`
+    if has_no_solution(given[job.deployed]):
         return replace(rows, sample=rows.sample.with_deployed(np.full(len(rows.sample), np.nan)))
     classifier = _classifier(given[job.deployed], "the deployed model")
     return with_classifier_decisions(
@@ -334,7 +343,7 @@ def _without_filter(job: TrialSpec) -> TrialData:
 def _rows_of_trial(
     job: TrialSpec, rows: TrialData, key: str, given: Mapping[str, TrialResult]
 ) -> TrialData:
-    """The same rows as another trial saw them, whose features follow its own training rows."""
+    """Return the rows with features as in another trial, which depend on its training rows."""
     seen = job.elsewhere.get(key)
     if seen is None:
         return rows
@@ -342,7 +351,7 @@ def _rows_of_trial(
 
 
 def _classifier(result: TrialResult, name: str) -> Classifier:
-    """The main variant of a trial; `of` and `deployed` mean that one."""
+    """Return the main variant of a trial's solution, which `of` and `deployed` refer to."""
     if not result.models:
         message = f"'{name}' is needed and has no classifier: its trial ended as {result.status}"
         raise FaultError(Diagnostic("E501", message))
@@ -352,12 +361,12 @@ def _classifier(result: TrialResult, name: str) -> Classifier:
 def training_problem(
     rows: TrialData, objective: Goal, rules: tuple[Goal, ...], l2: float | str
 ) -> Problem:
-    """The goals on training rows.
+    """Return the problem of optimizing the goals on the training set.
 
     Raises
     ------
     FaultError
-        E306, E408 where a rate of a goal has no rows to be a mean of, E311 where a ratio has no value.
+        E306, E408 if a rate of a goal has no rows to average over, E311 if a ratio is undefined.
     """
     train = np.flatnonzero(rows.sample.rows(ex.ALL_ROWS, "train"))
     wanted = ex.leaves(*(piece for goal in (objective, *rules) for piece in goal.pieces))
@@ -369,14 +378,14 @@ def training_problem(
     undefined = check_defined_ratios([goal.expression for goal in (objective, *rules)], rows.sample)
     if undefined:
         raise FaultError(undefined)
-    n = rows.counted(train) / rows.levels  # copies of a row are no more rows
+    n = rows.counted(train) / rows.levels  # copies of a row count once
     penalty = float(l2.removesuffix("/n")) / n if isinstance(l2, str) else l2
     problem = Problem(rows.X[train], matrix.on(train), objective, rules, penalty)
     problem = replace(problem, stream=None if rows.stream is None else rows.stream[train])
     slices, label = _slices(wanted, rows, train), rows.sample.label[train]
     problem = replace(problem, slices=slices, label=label, label_range=rows.sample.label_range)
     problem = replace(problem, known=_rows_with_value(wanted, rows, train))
-    moved = [replace(leaf, split=None) for leaf in matrix.leaves]  # a goal may say @train
+    moved = [replace(leaf, split=None) for leaf in matrix.leaves]  # goals may specify @train
     others, held_out = rates_on_split(moved, rows.sample, "validation")
     if not len(held_out):
         return problem
@@ -390,7 +399,7 @@ def training_problem(
 
 
 def _slices(leaves: Sequence[Leaf], rows: TrialData, some: NDArray[np.intp]) -> dict[str, Mask]:
-    """Which of some rows are in each slice that rates speak of, by its text."""
+    """Return which of the given rows are in each slice that the rates use, by the slice's text."""
     wheres = dict.fromkeys(leaf.where.visible for leaf in leaves)
     return {str(where): rows.sample.rows(where)[some] for where in wheres}
 
@@ -398,7 +407,7 @@ def _slices(leaves: Sequence[Leaf], rows: TrialData, some: NDArray[np.intp]) -> 
 def _rows_with_value(
     leaves: Sequence[Leaf], rows: TrialData, some: NDArray[np.intp]
 ) -> dict[str, Mask]:
-    """Which of some rows have a value of each column that tells slices, by its name."""
+    """Return which of the given rows have a value in each slice column, by column name."""
     columns = dict.fromkeys(each.column for leaf in leaves for each in leaf.where.conditions)
     return {name: np.asarray(pd.notna(rows.sample.columns[name]))[some] for name in columns}
 
@@ -409,7 +418,7 @@ def _measure_variants(
     answers: Mapping[str, Predictions],
     reference: Mapping[str, Predictions],
 ) -> list[MeasuredValue]:
-    """Every metric of every variant on every split."""
+    """Measure every metric of every variant on every split."""
     metrics = {ex.to_text(metric): metric for metric in case.metrics.values()}
     values = []
     for variant, predictions in answers.items():
@@ -425,9 +434,9 @@ def _measure_variants(
 def _reference_value(
     rows: TrialData, split: str, reference: Mapping[str, Predictions], node: ex.AlgorithmMetric
 ) -> float:
-    """What another algorithm, or the deployed model, measures on the same split.
+    """Return a metric of another algorithm, or of the deployed model, on the same split.
 
-    NaN where that found no solution: what hangs on it has no value.
+    NaN if that algorithm found no solution.
     """
     deployed = node.algorithm == DEPLOYED
     if not deployed and node.algorithm not in reference:
@@ -437,10 +446,11 @@ def _reference_value(
 
 
 def _status(case: Case, solution: Solution, values: list[MeasuredValue]) -> tuple[str, str]:
-    """The trial's status and reason.
+    """Return the trial's status and reason.
 
-    It is the solver's own, or `not_met` where the solver was given the constraints and its main
-    variant violates one on training rows. A constraint that is undefined there is not met.
+    This is the solver's status, or `not_met` if the solver was given the constraints and its main
+    variant violates one on the training set. A constraint that is undefined there counts as
+    violated.
     """
     if solution.status not in {"solved", "iteration_limit"} or not solution.variants:
         return solution.status, solution.reason
@@ -463,7 +473,10 @@ def _by_amount(amount: float) -> str:
 
 
 def _check_infeasible(problem: Problem, status: str, reason: str) -> tuple[str, str]:
-    """What is not met is `infeasible` where no classifier at all would meet it (`solvers.feasibility`)."""
+    """Replace the status by `infeasible` if no classifier can satisfy the constraints.
+
+    See `ratecli.solvers.feasibility`.
+    """
     if not {goal.shape for goal in problem.constraints} <= PROGRAM_SHAPES:
         return status, reason
     plain = replace(problem, objective=objective_goal("error", ERROR_RATE))

@@ -1,4 +1,4 @@
-"""Warnings that measured trials give: broken constraints, and models no better than a constant."""
+"""Warnings about measured trials: violated constraints, and models no better than a constant."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ from ratecli.ledger.records import (
 def violation_warnings(
     plan: Sequence[PlannedTrial], results: Mapping[str, TrialResult]
 ) -> list[Diagnostic]:
-    """A W402 for each algorithm and constraint with such trials; main variants are looked at.
+    """Warn (W402) of constraints that hold on the training set but not on the test set.
 
-    Algorithms that do not enforce constraints promised nothing.
+    There is one warning for each algorithm and constraint.
+
+    Only main variants of algorithms that enforce constraints are checked.
     """
     promised = [trial for trial in plan if solver_class(trial.algorithm).role == "enforces"]
     warnings = []
@@ -40,10 +42,11 @@ def violation_warnings(
 def constant_warnings(
     plan: Sequence[PlannedTrial], results: Mapping[str, TrialResult]
 ) -> list[Diagnostic]:
-    """A W408 for each algorithm and variant whose test objective is not below that of a constant.
+    """Return a W408 for each algorithm and variant whose test objective is not below a constant's.
 
-    The main and the deterministic variant are looked at. The constant is the better of "always yes" and
-    "always no" that satisfy all constraints on the test set, where one does.
+    The main and the deterministic variant are checked. The constant is the better of "always
+    positive" and "always negative" among those that satisfy all constraints on the test set, if any
+    does.
     """
     warnings = []
     for label, trials in groupby(plan, key=lambda trial: trial.label):
@@ -64,14 +67,15 @@ def constant_warnings(
                 ours, constant = (mean(each) for each in zip(*worse, strict=True))
                 message = (
                     f"'{label}' ({variant}) is no better than a constant decision on test rows in "
-                    f"{len(worse)} of {len(found)} trials: objective {ours:.4g} against {constant:.4g}"
+                    f"{len(worse)} of {len(found)} trials: objective {ours:.4g} against "
+                    f"{constant:.4g}"
                 )
                 warnings.append(Diagnostic("W408", message))
     return warnings
 
 
 def _train_and_test(result: TrialResult, metric: str) -> tuple[float, float] | None:
-    """The main variant's violation on both splits, None where either was not measured."""
+    """Return the main variant's violation on both splits, or None if either was not measured."""
     main = result.values[0].variant if result.values else ""
     found = {
         v.split: v.value

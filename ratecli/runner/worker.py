@@ -1,4 +1,4 @@
-"""A trial's run, in whichever process: one thread, and every exception becomes a result."""
+"""Run a trial in any process: in a single thread, with every exception turned into a result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ratecli.ledger.records import TrialResult
 from ratecli.ledger.store import result_documents
 
 TrialFunction = Callable[[Any, Mapping[str, TrialResult]], TrialResult]
-"""Runs one trial: (payload, results of the trials it needs by key) -> its result."""
+"""Runs one trial: (payload, results of the trials it depends on by key) -> its result."""
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -37,14 +37,14 @@ ORPHAN_SECONDS = 0.5
 def run_checked(
     function: TrialFunction, payload: Any, given: Mapping[str, TrialResult]
 ) -> TrialResult:
-    """Run a trial; what cannot be stored fails here, where only this trial does."""
+    """Run a trial and check that its result can be stored, so that only this trial may fail."""
     result = function(payload, given)
     result_documents(result)
     return result
 
 
 def run_guarded(key: str, run: Callable[[], TrialResult]) -> TrialResult:
-    """Run a trial; whatever it raises, save an interrupt, is its result."""
+    """Run a trial and convert any exception except KeyboardInterrupt into an error result."""
     begun = time.perf_counter()
     try:
         return run()
@@ -53,7 +53,7 @@ def run_guarded(key: str, run: Callable[[], TrialResult]) -> TrialResult:
 
 
 def failure_result(key: str, error: BaseException, seconds: float = 0.0) -> TrialResult:
-    """The result of a trial that raised `error`."""
+    """Return the result of a trial that raised `error`."""
     if isinstance(error, FaultError):
         reason = "; ".join(map(_failure_reason, error.faults))
     else:
@@ -63,15 +63,15 @@ def failure_result(key: str, error: BaseException, seconds: float = 0.0) -> Tria
 
 
 def _failure_reason(fault: Diagnostic) -> str:
-    """A failed trial is an E501 itself: only other codes add something."""
+    """Return the message, with its code unless that is E501, which every failed trial has."""
     return fault.message if fault.code == "E501" else f"{fault.code}: {fault.message}"
 
 
 @contextmanager
 def limit_to_one_thread() -> Iterator[None]:
-    """Numbers that do not depend on the number of workers: sums are added up by one thread.
+    """Limit numerical libraries to one thread, so that results do not depend on the thread count.
 
-    The variables are for libraries loaded later, the limits for those already there.
+    The environment variables apply to libraries loaded later, `threadpool_limits` to loaded ones.
     """
     before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
@@ -86,11 +86,11 @@ def limit_to_one_thread() -> Iterator[None]:
 
 
 def serve_trials(pipe: Connection, parent: int, environment: Mapping[str, str]) -> None:
-    """The life of a worker process: answer until the other end of the pipe is gone.
+    """Run a worker process: answer requests until the other end of the pipe closes.
 
-    Before each answer it sends nothing once, when all is imported that the trial needs.
+    An empty message precedes each answer, after everything that the trial needs has been imported.
     """
-    # Ctrl-C reaches every process of the terminal; the parent decides what it means.
+    # Ctrl-C reaches every process of the terminal; the parent decides how to handle it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.update(environment)
     threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
@@ -103,11 +103,11 @@ def serve_trials(pipe: Connection, parent: int, environment: Mapping[str, str]) 
 
 
 def _read(key: str, content: bytes) -> Callable[[], TrialResult]:
-    """A trial, with all imported that it needs."""
+    """Unpickle a trial, which imports everything it needs."""
     try:
-        # The bytes come from the parent, through a pipe that nobody else has.
+        # The bytes come from the parent, through a private pipe.
         function, payload, given = pickle.loads(content)  # noqa: S301
-    except Exception as error:  # noqa: BLE001  unpickling raises what it likes
+    except Exception as error:  # noqa: BLE001  unpickling may raise anything
         return partial(failure_result, key, error)
     return partial(run_checked, function, payload, given)
 
@@ -116,12 +116,12 @@ def _run_and_answer(key: str, run: Callable[[], TrialResult]) -> bytes:
     result = run_guarded(key, run)
     try:
         return pickle.dumps(result)
-    except Exception as error:  # noqa: BLE001  pickling raises what it likes
+    except Exception as error:  # noqa: BLE001  pickling may raise anything
         return pickle.dumps(failure_result(key, error))
 
 
 def _exit_with_parent(parent: int) -> None:
-    """End this process soon after its parent did, even in the middle of a trial."""
+    """End this process soon after its parent ended, even during a trial."""
     while os.getppid() == parent:
         time.sleep(ORPHAN_SECONDS)
     os._exit(1)

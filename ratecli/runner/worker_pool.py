@@ -1,4 +1,4 @@
-"""Worker processes: each with a pipe of its own, so that one that dies takes nothing along."""
+"""A pool of worker processes. Each has its own pipe, so the death of one does not affect others."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ EXIT_SECONDS = 5.0
 
 @dataclass
 class Worker:
-    """One worker and what it is at.
+    """A worker process and its current trial.
 
-    `begun` is when the trial itself began, after all imports (seconds of a clock), `before` what the
-    process held then (bytes), and `fresh` says that it has had no other trial.
+    `begun` is the time (monotonic clock, seconds) when the trial started, after all imports,
+    `before` the memory of the process at that time (bytes), and `fresh` whether the process has run
+    no other trial.
     """
 
     process: SpawnProcess
@@ -38,7 +39,7 @@ class Worker:
     fresh: bool = True
 
     def give(self, parcel: TaskMessage) -> None:
-        """A dead worker shows when it is asked for the answer."""
+        """Send a trial. If the worker is dead, this shows when its answer is received."""
         self.parcel, self.begun, self.before = parcel, None, 0
         try:
             self.pipe.send((parcel.key, parcel.content))
@@ -46,20 +47,20 @@ class Worker:
             self.process.kill()
 
     def begins(self) -> None:
-        """The trial begins now."""
+        """Record the start of the trial."""
         assert self.parcel is not None
         self.begun = time.monotonic()
         if self.parcel.limits.memory is not None:
             self.before = self._held()
 
     def patience(self) -> float | None:
-        """Seconds until its limits are to be looked at."""
+        """Return the seconds until the trial's limits must be checked, or None."""
         if self.parcel is None or self.begun is None:
             return None
         return self.parcel.limits.patience(time.monotonic() - self.begun)
 
     def broken(self) -> TrialResult | None:
-        """How its trial ends if that takes more than it may."""
+        """Return the result of a trial that exceeds its limits, else None."""
         if self.parcel is None or self.begun is None:
             return None
         held = self._held() if self.parcel.limits.memory is not None else 0
@@ -71,10 +72,7 @@ class Worker:
 
 
 class WorkerPool:
-    """Up to `jobs` workers, started when there is work for them.
-
-    `environment` is set in each of them.
-    """
+    """Up to `jobs` worker processes, started on demand with `environment` set in each."""
 
     def __init__(self, jobs: int, environment: Mapping[str, str] | None = None) -> None:
         self._jobs = jobs
@@ -88,13 +86,16 @@ class WorkerPool:
         return bool(self._busy())
 
     def hand(self, parcel: TaskMessage) -> None:
-        """Give a trial to a free worker. FaultError, E511, where its limits cannot be kept here."""
+        """Send a trial to a free worker.
+
+        Raise FaultError (E511) if its limits cannot be enforced here.
+        """
         parcel.limits.check()
         free = next((hand for hand in self._hands if hand.parcel is None), None)
         (free or self._hire()).give(parcel)
 
     def collect(self) -> list[WorkerAnswer]:
-        """Wait until a worker has answered, died, or taken more than its trial may."""
+        """Wait until a worker has answered, died, or exceeded its trial's limits."""
         found: list[WorkerAnswer] = []
         while not found:
             busy = self._busy()
@@ -106,7 +107,7 @@ class WorkerPool:
         return found
 
     def dismiss(self) -> None:
-        """Let idle workers leave."""
+        """Let idle workers exit."""
         for hand in self._hands:
             hand.pipe.close()
         for hand in self._hands:
@@ -114,16 +115,16 @@ class WorkerPool:
         self.kill()
 
     def kill(self) -> None:
-        """End all workers at once."""
+        """Kill all workers."""
         self.strike()
         for hand in self._hands:
             _reap(hand)
         self._hands = []
 
     def strike(self) -> None:
-        """As `kill`, for another thread: whoever waits in `collect` finds all dead."""
+        """Like `kill`, but for use from another thread: `collect` then finds all workers dead."""
         for hand in list(self._hands):
-            with suppress(ValueError):  # it is just being buried
+            with suppress(ValueError):  # the process is being closed
                 hand.process.kill()
 
     def _busy(self) -> list[Worker]:
@@ -140,7 +141,7 @@ class WorkerPool:
         return self._hands[-1]
 
     def _ask(self, hand: Worker) -> WorkerAnswer | None:
-        """What a worker says; nothing yet where it says that a trial begins."""
+        """Receive a worker's message; return None if it only announces the start of a trial."""
         parcel = hand.parcel
         assert parcel is not None
         try:
@@ -153,14 +154,14 @@ class WorkerPool:
         hand.parcel, hand.fresh = None, False
         try:
             result: TrialResult = pickle.loads(content)  # noqa: S301  from our own worker
-        except Exception as error:  # noqa: BLE001  unpickling raises what it likes
+        except Exception as error:  # noqa: BLE001  unpickling may raise anything
             return failure_result(parcel.key, error)
         return result
 
     def _look(self, hand: Worker) -> TrialResult | None:
-        """How a worker's trial ends that takes more than it may.
+        """Return the result of a trial that exceeds its limits, else None.
 
-        What earlier trials left in the process is not laid to its charge: it has another try in a new one.
+        A process may hold memory from earlier trials; then the trial is retried in a new process.
         """
         broken = hand.broken()
         if broken is None:
@@ -188,11 +189,12 @@ def _reap(hand: Worker) -> int | None:
 
 @contextmanager
 def block_interrupts() -> Iterator[None]:
-    """Processes started here begin deaf to Ctrl-C, which would show their traceback."""
+    """Block SIGINT while spawning: children would print tracebacks on Ctrl-C."""
     if sys.platform == "win32":
         yield
         return
-    resource_tracker.ensure_running()  # its start, which a first process brings about, would unblock all
+    # start the tracker now: the first process would start it, which unblocks the signals
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -202,7 +204,7 @@ def block_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _allow_child_processes() -> Iterator[None]:
-    """A Dask worker is a daemon, which may have no children lest they outlive it: ours leave with it."""
+    """Allow children of a Dask worker, a daemonic process; our processes exit with it."""
     settings = current_process()._config  # type: ignore[attr-defined]  # noqa: SLF001
     before = settings.pop("daemon", None)
     try:

@@ -1,4 +1,4 @@
-"""The courses that algorithms took, from the traces of their trials."""
+"""Convergence plots: objective and worst violation over the iterations recorded in trial traces."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ from ratecli.report.sheet import format_number, format_scalar
 
 CONVERGENCE = "convergence"
 MAX_BINS = 60
-"""Of a line. Iterates of a game go up and down: what more of them do is told by mean and range."""
+"""Maximum number of bins per line. Longer traces are summarized by mean and range per bin."""
 Numbers = NDArray[np.float64]
 Trace = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class ConvergencePlotOptions:
-    """A plot as the file asks for it; `x` is a key of the traces."""
+    """A convergence plot of the experiment file; `x` is a key of the traces."""
 
     name: str
     title: str
@@ -68,24 +68,24 @@ class ConvergencePlotOptions:
         return self.title or f"Objective and worst violation by {self.x} (train)"
 
     def panel(self, position: int) -> tuple[tuple[str, str], ...]:
-        """The value of the name `by` in a panel; nothing without one."""
+        """Return the name and value of `by` in a panel, or () without `by`."""
         return ((self.by, format_scalar(self.panels[position])),) if self.panels else ()
 
     def parts(self) -> list[ConvergencePlotOptions]:
-        """Each panel as a plot of its own; the plot itself if it has none."""
+        """Split the plot into one plot per panel, or return the plot itself if it has no panels."""
         values = [self.choice.in_panel(self.by, value) for value in self.panels]
         return [replace(self, **each) for each in values] or [self]
 
 
 @dataclass(frozen=True)
 class SeedCurves:
-    """Numbers (S, T) of S seeds at T places (T,), NaN where one is not finite."""
+    """Values (S, T) of S seeds at T positions along x (T,); NaN where a value is not finite."""
 
     places: Numbers
     numbers: Numbers
 
     def ribbon(self, *, logarithmic: bool) -> CurveBand:
-        """All of it where its places are few; else the places of each piece of the axis as one."""
+        """Return mean and range over seeds, at each position or, if there are many, in bins."""
         kept = self.places > 0 if logarithmic else np.full(len(self.places), fill_value=True)
         places, numbers = self.places[kept], self.numbers[:, kept]
         if not len(places):
@@ -105,7 +105,7 @@ class SeedCurves:
 
 @dataclass(frozen=True)
 class CurveBand:
-    """Mean, least and greatest of a curve's finite numbers, (P,) each, at the ends of its pieces."""
+    """Mean, minimum and maximum (P,) of a curve's finite values, at the end of each bin."""
 
     places: Numbers
     mean: Numbers
@@ -115,7 +115,7 @@ class CurveBand:
 
 @dataclass(frozen=True)
 class ConvergenceCurve:
-    """An algorithm at one sweep point: what `seeds` trials together went through."""
+    """The traces of an algorithm at one sweep point, over `seeds` trials."""
 
     label: str
     setting: LineSetting
@@ -126,7 +126,7 @@ class ConvergenceCurve:
 
 
 def read_convergence(ledger: Ledger, position: int) -> ConvergencePlotOptions:
-    """The plot at a position among all that the file asks for."""
+    """Read the plot at a position in the experiment file's list of plots."""
     every = ledger.asked("plots")
     asked = every[position]
     choice, by = PlotSelection(tuple(asked.get("algorithms") or ())), asked.get("by") or ""
@@ -141,9 +141,9 @@ def read_convergence(ledger: Ledger, position: int) -> ConvergencePlotOptions:
 
 
 def convergence_curves(ledger: Ledger, plot: ConvergencePlotOptions) -> list[ConvergenceCurve]:
-    """In the order of the plan; algorithms that leave no trace, or none with this x, have none.
+    """Return the curves in plan order, without algorithms that have no trace with this x.
 
-    Nor has the filter before training, unless the plot names it: its objective is another one.
+    The filter before training is only included if the plot names it, as its objective differs.
     """
     asked = {trial.label for trial in ledger.stage.plan} & {*plot.choice.algorithms}
     ledger = ledger if asked else ledger.algorithms
@@ -176,7 +176,10 @@ def convergence_curves(ledger: Ledger, plot: ConvergencePlotOptions) -> list[Con
 
 
 def align_traces(traces: Sequence[Sequence[Mapping[str, Any]]], x: str, y: str) -> SeedCurves:
-    """Seeds side by side, from where all of them have begun; who has ended stays where that was."""
+    """Align the seeds' traces, starting where all of them have values.
+
+    After its end, a trace keeps its last value.
+    """
     places = [np.array([float(row[x]) for row in trace]) for trace in traces]
     numbers = [np.array([_finite(row.get(y)) for row in trace]) for trace in traces]
     begun = max(float(each[0]) for each in places)
@@ -190,7 +193,7 @@ def align_traces(traces: Sequence[Sequence[Mapping[str, Any]]], x: str, y: str) 
 
 
 def _clip_rounding(violation: SeedCurves) -> SeedCurves:
-    """What is broken by rounding only is not broken."""
+    """Set violations within the rounding tolerance to 0."""
     return replace(
         violation,
         numbers=np.where(violation.numbers <= CONSTRAINT_TOLERANCE, 0.0, violation.numbers),
@@ -198,7 +201,7 @@ def _clip_rounding(violation: SeedCurves) -> SeedCurves:
 
 
 def spans_decades(values: Iterable[float]) -> bool:
-    """Whether positive numbers lie a factor of 100 or more apart, so that a log scale serves them."""
+    """Return whether positive values span a factor of at least 100, as for a log scale."""
     found = [value for value in values if value > 0]
     return bool(found) and max(found) >= 100 * min(found)
 
@@ -209,7 +212,7 @@ def _finite(value: Any) -> float:
 
 
 def _bins(places: Numbers, *, logarithmic: bool) -> NDArray[np.intp]:
-    """(T,) the number of the piece of the axis that each place is in, of at most `MAX_BINS`."""
+    """Return the bin (T,) of each position, at most `MAX_BINS` of them."""
     if len(places) <= MAX_BINS:
         return np.arange(len(places))
     scaled = np.log(places) if logarithmic else places
@@ -219,12 +222,12 @@ def _bins(places: Numbers, *, logarithmic: bool) -> NDArray[np.intp]:
 
 LABELS = {"objective": "objective (train)", "violation": "worst violation (train)"}
 HEIGHT = 0.9
-"""Of a panel of which two stand upon each other, to one that stands alone."""
+"""Height of a panel when two are stacked, relative to a single panel."""
 
 
 @dataclass(frozen=True)
 class AxisScales:
-    """Which axes are logarithmic, in all panels alike: the one along, the one of the objective."""
+    """Whether the x axis and the objective's axis are logarithmic, the same for all panels."""
 
     along: bool
     objective: bool
@@ -252,11 +255,11 @@ def draw_convergence(ledger: Ledger, plot: ConvergencePlotOptions) -> PlotImage:
 
 
 def describe_lines(ledger: Ledger, plot: ConvergencePlotOptions) -> str:
-    """What a line is."""
+    """Describe the lines of the plot."""
     lower = " and the worst violation of a constraint" if ledger.constraints else ""
     return (
-        f"How the objective{lower} on training rows went on by {plot.x}. A line for each algorithm is "
-        "the mean over seeds, its band their range."
+        f"How the objective{lower} on training rows went on by {plot.x}. A line for each algorithm "
+        "is the mean over seeds, its band their range."
     )
 
 
@@ -298,7 +301,7 @@ def _fill(
     *,
     logarithmic: bool,
 ) -> None:
-    """One panel; `tell` notes the values of a line."""
+    """Draw one panel; `tell` adds the tooltips of a line."""
     axes.tick_params(labelsize=8)
     for course in found:
         ribbon = getattr(course, which).ribbon(logarithmic=logarithmic)
@@ -315,7 +318,7 @@ def _fill(
     if which == "violation":
         axes.axhline(0.0, color=GREY, linewidth=0.7, linestyle=(0, (1, 2)), zorder=1)
         if not any((course.violation.numbers > 0).any() for course in found):
-            axes.set_yticks([0.0])  # an axis of all is well has no other numbers
+            axes.set_yticks([0.0])  # with no violations, other ticks would be meaningless
 
 
 def _add_tooltips(
@@ -327,7 +330,10 @@ def _add_tooltips(
     *,
     panel: TooltipFacts,
 ) -> None:
-    """The values at every place of a line; `names` are those of x and y, `panel` is what all of it is at."""
+    """Add a tooltip at each point of a line.
+
+    `names` are the names of x and y, `panel` is added to every tooltip of the panel.
+    """
     x, y = names
     label = course.setting.of(course.label)
     numbers = (ribbon.places, ribbon.mean, ribbon.low, ribbon.high)
@@ -346,7 +352,7 @@ def _add_tooltips(
 
 
 def _use_plain_ticks(axis: Axis) -> None:
-    """100, not a formula that would have to be typeset; only at the powers of ten."""
+    """Label powers of ten in plain notation (100, not 10^2), and no minor ticks."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 
@@ -360,7 +366,7 @@ def _handle(course: ConvergenceCurve) -> Line2D:
 
 
 def _notes(every: Sequence[ConvergenceCurve]) -> list[str]:
-    """What a line and its band are."""
+    """Explain a line and its band."""
     counts = [course.seeds for course in every]
     least, most = min(counts), max(counts)
     seeds = "one seed" if most == 1 else f"{most if least == most else f'{least} to {most}'} seeds"

@@ -1,4 +1,4 @@
-"""Trade-off plots: what one metric costs in another, for every algorithm along the sweep."""
+"""Draw the experiment's plots, and trade-off plots: one metric over another along the sweep."""
 
 from __future__ import annotations
 
@@ -50,30 +50,30 @@ from ratecli.report.sheet import estimate_cell, format_scalar
 
 LONG_DASHES = (0, (9, 4))
 PAIR = (4.3, 3.4)
-"""Inches of each of two panels."""
+"""Panel size in inches if there are two panels in a row."""
 MANY_LEVELS = 8
 MAX_LEGEND_ENTRIES = 6
-"""Of a legend that stands beside the axes and no longer in them."""
+"""A legend with more entries is placed beside the axes."""
 TALL = 16
-"""Entries that have room one above the other."""
+"""A legend with more entries is placed below the axes."""
 MANY_POINTS = 30
 SOME_POINTS = 10
 MANY_PLACES = 60
-"""Points of all series together: of more, markers are small and intervals faint."""
+"""If all series together have more points, markers are small and intervals faint."""
 SMALL = 3
 END = 0.03
-"""The share of the axis that stays free at either end of a swept x."""
+"""Share of the axis left empty at either end of a swept x."""
 TICKS = 5
-"""Most numbers along an axis of a panel."""
+"""Maximum number of ticks on an axis of a panel."""
 MORE_TICKS = 7
-"""Of one of two."""
+"""Maximum number of ticks if there are two panels in a row."""
 MISSING_VARIANT = "no trial gave a variant '{}'"
 DrawnArtist: TypeAlias = Artist | Container
-"""Something drawn."""
+"""A drawn object that may have a tooltip."""
 
 
 def draw_plots(ledger: Ledger) -> list[PlotImage]:
-    """Every plot that the file asks for."""
+    """Draw every plot that the experiment file requests."""
     return [_draw_plot(ledger, position) for position in range(len(ledger.asked("plots")))]
 
 
@@ -91,7 +91,7 @@ def _draw_plot(ledger: Ledger, position: int) -> PlotImage:
 
 
 def draw_tradeoff(ledger: Ledger, plot: TradeoffPlotOptions) -> PlotImage:
-    """One plot, in panels if it has them."""
+    """Draw one trade-off plot, with panels if it has any."""
     drawn = _panels if plot.panels or plot.splits else _figure
     return make_plot_image(plot.name, plot.caption, partial(drawn, ledger, plot), plot.what)
 
@@ -112,8 +112,10 @@ def _figure(ledger: Ledger, plot: TradeoffPlotOptions, told: Tooltips) -> Figure
 
 
 def _panels(ledger: Ledger, plot: TradeoffPlotOptions, told: Tooltips) -> Figure:
-    """Small multiples, each with axes of its own: what they show may be of another size. Those that
-    differ only in the split stand side by side and share them.
+    """Draw small multiples.
+
+    Each panel has its own axes, as magnitudes may differ. Panels that differ only in the split are
+    side by side and share axes.
     """
     parts, (along, up) = plot.parts(), plot.axes
     wide = len(plot.splits) or panel_columns(len(parts))
@@ -143,7 +145,7 @@ def _panels(ledger: Ledger, plot: TradeoffPlotOptions, told: Tooltips) -> Figure
 def _fill(
     axes: Axes, ledger: Ledger, plot: TradeoffPlotOptions, told: Tooltips
 ) -> tuple[list[TradeoffSeries], list[Line2D]]:
-    """Draw it all; what is drawn, and how the legend shows it."""
+    """Draw one plot; return its series and legend handles."""
     found, plane = collect_series(ledger, plot.plane, plot.choice), plot.plane
     _draw_levels(axes, plot.levels, "x")
     _draw_levels(axes, plot.heights, "y")
@@ -170,7 +172,7 @@ def _notes(ledger: Ledger, plot: TradeoffPlotOptions, found: Sequence[TradeoffSe
 def _draw_series(
     axes: Axes, series: TradeoffSeries, plane: PlotAxes, told: Tooltips, *, crowded: bool
 ) -> list[Line2D]:
-    """The series, and how the legend shows it: each of its lines."""
+    """Draw a series and return a legend handle for each of its named lines."""
     small = {"markersize": SMALL} if crowded and not plane.swept else {}
     for line, setting in zip(series.lines, series.settings, strict=True):
         look, label = _series_style(series, setting) | small, setting.of(series.name)
@@ -195,7 +197,7 @@ def _draw_line(
     *,
     crowded: bool,
 ) -> list[DrawnArtist]:
-    """A line with its intervals; gives its parts."""
+    """Draw a line with its intervals and return the artists."""
     if plane.swept and len(line) > 1:
         parts = _draw_band(axes, line, look["color"])
     else:
@@ -206,7 +208,7 @@ def _draw_line(
 
 
 def _tooltip_position(axes: Axes, point: TradeoffPoint) -> tuple[float, float]:
-    """Where a page tells of a point: of a line that has no x, in the middle."""
+    """Return the position of a point's tooltip: the middle of the axis for a point without x."""
     return point.place or (sum(axes.get_xlim()) / 2, point.y.mean or 0.0)
 
 
@@ -224,7 +226,7 @@ def _series_style(series: TradeoffSeries, setting: LineSetting) -> dict[str, Any
 
 
 def _marker_positions(series: TradeoffSeries, points: int) -> tuple[int, int] | None:
-    """Which points of a long line get a marker: few, and not where its neighbours have theirs."""
+    """Return which points of a long line get a marker: few, staggered between series."""
     if points <= MANY_POINTS:
         return None
     step = points // SOME_POINTS
@@ -234,7 +236,7 @@ def _marker_positions(series: TradeoffSeries, points: int) -> tuple[int, int] | 
 def _draw_flat(
     axes: Axes, point: TradeoffPoint, look: Mapping[str, Any], *, swept: bool
 ) -> list[DrawnArtist]:
-    """A line over all of a swept x, marked at its ends, or across the plot, marked at its own x."""
+    """Draw a horizontal line: marked at its ends if x is swept, else at the point's own x."""
     y = point.y.mean
     if y is None:
         return []
@@ -272,7 +274,7 @@ def _draw_intervals(
 
 
 def _draw_band(axes: Axes, line: Sequence[TradeoffPoint], colour: str) -> list[DrawnArtist]:
-    """The intervals of y; a swept x has none."""
+    """Draw the intervals of y as a band; a swept x has no interval."""
     xs, ys = _places(line)
     halves = [point.y.half or 0.0 for point in line]
     if not any(halves):
@@ -288,7 +290,7 @@ def _places(line: Sequence[TradeoffPoint]) -> tuple[list[float], list[float]]:
 
 
 def _draw_reach(axes: Axes, swept: tuple[float, float] | None) -> None:
-    """All of the sweep is shown, the part of it where no trial gave numbers too."""
+    """Extend the x axis to the whole sweep, including parts where no trial has values."""
     if swept is not None and swept[0] < swept[1]:
         low, high = swept
         edge = (high - low) * END / (1 - 2 * END)
@@ -296,7 +298,7 @@ def _draw_reach(axes: Axes, swept: tuple[float, float] | None) -> None:
 
 
 def _draw_diagonal(axes: Axes, plane: PlotAxes) -> list[Line2D]:
-    """The line y = x, where it passes what is drawn."""
+    """Draw the line y = x if it crosses the visible range."""
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     low, high = max(left, bottom), min(right, top)
     if low >= high:
@@ -310,7 +312,7 @@ def _draw_diagonal(axes: Axes, plane: PlotAxes) -> list[Line2D]:
 
 
 def _draw_frontier(axes: Axes, frontier: Sequence[tuple[float, float]]) -> list[Line2D]:
-    """Only where the algorithms are: what is possible elsewhere would push them into a corner."""
+    """Draw the frontier within the algorithms' x range, so that it does not squeeze their lines."""
     left, right = axes.get_xlim()
     within = [point for point in frontier if left <= point[0] <= right]
     if not within:
@@ -323,7 +325,7 @@ def _draw_frontier(axes: Axes, frontier: Sequence[tuple[float, float]]) -> list[
 
 
 def _draw_levels(axes: Axes, levels: Sequence[ConstraintLevel], along: Literal["x", "y"]) -> None:
-    """Lines at what the constraints ask of an axis, named at its far edge; none if they are many."""
+    """Draw and label lines at constraint limits, or none if there are too many."""
     if not 0 < len(levels) <= MANY_LEVELS:
         return
     upright = along == "x"
@@ -349,9 +351,12 @@ def _legend(figure: Figure, axes: Axes, handles: Sequence[Line2D], title: str) -
 
 
 def _describe_point(found: Sequence[TradeoffSeries]) -> str:
-    """What a point and its bars are."""
+    """Explain a point and its interval."""
     counts = [point.y.n for series in found for line in series.lines for point in line]
     least, most = min(counts), max(counts)
     if most == 1:
         return "one seed, no intervals"
-    return f"mean and 95 % Student-t interval over {most if least == most else f'{least} to {most}'} seeds"
+    return (
+        "mean and 95 % Student-t interval over "
+        f"{most if least == most else f'{least} to {most}'} seeds"
+    )

@@ -1,4 +1,4 @@
-"""What plots of filters show: which filters, and what their trials kept of them."""
+"""Common parts of the plots of filters: their options, panels and stored filter effects."""
 
 from __future__ import annotations
 
@@ -16,24 +16,27 @@ from ratecli.report.sheet import format_scalar
 POSTERIORS = "posteriors"
 GROUP_SHARES = "group_shares"
 EDGE = 0.08
-"""Inches that stay free on either side: row labels of panels may be wider than their layout thinks."""
+"""Margin in inches on either side, as row labels may be wider than the layout assumes."""
 MISSING_SUMMARY = "left out, stored when trials kept nothing of filters (run them afresh)"
 
 
 @dataclass(frozen=True)
 class FilterEffect:
-    """What a filter does on the rows of a split that are in one of K groups (`sampling.filter_summary`).
+    """The effect of a filter on the rows of a split in one of K groups.
+
+    See `ratecli.sampling.filter_summary`.
 
     Attributes
     ----------
     groups, base
-        (K,) names, and shares of all these rows.
+        (K,) names of the groups, and their shares of all these rows.
     size, keep
-        (L,) of the proxy's values: shares of the rows, and the chances that they are kept.
+        (L,) for each value of the proxy, its share of the rows and their probability of being kept.
     posterior
-        (L, K) shares of the groups among the rows of a value, None where it has none.
+        (L, K) shares of the groups among the rows with a value of the proxy, None if there are
+        none.
     after
-        (K,) shares of the groups among the rows that are expected to be kept, None where none are.
+        (K,) shares of the groups among the rows expected to be kept, None if there are none.
     """
 
     groups: tuple[str, ...]
@@ -46,7 +49,10 @@ class FilterEffect:
 
 @dataclass(frozen=True)
 class FilterPlotOptions:
-    """A plot as the file asks for it; `seed` None is the first, `variant` and `column` '' the main ones."""
+    """A filter plot of the experiment file.
+
+    `seed` None means the first seed; `variant` and `column` "" mean the main ones.
+    """
 
     name: str
     title: str
@@ -60,14 +66,14 @@ class FilterPlotOptions:
 
 @dataclass(frozen=True)
 class FilterPanel:
-    """An algorithm at a sweep point: a trial for each seed."""
+    """An algorithm at a sweep point, with a trial for each seed."""
 
     title: str
     trials: tuple[PlannedTrial, ...]
 
 
 def read_filter_plot(ledger: Ledger, position: int, splits: tuple[str, ...]) -> FilterPlotOptions:
-    """The plot at a position among all that the file asks for; `splits` are those of its kind."""
+    """Read the plot at a position in the file's list of plots; `splits` are the default splits."""
     every = ledger.asked("plots")
     asked = every[position]
     split = asked.get("split") or splits
@@ -84,7 +90,7 @@ def read_filter_plot(ledger: Ledger, position: int, splits: tuple[str, ...]) -> 
 
 
 def filter_panels(ledger: Ledger, plot: FilterPlotOptions) -> list[FilterPanel]:
-    """In the order of the plan. What is no filter has none, unless it is asked for."""
+    """Return the panels in plan order, of other algorithms than filters only if requested."""
     labels = list(dict.fromkeys(trial.label for trial in ledger.plan))
     shown = [label for label in labels if _is_shown(ledger, plot, label)]
     found: dict[tuple[str, str], list[PlannedTrial]] = {}
@@ -104,7 +110,7 @@ def _is_shown(ledger: Ledger, plot: FilterPlotOptions, label: str) -> bool:
 
 
 def _title(ledger: Ledger, trial: PlannedTrial, several: bool) -> str:
-    """What tells a panel from the others: the algorithm, and what varies for it."""
+    """Return a title that distinguishes the panel: the algorithm and its varying names."""
     points = [other.point for other in ledger.plan if other.label == trial.label]
     pairs = [
         f"{name} = {format_scalar(value)}"
@@ -117,10 +123,13 @@ def _title(ledger: Ledger, trial: PlannedTrial, several: bool) -> str:
 def read_filter_effect(
     ledger: Ledger, plot: FilterPlotOptions, trial: PlannedTrial, split: str
 ) -> FilterEffect | None:
-    """What a trial kept of its filter; None if it has no answer, or no such variant, column or split."""
+    """Return a trial's stored filter effect.
+
+    None without results or without the plot's variant or column or the split.
+    """
     variants = _filters(ledger, trial)
     main = next(iter(variants), "")
-    named = plot.variant if len(variants) > 1 else ""  # a single one is itself, as in other plots
+    named = plot.variant if len(variants) > 1 else ""  # an only variant always counts
     variant = variants.get(named or main, {})
     columns = variant.get("columns") or {}
     column = columns.get(plot.column or next(iter(columns), ""), {})
@@ -138,7 +147,7 @@ def read_filter_effect(
 
 
 def group_column(ledger: Ledger, plot: FilterPlotOptions) -> str:
-    """The column whose groups are shown, 'groups' where no trial tells."""
+    """Return the column of the plotted groups, or "groups" if it is unknown."""
     kept = (
         column
         for trial in ledger.plan
@@ -149,7 +158,7 @@ def group_column(ledger: Ledger, plot: FilterPlotOptions) -> str:
 
 
 def missing_summary_note(ledger: Ledger, found: Sequence[FilterPanel]) -> list[str]:
-    """A note on trials that were stored without what these plots show, if there are any."""
+    """Return a note on trials that were stored without filter summaries, if there are any."""
     lacking = sum(
         ledger.status(trial) in MEASURED_STATUSES
         and FILTERS_KEY not in ledger.results[trial.key].info

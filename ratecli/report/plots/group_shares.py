@@ -1,4 +1,7 @@
-"""Bars of the shares of groups before and after filtering (Deng, Diana, Kearns, Roth 2023, Figure 3)."""
+"""Bar plots of group shares before and after filtering.
+
+See Figure 3 of Deng, Diana, Kearns and Roth (2023).
+"""
 
 from __future__ import annotations
 
@@ -43,25 +46,25 @@ from ratecli.report.sheet import estimate_cell
 SPLITS = ("train", "test")
 BEFORE = "#bdbdbd"
 THICK = 0.38
-"""Of a bar, where two of them and a gap are 1."""
+"""Thickness of a bar; two bars and a gap make 1."""
 GROUP = 0.24
-"""Inches of a group's two bars."""
+"""Height of a group's two bars in inches."""
 HEADS = 0.75
-"""Inches of a panel beside its bars: title and numbers along."""
+"""Height of a panel's title and x axis in inches."""
 NAMES = 0.07
-"""Inches of a letter of a group's name."""
+"""Width of a character of a group's name in inches."""
 TICKS = 4
-"""Most numbers along a panel."""
+"""Maximum number of ticks along a panel."""
 ALL, KEPT, UNIFORM = "all rows", "kept rows", "uniform share"
 WHAT = (
-    "Shares of the groups among all rows and among those that the filter is expected to keep; the dashed "
-    "line is the share of each if all were the same."
+    "Shares of the groups among all rows and among those that the filter is expected to keep; the "
+    "dashed line is the share of each if all were the same."
 )
 
 
 @dataclass(frozen=True)
 class ShareBars:
-    """One panel: shares (K,) of groups over seeds, among all rows and among those that are kept."""
+    """One panel: shares (K,) of groups, as means over seeds, among all rows and among kept rows."""
 
     title: str
     groups: tuple[str, ...]
@@ -80,12 +83,12 @@ class ShareBars:
 
 
 def read_group_shares(ledger: Ledger, position: int) -> FilterPlotOptions:
-    """The plot at a position among all that the file asks for."""
+    """Read the plot at a position in the experiment file's list of plots."""
     return read_filter_plot(ledger, position, SPLITS)
 
 
 def share_bars(ledger: Ledger, plot: FilterPlotOptions) -> list[list[ShareBars | str]]:
-    """One list a split, with one entry a panel; where no trial gave shares, its title."""
+    """Return the panels of each split; a panel without results is replaced by its title."""
     found = filter_panels(ledger, plot)
     return [
         [_bars(ledger, plot, panel.title, panel.trials, split) for panel in found]
@@ -107,7 +110,7 @@ def draw_group_shares(ledger: Ledger, plot: FilterPlotOptions) -> PlotImage:
 def _bars(
     ledger: Ledger, plot: FilterPlotOptions, title: str, trials: Sequence[PlannedTrial], split: str
 ) -> ShareBars | str:
-    """Over the trials that told, whose groups are those of the first of them."""
+    """Average over the trials with results; the groups are those of the first one."""
     told = [each for trial in trials if (each := read_filter_effect(ledger, plot, trial, split))]
     title = f"{title} ({split})" if title else split
     if not told:
@@ -136,7 +139,7 @@ def _figure(ledger: Ledger, plot: FilterPlotOptions, told: Tooltips) -> Figure:
 
 
 def _rows(found: Sequence[Sequence[ShareBars | str]]) -> list[list[ShareBars | str]]:
-    """The panels as they stand: of each few sweep points a row for every split."""
+    """Arrange the panels in rows; each row of sweep points is repeated for every split."""
     wide = panel_columns(len(found[0]))
     return [
         list(several[start : start + wide])
@@ -151,7 +154,7 @@ def _fill(
     drawn: Sequence[ShareBars],
     told: Tooltips,
 ) -> None:
-    """All panels, whose axes reach equally far."""
+    """Draw all panels, with equal x limits."""
     wide, down = len(rows[0]), max(len(each.groups) for each in drawn)
     names = NAMES * max(len(name) for each in drawn for name in each.groups)
     width = max(PANEL[0] * 0.85 * wide + names, SIZE[0])
@@ -172,7 +175,7 @@ def _fill(
 
 
 def _draw(axes: Axes, shown: ShareBars, told: Tooltips, *, named: bool) -> None:
-    """One panel: of each group the bar of all rows above that of the kept ones."""
+    """Draw one panel: for each group, the bar of all rows above the bar of kept rows."""
     places = range(len(shown.groups))
     both = ((shown.before, BEFORE, -THICK / 2, ALL), (shown.after, COLOURS[0], THICK / 2, KEPT))
     for several, colour, shift, label in both:
@@ -210,7 +213,7 @@ def _entries() -> list[Patch | Line2D]:
 
 
 def _describe_bar(drawn: Sequence[ShareBars]) -> str:
-    """What a bar and its line are."""
+    """Explain a bar and its interval."""
     counts = [each.n for shown in drawn for each in (*shown.before, *shown.after)]
     least, most = min(counts), max(counts)
     if most == 1:

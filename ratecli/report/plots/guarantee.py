@@ -1,4 +1,4 @@
-"""What a plot of guarantees shows: performance, solution rate and failure rate along a swept number."""
+"""Plots of guarantees: performance, solution rate and failure rate along a swept number."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ GUARANTEE = "guarantee"
 
 @dataclass(frozen=True)
 class GuaranteePlotOptions:
-    """A plot as the file asks for it; `truth` is the split on which a classifier fails or not."""
+    """A guarantee plot of the experiment file; failures are measured on the split `truth`."""
 
     name: str
     title: str
@@ -72,26 +72,27 @@ class GuaranteePlotOptions:
 
     @property
     def what(self) -> str:
-        """What the three panels show."""
+        """Describe the three panels."""
         rule = self.constraint or "a constraint"
         return (
-            f"By {self.x}: {self.y} on {self.truth} rows; how often a classifier was given; how often one "
-            f"was given that breaks {rule} on {self.truth} rows, with the rate that was allowed dotted."
+            f"By {self.x}: {self.y} on {self.truth} rows; how often a classifier was given; how "
+            f"often one was given that breaks {rule} on {self.truth} rows, with the rate that was "
+            "allowed dotted."
         )
 
     @property
     def metrics(self) -> tuple[str, str, str]:
-        """What the three panels show."""
+        """Return the metrics of the three panels."""
         failure = f"{FAILURE_RATE}.{self.constraint}" if self.constraint else FAILURE_RATE
         return self.y, SOLUTION_RATE, failure
 
     def parts(self) -> list[GuaranteePlotOptions]:
-        """Each value of the name `by` as a plot of its own; the plot itself without one."""
+        """Return a plot for each value of `by`, or the plot itself without `by`."""
         values = [self.choice.in_panel(self.by, value) for value in self.panels]
         return [replace(self, **each) for each in values] or [self]
 
     def panel(self, position: int) -> tuple[tuple[str, str], ...]:
-        """The value of the name `by` in a panel; nothing without one."""
+        """Return the name and value of `by` in a panel, or () without `by`."""
         return ((self.by, format_scalar(self.panels[position])),) if self.panels else ()
 
     def takes(self, trial: PlannedTrial) -> bool:
@@ -100,7 +101,7 @@ class GuaranteePlotOptions:
 
 @dataclass(frozen=True)
 class GuaranteePoint:
-    """What the three panels show at a swept number; None where the algorithm has no such."""
+    """Estimates for the three panels at x, which is None if the algorithm does not depend on it."""
 
     x: float | None
     shown: tuple[IntervalEstimate, IntervalEstimate, IntervalEstimate]
@@ -108,7 +109,7 @@ class GuaranteePoint:
 
 @dataclass(frozen=True)
 class GuaranteeLine:
-    """One variant of one algorithm, along the swept number, at one setting of what else is swept."""
+    """One variant of one algorithm along x, at one setting of the other swept names."""
 
     name: str
     algorithm: int
@@ -118,7 +119,7 @@ class GuaranteeLine:
 
 
 def read_guarantee(ledger: Ledger, position: int) -> GuaranteePlotOptions:
-    """The plot at a position among all that the file asks for."""
+    """Read the plot at a position in the experiment file's list of plots."""
     every = ledger.asked("plots")
     asked = every[position]
     choice = PlotSelection(*(tuple(asked.get(key) or ()) for key in ("algorithms", "variants")))
@@ -137,13 +138,13 @@ def read_guarantee(ledger: Ledger, position: int) -> GuaranteePlotOptions:
 
 
 def guarantee_lines(ledger: Ledger, plot: GuaranteePlotOptions) -> list[GuaranteeLine]:
-    """One for each variant, and for each setting of what else is swept, in the order of the plan."""
+    """Return a line for each variant and setting of the other swept names, in plan order."""
     own: dict[str, list[SeedGroup]] = {}
     for group in seed_groups(ledger.algorithms):
         own.setdefault(group.label, []).append(group)
     found = []
     for position, (label, several) in enumerate(own.items()):
-        # of trials that never gave a classifier the variant has no name
+        # if no trial returned a classifier, the variant has no name
         variants = sorted({group.variant for group in several} - {""}) or [""]
         for number, variant in enumerate(variants):
             if plot.choice.takes(label) and plot.choice.takes_variant(variant, variants):
@@ -156,9 +157,9 @@ def guarantee_lines(ledger: Ledger, plot: GuaranteePlotOptions) -> list[Guarante
 
 
 def allowed_failure_rates(ledger: Ledger, plot: GuaranteePlotOptions) -> dict[float, str]:
-    """The failure rates that were allowed, as certificates have them, each with how its line is called.
+    """Return the allowed failure rates recorded in certificates, with a label for each.
 
-    What was never tested was allowed nothing.
+    Constraints that were never tested have no allowed failure rate.
     """
     wanted = [plot.constraint] if plot.constraint else list(ledger.constraints)
     found: dict[float, dict[str, None]] = {}
@@ -174,7 +175,7 @@ def allowed_failure_rates(ledger: Ledger, plot: GuaranteePlotOptions) -> dict[fl
 
 
 def inconclusive_trials(ledger: Ledger, plot: GuaranteePlotOptions) -> Mapping[str, int]:
-    """How many of the trials that are drawn said nothing, by what became of them."""
+    """Count the plotted trials that were inconclusive, by status."""
     statuses = (ledger.status(trial) for trial in ledger.algorithms.plan if plot.takes(trial))
     return Counter(status for status in statuses if status not in CONCLUSIVE)
 
@@ -182,7 +183,7 @@ def inconclusive_trials(ledger: Ledger, plot: GuaranteePlotOptions) -> Mapping[s
 def _settings(
     plot: GuaranteePlotOptions, several: Sequence[SeedGroup], variant: str
 ) -> list[tuple[LineSetting, tuple[GuaranteePoint, ...]]]:
-    """The points along x of one variant, apart for each setting of the other swept names."""
+    """Return the points along x of one variant, grouped by the setting of the other swept names."""
     points: dict[str, list[SeedGroup]] = {}
     for group in several:
         if plot.choice.takes_point(group.point):
@@ -202,21 +203,21 @@ def _settings(
 
 
 DECADE = 10
-"""A swept number that grows by more than this factor is drawn on a logarithmic scale."""
+"""Use a logarithmic scale if the swept number grows by more than this factor."""
 STEP = 0.012
-"""How far apart, in shares of the axis, lines are put that have the same x: else one hides another."""
+"""Offset between lines with equal x, as a share of the axis, so that none hides another."""
 EDGE = 0.05
-"""The share of the axis that stays free at either end."""
+"""Share of the axis left empty at either end."""
 SHORT_LABEL = 6
-"""Letters of a value that is a label of a logarithmic scale itself: 0.0013895 is none."""
+"""Longest value, in characters, that is used as a tick label of a logarithmic scale."""
 ROUNDING = 1e-9
 LETTER = 0.034
-"""The share of a panel's width that a letter of a tick's label takes."""
+"""Width of one character of a tick label, as a share of the panel's width."""
 
 
 @dataclass(frozen=True)
 class SweepAxis:
-    """The swept axis: its values from the least, and how many lines share it."""
+    """The swept x axis: its values in increasing order, and the number of lines that share it."""
 
     values: tuple[float, ...]
     lines: int
@@ -227,12 +228,15 @@ class SweepAxis:
 
     @property
     def _span(self) -> tuple[float, float]:
-        """The least value and how far the greatest is from it, as the scale counts."""
+        """Return the scaled least value, and the scaled distance to the greatest (1 if it is 0)."""
         low, high = self._scaled(self.values[0]), self._scaled(self.values[-1])
         return low, high - low or 1.0
 
     def place(self, x: float, line: int) -> float:
-        """Where a line has its point, beside those of the others and never as far as the next."""
+        """Return the x position of a line's point, offset from those of other lines.
+
+        The offset never reaches the next swept value.
+        """
         low, span = self._span
         shares = [(self._scaled(value) - low) / span for value in self.values]
         gap = min((b - a for a, b in itertools.pairwise(shares)), default=1.0)
@@ -240,7 +244,7 @@ class SweepAxis:
         return self._plain(self._scaled(x) + step * (line - (self.lines - 1) / 2))
 
     def put_on(self, axes: Axes) -> None:
-        """Scale, reach and labels of an axis."""
+        """Set the scale, limits and tick labels of the x axis."""
         low, span = self._span
         if self.logarithmic:
             axes.set_xscale("log")
@@ -251,7 +255,7 @@ class SweepAxis:
         axes.xaxis.set_minor_locator(NullLocator())
 
     def _wanted(self) -> tuple[float, ...]:
-        """What labels are of: the values, or powers of 10 between them where theirs are long."""
+        """Return the values to label: the swept values, or powers of 10 if those are long."""
         first, last = (math.log10(self.values[k]) if self.logarithmic else 0.0 for k in (0, -1))
         powers = tuple(
             10.0**k for k in range(math.ceil(first - ROUNDING), math.floor(last + ROUNDING) + 1)
@@ -260,7 +264,7 @@ class SweepAxis:
         return powers if long and len(powers) > 1 else self.values
 
     def _labelled(self) -> list[float]:
-        """Those with room for their labels, the last among them."""
+        """Return the values whose labels fit without overlap, always including the last."""
         span = self._span[1]
         found: list[float] = []
         for value in reversed(self._wanted()):
@@ -278,9 +282,9 @@ class SweepAxis:
 
 
 LINE = 0.08
-"""The share of a panel's height that a line of text takes."""
+"""Height of a line of text, as a share of the panel's height."""
 LEAST = 0.1
-"""The failure rate up to which a panel shows at least."""
+"""The failure rate axis extends at least to this value."""
 
 
 def draw_guarantee(ledger: Ledger, plot: GuaranteePlotOptions) -> PlotImage:
@@ -331,8 +335,9 @@ def _fill(
     *,
     panel: TooltipFacts,
 ) -> None:
-    """One panel: lines with the intervals of their points; `names` are those of x and y, `panel` is what
-    all of it is at.
+    """Draw one panel: lines with intervals at their points.
+
+    `names` are the names of x and y, `panel` is added to every tooltip of the panel.
     """
     values = sorted({spot.x for line in several for spot in line.spots if spot.x is not None})
     along = SweepAxis(tuple(values), len(several)) if values else None
@@ -376,7 +381,7 @@ def _draw_line(
 
 
 def _draw_flat(axes: Axes, line: GuaranteeLine, found: IntervalEstimate) -> list[Artist]:
-    """What has no place along the axis goes across it."""
+    """Draw an algorithm that does not depend on x as a horizontal line."""
     shown, ends = _guarantee_style(line), {"xmin": EDGE / 2, "xmax": 1 - EDGE / 2}
     parts: list[Artist] = []
     if found.interval:
@@ -386,7 +391,7 @@ def _draw_flat(axes: Axes, line: GuaranteeLine, found: IntervalEstimate) -> list
 
 
 def _limit(axes: Axes, several: Sequence[GuaranteeLine], allowed: Mapping[float, str]) -> None:
-    """From 0 to the greatest rate that an interval reaches, with lines at those that were allowed."""
+    """Set y limits from 0 to the highest interval or allowed rate, and mark the allowed rates."""
     highs = [spot.shown[2].high or 0.0 for line in several for spot in line.spots]
     top = min(1.04, 1.08 * max([LEAST, *highs, *allowed]))
     axes.set_ylim(-0.04 * top, top)
@@ -399,7 +404,7 @@ def _limit(axes: Axes, several: Sequence[GuaranteeLine], allowed: Mapping[float,
 
 
 def spread_positions(places: Sequence[float], apart: float) -> list[float]:
-    """Increasing places in [0, 1], moved as little as need be so that neighbours are `apart`."""
+    """Move increasing positions in [0, 1] as little as needed so that neighbours are `apart`."""
     found: list[float] = []
     for place in places:
         found.append(max(place, found[-1] + apart) if found else place)
@@ -412,7 +417,7 @@ def spread_positions(places: Sequence[float], apart: float) -> list[float]:
 def _notes(
     ledger: Ledger, plot: GuaranteePlotOptions, found: Sequence[Sequence[GuaranteeLine]]
 ) -> list[str]:
-    """What a point and its bar are, what counts as a failure, and what is left out."""
+    """Explain the points, their intervals and failures, and list what is left out."""
     every = [line for several in found for line in several]
     counts = [spot.shown[1].n for line in every for spot in line.spots]
     least, most = min(counts), max(counts)

@@ -1,7 +1,7 @@
-"""Drawings as parts of a page: the same lines, in colours that follow the page's, with parts to point at.
+"""Embed plots in an HTML page as inline SVG with theme colours and tooltips.
 
-Letters are shapes that all drawings of a page share; ids of everything else are made the drawing's own.
-Whatever text a drawing has is drawn: nothing of what users write is markup here.
+Glyph shapes are shared by all drawings of a page; all other ids are made unique to a drawing. Text
+is drawn as shapes, so user-provided text never becomes markup.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from ratecli.report.plots.style import PlotImage
 from ratecli.report.plots.tooltips import FIXED, LEGEND, MAX_MARKS, SERIES, TooltipMark
 
 LARGEST = 1_500_000
-"""Bytes of a drawing that a page has as lines: of a larger one it has the dots."""
+"""Larger drawings (in bytes) are embedded as PNG instead."""
 FIRST = f" The first {MAX_MARKS:,} marks tell their values."
 LETTER = "scale(0.015625)"
-"""The transform of a letter's shape, and of nothing else."""
+"""The transform of glyph shapes, which nothing else uses."""
 DIGITS = re.compile(r"(\.\d\d)\d+")
-"""Hundredths of a point are enough for a screen and for paper."""
+"""Hundredths of a point are precise enough for screen and print."""
 COLOUR = re.compile(r"(fill|stroke): #([0-9a-f]{6})")
 INK, PAPER = "000000", "ffffff"
 ON_DARK = (21 / 255, 24 / 255, 27 / 255)
-"""The ground of a page in the dark (page.css)."""
+"""Background of a page in dark mode (page.css)."""
 CONTRAST = 4.0
-"""What a line in the dark has at least, of 3 that figures need (WCAG 2.2, 1.4.11)."""
+"""Minimum contrast of lines in dark mode. WCAG 2.2 (1.4.11) requires 3."""
 BRIGHT = 0.72
-"""From this luminance on a colour is a ground, which becomes as dark as it was light."""
+"""Colours above this luminance are backgrounds, whose lightness is inverted in dark mode."""
 
 
 @dataclass(frozen=True)
 class PageFigure:
-    """A drawing on a page: width in CSS pixels, its markup, and what the page's script is told of it."""
+    """A drawing on a page: width in CSS pixels, markup, and tooltip data for the script."""
 
     name: str
     caption: str
@@ -50,7 +50,7 @@ class PageFigure:
 
 
 class PageDrawings:
-    """The drawings of one page, and what they share."""
+    """The drawings of one page, and the glyphs and colours they share."""
 
     def __init__(self) -> None:
         self._letters: dict[str, ET.Element] = {}
@@ -58,9 +58,9 @@ class PageDrawings:
         self._count = 0
 
     def add(self, picture: PlotImage) -> PageFigure:
-        """The picture as part of the page."""
+        """Convert a plot for the page."""
         self._count += 1
-        root = ET.fromstring(picture.svg)  # noqa: S314 - written by Matplotlib a moment ago
+        root = ET.fromstring(picture.svg)  # noqa: S314 - just written by Matplotlib
         width = round(float(root.get("width", "0").removesuffix("pt")) * 96 / 72)
         if len(picture.svg) > LARGEST:
             drawing = _dots(picture)
@@ -76,7 +76,7 @@ class PageDrawings:
 
     @property
     def letters(self) -> Markup:
-        """Shapes that the drawings use: to stand on the page once, before them."""
+        """The glyph shapes, to be placed once on the page before all drawings."""
         root = ET.Element(
             "svg", {"width": "0", "height": "0", "class": "letters", "aria-hidden": "true"}
         )
@@ -85,7 +85,7 @@ class PageDrawings:
 
     @property
     def in_the_dark(self) -> Mapping[str, str]:
-        """The drawings' colours, and what each is in the dark."""
+        """The dark mode colour of each colour in the drawings."""
         return {colour: dark_mode_color(colour) for colour in self._colours}
 
     def _copied(self, part: ET.Element, *, fixed: bool) -> ET.Element:
@@ -104,7 +104,7 @@ class PageDrawings:
         return found
 
     def _put(self, found: ET.Element, key: str, value: str, *, fixed: bool) -> None:
-        """One attribute, as it is on the page."""
+        """Set an attribute, converted for the page."""
         if key == "id":
             kind, _, number = value.partition("-")
             if kind in {SERIES, LEGEND}:
@@ -137,7 +137,10 @@ class PageDrawings:
 
 
 def dark_mode_color(colour: str) -> str:
-    """What stands for a colour (rrggbb) on a dark page: grounds as dark as they were light, lines light enough."""
+    """Return the dark mode colour for a colour (rrggbb).
+
+    Backgrounds become dark, and lines light enough for sufficient contrast.
+    """
     red, green, blue = (int(colour[k : k + 2], 16) / 255 for k in (0, 2, 4))
     hue, light, full = colorsys.rgb_to_hls(red, green, blue)
     if colour == PAPER:
@@ -150,7 +153,7 @@ def dark_mode_color(colour: str) -> str:
 
 
 def luminance(red: float, green: float, blue: float) -> float:
-    """Relative luminance of sRGB parts in [0, 1] (WCAG 2.2)."""
+    """Return the relative luminance of sRGB components in [0, 1] (WCAG 2.2)."""
     parts = (
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
         for part in (red, green, blue)
@@ -159,7 +162,7 @@ def luminance(red: float, green: float, blue: float) -> float:
 
 
 def contrast(one: tuple[float, float, float], other: tuple[float, float, float]) -> float:
-    """Of two colours, from 1 to 21 (WCAG 2.2)."""
+    """Return the contrast ratio of two colours, from 1 to 21 (WCAG 2.2)."""
     low, high = sorted((luminance(*one), luminance(*other)))
     return (high + 0.05) / (low + 0.05)
 
@@ -170,14 +173,14 @@ def _hex(hue: float, light: float, full: float) -> str:
 
 
 def _drawn_children(part: ET.Element) -> Iterator[ET.Element]:
-    """Children that are drawn. The style of all drawings is the page's."""
+    """Yield the children to be drawn. Styles are dropped, as the page defines them."""
     for child in part:
         if _plain(child.tag) not in {"metadata", "style"}:
             yield child
 
 
 def _plain(name: str) -> str:
-    """Without its namespace: in a page the names are HTML's."""
+    """Remove the namespace, which HTML does not use."""
     return name.rpartition("}")[2]
 
 
@@ -191,7 +194,7 @@ def _dots(picture: PlotImage) -> Markup:
 
 
 def _tooltip_json(picture: PlotImage) -> Markup:
-    """JSON that stands in a page: no `<` in it could end its element."""
+    """Encode JSON for an HTML script element, escaping `<` and `&`."""
     said: dict[str, Any] = {
         "series": picture.series,
         "marks": [_row(mark) for mark in picture.marks],
@@ -201,6 +204,6 @@ def _tooltip_json(picture: PlotImage) -> Markup:
 
 
 def _row(mark: TooltipMark) -> list[Any]:
-    """x, y, width, height in shares of the drawing, the number of the series or null, names and values."""
+    """Return x, y, width and height (shares of the drawing), series number or null, and facts."""
     places = [round(each, 5) for each in (mark.x, mark.y, mark.width, mark.height)]
     return [*places, mark.series, mark.facts]

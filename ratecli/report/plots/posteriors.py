@@ -1,4 +1,7 @@
-"""Heat maps of who the values of a filter's proxy are (Deng, Diana, Kearns, Roth 2023, Figure 4)."""
+"""Heat maps of group shares by value of a filter's proxy.
+
+See Figure 4 of Deng, Diana, Kearns and Roth (2023).
+"""
 
 from __future__ import annotations
 
@@ -41,43 +44,45 @@ from ratecli.report.sheet import format_number
 
 COLOURS = "Blues"
 DARK = 0.55
-"""From this share on a cell is so dark that its number is white."""
+"""Cells with at least this share are dark and have white numbers."""
 CELL = (0.4, 0.25)
-"""Inches of a cell with a number."""
+"""Size in inches of a cell with a number."""
 SMALL = (0.22, 0.16)
-"""Inches of a cell without: of so many columns or rows that numbers have no room."""
+"""Size in inches of a cell without a number, used with too many columns or rows for numbers."""
 MOST = (16, 24)
-"""Columns and rows of cells with numbers."""
+"""Maximum columns and rows of cells with numbers."""
 LABELS = 1.3
-"""Inches beside a panel for what is said of its rows."""
+"""Width in inches of the row labels beside a panel."""
 HEADS = 1.15
-"""Inches above a panel for its title and the names of groups."""
+"""Height in inches of a panel's title and group names."""
 WIDTH = 11.5
-"""Inches of a figure of several panels at most."""
+"""Maximum width in inches of a figure with several panels."""
 BAR = 0.9
-"""Inches beside all panels for the bar of colours."""
+"""Width in inches of the colour bar."""
 WHAT = (
-    "Who is behind the values that the filter's proxy says: a row of cells for each value, with the share "
-    "of every group among the rows of which the proxy says it. Were nothing disclosed, all rows would be alike."
+    "Who is behind the values that the filter's proxy says: a row of cells for each value, with "
+    "the share of every group among the rows of which the proxy says it. Were nothing disclosed, "
+    "all rows would be alike."
 )
 GAP = 0.35
-"""Between the row of all rows and the first value, in rows."""
+"""Gap between the cells for all rows and those for the first value, in cell heights."""
 
 
 @dataclass(frozen=True)
 class PosteriorMap:
-    """One panel: a row of cells for all rows of the split, and one for each value of the proxy.
+    """One panel: cells for all rows of the split, then cells for each value of the proxy.
 
     Attributes
     ----------
     title
-        Which filter.
+        The panel's title, which identifies the filter.
     names
-        Of the rows: of a value with its share of the rows and its chance of being kept.
+        Labels of the rows of cells. A value's label has its share of the rows and its probability
+        of being kept.
     groups
         (K,) names of the columns.
     cells
-        (1 + L, K) shares of the groups; NaN where the proxy never says a value.
+        (1 + L, K) shares of the groups; NaN if no row has the value.
     """
 
     title: str
@@ -87,12 +92,12 @@ class PosteriorMap:
 
 
 def read_posteriors(ledger: Ledger, position: int) -> FilterPlotOptions:
-    """The plot at a position among all that the file asks for."""
+    """Read the plot at a position in the experiment file's list of plots."""
     return read_filter_plot(ledger, position, ("train",))
 
 
 def posterior_maps(ledger: Ledger, plot: FilterPlotOptions) -> list[PosteriorMap | str]:
-    """One for each panel; where the trial gave none, its title."""
+    """Return the panels; a panel without results is replaced by its title."""
     found: list[PosteriorMap | str] = []
     for panel in filter_panels(ledger, plot):
         seeds = [trial for trial in panel.trials if plot.seed in {None, trial.seed}]
@@ -159,7 +164,7 @@ def _fill(
     drawn: Sequence[PosteriorMap],
     told: Tooltips,
 ) -> None:
-    """All panels, of cells of one size; of those side by side the shorter ones end above."""
+    """Draw all panels with cells of equal size, aligned at their tops."""
     across = max(len(each.groups) for each in drawn)
     roomy = across <= MOST[0] and max(len(each.cells) for each in drawn) <= MOST[1]
     cell = CELL if roomy else SMALL
@@ -187,7 +192,7 @@ def _fill(
 
 
 def _write(axes: Axes, place: tuple[float, float], share: float, told: Tooltips) -> None:
-    """The number in a cell."""
+    """Write the number in a cell."""
     look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
     if math.isnan(share):
         axes.text(*place, "-", color=GREY, **look)
@@ -197,7 +202,7 @@ def _write(axes: Axes, place: tuple[float, float], share: float, told: Tooltips)
 
 
 def _height(shown: PosteriorMap | str) -> float:
-    """Of a panel, in rows of cells."""
+    """Return the height of a panel in cells."""
     return 2 + GAP if isinstance(shown, str) else len(shown.cells) + GAP
 
 
@@ -210,15 +215,21 @@ def _add_bar(figure: Figure) -> None:
 
 
 def _draw(axes: Axes, shown: PosteriorMap, told: Tooltips, *, numbers: bool) -> None:
-    """One panel; axes grow downwards, a unit a row of cells."""
+    """Draw one panel; y grows downwards, one unit per row of cells."""
     cells = np.array(shown.cells)
     tops = [0.0, *(k + GAP for k in range(1, len(cells)))]
     across = np.arange(cells.shape[1] + 1)
     for name, top, row in zip(shown.names, tops, cells, strict=True):
         mesh = axes.pcolormesh(
-            across, [top, top + 1], row[None], cmap=COLOURS, vmin=0, vmax=1,
-            edgecolors="white", linewidth=0.8,
-        )  # fmt: skip
+            across,
+            [top, top + 1],
+            row[None],
+            cmap=COLOURS,
+            vmin=0,
+            vmax=1,
+            edgecolors="white",
+            linewidth=0.8,
+        )
         told.fixed(mesh)
         for k, share in enumerate(row.tolist()):
             facts = (("proxy", name), ("group", shown.groups[k]), ("share", format_number(share)))

@@ -1,4 +1,4 @@
-"""The points of a trade-off plot, in the order in which a line goes through them."""
+"""The series and lines of a trade-off plot, and the selection of what a plot shows."""
 
 from __future__ import annotations
 
@@ -13,22 +13,25 @@ from ratecli.report.groups import SeedGroup, seed_groups
 from ratecli.report.sheet import format_scalar
 
 MAX_NAMED_LINES = 8
-"""Lines of one algorithm that a legend lists all; of more it names the first and the last."""
-UNNAMED_LINES = f"of more than {MAX_NAMED_LINES} lines of a kind the first, dark, and the last, light, are named"
+"""A legend lists up to this many lines of an algorithm; of more it names the first and the last."""
+UNNAMED_LINES = (
+    f"of more than {MAX_NAMED_LINES} lines of a kind the first, dark, and the last, light, "
+    "are named"
+)
 
 
 @dataclass(frozen=True)
 class LineSetting:
-    """Which of several lines of one kind a line is.
+    """Distinguishes a line from other lines of the same algorithm or variant.
 
     Attributes
     ----------
     name
-        The values that only this line has, as `task = gpa, k = 2`; empty where it is the only one.
+        The values specific to this line, such as `task = gpa, k = 2`; empty for a single line.
     shade
-        From 0, dark, to 1, light; None for the plain colour of the only one.
+        From 0 (dark) to 1 (light); None for the plain colour of a single line.
     told
-        Whether a legend names it.
+        Whether the legend names the line.
     """
 
     name: str = ""
@@ -36,7 +39,7 @@ class LineSetting:
     told: bool = True
 
     def of(self, who: str) -> str:
-        """What a legend calls the line of an algorithm or variant."""
+        """Return the line's legend label, given the name of its algorithm or variant."""
         return f"{who}, {self.name}" if self.name else who
 
 
@@ -46,7 +49,10 @@ SINGLE_LINE = LineSetting()
 def line_settings(
     points: Sequence[Mapping[str, Any]], along: Collection[str] = ()
 ) -> list[LineSetting]:
-    """Those of lines of one kind, each by a sweep point on it; names that lines go along tell none apart."""
+    """Return the settings of lines given by a sweep point on each.
+
+    Names in `along`, which vary within lines, do not distinguish lines.
+    """
     last = len(points) - 1
     if last < 1:
         return [SINGLE_LINE] * len(points)
@@ -65,13 +71,13 @@ def line_settings(
 
 
 def unnamed_lines_note(found: Iterable[LineSetting]) -> list[str]:
-    """A note on lines that the legend does not name, if there are any."""
+    """Return a note if the legend does not name all lines."""
     return [] if all(setting.told for setting in found) else [UNNAMED_LINES]
 
 
 @dataclass(frozen=True)
 class PlotAxes:
-    """What is drawn over what, and of which split: metrics, or along the values of a swept name."""
+    """The axes and split of a plot: two metrics, or a metric over the values of a swept name."""
 
     x: str
     y: str
@@ -80,7 +86,7 @@ class PlotAxes:
 
     @property
     def along(self) -> str:
-        """What the x axis is called."""
+        """The label of the x axis."""
         return self.x if self.swept else f"{self.x} ({self.split})"
 
     @property
@@ -98,8 +104,9 @@ class PlotAxes:
 
 @dataclass(frozen=True)
 class PlotSelection:
-    """What of an experiment a plot draws: labels, variants (none named: all), flat lines; `at` one
-    value of a swept name, and whatever has no value of it.
+    """The algorithms, variants (all if empty) and flat lines that a plot shows.
+
+    With `at`, a name and a value, only points with this value or without this name are shown.
     """
 
     algorithms: tuple[str, ...] = ()
@@ -108,15 +115,15 @@ class PlotSelection:
     at: tuple[str, Any] | None = None
 
     def takes(self, label: str) -> bool:
-        """Whether an algorithm is drawn; one that is asked for as a line is."""
+        """Return whether the plot shows an algorithm, as a curve or as a flat line."""
         return not self.algorithms or label in (*self.algorithms, *self.lines)
 
     def takes_variant(self, variant: str, siblings: Collection[str]) -> bool:
-        """An algorithm with a single variant is itself, whatever that is called."""
+        """Return whether the plot shows a variant; an algorithm's only variant always counts."""
         return not self.variants or len(siblings) == 1 or variant in self.variants
 
     def in_panel(self, by: str, value: Any) -> dict[str, Any]:
-        """What changes in a plot that is drawn as the panel of one value of the name `by`."""
+        """Return the changes to a plot's options for the panel at one value of the name `by`."""
         own = replace(self, at=(by, value))
         return {"title": f"{by} = {format_scalar(value)}", "choice": own, "panels": ()}
 
@@ -130,7 +137,7 @@ SELECT_ALL = PlotSelection()
 
 @dataclass(frozen=True)
 class TradeoffPoint:
-    """Two estimates; `at` is the sweep point, empty where the sweep does not move it."""
+    """Two estimates at the sweep point `at`, which is empty if the sweep does not affect them."""
 
     x: IntervalEstimate
     y: IntervalEstimate
@@ -138,7 +145,7 @@ class TradeoffPoint:
 
     @property
     def place(self) -> tuple[float, float] | None:
-        """Where to draw it; nowhere without two finite means."""
+        """The position of the point, or None unless both means are finite."""
         x, y = self.x.mean, self.y.mean
         if x is None or y is None or not (math.isfinite(x) and math.isfinite(y)):
             return None
@@ -151,10 +158,11 @@ LinesWithSettings = list[tuple[TradeoffLine, LineSetting]]
 
 @dataclass(frozen=True)
 class TradeoffSeries:
-    """One variant of one algorithm; several lines if more than one name is swept.
+    """One variant of one algorithm, with several lines if more than one name is swept.
 
-    A `flat` series is drawn as horizontal lines, one at the y of each of its points; these have a
-    place of their own only where x is a metric. Each line has a setting of what else is swept.
+    A `flat` series is drawn as one horizontal line for each of its points. These points have a
+    position only if x is a metric. `settings` has the values of the other swept names for each
+    line.
     """
 
     name: str
@@ -168,7 +176,10 @@ class TradeoffSeries:
 def collect_series(
     ledger: Ledger, plane: PlotAxes, choice: PlotSelection = SELECT_ALL
 ) -> list[TradeoffSeries]:
-    """Those with something to draw. Positions (of colour and marker) do not depend on the data."""
+    """Return the series that have points.
+
+    Their positions, which determine colours and markers, do not depend on the results.
+    """
     ledger = ledger.of([plane.y] if plane.swept else [plane.x, plane.y])
     labels = list(dict.fromkeys(trial.label for trial in ledger.plan))
     members: dict[tuple[str, str], list[SeedGroup]] = {}
@@ -194,7 +205,7 @@ def collect_series(
 
 
 def missing_variants(ledger: Ledger, choice: PlotSelection) -> list[str]:
-    """Variants that a plot asks for and no trial gave."""
+    """Return the variants that a plot requests and no trial returned."""
     given = {item.variant for item in ledger.measurements()} if choice.variants else set()
     return [variant for variant in choice.variants if variant not in given]
 
@@ -202,7 +213,7 @@ def missing_variants(ledger: Ledger, choice: PlotSelection) -> list[str]:
 def swept_range(
     ledger: Ledger, plane: PlotAxes, choice: PlotSelection = SELECT_ALL
 ) -> tuple[float, float] | None:
-    """The least and the greatest value of a swept x at which something was planned to be drawn."""
+    """Return the smallest and largest planned value of a swept x for the selected algorithms."""
     values = [
         float(trial.point[plane.x])
         for trial in ledger.plan
@@ -214,18 +225,18 @@ def swept_range(
 
 
 def _exact_estimate(value: Any) -> IntervalEstimate:
-    """A swept value: exact, and nowhere if there is none."""
+    """Return a swept value as an exact estimate, or no estimate if it is missing."""
     return NO_ESTIMATE if value is None else IntervalEstimate(float(value), None, 1)
 
 
 def _points(ledger: Ledger, label: str, choice: PlotSelection) -> int:
-    """How many of the sweep points an algorithm was planned at."""
+    """Return the number of sweep points at which an algorithm was planned."""
     points = (trial.point for trial in ledger.plan if trial.label == label)
     return len({repr(point) for point in points if choice.takes_point(point)})
 
 
 def _is_flat(several: Sequence[SeedGroup], plane: PlotAxes, planned: int) -> bool:
-    """Whether the swept name is none of this algorithm's, or leaves y alone wherever planned."""
+    """Return whether x does not apply to the algorithm, or y is the same at all planned points."""
     points = [plane.point(group) for group in several]
     if all(point.x.mean is None for point in points):
         return True
@@ -245,13 +256,13 @@ def _same(a: float | None, b: float | None) -> bool:
 
 
 def _flat_lines(several: Sequence[SeedGroup], plane: PlotAxes) -> LinesWithSettings:
-    """Every y once, with a place where x is a metric."""
+    """Return each distinct point once, with a position if x is a metric."""
     found: dict[str, tuple[TradeoffPoint, SeedGroup]] = {}
     for group in several:
         point = plane.point(group)
         point = TradeoffPoint(NO_ESTIMATE if plane.swept else point.x, point.y)
         if point.y.mean is not None and math.isfinite(point.y.mean):
-            # nine digits: what the sweep does not move may differ in the last bits
+            # nine digits: values that do not depend on the sweep may differ in the last bits
             found.setdefault(f"{point.y.mean:.9g} {point.x.mean or 0:.9g}", (point, group))
     told = line_settings([group.point for _, group in found.values()])
     return [((point,), each) for (point, _), each in zip(found.values(), told, strict=True)]
@@ -260,7 +271,7 @@ def _flat_lines(several: Sequence[SeedGroup], plane: PlotAxes) -> LinesWithSetti
 def _lines(
     sweep: Sequence[str], several: Sequence[SeedGroup], plane: PlotAxes
 ) -> LinesWithSettings:
-    """A line along the swept x, or the name that varies fastest, for each setting of the others."""
+    """Return lines along x, or along the fastest-varying name, for each setting of the others."""
     varying = [
         name for name in sweep if len({repr(group.point.get(name)) for group in several}) > 1
     ]
@@ -282,7 +293,7 @@ def _lines(
 
 
 def _ordered(line: Sequence[SeedGroup], along: str) -> list[SeedGroup]:
-    """By the swept value where it is a number, else as the file lists it."""
+    """Sort by the swept value if it is numeric, otherwise keep the order of the file."""
     values = [group.point.get(along) for group in line]
     if not all(isinstance(value, int | float) for value in values):
         return list(line)
@@ -290,7 +301,7 @@ def _ordered(line: Sequence[SeedGroup], along: str) -> list[SeedGroup]:
 
 
 def _is_single_point(lines: Sequence[TradeoffLine]) -> bool:
-    """Whether the sweep moves nothing: all of it is one point."""
+    """Return whether the sweep has no effect, so that all points coincide."""
     places = [point.place for line in lines for point in line if point.place]
     return len(places) > 1 and all(
         math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)

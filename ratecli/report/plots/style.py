@@ -1,4 +1,4 @@
-"""How plots look, and how a drawn figure becomes files."""
+"""The style of plots, and conversion of figures to image files."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from matplotlib.lines import Line2D
 from ratecli.report.plots.tooltips import TooltipMark, Tooltips
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's, told apart by colour-blind readers too."""
+"""The palette of Okabe and Ito, which is suitable for colour-blind readers."""
 MARKERS = "os^DvPX*"
 STYLES = ("-", "--", ":", "-.", (0, (7, 2)), (0, (4, 1, 1, 1, 1, 1)))
 LATER = 3
-"""How many styles further the lines begin of algorithms that come when every colour has been taken."""
+"""When colours repeat for further algorithms, their line styles are shifted by this many."""
 DARKEST, LIGHTEST = 0.45, 0.6
-"""How much of black, and of white, is in the ends of the shades of a colour."""
+"""The share of black, and of white, in the darkest and lightest shade of a colour."""
 FILLS = ("full", "none", "left", "bottom", "right", "top")
 GREY = "#6b6b6b"
 SIZE = (5.4, 3.7)
-"""Inches: at the width of a paper's column the smallest letters are still some 5 points high."""
+"""Figure size in inches. In a paper's column, the smallest letters are about 5 points high."""
 PANEL = (3.1, 2.5)
-"""Inches of each of several panels."""
+"""Panel size in inches of figures with several panels."""
 MAX_COLUMNS = 3
-"""Panels in a row."""
+"""Maximum number of panels in a row."""
 ENTRY = 0.2
-"""Inches of a legend's line."""
+"""Height of a legend line in inches."""
 NO_NUMBERS = "no trial gave these numbers"
 STYLE: dict[str, Any] = {
     "axes.grid": True,
@@ -56,10 +56,10 @@ STYLE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class PlotImage:
-    """A drawn plot; `name` is that of its files.
+    """A drawn plot; `name` is the file name without suffix.
 
-    `what` says what is drawn, in words for who has not seen such a plot; `series` and `marks` are what a
-    page tells of it.
+    `what` explains the plot to readers who are new to this kind; `series` and `marks` are for
+    tooltips.
     """
 
     name: str
@@ -74,7 +74,11 @@ class PlotImage:
 def make_plot_image(
     name: str, caption: str, drawn: Callable[[Tooltips], Figure], what: str = ""
 ) -> PlotImage:
-    """The same bytes for the same figure: no date, no version, no settings of the user's."""
+    """Draw a figure and return its images.
+
+    The images are reproducible byte by byte: they contain no date or version and ignore user
+    settings.
+    """
     told = Tooltips()
     with matplotlib.style.context(["default", STYLE], after_reset=True):
         figure = drawn(told)
@@ -82,7 +86,7 @@ def make_plot_image(
         svg, png = io.BytesIO(), io.BytesIO()
         nothing = dict.fromkeys(["Date", "Creator", "Format", "Type"])
         figure.savefig(svg, format="svg", metadata=nothing)
-        figure.set_layout_engine(None)  # what has found its place stays there
+        figure.set_layout_engine(None)  # keep the layout that was computed
         marks = told.marks(figure)
         figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
     return PlotImage(name, caption, svg.getvalue(), png.getvalue(), what, told.series, marks)
@@ -95,7 +99,7 @@ def empty_figure(size: tuple[float, float]) -> Figure:
 
 
 def panel_columns(panels: int) -> int:
-    """How many of them stand side by side: four are two by two."""
+    """Return the number of panels per row; four panels are arranged two by two."""
     return 2 if panels == 4 else min(panels, MAX_COLUMNS)
 
 
@@ -104,8 +108,10 @@ def panel_rows(panels: int) -> int:
 
 
 def line_style(algorithm: int, variant: int = 0, shade: float | None = None) -> dict[str, Any]:
-    """Colour and marker of an algorithm by its position in the file, line and filling of a variant,
-    and the shade of its colour, from 0, dark, to 1, light, where it has several lines.
+    """Return the style of a line.
+
+    The algorithm's position in the file determines colour and marker, the variant the line style
+    and marker fill. If there are several lines, `shade` is from 0 (dark) to 1 (light).
     """
     again, colour = divmod(algorithm, len(COLOURS))
     return {
@@ -137,7 +143,7 @@ def mark_empty(axes: Axes) -> None:
 
 
 def legend_below(figure: Figure, handles: Sequence[Artist], title: str) -> None:
-    """One for all panels: the figure grows by its height."""
+    """Add a legend below all panels, and increase the figure's height to fit it."""
     width, height = figure.get_size_inches()
     longest = max((len(str(handle.get_label())) for handle in handles), default=1)
     abreast = max(1, min(len(handles), int(width / (0.75 + 0.075 * longest))))
@@ -149,7 +155,7 @@ def legend_below(figure: Figure, handles: Sequence[Artist], title: str) -> None:
 
 
 def unique_handles(handles: Iterable[Line2D]) -> list[Line2D]:
-    """The first of each label, in order."""
+    """Return the first handle of each label, in order."""
     found: dict[str, Line2D] = {}
     for handle in handles:
         found.setdefault(str(handle.get_label()), handle)

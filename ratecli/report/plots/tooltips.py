@@ -1,6 +1,6 @@
-"""What a page tells of a figure: which of its parts belong together, and the values of its points.
+"""Tooltip data of a figure: which artists belong to a series, and the values at its points.
 
-The figures themselves stay as they are: parts get ids, and places are noted beside the drawing.
+Figures look the same with and without it: artists get ids, and positions are stored separately.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 
 SERIES, LEGEND, FIXED = "series", "legend", "fixed"
-"""What ids begin with: of a line's parts, of its entry in a legend, of what keeps its colours."""
+"""Id prefixes of a series' artists, of its legend entries, and of artists with fixed colours."""
 MAX_MARKS = 3000
-"""Places of a figure that a page tells the values of."""
+"""Maximum number of tooltips of a figure."""
 OUTSIDE = 0.01
-"""The share of its axes by which a place may lie beside them and still be seen."""
+"""Tolerance for points outside the axes, as a share of the axes."""
 
 TooltipFacts = tuple[tuple[str, str], ...]
 """Names and values."""
@@ -28,10 +28,12 @@ Ends = tuple[float, float]
 
 @dataclass(frozen=True)
 class TooltipMark:
-    """A place of a figure, as shares of its width and height from the top left corner.
+    """A region of a figure with a tooltip.
 
-    `x` and `y` are the middle of what is drawn there; a point has no `width` and `height`. `series` is
-    the number of the line or of the kind of bar, None where there is only one.
+    Coordinates are shares of the figure's width and height from its top left corner.
+
+    `x` and `y` are the centre; `width` and `height` are 0 for a point. `series` is the number of
+    the line or of the kind of bar, None if there is only one kind.
     """
 
     x: float
@@ -44,7 +46,7 @@ class TooltipMark:
 
 @dataclass(frozen=True)
 class _TooltipPlace:
-    """A mark before the figure has found its layout: ends (from, to) in the numbers of the axes."""
+    """A mark before the layout is known, with ranges (from, to) in data coordinates."""
 
     axes: Axes
     x: Ends
@@ -54,7 +56,7 @@ class _TooltipPlace:
 
 
 class Tooltips:
-    """What is noted while one figure is drawn."""
+    """Collects tooltips and series while a figure is drawn."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -63,31 +65,34 @@ class Tooltips:
 
     @property
     def series(self) -> tuple[str, ...]:
-        """The labels, by number."""
+        """The labels of the series, by number."""
         return tuple(self._numbers)
 
     def own(self, label: str, *parts: Artist | Container) -> None:
-        """These are drawn for the line of that label in the legend."""
+        """Assign artists to the series with this label in the legend."""
         number = self._numbers.setdefault(label, len(self._numbers))
         self._name(f"{SERIES}-{number}", parts)
 
     def fixed(self, *parts: Artist | Container) -> None:
-        """The colours of these are what they show: they stay in the dark."""
+        """Keep the colours of these artists in dark mode, as they represent values."""
         self._name(FIXED, parts)
 
     def point(
         self, axes: Axes, place: tuple[float, float], label: str, facts: TooltipFacts
     ) -> None:
-        """Something drawn for a label at a place of the axes."""
+        """Add a tooltip for a point of the series `label`, in data coordinates."""
         x, y = place
         self._note(axes, (x, x), (y, y), label, facts)
 
     def box(self, axes: Axes, x: Ends, y: Ends, facts: TooltipFacts, label: str = "") -> None:
-        """A bar or a cell between two ends of either axis; without a label there is one kind only."""
+        """Add a tooltip for a bar or cell with these x and y ranges.
+
+        There is no label if there is only one kind.
+        """
         self._note(axes, x, y, label, facts)
 
     def name_legends(self, figure: Figure) -> None:
-        """Give the entries of every legend the numbers of their lines."""
+        """Assign legend entries to their series."""
         for legend in _legends(figure):
             for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
                 number = self._numbers.get(text.get_text())
@@ -95,7 +100,7 @@ class Tooltips:
                     self._name(f"{LEGEND}-{number}", [handle, text])
 
     def marks(self, figure: Figure) -> tuple[TooltipMark, ...]:
-        """All places that are seen, once the figure has found its layout; at most `MAX_MARKS`."""
+        """Return all visible marks, at most `MAX_MARKS`; requires the figure's final layout."""
         found = (_mark(figure, place) for place in self._places)
         return tuple(mark for mark in found if mark is not None)[:MAX_MARKS]
 
@@ -104,7 +109,7 @@ class Tooltips:
         self._places.append(_TooltipPlace(axes, x, y, number, facts))
 
     def _name(self, start: str, parts: Iterable[Artist | Container]) -> None:
-        """Ids that no two parts of a figure share."""
+        """Set unique ids."""
         for part in _flat_artists(parts):
             part.set_gid(f"{start}-{self._parts}")
             self._parts += 1
@@ -124,11 +129,12 @@ def _legends(figure: Figure) -> Sequence[Legend]:
 
 
 def _mark(figure: Figure, place: _TooltipPlace) -> TooltipMark | None:
-    """None where it is not within its axes."""
+    """Return the mark, or None if it is outside its axes."""
     corners = list(zip(place.x, place.y, strict=True))
     across = place.axes.transAxes.inverted().transform(place.axes.transData.transform(corners))
     middle = across.mean(axis=0)
-    if not ((middle >= -OUTSIDE) & (middle <= 1 + OUTSIDE)).all():  # NaN is nowhere
+    # NaN compares as outside
+    if not ((middle >= -OUTSIDE) & (middle <= 1 + OUTSIDE)).all():
         return None
     shares = figure.transFigure.inverted().transform(place.axes.transAxes.transform(across))
     (left, bottom), (right, top) = shares.min(axis=0).tolist(), shares.max(axis=0).tolist()

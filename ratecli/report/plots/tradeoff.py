@@ -1,4 +1,4 @@
-"""What a plot is to show: its axes, what is drawn in it, and what is known of the truth."""
+"""The options of trade-off plots: axes, selection, constraint levels and the known frontier."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ratecli.report.plots.series import SELECT_ALL, PlotAxes, PlotSelection
 
 @dataclass(frozen=True)
 class ConstraintLevel:
-    """A value of an axis that a constraint asks for: in one panel, if it says in which."""
+    """A limit that a constraint sets on an axis, in all panels or only in one."""
 
     value: float
     label: str
@@ -22,7 +22,7 @@ class ConstraintLevel:
 
 @dataclass(frozen=True)
 class TradeoffPlotOptions:
-    """A plot as the file asks for it, with what the runner knows of the truth."""
+    """A trade-off plot of the experiment file, with the levels and frontier stored by the run."""
 
     name: str
     title: str
@@ -35,7 +35,7 @@ class TradeoffPlotOptions:
     by: str = ""
     panels: tuple[Any, ...] = ()
     splits: tuple[str, ...] = ()
-    """Those that get panels of their own, none if there is one, which the plane has."""
+    """The splits with panels of their own; empty for a single split, which is in `plane`."""
 
     @property
     def caption(self) -> str:
@@ -44,7 +44,7 @@ class TradeoffPlotOptions:
 
     @property
     def what(self) -> str:
-        """What a mark and a line are."""
+        """Describe the marks and lines."""
         plane = self.plane
         splits = " and ".join(self.splits or [plane.split])
         line = (
@@ -58,11 +58,11 @@ class TradeoffPlotOptions:
 
     @property
     def axes(self) -> tuple[str, str]:
-        """What x and y are called; where panels are of splits, these are in the panels' titles."""
+        """The labels of x and y, without the split if it is in the panels' titles."""
         return (self.plane.x, self.plane.y) if self.splits else (self.plane.along, self.plane.up)
 
     def parts(self) -> list[TradeoffPlotOptions]:
-        """Each panel as a plot of its own, those of one value of `by` next to each other."""
+        """Return each panel as a plot of its own; the panels of one value of `by` are adjacent."""
         found = [
             replace(
                 self,
@@ -75,7 +75,7 @@ class TradeoffPlotOptions:
         return [part for each in found or [self] for part in each.by_split()]
 
     def by_split(self) -> list[TradeoffPlotOptions]:
-        """A panel as those of each split, itself if there is one."""
+        """Return the panel for each split, or the plot itself for a single split."""
         named = f"{self.title} ({{}})" if self.by else "{}"
         return [
             replace(
@@ -86,13 +86,13 @@ class TradeoffPlotOptions:
 
 
 def read_tradeoffs(ledger: Ledger) -> list[TradeoffPlotOptions]:
-    """Every plot of this kind that the file asks for."""
+    """Read all trade-off plots that the experiment file requests."""
     kinds = [asked.get("kind", "tradeoff") for asked in ledger.asked("plots")]
     return [read_tradeoff(ledger, at) for at, kind in enumerate(kinds) if kind == "tradeoff"]
 
 
 def read_tradeoff(ledger: Ledger, position: int) -> TradeoffPlotOptions:
-    """The plot at a position among all that the file asks for."""
+    """Read the plot at a position in the experiment file's list of plots."""
     every = ledger.asked("plots")
     asked = every[position]
     choice = PlotSelection(
@@ -116,7 +116,7 @@ def read_tradeoff(ledger: Ledger, position: int) -> TradeoffPlotOptions:
 
 
 def panel_values(ledger: Ledger, by: str, choice: PlotSelection) -> tuple[Any, ...]:
-    """The values of a swept name at which something is to be drawn, in the order of the plan."""
+    """Return the values of a swept name for the selected algorithms, in plan order."""
     values = (
         trial.point[by] for trial in ledger.plan if by in trial.point and choice.takes(trial.label)
     )
@@ -128,7 +128,7 @@ def _in_panel(levels: tuple[ConstraintLevel, ...], value: Any) -> tuple[Constrai
 
 
 def _splits(asked: Mapping[str, Any]) -> tuple[str, ...]:
-    """One as a text, or several as a list."""
+    """Return the splits, which may be given as a string or a list."""
     split = asked.get("split") or "test"
     return (split,) if isinstance(split, str) else tuple(split)
 

@@ -24,26 +24,26 @@ from ratecli.report.sheet import format_number
 
 NodeKind = Literal["operator", "quantity", "constant", "cut"]
 MeasureText = Callable[[str, bool], float]
-"""The width of a line of text in points; true for the text of a node itself, false for its numbers."""
+"""Returns the width of a text in points; the flag is whether it is a node's text or its numbers."""
 
 MAX_LEAVES = 16
-"""Leaves that are drawn of a tree; what is below is told by number."""
+"""Maximum number of leaves to draw; the rest is only counted."""
 SIGNS = {"-": "\N{MINUS SIGN}", "*": "\N{MULTIPLICATION SIGN}"}
 NODE_LINE_LENGTH = 28
-"""Of a line of a node's text."""
+"""Maximum line length of a node's text in characters."""
 LINES = 5
-"""Of a node's text."""
+"""Maximum number of lines of a node's text."""
 HEAD, SMALL = 11.0, 9.0
-"""Points of a line: a node's text, its numbers."""
+"""Line heights in points: of a node's text, and of its numbers."""
 PAD = 5.0
-"""Points inside a box, between its border and its text."""
+"""Padding between a box's border and its text in points."""
 ASIDE, BELOW = 12.0, 22.0
-"""Points between boxes side by side, and between a parent and its children."""
+"""Spacing in points: between siblings, and between a parent and its children."""
 
 
 @dataclass(frozen=True)
 class BoxNode:
-    """A node as it is shown: its text, the numbers under it, and how its box looks."""
+    """A node to draw: its text, the numbers below the text, and the kind of box."""
 
     kind: NodeKind
     text: tuple[str, ...]
@@ -69,7 +69,7 @@ class BoxNode:
 
 @dataclass(frozen=True)
 class TreeBox:
-    """A node's place in points, x to the right and y downwards from the top left of the tree."""
+    """A node's position in points from the top left of the tree, x to the right and y downwards."""
 
     node: BoxNode
     x: float
@@ -83,7 +83,7 @@ class TreeBox:
 
 
 def build_box_tree(record: Mapping[str, Any]) -> BoxNode:
-    """The tree of a certificate's record, with what is too much left out."""
+    """Build the tree of a certificate's record, truncated if it is too large."""
     node = _node(record, quantity="estimate" in record)
     if node.leaves > MAX_LEAVES and record["text"] == "max":
         node = _limit_children(node, record)
@@ -93,10 +93,10 @@ def build_box_tree(record: Mapping[str, Any]) -> BoxNode:
 
 
 def layout_boxes(root: BoxNode, measure: MeasureText) -> list[TreeBox]:
-    """Every node's box, a parent before its children.
+    """Lay out the tree and return its boxes, parents before their children.
 
-    Each subtree has a strip of its own, as wide as its root or all of its children need; boxes of one
-    level have their tops in line.
+    Each subtree has its own strip, wide enough for its root and for its children side by side.
+    Boxes of one level are aligned at their tops.
     """
     found: list[TreeBox] = []
     tops = _tops(root)
@@ -124,13 +124,13 @@ def _strip(node: BoxNode, measure: MeasureText) -> float:
 
 
 def _children_width(node: BoxNode, measure: MeasureText) -> float:
-    """The width of all children side by side."""
+    """Return the width of all children side by side."""
     strips = [_strip(child, measure) for child in node.children]
     return sum(strips) + ASIDE * max(len(strips) - 1, 0)
 
 
 def _tops(root: BoxNode) -> list[float]:
-    """Where each level begins."""
+    """Return the y position of each level."""
     heights: list[float] = []
     level: Sequence[BoxNode] = [root]
     while level:
@@ -155,7 +155,7 @@ def interval(record: Mapping[str, Any]) -> str:
 
 
 def format_bound(value: float | str) -> str:
-    """A recorded number; infinities as signs, which are short."""
+    """Format a recorded bound, with infinities as signs."""
     return format_number(float(value)).replace("inf", "∞")
 
 
@@ -174,7 +174,7 @@ def _wrapped(text: str) -> tuple[str, ...]:
 
 
 def _limit_children(node: BoxNode, record: Mapping[str, Any]) -> BoxNode:
-    """A maximum with those of its parts whose upper ends are largest, as many as there is room for."""
+    """Keep the children of a maximum with the largest upper ends, as many as fit."""
     ends = [float(child["interval"][1]) for child in record["children"]]
     ranked = sorted(range(len(ends)), key=lambda k: -math.inf if math.isnan(ends[k]) else -ends[k])
     kept: list[int] = []
@@ -192,7 +192,7 @@ def _depth(node: BoxNode) -> int:
 
 
 def _limit_depth(node: BoxNode, depth: int) -> BoxNode:
-    """The tree to a depth; who loses children says so."""
+    """Truncate the tree at a depth; truncated nodes show how many nodes are missing."""
     if depth > 1 or not node.children:
         children = tuple(_limit_depth(child, depth - 1) for child in node.children)
         return replace(node, children=children)
@@ -201,19 +201,19 @@ def _limit_depth(node: BoxNode, depth: int) -> BoxNode:
 
 
 SIZES = {True: 9.0, False: 7.5}
-"""Points of the letters of a node's text, and of its numbers."""
+"""Font sizes in points of a node's text, and of its numbers."""
 PASSED_COLOUR, FAILED_COLOUR = "#0a6b3d", "#b3261e"
 FILLS = {"operator": "#eef1f4", "quantity": "#e3eefa", "constant": "#ffffff", "cut": "#ffffff"}
 BORDER = 10.0
-"""Points around everything."""
+"""Margin around the drawing in points."""
 MIN_TREE_WIDTH = 370.0
-"""Points across that the words above a tree need."""
+"""Minimum width in points, required by the description above the tree."""
 DESCRIPTION_LINE_LENGTH = 98
-"""Of a line of these in that width."""
+"""Characters per line of the description at that width."""
 
 
 def draw_trees(ledger: Ledger) -> list[tuple[PlotImage, str]]:
-    """The pictures of the tests that are drawn, each with why it was not passed."""
+    """Draw the selected safety tests; return plots with explanations of failures, if any."""
     return [
         (
             _tree(name, certificate_title(ledger, each), each),
@@ -253,12 +253,12 @@ def _figure(certificate: TrialCertificate, _: Tooltips) -> Figure:
 
 
 def _test_description(record: Mapping[str, Any]) -> list[str]:
-    """What the test says, of whom, and with which confidence."""
+    """Describe the test's result, confidence and classifier, wrapped into lines."""
     sign = "≤" if record["passed"] else "not ≤"
     text = (
-        f"upper end {format_bound(record['upper'])} {sign} 0; estimate {format_bound(record['estimate'])}; delta "
-        f"{record['delta']:.4g}, {'exact' if record['exact'] else 'approximate'}, for the "
-        f"{record['classifier']}"
+        f"upper end {format_bound(record['upper'])} {sign} 0; "
+        f"estimate {format_bound(record['estimate'])}; delta {record['delta']:.4g}, "
+        f"{'exact' if record['exact'] else 'approximate'}, for the {record['classifier']}"
     )
     text += "" if record["classifier"] == "estimate" else " classifier"
     return textwrap.wrap(text, DESCRIPTION_LINE_LENGTH)
@@ -302,7 +302,7 @@ def _draw_box(
 
 
 def text_width(text: str, head: bool) -> float:
-    """Of a line in points."""
+    """Return the width of a line in points."""
     font = FontProperties(size=SIZES[head])
     across, _, _ = TextToPath().get_text_width_height_descent(text, font, ismath=False)
     return float(across)

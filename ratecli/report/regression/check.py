@@ -1,4 +1,4 @@
-"""`ratecli check` and `ratecli pin` of one file."""
+"""Implementation of `ratecli check` and `ratecli pin` for one experiment file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from ratecli.report.regression.verdicts import PIN_AGAIN, ComparisonTerms
 from ratecli.report.sheet import format_scalar
 
 MAX_NAMED_SEEDS = 6
-"""Seeds that are listed; of more the first and the last."""
+"""Up to this many seeds are listed; of more, the first two and the last."""
 SEEDS_LOCATION: Loc = ("seeds",)
 SEEDS_SUGGESTION = "give the file the seeds that are pinned, or pin again"
 
@@ -48,7 +48,7 @@ SEEDS_SUGGESTION = "give the file the seeds that are pinned, or pin again"
 def check_notes(
     ledger: Ledger, known: Reference, findings: Sequence[Finding]
 ) -> Iterator[CheckNote]:
-    """Of seeds, of numbers that are undefined at some, and of losses that are too small to show."""
+    """Yield notes on changed seeds, values undefined at some seeds, and undetectable losses."""
     planned = {trial.seed for trial in ledger.plan}
     yield from seed_notes({seed for each in known.trials for seed in each.seeds}, planned)
     good = [each for each in findings if each.verdict.good and each.against == "reference"]
@@ -71,7 +71,7 @@ def check_notes(
 
 
 def _most_certain(findings: Sequence[Finding]) -> Iterator[Finding]:
-    """Of a metric of an answer that of the split where a loss shows first."""
+    """Return each metric's finding on the split that detects a loss with the fewest seeds."""
     found: dict[tuple[str, ...], list[Finding]] = {}
     for each in findings:
         key = each.algorithm, each.variant, each.metric, repr(each.point)
@@ -80,7 +80,7 @@ def _most_certain(findings: Sequence[Finding]) -> Iterator[Finding]:
 
 
 def seed_notes(was: set[int], now: set[int]) -> Iterator[CheckNote]:
-    """Where the file has not the seeds that are pinned."""
+    """Yield a note if the file's seeds differ from the pinned ones."""
     both, gone, new = sorted(was & now), sorted(was - now), sorted(now - was)
     if not gone and not new:
         return
@@ -90,7 +90,10 @@ def seed_notes(was: set[int], now: set[int]) -> Iterator[CheckNote]:
         told += f"; not pinned: {_listed(new)}" if new else ""
         yield CheckNote(told, SEEDS_SUGGESTION, SEEDS_LOCATION)
         return
-    told = f"{len(both) or 'none'} of {len(now)} seeds are pinned: {len(was)} and {len(now)} are compared as two samples"
+    told = (
+        f"{len(both) or 'none'} of {len(now)} seeds are pinned: {len(was)} and {len(now)} are "
+        "compared as two samples"
+    )
     yield CheckNote(told, SEEDS_SUGGESTION, SEEDS_LOCATION)
 
 
@@ -107,7 +110,7 @@ CHECK_VERDICTS = {
     expectations.ExpectationVerdict.NOT_CONTRADICTED: CheckVerdict.NOT_CONTRADICTED,
     expectations.ExpectationVerdict.BETTER: CheckVerdict.BETTER,
 }
-"""A figure that is only shown is no comparison."""
+"""Figures that are only shown are not compared."""
 SUGGESTIONS = {
     CheckVerdict.DIFFERS: "find out what moved it, or correct what the file expects",
     CheckVerdict.NOT_COMPARED: "see trials.csv for how the trials ended",
@@ -115,7 +118,7 @@ SUGGESTIONS = {
 
 
 def expectation_findings(ledger: Ledger, entries: Sequence[Expectation]) -> Iterator[Finding]:
-    """By entry, then by row that it is about."""
+    """Yield the findings for expectations, by entry, then by group of trials."""
     for each in expectations.compare_expectations(ledger):
         if each.verdict in CHECK_VERDICTS:
             verdict, entry = CHECK_VERDICTS[each.verdict], each.entry
@@ -148,25 +151,28 @@ def _finding_text(each: expectations.ExpectationComparison) -> str:
 FILTER_METRICS_TO_MINIMIZE = tuple(
     f"{FILTER_STAGE_PREFIX}{name}" for name in (*BALANCE_METRICS, OBJECTIVE)
 )
-"""Of the filter before training; of the metrics there, `LEAST_SHARE_METRIC` is better high."""
+"""Metrics of the filter before training that should be low; `LEAST_SHARE_METRIC` should be high."""
 
 
 def check_results(
     prepared: PreparedExperiment, folder: Path, place: Path, tolerance: float
 ) -> CheckReport:
-    """What is stored in `folder` against what the file expects and the reference at `place`."""
+    """Compare the results in `folder` with the file's expectations and the reference at `place`."""
     name = prepared.experiment.name
     try:
         known = read_reference(place) if place.exists() else None
         ledger = load_current_results(prepared, folder)
     except NothingStoredError as nothing:
         return CheckReport(prepared.path, name, None, [nothing.finding])
-    except FaultError as error:  # E506, E502, E503: other files can still be compared
+    except FaultError as error:  # E506, E502, E503: continue with other files
         return CheckReport(prepared.path, name, None, list(map(_diagnostic_finding, error.faults)))
     found = list(inconclusive_findings(ledger, prepared.path))
     found += expectation_findings(ledger, prepared.experiment.expect)
     if known is None and not any(each.against == "expect" for each in found):
-        told = f"there is nothing to compare with: no reference at '{place}', and no number in `expect`"
+        told = (
+            f"there is nothing to compare with: no reference at '{place}', "
+            "and no number in `expect`"
+        )
         way_out = (
             f"`ratecli pin {prepared.path}` once the numbers are right, or state some in `expect`"
         )
@@ -182,12 +188,12 @@ def check_results(
 
 
 def pin_reference(prepared: PreparedExperiment, folder: Path, place: Path) -> Reference:
-    """Write the reference of what is stored in `folder` to `place`.
+    """Write the reference for the results in `folder` to `place`.
 
     Raises
     ------
     FaultError
-        E507 where trials are missing or failed, E505 where the file cannot be written.
+        E507 if trials are missing or failed, E505 if the file cannot be written.
     """
     try:
         ledger = load_current_results(prepared, folder)
@@ -208,14 +214,14 @@ def pin_reference(prepared: PreparedExperiment, folder: Path, place: Path) -> Re
 
 
 def metric_directions(experiment: Experiment) -> dict[str, Direction]:
-    """Which way each metric of a file gets better."""
+    """Return the direction in which each metric improves."""
     found = {name: direction(parse_expression(rule)) for name, rule in experiment.metrics.items()}
     low = dict.fromkeys((OBJECTIVE, *FILTER_METRICS_TO_MINIMIZE), Direction.LOW)
     return found | low | dict.fromkeys((SOLUTION_RATE, LEAST_SHARE_METRIC), Direction.HIGH)
 
 
 def rows_by_split(ledger: Ledger) -> dict[str, int]:
-    """How many rows a split has, summed over trials."""
+    """Return the number of rows of each split, summed over trials."""
     found: Counter[str] = Counter()
     for trial in ledger.plan:
         result = ledger.results.get(trial.key)
@@ -224,7 +230,7 @@ def rows_by_split(ledger: Ledger) -> dict[str, int]:
 
 
 def _add_locations(prepared: PreparedExperiment, found: Sequence[Finding]) -> list[Finding]:
-    """What is of a whole algorithm at its entry."""
+    """Set the location of findings about a whole algorithm to its entry in the file."""
     labels = [entry.label for entry in prepared.experiment.algorithms]
     return [
         replace(each, loc=("algorithms", labels.index(each.algorithm)))

@@ -1,9 +1,9 @@
-"""An experiment's results against the reference that is pinned: what is compared with what.
+"""Compare an experiment's results with its pinned reference: selects which values to compare.
 
-Where seeds are others, a metric is compared on each split and as the mean over the rows of all of them.
-Violations count from 0 up: room that is left is nobody's loss. That trials found a solution is
-compared as the metric `solution_rate`. With fewer than `PLENTY` seeds a number that is undefined, and was
-not, or the other way round, cannot be compared.
+If the seeds differ, a metric is compared on each split and as the mean over the rows of all splits.
+Violations below 0 count as 0, as slack does not matter. Whether trials found a solution is compared
+as the metric `solution_rate`. With fewer than `MIN_SEEDS` seeds, a value that became undefined, or
+became defined, cannot be compared.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from ratecli.report.regression.verdicts import PIN_AGAIN, ComparisonTerms, SeedS
 from ratecli.report.sheet import format_scalar
 
 FINISHED = CONCLUSIVE | {"diverged"}
-"""How a trial may have ended that is pinned: run again it ends so again."""
+"""Statuses of trials that may be pinned: they are reproducible."""
 
 
 class NothingStoredError(Exception):
-    """There is nothing to look at, for the reason that the finding gives."""
+    """There are no results to compare, for the reason given by the finding."""
 
     def __init__(self, finding: Finding) -> None:
         self.finding = finding
@@ -50,16 +50,19 @@ class NothingStoredError(Exception):
 
 
 def load_current_results(prepared: PreparedExperiment, folder: Path) -> Ledger:
-    """The plan of the file as it is now with the results that are stored for it in `folder`.
+    """Return the current plan of the file with the results stored for it in `folder`.
 
-    Results are found by the keys of trials, so that nothing counts that was run of another file, other
-    data or other code. Raises NothingError where no trial of it is stored.
+    Results are looked up by trial key, so those of another file, other data or other code are
+    ignored. Raise NothingStoredError if no trial of the file is stored.
     """
     ledger = folder / LEDGER_FILE
     if not ledger.is_file():
         raise _nothing(prepared, f"nothing is stored in '{folder}'")
     if absent := list_missing_files(prepared):
-        told = f"the data is not here ({', '.join(absent)}), so that nobody can tell of what the results in '{folder}' are"
+        told = (
+            f"the data is not here ({', '.join(absent)}), so that nobody can tell of what the "
+            f"results in '{folder}' are"
+        )
         raise _nothing(prepared, told, f"`ratecli fetch {prepared.path}`")
     with LedgerStore(ledger, readonly=True) as store:
         before, results = store.plan(), store.results()
@@ -76,7 +79,7 @@ def load_current_results(prepared: PreparedExperiment, folder: Path) -> Ledger:
 
 
 def inconclusive_findings(ledger: Ledger, path: Path) -> Iterator[Finding]:
-    """A finding for each algorithm and reason why trials of it are missing or failed."""
+    """Yield a finding for each algorithm and reason why trials of it are missing or failed."""
     found: dict[tuple[str, str, str], list[PlannedTrial]] = {}
     for trial in ledger.plan:
         status = ledger.status(trial)
@@ -114,7 +117,7 @@ def _nothing(prepared: PreparedExperiment, told: str, way_out: str = "") -> Noth
 def compare_with_reference(
     ledger: Ledger, reference: Reference, terms: ComparisonTerms
 ) -> list[Finding]:
-    """Every number against the pinned one, in the order of the plan."""
+    """Compare every value with the pinned one, in plan order."""
     other = list(_other_data(ledger, reference))
     now = (pin_trials(ledger, point) for point in trials_by_point(ledger))
     return other or compare_points(now, reference.trials, terms)
@@ -123,7 +126,10 @@ def compare_with_reference(
 def compare_points(
     now: Iterable[PinnedTrials], was: Iterable[PinnedTrials], terms: ComparisonTerms
 ) -> list[Finding]:
-    """Results of the same data, in the order of `now`; what there is no more of comes last."""
+    """Compare results on the same data, in the order of `now`.
+
+    Points that no longer exist come last.
+    """
     known = {each.key: each for each in was}
     found: list[Finding | SeedSeries] = []
     for each in now:
@@ -135,7 +141,7 @@ def compare_points(
 
 
 def _other_data(ledger: Ledger, reference: Reference) -> Iterator[Finding]:
-    """Where rows are others, numbers may differ for that alone."""
+    """Yield findings for data sets that changed, as they alone could explain different values."""
     now, was = dataset_digests(ledger), reference.data
     for name in sorted(now.keys() | was.keys()):
         if name not in was:
@@ -152,12 +158,12 @@ def _other_data(ledger: Ledger, reference: Reference) -> Iterator[Finding]:
 
 
 def _compare_point(now: PinnedTrials, was: PinnedTrials | None) -> Iterator[Finding | SeedSeries]:
-    """All comparisons of an algorithm at a sweep point."""
+    """Yield all comparisons of an algorithm at a sweep point."""
     if was is None:
         yield _not_compared(now, "it is not pinned")
         return
     if not FINISHED.issuperset(now.statuses):
-        return  # `standing.unanswered` tells of it
+        return  # `inconclusive_findings` reports it
     silent = [seed for seed, status in now.status.items() if status not in CONCLUSIVE]
     if new := [seed for seed in silent if was.status.get(seed) != now.status[seed]]:
         listed = ", ".join(f"{now.status[seed]} at seed {seed}" for seed in new)
@@ -178,10 +184,11 @@ def _compare_point(now: PinnedTrials, was: PinnedTrials | None) -> Iterator[Find
 def _compare_all_splits(
     now: PinnedTrials, was: PinnedTrials, rows: Mapping[str, int]
 ) -> Iterator[Finding | SeedSeries]:
-    """Each metric over the rows of all splits, where seeds are others.
+    """Yield a comparison of each metric over the rows of all splits, if the seeds differ.
 
-    Other seeds share the same rows out to splits otherwise. An error on test rows is as uncertain as they
-    are few, and a mean over all rows is not: what is high on the one is low on the other.
+    Other seeds assign the same rows to other splits. The error on a small test set is uncertain,
+    while the mean over all rows is not, because a high error on one split goes with a low error on
+    another.
     """
     seeds = [dict.fromkeys(each.seeds, 0.0) for each in (was, now)]
     if is_paired(*seeds) or not enough_seeds(*seeds):
@@ -200,7 +207,7 @@ def _compare_all_splits(
 
 
 def _mean(parts: Sequence[tuple[int, BySeed]]) -> dict[int, float]:
-    """By seed, weighted by rows."""
+    """Return the mean by seed, weighted by rows."""
     total = sum(count for count, _ in parts)
     (_, first), *_ = parts
     return {
@@ -210,7 +217,10 @@ def _mean(parts: Sequence[tuple[int, BySeed]]) -> dict[int, float]:
 
 
 def _seed_series(found: Finding, *sides: tuple[Sequence[int], BySeed]) -> Finding | SeedSeries:
-    """Of the seeds of either side and the numbers of those with a classifier."""
+    """Return the values to compare, or a finding if they cannot be compared.
+
+    Each side has its seeds, and the values of the seeds with a classifier.
+    """
     floor = 0.0 if found.metric.startswith(VIOLATION_PREFIX) else -math.inf
     was, now = (
         {s: max(own[s], floor) if math.isfinite(own.get(s, math.nan)) else math.nan for s in seeds}
@@ -229,14 +239,14 @@ def _seed_series(found: Finding, *sides: tuple[Sequence[int], BySeed]) -> Findin
 
 
 def _same_undefined(before: float, after: float) -> bool:
-    """Whether both are finite, or neither is and they are the same."""
+    """Return whether both are finite, or both are the same non-finite value."""
     if math.isfinite(before) or math.isfinite(after):
         return math.isfinite(before) and math.isfinite(after)
     return before == after or (math.isnan(before) and math.isnan(after))
 
 
 def _solutions(now: PinnedTrials, was: PinnedTrials) -> SeedSeries:
-    """1 for each trial that gave a classifier, 0 for one that did not."""
+    """Compare whether trials returned a classifier, coded as 1 or 0."""
     before, after = _solved(was), _solved(now)
     lacking = compare_undefined(before, after, (before, after))
     return SeedSeries(_at(now, ("", "", SOLUTION_RATE)), before, after, lacking)
@@ -248,7 +258,7 @@ def _solved(each: PinnedTrials) -> dict[int, float]:
 
 
 def _at(now: PinnedTrials, place: VariantMetric) -> Finding:
-    """A comparison that is not made yet."""
+    """Return a finding for a value that has not been compared yet."""
     variant, split, metric = place
     return replace(
         _not_compared(now, ""),

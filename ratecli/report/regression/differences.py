@@ -1,20 +1,22 @@
-"""How far numbers lie from what they were, and between which ends that difference may lie.
+"""Differences of measured values from pinned ones, and their confidence intervals.
 
-A *family* is one metric of one variant of one algorithm on one split, at all its sweep points: these
-measure the same thing with about the same noise, so that they share what the seeds tell of it.
+A *family* is one metric of one variant of one algorithm on one split, at all its sweep points.
+These measure the same quantity with about the same noise, so their variance estimates are pooled.
 
-Paired, a difference is the mean of d_s = now_s - was_s over the seeds s; of two samples it is the
-difference of their means. In sample j (of the differences alone if paired), point k has numbers of n_jk
-seeds, points k and l have n_jkl of them in common, and C_jkl is the sum over these of the products of
-their distances from the means. The spread that points share, and how uncertain it is, are
+For paired seeds, a difference is the mean of d_s = now_s - was_s over the seeds s; for two
+independent samples it is the difference of their means. In sample j (there is a single sample, of
+differences, if paired), point k has values of n_jk seeds, points k and l have n_jkl seeds in
+common, and C_jkl is the sum over these seeds of the products of their deviations from the means.
+The pooled variance and its uncertainty are
 
     s_j = sum_k C_jkk / N_j,   q_j = sum_kl C_jkl^2 / (n_jkl - 1) / N_j^2,   N_j = sum_k (n_jk - 1).
 
-A point's standard error is the root of the larger of V_k = sum_j s_j / n_jk and its own such sum: of few
-seeds some agree by chance, and their own spread would then say that there is no noise. Its degrees of
-freedom are df_k = V_k^2 / sum_j (q_j / n_jk^2), which of one point are those of Student (paired) or of
-Welch and Satterthwaite (two samples). Points that move together give no more of them than one point
-does, independent ones more; as products of few seeds overstate q, the formula errs to the safe side.
+A point's standard error is the square root of the larger of V_k = sum_j s_j / n_jk and the same sum
+with its own variances: among few seeds some agree by chance, so that their own variance alone would
+suggest that there is no noise. Its degrees of freedom are df_k = V_k^2 / sum_j (q_j / n_jk^2). For
+a single point these are the ones of Student (paired) or of Welch and Satterthwaite (two samples).
+Perfectly correlated points give no more degrees of freedom than one point, independent points give
+more. Products over few seeds overestimate q, so the formula errs on the safe side.
 """
 
 from __future__ import annotations
@@ -29,32 +31,32 @@ import numpy as np
 from scipy.special import ndtri, stdtrit
 
 BySeed = Mapping[int, float]
-"""Numbers of one comparison by seed, of all seeds; NaN where a seed gave none."""
+"""Values of one comparison by seed, for all seeds; NaN where a seed has no value."""
 
 MIN_SEEDS = 5
-"""Seeds from which on an interval tells anything: with fewer a loss is never certain enough."""
+"""Minimum number of seeds for an interval: with fewer, a loss is never significant."""
 MIN_SAMPLE = 2
-"""Numbers of a point that tell a spread, where seeds are plenty and not all gave one."""
+"""Minimum number of values for a variance, if there are enough seeds but some lack a value."""
 POWER = 0.9
-"""How often a loss is found where there are as many seeds as it is said to take."""
+"""Probability of detecting a loss with the number of seeds that `needed` returns."""
 
 
 @dataclass(frozen=True)
 class MeanDifference:
-    """Of means, now less before.
+    """Difference of two means, now minus before.
 
     Attributes
     ----------
     was, now
         The means.
     sizes
-        How many seeds it rests on, of either side.
+        Number of seeds on either side.
     paired
         Whether the same seeds are compared.
     largest
-        The most that one seed moved; infinite of two samples, where nobody knows.
+        Largest absolute change of a single seed; infinite for two samples, where it is unknown.
     error
-        The standard error, None where seeds are not plenty.
+        The standard error, None if there are not enough seeds.
     df
         Degrees of freedom of Student's t.
     """
@@ -73,21 +75,22 @@ class MeanDifference:
 
     @property
     def seeds(self) -> int:
-        """Of two samples those of the smaller one."""
+        """The number of pairs, or the size of the smaller of two samples."""
         return min(self.sizes)
 
     def interval(self, tail: float) -> tuple[float, float] | None:
-        """The ends beyond each of which the difference lies with a probability of at most `tail`."""
+        """Return the bounds that the difference exceeds with probability at most `tail` each."""
         if self.error is None:
             return None
         half = -float(stdtrit(self.df, tail)) * self.error if self.error else 0.0
         return self.value - half, self.value + half
 
     def needed(self, loss: float, tail: float) -> int:
-        """With how many seeds on either side an interval shows a `loss` nine times of ten, about.
+        """Return about how many seeds per side are needed to detect a `loss` with probability 0.9.
 
-        That is n where loss = (t + z) error sqrt(m / n), of t the quantile at `tail`, of z that of a normal
-        number at 0.9, and m the harmonic mean of the sizes. Zero without an interval.
+        This is the n with loss = (t + z) error sqrt(m / n), where t is the Student quantile at
+        `tail`, z the normal quantile at 0.9, and m the harmonic mean of the sizes. Zero without an
+        interval.
         """
         if not self.error:
             return 0
@@ -97,23 +100,26 @@ class MeanDifference:
 
 
 def is_paired(was: BySeed, now: BySeed) -> bool:
-    """Whether seeds are compared as pairs: plenty of them are on both sides, or there are not plenty of others."""
+    """Return whether to compare seeds as pairs.
+
+    This is the case if enough seeds are on both sides, or if some are and either side has too few.
+    """
     common = len(was.keys() & now.keys())
     return common >= MIN_SEEDS or (common > 0 and min(len(was), len(now)) < MIN_SEEDS)
 
 
 def enough_seeds(was: BySeed, now: BySeed) -> bool:
-    """Whether there are seeds enough to tell a difference from noise."""
+    """Return whether there are enough seeds to tell a difference from noise."""
     common = len(was.keys() & now.keys())
     return (common if is_paired(was, now) else min(len(was), len(now))) >= MIN_SEEDS
 
 
 def mean_differences(was: Sequence[BySeed], now: Sequence[BySeed]) -> list[MeanDifference | None]:
-    """Those of one family, point by point; None where there is nothing to compare.
+    """Return the differences of one family by point; None where there is nothing to compare.
 
-    Seeds that are matched are compared where both sides gave a number. Where too few did, and where seeds are
-    not matched, the numbers of either side are a sample. A single pair has the spread of other points, or
-    no interval.
+    Paired seeds are compared where both sides have a value. If too few seeds do, or if seeds are
+    not paired, the values of each side form a sample. A single pair uses the variance of other
+    points, or has no interval.
     """
     sides = list(zip(was, now, strict=True))
     pairs = [_pair_seeds(*each, MIN_SAMPLE) for each in sides]
@@ -125,9 +131,9 @@ def mean_differences(was: Sequence[BySeed], now: Sequence[BySeed]) -> list[MeanD
 
 @dataclass(frozen=True)
 class _SeedSamples:
-    """What is compared of one point: finite numbers by seed, of the same seeds if paired.
+    """The finite values to compare at one point by seed, of the same seeds if paired.
 
-    `certain` says whether it can have an interval.
+    `certain` is whether an interval can be computed.
     """
 
     was: BySeed
@@ -151,7 +157,7 @@ class _SeedSamples:
 
 
 def _pair_seeds(was: BySeed, now: BySeed, least: int) -> _SeedSamples | None:
-    """`least` is the number of pairs that can have an interval."""
+    """Select the values to compare; `least` is the minimum number of pairs for an interval."""
     before, after = (
         {seed: number for seed, number in each.items() if math.isfinite(number)}
         for each in (was, now)
@@ -182,21 +188,21 @@ def _difference(pair: _SeedSamples, common: _PooledVariance) -> MeanDifference:
 
 @dataclass(frozen=True)
 class _PooledVariance:
-    """What points say together: s_j and q_j of each sample, and the least N_j; 0 of no point."""
+    """Pooled estimates: s_j and q_j of each sample, and the smallest N_j; 0 without points."""
 
     variances: Sequence[float]
     doubts: Sequence[float]
     free: float
 
     def of(self, sizes: Sequence[int]) -> tuple[float, float]:
-        """V of a point with so many seeds in each sample, and its degrees of freedom."""
+        """Return V of a point with these sample sizes, and its degrees of freedom."""
         found = sum(each / n for each, n in zip(self.variances, sizes, strict=True))
         doubt = sum(each / n**2 for each, n in zip(self.doubts, sizes, strict=True))
         return found, found**2 / doubt if doubt else math.inf
 
 
 def _pool_variances(pairs: Sequence[_SeedSamples | None], *, paired: bool) -> _PooledVariance:
-    """That of all points with several seeds that moved at all."""
+    """Pool the points with several seeds where not all differences are 0."""
     given = (pair for pair in pairs if pair is not None and pair.paired is paired)
     kept = [pair for pair in given if pair.certain and pair.moved and pair.size >= MIN_SAMPLE]
     found = [
@@ -207,7 +213,7 @@ def _pool_variances(pairs: Sequence[_SeedSamples | None], *, paired: bool) -> _P
 
 
 def _pool_sample(points: Sequence[BySeed]) -> tuple[float, float, float]:
-    """s_j, q_j and N_j of one sample."""
+    """Return s_j, q_j and N_j of one sample."""
     seeds = list({seed: None for each in points for seed in each})
     numbers = np.array([[each.get(seed, math.nan) for seed in seeds] for each in points])
     there = np.isfinite(numbers).astype(float)
@@ -221,18 +227,18 @@ def _pool_sample(points: Sequence[BySeed]) -> tuple[float, float, float]:
 
 @dataclass(frozen=True)
 class UndefinedSeeds:
-    """Of a metric at one sweep point, and of the trials that gave a classifier.
+    """Seeds with an undefined metric at one sweep point, among trials that returned a classifier.
 
     Attributes
     ----------
     was, now
-        The seeds without a finite number.
+        The seeds without a finite value.
     before, after
-        All of them.
+        All seeds.
     paired
         Whether the same seeds are compared.
     plenty
-        Whether there are seeds enough to tell a loss from noise.
+        Whether there are enough seeds to tell a loss from noise.
     """
 
     was: frozenset[int]
@@ -244,12 +250,12 @@ class UndefinedSeeds:
 
     @property
     def moved(self) -> bool:
-        """Whether other seeds are undefined than before; of other seeds any may be."""
+        """Whether other seeds are undefined than before; any seed, if they are unpaired."""
         return self.was != self.now if self.paired else bool(self.was or self.now)
 
     @property
     def more(self) -> bool:
-        """Whether a greater share of seeds is undefined than before."""
+        """Whether the share of undefined seeds increased."""
         return len(self.now) * len(self.before) > len(self.was) * len(self.after)
 
     @property
@@ -259,7 +265,10 @@ class UndefinedSeeds:
 
 
 def compare_undefined(was: BySeed, now: BySeed, answered: tuple[BySeed, BySeed]) -> UndefinedSeeds:
-    """`was` and `now` are of all seeds; `answered` has the numbers of those with a classifier."""
+    """Compare undefined values.
+
+    `was` and `now` have all seeds, `answered` those with a classifier.
+    """
     pairs = is_paired(was, now)
     common = answered[0].keys() & answered[1].keys()
     seeds = [frozenset(common if pairs else each) for each in answered]
@@ -278,9 +287,10 @@ def compare_undefined(was: BySeed, now: BySeed, answered: tuple[BySeed, BySeed])
 
 
 def undefined_chance(points: Sequence[UndefinedSeeds]) -> tuple[float, float]:
-    """That noise leaves so many more seeds undefined, or yet more; and the least that this could be.
+    """Return the probability that noise alone gives at least this increase in undefined seeds.
 
-    `points` are all paired or none is.
+    The second number is the smallest probability that could have been reached. Either all `points`
+    are paired or none is.
     """
     if points[0].paired:
         steps: Counter[int] = Counter()
@@ -299,13 +309,13 @@ def undefined_chance(points: Sequence[UndefinedSeeds]) -> tuple[float, float]:
 
 
 def _binomial_tail(heads: int, thrown: int) -> float:
-    """The chance of so many heads or more."""
+    """Return the probability of at least so many heads."""
     ways = sum(math.comb(thrown, k) for k in range(heads, thrown + 1))
     return float(ways / 2**thrown)
 
 
 def _hypergeometric_tail(marked: int, all_marked: int, cards: int, hand: int) -> float:
-    """The chance of so many marked cards or more in a hand."""
+    """Return the probability of at least so many marked cards in a hand."""
     ways = (
         math.comb(all_marked, k) * math.comb(cards - all_marked, hand - k)
         for k in range(marked, min(all_marked, hand) + 1)

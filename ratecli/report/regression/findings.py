@@ -1,4 +1,4 @@
-"""What a check says of one thing that it compared, or could not compare."""
+"""Findings of a check: the results of comparisons, and reasons why something was not compared."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ratecli.report.sheet import format_number, format_scalar
 
 
 class CheckVerdict(StrEnum):
-    """What came of a comparison; those that fail a check come first."""
+    """The result of a comparison; the ones that fail a check come first."""
 
     NOT_COMPARED = "not compared"
     DIFFERS = "differs"
@@ -48,26 +48,27 @@ class Finding:
     Attributes
     ----------
     against
-        `reference`: what is pinned; `expect`: what the file expects; `run`: nothing, since what there is
-        to compare is not there.
+        `reference`: the pinned values; `expect`: the file's expectations; `run`: nothing, because
+        there are no results.
     was, now, interval
-        What it is compared with, what it is, and the ends of the difference (now less was).
+        The reference value, the current value, and the interval of the difference (now minus was).
     seeds
-        How many seeds it rests on.
+        Number of seeds.
     left_out
-        At how many of them a number is undefined, so that they are left out.
+        Number of seeds left out because a value is undefined.
     needed
-        Of two samples, with how many seeds on either side half a point would show; 0 where nobody asks.
+        For two samples, the number of seeds per side needed to detect a loss of half a percentage
+        point; 0 if not applicable.
     told
-        How it was compared, or why it was not.
+        How the values were compared, or why they were not.
     remark
-        What is worth telling though it holds.
+        A remark to show even if the comparison passes.
     way_out
-        What to do about it.
+        What to do about the finding.
     loc
-        Where in the file it stands what is compared.
+        Location in the experiment file.
     code
-        That of its fault, if it is another than E508, or E509 where nothing was compared.
+        The error code, if it is not E508 (or E509 if nothing was compared).
     """
 
     verdict: CheckVerdict
@@ -95,26 +96,26 @@ class Finding:
 
     @property
     def who(self) -> str:
-        """`majorize (stochastic, kappa = 0.8, test)`; empty for all of a file."""
+        """Model and split: `majorize (stochastic, kappa = 0.8, test)`; "" for a whole file."""
         point = [f"{name} = {format_scalar(value)}" for name, value in self.point.items()]
         about = ", ".join(filter(None, [self.variant, *point, self.split]))
         return f"{self.algorithm} ({about})" if about else self.algorithm
 
     @property
     def what(self) -> str:
-        """`'error' of majorize (stochastic, kappa = 0.8, test)`."""
+        """The compared value, such as `'error' of majorize (stochastic, kappa = 0.8, test)`."""
         return f"'{self.metric}' of {self.who}" if self.metric else self.who
 
     @property
     def rank(self) -> tuple[float, float]:
-        """How far it moved, in halves of its interval, and as it is; infinite without one."""
+        """Sort key: change relative to half its interval (infinite without one), and change."""
         moved = abs(self.difference or 0.0)
         low, high = self.interval or (0.0, 0.0)
         return (2 * moved / (high - low) if high > low else math.inf), moved
 
     @property
     def sentence(self) -> str:
-        """All of it but the way out."""
+        """The finding as text, without the suggestion."""
         what = self.what
         if self.verdict is CheckVerdict.NOT_COMPARED:
             return f"{what}: {self.told}" if what else self.told
@@ -122,14 +123,20 @@ class Finding:
 
     @property
     def numbers(self) -> str:
-        """`0.2069 -> 0.2119, by +0.0050 [+0.0031, +0.0069], paired over 5 seeds`."""
+        """Values and change.
+
+        Such as `0.2069 -> 0.2119, by +0.0050 [+0.0031, +0.0069], paired over 5 seeds`.
+        """
         if self.was is None or self.now is None or self.difference is None:
             return self.told
-        moved = f"{format_number(self.was)} -> {format_number(self.now)}, by {format_signed(self.difference)}"
+        moved = (
+            f"{format_number(self.was)} -> {format_number(self.now)}, "
+            f"by {format_signed(self.difference)}"
+        )
         return f"{moved}{format_interval(self.interval)}, {self.told}".removesuffix(", ")
 
     def fault(self, document: Document) -> Diagnostic:
-        """At its place in the file."""
+        """Return the finding as a diagnostic with its location in the file."""
         code = self.code or ("E509" if self.verdict is CheckVerdict.NOT_COMPARED else "E508")
         place = document.place(self.loc, key=True)
         return Diagnostic(code, self.sentence, self.way_out or None, place=place)
@@ -137,23 +144,23 @@ class Finding:
 
 @dataclass(frozen=True)
 class CheckNote:
-    """What is told and does not fail; `loc` is where in the file it stands."""
+    """A note that does not fail the check; `loc` is its location in the experiment file."""
 
     told: str
     way_out: str
     loc: Loc
 
     def fault(self, document: Document) -> Diagnostic:
-        """A warning at its place in the file."""
+        """Return the note as a warning with its location in the file."""
         place = document.place(self.loc, key=True)
         return Diagnostic("W502", self.told, self.way_out, place=place)
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """All that was found of one file.
+    """All findings of one experiment file.
 
-    `versions` are of what the numbers hang on, pinned and here, where they differ.
+    `versions` has the pinned and current version of each package that affects results and differs.
     """
 
     path: Path
@@ -168,7 +175,7 @@ class CheckReport:
         return all(each.verdict.good for each in self.findings)
 
     def of(self, *verdicts: CheckVerdict) -> list[Finding]:
-        """Those with a verdict, in the order of verdicts, what moved furthest first."""
+        """Return findings with these verdicts, in the order of verdicts, largest changes first."""
         return [
             each
             for verdict in verdicts

@@ -1,8 +1,9 @@
-"""What `ratecli pin` keeps of an experiment, and `ratecli check` compares with.
+"""The reference file that `ratecli pin` writes and `ratecli check` compares with.
 
-One JSON file of plain numbers: for each algorithm and sweep point the seeds, how each trial ended, and
-for each variant, split and metric one line with a number a seed. Two pins of the same results are the
-same bytes; there is no time, path or machine in it, so that a difference in git is one of results.
+It is a JSON file. For each algorithm and sweep point it has the seeds and how each trial ended, and
+for each variant, split and metric one line with a number per seed. Pinning the same results again
+gives the same bytes. The file contains no times, paths or machine names, so a difference in git is
+a difference in results.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from ratecli.ledger.records import PlannedTrial
 from ratecli.ledger.view import Ledger
 
 FORMAT: Literal[1] = 1
-"""Counts up when the file can no longer be read as it is described here."""
+"""Version of the file format."""
 DIGITS = 9
-"""Significant ones: far more than any tolerance needs, and fewer than another processor changes."""
+"""Significant digits: more than any tolerance needs, but few enough to be equal across CPUs."""
 OBJECTIVE = "objective"
 
 PinnedNumber = float | Literal["nan", "inf", "-inf"] | None
-"""None where a trial gave no such number."""
+"""None if a trial has no such value."""
 PointKey = tuple[str, str]
-"""Label and sweep point of an algorithm, the latter by `repr`: 1, 1.0 and true are three points."""
+"""An algorithm's label and its sweep point as `repr`, which distinguishes 1, 1.0 and true."""
 VariantMetric = tuple[str, str, str]
 """Variant, split and metric."""
 
@@ -40,7 +41,7 @@ class _Strict(BaseModel):
 
 
 class PinnedTrials(_Strict):
-    """The trials of an algorithm at a sweep point, one entry of each list a seed."""
+    """The trials of an algorithm at a sweep point; all lists have one entry per seed."""
 
     algorithm: str
     point: dict[str, bool | int | float | str]
@@ -67,7 +68,7 @@ class PinnedTrials(_Strict):
 
     @cached_property
     def numbers(self) -> dict[VariantMetric, dict[int, float]]:
-        """By seed, of the seeds that gave one."""
+        """Values by seed, for seeds that have one."""
         return {
             place: {
                 seed: float(number)
@@ -85,7 +86,7 @@ class PinnedTrials(_Strict):
 
 
 class Reference(_Strict):
-    """All that is pinned of an experiment; `data` are the checksums of its data sets."""
+    """The pinned results of an experiment; `data` are the checksums of its data sets."""
 
     format: Literal[1]
     name: str
@@ -96,7 +97,7 @@ class Reference(_Strict):
 
 @dataclass(frozen=True)
 class PointTrials:
-    """The trials of an algorithm at a sweep point that differ in their seed only."""
+    """The trials of an algorithm at a sweep point, which differ only in their seed."""
 
     label: str
     point: Mapping[str, Any]
@@ -112,7 +113,7 @@ def point_key(label: str, point: Mapping[str, Any]) -> PointKey:
 
 
 def trials_by_point(ledger: Ledger) -> list[PointTrials]:
-    """In the order of the plan."""
+    """Group trials by algorithm and sweep point, in plan order."""
     found: dict[PointKey, list[PlannedTrial]] = {}
     for trial in ledger.plan:
         found.setdefault(point_key(trial.label, trial.point), []).append(trial)
@@ -120,7 +121,10 @@ def trials_by_point(ledger: Ledger) -> list[PointTrials]:
 
 
 def pin_trials(ledger: Ledger, point: PointTrials) -> PinnedTrials:
-    """What there is to keep of it; seeds ascend, and an objective that is a metric too is left out."""
+    """Return a point's results to pin, sorted by seed.
+
+    An objective that is also a metric is omitted.
+    """
     trials = sorted(point.trials, key=lambda trial: trial.seed)
     values: dict[str, dict[str, dict[str, list[PinnedNumber]]]] = {}
     for at, trial in enumerate(trials):
@@ -139,7 +143,7 @@ def pin_trials(ledger: Ledger, point: PointTrials) -> PinnedTrials:
 
 
 def build_reference(ledger: Ledger) -> Reference:
-    """All that there is to pin; `ledger` knows name, data and versions of its experiment."""
+    """Return the reference; `ledger` must have the experiment's name, data and versions."""
     found = (pin_trials(ledger, point) for point in trials_by_point(ledger))
     return Reference(
         format=FORMAT,
@@ -155,12 +159,12 @@ def dataset_digests(ledger: Ledger) -> dict[str, str]:
 
 
 def reference_text(found: Reference) -> str:
-    """The file's text: keys in order, one line a list."""
+    """Return the file's text, with sorted keys and one line per list."""
     return "\n".join(_lines(found.model_dump(), "")) + "\n"
 
 
 def read_reference(path: Path) -> Reference:
-    """That of a file; FaultError with an E506 if it is not one."""
+    """Read a reference file. Raise FaultError (E506) if it is invalid."""
     try:
         return Reference.model_validate(json.loads(path.read_text("utf-8")))
     except OSError as error:
@@ -185,11 +189,11 @@ def _encode_number(value: float) -> PinnedNumber:
         return "nan"
     if math.isinf(value):
         return "inf" if value > 0 else "-inf"
-    return float(f"{value:.{DIGITS}g}") + 0.0  # no -0.0: a change of sign of nothing is none
+    return float(f"{value:.{DIGITS}g}") + 0.0  # avoid -0.0, which would show up as a change
 
 
 def _lines(value: Any, indent: str) -> Iterator[str]:
-    """JSON with a line for each entry of a mapping and of a list of mappings."""
+    """Yield JSON lines: one for each entry of a mapping or of a list of mappings."""
     deeper = f"{indent} "
     if isinstance(value, Mapping) and value:
         yield "{"

@@ -1,4 +1,4 @@
-"""Checks as a person reads them, and as a program does."""
+"""Render checks as tables and text, JSON, or JUnit XML."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from ratecli.report.regression.findings import (
 from ratecli.report.sheet import Sheet, SheetCell, SheetColumn, format_number, format_scalar
 
 INVALID_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 has no way to write."""
+"""Characters that are invalid in XML 1.0."""
 
 
 def to_junit(checks: Sequence[CheckReport]) -> bytes:
-    """What was not compared is an `error`, what does not hold a `failure`."""
+    """Render checks as JUnit XML.
+
+    Values that were not compared are an `error`, other failed comparisons a `failure`.
+    """
     root = ET.Element("testsuites", _counts([each for one in checks for each in one.findings]))
     for one in checks:
         attributes = {"name": _clean(one.name), "file": _clean(str(one.path))}
@@ -60,13 +63,13 @@ def _clean(text: str) -> str:
 
 FAILED_VERDICTS = FAILING[1:]
 IMPROVED_VERDICTS = (CheckVerdict.IMPROVED, CheckVerdict.BETTER)
-"""Verdicts whose numbers are shown, those that fail and those that do not."""
+"""Verdicts listed in the table, failing and passing ones."""
 MAX_FAILED = 40
 MAX_IMPROVED = 10
 
 
 def check_summary(check: CheckReport) -> str:
-    """`quickstart: 126 comparisons with REFERENCE and `expect`: 2 regressed, 124 same`."""
+    """Summary: `quickstart: 126 comparisons with REFERENCE and `expect`: 2 regressed, 124 same`."""
     counts = ", ".join(
         f"{len(found)} {verdict}" for verdict in CheckVerdict if (found := check.of(verdict))
     )
@@ -79,18 +82,31 @@ def check_summary(check: CheckReport) -> str:
 
 
 def findings_sheet(check: CheckReport) -> Sheet:
-    """What moved, what fails and what moved furthest first; `omitted_note` tells of the rest."""
+    """Return a table of changes: failed ones first, then the largest ones.
+
+    `omitted_note` reports the changes beyond its length.
+    """
     found = [*check.of(*FAILED_VERDICTS)[:MAX_FAILED], *check.of(*IMPROVED_VERDICTS)[:MAX_IMPROVED]]
     names = list(dict.fromkeys(name for each in found for name in each.point))
-    heads = ("verdict", "algorithm", "variant", *names, "split", "metric", "was", "now",
-             "difference", "told")  # fmt: skip
+    heads = (
+        "verdict",
+        "algorithm",
+        "variant",
+        *names,
+        "split",
+        "metric",
+        "was",
+        "now",
+        "difference",
+        "told",
+    )
     numeric = {"was", "now", "difference"}
     columns = tuple(SheetColumn(name, numeric=name in numeric) for name in heads)
     return Sheet("What moved", columns, tuple(_row(each, names) for each in found))
 
 
 def omitted_note(check: CheckReport) -> str:
-    """`... and 12 more: --format json has all`; empty where the table has all that moved."""
+    """Return `... and 12 more: --format json has all`, or "" if the table has all changes."""
     failed, fine = (
         max(0, len(check.of(*verdicts)) - most)
         for verdicts, most in ((FAILED_VERDICTS, MAX_FAILED), (IMPROVED_VERDICTS, MAX_IMPROVED))
@@ -122,7 +138,7 @@ def _row(each: Finding, names: Sequence[str]) -> tuple[SheetCell, ...]:
 
 
 def versions_note(check: CheckReport) -> str:
-    """Why numbers may differ though nobody touched the code; empty where nothing fails."""
+    """Return a note on changed package versions, or "" if nothing fails or nothing changed."""
     if check.holds or not check.versions:
         return ""
     listed = ", ".join(f"{name} {was} (here {now})" for name, (was, now) in check.versions.items())
@@ -130,7 +146,7 @@ def versions_note(check: CheckReport) -> str:
 
 
 def checks_to_json(checks: Sequence[CheckReport]) -> dict[str, Any]:
-    """All of it for JSON; numbers that JSON has no way to write are null."""
+    """Return all checks as JSON data; non-finite numbers are null."""
     return {
         "holds": all(each.holds for each in checks),
         "files": [

@@ -1,14 +1,16 @@
-"""Whether what moved since it was pinned is more than noise.
+"""Decide whether changes of pinned values exceed noise.
 
-A metric *regressed* if its mean over seeds got worse by more than the tolerance, and the interval of
-the difference does not reach back to 0. Where nothing but noise moves numbers, no metric of a file does so
-with a probability of 95 % (Bonferroni over those that moved by more than the tolerance at some seed: no
-other can). With fewer than `PLENTY` seeds nothing can be told from noise, and any difference beyond the
-tolerance counts. A metric of which nobody says which way is better *changed* if that is so either way.
+A metric *regressed* if its mean over seeds got worse by more than the tolerance and the interval of
+the difference excludes 0. If only noise changes the values, then with a probability of 95 % no
+metric of a file regresses (Bonferroni correction over the metrics that changed by more than the
+tolerance at some seed: no other metric can regress). With fewer than `MIN_SEEDS` seeds, noise
+cannot be estimated, and any difference beyond the tolerance counts. A metric without a known
+direction of improvement *changed* if this holds in either direction.
 
-Seeds at which a number is undefined are left out, and told. Where noise does not explain that there are more
-of them, the comparison cannot be made; where some metric might fail so, these tests have half of the 5 %.
-Nor can it where some became undefined though nothing moves at the others, at no sweep point.
+Seeds with undefined values are left out and reported. If noise does not explain an increase in
+their number, the comparison fails; if this is possible for any metric, these tests use half of the
+5 %. It also fails if some values became undefined while all others are unchanged at all sweep
+points.
 """
 
 from __future__ import annotations
@@ -30,21 +32,22 @@ from ratecli.report.regression.findings import CheckVerdict, Finding
 
 LEVEL = 0.95
 TOLERANCE = 0.001
-"""A tenth of a point. Other processors round otherwise, and what they turn is less: measured with the
-kernels of five processors, rates of `experiments/adult-check.yaml` move by 0.0003 at most.
+"""Default tolerance, 0.1 percentage points, because results differ slightly between CPUs.
+
+With the kernels of five CPUs, rates of `experiments/adult-check.yaml` differ by at most 0.0003.
 """
 HALF_A_POINT = 0.005
-"""Of numbers beyond 1 a share, as the tolerance is."""
+"""Half a percentage point; relative for values above 1, like the tolerance."""
 PIN_AGAIN = "if that is meant, pin again: `ratecli pin {file}`"
-"""With a place for the file's path, which only the caller knows."""
+"""Suggestion with a placeholder for the file's path, which only the caller knows."""
 
 
 @dataclass(frozen=True)
 class ComparisonTerms:
-    """What counts as a difference.
+    """The terms of a comparison.
 
-    `tolerance` is a number, of numbers beyond 1 a share; `better` says of metrics which way is; `rows` of
-    splits, in their order, how many rows they have.
+    `tolerance` is absolute, or relative for values above 1. `better` is the direction in which each
+    metric improves. `rows` is the number of rows of each split, in the order of splits.
     """
 
     tolerance: float
@@ -60,13 +63,13 @@ class ComparisonTerms:
         return self.of(metric) in {Direction.LOW, Direction.HIGH}
 
     def at(self, was: float) -> float:
-        """The tolerance of a number."""
+        """Return the tolerance for a value."""
         return self.tolerance * max(1.0, abs(was))
 
 
 @dataclass(frozen=True)
 class SeedSeries:
-    """One comparison before it is made: numbers of all seeds, NaN where there is no finite one."""
+    """The values of one comparison for all seeds; NaN if not finite."""
 
     finding: Finding
     was: BySeed
@@ -80,7 +83,7 @@ class SeedSeries:
 
 
 def judge_series(found: Sequence[Finding | SeedSeries], terms: ComparisonTerms) -> list[Finding]:
-    """With a verdict for each series."""
+    """Replace each series by its finding, with a verdict."""
     families: dict[tuple[str, ...], list[SeedSeries]] = {}
     for each in found:
         if isinstance(each, SeedSeries):
@@ -100,16 +103,17 @@ def judge_series(found: Sequence[Finding | SeedSeries], terms: ComparisonTerms) 
 
 @dataclass(frozen=True)
 class _SeriesChange:
-    """How far a series moved, None where no seeds are left.
+    """The change of a series; `difference` is None if no seeds are left.
 
     Attributes
     ----------
     may_move
-        Whether it moved by more than the tolerance at some seed, and has an interval.
+        Whether it changed by more than the tolerance at some seed and has an interval.
     still
-        Whether none of its family moved so.
+        Whether no series of its family changed by more than the tolerance.
     chance, least
-        That noise leaves so many more seeds of its family undefined; and at the least.
+        The probability that noise leaves at least so many more seeds of the family undefined, and
+        the smallest probability that could have been reached.
     """
 
     series: SeedSeries
@@ -121,7 +125,7 @@ class _SeriesChange:
 
     @property
     def group(self) -> tuple[object, ...]:
-        """Those whose seeds without a number are counted together."""
+        """Identifies the series whose undefined seeds are counted together."""
         return self.series.undefined.paired, *self.series.family
 
 
@@ -141,7 +145,7 @@ def _family_changes(own: Sequence[SeedSeries], terms: ComparisonTerms) -> Iterat
 
 
 def _verdict(moved: _SeriesChange, tail: float, odd: float, terms: ComparisonTerms) -> Finding:
-    """`odd` is the level of seeds without a number."""
+    """Judge a series; `tail` is the level of its interval, `odd` the level for undefined values."""
     finding, found, lacking = moved.series.finding, moved.difference, moved.series.undefined
     lost = lacking.now - lacking.was
     if found is None:
@@ -181,7 +185,7 @@ def _judge(found: MeanDifference, tail: float, metric: str, terms: ComparisonTer
 
 
 def _needed(found: MeanDifference, tail: float, metric: str, terms: ComparisonTerms) -> int:
-    """With how many seeds half a point of a metric that gets better one way would show."""
+    """Return how many seeds are needed to detect a loss of half a point, or 0 if not applicable."""
     if metric.startswith(VIOLATION_PREFIX) or metric == SOLUTION_RATE or not terms.directed(metric):
         return 0
     return found.needed(HALF_A_POINT * max(1.0, abs(found.was)), tail)
