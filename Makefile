@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
 
 # Compiled modules are kept: tests and workers start Python dozens of times.
@@ -9,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: quickstart check test test-slow lint fuzz bench docs clean
 
-quickstart: $(READY)  ## run experiments/quickstart.yaml offline on generated data
+quickstart: $(RUNS)  ## run experiments/quickstart.yaml offline on generated data
 	$(BIN)/ratecli run experiments/quickstart.yaml --offline
 
 check: quickstart  ## pinned numbers: the quickstart's, and Adult's where a mirror has the data
@@ -25,13 +26,13 @@ test: $(READY)  ## all tests but the slow reproductions
 test-slow: $(READY)  ## reproductions that take minutes
 	$(BIN)/python -m pytest -m slow
 
-lint: $(READY)  ## style, types and the arrows between rooms
+lint: $(READY)  ## style, types and the layers of packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy ratecli
 	$(BIN)/lint-imports
 
-fuzz: $(READY)  ## 100,000 mutated files and rules: what breaks is kept under fuzz/
+fuzz: $(READY)  ## 100,000 mutated files and rules: inputs that break something are kept in fuzz/
 	$(BIN)/python tests/fuzz/campaign.py --examples 100000 --seconds 5400
 
 bench: $(READY)  ## speed as ratios against peers, in the same run
@@ -47,11 +48,18 @@ bench: $(READY)  ## speed as ratios against peers, in the same run
 docs: $(READY)  ## the documents as a site, in site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# Everything is pinned by hash, so that pip installs these very files or nothing.
-$(READY): constraints.txt pyproject.toml
+# Everything is pinned by hash, so that pip installs these very files or nothing. `quickstart` needs
+# only what a run needs; all other targets add the tools for tests, style and documents.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+$(RUNS): constraints-run.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(INSTALL) --require-hashes -r constraints-run.txt
+	$(INSTALL) --no-deps --no-build-isolation -e .
+	touch $(RUNS)
+
+$(READY): $(RUNS) constraints.txt
+	$(INSTALL) --require-hashes -r constraints.txt
 	touch $(READY)
 
 clean:
