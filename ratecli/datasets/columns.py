@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -58,6 +59,27 @@ def as_float_array(column: pd.Series) -> NDArray[np.float64]:
 def equals_indicator(column: pd.Series, value: str) -> NDArray[np.float64]:
     """1 where a text column holds the value, else 0."""
     return np.asarray(column == value, dtype=np.float64)
+
+
+def bin_indicators(values: NDArray[np.float64], edges: Sequence[float]) -> NDArray[np.float64]:
+    """Return (n, k): 1 where edges[b] < value <= edges[b + 1], for each bin b of k, else 0.
+
+    Values outside the edges, the lowest edge included, are in no bin.
+    """
+    columns = [(values > low) & (values <= high) for low, high in pairwise(edges)]
+    return np.column_stack(columns).astype(np.float64)
+
+
+def step_indicators(values: NDArray[np.float64], edges: Sequence[float]) -> NDArray[np.float64]:
+    """Return (n, k): 1 for each value's bin and all lower bins; 0 if it is in no bin."""
+    inside = bin_indicators(values, edges)
+    return np.cumsum(inside[:, ::-1], axis=1)[:, ::-1]
+
+
+def category_indicators(column: pd.Series) -> NDArray[np.float64]:
+    """Return (n, k) indicators of the k values that occur, in alphabetical order."""
+    levels, found = np.unique(column.fillna(MISSING_CATEGORY).to_numpy(str), return_inverse=True)
+    return np.eye(len(levels))[found]
 
 
 @dataclass(frozen=True)
