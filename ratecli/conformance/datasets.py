@@ -35,7 +35,7 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 MIN_ROWS = 200
 """Rows of a generated table that is checked."""
 MAX_LISTED = 20
-"""Largest number of features that the notes must mention by name."""
+"""Tables with more features than this need not name them in their notes."""
 PART_VALUES = {"train", "validation", "test"}
 
 

@@ -78,7 +78,7 @@ class CheckFailedError(Exception):
 
 
 class CheckWarningError(Exception):
-    """An optional check failed; the message explains why that may matter."""
+    """A check failed that a plugin need not pass; the message explains why it may matter."""
 
 
 class CheckSkippedError(Exception):

@@ -85,9 +85,8 @@ def _typed(solver: Solver) -> None:
 
 def _documented(solver: Solver) -> None:
     text = inspect.getdoc(type(solver)) or ""
-    if not text or text.startswith(
-        f"{type(solver).__name__}("
-    ):  # the docstring that `dataclass` generates
+    # `dataclass` generates a docstring that starts like a call
+    if not text or text.startswith(f"{type(solver).__name__}("):
         raise CheckFailedError("its class has no docstring")
     for each in dataclasses.fields(solver):  # type: ignore[arg-type]
         if f"\n{each.name}\n" not in text:

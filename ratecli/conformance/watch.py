@@ -53,7 +53,7 @@ def watch_side_effects() -> Iterator[SideEffects]:
 
 
 def _shared() -> bytes:
-    return pickle.dumps((np.random.get_state(), random.getstate()))  # noqa: NPY002  the global state
+    return pickle.dumps((np.random.get_state(), random.getstate()))  # noqa: NPY002  global state
 
 
 @cache
