@@ -1,12 +1,11 @@
-"""Does a plugin keep what ratecli takes for granted? A kit of small checks, for `ratecli test-plugin` and
-for the tests of whoever writes one:
+"""Checks of plugins, for `ratecli test-plugin` and for a plugin's own tests:
 
     from ratecli.conformance import check_solver
 
-    def test_it_fits():
+    def test_conformance():
         check_solver(MySolver).require()
 
-A room of its own: it uses the runner as `ratecli run` does, and nothing below knows of it.
+This package uses the runner as `ratecli run` does; only `ratecli.cli` uses this package.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How a solver behaves: the same again, on odd tables, with weights, stored, and without traces."""
+"""Checks of a solver's behaviour.
+
+Reproducibility, row weights, odd tables, stored models, and side effects.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +30,18 @@ from ratecli.models.storage import dumps, loads
 from ratecli.solvers.hull.best import MAX_EXCESS
 
 SIMILAR_OBJECTIVE = 0.03
-"""How far apart the objectives may be of two ways to say the same: a search that draws may end elsewhere."""
+"""Largest difference between the objectives of two equivalent problems.
+
+Randomized searches may end at different solutions.
+"""
 
 
 IGNORED_WEIGHTS_TOLERANCE = 0.01
-"""Mean difference of decisions up to which weights made none."""
+"""Largest mean change in decisions that still counts as "sample weights had no effect"."""
 
 
 def _check_reproducible(subject: SolverSubject) -> None:
-    """Twice the same generator, whatever the state is that NumPy and Python share."""
+    """Check that the result depends on the given generator, not on global random states."""
     goals = subject.first
     first = subject.on(goals)
     state, shared = random.getstate(), np.random.get_state()  # noqa: NPY002
@@ -55,7 +61,7 @@ def _check_reproducible(subject: SolverSubject) -> None:
 
 
 def _are_identical(one: SolverRun, other: SolverRun) -> bool:
-    """Bit for bit: status, variants, what they decide and what they are made of."""
+    """Return whether status, variants, decisions and model parameters are identical."""
     if one.solution is None or other.solution is None:
         return (one.solution is None) == (other.solution is None)
     mine, theirs = one.solution.variants, other.solution.variants
@@ -69,7 +75,10 @@ def _are_identical(one: SolverRun, other: SolverRun) -> bool:
 
 
 def _model_parts(classifier: Classifier) -> dict[str, bytes]:
-    """Two that decide these few rows alike may still be two."""
+    """Return the parameters of a classifier.
+
+    Two classifiers may differ even if they agree on these few rows.
+    """
     return {name: np.asarray(array).tobytes() for name, array in classifier.state().items()}
 
 
@@ -102,7 +111,7 @@ def _check_weights(subject: SolverSubject) -> None:
 
 
 def _check_similar(one: SolverRun, other: SolverRun, when: str, *, doubt: bool = False) -> None:
-    """Whether the second's classifier is about as good on the first's problem."""
+    """Check that the second classifier is about as good on the first run's problem."""
     kind = CheckWarningError if doubt else CheckFailedError
     first, second = one.answer(), other.answer()
     if one.main is None or other.main is None:
@@ -120,7 +129,7 @@ def _check_similar(one: SolverRun, other: SolverRun, when: str, *, doubt: bool =
 
 
 def _check_odd_tables(subject: SolverSubject) -> None:
-    """Tables with something odd about them: an answer, or a fault that says why there is none."""
+    """Check that odd tables give a valid answer, or a diagnostic that explains why not."""
     for name, rows in odd_tables().items():
         run = subject.run(name, subject.first, rows)
         if run.error is not None:
@@ -141,7 +150,10 @@ def _check_odd_tables(subject: SolverSubject) -> None:
 
 
 def _check_refused_goals(subject: SolverSubject) -> None:
-    """Goals that it does not take: ratecli refuses them before; asked all the same, it is honest."""
+    """Check that goals outside the declared classes are not falsely solved.
+
+    ratecli refuses such goals; here they are passed to the solver all the same.
+    """
     if subject.kind.role != "enforces":
         raise CheckSkippedError(f"it {subject.kind.role} goals")
     others = [goals for goals in TINY_PROBLEM_GOALS if goals not in subject.goals]
@@ -157,7 +169,8 @@ def _check_refused_goals(subject: SolverSubject) -> None:
             missed = run.problem.violation(run.main)
             if missed > MAX_EXCESS:
                 raise CheckFailedError(
-                    f"'{goals.name}', which it does not take, is called solved and missed by {missed:.3g}"
+                    f"'{goals.name}', which it does not take, is called solved and missed by "
+                    f"{missed:.3g}"
                 )
 
 
@@ -225,7 +238,7 @@ def _check_progress(subject: SolverSubject) -> None:
 
 
 def _check_inputs_unchanged(subject: SolverSubject) -> None:
-    """The problem is as it was: others are given the same arrays."""
+    """Check that the problem is unchanged, since other solvers get the same arrays."""
     _ = subject.first
     for run in subject.all():
         rows = run.rows.training
@@ -239,15 +252,51 @@ def _check_inputs_unchanged(subject: SolverSubject) -> None:
 
 
 BEHAVIOUR_CHECKS: tuple[PluginCheck[SolverSubject], ...] = (
-    PluginCheck("gives the same again", "draw from the `rng` it is given, from nothing else", _check_reproducible),
-    PluginCheck("heeds no order of rows", "sums over rows should not hang on their order", _check_row_order_ignored),
-    PluginCheck("counts weights", "take rows' weights from problem.rates, problem.labels() or problem.rows()", _check_weights),
-    PluginCheck("bears odd tables", "give a status and a reason where nothing can be learned", _check_odd_tables),
-    PluginCheck("is honest beyond its classes", "raise, or say no_solution_found with a reason", _check_refused_goals),
-    PluginCheck("can be stored", "answer with classifiers of ratecli.models (linear, grouped, mixture, fitted)", _check_model_storage),
-    PluginCheck("can be recorded", "a trace of plain numbers: iteration, objective, violation, seconds", _check_ledger_record),
-    PluginCheck("draws its own numbers", "give `rng` on, also to scikit-learn as random_state", _check_own_random),
-    PluginCheck("leaves no traces", "say what there is to say by `progress`", _check_no_side_effects),
+    PluginCheck(
+        "gives the same again",
+        "draw from the `rng` it is given, from nothing else",
+        _check_reproducible,
+    ),
+    PluginCheck(
+        "heeds no order of rows",
+        "sums over rows should not hang on their order",
+        _check_row_order_ignored,
+    ),
+    PluginCheck(
+        "counts weights",
+        "take rows' weights from problem.rates, problem.labels() or problem.rows()",
+        _check_weights,
+    ),
+    PluginCheck(
+        "bears odd tables",
+        "give a status and a reason where nothing can be learned",
+        _check_odd_tables,
+    ),
+    PluginCheck(
+        "is honest beyond its classes",
+        "raise, or say no_solution_found with a reason",
+        _check_refused_goals,
+    ),
+    PluginCheck(
+        "can be stored",
+        "answer with classifiers of ratecli.models (linear, grouped, mixture, fitted)",
+        _check_model_storage,
+    ),
+    PluginCheck(
+        "can be recorded",
+        "a trace of plain numbers: iteration, objective, violation, seconds",
+        _check_ledger_record,
+    ),
+    PluginCheck(
+        "draws its own numbers",
+        "give `rng` on, also to scikit-learn as random_state",
+        _check_own_random,
+    ),
+    PluginCheck(
+        "leaves no traces", "say what there is to say by `progress`", _check_no_side_effects
+    ),
     PluginCheck("tells its progress", "call progress with one line of text", _check_progress),
-    PluginCheck("leaves the problem alone", "copy arrays before you change them", _check_inputs_unchanged),
-)  # fmt: skip
+    PluginCheck(
+        "leaves the problem alone", "copy arrays before you change them", _check_inputs_unchanged
+    ),
+)

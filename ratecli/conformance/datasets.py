@@ -1,4 +1,4 @@
-"""The kit for data sets: what is stated of them, and what their preparations make of the files."""
+"""Checks of data sets: their declarations, files and preparations."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from ratecli.errors import FaultError
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 MIN_ROWS = 200
-"""Rows of a generated table that is looked at."""
+"""Rows of a generated table that is checked."""
 MAX_LISTED = 20
-"""Up to so many features notes are asked to name."""
+"""Tables with more features than this need not name them in their notes."""
 PART_VALUES = {"train", "validation", "test"}
 
 
 @dataclass
 class SourceSubject:
-    """A source, and the tables that it gives: each is made once."""
+    """A source and its tables, each of which is prepared once."""
 
     source: Source
     offline: bool
@@ -50,18 +50,22 @@ class SourceSubject:
 
     @cached_property
     def paths(self) -> Mapping[str, Path]:
-        """Its files; raises FaultError where they cannot be had."""
+        """The paths of its files; raises FaultError if they cannot be fetched."""
         return fetch_files(self.source, offline=self.offline)
 
     def options(self, **given: int) -> dict[str, int]:
-        """Those of a small table, where the source generates one."""
+        """Return its default options, with few rows if the table is generated."""
         settled = {name: option.default for name, option in self.source.options.items()}
         if "rows" in settled:
             settled["rows"] = max(MIN_ROWS, self.source.options["rows"].least)
         return settled | given
 
     def table(self, preparation: str, turn: str = "first", **given: int) -> Table:
-        """Raises FailsError where the preparation fails, or gives no Table."""
+        """Return the table of a preparation, cached for each `turn`.
+
+        Raises CheckFailedError if the preparation fails or returns no valid Table,
+        CheckSkippedError if the files cannot be fetched.
+        """
         try:
             paths = self.paths
         except FaultError as error:
@@ -95,9 +99,9 @@ class SourceSubject:
 
 
 def check_dataset(source: Source, *, origin: str = "", offline: bool = False) -> PluginReport:
-    """Look at a source; its files are fetched, or taken from the data folder or mirror.
+    """Check a source; its files are downloaded, or taken from the data folder or mirror.
 
-    `offline`: no network is used, and files that are not there fail the check that they can be had.
+    If `offline`, the network is not used, and a check fails if files are missing.
     """
     checks = run_checks(DATASET_CHECKS, SourceSubject(source, offline))
     return PluginReport("data set", source.name, origin or "not installed", checks)
@@ -152,7 +156,7 @@ def _reads(data: SourceSubject) -> None:
         if not n:
             raise CheckFailedError(f"preparation '{name}' gives no rows")
         wanted = data.options().get("rows", data.source.rows)
-        if n != wanted and name == _first(data):  # others may select
+        if n != wanted and name == _first(data):  # other preparations may select rows
             raise CheckFailedError(f"preparation '{name}' gives {n} rows, and {wanted} are stated")
         for key in ("label", "part", "weight", "matrix"):
             array = getattr(table, key)
@@ -214,7 +218,7 @@ def _labels(data: SourceSubject) -> None:
 
 
 def _hidden(data: SourceSubject) -> None:
-    """No feature says the label."""
+    """Check that no feature determines the label."""
     for name, table in data.tables():
         known = ~np.isnan(table.label)
         for feature in table.features if known.any() else ():
@@ -273,7 +277,7 @@ def _generated(data: SourceSubject) -> None:
 
 
 def _encodes(data: SourceSubject) -> None:
-    """The runner makes finite features of it."""
+    """Check that the table can be encoded as finite features."""
     for name, table in data.tables():
         rows = (
             np.arange(len(table)) if table.part is None else np.flatnonzero(table.part == "train")
@@ -298,17 +302,29 @@ def _first(data: SourceSubject) -> str:
 
 
 DATASET_CHECKS: tuple[PluginCheck[SourceSubject], ...] = (
-    PluginCheck("is declared", "fill in the Source: summary, label, licence, notes, preparations", _declared),
-    PluginCheck("can be verified", "state sha256 and size of each file, as of the bytes published", _verified),
+    PluginCheck(
+        "is declared", "fill in the Source: summary, label, licence, notes, preparations", _declared
+    ),
+    PluginCheck(
+        "can be verified",
+        "state sha256 and size of each file, as of the bytes published",
+        _verified,
+    ),
     PluginCheck("can be had", "give the file's own address, or set RATECLI_DATA_MIRROR", _had),
     PluginCheck("is read", "return a Table with digest=raw.digest, and state its rows", _reads),
     PluginCheck("has columns", "make the frame by ratecli.datasets.columns.with_text", _columns),
-    PluginCheck("has labels", "1, 0 and NaN; or numbers, with their range under `numbers`", _labels),
+    PluginCheck(
+        "has labels", "1, 0 and NaN; or numbers, with their range under `numbers`", _labels
+    ),
     PluginCheck("keeps the label to itself", "leave it out of `features`", _hidden),
     PluginCheck("tells groups", "name columns under `sensitive` that are in the frame", _groups),
     PluginCheck("is documented", "say of each column in `notes` what it holds", _documented),
-    PluginCheck("gives the same again", "draw from numpy.random.default_rng(raw.options['seed']) only", _repeats),
+    PluginCheck(
+        "gives the same again",
+        "draw from numpy.random.default_rng(raw.options['seed']) only",
+        _repeats,
+    ),
     PluginCheck("heeds its seed", "use raw.options['seed']", _generated),
     PluginCheck("can be encoded", "numbers without gaps, or text; no infinite values", _encodes),
     PluginCheck("is silent", "print nothing", _silent),
-)  # fmt: skip
+)

@@ -1,4 +1,7 @@
-"""The kit for metrics: numbers counted a second time, and what analysis says of them, tried at random."""
+"""Checks of metrics on random samples.
+
+Values are compared with a naive computation, and the results of the analysis are tested.
+"""
 
 from __future__ import annotations
 
@@ -34,19 +37,19 @@ from ratecli.rates.tangent import values
 RANDOM_DRAWS = 12
 METRIC_TOLERANCE = 1e-9
 ARGUMENT_VALUE = 2.0
-"""What arguments are tried with."""
+"""Value of all arguments of metrics with parameters."""
 
 
 @dataclass(frozen=True)
 class MetricSubject:
-    """A metric under its name."""
+    """A metric and its name."""
 
     name: str
     row: Rate | Composite
 
     @cached_property
     def expression(self) -> Expression:
-        """As the language understands it, on all rows."""
+        """The parsed metric on all rows."""
         if isinstance(self.row, Rate):
             return Leaf(self.row)
         top = resolve(parse_expression(self.row.text), Scope(parameters=self.arguments))
@@ -54,7 +57,7 @@ class MetricSubject:
 
     @property
     def inside(self) -> Expression:
-        """The same of the slice `g = a`; what is divided by all rows still is."""
+        """The metric on the slice `g = a`; a denominator over all rows (`over`) stays unchanged."""
         where = Slice.of(set(), parse_conditions("g = a"))
 
         def narrowed(part: Expression) -> Expression | None:
@@ -79,7 +82,7 @@ class MetricSubject:
         return naive_value(self.row, self.arguments, of, inside)
 
     def of_decisions(self) -> None:
-        """Raises SkipsError where it is no function of rates of decisions."""
+        """Raise CheckSkippedError if it is not a function of rates of decisions."""
         odd = (
             part
             for part in ex.measured_nodes(self.expression)
@@ -89,13 +92,13 @@ class MetricSubject:
             raise CheckSkippedError(f"'{ex.to_text(found)}' is no rate of decisions")
 
     def at(self, matrix: RateMatrix, decisions: Array) -> float:
-        """By `A p + c`."""
+        """Return its value for (n,) decisions p, computed from the rates `A p + c`."""
         rates = matrix.A @ decisions + matrix.c
         return float(values(self.expression, rates[:, None], matrix.index())[0])
 
 
 def check_metric(metric: Rate | Composite, *, name: str = "", origin: str = "") -> PluginReport:
-    """Look at a rate, or at a line of the language; a `Composite` has no name of its own to go by."""
+    """Check a rate or a composite metric; pass a `name` for a `Composite`, which has none."""
     given = name or (metric.name if isinstance(metric, Rate) else "metric")
     checks = run_checks(METRIC_CHECKS, MetricSubject(given, metric))
     return PluginReport("metric", given, origin or "not installed", checks)
@@ -220,7 +223,7 @@ def _draws() -> Iterator[NaiveSample]:
 
 
 def _ways(of: NaiveSample) -> Iterator[Array]:
-    """Decisions of all kinds: none, all, drawn, and chances."""
+    """Yield (n,) decisions of different kinds: all 0, all 1, random 0 or 1, and probabilities."""
     n, rng = len(of.sample), np.random.default_rng(2)
     yield from (np.zeros(n), np.ones(n), of.predictions.decisions)
     for chance in (0.1, 0.5, 0.9):
@@ -246,13 +249,21 @@ def _equal(one: float, other: float) -> bool:
 
 
 METRIC_CHECKS: tuple[PluginCheck[MetricSubject], ...] = (
-    PluginCheck("is declared", "a Rate or Composite of ratecli.rates.table: see its docstring", _declared),
+    PluginCheck(
+        "is declared", "a Rate or Composite of ratecli.rates.table: see its docstring", _declared
+    ),
     PluginCheck("is read as written", "write it in the language of rules", _written),
     PluginCheck("is counted", "this is ratecli's: please report it", _counted),
     PluginCheck("is A p + c", "this is ratecli's: please report it", _linear),
-    PluginCheck("says something", "masks or arguments leave no rows: see `ratecli show tpr`", _speaks),
+    PluginCheck(
+        "says something", "masks or arguments leave no rows: see `ratecli show tpr`", _speaks
+    ),
     PluginCheck("lies in its interval", "this is ratecli's: please report it", _within),
     PluginCheck("bends as is said", "this is ratecli's: please report it", _bends),
     PluginCheck("grows as is said", "this is ratecli's: please report it", _grows),
-    PluginCheck("adds up with its complement", "leave 'complement' out, or name the rate with yes and no exchanged", _complement),
-)  # fmt: skip
+    PluginCheck(
+        "adds up with its complement",
+        "leave 'complement' out, or name the rate with yes and no exchanged",
+        _complement,
+    ),
+)

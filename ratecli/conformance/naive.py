@@ -1,4 +1,4 @@
-"""Rates and lines of the language a second time: row by row, and by plain arithmetic on the tree."""
+"""Naive computation of rates, row by row, and of metrics, by arithmetic on the parsed formula."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RowMask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class NaiveSample:
-    """Rows of odd kinds, and what a classifier says of them; `inside` (n,) is the slice `g = a`."""
+    """Random rows with predictions; `inside` (n,) is the slice `g = a`."""
 
     sample: Sample
     predictions: Predictions
@@ -31,20 +31,29 @@ class NaiveSample:
 
 
 def naive_sample(seed: int, n: int = 80) -> NaiveSample:
-    """Labels and deployed decisions are there, or not; some chances are 0 or 1, and some weights large."""
+    """Return a sample in which some labels and deployed decisions are missing.
+
+    Some decisions are exactly 0 or 1, others probabilities; weights are 0.5, 1 or 3.
+    """
     rng = np.random.default_rng(seed)
     group = rng.choice(["a", "b", "c"], size=n)
     label = rng.choice([0.0, 1.0, np.nan], size=n, p=[0.4, 0.4, 0.2])
     deployed = rng.choice([0.0, 1.0, np.nan], size=n, p=[0.4, 0.4, 0.2])
     chance = np.clip(rng.uniform(-0.3, 1.3, size=n), 0.0, 1.0)
-    sample = Sample({"g": group.astype(object)}, label, np.full(n, "tiny"), np.full(n, "train"),
-                    rng.choice([0.5, 1.0, 3.0], size=n), deployed)  # fmt: skip
+    sample = Sample(
+        {"g": group.astype(object)},
+        label,
+        np.full(n, "tiny"),
+        np.full(n, "train"),
+        rng.choice([0.5, 1.0, 3.0], size=n),
+        deployed,
+    )
     estimates = np.clip(rng.uniform(0.01, 0.99, size=n), 0.0, 1.0)
     return NaiveSample(sample, Predictions(chance, chance, estimates), np.asarray(group == "a"))
 
 
 def naive_rate(row: Rate, of: NaiveSample, inside: RowMask) -> float:
-    """The rate of a slice, summed over its rows one after the other; NaN where there are none."""
+    """Return the rate of a slice, summed row by row; NaN if there are no rows."""
     total = weight = 0.0
     for k in range(len(of.sample)):
         counted = row.whole or bool(inside[k])
@@ -95,7 +104,7 @@ def _is(part: str, sample: Sample, k: int) -> bool:
 def naive_value(
     row: Composite, arguments: Mapping[str, float], of: NaiveSample, inside: RowMask
 ) -> float:
-    """A line of the language on a slice; NaN where a part of it is undefined."""
+    """Return the value of a composite metric on a slice; NaN if a part of it is undefined."""
     top = _value(parse_expression(row.text), arguments, of, inside)
     if not row.over:
         return top

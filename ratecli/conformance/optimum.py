@@ -1,6 +1,6 @@
-"""Exact optima of tiny problems, by linear programs over all decisions and by a look at every line.
+"""Exact optima of tiny problems, found by linear programming and by enumerating linear classifiers.
 
-None of the solvers' own machinery is used: what they are measured by is found in another way.
+No code of the solvers is used, so that the reference is independent of what is tested.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from ratecli.solvers.base import Solver
 
 OPTIMUM_TOLERANCE = 1e-9
 BIG_M = 1e3
-"""More than any ratio here."""
+"""Larger than any ratio in these problems."""
 MAX_CUT_ROUNDS = 200
 DecisionMasks = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class DecisionRatio:
-    """`top / bottom`, the bottom positive for some decisions and never negative."""
+    """`top / bottom`; the bottom is never negative, and positive for some decisions."""
 
     top: DecisionLinear
     bottom: DecisionLinear
@@ -51,7 +51,10 @@ class DecisionRatio:
 
 @dataclass(frozen=True)
 class DecisionConvex:
-    """A convex function of linear parts, with its slopes there: `of((K,))` gives value and slopes (K,)."""
+    """A convex function of linear parts.
+
+    `of` maps the values of the K parts to the function's value and its slopes (K,).
+    """
 
     parts: tuple[DecisionLinear, ...]
     of: Callable[[Array], tuple[float, Array]]
@@ -65,9 +68,9 @@ ObjectiveForm = DecisionLinear | DecisionRatio | DecisionConvex
 
 @dataclass(frozen=True)
 class ExactProblem:
-    """A problem in numbers: minimize the objective so that each limit is at most 0.
+    """Minimize the objective so that each of `limits` is at most 0.
 
-    `limits` may be convex, not ratios.
+    Limits may be convex, but not ratios.
     """
 
     objective: ObjectiveForm
@@ -77,15 +80,19 @@ class ExactProblem:
         return max((limit.at(decisions) for limit in self.limits), default=0.0)
 
     def best(self, cells: NDArray[np.intp], slack: float = 0.0) -> float:
-        """The least objective where rows of a cell are decided alike, and limits may be missed by `slack`.
+        """Return the least objective of decisions that are equal within each cell.
 
-        `cells` (n,) are numbers from 0. Infinite where nothing meets the limits.
+        `cells` (n,) has the cell of each row, numbered from 0; limits may be violated by `slack`.
+        Return infinity if no decisions satisfy the limits.
         """
         groups = np.equal.outer(np.arange(cells.max() + 1), cells).astype(float)
         return _Program(self, groups, slack).least()
 
     def best_line(self, masks: DecisionMasks, slack: float = 1e-9) -> float:
-        """The least of some classifiers, given by whom they decide yes (M, n); NaN if all break a limit."""
+        """Return the smallest objective among M classifiers given as decisions (M, n).
+
+        NaN if every one violates a constraint by more than `slack`.
+        """
         values = [
             self.objective.at(mask.astype(float))
             for mask in masks
@@ -96,7 +103,10 @@ class ExactProblem:
 
 @dataclass(frozen=True)
 class _Program:
-    """Over q in [0, 1]^C, the decision of each cell: `groups` (C, n) says which rows are in it."""
+    """A linear program over q in [0, 1]^C, the decision of each cell.
+
+    `groups` (C, n) indicates which rows are in each cell.
+    """
 
     exact: ExactProblem
     groups: Array
@@ -118,7 +128,10 @@ class _Program:
         return self.cut([], objective)
 
     def least_ratio(self, ratio: DecisionRatio) -> float:
-        """By Dinkelbach's method: the value at which `top - value * bottom` cannot be made negative."""
+        """Return the least ratio by Dinkelbach's method.
+
+        It is the value at which the minimum of `top - value * bottom` is 0.
+        """
         value = BIG_M
         for _ in range(MAX_CUT_ROUNDS):
             found, point = self.solved([], ratio.top - value * ratio.bottom)
@@ -131,7 +144,7 @@ class _Program:
         return value
 
     def cut(self, objectives: list[DecisionConvex], linear: DecisionLinear | None) -> float:
-        """By Kelley's cutting planes, for what is convex in the objective and the limits."""
+        """Return the least value by Kelley's cutting planes for convex objectives and limits."""
         curved = [each for each in self.exact.limits if isinstance(each, DecisionConvex)]
         cuts: list[tuple[DecisionLinear, bool]] = []
         found = math.inf
@@ -156,7 +169,11 @@ class _Program:
     def solved(
         self, cuts: Sequence[tuple[DecisionLinear, bool]], linear: DecisionLinear | None
     ) -> tuple[float, Array | None]:
-        """Least value and where; with no `linear` objective that of a number above the cuts that aim."""
+        """Return the least value and its point (C,), or infinity and None if infeasible.
+
+        Without a `linear` objective, minimize an upper bound of the cuts that are marked as
+        objectives.
+        """
         count = len(self.groups)
         rows, ends = [], []
         for form in self.flat:
@@ -189,13 +206,16 @@ def _tangent(form: DecisionConvex, decisions: Array) -> DecisionLinear:
 
 
 def indistinguishable_rows(*columns: Array) -> NDArray[np.intp]:
-    """(n,) numbers of rows that are alike in all columns, each (n,) or (n, k)."""
+    """Return (n,) cell numbers, equal for rows equal in all columns, each (n,) or (n, k)."""
     table = np.column_stack([np.asarray(column, dtype=float) for column in columns])
     return np.unique(table, axis=0, return_inverse=True)[1].ravel()
 
 
 def linear_decisions(rows: TinyTable) -> DecisionMasks:
-    """(M, n) all that a linear threshold on two features can decide yes: every direction, every cut."""
+    """Return (M, n): the decisions of all linear thresholds on two features.
+
+    Every direction between two critical ones, and every cut, is enumerated.
+    """
     X = rows.X if isinstance(rows.X, np.ndarray) else rows.X.toarray()
     places, of = np.unique(X[:, :2], axis=0, return_inverse=True)
     apart = (places[:, None] - places[None]).reshape(-1, 2)
@@ -213,10 +233,10 @@ def linear_decisions(rows: TinyTable) -> DecisionMasks:
 
 @dataclass(frozen=True)
 class TinyProblemGoals:
-    """An objective and rules as a file has them, and the same in numbers on the training rows.
+    """An objective and rules as in a file, and the same problem in numbers on the training rows.
 
-    `possible` says whether the plain table can meet the rules; `exact` is None where nothing but 0 is
-    known of the objective from below.
+    `possible` is whether the plain table can satisfy the rules. `exact` is None if no lower bound
+    of the objective but 0 is known.
     """
 
     name: str
@@ -236,7 +256,10 @@ class TinyProblemGoals:
         ), tuple(made)
 
     def taken(self, solver: type[Solver]) -> bool:
-        """Whether a solver says that it takes them; one that ignores goals takes plain error."""
+        """Return whether a solver declares to take these goals.
+
+        A solver that ignores goals takes plain error.
+        """
         objective, rules = self.read()
         if solver.role == "ignores":
             return not rules and self.objective == "error"
@@ -245,7 +268,7 @@ class TinyProblemGoals:
 
 
 def _kl(target: float) -> Callable[[Array], tuple[float, Array]]:
-    """The sum of KL(target || x) over parts, x within [1e-10, 1 - 1e-10]."""
+    """Return the sum of KL(target || x) over parts, with x clipped to [1e-10, 1 - 1e-10]."""
 
     def of(x: Array) -> tuple[float, Array]:
         q = np.clip(x, 1e-10, 1 - 1e-10)
@@ -311,13 +334,25 @@ def _f1(rows: TinyTable) -> ExactProblem:
 
 TINY_PROBLEM_GOALS = (
     TinyProblemGoals("least error", exact=lambda rows: ExactProblem(error_form(rows), ())),
-    TinyProblemGoals("parity", rules={"p": "positive_rate[g = a] >= 0.9 * positive_rate[g = b]"}, exact=_parity),
-    TinyProblemGoals("recall", rules={"r": "tpr[g = a] >= 0.6", "few": "positive_rate <= 0.3"}, exact=_recall),
-    TinyProblemGoals("equal errors", "1 - q_mean", {"few": "positive_rate <= 0.4"}, _balanced_errors),
-    TinyProblemGoals("a divergence", rules={"near": "kl(0.6, positive_rate[g = a]) <= 0.01"}, exact=_near),
+    TinyProblemGoals(
+        "parity", rules={"p": "positive_rate[g = a] >= 0.9 * positive_rate[g = b]"}, exact=_parity
+    ),
+    TinyProblemGoals(
+        "recall", rules={"r": "tpr[g = a] >= 0.6", "few": "positive_rate <= 0.3"}, exact=_recall
+    ),
+    TinyProblemGoals(
+        "equal errors", "1 - q_mean", {"few": "positive_rate <= 0.4"}, _balanced_errors
+    ),
+    TinyProblemGoals(
+        "a divergence", rules={"near": "kl(0.6, positive_rate[g = a]) <= 0.01"}, exact=_near
+    ),
     TinyProblemGoals("f1", "1 - f1", {"few": "positive_rate <= 0.3"}, _f1),
     TinyProblemGoals("two ratios", rules={"f": "f1[g = a] >= 0.9 * f1[g = b]"}),
     TinyProblemGoals("balanced groups", "imbalance(by=g)"),
-    TinyProblemGoals("out of reach", rules={"r": "tpr >= 0.95", "few": "positive_rate <= 0.1"}, exact=_never,
-          possible=False),
-)  # fmt: skip
+    TinyProblemGoals(
+        "out of reach",
+        rules={"r": "tpr >= 0.95", "few": "positive_rate <= 0.1"},
+        exact=_never,
+        possible=False,
+    ),
+)

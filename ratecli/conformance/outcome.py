@@ -1,4 +1,4 @@
-"""What checks find: each holds, fails with a reason and a way to mend it, or is passed over."""
+"""The checks of a plugin, their results, and the report of all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One check. `reason` says what was found unless it is `ok`, `mend` what would be right."""
+    """The result of one check: `reason` says what was found unless `ok`, `mend` how to fix it."""
 
     name: str
     state: CheckState
@@ -24,17 +24,17 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class OptimalityGap:
-    """How near a solver's main classifier comes to the optimum of a tiny problem.
+    """How close a solver's main classifier comes to the optimum of a tiny problem.
 
     Attributes
     ----------
     objective, violation
         Of its decisions on training rows.
     best
-        The least objective of any rule, randomized or not, that sees what it sees, and breaks no constraint
-        by more than it does.
+        The least objective of any rule, randomized or not, that uses the same inputs and violates
+        the constraints by no more.
     line
-        The least of a linear threshold that meets the constraints; NaN where none does.
+        The least objective of a linear threshold that satisfies the constraints; NaN if none does.
     """
 
     problem: str
@@ -48,7 +48,7 @@ class OptimalityGap:
 
 @dataclass(frozen=True)
 class PluginReport:
-    """All that was found of one plugin; `origin` is its package, or where it stands."""
+    """All results for one plugin; `origin` is its package or module."""
 
     kind: str
     name: str
@@ -65,7 +65,7 @@ class PluginReport:
         return not self.failed
 
     def require(self) -> None:
-        """For tests: raises AssertionError that lists what fails."""
+        """Raise AssertionError with a list of the failed checks; for tests."""
         if not self.holds:
             lines = [f"{each.name}: {each.reason} ({each.mend})" for each in self.failed]
             raise AssertionError(
@@ -74,20 +74,20 @@ class PluginReport:
 
 
 class CheckFailedError(Exception):
-    """A check does not hold, and why."""
+    """A check failed; the message is the reason."""
 
 
 class CheckWarningError(Exception):
-    """A check need not hold, and does not: why that may matter."""
+    """A check failed that a plugin need not pass; the message explains why it may matter."""
 
 
 class CheckSkippedError(Exception):
-    """A check cannot be made, and why that is no fault."""
+    """A check does not apply; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class PluginCheck(Generic[S]):
-    """A check to be made: `look` returns where all is well, else raises one of the above."""
+    """A check: `look` returns if it passes, else raises one of the exceptions above."""
 
     name: str
     mend: str
@@ -95,7 +95,7 @@ class PluginCheck(Generic[S]):
 
 
 def run_checks(trials: Iterable[PluginCheck[S]], subject: S) -> tuple[CheckResult, ...]:
-    """Make all checks; an exception that is none of ours fails the check, too."""
+    """Run all checks; any other exception fails a check, too."""
     return tuple(_run_check(trial, subject) for trial in trials)
 
 
@@ -108,13 +108,13 @@ def _run_check(trial: PluginCheck[S], subject: S) -> CheckResult:
         return CheckResult(trial.name, "warning", str(error), trial.mend)
     except CheckFailedError as error:
         return CheckResult(trial.name, "failed", str(error), trial.mend)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  what is looked at is code of others
+    except (Exception, SystemExit) as error:  # noqa: BLE001  plugins may raise anything
         return CheckResult(trial.name, "failed", exception_line(error), trial.mend)
     return CheckResult(trial.name, "ok")
 
 
 def exception_line(error: BaseException) -> str:
-    """An exception on one line."""
+    """Return an exception as one line of text."""
     if isinstance(error, FaultError):
         return "; ".join(f"{fault.code}: {fault.message}" for fault in error.faults)
     return " ".join(f"{type(error).__name__}: {error}".rstrip(": ").split())

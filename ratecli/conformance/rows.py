@@ -1,4 +1,4 @@
-"""Tiny tables, and goals on them whose numbers are counted here a second time, from labels and groups."""
+"""Tiny tables, and rates on them computed independently from labels and groups."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ratecli.sampling.rows import TrialData
 
 TextArray = NDArray[np.str_]
 FEATURE_POINTS = np.array([[x, y] for x in (-2.0, -1.0, 0.0, 1.0, 2.0) for y in (0.0, 1.0)])
-"""All that the features of the plain table can be: a row's place says something of its label."""
+"""Values of the features in the plain table; they are informative about the label."""
 POSITIVE_SHARES = (0.08, 0.25, 0.5, 0.7, 0.92)
-"""Share of positive labels at each first feature."""
+"""Share of positive labels for each value of the first feature."""
 
 
 @dataclass(frozen=True)
 class TinyTable:
-    """n rows.
+    """A table of n rows.
 
     Attributes
     ----------
     X
-        (n, d) features; the group is none of them.
+        (n, d) features, without the group.
     label
         (n,) 0, 1 or NaN.
     group
@@ -47,7 +47,7 @@ class TinyTable:
         return len(self.label)
 
     def at(self, rows: NDArray[np.intp]) -> TinyTable:
-        """Some of them, in that order."""
+        """Return the given rows, in that order."""
         label, group = self.label[rows], self.group[rows]
         return TinyTable(self.X[rows], label, group, self.weight[rows], self.part[rows])
 
@@ -56,14 +56,14 @@ class TinyTable:
         return self.at(np.flatnonzero(self.part == "train"))
 
     def world(self) -> TrialData:
-        """As the runner has rows."""
+        """Return the rows as the runner represents them."""
         columns = {"g": self.group.astype(object)}
         names = np.full(len(self), "tiny")
         return TrialData(Sample(columns, self.label, names, self.part, self.weight), self.X)
 
 
 def plain_table(n: int = 60, held_out: int = 20) -> TinyTable:
-    """Rows whose places and groups say something of the label; group `a` is selected less often."""
+    """Return rows whose features and group are informative; group `a` is selected less often."""
     rng = np.random.default_rng(5)
     places = rng.integers(len(FEATURE_POINTS), size=n + held_out)
     group = np.where(rng.random(n + held_out) < 0.4 + 0.1 * (places < 4), "a", "b")
@@ -74,19 +74,19 @@ def plain_table(n: int = 60, held_out: int = 20) -> TinyTable:
 
 
 def weighted_table() -> TinyTable:
-    """Whole weights that turn what most rows of a place say: positive rows count eight times."""
+    """Return a table whose weights change the best decisions: positive rows have a weight of 8."""
     rows = plain_table(held_out=0)
     return replace(rows, weight=np.where(rows.label == 1, 8.0, 1.0))
 
 
 def repeat_rows(rows: TinyTable) -> TinyTable:
-    """Each row as often as its whole weight says, with a weight of 1."""
+    """Repeat each row as often as its integer weight says, with a weight of 1."""
     often = np.repeat(np.arange(len(rows)), rows.weight.astype(int))
     return replace(rows.at(often), weight=np.ones(len(often)))
 
 
 def odd_tables() -> dict[str, TinyTable]:
-    """Tables of which there is something odd, by what that is."""
+    """Return unusual tables by a description of what is unusual."""
     rows = plain_table()
     n = len(rows)
     rng = np.random.default_rng(6)
@@ -113,7 +113,7 @@ def odd_tables() -> dict[str, TinyTable]:
 
 @dataclass(frozen=True)
 class DecisionLinear:
-    """`coefficients @ p + constant` in the decisions p of the training rows, shape (n,)."""
+    """`coefficients @ p + constant` for the decisions p of the training rows, shape (n,)."""
 
     coefficients: Array
     constant: float = 0.0
@@ -139,7 +139,10 @@ class DecisionLinear:
 def share_form(
     rows: TinyTable, among: NDArray[np.bool_], yes: NDArray[np.bool_], no: NDArray[np.bool_]
 ) -> DecisionLinear:
-    """A mean over `among` of what is 1 for a yes of `yes` and for a no of `no`, by rows' weights."""
+    """Return a weighted mean over the rows of `among`.
+
+    It averages 1 for a positive decision in a row of `yes` and for a negative one in a row of `no`.
+    """
     part = np.where(among, rows.weight, 0.0)
     part = part / part.sum()
     return DecisionLinear(part * yes - part * no, float((part * no).sum()))
@@ -155,7 +158,7 @@ def selection_rate_form(rows: TinyTable, group: str | None = None) -> DecisionLi
 
 
 def positive_rate_form(rows: TinyTable, label: int, group: str | None = None) -> DecisionLinear:
-    """Of rows with a label how many are decided yes: tpr or fpr."""
+    """Return the rate of positive decisions among rows with a given label: tpr or fpr."""
     every = np.ones(len(rows), dtype=bool)
     among = rows.label == label
     return share_form(
@@ -164,13 +167,13 @@ def positive_rate_form(rows: TinyTable, label: int, group: str | None = None) ->
 
 
 def false_negative_form(rows: TinyTable) -> DecisionLinear:
-    """Of positive rows how many are decided no: fnr."""
+    """Return the rate of negative decisions among positive rows: fnr."""
     own = rows.label == 1
     return share_form(rows, own, np.zeros_like(own), own)
 
 
 def label_share_form(rows: TinyTable, label: int, *, yes: bool) -> DecisionLinear:
-    """Rows with a label that are decided so, as a share of all with any."""
+    """Return the share of rows with the given label and decision among all labelled rows."""
     own, none = rows.label == label, np.zeros(len(rows), dtype=bool)
     known = ~np.isnan(rows.label)
     return share_form(rows, known, own, none) if yes else share_form(rows, known, none, own)

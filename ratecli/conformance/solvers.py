@@ -1,4 +1,4 @@
-"""The kit for solvers: what the runner and the reader of a report take for granted."""
+"""Checks of solvers: their declarations, options and solutions, and their optimality gaps."""
 
 from __future__ import annotations
 
@@ -85,7 +85,8 @@ def _typed(solver: Solver) -> None:
 
 def _documented(solver: Solver) -> None:
     text = inspect.getdoc(type(solver)) or ""
-    if not text or text.startswith(f"{type(solver).__name__}("):  # what a dataclass says by itself
+    # `dataclass` generates a docstring that starts like a call
+    if not text or text.startswith(f"{type(solver).__name__}("):
         raise CheckFailedError("its class has no docstring")
     for each in dataclasses.fields(solver):  # type: ignore[arg-type]
         if f"\n{each.name}\n" not in text:
@@ -94,7 +95,7 @@ def _documented(solver: Solver) -> None:
 
 def _travels(solver: Solver) -> None:
     try:
-        back = pickle.loads(pickle.dumps(solver))  # noqa: S301  our own bytes
+        back = pickle.loads(pickle.dumps(solver))  # noqa: S301  bytes made here
     except Exception as error:
         raise CheckFailedError(f"it cannot be pickled: {exception_line(error)}") from error
     if back != solver:
@@ -102,25 +103,41 @@ def _travels(solver: Solver) -> None:
 
 
 OPTION_CHECKS: tuple[PluginCheck[Solver], ...] = (
-    PluginCheck("declares what it takes", "set role, objectives, constraints and version on the class", _declares),
-    PluginCheck("has options with defaults", "a frozen dataclass of plain JSON values, each with a default", _options),
-    PluginCheck("types its options", "annotate it, as in Annotated[int, Ge(1)] or Literal['a', 'b']", _typed),
-    PluginCheck("documents its options", "a line for each under `Attributes` in the docstring", _documented),
-    PluginCheck("goes to workers", "keep nothing in it that pickle does not know: a module-level class", _travels),
-)  # fmt: skip
+    PluginCheck(
+        "declares what it takes",
+        "set role, objectives, constraints and version on the class",
+        _declares,
+    ),
+    PluginCheck(
+        "has options with defaults",
+        "a frozen dataclass of plain JSON values, each with a default",
+        _options,
+    ),
+    PluginCheck(
+        "types its options", "annotate it, as in Annotated[int, Ge(1)] or Literal['a', 'b']", _typed
+    ),
+    PluginCheck(
+        "documents its options", "a line for each under `Attributes` in the docstring", _documented
+    ),
+    PluginCheck(
+        "goes to workers",
+        "keep nothing in it that pickle does not know: a module-level class",
+        _travels,
+    ),
+)
 
 
 SOLUTION_STATUSES = ("solved", "iteration_limit", "infeasible", "no_solution_found", "diverged")
 OBJECTIVE_TOLERANCE = 1e-6
-"""How much better than an exact optimum rounding may make a number look."""
+"""Rounding may make an objective look better than the optimum by this much."""
 
 
 def check_solver(
     solver: type[Solver] | Solver, *, name: str = "", origin: str = ""
 ) -> PluginReport:
-    """Look at a solver's class, or at one with options of its own.
+    """Check a solver's class, or an instance with its own options.
 
-    It is run some thirty times on tables of 60 rows, with problems whose optimum is known.
+    It is run about thirty times on tables of 60 rows, on problems with known optima.
     """
     made = solver() if isinstance(solver, type) else solver
     shown = name or type(made).__name__
@@ -140,7 +157,7 @@ def check_solver(
 
 
 def _solves(subject: SolverSubject) -> None:
-    """Every problem whose goals it says that it takes."""
+    """Check the solution of every problem that the solver declares to take."""
     _ = subject.first
     for goals in subject.goals:
         solution = subject.on(goals).answer()
@@ -161,7 +178,10 @@ def _solves(subject: SolverSubject) -> None:
 
 
 def _decides(subject: SolverSubject) -> None:
-    """Decisions, scores and estimates are of every row, decisions between 0 and 1."""
+    """Check that there are decisions, scores and estimates for every row.
+
+    Decisions must be between 0 and 1.
+    """
     for run in _answered(subject):
         for name, variant in run.answer().variants.items():
             where = f"variant '{name}' on '{run.goals.name}'"
@@ -188,7 +208,7 @@ def _check_decisions(run: SolverRun, variant: Classifier, where: str) -> None:
             f"{where} decides with chances from {found.min():g} to {found.max():g}"
         )
     if variant.slices:
-        return  # what slices say of a row stands behind its features: only `problem` knows how
+        return  # only `problem` can append the slice columns to the features
     for key in ("score", "estimate"):
         answer = getattr(variant, key)(run.problem.X)
         if np.shape(answer) != (n,):
@@ -196,7 +216,7 @@ def _check_decisions(run: SolverRun, variant: Classifier, where: str) -> None:
 
 
 def _by_row(subject: SolverSubject) -> None:
-    """What is decided of a row hangs on its features, not on where it stands."""
+    """Check that the decision on a row depends on its features, not on its position."""
     for run in _answered(subject):
         for name, variant in run.answer().variants.items():
             if variant.slices:
@@ -212,7 +232,7 @@ def _by_row(subject: SolverSubject) -> None:
 
 
 def _check_status(subject: SolverSubject) -> None:
-    """What is `solved` meets the constraints; what can be met is not called infeasible."""
+    """Check that `solved` means feasible, and that feasible problems are not called infeasible."""
     if subject.kind.role != "enforces":
         raise CheckSkippedError(f"it {subject.kind.role} goals and promises nothing")
     for run in _answered(subject):
@@ -227,7 +247,7 @@ def _check_status(subject: SolverSubject) -> None:
 
 
 def _impossible(subject: SolverSubject) -> None:
-    """What no decisions can meet is not `solved`."""
+    """Check that a problem that no decisions can satisfy is not `solved`."""
     asked = [goals for goals in subject.goals if not goals.possible]
     if not asked or subject.kind.role != "enforces":
         raise CheckSkippedError("it promises nothing that could be out of reach")
@@ -238,7 +258,7 @@ def _impossible(subject: SolverSubject) -> None:
 
 
 def _check_not_below_optimum(subject: SolverSubject) -> None:
-    """Nothing is better than the best possible, neither what is measured nor what is claimed."""
+    """Check that neither the measured nor the claimed objective is below the known optimum."""
     for run in _answered(subject):
         if run.goals.exact is None:
             continue
@@ -267,7 +287,7 @@ def _check_not_below_optimum(subject: SolverSubject) -> None:
 
 
 def _counts(subject: SolverSubject) -> None:
-    """The numbers by which ratecli measures, found a second time: of `Problem` and of this kit."""
+    """Compare the objective and violation of `Problem` with those computed by this package."""
     for run in _answered(subject):
         decisions = run.decisions()
         if run.goals.exact is None or decisions is None or run.main is None:
@@ -285,7 +305,7 @@ def _counts(subject: SolverSubject) -> None:
 
 
 def _answered(subject: SolverSubject) -> Iterator[SolverRun]:
-    """The plain problems on which there is an answer; why there is none is told by another check."""
+    """Yield the runs on the plain table with a solution; `_solves` reports why others have none."""
     _ = subject.first
     for goals in subject.goals:
         run = subject.on(goals)
@@ -318,11 +338,29 @@ def _gaps(subject: SolverSubject) -> Iterator[OptimalityGap]:
 
 
 SOLUTION_CHECKS: tuple[PluginCheck[SolverSubject], ...] = (
-    PluginCheck("solves what it takes", "give a Solution with a status, a reason, and classifiers", _solves),
-    PluginCheck("decides rows", "decisions are (n,) floats in [0, 1]; name slices as the problem does", _decides),
+    PluginCheck(
+        "solves what it takes", "give a Solution with a status, a reason, and classifiers", _solves
+    ),
+    PluginCheck(
+        "decides rows",
+        "decisions are (n,) floats in [0, 1]; name slices as the problem does",
+        _decides,
+    ),
     PluginCheck("decides row by row", "let decisions hang on features (and slices) only", _by_row),
-    PluginCheck("is honest", "say solved only where problem.violation(main) is 0; else say why not", _check_status),
-    PluginCheck("sees what is out of reach", "say infeasible or no_solution_found, with a reason", _impossible),
-    PluginCheck("beats no optimum", "measure with problem.value and problem.violation; train on X alone", _check_not_below_optimum),
+    PluginCheck(
+        "is honest",
+        "say solved only where problem.violation(main) is 0; else say why not",
+        _check_status,
+    ),
+    PluginCheck(
+        "sees what is out of reach",
+        "say infeasible or no_solution_found, with a reason",
+        _impossible,
+    ),
+    PluginCheck(
+        "beats no optimum",
+        "measure with problem.value and problem.violation; train on X alone",
+        _check_not_below_optimum,
+    ),
     PluginCheck("is measured rightly", "this is ratecli's: please report it", _counts),
-)  # fmt: skip
+)

@@ -1,4 +1,4 @@
-"""A solver at work on tiny problems, and what it did beside that."""
+"""Run a solver on tiny problems and record its side effects."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class SolverRun:
     Attributes
     ----------
     error
-        What it raised, if it did: then there is no solution.
+        The exception that it raised, if any; then there is no solution.
     told
-        What the progress callback was called with.
+        The arguments of each call of the progress callback.
     """
 
     goals: TinyProblemGoals
@@ -52,7 +52,7 @@ class SolverRun:
         return next(iter(self.solution.variants.values()), None) if self.solution else None
 
     def answer(self) -> Solution:
-        """Raises FailsError where it raised an exception, or gave no Solution."""
+        """Return the solution; raise CheckFailedError if `solve` raised or returned none."""
         if self.error is not None:
             raise CheckFailedError(f"on '{self.goals.name}' it raises {exception_line(self.error)}")
         if not isinstance(self.solution, Solution):
@@ -62,11 +62,11 @@ class SolverRun:
         return self.solution
 
     def decisions(self) -> Array | None:
-        """(n,) of the main classifier."""
+        """Return the (n,) decisions of the main classifier."""
         return None if self.main is None else self.problem.decisions(self.main)
 
     def cells(self) -> Any:
-        """(n,) which rows the main classifier cannot tell apart."""
+        """Return (n,) cell numbers: rows in one cell are equal for the main classifier."""
         X = self.problem.X if isinstance(self.problem.X, np.ndarray) else self.problem.X.toarray()
         slices = self.main.slices if self.main is not None else ()
         members = [self.problem.slices[text].astype(float) for text in slices]
@@ -75,7 +75,7 @@ class SolverRun:
 
 @dataclass
 class SolverSubject:
-    """A solver with its options, and what it has done so far: each problem is solved once."""
+    """A solver with its options, and its runs so far; each problem is solved once."""
 
     solver: Solver
     runs: dict[str, SolverRun] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class SolverSubject:
 
     @cached_property
     def goals(self) -> list[TinyProblemGoals]:
-        """Those it says that it takes, with no obstacle on the plain table."""
+        """The goals that it declares to take and that have no obstacle on the plain table."""
         return [
             goals
             for goals in TINY_PROBLEM_GOALS
@@ -99,7 +99,7 @@ class SolverSubject:
 
     @property
     def first(self) -> TinyProblemGoals:
-        """Goals with constraints, if it takes any: what odd tables are tried with."""
+        """Goals with constraints, if it takes any; they are used for the odd tables."""
         taken = [goals for goals in self.goals if goals.possible]
         if not taken:
             raise CheckSkippedError(
@@ -108,11 +108,11 @@ class SolverSubject:
         return next((goals for goals in taken if goals.rules), taken[0])
 
     def on(self, goals: TinyProblemGoals) -> SolverRun:
-        """The plain table."""
+        """Return the run on the plain table."""
         return self.run(goals.name, goals, plain_table())
 
     def all(self) -> list[SolverRun]:
-        """Of all goals that it takes, and all else that it was asked so far."""
+        """Return the runs on all goals that it takes, and all other runs so far."""
         for goals in self.goals:
             self.on(goals)
         return list(self.runs.values())
@@ -120,7 +120,7 @@ class SolverSubject:
     def run(
         self, name: str, goals: TinyProblemGoals, rows: TinyTable, solver: Solver | None = None
     ) -> SolverRun:
-        if not self.runs:  # what is imported on first use draws, and writes, as it likes
+        if not self.runs:  # modules imported on first use may write files or use random numbers
             _run(self.solver, goals, rows)
         if name not in self.runs:
             self.runs[name] = _run(solver or self.solver, goals, rows)
@@ -135,14 +135,14 @@ def _run(solver: Solver, goals: TinyProblemGoals, rows: TinyTable) -> SolverRun:
     with watch_side_effects() as seen:
         try:
             solution = solver.solve(problem, np.random.default_rng(SEED), _callback_words(told))
-        except Exception as raised:  # noqa: BLE001  code of others raises what it likes
+        except Exception as raised:  # noqa: BLE001  plugins may raise anything
             error = raised
     seconds = time.perf_counter() - begun
     return SolverRun(goals, rows, problem, solution, error, tuple(told), seen, seconds)
 
 
 def _callback_words(told: list[tuple[Any, ...]]) -> Callable[..., None]:
-    """What takes whatever a progress callback is wrongly given, too."""
+    """Return a progress callback that records any arguments, valid or not."""
 
     def progress(*arguments: Any, **named: Any) -> None:
         told.append((*arguments, *named.items()))
@@ -151,7 +151,7 @@ def _callback_words(told: list[tuple[Any, ...]]) -> Callable[..., None]:
 
 
 def pose_problem(solver: Solver, goals: TinyProblemGoals, rows: TinyTable) -> Problem:
-    """The problem as the runner would pose it."""
+    """Return the problem as the runner would pose it."""
     objective, rules = goals.read()
     problem = training_problem(rows.world(), objective, rules, L2)
     if solver.needs_promise:
@@ -165,11 +165,14 @@ def pose_problem(solver: Solver, goals: TinyProblemGoals, rows: TinyTable) -> Pr
 
 
 def copy_solver(solver: Solver) -> Solver:
-    """Another solver with the same options."""
-    values: Mapping[str, Any] = {each.name: getattr(solver, each.name) for each in fields(solver)}  # type: ignore[arg-type]
+    """Return another solver with the same options."""
+    values: Mapping[str, Any] = {
+        each.name: getattr(solver, each.name)
+        for each in fields(solver)  # type: ignore[arg-type]
+    }
     return type(solver)(**values)
 
 
 def is_refusal(error: BaseException | None) -> bool:
-    """Whether what was raised says that the goals or rows cannot be taken."""
+    """Return whether the exception means that the goals or rows are not supported."""
     return isinstance(error, FaultError | ValueError | NotImplementedError)

@@ -1,4 +1,7 @@
-"""What is meant by `ratecli test-plugin TARGET`: a name, all of a package, or an object by its path."""
+"""Resolve the TARGET of `ratecli test-plugin`.
+
+A target is the name of a plugin, a package with plugins, or an object given by its path.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ from ratecli.solvers.registry import BUILT_IN_ALGORITHMS
 
 @dataclass(frozen=True)
 class PluginTarget:
-    """An object under its name; `fault` where it cannot be had, which is the one check it fails."""
+    """An object to check; if it cannot be loaded, `fault` is reported as a failed check."""
 
     kind: PluginKind
     name: str
@@ -53,7 +56,10 @@ class PluginTarget:
 
 
 def parse_targets(text: str) -> list[PluginTarget]:
-    """All that is meant; raises E210 where nothing is, or where an object is none of a plugin."""
+    """Return all objects that a target means.
+
+    Raises E210 if there are none, or if an object cannot be a plugin.
+    """
     if ":" in text:
         return [_object(text)]
     named = [each for each in installed_plugins_by_kind() if each.name == text]
@@ -76,7 +82,7 @@ def parse_targets(text: str) -> list[PluginTarget]:
 
 
 def _normalize_name(package: str) -> str:
-    """A package's name as indexes compare it: `Acme.Rates` is acme-rates."""
+    """Return the normalized name of a package: `Acme.Rates` becomes acme-rates."""
     return package.lower().replace("_", "-").replace(".", "-")
 
 
@@ -88,7 +94,7 @@ def _installed(plugin: Plugin) -> PluginTarget:
 
 
 def _object(text: str) -> PluginTarget:
-    """Of `module:object`, where the module may lie in the current folder."""
+    """Return the target `module:object`; the module may be in the current folder."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
@@ -103,7 +109,7 @@ def _object(text: str) -> PluginTarget:
         )
     name = found.name if isinstance(found, Source | Rate) else attribute.lower()
     plugin = Plugin(kind, EntryPoint(name, text, ENTRY_POINT_GROUPS[kind]), "")
-    if kind == "metric":  # what is wrong with it is a check of its own
+    if kind == "metric":  # `check_metric` reports its errors
         return PluginTarget(kind, name, plugin.origin, found)
     return _installed(plugin)
 
@@ -117,7 +123,7 @@ def _kind(found: object) -> PluginKind | None:
 
 
 def _built_in_object(name: str) -> list[PluginTarget]:
-    """What ratecli itself has of that name."""
+    """Return the built-in objects with that name."""
     found: list[PluginTarget] = []
     for row in (row for row in BUILT_IN_ALGORITHMS if row.name == name):
         options: Mapping[str, Any] = row.preset

@@ -1,4 +1,4 @@
-"""What code of others does beside answering: prints, files, and random numbers that all share."""
+"""Record side effects of plugins: printed text, written files, and use of global random numbers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ CHANGE_EVENTS = frozenset(
     {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink"}
 )
 IGNORED_PATHS = ("__pycache__", "/dev/", "/proc/")
-"""Parts of paths that say nothing: what imports leave, and what is no file."""
+"""Parts of paths that are ignored: caches of imports, and devices."""
 
 
 @dataclass
 class SideEffects:
-    """`written` are paths, `random` says whether the state that NumPy and Python share has moved."""
+    """Side effects of some code.
+
+    `written` has paths; `random` is whether the global random state of NumPy or Python changed.
+    """
 
     printed: str = ""
     written: list[str] = field(default_factory=list)
@@ -36,7 +39,7 @@ _watching: list[SideEffects] = []
 
 @contextmanager
 def watch_side_effects() -> Iterator[SideEffects]:
-    """What is done inside; it may be nested."""
+    """Record the side effects of the block; may be nested."""
     _listen()
     seen, said = SideEffects(), io.StringIO()
     before = _shared()
@@ -50,12 +53,12 @@ def watch_side_effects() -> Iterator[SideEffects]:
 
 
 def _shared() -> bytes:
-    return pickle.dumps((np.random.get_state(), random.getstate()))  # noqa: NPY002  that is the point
+    return pickle.dumps((np.random.get_state(), random.getstate()))  # noqa: NPY002  global state
 
 
 @cache
 def _listen() -> None:
-    """An audit hook cannot be taken away: it is added once, and idle while nothing is watched."""
+    """Install the audit hook once: it cannot be removed, and does nothing unless watching."""
     sys.addaudithook(_on_audit_event)
 
 
@@ -65,7 +68,7 @@ def _on_audit_event(event: str, arguments: tuple[object, ...]) -> None:
     path = arguments[0]
     if isinstance(path, bytes):
         path = os.fsdecode(path)
-    if not isinstance(path, str | os.PathLike):  # an open file, by its number
+    if not isinstance(path, str | os.PathLike):  # a file descriptor
         return
     shown = os.fspath(path)
     if event == "open" and not _writes(*arguments[1:3]):

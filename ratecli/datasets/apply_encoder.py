@@ -1,4 +1,4 @@
-"""An encoder applied to a table that it was not fitted to: new rows, of which less is certain."""
+"""Apply an encoder to new rows, which may have unseen categories or missing numbers."""
 
 from __future__ import annotations
 
@@ -17,23 +17,26 @@ from ratecli.errors import Diagnostic, FaultError, did_you_mean
 
 
 def encode_new_rows(encoder: Encoder, frame: pd.DataFrame) -> EncodedFeatures:
-    """(n, d) features of rows whose columns, numeric or text, stand in any order among others.
+    """Return (n, d) features of rows; the columns may be in any order, and there may be others.
 
-    A missing number is the mean of the training rows, and a value that they did not have is none of the
-    values that they had: `new_row_warnings` tells of both, but for numbers that training rows missed, too.
+    A missing number is replaced by the mean of the training rows; a category not seen in training
+    has no feature. `new_row_warnings` reports both, unless the training rows had missing numbers,
+    too.
 
     Raises
     ------
     FaultError
-        E205 for each column that is not there, E411 for words where training rows had numbers, or numbers
-        where they had words, E407 for infinite values.
+        E205 for each missing column, E411 for text where training rows had numbers or numbers where
+        they had text, E407 for infinite values.
     """
     return encoder.transform(_table(encoder, frame))
 
 
 def new_row_warnings(encoder: Encoder, frame: pd.DataFrame) -> list[Diagnostic]:
-    """A W404 for each column with values that no training row had, W405 for each that lacks numbers and did
-    not in training.
+    """Return warnings about new rows.
+
+    W404 for each column with categories not seen in training, W405 for each with missing numbers
+    that had none in training.
     """
     table = _table(encoder, frame)
     return [fault for block in encoder.blocks for fault in _block_warnings(block, table)]
@@ -42,9 +45,9 @@ def new_row_warnings(encoder: Encoder, frame: pd.DataFrame) -> list[Diagnostic]:
 def columns_as_known(
     frame: pd.DataFrame, kinds: Mapping[str, ColumnKind | None], names: Collection[str] = ()
 ) -> pd.DataFrame:
-    """Some columns of a table, each of the kind that it is known to be (None: of either).
+    """Return some columns of a table converted to their known kinds (None: either kind).
 
-    `names` are all that the table has, where the frame has not: one of them may be a column misspelt.
+    `names` are all columns of the table, if the frame has only some of them, for suggestions.
 
     Raises
     ------
@@ -68,10 +71,12 @@ def columns_as_known(
     ]
     if faults:
         raise FaultError(faults)
-    return pd.DataFrame({
-        name: _as_numbers(frame[name]) if kind == "number" else frame[name]
-        for name, kind in kinds.items()
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            name: _as_numbers(frame[name]) if kind == "number" else frame[name]
+            for name, kind in kinds.items()
+        }
+    )
 
 
 def _table(encoder: Encoder, frame: pd.DataFrame) -> Table:
@@ -97,18 +102,21 @@ def _no_numbers(column: pd.Series, name: str) -> Iterator[Diagnostic]:
     if slips.any():
         row = _first(slips)
         message = (
-            f"column '{name}' held numbers in training, and here '{column.iloc[row]}' in row {row + 1}"
-            f"{_in_all(slips)}"
+            f"column '{name}' held numbers in training, and here '{column.iloc[row]}' "
+            f"in row {row + 1}{_in_all(slips)}"
         )
         yield Diagnostic("E411", message, "correct it; an empty field is a missing number")
     infinite = np.isinf(values)
     if infinite.any():
-        message = f"column '{name}' has an infinite value in row {_first(infinite) + 1}{_in_all(infinite)}"
+        message = (
+            f"column '{name}' has an infinite value in row {_first(infinite) + 1}"
+            f"{_in_all(infinite)}"
+        )
         yield Diagnostic("E407", message, "correct it; an empty field is a missing number")
 
 
 def _as_numbers(column: pd.Series) -> NDArray[np.float64]:
-    """NaN for what is none."""
+    """Return the column as numbers, NaN for other words."""
     if not is_text(column):
         return as_float_array(column)
     return np.array(
@@ -117,7 +125,7 @@ def _as_numbers(column: pd.Series) -> NDArray[np.float64]:
 
 
 def _is_missing(column: pd.Series) -> NDArray[np.bool_]:
-    """Where there is no value, or a word that says so."""
+    """Return where the value is missing, or is a word for a missing value."""
     if not is_text(column):
         return np.isnan(as_float_array(column))
     return np.array(
@@ -132,8 +140,8 @@ def _block_warnings(block: NumericBlock | OneHotBlock, table: Table) -> Iterator
         if new.any():
             shown = column.names[column.codes[_first(new)]]
             message = (
-                f"column '{block.column}': {_rows(new)} with a value that no training row had, such as "
-                f"'{shown}'; none of its features is theirs"
+                f"column '{block.column}': {_rows(new)} with a value that no training row had, "
+                f"such as '{shown}'; none of its features is theirs"
             )
             yield Diagnostic("W404", message)
         return
@@ -157,5 +165,5 @@ def _in_all(which: NDArray[np.bool_]) -> str:
 
 
 def _first(which: NDArray[np.bool_]) -> int:
-    """Position of the first row marked, from 0."""
+    """Return the position of the first True, from 0."""
     return int(np.flatnonzero(which)[0])

@@ -1,10 +1,14 @@
-"""The two kinds of columns a table has: numbers, and text with None where a value is missing."""
+"""Columns of a table: numbers, and text with None for missing values.
+
+Also indicator features of bins and categories, and a lazily filled mapping of columns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -15,26 +19,26 @@ T = TypeVar("T")
 ColumnKind: TypeAlias = Literal["number", "text"]
 
 MISSING_CATEGORY = "(missing)"
-"""The category, in feature names, of rows without a value."""
+"""The category, in feature names, of rows with a missing value."""
 
 
 @dataclass(frozen=True)
 class LevelCodes:
-    """A text column: (n,) the number of each row's level, and the levels' names, sorted."""
+    """A text column: (n,) positions of the rows' levels in `names`, which is sorted."""
 
     codes: NDArray[np.intp]
     names: NDArray[np.object_]
 
 
 def level_codes(column: pd.Series) -> LevelCodes:
-    """Those of a text column; one of their own for rows without a value."""
+    """Return the codes of a text column; missing values have a level of their own."""
     values = column.to_numpy(dtype=object)
     filled = np.where(pd.isna(values), MISSING_CATEGORY, values)
     return LevelCodes(*pd.factorize(filled, sort=True))
 
 
 def as_text(values: Any) -> pd.Series:
-    """An object column of str and None, whatever text type pandas read it with."""
+    """Return an object column of str and None, whatever text type pandas read."""
     column = pd.Series(values).astype(object)
     return column.where(column.notna(), None).astype(object)
 
@@ -44,7 +48,7 @@ def is_text(column: pd.Series) -> bool:
 
 
 def with_text(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame with every column that is not numeric turned into text."""
+    """Return the frame with every non-numeric column converted to text, and index 0..n-1."""
     columns = {
         name: as_text(column) if is_text(column) else column for name, column in frame.items()
     }
@@ -56,13 +60,34 @@ def as_float_array(column: pd.Series) -> NDArray[np.float64]:
 
 
 def equals_indicator(column: pd.Series, value: str) -> NDArray[np.float64]:
-    """1 where a text column holds the value, else 0."""
+    """Return 1 where a text column equals the value, else 0."""
     return np.asarray(column == value, dtype=np.float64)
+
+
+def bin_indicators(values: NDArray[np.float64], edges: Sequence[float]) -> NDArray[np.float64]:
+    """Return (n, k): 1 where edges[b] < value <= edges[b + 1], for each bin b of k, else 0.
+
+    Values outside the edges, the lowest edge included, are in no bin.
+    """
+    columns = [(values > low) & (values <= high) for low, high in pairwise(edges)]
+    return np.column_stack(columns).astype(np.float64)
+
+
+def step_indicators(values: NDArray[np.float64], edges: Sequence[float]) -> NDArray[np.float64]:
+    """Return (n, k): 1 for each value's bin and all lower bins; 0 if it is in no bin."""
+    inside = bin_indicators(values, edges)
+    return np.cumsum(inside[:, ::-1], axis=1)[:, ::-1]
+
+
+def category_indicators(column: pd.Series) -> NDArray[np.float64]:
+    """Return (n, k) indicators of the k values that occur, in alphabetical order."""
+    levels, found = np.unique(column.fillna(MISSING_CATEGORY).to_numpy(str), return_inverse=True)
+    return np.eye(len(levels))[found]
 
 
 @dataclass(frozen=True)
 class LazyMapping(Mapping[str, T]):
-    """A value for each name, made when it is first used: most columns of a table never are."""
+    """A mapping whose values are made on first use, since most columns of a table are not used."""
 
     names: Iterable[str]
     make: Callable[[str], T]

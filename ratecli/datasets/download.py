@@ -1,11 +1,12 @@
-"""Files of a source: found in the data folder, else brought there, verified before they count.
+"""Find or download the files of a source, and verify them.
 
-Order: the data folder ($RATECLI_DATA or ./data), the mirror ($RATECLI_DATA_MIRROR, a folder or an
-address that holds <source>/<file>), the public address. A file is staged in a folder of its own next
-to its destination and moved there in one step once its sha256 is right, so that whatever happens
-the data folder never holds a file that is not the published one. A file whose published sha256 is not
-known is moved there, too, and refused until the user vouches for it. An address that is too slow
-(`WINDOW`) counts as one that does not answer.
+A file is looked for in the data folder ($RATECLI_DATA or ./data), in the mirror
+($RATECLI_DATA_MIRROR, a folder or an address that has <source>/<file>), and at the public address,
+in this order. It is written to a temporary folder inside the data folder and moved to its
+destination atomically once its sha256 is correct, so that the data folder never has a file other
+than the published one, whatever happens. A file whose published sha256 is unknown is moved there,
+too, and refused until the user vouches for it. An address that is too slow (`WINDOW`) is treated
+like one that does not answer.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _LINE = re.compile(r"([0-9a-fA-F]{64}) [ *](.+)")
 
 
 def read_vouched_checksums(folder: Path) -> dict[str, str]:
-    """sha256 by name of the file, as far as SHA256SUMS in `folder` is there and says so."""
+    """Return the sha256 by file name from SHA256SUMS in `folder`; {} if there is none."""
     try:
         lines = (folder / CHECKSUM_FILE).read_text("utf-8", errors="replace").splitlines()
     except OSError:
@@ -47,17 +48,17 @@ def read_vouched_checksums(folder: Path) -> dict[str, str]:
 
 
 def unvouched_file_error(file: RemoteFile, path: Path, sha256: str) -> Diagnostic:
-    """The E403 for a file that is there and that nobody has vouched for."""
+    """Return the E403 for a downloaded file that nobody has vouched for."""
     message = f"'{path}' cannot be verified: its published sha256 is not known to ratecli"
     way = (
-        f"fetched from {file.url}; if you trust it, add this line to {path.parent / CHECKSUM_FILE}: "
-        f"{sha256}  {file.name}"
+        f"fetched from {file.url}; if you trust it, add this line to "
+        f"{path.parent / CHECKSUM_FILE}: {sha256}  {file.name}"
     )
     return Diagnostic("E403", message, way)
 
 
 ARCHIVE_LIMIT = 64 * 2**20
-"""Bytes that an archive, outer or inner, may have."""
+"""Maximum size in bytes of an archive, outer or inner."""
 
 BROKEN_ARCHIVE_ERRORS = (
     zipfile.BadZipFile,
@@ -65,15 +66,15 @@ BROKEN_ARCHIVE_ERRORS = (
     lzma.LZMAError,
     EOFError,
     NotImplementedError,  # a compression that zipfile does not know
-    RuntimeError,  # one that this Python was built without
-    ValueError,  # names and places that cannot be
+    RuntimeError,  # a compression that this Python was built without
+    ValueError,  # invalid names and offsets
 )
-"""What zipfile raises for bytes that are no archive, beside OSError (a place before the beginning)."""
+"""Exceptions of zipfile for broken archives, besides OSError (an offset before the beginning)."""
 _CHUNK_archive = 2**16
 
 
 def extract_member(archive: Path, members: tuple[str, ...], target: Path, size: int) -> None:
-    """Write to `target` what `members` lead to: archives within archives, then a file of `size`."""
+    """Extract a file of `size` bytes to `target`; `members` leads to it through nested archives."""
     for depth, member in enumerate(members):
         last = depth == len(members) - 1
         out = target if last else target.with_name(f"{target.name}.{depth}")
@@ -82,7 +83,7 @@ def extract_member(archive: Path, members: tuple[str, ...], target: Path, size: 
         except BROKEN_ARCHIVE_ERRORS as error:
             raise _broken_archive(archive, error) from error
         except OSError as error:
-            if error.errno not in {None, errno.EINVAL}:  # the disk's trouble, not the archive's
+            if error.errno not in {None, errno.EINVAL}:  # an error of the disk, not of the archive
                 raise
             raise _broken_archive(archive, error) from error
         archive = out
@@ -123,7 +124,7 @@ def _refuse_unsafe(info: zipfile.ZipInfo) -> None:
 
 
 def _copy_archive(source: IO[bytes], sink: IO[bytes], member: str, limit: int) -> None:
-    """Copy while counting, since the size an archive states need not be true."""
+    """Copy and count the bytes, since the size stated in an archive may be wrong."""
     done = 0
     while chunk := source.read(_CHUNK_archive):
         done += len(chunk)
@@ -141,17 +142,17 @@ if TYPE_CHECKING:
     import requests
 
 DownloadProgress = Callable[[str, int, int], None]
-"""Told the file's name, bytes so far and bytes in all."""
+"""Callback that receives the name of the file, the bytes so far and the total bytes."""
 
 RETRIES = 2
 
 UNKNOWN_LIMIT = 2**28
-"""Bytes that a file of unknown size may have."""
+"""Maximum size in bytes of a file whose size is unknown."""
 
 
 @dataclass(frozen=True)
 class _Address:
-    """Where a file may be had: a folder's file or a URL; `members` if inside an archive."""
+    """A path or URL of a file, or of an archive in which `members` leads to the file."""
 
     location: str
     members: tuple[str, ...] = ()
@@ -166,18 +167,18 @@ def data_folder() -> Path:
 
 
 def missing_source_files(source: Source) -> list[str]:
-    """Files of a source that are not in the data folder, as <folder>/<file>."""
+    """Return the files of a source that are missing in the data folder, as <folder>/<file>."""
     paths = map(source.file_path, source.files)
     return [path for path in paths if not (data_folder() / path).exists()]
 
 
 def source_checksums(source: Source) -> tuple[tuple[str, str], ...]:
-    """Name and sha256 of each file: the published one, or what the user vouches for, or ""."""
+    """Return each file's name and sha256: published, vouched for by the user, or "" if unknown."""
     return tuple((file.name, file.sha256) for file in _files_with_checksums(source))
 
 
 def _files_with_checksums(source: Source) -> list[RemoteFile]:
-    """The files with all that is known of their sha256."""
+    """Return the files with their published or vouched sha256."""
     return [
         file if file.sha256 else replace(file, sha256=_with_vouched_checksum(source, file))
         for file in source.files
@@ -193,9 +194,10 @@ def _with_vouched_checksum(source: Source, file: RemoteFile) -> str:
 def fetch_files(
     source: Source, *, offline: bool = False, progress: DownloadProgress | None = None
 ) -> dict[str, Path]:
-    """Paths of the source's files by name, each present and verified; no network if they are there.
+    """Return the paths of the source's files by name, each present and verified.
 
-    A file that nobody vouches for is brought all the same, so that the E403 can tell its sha256.
+    The network is used only for files that are missing. A file without a known sha256 is downloaded
+    all the same, so that the E403 can report its sha256.
     """
     files = _files_with_checksums(source)
     paths = {file.name: data_folder() / source.file_path(file) for file in files}
@@ -213,13 +215,13 @@ def fetch_files(
 
 
 def sha256_of(path: Path) -> str:
-    """Hash of a file, computed again only if its size or time of change is another."""
+    """Return the sha256 of a file; it is cached until the size or modification time changes."""
     status = path.stat()
     return _sha256(str(path.resolve()), status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(maxsize=256)
-def _sha256(path: str, size: int, changed: int) -> str:  # noqa: ARG001  (they are the cache's key)
+def _sha256(path: str, size: int, changed: int) -> str:  # noqa: ARG001  (parts of the cache's key)
     with Path(path).open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
@@ -252,20 +254,20 @@ def _fetch_file(
 
 @contextmanager
 def _download_folder(root: Path) -> Iterator[Path]:
-    """Make a temporary folder inside the data folder, so that moving out of it is one step."""
+    """Yield a temporary folder inside the data folder, so that files move out of it atomically."""
     root.mkdir(parents=True, exist_ok=True)
     try:
         with staged_folder(root, ".fetch-") as work:
             yield work
     finally:
-        with suppress(OSError):  # it stays if it holds anything
+        with suppress(OSError):  # fails, as it should, unless the folder is empty
             root.rmdir()
 
 
 def _stage(
     source: Source, file: RemoteFile, work: Path, offline: bool, progress: DownloadProgress
 ) -> Path:
-    """The file, verified, in `work`. An address that does not answer leaves the next its turn."""
+    """Return the path of the verified file in `work`, from the first address that has it."""
     reasons = []
     for number, address in enumerate(_addresses(source, file, offline)):
         target = work / f"{number}"
@@ -303,13 +305,14 @@ def _verify_staged(staged: Path, file: RemoteFile, address: _Address) -> None:
 
 
 class _FileUnavailableError(Exception):
-    """An address has no such file, or does not answer; another one may."""
+    """An address does not have the file or does not answer; another one may."""
 
 
 class _VerifyingWriter:
-    """A file being written: counts, tells, and refuses what cannot be the file wanted.
+    """Write a file while checking its size and content and reporting progress.
 
-    `stated` is what the other side says of its size, 0 if nothing: then nothing is told.
+    `stated` is the size that the server reports, 0 if unknown; without any known size, no progress
+    is reported.
     """
 
     def __init__(
@@ -380,11 +383,11 @@ def _download(
         with Path(output).open("wb") as opened:
             _Transfer(url, partial(_VerifyingWriter, opened, file, limit, progress)).finish()
 
-    pooch.get_logger().setLevel(logging.WARNING)  # progress tells what there is to tell
+    pooch.get_logger().setLevel(logging.WARNING)  # progress is reported by the callback
     keeper = pooch.Pooch(
         path=target.parent,
         base_url="",
-        registry={target.name: None},  # verified by us, to say what is wrong
+        registry={target.name: None},  # verified here, for a precise error message
         urls={target.name: url},
         retry_if_failed=RETRIES,
     )
@@ -395,10 +398,10 @@ def _download(
 
 
 class _Transfer(threading.Thread):
-    """One request, in a thread of its own that can be abandoned whatever it waits for.
+    """One request, in a separate thread that can be abandoned at any time.
 
-    A socket's timeout starts anew with every byte that arrives, and a server can be slow at its headers,
-    too: only another thread can tell that too little arrives.
+    The timeout of a socket restarts with every byte that arrives, and the headers can be slow, too,
+    so only another thread can notice that the download is too slow.
     """
 
     def __init__(self, url: str, sink: Callable[[int], _VerifyingWriter]) -> None:
@@ -410,14 +413,14 @@ class _Transfer(threading.Thread):
         self._abandoned = threading.Event()
 
     def finish(self) -> None:
-        """Wait until all is received; raise what went wrong.
+        """Wait until the file is received; re-raise the thread's exception.
 
         Raises
         ------
-        _NotHadError
-            Where the server is too slow, or asking again would not help.
+        _FileUnavailableError
+            If the server is too slow, or a retry would not help.
         requests.RequestException
-            Where it might.
+            If a retry might help.
         """
         self.start()
         try:
@@ -434,7 +437,7 @@ class _Transfer(threading.Thread):
             raise self._error
 
     def run(self) -> None:
-        """Receive the file, in the thread."""
+        """Receive the file; runs in the thread."""
         import requests  # noqa: PLC0415
         from urllib3.exceptions import HTTPError  # noqa: PLC0415
 
@@ -442,7 +445,7 @@ class _Transfer(threading.Thread):
             self._receive()
         except requests.RequestException as error:
             self._error = error
-        except (ValueError, HTTPError) as error:  # of headers and redirects that cannot be read
+        except (ValueError, HTTPError) as error:  # invalid headers or redirects
             self._error = _FileUnavailableError(f"the answer makes no sense: {error}")
         except Exception as error:  # noqa: BLE001  raised again by `finish`
             self._error = error
@@ -467,7 +470,7 @@ class _Transfer(threading.Thread):
                 self._received += len(chunk)
 
     def _abandon(self) -> None:
-        """Have the thread end, at once if urllib3 is new enough to break the connection."""
+        """Stop the thread, at once if urllib3 is new enough to break the connection."""
         self._abandoned.set()
         if self._answer is not None and self.is_alive():
             with suppress(AttributeError, OSError, RuntimeError, ValueError):
@@ -475,20 +478,20 @@ class _Transfer(threading.Thread):
 
 
 def _stated_length(header: str) -> int:
-    """Bytes that a Content-Length states, 0 if it states no number that can be one."""
+    """Return the bytes that a Content-Length header states, 0 if it is invalid."""
     plain = header.isascii() and header.isdecimal() and len(header) < _DIGITS
     return int(header) if plain else 0
 
 
 WINDOW, MIN_BYTES_PER_WINDOW = 60.0, 2**16
-"""A download that receives fewer than LEAST bytes in WINDOW seconds is given up."""
+"""Seconds, and the fewest bytes that must arrive in them: a slower download is given up."""
 
 _TIMEOUT = 30
 _CHUNK = 2**14
 _DIGITS = 19
 
 _PERMANENT_STATUSES = frozenset({400, 401, 403, 404, 405, 406, 410, 451})
-"""Answers that asking again does not change."""
+"""HTTP status codes for which a retry does not help."""
 
 
 def _reason(error: Exception) -> str:

@@ -1,14 +1,15 @@
-"""Columns made into features, as the training rows say.
+"""Encode columns as features, fitted on the training rows.
 
-Numbers are centred and scaled to standard deviation 1, and one that is missing is the mean; a category
-becomes one feature for each value seen in training, so that a value never seen has none of them. Counts
-of terms become TF-IDF. Row weights play no part, and no bias is added: that is the solver's.
+Numbers are centred and scaled to standard deviation 1; a missing number is replaced by the mean. A
+category becomes one feature for each value seen in training; a value not seen there has no feature.
+Counts of terms become TF-IDF. Row weights are ignored, and no bias is added: that is the solver's
+task.
 
-Mean and deviation are of the numbers that training rows have. They follow the unit of a column however
-large or small it is, so that a column times 1e200 gives the same features; one that cannot be scaled is
-refused by its name. Where a table says `missing: mean`, a column that lacks some numbers gets a second
-feature, as `SimpleImputer(add_indicator=True)` of scikit-learn has it: a value that is not there often
-tells something, and text has a category for it, too.
+Mean and deviation are computed from the known numbers of the training rows. They follow the unit of
+a column, however large or small, so that a column multiplied by 1e200 gives the same features; a
+column that cannot be scaled is refused with its name. With `missing: mean`, a column with missing
+numbers gets a second feature, like `SimpleImputer(add_indicator=True)` of scikit-learn: the fact
+that a value is missing is often informative, and for text it is a category, too.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ EncodedFeatures: TypeAlias = NDArray[np.float64] | sparse.csr_array
 BlockPositions: TypeAlias = NDArray[np.intp]
 
 _SPARSE_BELOW = 0.3
-"""Share of entries that are not zero under which features are held sparse."""
+"""Features are stored as a sparse matrix if the share of nonzero entries is below this."""
 
 
 class ReadyMadeError(ValueError):
-    """The features came ready-made, so that no columns of a table become them."""
+    """The features are a ready-made matrix, not encoded from columns."""
 
 
 @dataclass(frozen=True)
 class NumericBlock:
     """The feature (value - mean) / scale, 0 where the value is missing.
 
-    With `missing` there is a second one, which is 1 there and else 0.
+    If `missing`, there is a second feature: 1 where the value is missing, else 0.
     """
 
     column: str
@@ -56,7 +57,7 @@ class NumericBlock:
         return (self.column, *more)
 
     def entries(self, table: Table) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Which of the features of each row is not 0, and its value."""
+        """Return, for each row, which of the features may be nonzero, and its value."""
         column = table.values[self.column]
         assert isinstance(column, np.ndarray)
         with np.errstate(over="ignore"):
@@ -69,7 +70,7 @@ class NumericBlock:
         return (gone & self.missing).astype(np.int64), values
 
     def _refuse_infinite(self, column: NDArray[np.float64], values: NDArray[np.float64]) -> None:
-        """Raise E407 for a number that is too far from those of the training rows."""
+        """Raise E407 for a number too far from those of the training rows."""
         far = np.flatnonzero(np.isinf(values))
         if len(far):
             shown = f"{column[far[0]]:g} in row {far[0] + 1}"
@@ -82,7 +83,7 @@ class NumericBlock:
 
 @dataclass(frozen=True)
 class OneHotBlock:
-    """One feature a level."""
+    """One indicator feature for each level."""
 
     column: str
     levels: tuple[str, ...]
@@ -92,7 +93,7 @@ class OneHotBlock:
         return tuple(f"{self.column}={level}" for level in self.levels)
 
     def entries(self, table: Table) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Position of each row's level (0 if it has none) and 1 or 0 to put there."""
+        """Return the position of each row's level (0 if unknown), and 1 if it is known, else 0."""
         column = table.values[self.column]
         assert isinstance(column, LevelCodes)
         known = {level: k for k, level in enumerate(self.levels)}
@@ -107,9 +108,10 @@ class OneHotBlock:
 
 @dataclass(frozen=True)
 class Encoder:
-    """What the training rows of all tables said; `blocks` is empty for ready-made matrices.
+    """The encoding fitted on the training rows of all tables.
 
-    `idf` holds the weight of each term where the matrices are counts.
+    `blocks` is empty for ready-made matrices. `idf` has the weight of each term if these are
+    counts.
     """
 
     names: tuple[str, ...]
@@ -120,10 +122,11 @@ class Encoder:
     def fit(
         cls, tables: Sequence[Table], train: Sequence[BlockPositions], unseen: Sequence[str] = ()
     ) -> Encoder:
-        """`train` are the training rows of each table; a row may be among them several times.
+        """Fit on the training rows `train` of each table; a row may occur several times.
 
-        Columns that are `unseen` make no features; E411 where features are ready-made. E407 for a column
-        whose missing numbers are to be the mean of none.
+        The columns `unseen` are left out of the features; raises E411 if the features are
+        ready-made. Raises E407 for a column with missing numbers to be replaced by the mean but no
+        known number.
         """
         width = _common_width(tables)
         if width is not None:
@@ -140,16 +143,16 @@ class Encoder:
 
     @property
     def kinds(self) -> dict[str, ColumnKind]:
-        """The columns that features are made of, and what each holds."""
+        """The columns that are encoded, and the kind of each."""
         return {
             block.column: "number" if isinstance(block, NumericBlock) else "text"
             for block in self.blocks
         }
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values from which `from_json` makes the same encoder again.
+        """Return plain values from which `from_json` restores the encoder.
 
-        Of ready-made features only what they are: `matrix`, or `counts` of terms.
+        For ready-made features only their kind: `matrix`, or `counts` of terms.
         """
         if not self.blocks:
             return {"ready_made": "matrix" if self.idf is None else "counts"}
@@ -157,8 +160,9 @@ class Encoder:
 
     @classmethod
     def from_json(cls, content: object) -> Encoder:
-        """Raises ReadyMadeError where features came ready-made, ValueError for whatever `as_json` does not
-        give.
+        """Restore an encoder from `as_json`.
+
+        Raises ReadyMadeError for ready-made features, ValueError for invalid content.
         """
         match content:
             case {"ready_made": "matrix" | "counts" as what}:
@@ -173,7 +177,7 @@ class Encoder:
         return cls(tuple(name for block in blocks for name in block.names), blocks)
 
     def transform(self, table: Table) -> EncodedFeatures:
-        """(n, d) features; a ready-made matrix that holds no counts is given back as it is."""
+        """Return (n, d) features; a ready-made matrix without counts is returned unchanged."""
         if table.matrix is not None:
             return table.matrix if self.idf is None else _tf_idf(table.matrix, self.idf)
         if all(isinstance(block, NumericBlock) and not block.missing for block in self.blocks):
@@ -183,14 +187,14 @@ class Encoder:
         return matrix if filled < _SPARSE_BELOW else matrix.toarray()
 
     def _dense(self, table: Table) -> NDArray[np.float64]:
-        """What `_sparse` gives where every block is one feature, without the way round."""
+        """Return the same as `_sparse` directly, if every block has one feature."""
         found = np.empty((len(table), len(self.blocks)))
         for k, block in enumerate(self.blocks):
             found[:, k] = block.entries(table)[1]
         return found
 
     def _sparse(self, table: Table) -> sparse.csr_array:
-        """Every block puts one entry in each row, in the order of the features."""
+        """Return the sparse features; each block has one entry per row, in order of features."""
         shape = (len(table), len(self.blocks))
         columns, values = np.empty(shape, dtype=np.int64), np.empty(shape)
         start = 0
@@ -216,7 +220,7 @@ def _refuse_unseen(unseen: Sequence[str]) -> None:
 
 
 def _block(content: object) -> NumericBlock | OneHotBlock:
-    """One of `as_json`."""
+    """Restore one block of `as_json`."""
     match content:
         case {"column": str(column), "mean": mean, "scale": scale, **more}:
             if _finite(scale) <= 0:
@@ -243,7 +247,7 @@ def _flag(value: object) -> bool:
 def _finite(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError("a mean or a scale is no number")  # noqa: TRY004  one error for all
-    if not abs(value) <= sys.float_info.max:  # nor NaN; and JSON knows whole numbers of any length
+    if not abs(value) <= sys.float_info.max:  # also if NaN, or a huge JSON integer
         raise ValueError("a mean or a scale is not finite")
     return float(value)
 
@@ -256,9 +260,9 @@ def _refuse_no_rows(train: Sequence[BlockPositions]) -> None:
 def _fit_counts(
     tables: Sequence[Table], train: Sequence[BlockPositions]
 ) -> tuple[float, ...] | None:
-    """1 + log((1 + n) / (1 + n_t)) of n training rows, n_t of which have term t: scikit-learn's idf.
+    """Return the idf of each term, 1 + log((1 + n) / (1 + n_t)), as in scikit-learn.
 
-    None where no matrix holds counts.
+    n is the number of training rows, n_t of which have term t. Return None if no matrix has counts.
     """
     kinds = {table.counts for table in tables}
     if len(kinds) > 1:
@@ -266,7 +270,8 @@ def _fit_counts(
         raise FaultError(Diagnostic("E411", message, "use data sets with the same features"))
     if not kinds.pop():
         return None
-    from sklearn.feature_extraction.text import TfidfTransformer  # noqa: PLC0415  only text needs it
+    # needed for text only
+    from sklearn.feature_extraction.text import TfidfTransformer  # noqa: PLC0415
 
     _refuse_no_rows(train)
     matrices = [table.matrix for table in tables if table.matrix is not None]
@@ -276,8 +281,8 @@ def _fit_counts(
 
 
 def _tf_idf(counts: EncodedFeatures, idf: tuple[float, ...]) -> sparse.csr_array:
-    """TF-IDF: counts times idf, each row then of Euclidean length 1, or 0 where it has no term."""
-    from sklearn.preprocessing import normalize  # noqa: PLC0415  only text needs it
+    """Return TF-IDF: counts times idf, each row scaled to length 1, or 0 without any term."""
+    from sklearn.preprocessing import normalize  # noqa: PLC0415  needed for text only
 
     weighted = sparse.csr_array(counts, dtype=np.float64, copy=True)
     weighted.data *= np.array(idf)[weighted.indices]
@@ -285,7 +290,7 @@ def _tf_idf(counts: EncodedFeatures, idf: tuple[float, ...]) -> sparse.csr_array
 
 
 def _common_width(tables: Sequence[Table]) -> int | None:
-    """Width of the ready-made matrices, None if the tables have columns instead."""
+    """Return the width of the ready-made matrices, None if the tables have columns instead."""
     widths = {None if table.matrix is None else table.matrix.shape[1] for table in tables}
     if len(widths) != 1:
         message = (
@@ -335,7 +340,7 @@ def _fit_column(
     least, most = float(values.min()), float(values.max())
     if least == most:
         return NumericBlock(name, least, 1.0, missing)
-    # Divided by a power of two, numbers keep their digits, and their squares are neither 0 nor infinite.
+    # Dividing by a power of two keeps all digits, and squares neither underflow nor overflow.
     exponent = np.frexp(max(abs(least), abs(most)))[1]
     divided = np.ldexp(values, -exponent)
     mean, scale = np.ldexp([divided.mean(), divided.std()], exponent).tolist()

@@ -1,4 +1,4 @@
-"""A label: a column of two values read as positive and negative, or one of numbers."""
+"""Read a label: a column of two values as positive and negative, or a column of numbers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ratecli.datasets.columns import as_float_array, is_text
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 
 MISSING_WORDS = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
-"""Words, in lower case, that stand for no value among numbers and labels."""
+"""Words, in lower case, for a missing value in numeric columns and labels."""
 
 _PAIRS = ({"0", "1"}, {"-1", "1"}, {"false", "true"})
 _POSITIVE = ("1", "true")
 
 
 def read_label(column: pd.Series, name: str, positive: Any = None) -> NDArray[np.float64]:
-    """1 where the column holds the positive value, 0 where the other one, NaN where none."""
+    """Return 1 for the positive value, 0 for the other one, NaN for missing values."""
     codes, levels = pd.factorize(column)
     keys = [None if _missing(level) else value_key(level) for level in levels]
     shown = {word: str(level) for word, level in zip(keys, levels, strict=True) if word is not None}
@@ -31,13 +31,13 @@ def read_label(column: pd.Series, name: str, positive: Any = None) -> NDArray[np
 def read_number(
     column: pd.Series, name: str, label_range: tuple[float, float]
 ) -> NDArray[np.float64]:
-    """The numbers of the column, NaN where it holds none.
+    """Return the numbers of the column, NaN where missing.
 
     Raises
     ------
     FaultError
-        E411 where the column holds text, E406 where it holds no number at all or one that is not in the
-        range, infinity never being in it.
+        E411 if the column holds text; E406 if it holds no number at all, an infinite one, or one
+        outside the range.
     """
     if is_text(column):
         shown = next((word for word in column if word is not None), "")
@@ -55,13 +55,19 @@ def read_number(
             f"label column '{name}' holds {label[row]:g} in row {row + 1}, which is not from "
             f"{low:g} to {high:g}, and {int(wrong.sum())} such in all"
         )
-        way = "a promise holds only if no label can lie outside 'label_range': widen it, or mend the rows"
+        way = (
+            "a promise holds only if no label can lie outside 'label_range': widen it, or mend the "
+            "rows"
+        )
         raise FaultError(Diagnostic("E406", message, way))
     return label
 
 
 def value_key(value: Any) -> str:
-    """Equal for equal values however they are written: 1, 1.0 and '1'; true, True and 'True'."""
+    """Return a key that is equal for equal values however they are written.
+
+    For example 1, 1.0 and '1'; true, True and 'True'.
+    """
     word = str(value).strip()
     if word.casefold() in ("true", "false"):
         return word.casefold()
@@ -78,7 +84,7 @@ def _missing(value: Any) -> bool:
 
 
 def _positive(shown: dict[str, str], name: str, positive: Any) -> str:
-    """The key of the positive value among those that occur."""
+    """Return the key of the positive value; raise E406 if the label is unusable or ambiguous."""
     values = ", ".join(f"'{word}'" for word in sorted(shown.values())[:6])
     if not shown:
         raise _no_label(name)
@@ -86,8 +92,8 @@ def _positive(shown: dict[str, str], name: str, positive: Any) -> str:
         message = f"label column '{name}' has {len(shown)} values, not two: {values}"
         more = ", ..." if len(shown) > 6 else ""
         way = (
-            "add a column that says yes or no, and name it as 'label'; or, if the label is a number, "
-            "say 'target: number'"
+            "add a column that says yes or no, and name it as 'label'; or, if the label is a "
+            "number, say 'target: number'"
         )
         raise FaultError(Diagnostic("E406", message + more, way))
     if positive is not None and value_key(positive) not in shown:

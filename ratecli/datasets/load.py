@@ -1,4 +1,4 @@
-"""From an entry of `datasets:` to a `Table`, and what it will be, before it is read."""
+"""Load the `Table` of an entry of `datasets:`, or compute its digest without reading it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def load_entry_table(
     offline: bool = False,
     progress: DownloadProgress | None = None,
 ) -> Table:
-    """The table of one entry; `base` is the folder that relative paths start from."""
+    """Return the table of one entry; relative paths start from the folder `base`."""
     if "source" not in options:
         return _load_own(options, base)
     source, settled = registry.find_source(options["source"]), registry.settle_options(options)
@@ -60,7 +60,7 @@ def load_entry_table(
 
 
 def _run_preparation(source: Source, preparation: str, raw: Raw) -> Table:
-    """The table that a preparation makes; raises E210 where it is another package's and fails."""
+    """Return the table of a preparation; raise E210 if a plugin's preparation fails."""
     plugin = registry.providing_plugin(source)
     if plugin is None:
         return registry.preparation_function(source, preparation)(raw)
@@ -68,7 +68,7 @@ def _run_preparation(source: Source, preparation: str, raw: Raw) -> Table:
         table: object = registry.preparation_function(source, preparation)(raw)
     except FaultError:
         raise
-    except Exception as error:  # code of others raises what it likes
+    except Exception as error:  # a plugin may raise anything
         said = " ".join(f"{type(error).__name__}: {error}".rstrip(": ").split())
         raise plugin.broken(f"its preparation '{preparation}' fails: {said}") from error
     if not isinstance(table, Table):
@@ -77,7 +77,7 @@ def _run_preparation(source: Source, preparation: str, raw: Raw) -> Table:
 
 
 def table_digest(options: EntryOptions, base: Path) -> str:
-    """The digest that the table will have; an own file is hashed, nothing is read as a table."""
+    """Return the digest of the entry's table; files are hashed but not parsed."""
     if "source" not in options:
         return _own_digest(options, _own_file(options, base))
     return _source_digest(options, base)
@@ -90,7 +90,7 @@ def _source_digest(options: EntryOptions, base: Path) -> str:
 
 
 def files_from_options(options: EntryOptions, base: Path) -> dict[str, Path]:
-    """The user's files that options of a source name, by option; E405 unless all are there."""
+    """Return the user's files that source options name, by option; raise E405 if one is missing."""
     named = [key for key in registry.find_source(options["source"]).file_options if key in options]
     paths = {key: find_user_file(str(options[key]), base) for key in named}
     for key, path in paths.items():
@@ -99,7 +99,7 @@ def files_from_options(options: EntryOptions, base: Path) -> dict[str, Path]:
 
 
 def missing_entry_files(options: EntryOptions, base: Path) -> list[str]:
-    """Files that are not there yet; those of sources can be fetched."""
+    """Return the missing files of an entry; those of sources can be fetched."""
     if "source" in options:
         return missing_source_files(registry.find_source(options["source"]))
     path = resolve_user_path(str(options["path"]), base)
@@ -108,7 +108,7 @@ def missing_entry_files(options: EntryOptions, base: Path) -> list[str]:
 
 
 def _own_file(options: EntryOptions, base: Path) -> Path:
-    """The file, found and, where its sha256 is stated, verified."""
+    """Return the path of the file; raise E403 if its sha256 is not the stated one."""
     given = str(options["path"])
     path = find_user_file(given, base)
     found = _sha256_or_error(given, path)
@@ -120,7 +120,7 @@ def _own_file(options: EntryOptions, base: Path) -> Path:
 
 
 def _sha256_or_error(given: str, path: Path) -> str:
-    """The sha256; E405 if the file cannot be read."""
+    """Return the sha256; raise E405 if the file cannot be read."""
     try:
         return sha256_of(path)
     except OSError as error:
@@ -162,8 +162,10 @@ def _load_own(options: EntryOptions, base: Path) -> Table:
 def check_feature(
     column: pd.Series, name: str, *, meant_as_text: bool, means: bool = False
 ) -> None:
-    """Raises E407 for numbers that are infinite, or missing unless they are `means`, E411 for words among
-    numbers.
+    """Raise E407 or E411 if a column cannot be a feature.
+
+    E407 for infinite numbers, and for missing ones unless they are replaced by `means`; E411 for
+    words among numbers.
     """
     if is_text(column):
         if not meant_as_text:
@@ -176,7 +178,7 @@ def check_feature(
 
 
 def _check_stray_words(column: pd.Series, name: str) -> None:
-    """Raises E411 for a column of numbers with a few words among them."""
+    """Raise E411 for a column of numbers with a few words among them."""
     if len(set(column)) <= FEW_LEVELS:
         return
     words = column.dropna()
@@ -210,7 +212,7 @@ def _weight(frame: pd.DataFrame, name: str | None) -> NDArray[np.float64] | None
         message = f"weight column '{name}' is not a positive number in row {_first(wrong)}"
         raise FaultError(Diagnostic("E411", message, "drop such rows, or give them a small weight"))
     try:
-        relative_weights(weight)  # what all data sets have together shows when they are stacked
+        relative_weights(weight)  # the total over all data sets is checked when they are stacked
     except ValueError as error:
         message = f"weight column '{name}' {error}"
         raise FaultError(Diagnostic("E411", message, "drop rows that are not to count")) from None
@@ -218,5 +220,5 @@ def _weight(frame: pd.DataFrame, name: str | None) -> NDArray[np.float64] | None
 
 
 def _first(wrong: NDArray[np.bool_]) -> int:
-    """Number of the first row marked, from 1, the header not counted."""
+    """Return the number of the first marked row, from 1, not counting the header."""
     return int(np.flatnonzero(wrong)[0]) + 1

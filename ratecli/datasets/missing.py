@@ -1,4 +1,4 @@
-"""Cells of a column that a feature cannot have: no number, an infinite one, or one that cannot be scaled."""
+"""Errors for columns with missing, infinite or unscalable numbers, or with stray words."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from numpy.typing import NDArray
 from ratecli.errors import Diagnostic, FaultError
 
 _NUMBER_SHARE = 0.9
-"""Share of numbers from which a text column looks like numbers with slips among them."""
+"""Share of numbers from which a text column is taken for a numeric one with errors in it."""
 
 FEW_LEVELS = 20
 
 
 def has_stray_words(distinct: int, share: float) -> bool:
-    """Of so many distinct words, where those that are no numbers are such a share of the rows."""
+    """Return whether a text column looks numeric with a few stray words.
+
+    `distinct` is its number of distinct words, `share` the share of rows that are not numbers.
+    """
     return distinct > FEW_LEVELS and share <= 1 - _NUMBER_SHARE
 
 
 def stray_word_error(name: str, row: int, word: str) -> Diagnostic:
-    """The E411 for the first of them; rows count from 0."""
+    """Return the E411 for the first stray word; `row` counts from 0."""
     message = f"column '{name}' holds numbers, but '{word}' in row {row + 1}"
     return Diagnostic(
         "E411", message, "correct it, or name the column under 'categorical' or 'drop'"
@@ -30,13 +33,13 @@ def stray_word_error(name: str, row: int, word: str) -> Diagnostic:
 
 
 MISSING_IS_ERROR, MISSING_TO_MEAN = "error", "mean"
-"""What `missing:` can say of a number that is missing: it is refused, or is the mean of the training rows."""
+"""Values of `missing:`: refuse missing numbers, or replace them by the training rows' mean."""
 FILL_HELP = "fill in the values, or name the column under 'drop' or 'categorical'"
 FILL_OR_MEAN_HELP = "say 'missing: mean', fill in the values, or name the column under 'drop'"
 
 
 class CellCounts(NamedTuple):
-    """How many cells are of a kind, and the row of the first, from 0; -1 where none is."""
+    """How many cells are marked, and the row of the first one, from 0; -1 if there is none."""
 
     many: int = 0
     first: int = -1
@@ -49,8 +52,9 @@ class CellCounts(NamedTuple):
 def missing_cells_error(
     name: str, rows: int, missing: CellCounts, infinite: CellCounts, *, means: bool
 ) -> Diagnostic | None:
-    """The E407 for a feature of so many rows; None if it can be one. With `means` numbers may be missing,
-    but not all of them.
+    """Return the E407 for a feature with `rows` rows, or None if it is usable.
+
+    If `means`, numbers may be missing, but not all of them.
     """
     if means and missing.many == rows:
         return Diagnostic("E407", f"column '{name}' has no number at all", "name it under 'drop'")
@@ -65,7 +69,7 @@ def missing_cells_error(
 
 
 def no_mean_error(name: str) -> Diagnostic:
-    """The E407 for a feature that has no number in any training row."""
+    """Return the E407 for a feature without a number in any training row."""
     message = f"column '{name}' has no number in the training rows, whose mean a missing one is"
     return Diagnostic("E407", message, "name it under 'drop', or look at 'split'")
 
@@ -80,10 +84,10 @@ def check_scale(name: str, scale: float) -> None:
 
 
 def out_of_range_error(name: str, shown: str, mean: float, scale: float) -> Diagnostic:
-    """The E407 for a number that would be an infinite feature."""
+    """Return the E407 for a number that would become an infinite feature."""
     message = (
-        f"column '{name}' has {shown}, which is too far from its numbers in the training rows: their "
-        f"mean is {mean:g}, and their standard deviation {scale:g}"
+        f"column '{name}' has {shown}, which is too far from its numbers in the training rows: "
+        f"their mean is {mean:g}, and their standard deviation {scale:g}"
     )
     return Diagnostic(
         "E407", message, "correct it, or name the column under 'drop' before training"

@@ -1,4 +1,4 @@
-"""Files that an experiment names by path, from its own folder."""
+"""Resolve paths in an experiment file, relative to its folder."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def resolve_user_path(given: str, base: Path) -> Path:
-    """Where `given` leads from the folder `base`; E405 if it leaves it and is not absolute, or
-    cannot be looked at.
+    """Return the absolute path of `given`, relative to the folder `base`.
+
+    Raises E405 if a relative path leaves both `base` and the current folder, or if the path cannot
+    be accessed. A file that does not exist is no error.
     """
     if "\0" in given:
         raise missing_file_error(repr(given), "is not a path", "give the path of a file")
@@ -28,13 +30,16 @@ def resolve_user_path(given: str, base: Path) -> Path:
     try:
         path.stat()
     except OSError as error:
-        if error.errno not in _NOTHING_THERE:  # such as a name that is too long
+        if error.errno not in _NOTHING_THERE:  # for example a name that is too long
             raise unreadable_file_error(given, path, error) from error
     return path
 
 
 def modification_time(options: Mapping[str, Any], base: Path) -> int:
-    """When a table of the user's own was, in nanoseconds; 0 where that is not known."""
+    """Return the modification time of the user's table in nanoseconds, 0 if unknown.
+
+    For a folder, the latest time of the folder and its files.
+    """
     if not isinstance(given := options.get("path"), str):
         return 0
     with suppress(OSError, ValueError):
@@ -44,7 +49,7 @@ def modification_time(options: Mapping[str, Any], base: Path) -> int:
 
 
 def find_user_file(given: str, base: Path) -> Path:
-    """The same for a file that must be there; E405."""
+    """Return the absolute path of an existing file; raise E405 if there is none."""
     path = resolve_user_path(given, base)
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
@@ -53,7 +58,7 @@ def find_user_file(given: str, base: Path) -> Path:
 
 
 def unreadable_file_error(given: str, path: Path, error: OSError) -> FaultError:
-    """The E405 for a file that is there and cannot be read."""
+    """Return the E405 for a file that exists and cannot be read."""
     return missing_file_error(
         shorten_path(given),
         f"cannot be read: {error.strerror}",
@@ -66,7 +71,7 @@ def missing_file_error(given: str, what: str, way: str) -> FaultError:
 
 
 def shorten_path(text: str) -> str:
-    """A path in a sentence; its end says most."""
+    """Return the path, or its end if it is too long for a message."""
     return text if len(text) <= _SHOWN else f"...{text[-_SHOWN:]}"
 
 

@@ -1,6 +1,6 @@
-"""Data sets looked up by name: their options settled, what identifies their tables, their listing.
+"""Look up data sets by name, check their options, compute their digests, and list them.
 
-Nothing here imports numpy or pandas, so that listings stay quick.
+Nothing here imports NumPy or pandas, so that listings stay fast.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 ROW_OPTIONS = ("split", "levels")
-"""Options of an entry that change what is done with the rows of a table, not the table."""
+"""Options of an entry that affect how the rows of a table are used, not the table."""
 
 
 def find_source(name: str) -> Source:
-    """The source of a name, ours or of another package.
+    """Return the source of a name, built in or from a plugin.
 
     Raises
     ------
     FaultError
-        E201 for a name that nothing has, E210 for a plugin that cannot be used.
+        E201 for an unknown name, E210 for an unusable plugin.
     """
     if name in SOURCES:
         return SOURCES[name]
@@ -46,13 +46,13 @@ def find_source(name: str) -> Source:
 
 
 def source_names() -> list[str]:
-    """All that `find_source` knows, our own first."""
+    """Return all names that `find_source` knows, built-in ones first."""
     return list(dict.fromkeys([*SOURCES, *plugins.plugins_by_name("data set")]))
 
 
 @cache
 def source_of_plugin(plugin: plugins.Plugin) -> Source:
-    """What a plugin is, checked; raises E210."""
+    """Return the source of a plugin; raise E210 if it is invalid."""
     found = plugin.load()
     if not isinstance(found, Source):
         raise plugin.broken("it is no Source of ratecli.datasets.source")
@@ -69,18 +69,19 @@ def source_of_plugin(plugin: plugins.Plugin) -> Source:
 
 
 SOURCE_OPTIONS = ("rows", "seed")
-"""Whole numbers that a file can give a source, beside `preparation` (`config.dataset`)."""
+"""Integer options that a file can give a source, besides `preparation` (`config.dataset`)."""
 
 
 def providing_plugin(source: Source) -> plugins.Plugin | None:
-    """The plugin that a source is, None for one of ours."""
+    """Return the plugin that provides a source, None for a built-in one."""
     return None if source.name in SOURCES else plugins.find_plugin("data set", source.name)
 
 
 def settle_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The source options of a `datasets:` entry, checked, every default filled in.
+    """Return the source options of a `datasets:` entry, checked and with all defaults.
 
-    Those that name a file are checked, but left out: what counts is what the file holds.
+    Options that name a file are checked but left out: only the file's content matters. Raises E101
+    for unknown options and E104 for invalid values.
     """
     source = find_source(options["source"])
     known = {"preparation", *source.options, *source.file_options}
@@ -116,8 +117,10 @@ def _out_of_range(key: str, value: int, option: Option) -> Diagnostic:
 
 
 def label_range(options: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Where the labels of a `datasets:` entry are numbers: the least and the largest that they can be,
-    infinite where that is not known. None where they are of two classes. No file is read.
+    """Return the range of the labels of a `datasets:` entry, without reading a file.
+
+    If the labels are numbers: the smallest and largest possible label, infinite if unknown. None if
+    there are two classes.
     """
     if "source" in options:
         return find_source(options["source"]).numbers.get(settle_options(options)["preparation"])
@@ -130,9 +133,9 @@ def label_range(options: Mapping[str, Any]) -> tuple[float, float] | None:
 def source_digest(
     source: Source, settled: Mapping[str, Any], sums: Sequence[tuple[str, str]]
 ) -> str:
-    """sha256 over all that decides the numbers of a source's table; reads no file.
+    """Return the sha256 of everything that determines the numbers of a table; reads no file.
 
-    `sums` are name and sha256 of every file. The code of another package is known by its version.
+    `sums` has the name and sha256 of every file. A plugin is identified by its package and version.
     """
     plugin = providing_plugin(source)
     return json_sha256(
@@ -156,14 +159,14 @@ def preparation_function(source: Source, name: str) -> Callable[[Raw], Table]:
 
 
 def import_function(path: str) -> Callable[..., Any]:
-    """The function that "module:function" names."""
+    """Return the function that "module:function" names."""
     module, _, function = path.partition(":")
     found: Callable[..., Any] = getattr(import_module(module), function)
     return found
 
 
 def list_sources() -> list[dict[str, Any]]:
-    """One row a source, for `ratecli ls datasets`; those of other packages are not imported."""
+    """Return one row per source for `ratecli ls datasets`; plugins are not imported."""
     rows = [_row(source, plugins.OWN_PACKAGE) for source in SOURCES.values()]
     for name, claimed in plugins.plugins_by_name("data set").items():
         if name not in SOURCES:
@@ -186,13 +189,13 @@ def _row(source: Source, origin: str) -> dict[str, Any]:
 
 
 def _bytes(source: Source) -> int | None:
-    """What is to be fetched, None if that is not known."""
+    """Return the bytes to download, None if unknown."""
     sizes = [file.size for file in source.files]
     return sum(sizes) if all(sizes) else None
 
 
 def describe_source(name: str) -> dict[str, Any]:
-    """All there is to say about a source, for `ratecli show`; `notes` is prose."""
+    """Return the description of a source for `ratecli show`; `notes` is prose."""
     source = find_source(name)
     plugin = providing_plugin(source)
     return _row(source, plugin.origin if plugin else plugins.OWN_PACKAGE) | {

@@ -1,4 +1,4 @@
-"""What the columns of a table of one's own are for."""
+"""The roles of the columns in a user's own table."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ TABLE_OPTIONS = (
     "missing",
     "deployed",
 )
-"""Options that change the table; those of the split change trials, not the table."""
+"""Options that change the table; those of the split change trials instead."""
 
 
 def table_options_of(options: EntryOptions) -> dict[str, Any]:
-    """What of an entry changes the table."""
+    """Return the options of an entry that change the table."""
     stated = {key: options[key] for key in TABLE_OPTIONS if key in options}
-    if stated.get("missing") == MISSING_IS_ERROR:  # as if nothing were said
+    if stated.get("missing") == MISSING_IS_ERROR:  # the default
         del stated["missing"]
     if by := options.get("split", {}).get("by"):
         stated["by"] = by
@@ -42,7 +42,7 @@ def table_options_of(options: EntryOptions) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ColumnRoles:
-    """What the columns are for."""
+    """The columns used as label, weight and features."""
 
     label: str | None
     weight: str | None
@@ -50,7 +50,11 @@ class ColumnRoles:
 
 
 def column_roles(options: EntryOptions, columns: Sequence[str]) -> ColumnRoles:
-    """Checked: every column named exists, none has two roles, some feature is left."""
+    """Return the checked roles of the columns.
+
+    Raises E205 if a named column does not exist; E411 if a column has two roles or no feature is
+    left.
+    """
     label, weight = options.get("label"), options.get("weight")
     by = options.get("split", {}).get("by")
     _check_names(options, columns)

@@ -1,6 +1,6 @@
-"""What ratecli knows of a named data set, and what its preparation is given.
+"""Descriptions of named data sets, and the input of their preparations.
 
-Nothing here imports numpy or pandas, so that listings stay quick.
+Nothing here imports NumPy or pandas, so that listings stay fast.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 class RemoteFile:
     """One file of a source.
 
-    `members` leads from the archive at `url` to the file, through an inner archive if need be; a
-    mirror holds the bare file. Where nobody here has seen the published bytes, `sha256` is empty and
-    `size` 0: the user must vouch for what is fetched (ratecli/datasets/download.py).
+    `members` leads from the archive at `url` to the file, through an inner archive if necessary; a
+    mirror has the bare file. If the published bytes are unknown to ratecli, `sha256` is empty and
+    `size` 0: the user must vouch for the download (ratecli/datasets/download.py).
     """
 
     name: str
@@ -29,7 +29,7 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class Option:
-    """A whole number that a generated source takes, and its bounds."""
+    """An integer option of a generated source, with its bounds."""
 
     default: int
     least: int
@@ -41,8 +41,9 @@ class Frontier:
     """The exact optimum of one trade-off, for plots.
 
     `function` ("module:function") maps values of the metric `x` to the least possible `y` of any
-    rule whose `x` is at least that; `x` and `y` are metrics in the rate language. It holds for rows
-    of the `preparations` named: others select rows, and so change what is possible.
+    rule whose `x` is at least that; `x` and `y` are metrics in the rate language. It is valid for
+    the rows of the `preparations` listed; other preparations select rows, which changes the
+    optimum.
     """
 
     function: str
@@ -55,13 +56,13 @@ class Frontier:
 class Source:
     """A named data set.
 
-    `preparations` maps a name to its "module:function", the default first. `file_options` are options
-    that take the path of a file of the user's. `version` is counted up whenever a preparation gives
-    other numbers: it is part of every digest. `numbers` has the preparations whose label is a number,
-    with the least and the largest that it can be.
+    `preparations` maps a name to its "module:function", the default first. `file_options` are
+    options whose value is the path of a user's file. `version` is increased whenever a preparation
+    gives other numbers: it is part of every digest. `numbers` has the preparations whose label is a
+    number, with its smallest and largest possible value.
 
-    `stand_in` says of data that replace others what they replace and what that means: it stands at
-    the head of every result. `folder` is where the files lie, if not under the source's name.
+    `stand_in` describes what the data replace and what that means; it is shown above every result.
+    `folder` is where the files are stored, if not under the source's name.
     """
 
     name: str
@@ -83,15 +84,15 @@ class Source:
     folder: str = ""
 
     def file_path(self, file: RemoteFile) -> str:
-        """Where a file lies in the data folder and in a mirror: <folder>/<file>."""
+        """Return the path of a file in the data folder and in a mirror: <folder>/<file>."""
         return f"{self.folder or self.name}/{file.name}"
 
 
 @dataclass(frozen=True)
 class Raw:
-    """What a preparation is given: verified files by name, options, and what identifies both.
+    """The input of a preparation: verified files by name, options, and the digest of both.
 
-    Files that options name are among `paths`, under the option's name.
+    `paths` also has the files that options name, under the option's name.
     """
 
     paths: Mapping[str, Path]

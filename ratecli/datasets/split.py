@@ -1,4 +1,4 @@
-"""Which rows train, which choose, which measure."""
+"""Assign rows to training, validation, test and safety parts."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ratecli.errors import Diagnostic, FaultError, did_you_mean
 
 SPLIT_NAMES = ("train", "validation", "test")
 _TEST = Fraction(1, 3)
-"""Test share where none is given."""
+"""Share of the test part by default."""
 
 
 def assign_split_parts(
     table: Table, spec: Mapping[str, Any], rng: np.random.Generator
 ) -> NDArray[np.str_]:
-    """The part of each row: "train", "validation" or "test".
+    """Return the part of each row: "train", "validation" or "test".
 
-    Read from a column (`by`), from the official parts, or drawn by fractions with `rng`; a `seed` in
-    `spec` is for the caller, who makes `rng` of it.
+    Parts come from a column (`by`), from the official split, or are sampled by fractions with
+    `rng`. The caller makes `rng` from the `seed` in `spec`.
     """
     if "by" in spec:
         part = _by_column(table, spec)
@@ -47,11 +47,11 @@ def reserve_safety_rows(
     stratify: Sequence[str] = (),
     positional: bool = False,
 ) -> NDArray[np.bool_]:
-    """Which of some rows of a table, (m,) with repetitions or without, are kept for a safety test.
+    """Return which of some rows, (m,) with or without repetitions, are reserved for a safety test.
 
-    The last of them if `positional`: the first `round((1 - fraction) m)` train, as the Seldonian Toolkit
-    has it. Else they are drawn, within one row of the fraction in each stratum. Raises E410 where either
-    part would be empty.
+    If `positional`, these are the last rows: the first `round((1 - fraction) m)` train, as in the
+    Seldonian Toolkit. Otherwise they are sampled, within one row of the fraction in each stratum.
+    Raises E410 if either part would be empty.
     """
     if positional:
         aside = np.arange(len(rows)) >= round((1 - fraction) * len(rows))
@@ -69,7 +69,7 @@ def reserve_safety_rows(
 
 
 class StrataError(FaultError):
-    """Rows differ so much in the columns to stratify by that a part is empty."""
+    """A part is empty because the strata are too small."""
 
 
 def _too_many_strata(
@@ -80,8 +80,8 @@ def _too_many_strata(
     }
     worst = max(counts, key=counts.__getitem__)
     message = (
-        f"'{worst}' has too many values to stratify by: of the {len(rows)} training rows too few are alike, "
-        f"and the {empty} part would be empty"
+        f"'{worst}' has too many values to stratify by: of the {len(rows)} training rows too "
+        f"few are alike, and the {empty} part would be empty"
     )
     hint = "stratify by columns of few values, such as a group's or the label"
     return StrataError(Diagnostic("E410", message, hint))
@@ -130,7 +130,7 @@ def _by_column(table: Table, spec: Mapping[str, Any]) -> NDArray[np.str_]:
 
 
 def parse_fraction(value: Any, key: str) -> Fraction:
-    """A share given as a number or as in "1/3", exactly."""
+    """Return a share, given as a number or as "1/3", exactly; raise E410 if not in [0, 1]."""
     try:
         share = Fraction(str(value).replace(" ", ""))
     except (ValueError, ZeroDivisionError):
@@ -145,7 +145,11 @@ def parse_fraction(value: Any, key: str) -> Fraction:
 
 
 def part_shares(spec: Mapping[str, Any]) -> dict[str, Fraction]:
-    """Shares of the three parts; what is not given is the rest, test 1/3, validation none."""
+    """Return the shares of the three parts.
+
+    By default validation has none, test 1/3 (or the rest if the training share is given), training
+    the rest.
+    """
     given = {key: parse_fraction(spec[key], key) for key in SPLIT_NAMES if key in spec}
     shares = {"validation": Fraction(0)} | given
     if "train" in given:
@@ -160,7 +164,7 @@ def part_shares(spec: Mapping[str, Any]) -> dict[str, Fraction]:
 
 
 def _strata(table: Table, spec: Mapping[str, Any]) -> NDArray[np.int64]:
-    """A number for each row, equal where all the columns of `stratify` are equal."""
+    """Return a number for each row, equal where all the columns of `stratify` are equal."""
     names = spec.get("stratify", ())
     if not names:
         return np.zeros(len(table), dtype=np.int64)
@@ -184,7 +188,7 @@ def sample_parts(
     strata: NDArray[np.int64],
     rng: np.random.Generator,
 ) -> NDArray[np.str_]:
-    """Parts for `rows`, within one row of each share in each stratum."""
+    """Sample parts for `rows`, within one row of each share in each stratum."""
     part = np.empty(len(rows), dtype="<U10")
     stratum = strata[rows]
     for value in np.unique(stratum):
@@ -195,7 +199,7 @@ def sample_parts(
 
 
 def apportion(total: int, shares: list[Fraction]) -> list[int]:
-    """Whole numbers that add up to `total`, each within one of its share (largest remainders)."""
+    """Return integers that sum to `total`, each within one of its share (largest remainders)."""
     exact = [share * total for share in shares]
     counts = [math.floor(value) for value in exact]
     by_remainder = sorted(range(len(shares)), key=lambda i: (counts[i] - exact[i], i))
@@ -207,13 +211,13 @@ def apportion(total: int, shares: list[Fraction]) -> list[int]:
 def _all_there(
     part: NDArray[np.str_], spec: Mapping[str, Any], *, tested: bool = True
 ) -> NDArray[np.str_]:
-    """Raises E410 where a part is empty; that of the test may be where its share is stated to be 0."""
+    """Raise E410 if a part is empty; the test part may be (`tested` false) if its share is 0."""
     check_parts({name: int((part == name).sum()) for name in SPLIT_NAMES}, spec, tested=tested)
     return part
 
 
 def check_parts(counts: Mapping[str, int], spec: Mapping[str, Any], *, tested: bool) -> None:
-    """The same of the rows of each part."""
+    """Raise E410 if a part of which `counts` has the number of rows is empty."""
     wanted = ["train", "test"] if tested else ["train"]
     if parse_fraction(spec.get("validation", 0), "validation"):
         wanted.append("validation")

@@ -1,4 +1,4 @@
-"""A data set as the rest of the house sees it."""
+"""The table of a data set, as the packages above see it."""
 
 from __future__ import annotations
 
@@ -21,32 +21,33 @@ class Table:
     Attributes
     ----------
     frame
-        Every column by name, sensitive ones included, one row an example, index 0..n-1. Text columns
-        hold strings or None, numeric ones floats or ints, NaN where none is known. Slices read their conditions from here.
+        All columns, including sensitive ones, with one row per example and index 0..n-1. Text
+        columns hold strings or None, numeric ones floats or ints, NaN if missing. Conditions of
+        slices are evaluated on this frame.
     features
         The columns of `frame` that a classifier may see.
     label
-        (n,) floats: 1 positive, 0 negative, NaN unlabelled; or any numbers, where there is a range.
+        (n,) floats: 1 positive, 0 negative, NaN unlabelled; any numbers if there is a range.
     label_range
-        Where the label is a number: the least and the largest that it can be, infinite where that is
-        not known. None where it is one of two classes.
+        The smallest and largest possible label if it is a number, infinite if unknown. None if the
+        label has two classes.
     part
-        (n,) the official split ("train", "validation" or "test"), or None where there is none.
+        (n,) the official split ("train", "validation" or "test"), or None if there is none.
     matrix
-        (n, d) ready-made features that are used as they are (a9a), or the counts of terms that are
-        weighted (`counts`); then `features` is empty.
+        (n, d) ready-made features that are used unchanged (a9a), or counts of terms (see
+        `counts`). If given, `features` is empty.
     counts
-        Whether the (sparse) matrix holds how often each term occurs in a text, from which the
-        encoder makes TF-IDF.
+        Whether the (sparse) matrix has counts of the terms in a text, which the encoder converts to
+        TF-IDF.
     weight
         (n,) positive row weights, or None for all 1.
     missing
-        Whether a numeric feature that training rows have no number of gets another feature, which says
-        where (`missing: mean`).
+        Whether a numeric feature with missing values in training rows gets a second feature that
+        indicates them (`missing: mean`).
     digest
         sha256 over everything that decides the numbers: file hashes, preparation version, options.
     files
-        Name and sha256 of each file that was read, for the record.
+        Name and sha256 of each file that was read, for the records of trials.
     """
 
     frame: pd.DataFrame
@@ -66,7 +67,7 @@ class Table:
 
     @cached_property
     def values(self) -> Mapping[str, NDArray[np.float64] | LevelCodes]:
-        """What rows have of each feature: every seed encodes them anew."""
+        """The values of each feature, cached because every seed encodes them again."""
         columns = {name: self.frame[name] for name in self.features}
         return {
             n: level_codes(each) if is_text(each) else as_float_array(each)

@@ -1,7 +1,8 @@
-"""A table of the user's own: a CSV or Parquet file, read strictly.
+"""Read the user's CSV and Parquet files strictly, and write tables in these formats.
 
-Text fields lose the spaces around them; an empty one is missing. A column is numeric if all its
-fields are numbers or words for a missing number, and is text otherwise or where `categorical` says so.
+Text fields are stripped of surrounding spaces; an empty one is missing. A column is numeric if all
+its fields are numbers or words for a missing value; otherwise, or if `categorical` names it, it is
+text.
 """
 
 from __future__ import annotations
@@ -43,15 +44,15 @@ _HEAD = 2**16
 _LARGEST_EXACT = 2**53
 _MISSING = pa.array(sorted(MISSING_WORDS))
 _NUMBER = re.compile(r"[-+.0-9]|inf|nan", re.IGNORECASE)
-"""How every number begins; other words may begin so, too."""
+"""Start of every number; some other words match, too."""
 
 
 def read_own_table(
     path: Path, kind: str, separator: str, categorical: Collection[str] = ()
 ) -> pd.DataFrame:
-    """The columns of the file, numeric or text; index 0..n-1.
+    """Return the columns of the file, numeric or text, with index 0..n-1.
 
-    The frame must not be changed: whoever reads the same file next gets the same one.
+    Do not change the frame: the next caller for the same file gets the same object.
     """
     return _read(path.absolute(), kind, separator, tuple(categorical), sha256_of(path))
 
@@ -60,13 +61,13 @@ def read_own_table(
 def _read(
     path: Path, kind: str, separator: str, categorical: tuple[str, ...], sha256: str
 ) -> pd.DataFrame:
-    del sha256  # part of the key: a file that has changed is read again
+    del sha256  # part of the cache key: a changed file is read again
     table = read_raw_table(path, kind, separator)
     return typed_columns(path, table, table.column_names, categorical)
 
 
 def read_raw_table(path: Path, kind: str, separator: str) -> pa.Table:
-    """The table as the file has it, columns of a CSV as text; only names lose the spaces around them."""
+    """Return the table as in the file, CSV columns as text; only column names are stripped."""
     table = _read_parquet(path) if kind == "parquet" else _read_csv(path, separator)
     names = [name.strip() for name in table.column_names]
     check_unique_names(path, names)
@@ -80,7 +81,7 @@ def read_raw_table(path: Path, kind: str, separator: str) -> pa.Table:
 def typed_columns(
     path: Path, table: pa.Table, names: Collection[str], categorical: Collection[str]
 ) -> pd.DataFrame:
-    """Some columns of such a table, numeric or text; index 0..n-1."""
+    """Return some columns of a raw table, numeric or text, with index 0..n-1."""
     index, text = pd.RangeIndex(table.num_rows), frozenset(categorical)
     place = {name: k for k, name in enumerate(table.column_names)}
     arrays = {
@@ -94,25 +95,25 @@ def typed_columns(
 
 
 def separator_of(path: Path) -> str:
-    """What separates columns where nobody says: a tab in a .tsv, else a comma."""
+    """Return the default separator of a file: a tab for .tsv, else a comma."""
     return "\t" if path.suffix.lower() == ".tsv" else ","
 
 
 def guess_separator(names: Sequence[str]) -> str | None:
-    """What seems to separate the columns of a table that was read as one of a single column."""
+    """Return the probable separator of a table that was read as one column, or None."""
     found = re.search("[;\t|]", names[0]) if len(names) == 1 else None
     return found and found.group()
 
 
 def check_separator(separator: str) -> None:
-    """Raises E104 for what cannot separate columns."""
+    """Raise E104 if `separator` cannot separate columns."""
     if len(separator) != 1 or separator in _NO_SEPARATORS or not separator.isascii():
         message = f"{separator!r} cannot separate columns"
         raise FaultError(Diagnostic("E104", message, "use a comma, semicolon, tab or the like"))
 
 
 def table_format(path: Path) -> str:
-    """The format that the file's name promises."""
+    """Return the format, `csv` or `parquet`, that the suffix stands for; raise E404 for others."""
     kind = FORMAT_BY_SUFFIX.get(path.suffix.lower())
     if kind is None:
         message = f"'{path.name}' ends in neither .csv nor .parquet"
@@ -148,7 +149,7 @@ def _read_csv(path: Path, separator: str) -> pa.Table:
 
 
 def csv_options(path: Path, separator: str) -> tuple[Any, Any]:
-    """How to part the fields of a file, and to take them as text."""
+    """Return options for PyArrow to split the fields of a file and to read them as text."""
     unstripped = read_header(path, separator, strip=False)
     options = pa.csv.ConvertOptions(
         column_types=dict.fromkeys(unstripped, pa.string()), strings_can_be_null=False
@@ -157,7 +158,7 @@ def csv_options(path: Path, separator: str) -> tuple[Any, Any]:
 
 
 def broken_csv_error(path: Path, error: Exception, names: Sequence[str] = ()) -> FaultError:
-    """The E404 for what Arrow says of a CSV file, of which the first line gave these names."""
+    """Return the E404 for an Arrow error on a CSV file whose first line has the given `names`."""
     if "UTF8" in str(error) or "UTF-8" in str(error):
         return not_utf8_error(path)
     reason = str(error).removeprefix("CSV parse error: ").splitlines()[0][:200]
@@ -168,13 +169,13 @@ def broken_csv_error(path: Path, error: Exception, names: Sequence[str] = ()) ->
 
 
 def broken_parquet_error(path: Path, error: Exception) -> FaultError:
-    """The E404 for what Arrow says of a Parquet file."""
+    """Return the E404 for an Arrow error on a Parquet file."""
     reason = (str(error).splitlines() or ["no reason given"])[0][:200]
     return not_a_table_error(path, f"Parquet cannot read it: {reason}", "check 'format'")
 
 
 def read_header(path: Path, separator: str, *, strip: bool = True) -> list[str]:
-    """The names in the first line, after a look at what kind of file this is."""
+    """Return the names in the first line; raise E404 if this is not a CSV file."""
     with path.open("rb") as opened:
         head = opened.read(_HEAD)
     if not head.strip():
@@ -210,7 +211,7 @@ def _read_parquet(path: Path) -> pa.Table:
 
 
 def _typed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> NDArray[Any]:
-    """Numbers, or objects: text with None where a value is missing."""
+    """Return a numeric array, or an object array of text with None for missing values."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.cast(kind.value_type)
@@ -225,13 +226,13 @@ def _typed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> NDA
 
 
 def _shown(path: Path, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
-    """The values as text."""
+    """Return the values as text."""
     words = [None if value is None else str(value) for value in python_values(path, name, column)]
     return np.array(words, dtype=object)
 
 
 def python_values(path: Path, name: str, column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """The values of a column as Python objects; E404 where Python cannot represent one."""
+    """Return the values of a column as Python objects; raise E404 if that is impossible."""
     with check_representable(path, name, column.type):
         values: list[Any] = column.to_pylist()
     return values
@@ -239,10 +240,10 @@ def python_values(path: Path, name: str, column: pa.ChunkedArray | pa.Array) -> 
 
 @contextmanager
 def check_representable(path: Path, name: str, kind: pa.DataType) -> Iterator[None]:
-    """Raise an E404 that names the column where Arrow or Python cannot represent one of its values."""
+    """Raise an E404 that names the column if Arrow or Python cannot represent one of its values."""
     try:
         yield
-    except (OverflowError, ValueError) as error:  # those of Arrow and of Unicode are ValueErrors
+    except (OverflowError, ValueError) as error:  # errors of Arrow and Unicode are ValueErrors
         reason = f"column '{name}' holds {kind} values that cannot be read"
         way = "keep to the years 1 to 9999 and to known time zones, or store the column as text"
         if is_text_type(kind.value_type if pa.types.is_dictionary(kind) else kind):
@@ -251,7 +252,7 @@ def check_representable(path: Path, name: str, kind: pa.DataType) -> Iterator[No
 
 
 def is_text_type(kind: pa.DataType) -> bool:
-    """Whether values of the type are text."""
+    """Return whether values of the type are text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
@@ -262,12 +263,12 @@ def _as_numbers(column: pa.ChunkedArray) -> NDArray[Any]:
 
 
 def as_doubles(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """Numbers of any type in double precision; large integers are rounded, as NumPy rounds them."""
+    """Return numbers of any type as doubles; large integers are rounded as NumPy rounds them."""
     return column.cast(pa.float64(), safe=False)
 
 
 def _parsed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> NDArray[Any]:
-    """Text as numbers if all of it can be read so."""
+    """Return text as numbers if all of it can be parsed, else as text."""
     with check_representable(path, name, column.type):
         words = pc.utf8_trim_whitespace(column)
         words = pc.fill_null(words, "") if words.null_count else words
@@ -279,13 +280,13 @@ def _parsed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> ND
 
 
 def _numbers(words: pa.ChunkedArray) -> NDArray[np.float64] | None:
-    """The numbers written, NaN for words that say there is none; None if there are other words."""
-    # Arrow takes long to refuse many words: look at the first one before it is asked
+    """Return the numbers, NaN for words for a missing value; None if there are other words."""
+    # Arrow is slow to reject many words: check the first one here
     first = words[0].as_py() if len(words) else ""
     if _NUMBER.match(first):
         numbers = _cast(words)
         if numbers is not None and not np.isnan(numbers).all():
-            return numbers  # most columns of numbers need no more
+            return numbers  # enough for most numeric columns
     elif first.casefold() not in MISSING_WORDS:
         return None
     gone = is_missing_word(words)
@@ -296,12 +297,12 @@ def _numbers(words: pa.ChunkedArray) -> NDArray[np.float64] | None:
 
 
 def is_missing_word(words: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Which words say that there is no value."""
+    """Return which words stand for a missing value."""
     return pc.is_in(pc.utf8_lower(words), value_set=_MISSING)
 
 
 def parse_number_words(words: pa.ChunkedArray, gone: pa.ChunkedArray) -> NDArray[np.float64] | None:
-    """The numbers written, NaN where they are `gone`; None if a word is no number."""
+    """Return the numbers, NaN where `gone`; None if a word is not a number."""
     unsigned = pc.replace_substring_regex(words, r"^\+([0-9.])", r"\1")
     return _cast(pc.if_else(gone, pa.scalar(None, pa.string()), unsigned))
 
@@ -314,7 +315,7 @@ def _cast(words: pa.ChunkedArray) -> NDArray[np.float64] | None:
 
 
 def parse_number_word(word: str) -> float:
-    """The number written, NaN if none is: Python reads more than a column of numbers may hold."""
+    """Return the number, NaN if the word is none; stricter than Python, which accepts 1_000."""
     try:
         return float(word) if word.isascii() and "_" not in word else math.nan
     except ValueError:
@@ -322,7 +323,7 @@ def parse_number_word(word: str) -> float:
 
 
 def _as_integers(values: NDArray[np.float64]) -> NDArray[np.float64] | NDArray[np.int64]:
-    """Integers where all values are, so that they print as they were written."""
+    """Return integers if all values are whole, so that they print as they were written."""
     if np.isfinite(values).all() and (np.abs(values) < _LARGEST_EXACT).all():
         whole = values.astype(np.int64)
         return whole if (whole == values).all() else values
@@ -338,16 +339,16 @@ SEPARATOR_HELP = "columns seem to be separated by {mark}: say --separator {mark}
 def read_table_file(
     path: Path, separator: str, read: Callable[[Path, str, str], Any] = read_raw_table
 ) -> Any:
-    """What `read` makes of a table's file, its format and its separator: the table as it stands.
+    """Return `read(path, format, separator)` for a table's file; by default the raw table.
 
     Raises
     ------
     FaultError
-        E104 for a separator that separates nothing, E404, E405 for a file that is no table.
+        E104 for an invalid separator; E404 or E405 for a file that cannot be read as a table.
     """
     try:
         there = path.is_file()
-    except OSError as error:  # such as a name that is too long
+    except OSError as error:  # for example a name that is too long
         raise unreadable_file_error(str(path), path, error) from error
     if not there:
         what = "is a folder" if path.is_dir() else "does not exist"
@@ -361,13 +362,13 @@ def read_table_file(
 
 
 def format_of_output(table: Path, output: Path | None) -> str:
-    """`csv` or `parquet`: what the output's name promises; standard output (None) is a CSV.
+    """Return the format of the output, `csv` or `parquet`; standard output (None) is CSV.
 
     Raises
     ------
     FaultError
-        E104 where its name promises nothing, where it is the table itself, or where it would be Parquet
-        and the table, a CSV, does not say of which types its columns are.
+        E104 if the suffix is unknown, if the output is the table itself, or if it would be Parquet
+        and the table is a CSV, which does not specify the types of its columns.
     """
     if output is None:
         return "csv"
@@ -377,18 +378,21 @@ def format_of_output(table: Path, output: Path | None) -> str:
     if output.exists() and output.samefile(table):
         raise _refused_output(f"'{output}' is the table itself", "name another file with --output")
     if form == "parquet" and FORMAT_BY_SUFFIX.get(table.suffix.lower()) != "parquet":
-        message = f"'{output}' would be Parquet, and '{table}' does not say of which types its columns are"
+        message = (
+            f"'{output}' would be Parquet, and '{table}' does not say of which types its columns "
+            "are"
+        )
         raise _refused_output(message, "let the output be a CSV as well")
     return form
 
 
 def table_bytes(table: pa.Table, origin: Path, form: str, separator: str) -> bytes:
-    """The table in the format; a CSV in UTF-8, fields in quotes only where they need them.
+    """Return the table as bytes in the format; CSV is UTF-8 with quotes only where needed.
 
     Raises
     ------
     FaultError
-        E404 for a column of `origin`, where the table comes from, that cannot be written as text.
+        E404 for a column that cannot be written as text; `origin` is the file the table comes from.
     """
     if form == "parquet":
         buffer = io.BytesIO()

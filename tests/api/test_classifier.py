@@ -22,7 +22,7 @@ from ratecli import (
     rate_score,
     rate_scorer,
 )
-from ratecli.datasets.loans import generate_loans
+from ratecli.datasets.sources.loans import generate_loans
 
 RULE = PARITY.replace("kappa", "0.9")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from broken_files import BROKEN, HALVES, HEAD, LOANS, MODELS, PLAIN, TABLES, Broken, marked
 
-from ratecli.datasets import loans
+from ratecli.datasets.sources import loans
 from ratecli.models.storage import dumps
 
 SHOWN = re.compile(r"^error\[(E\d{3})\]: .+\n +--> (.+):(\d+):(\d+)$", re.MULTILINE)

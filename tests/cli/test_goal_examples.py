@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from trained_rows import Trial, trials
 
-from ratecli.datasets.lending import INCOME_FLOOR
+from ratecli.datasets.sources.loans import INCOME_FLOOR
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "goh2016" / "goals"
 FILES = sorted(FOLDER.glob("*.yaml"))

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from ratecli.config.experiment import load_experiment
-from ratecli.datasets import clicks
 from ratecli.datasets.load import load_entry_table
+from ratecli.datasets.sources import clicks
 from ratecli.datasets.table import Table
 from ratecli.experiment.prepare import check_file, list_missing_files
 

@@ -11,8 +11,8 @@ from scipy.stats import kurtosis, skew
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from ratecli.datasets import clicks
 from ratecli.datasets.load import load_entry_table, table_digest
+from ratecli.datasets.sources import clicks
 from ratecli.datasets.split import assign_split_parts
 from ratecli.datasets.table import Table
 
@@ -68,7 +68,7 @@ def test_features_are_bins_of_the_columns_and_nothing_else(some: Table):
     bins = clicks.train_deployed_model().bins(columns)
     assert some.matrix.shape == (24_000, 30_008)
     np.testing.assert_allclose(some.matrix.data, 1 / 496)
-    assert ((some.matrix > 0) != (clicks.FEATURE_MAP.features(bins) > 0)).nnz == 0
+    assert ((some.matrix > 0) != (clicks.feature_map().features(bins) > 0)).nnz == 0
     np.testing.assert_allclose(
         clicks.train_deployed_model().score(bins), some.frame["deployed_score"]
     )

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 from sklearn.linear_model import LogisticRegression
 
-from ratecli.datasets import lending, loans
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.load import load_entry_table, table_digest
+from ratecli.datasets.sources import loans
 
 
 @pytest.fixture(scope="module")
@@ -177,12 +177,12 @@ def test_the_old_rule_looks_at_income_alone_and_errs_more_than_it_need():
     table = prepared("deployed", 200_000)
     approved = table.frame["approved"].to_numpy()
     assert set(approved) == {0, 1}
-    assert table.frame["income"][approved == 1].min() >= lending.INCOME_FLOOR
-    assert table.frame["income"][approved == 0].max() < lending.INCOME_FLOOR
+    assert table.frame["income"][approved == 1].min() >= loans.INCOME_FLOOR
+    assert table.frame["income"][approved == 0].max() < loans.INCOME_FLOOR
     error = np.mean(approved != table.label)
-    assert error == pytest.approx(old_error(lending.INCOME_FLOOR), abs=0.005)
+    assert error == pytest.approx(old_error(loans.INCOME_FLOOR), abs=0.005)
     assert error > loans.optimum_at_ratio(0).error + 0.08
-    assert old_error(lending.INCOME_FLOOR) == min(map(old_error, range(40, 57)))
+    assert old_error(loans.INCOME_FLOOR) == min(map(old_error, range(40, 57)))
 
 
 def old_error(floor: float) -> float:

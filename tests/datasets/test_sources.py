@@ -10,8 +10,7 @@ import pytest
 
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.load import load_entry_table, missing_entry_files, table_digest
-from ratecli.datasets.narasimhan2019 import ADULT_BINS
-from ratecli.datasets.sources import SOURCES
+from ratecli.datasets.sources import SOURCES, adult
 from ratecli.datasets.split import SPLIT_NAMES, assign_split_parts
 from ratecli.datasets.table import Table
 
@@ -200,7 +199,7 @@ def test_adult_for_three_players(read):
     assert [no_bin[table.part == part].sum() for part in ("train", "test")] == [395, 200]
     np.testing.assert_array_equal(table.matrix.sum(axis=1), 13 - no_bin)
     edges = np.quantile(table.frame["age"][table.part == "train"], [0, 0.25, 0.5, 0.75, 1])
-    assert tuple(edges) == ADULT_BINS["age"]
+    assert tuple(edges) == adult.NARASIMHAN2019_BINS["age"]
     assert sizes(table, {"validation": "1/3"}) == (21707, 10854, 16281)
 
 

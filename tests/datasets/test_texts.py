@@ -9,8 +9,8 @@ from scipy import sparse
 from sklearn.feature_extraction.text import TfidfTransformer
 
 from ratecli.datasets.encode import Encoder
+from ratecli.datasets.sources.wiki import HASHED_TERMS, hashed_counts, mean_vectors
 from ratecli.datasets.table import Table
-from ratecli.datasets.texts import HASHED_TERMS, hashed_counts, mean_vectors
 from ratecli.errors import FaultError
 
 TEXTS = ["A dog, a DOG and a cat.", "the cat", "!", "dog dog dog bird"]

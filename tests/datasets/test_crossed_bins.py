@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratecli.datasets.buckets import CrossedBins, bin_values, quantile_cuts
+from ratecli.datasets.deployed_model import CrossedBins, bin_values, quantile_cuts
 
 
 def naive(crosses: CrossedBins, bins: np.ndarray) -> np.ndarray:

@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from ratecli.datasets import churn
+from ratecli.datasets.deployed_model import add_deployed_model
 from ratecli.datasets.load import load_entry_table, table_digest
+from ratecli.datasets.sources import adult, bank
 from ratecli.datasets.table import Table
-
-DESIGN = churn.ChurnColumns(label="paid", known=("x", "town"), crossed=("town", "x", "y"))
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def people() -> Table:
 
 @pytest.fixture(scope="module")
 def dealt(people: Table) -> Table:
-    return churn.add_deployed_model(people, DESIGN)
+    return add_deployed_model(people, label="paid", known=("x", "town"), crossed=("town", "x", "y"))
 
 
 def in_set(table: Table, name: str) -> np.ndarray:
@@ -97,18 +97,19 @@ def test_features_are_bins_and_chosen_pairs(dealt: Table):
     reason="needs the real files: set RATECLI_DATA_MIRROR to a folder that holds them",
 )
 @pytest.mark.parametrize(
-    ("name", "design", "d2", "d3", "width"),
+    ("module", "label", "d2", "d3", "width"),
     [
-        ("adult", churn.ADULT_COLUMNS, 7815, 11722, 1921),
-        ("bank", churn.BANK_COLUMNS, 7234, 10851, 2235),
+        (adult, "income", 7815, 11722, 1921),
+        (bank, "y", 7234, 10851, 2235),
     ],
 )
-def test_real_files(name: str, design: churn.ChurnColumns, d2: int, d3: int, width: int):
+def test_real_files(module: ModuleType, label: str, d2: int, d3: int, width: int):
+    name, chosen = module.SOURCE.name, {*module.DEPLOYED_FEATURES, *module.CROSSED_FEATURES}
     options = {"source": name, "preparation": "churn"}
     table, plain = (load_entry_table(o, Path(), offline=True) for o in (options, {"source": name}))
     assert table.digest == table_digest(options, Path()) != plain.digest
-    assert {design.label, *design.known, *design.crossed} <= set(table.frame.columns)
-    assert set(design.known) | set(design.crossed) <= set(plain.features)
+    assert {label, *chosen} <= set(table.frame.columns)
+    assert chosen <= set(plain.features)
     counts = table.frame["set"].value_counts()
     assert (counts["d2"], counts["d3"]) == (d2, d3)
     assert table.matrix.shape == (len(table), width)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from ratecli.datasets.narasimhan2019 import bin_indicators, category_indicators, step_indicators
+from ratecli.datasets.columns import bin_indicators, category_indicators, step_indicators
 
 VALUES = np.array([0.0, 0.5, 1.0, 1.5, 3.0, 3.5])
 EDGES = (0, 1, 3)

@@ -1,0 +1,232 @@
+"""Deployed models, and features made of binned columns, of data sets for experiments on churn.
+
+`add_deployed_model` turns `adult` and `bank` into a public counterpart of Goh et al. (2016),
+section 4.2. The rows are shuffled by a generator seeded with `SEED` and divided: 20 % are older
+data; of the rest 20 % become the set d2 (labelled), 30 % d3 (labels hidden), and 50 % candidates
+for d1, of which each is kept with probability exp(-|log-odds of the deployed model|), as active
+learning would. Each set is the same sample of rows however it is split later, so that all sets have
+test rows.
+
+The deployed model is a logistic regression trained on the older rows, which are not in the table,
+with indicators of about half of the columns. The features are `CrossedBins.shares`: indicators of
+the bins of every column and of each pair of the crossed columns, divided by their number in a row.
+The bins of a number end at quantiles of the older rows; each category is a bin unless it is rare
+among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.linear_model import LogisticRegression
+
+from ratecli.datasets.columns import MISSING_CATEGORY, as_float_array, is_text, with_text
+from ratecli.datasets.split import apportion
+from ratecli.datasets.table import Table
+
+Floats = NDArray[np.float64]
+
+SEED = 2016
+SET_SHARES = {
+    "older": Fraction(20, 100),
+    "d1": Fraction(40, 100),
+    "d2": Fraction(16, 100),
+    "d3": Fraction(24, 100),
+}
+"""Shares of all rows; that of d1 before rows near the decision boundary are selected."""
+
+BINS = 16
+RARE_SHARE = 0.01
+"""Categories with a smaller share of the older rows are merged."""
+
+_BLOCK_ROWS = 8192
+"""Rows processed at once, to limit temporary memory."""
+
+
+def add_deployed_model(
+    table: Table, *, label: str, known: Sequence[str], crossed: Sequence[str]
+) -> Table:
+    """Return the sets d1, d2 and d3 of a table with a deployed model's decisions.
+
+    `label` is the name of the label's column, which is emptied in d3. The deployed model uses the
+    features `known`; the pairs of the features `crossed` become features.
+    """
+    rng = np.random.default_rng(SEED)
+    dealt = _assign_sets(len(table), rng)
+    bins, levels = _bin_features(table, dealt["older"])
+    seen = [table.features.index(name) for name in known]
+    columns = CrossedBins(tuple(levels[k] for k in seen), pairs=()).features(bins[:, seen])
+    model = train_logistic_regression(columns[dealt["older"]], table.label[dealt["older"]])
+    score = model.decision_function(columns)
+    dealt["d1"] = dealt["d1"][sample_near_boundary(score[dealt["d1"]], 1.0, rng)]
+    sets = {name: np.sort(rows) for name, rows in dealt.items() if name != "older"}
+    rows = np.concatenate(list(sets.values()))
+    name = np.repeat(np.array(list(sets), dtype=object), [len(each) for each in sets.values()])
+    return replace(
+        table,
+        frame=_frame(table.frame.iloc[rows], label, name, score[rows]),
+        features=(),
+        label=np.where(name == "d3", np.nan, table.label[rows]),
+        part=None,
+        matrix=_feature_matrix(table.features, levels, crossed).shares(bins[rows]),
+    )
+
+
+def _assign_sets(total: int, rng: np.random.Generator) -> dict[str, NDArray[np.int64]]:
+    """Return the rows of each set of `SET_SHARES`; the sets are disjoint."""
+    counts = apportion(total, list(SET_SHARES.values()))
+    ends = np.cumsum(counts)[:-1]
+    return dict(zip(SET_SHARES, np.split(rng.permutation(total), ends), strict=True))
+
+
+def _feature_matrix(
+    features: Sequence[str], levels: tuple[int, ...], crossed: Sequence[str]
+) -> CrossedBins:
+    chosen = sorted(features.index(name) for name in crossed)
+    return CrossedBins(levels, tuple(combinations(chosen, 2)))
+
+
+def _bin_features(
+    table: Table, older: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], tuple[int, ...]]:
+    """Return (n, k) bins of the features and how many each has, fitted on the older rows."""
+    columns = [table.frame[name] for name in table.features]
+    binned = [_bin_text(c, older) if is_text(c) else _bin_numbers(c, older) for c in columns]
+    return np.column_stack([bins for bins, _ in binned]), tuple(levels for _, levels in binned)
+
+
+def _bin_numbers(column: pd.Series, older: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    values = as_float_array(column)
+    cuts = quantile_cuts(values[older], BINS)
+    return bin_values(values, cuts), len(cuts) + 1
+
+
+def _bin_text(column: pd.Series, older: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """Return the bins and their number; if there are rare categories, bin 0 merges them."""
+    levels = column.fillna(MISSING_CATEGORY)
+    shares = levels.iloc[older].value_counts(normalize=True)
+    common = pd.Index(sorted(shares.index[shares >= RARE_SHARE]))
+    codes = common.get_indexer(levels)
+    others = int(codes.min() < 0)
+    return codes + others, len(common) + others
+
+
+def _frame(
+    rows: pd.DataFrame, label: str, name: NDArray[np.object_], score: NDArray[np.float64]
+) -> pd.DataFrame:
+    """Return the rows with their set and the deployed decision; the label is empty in d3."""
+    hidden = pd.Series(name == "d3", index=rows.index)
+    return with_text(
+        rows.assign(
+            **{label: rows[label].mask(hidden)},
+            set=name,
+            deployed=(score > 0).astype(np.int64),
+            deployed_score=score,
+        )
+    )
+
+
+def train_logistic_regression(features: sparse.csr_array, label: Floats) -> LogisticRegression:
+    """Return a logistic regression with scikit-learn's default penalty, fitted to high accuracy.
+
+    With a loose tolerance, the decisions would differ between versions of scikit-learn.
+    """
+    model = LogisticRegression(solver="newton-cholesky", tol=1e-10, max_iter=100)
+    return model.fit(features.toarray(), label)
+
+
+def sample_near_boundary(
+    score: Floats, scale: float, rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Return a mask that keeps each row with probability exp(-|score| / scale)."""
+    return rng.random(len(score)) < np.exp(-np.abs(score) / scale)
+
+
+def quantile_cuts(values: Floats, bins: int) -> Floats:
+    """Return the inner `bins`-quantiles of (n,) values, increasing; fewer than `bins` - 1 if tied.
+
+    The cuts are among the values but below the maximum, so that no bin of `values` is empty.
+    """
+    inner = np.quantile(values, np.arange(1, bins) / bins, method="inverted_cdf")
+    return np.unique(inner[inner < values.max()])
+
+
+def bin_values(values: Floats, cuts: Floats) -> NDArray[np.int64]:
+    """Return the bin of each value, 0 to len(cuts): bin b has cuts[b - 1] < value <= cuts[b]."""
+    return np.searchsorted(cuts, values, side="left")
+
+
+@dataclass(frozen=True)
+class CrossedBins:
+    """Indicator features of binned columns and of pairs of them.
+
+    Column j has `levels[j]` bins; `pairs` lists the columns (i, j) that are crossed. The order of
+    the features is: the bins of column 0, of column 1, ...; then for each pair (i, j) the bins of j
+    with bin 0 of i, with bin 1 of i, ... Each row has exactly one feature of each column and of
+    each pair, so linear rules are sums of step functions of one and of two columns.
+    """
+
+    levels: tuple[int, ...]
+    pairs: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of_all(cls, levels: tuple[int, ...]) -> CrossedBins:
+        """Return the features in which every column is crossed with every other."""
+        return cls(levels, tuple(combinations(range(len(levels)), 2)))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of features of each column, then of each pair."""
+        crossed = tuple(self.levels[i] * self.levels[j] for i, j in self.pairs)
+        return self.levels + crossed
+
+    @property
+    def width(self) -> int:
+        return sum(self.sizes)
+
+    def features(self, bins: NDArray[np.integer]) -> sparse.csr_array:
+        """Return the (n, width) indicators of (n, len(levels)) bins, with sorted 32-bit indices.
+
+        Raises ValueError for a bin outside its column's range.
+        """
+        if len(bins) and not ((bins >= 0) & (bins < np.array(self.levels))).all():
+            raise ValueError("a bin is negative or not below the levels of its column")
+        shape = (len(bins), len(self.sizes))
+        indices = np.empty(shape, dtype=np.int32)
+        for start in range(0, len(bins), _BLOCK_ROWS):
+            rows = slice(start, start + _BLOCK_ROWS)
+            indices[rows] = self._indices(bins[rows].astype(np.int32))
+        starts = np.arange(0, indices.size + 1, shape[1])
+        matrix = sparse.csr_array(
+            (np.ones(indices.size), indices.ravel(), _narrow_indices(starts)),
+            shape=(len(bins), self.width),
+        )
+        matrix.has_canonical_format = True
+        return matrix
+
+    def shares(self, bins: NDArray[np.integer]) -> sparse.csr_array:
+        """Return `features` divided by the number of ones per row, so that each row sums to 1."""
+        matrix = self.features(bins)
+        matrix.data /= len(self.sizes)
+        return matrix
+
+    def _indices(self, bins: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the increasing indices of each row's features, (n, ones per row)."""
+        first, second = np.array(self.pairs, dtype=np.int64).reshape(-1, 2).T
+        levels = np.array(self.levels, dtype=np.int32)
+        crossed = bins[:, first] * levels[second] + bins[:, second]
+        offsets = np.cumsum((0, *self.sizes[:-1]), dtype=np.int32)
+        return np.hstack([bins, crossed]) + offsets
+
+
+def _narrow_indices(starts: NDArray[np.int64]) -> NDArray[np.integer]:
+    """Return 32-bit integers if they suffice; otherwise SciPy would widen the indices, too."""
+    fits = starts[-1] <= np.iinfo(np.int32).max
+    return starts.astype(np.int32) if fits else starts

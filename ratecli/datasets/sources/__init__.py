@@ -1,0 +1,41 @@
+"""The built-in data sets, one module each.
+
+A module holds the `Source` (addresses, hashes, notes) and its preparations. At the top it imports
+only the standard library, `ratecli.datasets.source` and `ratecli.errors`; NumPy, pandas, SciPy and
+scikit-learn are imported in the functions that need them, so that `ratecli ls datasets` stays fast.
+"""
+
+from __future__ import annotations
+
+from ratecli.datasets.source import Source
+from ratecli.datasets.sources import (
+    a9a,
+    adult,
+    bank,
+    clicks,
+    communities,
+    compas,
+    gpa,
+    law,
+    loans,
+    wiki,
+)
+
+SOURCES: dict[str, Source] = {
+    source.name: source
+    for source in (
+        adult.SOURCE,
+        a9a.SOURCE,
+        compas.SOURCE,
+        bank.SOURCE,
+        communities.SOURCE,
+        law.SOURCE,
+        gpa.SOURCE,
+        wiki.CORPUS,
+        wiki.STAND_IN,
+        wiki.MADLIBS,
+        loans.SOURCE,
+        clicks.SOURCE,
+    )
+}
+"""The built-in sources by name, in the order of `ratecli ls datasets`."""

@@ -1,0 +1,313 @@
+r"""Generated loan applicants, with the least possible error of every required selection ratio.
+
+The model. An applicant has a group g, P(g = Female) = `WOMEN_SHARE`, and a label y with
+P(y = 1 | g) = `REPAYMENT_RATES[g]`. Given both, the informative features are independent Gaussians
+
+    x_k ~ N(shift_k(g) + delta_k (y - 1/2), 1)
+
+expressed as money by affine maps; the other columns depend on g at most. The projection t = sum_k
+delta_k (x_k - shift_k(g)) / D, with D = |delta|, contains all information of the columns about y:
+
+    t | y, g ~ N(D (y - 1/2), 1)        logit P(y = 1 | x, g) = logit P(y = 1 | g) + D t
+
+so that eta(x, g) = P(y = 1 | x, g) is the logistic function of an affine form in (x, g), and any
+rule of the form "positive iff eta > c_g" is linear in (features, sex).
+
+The optimum. A randomized rule d(x, g) in [0, 1] has error P(y = 1) + E[d (1 - 2 eta)]. To minimize
+it subject to P(d | Female) >= ratio P(d | Male), add v times the violation: each row's coefficient
+is
+
+    1 - 2 eta + v (ratio 1[g = Male] / P(Male) - 1[g = Female] / P(Female))
+
+and the best rule is positive where that is negative: for men with eta > 1/2 + v ratio / (2
+P(Male)), for women with eta > 1/2 - v / (2 P(Female)). The gap P(d | Female) - ratio P(d | Male)
+grows with v. If it is nonnegative at v = 0, the unconstrained rule is optimal; else the v that
+makes it 0 is computed. By duality no rule based on the columns, randomized or not, does better.
+
+The other preparations describe the lender before: they add the decisions of the rule in use, 1
+where the income is at least `INCOME_FLOOR`. It errs for 26% of all applicants, the best rule for
+17%.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ratecli.datasets.source import Frontier, Option, Raw, Source
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from ratecli.datasets.table import Table
+
+_NOTES = """\
+Generated from a seed, so nothing is downloaded; options rows (4000) and seed (0). No official
+split.
+
+features  income, debt, savings (informative about the label);
+          age, amount, purpose, region (uninformative, given sex); sex
+other     repaid, the label, yes or no
+sex       Female, Male
+
+Women are 45% of the applicants; 35% of them repay, and 65% of men. The best unconstrained rule
+accepts women 0.47 times as often as men, and for any required ratio the least possible error is
+known in closed form (model and formulas: docstring of ratecli/datasets/sources/loans.py). The best
+rule is linear in (features, sex). Plots of error against positive_rate[sex = Female] /
+positive_rate[sex = Male] show it.
+
+The other preparations add the column approved, which is not a feature: the lender's decision by the
+rule in use, 1 where the income is at least 48. It errs in 26% of all cases, the best rule in 17%.
+
+deployed    all applicants; `deployed: {column: approved}` makes the rule in use the deployed model
+unlabelled  the same before any loan is due: no labels, and no column repaid
+egregious   the applicants for whom the rule in use errs and the best rule does not, about one in
+            seven of `rows`
+
+The same rows and seed give the same applicants in every preparation. Data sets of one experiment
+that should be independent need different seeds.
+"""
+
+SOURCE = Source(
+    name="loans",
+    summary="generated loan applicants with a known optimal trade-off",
+    preparations={
+        "plain": "ratecli.datasets.sources.loans:prepare",
+        "deployed": "ratecli.datasets.sources.loans:prepare_deployed",
+        "unlabelled": "ratecli.datasets.sources.loans:prepare_unlabelled",
+        "egregious": "ratecli.datasets.sources.loans:prepare_egregious",
+    },
+    rows=4000,
+    label="repaid = yes",
+    sensitive=("sex", "age"),
+    licence="generated here; no rights reserved",
+    notes=_NOTES,
+    options={
+        "rows": Option(default=4000, least=20, most=5_000_000),
+        "seed": Option(default=0, least=0, most=2**63 - 1),
+    },
+    frontier=Frontier(
+        function="ratecli.datasets.sources.loans:frontier",
+        x="positive_rate[sex = Female] / positive_rate[sex = Male]",
+        y="error",
+        preparations=("plain", "deployed", "unlabelled"),
+    ),
+)
+
+WOMEN_SHARE = 0.45
+REPAYMENT_RATES = {"Female": 0.35, "Male": 0.65}
+GROUPS = ("Female", "Male")
+
+INCOME_FLOOR = 48.0
+"""Income, in thousands a year, from which the rule in use accepts.
+
+No other whole number gives a smaller error.
+"""
+
+
+@dataclass(frozen=True)
+class _Informative:
+    """A column `offset + scale * x` with x ~ N(shift of the group + delta (y - 1/2), 1)."""
+
+    name: str
+    delta: float
+    shift: tuple[float, float]
+    offset: float
+    scale: float
+
+
+_INFORMATIVE = (
+    _Informative("income", 1.2, (0.0, 0.5), offset=46.0, scale=7.0),
+    _Informative("debt", -0.9, (0.0, 0.2), offset=18.0, scale=3.0),
+    _Informative("savings", 1.0, (0.0, -0.3), offset=24.0, scale=4.0),
+)
+_PURPOSES = ("business", "car", "education", "home")
+_PURPOSE_SHARES = {"Female": (0.2, 0.25, 0.3, 0.25), "Male": (0.25, 0.35, 0.15, 0.25)}
+_REGIONS = ("east", "north", "south", "west")
+
+SEPARATION = math.sqrt(sum(column.delta**2 for column in _INFORMATIVE))
+"""D: distance between the means of t for the two labels."""
+
+FEATURES = (
+    "sex",
+    *(column.name for column in _INFORMATIVE),
+    "age",
+    "amount",
+    "purpose",
+    "region",
+)
+
+
+@dataclass(frozen=True)
+class LoanOptimum:
+    """The best rule under `positive_rate[Female] >= required * positive_rate[Male]`.
+
+    It is positive where P(repaid | features, sex) exceeds the group's threshold. `multiplier` is
+    the decrease in error per unit of slack in that constraint.
+    """
+
+    required: float
+    error: float
+    multiplier: float
+    threshold: dict[str, float]
+    positive_rate: dict[str, float]
+
+    @property
+    def ratio(self) -> float:
+        return self.positive_rate["Female"] / self.positive_rate["Male"]
+
+
+def prepare(raw: Raw) -> Table:
+    """Return the applicants without any decisions."""
+    table = _generate(raw.options["rows"], raw.options["seed"])
+    return replace(table, digest=raw.digest)
+
+
+def prepare_deployed(raw: Raw) -> Table:
+    """Return all applicants with the decisions of the rule in use."""
+    import numpy as np
+
+    from ratecli.datasets.columns import as_float_array
+
+    table = prepare(raw)
+    yes = as_float_array(table.frame["income"]) >= INCOME_FLOOR
+    return replace(table, frame=table.frame.assign(approved=yes.astype(np.int64)))
+
+
+def prepare_unlabelled(raw: Raw) -> Table:
+    """Return the applicants with decisions but without labels: no loan is due yet."""
+    import numpy as np
+
+    table = prepare_deployed(raw)
+    hidden = table.frame.drop(columns="repaid")
+    return replace(table, frame=hidden, label=np.full(len(hidden), np.nan))
+
+
+def prepare_egregious(raw: Raw) -> Table:
+    """Return the applicants, about 1 in 7, for whom the rule in use errs and the best does not."""
+    import numpy as np
+
+    table = prepare_deployed(raw)
+    best = repayment_probability(table.frame) > 0.5
+    needless = np.asarray((table.frame["approved"] != table.label) & (best == table.label))
+    frame = table.frame[needless].reset_index(drop=True)
+    return replace(table, frame=frame, label=table.label[needless])
+
+
+def generate_loans(rows: int = 4000, seed: int = 0) -> Table:
+    """Return `rows` independent applicants, the same for the same `seed`."""
+    from ratecli.datasets import registry
+
+    settled = registry.settle_options({"source": "loans", "rows": rows, "seed": seed})
+    return replace(_generate(rows, seed), digest=registry.source_digest(SOURCE, settled, ()))
+
+
+def _generate(rows: int, seed: int) -> Table:
+    import numpy as np
+    import pandas as pd
+
+    from ratecli.datasets.columns import with_text
+    from ratecli.datasets.table import Table
+
+    rng = np.random.default_rng(seed)
+    male = (rng.random(rows) >= WOMEN_SHARE).astype(np.int64)
+    base = np.array([REPAYMENT_RATES[group] for group in GROUPS])
+    label = (rng.random(rows) < base[male]).astype(np.float64)
+    columns: dict[str, NDArray[np.generic]] = {"sex": _words(GROUPS, male)}
+    for column in _INFORMATIVE:
+        mean = np.array(column.shift)[male] + column.delta * (label - 0.5)
+        columns[column.name] = column.offset + column.scale * rng.normal(mean)
+    columns |= _uninformative(male, rng)
+    columns["repaid"] = _words(("no", "yes"), label.astype(np.int64))
+    frame = with_text(pd.DataFrame(columns))
+    return Table(frame=frame, features=FEATURES, label=label, digest="")
+
+
+def _uninformative(
+    male: NDArray[np.int64], rng: np.random.Generator
+) -> dict[str, NDArray[np.generic]]:
+    """Return columns that carry no information about the label beyond the group."""
+    import numpy as np
+
+    rows = len(male)
+    edges = np.cumsum([_PURPOSE_SHARES[group] for group in GROUPS], axis=1)[male, :-1]
+    purpose = (rng.random(rows)[:, np.newaxis] > edges).sum(axis=1)
+    return {
+        "age": rng.integers(18, 75, size=rows),
+        "amount": np.exp(rng.normal(2.0 + 0.2 * male, 0.5)),
+        "purpose": _words(_PURPOSES, purpose),
+        "region": _words(_REGIONS, rng.integers(len(_REGIONS), size=rows)),
+    }
+
+
+def _words(words: tuple[str, ...], codes: NDArray[np.int64]) -> NDArray[np.object_]:
+    import numpy as np
+
+    return np.array(words, dtype=object)[codes]
+
+
+def repayment_probability(frame: pd.DataFrame) -> NDArray[np.float64]:
+    """Return P(repaid = yes | all columns) of each row."""
+    import numpy as np
+    from scipy.special import expit, logit
+
+    male = (frame["sex"] == "Male").to_numpy(dtype=np.int64)
+    log_odds = logit(np.array([REPAYMENT_RATES[group] for group in GROUPS]))[male]
+    for column in _INFORMATIVE:
+        x = (frame[column.name].to_numpy(dtype=np.float64) - column.offset) / column.scale
+        log_odds = log_odds + column.delta * (x - np.array(column.shift)[male])
+    return np.asarray(expit(log_odds), dtype=np.float64)
+
+
+def optimum_at_ratio(ratio: float) -> LoanOptimum:
+    """Return the best randomized rule that accepts women at least `ratio` times as often as men."""
+    if _gap(0.0, ratio) >= 0:
+        return _rule(0.0, ratio)
+    from scipy.optimize import brentq
+
+    # At the upper end no man is accepted, which satisfies every ratio.
+    root = brentq(_gap, 0.0, (1 - WOMEN_SHARE) / ratio, args=(ratio,), xtol=1e-14, rtol=1e-14)
+    return _rule(float(root), ratio)
+
+
+def frontier(ratios: Iterable[float]) -> list[float]:
+    """Return the least error for each required ratio of selection rates, women to men."""
+    return [optimum_at_ratio(ratio).error for ratio in ratios]
+
+
+def _gap(multiplier: float, ratio: float) -> float:
+    threshold = _thresholds(multiplier, ratio)
+    rate = {group: _rates(group, threshold[group])[0] for group in GROUPS}
+    return rate["Female"] - ratio * rate["Male"]
+
+
+def _rule(multiplier: float, ratio: float) -> LoanOptimum:
+    threshold = _thresholds(multiplier, ratio)
+    rate, error = {}, 0.0
+    for group, share in zip(GROUPS, (WOMEN_SHARE, 1 - WOMEN_SHARE), strict=True):
+        rate[group], group_error = _rates(group, threshold[group])
+        error += share * group_error
+    return LoanOptimum(ratio, error, multiplier, threshold, rate)
+
+
+def _thresholds(multiplier: float, ratio: float) -> dict[str, float]:
+    """Return thresholds on eta; at 0 everyone is accepted, at 1 nobody."""
+    women = 0.5 - multiplier / (2 * WOMEN_SHARE)
+    men = 0.5 + multiplier * ratio / (2 * (1 - WOMEN_SHARE))
+    return {"Female": max(women, 0.0), "Male": min(men, 1.0)}
+
+
+def _rates(group: str, threshold: float) -> tuple[float, float]:
+    """Return the selection rate and the error of the rule eta > threshold within a group."""
+    from scipy.special import logit, ndtr
+
+    base = REPAYMENT_RATES[group]
+    cut = (logit(threshold) - logit(base)) / SEPARATION
+    hit, false_alarm = ndtr(SEPARATION / 2 - cut), ndtr(-SEPARATION / 2 - cut)
+    rate = base * hit + (1 - base) * false_alarm
+    error = base * (1 - hit) + (1 - base) * false_alarm
+    return float(rate), float(error)
