@@ -151,6 +151,16 @@ def test_a_margin_gives_no_model_that_a_constant_decision_beats(name, rule):
             )
 
 
+@pytest.mark.parametrize(
+    ("rule", "seed", "n"), [("tpr", 2, 500), ("odds", 3, 60), ("odds", 4, 120)]
+)
+def test_a_margin_gives_no_model_next_to_a_constant_decision(rule, seed, n):
+    """That of least violation, where tightened constraints cannot be met, erred in .43 for .10 of cases."""
+    given = split_problem(seed, Rules(GAPS[rule]), n=n)
+    found = guarded(Mixture(), Guard(margin=0.95), given, np.random.default_rng(0))
+    assert (found.status, found.variants) == ("no_solution_found", {})
+
+
 def test_room_that_none_needs_is_no_infeasibility():
     """A yes with the same chance for every row has no sampling error, though no other rule fits in."""
     given = split_problem(0, Rules({"p": "0.5 <= positive_rate <= 0.51"}), n=100)
