@@ -28,6 +28,8 @@ ENOUGH = 1e-3
 """How much more room than required a tightened constraint may end with."""
 EXCESS = 1e-5
 """Largest shortfall that counts as none."""
+FARTHEST = 100
+"""So many times the rows that there are, at most, are said to be needed: beyond, an estimate is noise."""
 UNKNOWN = 1.0
 """Shortfall of a constraint without a value: as much as a rate can be too large."""
 ANSWERED = {"solved", "iteration_limit"}
@@ -210,7 +212,7 @@ class _Judging(Protocol):
         ...
 
     def rows_needed(self, decisions: Array) -> float:
-        """With about how many rows such decisions have no shortfall; infinite if no number is enough."""
+        """With about how many rows such decisions have no shortfall; infinite if there is no estimate."""
         ...
 
 
@@ -276,7 +278,8 @@ class _Judge:
         if not (value[noisy] < -ENOUGH).all() or not (value[~noisy] <= EXCESS).all():
             return math.inf
         ratio = self.deviates * error[noisy] / -value[noisy]
-        return float(self.problem.rates.sums.shape[1] * ratio.max(initial=0.0) ** 2)
+        times = float(ratio.max(initial=0.0)) ** 2
+        return self.problem.rates.sums.shape[1] * times if times <= FARTHEST else math.inf
 
     def _estimates(self, decisions: Array) -> list[tuple[Array, Array]]:
         """Value and standard error of each piece of each constraint; 0 errors where none are used."""
