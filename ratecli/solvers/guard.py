@@ -20,7 +20,7 @@ from ratecli.solvers.seldonian.inflation import calibrated
 from ratecli.solvers.seldonian.measures import DecisionSaid
 from ratecli.solvers.seldonian.prediction import predicted
 
-VERSION = 2
+VERSION = 3
 """Part of the key of each guarded trial: counted up when its numbers change."""
 ROUNDS = 6
 """Times a problem is solved, at most."""
@@ -28,6 +28,8 @@ ENOUGH = 1e-3
 """How much more room than required a tightened constraint may end with."""
 EXCESS = 1e-5
 """Largest shortfall that counts as none."""
+FARTHEST = 100
+"""So many times the rows that there are, at most, are said to be needed: beyond, an estimate is noise."""
 UNKNOWN = 1.0
 """Shortfall of a constraint without a value: as much as a rate can be too large."""
 ANSWERED = {"solved", "iteration_limit"}
@@ -67,8 +69,8 @@ def guarded(
 ) -> Solution:
     """Solve the problem with its constraints tightened until the guard's judge is satisfied.
 
-    Each round adds the judged shortfall to the constraints. Where that leaves no model better than a
-    constant decision, the step was too large and is halved. Of the models tried, return the one of the
+    Each round adds the judged shortfall to the constraints. Where they cannot be met then, or by no
+    model better than a constant decision, the step was too large and is halved. Of the models tried, return the one of the
     least objective whose main classifier satisfies the judge. If there is none, the status is
     `no_solution_found` where a margin was to be kept (there are too few rows for it), else
     `iteration_limit` with the model of the least shortfall.
@@ -100,7 +102,7 @@ def guarded(
         found = _tried(solution, problem, judge) if solution.variants else None
         if found is not None:
             tried.append(found)
-        if found is None or found.objective >= constant:
+        if found is None or not _is_useful(found, constant):
             if attempt == 0:
                 break  # untightened already: tightening cannot help
             step /= 2
@@ -140,6 +142,16 @@ def _tried(solution: Solution, problem: Problem, judge: _Judging) -> _Tried:
     return _Tried(missed, _objective(problem, main), name, shortfalls, decisions, solution)
 
 
+def _is_useful(found: _Tried, constant: float) -> bool:
+    """Whether a model is better than the best constant decision and has the least objective it can have.
+
+    One that its solver says misses the tightened constraints has the least violation instead, which is
+    next to a constant decision. Where no constant satisfies the judge, it may be all that there is.
+    """
+    sought = found.solution.status in ANSWERED or math.isinf(constant)
+    return sought and found.objective < constant
+
+
 def _is_tight(by: list[Array], shortfalls: list[Array]) -> bool:
     """Whether no tightened constraint ends with more than `ENOUGH` room that is not needed."""
     return all(
@@ -159,7 +171,7 @@ def _best_constant(problem: Problem, judge: _Judging) -> float:
 
 
 def _chosen(tried: list[_Tried], guard: Guard, judge: _Judging, constant: float) -> Solution:
-    useful = [each for each in tried if each.objective < constant]
+    useful = [each for each in tried if _is_useful(each, constant)]
     best = min(useful or tried, key=lambda each: (each.missed, each.objective))
     if guard.margin is not None and (best.missed or not useful):
         return Solution({}, "no_solution_found", _too_few_rows(guard, judge, best, useful))
@@ -200,7 +212,7 @@ class _Judging(Protocol):
         ...
 
     def rows_needed(self, decisions: Array) -> float:
-        """With about how many rows such decisions have no shortfall; infinite if no number is enough."""
+        """With about how many rows such decisions have no shortfall; infinite if there is no estimate."""
         ...
 
 
@@ -266,7 +278,8 @@ class _Judge:
         if not (value[noisy] < -ENOUGH).all() or not (value[~noisy] <= EXCESS).all():
             return math.inf
         ratio = self.deviates * error[noisy] / -value[noisy]
-        return float(self.problem.rates.sums.shape[1] * ratio.max(initial=0.0) ** 2)
+        times = float(ratio.max(initial=0.0)) ** 2
+        return self.problem.rates.sums.shape[1] * times if times <= FARTHEST else math.inf
 
     def _estimates(self, decisions: Array) -> list[tuple[Array, Array]]:
         """Value and standard error of each piece of each constraint; 0 errors where none are used."""
