@@ -70,7 +70,7 @@ BROKEN_ARCHIVE_ERRORS = (
     ValueError,  # invalid names and offsets
 )
 """Exceptions of zipfile for broken archives, besides OSError (an offset before the beginning)."""
-_CHUNK_archive = 2**16
+_ARCHIVE_CHUNK = 2**16
 
 
 def extract_member(archive: Path, members: tuple[str, ...], target: Path, size: int) -> None:
@@ -126,7 +126,7 @@ def _refuse_unsafe(info: zipfile.ZipInfo) -> None:
 def _copy_archive(source: IO[bytes], sink: IO[bytes], member: str, limit: int) -> None:
     """Copy and count the bytes, since the size stated in an archive may be wrong."""
     done = 0
-    while chunk := source.read(_CHUNK_archive):
+    while chunk := source.read(_ARCHIVE_CHUNK):
         done += len(chunk)
         if done > limit:
             raise _too_large(member, limit)

@@ -20,7 +20,7 @@ from ratecli.solvers.seldonian.inflation import calibrate_inflation
 from ratecli.solvers.seldonian.measures import DecisionMeasurements
 from ratecli.solvers.seldonian.prediction import predict_safety_test
 
-GUARD_VERSION = 2
+GUARD_VERSION = 3
 """Version in the key of each guarded trial; increased when its results change."""
 MAX_ROUNDS = 6
 """Maximum number of times that a problem is solved."""
@@ -28,6 +28,8 @@ MAX_SPARE_ROOM = 1e-3
 """Largest unneeded slack that a tightened constraint may end with."""
 MAX_IGNORED_SHORTFALL = 1e-5
 """Largest shortfall that counts as none."""
+MAX_ROWS_FACTOR = 100
+"""Largest multiple of the rows at hand that is reported as needed; larger estimates are noise."""
 UNDEFINED_SHORTFALL = 1.0
 """Shortfall of an undefined constraint: the most by which a rate can exceed a limit."""
 USABLE_STATUSES = {"solved", "iteration_limit"}
@@ -68,11 +70,12 @@ def solve_with_margin(
 ) -> Solution:
     """Solve the problem with constraints tightened until they hold as `guard` requires.
 
-    Each round adds the shortfall measured on the judging rows to the constraints. If no model
-    better than a constant decision results, the step was too large and is halved. Of the models
-    tried, return the one with the smallest objective whose main classifier has no shortfall. If
-    there is none, the status is `no_solution_found` if a margin was required (there are too few
-    rows for it), else `iteration_limit` with the model of the smallest shortfall.
+    Each round adds the shortfall measured on the judging rows to the constraints. If they cannot be
+    satisfied then, or only by models no better than a constant decision, the step was too large and
+    is halved. Of the models tried that are better than a constant decision, return the one with the
+    smallest objective whose main classifier has no shortfall. If there is none, the status is
+    `no_solution_found` if a margin was required (there are too few rows for it), else
+    `iteration_limit` with the model of the smallest shortfall.
 
     Algorithms that do not enforce constraints, and those that prepare for the safety test
     themselves, run unchanged.
@@ -101,9 +104,9 @@ def solve_with_margin(
         found = _evaluate_attempt(solution, problem, judge) if solution.variants else None
         if found is not None:
             tried.append(found)
-        if found is None or found.objective >= constant:
+        if found is None or not _is_useful(found, constant):
             if attempt == 0:
-                break  # the untightened problem already fails, so tightening cannot help
+                break  # no better than a constant decision even without tightening
             step /= 2
             continue
         if found.missed == 0 and _is_tight_enough(by, found.shortfalls):
@@ -144,6 +147,16 @@ def _evaluate_attempt(solution: Solution, problem: Problem, judge: _ShortfallJud
     )
 
 
+def _is_useful(attempt: _Attempt, constant: float) -> bool:
+    """Whether a model satisfies the tightened constraints and is better than a constant decision.
+
+    A model that misses them has the smallest violation instead of the smallest objective, and is
+    close to a constant decision. It is accepted only if no constant satisfies the judge.
+    """
+    satisfied = attempt.solution.status in USABLE_STATUSES or math.isinf(constant)
+    return satisfied and attempt.objective < constant
+
+
 def _is_tight_enough(by: list[Array], shortfalls: list[Array]) -> bool:
     """Whether no tightened constraint has unneeded slack above `MAX_SPARE_ROOM`."""
     return all(
@@ -167,7 +180,7 @@ def _best_constant(problem: Problem, judge: _ShortfallJudge) -> float:
 def _choose_attempt(
     tried: list[_Attempt], guard: MarginSpec, judge: _ShortfallJudge, constant: float
 ) -> Solution:
-    useful = [each for each in tried if each.objective < constant]
+    useful = [each for each in tried if _is_useful(each, constant)]
     best = min(useful or tried, key=lambda each: (each.missed, each.objective))
     if guard.margin is not None and (best.missed or not useful):
         return Solution({}, "no_solution_found", _rows_needed_message(guard, judge, best, useful))
@@ -176,7 +189,7 @@ def _choose_attempt(
     judged = "by what the safety test will find" if guard.aim else f"on {guard.split} rows"
     reason = f"judged {judged} '{best.name}' is missed by {best.missed:.3g}"
     if not best.missed:  # only constraints tightened more than necessary could not be satisfied
-        reason = "the constraints hold with the room asked for, but not at the least objective"
+        reason = "the constraints hold, but not at the smallest objective"
     return replace(best.solution, status="iteration_limit", reason=reason)
 
 
@@ -210,7 +223,7 @@ class _ShortfallJudge(Protocol):
         ...
 
     def rows_needed(self, decisions: Array) -> float:
-        """Return roughly how many rows these decisions need to have no shortfall, or infinity."""
+        """Return roughly how many rows remove the shortfall, infinity without an estimate."""
         ...
 
 
@@ -279,7 +292,8 @@ class _StandardErrorJudge:
         ):
             return math.inf
         ratio = self.deviates * error[noisy] / -value[noisy]
-        return float(self.problem.rates.sums.shape[1] * ratio.max(initial=0.0) ** 2)
+        factor = float(ratio.max(initial=0.0)) ** 2
+        return self.problem.rates.sums.shape[1] * factor if factor <= MAX_ROWS_FACTOR else math.inf
 
     def _estimates(self, decisions: Array) -> list[tuple[Array, Array]]:
         """Return values and standard errors (0 if not used) of the pieces of each constraint."""

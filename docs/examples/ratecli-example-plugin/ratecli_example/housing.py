@@ -11,13 +11,13 @@ HOUSING = Source(
     sensitive=("town",),
     licence="generated here; no rights reserved",
     notes=(
-        "Applicants for a home. Features: `years` they have waited, `rooms` they need, `income` a month in "
-        "hundreds, and the `town` they come from (old or new), by which they are to be treated alike."
+        "Applicants for a home. Features: `years` they have waited, `rooms` they need, monthly "
+        "`income` in hundreds, and the `town` they come from (old or new), which should not affect decisions."
     ),
     options={
         "rows": Option(default=1000, least=50, most=1_000_000),
         "seed": Option(default=0, least=0, most=2**63 - 1),
     },
 )
-# A source of files says `files=(RemoteFile(name, url, sha256, size),)`: `ratecli fetch` brings them,
-# and a preparation finds them, verified, under `raw.paths[name]`.
+# A source with files sets `files=(RemoteFile(name, url, sha256, size),)`: `ratecli fetch` downloads
+# and verifies them, and the preparation finds them as `raw.paths[name]`.
