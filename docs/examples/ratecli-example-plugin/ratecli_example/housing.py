@@ -12,7 +12,8 @@ HOUSING = Source(
     licence="generated here; no rights reserved",
     notes=(
         "Applicants for a home. Features: `years` they have waited, `rooms` they need, monthly "
-        "`income` in hundreds, and the `town` they come from (old or new), which should not affect decisions."
+        "`income` in hundreds, and the `town` they come from (old or new), which should not affect "
+        "decisions."
     ),
     options={
         "rows": Option(default=1000, least=50, most=1_000_000),
