@@ -77,7 +77,7 @@ def test_an_oracle_is_part_of_the_key_and_of_the_record(folder, cli):
 
 def test_show_says_what_an_oracle_may_be(cli):
     out = cli("show", "mixture").out
-    assert "any classifier of scikit-learn whose fit takes sample weights" in out
+    assert "any scikit-learn classifier whose fit takes sample weights" in out
     assert "name, or {name: options}" in out
 
 
