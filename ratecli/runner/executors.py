@@ -74,7 +74,8 @@ class SerialExecutor:
 class ProcessExecutor:
     """Runs up to `jobs` trials in parallel, in processes that are reused.
 
-    A trial whose worker dies is retried once; other trials are not affected.
+    A trial whose worker dies is retried once; other trials are not affected. A single trial without
+    limits runs in this process, because starting a worker would import all libraries twice.
     """
 
     jobs: int
@@ -86,7 +87,11 @@ class ProcessExecutor:
         on_done: OnDone,
         hooks: Hooks = NO_HOOKS,
     ) -> None:
-        desk = TrialQueue(Schedule(tasks, hooks.recall), on_done, hooks)
+        todo = list(tasks)
+        if len(todo) == 1 and todo[0].limits == UNLIMITED:
+            SerialExecutor().run(todo, function, on_done, hooks)
+            return
+        desk = TrialQueue(Schedule(todo, hooks.recall), on_done, hooks)
         Dispatcher(desk, WorkerPool(self.jobs), function).work()
 
 

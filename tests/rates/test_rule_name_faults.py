@@ -14,7 +14,7 @@ from rule_strategies import codes
 from ratecli.errors import FaultError, Span
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Constant
-from ratecli.rates.parser import parse_conditions, parse_expression
+from ratecli.rates.parser import MAX_LENGTH, parse_conditions, parse_expression
 from ratecli.rates.resolve import Scope, check_conditions, resolve
 
 
@@ -167,5 +167,6 @@ def test_nonsense_raises_nothing_but_faults(text: str) -> None:
         unplaced = [fault for fault in error.faults if fault.span is None]
     else:
         unplaced = []
-        assert value(ex.to_text(node)) == node
+        shown = ex.to_text(node)  # longer than what may be read where nested gaps are expanded
+        assert len(shown) > MAX_LENGTH or value(shown) == node
     assert not unplaced
