@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import numba  # noqa: F401  solvers load it: not while a file is watched
 from guard import watched
 
 from ratecli.errors import Diagnostic, FaultError
