@@ -92,7 +92,7 @@ class _TreeAllocation:
         return shares if self._end(self._limits(shares)) < self._end(self._limits(equal)) else equal
 
     def _smooth(self, x: Array) -> tuple[float, Array]:
-        """Return the end and its slopes at x (b - 1,), from interpolated limits."""
+        """Return the upper end and its slopes in x, shape (b - 1,), from interpolated limits."""
         shares = self._shares(x)
         at = np.log(shares)
         limits = np.array([curve(each) for curve, each in zip(self._curves, at, strict=True)])

@@ -57,7 +57,7 @@ class TrainingRowsSpec:
 
 
 class NoRowsKeptError(FaultError):
-    """A filter keeps no training row."""
+    """Raised if a filter keeps no training rows."""
 
 
 @lru_cache(maxsize=2)

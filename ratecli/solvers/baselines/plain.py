@@ -47,8 +47,8 @@ def fit_plain_classifier(
 ) -> tuple[Threshold, str]:
     """Minimize the mean loss plus `l2 / 2 |w|^2`, bias included, on the labelled rows.
 
-    The SVM is solved to a certified gap, logistic regression by LIBLINEAR. Also returns why the
-    solution is not quite optimal, "" if it is.
+    The SVM is solved to a certified gap, logistic regression by LIBLINEAR. The second value says
+    why the solution is not optimal, and is "" if it is.
 
     Raises
     ------

@@ -30,8 +30,7 @@ MAX_DISTINCT_PARTS = 512
 but more scores to compute.
 """
 MAX_PART_SHARE = 0.5
-"""Parts are used if a row has at most this many of them, relative to its number of stored entries.
-"""
+"""Largest ratio of parts to stored entries per row for which the rows are split into parts."""
 
 
 class CsrArrays(NamedTuple):
