@@ -62,6 +62,8 @@ class Shape(StrEnum):
 
 MEASURABLE_SHAPES = frozenset(Shape) - {Shape.DISCLOSURE, Shape.RANKING, Shape.REPORTED}
 """Classes of goals that are functions of means over rows."""
+PROGRAM_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
+"""Classes of goals that programs over rates can express."""
 
 
 class Curvature(StrEnum):

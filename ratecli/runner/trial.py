@@ -27,7 +27,7 @@ from ratecli.ledger.records import (
 from ratecli.models.base import Classifier
 from ratecli.models.storage import dumps, loads
 from ratecli.rates import expression as ex
-from ratecli.rates.analysis import Goal, objective_goal
+from ratecli.rates.analysis import PROGRAM_SHAPES, Goal, objective_goal
 from ratecli.rates.expression import Leaf
 from ratecli.rates.matrix import Predictions, RowKinds, build_rate_matrix, measure
 from ratecli.rates.sample import Mask
@@ -46,7 +46,7 @@ from ratecli.sampling.undefined import check_defined_ratios, empty_rate
 from ratecli.solvers.base import Solution
 from ratecli.solvers.feasibility import unmet_status
 from ratecli.solvers.fit_cache import cache_adjusted_time
-from ratecli.solvers.hull.forms import PROGRAM_SHAPES, RateProgram
+from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.liblinear import import_sklearn_linear
 from ratecli.solvers.margin import solve_with_margin
 from ratecli.solvers.problem import ERROR_RATE, Problem

@@ -5,15 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NewType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NewType
 
 import numpy as np
 
 from ratecli.errors import Diagnostic
-from ratecli.models.base import Classifier
 from ratecli.rates.analysis import Goal
-from ratecli.rates.matrix import RateMatrix
-from ratecli.solvers.problem import Problem
+
+if TYPE_CHECKING:
+    from ratecli.models.base import Classifier
+    from ratecli.rates.matrix import RateMatrix
+    from ratecli.solvers.problem import Problem
 
 Progress = Callable[[str], None]
 Role = Literal["enforces", "reads", "ignores"]

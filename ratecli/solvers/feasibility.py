@@ -21,7 +21,7 @@ def min_constraint_excess(coefficients: Array, constants: Array) -> float:
     constraints. Rows with equal coefficients are interchangeable and merged; usually there is one
     kind for each combination of group, label and deployed decision.
     """
-    from scipy.optimize import linprog  # noqa: PLC0415  slow to import and rarely needed
+    from scipy.optimize import linprog
 
     kinds, counts = np.unique(coefficients, axis=1, return_counts=True)
     m, count = kinds.shape
@@ -43,9 +43,9 @@ def min_violation(program: RateProgram, kinds: RowKinds) -> float:
     express. Return 0 if no proof was found.
     """
     # imported here because they import numba, which takes a third of a second in every process
-    from ratecli.solvers.hull.best import optimize_over_hull  # noqa: PLC0415
-    from ratecli.solvers.hull.columns import RatePoints  # noqa: PLC0415
-    from ratecli.solvers.hull.relaxation import Relaxation  # noqa: PLC0415
+    from ratecli.solvers.hull.best import optimize_over_hull
+    from ratecli.solvers.hull.columns import RatePoints
+    from ratecli.solvers.hull.relaxation import Relaxation
 
     everything = Relaxation(program, RatePoints.decisions(kinds), elastic=True, floor=0.0)
     found = optimize_over_hull(everything, VIOLATION_GAP)

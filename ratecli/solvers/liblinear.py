@@ -20,8 +20,8 @@ def import_sklearn_linear() -> Any:
     The import takes longer than checking a file, which only needs the names and options of
     algorithms.
     """
-    import sklearn.linear_model  # noqa: PLC0415
-    import sklearn.svm  # noqa: PLC0415
+    import sklearn.linear_model
+    import sklearn.svm
 
     return sklearn
 

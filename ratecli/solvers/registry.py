@@ -198,7 +198,7 @@ def plugin_solver_class(plugin: plugins.Plugin) -> type[Solver]:
     FaultError
         E210 if it is not a usable solver class.
     """
-    from ratecli.solvers.base import Solver  # noqa: PLC0415  keeps NumPy out of listings
+    from ratecli.solvers.base import Solver
 
     found = plugin.load()
     if not (isinstance(found, type) and issubclass(found, Solver)):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from ratecli.solvers.base import Progress, Role, Solution, Solver
-from ratecli.solvers.problem import Problem
+
+if TYPE_CHECKING:
+    from ratecli.solvers.problem import Problem
 
 
 @dataclass(frozen=True)

@@ -5,30 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Gt
 
-from ratecli.models.base import Classifier
-from ratecli.models.grouped import GroupThreshold
-from ratecli.models.linear import Threshold
-from ratecli.models.mixture import MixtureClassifier
-from ratecli.rates.matrix import RowKinds
+from ratecli.rates.analysis import PROGRAM_SHAPES
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.baselines.group_hull import (
-    CutIndices,
-    GroupHull,
-    couple_group_cuts,
-    cuts_by_group,
-    goal_directions,
-)
-from ratecli.solvers.baselines.plain import fit_plain_classifier
-from ratecli.solvers.baselines.single_cuts import best_deterministic_cuts
-from ratecli.solvers.feasibility import unmet_status
-from ratecli.solvers.groups import Groups
-from ratecli.solvers.hull.forms import PROGRAM_SHAPES, UNDEFINED_RATIO_REASON, RateProgram
-from ratecli.solvers.problem import Problem
+
+if TYPE_CHECKING:
+    from ratecli.models.base import Classifier
+    from ratecli.models.grouped import GroupThreshold
+    from ratecli.models.linear import Threshold
+    from ratecli.solvers.baselines.group_hull import CutIndices, GroupHull
+    from ratecli.solvers.groups import Groups
+    from ratecli.solvers.problem import Problem
 
 MAX_ROUNDS = 100
 
@@ -73,6 +64,12 @@ class PostShift(Solver):
         return True
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        from ratecli.rates.matrix import RowKinds
+        from ratecli.solvers.baselines.group_hull import GroupHull, cuts_by_group, goal_directions
+        from ratecli.solvers.baselines.plain import fit_plain_classifier
+        from ratecli.solvers.groups import Groups
+        from ratecli.solvers.hull.forms import RateProgram
+
         begun = time.perf_counter()
         scorer, short = fit_plain_classifier(problem, self.loss, rng)
         progress(f"{self.loss} loss fitted")
@@ -133,6 +130,10 @@ class _GroupThresholdSearch:
         The deterministic choice replaces a worse random one, which an interrupted search may
         return.
         """
+        from ratecli.models.mixture import MixtureClassifier
+        from ratecli.solvers.baselines.group_hull import couple_group_cuts
+        from ratecli.solvers.baselines.single_cuts import best_deterministic_cuts
+
         choices, chances = couple_group_cuts(self.chances)
         single = best_deterministic_cuts(self.hull, self.found, self.bound, self.chances)
         found = self.found.value - self.hull.gap if self.hull.feasible else -np.inf
@@ -147,12 +148,17 @@ class _GroupThresholdSearch:
         }
 
     def _classifier(self, cuts: CutIndices) -> GroupThreshold:
+        from ratecli.models.grouped import GroupThreshold
+
         chosen = [cell.thresholds[cut] for cell, cut in zip(self.hull.cells, cuts, strict=True)]
         groups = self.groups
         return GroupThreshold(self.scorer, groups.slices, groups.patterns, np.array(chosen))
 
     def ending(self) -> tuple[str, str]:
         """Return status and reason."""
+        from ratecli.solvers.feasibility import unmet_status
+        from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON
+
         if self.hull.feasible and self.hull.program.missed(self.found.rates) == np.inf:
             return "iteration_limit", UNDEFINED_RATIO_REASON
         if self.hull.feasible and self.ended and self.left <= self.hull.gap:

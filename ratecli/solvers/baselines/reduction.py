@@ -5,19 +5,17 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 from annotated_types import Ge, Gt
 
-from ratecli.models.base import Classifier
-from ratecli.models.linear import Logistic, Threshold
-from ratecli.models.mixture import MajorityVote, MixtureClassifier
 from ratecli.rates.analysis import Shape, affine_pieces
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.hull.best import MAX_EXCESS
-from ratecli.solvers.liblinear import to_int32_indices
-from ratecli.solvers.problem import Problem
+
+if TYPE_CHECKING:
+    from ratecli.models.base import Classifier
+    from ratecli.solvers.problem import Problem
 
 MIN_CHANCE = 1e-9
 """Smaller chances are treated as rounding errors of 0."""
@@ -55,10 +53,12 @@ class ExponentiatedGradient(Solver):
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        from fairlearn.reductions import ExponentiatedGradient as Reduction  # noqa: PLC0415
-        from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
+        from fairlearn.reductions import ExponentiatedGradient as Reduction
+        from sklearn.linear_model import LogisticRegression
 
-        from ratecli.solvers.baselines.moments import AffineRowsMoment  # noqa: PLC0415
+        from ratecli.models.mixture import MajorityVote, MixtureClassifier
+        from ratecli.solvers.baselines.moments import AffineRowsMoment
+        from ratecli.solvers.liblinear import to_int32_indices
 
         begun = time.perf_counter()
         aim = AffineRowsMoment(*problem.rows(affine_pieces(problem.objective)))
@@ -115,6 +115,8 @@ def _mixture_members(reduction: Any) -> tuple[tuple[Classifier, ...], Any]:
 
 
 def _linear_classifier(model: Any, width: int) -> Classifier:
+    from ratecli.models.linear import Logistic, Threshold
+
     if type(model).__name__ == "DummyClassifier":
         # fairlearn's fallback if all costs have the same sign
         return Threshold(np.zeros(width), 1.0 if model.constant == 1 else -1.0)
@@ -122,6 +124,8 @@ def _linear_classifier(model: Any, width: int) -> Classifier:
 
 
 def _final_status(reduction: Any, violation: float) -> tuple[str, str]:
+    from ratecli.solvers.hull.best import MAX_EXCESS
+
     steps = f"after {reduction.last_iter_ + 1} steps"
     if reduction.best_gap_ >= reduction.nu:
         left = f"a gap of {reduction.best_gap_:.2g} is left, above {reduction.nu:.2g}"

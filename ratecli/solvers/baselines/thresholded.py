@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.models.base import Array
-from ratecli.models.linear import Threshold
-from ratecli.rates.analysis import Goal
-from ratecli.rates.matrix import RateMatrix, RowKinds
-from ratecli.rates.sample import Mask
+from ratecli.rates.analysis import PROGRAM_SHAPES, Goal
 from ratecli.solvers.base import ConstraintName, Progress, Role, Solution, Solver
-from ratecli.solvers.baselines.plain import fit_plain_classifier
-from ratecli.solvers.feasibility import unmet_status
-from ratecli.solvers.hull.forms import PROGRAM_SHAPES, RateProgram
-from ratecli.solvers.problem import Problem
+
+if TYPE_CHECKING:
+    from ratecli.models.base import Array
+    from ratecli.rates.matrix import RateMatrix
+    from ratecli.rates.sample import Mask
+    from ratecli.solvers.hull.forms import RateProgram
+    from ratecli.solvers.problem import Problem
 
 SCORE_TIE = 1e-12
 """Scores closer than this, relative to the largest, are equal: the last bit of a row's score may
@@ -117,6 +116,12 @@ class Thresholded(Solver):
             raise ValueError("meets: with free: true no constraint is met")
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        from ratecli.models.linear import Threshold
+        from ratecli.rates.matrix import RowKinds
+        from ratecli.solvers.baselines.plain import fit_plain_classifier
+        from ratecli.solvers.feasibility import unmet_status
+        from ratecli.solvers.hull.forms import RateProgram
+
         begun = time.perf_counter()
         plain, short = fit_plain_classifier(problem, self.loss, rng)
         progress(f"{self.loss} loss fitted")

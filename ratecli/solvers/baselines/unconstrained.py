@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from ratecli.solvers.base import Progress, Role, Solution, Solver
-from ratecli.solvers.baselines.plain import LossName, fit_plain_classifier, fit_plain_estimate
-from ratecli.solvers.problem import Problem
+
+if TYPE_CHECKING:
+    from ratecli.solvers.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Unconstrained(Solver):
         numeric labels `squared` (exact ridge regression with an unregularized bias).
     """
 
-    loss: LossName = "hinge"
+    loss: Literal["hinge", "logistic", "squared"] = "hinge"
 
     version: ClassVar[int] = 3
     role: ClassVar[Role] = "ignores"
@@ -37,6 +38,8 @@ class Unconstrained(Solver):
         return self.loss != "squared"
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        from ratecli.solvers.baselines.plain import fit_plain_classifier, fit_plain_estimate
+
         if self.loss == "squared":
             return Solution({"estimate": fit_plain_estimate(problem)})
         classifier, reason = fit_plain_classifier(problem, self.loss, rng)

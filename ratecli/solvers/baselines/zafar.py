@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Ge
-from scipy import sparse
 
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.models.base import Array, Features
-from ratecli.models.linear import HALF, Threshold
 from ratecli.rates.analysis import Goal as Rule
 from ratecli.rates.analysis import Shape, affine_pieces
-from ratecli.rates.matrix import RateMatrix
 from ratecli.solvers.base import Progress, Role, Solution, Solver
-from ratecli.solvers.liblinear import add_ones_column
-from ratecli.solvers.majorize.augmented import AugmentedLagrangian
-from ratecli.solvers.majorize.convex import ConvexProblem, ConvexSolution, RampProblem, StoppingRule
-from ratecli.solvers.majorize.rows import FeatureRows
-from ratecli.solvers.problem import Problem, combine_affine_forms
+
+if TYPE_CHECKING:
+    from ratecli.models.base import Array, Features
+    from ratecli.rates.matrix import RateMatrix
+    from ratecli.solvers.majorize.convex import ConvexProblem, ConvexSolution
+    from ratecli.solvers.problem import Problem
 
 ZAFAR_GAP = 5e-7
 """Duality gap in rate units, in which w = 0 has a hinge loss of 1/2."""
@@ -67,6 +64,8 @@ class Zafar(Solver):
         rng: np.random.Generator,  # noqa: ARG002  deterministic
         progress: Progress,
     ) -> Solution:
+        from ratecli.models.linear import Threshold
+
         begun = time.perf_counter()
         names, means = group_contrasts(problem)
         found = solve_bounded_problem(bounded_covariance_problem(problem, means, self.covariance))
@@ -118,6 +117,8 @@ def group_contrasts(problem: Problem) -> tuple[list[str], Array]:
 
 def _one_sided_diagnostic(goal: Rule, rates: RateMatrix) -> Diagnostic | None:
     """Return an E308 diagnostic if a piece of the constraint pushes no row down, or no row up."""
+    from ratecli.solvers.problem import combine_affine_forms
+
     for row in combine_affine_forms(rates, affine_pieces(goal))[0]:
         for way, pushed in (("down", row > 0), ("up", row < 0)):
             if not pushed.any():
@@ -137,6 +138,11 @@ def bounded_covariance_problem(problem: Problem, means: Array, covariance: float
     an additional row, with scores z = s <w, x>. As c / 2 is above -1 / (2 s), <w, x> is at most c /
     2 if and only if (max(0, 1/2 + z) - 1/2) / s is.
     """
+    from ratecli.models.linear import HALF
+    from ratecli.solvers.liblinear import add_ones_column
+    from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
+    from ratecli.solvers.majorize.rows import FeatureRows
+
     X = add_ones_column(problem.X)
     m, n = len(means), X.shape[0]
     error, constant = problem.error()
@@ -151,11 +157,16 @@ def bounded_covariance_problem(problem: Problem, means: Array, covariance: float
 
 def solve_bounded_problem(problem: ConvexProblem) -> ConvexSolution:
     """Solve to a certified gap, starting from w = 0, which satisfies every bound."""
+    from ratecli.solvers.majorize.augmented import AugmentedLagrangian
+    from ratecli.solvers.majorize.convex import StoppingRule
+
     goal = StoppingRule(gap=0.0, ceiling=MAX_MULTIPLIER, hopeless=np.inf, absolute=ZAFAR_GAP)
     return AugmentedLagrangian(goal).solve(problem, np.zeros(problem.ramp.rows.width))
 
 
 def _append_contrasts(X: Features, rows: Array) -> Features:
+    from scipy import sparse
+
     if isinstance(X, np.ndarray):
         return np.vstack([X, rows])
     return sparse.csr_array(sparse.vstack([X, sparse.csr_array(rows)], format="csr"))

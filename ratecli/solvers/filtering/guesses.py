@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Le
 
-from ratecli.models.base import Array
-from ratecli.models.fitted import SklearnModel
-from ratecli.models.proxies import ClassifierProxy, ProxyFilter
-from ratecli.models.trees import TreeEnsemble
 from ratecli.rates.analysis import Shape
 from ratecli.solvers.base import Progress, Role, Solution, Solver
-from ratecli.solvers.filtering.aim import FilterTarget
-from ratecli.solvers.filtering.solver import filter_variants
-from ratecli.solvers.filtering.weights import maximize_kept_rows, optimal_sampling_weights
 from ratecli.solvers.oracles.choice import ChancesOption, fit_probability_classifier
-from ratecli.solvers.problem import Problem
+
+if TYPE_CHECKING:
+    from ratecli.models.base import Array
+    from ratecli.models.fitted import SklearnModel
+    from ratecli.models.trees import TreeEnsemble
+    from ratecli.solvers.filtering.aim import FilterTarget
+    from ratecli.solvers.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -79,6 +78,10 @@ class GuessedGroup(Solver):
         FaultError
             E501 if the classifier rejects the rows or its options.
         """
+        from ratecli.models.proxies import ClassifierProxy, ProxyFilter
+        from ratecli.solvers.filtering.aim import FilterTarget
+        from ratecli.solvers.filtering.solver import filter_variants
+
         aim = FilterTarget.of(problem, leave_out=self.missing == "leave_out")
         chances = self._fitted(aim, problem.l2, rng)
         progress(f"a classifier of {chances.classes} groups is fitted")
@@ -98,6 +101,8 @@ class GuessedGroup(Solver):
 
     def _keep(self, aim: FilterTarget, masses: Array) -> Array:
         """Return (L,) chances of keeping predicted groups with masses (L, R)."""
+        from ratecli.solvers.filtering.weights import maximize_kept_rows, optimal_sampling_weights
+
         A, sizes = aim.values(masses)
         if self.weights == "naive":
             return np.asarray(sizes.min() / sizes)

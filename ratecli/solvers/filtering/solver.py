@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
-from ratecli.models.base import Classifier
-from ratecli.models.proxies import ProxyFilter, SampledFilter
 from ratecli.rates.analysis import Shape
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.filtering.aim import FilterTarget
-from ratecli.solvers.filtering.split import ProgressSplitter, SplitOptions, nearest_split
-from ratecli.solvers.filtering.tree import FilterTreeBuilder, GrowthOptions, Splitter
 from ratecli.solvers.oracles.choice import OracleOption, make_oracle, oracle_uses_groups
-from ratecli.solvers.problem import Problem
+
+if TYPE_CHECKING:
+    from ratecli.models.base import Classifier
+    from ratecli.models.proxies import ProxyFilter
+    from ratecli.solvers.filtering.aim import FilterTarget
+    from ratecli.solvers.filtering.split import SplitOptions
+    from ratecli.solvers.filtering.tree import Splitter
+    from ratecli.solvers.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,10 @@ class BalancedTree(Solver):
         return {"offset": "'offset' is of 'split: progress', and this is nearest"}
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        from ratecli.solvers.filtering.aim import FilterTarget
+        from ratecli.solvers.filtering.split import SplitOptions
+        from ratecli.solvers.filtering.tree import FilterTreeBuilder, GrowthOptions
+
         aim = FilterTarget.of(problem, leave_out=self.missing == "leave_out")
         terms = SplitOptions(self.relaxed, self.kept, self.child, self.gap, self.calls)
         growth = FilterTreeBuilder(
@@ -133,6 +139,8 @@ class BalancedTree(Solver):
         )
 
     def _splitter(self, aim: FilterTarget, terms: SplitOptions) -> Splitter:
+        from ratecli.solvers.filtering.split import ProgressSplitter, nearest_split
+
         if self.split == "progress":
             return ProgressSplitter(aim, terms, self.offset, self.gamma)
         return partial(nearest_split, aim, terms)
@@ -142,6 +150,8 @@ def filter_variants(
     found: ProxyFilter, rng: np.random.Generator, *, sampled: bool
 ) -> dict[str, Classifier]:
     """Return the filter as `expected` and, if `sampled`, a single sample by it as `sampled`."""
+    from ratecli.models.proxies import SampledFilter
+
     both: dict[str, Classifier] = {"expected": found}
     if sampled:
         both["sampled"] = SampledFilter(found.proxy, found.keep, salt=int(rng.integers(2**31)))

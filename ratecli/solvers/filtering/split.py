@@ -65,7 +65,7 @@ def solve_least_squares_qp(P: Array, b: Array, C: Array, e: Array | None) -> Lea
     FaultError
         E501 if it ends without a solution.
     """
-    import clarabel  # noqa: PLC0415  slow to import and only needed for filters
+    import clarabel
 
     (D, T), M = P.shape, len(C)
     size = np.maximum(np.abs(np.vstack([P, C])).max(axis=0, initial=0.0), QP_ZERO)

@@ -10,7 +10,7 @@ import numpy as np
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, RatioTerm, ratio_sum
-from ratecli.rates.analysis import Curvature, Shape, curvature
+from ratecli.rates.analysis import Curvature, curvature
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.tangent import any_undefined, tangent, values
 from ratecli.solvers.problem import Problem, sum_by_goal
@@ -18,8 +18,6 @@ from ratecli.solvers.problem import Problem, sum_by_goal
 RateIndex = dict[Leaf, int]
 
 ROUNDING = 1e-12
-PROGRAM_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
-"""The classes of goals that a `RateProgram` can represent."""
 UNDEFINED_RATIO_REASON = "a ratio in a constraint is undefined for the best mixture"
 """Why the best point of a hull is not a solution although it satisfies the constraints after they
 were multiplied by their denominators.

@@ -5,34 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Gt
 
-from ratecli.models.base import Array, Classifier
-from ratecli.models.hashed import HashedRamp
-from ratecli.models.linear import Ramp, Threshold
 from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal as RateGoal
 from ratecli.rates.analysis import Shape, affine_pieces
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.feasibility import min_constraint_excess
-from ratecli.solvers.majorize import cutting_plane as choosers
-from ratecli.solvers.majorize import cutting_plane as svm
-from ratecli.solvers.majorize.augmented import AugmentedLagrangian
-from ratecli.solvers.majorize.convex import (
-    FEASIBILITY_TOLERANCE,
-    ConvexMethod,
-    ConvexProblem,
-    ConvexSolution,
-    RampProblem,
-    StoppingRule,
-    constraint_excess,
-)
-from ratecli.solvers.majorize.cutting_plane import CuttingPlane
-from ratecli.solvers.majorize.rows import FeatureRows, merge_equal_rows
-from ratecli.solvers.problem import Problem, sum_by_goal
+
+if TYPE_CHECKING:
+    from ratecli.models.base import Array, Classifier
+    from ratecli.solvers.majorize.convex import ConvexMethod, ConvexSolution, RampProblem
+    from ratecli.solvers.problem import Problem
 
 EXCESS_PRICES = (10.0, 100.0, 1e3, 1e4)
 """Prices per unit of excess, in ranges of the objective, tried in order until a point is feasible.
@@ -62,6 +48,8 @@ class _MajorizationState:
     @property
     def missed(self) -> float:
         """Total excess over all constraints."""
+        from ratecli.solvers.majorize.convex import constraint_excess
+
         return float(constraint_excess(self.values[1:]).sum())
 
     def step(self, found: ConvexSolution, values: Array, seconds: float) -> None:
@@ -144,6 +132,8 @@ class Majorize(Solver):
         solved to the same gap, but the points within the gap differ, and with them the later steps:
         a solution may be another local optimum than that of `solve`.
         """
+        from ratecli.solvers.majorize.convex import ConvexSolution
+
         solutions, near = [], list[ConvexSolution]()
         for problem in problems:
             solution, near = self._solve(problem, rng, progress, near)
@@ -158,6 +148,8 @@ class Majorize(Solver):
         near: Sequence[ConvexSolution],
     ) -> tuple[Solution, list[ConvexSolution]]:
         """Run Algorithm 1; also return the solutions of all convex problems on the way."""
+        from ratecli.solvers.problem import sum_by_goal
+
         ramp, names = self.ramp_problem(problem)
         methods = [self.method(ramp, rng, price) for price in EXCESS_PRICES]
         run = self._descend(ramp, methods, near, progress)
@@ -181,6 +173,8 @@ class Majorize(Solver):
         Until a point is feasible, each method is used until it stalls; later ones put a higher
         price on excess. After that the last one is used.
         """
+        from ratecli.solvers.majorize.convex import ConvexProblem, constraint_excess
+
         w = np.zeros(ramp.rows.width)
         run, left, begun = (
             _MajorizationState(w, ramp.values(w)),
@@ -208,6 +202,12 @@ class Majorize(Solver):
 
     def method(self, ramp: RampProblem, rng: np.random.Generator, price: float) -> ConvexMethod:
         """Return the solver of the convex problems of `ramp`; excess costs at most `price`."""
+        from ratecli.solvers.majorize import cutting_plane as choosers
+        from ratecli.solvers.majorize import cutting_plane as svm
+        from ratecli.solvers.majorize.augmented import AugmentedLagrangian
+        from ratecli.solvers.majorize.convex import StoppingRule
+        from ratecli.solvers.majorize.cutting_plane import CuttingPlane
+
         ceiling = price * (ramp.spread or 1.0)
         goal = StoppingRule(self.gap, ceiling, ramp.beyond(MAX_USEFUL_OBJECTIVE))
         if self.inner == "newton":
@@ -222,6 +222,9 @@ class Majorize(Solver):
 
     def ramp_problem(self, problem: Problem) -> tuple[RampProblem, list[str]]:
         """Return Problem 2 of the goals on merged rows, and the name of each constraint."""
+        from ratecli.solvers.majorize.convex import RampProblem
+        from ratecli.solvers.majorize.rows import FeatureRows, merge_equal_rows
+
         goals = [problem.objective, *problem.constraints]
         forms = _affine_forms(goals)
         coefficients, constants = problem.rows(forms)
@@ -233,6 +236,9 @@ class Majorize(Solver):
 
     def variants(self, w: Array, rng: np.random.Generator) -> Mapping[str, Classifier]:
         """Return classifiers that decide randomly by the ramp, and by the sign of the score."""
+        from ratecli.models.hashed import HashedRamp
+        from ratecli.models.linear import Ramp, Threshold
+
         weights, bias = (w, 0.0) if self.intercept == "none" else (w[:-1], float(w[-1]))
         found: dict[str, Classifier] = {
             "stochastic": Ramp(weights, bias),
@@ -246,6 +252,9 @@ class Majorize(Solver):
         self, run: _MajorizationState, problem: Problem, names: list[str]
     ) -> tuple[str, str]:
         """Return status and reason; `infeasible` only if no decisions at all are feasible."""
+        from ratecli.solvers.feasibility import min_constraint_excess
+        from ratecli.solvers.majorize.convex import FEASIBILITY_TOLERANCE, constraint_excess
+
         missed, last = constraint_excess(run.values[1:]), run.found[-1]
         if missed.any():
             worst = int(np.argmax(missed))

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Ge, Gt
 
-from ratecli.models.base import Array, Classifier
-from ratecli.models.hashed import HashedMixture
-from ratecli.models.mixture import MajorityVote
-from ratecli.models.mixture import MixtureClassifier as Stochastic
 from ratecli.rates import expression as ex
-from ratecli.rates.analysis import Shape, constraint_goal, objective_goal
-from ratecli.rates.matrix import RowKinds
+from ratecli.rates.analysis import PROGRAM_SHAPES, Shape, constraint_goal, objective_goal
 from ratecli.rates.resolve import violation_expression
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.feasibility import unmet_status
-from ratecli.solvers.hull.best import MAX_EXCESS
-from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RateProgram
-from ratecli.solvers.mixture.search import ClassifierPool, ColumnGeneration
 from ratecli.solvers.oracles.choice import (
     LINEAR_ORACLE,
     OracleOption,
@@ -29,8 +20,11 @@ from ratecli.solvers.oracles.choice import (
     make_oracle_rows,
     oracle_uses_groups,
 )
-from ratecli.solvers.oracles.threshold import with_threshold
-from ratecli.solvers.problem import ERROR_RATE, Problem
+
+if TYPE_CHECKING:
+    from ratecli.models.base import Array, Classifier
+    from ratecli.solvers.mixture.search import ColumnGeneration
+    from ratecli.solvers.problem import Problem
 
 CONVEX_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX})
 
@@ -48,9 +42,6 @@ def max_slack_problem(problem: Problem, objective: float) -> Problem | None:
     limit = constraint_goal("objective", problem.objective.text, (bound,), bound)
     aim = objective_goal("the worst violation", violation_expression(tuple(pieces)))
     return replace(problem, objective=aim, constraints=(*problem.constraints, limit))
-
-
-MIXTURE_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
 
 
 @dataclass(frozen=True)
@@ -96,8 +87,8 @@ class Mixture(Solver):
     hashed: bool = False
 
     version: ClassVar[int] = 3
-    objectives: ClassVar[frozenset[str]] = MIXTURE_SHAPES
-    constraints: ClassVar[frozenset[str]] = MIXTURE_SHAPES
+    objectives: ClassVar[frozenset[str]] = PROGRAM_SHAPES
+    constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
 
     def __post_init__(self) -> None:
         if self.sweeps and self.oracle != LINEAR_ORACLE:
@@ -108,6 +99,11 @@ class Mixture(Solver):
         return oracle_uses_groups(self.oracle)
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        from ratecli.rates.matrix import RowKinds
+        from ratecli.solvers.hull.forms import RateProgram
+        from ratecli.solvers.mixture.search import ClassifierPool, ColumnGeneration
+        from ratecli.solvers.problem import ERROR_RATE
+
         ground = make_oracle_rows(self.oracle, problem, RowKinds.by(problem.rates))
         found = make_oracle(self.oracle, ground, problem.l2, rng, sweeps=self.sweeps)
         search = ColumnGeneration(
@@ -137,6 +133,10 @@ class _SearchOutcome:
     search: ColumnGeneration
 
     def variants(self, salt: int | None) -> dict[str, Classifier]:
+        from ratecli.models.hashed import HashedMixture
+        from ratecli.models.mixture import MajorityVote
+        from ratecli.models.mixture import MixtureClassifier as Stochastic
+
         members, chances = self.search.pool.some(self.search.found.weights)
         found: dict[str, Classifier] = {
             "stochastic": Stochastic(members, chances),
@@ -150,6 +150,8 @@ class _SearchOutcome:
 
         Candidates are all classifiers found, and those with positive chances at every threshold.
         """
+        from ratecli.solvers.oracles.threshold import with_threshold
+
         key, k = self._ranked(self.search.pool.rates)
         options = [(key, self.search.pool.members[k])]
         ground = self.search.pool.ground
@@ -163,6 +165,8 @@ class _SearchOutcome:
 
     def _ranked(self, rates: Array) -> tuple[tuple[float, float], int]:
         """Return violation and objective of the best column, and its index."""
+        from ratecli.solvers.hull.best import MAX_EXCESS
+
         missed = self.search.program.missed(rates, MAX_EXCESS)
         values = np.nan_to_num(
             self.search.program.value(self.search.program.objective, rates), nan=np.inf
@@ -172,6 +176,9 @@ class _SearchOutcome:
 
     def ending(self) -> tuple[str, str]:
         """Return status and reason."""
+        from ratecli.solvers.feasibility import unmet_status
+        from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON
+
         last = self.search.trace[-1]
         if self.search.feasible and self.search.program.missed(self.search.found.rates) == np.inf:
             return "iteration_limit", UNDEFINED_RATIO_REASON

@@ -7,24 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.errors import Diagnostic, did_you_mean
-from ratecli.models.base import Array, Features
-from ratecli.models.fitted import SklearnModel
-from ratecli.models.grouped import append_memberships
-from ratecli.models.trees import TreeEnsemble
-from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import OptionCheck, OptionFaultError
-from ratecli.solvers.groups import Groups
-from ratecli.solvers.oracles.base import Oracle, OracleRows
 from ratecli.solvers.oracles.homes import CLASSIFIER_MODULES
-from ratecli.solvers.oracles.linear import LinearOracle
-from ratecli.solvers.oracles.regression import PairedRegressionOracle
-from ratecli.solvers.problem import Problem
+
+if TYPE_CHECKING:
+    from ratecli.models.base import Array, Features
+    from ratecli.models.fitted import SklearnModel
+    from ratecli.models.trees import TreeEnsemble
+    from ratecli.rates.matrix import RowKinds
+    from ratecli.solvers.oracles.base import Oracle, OracleRows
+    from ratecli.solvers.problem import Problem
 
 LINEAR_ORACLE, REGRESSION_ORACLE, PLUGIN_ORACLE = "linear", "regression", "plugin"
 PROBABILITIES_OPTION, GROUPS_OPTION = "probabilities", "groups"
@@ -84,11 +82,11 @@ def fit_probability_classifier(
     logistic regression without a `C` of its own. Raises FaultError, E501, if the classifier cannot
     be fitted.
     """
-    from ratecli.solvers.oracles.estimators import (  # noqa: PLC0415
+    from ratecli.solvers.oracles.estimators import (
         fit_estimator_cached,
         make_estimator,
     )
-    from ratecli.solvers.oracles.plugin import logistic_defaults  # noqa: PLC0415
+    from ratecli.solvers.oracles.plugin import logistic_defaults
 
     chosen, (X, classes, weights) = _parse_named_options(value, ()), rows
     own = logistic_defaults(l2, X.shape[0]) if chosen.name == LOGISTIC else {}
@@ -104,6 +102,10 @@ def oracle_uses_groups(value: Any) -> bool:
 
 def make_oracle_rows(value: Any, problem: Problem, kinds: RowKinds) -> OracleRows:
     """Return the rows as the oracle that a checked option names needs them."""
+    from ratecli.models.grouped import append_memberships
+    from ratecli.solvers.groups import Groups
+    from ratecli.solvers.oracles.base import OracleRows
+
     if not oracle_uses_groups(value):
         return OracleRows.of(problem.X, kinds)
     slices = Groups.of_problem(problem).slices
@@ -115,14 +117,17 @@ def make_oracle(
     value: Any, ground: OracleRows, l2: float, rng: np.random.Generator, *, sweeps: int = 0
 ) -> Oracle:
     """Return the oracle that a checked option names; `l2` and `sweeps` are for `LinearOracle`."""
+    from ratecli.solvers.oracles.linear import LinearOracle
+    from ratecli.solvers.oracles.regression import PairedRegressionOracle
+
     chosen = _parse_named_options(value, ())
     if chosen.name == LINEAR_ORACLE:
         return LinearOracle(ground, l2, sweeps, rng)
     if chosen.name == REGRESSION_ORACLE:
         return PairedRegressionOracle(ground)
     # estimators.py imports scikit-learn, which is slow
-    from ratecli.solvers.oracles.estimators import ClassifierOracle  # noqa: PLC0415
-    from ratecli.solvers.oracles.plugin import (  # noqa: PLC0415
+    from ratecli.solvers.oracles.estimators import ClassifierOracle
+    from ratecli.solvers.oracles.plugin import (
         GroupPlugInOracle,
         PlugInOracle,
         logistic_defaults,
@@ -141,7 +146,7 @@ def reweight_oracle(found: Oracle, ground: OracleRows) -> Oracle | None:
 
     The weights must depend on the features alone.
     """
-    from ratecli.solvers.oracles.plugin import PlugInOracle  # noqa: PLC0415
+    from ratecli.solvers.oracles.plugin import PlugInOracle
 
     return found.weighing(ground) if isinstance(found, PlugInOracle) else None
 
@@ -180,7 +185,7 @@ def _check_learner(chosen: _NamedOptions, others: list[str], *, chances: bool = 
     if not chosen.options and name in ([LOGISTIC] if chances else CLASSIFIER_MODULES):
         return
     # importing scikit-learn is slow, and so is listing all its classifiers
-    from ratecli.solvers.oracles import estimators  # noqa: PLC0415
+    from ratecli.solvers.oracles import estimators
 
     if name not in CLASSIFIER_MODULES and name not in estimators.list_classifiers():
         what = "classifiers" if chances else "oracles"

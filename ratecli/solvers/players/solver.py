@@ -10,46 +10,34 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Gt, MinLen
-from scipy.stats import rankdata
 
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.models.base import Array, Classifier
-from ratecli.models.hashed import HashedMixture
-from ratecli.models.mixture import MajorityVote, MixtureClassifier
-from ratecli.rates.analysis import Shape
-from ratecli.rates.matrix import RowKinds
+from ratecli.rates.analysis import PROGRAM_SHAPES
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.hull.best import MAX_EXCESS, optimize_over_hull
-from ratecli.solvers.hull.columns import RatePoints
-from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RateProgram
-from ratecli.solvers.hull.relaxation import Relaxation
 from ratecli.solvers.oracles.choice import (
     OracleOption,
     make_oracle,
     make_oracle_rows,
     oracle_uses_groups,
 )
-from ratecli.solvers.players.descent import BestResponsePlayer, DescentPlayer
-from ratecli.solvers.players.game import (
-    ClassifierPlayer,
-    FollowTheLeader,
-    GameIterates,
-    GradientAscent,
-    MultiplierPlayer,
-    SwapRegret,
-    ThreePlayerGame,
-    initial_prices,
-    initial_slacks,
-)
-from ratecli.solvers.players.lagrangian import ProgramLagrangian, make_lagrangian
-from ratecli.solvers.players.rows import BatchSampler, LaneRows
-from ratecli.solvers.players.steps import Stepper
-from ratecli.solvers.problem import Problem
-from ratecli.solvers.streamed.player import make_streamed_rows
+
+if TYPE_CHECKING:
+    from ratecli.models.base import Array, Classifier
+    from ratecli.models.mixture import MixtureClassifier
+    from ratecli.rates.matrix import RowKinds
+    from ratecli.solvers.hull.forms import RateProgram
+    from ratecli.solvers.players.game import (
+        ClassifierPlayer,
+        GameIterates,
+        MultiplierPlayer,
+        ThreePlayerGame,
+    )
+    from ratecli.solvers.players.lagrangian import ProgramLagrangian
+    from ratecli.solvers.problem import Problem
 
 SHRINK_GAP = 1e-5
 SHRINK_SLACK = 1e-6
@@ -62,6 +50,8 @@ def best_iterate(objectives: Array, violations: Array) -> int:
     Equal values share the smallest rank, and all satisfied constraints count as equal. Ties go to
     the smaller objective, then to the later iterate (protocols 3.5, vector 9.11).
     """
+    from scipy.stats import rankdata
+
     ranks = [rankdata(each, method="min") for each in (objectives, np.maximum(violations, 0.0))]
     worse = np.max(ranks, axis=0)
     order = np.lexsort((-np.arange(len(worse)), objectives, worse))
@@ -88,6 +78,10 @@ def shrink_mixture(program: RateProgram, rates: Array) -> ShrunkMixture:
     constraint is undefined for every mixture (a ratio with denominator 0), the last iterate is
     returned.
     """
+    from ratecli.solvers.hull.best import optimize_over_hull
+    from ratecli.solvers.hull.columns import RatePoints
+    from ratecli.solvers.hull.relaxation import Relaxation
+
     columns = RatePoints.classifiers(rates)
     found = optimize_over_hull(Relaxation(program, columns), SHRINK_GAP)
     if found is not None:
@@ -107,6 +101,8 @@ def shrink_by_metrics(objectives: Array, violations: Array) -> ShrunkMixture:
     mean over its members (vectors 9.6 and 9.10). Iterates with an undefined metric (a ratio with
     denominator 0) are skipped; if all are undefined, the last one is returned.
     """
+    from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RateProgram
+
     metrics = np.vstack([objectives[None], violations])
     known = np.isfinite(metrics).all(axis=0)
     if not known.all():
@@ -127,7 +123,6 @@ def _last_iterate(count: int) -> ShrunkMixture:
     return ShrunkMixture(np.eye(count)[-1], np.inf)
 
 
-GAME_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO_SUM})
 LearningRate = Annotated[float, Gt(0)]
 TunedOption = Literal["learning_rate", "multiplier_rate"]
 
@@ -221,8 +216,8 @@ class ThreePlayer(Solver):
     version: ClassVar[int] = 4
     one_sided: ClassVar[bool] = True
     streams: ClassVar[Mapping[str, Any] | None] = {"oracle": None}
-    objectives: ClassVar[frozenset[str]] = GAME_SHAPES
-    constraints: ClassVar[frozenset[str]] = GAME_SHAPES
+    objectives: ClassVar[frozenset[str]] = PROGRAM_SHAPES
+    constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
 
     def __post_init__(self) -> None:
         for name, value in (DESCENT_DEFAULTS if self.oracle is None else RESPONSE_DEFAULTS).items():
@@ -244,6 +239,10 @@ class ThreePlayer(Solver):
         return "tune" if any(len(values) > 1 for values in (self.tune or {}).values()) else ""
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        from ratecli.rates.matrix import RowKinds
+        from ratecli.solvers.hull.best import MAX_EXCESS
+        from ratecli.solvers.hull.forms import RateProgram
+
         grid = self._grid(problem)
         program, kinds = RateProgram.of(problem), RowKinds.by(problem.rates)
         game = self._game(program, kinds, problem, grid, rng)
@@ -294,6 +293,15 @@ class ThreePlayer(Solver):
         grid: list[dict[str, float]],
         rng: np.random.Generator,
     ) -> ThreePlayerGame:
+        from ratecli.solvers.players.game import (
+            SwapRegret,
+            ThreePlayerGame,
+            initial_prices,
+            initial_slacks,
+        )
+        from ratecli.solvers.players.lagrangian import make_lagrangian
+        from ratecli.solvers.players.steps import Stepper
+
         fixed = np.logical_not(kinds.patterns.any(axis=1))
         form = make_lagrangian(program, np.nan_to_num(problem.rates.c), fixed)
         learning, raising = (np.array([each[name] for each in grid]) for name in grid[0])
@@ -319,6 +327,10 @@ class ThreePlayer(Solver):
         """Return the classifier player: by an oracle, or descending on streamed rows or rows in
         memory.
         """
+        from ratecli.solvers.players.descent import BestResponsePlayer, DescentPlayer
+        from ratecli.solvers.players.rows import BatchSampler, LaneRows
+        from ratecli.solvers.streamed.player import make_streamed_rows
+
         if self.oracle is not None:
             ground = make_oracle_rows(self.oracle, problem, kinds)
             return BestResponsePlayer(
@@ -334,6 +346,9 @@ class ThreePlayer(Solver):
     def _multipliers(
         self, form: ProgramLagrangian, raising: Array, prices: Array
     ) -> MultiplierPlayer:
+        from ratecli.solvers.players.game import FollowTheLeader, GradientAscent, SwapRegret
+        from ratecli.solvers.players.steps import Stepper
+
         if self.multipliers == "swap_regret":
             return SwapRegret.even(len(prices), raising)
         ascent = GradientAscent(Stepper(self.optimizer, raising), self.radius)
@@ -380,6 +395,8 @@ class _GameSetting:
         return self.game.player.classifier(self.played.answers[t], self.lane)
 
     def mixed(self, chances: Array) -> MixtureClassifier:
+        from ratecli.models.mixture import MixtureClassifier
+
         kept = np.flatnonzero(chances > MIN_ITERATE_CHANCE)
         return MixtureClassifier(
             tuple(self.classifier(int(t)) for t in kept), chances[kept] / chances[kept].sum()
@@ -391,6 +408,9 @@ class _GameSetting:
 
     def variants(self, salt: int | None) -> dict[str, Classifier]:
         """Return the classifiers of the solution by name; `salt` is None without `hashed`."""
+        from ratecli.models.hashed import HashedMixture
+        from ratecli.models.mixture import MajorityVote
+
         main = self.stochastic
         counted = np.array([each[0, self.lane] for each in self.played.prices])
         found: dict[str, Classifier] = {
@@ -434,6 +454,8 @@ def _best_setting(found: list[_GameSetting], validation: Problem) -> _GameSettin
 
     See protocols 3.5.
     """
+    from ratecli.solvers.hull.forms import RateProgram
+
     program = RateProgram.of(validation)
     decisions = [validation.decisions(lane.stochastic) for lane in found]
     rates = np.stack([validation.rates.rates(each) for each in decisions], axis=1)

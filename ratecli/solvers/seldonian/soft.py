@@ -113,7 +113,7 @@ class CmaEvolution:
 
     def run(self, start: CandidatePoint, steps: int) -> tuple[CandidatePoint, Array]:
         """Return the last mean, and zeros (P,) because there are no multipliers."""
-        import cma  # noqa: PLC0415  slow to import
+        import cma
 
         options = {
             "seed": self.seed,

@@ -4,37 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Gt
 
-from ratecli.certify.safety_test import SafetyTestSpec
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import MEASURABLE_SHAPES, Goal
-from ratecli.rates.matrix import RateMatrix
 from ratecli.solvers.base import Progress, Role, Solution, Solver
-from ratecli.solvers.problem import Problem
-from ratecli.solvers.seldonian.attain import (
-    minimize_worst_bound,
-    passes_with_row_factor,
-    row_factor_needed,
-    shortfall_reason,
-)
-from ratecli.solvers.seldonian.design import DesignMatrix, WhitenedCoordinates
-from ratecli.solvers.seldonian.hard import HardDecisionSearch
 from ratecli.solvers.seldonian.inflation import InflationOption, make_inflation
-from ratecli.solvers.seldonian.measures import ScoreModel, score_model_of
-from ratecli.solvers.seldonian.objective import (
-    ConvexObjective,
-    fit_unconstrained,
-    plain_objective,
-    smooth_objective,
-)
-from ratecli.solvers.seldonian.prediction import TestPrediction, predict_safety_test
-from ratecli.solvers.seldonian.selection import CandidateSelection, CandidateTracker
-from ratecli.solvers.seldonian.soft import CURVATURE_SCORE_CAP, OptimizerSettings, select_candidate
+
+if TYPE_CHECKING:
+    from ratecli.certify.safety_test import SafetyTestSpec
+    from ratecli.rates.matrix import RateMatrix
+    from ratecli.solvers.problem import Problem
+    from ratecli.solvers.seldonian.measures import ScoreModel
+    from ratecli.solvers.seldonian.prediction import TestPrediction
+    from ratecli.solvers.seldonian.selection import CandidateSelection
 
 SURROGATE_BOUND = "student_t"
 """Bound of the soft models that guide the search for hard decisions, whatever the test uses."""
@@ -121,6 +108,17 @@ class Seldonian(Solver):
         return Diagnostic("E308", message, "say decisions: randomized")
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        from ratecli.solvers.seldonian.attain import (
+            minimize_worst_bound,
+            passes_with_row_factor,
+            row_factor_needed,
+            shortfall_reason,
+        )
+        from ratecli.solvers.seldonian.hard import HardDecisionSearch
+        from ratecli.solvers.seldonian.measures import score_model_of
+        from ratecli.solvers.seldonian.selection import CandidateTracker
+        from ratecli.solvers.seldonian.soft import OptimizerSettings, select_candidate
+
         promise, model = _required_promise(problem), score_model_of(problem)
         hard = self.decisions == "deterministic"
         guide = replace(promise, bound=SURROGATE_BOUND) if hard else promise
@@ -147,6 +145,17 @@ class Seldonian(Solver):
     def _selection(
         self, problem: Problem, promise: SafetyTestSpec, model: ScoreModel
     ) -> CandidateSelection:
+        from ratecli.solvers.seldonian.design import DesignMatrix, WhitenedCoordinates
+        from ratecli.solvers.seldonian.objective import (
+            ConvexObjective,
+            fit_unconstrained,
+            plain_objective,
+            smooth_objective,
+        )
+        from ratecli.solvers.seldonian.prediction import predict_safety_test
+        from ratecli.solvers.seldonian.selection import CandidateSelection
+        from ratecli.solvers.seldonian.soft import CURVATURE_SCORE_CAP
+
         design, plain = DesignMatrix(problem.X), plain_objective(problem, model)
         objective = smooth_objective(problem.objective, problem.rates, model)
         origin = fit_unconstrained(
