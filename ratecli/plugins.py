@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Literal
 
 from ratecli.errors import Diagnostic, FaultError
@@ -142,23 +141,3 @@ def _module_exists(module: str) -> bool:
         return find_spec(module) is not None
     except (ImportError, ValueError):  # raised by `find_spec` for unusual modules, such as __main__
         return False
-
-
-def module_source_file(module: str) -> Path | None:
-    """Return the file of a module, without importing it or its packages.
-
-    None if the module has no file on this machine.
-    """
-    top, *rest = module.split(".")
-    if not _module_exists(top):
-        return None
-    spec = find_spec(top)
-    assert spec is not None
-    if not rest:
-        return Path(spec.origin) if spec.origin else None
-    for folder in spec.submodule_search_locations or ():
-        inside = Path(folder, *rest)
-        for path in (inside.with_name(f"{inside.name}.py"), inside / "__init__.py"):
-            if path.is_file():
-                return path
-    return None

@@ -7,9 +7,8 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ratecli.datasets import registry
 from ratecli.datasets.sources import SOURCES
@@ -30,6 +29,9 @@ from ratecli.rates.table import (
     Composite,
     Rate,
 )
+
+if TYPE_CHECKING:
+    from ratecli.solvers.registry import Algorithm
 
 ListingRow = dict[str, Any]
 
@@ -83,18 +85,17 @@ def list_functions() -> list[ListingRow]:
 
 
 def list_solvers() -> list[ListingRow]:
-    from ratecli.experiment.signature import algorithm_summary  # noqa: PLC0415  parses source files
     from ratecli.solvers.registry import all_algorithms  # noqa: PLC0415  queries packages
 
-    return [
-        {
-            "name": row.name,
-            "summary": algorithm_summary(row),
-            "source": "" if row.plugged else row.source,
-        }
-        | {"from": row.source if row.plugged else OWN_PACKAGE}
-        for row in all_algorithms().values()
-    ]
+    return [_algorithm_row(algorithm) for algorithm in all_algorithms().values()]
+
+
+def _algorithm_row(algorithm: Algorithm) -> ListingRow:
+    """Return name, summary and origin of an algorithm, without importing it."""
+    says = (algorithm.summary, algorithm.source, OWN_PACKAGE)
+    if algorithm.plugged:
+        says = (f"`ratecli show {algorithm.name}` says more", "", algorithm.source)
+    return {"name": algorithm.name, **dict(zip(("summary", "source", "from"), says, strict=True))}
 
 
 def list_plugins() -> list[ListingRow]:
@@ -175,24 +176,27 @@ def _describe_dataset(name: str) -> ListingRow | None:
 
 
 def _describe_algorithm(name: str) -> ListingRow | None:
-    from ratecli.experiment.signature import algorithm_summary, read_signature  # noqa: PLC0415
+    # pydantic, and the class, are needed for a single algorithm only
+    from ratecli.experiment import option_schema  # noqa: PLC0415
     from ratecli.solvers.registry import all_algorithms  # noqa: PLC0415
 
     if name not in all_algorithms():
         return None
     algorithm = all_algorithms()[name]
+    notes = option_schema.algorithm_notes(algorithm)
+    options = [
+        {
+            "name": option,
+            "type": option_schema.describe_type(schema),
+            "default": schema["default"],
+            "means": schema["description"],
+        }
+        for option, schema in option_schema.option_schemas(algorithm).items()
+    ]
+    row = {"name": name, "what": "algorithm"} | _algorithm_row(algorithm)
     if algorithm.plugged:
-        algorithm.load()  # raises if the plugin cannot be used
-    found = read_signature(algorithm)
-    return {
-        "name": name,
-        "what": "algorithm",
-        "summary": algorithm_summary(algorithm),
-        "source": "" if algorithm.plugged else algorithm.source,
-        "from": algorithm.source if algorithm.plugged else OWN_PACKAGE,
-        "notes": found.text,
-        "options": [asdict(option) for option in found.options],
-    }
+        row["summary"] = notes.partition("\n")[0]
+    return row | {"notes": notes, "options": options}
 
 
 def _describe_code(name: str) -> ListingRow | None:

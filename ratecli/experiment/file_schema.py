@@ -2,76 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from copy import deepcopy
 from typing import Any
 
 from ratecli.config.base import IDENTIFIER_PATTERN
 from ratecli.config.experiment import json_schema
 from ratecli.config.filter import DEFAULT_FILTER
+from ratecli.errors import FaultError
 from ratecli.experiment.catalogue import list_datasets, list_functions, list_metrics, list_solvers
-from ratecli.experiment.signature import BOUND_WORDS, SolverOption, read_signature
+from ratecli.experiment.option_schema import JsonSchema, describe_type, option_schemas
 from ratecli.solvers.registry import Algorithm, all_algorithms
 
-OptionJsonSchema = dict[str, Any]
-
-SWEPT_NAME_SCHEMA: OptionJsonSchema = {
+SWEPT_NAME_SCHEMA: JsonSchema = {
     "type": "string",
     "pattern": f"^{IDENTIFIER_PATTERN.pattern}$",
     "description": "A name of the sweep.",
 }
-NUMBER_TYPES = {"whole number": "integer", "number": "number"}
-BOUND_KEYWORDS = {
-    "Ge": "minimum",
-    "Gt": "exclusiveMinimum",
-    "Le": "maximum",
-    "Lt": "exclusiveMaximum",
-}
-BOUND_PATTERN = re.compile(rf"({'|'.join(BOUND_WORDS.values())}) (\S+)")
-NULL_TYPE = "null"
-
-
-def option_schema(option: SolverOption) -> OptionJsonSchema:
-    """Return the schema of an option's values, described as in `ratecli show`."""
-    kinds = _type_schemas(option.type)
-    if not any(kind.get("type") == "string" for kind in kinds):
-        kinds.append(SWEPT_NAME_SCHEMA)
-    schema: OptionJsonSchema = {"description": f"{option.means} ({option.type})", "anyOf": kinds}
-    return schema | {"default": option.default}
-
-
-def _type_schemas(text: str) -> list[OptionJsonSchema]:
-    """Return the schemas of a type, given as text by `signature`."""
-    null: list[OptionJsonSchema] = [{"type": NULL_TYPE}] if text.endswith(f" | {NULL_TYPE}") else []
-    text = text.removesuffix(f" | {NULL_TYPE}")
-    head = text.split(",")[0]
-    objects: list[OptionJsonSchema] = [{"type": "object"}] if "{" in text else []
-    if text.startswith("{"):
-        return [*objects, *null]
-    if head in NUMBER_TYPES:
-        return [{"type": NUMBER_TYPES[head], **_bound_keywords(text)}, *objects, *null]
-    if head == "true or false":
-        return [{"type": "boolean"}, *null]
-    if head.startswith(("name", "text")):
-        return [{"type": "string"}, *objects, *null]
-    if head.startswith("["):
-        return [{"type": "array"}, *null]
-    return [{"enum": text.split(" | ")}, *null]
-
-
-def _bound_keywords(text: str) -> OptionJsonSchema:
-    keys = {
-        words: BOUND_KEYWORDS[name] for name, words in BOUND_WORDS.items() if name in BOUND_KEYWORDS
-    }
-    return {
-        keys[words]: float(limit.rstrip(",")) if "." in limit else int(limit.rstrip(","))
-        for words, limit in BOUND_PATTERN.findall(text.split(", or ", maxsplit=1)[0])
-        if words in keys
-    }
-
-
-JsonSchema = dict[str, Any]
-
 RATES_TEXT = (
     "Rates: {rates}. A slice stands in brackets, as in tpr[women] or tpr[sex = Female]; "
     "@train, @validation or @test names the rows."
@@ -129,14 +75,41 @@ def _options_key(name: str) -> str:
 
 
 def _algorithm_options_schema(algorithm: Algorithm, own: JsonSchema) -> JsonSchema:
-    """Return the schema of an algorithm's options; any key if what it needs is not installed."""
-    found = None if algorithm.missing() else read_signature(algorithm).options
+    """Return the schema of an algorithm's options; any key if a plugin cannot be used."""
+    try:
+        found = option_schemas(algorithm)
+    except FaultError:
+        found = None
+    options = {
+        name: _with_swept_names(schema)
+        | {
+            "description": f"{schema['description']} ({describe_type(schema)})",
+            "default": schema["default"],
+        }
+        for name, schema in (found or {}).items()
+    }
     return {
         "type": ["object", "null"],
         "description": f"{algorithm.summary} ({algorithm.source})",
-        "properties": {option.name: option_schema(option) for option in found or ()} | own,
+        "properties": options | own,
         "additionalProperties": found is None,
     }
+
+
+def _with_swept_names(schema: JsonSchema) -> JsonSchema:
+    """Return the schema of a value which, or parts of which, may be given by a swept name."""
+    kinds = schema.get("anyOf") or [schema]
+    parts = [
+        kind
+        | {
+            key: _with_swept_names(kind[key])
+            for key in ("items", "additionalProperties")
+            if isinstance(kind.get(key), dict)
+        }
+        for kind in kinds
+    ]
+    free_text = any(kind.get("type") == "string" and "enum" not in kind for kind in kinds)
+    return {"anyOf": parts if free_text else [*parts, SWEPT_NAME_SCHEMA]}
 
 
 def _filter_schema() -> JsonSchema:

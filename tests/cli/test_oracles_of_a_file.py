@@ -78,7 +78,7 @@ def test_an_oracle_is_part_of_the_key_and_of_the_record(folder, cli):
 def test_show_says_what_an_oracle_may_be(cli):
     out = cli("show", "mixture").out
     assert "any scikit-learn classifier whose fit takes sample weights" in out
-    assert "name, or {name: options}" in out
+    assert "text | mapping" in out
 
 
 def test_what_only_the_rows_tell_is_a_failed_trial(folder, cli):

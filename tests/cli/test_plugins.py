@@ -92,7 +92,7 @@ def test_listings_name_the_package_and_import_nothing(acme, cli):
     rows = {kind: json.loads(cli("ls", kind, "--json").out) for kind in ("algorithms", "metrics")}
     found = {row["name"]: row for kind in rows.values() for row in kind}
     assert found["never"]["from"] == found["balance"]["from"] == "acme-rates 2.1"
-    assert found["never"]["summary"] == "Says no to everybody."
+    assert found["never"]["summary"] == "`ratecli show never` says more"
     assert found["majorize"]["from"] == found["tpr"]["from"] == "ratecli"
     assert "acme-rates 2.1" in cli("ls", "algorithms").out
     assert "acme_rates" not in sys.modules

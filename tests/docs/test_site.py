@@ -16,7 +16,7 @@ from ratecli.cli.app import app
 from ratecli.config.experiment import json_schema
 from ratecli.errors import CODES
 from ratecli.experiment.catalogue import list_datasets, list_functions, list_metrics
-from ratecli.experiment.signature import read_signature
+from ratecli.experiment.option_schema import option_schemas
 from ratecli.solvers.registry import BUILT_IN_ALGORITHMS
 
 ROOT = Path(__file__).parents[2]
@@ -115,9 +115,9 @@ def test_the_reference_tells_of_every_name(site):
         assert row["name"] in text["rates"]
     for algorithm in BUILT_IN_ALGORITHMS:
         assert algorithm.name in text["algorithms"]
-        for option in read_signature(algorithm).options:
-            assert option.name in text["algorithms"]
-            assert option.means.split("`")[0] in text["algorithms"]
+        for name, option in option_schemas(algorithm).items():
+            assert name in text["algorithms"]
+            assert option["description"].split("`")[0] in text["algorithms"]
     for row in list_datasets():
         assert row["summary"] in text["datasets"]
     for code in CODES.values():

@@ -57,7 +57,7 @@ def check_oracle(value: Any) -> None:
         _check_learner(chosen, [LINEAR_ORACLE, REGRESSION_ORACLE, PLUGIN_ORACLE])
 
 
-OracleOption = Annotated[Any, OptionCheck(check_oracle)]
+OracleOption = Annotated[str | dict[str, Any], OptionCheck(check_oracle)]
 """Type of a solver option: the name of an oracle, or `{name: {option: value}}`."""
 
 
@@ -69,7 +69,7 @@ def check_probability_classifier(value: Any) -> None:
     _check_learner(_parse_named_options(value, ()), [], chances=True)
 
 
-ChancesOption = Annotated[Any, OptionCheck(check_probability_classifier)]
+ChancesOption = Annotated[str | dict[str, Any], OptionCheck(check_probability_classifier)]
 """Type of a solver option: the name of a scikit-learn classifier, or `{name: {option: value}}`."""
 
 

@@ -82,5 +82,5 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-InflationOption = Annotated[Any, OptionCheck(check_inflation)]
+InflationOption = Annotated[float | dict[str, float], OptionCheck(check_inflation)]
 """Type of a solver option: a factor of at least 0, or `{pass: probability}`."""
