@@ -49,6 +49,7 @@ from ratecli.runner.worker import THREAD_VARIABLES, limit_to_one_thread
 from ratecli.sampling.rows import ExperimentData, TrialData, load_trial_data
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.mixture.solver import Mixture
+from ratecli.solvers.numerics.steps import Stepper
 from ratecli.solvers.players.descent import DescentPlayer
 from ratecli.solvers.players.game import (
     GradientAscent,
@@ -59,7 +60,6 @@ from ratecli.solvers.players.game import (
 from ratecli.solvers.players.lagrangian import make_lagrangian
 from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.players.solver import ThreePlayer, shrink_mixture
-from ratecli.solvers.players.steps import Stepper
 from ratecli.solvers.problem import Problem
 
 STEPS, EVERY = 5000, 10

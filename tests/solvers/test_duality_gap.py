@@ -14,6 +14,7 @@ from ratecli.solvers.hull.best import optimize_over_hull
 from ratecli.solvers.hull.columns import RatePoints
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
+from ratecli.solvers.numerics.steps import Stepper
 from ratecli.solvers.players.game import (
     GradientAscent,
     ThreePlayerGame,
@@ -21,7 +22,6 @@ from ratecli.solvers.players.game import (
     initial_slacks,
 )
 from ratecli.solvers.players.lagrangian import ProgramLagrangian, make_lagrangian
-from ratecli.solvers.players.steps import Stepper
 
 RULES = Rules({"p": "positive_rate[g=a] <= 0.8 * positive_rate[g=b]", "r": "recall >= 0.75"})
 RADIUS = 4.0

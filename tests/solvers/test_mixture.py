@@ -14,7 +14,6 @@ from ratecli.solvers.hull.relaxation import Relaxation
 from ratecli.solvers.mixture.solver import Mixture, max_slack_problem
 from ratecli.solvers.oracles.base import OracleRows
 from ratecli.solvers.oracles.linear import LinearOracle, best_line_step, sweep_directions
-from ratecli.solvers.oracles.threshold import best_threshold
 from ratecli.solvers.problem import Problem
 
 EVERY = {
@@ -154,16 +153,6 @@ def test_a_hashed_mixture_is_a_variant_on_request():
     assert "hashed" not in solved(given).variants
     hashed = solved(given, hashed=True).variants["hashed"].decide(given.X)
     assert set(np.unique(hashed)) <= {0.0, 1.0}
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_threshold_is_the_cheapest(seed):
-    rng = np.random.default_rng(seed)
-    scores, costs = rng.integers(6, size=12) / 2.0, rng.normal(size=12)
-    found = best_threshold(scores, costs)
-    cheapest = min(costs @ (scores > cut) for cut in np.append(np.unique(scores), -1.0))
-    assert costs @ (scores > found) == pytest.approx(cheapest)
-    assert np.abs(scores - found).min() > 0.1
 
 
 @pytest.mark.parametrize("seed", range(20))

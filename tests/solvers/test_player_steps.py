@@ -15,7 +15,6 @@ from ratecli.solvers.players.lagrangian import OBJECTIVE_OWNER
 from ratecli.solvers.players.lanes import pack_lanes, unpack_lanes
 from ratecli.solvers.players.rows import BatchSampler, LaneRows
 from ratecli.solvers.players.solver import ThreePlayer
-from ratecli.solvers.players.steps import Stepper
 
 
 class Plain:
@@ -40,13 +39,6 @@ def hinged(X, kinds, W, sides):
     down, up = sides[: kinds.count][kinds.of], sides[kinds.count :][kinds.of]
     pull = kinds.weight[:, None] * (down * (scores > -1) - up * (scores < 1))
     return scores, yes, np.vstack([X.T @ pull, pull.sum(axis=0)])
-
-
-def test_adam_is_that_of_the_paper():
-    rates = np.array([0.1, 1.0])
-    stepper, plain = Stepper("adam", rates), Plain(rates)
-    for slopes in np.random.default_rng(0).normal(size=(5, 3, 2)):
-        np.testing.assert_allclose(stepper.step(slopes), plain.step(slopes))
 
 
 @pytest.mark.parametrize("lanes", [3, 16, 17])

@@ -23,12 +23,12 @@ from ratecli.solvers.players.atoms import (
 from ratecli.solvers.players.game import (
     StepObservation,
     SwapRegret,
+    project_onto_simplex_cap,
     stationary_distributions,
 )
 from ratecli.solvers.players.lagrangian import OBJECTIVE_OWNER, make_lagrangian
 from ratecli.solvers.players.lanes import unpack_lanes
 from ratecli.solvers.players.solver import ThreePlayer
-from ratecli.solvers.players.steps import project_onto_simplex_cap
 from ratecli.solvers.problem import Problem
 
 LINES = (LinearTerm(np.array([1.0, 0.0]), 0.0), LinearTerm(np.array([0.0, 1.0]), 0.0))

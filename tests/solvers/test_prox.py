@@ -2,12 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from oracles.instances import INTERCEPTS, instance
 from scipy.optimize import minimize
 
-from ratecli.solvers.majorize.box import maximize_in_box
 from ratecli.solvers.majorize.convex import ConvexProblem
 from ratecli.solvers.majorize.prox import ProximalOperator, ProxPoint
 
@@ -137,26 +134,3 @@ def test_groups_against_each_other_both_ways_need_few_searches(intercept, monkey
         assert (problem.at(found.y)[1:] <= 1e-9).all()
         np.testing.assert_allclose(found.v * problem.at(found.y)[1:], 0, atol=1e-9)
     assert len(counted) <= 20 * 40
-
-
-@given(st.integers(0, 10_000), st.integers(1, 6))
-@settings(max_examples=100)
-def test_the_highest_point_of_a_quadratic_in_a_box(seed, size):
-    """No point in the box is higher: at each bound the slope points outside, else it is 0."""
-    rng = np.random.default_rng(seed)
-    root = rng.normal(size=(size, int(rng.integers(1, size + 1))))
-    curvature, gradient = root @ root.T, rng.normal(size=size)
-    low, high = -rng.uniform(0, 2, size) * (rng.random(size) < 0.8), rng.uniform(0, 2, size)
-    step = maximize_in_box(gradient, curvature, low, high)
-    slope = gradient - curvature @ step
-    assert ((low <= step) & (step <= high)).all()
-    assert (slope[step < high - 1e-12] <= 1e-6).all()
-    assert (slope[step > low + 1e-12] >= -1e-6).all()
-
-
-def test_the_highest_point_of_a_straight_line_is_on_a_bound():
-    step = maximize_in_box(
-        np.array([1.0, -1.0]), np.zeros((2, 2)), np.array([-1.0, -3.0]), np.array([2.0, 1.0])
-    )
-    assert step.tolist() == [2.0, -3.0]
-    assert maximize_in_box(np.zeros(1), np.zeros((1, 1)), -np.ones(1), np.ones(1)) == [0.0]

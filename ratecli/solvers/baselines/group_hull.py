@@ -17,7 +17,7 @@ from ratecli.solvers.hull.best import MAX_EXCESS, HullOptimum, optimize_over_hul
 from ratecli.solvers.hull.columns import RatePoints
 from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
-from ratecli.solvers.oracles.threshold import all_thresholds
+from ratecli.solvers.numerics.thresholds import Thresholds
 from ratecli.solvers.problem import ERROR_RATE
 
 CutIndices = NDArray[np.intp]
@@ -77,10 +77,9 @@ def cuts_by_group(
             once = np.asarray(np.bincount(own, above, len(present)), dtype=float)
             found.append(GroupCuts(np.zeros(1), present, once[:, None]))
             continue
-        ranking, counts, thresholds = all_thresholds(scores[rows])
-        yes = np.zeros((len(present), len(rows) + 1))
-        yes[own[ranking], np.arange(1, len(rows) + 1)] = kinds.weight[rows][ranking]
-        found.append(GroupCuts(thresholds, present, np.cumsum(yes, axis=1)[:, counts]))
+        cuts = Thresholds.of(scores[rows])
+        weights = kinds.weight[rows] * (own == np.arange(len(present))[:, None])
+        found.append(GroupCuts(cuts.values, present, cuts.positive_sums(weights)))
     return found
 
 

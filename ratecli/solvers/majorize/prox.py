@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.models.linear import HALF
-from ratecli.solvers.majorize.box import maximize_in_box
 from ratecli.solvers.majorize.convex import ConvexProblem
+from ratecli.solvers.numerics.quadratic import minimize_quadratic
 
 Mask = NDArray[np.bool_]
 
@@ -116,7 +116,8 @@ class ProximalOperator:
         most = 2 * np.maximum(here.v, self._unit)
         low, high = np.maximum(-here.v, -most), np.minimum(self.price - here.v, most)
         step = np.zeros(len(here.v))
-        step[free] = maximize_in_box(gradient[free], curvature, low[free], high[free])
+        bounds, none = (low[free], high[free]), np.zeros(len(free))
+        step[free] = minimize_quadratic(curvature, gradient[free], bounds, none)
         length = 1.0
         while length >= MIN_PROX_STEP:
             v = np.clip(here.v + length * step, 0.0, self.price)

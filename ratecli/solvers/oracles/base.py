@@ -15,7 +15,7 @@ from ratecli.models.linear import Threshold
 from ratecli.models.weighed import CostSensitiveClassifier
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.majorize.rows import merge_equal_rows
-from ratecli.solvers.oracles.threshold import all_thresholds
+from ratecli.solvers.numerics.thresholds import Thresholds
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,8 @@ class OracleRows:
 
     def cut_rates(self, scores: Array) -> tuple[Array, Array]:
         """Return all thresholds (T,) on scores (m,), and the rates (K, T) of deciding by each."""
-        order, counts, thresholds = all_thresholds(scores)
-        reached = np.cumsum(self.shares.toarray()[:, order], axis=1)
-        yes = np.hstack([np.zeros((len(reached), 1)), reached])[:, counts]
-        return thresholds, self.kinds.rates(yes)
+        cuts = Thresholds.of(scores)
+        return cuts.values, self.kinds.rates(cuts.positive_sums(self.shares.toarray()))
 
     def kind_costs(self, prices: Array) -> Array:
         """Return what positively deciding a weight of 1 of each kind costs, as (Q,).

@@ -16,8 +16,8 @@ from scipy.special import expit
 from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
 from ratecli.solvers.liblinear import add_ones_column, fit_logistic
+from ratecli.solvers.numerics.thresholds import Thresholds
 from ratecli.solvers.oracles.base import OracleRows
-from ratecli.solvers.oracles.threshold import best_threshold
 
 STEP_TIE = 1e-9
 """Step sizes closer than this, relative to their size, flip their rows together."""
@@ -145,7 +145,7 @@ class LinearOracle:
 
     def _cut(self, w: Array, shares: Array) -> Array:
         """Return the weights with the best bias."""
-        return np.append(w[:-1], -best_threshold(np.asarray(self.ground.X @ w[:-1]), shares))
+        return np.append(w[:-1], -Thresholds.of(self.ground.X @ w[:-1]).cheapest(shares))
 
     def _cost(self, shares: Array) -> Callable[[Array], float]:
         return lambda w: float(shares @ (self._rows @ w > 0))

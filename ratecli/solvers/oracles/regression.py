@@ -12,8 +12,8 @@ from scipy import sparse
 from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
 from ratecli.solvers.liblinear import add_ones_column
+from ratecli.solvers.numerics.thresholds import Thresholds
 from ratecli.solvers.oracles.base import OracleRows
-from ratecli.solvers.oracles.threshold import best_threshold
 
 MIN_SINGULAR_SHARE = 1e-10
 """Singular values of the normal equations below this share of the largest count as 0, which they
@@ -55,4 +55,4 @@ class PairedRegressionOracle:
         costs = self.ground.kind_costs(prices)
         weights = -(self._slopes @ costs)[:-1]
         scores = np.asarray(self.ground.X @ weights)
-        return Threshold(weights, -best_threshold(scores, np.asarray(costs @ self.ground.shares)))
+        return Threshold(weights, -Thresholds.of(scores).cheapest(costs @ self.ground.shares))

@@ -12,11 +12,11 @@ import numpy as np
 from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
 from ratecli.rates.matrix import RowKinds
+from ratecli.solvers.numerics.steps import Stepper, StepRule
 from ratecli.solvers.oracles.base import Oracle, OracleRows
 from ratecli.solvers.players.lagrangian import ProgramLagrangian
 from ratecli.solvers.players.lanes import WIDTH, Floats32, pack_lanes, unpack_lanes
 from ratecli.solvers.players.rows import PassResult, RowSelection
-from ratecli.solvers.players.steps import Stepper, StepRule
 
 OracleAnswers = Sequence[Classifier]
 

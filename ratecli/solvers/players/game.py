@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
+from ratecli.solvers.numerics.steps import Stepper
 from ratecli.solvers.players.atoms import MIN_SHARE, RatioAtom, SmoothAtom
 from ratecli.solvers.players.lagrangian import OBJECTIVE_OWNER, ProgramLagrangian
-from ratecli.solvers.players.steps import Stepper, project_onto_simplex_cap
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,21 @@ class GradientAscent:
         risen = prices[1:] + self.stepper.step(np.concatenate([seen.broken, seen.apart]))
         cap = np.inf if self.radius is None else self.radius
         return np.concatenate([prices[:1], project_onto_simplex_cap(risen, cap)])
+
+
+def project_onto_simplex_cap(points: Array, radius: float) -> Array:
+    """Project the columns of points (n, B) onto `{x >= 0, sum of x <= radius}` (vector 9.9)."""
+    kept = np.maximum(points, 0.0)
+    if radius == np.inf:
+        return kept
+    far = kept.sum(axis=0) > radius
+    if not far.any():
+        return kept
+    ranked = -np.sort(-kept[:, far], axis=0)
+    excess = (np.cumsum(ranked, axis=0) - radius) / np.arange(1, len(kept) + 1)[:, None]
+    last = (ranked > excess).sum(axis=0) - 1
+    kept[:, far] = np.maximum(kept[:, far] - excess[last, np.arange(len(last))], 0.0)
+    return kept
 
 
 @dataclass

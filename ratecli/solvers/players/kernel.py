@@ -1,4 +1,4 @@
-"""Compiled loops of a training step, for all lanes: scores, counts, slopes of hinges, Adam.
+"""Compiled loops of a training step, for all lanes: scores, counts, slopes of hinges.
 
 Arrays of lanes are blocks as defined in `lanes`: tables and slopes are (L, n, WIDTH) float32,
 counts are (L, Q, WIDTH) float64. A score of NaN counts as a negative decision and has no gradient.
@@ -11,7 +11,6 @@ the score down and `weight * sides[Q + q] * max(0, 1 - score)` pulls it up.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numba
@@ -179,34 +178,6 @@ def add_hinge_sums(
                     above[block], q, multiply_lanes(w, select_where_above(high, zero, high))
                 )
                 add_to_lanes(below[block], q, multiply_lanes(w, select_where_above(low, zero, low)))
-
-
-@numba.njit(cache=True)
-def adam_step(
-    slopes: Array,
-    rates: Array,
-    first: Array,
-    second: Array,
-    decays: tuple[float, float],
-    corrections: tuple[float, float],
-    guard: float,
-    step: Array,
-) -> None:
-    """Compute an Adam step (see `steps`) for slopes (L, n, B) and rates (L, 1, B).
-
-    The moments are updated in place.
-    """
-    keep, keep_square = decays
-    scale, scale_square = 1 / corrections[0], 1 / corrections[1]
-    for block in range(slopes.shape[0]):
-        for j in range(slopes.shape[1]):
-            for b in range(slopes.shape[2]):
-                slope = slopes[block, j, b]
-                mean = keep * first[block, j, b] + (1 - keep) * slope
-                square = keep_square * second[block, j, b] + (1 - keep_square) * slope * slope
-                first[block, j, b], second[block, j, b] = mean, square
-                size = math.sqrt(scale_square * square) + guard
-                step[block, j, b] = rates[block, 0, b] * (scale * mean) / size
 
 
 @numba.njit(cache=True)

@@ -300,7 +300,7 @@ class ThreePlayer(Solver):
             initial_slacks,
         )
         from ratecli.solvers.players.lagrangian import make_lagrangian
-        from ratecli.solvers.players.steps import Stepper
+        from ratecli.solvers.numerics.steps import Stepper
 
         fixed = np.logical_not(kinds.patterns.any(axis=1))
         form = make_lagrangian(program, np.nan_to_num(problem.rates.c), fixed)
@@ -347,7 +347,7 @@ class ThreePlayer(Solver):
         self, form: ProgramLagrangian, raising: Array, prices: Array
     ) -> MultiplierPlayer:
         from ratecli.solvers.players.game import FollowTheLeader, GradientAscent, SwapRegret
-        from ratecli.solvers.players.steps import Stepper
+        from ratecli.solvers.numerics.steps import Stepper
 
         if self.multipliers == "swap_regret":
             return SwapRegret.even(len(prices), raising)
