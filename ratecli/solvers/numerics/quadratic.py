@@ -53,7 +53,7 @@ def minimize_quadratic(
     return x
 
 
-def _newton_step(curvature: Array, slope: Array, fixed_sum: bool) -> Array:  # noqa: FBT001
+def _newton_step(curvature: Array, slope: Array, fixed_sum: bool) -> Array:
     if not fixed_sum or not len(slope):
         return np.asarray(np.linalg.solve(curvature, slope), dtype=float)
     # the common part of the slopes is irrelevant and may hide their differences by rounding

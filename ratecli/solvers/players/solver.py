@@ -293,6 +293,7 @@ class ThreePlayer(Solver):
         grid: list[dict[str, float]],
         rng: np.random.Generator,
     ) -> ThreePlayerGame:
+        from ratecli.solvers.numerics.steps import Stepper
         from ratecli.solvers.players.game import (
             SwapRegret,
             ThreePlayerGame,
@@ -300,7 +301,6 @@ class ThreePlayer(Solver):
             initial_slacks,
         )
         from ratecli.solvers.players.lagrangian import make_lagrangian
-        from ratecli.solvers.numerics.steps import Stepper
 
         fixed = np.logical_not(kinds.patterns.any(axis=1))
         form = make_lagrangian(program, np.nan_to_num(problem.rates.c), fixed)
@@ -346,8 +346,8 @@ class ThreePlayer(Solver):
     def _multipliers(
         self, form: ProgramLagrangian, raising: Array, prices: Array
     ) -> MultiplierPlayer:
-        from ratecli.solvers.players.game import FollowTheLeader, GradientAscent, SwapRegret
         from ratecli.solvers.numerics.steps import Stepper
+        from ratecli.solvers.players.game import FollowTheLeader, GradientAscent, SwapRegret
 
         if self.multipliers == "swap_regret":
             return SwapRegret.even(len(prices), raising)
