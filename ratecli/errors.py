@@ -1,15 +1,19 @@
 """Diagnostics: all errors and warnings that ratecli reports, and the catalogue of their codes.
 
-The code that finds an error records the location it knows: `rates` an offset in the text of a rule,
-`config` a line of a file, `datasets` a column of a table. Callers add the file and line. The
-command line prints diagnostics and derives its exit code from theirs.
+The code that finds an error sets the location that it knows: `rates` the characters of a rule's
+text, `config`, `datasets` and `solvers` the path of keys to a value. `config.document` adds file
+and line. The command line prints diagnostics and derives its exit code from theirs.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+
+Loc = tuple[str | int, ...]
+"""The path to a value in a file: keys, and indices of lists."""
 
 CHECK_FAILURE_CODES = frozenset({"E506", "E508", "E509"})
 """Codes for a check that failed or could not be made."""
@@ -36,17 +40,31 @@ class SourceLocation:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """An error (code E..., nothing runs) or a warning (code W...)."""
+    """An error (code E..., nothing runs) or a warning (code W...).
+
+    `loc` is the path to the value that it concerns, relative to the part of the file that was
+    checked; `key` is true if it concerns the key there, not the value. `span` are characters of a
+    rule. `Document.placed` turns them into `place`.
+    """
 
     code: str
     message: str
     help: str | None = None
     span: Span | None = None
     place: SourceLocation | None = None
+    loc: Loc = ()
+    key: bool = False
 
     @property
     def is_error(self) -> bool:
         return self.code.startswith("E")
+
+    def under(self, *outer: str | int, key: bool = False) -> Diagnostic:
+        """Return the diagnostic with its location inside an outer part of the file.
+
+        If it has no location of its own, `key` is true if it concerns the key of that part.
+        """
+        return replace(self, loc=(*outer, *self.loc), key=self.key or (key and not self.loc))
 
     def at(self, place: SourceLocation) -> Diagnostic:
         return replace(self, place=place)
@@ -76,6 +94,20 @@ class FaultError(Exception):
         if not codes:
             return 1
         return 4 if all(code.startswith("E4") for code in codes) else 2
+
+
+class InvalidValueError(FaultError, ValueError):
+    """Errors in a value, raised by a validator: pydantic adds the location of its field."""
+
+
+@contextmanager
+def errors_at(*loc: str | int) -> Iterator[None]:
+    """Set the location of errors raised in the block, unless they have one."""
+    try:
+        yield
+    except FaultError as error:
+        located = [each if each.loc else replace(each, loc=loc) for each in error.faults]
+        raise type(error)(located) from error.__cause__
 
 
 def did_you_mean(word: str, known: Iterable[str], what: str = "known") -> str:

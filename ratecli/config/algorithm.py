@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from annotated_types import Gt, Lt
@@ -22,11 +23,12 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from ratecli.config.base import NameText, Spec
-from ratecli.config.complaint import Complaint, as_validation_error, complaints_of, wrong_type
 from ratecli.config.filter import AlgorithmFilter
 from ratecli.config.safety import AlgorithmSafety, SafetySpec
 from ratecli.config.sweep import Sweep
 from ratecli.config.sweep_reader import read_sweep
+from ratecli.config.validation import diagnostics_of, wrong_type
+from ratecli.errors import Diagnostic, InvalidValueError
 
 SCALAR_SCHEMA = {"type": ["number", "string", "boolean"]}
 POINTS_SCHEMA = {
@@ -111,13 +113,13 @@ class AlgorithmSpec(Spec):
             return raw
         complaint = _shape_complaint(raw)
         if complaint:
-            raise as_validation_error([complaint], "algorithm")
+            raise InvalidValueError(complaint)
         name, given = (raw, {}) if isinstance(raw, str) else next(iter(raw.items()))
         try:
             return handler(_entry_fields(name, given or {}))
         except ValidationError as error:
-            found = [_relocate_complaint(each, str(name), raw) for each in complaints_of(error)]
-            raise as_validation_error(found, "algorithm") from None
+            found = [_relocated(each, str(name), raw) for each in diagnostics_of(error)]
+            raise InvalidValueError(found) from None
 
     @classmethod
     def __get_pydantic_json_schema__(
@@ -190,7 +192,7 @@ def entry_label_loc(index: int, raw: object) -> tuple[str | int, ...]:
     return ("algorithms", index, name)
 
 
-def _shape_complaint(raw: object) -> Complaint | None:
+def _shape_complaint(raw: object) -> Diagnostic | None:
     example = "write `- name` or `- name: {option: value}`"
     if isinstance(raw, str):
         return None
@@ -201,7 +203,7 @@ def _shape_complaint(raw: object) -> Complaint | None:
         listed = ", ".join(f"'{name}'" for name in names[:4]) + (", ..." if len(names) > 4 else "")
         hint = f"write options inside, `- {names[0]}: {{option: value}}`, and a new '-' for each"
         message = f"one entry names one algorithm, this has {len(names)} keys: {listed}"
-        return Complaint((names[1],), "E103", message, hint, key=True)
+        return Diagnostic("E103", message, hint, loc=(names[1],), key=True)
     ((name, given),) = raw.items()
     if given is not None and not isinstance(given, dict):
         wanted = "a mapping of options to values"
@@ -215,13 +217,11 @@ def _entry_fields(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": name, "label": given.get("as", name), "options": options} | own
 
 
-def _relocate_complaint(complaint: Complaint, name: str, raw: object) -> Complaint:
-    """Move a complaint from a field of the model to the corresponding place in the file."""
-    field, *rest = complaint.loc
+def _relocated(fault: Diagnostic, name: str, raw: object) -> Diagnostic:
+    """Move a diagnostic from a field of the model to the corresponding place in the file."""
+    field, *rest = fault.loc
     if field in ENTRY_KEYS:
-        return Complaint(
-            (name, field, *rest), complaint.code, complaint.message, complaint.help, complaint.key
-        )
+        return replace(fault, loc=(name, field, *rest))
     inside = (name, "as") if field == "label" and entry_label(raw) != name else (name,)
     loc = inside if isinstance(raw, dict) else ()
-    return Complaint(loc, complaint.code, complaint.message, complaint.help, key=len(loc) == 1)
+    return replace(fault, loc=loc, key=len(loc) == 1)

@@ -22,16 +22,9 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from ratecli.config.complaint import (
-    Complaint,
-    as_validation_error,
-    complaints_of,
-    missing_space_hint,
-    quote_value,
-    wrong_type,
-)
-from ratecli.config.document import Loc
 from ratecli.config.sweep import SweepValue
+from ratecli.config.validation import diagnostics_of, missing_space_hint, quote_value, wrong_type
+from ratecli.errors import Diagnostic, InvalidValueError, Loc
 
 IDENTIFIER_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SLUG_PATTERN = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
@@ -51,19 +44,21 @@ NAME_HELP = "a name begins with a letter or '_' and goes on with letters, digits
 SLUG_HELP = "use small letters, digits, '.', '_' and '-', beginning with a letter or digit"
 
 
-def check_name(loc: Loc, name: str, *, key: bool = True) -> list[Complaint]:
+def check_name(loc: Loc, name: str, *, key: bool = True) -> list[Diagnostic]:
     """Return an error if rules could not refer to this name."""
     if IDENTIFIER_PATTERN.fullmatch(name) and len(name) <= 100:
         return []
     hint = missing_space_hint(name) or NAME_HELP
-    return [Complaint(loc, "E104", f"{quote_value(name)} is not a name", hint, key=key)]
+    return [Diagnostic("E104", f"{quote_value(name)} is not a name", hint, loc=loc, key=key)]
 
 
-def check_slug(loc: Loc, text: str) -> list[Complaint]:
+def check_slug(loc: Loc, text: str) -> list[Diagnostic]:
     """Return an error if the text is not a plain file name."""
     if SLUG_PATTERN.fullmatch(text):
         return []
-    return [Complaint(loc, "E104", f"{quote_value(text)} cannot name a file or folder", SLUG_HELP)]
+    return [
+        Diagnostic("E104", f"{quote_value(text)} cannot name a file or folder", SLUG_HELP, loc=loc)
+    ]
 
 
 MAX_RULE_LENGTH = 2000
@@ -78,7 +73,7 @@ class Spec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @classmethod
-    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Complaint]:
+    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Diagnostic]:
         """Yield errors that concern several keys together."""
         del raw
         return ()
@@ -90,9 +85,9 @@ class Spec(BaseModel):
         try:
             part = handler(raw)
         except ValidationError as error:
-            found = [*complaints_of(error, cls.model_fields), *found]
+            found = [*diagnostics_of(error, cls.model_fields), *found]
         if found:
-            raise as_validation_error(found, cls.__name__)
+            raise InvalidValueError(found)
         return part
 
 
@@ -105,15 +100,15 @@ def _validate_slug(value: object) -> object:
 
 
 def validate_rule(value: object) -> object:
-    """Return the text of a rule; raise a ValidationError with E103, E104 or E302."""
+    """Return the text of a rule; raise FaultError with E103, E104 or E302."""
     if not isinstance(value, str):
         hint = f"put it in quotes: '{value}'" if isinstance(value, int | float) else None
         return _accept_unless([wrong_type((), "the text of a rule", value, hint)], value)
     if not value.strip():
-        return _accept_unless([Complaint((), "E104", "the rule is empty", "write a rule")], value)
+        return _accept_unless([Diagnostic("E104", "the rule is empty", "write a rule")], value)
     if len(value) > MAX_RULE_LENGTH:
         message = f"the rule has {len(value)} characters; at most {MAX_RULE_LENGTH} are allowed"
-        return _accept_unless([Complaint((), "E302", message)], value)
+        return _accept_unless([Diagnostic("E302", message)], value)
     return value
 
 
@@ -123,9 +118,9 @@ def _validate_scalar(value: object) -> object:
     return _accept_unless([] if right else [wrong_type((), wanted, value)], value)
 
 
-def _accept_unless(complaints: list[Complaint], value: object) -> object:
+def _accept_unless(complaints: list[Diagnostic], value: object) -> object:
     if complaints:
-        raise as_validation_error(complaints, "value")
+        raise InvalidValueError(complaints)
     return value
 
 

@@ -27,14 +27,9 @@ from ratecli.config.base import (
     check_name,
     require_value,
 )
-from ratecli.config.complaint import (
-    LOCATION_MARK,
-    Complaint,
-    as_validation_error,
-    quote_value,
-    unknown_key,
-    wrong_type,
-)
+from ratecli.config.document import LOCATION_MARK
+from ratecli.config.validation import quote_value, unknown_key, wrong_type
+from ratecli.errors import Diagnostic, InvalidValueError
 
 FRACTION_PATTERN = re.compile(r"(\d{1,6})/(0*[1-9]\d{0,5})")
 MAX_LEVELS = 30
@@ -59,29 +54,27 @@ def as_fraction(value: float | str) -> Fraction:
 def _fraction(value: object) -> object:
     complaint = _fraction_complaint(value)
     if complaint:
-        raise as_validation_error([complaint], "fraction")
+        raise InvalidValueError(complaint)
     return value
 
 
-def _fraction_complaint(value: object) -> Complaint | None:
+def _fraction_complaint(value: object) -> Diagnostic | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return wrong_type((), "a number from 0 to 1, or a text like '1/3'", value)
     found = FRACTION_PATTERN.fullmatch(value) if isinstance(value, str) else None
     if isinstance(value, str) and found is None:
-        return Complaint((), "E104", f"{quote_value(value)} is no fraction", "write 0.25 or 1/4")
+        return Diagnostic("E104", f"{quote_value(value)} is no fraction", "write 0.25 or 1/4")
     if isinstance(value, float) and value != value:  # noqa: PLR0124 - NaN
-        return Complaint((), "E104", f"{LOCATION_MARK} must be a number from 0 to 1, not nan")
+        return Diagnostic("E104", f"{LOCATION_MARK} must be a number from 0 to 1, not nan")
     if not (isinstance(value, str) or 0 <= value <= 1) or (found and as_fraction(value) > 1):
-        return Complaint((), "E104", f"{LOCATION_MARK} must be from 0 to 1, not {value}")
+        return Diagnostic("E104", f"{LOCATION_MARK} must be from 0 to 1, not {value}")
     return None
 
 
 def _scalar(value: object) -> object:
     if isinstance(value, str | int | float):
         return value
-    raise as_validation_error(
-        [wrong_type((), "a single value: a number, text, true or false", value)], "value"
-    )
+    raise InvalidValueError(wrong_type((), "a single value: a number, text, true or false", value))
 
 
 def _range(value: object) -> object:
@@ -91,13 +84,11 @@ def _range(value: object) -> object:
         isinstance(end, bool) or not isinstance(end, int | float | None) for end in ends
     )
     if len(ends) != 2 or wrong_kind:
-        raise as_validation_error(
-            [wrong_type((), "two numbers, or null for none", value, hint)], "range"
-        )
+        raise InvalidValueError(wrong_type((), "two numbers, or null for none", value, hint))
     low, high = (end for end in ends)
     if not (low is None or high is None or low < high):
         message = f"{LOCATION_MARK} must begin with the smaller number, not {low} and {high}"
-        raise as_validation_error([Complaint((), "E104", message, hint)], "range")
+        raise InvalidValueError(Diagnostic("E104", message, hint))
     return value
 
 
@@ -149,19 +140,21 @@ class SplitSpec(Spec):
     )
 
     @classmethod
-    def cross_check(cls, raw: Mapping[str, Any]) -> Iterator[Complaint]:
+    def cross_check(cls, raw: Mapping[str, Any]) -> Iterator[Diagnostic]:
         chosen = "by" if raw.get("by") is not None else "official"
         for key in EXCLUSIVE_SPLIT_KEYS[chosen] if raw.get(chosen) else ():
             if raw.get(key):
                 message = f"'{key}' does not go with '{chosen}'"
-                yield Complaint((key,), "E104", message, f"keep '{key}' or '{chosen}'", key=True)
+                yield Diagnostic(
+                    "E104", message, f"keep '{key}' or '{chosen}'", loc=(key,), key=True
+                )
         values = {key: raw[key] for key in DATASET_PARTS if raw.get(key) is not None}
         if any(_fraction_complaint(value) for value in values.values()):
             return
         total = sum((as_fraction(str(value)) for value in values.values()), Fraction(0))
         wrong = _wrong_total(values, total)
         if wrong:
-            yield Complaint((), "E104", wrong, key=True)
+            yield Diagnostic("E104", wrong, key=True)
 
 
 def _wrong_total(values: Mapping[str, Any], total: Fraction) -> str | None:
@@ -252,11 +245,13 @@ class DatasetSpec(Spec):
     )
 
     @classmethod
-    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Complaint]:
+    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Diagnostic]:
         chosen = [key for key in DATASET_KINDS if raw.get(key) is not None]
         if len(chosen) == 2:
             hint = "keep 'source' for a registered source or 'path' for your own table"
-            return [Complaint(("path",), "E104", "give either 'source' or 'path'", hint, key=True)]
+            return [
+                Diagnostic("E104", "give either 'source' or 'path'", hint, loc=("path",), key=True)
+            ]
         if not chosen:
             return cls._without_kind(raw)
         foreign = [
@@ -269,7 +264,7 @@ class DatasetSpec(Spec):
         ]
 
     @classmethod
-    def _without_kind(cls, raw: Mapping[str, Any]) -> list[Complaint]:
+    def _without_kind(cls, raw: Mapping[str, Any]) -> list[Diagnostic]:
         near = [
             unknown_key((key,), DATASET_KINDS).help or ""
             for key in raw
@@ -278,45 +273,47 @@ class DatasetSpec(Spec):
         if any("did you mean" in hint for hint in near):
             return []  # the misspelt key is reported already
         hint = "write source: NAME (`ratecli ls datasets`) or path: FILE.csv"
-        return [
-            Complaint((), "E102", f"{LOCATION_MARK} needs a 'source' or a 'path'", hint, key=True)
-        ]
+        return [Diagnostic("E102", f"{LOCATION_MARK} needs a 'source' or a 'path'", hint, key=True)]
 
     def options(self) -> dict[str, Any]:
         """Return the options given in the file as plain data."""
         return self.model_dump(mode="json", exclude_none=True)
 
 
-def _target_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+def _target_conflicts(raw: Mapping[str, Any]) -> Iterator[Diagnostic]:
     """Report options that conflict with the kind of label of a table."""
     if "path" not in raw:
         return
     if raw.get("target") != "number":
         if raw.get("label_range") is not None:
             message = "'label_range' is for a label that is a number"
-            yield Complaint(("label_range",), "E104", message, "say 'target: number'", key=True)
+            yield Diagnostic(
+                "E104", message, "say 'target: number'", loc=("label_range",), key=True
+            )
         return
     if raw.get("label") is None:
         message = "'target: number' says of what kind the label is, and no label is named"
-        yield Complaint(("target",), "E102", message, "name its column: label: COLUMN", key=True)
+        yield Diagnostic(
+            "E102", message, "name its column: label: COLUMN", loc=("target",), key=True
+        )
     if raw.get("positive") is not None:
         message = "'positive' does not go with 'target: number': a number is not one of two classes"
-        yield Complaint(("positive",), "E104", message, "leave one of them out", key=True)
+        yield Diagnostic("E104", message, "leave one of them out", loc=("positive",), key=True)
 
 
-def _stream_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+def _stream_conflicts(raw: Mapping[str, Any]) -> Iterator[Diagnostic]:
     """Report options that conflict with reading rows in pieces."""
     if raw.get("stream") is not True:
         return
     hint = "leave it out, or read the table into memory: stream: false"
     if raw.get("levels") is not None:
         message = "'levels' does not go with 'stream': streamed rows are decided at one threshold"
-        yield Complaint(("levels",), "E104", message, hint, key=True)
+        yield Diagnostic("E104", message, hint, loc=("levels",), key=True)
     if raw.get("target") == "number":
         message = (
             "'target: number' does not go with 'stream': labels of streamed rows are two classes"
         )
-        yield Complaint(("target",), "E104", message, hint, key=True)
+        yield Diagnostic("E104", message, hint, loc=("target",), key=True)
 
 
 def _allowed_keys(chosen: str) -> tuple[str, ...]:
@@ -326,10 +323,10 @@ def _allowed_keys(chosen: str) -> tuple[str, ...]:
     return (*keys, *SHARED_KEYS)
 
 
-def _foreign_key(key: str, chosen: str) -> Complaint:
+def _foreign_key(key: str, chosen: str) -> Diagnostic:
     message = f"'{key}' does not go with '{chosen}': this is {DATASET_KINDS[chosen]}"
     hint = f"allowed keys: {', '.join(_allowed_keys(chosen))}"
-    return Complaint((key,), "E101", message, hint, key=True)
+    return Diagnostic("E101", message, hint, loc=(key,), key=True)
 
 
 MAX_RESAMPLE_SHARE = 1000
@@ -339,17 +336,17 @@ RESAMPLE_WANTED = "a number greater than 0, or a name of the sweep"
 
 def _validate_resample(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise as_validation_error([wrong_type((), RESAMPLE_WANTED, value)], "share")
+        raise InvalidValueError(wrong_type((), RESAMPLE_WANTED, value))
     if isinstance(value, str) and not FRACTION_PATTERN.fullmatch(value):
         wrong = check_name((), value, key=False)
     else:
         wrong = (
             []
             if _is_valid_share(value)
-            else [Complaint((), "E104", f"{RESAMPLE_MESSAGE}, not {value}")]
+            else [Diagnostic("E104", f"{RESAMPLE_MESSAGE}, not {value}")]
         )
     if wrong:
-        raise as_validation_error(wrong, "share")
+        raise InvalidValueError(wrong)
     return value
 
 

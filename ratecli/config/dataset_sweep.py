@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from pydantic import PlainValidator, ValidationError, WithJsonSchema
+from pydantic import PlainValidator, WithJsonSchema
 
 from ratecli.config.algorithm import entry_sweep
 from ratecli.config.base import MAX_RULE_LENGTH, validate_rule
-from ratecli.config.complaint import Complaint, as_validation_error, complaints_of, quote_value
-from ratecli.config.document import Loc
-from ratecli.errors import did_you_mean
+from ratecli.config.validation import quote_value
+from ratecli.errors import Diagnostic, FaultError, InvalidValueError, Loc, did_you_mean
 
 DATASET_AXIS = "dataset"
 """The swept name whose values are names of data sets; each is then a separate problem."""
@@ -22,14 +21,14 @@ COMBINED_TABLE_HINT = "without sweep: {dataset: [...]} the rows of all data sets
 def _validate_group(value: object) -> object:
     if not isinstance(value, dict):
         return validate_rule(value)
-    found: list[Complaint] = []
+    found: list[Diagnostic] = []
     for name, text in value.items():
         try:
             validate_rule(text)
-        except ValidationError as error:
-            found += [complaint.under(name) for complaint in complaints_of(error)]
+        except FaultError as error:
+            found += [each.under(name) for each in error.faults]
     if found:
-        raise as_validation_error(found, "group")
+        raise InvalidValueError(found)
     return value
 
 
@@ -48,7 +47,7 @@ GroupCondition = Annotated[
 ]
 
 
-def dataset_sweep_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
+def dataset_sweep_conflicts(raw: Mapping[str, Any]) -> Iterator[Diagnostic]:
     """Yield errors about swept data sets and about groups defined for each data set."""
     datasets = raw.get("datasets")
     if not isinstance(datasets, dict):
@@ -56,14 +55,14 @@ def dataset_sweep_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
     for loc, value in _swept_datasets(raw):
         if not isinstance(value, str) or value not in datasets:
             hint = did_you_mean(str(value), datasets, "data sets here")
-            yield Complaint(
-                loc, "E104", f"{quote_value(value)} is not a data set of this file", hint
+            yield Diagnostic(
+                "E104", f"{quote_value(value)} is not a data set of this file", hint, loc=loc
             )
     swept = DATASET_AXIS in _mapping_or_empty(raw.get("sweep"))
     for loc in () if swept else _own_dataset_axes(raw):
         message = f"'{DATASET_AXIS}' is swept for one algorithm and not for the others"
         hint = "sweep it for all: an algorithm's own sweep may then take some of the data sets"
-        yield Complaint(loc, "E104", message, hint, key=True)
+        yield Diagnostic("E104", message, hint, loc=loc, key=True)
     for name, group in _mapping_or_empty(raw.get("groups")).items():
         if isinstance(group, dict):
             yield from _group_conflicts(("groups", name), group, datasets, swept=swept)
@@ -71,19 +70,19 @@ def dataset_sweep_conflicts(raw: Mapping[str, Any]) -> Iterator[Complaint]:
 
 def _group_conflicts(
     loc: Loc, group: Mapping[str, Any], datasets: Mapping[str, Any], *, swept: bool
-) -> Iterator[Complaint]:
+) -> Iterator[Diagnostic]:
     if not swept:
         message = f"'{loc[-1]}' is stated for each data set, and all of them are one problem"
-        yield Complaint(loc, "E104", message, COMBINED_TABLE_HINT, key=True)
+        yield Diagnostic("E104", message, COMBINED_TABLE_HINT, loc=loc, key=True)
     for name in group:
         if name not in datasets:
             message = f"{quote_value(name)} is not a data set of this file"
             hint = did_you_mean(str(name), datasets, "data sets here")
-            yield Complaint((*loc, name), "E104", message, hint, key=True)
+            yield Diagnostic("E104", message, hint, loc=(*loc, name), key=True)
     missing = [name for name in datasets if name not in group]
     if missing and set(group) <= set(datasets):
         message = f"the group '{loc[-1]}' is not stated for {quote_value(missing[0])}"
-        yield Complaint(loc, "E102", message, f"add {missing[0]}: condition", key=True)
+        yield Diagnostic("E102", message, f"add {missing[0]}: condition", loc=loc, key=True)
 
 
 def _own_dataset_axes(raw: Mapping[str, Any]) -> Iterator[Loc]:

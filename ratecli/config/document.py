@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ratecli.config.nodes import ListNode, MapNode, ScalarNode, SourceText, YamlNode, plain_data
 from ratecli.config.yaml import parse_yaml, read_source
-from ratecli.errors import Diagnostic, FaultError, SourceLocation, Span
+from ratecli.errors import Diagnostic, FaultError, Loc, SourceLocation, Span
 
 FOLDED_BREAK = re.compile(r"[ \t]*(?:\r\n|[\r\n\x85\u2028\u2029])[ \t]*")
 HEX_ESCAPES = {"x": 4, "u": 6, "U": 10}
@@ -66,7 +67,18 @@ def _written_length(raw: str, at: int, style: str) -> int:
     return 1
 
 
-Loc = tuple[str | int, ...]
+LOCATION_MARK = "\0"
+"""Placeholder in messages for the name of the location; no YAML text contains it."""
+
+
+def describe_location(loc: Loc) -> str:
+    """Return what a message calls the value at `loc`."""
+    if not loc:
+        return "this"
+    if isinstance(loc[-1], int):
+        outer = f" of '{loc[-2]}'" if len(loc) > 1 else ""
+        return f"entry {loc[-1] + 1}{outer}"
+    return f"'{loc[-1]}'"
 
 
 @dataclass(frozen=True)
@@ -105,9 +117,7 @@ class Document:
         assert isinstance(data, dict)
         return data
 
-    def place(
-        self, loc: Sequence[str | int], span: Span | None = None, *, key: bool = False
-    ) -> SourceLocation:
+    def place(self, loc: Loc, span: Span | None = None, *, key: bool = False) -> SourceLocation:
         """Return the position of the value at `loc`, or of its key if `key` is true.
 
         The position of a missing value is that of its parent's key. `span` selects characters of
@@ -124,7 +134,29 @@ class Document:
         head = _excerpt_node(node)
         return head.source.place(head.start, head.end)
 
-    def _find(self, loc: Sequence[str | int]) -> tuple[ScalarNode | None, YamlNode, bool]:
+    def placed(self, fault: Diagnostic, *outer: str | int, key: bool = False) -> Diagnostic:
+        """Return the diagnostic with its file and line; its own location is inside `outer`.
+
+        If it has no location of its own, `key` is true if it concerns the key at `outer`.
+        """
+        if fault.place is not None:
+            return fault
+        fault = fault.under(*outer, key=key)
+        message = fault.message.replace(LOCATION_MARK, describe_location(fault.loc))
+        return replace(
+            fault, message=message, place=self.place(fault.loc, fault.span, key=fault.key)
+        )
+
+    @contextmanager
+    def placing(self, *outer: str | int, key: bool = False) -> Iterator[None]:
+        """Add file and line to errors raised in the block, like `placed`."""
+        try:
+            yield
+        except FaultError as error:
+            placed = [self.placed(fault, *outer, key=key) for fault in error.faults]
+            raise type(error)(placed) from error.__cause__
+
+    def _find(self, loc: Loc) -> tuple[ScalarNode | None, YamlNode, bool]:
         """Return the deepest key and node on the path to `loc`, and whether it is `loc`."""
         name: ScalarNode | None = None
         node: YamlNode = self.root

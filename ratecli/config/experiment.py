@@ -11,24 +11,17 @@ from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema
 
 from ratecli.config.algorithm import AlgorithmSpec, SweepField
 from ratecli.config.base import ColumnName, NameText, RuleText, SlugText, Spec, StrictText
-from ratecli.config.complaint import (
-    LOCATION_MARK,
-    Complaint,
-    as_validation_error,
-    complaints_of,
-    describe_type,
-    sort_by_place,
-)
 from ratecli.config.conflicts import MAX_SEEDS, find_conflicts
 from ratecli.config.dataset import DatasetSpec, OptionalResample
 from ratecli.config.dataset_sweep import DATASET_AXIS, GroupCondition
-from ratecli.config.document import Document
+from ratecli.config.document import LOCATION_MARK, Document
 from ratecli.config.filter import OptionalFilter
 from ratecli.config.override import apply_overrides
 from ratecli.config.report import Expectation, ReportSpec
 from ratecli.config.safety import OptionalSafety
 from ratecli.config.sweep import Sweep, SweepPoint
-from ratecli.errors import FaultError
+from ratecli.config.validation import describe_type, diagnostics_of, sort_by_place
+from ratecli.errors import Diagnostic, FaultError, InvalidValueError
 
 AMOUNT_PATTERN = re.compile(r"((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,2})?) ?([A-Za-z]+)")
 SECONDS_PER_UNIT = {"s": 1.0, "min": 60.0, "h": 3600.0}
@@ -77,8 +70,8 @@ def _parse_amount(value: object, units: dict[str, float], hint: str) -> float:
     return float(found[1]) * units[found[2]]
 
 
-def _limit_error(code: str, message: str, hint: str) -> ValidationError:
-    return as_validation_error([Complaint((), code, message, hint)], "value")
+def _limit_error(code: str, message: str, hint: str) -> InvalidValueError:
+    return InvalidValueError(Diagnostic(code, message, hint))
 
 
 def _amount_schema(units: dict[str, float]) -> WithJsonSchema:
@@ -158,8 +151,8 @@ def _validate_penalty(value: object) -> object:
     return value
 
 
-def _experiment_error(code: str, message: str, hint: str | None) -> ValidationError:
-    return as_validation_error([Complaint((), code, message, hint)], "value")
+def _experiment_error(code: str, message: str, hint: str | None) -> InvalidValueError:
+    return InvalidValueError(Diagnostic(code, message, hint))
 
 
 Seeds = Annotated[
@@ -212,16 +205,16 @@ class DeployedSpec(Spec):
     )
 
     @classmethod
-    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Complaint]:
+    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Diagnostic]:
         given = [key for key in raw if key in cls.model_fields and raw[key] is not None]
         if len(given) == 1 or set(raw) - set(cls.model_fields):
             return []
         hint = "write {column: NAME}, {algorithm: LABEL} or {model: FILE.npz}"
         if given:
             message = "give one of 'column', 'algorithm' and 'model'"
-            return [Complaint((given[1],), "E104", message, hint, key=True)]
+            return [Diagnostic("E104", message, hint, loc=(given[1],), key=True)]
         message = f"{LOCATION_MARK} needs a 'column', an 'algorithm' or a 'model'"
-        return [Complaint((), "E102", message, hint, key=True)]
+        return [Diagnostic("E102", message, hint, key=True)]
 
 
 class Experiment(Spec):
@@ -292,7 +285,7 @@ class Experiment(Spec):
     )
 
     @classmethod
-    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Complaint]:
+    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Diagnostic]:
         return find_conflicts(raw)
 
     def pool(self, point: SweepPoint) -> tuple[str, ...]:
@@ -328,7 +321,7 @@ def read_experiment(document: Document) -> Experiment:
     try:
         return Experiment.model_validate(document.data)
     except ValidationError as error:
-        faults = [complaint.fault(document) for complaint in complaints_of(error)]
+        faults = [document.placed(each) for each in diagnostics_of(error)]
         raise FaultError(sort_by_place(faults)) from None
 
 

@@ -16,13 +16,9 @@ from ratecli.config.base import (
     check_name,
     require_value,
 )
-from ratecli.config.complaint import (
-    LOCATION_MARK,
-    Complaint,
-    as_validation_error,
-    invalid_choice,
-    wrong_type,
-)
+from ratecli.config.document import LOCATION_MARK
+from ratecli.config.validation import invalid_choice, wrong_type
+from ratecli.errors import Diagnostic, InvalidValueError
 
 FILTER = "filter"
 """Label of the filter's own trials in results."""
@@ -41,17 +37,13 @@ def _validate_columns(value: object) -> object:
         return (value,)
     if not isinstance(value, list | tuple):
         wanted = "a column or a list of columns"
-        raise as_validation_error(
-            [wrong_type((), wanted, value, "write balance: COLUMN")], "columns"
-        )
+        raise InvalidValueError(wrong_type((), wanted, value, "write balance: COLUMN"))
     return tuple(value)
 
 
 def _validate_alpha(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise as_validation_error(
-            [wrong_type((), f"{ALPHA_WORDS}, or a name of the sweep", value)], "number"
-        )
+        raise InvalidValueError(wrong_type((), f"{ALPHA_WORDS}, or a name of the sweep", value))
     if isinstance(value, str):
         wrong = check_name((), value, key=False)
     else:
@@ -59,10 +51,10 @@ def _validate_alpha(value: object) -> object:
         wrong = (
             []
             if good
-            else [Complaint((), "E104", f"{LOCATION_MARK} must be {ALPHA_WORDS}, not {value}")]
+            else [Diagnostic("E104", f"{LOCATION_MARK} must be {ALPHA_WORDS}, not {value}")]
         )
     if wrong:
-        raise as_validation_error(wrong, "number")
+        raise InvalidValueError(wrong)
     return value if isinstance(value, str) else float(value)
 
 
@@ -73,11 +65,11 @@ def _validate_algorithm(value: object) -> object:
         return {value: {}}
     if not isinstance(value, dict) or len(value) != 1:
         wanted = "an algorithm's name, or one name with its options"
-        raise as_validation_error([wrong_type((), wanted, value, example)], "algorithm")
+        raise InvalidValueError(wrong_type((), wanted, value, example))
     ((name, options),) = value.items()
     if options is not None and not isinstance(options, dict):
         wanted = "a mapping of options to values"
-        raise as_validation_error([wrong_type((name,), wanted, options, example)], "algorithm")
+        raise InvalidValueError(wrong_type((name,), wanted, options, example))
     return {name: options or {}}
 
 
@@ -85,7 +77,7 @@ def _validate_take(value: object) -> object:
     if isinstance(value, str) and value not in TAKE_CHOICES and IDENTIFIER_PATTERN.fullmatch(value):
         return value  # a name of the sweep; checked once the sweep is known
     if value not in TAKE_CHOICES:
-        raise as_validation_error([invalid_choice((), value, TAKE_CHOICES)], "choice")
+        raise InvalidValueError(invalid_choice((), value, TAKE_CHOICES))
     return value
 
 
@@ -171,18 +163,18 @@ class FilterSpec(Spec):
     )
 
     @classmethod
-    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Complaint]:
+    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Diagnostic]:
         both = [key for key in raw if key in {"balance", "objective"} and raw[key] is not None]
         if len(both) > 1:
             message = "give one of 'balance' and 'objective'"
-            return [Complaint((both[1],), "E104", message, FILTER_GOAL_HINT, key=True)]
+            return [Diagnostic("E104", message, FILTER_GOAL_HINT, loc=(both[1],), key=True)]
         if (
             not both
             and not set(raw) & {"balance", "objective"}
             and set(raw) <= set(cls.model_fields)
         ):
             message = f"{LOCATION_MARK} needs a 'balance' or an 'objective'"
-            return [Complaint((), "E102", message, FILTER_GOAL_HINT, key=True)]
+            return [Diagnostic("E102", message, FILTER_GOAL_HINT, key=True)]
         return []
 
     @property
@@ -211,7 +203,7 @@ def _validate_off(value: object) -> object:
         hint = (
             "`filter: false` trains this algorithm on all rows; without the key they are filtered"
         )
-        raise as_validation_error([wrong_type((), "false", value, hint)], "filter")
+        raise InvalidValueError(wrong_type((), "false", value, hint))
     return value
 
 

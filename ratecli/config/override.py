@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ratecli.config.complaint import describe_type
 from ratecli.config.document import Document
 from ratecli.config.nodes import ListNode, MapNode, ScalarNode, SourceText, YamlNode, plain_data
+from ratecli.config.validation import describe_type
 from ratecli.config.yaml import parse_yaml
 from ratecli.errors import Diagnostic, FaultError, SourceLocation
 

@@ -19,16 +19,10 @@ from ratecli.config.base import (
     StrictScalar,
     StrictText,
 )
-from ratecli.config.complaint import (
-    LOCATION_MARK,
-    Complaint,
-    as_validation_error,
-    describe_type,
-    invalid_choice,
-    unknown_key,
-    wrong_type,
-)
+from ratecli.config.document import LOCATION_MARK
 from ratecli.config.sweep import SweepValue
+from ratecli.config.validation import describe_type, invalid_choice, unknown_key, wrong_type
+from ratecli.errors import Diagnostic, InvalidValueError
 
 SplitName = Literal["train", "validation", "test", "safety"]
 
@@ -37,7 +31,7 @@ SPLITS = get_args(SplitName)
 
 
 def _as_list(value: object) -> object:
-    """Return one split or several as a tuple; raise a ValidationError for invalid ones."""
+    """Return one split or several as a tuple; raise FaultError for invalid ones."""
     several = tuple(value) if isinstance(value, list | tuple) else (value,)
     found = [
         invalid_choice((k,) if isinstance(value, list | tuple) else (), each, SPLITS)
@@ -45,12 +39,12 @@ def _as_list(value: object) -> object:
         if each not in SPLITS
     ]
     found += [
-        Complaint((k,), "E104", f"'{each}' is named twice", "remove one")
+        Diagnostic("E104", f"'{each}' is named twice", "remove one", loc=(k,))
         for k, each in enumerate(several)
         if each in several[:k] and each in SPLITS
     ]
     if found:
-        raise as_validation_error(found, "split")
+        raise InvalidValueError(found)
     return several
 
 
@@ -223,10 +217,10 @@ def _validate_plot(raw: object) -> object:
     if isinstance(raw, Spec):
         return raw
     if not isinstance(raw, dict):
-        raise as_validation_error([wrong_type((), "a mapping of keys to values", raw)], "plot")
+        raise InvalidValueError(wrong_type((), "a mapping of keys to values", raw))
     kind = raw.get("kind")
     if "kind" in raw and str(kind) not in PLOT_TYPES:
-        raise as_validation_error([invalid_choice(("kind",), kind, PLOT_TYPES)], "plot")
+        raise InvalidValueError(invalid_choice(("kind",), kind, PLOT_TYPES))
     return PLOT_TYPES.get(str(kind), TradeoffPlot).model_validate(raw)
 
 
@@ -250,7 +244,7 @@ WITHIN_HELP = "write a number as 0.01, a share as 2%, or ci for our 95 % interva
 def _validate_tolerance(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         message = f"{LOCATION_MARK} must be a number or a text, not {describe_type(value)}"
-        raise as_validation_error([Complaint((), "E103", message, WITHIN_HELP)], "value")
+        raise InvalidValueError(Diagnostic("E103", message, WITHIN_HELP))
     words = isinstance(value, str)
     good = (
         value == CONFIDENCE_INTERVAL or PERCENT_PATTERN.fullmatch(str(value))
@@ -259,7 +253,7 @@ def _validate_tolerance(value: object) -> object:
     )
     if not good:
         message = f"{LOCATION_MARK} must be a number from 0, a share or ci, not '{value}'"
-        raise as_validation_error([Complaint((), "E104", message, WITHIN_HELP)], "value")
+        raise InvalidValueError(Diagnostic("E104", message, WITHIN_HELP))
     return value
 
 
@@ -325,27 +319,25 @@ class Expectation(Spec):
         return self.model_dump(mode="json", exclude_none=True)
 
     @classmethod
-    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Complaint]:
+    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Diagnostic]:
         given = [name for name in EXPECTATION_KINDS if raw.get(name) is not None]
         listed = ", ".join(f"'{name}'" for name in EXPECTATION_KINDS)
         if not given and not _misspelt_keys(raw):
-            yield Complaint((), "E102", f"{LOCATION_MARK} needs one of {listed}", key=True)
+            yield Diagnostic("E102", f"{LOCATION_MARK} needs one of {listed}", key=True)
         if len(given) > 1:
             hint = "write an entry for each"
             message = f"one entry has one of {listed}"
-            yield Complaint((given[1],), "E104", message, hint, key=True)
+            yield Diagnostic("E104", message, hint, loc=(given[1],), key=True)
         if given == ["value"] and raw.get("within") is None:
             message = "'value' needs 'within': how exactly our mean must be that"
-            yield Complaint(("value",), "E102", message, WITHIN_HELP, key=True)
+            yield Diagnostic("E102", message, WITHIN_HELP, loc=("value",), key=True)
 
     @model_validator(mode="before")
     @classmethod
     def _no_misspelt_key(cls, raw: Any) -> Any:
         near = _misspelt_keys(raw) if isinstance(raw, dict) else []
         if near:
-            raise as_validation_error(
-                [unknown_key((key,), cls.model_fields) for key in near], cls.__name__
-            )
+            raise InvalidValueError([unknown_key((key,), cls.model_fields) for key in near])
         return raw
 
 

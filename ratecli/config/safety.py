@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 
 from ratecli.config.base import (
     IDENTIFIER_PATTERN,
@@ -17,46 +17,39 @@ from ratecli.config.base import (
     check_name,
     require_value,
 )
-from ratecli.config.complaint import (
-    LOCATION_MARK,
-    Complaint,
-    as_validation_error,
-    complaints_of,
-    quote_value,
-    wrong_type,
-)
 from ratecli.config.dataset import FRACTION_PATTERN, ColumnNames, as_fraction
+from ratecli.config.document import LOCATION_MARK
+from ratecli.config.validation import quote_value, wrong_type
+from ratecli.errors import Diagnostic, FaultError, InvalidValueError
 
 DEFAULT_DELTA = 0.05
 """Delta of constraints that a mapping `delta` does not name."""
 
 
 def _validate_number(value: object, within: Callable[[Fraction], bool], words: str) -> object:
-    """Return a number, a fraction or a name; raise a ValidationError with E103 or E104."""
+    """Return a number, a fraction or a name; raise FaultError with E103 or E104."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise as_validation_error(
-            [wrong_type((), f"{words}, or a name of the sweep", value)], "number"
-        )
+        raise InvalidValueError(wrong_type((), f"{words}, or a name of the sweep", value))
     if isinstance(value, str) and not FRACTION_PATTERN.fullmatch(value):
         wrong = check_name((), value, key=False) and [_not_a_number(value)]
     else:
         exists = isinstance(value, str) or math.isfinite(value)
         good = exists and within(as_fraction(value))
         wrong = (
-            [] if good else [Complaint((), "E104", f"{LOCATION_MARK} must be {words}, not {value}")]
+            [] if good else [Diagnostic("E104", f"{LOCATION_MARK} must be {words}, not {value}")]
         )
     if wrong:
-        raise as_validation_error(wrong, "number")
+        raise InvalidValueError(wrong)
     return value
 
 
-def _not_a_number(text: str) -> Complaint:
+def _not_a_number(text: str) -> Diagnostic:
     """Return the error for a text such as `5%`, which was meant as a number, not as a name."""
     message = (
         f"{LOCATION_MARK} must be a number such as 0.05 or 1/20, or a name of the sweep, "
         f"not {quote_value(text)}"
     )
-    return Complaint((), "E104", message)
+    return Diagnostic("E104", message)
 
 
 def is_probability(value: Fraction) -> bool:
@@ -96,15 +89,15 @@ def _validate_delta(value: object) -> object:
         given = _validate_chance(value)
         divided = isinstance(given, str) and FRACTION_PATTERN.fullmatch(given)
         return float(as_fraction(str(given))) if divided else given
-    found: list[Complaint] = []
+    found: list[Diagnostic] = []
     each = dict[str, object]()
     for name, one in value.items():
         try:
             each[name] = _validate_chance(one) if isinstance(one, dict) else _validate_delta(one)
-        except ValidationError as error:
-            found += [complaint.under(name) for complaint in complaints_of(error)]
+        except FaultError as error:
+            found += [each.under(name) for each in error.faults]
     if found:
-        raise as_validation_error(found, "delta")
+        raise InvalidValueError(found)
     return each
 
 
@@ -213,9 +206,8 @@ def _validate_own_safety(value: object) -> object:
     if value is False or isinstance(value, SafetySpec):
         return value
     if not isinstance(value, dict):
-        raise as_validation_error(
-            [wrong_type((), "a mapping of keys to values, or false", value, SAFETY_OFF_HINT)],
-            "test",
+        raise InvalidValueError(
+            wrong_type((), "a mapping of keys to values, or false", value, SAFETY_OFF_HINT)
         )
     return SafetySpec.model_validate(value)
 

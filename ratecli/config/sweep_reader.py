@@ -7,16 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ratecli.config.base import check_name
-from ratecli.config.complaint import (
-    Complaint,
-    as_validation_error,
-    describe_location,
-    describe_type,
-    quote_value,
-    wrong_type,
-)
-from ratecli.config.document import Loc
+from ratecli.config.document import describe_location
 from ratecli.config.sweep import SPACE_PATTERN, Sweep, SweepPoint, sweep_points
+from ratecli.config.validation import describe_type, quote_value, wrong_type
+from ratecli.errors import Diagnostic, InvalidValueError, Loc
 
 MAX_POINTS = 10_000
 """Limit on the number of points: each takes milliseconds before anything runs."""
@@ -25,12 +19,12 @@ AXIS_HINT = "write a list, linspace(first, last, count) or logspace(first, last,
 
 
 def read_sweep(raw: object) -> Sweep:
-    """Return a sweep from plain data; raise a ValidationError with all errors in it."""
+    """Return a sweep from plain data; raise FaultError with all errors in it."""
     if isinstance(raw, Sweep):
         return raw
     if not isinstance(raw, dict):
         wanted = "a mapping of names to lists of values"
-        raise as_validation_error([wrong_type((), wanted, raw, AXIS_HINT)], "sweep")
+        raise InvalidValueError(wrong_type((), wanted, raw, AXIS_HINT))
     axes = {name: axis for name, axis in raw.items() if name not in SWEEP_KEYWORDS}
     complaints = [
         *_axes_complaints(axes),
@@ -42,7 +36,7 @@ def read_sweep(raw: object) -> Sweep:
     if sweep is not None:
         complaints = list(_grid_complaints(sweep))
     if sweep is None or complaints:
-        raise as_validation_error(complaints, "sweep")
+        raise InvalidValueError(complaints)
     return sweep
 
 
@@ -57,11 +51,11 @@ def _sweep(raw: Mapping[str, Any], axes: Mapping[str, Any]) -> Sweep:
 
 def _sweep_complaint(
     loc: Loc, message: str, hint: str | None = None, *, key: bool = False
-) -> Complaint:
-    return Complaint(loc, "E105", message, hint, key=key)
+) -> Diagnostic:
+    return Diagnostic("E105", message, hint, loc=loc, key=key)
 
 
-def _axes_complaints(axes: Mapping[str, Any]) -> Iterator[Complaint]:
+def _axes_complaints(axes: Mapping[str, Any]) -> Iterator[Diagnostic]:
     for name, axis in axes.items():
         yield from check_name((name,), name)
         if isinstance(axis, str):
@@ -80,7 +74,7 @@ def _axes_complaints(axes: Mapping[str, Any]) -> Iterator[Complaint]:
             )
 
 
-def _value(loc: Loc, value: object) -> Iterator[Complaint]:
+def _value(loc: Loc, value: object) -> Iterator[Diagnostic]:
     if isinstance(value, float) and not math.isfinite(value):
         yield _sweep_complaint(
             loc, f"{describe_location(loc)} must be a finite number, not {value}"
@@ -93,7 +87,7 @@ def _value(loc: Loc, value: object) -> Iterator[Complaint]:
         )
 
 
-def _space_complaints(loc: Loc, text: str) -> Iterator[Complaint]:
+def _space_complaints(loc: Loc, text: str) -> Iterator[Diagnostic]:
     found = SPACE_PATTERN.fullmatch(text) if len(text) <= 200 else None
     if found is None:
         yield _sweep_complaint(loc, f"{quote_value(text)} is no list of values", AXIS_HINT)
@@ -111,7 +105,7 @@ def _space_complaints(loc: Loc, text: str) -> Iterator[Complaint]:
         yield _sweep_complaint(loc, "the ends of logspace must be greater than 0", hint)
 
 
-def _zip_complaints(groups: object, axes: Mapping[str, Any]) -> Iterator[Complaint]:
+def _zip_complaints(groups: object, axes: Mapping[str, Any]) -> Iterator[Diagnostic]:
     hint = "write zip: [[a, b]] to walk a and b together"
     if not _is_lists(groups):
         yield _sweep_complaint(("zip",), "'zip' must be a list of lists of names", hint)
@@ -133,7 +127,7 @@ def _is_lists(groups: object) -> bool:
     return isinstance(groups, list) and all(isinstance(group, list) and group for group in groups)
 
 
-def _length_complaints(loc: Loc, group: list[Any], axes: Mapping[str, Any]) -> Iterator[Complaint]:
+def _length_complaints(loc: Loc, group: list[Any], axes: Mapping[str, Any]) -> Iterator[Diagnostic]:
     known = [name for name in group if isinstance(name, str) and name in axes]
     lengths = {name: _length(axes[name]) for name in known}
     if len(set(lengths.values())) > 1:
@@ -148,7 +142,7 @@ def _length(axis: object) -> int:
     return len(axis) if isinstance(axis, list) else 0
 
 
-def _unknown(loc: Loc, name: object, axes: Mapping[str, Any], *, key: bool = False) -> Complaint:
+def _unknown(loc: Loc, name: object, axes: Mapping[str, Any], *, key: bool = False) -> Diagnostic:
     listed = ", ".join(axes) or "none"
     return _sweep_complaint(
         loc, f"{quote_value(name)} is not a name of this sweep", f"names: {listed}", key=key
@@ -157,7 +151,7 @@ def _unknown(loc: Loc, name: object, axes: Mapping[str, Any], *, key: bool = Fal
 
 def _points_complaints(
     word: str, entries: object, axes: Mapping[str, Any] | None = None
-) -> Iterator[Complaint]:
+) -> Iterator[Diagnostic]:
     if not isinstance(entries, list):
         yield _sweep_complaint(
             (word,), f"'{word}' must be a list of mappings, not {describe_type(entries)}"
@@ -180,7 +174,7 @@ def _points_complaints(
                 yield _unknown(loc, name, axes, key=True)
 
 
-def _grid_complaints(sweep: Sweep) -> Iterator[Complaint]:
+def _grid_complaints(sweep: Sweep) -> Iterator[Diagnostic]:
     size = _size(sweep)
     if size > MAX_POINTS:
         yield _sweep_complaint(

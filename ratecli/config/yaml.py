@@ -217,10 +217,10 @@ PROPERTIES_PATTERN = re.compile(r"(?:[&!]\S*\s+)+")
 def read_source(path: Path) -> SourceText:
     """Return the text of a file; raise E005 if it cannot be read."""
     try:
-        if path.is_dir():
-            _raise_unreadable(path, "is a folder, not a file", "name one of the files in it")
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
+    except IsADirectoryError:
+        _raise_unreadable(path, "is a folder, not a file", "name one of the files in it")
     except FileNotFoundError:
         _raise_unreadable(path, "does not exist")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path

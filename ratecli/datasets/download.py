@@ -30,7 +30,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
 
 from ratecli.datasets.source import RemoteFile, Source
-from ratecli.errors import Diagnostic, FaultError
+from ratecli.errors import Diagnostic, FaultError, errors_at
 from ratecli.files import staged_folder
 
 CHECKSUM_FILE = "SHA256SUMS"
@@ -191,6 +191,7 @@ def _with_vouched_checksum(source: Source, file: RemoteFile) -> str:
     )
 
 
+@errors_at("source")
 def fetch_files(
     source: Source, *, offline: bool = False, progress: DownloadProgress | None = None
 ) -> dict[str, Path]:

@@ -254,7 +254,8 @@ def _finite(value: object) -> float:
 
 def _refuse_no_rows(train: Sequence[BlockPositions]) -> None:
     if not any(map(len, train)):
-        raise FaultError(Diagnostic("E410", "there are no training rows", "look at 'split'"))
+        message = "there are no training rows"
+        raise FaultError(Diagnostic("E410", message, "look at 'split'", loc=("split",)))
 
 
 def _fit_counts(

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.datasets.columns import as_float_array, is_text
-from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.errors import Diagnostic, FaultError, did_you_mean, errors_at
 
 MISSING_WORDS = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
 """Words, in lower case, for a missing value in numeric columns and labels."""
@@ -43,7 +43,7 @@ def read_number(
         shown = next((word for word in column if word is not None), "")
         message = f"label column '{name}' holds text, such as '{shown}'"
         way = "a label that is a number needs numbers; leave 'target' out for two classes"
-        raise FaultError(Diagnostic("E411", message, way))
+        raise FaultError(Diagnostic("E411", message, way, loc=("label",)))
     label = as_float_array(column)
     if np.isnan(label).all():
         raise _no_label(name)
@@ -59,7 +59,7 @@ def read_number(
             "a promise holds only if no label can lie outside 'label_range': widen it, or mend the "
             "rows"
         )
-        raise FaultError(Diagnostic("E406", message, way))
+        raise FaultError(Diagnostic("E406", message, way, loc=("label_range",)))
     return label
 
 
@@ -83,6 +83,7 @@ def _missing(value: Any) -> bool:
     return bool(np.isnan(value))
 
 
+@errors_at("label")
 def _positive(shown: dict[str, str], name: str, positive: Any) -> str:
     """Return the key of the positive value; raise E406 if the label is unusable or ambiguous."""
     values = ", ".join(f"'{word}'" for word in sorted(shown.values())[:6])
@@ -98,9 +99,8 @@ def _positive(shown: dict[str, str], name: str, positive: Any) -> str:
         raise FaultError(Diagnostic("E406", message + more, way))
     if positive is not None and value_key(positive) not in shown:
         message = f"'{positive}' is not a value of the label column '{name}'"
-        raise FaultError(
-            Diagnostic("E406", message, did_you_mean(str(positive), shown.values(), "values"))
-        )
+        hint = did_you_mean(str(positive), shown.values(), "values")
+        raise FaultError(Diagnostic("E406", message, hint, loc=("positive",)))
     if len(shown) == 1:
         message = f"label column '{name}' holds one class only: {values}"
         raise FaultError(Diagnostic("E406", message, "training needs rows of both classes"))
@@ -109,7 +109,8 @@ def _positive(shown: dict[str, str], name: str, positive: Any) -> str:
 
 def _no_label(name: str) -> FaultError:
     way = "leave 'label' out if the table has no labels"
-    return FaultError(Diagnostic("E406", f"label column '{name}' holds no value at all", way))
+    message = f"label column '{name}' holds no value at all"
+    return FaultError(Diagnostic("E406", message, way, loc=("label",)))
 
 
 def _usual_positive(shown: dict[str, str], name: str, values: str) -> str:

@@ -32,7 +32,7 @@ from ratecli.datasets.paths import find_user_file, resolve_user_path, unreadable
 from ratecli.datasets.roles import EntryOptions, column_roles, table_options_of
 from ratecli.datasets.source import Raw, Source
 from ratecli.datasets.table import Table
-from ratecli.errors import Diagnostic, FaultError
+from ratecli.errors import Diagnostic, FaultError, errors_at
 from ratecli.rates.sample import relative_weights
 
 
@@ -59,6 +59,7 @@ def load_entry_table(
     return _run_preparation(source, settled["preparation"], raw)
 
 
+@errors_at("source")
 def _run_preparation(source: Source, preparation: str, raw: Raw) -> Table:
     """Return the table of a preparation; raise E210 if a plugin's preparation fails."""
     plugin = registry.providing_plugin(source)
@@ -92,9 +93,11 @@ def _source_digest(options: EntryOptions, base: Path) -> str:
 def files_from_options(options: EntryOptions, base: Path) -> dict[str, Path]:
     """Return the user's files that source options name, by option; raise E405 if one is missing."""
     named = [key for key in registry.find_source(options["source"]).file_options if key in options]
-    paths = {key: find_user_file(str(options[key]), base) for key in named}
-    for key, path in paths.items():
-        _sha256_or_error(str(options[key]), path)
+    paths = {}
+    for key in named:
+        with errors_at(key):
+            paths[key] = find_user_file(str(options[key]), base)
+            _sha256_or_error(str(options[key]), paths[key])
     return paths
 
 
@@ -107,6 +110,7 @@ def missing_entry_files(options: EntryOptions, base: Path) -> list[str]:
     return [] if there else [str(path)]
 
 
+@errors_at("path")
 def _own_file(options: EntryOptions, base: Path) -> Path:
     """Return the path of the file; raise E403 if its sha256 is not the stated one."""
     given = str(options["path"])
@@ -115,7 +119,8 @@ def _own_file(options: EntryOptions, base: Path) -> Path:
     stated = str(options.get("sha256", found)).lower()
     if stated != found:
         message = f"'{given}' is not the file that was meant: its sha256 is {found}"
-        raise FaultError(Diagnostic("E403", message, f"'sha256' says {stated}"))
+        hint = f"'sha256' says {stated}"
+        raise FaultError(Diagnostic("E403", message, hint, loc=("sha256",)))
     return path
 
 
@@ -138,10 +143,11 @@ def _own_digest(options: EntryOptions, path: Path) -> str:
 
 def _load_own(options: EntryOptions, base: Path) -> Table:
     path = _own_file(options, base)
-    kind = options.get("format") or own.table_format(path)
-    separator = options.get("separator") or own.separator_of(path)
     categorical = options.get("categorical", ())
-    frame = own.read_own_table(path, kind, separator, categorical)
+    with errors_at("path"):
+        kind = options.get("format") or own.table_format(path)
+        separator = options.get("separator") or own.separator_of(path)
+        frame = own.read_own_table(path, kind, separator, categorical)
     roles = column_roles(options, [str(name) for name in frame.columns])
     means = options.get("missing") == MISSING_TO_MEAN
     for name in roles.features:
@@ -199,6 +205,7 @@ def _label(
     return read_label(frame[name], name, positive)
 
 
+@errors_at("weight")
 def _weight(frame: pd.DataFrame, name: str | None) -> NDArray[np.float64] | None:
     if name is None:
         return None

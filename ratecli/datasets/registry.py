@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ratecli import plugins
 from ratecli.datasets.source import Option, Raw, Source
 from ratecli.datasets.sources import SOURCES
-from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.errors import Diagnostic, FaultError, did_you_mean, errors_at
 
 if TYPE_CHECKING:
     from ratecli.datasets.table import Table
@@ -26,6 +26,7 @@ ROW_OPTIONS = ("split", "levels")
 """Options of an entry that affect how the rows of a table are used, not the table."""
 
 
+@errors_at("source")
 def find_source(name: str) -> Source:
     """Return the source of a name, built in or from a plugin.
 
@@ -90,6 +91,8 @@ def settle_options(options: Mapping[str, Any]) -> dict[str, Any]:
             "E101",
             f"'{key}' is not an option of the data set '{source.name}'",
             did_you_mean(key, known.union(ROW_OPTIONS), "options"),
+            loc=(key,),
+            key=True,
         )
         for key in options
         if key not in known | {"source", *ROW_OPTIONS}
@@ -108,12 +111,13 @@ def settle_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _unknown_preparation(source: Source, name: str) -> Diagnostic:
     known = did_you_mean(name, source.preparations, "preparations")
-    return Diagnostic("E104", f"'{name}' is not a preparation of '{source.name}'", known)
+    message = f"'{name}' is not a preparation of '{source.name}'"
+    return Diagnostic("E104", message, known, loc=("preparation",))
 
 
 def _out_of_range(key: str, value: int, option: Option) -> Diagnostic:
     message = f"'{key}' is {value}, but must lie between {option.least} and {option.most}"
-    return Diagnostic("E104", message, f"leave it out for {option.default}")
+    return Diagnostic("E104", message, f"leave it out for {option.default}", loc=(key,))
 
 
 def label_range(options: Mapping[str, Any]) -> tuple[float, float] | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ratecli.datasets.missing import MISSING_IS_ERROR
 from ratecli.datasets.tables import guess_separator
-from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean
 
 EntryOptions = Mapping[str, Any]
 
@@ -62,13 +62,14 @@ def column_roles(options: EntryOptions, columns: Sequence[str]) -> ColumnRoles:
     taken |= dict.fromkeys(options.get("drop", ()), "dropped")
     taken[options.get("deployed")] = "the deployed model's decisions"
     stated = options.get("features")
-    clash = [name for name in stated or () if name in taken]
-    if clash:
-        message = f"column '{clash[0]}' cannot be a feature: it is {taken[clash[0]]}"
-        raise FaultError(Diagnostic("E411", message, "take it out of 'features'"))
+    for k, name in enumerate(stated or ()):
+        if name in taken:
+            message = f"column '{name}' cannot be a feature: it is {taken[name]}"
+            loc = ("features", k)
+            raise FaultError(Diagnostic("E411", message, "take it out of 'features'", loc=loc))
     if label is not None and label == weight:
         message = f"column '{label}' cannot be both label and weight"
-        raise FaultError(Diagnostic("E411", message, "name another column"))
+        raise FaultError(Diagnostic("E411", message, "name another column", loc=("weight",)))
     left = [name for name in columns if name not in taken]
     features = tuple(dict.fromkeys(left if stated is None else stated))
     if not features:
@@ -78,19 +79,23 @@ def column_roles(options: EntryOptions, columns: Sequence[str]) -> ColumnRoles:
 
 
 def _check_names(options: EntryOptions, columns: Sequence[str]) -> None:
-    named = [(key, options[key]) for key in ("label", "weight") if key in options]
-    named += [
-        (key, name) for key in ("features", "drop", "categorical") for name in options.get(key, ())
-    ]
+    named: dict[Loc, str] = {
+        (key,): options[key] for key in ("label", "weight") if key in options
+    } | {
+        (key, k): name
+        for key in ("features", "drop", "categorical")
+        for k, name in enumerate(options.get(key, ()))
+    }
     known, mark = frozenset(columns), guess_separator(columns)
     said = mark and f"columns seem to be separated by {mark!r}: say separator: {mark!r}"
     faults = [
         Diagnostic(
             "E205",
-            f"'{name}' under '{key}' is not a column",
+            f"'{name}' under '{loc[0]}' is not a column",
             said or did_you_mean(name, columns, "columns"),
+            loc=loc,
         )
-        for key, name in named
+        for loc, name in named.items()
         if name not in known
     ]
     if faults:

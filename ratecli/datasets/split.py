@@ -84,7 +84,7 @@ def _too_many_strata(
         f"few are alike, and the {empty} part would be empty"
     )
     hint = "stratify by columns of few values, such as a group's or the label"
-    return StrataError(Diagnostic("E410", message, hint))
+    return StrataError(Diagnostic("E410", message, hint, loc=("split",)))
 
 
 def _is_official(table: Table, spec: Mapping[str, Any]) -> bool:
@@ -178,7 +178,8 @@ def _strata(table: Table, spec: Mapping[str, Any]) -> NDArray[np.int64]:
 def _column(table: Table, name: str) -> pd.Series:
     if name not in table.frame:
         known = did_you_mean(name, map(str, table.frame.columns), "columns")
-        raise FaultError(Diagnostic("E205", f"'{name}' is not a column", known))
+        message = f"'{name}' is not a column"
+        raise FaultError(Diagnostic("E205", message, known, loc=("split",)))
     return table.frame[name]
 
 
@@ -228,4 +229,4 @@ def check_parts(counts: Mapping[str, int], spec: Mapping[str, Any], *, tested: b
 
 
 def impossible_split_error(message: str, way: str) -> FaultError:
-    return FaultError(Diagnostic("E410", message, way))
+    return FaultError(Diagnostic("E410", message, way, loc=("split",)))

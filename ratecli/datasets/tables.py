@@ -109,7 +109,8 @@ def check_separator(separator: str) -> None:
     """Raise E104 if `separator` cannot separate columns."""
     if len(separator) != 1 or separator in _NO_SEPARATORS or not separator.isascii():
         message = f"{separator!r} cannot separate columns"
-        raise FaultError(Diagnostic("E104", message, "use a comma, semicolon, tab or the like"))
+        hint = "use a comma, semicolon, tab or the like"
+        raise FaultError(Diagnostic("E104", message, hint, loc=("separator",)))
 
 
 def table_format(path: Path) -> str:

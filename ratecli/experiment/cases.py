@@ -10,10 +10,10 @@ from importlib import metadata
 from typing import Any
 
 from ratecli.certify.safety_test import SafetyTestSpec
-from ratecli.config.document import Loc
 from ratecli.config.experiment import Experiment
 from ratecli.config.sweep import SweepPoint
 from ratecli.datasets import registry
+from ratecli.errors import Loc
 from ratecli.experiment.options import options_in_key
 from ratecli.experiment.safety import SafetyTestSettings
 from ratecli.ledger.keys import trial_key

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ratecli.config.complaint import describe_type, invalid_choice
-from ratecli.config.document import Document, Loc
+from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
 from ratecli.config.filter import ALPHA_WORDS, FILTER, TAKE_CHOICES, FilterSpec
-from ratecli.errors import Diagnostic, FaultError, SourceLocation, did_you_mean
+from ratecli.config.validation import describe_type, invalid_choice
+from ratecli.errors import Diagnostic, FaultError, Loc, SourceLocation, did_you_mean
 from ratecli.experiment.cases import Case, CaseFilter
 from ratecli.experiment.goal_checks import SHAPE_NAMES
-from ratecli.experiment.options import OptionError, make_solver, solver_class, value_at_point
+from ratecli.experiment.options import make_solver, solver_class, value_at_point
 from ratecli.experiment.safety import EntryAtPoint, NumberRange
 from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX
 from ratecli.rates import expression as ex
@@ -198,13 +198,10 @@ class FilterStage:
             hint = "leave 'disclosivity' out, or take balanced_tree"
             key = document.place((*FILTER_LOC, "disclosivity"), key=True)
             raise FaultError(Diagnostic("E308", message, hint, place=key))
-        try:
+        with document.placing(*loc, stage.name):
             return make_solver(
                 stage.name, value_at_point(stage.algorithm[stage.name], self.said.point), ()
             )
-        except OptionError as error:
-            at = (*loc, stage.name)
-            raise FaultError(each.under(*at).fault(document) for each in error.complaints) from None
 
     def _objective(self, stage: FilterSpec) -> tuple[Goal, str]:
         """Return the goal to minimize, and the name of its metric."""
@@ -283,11 +280,10 @@ class FilterStage:
         return rs.resolve(tree, self.scope)
 
     def _take(self, stage: FilterSpec) -> str:
-        given, document = self.said.point.get(stage.take, stage.take), self.said.document
+        given = self.said.point.get(stage.take, stage.take)
         if given not in TAKE_CHOICES:
-            raise FaultError(
-                invalid_choice((*FILTER_LOC, "take"), given, TAKE_CHOICES).fault(document)
-            )
+            fault = invalid_choice((*FILTER_LOC, "take"), given, TAKE_CHOICES)
+            raise FaultError(self.said.document.placed(fault))
         return str(given)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from ratecli.config.algorithm import AlgorithmSpec
-from ratecli.config.document import Document, Loc
+from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
-from ratecli.errors import Diagnostic, Span
+from ratecli.errors import Diagnostic, Loc, Span
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, resolve_goals
 from ratecli.experiment.options import solver_class
 from ratecli.experiment.safety import is_safety_tested, merged_safety, own_safety_keys

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ratecli.config.document import Document, Loc
+from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
 from ratecli.config.filter import FILTER
 from ratecli.datasets import registry
-from ratecli.errors import Diagnostic, FaultError, SourceLocation
+from ratecli.errors import Diagnostic, FaultError, Loc, SourceLocation
 from ratecli.experiment.cases import Case
 from ratecli.experiment.options import solver_class
 from ratecli.experiment.reading import ExperimentReader

@@ -11,19 +11,12 @@ from typing import Any, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from ratecli.config.complaint import LOCATION_MARK, Complaint, complaints_of, unknown_key
+from ratecli.config.document import LOCATION_MARK
 from ratecli.config.sweep import SweepPoint
+from ratecli.config.validation import diagnostics_of, unknown_key
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.solvers.base import ConstraintName, OptionCheck, OptionFaultError, Solver
+from ratecli.solvers.base import ConstraintName, OptionCheck, Solver
 from ratecli.solvers.registry import all_algorithms
-
-
-class OptionError(Exception):
-    """Invalid options, with locations relative to the options."""
-
-    def __init__(self, complaints: list[Complaint]) -> None:
-        super().__init__("; ".join(complaint.message for complaint in complaints))
-        self.complaints = complaints
 
 
 @cache
@@ -48,7 +41,7 @@ def option_names(name: str) -> tuple[str, ...]:
 
 
 def make_solver(name: str, options: Mapping[str, Any], constraints: Collection[str]) -> Solver:
-    """Return the algorithm with its options; raise OptionError, E202.
+    """Return the algorithm with its options; raise FaultError with locations in the options.
 
     `constraints` are the names of the file's constraints.
     """
@@ -59,20 +52,20 @@ def make_solver(name: str, options: Mapping[str, Any], constraints: Collection[s
     wrong += [_not_finite(key, value) for key, value in options.items() if _is_infinite(value)]
     wrong = wrong or list(check_option_values(found, options))
     if wrong:
-        raise OptionError(wrong)
+        raise FaultError(wrong)
     try:
         # via JSON: strict validation of Python input requires an instance of the class
         made: Solver = _type_adapter(found).validate_json(json.dumps(options), strict=True)
     except ValidationError as error:
-        raise OptionError(complaints_of(error)) from None
+        raise FaultError(diagnostics_of(error)) from None
     idle = [_unknown_part(key, why) for key, why in made.idle.items() if key in given]
     if idle:
-        raise OptionError(idle)
+        raise FaultError(idle)
     unknown = {
         key: rule for key, rule in _constraint_options(made).items() if rule not in constraints
     }
     if unknown:
-        raise OptionError([_unknown_constraint(key, unknown[key], constraints) for key in unknown])
+        raise FaultError([_unknown_constraint(key, unknown[key], constraints) for key in unknown])
     return made
 
 
@@ -85,7 +78,7 @@ def value_at_point(value: Any, point: SweepPoint) -> Any:
     return [value_at_point(part, point) for part in value] if isinstance(value, list) else value
 
 
-def check_option_values(found: type[Solver], options: Mapping[str, Any]) -> Iterator[Complaint]:
+def check_option_values(found: type[Solver], options: Mapping[str, Any]) -> Iterator[Diagnostic]:
     """Yield the errors of options whose types carry an `OptionCheck`."""
     hints = _option_types(found)
     for key in options.keys() & hints.keys():
@@ -95,10 +88,8 @@ def check_option_values(found: type[Solver], options: Mapping[str, Any]) -> Iter
             ):
                 try:
                     mark.check(options[key])
-                except OptionFaultError as error:
-                    fault = error.fault
-                    loc = (key, *error.loc)
-                    yield Complaint(loc, fault.code, fault.message, fault.help, error.key)
+                except FaultError as error:
+                    yield from (each.under(key) for each in error.faults)
 
 
 @cache
@@ -121,17 +112,17 @@ def _is_infinite(value: Any) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
-def _not_finite(key: str, value: float) -> Complaint:
-    return Complaint((key,), "E104", f"{LOCATION_MARK} must be a finite number, not {value}")
+def _not_finite(key: str, value: float) -> Diagnostic:
+    return Diagnostic("E104", f"{LOCATION_MARK} must be a finite number, not {value}", loc=(key,))
 
 
-def _unknown_part(key: str, why: str) -> Complaint:
-    return Complaint((key,), "E104", why, "leave it out", key=True)
+def _unknown_part(key: str, why: str) -> Diagnostic:
+    return Diagnostic("E104", why, "leave it out", loc=(key,), key=True)
 
 
-def _unknown_constraint(key: str, name: str, constraints: Collection[str]) -> Complaint:
+def _unknown_constraint(key: str, name: str, constraints: Collection[str]) -> Diagnostic:
     hint = did_you_mean(name, constraints, "constraints")
-    return Complaint((key,), "E203", f"no constraint is called '{name}'", hint)
+    return Diagnostic("E203", f"no constraint is called '{name}'", hint, loc=(key,))
 
 
 def _constraint_options(made: Solver) -> dict[str, str]:

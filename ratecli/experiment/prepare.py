@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ratecli.config.document import Document, Loc
+from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment, load_experiment, read_experiment
 from ratecli.datasets import registry
 from ratecli.datasets.columns import LazyMapping
@@ -52,53 +51,6 @@ from ratecli.sampling.rows import (
 )
 from ratecli.sampling.streamed_rows import TableWriteProgress
 from ratecli.streaming.table import entry_digest
-
-KEYS_BY_CODE = {
-    "E201": ("source",),
-    "E210": ("source",),
-    "E401": ("source",),
-    "E402": ("source",),
-    "E403": ("sha256", "source"),
-    "E404": ("path", "vectors"),
-    "E405": ("path", "vectors"),
-    "E406": ("positive", "label_range", "label"),
-    "E409": ("source",),
-    "E410": ("split",),
-}
-"""Options that a code may refer to; the first one present in the entry gets the diagnostic."""
-
-QUOTED_TEXT = re.compile(r"'([^']*)'")
-
-
-@dataclass(frozen=True)
-class DatasetEntryPlaces:
-    """The source locations of one entry of `datasets:`; `options` are its options."""
-
-    document: Document
-    name: str
-    options: Mapping[str, Any]
-
-    def placed(self, fault: Diagnostic) -> Diagnostic:
-        """Place the diagnostic at the option that it concerns, else at the entry's name."""
-        if fault.place is not None:
-            return fault
-        outer: Loc = ("datasets", self.name)
-        loc = next(self._found(fault), ())
-        key = not loc or fault.code == "E101"
-        return fault.at(self.document.place((*outer, *loc), key=key))
-
-    def _found(self, fault: Diagnostic) -> Iterator[Loc]:
-        yield from ((key,) for key in KEYS_BY_CODE.get(fault.code, ()) if key in self.options)
-        quoted = QUOTED_TEXT.findall(fault.message)
-        yield from ((key,) for key in quoted if key in self.options and not self._many(key))
-        for key, value in self.options.items():
-            if value in quoted:
-                yield (key,)
-            yield from ((key, k) for k, each in enumerate(self._many(key)) if each in quoted)
-
-    def _many(self, key: str) -> list[Any]:
-        value = self.options[key]
-        return value if isinstance(value, list) else []
 
 
 @dataclass(frozen=True)
@@ -384,8 +336,7 @@ def _each_entry(
         try:
             look(name, entry)
         except FaultError as error:
-            places = DatasetEntryPlaces(document, name, entry)
-            faults += map(places.placed, error.faults)
+            faults += (document.placed(each, "datasets", name, key=True) for each in error.faults)
     if faults:
         raise FaultError(faults)
 

@@ -18,10 +18,10 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from ratecli.config.algorithm import AlgorithmSpec
-from ratecli.config.document import Document, Loc
+from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
 from ratecli.config.sweep import SweepPoint, sweep_points
-from ratecli.errors import Diagnostic, FaultError, SourceLocation
+from ratecli.errors import Diagnostic, FaultError, Loc, SourceLocation
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, CaseFilter
 from ratecli.experiment.filter_stage import FILTER_LOC, FilterStage, filter_stage_cases
 from ratecli.experiment.goal_checks import (
@@ -34,7 +34,6 @@ from ratecli.experiment.goal_checks import (
     source_text,
 )
 from ratecli.experiment.options import (
-    OptionError,
     make_solver,
     option_names,
     solver_class,
@@ -248,11 +247,10 @@ class ExperimentReader:
         options = {**common} | options | {n: point[n] for n in varied}
         try:
             return make_solver(entry.name, options, self.experiment.constraints)
-        except OptionError as error:
-            for complaint in error.complaints:
-                inside = ("sweep",) if varied.intersection(complaint.loc[:1]) else ()
-                fault = complaint.under(*self._loc(index, entry, *inside)).fault(self.document)
-                self.faults[fault] = None
+        except FaultError as error:
+            for fault in error.faults:
+                inside = ("sweep",) if varied.intersection(fault.loc[:1]) else ()
+                self.faults[self.document.placed(fault, *self._loc(index, entry, *inside))] = None
             return None
 
     # goals
@@ -383,7 +381,7 @@ class _DiagnosticsAt:
         if not isinstance(error, FaultError):
             return False
         for fault in error.faults:
-            placed = fault.at(fault.place or self.reading.document.place(self.loc, fault.span))
+            placed = self.reading.document.placed(fault, *self.loc)
             if fault.code in COLUMN_CODES and self.datasets:
                 names = " and ".join(sorted(self.datasets))
                 placed = replace(placed, message=f"in '{names}' {placed.message}")

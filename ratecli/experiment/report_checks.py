@@ -7,7 +7,7 @@ from typing import Any
 
 from ratecli.config.base import FAILURE_RATE, SOLUTION_RATE
 from ratecli.config.dataset_sweep import DATASET_AXIS
-from ratecli.config.document import Document, Loc
+from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
 from ratecli.config.filter import FILTER
 from ratecli.config.report import (
@@ -22,7 +22,7 @@ from ratecli.config.sweep import SweepValue, has_one_of_values, has_values, swee
 from ratecli.datasets import registry
 from ratecli.datasets.source import Frontier
 from ratecli.datasets.sources import SOURCES
-from ratecli.errors import Diagnostic, did_you_mean
+from ratecli.errors import Diagnostic, Loc, did_you_mean
 from ratecli.experiment.cases import Case, case_metrics
 from ratecli.experiment.filter_stage import filter_metric_names
 from ratecli.ledger.records import VIOLATION_PREFIX

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from ratecli.certify.trees import plan_goal_test
-from ratecli.config.document import Document, Loc
+from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
 from ratecli.datasets.split import StrataError
-from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, resolve_goals
 from ratecli.experiment.reading import ColumnValues, DatasetNames, ExperimentReader, stated_groups
 from ratecli.experiment.safety import safety_key_loc

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 from ratecli.certify.safety_test import DeltaDivision, SafetyMethod, SafetyTestSpec
 from ratecli.config.algorithm import AlgorithmSpec
-from ratecli.config.complaint import describe_type, quote_value
 from ratecli.config.dataset import FRACTION_PATTERN, MAX_RESAMPLE_SHARE
-from ratecli.config.document import Document, Loc
+from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
 from ratecli.config.safety import (
     AIM_WORDS,
@@ -23,7 +22,8 @@ from ratecli.config.safety import (
     is_probability,
 )
 from ratecli.config.sweep import SweepPoint, SweepValue, sweep_value_loc
-from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.config.validation import describe_type, quote_value
+from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean
 from ratecli.sampling.resampling import Holdout
 from ratecli.solvers.base import Solver
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ratecli.config.document import Loc
 from ratecli.config.experiment import Experiment
-from ratecli.errors import Diagnostic, FaultError
+from ratecli.errors import Diagnostic, FaultError, Loc
 from ratecli.experiment.cases import Case
 from ratecli.experiment.options import solver_class
 from ratecli.experiment.reading import ExperimentReader

@@ -60,7 +60,8 @@ def check_level_column(table: Table, levels: int) -> None:
         message = (
             f"with 'levels' each row gets a column '{LEVEL_COLUMN}', and the table already has one"
         )
-        raise FaultError(Diagnostic("E411", message, "rename the table's own column"))
+        hint = "rename the table's own column"
+        raise FaultError(Diagnostic("E411", message, hint, loc=("levels",)))
 
 
 def column_at_levels(columns: Mapping[str, Any], levels: int) -> Mapping[str, Any]:

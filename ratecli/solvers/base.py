@@ -40,21 +40,12 @@ The name is checked before the run; in a trial's key it is replaced by the const
 """
 
 
-class OptionFaultError(Exception):
-    """An invalid option value.
-
-    `loc` is the path to the error within that value; `key` is true if the path ends at an invalid
-    key.
-    """
-
-    def __init__(self, loc: tuple[str, ...], fault: Diagnostic, *, key: bool = False) -> None:
-        super().__init__(fault.message)
-        self.loc, self.fault, self.key = loc, fault, key
-
-
 @dataclass(frozen=True)
 class OptionCheck:
-    """Type annotation that adds a check, which raises OptionFaultError for an invalid value."""
+    """Type annotation that adds a check, which raises FaultError for an invalid value.
+
+    Locations in the errors are relative to the value.
+    """
 
     check: Callable[[Any], None]
 

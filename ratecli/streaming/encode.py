@@ -79,7 +79,8 @@ def fit_stream_encoder(table: StreamedTable, train: FileStream) -> tuple[Encoder
     """
     coding = train.encoded.coding
     if not train.count.sum():
-        raise FaultError(Diagnostic("E410", "there are no training rows", "look at 'split'"))
+        message = "there are no training rows"
+        raise FaultError(Diagnostic("E410", message, "look at 'split'", loc=("split",)))
     center = _center(train)
     count, known, sums, squares, seen = train.sums(_Moments(coding, center))
     (rows,) = count

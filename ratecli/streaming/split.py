@@ -207,7 +207,8 @@ class StreamedSplit:
             column = self.table.columns.get(name)
             if column is None:
                 known = did_you_mean(name, self.table.columns, "columns")
-                raise FaultError(Diagnostic("E205", f"'{name}' is not a column", known))
+                message = f"'{name}' is not a column"
+                raise FaultError(Diagnostic("E205", message, known, loc=("split",)))
             check_splits_rows(column)
             found[name] = grouping_column(self.table, name, self.slices.get(name, ()))
         return found

@@ -31,13 +31,14 @@ from ratecli.datasets.paths import (
     unreadable_file_error,
 )
 from ratecli.datasets.roles import ColumnRoles, EntryOptions, column_roles, table_options_of
-from ratecli.errors import Diagnostic, FaultError
+from ratecli.errors import Diagnostic, FaultError, errors_at
 from ratecli.streaming.reading import TableFiles
 from ratecli.streaming.scan import MAX_DISTINCT_NUMBERS, MAX_TEXT_LEVELS, ScannedColumn
 from ratecli.streaming.store import RecordStore, sha256_of_all
 from ratecli.streaming.writing import RecordProgress, open_or_write_store
 
 
+@errors_at("path")
 def table_files_of(options: EntryOptions, base: Path) -> TableFiles:
     """Return the file that an entry names, or all tables of the folder, sorted by name.
 
@@ -72,6 +73,7 @@ def entry_digest(options: EntryOptions, base: Path) -> str:
     return load.table_digest(options, base)
 
 
+@errors_at("path")
 def file_checksums(options: EntryOptions, files: TableFiles) -> list[str]:
     """Return the SHA-256 of each file; raise E403 if it differs from the stated one.
 
@@ -87,9 +89,11 @@ def file_checksums(options: EntryOptions, files: TableFiles) -> list[str]:
     given = options["path"]
     if len(sums) > 1:
         message = f"'{given}' is a folder, and 'sha256' is of one file"
-        raise FaultError(Diagnostic("E403", message, "leave out 'sha256', or name one file"))
+        hint = "leave out 'sha256', or name one file"
+        raise FaultError(Diagnostic("E403", message, hint, loc=("sha256",)))
     message = f"'{given}' is not the file that was meant: its sha256 is {sums[0]}"
-    raise FaultError(Diagnostic("E403", message, f"'sha256' says {str(stated).lower()}"))
+    hint = f"'sha256' says {str(stated).lower()}"
+    raise FaultError(Diagnostic("E403", message, hint, loc=("sha256",)))
 
 
 def streamed_digest(options: EntryOptions, files: TableFiles) -> str:
@@ -191,8 +195,11 @@ def read_streamed_table(
     """
     files = table_files_of(options, base)
     sums = file_checksums(options, files)
-    roles = column_roles(options, files.names())
-    store = open_or_write_store(files, sums, options.get("categorical", ()), tell)
+    with errors_at("path"):
+        names = files.names()
+    roles = column_roles(options, names)
+    with errors_at("path"):
+        store = open_or_write_store(files, sums, options.get("categorical", ()), tell)
     known = {column.name: column for column in store.columns}
     faults = [
         fault
@@ -247,6 +254,7 @@ def _feature_diagnostics(
         yield Diagnostic("E411", message, "name it under 'drop': so many categories tell nothing")
 
 
+@errors_at("weight")
 def _check_weight(column: ScannedColumn) -> None:
     if column.numbers is None:
         message = f"weight column '{column.name}' holds text"
@@ -272,5 +280,5 @@ def _labels(column: ScannedColumn, positive: Any) -> NDArray[np.float64]:
         many = MAX_TEXT_LEVELS if column.is_text else MAX_DISTINCT_NUMBERS
         message = f"label column '{name}' has more than {many} values, not two"
         hint = "add a column that says yes or no, and name it as 'label'"
-        raise FaultError(Diagnostic("E406", message, hint))
+        raise FaultError(Diagnostic("E406", message, hint, loc=("label",)))
     return read_label(pd.Series(list(values)), name, positive)

@@ -15,7 +15,6 @@ from ratecli.models.storage import dumps, loads
 from ratecli.models.trees import TreeEnsemble
 from ratecli.models.weighed import CostSensitiveClassifier
 from ratecli.rates.matrix import RowKinds
-from ratecli.solvers.base import OptionFaultError
 from ratecli.solvers.hull.best import optimize_over_hull
 from ratecli.solvers.hull.columns import RatePoints
 from ratecli.solvers.hull.forms import RateProgram
@@ -261,17 +260,17 @@ def test_sparse_rows_are_decided_as_dense_ones(name):
     ],
 )
 def test_what_is_no_oracle_is_a_fault_at_its_place(option, code, loc, message):
-    with pytest.raises(OptionFaultError, match=message) as caught:
+    with pytest.raises(FaultError, match=message) as caught:
         check_oracle(option)
-    assert (caught.value.fault.code, caught.value.loc) == (code, loc)
+    assert (caught.value.faults[0].code, caught.value.faults[0].loc) == (code, loc)
 
 
 def test_faults_name_what_would_be_right():
     hints = {}
     for option in ("DecisionTreClassifier", "linar", "KNeighborsClassifier"):
-        with pytest.raises(OptionFaultError) as caught:
+        with pytest.raises(FaultError) as caught:
             check_oracle(option)
-        hints[option] = caught.value.fault.help
+        hints[option] = caught.value.faults[0].help
     assert "did you mean 'DecisionTreeClassifier'?" in hints["DecisionTreClassifier"]
     assert "did you mean 'linear'?" in hints["linar"]
     named = hints["KNeighborsClassifier"].removeprefix("these do: ").split(", ")

@@ -14,7 +14,7 @@ from scipy.stats import t as student
 from ratecli.certify.safety_test import SafetyTestSpec
 from ratecli.errors import FaultError
 from ratecli.models.linear import LinearRegressor, RandomizedLogistic
-from ratecli.solvers.base import OptionFaultError, Solution
+from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines.unconstrained import Unconstrained
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.attain import minimize_worst_bound
@@ -343,9 +343,9 @@ def test_calibrated_candidates_pass_as_often_as_wanted():
     ],
 )
 def test_what_is_no_inflation_is_refused(value, code, loc):
-    with pytest.raises(OptionFaultError) as caught:
+    with pytest.raises(FaultError) as caught:
         check_inflation(value)
-    assert (caught.value.fault.code, caught.value.loc) == (code, loc)
+    assert (caught.value.faults[0].code, caught.value.faults[0].loc) == (code, loc)
 
 
 def test_without_a_test_there_is_nothing_to_train_for():

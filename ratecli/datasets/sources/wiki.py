@@ -287,4 +287,4 @@ def _vector(path: Path, line: int, numbers: Sequence[str], width: int) -> NDArra
 def _no_vectors(path: Path, reason: str) -> FaultError:
     message = f"'{path.name}' is no file of word vectors: {reason}"
     way = "a line a word: the word, then its numbers, with a space between, as in GloVe's files"
-    return FaultError(Diagnostic("E404", message, way))
+    return FaultError(Diagnostic("E404", message, way, loc=("vectors",)))

@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from ratecli.config.base import SOLUTION_RATE
-from ratecli.config.document import Loc
 from ratecli.config.experiment import Experiment
 from ratecli.config.report import Expectation
-from ratecli.errors import Diagnostic, FaultError
+from ratecli.errors import Diagnostic, FaultError, Loc
 from ratecli.experiment.filter_stage import LEAST_SHARE_METRIC
 from ratecli.experiment.prepare import PreparedExperiment
 from ratecli.files import atomic_write, report_write_errors

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ratecli.config.base import SOLUTION_RATE
-from ratecli.config.document import Loc
+from ratecli.errors import Loc
 from ratecli.experiment.meta import dataset_metadata
 from ratecli.experiment.prepare import PreparedExperiment, list_missing_files
 from ratecli.files import LEDGER_FILE

@@ -9,8 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from ratecli.config.document import Document, Loc
-from ratecli.errors import Diagnostic
+from ratecli.config.document import Document
+from ratecli.errors import Diagnostic, Loc
 from ratecli.report.sheet import format_number, format_scalar
 
 

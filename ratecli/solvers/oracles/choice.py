@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.errors import Diagnostic, did_you_mean
-from ratecli.solvers.base import OptionCheck, OptionFaultError
+from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.solvers.base import OptionCheck
 from ratecli.solvers.oracles.homes import CLASSIFIER_MODULES
 
 if TYPE_CHECKING:
@@ -43,15 +43,17 @@ class _NamedOptions:
 
 
 def check_oracle(value: Any) -> None:
-    """Raise OptionFaultError with E101, E103 or E104 if the value does not name an oracle."""
+    """Raise FaultError with E101, E103 or E104 if the value does not name an oracle."""
     chosen = _parse_named_options(value, ())
     if chosen.name in (LINEAR_ORACLE, REGRESSION_ORACLE):
         _check_option_names(chosen, ())
     elif chosen.name == PLUGIN_ORACLE:
         _check_option_names(chosen, (PROBABILITIES_OPTION, GROUPS_OPTION))
         if not isinstance(chosen.options.get(GROUPS_OPTION, False), bool):
-            fault = Diagnostic("E103", f"'{GROUPS_OPTION}' must be true or false")
-            raise OptionFaultError((*chosen.loc, GROUPS_OPTION), fault)
+            loc = (*chosen.loc, GROUPS_OPTION)
+            raise FaultError(
+                Diagnostic("E103", f"'{GROUPS_OPTION}' must be true or false", loc=loc)
+            )
         _check_learner(_probability_options(chosen), [], chances=True)
     else:
         _check_learner(chosen, [LINEAR_ORACLE, REGRESSION_ORACLE, PLUGIN_ORACLE])
@@ -64,7 +66,7 @@ OracleOption = Annotated[str | dict[str, Any], OptionCheck(check_oracle)]
 def check_probability_classifier(value: Any) -> None:
     """Check that the value names a classifier with probabilities.
 
-    Raises OptionFaultError with E101, E103 or E104 if it does not.
+    Raises FaultError with E101, E103 or E104 if it does not.
     """
     _check_learner(_parse_named_options(value, ()), [], chances=True)
 
@@ -159,9 +161,8 @@ def _parse_named_options(value: Any, loc: tuple[str, ...]) -> _NamedOptions:
         if options is None or isinstance(options, dict):
             return _NamedOptions(name, options or {}, (*loc, name))
     hint = "write a name, or {name: {option: value}}"
-    raise OptionFaultError(
-        loc, Diagnostic("E103", "no oracle: one name, or one name with options", hint)
-    )
+    message = "no oracle: one name, or one name with options"
+    raise FaultError(Diagnostic("E103", message, hint, loc=loc))
 
 
 def _probability_options(plugin: _NamedOptions) -> _NamedOptions:
@@ -175,8 +176,8 @@ def _check_option_names(chosen: _NamedOptions, names: Iterable[str]) -> None:
     for key in chosen.options:
         if key not in known:
             hint = did_you_mean(key, known, f"options of {chosen.name}")
-            fault = Diagnostic("E101", f"'{chosen.name}' has no option '{key}'", hint)
-            raise OptionFaultError((*chosen.loc, key), fault, key=True)
+            message, loc = f"'{chosen.name}' has no option '{key}'", (*chosen.loc, key)
+            raise FaultError(Diagnostic("E101", message, hint, loc=loc, key=True))
 
 
 def _check_learner(chosen: _NamedOptions, others: list[str], *, chances: bool = False) -> None:
@@ -201,13 +202,13 @@ def _check_learner(chosen: _NamedOptions, others: list[str], *, chances: bool = 
     refused = estimators.invalid_parameter(found, chosen.options)
     if refused is not None:
         key, message = refused
-        raise OptionFaultError((*chosen.loc, key), Diagnostic("E104", message))
+        raise FaultError(Diagnostic("E104", message, loc=(*chosen.loc, key)))
     if chances and not hasattr(found(**chosen.options), "predict_proba"):
         raise _option_error(
             chosen, f"{name} gives no probabilities", f"these do: {EXAMPLE_CLASSIFIERS}"
         )
 
 
-def _option_error(chosen: _NamedOptions, message: str, hint: str) -> OptionFaultError:
+def _option_error(chosen: _NamedOptions, message: str, hint: str) -> FaultError:
     key = chosen.loc[-1:] == (chosen.name,)
-    return OptionFaultError(chosen.loc, Diagnostic("E104", message, hint), key=key)
+    return FaultError(Diagnostic("E104", message, hint, loc=chosen.loc, key=key))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Annotated, Any
 
-from ratecli.errors import Diagnostic
-from ratecli.solvers.base import OptionCheck, OptionFaultError
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.solvers.base import OptionCheck
 
 PASS_KEY = "pass"  # noqa: S105  not a password
 DEFAULT_PASS_PROBABILITY = 0.9
@@ -63,19 +63,20 @@ def make_inflation(option: float | Mapping[str, float] | None, bounds: int) -> B
 
 
 def check_inflation(value: Any) -> None:
-    """Raise OptionFaultError, E103 or E104, if the value is neither a factor nor a probability."""
+    """Raise FaultError, E103 or E104, if the value is neither a factor nor a probability."""
     hint = "write a factor such as 2, or {pass: 0.9}"
     if isinstance(value, dict) and list(value) == [PASS_KEY]:
         wanted = value[PASS_KEY]
         if not _is_number(wanted):
-            raise OptionFaultError((PASS_KEY,), Diagnostic("E103", "'pass' must be a number", hint))
+            message = "'pass' must be a number"
+            raise FaultError(Diagnostic("E103", message, hint, loc=(PASS_KEY,)))
         if not 0.5 <= wanted < 1:
             message = f"'pass' must be at least 0.5 and below 1, not {wanted:g}"
-            raise OptionFaultError((PASS_KEY,), Diagnostic("E104", message, hint))
+            raise FaultError(Diagnostic("E104", message, hint, loc=(PASS_KEY,)))
     elif not _is_number(value):
-        raise OptionFaultError((), Diagnostic("E103", "'inflation' is no number", hint))
+        raise FaultError(Diagnostic("E103", "'inflation' is no number", hint))
     elif value < 0:
-        raise OptionFaultError((), Diagnostic("E104", f"'inflation' is negative: {value:g}", hint))
+        raise FaultError(Diagnostic("E104", f"'inflation' is negative: {value:g}", hint))
 
 
 def _is_number(value: Any) -> bool:

@@ -1,70 +1,29 @@
-"""Validation errors with a location in the data, and their conversion from and to pydantic."""
+"""The words of validation errors, and the conversion of pydantic's errors to diagnostics."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails
 
-from ratecli.config.document import Document, Loc
-from ratecli.errors import Diagnostic, did_you_mean
+from ratecli.config.document import LOCATION_MARK
+from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean
 
-CODE_PATTERN = re.compile(r"E\d{3}")
-LOCATION_MARK = "\0"
-"""Placeholder in messages for the name of the location; no YAML text contains it."""
 KEY_MARK = "[key]"
 """Last element of pydantic's location if a key is invalid, not its value."""
 
 
-@dataclass(frozen=True)
-class Complaint:
-    """A diagnostic whose place is still a location in the data.
-
-    `key` is true if it concerns the key at that location, not the value.
-    """
-
-    loc: Loc
-    code: str
-    message: str
-    help: str | None = None
-    key: bool = False
-
-    def under(self, *outer: str | int) -> Complaint:
-        return replace(self, loc=(*outer, *self.loc))
-
-    def fault(self, document: Document) -> Diagnostic:
-        place = document.place(self.loc, key=self.key)
-        message = self.message.replace(LOCATION_MARK, describe_location(self.loc))
-        return Diagnostic(self.code, message, self.help, place=place)
-
-
-def as_validation_error(complaints: Sequence[Complaint], title: str) -> ValidationError:
-    """Wrap complaints in an exception to which pydantic adds outer locations."""
-    details = [
-        InitErrorDetails(
-            type=PydanticCustomError(
-                complaint.code,
-                "{message}",
-                {"message": complaint.message, "help": complaint.help, "key": complaint.key},
-            ),
-            loc=complaint.loc,
-            input=None,
-        )
-        for complaint in complaints
-    ]
-    return ValidationError.from_exception_data(title, details)
-
-
-def complaints_of(error: ValidationError, known: Iterable[str] = ()) -> list[Complaint]:
+def diagnostics_of(error: ValidationError, known: Iterable[str] = ()) -> list[Diagnostic]:
     """Return each pydantic error in plain words; `known` are the keys allowed where it was raised.
 
-    Each mistake is reported once: a misspelt key is not also missing, a list of invalid entries is
-    not also too short, and the value of an invalid key is not checked.
+    A FaultError that a validator raised contributes its own diagnostics. Each error is reported
+    once: a misspelt key is not also missing, a list of invalid entries is not also too short, and
+    the value of an invalid key is not checked.
     """
     details = error.errors(include_url=False)
     names = list(known)
@@ -72,18 +31,19 @@ def complaints_of(error: ValidationError, known: Iterable[str] = ()) -> list[Com
     meant = {near for word in unknown for near in difflib.get_close_matches(word, names, n=1)}
     bad_keys = {each["loc"][:-1] for each in details if _concerns_key(each)}
     return [
-        _from_pydantic(each, names)
+        found
         for each in details
         if not (each["type"] == "missing" and each["loc"][-1] in meant)
         and not (each["type"] == "too_short" and each["input"])
         and each["loc"] not in bad_keys
+        for found in _from_pydantic(each, names)
     ]
 
 
-def unknown_key(loc: Loc, names: Iterable[str]) -> Complaint:
+def unknown_key(loc: Loc, names: Iterable[str]) -> Diagnostic:
     key = str(loc[-1])
     hint = missing_space_hint(key) or did_you_mean(key, names, "allowed keys")
-    return Complaint(loc, "E101", f"unknown key {quote_value(key)}", hint, key=True)
+    return Diagnostic("E101", f"unknown key {quote_value(key)}", hint, loc=loc, key=True)
 
 
 def missing_space_hint(key: str) -> str | None:
@@ -111,29 +71,21 @@ def describe_type(value: object) -> str:
     return "a mapping" if isinstance(value, dict) else "a list"
 
 
-def describe_location(loc: Loc) -> str:
-    """Return what a message calls the value at `loc`."""
-    if not loc:
-        return "this"
-    if isinstance(loc[-1], int):
-        outer = f" of '{loc[-2]}'" if len(loc) > 1 else ""
-        return f"entry {loc[-1] + 1}{outer}"
-    return f"'{loc[-1]}'"
-
-
-def invalid_choice(loc: Loc, value: object, choices: Iterable[str]) -> Complaint:
+def invalid_choice(loc: Loc, value: object, choices: Iterable[str]) -> Diagnostic:
     """Return an error for an invalid choice: E104 for a scalar, else E103."""
     names = sorted(choices)
     if not isinstance(value, str | bool | int | float):
         return wrong_type(loc, f"one of {', '.join(names)}", value)
     hint = did_you_mean(str(value), names, "choices")
-    return Complaint(loc, "E104", f"{quote_value(value)} is not a choice for {LOCATION_MARK}", hint)
+    return Diagnostic(
+        "E104", f"{quote_value(value)} is not a choice for {LOCATION_MARK}", hint, loc=loc
+    )
 
 
-def wrong_type(loc: Loc, wanted: str, value: object, hint: str | None = None) -> Complaint:
+def wrong_type(loc: Loc, wanted: str, value: object, hint: str | None = None) -> Diagnostic:
     """Return an E103; `wanted` continues the sentence after 'must be'."""
-    return Complaint(
-        loc, "E103", f"{LOCATION_MARK} must be {wanted}, not {describe_type(value)}", hint
+    return Diagnostic(
+        "E103", f"{LOCATION_MARK} must be {wanted}, not {describe_type(value)}", hint, loc=loc
     )
 
 
@@ -159,26 +111,30 @@ def _concerns_key(error: ErrorDetails) -> bool:
     return len(loc) > 1 and loc[-1] == KEY_MARK and not own_key
 
 
-def _from_pydantic(error: ErrorDetails, names: list[str]) -> Complaint:
-    loc = error["loc"]
-    if _concerns_key(error) and error["type"] == "literal_error":
-        return unknown_key(loc[:-1], _choices_of(error["ctx"]))
-    if _concerns_key(error):
-        return replace(_from_pydantic({**error, "loc": loc[:-1]}, names), key=True)
+def _from_pydantic(error: ErrorDetails, names: list[str]) -> Iterator[Diagnostic]:
+    loc, key = error["loc"], _concerns_key(error)
     problem, value, context = error["type"], error["input"], error.get("ctx", {})
-    if CODE_PATTERN.fullmatch(problem):
-        return Complaint(loc, problem, context["message"], context["help"], context["key"])
-    if problem == "extra_forbidden":
-        return unknown_key(loc, names)
-    if problem == "missing":
-        return Complaint(loc, "E102", f"the key '{loc[-1]}' is missing")
-    if problem == "value_error":  # raised by the class itself: conflicting values
-        return Complaint(loc, "E104", str(context["error"]))
-    if problem == "literal_error":
-        return invalid_choice(loc, value, _choices_of(context))
-    if problem in EXPECTED_TYPES:
-        return wrong_type(loc, EXPECTED_TYPES[problem], value, _type_help(problem, value))
-    return Complaint(loc, "E104", *_range_sentence(problem, value, context))
+    if key:
+        loc = loc[:-1]
+    raised = context.get("error")
+    if isinstance(raised, FaultError):
+        yield from (each.under(*loc, key=key) for each in raised.faults)
+    elif problem == "extra_forbidden":
+        yield unknown_key(loc, names)
+    elif problem == "literal_error" and key:
+        yield unknown_key(loc, _choices_of(context))
+    elif problem == "literal_error":
+        yield invalid_choice(loc, value, _choices_of(context))
+    elif problem == "missing":
+        yield Diagnostic("E102", f"the key '{loc[-1]}' is missing", loc=loc)
+    elif problem == "value_error":  # raised by the class itself: conflicting values
+        yield Diagnostic("E104", str(raised), loc=loc, key=key)
+    elif problem in EXPECTED_TYPES:
+        hint = _type_help(problem, value)
+        yield replace(wrong_type(loc, EXPECTED_TYPES[problem], value, hint), key=key)
+    else:
+        message, hint = _range_sentence(problem, value, context)
+        yield Diagnostic("E104", message, hint, loc=loc, key=key)
 
 
 def _choices_of(context: dict[str, Any]) -> list[str]:
