@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -177,10 +177,13 @@ def _strata(table: Table, spec: Mapping[str, Any]) -> NDArray[np.int64]:
 
 def _column(table: Table, name: str) -> pd.Series:
     if name not in table.frame:
-        known = did_you_mean(name, map(str, table.frame.columns), "columns")
-        message = f"'{name}' is not a column"
-        raise FaultError(Diagnostic("E205", message, known, loc=("split",)))
+        raise missing_column_error(name, map(str, table.frame.columns))
     return table.frame[name]
+
+
+def missing_column_error(name: str, columns: Iterable[str]) -> FaultError:
+    hint = did_you_mean(name, columns, "columns")
+    return FaultError(Diagnostic("E205", f"'{name}' is not a column", hint, loc=("split",)))
 
 
 def sample_parts(

@@ -68,9 +68,12 @@ def _read(
 
 def read_raw_table(path: Path, kind: str, separator: str) -> pa.Table:
     """Return the table as in the file, CSV columns as text; only column names are stripped."""
-    table = _read_parquet(path) if kind == "parquet" else _read_csv(path, separator)
-    names = [name.strip() for name in table.column_names]
-    check_unique_names(path, names)
+    names = column_names(path, kind, separator)
+    if kind == "csv":
+        table = _read_csv(path, separator, names)
+    else:
+        with parquet_errors(path):
+            table = pa.parquet.ParquetFile(path).read()
     if table.num_rows == 0:
         raise not_a_table_error(
             path, "it has no rows", "give it some below the names of its columns"
@@ -126,7 +129,7 @@ def not_a_table_error(path: Path, reason: str, way: str) -> FaultError:
     return FaultError(Diagnostic("E404", f"'{path.name}' is not a table: {reason}", way))
 
 
-def check_unique_names(path: Path, names: list[str]) -> None:
+def _check_unique_names(path: Path, names: list[str]) -> None:
     for number, name in enumerate(names, start=1):
         if not name:
             raise not_a_table_error(
@@ -138,10 +141,20 @@ def check_unique_names(path: Path, names: list[str]) -> None:
         raise not_a_table_error(path, reason, "give each column a name of its own")
 
 
-def _read_csv(path: Path, separator: str) -> pa.Table:
-    check_separator(separator)
-    names = read_header(path, separator)
-    check_unique_names(path, names)
+def column_names(path: Path, kind: str, separator: str) -> list[str]:
+    """Return the names of a file's columns; raise E404 if it is no table with distinct names."""
+    if kind == "csv":
+        check_separator(separator)
+        names = read_header(path, separator)
+    else:
+        with parquet_errors(path):
+            names = pa.parquet.read_schema(path).names
+    names = [name.strip() for name in names]
+    _check_unique_names(path, names)
+    return names
+
+
+def _read_csv(path: Path, separator: str, names: Sequence[str]) -> pa.Table:
     parsing, options = csv_options(path, separator)
     try:
         return pa.csv.read_csv(path, parse_options=parsing, convert_options=options)
@@ -151,9 +164,9 @@ def _read_csv(path: Path, separator: str) -> pa.Table:
 
 def csv_options(path: Path, separator: str) -> tuple[Any, Any]:
     """Return options for PyArrow to split the fields of a file and to read them as text."""
-    unstripped = read_header(path, separator, strip=False)
+    names = read_header(path, separator)
     options = pa.csv.ConvertOptions(
-        column_types=dict.fromkeys(unstripped, pa.string()), strings_can_be_null=False
+        column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
     )
     return pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True), options
 
@@ -169,14 +182,20 @@ def broken_csv_error(path: Path, error: Exception, names: Sequence[str] = ()) ->
     return not_a_table_error(path, reason, way)
 
 
-def broken_parquet_error(path: Path, error: Exception) -> FaultError:
-    """Return the E404 for an Arrow error on a Parquet file."""
-    reason = (str(error).splitlines() or ["no reason given"])[0][:200]
-    return not_a_table_error(path, f"Parquet cannot read it: {reason}", "check 'format'")
+@contextmanager
+def parquet_errors(path: Path) -> Iterator[None]:
+    """Convert Arrow's errors about a Parquet file to an E404."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        reason = (str(error).splitlines() or ["no reason given"])[0][:200]
+        raise not_a_table_error(
+            path, f"Parquet cannot read it: {reason}", "check 'format'"
+        ) from error
 
 
-def read_header(path: Path, separator: str, *, strip: bool = True) -> list[str]:
-    """Return the names in the first line; raise E404 if this is not a CSV file."""
+def read_header(path: Path, separator: str) -> list[str]:
+    """Return the names in the first line, as written; raise E404 if this is not a CSV file."""
     with path.open("rb") as opened:
         head = opened.read(_HEAD)
     if not head.strip():
@@ -190,40 +209,42 @@ def read_header(path: Path, separator: str, *, strip: bool = True) -> list[str]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as text:
             rows = csv.reader(text, delimiter=separator, strict=True)
-            first = next((row for row in rows if row), [])
+            return next((row for row in rows if row), [])
     except UnicodeDecodeError as error:
         raise not_utf8_error(path) from error
     except csv.Error as error:
         raise not_a_table_error(
             path, f"its first line cannot be read: {error}", "check the quotes"
         ) from error
-    return [name.strip() for name in first] if strip else first
 
 
 def not_utf8_error(path: Path) -> FaultError:
     return not_a_table_error(path, "it is not UTF-8 text", "save it as UTF-8")
 
 
-def _read_parquet(path: Path) -> pa.Table:
-    try:
-        return pa.parquet.ParquetFile(path).read()
-    except (pa.ArrowException, OSError) as error:
-        raise broken_parquet_error(path, error) from error
-
-
 def _typed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> NDArray[Any]:
     """Return a numeric array, or an object array of text with None for missing values."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.cast(kind.value_type)
-        kind = column.type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return _shown(path, name, column) if text else _as_numbers(column)
-    if pa.types.is_boolean(kind) or pa.types.is_null(kind) or pa.types.is_temporal(kind):
-        return _shown(path, name, column)
-    if is_text_type(kind):
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if is_text_type(column.type):
         return _parsed(path, name, column, text=text)
-    raise not_a_table_error(path, f"column '{name}' holds {kind}", "keep numbers and text only")
+    if is_number_type(column.type) and not text:
+        return _as_numbers(column)
+    check_column_type(path, name, column.type)
+    return _shown(path, name, column)
+
+
+def is_number_type(kind: pa.DataType) -> bool:
+    """Return whether a column of this type holds numbers."""
+    types = pa.types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
+
+
+def check_column_type(path: Path, name: str, kind: pa.DataType) -> None:
+    """Raise E404 for a column that is neither numbers nor text nor can be shown as text."""
+    tests = (is_text_type, is_number_type, pa.types.is_boolean, pa.types.is_null)
+    if not any(test(kind) for test in (*tests, pa.types.is_temporal)):
+        raise not_a_table_error(path, f"column '{name}' holds {kind}", "keep numbers and text only")
 
 
 def _shown(path: Path, name: str, column: pa.ChunkedArray) -> NDArray[Any]:

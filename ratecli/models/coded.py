@@ -62,7 +62,7 @@ class RecordBatch(NamedTuple):
     numbers, codes
         (m, ...) the rows' records.
     cell
-        (m,) the cell of each row (`streaming.stream_protocol`); -1 if the row is left out.
+        (m,) the cell of each row (`streaming.stream`); -1 if the row is left out.
     weight
         (m,) the weight of each row.
     """

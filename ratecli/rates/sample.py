@@ -44,7 +44,7 @@ class Sample:
     label_range
         Minimum and maximum possible label if labels are numbers; None for two classes.
     count
-        (n,) the number of streamed rows that each row represents (`streaming.stream_protocol`);
+        (n,) the number of streamed rows that each row represents (`streaming.stream`);
         None if each represents itself.
     """
 

@@ -21,7 +21,7 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.provenance import code_versions
 from ratecli.runner.dispatcher import TaskMessage, WorkerAnswer, WorkerDeath
 from ratecli.runner.worker_pool import WorkerPool, block_interrupts
-from ratecli.streaming.sums import SCHEDULER_VARIABLE
+from ratecli.streaming.stream import SCHEDULER_VARIABLE
 
 IDLE_SECONDS = 60.0
 """Processes of a run that submits nothing for this long end, as the run was probably killed."""

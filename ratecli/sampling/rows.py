@@ -39,9 +39,9 @@ from ratecli.sampling.streamed_rows import (
     open_streamed_table,
     predict_stream,
 )
-from ratecli.streaming.stream_protocol import RowStream
+from ratecli.streaming.scan import RecordProgress
+from ratecli.streaming.stream import RowStream
 from ratecli.streaming.table import StreamedTable
-from ratecli.streaming.writing import RecordProgress
 
 LEVEL_COLUMN = "level"
 """Column with the level of each copy of a row: 0.0 to M - 1."""
@@ -148,7 +148,7 @@ class TrialData:
     Each row of the data occurs `levels` times. `encoding` is JSON that describes how features are
     made of columns (`sampling.encoding`). `before` are the rows before a filter weighted or dropped
     some, None without a filter (`sampling.filtered`). With a `stream`, rows are not in memory: the
-    sample consists of cells of rows with equal rates (`streaming.stream_protocol`), and X has no
+    sample consists of cells of rows with equal rates (`streaming.stream`), and X has no
     columns.
     """
 
@@ -160,12 +160,11 @@ class TrialData:
     stream: RowStream | None = None
 
     def answers(
-        self, classifiers: Mapping[str, Classifier], *, estimated: bool = False
+        self, classifiers: Mapping[str, Classifier], *, estimated: bool = True
     ) -> dict[str, Predictions]:
         """Return the predictions of each classifier; over a stream, in one pass.
 
-        Set `estimated` if estimates will be used: otherwise measuring them takes another pass over
-        the stream.
+        Unless `estimated`, predictions over a stream lack the errors of estimates.
         """
         if self.stream is None or not classifiers:
             return {name: self.predictions(each) for name, each in classifiers.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -13,103 +13,49 @@ import numpy as np
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.keys import random_stream
-from ratecli.models.base import Array, Classifier
-from ratecli.models.coded import RecordBatch
-from ratecli.rates.matrix import Predictions, log_loss
+from ratecli.models.base import Classifier
+from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Floats, Sample
 from ratecli.rates.table import Measurement
 from ratecli.sampling.encoding import Encoding, read_decisions
 from ratecli.streaming.encode import encoded_stream
+from ratecli.streaming.scan import RecordProgress
 from ratecli.streaming.split import StreamedSplit
-from ratecli.streaming.stream_protocol import ClassifierInputs, RowStream
+from ratecli.streaming.stream import RowStream
 from ratecli.streaming.table import StreamedTable, read_streamed_table
-from ratecli.streaming.writing import RecordProgress
 
-STREAMED_ERRORS: tuple[Measurement, ...] = ("error", "squared_error", "log_loss")
+MEASUREMENTS: tuple[Measurement, ...] = ("decision", "error", "squared_error", "log_loss")
+"""In the order of `RowStream.measurements`."""
 
 
 @dataclass(frozen=True)
 class StreamedPredictions(Predictions):
-    """Predictions of a classifier on C cells.
+    """Predictions of a classifier on C cells, as means of the rows in each cell.
 
-    Scores and estimates of single rows are unknown, but the cell means needed for rates are
-    available.
-
-    Attributes
-    ----------
-    errors
-        The errors of all classifiers that were evaluated together.
-    place
-        The position of this classifier among them.
+    Scores and estimates of single rows are unknown; `means` has what rates need, by measurement.
     """
 
-    errors: StreamedErrors | None = None
-    place: int = 0
+    means: Mapping[Measurement, Floats] = field(default_factory=dict)
 
     def measure(self, of: Measurement, label: Floats) -> Floats:
-        if of == "decision":
-            return self.decisions
-        assert self.errors is not None
-        return self.errors.of(self.place, of, label)
-
-
-@dataclass
-class StreamedErrors:
-    """Cell means of everything measured by estimates, computed in one pass on first use."""
-
-    stream: RowStream
-    classifiers: tuple[Classifier, ...]
-    found: list[Array] = field(default_factory=list)
-
-    def of(self, place: int, measurement: Measurement, label: Floats) -> Floats:
-        if not self.found:
-            shown = ClassifierInputs(self.stream.encoded, self.classifiers)
-            self.found = self.stream.means(_PredictionMeasure(shown, label, decisions=False))
-        return self.found[place * len(STREAMED_ERRORS) + STREAMED_ERRORS.index(measurement)]
-
-
-@dataclass(frozen=True)
-class _PredictionMeasure:
-    """Measures the errors of each classifier, preceded by all decisions if `decisions` is set."""
-
-    shown: ClassifierInputs
-    label: Array
-    decisions: bool
-
-    @property
-    def count(self) -> int:
-        return (len(STREAMED_ERRORS) + self.decisions) * len(self.shown.classifiers)
-
-    def __call__(self, rows: RecordBatch) -> Sequence[Array]:
-        label, seen = self.label[rows.cell], self.shown.of(rows)
-        found = [classifier.decide(X) for classifier, X in seen] if self.decisions else []
-        for classifier, X in seen:
-            estimates = classifier.estimate(X)
-            error = np.nan_to_num(estimates - label)
-            found += [error, error**2, log_loss(estimates, label)]
-        return found
+        del label  # included in the means
+        return self.means[of]
 
 
 def predict_stream(
-    stream: RowStream, classifiers: Mapping[str, Classifier], label: Floats | None = None
+    stream: RowStream, classifiers: Mapping[str, Classifier], label: Floats | None
 ) -> dict[str, StreamedPredictions]:
     """Return the predictions of each classifier by name, computed in one pass.
 
-    With `label` (C,), the pass also computes what is measured by estimates.
+    The errors of estimates are included only if the `label` (C,) of each cell is given.
     """
-    asked = tuple(classifiers.values())
-    errors = StreamedErrors(stream, asked)
-    if label is None:
-        decisions = stream.decisions(asked)
-    else:
-        found = stream.means(
-            _PredictionMeasure(ClassifierInputs(stream.encoded, asked), label, decisions=True)
-        )
-        decisions, errors.found = found[: len(asked)], found[len(asked) :]
     unknown = np.full(len(stream), np.nan)
+    found = stream.measurements(tuple(classifiers.values()), label)
     return {
-        name: StreamedPredictions(decided, unknown, unknown, None, errors, place)
-        for place, (name, decided) in enumerate(zip(classifiers, decisions, strict=True))
+        name: StreamedPredictions(
+            means[0], unknown, unknown, means=dict(zip(MEASUREMENTS, means, strict=False))
+        )
+        for name, means in zip(classifiers, found, strict=True)
     }
 
 

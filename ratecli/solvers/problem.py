@@ -19,7 +19,7 @@ from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask
 from ratecli.rates.table import RATES
 from ratecli.rates.tangent import any_undefined, values
-from ratecli.streaming.stream_protocol import RowStream
+from ratecli.streaming.stream import RowStream
 
 ERROR_RATE = Leaf(RATES["error"])
 
@@ -58,7 +58,7 @@ class Problem:
         The deployed model, for algorithms that need it.
     stream
         The rows, if they are not held in memory. Arrays over n rows are then arrays over n cells of
-        rows that count alike (`streaming.stream_protocol`).
+        rows that count alike (`streaming.stream`).
     """
 
     X: Features
@@ -83,7 +83,7 @@ class Problem:
     def decisions(self, classifier: Classifier) -> Array:
         """Return the decisions (n,) of a classifier that uses only slices of the goals."""
         if self.stream is not None:
-            return self.stream.decisions([classifier])[0]
+            return self.stream.decisions(classifier)
         members = [self.slices[text] for text in classifier.slices]
         return classifier.decide(append_memberships(self.X, members))
 

@@ -16,10 +16,9 @@ from ratecli.datasets.encode import Encoder, NumericBlock, OneHotBlock
 from ratecli.datasets.missing import check_scale, no_mean_error, out_of_range_error
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.coded import FeatureCoding, RecordBatch, RecordEncoder
-from ratecli.streaming.scan import ScannedColumn
-from ratecli.streaming.split import CellTable, weight_column_of
-from ratecli.streaming.stream_protocol import SumArrays
-from ratecli.streaming.sums import FileStream
+from ratecli.streaming.split import CellTable, weight_position
+from ratecli.streaming.store import ColumnFacts
+from ratecli.streaming.stream import RowStream, SumArrays
 from ratecli.streaming.table import StreamedTable
 
 ColumnPositions = NDArray[np.intp]
@@ -50,12 +49,17 @@ def unfitted_encoding(table: StreamedTable) -> RecordEncoder:
     return RecordEncoder(coding, 0, none, none, np.zeros(0))
 
 
-def encoded_stream(table: StreamedTable, cells: CellTable) -> tuple[FileStream, Encoder]:
+def encoded_stream(table: StreamedTable, cells: CellTable) -> tuple[RowStream, Encoder]:
     """Return the rows of a table as features, and the encoder fitted on its training rows."""
     into = np.arange(len(cells.count), dtype=np.int32)
-    weighed = weight_column_of(table)
-    rows = FileStream(
-        table.store, cells.path, into, weighed, unfitted_encoding(table), cells.count, cells.weight
+    rows = RowStream(
+        table.store,
+        cells.path,
+        into,
+        weight_position(table),
+        unfitted_encoding(table),
+        cells.count,
+        cells.weight,
     )
     encoder, seen = fit_stream_encoder(table, rows[np.flatnonzero(cells.part == "train")])
     return replace(rows, encoded=apply_stream_encoder(table, encoder, seen)), encoder
@@ -69,7 +73,7 @@ class FeatureShares:
     levels: NDArray[np.float64]
 
 
-def fit_stream_encoder(table: StreamedTable, train: FileStream) -> tuple[Encoder, FeatureShares]:
+def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder, FeatureShares]:
     """Fit the encoder in one pass over the training rows; also return the shares of present values.
 
     Raises
@@ -128,7 +132,7 @@ def _deviation(n: float, total: float, squares: NDArray[np.float64]) -> float:
         return float(np.ldexp(np.sqrt(max(variance, 0.0)), power))
 
 
-def _refuse_infinite(column: ScannedColumn, block: NumericBlock) -> None:
+def _refuse_infinite(column: ColumnFacts, block: NumericBlock) -> None:
     """Raise E407 if a number of any row is too far from those of the training rows."""
     assert column.numbers is not None
     for value in (column.numbers.least, column.numbers.most):
@@ -138,7 +142,7 @@ def _refuse_infinite(column: ScannedColumn, block: NumericBlock) -> None:
             )
 
 
-def _center(train: FileStream) -> NDArray[np.float64]:
+def _center(train: RowStream) -> NDArray[np.float64]:
     """Return column means over a few runs from all over the table, for centering."""
     runs = train.runs()
     some = train.taken(sorted({k * runs // CENTER_RUNS for k in range(CENTER_RUNS)}))

@@ -56,37 +56,30 @@ class TableFiles:
 
     def names(self) -> list[str]:
         """Return the column names; raise E404 if a file has other columns than the first."""
-        first = self._names(self.paths[0])
-        for path in self.paths[1:]:
-            names = self._names(path)
-            if names != first:
-                differing = sorted(set(first) ^ set(names)) or [
-                    a for a, b in zip(first, names, strict=True) if a != b
-                ]
-                reason = f"its columns are not those of '{self.paths[0].name}': '{differing[0]}'"
+        first, *others = self.paths
+        names = own.column_names(first, self.kind, self.separator)
+        for path in others:
+            found = own.column_names(path, self.kind, self.separator)
+            if found != names:
+                other = next(
+                    (name for name in (*names, *found) if name not in names or name not in found),
+                    "the order",
+                )
+                reason = f"its columns are not those of '{first.name}': '{other}'"
                 raise own.not_a_table_error(
                     path, reason, "all files of a table need the same columns"
                 )
-        return first
+        return names
 
     def rows(self) -> int | None:
         """Return the number of rows, or None for CSV files; raise E404 if a file is broken."""
         if self.kind == "csv":
             return None
-        return sum(map(_rows, self.paths))
-
-    def _names(self, path: Path) -> list[str]:
-        if self.kind == "csv":
-            own.check_separator(self.separator)
-            names = own.read_header(path, self.separator)
-        else:
-            try:
-                found = pa.parquet.read_schema(path).names
-            except (pa.ArrowException, OSError) as error:
-                raise own.broken_parquet_error(path, error) from error
-            names = [name.strip() for name in found]
-        own.check_unique_names(path, names)
-        return names
+        total = 0
+        for path in self.paths:
+            with own.parquet_errors(path):
+                total += pa.parquet.read_metadata(path).num_rows
+        return total
 
     def batches(self) -> Iterator[Mapping[str, pa.Array]]:
         """Yield batches of all columns by name, in the order of the rows.
@@ -113,30 +106,13 @@ class TableFiles:
             raise own.broken_csv_error(path, error) from error
 
     def _parquet(self, path: Path) -> Generator[pa.RecordBatch]:
-        try:
+        with own.parquet_errors(path):
             schema = pa.parquet.read_schema(path)
             texts = [field.name for field in schema if own.is_text_type(field.type)]
             with pa.parquet.ParquetFile(
                 path, buffer_size=BUFFER, pre_buffer=False, read_dictionary=texts
             ) as file:
                 yield from file.iter_batches(batch_size=BATCH, use_threads=False)
-        except (pa.ArrowException, OSError) as error:
-            raise own.broken_parquet_error(path, error) from error
-
-
-def _rows(path: Path) -> int:
-    try:
-        found: int = pa.parquet.read_metadata(path).num_rows
-    except (pa.ArrowException, OSError) as error:
-        raise own.broken_parquet_error(path, error) from error
-    return found
-
-
-def is_number_type(kind: pa.DataType) -> bool:
-    """Return whether a column of this type holds numbers."""
-    return bool(
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    )
 
 
 def value_type(array: pa.Array) -> pa.DataType:
@@ -160,31 +136,21 @@ def read_words(path: Path, name: str, array: pa.Array) -> WordPiece:
     Raises E404 if it holds neither numbers nor text.
     """
     kind = value_type(array)
-    if not (own.is_text_type(kind) or _is_text_like(kind)):
-        raise own.not_a_table_error(
-            path, f"column '{name}' holds {kind}", "keep numbers and text only"
-        )
+    own.check_column_type(path, name, kind)
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     codes = pc.fill_null(array.indices, len(array.dictionary)).to_numpy(zero_copy_only=False)
     if own.is_text_type(kind):
         with own.check_representable(path, name, kind):
-            told: list[Any] = pc.utf8_trim_whitespace(array.dictionary).to_pylist()
-        found = tuple(word or None for word in told)
+            texts: list[Any] = pc.utf8_trim_whitespace(array.dictionary).to_pylist()
     else:
-        listed = own.python_values(path, name, array.dictionary)
-        found = tuple(None if each is None else str(each) for each in listed)
-    return WordPiece(np.asarray(codes, dtype=np.int64), (*found, None))
-
-
-def _is_text_like(kind: pa.DataType) -> bool:
-    """Return whether values of the type are converted to text."""
-    shown = (pa.types.is_boolean, pa.types.is_null, pa.types.is_temporal, is_number_type)
-    return any(each(kind) for each in shown)
+        texts = own.python_values(path, name, array.dictionary)
+    words = tuple(None if text in {None, ""} else str(text) for text in texts)
+    return WordPiece(np.asarray(codes, dtype=np.int64), (*words, None))
 
 
 def parse_written_numbers(found: WordPiece) -> NumberArray | None:
     """Return the numbers that words represent, NaN for missing ones; None if a word is not one."""
     texts = pa.chunked_array([pa.array([word or "" for word in found.words], pa.string())])
-    told = own.parse_number_words(texts, own.is_missing_word(texts))
-    return None if told is None else told[found.codes]
+    numbers = own.parse_number_words(texts, own.is_missing_word(texts))
+    return None if numbers is None else numbers[found.codes]

@@ -1,12 +1,19 @@
-"""Facts about each column of a streamed table, collected in one pass."""
+"""Writing the records of a streamed table while its files are read.
+
+The format of records is known only when all is read: the sorted words of each column, and whether
+single precision represents all numbers. The first rows are a good guess, so records are written by
+that guess, with words numbered as they occur, and renumbered at the end if later rows added words.
+If the guess was wrong, the files are read again.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+import hashlib
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,269 +25,330 @@ from ratecli.streaming.reading import (
     NumberArray,
     TableFiles,
     WordPiece,
-    is_number_type,
     parse_written_numbers,
     read_numbers,
     read_words,
     value_type,
+)
+from ratecli.streaming.store import (
+    FACTS_FILE,
+    RECORDS_FILE,
+    ColumnFacts,
+    NumberFacts,
+    RecordStore,
+    array_bytes,
+    open_record_store,
+    read_exactly,
+    record_dtype,
+    replace_on_success,
+    streamed_tables_folder,
 )
 
 MAX_TEXT_LEVELS = 2**16 - 1
 """Largest number of distinct words in a column that can be used for features or groups."""
 MAX_DISTINCT_NUMBERS = 64
 """Largest number of distinct numbers in a column that are listed."""
+RECORDS_VERSION = 4
+"""Increased when the records of the same files, or the facts about their columns, change."""
+BLOCK_ROWS = 2**12
+"""Rows of records that are filled at once, so that they stay in the CPU's cache."""
+
+RecordProgress = Callable[[int, int | None], None]
+"""Called with the number of rows written and the total, None if that is not known yet."""
 
 
-@dataclass
-class NumberFacts:
-    """Facts about a column of numbers.
+def open_or_write_store(
+    files: TableFiles,
+    sums: Sequence[str],
+    categorical: Sequence[str],
+    progress: RecordProgress | None = None,
+) -> RecordStore:
+    """Return the store of files with these SHA-256 sums, writing it if needed.
 
-    Attributes
-    ----------
-    single
-        Whether single precision represents all of them exactly.
-    distinct
-        The distinct numbers, sorted; None if there are more than `MAX_DISTINCT_NUMBERS`.
-    missing, infinite
-        Number of rows with a missing or an infinite value.
-    first_missing, first_infinite
-        The first such row, -1 if there is none.
-    not_positive
-        The first row without a positive number, -1 if there is none.
-    least, most
-        The minimum and maximum of the numbers and 0.
+    Raises
+    ------
+    FaultError
+        E404 if a file cannot be read as a table, E413 if records cannot be stored.
     """
-
-    single: bool = True
-    distinct: list[float] | None = field(default_factory=list)
-    missing: int = 0
-    infinite: int = 0
-    first_missing: int = -1
-    first_infinite: int = -1
-    not_positive: int = -1
-    least: float = 0.0
-    most: float = 0.0
-
-    def add(self, values: NumberArray, start: int) -> None:
-        """Add the numbers of the rows from `start` on."""
-        finite = np.isfinite(values)
-        if not finite.all():
-            gone, infinite = np.isnan(values), np.isinf(values)
-            self.missing += int(gone.sum())
-            self.infinite += int(infinite.sum())
-            self.first_missing = _first(self.first_missing, gone, start)
-            self.first_infinite = _first(self.first_infinite, infinite, start)
-        positive = values > 0
-        if not positive.all():
-            self.not_positive = _first(self.not_positive, ~positive, start)
-        self.least = min(self.least, float(np.fmin.reduce(values, initial=0.0)))
-        self.most = max(self.most, float(np.fmax.reduce(values, initial=0.0)))
-        self.single = self.single and fits_single_precision(values)
-        if self.distinct is not None:
-            known = np.unique(np.concatenate([self.distinct, values[~np.isnan(values)]]))
-            self.distinct = known.tolist() if len(known) <= MAX_DISTINCT_NUMBERS else None
+    key = [RECORDS_VERSION, list(sums), files.kind, files.separator, sorted(categorical)]
+    name = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
+    folder = (streamed_tables_folder() / name).absolute()
+    found = open_record_store(folder)
+    if found is not None:
+        return found
+    with replace_on_success(folder / FACTS_FILE) as facts:
+        store = _write_store(files, categorical, facts.parent, progress or (lambda *_: None))
+        facts.write_text(store.facts(), "utf-8")
+        # another process may have written the file meanwhile, with the same content
+        store.path.replace(folder / RECORDS_FILE)
+    return RecordStore(folder, store.rows, store.columns)
 
 
-def fits_single_precision(values: Any) -> bool:
-    """Return whether single precision represents all of the numbers exactly."""
-    if values.dtype == np.float32:
-        return True
-    with np.errstate(over="ignore"):
-        narrow = values.astype(np.float32)
-    return bool(((narrow == values) | np.isnan(values)).all())
+def _write_store(
+    files: TableFiles, categorical: Sequence[str], folder: Path, progress: RecordProgress
+) -> RecordStore:
+    total = files.rows()
+    progress(0, total)
+    with (folder / RECORDS_FILE).open("w+b", buffering=2**20) as file:
+        writer = RecordWriter(file)
+        rows, columns = _scan_and_write(files, categorical, writer, lambda n: progress(n, total))
+        store = RecordStore(folder, rows, tuple(columns))
+        if not writer.finish(store):
+            file.seek(0)
+            file.truncate()
+            exact = RecordWriter.exact(file, store)
+            again = _scan_and_write(files, categorical, exact, lambda n: progress(n, rows))
+            if again != (rows, columns):
+                raise OSError("the table changed while it was read")
+    return store
 
 
-def _first(known: int, marked: NDArray[np.bool_], start: int) -> int:
-    return start + int(np.argmax(marked)) if known < 0 and marked.any() else known
-
-
-@dataclass
-class WordFacts:
-    """Facts about a column of words, which may turn out to be numbers written as text.
-
-    Attributes
-    ----------
-    levels
-        Number of rows of each word, in order of first occurrence; None as a word for missing
-        values. None if there are more than `MAX_TEXT_LEVELS` words.
-    numeric
-        Whether every word so far is a number or marks a missing value.
-    said
-        Whether any word is a number.
-    slips, told
-        Number of rows with a word that is not a number, and of rows with a word that does not mark
-        a missing value.
-    slip
-        The first row with a word that is not a number, and the word.
-    """
-
-    levels: Counter[str | None] | None = field(default_factory=Counter)
-    numeric: bool = True
-    said: bool = False
-    slips: int = 0
-    told: int = 0
-    slip: tuple[int, str] | None = None
-
-    def add(self, found: WordPiece, start: int) -> NumberArray | None:
-        """Add the words of the rows from `start` on; return their numbers if all so far are
-        numbers.
-        """
-        counts = np.bincount(found.codes, minlength=len(found.words))
-        if self.levels is not None:
-            for word, count in zip(found.words, counts.tolist(), strict=True):
-                if count:
-                    self.levels[word] += count
-            if len(self.levels) > MAX_TEXT_LEVELS:
-                self.levels = None
-        values = parse_written_numbers(found)
-        if values is not None:
-            self.told += int((~np.isnan(values)).sum())
-            self.said = self.said or not np.isnan(values).all()
-            return values if self.numeric else None
-        self.numeric = False
-        self._slips(found, counts, start)
-        return None
-
-    def _slips(self, found: WordPiece, counts: NDArray[np.int64], start: int) -> None:
-        """Count the words that are neither numbers nor marks of missing values."""
-        wrong = np.zeros(len(found.words), dtype=bool)
-        for k, word in enumerate(found.words):
-            if word is not None and word.casefold() not in MISSING_WORDS:
-                wrong[k] = np.isnan(own.parse_number_word(word))
-                self.told += int(counts[k])
-        self.slips += int(counts[wrong].sum())
-        if self.slip is None and counts[wrong].any():
-            row = int(np.argmax(wrong[found.codes]))
-            self.slip = start + row, str(found.words[found.codes[row]])
-
-
-@dataclass(frozen=True)
-class ScannedColumn:
-    """Facts about a column after all of it was read.
-
-    Attributes
-    ----------
-    levels
-        The distinct words of a text column, sorted, followed by None if values are missing. None
-        for columns of numbers, and if there are more than `MAX_TEXT_LEVELS` words.
-    counts
-        Number of rows of each level.
-    told, slips, slip
-        As in `WordFacts`.
-    """
-
-    name: str
-    numbers: NumberFacts | None
-    levels: tuple[str | None, ...] | None = None
-    counts: tuple[int, ...] = ()
-    told: int = 0
-    slips: int = 0
-    slip: tuple[int, str] | None = None
-
-    @property
-    def is_text(self) -> bool:
-        return self.numbers is None
-
-    @property
-    def kept(self) -> bool:
-        """Whether records contain the column."""
-        return self.numbers is not None or self.levels is not None
-
-
-PieceCallback = Callable[[Mapping[str, NumberArray | WordPiece], int], None]
-"""Called with the numbers or words of a batch by column, and the number of rows read so far."""
-
-
-def scan_columns(
-    files: TableFiles, names: Collection[str], categorical: Collection[str], heed: PieceCallback
-) -> tuple[int, list[ScannedColumn]]:
-    """Return the number of rows and the facts about each column; call `heed` for every batch.
+def _scan_and_write(
+    files: TableFiles,
+    categorical: Collection[str],
+    writer: RecordWriter,
+    progress: Callable[[int], None],
+) -> tuple[int, list[ColumnFacts]]:
+    """Return the number of rows and the facts about each column, and write all records.
 
     Raises
     ------
     FaultError
         E404 if a file cannot be read as a table.
     """
-    path = files.paths[0]
-    number_facts = {name: NumberFacts() for name in names}
-    word_facts: dict[str, WordFacts] = {}
-    rows = 0
+    path, rows = files.paths[0], 0
+    scans = {name: ColumnScan(path, name, name in categorical) for name in files.names()}
     for batch in files.batches():
-        found = dict[str, NumberArray | WordPiece]()
-        for name, array in batch.items():
-            text, told = _scan_piece(path, name, array, word_facts, rows, text=name in categorical)
-            if told is not None:
-                number_facts[name].add(told, rows)
-            if text is None or (told is not None and word_facts[name].said):
-                assert told is not None
-                found[name] = told
-            else:  # as long as all values are missing, the column is passed on as words
-                found[name] = text
+        writer.add({name: scans[name].add(array, rows) for name, array in batch.items()})
         rows += len(next(iter(batch.values())))
-        heed(found, rows)
+        progress(rows)
     if not rows:
         raise own.not_a_table_error(
             path, "it has no rows", "give it some below the names of its columns"
         )
-    return rows, [
-        _column(name, number_facts[name], word_facts.get(name), text=name in categorical)
-        for name in names
-    ]
+    return rows, [scan.facts() for scan in scans.values()]
 
 
-def _scan_piece(
-    path: Path, name: str, array: pa.Array, facts: dict[str, WordFacts], start: int, *, text: bool
-) -> tuple[WordPiece | None, NumberArray | None]:
-    """Return a batch of a column as words and as numbers.
+class ColumnPiece(NamedTuple):
+    """A batch of a column as words, as numbers (None unless all words are), or as both."""
 
-    There are no words for a column of numbers, and no numbers unless every word is one.
+    words: WordPiece | None
+    numbers: NumberArray | None
+
+
+@dataclass
+class ColumnScan:
+    """Collects facts about a column, batch by batch.
+
+    Attributes
+    ----------
+    levels
+        Words so far, None as a word for missing values; None if there are too many.
+    numeric
+        Whether every word so far is a number or marks a missing value.
+    any_number
+        Whether any value so far is a number.
+    number_type
+        Whether a file holds the column as numbers, not as text.
     """
-    kind = value_type(array)
-    if is_number_type(kind) and not text:
-        return None, read_numbers(array)
-    own_facts = facts.setdefault(name, WordFacts(numeric=not text and own.is_text_type(kind)))
-    found = read_words(path, name, array)
-    told = own_facts.add(found, start)
-    return found, None if text else told
+
+    path: Path
+    name: str
+    categorical: bool
+    numbers: NumberFacts = field(default_factory=NumberFacts)
+    text: ColumnFacts = field(init=False)
+    levels: set[str | None] | None = field(default_factory=set)
+    numeric: bool = True
+    any_number: bool = False
+    number_type: bool = False
+
+    def __post_init__(self) -> None:
+        self.text = ColumnFacts(self.name)
+        self.numeric = not self.categorical
+
+    def add(self, array: pa.Array, start: int) -> ColumnPiece:
+        """Add the values of the rows from `start` on, and return them."""
+        kind = value_type(array)
+        words: WordPiece | None = None
+        values: NumberArray | None
+        if own.is_number_type(kind) and not self.categorical:
+            values, self.number_type = read_numbers(array), True
+        else:
+            self.numeric = self.numeric and own.is_text_type(kind)
+            words = read_words(self.path, self.name, array)
+            values = self._add_words(words, start)
+        if values is not None:
+            _add_numbers(self.numbers, values, start)
+            self.any_number = self.any_number or not np.isnan(values).all()
+        return ColumnPiece(words, values)
+
+    def _add_words(self, piece: WordPiece, start: int) -> NumberArray | None:
+        """Add words; return their numbers if all words so far are numbers or missing."""
+        counts = np.bincount(piece.codes, minlength=len(piece.words))
+        if self.levels is not None:
+            self.levels.update(piece.words[k] for k in np.flatnonzero(counts))
+            if len(self.levels) > MAX_TEXT_LEVELS:
+                self.levels = None
+        values = parse_written_numbers(piece)
+        if values is not None:
+            self.text.present += int((~np.isnan(values)).sum())
+            return values if self.numeric else None
+        self.numeric = False
+        wrong = np.zeros(len(piece.words), dtype=bool)
+        for k, word in enumerate(piece.words):
+            if word is not None and word.casefold() not in MISSING_WORDS:
+                wrong[k] = np.isnan(own.parse_number_word(word))
+                self.text.present += int(counts[k])
+        self.text.not_numbers += int(counts[wrong].sum())
+        if not self.text.first_word and counts[wrong].any():
+            row = int(np.argmax(wrong[piece.codes]))
+            self.text.first_word_row = start + row
+            self.text.first_word = str(piece.words[piece.codes[row]])
+        return None
+
+    def facts(self) -> ColumnFacts:
+        """Return the facts about all batches."""
+        if self.numeric and (self.any_number or not self.levels):
+            return ColumnFacts(self.name, self.numbers)
+        if self.number_type:
+            reason = f"column '{self.name}' holds numbers in one file and text in another"
+            raise own.not_a_table_error(self.path, reason, "store it as text in all files")
+        if self.levels is not None:
+            self.text.levels = sorted(self.levels, key=_with_none_last)
+        return self.text
 
 
-def _column(
-    name: str, numeric: NumberFacts, facts: WordFacts | None, *, text: bool
-) -> ScannedColumn:
-    if facts is None or (facts.numeric and facts.said and not text):
-        return ScannedColumn(name, numeric)
-    if facts.levels is None:
-        return ScannedColumn(name, None, None, (), facts.told, facts.slips, facts.slip)
-    listed = sorted(facts.levels.items(), key=_with_none_last)
-    levels, counts = tuple(word for word, _ in listed), tuple(count for _, count in listed)
-    return ScannedColumn(name, None, levels, counts, facts.told, facts.slips, facts.slip)
+def _with_none_last(word: str | None) -> tuple[bool, str]:
+    return word is None, word or ""
 
 
-def _with_none_last(item: tuple[str | None, Any]) -> tuple[bool, str]:
-    return item[0] is None, item[0] or ""
+def _add_numbers(facts: NumberFacts, values: NumberArray, start: int) -> None:
+    """Add the numbers of the rows from `start` on."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        gone, infinite = np.isnan(values), np.isinf(values)
+        facts.missing += int(gone.sum())
+        facts.infinite += int(infinite.sum())
+        facts.first_missing = _first_row(facts.first_missing, gone, start)
+        facts.first_infinite = _first_row(facts.first_infinite, infinite, start)
+    facts.not_positive = _first_row(facts.not_positive, ~(values > 0), start)
+    facts.least = min(facts.least, float(np.fmin.reduce(values, initial=0.0)))
+    facts.most = max(facts.most, float(np.fmax.reduce(values, initial=0.0)))
+    facts.single = facts.single and fits_single_precision(values)
+    if facts.distinct is not None:
+        known = np.unique(np.concatenate([facts.distinct, values[~np.isnan(values)]]))
+        facts.distinct = known.tolist() if len(known) <= MAX_DISTINCT_NUMBERS else None
 
 
-def column_to_json(column: ScannedColumn) -> dict[str, Any]:
-    """Return the facts as plain JSON values, which `column_from_json` reads."""
-    found: dict[str, Any] = {"name": column.name}
-    if column.numbers is not None:
-        return found | {"numbers": vars(column.numbers)}
-    slip = None if column.slip is None else list(column.slip)
-    levels = None if column.levels is None else list(column.levels)
-    told = {"told": column.told, "slips": column.slips, "slip": slip}
-    return found | {"levels": levels, "counts": list(column.counts)} | told
+def fits_single_precision(values: NumberArray) -> bool:
+    """Return whether single precision represents all of the numbers exactly."""
+    with np.errstate(over="ignore"):
+        narrow = values.astype(np.float32, copy=False)
+    return bool(((narrow == values) | np.isnan(values)).all())
 
 
-def column_from_json(content: Mapping[str, Any]) -> ScannedColumn:
-    if "numbers" in content:
-        return ScannedColumn(content["name"], NumberFacts(**content["numbers"]))
-    levels, slip = content["levels"], content["slip"]
-    return ScannedColumn(
-        content["name"],
-        None,
-        None if levels is None else tuple(levels),
-        tuple(content["counts"]),
-        content["told"],
-        content["slips"],
-        None if slip is None else (slip[0], slip[1]),
-    )
+def _first_row(known: int, marked: NDArray[np.bool_], start: int) -> int:
+    return start + int(np.argmax(marked)) if known < 0 and marked.any() else known
+
+
+class RecordWriter:
+    """Writes records in the format guessed from the first rows; `fits` while the guess is right."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.fits = True
+        self._file = file
+        self._numbers = list[str]()
+        self._codes = dict[str, dict[str | None, int]]()
+        self._record: np.dtype[np.void] | None = None
+
+    @classmethod
+    def exact(cls, file: BinaryIO, store: RecordStore) -> RecordWriter:
+        """Return a writer in the format of a store."""
+        writer = cls(file)
+        writer._numbers = [column.name for column in store.numbers]
+        writer._codes = {column.name: _codes_of(column.levels or ()) for column in store.texts}
+        writer._record = store.record
+        return writer
+
+    def add(self, pieces: Mapping[str, ColumnPiece]) -> None:
+        """Write the next rows, given by column."""
+        if self._record is None:
+            self._record = self._guess(pieces)
+        if not self.fits:
+            return
+        columns: list[Any] = [pieces[name].numbers for name in self._numbers]
+        columns += [self._encode(known, pieces[name].words) for name, known in self._codes.items()]
+        self.fits = all(column is not None for column in columns)
+        if self.fits and columns:
+            records = np.empty(len(columns[0]), self._record)
+            _fill_records(records, columns)
+            self._file.write(array_bytes(records))
+
+    def _guess(self, pieces: Mapping[str, ColumnPiece]) -> np.dtype[np.void]:
+        """Fix the columns and the format of records by the first rows."""
+        single = True
+        for name, (words, numbers) in pieces.items():
+            # as long as all values are missing, the column is taken for text
+            if numbers is not None and (words is None or not np.isnan(numbers).all()):
+                self._numbers.append(name)
+                single = single and fits_single_precision(numbers)
+            elif words is not None:
+                present = {words.words[k] for k in np.unique(words.codes)}
+                self._codes[name] = _codes_of(sorted(present, key=_with_none_last))
+        most = max(map(len, self._codes.values()), default=0)
+        return record_dtype(len(self._numbers), len(self._codes), single=single, levels=most)
+
+    def _encode(
+        self, known: dict[str | None, int], piece: WordPiece | None
+    ) -> NDArray[np.integer] | None:
+        """Return words as codes, numbering new words; None if there are too many."""
+        if piece is None or self._record is None:
+            return None
+        for k in np.flatnonzero(np.bincount(piece.codes, minlength=len(piece.words))):
+            known.setdefault(piece.words[k], len(known))
+        kind = self._record["codes"].base
+        if len(known) > np.iinfo(kind).max + 1:
+            return None
+        return np.array([known.get(word, 0) for word in piece.words], kind)[piece.codes]
+
+    def finish(self, store: RecordStore) -> bool:
+        """Return whether the file now holds the records of `store`, renumbering words if needed."""
+        names = [column.name for column in store.numbers], [column.name for column in store.texts]
+        if not self.fits or names != (self._numbers, list(self._codes)):
+            return False
+        if self._record != store.record:
+            return False
+        places = []
+        for column in store.texts:
+            at = _codes_of(column.levels or ())
+            places.append(np.array([at[word] for word in self._codes[column.name]]))
+        if not all((place == np.arange(len(place))).all() for place in places):
+            self._renumber(store, places)
+        return True
+
+    def _renumber(self, store: RecordStore, places: Sequence[NDArray[np.intp]]) -> None:
+        """Replace the codes in all records by the indices of the sorted words."""
+        buffer = np.empty(BLOCK_ROWS, store.record)
+        for start in range(0, store.rows, BLOCK_ROWS):
+            piece = buffer[: min(BLOCK_ROWS, store.rows - start)]
+            self._file.seek(start * store.record.itemsize)
+            read_exactly(self._file, piece)
+            for k, place in enumerate(places):
+                piece["codes"][:, k] = place[piece["codes"][:, k]]
+            self._file.seek(start * store.record.itemsize)
+            self._file.write(array_bytes(piece))
+
+
+def _codes_of(words: Sequence[str | None]) -> dict[str | None, int]:
+    return {word: k for k, word in enumerate(words)}
+
+
+def _fill_records(records: Any, columns: Sequence[Any]) -> None:
+    """Put the columns of numbers, then those of codes, into records."""
+    numbers = records["numbers"].shape[1]
+    with np.errstate(over="ignore"):  # a wrong guess may overflow
+        for first in range(0, len(records), BLOCK_ROWS):
+            some = slice(first, first + BLOCK_ROWS)
+            for k, column in enumerate(columns):
+                part, place = ("numbers", k) if k < numbers else ("codes", k - numbers)
+                records[part][some, place] = column[some]

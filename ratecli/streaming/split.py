@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,91 +23,74 @@ from ratecli.datasets.split import (
     SPLIT_NAMES,
     check_parts,
     impossible_split_error,
+    missing_column_error,
     part_shares,
     sample_parts,
 )
-from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.streaming.store import RecordStore, array_bytes, replace_on_success
-from ratecli.streaming.sums import CELL_DTYPE, RecordWeight
+from ratecli.streaming.stream import CELL_DTYPE, row_weights
 from ratecli.streaming.table import StreamedTable, check_splits_rows
 
-ValueIndices = NDArray[np.int64]
+CellIndices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class GroupingColumn(ABC):
-    """One column of a record that distinguishes rows.
+class Grouping:
+    """How one column of a record distinguishes rows.
+
+    A text column distinguishes its words, a column of few numbers these numbers; any other, the
+    intervals between the `cuts` that it is compared with, and the cuts. A missing number is last.
 
     Attributes
     ----------
-    column
-        Its index among the codes, or the numbers, of a record.
+    part, column
+        `codes` or `numbers` of a record, and the column's index among them.
     values
         A representative value for each index that `of` returns.
     """
 
+    part: str
     column: int
     values: NDArray[Any]
+    cuts: NDArray[np.float64] | None = None
 
-    @abstractmethod
-    def of(self, records: NDArray[np.void]) -> ValueIndices:
+    def of(self, records: NDArray[np.void]) -> CellIndices:
         """Return the index of each row's value, as (m,)."""
+        found = records[self.part][:, self.column]
+        if self.part == "codes":
+            return found.astype(np.int64)
+        found = found.astype(np.float64)
+        if self.cuts is None:
+            index = np.searchsorted(self.values[:-1], found)
+        else:
+            sides = [np.searchsorted(self.cuts, found, side) for side in ("left", "right")]
+            index = sides[0] + sides[1]
+        return np.where(np.isnan(found), len(self.values) - 1, index)
 
 
-class TextGrouping(GroupingColumn):
-    """Distinguishes every word."""
-
-    def of(self, records: NDArray[np.void]) -> ValueIndices:
-        return np.asarray(records["codes"][:, self.column], dtype=np.int64)
-
-
-class NumberGrouping(GroupingColumn):
-    """Distinguishes every number of a few; missing values come last."""
-
-    def of(self, records: NDArray[np.void]) -> ValueIndices:
-        found = records["numbers"][:, self.column].astype(np.float64)
-        known = self.values[:-1]
-        return np.where(np.isnan(found), len(known), np.searchsorted(known, found))
-
-
-@dataclass(frozen=True)
-class IntervalGrouping(GroupingColumn):
-    """Distinguishes the intervals between cuts, and the cuts: all that comparisons can see."""
-
-    cuts: NDArray[np.float64]
-
-    def of(self, records: NDArray[np.void]) -> ValueIndices:
-        found = records["numbers"][:, self.column].astype(np.float64)
-        side = np.searchsorted(self.cuts, found, "left") + np.searchsorted(
-            self.cuts, found, "right"
-        )
-        return np.where(np.isnan(found), 2 * len(self.cuts) + 1, side)
-
-
-def grouping_column(table: StreamedTable, name: str, cuts: Sequence[float]) -> GroupingColumn:
+def make_grouping(table: StreamedTable, name: str, cuts: Sequence[float]) -> Grouping:
     """Return how a column distinguishes rows if its numbers are compared with `cuts` only."""
     column = table.columns[name]
-    if column.is_text:
+    if column.numbers is None:
         place = [each.name for each in table.store.texts].index(name)
-        return TextGrouping(place, np.array(column.levels, dtype=object))
+        return Grouping("codes", place, np.array(column.levels, dtype=object))
     place = [each.name for each in table.store.numbers].index(name)
-    assert column.numbers is not None
     if column.numbers.distinct is not None:
-        return NumberGrouping(place, np.array([*column.numbers.distinct, np.nan]))
+        return Grouping("numbers", place, np.array([*column.numbers.distinct, np.nan]))
     sorted_cuts = np.unique(np.array(cuts, dtype=np.float64))
-    return IntervalGrouping(place, np.array([*_interval_values(sorted_cuts), np.nan]), sorted_cuts)
+    values = np.array([*_interval_values(sorted_cuts), np.nan])
+    return Grouping("numbers", place, values, sorted_cuts)
 
 
 def _interval_values(cuts: NDArray[np.float64]) -> list[float]:
     """Return a number for each interval: below the first cut, at it, up to the next, ..."""
     if not len(cuts):
         return [0.0]
-    found = [float(np.nextafter(cuts[0], -np.inf))]
-    for k, cut in enumerate(cuts):
-        last = k + 1 == len(cuts)
-        beyond = np.nextafter(cut, np.inf) if last else cut / 2 + cuts[k + 1] / 2
-        found += [float(cut), float(beyond)]
-    return found
+    middles = cuts[:-1] / 2 + cuts[1:] / 2
+    ends = np.nextafter(cuts[[0, -1]], [-np.inf, np.inf])
+    between = np.array([*middles, ends[1]])
+    return [float(ends[0]), *np.stack([cuts, between], axis=1).ravel().tolist()]
 
 
 STRETCH = 2**16
@@ -116,10 +98,6 @@ MAX_CELLS = 2**16
 CELLS_VERSION = 1
 WEIGHT_RANGE = (1e-9, 1e9)
 """Smallest and largest weight of a row, because sums over streamed rows use single precision."""
-
-StretchGenerator = Callable[[int], np.random.Generator]
-"""Returns the random generator that splits a stretch."""
-CellIndices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -156,13 +134,15 @@ class StreamedSplit:
         The entry's `split`.
     random
         Name of the random stream that `generator` uses, part of the cache key.
+    generator
+        Returns the random generator that splits a stretch, given its number.
     """
 
     table: StreamedTable
     slices: Mapping[str, Sequence[float]]
     spec: Mapping[str, Any]
     random: str
-    generator: StretchGenerator
+    generator: Callable[[int], np.random.Generator]
 
     def cells(self) -> CellTable:
         """Return the cells, from their file or by writing it.
@@ -173,82 +153,76 @@ class StreamedSplit:
             E205, E410 for an impossible split, E411 if there are too many groups, E413 if the file
             cannot be written.
         """
-        store, label = self.table.store, self.table.roles.label
-        said = [
-            CELLS_VERSION,
-            label,
-            self.table.label_of.tolist(),
-            self.table.roles.weight,
-            self.random,
-        ]
-        said += [{name: sorted(cuts) for name, cuts in self.slices.items()}, dict(self.spec)]
-        key = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:32]
-        path = store.folder / f"cells-{key}"
+        roles = self.table.roles
+        key = [CELLS_VERSION, roles.label, self.table.label_of.tolist(), roles.weight, self.random]
+        key += [{name: sorted(cuts) for name, cuts in self.slices.items()}, dict(self.spec)]
+        digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
+        path = self.table.store.folder / f"cells-{digest}"
         facts = path.with_suffix(".json")
-        known = _read(path, facts, store)
+        known = _read(path, facts, self.table.store)
         if known is None:
-            with replace_on_success(path) as new, replace_on_success(facts) as told:
+            with replace_on_success(path) as new, replace_on_success(facts) as text:
                 known = self._write(new)
-                told.write_text(json.dumps(known), "utf-8")
+                text.write_text(json.dumps(known), "utf-8")
         return self._cells(path, known)
 
     @cached_property
-    def told(self) -> dict[str, GroupingColumn]:
-        """The columns that distinguish rows by name; the label is the column ''."""
-        spec, roles = self.spec, self.table.roles
+    def groupings(self) -> dict[str, Grouping]:
+        """How each column distinguishes rows, by name; the label is the column ''."""
+        spec, label = self.spec, self.table.roles.label
         # slices may also name columns of other tables
         names = [name for name in self.slices if name in self.table.columns]
         names += [spec["by"]] if "by" in spec else []
         names += [name for name in spec.get("stratify", ()) if name != "label"]
-        found = (
-            {"": grouping_column(self.table, roles.label, ())} if roles.label is not None else {}
-        )
+        found = {} if label is None else {"": make_grouping(self.table, label, ())}
         for name in dict.fromkeys(names):
             column = self.table.columns.get(name)
             if column is None:
-                known = did_you_mean(name, self.table.columns, "columns")
-                message = f"'{name}' is not a column"
-                raise FaultError(Diagnostic("E205", message, known, loc=("split",)))
+                raise missing_column_error(name, self.table.columns)
             check_splits_rows(column)
-            found[name] = grouping_column(self.table, name, self.slices.get(name, ()))
+            found[name] = make_grouping(self.table, name, self.slices.get(name, ()))
         return found
 
     @property
     def sizes(self) -> list[int]:
-        return [len(each.values) for each in self.told.values()]
+        """Numbers of values of all groupings, then of parts."""
+        return [*(len(each.values) for each in self.groupings.values()), len(SPLIT_NAMES)]
 
     def _write(self, path: Path) -> dict[str, Any]:
         """Write the cell of each row to a file, and return the description of the cells."""
-        if np.prod([float(size) for size in self.sizes]) * len(SPLIT_NAMES) >= 2**62:
+        if np.prod(np.array(self.sizes, dtype=float)) >= 2**62:
             raise self._too_many()
         known: dict[int, int] = {}
-        count, weight = np.zeros(0), np.zeros(0)
+        totals: NDArray[np.float64] = np.zeros((2, 0))
         with path.open("wb") as file:
             for k, (places, weights) in enumerate(self._stretches()):
-                key = self._key(places) * len(SPLIT_NAMES) + self._parts(places, k)
+                key = np.ravel_multi_index((*places, self._parts(places, k)), self.sizes)
                 keys, of = np.unique(key, return_inverse=True)
                 ids = np.array([known.setdefault(each, len(known)) for each in keys.tolist()])
                 if len(known) > MAX_CELLS:
                     raise self._too_many()
                 cell = ids[of]
                 file.write(array_bytes(cell.astype(CELL_DTYPE)))
-                count = _add_counts(count, np.bincount(cell, minlength=len(known)))
-                weight = _add_counts(weight, np.bincount(cell, weights, len(known)))
-        found = {"keys": list(known), "count": count.tolist(), "weight": weight.tolist()}
-        counts = dict.fromkeys(SPLIT_NAMES, 0)
-        for key_of, rows in zip(known, count.tolist(), strict=True):
-            counts[SPLIT_NAMES[key_of % len(SPLIT_NAMES)]] += int(rows)
-        drawn_parts = "by" not in self.spec
-        check_parts(counts, self.spec, tested=not drawn_parts or part_shares(self.spec)["test"] > 0)
-        return found
+                sums = [np.bincount(cell, each, len(known)) for each in (None, weights)]
+                new = len(known) - totals.shape[1]
+                totals = np.array(sums, dtype=float) + np.pad(totals, ((0, 0), (0, new)))
+        count, weight = totals.tolist()
+        part = np.array(list(known)) % len(SPLIT_NAMES)
+        counts = np.bincount(part, count, len(SPLIT_NAMES)).astype(int).tolist()
+        tested = "by" in self.spec or part_shares(self.spec)["test"] > 0
+        check_parts(dict(zip(SPLIT_NAMES, counts, strict=True)), self.spec, tested=tested)
+        return {"keys": list(known), "count": count, "weight": weight}
 
     def _stretches(self) -> Iterator[tuple[list[CellIndices], NDArray[np.float64]]]:
         """Yield the indices of all grouping columns, and the weights, `STRETCH` rows at a time."""
-        store, weighed = self.table.store, weight_column_of(self.table)
+        store, weight_at = self.table.store, weight_position(self.table)
         for first in range(0, store.rows, STRETCH):
             last = min(first + STRETCH, store.rows)
             found = [
-                ([each.of(records) for each in self.told.values()], weighed.of(records))
+                (
+                    [each.of(records) for each in self.groupings.values()],
+                    row_weights(records, weight_at),
+                )
                 for _, records in store.pieces(first, last)
             ]
             places = [np.concatenate(column) for column in zip(*(p for p, _ in found), strict=True)]
@@ -267,15 +241,9 @@ class StreamedSplit:
             hint = f"multiply the column: weights of streamed rows lie between {low:g} and {high:g}"
             raise FaultError(Diagnostic("E411", message, hint))
 
-    def _key(self, places: Sequence[CellIndices]) -> CellIndices:
-        key = np.zeros(1, dtype=np.int64)
-        for place, size in zip(places, self.sizes, strict=True):
-            key = key * size + place
-        return key
-
     def _parts(self, places: Sequence[CellIndices], k: int) -> CellIndices:
         """Return the index in `SPLIT_NAMES` of the part of each row of stretch k, as (m,)."""
-        of = dict(zip(self.told, places, strict=True))
+        of = dict(zip(self.groupings, places, strict=True))
         rows = min(STRETCH, self.table.store.rows - k * STRETCH)
         if self.spec.get("official"):
             message = "a streamed table has no official split"
@@ -295,7 +263,7 @@ class StreamedSplit:
     def _stratum(self, name: str, of: Mapping[str, CellIndices]) -> tuple[CellIndices, int]:
         """Return indices in the order of the values, so that strata equal those in memory."""
         if name != "label":
-            return of[name], len(self.told[name].values)
+            return of[name], len(self.groupings[name].values)
         if "" not in of:
             return np.zeros(1, dtype=np.int64), 1
         order = np.nan_to_num(self.table.label_of, nan=2.0).astype(np.int64)
@@ -303,7 +271,7 @@ class StreamedSplit:
 
     def _stated(self, places: CellIndices) -> CellIndices:
         name = self.spec["by"]
-        values = self.told[name].values
+        values = self.groupings[name].values
         wrong = [value for value in values if value not in SPLIT_NAMES]
         if wrong:
             message = f"column '{name}' holds {wrong[0]!r}, which is no part"
@@ -311,32 +279,30 @@ class StreamedSplit:
         return np.array([SPLIT_NAMES.index(value) for value in values])[places]
 
     def _too_many(self) -> FaultError:
-        names = ", ".join(f"'{name}'" for name in self.told if name)
+        names = ", ".join(f"'{name}'" for name in self.groupings if name)
         message = f"the columns {names} tell more than {MAX_CELLS} kinds of streamed rows apart"
         return FaultError(
             Diagnostic("E411", message, "tell groups and strata by fewer, or by coarser ones")
         )
 
     def _cells(self, path: Path, known: Mapping[str, Any]) -> CellTable:
-        keys, columns = np.array(known["keys"], dtype=np.int64), dict[str, NDArray[Any]]()
-        part = np.array(SPLIT_NAMES)[keys % len(SPLIT_NAMES)].astype("<U10")
-        keys //= len(SPLIT_NAMES)
-        label = np.full(len(keys), np.nan)
-        for name, each in reversed(self.told.items()):
-            places = keys % len(each.values)
-            keys //= len(each.values)
-            if name:
-                columns[name] = each.values[places]
-            else:
-                label = np.append(self.table.label_of, np.nan)[places]
+        *places, part = np.unravel_index(np.array(known["keys"], dtype=np.int64), self.sizes)
+        columns = {
+            name: each.values[place]
+            for (name, each), place in zip(self.groupings.items(), places, strict=True)
+        }
         count, weight = (np.array(known[name], dtype=float) for name in ("count", "weight"))
-        return CellTable(path, columns, label, part, count, weight)
+        label = np.full(len(count), np.nan)
+        if "" in columns:
+            del columns[""]
+            label = np.append(self.table.label_of, np.nan)[places[0]]
+        return CellTable(path, columns, label, np.array(SPLIT_NAMES, "<U10")[part], count, weight)
 
 
-def weight_column_of(table: StreamedTable) -> RecordWeight:
+def weight_position(table: StreamedTable) -> int | None:
+    """Return the index of the weight among the numbers of a record; None if rows count alike."""
     names = [column.name for column in table.store.numbers]
-    weight = table.roles.weight
-    return RecordWeight(None if weight is None else names.index(weight))
+    return None if table.roles.weight is None else names.index(table.roles.weight)
 
 
 def _positions(part: NDArray[np.str_]) -> CellIndices:
@@ -358,12 +324,6 @@ def _split_stretch(
         upto[-1] = len(members)
         upto = np.minimum(upto, len(members))
         found[members] = np.repeat(np.arange(len(shares)), np.diff(upto, prepend=0))
-    return found
-
-
-def _add_counts(total: NDArray[np.float64], more: NDArray[Any]) -> NDArray[np.float64]:
-    found = np.array(more, dtype=np.float64)
-    found[: len(total)] += total
     return found
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from ratecli.datasets.download import data_folder, sha256_of
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import staged_folder
-from ratecli.streaming.scan import ScannedColumn, column_from_json
 
 RECORDS_FILE, FACTS_FILE = "records", "facts.json"
 UNFINISHED_RECORDS_PREFIX = ".new-"
@@ -34,20 +33,87 @@ MAX_PIECE_BYTES = 2**21
 MOST_ROWS, MIN_PIECE_ROWS = 2**13, 2**8
 
 
+@dataclass
+class NumberFacts:
+    """Facts about a column of numbers.
+
+    Attributes
+    ----------
+    single
+        Whether single precision represents all of them exactly.
+    distinct
+        The distinct numbers, sorted; None if there are more than `scan.MAX_DISTINCT_NUMBERS`.
+    missing, infinite
+        Number of rows with a missing or an infinite value.
+    first_missing, first_infinite
+        The first such row, -1 if there is none.
+    not_positive
+        The first row without a positive number, -1 if there is none.
+    least, most
+        The minimum and maximum of the numbers and 0.
+    """
+
+    single: bool = True
+    distinct: list[float] | None = field(default_factory=list)
+    missing: int = 0
+    infinite: int = 0
+    first_missing: int = -1
+    first_infinite: int = -1
+    not_positive: int = -1
+    least: float = 0.0
+    most: float = 0.0
+
+
+@dataclass
+class ColumnFacts:
+    """Facts about a column of a streamed table.
+
+    Attributes
+    ----------
+    numbers
+        None for a column of text.
+    levels
+        The distinct words of a text column, sorted, followed by None if values are missing. None
+        for columns of numbers, and if there are more than `scan.MAX_TEXT_LEVELS` words.
+    present, not_numbers
+        Number of rows of a text column with a word that does not mark a missing value, and with a
+        word that is not a number either.
+    first_word_row, first_word
+        The first row with a word that is not a number, and the word; -1 if there is none.
+    """
+
+    name: str
+    numbers: NumberFacts | None = None
+    levels: list[str | None] | None = None
+    present: int = 0
+    not_numbers: int = 0
+    first_word_row: int = -1
+    first_word: str = ""
+
+    @property
+    def is_text(self) -> bool:
+        return self.numbers is None
+
+    @property
+    def kept(self) -> bool:
+        """Whether records contain the column."""
+        return self.numbers is not None or self.levels is not None
+
+
 @dataclass(frozen=True)
 class RecordStore:
     """n records in a folder; numbers of a record are in the order of the number columns."""
 
     folder: Path
     rows: int
-    columns: tuple[ScannedColumn, ...]
+    columns: tuple[ColumnFacts, ...]
 
     @cached_property
-    def numbers(self) -> tuple[ScannedColumn, ...]:
+    def numbers(self) -> tuple[ColumnFacts, ...]:
         return tuple(column for column in self.columns if not column.is_text)
 
     @cached_property
-    def texts(self) -> tuple[ScannedColumn, ...]:
+    def texts(self) -> tuple[ColumnFacts, ...]:
         """The text columns that records contain."""
         return tuple(column for column in self.columns if column.is_text and column.kept)
 
@@ -81,6 +147,27 @@ class RecordStore:
                 read_exactly(file, piece)
                 yield start, piece
 
+    def facts(self) -> str:
+        """Return the JSON text from which `open_record_store` restores the store."""
+        return json.dumps({"rows": self.rows, "columns": list(map(asdict, self.columns))})
+
+
+def open_record_store(folder: Path) -> RecordStore | None:
+    """Return the store in a folder; None if it is incomplete."""
+    try:
+        content = json.loads((folder / FACTS_FILE).read_text("utf-8"))
+        columns = tuple(map(_column_facts, content["columns"]))
+        store = RecordStore(folder, content["rows"], columns)
+        size = (folder / RECORDS_FILE).stat().st_size
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return store if size == store.rows * store.record.itemsize else None
+
+
+def _column_facts(content: dict[str, Any]) -> ColumnFacts:
+    numbers = content["numbers"] and NumberFacts(**content["numbers"])
+    return ColumnFacts(**content | {"numbers": numbers})
+
 
 def record_dtype(numbers: int, codes: int, *, single: bool, levels: int) -> np.dtype[np.void]:
     """Return the dtype of a record; `levels` is the largest number of words of a column."""
@@ -104,35 +191,26 @@ def read_exactly(file: BinaryIO, piece: NDArray[Any]) -> None:
     while view:
         count = file.readinto(view)  # type: ignore[attr-defined]
         if not count:
-            message = (
-                "the file of a streamed table ends too early: was it changed while it was read?"
-            )
-            raise OSError(message)
+            raise OSError("the file of a streamed table ends too early: was it changed meanwhile?")
         view = view[count:]
 
 
-def sha256_of_all(paths: Sequence[Path], *, anew: bool = False) -> list[str]:
-    """Return the SHA-256 of files, from the cache unless `anew`.
+def cached_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, from a cache file if it has not changed since.
 
     The cache key is a file's path, size, modification time and inode.
     """
-    return [sha256_of(path) if anew else _cached_sha256(path) for path in paths]
-
-
-def _cached_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, from a cache file if it has not changed since."""
     status = path.stat()
-    said = f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ino}"
-    note = streamed_tables_folder() / "sums" / hashlib.sha256(said.encode()).hexdigest()
+    key = f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ino}"
+    note = streamed_tables_folder() / "sums" / hashlib.sha256(key.encode()).hexdigest()
     try:
         known = note.read_text("ascii").strip()
     except OSError:
         known = ""
-    if len(known) == 64:
-        return known
-    known = sha256_of(path)
-    with replace_on_success(note) as new:
-        new.write_text(known + "\n", "ascii")
+    if len(known) != 64:
+        known = sha256_of(path)
+        with replace_on_success(note) as new:
+            new.write_text(known + "\n", "ascii")
     return known
 
 
@@ -157,27 +235,10 @@ def replace_on_success(path: Path) -> Iterator[Path]:
             yield new
             new.replace(path)
     except OSError as error:
-        raise records_unwritable(error) from error
-
-
-def records_unwritable(error: OSError) -> FaultError:
-    """Return the E413 for records that cannot be stored."""
-    reason = error.strerror or str(error)
-    message = (
-        f"the records of a streamed table cannot be kept in '{streamed_tables_folder()}': {reason}"
-    )
-    hint = "they take about as many bytes as the table has; set RATECLI_DATA to another folder"
-    return FaultError(Diagnostic("E413", message, hint))
-
-
-def open_record_store(folder: Path) -> RecordStore | None:
-    """Return the store in a folder; None if it is incomplete."""
-    try:
-        content = json.loads((folder / FACTS_FILE).read_text("utf-8"))
-        store = RecordStore(
-            folder, content["rows"], tuple(map(column_from_json, content["columns"]))
+        reason = error.strerror or str(error)
+        message = (
+            f"the records of a streamed table cannot be stored in '{streamed_tables_folder()}': "
+            f"{reason}"
         )
-        size = (folder / RECORDS_FILE).stat().st_size
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return store if size == store.rows * store.record.itemsize else None
+        hint = "they take about as many bytes as the table; set RATECLI_DATA to another folder"
+        raise FaultError(Diagnostic("E413", message, hint)) from error

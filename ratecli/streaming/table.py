@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ratecli.datasets import load, registry
 from ratecli.datasets import tables as own
 from ratecli.datasets.columns import ColumnKind
+from ratecli.datasets.download import sha256_of
 from ratecli.datasets.label import MISSING_WORDS, read_label
 from ratecli.datasets.missing import (
     FEW_LEVELS,
@@ -33,9 +34,13 @@ from ratecli.datasets.paths import (
 from ratecli.datasets.roles import ColumnRoles, EntryOptions, column_roles, table_options_of
 from ratecli.errors import Diagnostic, FaultError, errors_at
 from ratecli.streaming.reading import TableFiles
-from ratecli.streaming.scan import MAX_DISTINCT_NUMBERS, MAX_TEXT_LEVELS, ScannedColumn
-from ratecli.streaming.store import RecordStore, sha256_of_all
-from ratecli.streaming.writing import RecordProgress, open_or_write_store
+from ratecli.streaming.scan import (
+    MAX_DISTINCT_NUMBERS,
+    MAX_TEXT_LEVELS,
+    RecordProgress,
+    open_or_write_store,
+)
+from ratecli.streaming.store import ColumnFacts, RecordStore, cached_sha256
 
 
 @errors_at("path")
@@ -69,7 +74,8 @@ def table_files_of(options: EntryOptions, base: Path) -> TableFiles:
 def entry_digest(options: EntryOptions, base: Path) -> str:
     """Return the digest that the table of an entry will have, streamed or in memory."""
     if options.get("stream"):
-        return streamed_digest(options, table_files_of(options, base))
+        files = table_files_of(options, base)
+        return streamed_digest(options, files, file_checksums(options, files))
     return load.table_digest(options, base)
 
 
@@ -81,7 +87,7 @@ def file_checksums(options: EntryOptions, files: TableFiles) -> list[str]:
     """
     stated = options.get("sha256")
     try:
-        sums = sha256_of_all(files.paths, anew=stated is not None)
+        sums = [sha256_of(path) if stated else cached_sha256(path) for path in files.paths]
     except OSError as error:
         raise unreadable_file_error(str(options["path"]), files.paths[0], error) from error
     if stated is None or sums == [str(stated).lower()]:
@@ -96,13 +102,8 @@ def file_checksums(options: EntryOptions, files: TableFiles) -> list[str]:
     raise FaultError(Diagnostic("E403", message, hint, loc=("sha256",)))
 
 
-def streamed_digest(options: EntryOptions, files: TableFiles) -> str:
-    """Return the digest of the table: of its files' contents and of the entry's options."""
-    return streamed_digest_of_sums(options, files, file_checksums(options, files))
-
-
-def streamed_digest_of_sums(options: EntryOptions, files: TableFiles, sums: Sequence[str]) -> str:
-    """Return the digest of the table from the checksums of its files."""
+def streamed_digest(options: EntryOptions, files: TableFiles, sums: Sequence[str]) -> str:
+    """Return the digest of the table, from its files' checksums and the entry's options."""
     content = {"streamed": list(sums), "kind": files.kind, "options": table_options_of(options)}
     return registry.json_sha256(content)
 
@@ -142,7 +143,7 @@ class StreamedTable:
         return self.store.rows
 
     @cached_property
-    def columns(self) -> Mapping[str, ScannedColumn]:
+    def columns(self) -> Mapping[str, ColumnFacts]:
         return {column.name: column for column in self.store.columns}
 
     @property
@@ -153,40 +154,33 @@ class StreamedTable:
     @property
     def memory(self) -> int:
         """Approximate memory in bytes of a process that reads the table, whatever its rows."""
-        names = set(self.roles.features)
+        features = [self.columns[name] for name in self.roles.features]
         sizes = [
             len(column.levels or ()) if column.numbers is None else 1 + (column.numbers.missing > 0)
-            for column in self.store.columns
-            if column.name in names
+            for column in features
         ]
         width = sum(sizes) + 1
         pieces = PIECE_COPIES * self.store.at_once * self.store.record.itemsize
-        return (
-            BASE_MEMORY
-            + pieces
-            + BATCH_COLUMN_BYTES * len(sizes)
-            + FEATURE_PAIR_BYTES * width * width
-        )
+        batches = BATCH_COLUMN_BYTES * len(sizes)
+        return BASE_MEMORY + pieces + batches + FEATURE_PAIR_BYTES * width * width
 
-    def values(self) -> dict[str, tuple[str | float, ...]]:
+    def values(self) -> dict[str, Sequence[str | float]]:
         """Return the sorted values of each column; placeholders if there are too many numbers."""
         return {name: _values(column) for name, column in self.columns.items() if column.kept}
 
 
-def _values(column: ScannedColumn) -> tuple[str | float, ...]:
-    if column.levels is not None:
-        return tuple(level for level in column.levels if level is not None)
-    assert column.numbers is not None
-    known = column.numbers.distinct
-    return tuple(range(MAX_DISTINCT_NUMBERS + 1)) if known is None else tuple(known)
+def _values(column: ColumnFacts) -> Sequence[str | float]:
+    if column.numbers is None:
+        return [level for level in column.levels or () if level is not None]
+    if column.numbers.distinct is None:
+        return range(MAX_DISTINCT_NUMBERS + 1)
+    return column.numbers.distinct
 
 
 def read_streamed_table(
-    options: EntryOptions, base: Path, tell: RecordProgress | None = None
+    options: EntryOptions, base: Path, progress: RecordProgress | None = None
 ) -> StreamedTable:
     """Return the table of an entry with `stream: true`, writing its records if needed.
-
-    `tell` is called with the progress of writing.
 
     Raises
     ------
@@ -199,30 +193,23 @@ def read_streamed_table(
         names = files.names()
     roles = column_roles(options, names)
     with errors_at("path"):
-        store = open_or_write_store(files, sums, options.get("categorical", ()), tell)
+        store = open_or_write_store(files, sums, options.get("categorical", ()), progress)
     known = {column.name: column for column in store.columns}
-    faults = [
-        fault
-        for name in roles.features
-        for fault in _feature_diagnostics(known[name], options, store.rows)
-    ]
-    if faults:
-        raise FaultError(faults[:1])
-    for name in options.get("slices", {}):
-        if name in known:
-            check_splits_rows(known[name])
+    for name in roles.features:
+        for fault in _feature_diagnostics(known[name], options, store.rows):
+            raise FaultError(fault)
+    for name in known.keys() & options.get("slices", {}).keys():
+        check_splits_rows(known[name])
     if roles.weight is not None:
         _check_weight(known[roles.weight])
     label_of = np.zeros(0)
     if roles.label is not None:
         label_of = _labels(known[roles.label], options.get("positive"))
     named = tuple((path.name, each) for path, each in zip(files.paths, sums, strict=True))
-    return StreamedTable(
-        store, roles, label_of, streamed_digest_of_sums(options, files, sums), named
-    )
+    return StreamedTable(store, roles, label_of, streamed_digest(options, files, sums), named)
 
 
-def check_splits_rows(column: ScannedColumn) -> None:
+def check_splits_rows(column: ColumnFacts) -> None:
     """Raise E411 if a column has too many values to distinguish rows by."""
     if not column.kept:
         message = f"column '{column.name}' has too many values to tell groups of streamed rows by"
@@ -230,7 +217,7 @@ def check_splits_rows(column: ScannedColumn) -> None:
 
 
 def _feature_diagnostics(
-    column: ScannedColumn, options: EntryOptions, rows: int
+    column: ColumnFacts, options: EntryOptions, rows: int
 ) -> Iterator[Diagnostic]:
     """Yield the errors of a feature column: missing or infinite values, stray words, too many
     levels.
@@ -244,18 +231,19 @@ def _feature_diagnostics(
         if fault := missing_cells_error(name, rows, missing, infinite, means=means):
             yield fault
         return
-    if name not in options.get("categorical", ()) and column.slip is not None:
+    if name not in options.get("categorical", ()) and column.first_word:
         words = (level for level in column.levels or () if level is not None)
         distinct = sum(word.casefold() not in MISSING_WORDS for word in words)
-        if has_stray_words(distinct if column.kept else FEW_LEVELS + 1, column.slips / column.told):
-            yield stray_word_error(name, *column.slip)
+        share = column.not_numbers / column.present
+        if has_stray_words(distinct if column.kept else FEW_LEVELS + 1, share):
+            yield stray_word_error(name, column.first_word_row, column.first_word)
     if not column.kept:
         message = f"column '{name}' has more than {MAX_TEXT_LEVELS} values"
         yield Diagnostic("E411", message, "name it under 'drop': so many categories tell nothing")
 
 
 @errors_at("weight")
-def _check_weight(column: ScannedColumn) -> None:
+def _check_weight(column: ColumnFacts) -> None:
     if column.numbers is None:
         message = f"weight column '{column.name}' holds text"
         raise FaultError(Diagnostic("E411", message, "name another column"))
@@ -266,19 +254,18 @@ def _check_weight(column: ScannedColumn) -> None:
         raise FaultError(Diagnostic("E411", message, "drop such rows, or give them a small weight"))
 
 
-def _labels(column: ScannedColumn, positive: Any) -> NDArray[np.float64]:
+def _labels(column: ColumnFacts, positive: Any) -> NDArray[np.float64]:
     """Return the label of each level or number of the label's column; raise E406 if there are too
     many.
     """
-    name = column.name
-    values: Any = column.levels
+    values: Sequence[Any] | None = column.levels
     if column.numbers is not None:
         values = column.numbers.distinct
         if values is not None and all(float(value).is_integer() for value in values):
             values = [int(value) for value in values]
     if values is None:
         many = MAX_TEXT_LEVELS if column.is_text else MAX_DISTINCT_NUMBERS
-        message = f"label column '{name}' has more than {many} values, not two"
+        message = f"label column '{column.name}' has more than {many} values, not two"
         hint = "add a column that says yes or no, and name it as 'label'"
         raise FaultError(Diagnostic("E406", message, hint, loc=("label",)))
-    return read_label(pd.Series(list(values)), name, positive)
+    return read_label(pd.Series(values), column.name, positive)

@@ -22,7 +22,7 @@ from ratecli.solvers.problem import ERROR_RATE
 from ratecli.solvers.streamed import plain, player
 from ratecli.solvers.streamed.plain import StreamedNewton, fit_plain_streamed
 from ratecli.solvers.streamed.player import StreamedLaneRows, make_streamed_rows
-from ratecli.streaming.sums import SCHEDULER_VARIABLE, FileStream, cluster_client
+from ratecli.streaming.stream import SCHEDULER_VARIABLE, RowStream, cluster_client
 
 
 @pytest.fixture
@@ -116,13 +116,13 @@ def test_curvature_of_some_rows_finds_the_same_optimum(folder, monkeypatch):
 @pytest.mark.parametrize("kind", ["logistic", "hinge"])
 def test_samples_save_passes_and_change_no_optimum(folder, monkeypatch, kind):
     memory, stream = problems(folder, rows=6000, l2=1e-4)
-    passes, sums = [], FileStream.sums
+    passes, sums = [], RowStream.sums
 
     def counted(self, part, every=1):
         passes.append(every)
         return sums(self, part, every)
 
-    monkeypatch.setattr(FileStream, "sums", counted)
+    monkeypatch.setattr(RowStream, "sums", counted)
     exact, _ = fit_plain_streamed(stream, kind)
     whole = len(passes)
     assert set(passes) == {1}

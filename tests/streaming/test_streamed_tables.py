@@ -20,11 +20,11 @@ from ratecli.datasets.encode import Encoder
 from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.split import SPLIT_NAMES, assign_split_parts
 from ratecli.errors import FaultError
-from ratecli.streaming import reading, store, writing
-from ratecli.streaming import split as deal_module
+from ratecli.streaming import reading, scan, store
+from ratecli.streaming import split as split_module
 from ratecli.streaming.encode import encoded_stream
 from ratecli.streaming.split import StreamedSplit
-from ratecli.streaming.stream_protocol import RUN_LENGTH
+from ratecli.streaming.stream import RUN_LENGTH
 from ratecli.streaming.table import entry_digest, read_streamed_table
 
 
@@ -127,7 +127,7 @@ def test_numbers_do_not_hang_on_how_much_is_read_at_once(tmp_path, monkeypatch):
 
 
 def test_splits_of_many_stretches_have_their_shares_in_each_stratum(tmp_path, monkeypatch):
-    monkeypatch.setattr(deal_module, "STRETCH", 2**8)
+    monkeypatch.setattr(split_module, "STRETCH", 2**8)
     monkeypatch.setattr(store, "MOST_ROWS", 2**8)
     table = frame(6000)
     table.loc[5, "job"] = "rare"
@@ -334,7 +334,7 @@ def test_records_are_written_once_and_again_where_they_are_broken(tmp_path, monk
         raise AssertionError("read again")
 
     with monkeypatch.context() as patched:
-        patched.setattr(writing, "scan_columns", never)
+        patched.setattr(scan, "ColumnScan", never)
         dealt(options | {"drop": ["part", "z"]}, tmp_path)  # other roles, the same records
     table.store.path.write_bytes(records[:-1])
     cells.path.write_bytes(kinds[:-1])

@@ -23,7 +23,7 @@ from ratecli.models.coded import FeatureCoding, RecordBatch
 from ratecli.models.decode import decode_row
 from ratecli.models.linear import Logistic, Threshold
 from ratecli.solvers.problem import Problem
-from ratecli.streaming.stream_protocol import RowStream, SumArrays
+from ratecli.streaming.stream import RowStream, SumArrays
 
 HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 """An odd number with random-looking bits: the upper bits of a product select the rows of a sample

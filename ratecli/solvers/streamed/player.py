@@ -27,7 +27,7 @@ from ratecli.solvers.players.rows import (
     lane_scores,
     pass_over_rows,
 )
-from ratecli.streaming.stream_protocol import RUN_LENGTH, RowStream, SumArrays
+from ratecli.streaming.stream import RUN_LENGTH, RowStream, SumArrays
 
 MIN_POOL_ROWS = 2**15
 """Smallest number of rows in a pool; `BATCHES_PER_POOL` batches if that is more."""

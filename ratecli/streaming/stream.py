@@ -1,0 +1,336 @@
+"""Rows that stay in a file: a stream takes the place of a feature matrix.
+
+How a row counts in rates depends on its label, its split and its slices, not on its features. Rows
+that agree in all of these form one *cell*: all rates of an experiment are sums over a few cells,
+and what a solver or a measurement needs of a classifier is a sum over the rows of each cell. So a
+stream replaces the features of C rows: `shape` is (C, d), and `stream[cells]` are the rows of some
+of the cells. Sums are added in a fixed order, so the numbers are the same wherever partitions are
+summed: in this process, or by idle workers of a cluster.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from ratecli.models.base import Array, Classifier
+from ratecli.models.coded import RecordBatch, RecordEncoder
+from ratecli.models.linear import Linear, Logistic, Ramp, RandomizedLogistic, Threshold
+from ratecli.models.mixture import MajorityVote, MixtureClassifier
+from ratecli.rates.matrix import log_loss
+from ratecli.streaming.store import RecordStore, read_exactly
+
+SumArrays: TypeAlias = tuple[Array, ...]
+
+RUN_LENGTH = 64
+"""Adjacent rows that are read together when rows from anywhere are needed."""
+PARTITION_ROWS = 2**19
+CELL_DTYPE = np.dtype("<u2")
+SCHEDULER_VARIABLE = "RATECLI_SCHEDULER"
+"""Environment variable with the scheduler's address, set in the process of a trial on a cluster."""
+PARTITIONS_AHEAD = 4
+"""Number of partitions submitted to each worker at once."""
+
+
+class RowSum(Protocol):
+    """A sum over rows. It must be picklable, because sums may be computed on a cluster."""
+
+    def zeros(self) -> SumArrays:
+        """Return the sums over no rows."""
+        ...
+
+    def add(self, rows: RecordBatch, sums: SumArrays) -> None:
+        """Add some rows to `sums`; rows of cell -1 are ignored."""
+        ...
+
+
+@dataclass(frozen=True)
+class RowStream:
+    """The rows of C cells.
+
+    Attributes
+    ----------
+    store
+        The records of the table's rows.
+    cells
+        A file with two bytes per row: the row's cell.
+    into
+        Index in this stream of each cell of the file, -1 if its rows are excluded.
+    weight_at
+        Index of the number in a record that is the row's weight; None if all rows have weight 1.
+    encoded
+        Conversion of the rows to features.
+    count, weight
+        (C,) number of rows of each cell, and their total weight.
+    partition
+        Number of rows that one worker sums; the sums of partitions are added in order.
+    """
+
+    store: RecordStore
+    cells: Path
+    into: NDArray[np.int32]
+    weight_at: int | None
+    encoded: RecordEncoder
+    count: Array
+    weight: Array
+    partition: int = PARTITION_ROWS
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.count), self.encoded.width
+
+    def __len__(self) -> int:
+        return len(self.count)
+
+    def __getitem__(self, cells: NDArray[np.intp]) -> RowStream:
+        """Return the rows of some cells, renumbered in the given order."""
+        renumbered = np.full(len(self) + 1, -1, np.int32)  # the last is for excluded rows (-1)
+        renumbered[cells] = np.arange(len(cells), dtype=np.int32)
+        into, count, weight = renumbered[self.into], self.count[cells], self.weight[cells]
+        return replace(self, into=into, count=count, weight=weight)
+
+    def sums(self, part: RowSum, every: int = 1) -> SumArrays:
+        """Return sums over all rows, or over one in `every` runs."""
+        if every > 1:
+            return _sum_batches(part, self._scattered(range(0, self.runs(), every)))
+        sums = part.zeros()
+        starts = range(0, self.store.rows, self.partition)
+        for found in _map_partitions(PartitionSum(self, part), starts):
+            for total, each in zip(sums, found, strict=True):
+                total += each  # noqa: PLW2901
+        return sums
+
+    def batches(self, first: int, last: int) -> Iterator[RecordBatch]:
+        """Yield the rows from `first` to before `last`; arrays are valid until the next batch."""
+        with self.cells.open("rb", buffering=0) as file:
+            file.seek(first * CELL_DTYPE.itemsize)
+            for start, records in self.store.pieces(first, last):
+                cells = np.empty(len(records), CELL_DTYPE)
+                read_exactly(file, cells)
+                yield self._batch(start, records, cells)
+
+    def _scattered(self, runs: Sequence[int]) -> Iterator[RecordBatch]:
+        """Yield the rows of some runs, as many at a time as when reading all rows."""
+        at_once = max(1, self.store.at_once // RUN_LENGTH)
+        for k in range(0, len(runs), at_once):
+            yield self.taken(runs[k : k + at_once])
+
+    def _batch(
+        self, start: int, records: NDArray[np.void], cells: NDArray[np.uint16]
+    ) -> RecordBatch:
+        weight = row_weights(records, self.weight_at)
+        return RecordBatch(start, records["numbers"], records["codes"], self.into[cells], weight)
+
+    def runs(self) -> int:
+        """Return the number of runs of `RUN_LENGTH` rows; the last one may be shorter."""
+        return -(-self.store.rows // RUN_LENGTH)
+
+    def taken(self, runs: Sequence[int]) -> RecordBatch:
+        """Return the rows of some runs, in their order, without excluded rows."""
+        records = np.empty((len(runs), RUN_LENGTH), self.store.record)
+        cells = np.empty((len(runs), RUN_LENGTH), CELL_DTYPE)
+        there = np.ones((len(runs), RUN_LENGTH), dtype=bool)
+        with (
+            self.store.path.open("rb", buffering=0) as file,
+            self.cells.open("rb", buffering=0) as other,
+        ):
+            for k, run in enumerate(runs):
+                count = min(RUN_LENGTH, self.store.rows - run * RUN_LENGTH)
+                there[k, count:] = False
+                for source, array in ((file, records), (other, cells)):
+                    source.seek(run * RUN_LENGTH * array.itemsize)
+                    read_exactly(source, array[k, :count])
+        found = self._batch(0, records[there], cells[there])
+        return found.some(found.cell >= 0)
+
+    def drawn(self, chances: Array, seed: int) -> RecordBatch:
+        """Sample rows, each with the probability (C,) of its cell."""
+        random = np.random.Generator(np.random.PCG64(seed))
+        bounds = np.append(chances, 0.0)  # the last is for excluded rows (-1)
+        found = []
+        for rows in self.batches(0, self.store.rows):
+            some = random.random(len(rows.cell)) < bounds[rows.cell]
+            found.append(rows.some(some)[1:])
+        return RecordBatch(0, *(np.concatenate(part) for part in zip(*found, strict=True)))
+
+    def decisions(self, classifier: Classifier) -> Array:
+        """Return the mean probability (C,) of a classifier's positive decision in each cell."""
+        found: Array = self.measurements([classifier])[0, 0]
+        return found
+
+    def measurements(self, classifiers: Sequence[Classifier], label: Array | None = None) -> Array:
+        """Return (M, 1, C) cell means of the decisions of M classifiers, from one pass.
+
+        With the label (C,) of each cell, return (M, 4, C): also the error, the squared error and
+        the log loss of their estimates.
+        """
+        inputs = ClassifierInputs(self.encoded, tuple(classifiers))
+        (sums,) = self.sums(PredictionSums(inputs, len(self), label))
+        return np.divide(sums, self.weight, where=self.weight > 0, out=np.zeros_like(sums))
+
+
+def row_weights(records: NDArray[np.void], weight_at: int | None) -> Array:
+    """Return the weights (m,) of records; `weight_at` as in `RowStream`."""
+    if weight_at is None:
+        return np.ones(len(records))
+    return records["numbers"][:, weight_at].astype(np.float64)
+
+
+@dataclass(frozen=True)
+class PredictionSums:
+    """Weighted sums (M, 1 or 4, C) of the measurements of `RowStream.measurements`."""
+
+    inputs: ClassifierInputs
+    cells: int
+    label: Array | None
+
+    def zeros(self) -> SumArrays:
+        kinds = 1 if self.label is None else 4
+        return (np.zeros((len(self.inputs.classifiers), kinds, self.cells)),)
+
+    def add(self, rows: RecordBatch, sums: SumArrays) -> None:
+        inside = rows.cell >= 0
+        kept = rows if inside.all() else rows.some(inside)
+        for totals, (classifier, X) in zip(sums[0], self.inputs.of(kept), strict=True):
+            found = [classifier.decide(X)]
+            if self.label is not None:
+                estimates, label = classifier.estimate(X), self.label[kept.cell]
+                error = np.nan_to_num(estimates - label)
+                found += [error, error**2, log_loss(estimates, label)]
+            for total, each in zip(totals, found, strict=True):
+                total += np.bincount(kept.cell, kept.weight * each, self.cells)  # noqa: PLW2901
+
+
+@dataclass(frozen=True)
+class ClassifierInputs:
+    """Inputs of classifiers: features, or scores computed for all linear classifiers at once.
+
+    Scores are used for linear classifiers and for mixtures of them.
+    """
+
+    encoded: RecordEncoder
+    classifiers: tuple[Classifier, ...]
+
+    def of(self, rows: RecordBatch) -> list[tuple[Classifier, Any]]:
+        """Return each classifier with the input to evaluate it on."""
+        scores = self.encoded.scores(rows, self.weights)
+        known = {w.tobytes(): scores[:, k] for k, w in enumerate(self.weights.T)}
+        scored = KnownScores((len(rows.cell), self.encoded.width), known)
+        simple = [_linear_parts(each) is not None for each in self.classifiers]
+        X: Any = None if all(simple) else self.encoded.features(rows)
+        return [
+            (each, scored if plain else X)
+            for each, plain in zip(self.classifiers, simple, strict=True)
+        ]
+
+    @cached_property
+    def weights(self) -> Array:
+        """(d, M) distinct weights of the linear classifiers."""
+        members = (part for each in self.classifiers for part in _linear_parts(each) or ())
+        distinct = {part.weights.tobytes(): part.weights for part in members}
+        found = np.array(list(distinct.values())).reshape(-1, self.encoded.width)
+        return np.ascontiguousarray(found.T)
+
+
+@dataclass(frozen=True)
+class KnownScores:
+    """Stands in for features (m, d) that are only multiplied by weights with known products."""
+
+    shape: tuple[int, int]
+    known: Mapping[bytes, Array]
+
+    def __matmul__(self, weights: Array) -> Array:
+        return self.known[weights.tobytes()]
+
+
+def _linear_parts(classifier: Classifier) -> Sequence[Linear] | None:
+    """Return the linear classifiers whose scores determine the decisions.
+
+    Return None if the classifier needs features.
+    """
+    own: type = type(classifier)  # the exact type, because subclasses may use features
+    if own in {Threshold, Logistic, RandomizedLogistic, Ramp}:
+        return [cast("Linear", classifier)]
+    if own in {MixtureClassifier, MajorityVote}:
+        parts = [_linear_parts(member) for member in cast("MixtureClassifier", classifier).members]
+        return None if None in parts else [part for each in parts for part in each or ()]
+    return None
+
+
+@dataclass(frozen=True)
+class PartitionSum:
+    """The sums of one partition, given its first row."""
+
+    stream: RowStream
+    part: RowSum
+
+    def __call__(self, first: int) -> SumArrays:
+        last = min(first + self.stream.partition, self.stream.store.rows)
+        return _sum_batches(self.part, self.stream.batches(first, last))
+
+
+def _sum_batches(part: RowSum, batches: Iterable[RecordBatch]) -> SumArrays:
+    sums = part.zeros()
+    for rows in batches:
+        part.add(rows, sums)
+    return sums
+
+
+def _map_partitions(
+    function: Callable[[int], SumArrays], starts: Sequence[int]
+) -> Iterable[SumArrays]:
+    """Apply the function to each start, and return the results in order."""
+    address = os.environ.get(SCHEDULER_VARIABLE)
+    if address is None or len(starts) < 2:
+        return map(function, starts)
+    client = cluster_client(address)
+    idle = [worker for worker, tasks in client.processing().items() if not tasks]
+    return _map_on_cluster(client, idle, function, starts) if idle else map(function, starts)
+
+
+@lru_cache(maxsize=1)
+def cluster_client(address: str) -> Any:
+    """Return a client, which is reused for all passes of a trial and of later trials."""
+    from distributed import Client  # noqa: PLC0415  an optional extra
+
+    return Client(address, set_as_default=False)
+
+
+def _map_on_cluster(
+    client: Any, idle: list[str], function: Callable[[int], SumArrays], starts: Sequence[int]
+) -> Iterator[SumArrays]:
+    """Apply the function on idle workers, while this process computes its share of partitions."""
+    shared = client.scatter(function, workers=idle, broadcast=True, hash=False)
+    processes = len(idle) + 1
+    for k in range(0, len(starts), PARTITIONS_AHEAD * processes):
+        some = starts[k : k + PARTITIONS_AHEAD * processes]
+        futures = {
+            start: client.submit(_sum_partition, shared, start, workers=idle, pure=False)
+            for at, start in enumerate(some)
+            if at % processes
+        }
+        own = {start: function(start) for start in some if start not in futures}
+        for start in some:
+            yield own[start] if start in own else _fetch_sums(futures[start], function, start)
+
+
+def _fetch_sums(future: Any, function: Callable[[int], SumArrays], start: int) -> SumArrays:
+    try:
+        found: SumArrays = future.result()
+    except Exception:  # noqa: BLE001
+        # the worker died or cannot read the file: compute the sums here
+        return function(start)
+    return found
+
+
+def _sum_partition(function: Callable[[int], SumArrays], start: int) -> SumArrays:
+    with threadpool_limits(limits=1):  # results must not depend on the number of threads
+        return function(start)
