@@ -35,12 +35,10 @@ def check_plugin(
     offline: OfflineOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check that a plugin keeps what ratecli takes for granted, on tiny problems with known
-    optima.
-    """
-    from ratecli.conformance.targets import parse_targets  # noqa: PLC0415
+    """Check that a plugin meets ratecli's requirements, on tiny problems with known optima."""
+    from ratecli.conformance.targets import check_target  # noqa: PLC0415
 
-    reports = [each.report(offline=offline) for each in parse_targets(target)]
+    reports = check_target(target, offline=offline)
     if as_json:
         print_json([_plain(report) for report in reports])
     else:
@@ -69,7 +67,7 @@ def _lines(report: PluginReport) -> list[str]:
     if report.gaps:
         lines += ["", *(f"  {line}".rstrip() for line in _gaps(report.gaps).splitlines())]
     failed = len(report.failed)
-    ending = "all checks hold" if report.holds else f"{pluralize(failed, 'check')} failed"
+    ending = "all checks passed" if report.holds else f"{pluralize(failed, 'check')} failed"
     return [*lines, "", ending]
 
 

@@ -6,38 +6,140 @@ Values are compared with a naive computation, and the results of the analysis ar
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
-from ratecli.conformance.naive import NaiveSample, RowMask, naive_rate, naive_sample, naive_value
-from ratecli.conformance.outcome import (
-    CheckFailedError,
-    CheckSkippedError,
-    CheckWarningError,
-    PluginCheck,
-    PluginReport,
-    run_checks,
-)
+from ratecli.conformance.outcome import Caution, CheckList, PluginReport, run_checks, skip
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
+from ratecli.rates import syntax
 from ratecli.rates.affine import Affine, positive_combination
 from ratecli.rates.analysis import Curvature, curvature, interval, monotonicity
 from ratecli.rates.expression import Expression, Leaf, Slice
+from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.matrix import Predictions, RateMatrix, build_rate_matrix, measure
-from ratecli.rates.metrics import find_rate, metric_error
+from ratecli.rates.metrics import find_metric, find_rate, metric_error
 from ratecli.rates.parser import parse_conditions, parse_expression
 from ratecli.rates.resolve import Scope, resolve
-from ratecli.rates.table import Composite, Rate
+from ratecli.rates.sample import Mask, Sample
+from ratecli.rates.table import Composite, Rate, canonical_name
 from ratecli.rates.tangent import values
 
-RANDOM_DRAWS = 12
+RANDOM_SAMPLES = 12
 METRIC_TOLERANCE = 1e-9
 ARGUMENT_VALUE = 2.0
 """Value of all arguments of metrics with parameters."""
+REPORT_THIS = "this is an error of ratecli: please report it"
+
+
+@dataclass(frozen=True)
+class NaiveSample:
+    """Random rows with predictions; `inside` (n,) is the slice `g = a`."""
+
+    sample: Sample
+    predictions: Predictions
+    inside: Mask
+
+    def mask(self, text: str) -> Mask:
+        """Return the rows of a mask such as `+&deployed`."""
+        label, deployed = self.sample.label, self.sample.deployed
+        assert deployed is not None
+        every = np.ones(len(label), dtype=bool)
+        parts = {
+            "all": every,
+            "none": ~every,
+            "labelled": label == label,  # noqa: PLR0124  not NaN
+            "+": label == 1,
+            "-": label == 0,
+            "deployed": deployed == deployed,  # noqa: PLR0124  not NaN
+            "deployed_yes": deployed == 1,
+            "deployed_no": deployed == 0,
+        }
+        return np.asarray(np.all([parts[part] for part in text.split("&")], axis=0))
+
+    def rate(self, row: Rate, inside: Mask) -> float:
+        """Return the rate of a slice; NaN if there are no rows."""
+        label, estimate = self.sample.label, self.predictions.estimates
+        measured = {
+            "decision": self.predictions.decisions,
+            "error": estimate - label,
+            "squared_error": (estimate - label) ** 2,
+            "log_loss": -np.log(np.where(label == 1, estimate, 1 - estimate)),
+        }[row.of]
+        among = self.mask(row.among) if row.whole else self.mask(row.among) & inside
+        positive = np.where(self.mask(row.yes) & inside, measured, 0.0)
+        negative = np.where(self.mask(row.no) & inside, 1.0 - measured, 0.0)
+        weight = self.sample.weight[among]
+        return (
+            float(weight @ (positive + negative)[among] / weight.sum()) if len(weight) else math.nan
+        )
+
+    def composite(self, row: Composite, arguments: Mapping[str, float], inside: Mask) -> float:
+        """Return the value of a composite metric; NaN if a part of it is undefined."""
+        top = self.value(parse_expression(row.text), arguments, inside)
+        return _divide(top, self.rate(find_rate(row.over), inside | True)) if row.over else top
+
+    def value(self, node: syntax.SyntaxNode, arguments: Mapping[str, float], inside: Mask) -> float:
+        """Return the value of a formula by arithmetic on its rates."""
+        match node:
+            case syntax.NumberLiteral():
+                return node.value
+            case syntax.Negation():
+                return -self.value(node.operand, arguments, inside)
+            case syntax.BinaryOperation():
+                left, right = (
+                    self.value(each, arguments, inside) for each in (node.left, node.right)
+                )
+                return OPERATORS[node.op](left, right)
+            case syntax.NameNode(name=name) if name in arguments:
+                return arguments[name]
+        if node.by or node.items or node.split:
+            skip(f"'{node}' uses columns that random rows do not have")
+        parts = [self.value(each, arguments, inside) for each in node.arguments or ()]
+        if node.name in FUNCTIONS:
+            undefined = any(math.isnan(part) for part in parts)
+            return math.nan if undefined else FUNCTIONS[node.name].value(*parts)
+        found = find_metric(canonical_name(node.name))
+        if isinstance(found, Rate):
+            return self.rate(found, inside)
+        if isinstance(found, Composite):
+            return self.composite(found, dict(zip(found.parameters, parts, strict=True)), inside)
+        return skip(f"'{node.name}' is not a mean over rows")
+
+
+def _divide(top: float, bottom: float) -> float:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.float64(top) / bottom)
+
+
+OPERATORS: dict[str, Callable[[float, float], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": _divide,
+    "**": np.power,
+}
+
+
+def naive_sample(seed: int, n: int = 80) -> NaiveSample:
+    """Return a sample in which some labels and deployed decisions are missing.
+
+    Some decisions are exactly 0 or 1, others probabilities; weights are 0.5, 1 or 3.
+    """
+    rng = np.random.default_rng(seed)
+    group = rng.choice(["a", "b", "c"], size=n)
+    label, deployed = rng.choice([0.0, 1.0, np.nan], size=(2, n), p=[0.4, 0.4, 0.2])
+    chance = np.clip(rng.uniform(-0.3, 1.3, size=n), 0.0, 1.0)
+    weight = rng.choice([0.5, 1.0, 3.0], size=n)
+    columns, names, part = {"g": group.astype(object)}, np.full(n, "tiny"), np.full(n, "train")
+    predictions = Predictions(chance, chance, rng.uniform(0.01, 0.99, size=n))
+    sample = Sample(columns, label, names, part, weight, deployed)
+    return NaiveSample(sample, predictions, np.asarray(group == "a"))
 
 
 @dataclass(frozen=True)
@@ -46,6 +148,10 @@ class MetricSubject:
 
     name: str
     row: Rate | Composite
+
+    @cached_property
+    def samples(self) -> list[NaiveSample]:
+        return [naive_sample(seed) for seed in range(RANDOM_SAMPLES)]
 
     @cached_property
     def expression(self) -> Expression:
@@ -61,9 +167,9 @@ class MetricSubject:
         where = Slice.of(set(), parse_conditions("g = a"))
 
         def narrowed(part: Expression) -> Expression | None:
-            return (
-                replace(part, where=where) if isinstance(part, Leaf | ex.RankingMeasure) else None
-            )
+            if isinstance(part, Leaf | ex.RankingMeasure):
+                return replace(part, where=where)
+            return None
 
         if isinstance(self.row, Composite) and self.row.over:
             assert isinstance(self.expression, ex.Quotient)
@@ -76,20 +182,25 @@ class MetricSubject:
         names = self.row.parameters if isinstance(self.row, Composite) else ()
         return dict.fromkeys(names, ARGUMENT_VALUE)
 
-    def naive(self, of: NaiveSample, inside: RowMask) -> float:
+    def naive(self, of: NaiveSample, inside: Mask) -> float:
         if isinstance(self.row, Rate):
-            return naive_rate(self.row, of, inside)
-        return naive_value(self.row, self.arguments, of, inside)
+            return of.rate(self.row, inside)
+        return of.composite(self.row, self.arguments, inside)
 
-    def of_decisions(self) -> None:
-        """Raise CheckSkippedError if it is not a function of rates of decisions."""
-        odd = (
-            part
-            for part in ex.measured_nodes(self.expression)
-            if not isinstance(part, Leaf) or part.rate.of != "decision"
-        )
-        if (found := next(odd, None)) is not None:
-            raise CheckSkippedError(f"'{ex.to_text(found)}' is no rate of decisions")
+    def measured(self, of: NaiveSample, decisions: Array | None = None) -> float:
+        """Return the value that a report would show."""
+        predictions = of.predictions
+        if decisions is not None:
+            predictions = replace(predictions, decisions=decisions, scores=decisions)
+        return measure([self.expression], of.sample, "train", predictions)[0]
+
+    def matrices(self) -> Iterator[tuple[NaiveSample, RateMatrix]]:
+        """Yield the rates of each sample; skip the check for other metrics than of decisions."""
+        for part in ex.measured_nodes(self.expression):
+            if not isinstance(part, Leaf) or part.rate.of != "decision":
+                skip(f"'{ex.to_text(part)}' is not a rate of decisions")
+        for of in self.samples:
+            yield of, build_rate_matrix(ex.leaves(self.expression), of.sample, "train")
 
     def at(self, matrix: RateMatrix, decisions: Array) -> float:
         """Return its value for (n,) decisions p, computed from the rates `A p + c`."""
@@ -97,132 +208,118 @@ class MetricSubject:
         return float(values(self.expression, rates[:, None], matrix.index())[0])
 
 
+METRIC_CHECKS = CheckList[MetricSubject]()
+
+
 def check_metric(metric: Rate | Composite, *, name: str = "", origin: str = "") -> PluginReport:
     """Check a rate or a composite metric; pass a `name` for a `Composite`, which has none."""
-    given = name or (metric.name if isinstance(metric, Rate) else "metric")
-    checks = run_checks(METRIC_CHECKS, MetricSubject(given, metric))
-    return PluginReport("metric", given, origin or "not installed", checks)
+    name = name or (metric.name if isinstance(metric, Rate) else "metric")
+    checks = run_checks(METRIC_CHECKS, MetricSubject(name, metric))
+    return PluginReport("metric", name, origin or "not installed", checks)
 
 
-def _declared(metric: MetricSubject) -> None:
-    why = metric_error(metric.name, metric.row)
-    if why:
-        raise CheckFailedError(why)
+@METRIC_CHECKS("is declared", "a Rate or Composite of ratecli.rates.table: see its docstring")
+def _declared(metric: MetricSubject) -> Iterator[str]:
+    if error := metric_error(metric.name, metric.row):
+        yield error
     if not metric.row.means.strip():
-        raise CheckFailedError("'means' is empty")
+        yield "'means' is empty"
 
 
-def _written(metric: MetricSubject) -> None:
+@METRIC_CHECKS("can be parsed from its text", "write it in the language of rules")
+def _parsed(metric: MetricSubject) -> Iterator[str]:
     if isinstance(metric.row, Rate):
-        raise CheckSkippedError("a rate is its own name")
-    back = resolve(parse_expression(ex.to_text(metric.expression)), Scope())
-    if back != metric.expression:
-        raise CheckFailedError(f"'{ex.to_text(metric.expression)}' is read as something else")
+        skip("a rate is its own name")
+    text = ex.to_text(metric.expression)
+    if resolve(parse_expression(text), Scope()) != metric.expression:
+        yield f"'{text}' is parsed as another expression"
 
 
-def _counted(metric: MetricSubject) -> None:
-    for of in _draws():
-        everyone = np.ones(len(of.sample), dtype=bool)
-        pairs = ((metric.expression, everyone, ""), (metric.inside, of.inside, "[g = a]"))
-        for expression, inside, shown in pairs:
-            (found,) = measure([expression], of.sample, "train", of.predictions)
-            counted = metric.naive(of, inside)
-            if not _equal(found, counted):
-                raise CheckFailedError(
-                    f"{metric.name}{shown} is {found:.9g}, counted row by row {counted:.9g}"
-                )
+@METRIC_CHECKS("equals a naive computation", REPORT_THIS)
+def _counted(metric: MetricSubject) -> Iterator[str]:
+    for of in metric.samples:
+        for node, inside, where in (
+            (metric.expression, of.inside | True, ""),
+            (metric.inside, of.inside, "[g = a]"),
+        ):
+            (value,) = measure([node], of.sample, "train", of.predictions)
+            expected = metric.naive(of, inside)
+            if not _equal(value, expected):
+                yield f"{metric.name}{where} is {value:.9g}, and {expected:.9g} row by row"
 
 
-def _linear(metric: MetricSubject) -> None:
-    metric.of_decisions()
-    for of in _draws():
-        matrix = build_rate_matrix(ex.leaves(metric.expression), of.sample, "train")
-        (found,) = measure([metric.expression], of.sample, "train", of.predictions)
-        here = metric.at(matrix, of.predictions.decisions)
-        if not _equal(found, here):
-            raise CheckFailedError(f"it is measured as {found:.9g}, and A p + c gives {here:.9g}")
+@METRIC_CHECKS("is A p + c", REPORT_THIS)
+def _linear(metric: MetricSubject) -> Iterator[str]:
+    for of, matrix in metric.matrices():
+        value, linear = metric.measured(of), metric.at(matrix, of.predictions.decisions)
+        if not _equal(value, linear):
+            yield f"it is measured as {value:.9g}, and A p + c gives {linear:.9g}"
 
 
-def _speaks(metric: MetricSubject) -> None:
-    found = []
-    for of in _draws():
-        for decisions in _ways(of):
-            answers = replace(of.predictions, decisions=decisions, scores=decisions)
-            found += measure([metric.expression], of.sample, "train", answers)
-    known = [value for value in found if math.isfinite(value)]
-    if not known:
-        raise CheckFailedError("it has no value on any rows, whatever is decided")
-    moving = metric.expression
-    if all(leaf.rate.yes == leaf.rate.no for leaf in ex.leaves(moving)):
-        raise CheckWarningError("no decision changes it")
+@METRIC_CHECKS("has values", "masks or arguments leave no rows: see `ratecli show tpr`")
+def _has_values(metric: MetricSubject) -> Iterator[str]:
+    if not any(math.isfinite(value) for value in _values(metric)):
+        yield "it has no value on any rows, for any decisions"
+    if all(leaf.rate.yes == leaf.rate.no for leaf in ex.leaves(metric.expression)):
+        yield Caution("it does not depend on decisions")
 
 
-def _within(metric: MetricSubject) -> None:
+@METRIC_CHECKS("is within its interval", REPORT_THIS)
+def _within(metric: MetricSubject) -> Iterator[str]:
     low, high = interval(metric.expression)
     for value in _values(metric):
-        if not low - METRIC_TOLERANCE <= value <= high + METRIC_TOLERANCE:
-            raise CheckFailedError(f"it is said to lie in [{low:g}, {high:g}], and is {value:.9g}")
+        if value < low - METRIC_TOLERANCE or value > high + METRIC_TOLERANCE:
+            yield f"its interval is [{low:g}, {high:g}], and it is {value:.9g}"
 
 
-def _bends(metric: MetricSubject) -> None:
-    metric.of_decisions()
-    bend = curvature(metric.expression)
-    if bend is Curvature.UNKNOWN:
-        raise CheckSkippedError("its curvature is not known")
-    for of in _draws():
-        matrix = build_rate_matrix(ex.leaves(metric.expression), of.sample, "train")
-        ways = list(_ways(of))
-        for one, other in pairwise(ways):
-            ends = 0.5 * (metric.at(matrix, one) + metric.at(matrix, other))
-            above = metric.at(matrix, 0.5 * (one + other)) - ends
-            if not math.isfinite(above):
-                continue
-            if (bend is not Curvature.CONCAVE and above > METRIC_TOLERANCE) or (
-                bend is not Curvature.CONVEX and above < -METRIC_TOLERANCE
-            ):
-                raise CheckFailedError(
-                    f"it is said to be {bend}, and half way it is {above:.3g} above its chord"
-                )
+@METRIC_CHECKS("has its curvature", REPORT_THIS)
+def _curved(metric: MetricSubject) -> Iterator[str]:
+    curved = curvature(metric.expression)
+    for of, matrix in metric.matrices():
+        if curved is Curvature.UNKNOWN:
+            skip("its curvature is not known")
+        for one, other in pairwise(_decisions(of)):
+            chord = 0.5 * (metric.at(matrix, one) + metric.at(matrix, other))
+            above = metric.at(matrix, 0.5 * (one + other)) - chord
+            high = curved is not Curvature.CONCAVE and above > METRIC_TOLERANCE
+            low = curved is not Curvature.CONVEX and above < -METRIC_TOLERANCE
+            if math.isfinite(above) and (high or low):
+                yield f"its curvature is {curved}, and its midpoint is {above:.3g} above a chord"
 
 
-def _grows(metric: MetricSubject) -> None:
-    metric.of_decisions()
+@METRIC_CHECKS("has its directions", REPORT_THIS)
+def _monotone(metric: MetricSubject) -> Iterator[str]:
+    next(metric.matrices())
     signs = {leaf: sign for leaf, sign in monotonicity(metric.expression).items() if sign}
     if not signs:
-        raise CheckSkippedError("it is not said to grow or fall in any rate")
-    leaves = ex.leaves(metric.expression)
-    index = {leaf: k for k, leaf in enumerate(leaves)}
-    rng = np.random.default_rng(1)
-    rates = rng.random((len(leaves), 400))
+        skip("it is not known to increase or decrease in any rate")
+    index = {leaf: k for k, leaf in enumerate(ex.leaves(metric.expression))}
+    rates = np.random.default_rng(1).random((len(index), 400))
     before = values(metric.expression, rates, index)
     for leaf, sign in signs.items():
-        moved = rates.copy()
-        moved[index[leaf]] = 0.5 * (moved[index[leaf]] + 1)
-        step = sign * (values(metric.expression, moved, index) - before)
+        higher = rates.copy()
+        higher[index[leaf]] = 0.5 * (higher[index[leaf]] + 1)
+        step = sign * (values(metric.expression, higher, index) - before)
         if (step[np.isfinite(step)] < -METRIC_TOLERANCE).any():
-            word = "grow" if sign > 0 else "fall"
-            raise CheckFailedError(f"it is said to {word} in {leaf.rate.name}, and does not")
+            yield f"it should {'increase' if sign > 0 else 'decrease'} in {leaf.rate.name}"
 
 
-def _complement(metric: MetricSubject) -> None:
+@METRIC_CHECKS(
+    "adds up with its complement",
+    "leave 'complement' out, or name the rate with yes and no exchanged",
+)
+def _complement(metric: MetricSubject) -> Iterator[str]:
     if isinstance(metric.row, Composite) or not metric.row.complement:
-        raise CheckSkippedError("it names no complement")
+        skip("it names no complement")
     leaf = Leaf(metric.row)
-    form = positive_combination(Affine({leaf: -1.0}))
-    for of in _draws():
-        both = [form.expression(), ex.negate(leaf)]
+    both = [positive_combination(Affine({leaf: -1.0})).expression(), ex.negate(leaf)]
+    for of in metric.samples:
         here, there = measure(both, of.sample, "train", of.predictions)
         if not _equal(here, there):
-            raise CheckFailedError(
-                f"with '{metric.row.complement}' it adds up to {here - there:+.3g} too much"
-            )
+            yield f"its sum with '{metric.row.complement}' is {here - there:+.3g} too large"
 
 
-def _draws() -> Iterator[NaiveSample]:
-    return (naive_sample(seed) for seed in range(RANDOM_DRAWS))
-
-
-def _ways(of: NaiveSample) -> Iterator[Array]:
+def _decisions(of: NaiveSample) -> Iterator[Array]:
     """Yield (n,) decisions of different kinds: all 0, all 1, random 0 or 1, and probabilities."""
     n, rng = len(of.sample), np.random.default_rng(2)
     yield from (np.zeros(n), np.ones(n), of.predictions.decisions)
@@ -232,38 +329,9 @@ def _ways(of: NaiveSample) -> Iterator[Array]:
 
 
 def _values(metric: MetricSubject) -> Iterator[float]:
-    for of in _draws():
-        for decisions in _ways(of):
-            answers = Predictions(decisions, decisions, of.predictions.estimates)
-            yield from (
-                value
-                for value in measure([metric.expression], of.sample, "train", answers)
-                if not math.isnan(value)
-            )
+    for of in metric.samples:
+        yield from (metric.measured(of, decisions) for decisions in _decisions(of))
 
 
 def _equal(one: float, other: float) -> bool:
-    if math.isnan(one) or math.isnan(other):
-        return math.isnan(one) and math.isnan(other)
-    return one == other or math.isclose(one, other, rel_tol=1e-9, abs_tol=METRIC_TOLERANCE)
-
-
-METRIC_CHECKS: tuple[PluginCheck[MetricSubject], ...] = (
-    PluginCheck(
-        "is declared", "a Rate or Composite of ratecli.rates.table: see its docstring", _declared
-    ),
-    PluginCheck("is read as written", "write it in the language of rules", _written),
-    PluginCheck("is counted", "this is ratecli's: please report it", _counted),
-    PluginCheck("is A p + c", "this is ratecli's: please report it", _linear),
-    PluginCheck(
-        "says something", "masks or arguments leave no rows: see `ratecli show tpr`", _speaks
-    ),
-    PluginCheck("lies in its interval", "this is ratecli's: please report it", _within),
-    PluginCheck("bends as is said", "this is ratecli's: please report it", _bends),
-    PluginCheck("grows as is said", "this is ratecli's: please report it", _grows),
-    PluginCheck(
-        "adds up with its complement",
-        "leave 'complement' out, or name the rate with yes and no exchanged",
-        _complement,
-    ),
-)
+    return bool(np.isclose(one, other, rtol=1e-9, atol=METRIC_TOLERANCE, equal_nan=True))

@@ -1,15 +1,29 @@
-"""The checks of a plugin, their results, and the report of all of them."""
+"""Checks of a plugin, their results, and the side effects that they look for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+import io
+import os
+import pickle
+import random
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Generic, Literal, NoReturn, TypeVar
+
+import numpy as np
 
 from ratecli.errors import FaultError
 
 CheckState = Literal["ok", "failed", "warning", "skipped"]
 S = TypeVar("S")
+
+WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND
+CHANGE_EVENTS = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink"}
+IGNORED_PATHS = ("__pycache__", "/dev/", "/proc/")
+"""Parts of paths that are ignored: caches of imports, and devices."""
 
 
 @dataclass(frozen=True)
@@ -68,49 +82,67 @@ class PluginReport:
         """Raise AssertionError with a list of the failed checks; for tests."""
         if not self.holds:
             lines = [f"{each.name}: {each.reason} ({each.mend})" for each in self.failed]
-            raise AssertionError(
-                "\n".join([f"the {self.kind} '{self.name}' does not fit:", *lines])
-            )
+            raise AssertionError("\n".join([f"the {self.kind} '{self.name}' fails:", *lines]))
 
 
 class CheckFailedError(Exception):
     """A check failed; the message is the reason."""
 
 
-class CheckWarningError(Exception):
-    """A check failed that a plugin need not pass; the message explains why it may matter."""
-
-
 class CheckSkippedError(Exception):
     """A check does not apply; the message is the reason."""
 
 
+class Caution(str):
+    """A reason that makes a check a warning instead of a failure."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class PluginCheck(Generic[S]):
-    """A check: `look` returns if it passes, else raises one of the exceptions above."""
+    """A check: `reasons` yields why it fails, and nothing if it passes."""
 
     name: str
     mend: str
-    look: Callable[[S], None]
+    reasons: Callable[[S], Iterable[str]]
 
 
-def run_checks(trials: Iterable[PluginCheck[S]], subject: S) -> tuple[CheckResult, ...]:
-    """Run all checks; any other exception fails a check, too."""
-    return tuple(_run_check(trial, subject) for trial in trials)
+class CheckList(list[PluginCheck[S]]):
+    """Checks in the order of their definition; called as a decorator, it adds one."""
+
+    def __call__(
+        self, name: str, mend: str
+    ) -> Callable[[Callable[[S], Iterable[str]]], Callable[[S], Iterable[str]]]:
+        def add(reasons: Callable[[S], Iterable[str]]) -> Callable[[S], Iterable[str]]:
+            self.append(PluginCheck(name, mend, reasons))
+            return reasons
+
+        return add
 
 
-def _run_check(trial: PluginCheck[S], subject: S) -> CheckResult:
+def skip(reason: str) -> NoReturn:
+    raise CheckSkippedError(reason)
+
+
+def run_checks(checks: Iterable[PluginCheck[S]], subject: S) -> tuple[CheckResult, ...]:
+    """Run all checks. The first reason counts; an exception fails a check, too."""
+    return tuple(_run_check(check, subject) for check in checks)
+
+
+def _run_check(check: PluginCheck[S], subject: S) -> CheckResult:
     try:
-        trial.look(subject)
+        reason = next(iter(check.reasons(subject)), None)
     except CheckSkippedError as error:
-        return CheckResult(trial.name, "skipped", str(error))
-    except CheckWarningError as error:
-        return CheckResult(trial.name, "warning", str(error), trial.mend)
+        return CheckResult(check.name, "skipped", str(error))
     except CheckFailedError as error:
-        return CheckResult(trial.name, "failed", str(error), trial.mend)
+        reason = str(error)
     except (Exception, SystemExit) as error:  # noqa: BLE001  plugins may raise anything
-        return CheckResult(trial.name, "failed", exception_line(error), trial.mend)
-    return CheckResult(trial.name, "ok")
+        reason = exception_line(error)
+    if reason is None:
+        return CheckResult(check.name, "ok")
+    state: CheckState = "warning" if isinstance(reason, Caution) else "failed"
+    return CheckResult(check.name, state, str(reason), check.mend)
 
 
 def exception_line(error: BaseException) -> str:
@@ -118,3 +150,61 @@ def exception_line(error: BaseException) -> str:
     if isinstance(error, FaultError):
         return "; ".join(f"{fault.code}: {fault.message}" for fault in error.faults)
     return " ".join(f"{type(error).__name__}: {error}".rstrip(": ").split())
+
+
+@dataclass
+class SideEffects:
+    """Side effects of some code.
+
+    `written` has paths; `random` is whether the global random state of NumPy or Python changed.
+    """
+
+    printed: str = ""
+    written: list[str] = field(default_factory=list)
+    random: bool = False
+
+
+_watching: list[SideEffects] = []
+
+
+@contextmanager
+def watch_side_effects() -> Iterator[SideEffects]:
+    """Record the side effects of the block; may be nested."""
+    _install_audit_hook()
+    effects, output, before = SideEffects(), io.StringIO(), _global_random_state()
+    _watching.append(effects)
+    try:
+        with redirect_stdout(output):
+            yield effects
+    finally:
+        _watching.remove(effects)
+        effects.printed, effects.random = output.getvalue(), _global_random_state() != before
+
+
+def _global_random_state() -> bytes:
+    return pickle.dumps((np.random.get_state(), random.getstate()))  # noqa: NPY002  global state
+
+
+@cache
+def _install_audit_hook() -> None:
+    """Install the audit hook once: it cannot be removed, and does nothing unless watching."""
+    sys.addaudithook(_on_audit_event)
+
+
+def _on_audit_event(event: str, arguments: tuple[object, ...]) -> None:
+    if not _watching or (event != "open" and event not in CHANGE_EVENTS):
+        return
+    path = arguments[0]
+    if not isinstance(path, str | bytes | os.PathLike):  # a file descriptor
+        return
+    if event == "open" and not _opens_for_writing(*arguments[1:3]):
+        return
+    text = os.fsdecode(path)
+    if not any(part in text for part in IGNORED_PATHS):
+        _watching[-1].written.append(text)
+
+
+def _opens_for_writing(mode: object, flags: object) -> bool:
+    if isinstance(mode, str):
+        return any(sign in mode for sign in "wax+")
+    return isinstance(flags, int) and bool(flags & WRITE_FLAGS)

@@ -1,4 +1,4 @@
-"""Checks of solvers: their declarations, options and solutions, and their optimality gaps."""
+"""Checks of solvers: their declarations, options, solutions, behaviour and optimality gaps."""
 
 from __future__ import annotations
 
@@ -7,129 +7,60 @@ import inspect
 import json
 import math
 import pickle
-from collections.abc import Iterator, Mapping
+import random
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
 from pydantic import TypeAdapter
 
-from ratecli.conformance.behaviour import BEHAVIOUR_CHECKS
-from ratecli.conformance.optimum import indistinguishable_rows, linear_decisions
 from ratecli.conformance.outcome import (
-    CheckFailedError,
+    Caution,
+    CheckList,
     CheckResult,
-    CheckSkippedError,
-    CheckWarningError,
     OptimalityGap,
-    PluginCheck,
     PluginReport,
     exception_line,
     run_checks,
+    skip,
 )
-from ratecli.conformance.solving import SolverRun, SolverSubject
+from ratecli.conformance.problems import (
+    TINY_PROBLEM_GOALS,
+    dense,
+    indistinguishable_rows,
+    linear_decisions,
+    plain_table,
+    repeat_rows,
+    unusual_tables,
+    weighted_table,
+)
+from ratecli.conformance.solver_runs import SEED, SolverRun, SolverSubject
+from ratecli.errors import FaultError
 from ratecli.experiment.options import all_options, check_option_values
 from ratecli.ledger.keys import trial_key
+from ratecli.ledger.records import TrialResult
+from ratecli.ledger.store import result_documents
 from ratecli.models.base import Array, Classifier
+from ratecli.models.storage import dumps, loads
 from ratecli.rates.analysis import Shape
 from ratecli.solvers.base import Role, Solver
 from ratecli.solvers.hull.best import MAX_EXCESS
 
-
-def _declares(solver: Solver) -> None:
-    found = type(solver)
-    if found.role not in get_args(Role):
-        raise CheckFailedError(
-            f"its role is '{found.role}', not one of {', '.join(get_args(Role))}"
-        )
-    for key in ("objectives", "constraints"):
-        unknown = sorted(map(str, set(getattr(found, key)) - set(Shape)))
-        if unknown:
-            raise CheckFailedError(f"'{unknown[0]}' among its {key} is no class of goals")
-        if not getattr(found, key) and found.role != "ignores":
-            raise CheckFailedError(f"it says of no class of {key} that it takes them")
-    if found.role == "ignores" and (found.objectives or found.constraints):
-        raise CheckFailedError("it ignores goals, and names classes that it takes")
-    if not isinstance(found.version, int) or found.version < 1:
-        raise CheckFailedError(f"its version is {found.version!r}, not a whole number from 1")
-
-
-def _options(solver: Solver) -> None:
-    found = type(solver)
-    parameters = vars(found).get("__dataclass_params__")
-    if parameters is None or not parameters.frozen:
-        raise CheckFailedError("its class is no frozen dataclass")
-    for each in dataclasses.fields(solver):  # type: ignore[arg-type]
-        if each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING:
-            raise CheckFailedError(f"the option '{each.name}' has no default")
-    adapter: TypeAdapter[Solver] = TypeAdapter(found)
-    text = json.dumps(all_options(solver))
-    back = adapter.validate_json(text, strict=True)
-    if back != solver:
-        raise CheckFailedError(f"its options, written as {text}, are read as others")
-    trial_key(all_options(solver))
-
-
-def _typed(solver: Solver) -> None:
-    adapter: TypeAdapter[Solver] = TypeAdapter(type(solver))
-    for each in dataclasses.fields(solver):  # type: ignore[arg-type]
-        odd = {"no": "such value"}
-        given: Mapping[str, Any] = all_options(solver) | {each.name: odd}
-        try:
-            adapter.validate_json(json.dumps(given), strict=True)
-        except ValueError:
-            continue
-        if any(True for _ in check_option_values(type(solver), given)):
-            continue
-        raise CheckWarningError(f"the option '{each.name}' takes anything, even {odd}")
-
-
-def _documented(solver: Solver) -> None:
-    text = inspect.getdoc(type(solver)) or ""
-    # `dataclass` generates a docstring that starts like a call
-    if not text or text.startswith(f"{type(solver).__name__}("):
-        raise CheckFailedError("its class has no docstring")
-    for each in dataclasses.fields(solver):  # type: ignore[arg-type]
-        if f"\n{each.name}\n" not in text:
-            raise CheckFailedError(f"its docstring says nothing of '{each.name}'")
-
-
-def _travels(solver: Solver) -> None:
-    try:
-        back = pickle.loads(pickle.dumps(solver))  # noqa: S301  bytes made here
-    except Exception as error:
-        raise CheckFailedError(f"it cannot be pickled: {exception_line(error)}") from error
-    if back != solver:
-        raise CheckFailedError("pickled and back it is not equal to itself")
-
-
-OPTION_CHECKS: tuple[PluginCheck[Solver], ...] = (
-    PluginCheck(
-        "declares what it takes",
-        "set role, objectives, constraints and version on the class",
-        _declares,
-    ),
-    PluginCheck(
-        "has options with defaults",
-        "a frozen dataclass of plain JSON values, each with a default",
-        _options,
-    ),
-    PluginCheck(
-        "types its options", "annotate it, as in Annotated[int, Ge(1)] or Literal['a', 'b']", _typed
-    ),
-    PluginCheck(
-        "documents its options", "a line for each under `Attributes` in the docstring", _documented
-    ),
-    PluginCheck(
-        "goes to workers",
-        "keep nothing in it that pickle does not know: a module-level class",
-        _travels,
-    ),
-)
-
-
 SOLUTION_STATUSES = ("solved", "iteration_limit", "infeasible", "no_solution_found", "diverged")
+TRACE_KEYS = {"iteration", "objective", "violation", "seconds"}
 OBJECTIVE_TOLERANCE = 1e-6
 """Rounding may make an objective look better than the optimum by this much."""
+SIMILAR_OBJECTIVE = 0.03
+"""Largest difference between the objectives of two equivalent problems.
+
+Randomized searches may end at different solutions.
+"""
+IGNORED_WEIGHTS_TOLERANCE = 0.01
+"""Largest mean change in decisions that still counts as "sample weights had no effect"."""
+
+OPTION_CHECKS = CheckList[SolverSubject]()
+SOLUTION_CHECKS = CheckList[SolverSubject]()
 
 
 def check_solver(
@@ -137,230 +68,402 @@ def check_solver(
 ) -> PluginReport:
     """Check a solver's class, or an instance with its own options.
 
-    It is run about thirty times on tables of 60 rows, on problems with known optima.
+    It is run about thirty times on tables of 60 rows, on problems with known optima. If its
+    options are wrong, the other checks are skipped.
     """
     made = solver() if isinstance(solver, type) else solver
-    shown = name or type(made).__name__
-    subject = SolverSubject(made)
-    checks = run_checks(OPTION_CHECKS, made)
+    subject, gaps = SolverSubject(made), tuple[OptimalityGap, ...]()
+    checks = run_checks(OPTION_CHECKS, subject)
     if any(check.state == "failed" for check in checks):
-        rest = "its options are not as they should be"
-        left = tuple(
-            CheckResult(each.name, "skipped", rest)
-            for each in (*SOLUTION_CHECKS, *BEHAVIOUR_CHECKS)
-        )
-        return PluginReport("algorithm", shown, origin or type(made).__module__, (*checks, *left))
-    checks += run_checks((*SOLUTION_CHECKS, *BEHAVIOUR_CHECKS), subject)
-    return PluginReport(
-        "algorithm", shown, origin or type(made).__module__, checks, tuple(_gaps(subject))
-    )
+        reason = "a check of its declarations failed"
+        checks += tuple(CheckResult(each.name, "skipped", reason) for each in SOLUTION_CHECKS)
+    else:
+        checks += run_checks(SOLUTION_CHECKS, subject)
+        gaps = tuple(_gaps(subject))
+    kind = type(made)
+    return PluginReport("algorithm", name or kind.__name__, origin or kind.__module__, checks, gaps)
 
 
-def _solves(subject: SolverSubject) -> None:
-    """Check the solution of every problem that the solver declares to take."""
-    _ = subject.first
-    for goals in subject.goals:
-        solution = subject.on(goals).answer()
+@OPTION_CHECKS(
+    "declares what it supports", "set role, objectives, constraints and version on the class"
+)
+def _declares(subject: SolverSubject) -> Iterator[str]:
+    kind = subject.kind
+    if kind.role not in get_args(Role):
+        yield f"its role is '{kind.role}', not one of {', '.join(get_args(Role))}"
+    for key in ("objectives", "constraints"):
+        classes = getattr(kind, key)
+        for unknown in set(classes) - set(Shape):
+            yield f"'{unknown}' among its {key} is not a class of goals"
+        if bool(classes) is (kind.role == "ignores"):
+            yield f"it {kind.role} goals, and its {key} are {sorted(classes) or 'empty'}"
+    if not isinstance(kind.version, int) or kind.version < 1:
+        yield f"its version is {kind.version!r}, not a whole number from 1"
+
+
+@OPTION_CHECKS(
+    "has options with defaults", "a frozen dataclass of plain JSON values, each with a default"
+)
+def _options(subject: SolverSubject) -> Iterator[str]:
+    parameters = vars(subject.kind).get("__dataclass_params__")
+    if parameters is None or not parameters.frozen:
+        yield "its class is not a frozen dataclass"
+    for each in dataclasses.fields(subject.solver):  # type: ignore[arg-type]
+        if each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING:
+            yield f"the option '{each.name}' has no default"
+    options = all_options(subject.solver)
+    text = json.dumps(options)
+    if TypeAdapter(subject.kind).validate_json(text, strict=True) != subject.solver:
+        yield f"its options are not equal to themselves after they were written as {text}"
+    trial_key(options)
+
+
+@OPTION_CHECKS(
+    "checks the types of its options",
+    "annotate them, as in Annotated[int, Ge(1)] or Literal['a', 'b']",
+)
+def _typed(subject: SolverSubject) -> Iterator[str]:
+    wrong = {"no": "such value"}
+    options = all_options(subject.solver)
+    for name in options:
+        changed = options | {name: wrong}
+        try:
+            TypeAdapter(subject.kind).validate_json(json.dumps(changed), strict=True)
+        except ValueError:
+            continue
+        if not any(True for _ in check_option_values(subject.kind, changed)):
+            yield Caution(f"the option '{name}' accepts any value, even {wrong}")
+
+
+@OPTION_CHECKS("documents its options", "a line for each under `Attributes` in the docstring")
+def _documented(subject: SolverSubject) -> Iterator[str]:
+    text = inspect.getdoc(subject.kind) or ""
+    # `dataclass` generates a docstring that starts like a call
+    if not text or text.startswith(f"{subject.kind.__name__}("):
+        yield "its class has no docstring"
+    for each in dataclasses.fields(subject.solver):  # type: ignore[arg-type]
+        if f"\n{each.name}\n" not in text:
+            yield f"its docstring does not describe '{each.name}'"
+
+
+@OPTION_CHECKS("can be pickled", "define it at module level, with values that pickle knows")
+def _pickled(subject: SolverSubject) -> Iterator[str]:
+    if pickle.loads(pickle.dumps(subject.solver)) != subject.solver:  # noqa: S301  bytes made here
+        yield "it is not equal to itself after it was pickled"
+
+
+@SOLUTION_CHECKS(
+    "solves supported goals", "return a Solution with a status, a reason, and classifiers"
+)
+def _solves(subject: SolverSubject) -> Iterator[str]:
+    for run in subject.plain_runs():
+        solution, where = run.required_solution, f"on '{run.goals.name}'"
         if solution.status not in SOLUTION_STATUSES:
             listed = ", ".join(SOLUTION_STATUSES)
-            raise CheckFailedError(
-                f"its status on '{goals.name}' is '{solution.status}', not one of {listed}"
-            )
+            yield f"{where} its status is '{solution.status}', not one of {listed}"
         if solution.status in {"solved", "iteration_limit"} and not solution.variants:
-            raise CheckFailedError(
-                f"on '{goals.name}' it is {solution.status} and gives no classifier"
-            )
+            yield f"{where} it is {solution.status} and returns no classifier"
         if solution.status != "solved" and not solution.reason:
-            raise CheckFailedError(f"on '{goals.name}' it is {solution.status} and gives no reason")
-        unknown = set(solution.multipliers) - set(goals.rules)
-        if unknown:
-            raise CheckFailedError(f"'{unknown.pop()}' among its multipliers is no constraint")
+            yield f"{where} it is {solution.status} and gives no reason"
+        for unknown in solution.multipliers.keys() - run.goals.rules.keys():
+            yield f"{where} '{unknown}' among its multipliers is not a constraint"
 
 
-def _decides(subject: SolverSubject) -> None:
-    """Check that there are decisions, scores and estimates for every row.
-
-    Decisions must be between 0 and 1.
-    """
-    for run in _answered(subject):
-        for name, variant in run.answer().variants.items():
-            where = f"variant '{name}' on '{run.goals.name}'"
-            if variant.width != run.problem.X.shape[1]:
-                raise CheckFailedError(
-                    f"{where} has the width {variant.width}, of {run.problem.X.shape[1]}"
-                )
-            if unknown := set(variant.slices) - set(run.problem.slices):
-                raise CheckFailedError(f"{where} looks at '{unknown.pop()}', which no goal names")
-            if variant.slices and not subject.solver.sees_slices:
-                raise CheckFailedError(
-                    f"{where} looks at slices, and `sees_slices` says that it does not"
-                )
-            _check_decisions(run, variant, where)
-
-
-def _check_decisions(run: SolverRun, variant: Classifier, where: str) -> None:
-    n = run.problem.X.shape[0]
-    found = run.problem.decisions(variant)
-    if np.shape(found) != (n,):
-        raise CheckFailedError(f"{where} decides {np.shape(found)}, of {n} rows")
-    if not (np.isfinite(found).all() and found.min() >= 0 and found.max() <= 1):
-        raise CheckFailedError(
-            f"{where} decides with chances from {found.min():g} to {found.max():g}"
-        )
-    if variant.slices:
-        return  # only `problem` can append the slice columns to the features
-    for key in ("score", "estimate"):
-        answer = getattr(variant, key)(run.problem.X)
-        if np.shape(answer) != (n,):
-            raise CheckFailedError(f"'{key}' of {where} is {np.shape(answer)}, of {n} rows")
+@SOLUTION_CHECKS(
+    "has valid decisions", "decisions are (n,) floats in [0, 1]; name slices as the problem does"
+)
+def _decides(subject: SolverSubject) -> Iterator[str]:
+    for run, variant, where in subject.variants(subject.plain_runs()):
+        n, width = run.problem.X.shape
+        if variant.width != width:
+            yield f"{where} has the width {variant.width}, not {width}"
+        for unknown in set(variant.slices) - set(run.problem.slices):
+            yield f"{where} uses the slice '{unknown}', which no goal names"
+        if variant.slices and not subject.solver.sees_slices:
+            yield f"{where} uses slices, but `sees_slices` is false"
+        yield from (f"{where} {reason}" for reason in _invalid_decisions(run, variant))
+        # only `problem` can append the slice columns to the features
+        for key in () if variant.slices else ("score", "estimate"):
+            answer = getattr(variant, key)(run.problem.X)
+            if np.shape(answer) != (n,):
+                yield f"'{key}' of {where} has the shape {np.shape(answer)}, not ({n},)"
 
 
-def _by_row(subject: SolverSubject) -> None:
-    """Check that the decision on a row depends on its features, not on its position."""
-    for run in _answered(subject):
-        for name, variant in run.answer().variants.items():
-            if variant.slices:
-                continue
-            X, whole = run.problem.X, run.problem.decisions(variant)
-            order = np.random.default_rng(0).permutation(X.shape[0])
-            moved, single = variant.decide(X[order]), variant.decide(X[:1])
-            if not (_close(moved, whole[order]) and _close(single, whole[:1])):
-                where = f"variant '{name}' on '{run.goals.name}'"
-                raise CheckFailedError(
-                    f"{where} decides the same rows otherwise in another order or alone"
-                )
+def _invalid_decisions(run: SolverRun, variant: Classifier) -> Iterator[str]:
+    decisions, n = run.problem.decisions(variant), run.problem.X.shape[0]
+    if np.shape(decisions) != (n,):
+        yield f"has decisions of the shape {np.shape(decisions)}, not ({n},)"
+    if not (np.isfinite(decisions).all() and decisions.min() >= 0 and decisions.max() <= 1):
+        yield f"has decisions from {decisions.min():g} to {decisions.max():g}, not in [0, 1]"
 
 
-def _check_status(subject: SolverSubject) -> None:
-    """Check that `solved` means feasible, and that feasible problems are not called infeasible."""
-    if subject.kind.role != "enforces":
-        raise CheckSkippedError(f"it {subject.kind.role} goals and promises nothing")
-    for run in _answered(subject):
-        solution, main = run.answer(), run.main
-        if solution.status == "solved" and main is not None:
-            missed = run.problem.violation(main)
-            if missed > MAX_EXCESS:
-                where = f"'{run.goals.name}' is called solved"
-                raise CheckFailedError(f"{where}, and a constraint is missed by {missed:.3g}")
-        if solution.status == "infeasible" and run.goals.possible:
-            raise CheckFailedError(f"'{run.goals.name}' is called infeasible, and can be met")
-
-
-def _impossible(subject: SolverSubject) -> None:
-    """Check that a problem that no decisions can satisfy is not `solved`."""
-    asked = [goals for goals in subject.goals if not goals.possible]
-    if not asked or subject.kind.role != "enforces":
-        raise CheckSkippedError("it promises nothing that could be out of reach")
-    for goals in asked:
-        status = subject.on(goals).answer().status
-        if status == "solved":
-            raise CheckFailedError(f"'{goals.name}' is called solved, and no decisions can meet it")
-
-
-def _check_not_below_optimum(subject: SolverSubject) -> None:
-    """Check that neither the measured nor the claimed objective is below the known optimum."""
-    for run in _answered(subject):
-        if run.goals.exact is None:
-            continue
-        exact, training = run.goals.exact(run.rows.training), run.rows.training
-        decisions = run.decisions()
-        if decisions is not None:
-            slack = max(exact.violation(decisions), 0.0)
-            best = exact.best(run.cells(), slack)
-            found = exact.objective.at(decisions)
-            if found < best - OBJECTIVE_TOLERANCE:
-                raise CheckFailedError(
-                    f"on '{run.goals.name}' it has {found:.6g}, and {best:.6g} is the least"
-                )
-        most = exact.best(
-            indistinguishable_rows(_dense(run), (training.group == "a").astype(float)),
-            OBJECTIVE_TOLERANCE,
-        )
-        for step in run.answer().trace:
-            claimed = float(step.get("objective", math.inf))
-            if (
-                float(step.get("violation", math.inf)) <= OBJECTIVE_TOLERANCE
-                and claimed < most - OBJECTIVE_TOLERANCE
+@SOLUTION_CHECKS(
+    "decides each row independently", "let decisions depend on features (and slices) only"
+)
+def _by_row(subject: SolverSubject) -> Iterator[str]:
+    for run, variant, where in subject.variants(subject.plain_runs()):
+        X = run.problem.X
+        order = np.random.default_rng(0).permutation(X.shape[0])
+        for rows in () if variant.slices else (order, order[:1]):
+            expected, found = run.problem.decisions(variant)[rows], variant.decide(X[rows])
+            if np.shape(found) != np.shape(expected) or not np.allclose(
+                found, expected, rtol=0, atol=1e-12
             ):
-                said = f"its trace says {claimed:.6g} without a violation"
-                raise CheckFailedError(f"on '{run.goals.name}' {said}, and {most:.6g} is the least")
+                yield f"{where} decides the same rows differently in another order or alone"
 
 
-def _counts(subject: SolverSubject) -> None:
-    """Compare the objective and violation of `Problem` with those computed by this package."""
-    for run in _answered(subject):
-        decisions = run.decisions()
-        if run.goals.exact is None or decisions is None or run.main is None:
+@SOLUTION_CHECKS(
+    "has a correct status",
+    "return `solved` only if problem.violation(main) is 0; else say why not",
+)
+def _status(subject: SolverSubject) -> Iterator[str]:
+    """Check that `solved` means feasible, and that feasible problems are not called infeasible."""
+    if not subject.enforces:
+        skip(f"it {subject.kind.role} goals")
+    for run in subject.plain_runs():
+        status, where = run.solution.status if run.solution else "", f"'{run.goals.name}' is called"
+        if status == "solved" and run.violation > MAX_EXCESS:
+            yield f"{where} solved, and a constraint is violated by {run.violation:.3g}"
+        if status == "infeasible" and run.goals.possible:
+            yield f"{where} infeasible, and is feasible"
+
+
+@SOLUTION_CHECKS(
+    "recognizes infeasible goals", "return infeasible or no_solution_found, with a reason"
+)
+def _infeasible(subject: SolverSubject) -> Iterator[str]:
+    impossible = [run for run in subject.plain_runs() if not run.goals.possible]
+    if not impossible or not subject.enforces:
+        skip("it does not support the goals, or does not enforce them")
+    for run in impossible:
+        if run.required_solution.status == "solved":
+            yield f"'{run.goals.name}' is called solved, and no decisions satisfy it"
+
+
+@SOLUTION_CHECKS(
+    "is not better than the optimum",
+    "measure with problem.value and problem.violation; train on X alone",
+)
+def _not_below_optimum(subject: SolverSubject) -> Iterator[str]:
+    """Check that neither the measured nor the claimed objective is below the known optimum."""
+    for run in subject.plain_runs():
+        training, where = run.rows.training, f"on '{run.goals.name}'"
+        exact = run.goals.exact(training)
+        if exact is None or run.solution is None:
             continue
+        if run.decisions is not None:
+            best = exact.best(run.cells(), max(exact.violation(run.decisions), 0.0))
+            objective = exact.value(run.decisions)
+            if objective < best - OBJECTIVE_TOLERANCE:
+                yield f"{where} its objective is {objective:.6g}, and {best:.6g} is the optimum"
+        cells = indistinguishable_rows(dense(run.problem.X), training.group == "a")
+        best = exact.best(cells, OBJECTIVE_TOLERANCE)
+        for step in run.solution.trace:
+            objective = float(step.get("objective", math.inf))
+            feasible = float(step.get("violation", math.inf)) <= OBJECTIVE_TOLERANCE
+            if feasible and objective < best - OBJECTIVE_TOLERANCE:
+                yield f"{where} its trace has {objective:.6g}, and {best:.6g} is the optimum"
+
+
+@SOLUTION_CHECKS("is measured correctly", "this is an error of ratecli: please report it")
+def _measured(subject: SolverSubject) -> Iterator[str]:
+    """Compare the objective and violation of `Problem` with those computed by this package."""
+    for run in subject.plain_runs():
         exact = run.goals.exact(run.rows.training)
-        pairs = (
-            (exact.objective.at(decisions), run.problem.value(run.main)),
-            (max(exact.violation(decisions), 0.0), run.problem.violation(run.main)),
+        if exact is None or run.main is None or run.decisions is None:
+            continue
+        for expected, found in (
+            (exact.value(run.decisions), run.problem.value(run.main)),
+            (max(exact.violation(run.decisions), 0.0), run.violation),
+        ):
+            # tangents to a convex function are exact enough up to 1
+            if abs(expected - found) > OBJECTIVE_TOLERANCE and expected <= 1:
+                yield f"'{run.goals.name}' has {found:.9g} by ratecli, {expected:.9g} by this check"
+
+
+@SOLUTION_CHECKS("is reproducible", "use random numbers from `rng` only")
+def _reproducible(subject: SolverSubject) -> Iterator[str]:
+    """Check that the result depends on the given generator, not on global random states."""
+    goals, state, numpy_state = subject.first, random.getstate(), np.random.get_state()  # noqa: NPY002
+    first = subject.run(goals.name, goals, plain_table())
+    try:
+        random.seed(SEED)
+        np.random.seed(SEED)  # noqa: NPY002
+        again = subject.run("again", goals, plain_table(), replace(subject.solver))  # type: ignore[type-var]
+        once_more = subject.run("once more", goals, plain_table())
+    finally:
+        random.setstate(state)
+        np.random.set_state(numpy_state)  # noqa: NPY002
+    if not _contents(first) == _contents(again) == _contents(once_more):
+        yield f"on '{goals.name}' its result changes with the same generator"
+
+
+def _contents(run: SolverRun) -> Any:
+    """Return what must be equal for two runs to be the same.
+
+    Two classifiers may differ even if they agree on these few rows.
+    """
+    if run.solution is None:
+        return None
+    return run.solution.status, [
+        (name, _bytes({"decisions": run.problem.decisions(variant)} | dict(variant.state())))
+        for name, variant in run.solution.variants.items()
+    ]
+
+
+def _bytes(arrays: dict[str, Any]) -> dict[str, bytes]:
+    return {name: np.asarray(array).tobytes() for name, array in arrays.items()}
+
+
+@SOLUTION_CHECKS("ignores the order of rows", "avoid sums that depend on the order of rows")
+def _row_order(subject: SolverSubject) -> Iterator[str]:
+    goals, rows = subject.first, plain_table()
+    other = rows.at(np.random.default_rng(3).permutation(len(rows)))
+    pair = subject.run(goals.name, goals, rows), subject.run("another order", goals, other)
+    yield from map(Caution, _differences(*pair, "with its rows in another order"))
+
+
+@SOLUTION_CHECKS(
+    "uses weights", "take rows' weights from problem.rates, problem.labels() or problem.rows()"
+)
+def _weights(subject: SolverSubject) -> Iterator[str]:
+    goals, rows = subject.first, weighted_table()
+    one = subject.run("weights", goals, rows)
+    if isinstance(one.error, FaultError):
+        skip(f"it refuses rows of different weights: {exception_line(one.error)}")
+    many = subject.run("repeated rows", goals, repeat_rows(rows))
+    for reason in _differences(one, many, "where rows are repeated instead of weighted"):
+        equal = subject.run("no weights", goals, replace(rows, weight=np.ones(len(rows))))
+        if one.decisions is None or equal.decisions is None:
+            yield reason
+        elif np.abs(one.decisions - equal.decisions).mean() <= IGNORED_WEIGHTS_TOLERANCE:
+            yield f"weights have no effect: {reason}"
+        else:
+            yield Caution(reason)
+
+
+def _differences(one: SolverRun, other: SolverRun, when: str) -> Iterator[str]:
+    """Yield how the second result is worse or better on the first run's problem."""
+    first, second = one.required_solution, other.required_solution
+    if one.main is None or other.main is None:
+        if first.status != second.status:
+            yield f"it is {second.status} {when}, else {first.status}"
+        return
+    for what, measured in (("objective", one.problem.value), ("violation", one.problem.violation)):
+        here, there = measured(one.main), measured(other.main)
+        if not abs(here - there) <= SIMILAR_OBJECTIVE:
+            yield f"its {what} is {there:.3g} {when}, else {here:.3g}"
+
+
+@SOLUTION_CHECKS(
+    "handles unusual tables", "return a status and a reason where nothing can be learned"
+)
+def _unusual_tables(subject: SolverSubject) -> Iterator[str]:
+    """Check that unusual tables give a valid answer, or a diagnostic that explains why not."""
+    for name, rows in unusual_tables().items():
+        run, where = subject.run(name, subject.first, rows), f"on a table with {name}"
+        if isinstance(run.error, FaultError):
+            continue
+        solution = run.required_solution
+        for variant in solution.variants.values():
+            yield from (f"{where} it {reason}" for reason in _invalid_decisions(run, variant))
+        if subject.enforces and solution.status == "solved" and run.violation > MAX_EXCESS:
+            yield f"{where} it is called solved, and violated by {run.violation:.3g}"
+
+
+@SOLUTION_CHECKS("refuses other goals", "raise, or return no_solution_found with a reason")
+def _unsupported_goals(subject: SolverSubject) -> Iterator[str]:
+    """Check that goals outside the declared classes are not falsely solved.
+
+    ratecli refuses such goals; here they are passed to the solver all the same.
+    """
+    others = [goals for goals in TINY_PROBLEM_GOALS if goals not in subject.goals]
+    if not others or not subject.enforces:
+        skip(f"it {subject.kind.role} goals, or supports all")
+    for goals in others:
+        run = subject.run(f"unsupported {goals.name}", goals, plain_table())
+        if run.error and not isinstance(run.error, FaultError | ValueError | NotImplementedError):
+            yield Caution(f"on '{goals.name}' it raises {exception_line(run.error)}")
+        if run.solution and run.solution.status == "solved" and run.violation > MAX_EXCESS:
+            yield (
+                f"'{goals.name}', which it does not support, is called solved, and violated by "
+                f"{run.violation:.3g}"
+            )
+
+
+@SOLUTION_CHECKS(
+    "can be stored", "return classifiers of ratecli.models (linear, grouped, mixture, fitted)"
+)
+def _stored(subject: SolverSubject) -> Iterator[str]:
+    for run, variant, where in subject.variants(subject.all_runs()):
+        try:
+            restored = run.problem.decisions(loads(dumps(variant)))
+        except Exception as error:  # noqa: BLE001  plugins may raise anything
+            yield f"{where} cannot be stored: {exception_line(error)}"
+        else:
+            if not np.array_equal(restored, run.problem.decisions(variant)):
+                yield f"{where} decides differently after it was stored"
+
+
+@SOLUTION_CHECKS(
+    "can be recorded", "a trace of plain numbers: iteration, objective, violation, seconds"
+)
+def _recorded(subject: SolverSubject) -> Iterator[str]:
+    for run in subject.all_runs():
+        if (solution := run.solution) is None:
+            continue
+        for missing in (TRACE_KEYS - step.keys() for step in solution.trace):
+            yield from (f"its trace has no '{key}'" for key in missing)
+        result = TrialResult(
+            "k", "ok", solution.reason, 0.0, {}, solution.trace, solution.multipliers
         )
-        for here, there in pairs:
-            if not (math.isclose(here, there, abs_tol=1e-7) or math.isnan(here) or here > 1):
-                raise CheckFailedError(
-                    f"on '{run.goals.name}' {there:.9g} is measured, and {here:.9g} counted"
-                )
+        result_documents(result)
+        pickle.dumps(solution)
 
 
-def _answered(subject: SolverSubject) -> Iterator[SolverRun]:
-    """Yield the runs on the plain table with a solution; `_solves` reports why others have none."""
-    _ = subject.first
-    for goals in subject.goals:
-        run = subject.on(goals)
-        if run.error is None and run.solution is not None:
-            yield run
+@SOLUTION_CHECKS(
+    "uses its own random numbers", "pass `rng` on, also to scikit-learn as random_state"
+)
+def _own_random(subject: SolverSubject) -> Iterator[str]:
+    if any(run.effects.random for run in subject.all_runs()):
+        yield "it changes the global random state of NumPy or Python"
 
 
-def _close(one: Any, other: Array) -> bool:
-    return np.shape(one) == np.shape(other) and bool(np.allclose(one, other, rtol=0, atol=1e-12))
+@SOLUTION_CHECKS("has no side effects", "report through `progress`, and write no files")
+def _side_effects(subject: SolverSubject) -> Iterator[str]:
+    for effects in (run.effects for run in subject.all_runs()):
+        if effects.printed:
+            yield f"it prints '{effects.printed.strip()[:40]}'"
+        yield from (f"it writes to {path}" for path in effects.written)
 
 
-def _dense(run: SolverRun) -> Array:
-    X = run.problem.X
-    return X if isinstance(X, np.ndarray) else X.toarray()
+@SOLUTION_CHECKS("reports progress", "call progress with one line of text")
+def _progress(subject: SolverSubject) -> Iterator[str]:
+    for call in (call for run in subject.all_runs() for call in run.progress):
+        if len(call) != 1 or not isinstance(call[0], str) or not call[0].strip():
+            yield f"it calls progress{call!r}"
+
+
+@SOLUTION_CHECKS("does not change its input", "copy arrays before you change them")
+def _unchanged(subject: SolverSubject) -> Iterator[str]:
+    """Check that the problem is unchanged, since other solvers get the same arrays."""
+    for run in subject.all_runs():
+        rows, problem = run.rows.training, run.problem
+        pairs = (problem.label, rows.label), (dense(problem.X), dense(rows.X))
+        if not all(np.array_equal(*pair, equal_nan=True) for pair in pairs):
+            yield f"after '{run.goals.name}' the features or labels are changed"
 
 
 def _gaps(subject: SolverSubject) -> Iterator[OptimalityGap]:
-    for goals in subject.goals:
-        run = subject.on(goals)
-        if goals.exact is None or run.solution is None:
+    for run in subject.plain_runs() if subject.goals else ():
+        exact = run.goals.exact(run.rows.training)
+        if exact is None or run.solution is None:
             continue
-        exact, decisions = goals.exact(run.rows.training), run.decisions()
         line = exact.best_line(linear_decisions(run.rows.training))
-        value = missed = best = math.nan
+        value = violation = best = math.nan
+        decisions: Array | None = run.decisions
         if decisions is not None:
-            value, missed = exact.objective.at(decisions), max(exact.violation(decisions), 0.0)
-            best = exact.best(run.cells(), missed)
-        status = run.solution.status
-        yield OptimalityGap(goals.name, status, value, missed, best, line, run.seconds)
-
-
-SOLUTION_CHECKS: tuple[PluginCheck[SolverSubject], ...] = (
-    PluginCheck(
-        "solves what it takes", "give a Solution with a status, a reason, and classifiers", _solves
-    ),
-    PluginCheck(
-        "decides rows",
-        "decisions are (n,) floats in [0, 1]; name slices as the problem does",
-        _decides,
-    ),
-    PluginCheck("decides row by row", "let decisions hang on features (and slices) only", _by_row),
-    PluginCheck(
-        "is honest",
-        "say solved only where problem.violation(main) is 0; else say why not",
-        _check_status,
-    ),
-    PluginCheck(
-        "sees what is out of reach",
-        "say infeasible or no_solution_found, with a reason",
-        _impossible,
-    ),
-    PluginCheck(
-        "beats no optimum",
-        "measure with problem.value and problem.violation; train on X alone",
-        _check_not_below_optimum,
-    ),
-    PluginCheck("is measured rightly", "this is ratecli's: please report it", _counts),
-)
+            value, violation = exact.value(decisions), max(exact.violation(decisions), 0.0)
+            best = exact.best(run.cells(), violation)
+        status, seconds = run.solution.status, run.seconds
+        yield OptimalityGap(run.goals.name, status, value, violation, best, line, seconds)

@@ -61,7 +61,7 @@ def test_workers_know_plugins_and_stored_trials_are_found_again(tmp_path):
 def test_the_kit_on_the_example_as_it_is_installed(tmp_path):
     done = process("test-plugin", entry_points()[0], env=example(tmp_path))
     assert done.returncode == 0, done.stdout
-    assert done.stdout.count("all checks hold") == 4
+    assert done.stdout.count("all checks passed") == 4
 
 
 @pytest.mark.slow

@@ -358,7 +358,7 @@ def test_the_kit_on_the_command_line(acme, cli):
     answer = cli("test-plugin", "Acme.Rates")
     assert answer.code == 0, answer.out
     assert "metric 'refused' (acme-rates 2.1)" in answer.out
-    assert answer.out.count("all checks hold") == 3
+    assert answer.out.count("all checks passed") == 3
     assert "best possible" in answer.out
 
 

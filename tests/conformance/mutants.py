@@ -41,19 +41,19 @@ def caught_by(check):
     return noted
 
 
-@caught_by("is honest")
+@caught_by("has a correct status")
 class SolvedWhateverComesOut(Cuts):
     def solve(self, problem, rng, progress):
         return Solution({"it": Threshold(np.ones(problem.X.shape[1]), 5.0)})
 
 
-@caught_by("is honest")
+@caught_by("has a correct status")
 class InfeasibleWhereItFoundNone(Cuts):
     def solve(self, problem, rng, progress):
         return Solution({}, "infeasible", "found none")
 
 
-@caught_by("sees what is out of reach")
+@caught_by("recognizes infeasible goals")
 class SolvedWithoutAnything(Cuts):
     def solve(self, problem, rng, progress):
         return replace(super().solve(problem, rng, progress), status="solved")
@@ -69,8 +69,8 @@ class Learnt(Threshold):
         return self.label if X.shape[0] == len(self.label) else super().decide(X)
 
 
-@caught_by("beats no optimum")
-@caught_by("decides row by row")
+@caught_by("is not better than the optimum")
+@caught_by("decides each row independently")
 @caught_by("can be stored")
 class LeaksLabels(Cuts):
     def solve(self, problem, rng, progress):
@@ -79,27 +79,27 @@ class LeaksLabels(Cuts):
         return Solution({"it": model})
 
 
-@caught_by("beats no optimum")
+@caught_by("is not better than the optimum")
 class PraisesItself(Cuts):
     def solve(self, problem, rng, progress):
         row = {"iteration": 1, "objective": 0.01, "violation": 0.0, "seconds": 0.1}
         return replace(super().solve(problem, rng, progress), trace=(row,))
 
 
-@caught_by("gives the same again")
+@caught_by("is reproducible")
 class NeverTheSame(Cuts):
     def solve(self, problem, rng, progress):
         return super().solve(problem, np.random.default_rng(), progress)
 
 
-@caught_by("draws its own numbers")
-@caught_by("gives the same again")
+@caught_by("uses its own random numbers")
+@caught_by("is reproducible")
 class SharesItsNumbers(Cuts):
     def solve(self, problem, rng, progress):
         return super().solve(problem, np.random.default_rng(np.random.randint(1 << 30)), progress)
 
 
-@caught_by("counts weights")
+@caught_by("uses weights")
 class IgnoresWeights(Cuts):
     """As if every row counted alike."""
 
@@ -111,7 +111,7 @@ class IgnoresWeights(Cuts):
         return super().solve(flat, rng, progress)
 
 
-@caught_by("decides rows")
+@caught_by("has valid decisions")
 class BeyondOne(Cuts):
     class Doubled(Ramp):
         def decide(self, X):
@@ -121,7 +121,7 @@ class BeyondOne(Cuts):
         return Solution({"it": self.Doubled(np.ones(problem.X.shape[1]), 9.0)})
 
 
-@caught_by("decides rows")
+@caught_by("has valid decisions")
 class OneDecisionForAll(Cuts):
     class Single(Threshold):
         def decide(self, X):
@@ -131,14 +131,14 @@ class OneDecisionForAll(Cuts):
         return Solution({"it": self.Single(np.ones(problem.X.shape[1]))})
 
 
-@caught_by("decides rows")
+@caught_by("has valid decisions")
 class LooksAtSlicesUnsaid(Cuts):
     @property
     def sees_slices(self):
         return False
 
 
-@caught_by("decides rows")
+@caught_by("has valid decisions")
 class LooksAtOtherSlices(Cuts):
     def solve(self, problem, rng, progress):
         scorer = Threshold(np.ones(problem.X.shape[1]))
@@ -146,42 +146,42 @@ class LooksAtOtherSlices(Cuts):
         return Solution({"it": model})
 
 
-@caught_by("leaves no traces")
+@caught_by("has no side effects")
 class Prints(Cuts):
     def solve(self, problem, rng, progress):
         print("done")  # noqa: T201
         return super().solve(problem, rng, progress)
 
 
-@caught_by("leaves no traces")
+@caught_by("has no side effects")
 class Writes(Cuts):
     def solve(self, problem, rng, progress):
         Path("log.txt").write_text("done")
         return super().solve(problem, rng, progress)
 
 
-@caught_by("tells its progress")
+@caught_by("reports progress")
 class TellsNumbers(Cuts):
     def solve(self, problem, rng, progress):
         progress(1, 300)
         return super().solve(problem, rng, progress)
 
 
-@caught_by("leaves the problem alone")
+@caught_by("does not change its input")
 class ScalesInPlace(Cuts):
     def solve(self, problem: Problem, rng, progress):
         problem.X *= 0.5
         return super().solve(problem, rng, progress)
 
 
-@caught_by("bears odd tables")
+@caught_by("handles unusual tables")
 class DenseOnly(Cuts):
     def solve(self, problem, rng, progress):
         assert isinstance(problem.X, np.ndarray)
         return super().solve(problem, rng, progress)
 
 
-@caught_by("bears odd tables")
+@caught_by("handles unusual tables")
 class DividesBySpread(Cuts):
     def solve(self, problem, rng, progress):
         if 0 in np.ptp(np.asarray(problem.label)[~np.isnan(problem.label)], keepdims=True):
@@ -189,19 +189,19 @@ class DividesBySpread(Cuts):
         return super().solve(problem, rng, progress)
 
 
-@caught_by("solves what it takes")
+@caught_by("solves supported goals")
 class NoStatusOfOurs(Cuts):
     def solve(self, problem, rng, progress):
         return replace(super().solve(problem, rng, progress), status="done")
 
 
-@caught_by("solves what it takes")
+@caught_by("solves supported goals")
 class NoReason(Cuts):
     def solve(self, problem, rng, progress):
         return replace(super().solve(problem, rng, progress), status="iteration_limit", reason="")
 
 
-@caught_by("solves what it takes")
+@caught_by("solves supported goals")
 class NoSolution(Cuts):
     def solve(self, problem, rng, progress):
         return super().solve(problem, rng, progress).variants
@@ -220,7 +220,7 @@ class TracesHalf(Cuts):
         return replace(super().solve(problem, rng, progress), trace=({"iteration": 1},))
 
 
-@caught_by("goes to workers")
+@caught_by("can be pickled")
 @dataclass(frozen=True)
 class LooksLikeAnother(Cuts):
     """What is pickled is not what it was.
@@ -243,15 +243,15 @@ def local_class():
     return Local
 
 
-MUTANTS["goes to workers"].append(local_class())
+MUTANTS["can be pickled"].append(local_class())
 
 
-@caught_by("declares what it takes")
+@caught_by("declares what it supports")
 class UnknownClass(Cuts):
     objectives: ClassVar[frozenset[str]] = frozenset({"linear"})
 
 
-@caught_by("declares what it takes")
+@caught_by("declares what it supports")
 class TakesNothing(Cuts):
     constraints: ClassVar[frozenset[str]] = frozenset()
 
@@ -272,7 +272,7 @@ class Undocumented(Cuts):
     depth: int = 3
 
 
-@caught_by("is honest beyond its classes")
+@caught_by("refuses other goals")
 class ClaimsAll(Cuts):
     """Says that it takes affine goals, and that it solved any."""
 

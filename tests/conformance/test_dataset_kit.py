@@ -76,14 +76,14 @@ def test_clicks_pass():
 def test_no_file_nothing_to_look_at(mirror):
     (mirror / "mirror" / "people" / "people.csv").unlink()
     report = check_dataset(PEOPLE, offline=True)
-    assert [check.name for check in report.failed] == ["can be had"]
+    assert [check.name for check in report.failed] == ["can be fetched"]
     assert "E401" in report.failed[0].reason
     assert sum(check.state == "skipped" for check in report.checks) > 5
 
 
 def test_a_changed_file_is_not_had(mirror):
     (mirror / "mirror" / "people" / "people.csv").write_bytes(CONTENT + b"1,old,1\n")
-    assert "E403" in failing(PEOPLE)["can be had"]
+    assert "E403" in failing(PEOPLE)["can be fetched"]
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_a_changed_file_is_not_had(mirror):
         ({"numbers": {"other": (0.0, 1.0)}}, "is declared"),
         ({"files": (replace(FILE, sha256=""),)}, "can be verified"),
         ({"files": (replace(FILE, size=0),)}, "can be verified"),
-        ({"rows": 91}, "is read"),
-        ({"preparations": {"plain": "nowhere_at_all:prepare"}}, "is read"),
+        ({"rows": 91}, "can be read"),
+        ({"preparations": {"plain": "nowhere_at_all:prepare"}}, "can be read"),
         ({"sensitive": ("sex",)}, "has columns"),
         ({"numbers": {"plain": (0.0, 1.0)}}, "has labels"),
     ],
@@ -131,14 +131,14 @@ def _loud(raw):
 @pytest.mark.parametrize(
     ("wrong", "check"),
     [
-        (_with(digest="mine"), "is read"),
-        (lambda raw: table(raw).frame, "is read"),
-        (_with(label=np.ones(3)), "is read"),
+        (_with(digest="mine"), "can be read"),
+        (lambda raw: table(raw).frame, "can be read"),
+        (_with(label=np.ones(3)), "can be read"),
         (_with(label=np.full(90, 2.0)), "has labels"),
         (_with(label=np.ones(90)), "has labels"),
         (_with(label=np.zeros(90, dtype=int)), "has labels"),
         (_with(label_range=(0.0, 1.0)), "has labels"),
-        (_with(features=("age", "paid")), "keeps the label to itself"),
+        (_with(features=("age", "paid")), "hides the label from features"),
         (_with(features=("age", "height")), "has columns"),
         (_with(part=np.full(90, "holdout")), "has columns"),
         (_with(weight=np.zeros(90)), "has columns"),
@@ -146,9 +146,9 @@ def _loud(raw):
         (_frame(lambda f: f.assign(town=[b"x"] * 90)), "has columns"),
         (_frame(lambda f: f.assign(age=np.inf)), "has columns"),
         (_with(features=(), matrix=np.full((90, 2), np.inf)), "can be encoded"),
-        (_frame(lambda f: f.assign(town="old")), "tells groups"),
-        (_noise, "gives the same again"),
-        (_loud, "is silent"),
+        (_frame(lambda f: f.assign(town="old")), "has groups"),
+        (_noise, "is reproducible"),
+        (_loud, "prints nothing"),
     ],
 )
 def test_what_is_prepared_wrongly(wrong, check, monkeypatch):
@@ -158,7 +158,7 @@ def test_what_is_prepared_wrongly(wrong, check, monkeypatch):
 
 def test_a_seed_that_changes_nothing():
     still = replace(HOUSING, preparations={"plain": f"{__name__}:seedless"})
-    assert "another seed" in failing(still)["heeds its seed"]
+    assert "another seed" in failing(still)["uses its seed"]
 
 
 def seedless(raw):

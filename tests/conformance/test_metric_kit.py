@@ -35,7 +35,10 @@ def test_the_others_pass(name):
 
 
 def test_those_of_the_example_pass_every_check_that_can_be_made():
-    assert states(check_metric(INFORMEDNESS, name="informedness"))["is counted"] == "ok"
+    assert (
+        states(check_metric(INFORMEDNESS, name="informedness"))["equals a naive computation"]
+        == "ok"
+    )
     assert set(states(check_metric(WITHDRAWN)).values()) == {"ok", "skipped"}
 
 
@@ -64,13 +67,13 @@ def test_what_is_declared_wrongly(row, said):
 
 def test_a_metric_without_a_value_anywhere():
     found = failing(Composite("log(tpr - 2)", MEANT))
-    assert "no value on any rows" in found["says something"]
+    assert "no value on any rows" in found["has values"]
 
 
 def test_a_rate_that_no_decision_changes_is_a_warning():
     report = check_metric(Rate("mine", "labelled", "+", "+", MEANT))
     assert report.holds
-    assert states(report)["says something"] == "warning"
+    assert states(report)["has values"] == "warning"
 
 
 def test_a_wrong_complement_is_counted():
@@ -81,16 +84,16 @@ def test_a_wrong_complement_is_counted():
         for name, row in {**rows, "two": two}.items():
             patch.setitem(RATES, name, row)
         patch.setattr("ratecli.rates.metrics.BUILTIN_NAMES", frozenset({*RATES, *COMPOSITES}))
-        assert "too much" in failing(rows["one"], "one")["adds up with its complement"]
+        assert "too large" in failing(rows["one"], "one")["adds up with its complement"]
 
 
 @pytest.mark.parametrize(
     ("name", "value", "check"),
     [
-        ("curvature", Curvature.CONVEX, "bends as is said"),
-        ("interval", (0.5, 0.6), "lies in its interval"),
-        ("monotonicity", "fall", "grows as is said"),
-        ("measure", [0.3], "is counted"),
+        ("curvature", Curvature.CONVEX, "has its curvature"),
+        ("interval", (0.5, 0.6), "is within its interval"),
+        ("monotonicity", "fall", "has its directions"),
+        ("measure", [0.3], "equals a naive computation"),
         ("build_rate_matrix", None, "is A p + c"),
     ],
 )

@@ -9,17 +9,19 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from ratecli.conformance.optimum import TINY_PROBLEM_GOALS, indistinguishable_rows, linear_decisions
-from ratecli.conformance.rows import (
+from ratecli.conformance.problems import (
     FEATURE_POINTS,
+    TINY_PROBLEM_GOALS,
     TinyTable,
+    indistinguishable_rows,
+    linear_decisions,
     plain_table,
     repeat_rows,
     weighted_table,
 )
 
 STEPS = np.linspace(0, 1, 21)
-EXACT = [goals for goals in TINY_PROBLEM_GOALS if goals.exact is not None]
+EXACT = [goals for goals in TINY_PROBLEM_GOALS if goals.formula is not None]
 
 
 def three_places() -> TinyTable:
@@ -34,7 +36,7 @@ def test_the_best_of_all_rules_is_that_of_a_grid(goals):
     rows = three_places()
     exact, cells = goals.exact(rows), indistinguishable_rows(rows.X)
     values = [
-        exact.objective.at(p)
+        exact.value(p)
         for way in itertools.product(STEPS, repeat=3)
         if exact.violation(p := np.array(way)[cells]) <= 1e-12
     ]

@@ -1,4 +1,4 @@
-"""The package keeps what ratecli takes for granted."""  # noqa: INP001
+"""The package meets ratecli's requirements."""  # noqa: INP001
 
 from ratecli_example.cuts import RandomCuts
 from ratecli_example.housing import HOUSING

@@ -1,0 +1,378 @@
+"""Tiny tables, goals on them, and their exact optima.
+
+No code of the solvers and of `rates.matrix` is used, so that the optima are independent of what is
+tested. Rates are counted from labels and groups; convex functions are replaced by their tangents at
+`TANGENTS` points, so that each optimum is the solution of one linear program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import linprog
+from scipy.special import expit
+
+from ratecli.experiment.goal_checks import refusal_reason
+from ratecli.models.base import Array, Features
+from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
+from ratecli.rates.parser import parse_constraint, parse_expression
+from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
+from ratecli.rates.sample import Mask, Sample
+from ratecli.sampling.rows import TrialData
+from ratecli.solvers.base import Solver
+
+TextArray = NDArray[np.str_]
+RowPositions = NDArray[np.intp]
+FEATURE_POINTS = np.array([[x, y] for x in (-2.0, -1.0, 0.0, 1.0, 2.0) for y in (0.0, 1.0)])
+"""Values of the features in the plain table; they are informative about the label."""
+POSITIVE_SHARES = np.array([0.08, 0.25, 0.5, 0.7, 0.92])
+"""Share of positive labels for each value of the first feature."""
+TANGENTS = 4000
+"""Tangents to a convex function: its error is below 1e-6 where the function is below 1."""
+
+
+@dataclass(frozen=True)
+class TinyTable:
+    """A table of n rows.
+
+    Attributes
+    ----------
+    X
+        (n, d) features, without the group.
+    label
+        (n,) 0, 1 or NaN.
+    group
+        (n,) `a` or `b`, the column `g`.
+    weight
+        (n,) positive.
+    part
+        (n,) "train" or "validation".
+    """
+
+    X: Features
+    label: Array
+    group: TextArray
+    weight: Array
+    part: TextArray
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def at(self, rows: RowPositions) -> TinyTable:
+        """Return the given rows, in that order."""
+        changed = {name: array[rows] for name, array in vars(self).items()}
+        return replace(self, **changed)
+
+    @property
+    def training(self) -> TinyTable:
+        return self.at(np.flatnonzero(self.part == "train"))
+
+    def trial_data(self) -> TrialData:
+        """Return the rows as the runner represents them."""
+        columns = {"g": self.group.astype(object)}
+        names = np.full(len(self), "tiny")
+        return TrialData(Sample(columns, self.label, names, self.part, self.weight), self.X)
+
+
+def plain_table(n: int = 60, held_out: int = 20) -> TinyTable:
+    """Return rows whose features and group are informative; group `a` is selected less often."""
+    rng = np.random.default_rng(5)
+    places = rng.integers(len(FEATURE_POINTS), size=n + held_out)
+    group = np.where(rng.random(n + held_out) < 0.4 + 0.1 * (places < 4), "a", "b")
+    chance = POSITIVE_SHARES[places // 2] + np.where(group == "a", -0.06, 0.06)
+    label = (rng.random(n + held_out) < chance).astype(float)
+    part = np.where(np.arange(n + held_out) < n, "train", "validation")
+    return TinyTable(FEATURE_POINTS[places], label, group, np.ones(n + held_out), part)
+
+
+def weighted_table() -> TinyTable:
+    """Return a table whose weights change the best decisions: positive rows have a weight of 8."""
+    rows = plain_table(held_out=0)
+    return replace(rows, weight=np.where(rows.label == 1, 8.0, 1.0))
+
+
+def repeat_rows(rows: TinyTable) -> TinyTable:
+    """Repeat each row as often as its integer weight says, with a weight of 1."""
+    often = np.repeat(np.arange(len(rows)), rows.weight.astype(int))
+    return replace(rows.at(often), weight=np.ones(len(often)))
+
+
+def unusual_tables() -> dict[str, TinyTable]:
+    """Return unusual tables by a description of what is unusual."""
+    rows = plain_table()
+    n = len(rows)
+    one = np.where((rows.group == "a") & (np.cumsum(rows.group == "a") > 1), "b", rows.group)
+    gaps = np.where((np.arange(n) % 5 == 0) & (rows.part == "train"), np.nan, rows.label)
+    few = rows.at(np.arange(16))
+    noise = np.random.default_rng(6).normal(size=(len(few), 30))
+    return {
+        "a constant feature": replace(rows, X=rows.X * [1, 0] + [0, 1]),
+        "a group of one row, none to validate": replace(rows, group=one),
+        "all labels positive": replace(rows, label=np.ones(n)),
+        "all labels negative": replace(rows, label=np.zeros(n)),
+        "rows without a label": replace(rows, label=gaps),
+        "every row twice": rows.at(np.tile(np.arange(n), 2)),
+        "more features than rows": replace(few, X=np.hstack([few.X, noise])),
+        "a sparse matrix": replace(rows, X=sparse.csr_array(rows.X)),
+        "no validation rows": rows.training,
+        "all rows equal": replace(rows, X=np.ones((n, 2))),
+    }
+
+
+@dataclass(frozen=True)
+class PiecewiseLinear:
+    """A convex function of decisions p (n,): the maximum of K functions `coefficients @ p + c`.
+
+    `coefficients` is (K, n), `constants` (K,).
+    """
+
+    coefficients: Array
+    constants: Array
+
+    def at(self, decisions: Array) -> float:
+        return float((self.coefficients @ decisions + self.constants).max())
+
+    def __add__(self, other: PiecewiseLinear | float) -> PiecewiseLinear:
+        """Add a number or a linear function."""
+        if not isinstance(other, PiecewiseLinear):
+            return replace(self, constants=self.constants + other)
+        coefficients = self.coefficients + other.coefficients
+        return PiecewiseLinear(coefficients, self.constants + other.constants)
+
+    def __sub__(self, other: PiecewiseLinear | float) -> PiecewiseLinear:
+        return self + -1.0 * other
+
+    def __rmul__(self, factor: float) -> PiecewiseLinear:
+        return PiecewiseLinear(factor * self.coefficients, factor * self.constants)
+
+
+def linear_rate(rows: TinyTable, name: str, group: str = "") -> PiecewiseLinear:
+    """Return a rate of all rows or of a group, counted from labels, as a linear function.
+
+    `tp`, `fp` and `fn` are the shares of true positives, ... among labelled rows.
+    """
+    positive, negative = rows.label == 1, rows.label == 0
+    every, none = np.ones(len(rows), dtype=bool), np.zeros(len(rows), dtype=bool)
+    among, yes, no = {  # rows to average over; which count by a positive or negative decision
+        "positive_rate": (every, every, none),
+        "error": (positive | negative, negative, positive),
+        "tpr": (positive, every, none),
+        "fpr": (negative, every, none),
+        "fnr": (positive, none, every),
+        "tp": (positive | negative, positive, none),
+        "fp": (positive | negative, negative, none),
+        "fn": (positive | negative, none, positive),
+    }[name]
+    share = np.where(among & (rows.group == group) if group else among, rows.weight, 0.0)
+    share /= share.sum()
+    return PiecewiseLinear((share * yes - share * no)[None], np.array([share @ no]))
+
+
+def _kl(target: float, rate: PiecewiseLinear) -> PiecewiseLinear:
+    """Return KL(target || rate) of two Bernoulli distributions."""
+    q = expit(np.linspace(-5, 5, TANGENTS))
+    value = target * np.log(target / q) + (1 - target) * np.log((1 - target) / (1 - q))
+    slope = (q - target) / (q * (1 - q))
+    return PiecewiseLinear(
+        slope[:, None] * rate.coefficients, slope * rate.constants + value - slope * q
+    )
+
+
+def _rms(first: PiecewiseLinear, second: PiecewiseLinear) -> PiecewiseLinear:
+    """Return the root mean square of two rates: its tangents are projections on a direction."""
+    angles = np.linspace(0, np.pi / 2, TANGENTS)
+    x, y = np.cos(angles) / math.sqrt(2), np.sin(angles) / math.sqrt(2)
+    coefficients = x[:, None] * first.coefficients + y[:, None] * second.coefficients
+    return PiecewiseLinear(coefficients, x * first.constants + y * second.constants)
+
+
+@dataclass(frozen=True)
+class ExactProblem:
+    """Minimize `objective / denominator` so that each of `limits` is at most 0.
+
+    The denominator is linear and never negative; None means 1.
+    """
+
+    objective: PiecewiseLinear
+    limits: tuple[PiecewiseLinear, ...] = ()
+    denominator: PiecewiseLinear | None = None
+
+    def value(self, decisions: Array) -> float:
+        below = 1.0 if self.denominator is None else self.denominator.at(decisions)
+        return self.objective.at(decisions) / below if below > 0 else math.nan
+
+    def violation(self, decisions: Array) -> float:
+        return max((limit.at(decisions) for limit in self.limits), default=0.0)
+
+    def best(self, cells: RowPositions, slack: float = 0.0) -> float:
+        """Return the least objective of decisions that are equal within each cell.
+
+        `cells` (n,) has the cell of each row, numbered from 0; limits may be violated by `slack`.
+        Return infinity if no decisions satisfy the limits. A ratio becomes linear in the variables
+        t = 1 / denominator and y = t q, for the decisions q of the cells (Charnes and Cooper 1962).
+        """
+        groups = np.equal.outer(np.arange(cells.max() + 1), cells).astype(float)
+        count = len(groups)
+
+        def rows(form: PiecewiseLinear, bound: float, own: float) -> Array:
+            """Return the coefficients of y, t and the objective's value in `form <= bound`."""
+            constants = form.constants - bound
+            ends = np.column_stack([constants, np.full(len(constants), own)])
+            return np.hstack([form.coefficients @ groups.T, ends])
+
+        upper = np.vstack(
+            [
+                rows(self.objective, 0.0, -1.0),
+                *(rows(limit, slack, 0.0) for limit in self.limits),
+                np.hstack([np.eye(count), np.full((count, 1), -1.0), np.zeros((count, 1))]),
+            ]
+        )
+        one = PiecewiseLinear(np.zeros((1, len(cells))), np.ones(1))
+        found = linprog(
+            np.append(np.zeros(count + 1), 1.0),
+            upper,
+            np.zeros(len(upper)),
+            rows(self.denominator or one, 0.0, 0.0),
+            np.ones(1),
+            bounds=[(0.0, None)] * (count + 1) + [(None, None)],
+        )
+        if found.status not in {0, 2}:
+            raise ArithmeticError(f"a tiny linear program was not solved: {found.message}")
+        return float(found.fun) if found.status == 0 else math.inf
+
+    def best_line(self, masks: Mask, slack: float = 1e-9) -> float:
+        """Return the smallest objective among M classifiers given as decisions (M, n).
+
+        NaN if every one violates a constraint by more than `slack`.
+        """
+        decisions = masks.astype(float)
+        values = [self.value(each) for each in decisions if self.violation(each) <= slack]
+        return min((value for value in values if not math.isnan(value)), default=math.nan)
+
+
+def indistinguishable_rows(*columns: Array) -> RowPositions:
+    """Return (n,) cell numbers, equal for rows equal in all columns, each (n,) or (n, k)."""
+    table = np.column_stack([np.asarray(column, dtype=float) for column in columns])
+    return np.unique(table, axis=0, return_inverse=True)[1].ravel()
+
+
+def dense(X: Features) -> Array:
+    return X if isinstance(X, np.ndarray) else X.toarray()
+
+
+def linear_decisions(rows: TinyTable) -> Mask:
+    """Return (M, n): the decisions of all linear thresholds on two features.
+
+    Every direction between two critical ones, and every cut, is enumerated.
+    """
+    places, of = np.unique(dense(rows.X)[:, :2], axis=0, return_inverse=True)
+    apart = (places[:, None] - places[None]).reshape(-1, 2)
+    apart = apart[np.abs(apart).sum(axis=1) > 0]
+    turns = np.unique(np.round(np.arctan2(apart[:, 0], -apart[:, 1]) % (2 * np.pi), 12))
+    angles = turns + np.diff(turns, append=turns[0] + 2 * np.pi) / 2
+    scores = places @ np.array([np.cos(angles), np.sin(angles)])
+    above = scores[:, :, None] > scores.T[None] + 1e-9  # (places, angles, cuts)
+    masks = above.reshape(len(places), -1).T
+    masks = np.vstack([masks, np.ones(len(places), dtype=bool)])
+    return np.asarray(np.unique(masks, axis=0)[:, of.ravel()])
+
+
+RateFunction = Callable[..., PiecewiseLinear]
+"""`linear_rate` of a table."""
+
+
+@dataclass(frozen=True)
+class TinyProblemGoals:
+    """An objective and rules as in a file, and the same problem in numbers on the training rows.
+
+    `possible` is whether the plain table can satisfy the rules. `formula` is None if no lower bound
+    of the objective but 0 is known.
+    """
+
+    name: str
+    objective: str = "error"
+    rules: Mapping[str, str] = field(default_factory=dict)
+    formula: Callable[[RateFunction], ExactProblem] | None = None
+    possible: bool = True
+
+    def exact(self, rows: TinyTable) -> ExactProblem | None:
+        """Return the problem in numbers, None if its optimum is not known."""
+        return self.formula and self.formula(partial(linear_rate, rows))
+
+    def read(self) -> tuple[Goal, tuple[Goal, ...]]:
+        scope = Scope(values={"g": ("a", "b")}.get, columns=frozenset({"g"}))
+        rules = []
+        for name, text in self.rules.items():
+            parts = constraint_differences(parse_constraint(text), scope)
+            rules.append(constraint_goal(name, text, parts, violation_expression(parts)))
+        objective = resolve(parse_expression(self.objective), scope)
+        return objective_goal(self.objective, objective), tuple(rules)
+
+    def supported_by(self, solver: type[Solver]) -> bool:
+        """Return whether a solver declares to support these goals.
+
+        A solver that ignores goals supports plain error.
+        """
+        objective, rules = self.read()
+        if solver.role == "ignores":
+            return not rules and self.objective == "error"
+        refused = [refusal_reason(solver, rule, objective=False)[0] for rule in rules]
+        return not any([refusal_reason(solver, objective, objective=True)[0], *refused])
+
+
+def _error(rate: RateFunction, *limits: PiecewiseLinear) -> ExactProblem:
+    return ExactProblem(rate("error"), limits)
+
+
+TINY_PROBLEM_GOALS = (
+    TinyProblemGoals("least error", formula=_error),
+    TinyProblemGoals(
+        "parity",
+        rules={"p": "positive_rate[g = a] >= 0.9 * positive_rate[g = b]"},
+        formula=lambda rate: _error(
+            rate, 0.9 * rate("positive_rate", "b") - rate("positive_rate", "a")
+        ),
+    ),
+    TinyProblemGoals(
+        "recall",
+        rules={"r": "tpr[g = a] >= 0.6", "few": "positive_rate <= 0.3"},
+        formula=lambda rate: _error(
+            rate, -1.0 * rate("tpr", "a") + 0.6, rate("positive_rate") - 0.3
+        ),
+    ),
+    TinyProblemGoals(
+        "equal errors",
+        "1 - q_mean",
+        {"few": "positive_rate <= 0.4"},
+        lambda rate: ExactProblem(_rms(rate("fpr"), rate("fnr")), (rate("positive_rate") - 0.4,)),
+    ),
+    TinyProblemGoals(
+        "a divergence",
+        rules={"near": "kl(0.6, positive_rate[g = a]) <= 0.01"},
+        formula=lambda rate: _error(rate, _kl(0.6, rate("positive_rate", "a")) - 0.01),
+    ),
+    TinyProblemGoals(
+        "f1",
+        "1 - f1",
+        {"few": "positive_rate <= 0.3"},
+        lambda rate: ExactProblem(
+            rate("fp") + rate("fn"),
+            (rate("positive_rate") - 0.3,),
+            2.0 * rate("tp") + rate("fp") + rate("fn"),
+        ),
+    ),
+    TinyProblemGoals("two ratios", rules={"f": "f1[g = a] >= 0.9 * f1[g = b]"}),
+    TinyProblemGoals("balanced groups", "imbalance(by=g)"),
+    TinyProblemGoals(
+        "out of reach",
+        rules={"r": "tpr >= 0.95", "few": "positive_rate <= 0.1"},
+        formula=lambda rate: _error(rate, -1.0 * rate("tpr") + 0.95, rate("positive_rate") - 0.1),
+        possible=False,
+    ),
+)
