@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from ratecli.datasets.table import Table
 
 
 @dataclass(frozen=True)
@@ -99,3 +106,19 @@ class Raw:
     options: Mapping[str, Any]
     digest: str
     files: tuple[tuple[str, str], ...]
+
+    def table(self, frame: pd.DataFrame, label: NDArray[np.float64], **others: Any) -> Table:
+        """Return a table made from this input, by default without features.
+
+        The words in `frame` become strings, missing ones None.
+        """
+        from ratecli.datasets.columns import with_text  # noqa: PLC0415  slow
+        from ratecli.datasets.table import Table  # noqa: PLC0415
+
+        contents: dict[str, Any] = {"frame": with_text(frame), "features": (), "label": label}
+        return Table(**contents | others, digest=self.digest, files=self.files)
+
+
+def notes_of(docstring: str | None) -> str:
+    """Return the docstring of a module without its first paragraph: the notes of its data set."""
+    return (docstring or "").partition("\n\n")[2]

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from applicants import PARITY, people
+from generated_loans import generate_loans
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -22,7 +23,6 @@ from ratecli import (
     rate_score,
     rate_scorer,
 )
-from ratecli.datasets.sources.loans import generate_loans
 
 RULE = PARITY.replace("kappa", "0.9")
 

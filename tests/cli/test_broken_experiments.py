@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 from broken_files import BROKEN, HALVES, HEAD, LOANS, MODELS, PLAIN, TABLES, Broken, marked
+from generated_loans import generate_loans
 
-from ratecli.datasets.sources import loans
 from ratecli.models.storage import dumps
 
 SHOWN = re.compile(r"^error\[(E\d{3})\]: .+\n +--> (.+):(\d+):(\d+)$", re.MULTILINE)
@@ -282,7 +282,7 @@ def test_an_optimum_that_nobody_knows(folder, cli, source):
     ],
 )
 def test_an_optimum_holds_for_rows_as_they_were_drawn(folder, cli, more, codes):
-    loans.generate_loans(200, 9).frame.to_csv("loans.csv", index=False)
+    generate_loans(200, 9).frame.to_csv("loans.csv", index=False)
     text = (
         f"name: x\ndatasets: {{d: {{source: loans, rows: 400}}{more}}}\nalgorithms: [unconstrained]\n"
         "groups: {women: sex = Female, men: sex = Male}\n"

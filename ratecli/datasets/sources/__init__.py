@@ -1,8 +1,8 @@
 """The built-in data sets, one module each.
 
-A module holds the `Source` (addresses, hashes, notes) and its preparations. At the top it imports
-only the standard library, `ratecli.datasets.source` and `ratecli.errors`; NumPy, pandas, SciPy and
-scikit-learn are imported in the functions that need them, so that `ratecli ls datasets` stays fast.
+A module holds the `Source` (addresses, hashes) and its preparations; the docstring has the notes
+that `ratecli show` prints. NumPy and the like come from `ratecli.datasets.lazy`, or are imported in
+the functions that need them, so that `ratecli ls datasets` stays fast.
 """
 
 from __future__ import annotations

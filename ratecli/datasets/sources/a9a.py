@@ -1,21 +1,5 @@
-"""Adult as LIBSVM's binary features."""
+"""Adult as LIBSVM's binary features.
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from ratecli.datasets.source import Raw, RemoteFile, Source
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-    from scipy import sparse
-
-    from ratecli.datasets.table import Table
-
-_LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
-
-_NOTES = """\
 The rows of `adult` in the same order, with the same labels and the same official split. Each number
 is cut at quantiles: 123 binary features, a sparse matrix used without encoding or scaling. The test
 file stops at index 122; its matrix has 123 columns all the same.
@@ -31,6 +15,20 @@ Feature 39 is the group that the published code of Goh et al. (2016) takes for m
 matches this group rather than sex.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ratecli.datasets.lazy import np, pd, sparse
+from ratecli.datasets.source import Raw, RemoteFile, Source, notes_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ratecli.datasets.table import Table
+
+_LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
+
 SOURCE = Source(
     name="a9a",
     summary="Adult as LIBSVM's 123 binary features",
@@ -40,7 +38,7 @@ SOURCE = Source(
     sensitive=("sex", "race", "age_bucket"),
     licence="none stated by LIBSVM; derived from Adult, CC BY 4.0",
     citation="Chang, C.-C. and Lin, C.-J. (2011). LIBSVM: a library for support vector machines.",
-    notes=_NOTES,
+    notes=notes_of(__doc__),
     files=(
         RemoteFile(
             name="a9a",
@@ -75,36 +73,22 @@ GROUPS: dict[str, dict[int, str]] = {
 
 
 def prepare(raw: Raw) -> Table:
-    import numpy as np
-    import pandas as pd
-    from scipy import sparse
     from sklearn.datasets import load_svmlight_file
-
-    from ratecli.datasets.columns import with_text
-    from ratecli.datasets.table import Table
 
     loaded = [
         load_svmlight_file(raw.paths[name], n_features=WIDTH, zero_based=False)
         for name in ("a9a", "a9a.t")
     ]
     matrix = sparse.csr_array(sparse.vstack([rows for rows, _ in loaded], format="csr"))
-    frame = with_text(
-        pd.DataFrame({name: _readable_column(matrix, codes) for name, codes in GROUPS.items()})
-    )
-    return Table(
-        frame=frame,
-        features=(),
+    return raw.table(
+        pd.DataFrame({name: _readable_column(matrix, codes) for name, codes in GROUPS.items()}),
+        np.concatenate([labels > 0 for _, labels in loaded]).astype(np.float64),
         matrix=matrix,
-        label=np.concatenate([labels > 0 for _, labels in loaded]).astype(np.float64),
         part=np.repeat(["train", "test"], [len(labels) for _, labels in loaded]),
-        digest=raw.digest,
-        files=raw.files,
     )
 
 
 def _readable_column(matrix: sparse.csr_array, codes: dict[int, str]) -> NDArray[np.object_]:
-    import numpy as np
-
     values = np.full(matrix.shape[0], "no", dtype=object)
     for feature, value in codes.items():
         values[matrix[:, [feature - 1]].toarray().ravel() > 0] = value

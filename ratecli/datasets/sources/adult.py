@@ -1,26 +1,5 @@
 """Adult from the files of UCI: plain, with a deployed model, and as in Narasimhan et al. (2019).
 
-The preparation of Narasimhan, Cotter and Gupta (2019) follows their released code: numbers are cut
-at fixed edges into bins, bins and categories become zeros and ones, and nothing is scaled.
-"""
-
-from __future__ import annotations
-
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
-from ratecli.datasets.source import Raw, RemoteFile, Source
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pandas as pd
-
-    from ratecli.datasets.table import Table
-
-_UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult"
-
-_NOTES = """\
 Official training file (32,561 rows, 7,841 positive) and test file (16,281 rows, 3,846 positive).
 
 features  age, education_num, capital_gain, capital_loss, hours_per_week (numbers);
@@ -64,6 +43,19 @@ table contains the rows of adult.test twice, as training and as test rows; `spli
 method.
 """
 
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ratecli.datasets.lazy import columns, np, pd, sparse
+from ratecli.datasets.source import Raw, RemoteFile, Source, notes_of
+
+if TYPE_CHECKING:
+    from ratecli.datasets.table import Table
+
+_UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult"
+
 SOURCE = Source(
     name="adult",
     summary="census of 1994: does a person earn over 50,000 dollars a year?",
@@ -80,7 +72,7 @@ SOURCE = Source(
     sensitive=("sex", "race", "age", "native_country"),
     licence="CC BY 4.0",
     citation="Becker, B. and Kohavi, R. (1996). Adult. UCI Machine Learning Repository.",
-    notes=_NOTES,
+    notes=notes_of(__doc__),
     files=(
         RemoteFile(
             name="adult.data",
@@ -97,45 +89,19 @@ SOURCE = Source(
     ),
 )
 
-COLUMNS = (
-    "age",
-    "workclass",
-    "fnlwgt",
-    "education",
-    "education_num",
-    "marital_status",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "capital_gain",
-    "capital_loss",
-    "hours_per_week",
-    "native_country",
-    "income",
+COLUMNS = tuple(
+    "age workclass fnlwgt education education_num marital_status occupation relationship race sex "
+    "capital_gain capital_loss hours_per_week native_country income".split()
 )
 FEATURES = tuple(name for name in COLUMNS if name not in ("fnlwgt", "income"))
 
-DEPLOYED_FEATURES = (
-    "age",
-    "education",
-    "marital_status",
-    "relationship",
-    "race",
-    "sex",
-    "native_country",
+DEPLOYED_FEATURES = tuple(
+    "age education marital_status relationship race sex native_country".split()
 )
 """Features of the deployed model of `prepare_churn`: the person's, without work and capital."""
 
-CROSSED_FEATURES = (
-    "age",
-    "workclass",
-    "education_num",
-    "marital_status",
-    "occupation",
-    "sex",
-    "capital_gain",
-    "hours_per_week",
+CROSSED_FEATURES = tuple(
+    "age workclass education_num marital_status occupation sex capital_gain hours_per_week".split()
 )
 """Features whose pairs are features of `prepare_churn`."""
 
@@ -146,50 +112,31 @@ NARASIMHAN2019_BINS: dict[str, tuple[float, ...]] = {
     "hours_per_week": (0, 39, 41, 50, 100),
     "education_num": (0, 8, 9, 11, 16),
 }
-NARASIMHAN2019_CATEGORIES = (
-    "workclass",
-    "education",
-    "marital_status",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "native_country",
+NARASIMHAN2019_CATEGORIES = tuple(
+    "workclass education marital_status occupation relationship race sex native_country".split()
 )
 
 
 def prepare(raw: Raw) -> Table:
-    import numpy as np
-    import pandas as pd
-
-    from ratecli.datasets.columns import equals_indicator, with_text
-    from ratecli.datasets.table import Table
-
-    train = _read(raw.paths["adult.data"], header_lines=0)
-    test = _read(raw.paths["adult.test"], header_lines=1)
-    read = pd.concat([train, test], ignore_index=True)
-    frame = with_text(read.assign(income=read["income"].str.rstrip(".")))
-    return Table(
-        frame=frame,
-        features=FEATURES,
-        label=equals_indicator(frame["income"], ">50K"),
-        part=np.repeat(["train", "test"], [len(train), len(test)]),
-        digest=raw.digest,
-        files=raw.files,
+    train, test = (
+        pd.read_csv(
+            raw.paths[name],
+            names=list(COLUMNS),
+            header=None,
+            skiprows=header_lines,
+            skipinitialspace=True,
+            na_values=["?"],
+            keep_default_na=False,
+        )
+        for name, header_lines in (("adult.data", 0), ("adult.test", 1))
     )
-
-
-def _read(path: Path, header_lines: int) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.read_csv(
-        path,
-        names=list(COLUMNS),
-        header=None,
-        skiprows=header_lines,
-        skipinitialspace=True,
-        na_values=["?"],
-        keep_default_na=False,
+    read = pd.concat([train, test], ignore_index=True)
+    frame = read.assign(income=read["income"].str.rstrip("."))
+    return raw.table(
+        frame,
+        columns.equals_indicator(frame["income"], ">50K"),
+        features=FEATURES,
+        part=np.repeat(["train", "test"], [len(train), len(test)]),
     )
 
 
@@ -204,28 +151,20 @@ def prepare_churn(raw: Raw) -> Table:
 
 def prepare_narasimhan2019(raw: Raw) -> Table:
     """Return 122 features: the bins, then the categories, a missing value being one of them."""
-    import numpy as np
-    from scipy import sparse
-
-    from ratecli.datasets.columns import as_float_array, bin_indicators, category_indicators
-
     table = prepare(raw)
     blocks = [
-        bin_indicators(as_float_array(table.frame[name]), edges)
+        columns.bin_indicators(columns.as_float_array(table.frame[name]), edges)
         for name, edges in NARASIMHAN2019_BINS.items()
     ]
-    blocks += [category_indicators(table.frame[name]) for name in NARASIMHAN2019_CATEGORIES]
+    blocks += [columns.category_indicators(table.frame[name]) for name in NARASIMHAN2019_CATEGORIES]
     return replace(table, features=(), matrix=sparse.csr_array(np.hstack(blocks)))
 
 
 def prepare_narasimhan2019_as_published(raw: Raw) -> Table:
     """Return the rows of adult.test twice, as training and as test part, which leaks."""
-    import numpy as np
-    from scipy import sparse
-
     table = prepare_narasimhan2019(raw)
     assert table.part is not None
-    assert isinstance(table.matrix, sparse.csr_array)
+    assert table.matrix is not None
     test = np.flatnonzero(table.part == "test")
     rows = np.concatenate([test, test])
     return replace(

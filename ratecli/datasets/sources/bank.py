@@ -1,15 +1,5 @@
-"""The full table of UCI's Bank Marketing, as it is or with a deployed model."""
+"""The full table of UCI's Bank Marketing, as it is or with a deployed model.
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from ratecli.datasets.source import Raw, RemoteFile, Source
-
-if TYPE_CHECKING:
-    from ratecli.datasets.table import Table
-
-_NOTES = """\
 bank-full.csv, 45,211 rows, 5,289 positive. No official split.
 
 features  age, balance, day, duration, campaign, pdays, previous (numbers);
@@ -34,6 +24,16 @@ features        a ready-made matrix of indicators of bins, of categories and of 
 `split: {test: 0.2, stratify: [set]}` divides each set in the same proportions.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ratecli.datasets.lazy import columns, pd
+from ratecli.datasets.source import Raw, RemoteFile, Source, notes_of
+
+if TYPE_CHECKING:
+    from ratecli.datasets.table import Table
+
 SOURCE = Source(
     name="bank",
     summary="calls of a Portuguese bank: does the client subscribe a deposit?",
@@ -47,7 +47,7 @@ SOURCE = Source(
     licence="CC BY 4.0",
     citation="Moro, S., Laureano, R. and Cortez, P. (2011). Using data mining for bank direct "
     "marketing. ESM'2011, 117-121.",
-    notes=_NOTES,
+    notes=notes_of(__doc__),
     files=(
         RemoteFile(
             name="bank-full.csv",
@@ -61,49 +61,20 @@ SOURCE = Source(
 
 NO_FEATURES = ("job", "y")
 
-DEPLOYED_FEATURES = (
-    "age",
-    "marital",
-    "education",
-    "default",
-    "balance",
-    "housing",
-    "loan",
-    "duration",
-)
+DEPLOYED_FEATURES = tuple("age marital education default balance housing loan duration".split())
 """Features of the deployed model of `prepare_churn`: the client's and the length of the call.
 
 Left out are how and when the call was made, and earlier calls.
 """
 
-CROSSED_FEATURES = (
-    "age",
-    "balance",
-    "housing",
-    "contact",
-    "month",
-    "duration",
-    "pdays",
-    "poutcome",
-)
+CROSSED_FEATURES = tuple("age balance housing contact month duration pdays poutcome".split())
 """Features whose pairs are features of `prepare_churn`."""
 
 
 def prepare(raw: Raw) -> Table:
-    import pandas as pd
-
-    from ratecli.datasets.columns import equals_indicator, with_text
-    from ratecli.datasets.table import Table
-
-    read = pd.read_csv(raw.paths["bank-full.csv"], sep=";", keep_default_na=False)
-    frame = with_text(read)
-    return Table(
-        frame=frame,
-        features=tuple(str(name) for name in frame.columns if name not in NO_FEATURES),
-        label=equals_indicator(frame["y"], "yes"),
-        digest=raw.digest,
-        files=raw.files,
-    )
+    frame = pd.read_csv(raw.paths["bank-full.csv"], sep=";", keep_default_na=False)
+    features = tuple(str(name) for name in frame.columns if name not in NO_FEATURES)
+    return raw.table(frame, columns.equals_indicator(frame["y"], "yes"), features=features)
 
 
 def prepare_churn(raw: Raw) -> Table:

@@ -1,15 +1,5 @@
-"""UCI's Communities and Crime, with the label and the group of Narasimhan et al. (2019)."""
+"""UCI's Communities and Crime, with the label and the group of Narasimhan et al. (2019).
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from ratecli.datasets.source import Raw, RemoteFile, Source
-
-if TYPE_CHECKING:
-    from ratecli.datasets.table import Table
-
-_NOTES = """\
 communities.data, 1,994 rows. Positive are the 583 with ViolentCrimesPerPop above its 70th
 percentile over all rows. No official split; `split: {validation: 2/9, test: 1/3}` is that of
 Narasimhan, Cotter and Gupta (2019): 886 training, 443 validation and 665 test rows.
@@ -23,6 +13,16 @@ other        ViolentCrimesPerPop, the label; state, communityname; fold, the fil
 is replaced by the mean of the training rows. The codes county and community are left out.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ratecli.datasets.lazy import columns, np, pd
+from ratecli.datasets.source import Raw, RemoteFile, Source, notes_of
+
+if TYPE_CHECKING:
+    from ratecli.datasets.table import Table
+
 SOURCE = Source(
     name="communities",
     summary="communities of the USA: is violent crime above the 70th percentile?",
@@ -32,7 +32,7 @@ SOURCE = Source(
     sensitive=("black_share",),
     licence="CC BY 4.0",
     citation="Redmond, M. (2009). Communities and Crime. UCI Machine Learning Repository.",
-    notes=_NOTES,
+    notes=notes_of(__doc__),
     files=(
         RemoteFile(
             name="communities.data",
@@ -47,7 +47,8 @@ SOURCE = Source(
 KEY_COLUMNS = ("state", "county", "community", "communityname", "fold")
 """Columns that identify a community; county and community are codes, dropped as mostly missing."""
 
-_ATTRIBUTES = """
+ATTRIBUTES = tuple(
+    """
 population householdsize racepctblack racePctWhite racePctAsian racePctHisp agePct12t21
 agePct12t29 agePct16t24 agePct65up numbUrban pctUrban medIncome pctWWage pctWFarmSelf pctWInvInc
 pctWSocSec pctWPubAsst pctWRetire medFamInc perCapInc whitePerCap blackPerCap indianPerCap
@@ -67,20 +68,14 @@ LemasTotReqPerPop PolicReqPerOffic PolicPerPop RacialMatchCommPol PctPolicWhite 
 PctPolicHisp PctPolicAsian PctPolicMinor OfficAssgnDrugUnits NumKindsDrugsSeiz PolicAveOTWorked
 LandArea PopDens PctUsePubTrans PolicCars PolicOperBudg LemasPctPolicOnPatr LemasGangUnitDeploy
 LemasPctOfficDrugUn PolicBudgPerPop
-"""
-ATTRIBUTES = tuple(_ATTRIBUTES.split())
+""".split()
+)
 CRIME = "ViolentCrimesPerPop"
 HIGH_CRIME = 70
 """Percentile of violent crimes, over all rows, above which the label is positive."""
 
 
 def prepare(raw: Raw) -> Table:
-    import numpy as np
-    import pandas as pd
-
-    from ratecli.datasets.columns import as_float_array, with_text
-    from ratecli.datasets.table import Table
-
     read = pd.read_csv(
         raw.paths["communities.data"],
         names=[*KEY_COLUMNS, *ATTRIBUTES, CRIME],
@@ -88,13 +83,10 @@ def prepare(raw: Raw) -> Table:
         na_values=["?"],
         keep_default_na=False,
     )
-    black, crime = as_float_array(read["racepctblack"]), as_float_array(read[CRIME])
+    black, crime = columns.as_float_array(read["racepctblack"]), columns.as_float_array(read[CRIME])
     share = pd.Series(np.where(black > np.median(black), "high", "low"), name="black_share")
-    frame = pd.concat([read.drop(columns=["county", "community"]), share], axis=1)
-    return Table(
-        frame=with_text(frame),
+    return raw.table(
+        pd.concat([read.drop(columns=["county", "community"]), share], axis=1),
+        (crime > np.percentile(crime, HIGH_CRIME)).astype(np.float64),
         features=(*ATTRIBUTES, "black_share"),
-        label=(crime > np.percentile(crime, HIGH_CRIME)).astype(np.float64),
-        digest=raw.digest,
-        files=raw.files,
     )

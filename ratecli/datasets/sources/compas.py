@@ -1,21 +1,5 @@
 """ProPublica's two-year file on COMPAS, filtered as ProPublica did.
 
-The other preparation follows the code released with Narasimhan, Cotter and Gupta (2019): numbers
-are cut at fixed edges into bins, bins and categories become zeros and ones (cumulative ones for the
-two scores), and nothing is scaled.
-"""
-
-from __future__ import annotations
-
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
-from ratecli.datasets.source import Raw, RemoteFile, Source
-
-if TYPE_CHECKING:
-    from ratecli.datasets.table import Table
-
-_NOTES = """\
 ProPublica's filter keeps 6,172 of 7,214 rows, 2,809 of them charged again: an arrest within 30 days
 of the screening, is_recid not -1, c_charge_degree not 'O', score_text not 'N/A'. No official split.
 
@@ -40,6 +24,17 @@ as numbers of rows, `split: {validation: 1372/6172, test: 2058/6172}`: {validati
 rounds differently.
 """
 
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ratecli.datasets.lazy import columns, np, pd
+from ratecli.datasets.source import Raw, RemoteFile, Source, notes_of
+
+if TYPE_CHECKING:
+    from ratecli.datasets.table import Table
+
 SOURCE = Source(
     name="compas",
     summary="defendants in Broward County: charged again within two years?",
@@ -52,7 +47,7 @@ SOURCE = Source(
     sensitive=("sex", "race", "age", "age_cat"),
     licence="no licence file; published by ProPublica with its story",
     citation="Angwin, J., Larson, J., Mattu, S. and Kirchner, L. (2016). Machine bias. ProPublica.",
-    notes=_NOTES,
+    notes=notes_of(__doc__),
     files=(
         RemoteFile(
             name="compas-scores-two-years.csv",
@@ -64,22 +59,11 @@ SOURCE = Source(
     ),
 )
 
-FEATURES = (
-    "sex",
-    "age",
-    "race",
-    "juv_fel_count",
-    "juv_misd_count",
-    "juv_other_count",
-    "priors_count",
-    "c_charge_degree",
+FEATURES = tuple(
+    "sex age race juv_fel_count juv_misd_count juv_other_count priors_count c_charge_degree".split()
 )
-OTHER_COLUMNS = (
-    "age_cat",
-    "days_b_screening_arrest",
-    "decile_score",
-    "score_text",
-    "two_year_recid",
+OTHER_COLUMNS = tuple(
+    "age_cat days_b_screening_arrest decile_score score_text two_year_recid".split()
 )
 
 NARASIMHAN2019_CATEGORIES = ("c_charge_degree", "race", "score_text", "sex")
@@ -91,11 +75,6 @@ NARASIMHAN2019_STEPS: dict[str, tuple[float, ...]] = {
 
 
 def prepare(raw: Raw) -> Table:
-    import pandas as pd
-
-    from ratecli.datasets.columns import as_float_array, with_text
-    from ratecli.datasets.table import Table
-
     # Only an empty field is missing: "N/A" is a value that the filter looks for.
     read = pd.read_csv(
         raw.paths["compas-scores-two-years.csv"],
@@ -109,34 +88,24 @@ def prepare(raw: Raw) -> Table:
         & (read["c_charge_degree"] != "O")
         & (read["score_text"] != "N/A")
     ]
-    frame = with_text(kept[[*FEATURES, *OTHER_COLUMNS]])
-    return Table(
-        frame=frame,
-        features=FEATURES,
-        label=as_float_array(frame["two_year_recid"]),
-        digest=raw.digest,
-        files=raw.files,
-    )
+    label = columns.as_float_array(kept["two_year_recid"])
+    return raw.table(kept[[*FEATURES, *OTHER_COLUMNS]], label, features=FEATURES)
 
 
 def prepare_narasimhan2019(raw: Raw) -> Table:
-    """Return 31 features: the days, the categories, the age bins, the steps of the two scores."""
-    import numpy as np
+    """Return 31 features: the days, the categories, the age bins, the steps of the two scores.
 
-    from ratecli.datasets.columns import (
-        as_float_array,
-        bin_indicators,
-        category_indicators,
-        step_indicators,
-    )
-
+    As in the code released with Narasimhan, Cotter and Gupta (2019), nothing is scaled.
+    """
     table = prepare(raw)
-    frame = table.frame
-    blocks = [as_float_array(frame["days_b_screening_arrest"])[:, None]]
-    blocks += [category_indicators(frame[name]) for name in NARASIMHAN2019_CATEGORIES]
-    blocks += [bin_indicators(as_float_array(frame["age"]), NARASIMHAN2019_AGE_BINS)]
-    blocks += [
-        step_indicators(as_float_array(frame[name]), edges)
-        for name, edges in NARASIMHAN2019_STEPS.items()
+    numbers = {
+        name: columns.as_float_array(table.frame[name])
+        for name in ("days_b_screening_arrest", "age", *NARASIMHAN2019_STEPS)
+    }
+    blocks = [
+        numbers["days_b_screening_arrest"][:, None],
+        *(columns.category_indicators(table.frame[name]) for name in NARASIMHAN2019_CATEGORIES),
+        columns.bin_indicators(numbers["age"], NARASIMHAN2019_AGE_BINS),
+        *(columns.step_indicators(numbers[n], edges) for n, edges in NARASIMHAN2019_STEPS.items()),
     ]
     return replace(table, features=(), matrix=np.hstack(blocks))

@@ -1,18 +1,5 @@
-"""Entrance exam scores of students at a Brazilian university, and their later grades."""
+"""Entrance exam scores of students at a Brazilian university, and their later grades.
 
-from __future__ import annotations
-
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
-from ratecli.datasets.source import Raw, RemoteFile, Source
-
-if TYPE_CHECKING:
-    from ratecli.datasets.table import Table
-
-GPA_RANGE = (0.0, 4.0)
-
-_NOTES = """\
 43,303 students of the Federal University of Rio Grande do Sul, 20,263 of them with a GPA of at
 least 3.0. No official split. The original is doi:10.7910/DVN/O35FW8; this is the copy in the
 repository of the Seldonian Toolkit, which keeps the order of the rows and rounds the GPA to 5
@@ -32,6 +19,19 @@ the safety test; `split: {train: 1}` with `safety: {fraction: 0.6, order: positi
 same.
 """
 
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ratecli.datasets.lazy import columns, np, pd
+from ratecli.datasets.source import Raw, RemoteFile, Source, notes_of
+
+if TYPE_CHECKING:
+    from ratecli.datasets.table import Table
+
+GPA_RANGE = (0.0, 4.0)
+
 SOURCE = Source(
     name="gpa",
     summary="students at a Brazilian university: how good will their grades be?",
@@ -48,7 +48,7 @@ SOURCE = Source(
     "doi:10.7910/DVN/O35FW8. Thomas, P. S., Castro da Silva, B., Barto, A. G., Giguere, S., Brun, "
     "Y. and Brunskill, E. (2019). Preventing undesirable behavior of intelligent machines. "
     "Science 366, 999-1004.",
-    notes=_NOTES,
+    notes=notes_of(__doc__),
     files=(
         RemoteFile(
             name="gpa_regression_dataset.csv",
@@ -61,16 +61,9 @@ SOURCE = Source(
     ),
 )
 
-FEATURES = (
-    "Physics",
-    "Biology",
-    "History",
-    "Second_Language",
-    "Geography",
-    "Literature",
-    "Portuguese_and_Essay",
-    "Math",
-    "Chemistry",
+FEATURES = tuple(
+    "Physics Biology History Second_Language Geography Literature Portuguese_and_Essay Math "
+    "Chemistry".split()
 )
 COLUMNS = ("M", "F", *FEATURES, "GPA")
 """Columns of the file, which has no header, as named in its metadata."""
@@ -81,35 +74,22 @@ GOOD_GPA = 3.0
 
 def prepare(raw: Raw) -> Table:
     """Return the table with two classes: a GPA of at least `GOOD_GPA`, or less."""
-    import numpy as np
-
-    from ratecli.datasets.columns import as_float_array
-
     table = prepare_regression(raw)
     good = table.frame["GPA"] >= GOOD_GPA
     return replace(
         table,
         frame=table.frame.assign(GPA_class=good.astype(np.int64)),
-        label=as_float_array(good),
+        label=columns.as_float_array(good),
         label_range=None,
     )
 
 
 def prepare_regression(raw: Raw) -> Table:
     """Return the table with the GPA itself as the label."""
-    import numpy as np
-    import pandas as pd
-
-    from ratecli.datasets.columns import as_float_array, with_text
-    from ratecli.datasets.table import Table
-
     read = pd.read_csv(raw.paths["gpa_regression_dataset.csv"], header=None, names=COLUMNS)
-    sex = np.where(read["F"] == 1, "Female", "Male")
-    return Table(
-        frame=with_text(read.assign(sex=sex)),
+    return raw.table(
+        read.assign(sex=np.where(read["F"] == 1, "Female", "Male")),
+        columns.as_float_array(read["GPA"]),
         features=FEATURES,
-        label=as_float_array(read["GPA"]),
         label_range=GPA_RANGE,
-        digest=raw.digest,
-        files=raw.files,
     )

@@ -1,15 +1,5 @@
-"""Bar passage of law students (LSAC), from a CSV export of the full table."""
+"""Bar passage of law students (LSAC), from a CSV export of the full table.
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from ratecli.datasets.source import Raw, RemoteFile, Source
-
-if TYPE_CHECKING:
-    from ratecli.datasets.table import Table
-
-_NOTES = """\
 The LSAC National Longitudinal Bar Passage Study (Wightman 1998). The original is a SAS file,
 http://www.seaphe.org/databases/LSAC/LSAC_SAS.zip, whose sha256 is not known here. This is a CSV
 export of the full table of 27,478 students, found in a public repository and pinned by its sha256.
@@ -37,6 +27,16 @@ Numbers differ in versions of this table in which pass_bar means passing at the 
 which a missing result counts as failing.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ratecli.datasets.lazy import columns, pd
+from ratecli.datasets.source import Raw, RemoteFile, Source, notes_of
+
+if TYPE_CHECKING:
+    from ratecli.datasets.table import Table
+
 SOURCE = Source(
     name="law",
     summary="law students of 1991: do they pass the bar exam?",
@@ -47,7 +47,7 @@ SOURCE = Source(
     licence="no formal licence found; LSAC data released for research by Project SEAPHE",
     citation="Wightman, L. F. (1998). LSAC national longitudinal bar passage study. LSAC Research "
     "Report Series.",
-    notes=_NOTES,
+    notes=notes_of(__doc__),
     files=(
         RemoteFile(
             name="law_school.csv",
@@ -69,29 +69,14 @@ YES_NO = {"0": "no", "1": "yes"}
 
 def prepare(raw: Raw) -> Table:
     """Return the students with a known result and race; other columns may have missing values."""
-    import pandas as pd
-
-    from ratecli.datasets.columns import as_float_array, with_text
-    from ratecli.datasets.table import Table
-
     words = pd.read_csv(raw.paths["law_school.csv"], dtype=str, keep_default_na=False)
     words = words.drop(columns=["sex", "race"]).rename(columns=NAMES)
     read = words.apply(lambda column: column.str.strip())
     known = read[read["pass_bar"].ne("") & read["race"].ne("")].replace("", None)
     numbers = known[list(NUMBERS)].apply(pd.to_numeric).astype(float)
-    frame = pd.DataFrame(
-        {
-            "race": known["race"],
-            "sex": known["sex"],
-            "tier": known["tier"],
-            "parttime": known["parttime"].map(YES_NO),
-            "pass_bar": known["pass_bar"].map(YES_NO),
-        }
-    )
-    return Table(
-        frame=with_text(pd.concat([frame, numbers], axis=1)),
+    answers = {name: known[name].map(YES_NO) for name in ("parttime", "pass_bar")}
+    return raw.table(
+        pd.concat([known[["race", "sex", "tier"]].assign(**answers), numbers], axis=1),
+        columns.as_float_array(known["pass_bar"].eq("1")),
         features=(*NUMBERS, *CATEGORIES),
-        label=as_float_array(known["pass_bar"].eq("1")),
-        digest=raw.digest,
-        files=raw.files,
     )

@@ -1,51 +1,5 @@
-r"""Generated loan applicants, with the least possible error of every required selection ratio.
+"""Generated loan applicants, with the least possible error of every required selection ratio.
 
-The model. An applicant has a group g, P(g = Female) = `WOMEN_SHARE`, and a label y with
-P(y = 1 | g) = `REPAYMENT_RATES[g]`. Given both, the informative features are independent Gaussians
-
-    x_k ~ N(shift_k(g) + delta_k (y - 1/2), 1)
-
-expressed as money by affine maps; the other columns depend on g at most. The projection t = sum_k
-delta_k (x_k - shift_k(g)) / D, with D = |delta|, contains all information of the columns about y:
-
-    t | y, g ~ N(D (y - 1/2), 1)        logit P(y = 1 | x, g) = logit P(y = 1 | g) + D t
-
-so that eta(x, g) = P(y = 1 | x, g) is the logistic function of an affine form in (x, g), and any
-rule of the form "positive iff eta > c_g" is linear in (features, sex).
-
-The optimum. A randomized rule d(x, g) in [0, 1] has error P(y = 1) + E[d (1 - 2 eta)]. To minimize
-it subject to P(d | Female) >= ratio P(d | Male), add v times the violation: each row's coefficient
-is
-
-    1 - 2 eta + v (ratio 1[g = Male] / P(Male) - 1[g = Female] / P(Female))
-
-and the best rule is positive where that is negative: for men with eta > 1/2 + v ratio / (2
-P(Male)), for women with eta > 1/2 - v / (2 P(Female)). The gap P(d | Female) - ratio P(d | Male)
-grows with v. If it is nonnegative at v = 0, the unconstrained rule is optimal; else the v that
-makes it 0 is computed. By duality no rule based on the columns, randomized or not, does better.
-
-The other preparations describe the lender before: they add the decisions of the rule in use, 1
-where the income is at least `INCOME_FLOOR`. It errs for 26% of all applicants, the best rule for
-17%.
-"""
-
-from __future__ import annotations
-
-import math
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
-
-from ratecli.datasets.source import Frontier, Option, Raw, Source
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from ratecli.datasets.table import Table
-
-_NOTES = """\
 Generated from a seed, so nothing is downloaded; options rows (4000) and seed (0). No official
 split.
 
@@ -56,7 +10,7 @@ sex       Female, Male
 
 Women are 45% of the applicants; 35% of them repay, and 65% of men. The best unconstrained rule
 accepts women 0.47 times as often as men, and for any required ratio the least possible error is
-known in closed form (model and formulas: docstring of ratecli/datasets/sources/loans.py). The best
+known in closed form (formulas: docstring of ratecli.datasets.sources.loans.LoanOptimum). The best
 rule is linear in (features, sex). Plots of error against positive_rate[sex = Female] /
 positive_rate[sex = Male] show it.
 
@@ -72,6 +26,21 @@ The same rows and seed give the same applicants in every preparation. Data sets 
 that should be independent need different seeds.
 """
 
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ratecli.datasets.lazy import columns, np, pd, special
+from ratecli.datasets.source import Frontier, Option, Raw, Source, notes_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ratecli.datasets.table import Table
+
 SOURCE = Source(
     name="loans",
     summary="generated loan applicants with a known optimal trade-off",
@@ -85,7 +54,7 @@ SOURCE = Source(
     label="repaid = yes",
     sensitive=("sex", "age"),
     licence="generated here; no rights reserved",
-    notes=_NOTES,
+    notes=notes_of(__doc__),
     options={
         "rows": Option(default=4000, least=20, most=5_000_000),
         "seed": Option(default=0, least=0, most=2**63 - 1),
@@ -132,14 +101,81 @@ _REGIONS = ("east", "north", "south", "west")
 SEPARATION = math.sqrt(sum(column.delta**2 for column in _INFORMATIVE))
 """D: distance between the means of t for the two labels."""
 
-FEATURES = (
-    "sex",
-    *(column.name for column in _INFORMATIVE),
-    "age",
-    "amount",
-    "purpose",
-    "region",
-)
+FEATURES = ("sex", *(column.name for column in _INFORMATIVE), "age", "amount", "purpose", "region")
+
+
+def prepare(raw: Raw) -> Table:
+    """Generate the applicants, without any decisions.
+
+    An applicant has a group g, P(g = Female) = `WOMEN_SHARE`, and a label y with P(y = 1 | g) =
+    `REPAYMENT_RATES[g]`. Given both, the informative features are independent Gaussians
+
+        x_k ~ N(shift_k(g) + delta_k (y - 1/2), 1)
+
+    expressed as money by affine maps; the other columns depend on g at most. The projection t =
+    sum_k delta_k (x_k - shift_k(g)) / D, with D = |delta|, contains all information of the columns
+    about y:
+
+        t | y, g ~ N(D (y - 1/2), 1)        logit P(y = 1 | x, g) = logit P(y = 1 | g) + D t
+
+    so that eta(x, g) = P(y = 1 | x, g) is the logistic function of an affine form in (x, g), and
+    any rule of the form "positive iff eta > c_g" is linear in (features, sex).
+    """
+    rng, rows = np.random.default_rng(raw.options["seed"]), raw.options["rows"]
+    male = (rng.random(rows) >= WOMEN_SHARE).astype(np.int64)
+    base = np.array([REPAYMENT_RATES[group] for group in GROUPS])
+    label = (rng.random(rows) < base[male]).astype(np.float64)
+    frame: dict[str, NDArray[np.generic]] = {"sex": _words(GROUPS, male)}
+    for column in _INFORMATIVE:
+        mean = np.array(column.shift)[male] + column.delta * (label - 0.5)
+        frame[column.name] = column.offset + column.scale * rng.normal(mean)
+    edges = np.cumsum([_PURPOSE_SHARES[group] for group in GROUPS], axis=1)[male, :-1]
+    purpose = (rng.random(rows)[:, np.newaxis] > edges).sum(axis=1)
+    frame |= {
+        "age": rng.integers(18, 75, size=rows),
+        "amount": np.exp(rng.normal(2.0 + 0.2 * male, 0.5)),
+        "purpose": _words(_PURPOSES, purpose),
+        "region": _words(_REGIONS, rng.integers(len(_REGIONS), size=rows)),
+        "repaid": _words(("no", "yes"), label.astype(np.int64)),
+    }
+    return raw.table(pd.DataFrame(frame), label, features=FEATURES)
+
+
+def _words(words: tuple[str, ...], codes: NDArray[np.int64]) -> NDArray[np.object_]:
+    return np.array(words, dtype=object)[codes]
+
+
+def prepare_deployed(raw: Raw) -> Table:
+    """Return all applicants with the decisions of the rule in use."""
+    table = prepare(raw)
+    accepted = columns.as_float_array(table.frame["income"]) >= INCOME_FLOOR
+    return replace(table, frame=table.frame.assign(approved=accepted.astype(np.int64)))
+
+
+def prepare_unlabelled(raw: Raw) -> Table:
+    """Return the applicants with decisions but without labels: no loan is due yet."""
+    table = prepare_deployed(raw)
+    hidden = table.frame.drop(columns="repaid")
+    return replace(table, frame=hidden, label=np.full(len(hidden), np.nan))
+
+
+def prepare_egregious(raw: Raw) -> Table:
+    """Return the applicants, about 1 in 7, for whom the rule in use errs and the best does not."""
+    table = prepare_deployed(raw)
+    best = repayment_probability(table.frame) > 0.5
+    needless = np.asarray((table.frame["approved"] != table.label) & (best == table.label))
+    frame = table.frame[needless].reset_index(drop=True)
+    return replace(table, frame=frame, label=table.label[needless])
+
+
+def repayment_probability(frame: pd.DataFrame) -> NDArray[np.float64]:
+    """Return P(repaid = yes | all columns) of each row."""
+    male = (frame["sex"] == "Male").to_numpy(dtype=np.int64)
+    log_odds = special.logit(np.array([REPAYMENT_RATES[group] for group in GROUPS]))[male]
+    for column in _INFORMATIVE:
+        x = (columns.as_float_array(frame[column.name]) - column.offset) / column.scale
+        log_odds = log_odds + column.delta * (x - np.array(column.shift)[male])
+    return np.asarray(special.expit(log_odds), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -148,6 +184,18 @@ class LoanOptimum:
 
     It is positive where P(repaid | features, sex) exceeds the group's threshold. `multiplier` is
     the decrease in error per unit of slack in that constraint.
+
+    A randomized rule d(x, g) in [0, 1] has error P(y = 1) + E[d (1 - 2 eta)]. To minimize it
+    subject to P(d | Female) >= ratio P(d | Male), add v times the violation: each row's coefficient
+    is
+
+        1 - 2 eta + v (ratio 1[g = Male] / P(Male) - 1[g = Female] / P(Female))
+
+    and the best rule is positive where that is negative: for men with eta > 1/2 + v ratio / (2
+    P(Male)), for women with eta > 1/2 - v / (2 P(Female)). The gap P(d | Female) - ratio P(d |
+    Male) grows with v. If it is nonnegative at v = 0, the unconstrained rule is optimal; else the v
+    that makes it 0 is computed. By duality no rule based on the columns, randomized or not, does
+    better.
     """
 
     required: float
@@ -156,122 +204,37 @@ class LoanOptimum:
     threshold: dict[str, float]
     positive_rate: dict[str, float]
 
+    @classmethod
+    def at_multiplier(cls, multiplier: float, required: float) -> LoanOptimum:
+        """Return the best rule for a multiplier v; it may violate the constraint."""
+        women = 0.5 - multiplier / (2 * WOMEN_SHARE)
+        men = 0.5 + multiplier * required / (2 * (1 - WOMEN_SHARE))
+        threshold = {"Female": max(women, 0.0), "Male": min(men, 1.0)}
+        rates = {group: _rates(group, threshold[group]) for group in GROUPS}
+        error = WOMEN_SHARE * rates["Female"][1] + (1 - WOMEN_SHARE) * rates["Male"][1]
+        selected = {group: rate for group, (rate, _) in rates.items()}
+        return cls(required, error, multiplier, threshold, selected)
+
     @property
     def ratio(self) -> float:
         return self.positive_rate["Female"] / self.positive_rate["Male"]
 
-
-def prepare(raw: Raw) -> Table:
-    """Return the applicants without any decisions."""
-    table = _generate(raw.options["rows"], raw.options["seed"])
-    return replace(table, digest=raw.digest)
-
-
-def prepare_deployed(raw: Raw) -> Table:
-    """Return all applicants with the decisions of the rule in use."""
-    import numpy as np
-
-    from ratecli.datasets.columns import as_float_array
-
-    table = prepare(raw)
-    yes = as_float_array(table.frame["income"]) >= INCOME_FLOOR
-    return replace(table, frame=table.frame.assign(approved=yes.astype(np.int64)))
-
-
-def prepare_unlabelled(raw: Raw) -> Table:
-    """Return the applicants with decisions but without labels: no loan is due yet."""
-    import numpy as np
-
-    table = prepare_deployed(raw)
-    hidden = table.frame.drop(columns="repaid")
-    return replace(table, frame=hidden, label=np.full(len(hidden), np.nan))
-
-
-def prepare_egregious(raw: Raw) -> Table:
-    """Return the applicants, about 1 in 7, for whom the rule in use errs and the best does not."""
-    import numpy as np
-
-    table = prepare_deployed(raw)
-    best = repayment_probability(table.frame) > 0.5
-    needless = np.asarray((table.frame["approved"] != table.label) & (best == table.label))
-    frame = table.frame[needless].reset_index(drop=True)
-    return replace(table, frame=frame, label=table.label[needless])
-
-
-def generate_loans(rows: int = 4000, seed: int = 0) -> Table:
-    """Return `rows` independent applicants, the same for the same `seed`."""
-    from ratecli.datasets import registry
-
-    settled = registry.settle_options({"source": "loans", "rows": rows, "seed": seed})
-    return replace(_generate(rows, seed), digest=registry.source_digest(SOURCE, settled, ()))
-
-
-def _generate(rows: int, seed: int) -> Table:
-    import numpy as np
-    import pandas as pd
-
-    from ratecli.datasets.columns import with_text
-    from ratecli.datasets.table import Table
-
-    rng = np.random.default_rng(seed)
-    male = (rng.random(rows) >= WOMEN_SHARE).astype(np.int64)
-    base = np.array([REPAYMENT_RATES[group] for group in GROUPS])
-    label = (rng.random(rows) < base[male]).astype(np.float64)
-    columns: dict[str, NDArray[np.generic]] = {"sex": _words(GROUPS, male)}
-    for column in _INFORMATIVE:
-        mean = np.array(column.shift)[male] + column.delta * (label - 0.5)
-        columns[column.name] = column.offset + column.scale * rng.normal(mean)
-    columns |= _uninformative(male, rng)
-    columns["repaid"] = _words(("no", "yes"), label.astype(np.int64))
-    frame = with_text(pd.DataFrame(columns))
-    return Table(frame=frame, features=FEATURES, label=label, digest="")
-
-
-def _uninformative(
-    male: NDArray[np.int64], rng: np.random.Generator
-) -> dict[str, NDArray[np.generic]]:
-    """Return columns that carry no information about the label beyond the group."""
-    import numpy as np
-
-    rows = len(male)
-    edges = np.cumsum([_PURPOSE_SHARES[group] for group in GROUPS], axis=1)[male, :-1]
-    purpose = (rng.random(rows)[:, np.newaxis] > edges).sum(axis=1)
-    return {
-        "age": rng.integers(18, 75, size=rows),
-        "amount": np.exp(rng.normal(2.0 + 0.2 * male, 0.5)),
-        "purpose": _words(_PURPOSES, purpose),
-        "region": _words(_REGIONS, rng.integers(len(_REGIONS), size=rows)),
-    }
-
-
-def _words(words: tuple[str, ...], codes: NDArray[np.int64]) -> NDArray[np.object_]:
-    import numpy as np
-
-    return np.array(words, dtype=object)[codes]
-
-
-def repayment_probability(frame: pd.DataFrame) -> NDArray[np.float64]:
-    """Return P(repaid = yes | all columns) of each row."""
-    import numpy as np
-    from scipy.special import expit, logit
-
-    male = (frame["sex"] == "Male").to_numpy(dtype=np.int64)
-    log_odds = logit(np.array([REPAYMENT_RATES[group] for group in GROUPS]))[male]
-    for column in _INFORMATIVE:
-        x = (frame[column.name].to_numpy(dtype=np.float64) - column.offset) / column.scale
-        log_odds = log_odds + column.delta * (x - np.array(column.shift)[male])
-    return np.asarray(expit(log_odds), dtype=np.float64)
+    @property
+    def gap(self) -> float:
+        return self.positive_rate["Female"] - self.required * self.positive_rate["Male"]
 
 
 def optimum_at_ratio(ratio: float) -> LoanOptimum:
     """Return the best randomized rule that accepts women at least `ratio` times as often as men."""
-    if _gap(0.0, ratio) >= 0:
-        return _rule(0.0, ratio)
     from scipy.optimize import brentq
 
+    def gap(multiplier: float) -> float:
+        return LoanOptimum.at_multiplier(multiplier, ratio).gap
+
     # At the upper end no man is accepted, which satisfies every ratio.
-    root = brentq(_gap, 0.0, (1 - WOMEN_SHARE) / ratio, args=(ratio,), xtol=1e-14, rtol=1e-14)
-    return _rule(float(root), ratio)
+    end = (1 - WOMEN_SHARE) / ratio if ratio else 0.0
+    root = 0.0 if gap(0.0) >= 0 else float(brentq(gap, 0.0, end, xtol=1e-14, rtol=1e-14))
+    return LoanOptimum.at_multiplier(root, ratio)
 
 
 def frontier(ratios: Iterable[float]) -> list[float]:
@@ -279,35 +242,15 @@ def frontier(ratios: Iterable[float]) -> list[float]:
     return [optimum_at_ratio(ratio).error for ratio in ratios]
 
 
-def _gap(multiplier: float, ratio: float) -> float:
-    threshold = _thresholds(multiplier, ratio)
-    rate = {group: _rates(group, threshold[group])[0] for group in GROUPS}
-    return rate["Female"] - ratio * rate["Male"]
-
-
-def _rule(multiplier: float, ratio: float) -> LoanOptimum:
-    threshold = _thresholds(multiplier, ratio)
-    rate, error = {}, 0.0
-    for group, share in zip(GROUPS, (WOMEN_SHARE, 1 - WOMEN_SHARE), strict=True):
-        rate[group], group_error = _rates(group, threshold[group])
-        error += share * group_error
-    return LoanOptimum(ratio, error, multiplier, threshold, rate)
-
-
-def _thresholds(multiplier: float, ratio: float) -> dict[str, float]:
-    """Return thresholds on eta; at 0 everyone is accepted, at 1 nobody."""
-    women = 0.5 - multiplier / (2 * WOMEN_SHARE)
-    men = 0.5 + multiplier * ratio / (2 * (1 - WOMEN_SHARE))
-    return {"Female": max(women, 0.0), "Male": min(men, 1.0)}
-
-
 def _rates(group: str, threshold: float) -> tuple[float, float]:
-    """Return the selection rate and the error of the rule eta > threshold within a group."""
-    from scipy.special import logit, ndtr
+    """Return the selection rate and the error of the rule eta > threshold within a group.
 
+    At the threshold 0 everyone is accepted, at 1 nobody.
+    """
     base = REPAYMENT_RATES[group]
-    cut = (logit(threshold) - logit(base)) / SEPARATION
-    hit, false_alarm = ndtr(SEPARATION / 2 - cut), ndtr(-SEPARATION / 2 - cut)
+    cut = (special.logit(threshold) - special.logit(base)) / SEPARATION
+    hit = special.ndtr(SEPARATION / 2 - cut)
+    false_alarm = special.ndtr(-SEPARATION / 2 - cut)
     rate = base * hit + (1 - base) * false_alarm
     error = base * (1 - hit) + (1 - base) * false_alarm
     return float(rate), float(error)

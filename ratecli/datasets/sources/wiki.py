@@ -1,24 +1,38 @@
 """Comments of Wikipedia's talk pages, toxic or not, and two stand-ins for them.
 
-The protected group consists of the comments that contain 'gay', in any case and inside any word.
-The features are counts of hashed words or, with a file of word vectors, the mean of the words'
-vectors.
+Wikipedia Talk Labels: Toxicity, as split by Dixon et al. (2018): 95,692 training, 32,128 validation
+and 31,866 test rows (official split). A comment is toxic if more than half of its annotators, about
+ten, said so; the others, about 90%, are positive.
+
+toxic          yes, no: the label
+mentions_gay   yes where the text contains 'gay', in any case and inside any word; else no
+features       TF-IDF of words hashed to 16,384 columns, a sparse matrix: counts of words in lower
+               case, weighted by their rarity in the training rows, each row scaled to length 1. Or,
+               with `vectors: glove.6B.100d.txt` (your own file with a word and its numbers on each
+               line; not downloaded), the mean of the vectors of a text's words, unscaled
+
+The texts, some of them offensive, are not in the table.
+other          rev_id, year, ns, sample
+
+The sha256 of the two files is unknown: the authors of ratecli have not seen them, and the counts
+above come from the literature. `ratecli fetch wiki` downloads them, refuses them (E403), and
+reports what to write to SHA256SUMS next to them if you trust the download; from then on they are
+verified like any other file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ratecli.datasets.source import Raw, RemoteFile, Source
+from ratecli.datasets.lazy import columns, np, pd, sparse
+from ratecli.datasets.source import Raw, RemoteFile, Source, notes_of
 from ratecli.errors import Diagnostic, FaultError
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
     from numpy.typing import NDArray
-    from scipy import sparse
 
     from ratecli.datasets.table import Table
 
@@ -32,30 +46,6 @@ _DIXON = (
     "unintended bias in text classification. AIES 2018, 67-73."
 )
 
-_COLUMN_NOTES = """\
-toxic          yes, no: the label
-mentions_gay   yes where the text contains 'gay', in any case and inside any word; else no
-features       TF-IDF of words hashed to 16,384 columns, a sparse matrix: counts of words in lower
-               case, weighted by their rarity in the training rows, each row scaled to length 1. Or,
-               with `vectors: glove.6B.100d.txt` (your own file with a word and its numbers on each
-               line; not downloaded), the mean of the vectors of a text's words, unscaled
-
-The texts, some of them offensive, are not in the table.
-"""
-
-_CORPUS_NOTES = f"""\
-Wikipedia Talk Labels: Toxicity, as split by Dixon et al. (2018): 95,692 training, 32,128 validation
-and 31,866 test rows (official split). A comment is toxic if more than half of its annotators, about
-ten, said so; the others, about 90%, are positive.
-
-{_COLUMN_NOTES}other          rev_id, year, ns, sample
-
-The sha256 of the two files is unknown: the authors of ratecli have not seen them, and the counts
-above come from the literature. `ratecli fetch wiki` downloads them, refuses them (E403), and
-reports what to write to SHA256SUMS next to them if you trust the download; from then on they are
-verified like any other file.
-"""
-
 CORPUS = Source(
     name="wiki",
     summary="comments on Wikipedia's talk pages: fit to stay, or toxic?",
@@ -66,43 +56,31 @@ CORPUS = Source(
     licence="CC0 for the labels; the comments, from Wikipedia, CC BY-SA 3.0",
     citation="Thain, N., Dixon, L. and Wulczyn, E. (2017). Wikipedia Talk Labels: Toxicity. "
     f"figshare, doi:10.6084/m9.figshare.4563973. {_DIXON}",
-    notes=_CORPUS_NOTES,
+    notes=notes_of(__doc__),
     files=(
-        RemoteFile(
-            name="toxicity_annotated_comments.tsv",
-            url=f"{_FIGSHARE}/7394542",
-            sha256="",
-            size=0,
-        ),
-        RemoteFile(
-            name="toxicity_annotations.tsv",
-            url=f"{_FIGSHARE}/7394539",
-            sha256="",
-            size=0,
-        ),
+        RemoteFile("toxicity_annotated_comments.tsv", f"{_FIGSHARE}/7394542", sha256="", size=0),
+        RemoteFile("toxicity_annotations.tsv", f"{_FIGSHARE}/7394539", sha256="", size=0),
     ),
     file_options=("vectors",),
 )
 
-_STAND_IN_NOTES = f"""\
+STAND_IN = replace(
+    CORPUS,
+    name="wiki_standin",
+    summary="stand-in for wiki: 1,492 real comments that name an identity",
+    preparations={"plain": "ratecli.datasets.sources.wiki:prepare_standin"},
+    rows=1492,
+    licence="CC BY 4.0; the comments, from Wikipedia, CC BY-SA 3.0",
+    citation=_DIXON,
+    notes="""\
 STAND-IN for `wiki`: toxicity_nonfuzzed_testset.csv, 1,492 comments of Wikipedia's talk pages chosen
 for the identity terms in them, 248 toxic, 160 with 'gay'. The texts are real, but few and from
 another distribution: results cannot be compared with numbers published on the corpus. No official
 split.
 
-{_COLUMN_NOTES}other          rev_id
-"""
-
-STAND_IN = Source(
-    name="wiki_standin",
-    summary="stand-in for wiki: 1,492 real comments that name an identity",
-    preparations={"plain": "ratecli.datasets.sources.wiki:prepare_standin"},
-    rows=1492,
-    label="toxic = no",
-    sensitive=("mentions_gay",),
-    licence="CC BY 4.0; the comments, from Wikipedia, CC BY-SA 3.0",
-    citation=_DIXON,
-    notes=_STAND_IN_NOTES,
+The columns toxic and mentions_gay, the features and the option `vectors` are those of `wiki`.
+The other column is rev_id.
+""",
     files=(
         RemoteFile(
             name="toxicity_nonfuzzed_testset.csv",
@@ -111,30 +89,26 @@ STAND_IN = Source(
             size=943_090,
         ),
     ),
-    file_options=("vectors",),
     stand_in="a stand-in for Wikipedia Talk Labels: Toxicity (1,492 comments of 159,686, chosen "
     "for their identity terms); results are not comparable with those on the whole",
     folder="wiki",
 )
 
-_MADLIBS_NOTES = f"""\
-STAND-IN for `wiki`: bias_madlibs_77k.csv, 76,564 sentences made from templates and lists of words,
-half of them toxic; 1,514 contain 'gay', and half of these are toxic, too. Made to measure bias, not
-to train on: results cannot be compared with numbers published on the corpus. No official split.
-
-{_COLUMN_NOTES}other          template
-"""
-
-MADLIBS = Source(
+MADLIBS = replace(
+    STAND_IN,
     name="madlibs",
     summary="stand-in for wiki: 76,564 sentences filled into templates",
     preparations={"plain": "ratecli.datasets.sources.wiki:prepare_madlibs"},
     rows=76_564,
-    label="toxic = no",
-    sensitive=("mentions_gay",),
     licence="CC BY 4.0",
-    citation=_DIXON,
-    notes=_MADLIBS_NOTES,
+    notes="""\
+STAND-IN for `wiki`: bias_madlibs_77k.csv, 76,564 sentences made from templates and lists of words,
+half of them toxic; 1,514 contain 'gay', and half of these are toxic, too. Made to measure bias, not
+to train on: results cannot be compared with numbers published on the corpus. No official split.
+
+The columns toxic and mentions_gay, the features and the option `vectors` are those of `wiki`.
+The other column is template.
+""",
     files=(
         RemoteFile(
             name="bias_madlibs_77k.csv",
@@ -143,10 +117,8 @@ MADLIBS = Source(
             size=3_355_157,
         ),
     ),
-    file_options=("vectors",),
     stand_in="a stand-in for Wikipedia Talk Labels: Toxicity (sentences made from templates, no "
     "comments); results are not comparable with those on the corpus",
-    folder="wiki",
 )
 
 IDENTITY_TERM = "gay"
@@ -160,69 +132,49 @@ _EVERY_WORD = r"(?u)\b\w+\b"
 
 def prepare(raw: Raw) -> Table:
     """Return the corpus; a comment is toxic if more than half of its annotators said so."""
-    import pandas as pd
-
     comments = pd.read_csv(raw.paths["toxicity_annotated_comments.tsv"], sep="\t")
-    given = pd.read_csv(raw.paths["toxicity_annotations.tsv"], sep="\t")
-    toxic = given.groupby("rev_id")["toxicity"].mean() > 0.5
+    annotations = pd.read_csv(raw.paths["toxicity_annotations.tsv"], sep="\t")
+    toxic = annotations.groupby("rev_id")["toxicity"].mean() > 0.5
     known = comments[comments["rev_id"].isin(toxic.index)].reset_index(drop=True)
     text = known["comment"].str.replace("NEWLINE_TOKEN|TAB_TOKEN", " ", regex=True)
-    columns = {name: known[name] for name in ("rev_id", "year", "ns", "sample")}
     part = known["split"].map(PART_NAMES).to_numpy(dtype=str)
-    return _table(raw, text, toxic.loc[known["rev_id"]].to_numpy(), columns, part)
+    others = known[["rev_id", "year", "ns", "sample"]]
+    return _table(raw, text, toxic.loc[known["rev_id"]].to_numpy(), others, part)
 
 
 def prepare_standin(raw: Raw) -> Table:
     """Return the real comments that were chosen for their identity terms."""
-    import pandas as pd
-
     read = pd.read_csv(raw.paths["toxicity_nonfuzzed_testset.csv"], keep_default_na=False)
     toxic = read["toxic"].astype(str).eq("True").to_numpy()
-    return _table(raw, read["comment"], toxic, {"rev_id": read["rev_id"]})
+    return _table(raw, read["comment"], toxic, read[["rev_id"]])
 
 
 def prepare_madlibs(raw: Raw) -> Table:
     """Return the sentences made from templates."""
-    import pandas as pd
-
     read = pd.read_csv(raw.paths["bias_madlibs_77k.csv"], keep_default_na=False)
-    toxic = read["Label"].eq("BAD").to_numpy()
-    return _table(raw, read["Text"], toxic, {"template": read["Template"]})
+    others = read[["Template"]].rename(columns=str.lower)
+    return _table(raw, read["Text"], read["Label"].eq("BAD").to_numpy(), others)
 
 
 def _table(
     raw: Raw,
     text: pd.Series,
     toxic: NDArray[np.bool_],
-    columns: Mapping[str, pd.Series],
+    others: pd.DataFrame,
     part: NDArray[np.str_] | None = None,
 ) -> Table:
     """Return the table of some texts, without the texts themselves, which rules cannot use."""
-    import numpy as np
-    import pandas as pd
-
-    from ratecli.datasets.columns import equals_indicator, with_text
-    from ratecli.datasets.table import Table
-
-    frame = with_text(
-        pd.DataFrame(columns).assign(
-            mentions_gay=np.where(
-                text.str.lower().str.contains(IDENTITY_TERM, regex=False), "yes", "no"
-            ),
-            toxic=np.where(toxic, "yes", "no"),
-        )
+    named = text.str.lower().str.contains(IDENTITY_TERM, regex=False)
+    frame = others.assign(
+        mentions_gay=np.where(named, "yes", "no"), toxic=np.where(toxic, "yes", "no")
     )
-    vectors = raw.paths.get("vectors")
-    texts = text.tolist()
-    return Table(
-        frame=frame,
-        features=(),
-        label=equals_indicator(frame["toxic"], "no"),
+    texts, vectors = text.tolist(), raw.paths.get("vectors")
+    return raw.table(
+        frame,
+        columns.equals_indicator(frame["toxic"], "no"),
         part=part,
         matrix=hashed_counts(texts) if vectors is None else mean_vectors(texts, vectors),
         counts=vectors is None,
-        digest=raw.digest,
-        files=raw.files,
     )
 
 
@@ -231,7 +183,6 @@ def hashed_counts(texts: Sequence[str]) -> sparse.csr_array:
 
     Nothing is learned from the texts, so no information leaks between rows.
     """
-    from scipy import sparse
     from sklearn.feature_extraction.text import HashingVectorizer
 
     hashing = HashingVectorizer(n_features=HASHED_TERMS, alternate_sign=False, norm=None)
@@ -244,8 +195,6 @@ def mean_vectors(texts: Sequence[str], path: Path) -> NDArray[np.float64]:
     `path` is a file like those of GloVe (Pennington et al., 2014): each line has a word and d
     numbers. Raises E404 if the file has another format or contains none of the words.
     """
-    import numpy as np
-    from scipy import sparse
     from sklearn.feature_extraction.text import CountVectorizer
 
     counting = CountVectorizer(token_pattern=_EVERY_WORD)
@@ -266,22 +215,13 @@ def read_vectors(path: Path, wanted: Mapping[str, int]) -> dict[str, NDArray[np.
             width = width or line.count(" ")
             word, *numbers = line.rstrip("\r\n").rsplit(" ", width)
             if word in wanted:
-                found[word] = _vector(path, number, numbers, width)
+                vector = pd.to_numeric(np.array(numbers, dtype=object), errors="coerce")
+                if len(vector) != width or not np.isfinite(vector).all():
+                    raise _no_vectors(path, f"line {number} is not a word and {width} numbers")
+                found[word] = vector.astype(np.float64)
     if not found:
         raise _no_vectors(path, "it has none of the words that occur in the texts")
     return found
-
-
-def _vector(path: Path, line: int, numbers: Sequence[str], width: int) -> NDArray[np.float64]:
-    import numpy as np
-
-    try:
-        vector = np.array(numbers, dtype=np.float64)
-    except ValueError:
-        vector = np.empty(0)
-    if len(vector) != width or not np.isfinite(vector).all():
-        raise _no_vectors(path, f"line {line} is not a word and {width} numbers")
-    return vector
 
 
 def _no_vectors(path: Path, reason: str) -> FaultError:
