@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any, get_args, get_type_hints
 
@@ -15,7 +15,7 @@ from ratecli.config.document import LOCATION_MARK
 from ratecli.config.sweep import SweepPoint
 from ratecli.config.validation import diagnostics_of, unknown_key
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.solvers.base import ConstraintName, OptionCheck, Solver
+from ratecli.solvers.base import ConstraintName, Solver
 from ratecli.solvers.registry import all_algorithms
 
 
@@ -45,12 +45,13 @@ def make_solver(name: str, options: Mapping[str, Any], constraints: Collection[s
 
     `constraints` are the names of the file's constraints.
     """
-    found = solver_class(name)
-    given, fields = options, option_names(name)
-    options = {**all_algorithms()[name].preset, **given}
+    found, fields = solver_class(name), option_names(name)
+    given, options = options, {**all_algorithms()[name].preset, **options}
     wrong = [unknown_key((key,), fields) for key in options if key not in fields]
-    wrong += [_not_finite(key, value) for key, value in options.items() if _is_infinite(value)]
-    wrong = wrong or list(check_option_values(found, options))
+    for key, value in options.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            message = f"{LOCATION_MARK} must be a finite number, not {value}"
+            wrong.append(Diagnostic("E104", message, loc=(key,)))
     if wrong:
         raise FaultError(wrong)
     try:
@@ -58,14 +59,16 @@ def make_solver(name: str, options: Mapping[str, Any], constraints: Collection[s
         made: Solver = _type_adapter(found).validate_json(json.dumps(options), strict=True)
     except ValidationError as error:
         raise FaultError(diagnostics_of(error)) from None
-    idle = [_unknown_part(key, why) for key, why in made.idle.items() if key in given]
-    if idle:
-        raise FaultError(idle)
-    unknown = {
-        key: rule for key, rule in _constraint_options(made).items() if rule not in constraints
-    }
-    if unknown:
-        raise FaultError([_unknown_constraint(key, unknown[key], constraints) for key in unknown])
+    for key, why in made.idle.items():
+        if key in given:
+            wrong.append(Diagnostic("E104", why, "leave it out", loc=(key,), key=True))
+    for key, rule in _constraint_options(made).items():
+        if rule not in constraints:
+            hint = did_you_mean(rule, constraints, "constraints")
+            message = f"no constraint is called '{rule}'"
+            wrong.append(Diagnostic("E203", message, hint, loc=(key,)))
+    if wrong:
+        raise FaultError(wrong)
     return made
 
 
@@ -78,51 +81,10 @@ def value_at_point(value: Any, point: SweepPoint) -> Any:
     return [value_at_point(part, point) for part in value] if isinstance(value, list) else value
 
 
-def check_option_values(found: type[Solver], options: Mapping[str, Any]) -> Iterator[Diagnostic]:
-    """Yield the errors of options whose types carry an `OptionCheck`."""
-    hints = _option_types(found)
-    for key in options.keys() & hints.keys():
-        for mark in _type_marks(hints[key]):
-            if isinstance(mark, OptionCheck) and not (
-                options[key] is None and _allows_none(hints[key])
-            ):
-                try:
-                    mark.check(options[key])
-                except FaultError as error:
-                    yield from (each.under(key) for each in error.faults)
-
-
 @cache
 def _option_types(found: type[Solver]) -> dict[str, Any]:
     """Return the types of the options with their annotations, cached for sweeps."""
     return get_type_hints(found, include_extras=True)
-
-
-def _type_marks(hint: Any) -> Iterator[Any]:
-    """Yield the annotations of a type, and of each part of a union (`OracleOption | None`)."""
-    for part in (hint, *get_args(hint)):
-        yield from getattr(part, "__metadata__", ())
-
-
-def _allows_none(hint: Any) -> bool:
-    return type(None) in get_args(hint)
-
-
-def _is_infinite(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
-
-
-def _not_finite(key: str, value: float) -> Diagnostic:
-    return Diagnostic("E104", f"{LOCATION_MARK} must be a finite number, not {value}", loc=(key,))
-
-
-def _unknown_part(key: str, why: str) -> Diagnostic:
-    return Diagnostic("E104", why, "leave it out", loc=(key,), key=True)
-
-
-def _unknown_constraint(key: str, name: str, constraints: Collection[str]) -> Diagnostic:
-    hint = did_you_mean(name, constraints, "constraints")
-    return Diagnostic("E203", f"no constraint is called '{name}'", hint, loc=(key,))
 
 
 def _constraint_options(made: Solver) -> dict[str, str]:

@@ -41,16 +41,6 @@ The name is checked before the run; in a trial's key it is replaced by the const
 
 
 @dataclass(frozen=True)
-class OptionCheck:
-    """Type annotation that adds a check, which raises FaultError for an invalid value.
-
-    Locations in the errors are relative to the value.
-    """
-
-    check: Callable[[Any], None]
-
-
-@dataclass(frozen=True)
 class Solution:
     """Result of a solver: named classifiers, status and trace.
 

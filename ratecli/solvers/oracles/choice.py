@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BeforeValidator
 
-from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.solvers.base import OptionCheck
+from ratecli.errors import Diagnostic, InvalidValueError, did_you_mean
 from ratecli.solvers.oracles.homes import CLASSIFIER_MODULES
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class _NamedOptions:
     loc: tuple[str, ...]
 
 
-def check_oracle(value: Any) -> None:
-    """Raise FaultError with E101, E103 or E104 if the value does not name an oracle."""
+def check_oracle(value: Any) -> Any:
+    """Return the value; raise E101, E103 or E104 if it does not name an oracle."""
     chosen = _parse_named_options(value, ())
     if chosen.name in (LINEAR_ORACLE, REGRESSION_ORACLE):
         _check_option_names(chosen, ())
@@ -51,27 +51,29 @@ def check_oracle(value: Any) -> None:
         _check_option_names(chosen, (PROBABILITIES_OPTION, GROUPS_OPTION))
         if not isinstance(chosen.options.get(GROUPS_OPTION, False), bool):
             loc = (*chosen.loc, GROUPS_OPTION)
-            raise FaultError(
+            raise InvalidValueError(
                 Diagnostic("E103", f"'{GROUPS_OPTION}' must be true or false", loc=loc)
             )
         _check_learner(_probability_options(chosen), [], chances=True)
     else:
         _check_learner(chosen, [LINEAR_ORACLE, REGRESSION_ORACLE, PLUGIN_ORACLE])
+    return value
 
 
-OracleOption = Annotated[str | dict[str, Any], OptionCheck(check_oracle)]
+OracleOption = Annotated[str | dict[str, Any], BeforeValidator(check_oracle)]
 """Type of a solver option: the name of an oracle, or `{name: {option: value}}`."""
 
 
-def check_probability_classifier(value: Any) -> None:
-    """Check that the value names a classifier with probabilities.
+def check_probability_classifier(value: Any) -> Any:
+    """Return the value, which must name a classifier with probabilities.
 
-    Raises FaultError with E101, E103 or E104 if it does not.
+    Raises InvalidValueError with E101, E103 or E104 if it does not.
     """
     _check_learner(_parse_named_options(value, ()), [], chances=True)
+    return value
 
 
-ChancesOption = Annotated[str | dict[str, Any], OptionCheck(check_probability_classifier)]
+ChancesOption = Annotated[str | dict[str, Any], BeforeValidator(check_probability_classifier)]
 """Type of a solver option: the name of a scikit-learn classifier, or `{name: {option: value}}`."""
 
 
@@ -162,7 +164,7 @@ def _parse_named_options(value: Any, loc: tuple[str, ...]) -> _NamedOptions:
             return _NamedOptions(name, options or {}, (*loc, name))
     hint = "write a name, or {name: {option: value}}"
     message = "no oracle: one name, or one name with options"
-    raise FaultError(Diagnostic("E103", message, hint, loc=loc))
+    raise InvalidValueError(Diagnostic("E103", message, hint, loc=loc))
 
 
 def _probability_options(plugin: _NamedOptions) -> _NamedOptions:
@@ -177,7 +179,7 @@ def _check_option_names(chosen: _NamedOptions, names: Iterable[str]) -> None:
         if key not in known:
             hint = did_you_mean(key, known, f"options of {chosen.name}")
             message, loc = f"'{chosen.name}' has no option '{key}'", (*chosen.loc, key)
-            raise FaultError(Diagnostic("E101", message, hint, loc=loc, key=True))
+            raise InvalidValueError(Diagnostic("E101", message, hint, loc=loc, key=True))
 
 
 def _check_learner(chosen: _NamedOptions, others: list[str], *, chances: bool = False) -> None:
@@ -202,13 +204,13 @@ def _check_learner(chosen: _NamedOptions, others: list[str], *, chances: bool = 
     refused = estimators.invalid_parameter(found, chosen.options)
     if refused is not None:
         key, message = refused
-        raise FaultError(Diagnostic("E104", message, loc=(*chosen.loc, key)))
+        raise InvalidValueError(Diagnostic("E104", message, loc=(*chosen.loc, key)))
     if chances and not hasattr(found(**chosen.options), "predict_proba"):
         raise _option_error(
             chosen, f"{name} gives no probabilities", f"these do: {EXAMPLE_CLASSIFIERS}"
         )
 
 
-def _option_error(chosen: _NamedOptions, message: str, hint: str) -> FaultError:
+def _option_error(chosen: _NamedOptions, message: str, hint: str) -> InvalidValueError:
     key = chosen.loc[-1:] == (chosen.name,)
-    return FaultError(Diagnostic("E104", message, hint, loc=chosen.loc, key=key))
+    return InvalidValueError(Diagnostic("E104", message, hint, loc=chosen.loc, key=key))

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Annotated, Any
 
-from ratecli.errors import Diagnostic, FaultError
-from ratecli.solvers.base import OptionCheck
+from pydantic import BeforeValidator
+
+from ratecli.errors import Diagnostic, InvalidValueError
 
 PASS_KEY = "pass"  # noqa: S105  not a password
 DEFAULT_PASS_PROBABILITY = 0.9
@@ -62,26 +63,27 @@ def make_inflation(option: float | Mapping[str, float] | None, bounds: int) -> B
     return BoundInflation(float(option))
 
 
-def check_inflation(value: Any) -> None:
-    """Raise FaultError, E103 or E104, if the value is neither a factor nor a probability."""
+def check_inflation(value: Any) -> Any:
+    """Return the value; raise E103 or E104 if it is neither a factor nor a probability."""
     hint = "write a factor such as 2, or {pass: 0.9}"
     if isinstance(value, dict) and list(value) == [PASS_KEY]:
         wanted = value[PASS_KEY]
         if not _is_number(wanted):
             message = "'pass' must be a number"
-            raise FaultError(Diagnostic("E103", message, hint, loc=(PASS_KEY,)))
+            raise InvalidValueError(Diagnostic("E103", message, hint, loc=(PASS_KEY,)))
         if not 0.5 <= wanted < 1:
             message = f"'pass' must be at least 0.5 and below 1, not {wanted:g}"
-            raise FaultError(Diagnostic("E104", message, hint, loc=(PASS_KEY,)))
+            raise InvalidValueError(Diagnostic("E104", message, hint, loc=(PASS_KEY,)))
     elif not _is_number(value):
-        raise FaultError(Diagnostic("E103", "'inflation' is no number", hint))
+        raise InvalidValueError(Diagnostic("E103", "'inflation' is no number", hint))
     elif value < 0:
-        raise FaultError(Diagnostic("E104", f"'inflation' is negative: {value:g}", hint))
+        raise InvalidValueError(Diagnostic("E104", f"'inflation' is negative: {value:g}", hint))
+    return value
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-InflationOption = Annotated[float | dict[str, float], OptionCheck(check_inflation)]
+InflationOption = Annotated[float | dict[str, float], BeforeValidator(check_inflation)]
 """Type of a solver option: a factor of at least 0, or `{pass: probability}`."""
