@@ -16,15 +16,11 @@ from ratecli.api.fitting import FitResult, LabelledRows, fit_rows
 from ratecli.api.goals import FitSpec
 from ratecli.api.rows import InputRows
 from ratecli.apply.predict import prediction_columns
-from ratecli.apply.table_filter import MAIN_VARIANT, WITHOUT_MIN_KEPT
+from ratecli.apply.table_filter import MAIN_VARIANT, WITHOUT_MIN_KEPT, filter_goals
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE
 from ratecli.models.base import Array
 from ratecli.models.proxies import ProxyFilter
-from ratecli.rates.syntax import number_text, quote
-
-SECRET_RULE = "secret"  # noqa: S105  the name of a rule
-DISCLOSIVITY_METRIC = "disclosivity"
 
 
 class BalancedFilter(MappingParamsEstimator):
@@ -160,20 +156,10 @@ class BalancedFilter(MappingParamsEstimator):
         limit = self.disclosivity
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 <= limit <= 1:
             raise FaultError(Diagnostic("E104", f"disclosivity must be from 0 to 1, not {limit!r}"))
-        columns = ", ".join(map(quote, by))
-        over = f"by=({columns})" if len(by) > 1 else f"by={columns}"
         least = {} if self.algorithm == WITHOUT_MIN_KEPT else {"kept": self.kept}
-        rule = {SECRET_RULE: f"{DISCLOSIVITY_METRIC}({over}) <= {number_text(float(limit))}"}
-        return FitSpec(
-            self.algorithm,
-            {**least, **(self.solver_options or {})},
-            f"imbalance({over})" if self.objective is None else self.objective,
-            rule if limit < 1 else {},  # a limit of 1 always holds
-            metrics={
-                DISCLOSIVITY_METRIC: f"{DISCLOSIVITY_METRIC}({over})",
-                "kept": "positive_rate",
-            },
-        )
+        goals = filter_goals(by, float(limit))
+        goals |= {} if self.objective is None else {"objective": self.objective}
+        return FitSpec(self.algorithm, {**least, **(self.solver_options or {})}, **goals)
 
     def _keep_all(self) -> None:
         self.filter_: ProxyFilter | None = None
@@ -185,14 +171,14 @@ class BalancedFilter(MappingParamsEstimator):
             reason = found.ending.reason or found.ending.status
             raise NoSolutionFoundError(f"{self.algorithm} found no filter: {reason}")
         values = found.values[MAIN_VARIANT]
-        if not values[DISCLOSIVITY_METRIC] <= self.disclosivity + CONSTRAINT_TOLERANCE:
+        if not values["disclosivity"] <= self.disclosivity + CONSTRAINT_TOLERANCE:
             raise NoSolutionFoundError(
                 f"what {self.algorithm} says of a row shifts the chance of its group by up to "
-                f"{values[DISCLOSIVITY_METRIC]:.4f}, more than {self.disclosivity:g}: allow more, "
+                f"{values['disclosivity']:.4f}, more than {self.disclosivity:g}: allow more, "
                 f"or take balanced_tree"
             )
         self.filter_, self._reader = chosen, found.reader
-        self.imbalance_, self.disclosivity_ = values["objective"], values[DISCLOSIVITY_METRIC]
+        self.imbalance_, self.disclosivity_ = values["objective"], values["disclosivity"]
         self.kept_ = values["kept"]
 
     def chances(self, X: Any) -> Array:

@@ -252,15 +252,15 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
         """Choose a classifier from the result and set the fitted attributes."""
         variants, ending = found.solution.variants, found.ending
         if not variants:
-            reason = found.read.written.told(ending.reason or ending.status)
+            reason = found.read.names.in_text(ending.reason or ending.status)
             tested = ending.info.get("certificates")
             what = "classifier that passes its safety test" if tested else "classifier"
             raise NoSolutionFoundError(f"{self.solver} found no {what}: {reason}")
         chosen = self._chosen(list(variants))
-        shown, values = found.read.written.names, found.values[chosen]
+        shown, values = found.read.names.shown, found.values[chosen]
         self.variants_ = dict(variants)
         self.classifier_ = variants[chosen]
-        self.status_, self.reason_ = ending.status, found.read.written.told(ending.reason)
+        self.status_, self.reason_ = ending.status, found.read.names.in_text(ending.reason)
         self.objective_ = values["objective"]
         self.violations_ = {
             called: values[VIOLATION_PREFIX + name]

@@ -340,7 +340,7 @@ def fit_rows(
     train = rows.training()
     reader = FeatureReader.of(rows.given, features, train, encode=encode, missing=missing)
     world = TrialData(rows.sample(question.deployed), reader.features(rows.given))
-    with read.written.placing(), limit_to_one_thread():
+    with read.names.in_errors(), limit_to_one_thread():
         doubts = check_fit_rows(read, world)
         solution, values, ending = _RowsFit(read, world, seed).solved(read.case)
     return FitResult(read, reader, solution, _by_name(read.case, values), ending, tuple(doubts))

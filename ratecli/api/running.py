@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
 from ratecli.api.errors import convert_errors, issue_warning, issue_warnings
-from ratecli.api.goals import to_plain_value
 from ratecli.api.results import Results, load_results
 from ratecli.config.document import Document
 from ratecli.config.override import apply_overrides
@@ -109,8 +108,8 @@ def _understand_source(
 ) -> PreparedExperiment:
     if not isinstance(source, Mapping):
         return check_file(Path(source), settings)
-    text = json.dumps(source, default=to_plain_value, indent=2, ensure_ascii=False)
-    return check_parsed_document(apply_overrides(Document.of_text(text, DEFAULT_PATH), settings))
+    document = Document.of_data(source, DEFAULT_PATH)
+    return check_parsed_document(apply_overrides(document, settings))
 
 
 def _overrides(settings: Sequence[str] | Mapping[str, Any]) -> list[str]:
@@ -119,6 +118,11 @@ def _overrides(settings: Sequence[str] | Mapping[str, Any]) -> list[str]:
     if not isinstance(settings, Mapping):
         return list(settings)
     return [
-        f"{path}={json.dumps(value, default=to_plain_value, ensure_ascii=False)}"
+        f"{path}={json.dumps(value, default=_plain_value, ensure_ascii=False)}"
         for path, value in settings.items()
     ]
+
+
+def _plain_value(value: Any) -> Any:
+    """Convert a NumPy value or a path for JSON."""
+    return fspath(value) if isinstance(value, PathLike) else value.tolist()

@@ -29,7 +29,7 @@ from ratecli.api.estimator import (
     seed_from_random_state,
 )
 from ratecli.api.fitting import LabelledRows, check_fit_rows
-from ratecli.api.goals import UNCONSTRAINED, ConstraintSpec, FitSpec, ParsedFitSpec, YamlWriter
+from ratecli.api.goals import UNCONSTRAINED, ConstraintNames, ConstraintSpec, FitSpec, ParsedFitSpec
 from ratecli.api.rows import InputRows
 from ratecli.models.base import Array
 from ratecli.models.linear import Threshold
@@ -177,7 +177,7 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
             candidate = self._candidate(X, y, sensitive_features, rows.training(), params)
             yes = classes.yes(predict_with_sensitive(candidate, X, sensitive_features))
             verdict = self._verdict(read, rows, yes, seed)
-        return self._keep(candidate, verdict, read.written)
+        return self._keep(candidate, verdict, read.names)
 
     def _question(self) -> FitSpec:
         delta = dict(self.delta) if isinstance(self.delta, Mapping) else self.delta
@@ -222,7 +222,7 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         read: ParsedFitSpec, rows: LabelledRows, yes: Array, seed: int
     ) -> SafetyTestResult:
         world = TrialData(rows.sample(read.deployed), yes[:, None])
-        with read.written.placing():
+        with read.names.in_errors():
             issue_warnings(check_fit_rows(read, world))
             _, rules = goals_with_numbers(read.case, world, {}, "train")
             promise = read.case.promise(world.splits()["safety"])
@@ -232,15 +232,15 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
             return test.verdict(model, {MODEL_NAME: Predictions(yes, yes, yes)}, rules)
 
     def _keep(
-        self, candidate: Any, verdict: SafetyTestResult | None, written: YamlWriter | None = None
+        self, candidate: Any, verdict: SafetyTestResult | None, names: ConstraintNames | None = None
     ) -> SafetyTest:
         self.certificates_ = [] if verdict is None else list(verdict.certificates)
         self.passed_ = verdict is None or bool(verdict.solution.variants)
         self.bounds_, self.explanation_ = {}, ""
-        if written is not None and verdict is not None:
+        if names is not None and verdict is not None:
             uppers = {each["constraint"]: each["upper"] for each in self.certificates_}
-            self.bounds_ = {written.names[name]: float(upper) for name, upper in uppers.items()}
-            self.explanation_ = "" if self.passed_ else written.told(verdict.reason)
+            self.bounds_ = {names.shown[name]: float(upper) for name, upper in uppers.items()}
+            self.explanation_ = "" if self.passed_ else names.in_text(verdict.reason)
         if self.passed_:
             self.estimator_ = candidate
         elif hasattr(self, "estimator_"):  # left by an earlier fit

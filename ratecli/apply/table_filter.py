@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -290,9 +291,7 @@ def _train_filter(
 
     Locations in the generated experiment file are removed from errors and warnings.
     """
-    document = Document.of_text(
-        json.dumps(_experiment(wanted, between), ensure_ascii=False), wanted.table.absolute()
-    )
+    document = Document.of_data(_experiment(wanted, between), wanted.table.absolute())
     try:
         known = prepare_document(document)
         (task,) = known.plan.tasks
@@ -308,14 +307,11 @@ def _without_location(fault: Diagnostic) -> Diagnostic:
 
 
 def _experiment(wanted: FilterRequest, between: str) -> dict[str, object]:
-    """Return the experiment file as data. The filter uses no label."""
+    """Return the content of an experiment about the table. The filter uses no label."""
     path = wanted.table.absolute()
     kind, test = own.table_format(path), wanted.test.replace(" ", "")
-    limit = wanted.disclosivity  # a limit of 1 always holds and needs no constraint
-    columns = ", ".join(map(quote, wanted.by))
-    by = f"by=({columns})" if len(wanted.by) > 1 else f"by={columns}"
     table = {
-        "path": str(path),
+        "path": path,
         "sha256": sha256_of(path),
         **({"separator": between} if kind == "csv" else {}),
         "drop": list(dict.fromkeys([*wanted.by, *wanted.drop])),
@@ -325,13 +321,21 @@ def _experiment(wanted: FilterRequest, between: str) -> dict[str, object]:
     return {
         "name": "filter",
         "datasets": {"table": table},
-        "objective": f"imbalance({by})",
-        "constraints": {"secret": f"disclosivity({by}) <= {number_text(limit)}"}
-        if limit < 1
-        else {},
         "algorithms": [{wanted.algorithm: wanted.options}],
         "seeds": [wanted.seed],
-        "metrics": {"disclosivity": f"disclosivity({by})", "kept": "positive_rate"},
+        **filter_goals(wanted.by, wanted.disclosivity),
+    }
+
+
+def filter_goals(by: Sequence[str], disclosivity: float) -> dict[str, Any]:
+    """Return objective, constraints and metrics of a filter that balances the columns `by`."""
+    columns = ", ".join(map(quote, by))
+    over = f"by=({columns})" if len(by) > 1 else f"by={columns}"
+    rule = f"disclosivity({over}) <= {number_text(disclosivity)}"
+    return {
+        "objective": f"imbalance({over})",
+        "constraints": {"secret": rule} if disclosivity < 1 else {},  # a limit of 1 always holds
+        "metrics": {"disclosivity": f"disclosivity({over})", "kept": "positive_rate"},
     }
 
 

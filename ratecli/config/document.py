@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ratecli.config.nodes import ListNode, MapNode, ScalarNode, SourceText, YamlNode, plain_data
+from ratecli.config.nodes import (
+    ListNode,
+    MapNode,
+    ScalarNode,
+    SourceText,
+    YamlNode,
+    data_nodes,
+    plain_data,
+)
 from ratecli.config.yaml import parse_yaml, read_source
 from ratecli.errors import Diagnostic, FaultError, Loc, SourceLocation, Span
 
@@ -97,6 +105,22 @@ class Document:
     @classmethod
     def of_text(cls, text: str, path: Path = Path("experiment.yaml")) -> Document:
         return cls._of(path, SourceText(str(path), text))
+
+    @classmethod
+    def of_data(
+        cls,
+        data: Mapping[str, Any],
+        path: Path = Path("experiment.yaml"),
+        names: Mapping[Loc, str] | None = None,
+    ) -> Document:
+        """Return a document of Python data, whose texts have places of their own.
+
+        A place is called by the name of the innermost part around it in `names`, or else by its
+        keys, as in `datasets.people.path`. Raises E103 for values that a file cannot hold.
+        """
+        root = data_nodes(data, (), names or {})
+        assert isinstance(root, MapNode)
+        return cls(path, "", root)
 
     @classmethod
     def _of(cls, path: Path, source: SourceText) -> Document:

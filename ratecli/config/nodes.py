@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
+from os import PathLike, fspath
 from typing import Any
 
-from ratecli.errors import SourceLocation
+from ratecli.errors import Diagnostic, FaultError, Loc, SourceLocation
 
 PlainScalar = str | int | float | bool | None
 
@@ -133,3 +135,29 @@ def plain_data(node: YamlNode) -> Any:
         return [plain_data(item) for item in node.items]
     assert isinstance(node, ScalarNode)
     return node.value
+
+
+def data_nodes(value: Any, loc: Loc, names: Mapping[Loc, str]) -> YamlNode:
+    """Return nodes that hold a value found at `loc`, possibly NumPy; see `Document.of_data`."""
+    name = next((names[loc[:k]] for k in range(len(loc), 0, -1) if loc[:k] in names), None)
+    name = name or ".".join(map(str, loc))
+    value = fspath(value) if isinstance(value, PathLike) else value
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, Mapping):
+        entries = {
+            str(key): (_scalar_node(name, str(key)), data_nodes(each, (*loc, str(key)), names))
+            for key, each in value.items()
+        }
+        return MapNode(SourceText(name, ""), 0, 0, entries, flow=False)
+    if isinstance(value, list | tuple):
+        items = tuple(data_nodes(each, (*loc, k), names) for k, each in enumerate(value))
+        return ListNode(SourceText(name, ""), 0, 0, items, flow=False)
+    if value is not None and not isinstance(value, str | int | float):
+        message = f"{name}: {value!r} is neither number, text, list nor mapping"
+        raise FaultError(Diagnostic("E103", message))
+    return _scalar_node(name, value)
+
+
+def _scalar_node(name: str, value: PlainScalar) -> ScalarNode:
+    text = value if isinstance(value, str) else repr(value)
+    return ScalarNode(SourceText(name, text), 0, len(text), value, text, "")

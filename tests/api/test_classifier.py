@@ -194,7 +194,7 @@ def test_what_is_wrong_stands_under_its_rule(loans):
         ({"variant": "stochastically"}, "leaves: stochastic, deterministic"),
         ({"pos_label": "maybe"}, "the labels are"),
         ({"l2": "much"}, "l2:1:"),
-        ({"constraints": ["error <= of(majorize, error)"]}, "takes goals itself"),
+        ({"constraints": ["error <= of(majorize, error)"]}, "enforces constraints"),
     ],
 )  # fmt: skip
 def test_mistakes_are_value_errors_that_say_a_way_out(options, told, loans):
