@@ -24,9 +24,9 @@ from ratecli.experiment.options import solver_class
 from ratecli.ledger.keys import random_stream
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.grouped import GroupThreshold
+from ratecli.models.cost_sensitive import CostSensitiveClassifier
+from ratecli.models.group_threshold import GroupThreshold
 from ratecli.models.linear import Ramp, RandomizedLogistic, Threshold
-from ratecli.models.weighed import CostSensitiveClassifier
 
 AUTO: Literal["auto"] = "auto"
 DETERMINISTIC = "deterministic"

@@ -29,7 +29,7 @@ from ratecli.experiment.row_checks import check_rows
 from ratecli.ledger.keys import random_stream
 from ratecli.ledger.records import MeasuredValue
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.grouped import append_memberships
+from ratecli.models.group_threshold import append_memberships
 from ratecli.rates import expression as ex
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.parser import parse_conditions

@@ -26,7 +26,7 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import atomic_write
 from ratecli.ledger.keys import random_stream
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.grouped import append_memberships
+from ratecli.models.group_threshold import append_memberships
 from ratecli.models.proxies import ProxyFilter, SampledFilter
 from ratecli.rates.parser import parse_conditions
 from ratecli.rates.sample import Sample

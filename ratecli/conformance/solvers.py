@@ -305,13 +305,9 @@ def _contents(run: SolverRun) -> Any:
     if run.solution is None:
         return None
     return run.solution.status, [
-        (name, _bytes({"decisions": run.problem.decisions(variant)} | dict(variant.state())))
+        (name, run.problem.decisions(variant).tobytes(), dumps(variant))
         for name, variant in run.solution.variants.items()
     ]
-
-
-def _bytes(arrays: dict[str, Any]) -> dict[str, bytes]:
-    return {name: np.asarray(array).tobytes() for name, array in arrays.items()}
 
 
 @SOLUTION_CHECKS("ignores the order of rows", "avoid sums that depend on the order of rows")

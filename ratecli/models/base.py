@@ -19,6 +19,8 @@ class Classifier(Protocol):
     rules, the expectation over the randomness of other rules. `score` returns values to rank rows
     by, and `estimate` the predicted label on the label's own scale (mse, mean_error).
 
+    By default, a decision is positive where the score is, and the estimate is the decision.
+
     A classifier with `slices` expects X of shape (n, d + S): after the features, one 0/1 column for
     each slice, 1 if the row is in it.
     """
@@ -32,15 +34,13 @@ class Classifier(Protocol):
 
     @property
     def slices(self) -> tuple[str, ...]:
-        """S conditions as text, such as `age >= 30, sex = Female`; usually empty."""
-        ...
-
-    def decide(self, X: Features) -> Array: ...
+        """S conditions as text, such as `age >= 30, sex = Female`."""
+        return ()
 
     def score(self, X: Features) -> Array: ...
 
-    def estimate(self, X: Features) -> Array: ...
+    def decide(self, X: Features) -> Array:
+        return (self.score(X) > 0).astype(float)
 
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        """Return arrays from which `models.storage` can restore the classifier."""
-        ...
+    def estimate(self, X: Features) -> Array:
+        return self.decide(X)

@@ -28,10 +28,6 @@ class _HashedClassifier(ABC):
 
     salt: int
 
-    def _check(self) -> None:
-        if not 0 <= self.salt < 2**64:
-            raise ValueError(f"the salt {self.salt} is not from 0 to 2^64 - 1")
-
     def decide(self, X: Features) -> Array:
         answers = [self._decisions(rows) for rows in _blocks(X)]
         return np.concatenate([np.empty(0), *answers])
@@ -57,10 +53,8 @@ class HashedRamp(_HashedClassifier, Linear):
     salt: int = 0
 
     def __post_init__(self) -> None:
-        self._check()
-
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        return super().state() | {"salt": np.asarray(self.salt, dtype=np.uint64)}
+        super().__post_init__()
+        check_salt(self.salt)
 
     def _decisions(self, rows: sparse.csr_array) -> Array:
         return (ramp(self.score(rows)) > uniforms_for_rows(rows, self.salt)).astype(float)
@@ -80,10 +74,7 @@ class HashedMixture(_HashedClassifier, MixtureClassifier):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check()
-
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        return super().state() | {"salt": np.asarray(self.salt, dtype=np.uint64)}
+        check_salt(self.salt)
 
     def _decisions(self, rows: sparse.csr_array) -> Array:
         ends = np.cumsum(self.chances)
@@ -92,6 +83,11 @@ class HashedMixture(_HashedClassifier, MixtureClassifier):
         )
         answers = np.stack([member.decide(rows) for member in self.members])
         return np.asarray(answers[drawn, np.arange(len(drawn))])
+
+
+def check_salt(salt: int) -> None:
+    if not 0 <= salt < 2**64:
+        raise ValueError(f"the salt {salt} is not from 0 to 2^64 - 1")
 
 
 def uniforms_for_features(X: Features, salt: int) -> Array:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ratecli.models.base import Array, Features
+from ratecli.models.base import Array, Classifier, Features
 
 HALF = 0.5
 
@@ -29,26 +28,23 @@ def logistic(scores: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(Classifier):
     """Base of linear classifiers with the score f(x) = <w, x> + b; w has shape (d,)."""
 
     kind: ClassVar[str]
     weights: Array
     bias: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.weights.ndim != 1:
+            raise ValueError(f"weights of shape {self.weights.shape}")
+
     @property
     def width(self) -> int:
         return len(self.weights)
 
-    @property
-    def slices(self) -> tuple[str, ...]:
-        return ()
-
     def score(self, X: Features) -> Array:
         return np.asarray(X @ self.weights + self.bias, dtype=float)
-
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        return {"weights": self.weights, "bias": np.asarray(self.bias)}
 
 
 @dataclass(frozen=True)
@@ -56,12 +52,6 @@ class Threshold(Linear):
     """Deterministic: positive if f(x) > 0, negative in a tie."""
 
     kind: ClassVar[str] = "threshold"
-
-    def decide(self, X: Features) -> Array:
-        return (self.score(X) > 0).astype(float)
-
-    def estimate(self, X: Features) -> Array:
-        return self.decide(X)
 
 
 @dataclass(frozen=True)
@@ -86,9 +76,6 @@ class Ramp(Linear):
     def decide(self, X: Features) -> Array:
         return ramp(self.score(X))
 
-    def estimate(self, X: Features) -> Array:
-        return self.decide(X)
-
 
 @dataclass(frozen=True)
 class RandomizedLogistic(Linear):
@@ -98,9 +85,6 @@ class RandomizedLogistic(Linear):
 
     def decide(self, X: Features) -> Array:
         return logistic(self.score(X))
-
-    def estimate(self, X: Features) -> Array:
-        return self.decide(X)
 
 
 @dataclass(frozen=True)
@@ -113,11 +97,14 @@ class LinearRegressor(Linear):
     kind: ClassVar[str] = "estimate"
     range: tuple[float, float] = (-np.inf, np.inf)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        low, high = self.range
+        if not low <= high:
+            raise ValueError(f"{self.range} is no range")
+
     def decide(self, X: Features) -> Array:
         return np.full(X.shape[0], np.nan)
 
     def estimate(self, X: Features) -> Array:
         return np.clip(self.score(X), *self.range)
-
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        return {**super().state(), "range": np.asarray(self.range)}

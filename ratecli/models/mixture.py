@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.linear import HALF
 
 
 @dataclass(frozen=True)
-class MixtureClassifier:
+class MixtureClassifier(Classifier):
     """Member k decides with probability `chances[k]`; every output is the mean over members.
 
     Rates are linear in decisions, so the rates of the mean decision are the expected rates. Apply
@@ -58,13 +57,6 @@ class MixtureClassifier:
 
     def estimate(self, X: Features) -> Array:
         return self._mean(lambda member: member.estimate(X))
-
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        arrays: dict[str, NDArray[np.generic]] = {"chances": self.chances}
-        for k, member in enumerate(self.members):
-            arrays[f"{k}.kind"] = np.asarray(member.kind)
-            arrays |= {f"{k}.{name}": array for name, array in member.state().items()}
-        return arrays
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.fitted import SklearnModel
-from ratecli.models.hashed import uniforms_for_features
+from ratecli.models.hashed import check_salt, uniforms_for_features
+from ratecli.models.sklearn_model import SklearnModel
 from ratecli.models.trees import LEAF, TreeEnsemble
-from ratecli.models.weighed import load_probability_model
 
 IntArray = NDArray[np.intp]
-StateArrays = dict[str, NDArray[np.generic]]
 
 
 class Proxy(Protocol):
@@ -41,8 +39,6 @@ class Proxy(Protocol):
         """Return (n, L) the probability of each value; rows add up to 1."""
         ...
 
-    def state(self) -> StateArrays: ...
-
 
 @dataclass(frozen=True)
 class SplitTree:
@@ -53,7 +49,7 @@ class SplitTree:
 
     Attributes
     ----------
-    size
+    width
         d, the number of features.
     children
         (N, 2) child nodes, which have larger indices than their parent; LEAF for leaves. The root
@@ -63,7 +59,7 @@ class SplitTree:
     """
 
     kind: ClassVar[str] = "split_tree"
-    size: int
+    width: int
     children: IntArray
     splits: tuple[Classifier, ...]
 
@@ -72,20 +68,16 @@ class SplitTree:
         behind = self.children[inner] > np.flatnonzero(inner)[:, None]
         reached = np.sort(self.children[inner], axis=None)
         fits = (
-            self.size >= 0
+            self.width >= 0
             and self.children.shape == (2 * len(self.splits) + 1, 2)
             and int(inner.sum()) == len(self.splits)
             and bool((self.children[~inner] == LEAF).all())
             and bool(behind.all())
             and np.array_equal(reached, np.arange(1, len(self.children)))
-            and all(split.width == self.size and not split.slices for split in self.splits)
+            and all(split.width == self.width and not split.slices for split in self.splits)
         )
         if not fits:
             raise ValueError("the nodes make no tree of splits")
-
-    @property
-    def width(self) -> int:
-        return self.size
 
     @property
     def leaves(self) -> IntArray:
@@ -108,13 +100,6 @@ class SplitTree:
     def _inner(self) -> list[tuple[int, Classifier]]:
         inner = np.flatnonzero(self.children[:, 0] != LEAF).tolist()
         return list(zip(inner, self.splits, strict=True))
-
-    def state(self) -> StateArrays:
-        arrays: StateArrays = {"width": np.asarray(self.size), "children": self.children}
-        for k, split in enumerate(self.splits):
-            arrays[f"{k}.kind"] = np.asarray(split.kind)
-            arrays |= {f"{k}.{name}": array for name, array in split.state().items()}
-        return arrays
 
 
 @dataclass(frozen=True)
@@ -164,14 +149,9 @@ class ClassifierProxy:
     def _guesses(self, X: Features) -> IntArray:
         return np.asarray(self.chances.of(X)[:, self.groups].argmax(axis=1), dtype=np.intp)
 
-    def state(self) -> StateArrays:
-        arrays: StateArrays = {"groups": self.groups, "noise": np.asarray(self.noise)}
-        arrays["chances.kind"] = np.asarray(self.chances.kind)
-        return arrays | {f"chances.{name}": array for name, array in self.chances.state().items()}
-
 
 @dataclass(frozen=True)
-class ProxyFilter:
+class ProxyFilter(Classifier):
     """Keeps a row with the probability of its value (Algorithm 2); a positive decision keeps it.
 
     Attributes
@@ -195,10 +175,6 @@ class ProxyFilter:
     def width(self) -> int:
         return self.proxy.width
 
-    @property
-    def slices(self) -> tuple[str, ...]:
-        return ()
-
     def memberships(self, X: Features) -> Array:
         """Return (n, L) the probability of each value of the proxy."""
         return self.proxy.memberships(X)
@@ -213,9 +189,6 @@ class ProxyFilter:
     def score(self, X: Features) -> Array:
         return self.decide(X)
 
-    def estimate(self, X: Features) -> Array:
-        return self.decide(X)
-
     def drawn(self, X: Features, rng: np.random.Generator) -> tuple[IntArray, NDArray[np.bool_]]:
         """Sample the value of each row, (n,), and whether it is kept, (n,).
 
@@ -228,10 +201,6 @@ class ProxyFilter:
         ends /= ends[:, -1:]
         values = (draws[:, :1] >= ends).sum(axis=1)
         return values, draws[:, 1] < self.keep[values]
-
-    def state(self) -> StateArrays:
-        arrays: StateArrays = {"keep": self.keep, "proxy.kind": np.asarray(self.proxy.kind)}
-        return arrays | {f"proxy.{name}": array for name, array in self.proxy.state().items()}
 
 
 @dataclass(frozen=True)
@@ -248,23 +217,7 @@ class SampledFilter(ProxyFilter):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.salt < 2**64:
-            raise ValueError(f"the salt {self.salt} is not from 0 to 2^64 - 1")
+        check_salt(self.salt)
 
     def decide(self, X: Features) -> Array:
         return (uniforms_for_features(X, self.salt) < self.chance(X)).astype(float)
-
-    def state(self) -> StateArrays:
-        return super().state() | {"salt": np.asarray(self.salt, dtype=np.uint64)}
-
-
-def load_classifier_proxy(arrays: StateArrays) -> ClassifierProxy:
-    """Restore a proxy from `state`. Raise ValueError, KeyError or TypeError if it is invalid."""
-    inside = {
-        name.removeprefix("chances."): array
-        for name, array in arrays.items()
-        if name.startswith("chances.")
-    }
-    groups = arrays["groups"].astype(np.intp, casting="same_kind")
-    noise = arrays["noise"].astype(np.float64, casting="same_kind")
-    return ClassifierProxy(load_probability_model(inside), groups, float(noise))

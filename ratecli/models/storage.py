@@ -1,33 +1,79 @@
-"""Save classifiers as bytes and load them: plain arrays in an npz file, never a pickle."""
+"""Save classifiers as bytes and load them: plain arrays in an npz file, never a pickle.
+
+The arrays are the fields of the classifier's dataclass, by name. Those of a part, such as a member
+of a mixture, are preceded by the part's name or number and a dot.
+"""
 
 from __future__ import annotations
 
 import io
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import cache
+from itertools import count, takewhile
+from typing import Any, NamedTuple, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.fitted import ZipBombError, reject_zip_bomb
-from ratecli.models.grouped import GroupThreshold
+from ratecli.models.cost_sensitive import CostSensitiveClassifier
+from ratecli.models.group_threshold import GroupThreshold
 from ratecli.models.hashed import HashedMixture, HashedRamp
 from ratecli.models.linear import LinearRegressor, Logistic, Ramp, RandomizedLogistic, Threshold
 from ratecli.models.mixture import MajorityVote, MixtureClassifier
-from ratecli.models.proxies import (
-    ClassifierProxy,
-    Proxy,
+from ratecli.models.proxies import ClassifierProxy, Proxy, ProxyFilter, SampledFilter, SplitTree
+from ratecli.models.sklearn_model import SklearnModel, dump_skops, load_skops, reject_zip_bomb
+from ratecli.models.trees import TreeEnsemble
+
+NamedArrays = Mapping[str, NDArray[np.generic]]
+
+CLASSIFIERS: tuple[Any, ...] = (
+    Threshold,
+    Logistic,
+    Ramp,
+    RandomizedLogistic,
+    LinearRegressor,
+    HashedRamp,
+    MixtureClassifier,
+    MajorityVote,
+    HashedMixture,
+    GroupThreshold,
+    CostSensitiveClassifier,
     ProxyFilter,
     SampledFilter,
-    SplitTree,
-    load_classifier_proxy,
 )
-from ratecli.models.weighed import CostSensitiveClassifier, load_probability_model
+PARTS: dict[Any, tuple[Any, ...]] = {
+    Classifier: CLASSIFIERS,
+    tuple[Classifier, ...]: CLASSIFIERS,
+    Proxy: (SplitTree, ClassifierProxy),
+    TreeEnsemble | SklearnModel: (TreeEnsemble, SklearnModel),
+}
+"""The types that a field of this type may have."""
 
-LINEAR_KINDS = {model.kind: model for model in (Threshold, Logistic, Ramp, RandomizedLogistic)}
-MIXTURE_KINDS = {model.kind: model for model in (MixtureClassifier, MajorityVote)}
+
+class ArrayFormat(NamedTuple):
+    """How a field is stored: kinds of NumPy data, number of dimensions if checked, conversion."""
+
+    kinds: str
+    dimensions: int | None
+    read: Callable[[NDArray[Any]], Any]
+
+
+FORMATS: dict[Any, ArrayFormat] = {
+    float: ArrayFormat("iuf", 0, float),
+    int: ArrayFormat("iu", 0, int),
+    bool: ArrayFormat("b", 0, bool),
+    tuple[str, ...]: ArrayFormat("U", 1, lambda array: tuple(array.tolist())),
+    tuple[float, float]: ArrayFormat("iuf", 1, lambda array: tuple(array.tolist())),
+    Array: ArrayFormat("iuf", None, lambda array: array.astype(float)),
+    NDArray[np.intp]: ArrayFormat("i", None, lambda array: array.astype(np.intp)),
+    NDArray[np.bool_]: ArrayFormat("b", None, lambda array: array),
+}
+"""How fields of each type are stored."""
+
 READ_ERRORS = (
     AttributeError,  # a part that is not an array
     EOFError,
@@ -38,165 +84,93 @@ READ_ERRORS = (
     OSError,
     RuntimeError,  # encrypted, or endlessly nested mixtures
     TypeError,  # a single array instead of an archive
+    ValueError,
     zipfile.BadZipFile,
     zlib.error,
 )
-"""Errors of NumPy and zipfile, besides ValueError, for bytes that `dumps` did not write."""
+"""Errors of NumPy, zipfile and the models for bytes that `dumps` did not write."""
 ZIP_SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")
 """First bytes of a zip file, and of an empty one."""
-NamedArrays = Mapping[str, NDArray[np.generic]]
 
 
 def dumps(classifier: Classifier) -> bytes:
     """Return the classifier as bytes; equal classifiers give equal bytes."""
     buffer = io.BytesIO()
-    np.savez(
-        buffer,
-        kind=np.asarray(classifier.kind),
-        **classifier.state(),  # type: ignore[arg-type]
-    )
+    np.savez(buffer, **model_arrays(classifier))  # type: ignore[arg-type]
     return buffer.getvalue()
 
 
 def loads(blob: bytes) -> Classifier:
     """Load a classifier. Raise ValueError if the bytes contain no classifier of a known kind."""
-    # NumPy would take other bytes for a pickle and suggest how to load it
-    if not blob.startswith(ZIP_SIGNATURES):
-        raise ValueError("no stored classifier: it is no .npz file")
     try:
-        return _read_classifier(_read_arrays(blob))
+        # NumPy would take other bytes for a pickle and suggest how to load it
+        if not blob.startswith(ZIP_SIGNATURES):
+            raise ValueError("it is no .npz file")
+        reject_zip_bomb(blob)
+        with np.load(io.BytesIO(blob), allow_pickle=False) as archive:
+            arrays = dict(archive)
+        if any(array.size > len(blob) for array in arrays.values()):  # elements of zero bytes
+            raise ValueError("it says it holds more than it does")
+        classifier: Classifier = _read_model(arrays, CLASSIFIERS)
     except READ_ERRORS as error:
         raise ValueError(f"no stored classifier: {error}") from error
+    return classifier
 
 
-def _read_arrays(blob: bytes) -> NamedArrays:
-    try:
-        reject_zip_bomb(blob)
-        with np.load(io.BytesIO(blob), allow_pickle=False) as arrays:
-            found = dict(arrays)
-    except ZipBombError as error:
-        raise ValueError(f"no stored classifier: {error}") from error
-    except ValueError as error:  # for example an array of Python objects
-        raise ValueError("no stored classifier: its arrays cannot be read") from error
-    if any(array.size > len(blob) for array in found.values()):  # elements of zero bytes
-        raise ValueError("no stored classifier: it says it holds more than it does")
-    return found
+def model_arrays(model: Any) -> dict[str, NDArray[np.generic]]:
+    """Return the kind of a classifier or of a part of one, its fields, and those of its parts."""
+    arrays: dict[str, NDArray[np.generic]] = {"kind": np.asarray(model.kind)}
+    if isinstance(model, SklearnModel):
+        return arrays | {"skops": np.frombuffer(dump_skops(model.model), dtype=np.uint8)}
+    parts: dict[str, NDArray[np.generic]] = {}
+    for name, hint in _field_types(model.__class__).items():
+        value = getattr(model, name)
+        if hint in FORMATS:
+            arrays[name] = np.asarray(value, dtype=str if FORMATS[hint].kinds == "U" else None)
+            continue
+        members = enumerate(value) if get_origin(hint) is tuple else [(name, value)]
+        for prefix, member in members:
+            parts |= {f"{prefix}.{inner}": each for inner, each in model_arrays(member).items()}
+    return arrays | parts
 
 
-def _read_classifier(arrays: NamedArrays) -> Classifier:
+def _read_model(arrays: NamedArrays, allowed: tuple[Any, ...]) -> Any:
+    """Return the model of one of the allowed types that is stored in the arrays."""
     kind = str(_get_array(arrays, "kind"))
-    if kind in LINEAR_KINDS:
-        return LINEAR_KINDS[kind](*_read_linear(arrays))
-    if kind == LinearRegressor.kind:
-        return LinearRegressor(*_read_linear(arrays), _read_label_range(arrays))
-    if kind == HashedRamp.kind:
-        return HashedRamp(*_read_linear(arrays), _as_int(_get_array(arrays, "salt")))
-    if kind == GroupThreshold.kind:
-        return _read_group_threshold(arrays)
-    if kind in MIXTURE_KINDS:
-        return MIXTURE_KINDS[kind](*_read_members(arrays))
-    if kind == HashedMixture.kind:
-        return HashedMixture(*_read_members(arrays), _as_int(_get_array(arrays, "salt")))
-    if kind == CostSensitiveClassifier.kind:
-        return _read_cost_sensitive(arrays)
-    if kind == ProxyFilter.kind:
-        return ProxyFilter(*_read_filter(arrays))
-    if kind == SampledFilter.kind:
-        return SampledFilter(*_read_filter(arrays), salt=_as_int(_get_array(arrays, "salt")))
-    raise ValueError(f"no stored classifier: kind '{kind}' is unknown")
+    found = next((each for each in allowed if each.kind == kind), None)
+    if found is None:
+        raise ValueError(f"kind '{kind}' is unknown")
+    if found is SklearnModel:
+        return load_skops(_get_array(arrays, "skops").astype(np.uint8, casting="no").tobytes())
+    values: dict[str, Any] = {}
+    for name, hint in _field_types(found).items():
+        if hint in FORMATS:
+            array, form = _get_array(arrays, name), FORMATS[hint]
+            if array.dtype.kind not in form.kinds or form.dimensions not in {None, array.ndim}:
+                raise ValueError(f"'{name}' is {array.dtype} of shape {array.shape}")
+            values[name] = form.read(array)
+        elif get_origin(hint) is tuple:
+            numbers = takewhile(lambda k: f"{k}.kind" in arrays, count())
+            values[name] = tuple(_read_part(arrays, str(k), hint) for k in numbers)
+        else:
+            values[name] = _read_part(arrays, name, hint)
+    return found(**values)
+
+
+def _read_part(arrays: NamedArrays, name: str, hint: Any) -> Any:
+    start = len(name) + 1
+    inner = {each[start:]: array for each, array in arrays.items() if each.startswith(f"{name}.")}
+    return _read_model(inner, PARTS[hint])
 
 
 def _get_array(arrays: NamedArrays, name: str) -> NDArray[np.generic]:
     if name not in arrays:
-        raise ValueError(f"no stored classifier: it has no array '{name}'")
+        raise ValueError(f"it has no array '{name}'")
     return arrays[name]
 
 
-def _read_linear(arrays: NamedArrays) -> tuple[Array, float]:
-    """Return weights and bias."""
-    weights, bias = (
-        _as_floats(_get_array(arrays, "weights"), 1),
-        _as_floats(_get_array(arrays, "bias"), 0),
-    )
-    return weights, float(bias)
-
-
-def _read_label_range(arrays: NamedArrays) -> tuple[float, float]:
-    """Return the minimum and maximum of a label."""
-    ends = _as_floats(_get_array(arrays, "range"), 1).tolist()
-    if len(ends) != 2 or not ends[0] <= ends[1]:
-        raise ValueError(f"no stored classifier: {ends} is no range")
-    return ends[0], ends[1]
-
-
-def _read_members(arrays: NamedArrays) -> tuple[tuple[Classifier, ...], Array]:
-    """Return the members and their probabilities."""
-    chances = _as_floats(_get_array(arrays, "chances"), 1)
-    return tuple(
-        _read_classifier(_strip_prefix(arrays, str(k))) for k in range(len(chances))
-    ), chances
-
-
-def _read_group_threshold(arrays: NamedArrays) -> GroupThreshold:
-    slices, groups = (
-        _get_typed_array(arrays, "slices", "U", 1),
-        _get_typed_array(arrays, "groups", "b", 2),
-    )
-    scorer = _read_classifier(_strip_prefix(arrays, "scorer"))
-    thresholds = _as_floats(_get_array(arrays, "thresholds"), 1)
-    return GroupThreshold(scorer, tuple(slices.tolist()), groups.astype(bool), thresholds)
-
-
-def _get_typed_array(
-    arrays: NamedArrays, name: str, kind: str, dimensions: int
-) -> NDArray[np.generic]:
-    array = _get_array(arrays, name)
-    if array.dtype.kind != kind or array.ndim != dimensions:
-        raise ValueError(f"no stored classifier: {array.dtype} of shape {array.shape}")
-    return array
-
-
-def _read_cost_sensitive(arrays: NamedArrays) -> CostSensitiveClassifier:
-    costs, cut = (
-        _as_floats(_get_array(arrays, "costs"), 1),
-        _as_floats(_get_array(arrays, "cut"), 0),
-    )
-    return CostSensitiveClassifier(
-        load_probability_model(_strip_prefix(arrays, "chances")), costs, float(cut)
-    )
-
-
-def _read_filter(arrays: NamedArrays) -> tuple[Proxy, Array]:
-    """Return a proxy, and the probabilities of its values."""
-    return _read_proxy(_strip_prefix(arrays, "proxy")), _as_floats(_get_array(arrays, "keep"), 1)
-
-
-def _read_proxy(arrays: NamedArrays) -> Proxy:
-    kind = str(_get_array(arrays, "kind"))
-    if kind == ClassifierProxy.kind:
-        return load_classifier_proxy(dict(arrays))
-    if kind != SplitTree.kind:
-        raise ValueError(f"no stored classifier: a proxy of the kind '{kind}' is unknown")
-    children = _get_typed_array(arrays, "children", "i", 2)
-    splits = tuple(
-        _read_classifier(_strip_prefix(arrays, str(k)))
-        for k in range(max(len(children) - 1, 0) // 2)
-    )
-    return SplitTree(_as_int(_get_array(arrays, "width")), children.astype(np.intp), splits)
-
-
-def _as_floats(array: NDArray[np.generic], dimensions: int) -> NDArray[np.float64]:
-    if array.dtype.kind not in "iuf" or array.ndim != dimensions:
-        raise ValueError(f"no stored classifier: {array.dtype} of shape {array.shape}")
-    return array.astype(float)
-
-
-def _as_int(array: NDArray[np.generic]) -> int:
-    if array.dtype.kind not in "iu" or array.ndim != 0:
-        raise ValueError(f"no stored classifier: {array.dtype} of shape {array.shape}")
-    return int(array)
-
-
-def _strip_prefix(arrays: NamedArrays, part: str) -> NamedArrays:
-    prefix = f"{part}."
-    return {name.removeprefix(prefix): a for name, a in arrays.items() if name.startswith(prefix)}
+@cache
+def _field_types(model: Any) -> dict[str, Any]:
+    """Return the type of each field of a dataclass."""
+    hints = get_type_hints(model)
+    return {field.name: hints[field.name] for field in fields(model)}

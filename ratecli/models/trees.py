@@ -81,10 +81,6 @@ class TreeEnsemble:
         sums = np.concatenate([np.empty((0, self.classes)), *found])
         return np.asarray(softmax(sums, axis=1)) if self.softmax else sums
 
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        names = ("width", "roots", "feature", "threshold", "children", "values", "start")
-        return {name: np.asarray(getattr(self, name)) for name in (*names, "rounded", "softmax")}
-
     def _sums(self, rows: Array) -> Array:
         if self.rounded:
             rows = rows.astype(np.float32)

@@ -24,7 +24,7 @@ from ratecli.datasets.paths import modification_time
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Classifier, Features
-from ratecli.models.grouped import append_memberships
+from ratecli.models.group_threshold import append_memberships
 from ratecli.models.proxies import ProxyFilter
 from ratecli.rates.expression import ALL_ROWS
 from ratecli.rates.interval import Interval

@@ -15,7 +15,7 @@ from ratecli.datasets.columns import MISSING_CATEGORY
 from ratecli.datasets.encode import Encoder, NumericBlock, OneHotBlock
 from ratecli.datasets.missing import check_scale, no_mean_error, out_of_range_error
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.models.coded import FeatureCoding, RecordBatch, RecordEncoder
+from ratecli.models.records import FeatureCoding, RecordBatch, RecordEncoder
 from ratecli.streaming.split import CellTable, weight_position
 from ratecli.streaming.store import ColumnFacts
 from ratecli.streaming.stream import RowStream, SumArrays
@@ -121,7 +121,7 @@ def _deviation(n: float, total: float, squares: NDArray[np.float64]) -> float:
 
     `squares` (3,) are sums of squares for three ranges of magnitude, scaled by powers of 2.
     """
-    from ratecli.models.decode import SQUARE_SHIFT  # noqa: PLC0415
+    from ratecli.models.record_loops import SQUARE_SHIFT  # noqa: PLC0415
 
     powers = np.array([-SQUARE_SHIFT, 0, SQUARE_SHIFT])
     power = powers[np.flatnonzero(squares)[-1]] if squares.any() else 0
@@ -171,7 +171,7 @@ class _Moments:
 
     def add(self, rows: RecordBatch, sums: SumArrays) -> None:
         # imports numba, which takes 0.2 s in every process
-        from ratecli.models.decode import add_moments  # noqa: PLC0415
+        from ratecli.models.record_loops import add_moments  # noqa: PLC0415
 
         add_moments(rows.numbers, rows.codes, rows.cell, self.coding, self.center, *sums)
 

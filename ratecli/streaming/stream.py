@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.coded import RecordBatch, RecordEncoder
 from ratecli.models.linear import Linear, Logistic, Ramp, RandomizedLogistic, Threshold
 from ratecli.models.mixture import MajorityVote, MixtureClassifier
+from ratecli.models.records import RecordBatch, RecordEncoder
 from ratecli.rates.matrix import log_loss
 from ratecli.streaming.store import RecordStore, read_exactly
 

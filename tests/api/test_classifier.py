@@ -23,6 +23,7 @@ from ratecli import (
     rate_score,
     rate_scorer,
 )
+from ratecli.models.storage import dumps
 
 RULE = PARITY.replace("kappa", "0.9")
 
@@ -88,9 +89,7 @@ def test_the_model_is_that_of_the_command(solver, options, safety, tmp_path, mon
     measured = results.metrics[results.metrics["split"] == "train"]
     for variant, found in model.variants_.items():
         stored = results.model(variant=variant).classifier
-        assert stored.state().keys() == found.state().keys()
-        for name, array in stored.state().items():
-            np.testing.assert_array_equal(array, found.state()[name])
+        assert dumps(stored) == dumps(found)
     chosen = next(name for name, each in model.variants_.items() if each is model.classifier_)
     here = measured[measured["variant"] == chosen].set_index("metric")["value"]
     assert model.violations_["parity"] == here["violation.parity"]

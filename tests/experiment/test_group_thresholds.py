@@ -10,7 +10,7 @@ from experiments import people, run_file, write
 from ratecli.errors import FaultError
 from ratecli.experiment.explain import explain
 from ratecli.experiment.prepare import check_available, prepare
-from ratecli.models.grouped import GroupThreshold
+from ratecli.models.group_threshold import GroupThreshold
 from ratecli.models.linear import Threshold
 from ratecli.models.storage import dumps, loads
 from ratecli.sampling.rows import load_trial_data

@@ -21,7 +21,7 @@ from ratecli.models.linear import (
     Threshold,
 )
 from ratecli.models.mixture import MajorityVote, MixtureClassifier
-from ratecli.models.storage import LINEAR_KINDS, dumps, loads
+from ratecli.models.storage import dumps, loads
 
 ANY = st.floats(allow_nan=False, allow_infinity=False)
 SALTS = st.integers(0, 2**64 - 1)
@@ -73,16 +73,6 @@ def test_a_stored_classifier_comes_back_bit_for_bit(model: Classifier) -> None:
 def test_the_bytes_hold_no_clock() -> None:
     with zipfile.ZipFile(io.BytesIO(dumps(Ramp(np.ones(2))))) as archive:
         assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
-
-
-def test_every_linear_kind_is_known() -> None:
-    known = {
-        "threshold": Threshold,
-        "logistic": Logistic,
-        "ramp": Ramp,
-        "chance": RandomizedLogistic,
-    }
-    assert known == LINEAR_KINDS
 
 
 def archive(**members: object) -> bytes:

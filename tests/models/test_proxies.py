@@ -9,7 +9,7 @@ from sklearn.tree import DecisionTreeClassifier
 from ratecli.models.linear import Threshold
 from ratecli.models.mixture import MixtureClassifier
 from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter, SplitTree
-from ratecli.models.storage import dumps, loads
+from ratecli.models.storage import dumps, loads, model_arrays
 from ratecli.models.trees import LEAF
 from ratecli.solvers.oracles.forests import TREE_CONVERTERS
 
@@ -107,11 +107,11 @@ def test_filters_come_back_from_storage(proxy):
 def test_what_is_no_filter_is_refused_before_it_decides(proxy, changed):
     keep = np.array([0.1, 0.0, 1.0])
     for size in (1, 3):  # a changed tree may have one value only
-        arrays = ProxyFilter(proxy, keep).state() | {
+        arrays = model_arrays(ProxyFilter(proxy, keep)) | {
             f"proxy.{k}": array for k, array in changed.items()
         }
         buffer = io.BytesIO()
-        np.savez(buffer, **arrays | {"kind": np.array(ProxyFilter.kind), "keep": keep[:size]})
+        np.savez(buffer, **arrays | {"keep": keep[:size]})
         with pytest.raises(ValueError):
             loads(buffer.getvalue())
 

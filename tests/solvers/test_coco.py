@@ -9,7 +9,7 @@ import pytest
 from oracles.goals import Rows, Rules, problem, smooth_rows
 
 from ratecli.experiment.options import make_solver
-from ratecli.models.grouped import GroupThreshold
+from ratecli.models.group_threshold import GroupThreshold
 from ratecli.models.storage import dumps, loads
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.baselines.post_shift import PostShift

@@ -10,10 +10,10 @@ from scipy import sparse
 
 from ratecli.errors import FaultError
 from ratecli.models.base import Classifier
+from ratecli.models.cost_sensitive import CostSensitiveClassifier
 from ratecli.models.linear import Threshold
 from ratecli.models.storage import dumps, loads
 from ratecli.models.trees import TreeEnsemble
-from ratecli.models.weighed import CostSensitiveClassifier
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull.best import optimize_over_hull
 from ratecli.solvers.hull.columns import RatePoints

@@ -15,7 +15,7 @@ from ratecli.solvers.base import Progress, Solution, Solver
 
 if TYPE_CHECKING:
     from ratecli.models.base import Classifier
-    from ratecli.models.grouped import GroupThreshold
+    from ratecli.models.group_threshold import GroupThreshold
     from ratecli.models.linear import Threshold
     from ratecli.solvers.baselines.group_hull import CutIndices, GroupHull
     from ratecli.solvers.groups import Groups
@@ -148,7 +148,7 @@ class _GroupThresholdSearch:
         }
 
     def _classifier(self, cuts: CutIndices) -> GroupThreshold:
-        from ratecli.models.grouped import GroupThreshold
+        from ratecli.models.group_threshold import GroupThreshold
 
         chosen = [cell.thresholds[cut] for cell, cut in zip(self.hull.cells, cuts, strict=True)]
         groups = self.groups

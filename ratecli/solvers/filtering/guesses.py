@@ -15,7 +15,7 @@ from ratecli.solvers.oracles.choice import ChancesOption, fit_probability_classi
 
 if TYPE_CHECKING:
     from ratecli.models.base import Array
-    from ratecli.models.fitted import SklearnModel
+    from ratecli.models.sklearn_model import SklearnModel
     from ratecli.models.trees import TreeEnsemble
     from ratecli.solvers.filtering.aim import FilterTarget
     from ratecli.solvers.problem import Problem

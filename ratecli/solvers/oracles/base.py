@@ -10,9 +10,9 @@ import numpy as np
 from scipy import sparse
 
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.grouped import GroupThreshold, extract_memberships
+from ratecli.models.cost_sensitive import CostSensitiveClassifier
+from ratecli.models.group_threshold import GroupThreshold, extract_memberships
 from ratecli.models.linear import Threshold
-from ratecli.models.weighed import CostSensitiveClassifier
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.majorize.rows import merge_equal_rows
 from ratecli.solvers.numerics.thresholds import Thresholds

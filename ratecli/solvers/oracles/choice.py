@@ -18,7 +18,7 @@ from ratecli.solvers.oracles.homes import CLASSIFIER_MODULES
 
 if TYPE_CHECKING:
     from ratecli.models.base import Array, Features
-    from ratecli.models.fitted import SklearnModel
+    from ratecli.models.sklearn_model import SklearnModel
     from ratecli.models.trees import TreeEnsemble
     from ratecli.rates.matrix import RowKinds
     from ratecli.solvers.oracles.base import Oracle, OracleRows
@@ -106,7 +106,7 @@ def oracle_uses_groups(value: Any) -> bool:
 
 def make_oracle_rows(value: Any, problem: Problem, kinds: RowKinds) -> OracleRows:
     """Return the rows as the oracle that a checked option names needs them."""
-    from ratecli.models.grouped import append_memberships
+    from ratecli.models.group_threshold import append_memberships
     from ratecli.solvers.groups import Groups
     from ratecli.solvers.oracles.base import OracleRows
 

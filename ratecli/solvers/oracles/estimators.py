@@ -18,10 +18,10 @@ from sklearn.utils import all_estimators, get_tags
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.fitted import SklearnModel
+from ratecli.models.cost_sensitive import ARGMAX_COSTS, CostSensitiveClassifier
 from ratecli.models.linear import Threshold
+from ratecli.models.sklearn_model import SklearnModel
 from ratecli.models.trees import TreeEnsemble
-from ratecli.models.weighed import ARGMAX_COSTS, CostSensitiveClassifier
 from ratecli.solvers.fit_cache import FitCache, array_digest
 from ratecli.solvers.liblinear import to_int32_indices
 from ratecli.solvers.oracles.base import OracleRows

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.fitted import SklearnModel
-from ratecli.models.grouped import GroupThreshold
+from ratecli.models.cost_sensitive import ARGMAX_COSTS, CostSensitiveClassifier
+from ratecli.models.group_threshold import GroupThreshold
 from ratecli.models.linear import Threshold
+from ratecli.models.sklearn_model import SklearnModel
 from ratecli.models.trees import TreeEnsemble
-from ratecli.models.weighed import ARGMAX_COSTS, CostSensitiveClassifier
 from ratecli.rates.sample import Mask
 from ratecli.solvers.groups import Groups
 from ratecli.solvers.oracles.base import OracleRows

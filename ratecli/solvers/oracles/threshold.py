@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ratecli.models.base import Classifier
+from ratecli.models.cost_sensitive import CostSensitiveClassifier
 from ratecli.models.linear import Threshold
-from ratecli.models.weighed import CostSensitiveClassifier
 
 
 def with_threshold(member: Classifier, cut: float) -> Classifier:

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array
-from ratecli.models.coded import FeatureCoding, RecordBatch
-from ratecli.models.decode import decode_row
 from ratecli.models.linear import Logistic, Threshold
+from ratecli.models.record_loops import decode_row
+from ratecli.models.records import FeatureCoding, RecordBatch
 from ratecli.solvers.problem import Problem
 from ratecli.streaming.stream import RowStream, SumArrays
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array
-from ratecli.models.coded import RecordBatch, RecordEncoder
+from ratecli.models.records import RecordBatch, RecordEncoder
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.players.kernel import add_hinge_sums, pass_over_scores
 from ratecli.solvers.players.lanes import WIDTH, Floats32, pack_lanes, unpack_lanes

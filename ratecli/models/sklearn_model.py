@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Features
 
@@ -96,9 +95,6 @@ class SklearnModel:
             return np.asarray(self.model.predict_proba(X), dtype=float)
         scores = np.asarray(self.model.decision_function(X), dtype=float)
         return np.stack([-scores, scores], axis=1)
-
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        return {"skops": np.frombuffer(dump_skops(self.model), dtype=np.uint8)}
 
 
 def dump_skops(model: Any) -> bytes:

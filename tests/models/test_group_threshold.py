@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from ratecli.models.grouped import GroupThreshold
+from ratecli.models.group_threshold import GroupThreshold
 from ratecli.models.hashed import HashedMixture
 from ratecli.models.linear import Logistic, Threshold
 from ratecli.models.mixture import MixtureClassifier
-from ratecli.models.storage import dumps, loads
+from ratecli.models.storage import dumps, loads, model_arrays
 
 PATTERNS = np.array([[False, False], [True, False], [True, True]])
 """Men; women; women of 60 and more."""
@@ -81,7 +81,7 @@ def test_it_is_stored_and_comes_back_bit_for_bit():
     ],
 )
 def test_what_does_not_fit_together_is_a_value_error(changed):
-    arrays = {"kind": np.asarray(MODEL.kind), **MODEL.state(), **changed}
+    arrays = model_arrays(MODEL) | changed
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     with pytest.raises(ValueError):

@@ -1,6 +1,6 @@
 """Compiled loops over records; `decode_row` is inlined in all of them, here and in solvers.
 
-Arguments are the arrays of `models.coded`: numbers and codes of m records, and their
+Arguments are the arrays of `models.records`: numbers and codes of m records, and their
 `FeatureCoding`.
 """
 

@@ -14,11 +14,11 @@ from scipy import sparse
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
-from ratecli.models.fitted import SklearnModel, dump_skops, load_skops
+from ratecli.models.cost_sensitive import ARGMAX_COSTS, CostSensitiveClassifier
 from ratecli.models.mixture import MixtureClassifier
+from ratecli.models.sklearn_model import SklearnModel, dump_skops, load_skops
 from ratecli.models.storage import dumps, loads
 from ratecli.models.trees import LEAF, TreeEnsemble
-from ratecli.models.weighed import ARGMAX_COSTS, CostSensitiveClassifier
 
 
 def two_trees(**changes) -> TreeEnsemble:

@@ -39,11 +39,10 @@ class GroupThreshold:
     thresholds: Array
 
     def __post_init__(self) -> None:
-        count = len(self.thresholds)
-        if self.scorer.slices or self.groups.shape != (count, len(self.slices)):
+        count, slices = self.groups.shape
+        if self.scorer.slices or self.thresholds.shape != (count,) or len(self.slices) != slices:
             raise ValueError(
-                f"{count} thresholds, groups of shape {self.groups.shape}, "
-                f"{len(self.slices)} slices"
+                f"{self.thresholds.size} thresholds, {count} groups of {len(self.slices)} slices"
             )
 
     @property
@@ -72,15 +71,6 @@ class GroupThreshold:
 
     def estimate(self, X: Features) -> Array:
         return self.decide(X)
-
-    def state(self) -> dict[str, NDArray[np.generic]]:
-        arrays: dict[str, NDArray[np.generic]] = {
-            "slices": np.asarray(self.slices, dtype=np.str_),
-            "groups": self.groups,
-            "thresholds": self.thresholds,
-            "scorer.kind": np.asarray(self.scorer.kind),
-        }
-        return arrays | {f"scorer.{name}": array for name, array in self.scorer.state().items()}
 
 
 def append_memberships(X: Features, members: Sequence[NDArray[np.bool_]]) -> Features:
