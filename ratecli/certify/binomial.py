@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -80,7 +81,8 @@ def pair_limit(counts: Array, rows: Array, weights: Array, delta: float) -> floa
 
     low = few.weight * few.low + many.weight * many.low
     seen = int((weights @ (counts / rows) - low) / step)
-    steps = _first_accepted(rejected, max(seen, 0), missed.size + beyond.size)
+    low_steps, all_steps = max(seen, 0), missed.size + beyond.size
+    steps = low_steps + bisect_left(range(low_steps, all_steps), True, key=rejected)
     return min(low + step * steps, few.weight + many.weight)
 
 
@@ -168,14 +170,6 @@ def _last_in_region(few: _Rate, many: _Rate, delta: float) -> NDArray[np.intp]:
     return low
 
 
-def _first_accepted(accepts: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the smallest accepted number in [low, high] by bisection; `high` must be accepted."""
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if accepts(middle) else (middle + 1, high)
-    return low
-
-
 SLOPE_STEP = 1e-4
 """Step in the (fractional) count for numerical slopes, relative to the root of the rows."""
 
@@ -200,7 +194,7 @@ class ClopperPearson(Bound):
         "from counts of decisions; those of a randomized classifier are drawn once"
     )
 
-    def _above(
+    def above(
         self, samples: Sequence[BoundedSample], delta: float, rng: np.random.Generator
     ) -> float:
         widths = np.array([sample.range[1] - sample.range[0] for sample in samples])

@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.rates.interval import Interval
+
+Measurements = Mapping[str, Array]
+"""(n,) arrays of a classifier's outputs on n rows, by `rates.table.Measurement`."""
+ROUNDING = 1e-9
+"""Tolerance for measurements outside their range, relative to max(1, |ends of the range|)."""
 
 
 def power_of_2(coefficients: Sequence[float]) -> float:
@@ -27,7 +30,7 @@ def power_of_2(coefficients: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class BoundedSample:
-    """Independent measurements of the rows of one group, each within a range known beforehand.
+    """Independent measurements of the rows of one group; the groups of one sum are disjoint.
 
     Attributes
     ----------
@@ -35,10 +38,17 @@ class BoundedSample:
         (n,) measurements.
     range
         Minimum and maximum that could be measured on any row; possibly infinite.
+    coefficient
+        Factor of the sample's mean in the sum that is bounded.
     """
 
     values: Array
     range: Interval = (0.0, 1.0)
+    coefficient: float = 1.0
+
+    @property
+    def rows(self) -> int:
+        return len(self.values)
 
     @property
     def binary(self) -> bool:
@@ -47,21 +57,13 @@ class BoundedSample:
 
 
 @dataclass(frozen=True)
-class WeightedSample:
-    """`coefficient` times the mean of a group; the groups of one sum must be disjoint."""
-
-    coefficient: float
-    sample: BoundedSample
-
-
-@dataclass(frozen=True)
 class SampleMoments:
-    """What is known about a term before its rows are seen: its mean and standard deviation.
+    """What is known about a sample before its rows are seen: its mean and standard deviation.
 
     Attributes
     ----------
     coefficient, range
-        As in `WeightedSample` and its sample.
+        As in `BoundedSample`.
     mean, deviation
         Of the measurements; the deviation has n - 1 in its denominator.
     rows
@@ -74,6 +76,17 @@ class SampleMoments:
     rows: int
     range: Interval = (0.0, 1.0)
 
+    @property
+    def binary(self) -> bool:
+        """Whether every measurement is at one of the ends of the range, judged by the variance.
+
+        Such measurements have the largest possible variance for their mean (slightly more with n -
+        1 in the denominator).
+        """
+        low, high = self.range
+        largest = (self.mean - low) * (high - self.mean)
+        return self.deviation**2 >= largest - ROUNDING * (high - low) ** 2
+
 
 @dataclass(frozen=True)
 class SampleSizes:
@@ -83,17 +96,9 @@ class SampleSizes:
     lows: Array
     highs: Array
 
-    @classmethod
-    def of(cls, parts: Sequence[SampleMoments]) -> SampleSizes:
-        lows, highs = np.array([part.range for part in parts]).reshape(-1, 2).T
-        return cls(np.array([float(part.rows) for part in parts]), lows, highs)
-
     @property
     def widths(self) -> Array:
         return self.highs - self.lows
-
-    def some(self, places: NDArray[np.intp]) -> SampleSizes:
-        return SampleSizes(self.rows[places], self.lows[places], self.highs[places])
 
 
 @dataclass(frozen=True)
@@ -103,14 +108,6 @@ class PredictedBound:
     value: float
     by_mean: Array
     by_deviation: Array
-
-
-Measurements = Mapping[str, Array]
-"""(n,) arrays of a classifier's outputs on n rows, by `rates.table.Measurement`."""
-
-
-ROUNDING = 1e-9
-"""Tolerance for measurements outside their range, relative to max(1, |ends of the range|)."""
 
 
 class Bound(ABC):
@@ -140,7 +137,7 @@ class Bound(ABC):
     least_rows: ClassVar[int] = 1
 
     def upper(
-        self, parts: Sequence[WeightedSample], delta: float, rng: np.random.Generator
+        self, samples: Sequence[BoundedSample], delta: float, rng: np.random.Generator
     ) -> float:
         """Return a number that is at least the sum with probability at least 1 - delta.
 
@@ -153,80 +150,90 @@ class Bound(ABC):
             If delta is not in (0, 1), a coefficient is not finite, or measurements are outside
             their range by more than rounding.
         """
-        _check_delta(delta)
-        scale = _coefficient_unit(parts)
-        samples = [
-            _scaled_sample(replace(part, coefficient=part.coefficient / scale)) for part in parts
-        ]
+        predictor = self.predictor(samples, delta)
+        for sample in samples:
+            _check_values(sample)
         if not all(np.isfinite(sample.values).all() for sample in samples):
             return math.inf
-        ranges = [sample.range for sample in samples]
-        live = [self._teaches(sample.range, sample.values.size) for sample in samples]
-        known = sum(
-            sample.range[1] for sample, is_live in zip(samples, live, strict=True) if not is_live
-        )
-        if any(live):
-            known += self._above([samples[i] for i in np.flatnonzero(live)], delta, rng)
-        return scale * _clipped(known, ranges)
+        scaled = []
+        for i, lows, highs in zip(
+            predictor.live, predictor.sizes.lows, predictor.sizes.highs, strict=True
+        ):
+            values = np.clip(np.asarray(samples[i].values, dtype=float), *samples[i].range)
+            ends = float(lows), float(highs)
+            scaled.append(BoundedSample(predictor.factors[i] * values, ends))
+        above = self.above(scaled, delta, rng) if scaled else 0.0
+        return predictor.unit * predictor.clipped(predictor.known + above)
 
     def predicted(self, parts: Sequence[SampleMoments], delta: float) -> PredictedBound:
         """Return the bound to expect on samples with these moments; never use it as a certificate.
 
         Its slopes are 0 where it is at an end of the sum's range. Moments that are not finite give
-        infinity.
-
-        Raises
-        ------
-        ValueError
-            If delta is not in (0, 1), or a mean is outside its range by more than rounding.
+        infinity. Raises the same errors as `predictor`.
         """
         means = np.array([part.mean for part in parts], dtype=float)
         deviations = np.array([part.deviation for part in parts], dtype=float)
-        return self.forecast(parts, delta)(means, deviations)
+        return self.predictor(parts, delta)(means, deviations)
 
-    def forecast(self, parts: Sequence[SampleMoments], delta: float) -> BoundPredictor:
+    def predictor(
+        self, parts: Sequence[BoundedSample] | Sequence[SampleMoments], delta: float
+    ) -> BoundPredictor:
         """Return `predicted` as a function of the moments of samples with these sizes and ranges.
 
         Raises
         ------
         ValueError
-            If delta is not in (0, 1), or a range is invalid.
+            If delta is not in (0, 1), a coefficient is not finite, or a range is invalid.
         """
-        _check_delta(delta)
-        for part in parts:
-            _check_range(part.range, np.zeros(0))
-        scale = _coefficient_unit(parts)
-        coefficients = [part.coefficient / scale for part in parts]
-        pairs = zip(coefficients, parts, strict=True)
-        ranges = [_scaled_range(coefficient, part.range) for coefficient, part in pairs]
-        live = [
-            i
-            for i, (ends, part) in enumerate(zip(ranges, parts, strict=True))
-            if self._teaches(ends, part.rows)
-        ]
-        scaled = [replace(part, range=ends) for part, ends in zip(parts, ranges, strict=True)]
+        if not 0 < delta < 1:
+            raise ValueError(f"delta must be between 0 and 1, not {delta}")
+        ranges = np.array([part.range for part in parts], dtype=float).reshape(-1, 2)
+        for low, high in ranges.tolist():
+            if not low <= high or low == math.inf or high == -math.inf:
+                raise ValueError(f"no range of measurements: [{low}, {high}]")
+        coefficients = [part.coefficient for part in parts]
+        if not all(map(math.isfinite, coefficients)):
+            worst = max(coefficients, key=abs)
+            raise ValueError(f"a coefficient must be a finite number, not {worst}")
+        unit = power_of_2(coefficients)
+        factors = np.array(coefficients) / unit
+        scaled = np.multiply(
+            factors[:, None], ranges, out=np.zeros_like(ranges), where=factors[:, None] != 0
+        )
+        lows, highs = np.sort(scaled, axis=1).T
+        rows = np.array([float(part.rows) for part in parts])
+        live = (lows != highs) & (rows >= self.least_rows)
+        if self.needs_range:
+            live &= np.isfinite(scaled).all(axis=1)
         return BoundPredictor(
             self,
             delta,
-            scale,
-            np.array(coefficients),
-            SampleSizes.of(parts),
-            np.array(live, dtype=np.intp),
-            SampleSizes.of([scaled[i] for i in live]),
-            sum(ends[1] for i, ends in enumerate(ranges) if i not in live),
-            (sum(low for low, _ in ranges), sum(high for _, high in ranges)),
+            unit,
+            factors,
+            ranges.T[0],
+            ranges.T[1],
+            np.flatnonzero(live).tolist(),
+            SampleSizes(rows[live], lows[live], highs[live]),
+            float(highs[~live].sum()),
+            (float(lows.sum()), float(highs.sum())),
         )
 
-    def _teaches(self, ends: Interval, rows: int) -> bool:
-        if ends[0] == ends[1] or rows < self.least_rows:
-            return False
-        return not self.needs_range or all(map(math.isfinite, ends))
-
-    @abstractmethod
-    def _above(
-        self, samples: Sequence[BoundedSample], delta: float, rng: np.random.Generator
+    def above(
+        self,
+        samples: Sequence[BoundedSample],
+        delta: float,
+        rng: np.random.Generator,  # noqa: ARG002  for bounds that sample or resample
     ) -> float:
-        """Bound the sum of the means of at least one sample; the caller clips the result."""
+        """Bound the sum of the means of at least one sample; the caller clips the result.
+
+        By default, the bound is a function of the moments of the samples: see `expected`.
+        """
+        rows = [sample.rows for sample in samples]
+        lows, highs = np.array([sample.range for sample in samples]).T
+        means = np.array([sample.values.mean() for sample in samples])
+        deviations = [sample.values.std(ddof=min(sample.rows - 1, 1)) for sample in samples]
+        sizes = SampleSizes(np.array(rows, dtype=float), lows, highs)
+        return self.expected(sizes, means, np.array(deviations), delta).value
 
     @abstractmethod
     def expected(
@@ -241,62 +248,53 @@ class BoundPredictor:
 
     Attributes
     ----------
-    scale
-        Unit of the coefficients.
-    coefficients, sizes
-        Of all samples as they are measured.
-    live, scaled
-        Indices of the informative samples, and their sizes after multiplication by coefficients.
+    unit, factors
+        Unit of the coefficients, and (k,) the coefficients in this unit.
+    lows, highs
+        (k,) ends of the ranges of the measurements.
+    live, sizes
+        Indices of the informative samples, and their sizes after multiplication by factors.
     known
         Sum of the upper ends of the other samples.
     ends
-        The range of the sum.
+        The range of the sum, in units.
     """
 
     bound: Bound
     delta: float
-    scale: float
-    coefficients: Array
+    unit: float
+    factors: Array
+    lows: Array
+    highs: Array
+    live: list[int]
     sizes: SampleSizes
-    live: NDArray[np.intp]
-    scaled: SampleSizes
     known: float
     ends: Interval
 
     def __call__(self, means: Array, deviations: Array) -> PredictedBound:
-        """Predict at (k,) means and deviations. ValueError if a mean is outside its range."""
+        """Predict at (k,) means, which are clipped to their ranges, and deviations."""
         by_mean, by_deviation = np.zeros((2, means.size))
         # This runs for every candidate, and for a few numbers Python is faster than NumPy.
         if not all(map(math.isfinite, means.tolist() + deviations.tolist())):
             return PredictedBound(math.inf, by_mean, by_deviation)
-        value, live, inside = self.known, self.live, self._inside(means)
-        if live.size:
-            factors, sizes = self._factors
-            found = self.bound.expected(
-                self.scaled, factors * inside[live], sizes * deviations[live], self.delta
+        value, live = self.known, self.live
+        if live:
+            factors = self.factors[live]
+            inside = np.minimum(np.maximum(means, self.lows), self.highs)[live]
+            own = self.bound.expected(
+                self.sizes, factors * inside, np.abs(factors) * deviations[live], self.delta
             )
-            value += found.value
-            by_mean[live] = self.scale * factors * found.by_mean
-            by_deviation[live] = self.scale * sizes * found.by_deviation
-        clipped = math.inf if math.isnan(value) else min(max(value, self.ends[0]), self.ends[1])
+            value += own.value
+            by_mean[live] = self.unit * factors * own.by_mean
+            by_deviation[live] = self.unit * np.abs(factors) * own.by_deviation
+        clipped = self.clipped(value)
         if clipped != value:
             by_mean, by_deviation = np.zeros((2, means.size))
-        return PredictedBound(self.scale * clipped, by_mean, by_deviation)
+        return PredictedBound(self.unit * clipped, by_mean, by_deviation)
 
-    @cached_property
-    def _factors(self) -> tuple[Array, Array]:
-        """Coefficients of the informative samples, and their absolute values."""
-        factors = self.coefficients[self.live]
-        return factors, np.abs(factors)
-
-    def _inside(self, means: Array) -> Array:
-        """Clip means to their ranges; raise ValueError if one is outside by more than rounding."""
-        inside = np.minimum(np.maximum(means, self.sizes.lows), self.sizes.highs)
-        if inside.tolist() != means.tolist():
-            for i in np.flatnonzero(inside != means).tolist():
-                ends = float(self.sizes.lows[i]), float(self.sizes.highs[i])
-                _check_range(ends, means[i : i + 1])
-        return inside
+    def clipped(self, value: float) -> float:
+        """Clip a value to the range of the sum; return infinity for NaN."""
+        return math.inf if math.isnan(value) else min(max(value, self.ends[0]), self.ends[1])
 
 
 def scale_to_unit(sample: BoundedSample) -> tuple[float, Array]:
@@ -315,51 +313,10 @@ def split_delta(widths: Array, rows: Array) -> Array:
     return np.asarray(errors / errors.sum())
 
 
-def _check_delta(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise ValueError(f"delta must be between 0 and 1, not {delta}")
-
-
-def _coefficient_unit(parts: Sequence[WeightedSample] | Sequence[SampleMoments]) -> float:
-    coefficients = [part.coefficient for part in parts]
-    if not all(map(math.isfinite, coefficients)):
-        raise ValueError(f"a coefficient must be a finite number, not {max(coefficients, key=abs)}")
-    return power_of_2(coefficients)
-
-
-def _scaled_sample(part: WeightedSample) -> BoundedSample:
-    """Multiply a sample by its coefficient; clip its values, and turn non-finite ones into NaN."""
-    values = np.asarray(part.sample.values, dtype=np.float64)
-    low, high = part.sample.range
-    _check_range(part.sample.range, values[np.isfinite(values)])
-    with np.errstate(invalid="ignore"):
-        scaled = part.coefficient * np.where(
-            np.isfinite(values), np.clip(values, low, high), values
-        )
-    ends = _scaled_range(part.coefficient, part.sample.range)
-    # measurements that are not finite become NaN, even if the coefficient is 0
-    return BoundedSample(np.where(np.isfinite(values), scaled, math.nan), ends)
-
-
-def _scaled_range(coefficient: float, ends: Interval) -> Interval:
-    if coefficient == 0:
-        return 0.0, 0.0
-    low, high = sorted((coefficient * ends[0], coefficient * ends[1]))
-    return low, high
-
-
-def _check_range(ends: Interval, values: Array) -> None:
-    low, high = ends
-    if not low <= high or low == math.inf or high == -math.inf:
-        raise ValueError(f"no range of measurements: [{low}, {high}]")
-    slack = ROUNDING * max(1.0, *(abs(end) for end in ends if math.isfinite(end)), 0.0)
+def _check_values(sample: BoundedSample) -> None:
+    low, high = sample.range
+    values = sample.values[np.isfinite(sample.values)]
+    slack = ROUNDING * max(1.0, *(abs(end) for end in (low, high) if math.isfinite(end)), 0.0)
     if values.size and (values.min() < low - slack or values.max() > high + slack):
-        found = f"[{values.min():.6g}, {values.max():.6g}]"
-        raise ValueError(f"measurements in {found} are outside their range [{low:g}, {high:g}]")
-
-
-def _clipped(value: float, ranges: Sequence[Interval]) -> float:
-    """Clip the value to the range of a sum; return infinity for NaN."""
-    if math.isnan(value):
-        return math.inf
-    return min(max(value, sum(low for low, _ in ranges)), sum(high for _, high in ranges))
+        seen = f"[{values.min():.6g}, {values.max():.6g}]"
+        raise ValueError(f"measurements in {seen} are outside their range [{low:g}, {high:g}]")

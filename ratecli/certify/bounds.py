@@ -1,29 +1,203 @@
-"""Registry of confidence bounds by name, and the choice of a bound for given samples."""
+"""The confidence bounds by name, those that need only moments, and the choice for given samples."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from functools import lru_cache
+from typing import ClassVar, Final
 
-from ratecli.certify.bernstein import EmpiricalBernstein
+import numpy as np
+from scipy import special
+
 from ratecli.certify.betting import Betting
 from ratecli.certify.binomial import ClopperPearson
-from ratecli.certify.bootstrap import Bootstrap
-from ratecli.certify.bound import Bound, SampleMoments, WeightedSample
-from ratecli.certify.hoeffding import Hoeffding
-from ratecli.certify.student import StudentT
-
-__all__ = ["AUTO", "BOUNDS", "Bound", "choose_bound"]
+from ratecli.certify.bound import (
+    Bound,
+    BoundedSample,
+    PredictedBound,
+    SampleMoments,
+    SampleSizes,
+    split_delta,
+)
+from ratecli.models.base import Array
 
 AUTO: Final = "auto"
-VARIANCE_TOLERANCE = 1e-9
-_EXACT: Final = (ClopperPearson(), Betting(), EmpiricalBernstein(), Hoeffding())
-_APPROXIMATE: Final = (StudentT(), Bootstrap())
-BOUNDS: dict[str, Bound] = {bound.name: bound for bound in (*_EXACT, *_APPROXIMATE)}
 
 
-def choose_bound(name: str, parts: Sequence[WeightedSample] | Sequence[SampleMoments]) -> Bound:
+class Hoeffding(Bound):
+    """Mean plus `sqrt(ln(1/delta)/2 sum_i (b_i - a_i)^2 / n_i)` (Hoeffding 1963, Theorem 2).
+
+    The theorem covers sums of independent variables with any ranges, so delta need not be divided
+    among several means.
+    """
+
+    name: ClassVar[str] = "hoeffding"
+    exact: ClassVar[bool] = True
+    means: ClassVar[str] = "from the range of the measurements alone"
+
+    def expected(
+        self, sizes: SampleSizes, means: Array, deviations: Array, delta: float
+    ) -> PredictedBound:
+        half = math.sqrt(math.log(1 / delta) / 2 * float((sizes.widths**2 / sizes.rows).sum()))
+        value = float(means.sum()) + half
+        return PredictedBound(value, np.ones(means.size), np.zeros_like(deviations))
+
+
+class EmpiricalBernstein(Bound):
+    """Mean plus `s sqrt(2 ln(2/delta) / n) + 7 (b - a) ln(2/delta) / (3 (n - 1))`.
+
+    Theorem 4 of Maurer and Pontil (2009); s^2 has n - 1 in its denominator. Several means are
+    bounded separately, each at most by the end of its range, with delta divided by `split_delta`.
+    """
+
+    name: ClassVar[str] = "empirical_bernstein"
+    exact: ClassVar[bool] = True
+    means: ClassVar[str] = "from the variance and the range of the measurements"
+    least_rows: ClassVar[int] = 2
+
+    def expected(
+        self, sizes: SampleSizes, means: Array, deviations: Array, delta: float
+    ) -> PredictedBound:
+        logs = np.log(2 / (delta * split_delta(sizes.widths, sizes.rows)))
+        slopes = np.sqrt(2 * logs / sizes.rows)
+        limits = means + slopes * deviations + 7 * sizes.widths * logs / (3 * (sizes.rows - 1))
+        inside = (limits < sizes.highs).astype(float)
+        value = float(np.minimum(limits, sizes.highs).sum())
+        return PredictedBound(value, inside, inside * slopes)
+
+
+T_SLOPE_STEP = 1e-4
+"""Relative step of the central difference of a t quantile in its degrees of freedom."""
+
+
+class StudentT(Bound):
+    """Mean plus a t quantile times the standard error (Student 1908).
+
+    For several means, the degrees of freedom are those of Welch (1947) and Satterthwaite (1946). A
+    sample without variance is bounded by its mean, which is one reason why the bound is not exact.
+    If all deviations are 0, the slopes are the one-sided ones in each deviation alone.
+    """
+
+    name: ClassVar[str] = "student_t"
+    exact: ClassVar[bool] = False
+    means: ClassVar[str] = (
+        "as if means were normally distributed: wrong for rare events and few rows"
+    )
+    needs_range: ClassVar[bool] = False
+    least_rows: ClassVar[int] = 2
+
+    def expected(
+        self, sizes: SampleSizes, means: Array, deviations: Array, delta: float
+    ) -> PredictedBound:
+        rows, point, ones = sizes.rows, float(means.sum()), np.ones(means.size)
+        variances = deviations**2 / rows
+        if means.size == 1 or not (total := variances.sum()) > 0:
+            slopes = np.array([_t_half_width(each, delta) for each in rows.tolist()])
+            return PredictedBound(point + float(slopes @ deviations), ones, slopes)
+        weights = (variances / total) ** 2 / (rows - 1)
+        freedom = 1 / weights.sum()
+        error, quantile = np.sqrt(total), special.stdtrit(freedom, 1 - delta)
+        error_slopes = deviations / rows / error
+        # d ln(freedom) = 2 d ln(total) - d ln(sum of weights)
+        freedom_slopes = freedom * (
+            4 * deviations / rows / total
+            - 4 * weights / np.where(deviations > 0, deviations, 1) / weights.sum()
+        )
+        near = freedom * np.array([1 - T_SLOPE_STEP, 1 + T_SLOPE_STEP])
+        less, more = special.stdtrit(near, 1 - delta)
+        quantile_slope = (more - less) / (2 * T_SLOPE_STEP * freedom)
+        slopes = quantile * error_slopes + error * freedom_slopes * quantile_slope
+        return PredictedBound(point + float(quantile * error), ones, slopes)
+
+
+@lru_cache(maxsize=1024)
+def _t_half_width(rows: float, delta: float) -> float:
+    """Return the half-width for one mean with a deviation of 1; cached, as quantiles are slow."""
+    return float(special.stdtrit(rows - 1, 1 - delta)) / math.sqrt(rows)
+
+
+RESAMPLES, MAX_RESAMPLES = 1999, 49_999
+RESAMPLES_ABOVE = 20
+"""Expected number of resamples above the limit: a small delta takes more resamples."""
+TIE_TOLERANCE = 1e-9
+"""Resampled means within this share of a standard error of the mean count as equal to it."""
+BATCH = 2**18
+MAX_DISTINCT = 64
+"""Samples with at most this many distinct values are resampled by their counts."""
+
+
+class Bootstrap(Bound):
+    """The bias-corrected and accelerated limit of Efron (1987), each sample resampled on its own.
+
+    The acceleration is the jackknife's, which has a closed form for a sum of means. A sample
+    without variance is bounded by its mean. Predictions use the normal distribution.
+    """
+
+    name: ClassVar[str] = "bootstrap"
+    exact: ClassVar[bool] = False
+    means: ClassVar[str] = "from resampled rows: wrong for rare events and few rows"
+    needs_range: ClassVar[bool] = False
+    least_rows: ClassVar[int] = 2
+
+    def above(
+        self, samples: Sequence[BoundedSample], delta: float, rng: np.random.Generator
+    ) -> float:
+        centred = [sample.values - sample.values.mean() for sample in samples]
+        mean = sum(float(sample.values.mean()) for sample in samples)
+        variance = sum(float((column**2).sum()) / column.size**2 for column in centred)
+        if not variance > 0:
+            return mean
+        third = sum(float((column**3).sum()) / column.size**3 for column in centred)
+        size = min(max(RESAMPLES, math.ceil(RESAMPLES_ABOVE / delta)), MAX_RESAMPLES)
+        # centred values: sums of resamples can then be compared with 0 without rounding errors
+        sums = sum((_resample_means(column, size, rng) for column in centred), np.zeros(size))
+        tie = TIE_TOLERANCE * math.sqrt(variance)
+        below = ((sums < -tie).mean() + (sums <= tie).mean()) / 2
+        bias = special.ndtri(min(max(below, 0.5 / size), 1 - 0.5 / size))
+        shifted = bias + special.ndtri(1 - delta)
+        shrunk = 1 - third / variance**1.5 / 6 * shifted
+        level = special.ndtr(bias + shifted / shrunk) if shrunk > 0 else 1.0
+        return mean + float(np.quantile(sums, level))
+
+    def expected(
+        self, sizes: SampleSizes, means: Array, deviations: Array, delta: float
+    ) -> PredictedBound:
+        quantile = float(special.ndtri(1 - delta))
+        error = float(np.hypot.reduce(deviations / np.sqrt(sizes.rows)))
+        # if all deviations are 0, the slopes are the one-sided ones in each deviation alone
+        slopes = deviations / sizes.rows / error if error > 0 else 1 / np.sqrt(sizes.rows)
+        value = float(means.sum()) + quantile * error
+        return PredictedBound(value, np.ones(means.size), quantile * slopes)
+
+
+def _resample_means(values: Array, size: int, rng: np.random.Generator) -> Array:
+    """Return (size,) means of resamples of the values."""
+    distinct, counts = np.unique(values, return_counts=True)
+    if distinct.size <= MAX_DISTINCT:
+        drawn = rng.multinomial(values.size, counts / values.size, size=size)
+        return np.asarray(drawn @ distinct / values.size)
+    means, batch = [], max(1, BATCH // values.size)
+    for start in range(0, size, batch):
+        shape = min(batch, size - start), values.size
+        means.append(values[rng.integers(values.size, size=shape, dtype=np.int32)].mean(axis=1))
+    return np.concatenate(means)
+
+
+BOUNDS: dict[str, Bound] = {
+    bound.name: bound
+    for bound in (
+        ClopperPearson(),
+        Betting(),
+        EmpiricalBernstein(),
+        Hoeffding(),
+        StudentT(),
+        Bootstrap(),
+    )
+}
+
+
+def choose_bound(name: str, parts: Sequence[BoundedSample] | Sequence[SampleMoments]) -> Bound:
     """Return the bound of a name; `auto` chooses the best exact one if ranges are known.
 
     That is `clopper_pearson` if all measurements are 0/1 (or at the ends of another range) and
@@ -42,23 +216,6 @@ def choose_bound(name: str, parts: Sequence[WeightedSample] | Sequence[SampleMom
     if name != AUTO:
         return BOUNDS[name]
     needed = [part for part in parts if part.coefficient != 0]
-    if not all(math.isfinite(end) for part in needed for end in _range(part)):
+    if not all(math.isfinite(end) for part in needed for end in part.range):
         return BOUNDS["student_t"]
-    return BOUNDS["clopper_pearson" if all(map(_binary, needed)) else "betting"]
-
-
-def _range(part: WeightedSample | SampleMoments) -> tuple[float, float]:
-    return part.range if isinstance(part, SampleMoments) else part.sample.range
-
-
-def _binary(part: WeightedSample | SampleMoments) -> bool:
-    """Whether all measurements are at the ends of their range; for moments, judged by the variance.
-
-    Such measurements have the largest possible variance for their mean (slightly more with n - 1 in
-    the denominator).
-    """
-    if isinstance(part, WeightedSample):
-        return part.sample.binary
-    low, high = part.range
-    largest = (part.mean - low) * (high - part.mean)
-    return part.deviation**2 >= largest - VARIANCE_TOLERANCE * (high - low) ** 2
+    return BOUNDS["clopper_pearson" if all(part.binary for part in needed) else "betting"]

@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 from scipy.optimize import minimize
 
-from ratecli.certify import trees as plan
-from ratecli.certify.bound import Measurements, WeightedSample
-from ratecli.certify.bounds import Bound, choose_bound
-from ratecli.certify.forms import FormRows
+from ratecli.certify.bound import Bound, BoundedSample, Measurements
+from ratecli.certify.bounds import choose_bound
 from ratecli.certify.prediction import (
     CandidateRows,
     ExpectedOutcome,
     explain_failure,
     is_unusable,
-    predict_outcome,
-    quantity_rows,
 )
 from ratecli.certify.safety_test import SafetyMethod, SafetyTestSpec
-from ratecli.certify.trees import GoalTreeRecorder, TreeRecord, json_number
+from ratecli.certify.trees import (
+    GoalTestPlan,
+    GoalTreeRecorder,
+    OneSidedBound,
+    TreeRecord,
+    json_number,
+    plan_goal_test,
+)
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
-from ratecli.rates.enclosure import Enclosure, InclusionFunction
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import RateMatrix
+from ratecli.rates.sample import Mask
 
 MIN_DELTA_SHARE = 0.1
 """Minimum share of delta for a bound, relative to equal shares, as expectations may be wrong."""
@@ -53,101 +54,71 @@ def optimize_delta_shares(expected: ExpectedOutcome) -> tuple[float, ...]:
     hold as for any other deltas fixed beforehand. The shares of a tree add up to 1 and never lead
     to a larger expected end than equal shares; they are equal if some limit is infinite.
 
-    L-BFGS searches from equal shares, then a simplex search (Nelder and Mead) refines the result:
-    ends have kinks where another argument of a maximum becomes the largest, and gradients fail
-    there.
-
     Parameters
     ----------
     expected
         The expected outcome with delta divided equally.
     """
-    asked = expected.tested.asked
-    shares = np.ones(len(asked))
-    for tree in range(len(expected.tested.trees)):
-        own = np.array([b for b, each in enumerate(asked) if each.tree == tree], dtype=np.intp)
-        if len(own) > 1:
-            shares[own] = _TreeAllocation(expected, tree, own).best()
+    trees = np.array([bound.tree for bound in expected.plan.bounds], dtype=np.intp)
+    shares = np.ones(len(trees))
+    for tree, count in zip(*np.unique(trees, return_counts=True), strict=True):
+        if count > 1:
+            shares[trees == tree] = _optimize_tree_shares(expected, tree, trees == tree)
     return tuple(shares.tolist())
 
 
-@dataclass(frozen=True)
-class _TreeAllocation:
-    """Optimizes the shares (b,) of one tree's bounds, whose indices among all B are `own`."""
+def _optimize_tree_shares(expected: ExpectedOutcome, tree: int, own: Mask) -> Array:
+    """Return the shares (b,) of one tree's bounds, which are `own` (B,) among all.
 
-    expected: ExpectedOutcome
-    tree: int
-    own: NDArray[np.intp]
+    L-BFGS searches from equal shares, then a simplex search (Nelder and Mead) refines the result:
+    ends have kinks where another argument of a maximum becomes the largest, and gradients fail
+    there. Both search on limits interpolated in the logarithms of the shares.
+    """
+    plan, size = expected.plan, int(own.sum())
+    bounds = [plan.bounds[b] for b in np.flatnonzero(own)]
+    root = plan.inclusion(plan.trees[tree], tree)
+    equal, floor = np.full(size, 1 / size), MIN_DELTA_SHARE / size
 
-    def best(self) -> Array:
-        equal = np.full(len(self.own), 1 / len(self.own))
-        if not np.isfinite(self._table).all():
-            return equal
-        start = np.zeros(len(self.own) - 1)
-        near = minimize(self._smooth, start, jac=True, method="L-BFGS-B").x
-        simplex = near + SIMPLEX_SPAN * np.vstack([start, np.eye(len(start))])
-        options = {"maxiter": SIMPLEX_STEPS * len(self.own), "initial_simplex": simplex}
-        found = minimize(lambda x: self._smooth(x)[0], near, method="Nelder-Mead", options=options)
-        shares = self._shares(found.x)
-        return shares if self._end(self._limits(shares)) < self._end(self._limits(equal)) else equal
+    def limits(shares: Array) -> Array:
+        deltas = [each.delta * size * share for each, share in zip(bounds, shares, strict=True)]
+        pairs = zip(bounds, deltas, strict=True)
+        return np.array([expected.limit(replace(each, delta=delta)) for each, delta in pairs])
 
-    def _smooth(self, x: Array) -> tuple[float, Array]:
-        """Return the upper end and its slopes in x, shape (b - 1,), from interpolated limits."""
-        shares = self._shares(x)
-        at = np.log(shares)
-        limits = np.array([curve(each) for curve, each in zip(self._curves, at, strict=True)])
-        rise = [curve(each, 1) for curve, each in zip(self._curves, at, strict=True)]
-        found = self._enclosure(limits)
-        slopes = found.high_slopes[self.own] * rise / shares
-        free = shares - MIN_DELTA_SHARE / len(shares)
-        by_weight = free * (slopes - free @ slopes / (1 - MIN_DELTA_SHARE))
-        return self._shown(found.high), by_weight[:-1]
+    def upper_end(limits: Array) -> tuple[float, Array]:
+        """Return the upper end, a large number if it is infinite, and its slopes (b,)."""
+        every = np.zeros(len(own))
+        every[own] = limits
+        enclosure = root(every)
+        end = INFINITE_END if math.isnan(enclosure.high) else min(enclosure.high, INFINITE_END)
+        return end, enclosure.high_slopes[own]
 
-    def _shares(self, x: Array) -> Array:
+    def shares_at(x: Array) -> Array:
         """Map any x (b - 1,) to shares that add up to 1 and are at least the minimum."""
-        floor = MIN_DELTA_SHARE / len(self.own)
         weights = np.exp(np.append(x, 0.0) - max(x.max(), 0.0))
         return np.asarray(floor + (1 - MIN_DELTA_SHARE) * weights / weights.sum())
 
-    @cached_property
-    def _curves(self) -> list[PchipInterpolator]:
-        """Limits as functions of the logarithms of shares; like the limits, they are monotone."""
-        return [PchipInterpolator(np.log(self._knots), row) for row in self._table]
+    knots = np.geomspace(floor, 1.0, INTERPOLATION_KNOTS)
+    table = np.array([limits(np.full(size, share)) for share in knots]).T
+    if not np.isfinite(table).all():
+        return equal
+    curves = [PchipInterpolator(np.log(knots), row) for row in table]
 
-    @cached_property
-    def _knots(self) -> Array:
-        return np.geomspace(MIN_DELTA_SHARE / len(self.own), 1.0, INTERPOLATION_KNOTS)
+    def smooth_end(x: Array) -> tuple[float, Array]:
+        """Return the upper end and its slopes in x, shape (b - 1,)."""
+        shares = shares_at(x)
+        pairs = list(zip(curves, np.log(shares), strict=True))
+        end, by_limit = upper_end(np.array([curve(at) for curve, at in pairs]))
+        slopes = by_limit * [curve(at, 1) for curve, at in pairs] / shares
+        free = shares - floor
+        return end, (free * (slopes - free @ slopes / (1 - MIN_DELTA_SHARE)))[:-1]
 
-    @cached_property
-    def _table(self) -> Array:
-        """(b, INTERPOLATION_KNOTS) limits."""
-        return np.array([self._limits(np.full(len(self.own), share)) for share in self._knots]).T
-
-    def _limits(self, shares: Array) -> Array:
-        given = (self.expected.tested.asked[b] for b in self.own)
-        whole = len(self.own)
-        asked = [
-            replace(each, delta=each.delta * whole * share)
-            for each, share in zip(given, shares.tolist(), strict=True)
-        ]
-        return np.array([self.expected.limit(each) for each in asked])
-
-    def _end(self, limits: Array) -> float:
-        return self._shown(self._enclosure(limits).high)
-
-    @cached_property
-    def _root(self) -> InclusionFunction:
-        return self.expected.tested.inclusion(self.expected.tested.trees[self.tree], self.tree)
-
-    def _enclosure(self, limits: Array) -> Enclosure:
-        every = np.zeros(len(self.expected.tested.asked))
-        every[self.own] = limits
-        return self._root(every)
-
-    @staticmethod
-    def _shown(end: float) -> float:
-        """Replace an infinite end by a large number, because the searches subtract ends."""
-        return min(end, INFINITE_END) if not math.isnan(end) else INFINITE_END
+    start = np.zeros(size - 1)
+    near = minimize(smooth_end, start, jac=True, method="L-BFGS-B").x
+    simplex = near + SIMPLEX_SPAN * np.vstack([start, np.eye(size - 1)])
+    options = {"maxiter": SIMPLEX_STEPS * size, "initial_simplex": simplex}
+    best = minimize(lambda x: smooth_end(x)[0], near, method="Nelder-Mead", options=options)
+    shares = shares_at(best.x)
+    return shares if upper_end(limits(shares))[0] < upper_end(limits(equal))[0] else equal
 
 
 ClassifierKind = Literal["deterministic", "randomized", "estimate"]
@@ -203,25 +174,13 @@ class Certificate:
 
     def record(self) -> dict[str, Any]:
         """Return the certificate as JSON-compatible data, with infinities and NaN as strings."""
-        return {
-            "constraint": self.constraint,
-            "classifier": self.classifier,
-            "delta": self.delta,
-            "confidence": self.confidence,
-            "method": self.method,
-            "bound": self.bound,
-            "exact": self.exact,
-            "upper": json_number(self.upper),
-            "estimate": json_number(self.estimate),
-            "passed": self.passed,
-            "explanation": self.explanation,
-            "tree": self.tree,
-        }
+        numbers = {"upper": json_number(self.upper), "estimate": json_number(self.estimate)}
+        return asdict(self) | numbers | {"confidence": self.confidence}
 
 
 def certify(  # noqa: PLR0917  the arguments are unrelated
     goals: Sequence[Goal],
-    promise: SafetyTestSpec,
+    safety: SafetyTestSpec,
     rates: RateMatrix,
     measurements: Measurements,
     label_range: Interval,
@@ -255,136 +214,91 @@ def certify(  # noqa: PLR0917  the arguments are unrelated
     FaultError
         E308 for a goal without a known bound, E411 for weighted rows.
     """
-    found = []
+    certificates = []
     for goal in goals:
-        seen = None if candidate is None else candidate.rates
-        given = plan.plan_goal_test(goal, promise, rates, candidate=seen)
-        if promise.division == "optimized" and candidate is not None:
-            shares = _optimize_shares(given, promise, candidate, label_range)
-            given = plan.plan_goal_test(goal, promise, rates, shares, seen)
-        bounds = _choose_bounds(given, promise, candidate, label_range)
-        test = _GoalTest(given, promise, rates, measurements, label_range, bounds)
-        found.append(test.certificate(rng))
-    return tuple(found)
-
-
-def _choose_bounds(
-    given: plan.GoalTestPlan,
-    promise: SafetyTestSpec,
-    candidate: CandidateRows | None,
-    label_range: Interval,
-) -> Sequence[Bound] | None:
-    """Return the bound of each quantity as chosen on candidate rows; None without such rows."""
-    if candidate is None:
-        return None
-    rows = _require_rows(given, candidate.rates, label_range)
-    parts = ([part.measured(candidate.measurements) for part in each] for each in rows)
-    return [choose_bound(promise.bound, each) for each in parts]
-
-
-def _optimize_shares(
-    given: plan.GoalTestPlan,
-    promise: SafetyTestSpec,
-    candidate: CandidateRows,
-    label_range: Interval,
-) -> Sequence[float]:
-    rows = _require_rows(given, candidate.rates, label_range)
-    of_all = promise.rows / max(candidate.rates.members.shape[1], 1)
-    beforehand = predict_outcome(given, rows, candidate.measurements, promise.bound).scaled(of_all)
-    return optimize_delta_shares(beforehand)
-
-
-def _require_rows(
-    given: plan.GoalTestPlan, rates: RateMatrix, label_range: Interval
-) -> list[tuple[FormRows, ...]]:
-    found = quantity_rows(given, rates, label_range)
-    if found is None:
-        raise ValueError("quantities were found on other rows than these")
-    return found
-
-
-@dataclass(frozen=True)
-class _GoalTest:
-    tested: plan.GoalTestPlan
-    promise: SafetyTestSpec
-    rates: RateMatrix
-    measurements: Measurements
-    label_range: Interval
-    beforehand: Sequence[Bound] | None
-
-    def certificate(self, rng: np.random.Generator) -> Certificate:
-        limits = np.array([self._limit(each, rng) for each in self.tested.asked])
-        ends, _ = self.tested.upper(limits)
-        estimates = np.array(self.tested.values(self._value))
+        known = None if candidate is None else candidate.rates
+        plan = plan_goal_test(goal, safety, rates, candidate=known)
+        if safety.division == "optimized" and candidate is not None:
+            rows = plan.parts(candidate.rates, label_range)
+            expected = ExpectedOutcome.of(plan, rows, candidate.measurements, safety.bound)
+            factor = safety.rows / max(candidate.rates.members.shape[1], 1)
+            shares = optimize_delta_shares(expected.scaled(factor))
+            plan = plan_goal_test(goal, safety, rates, shares, known)
+        rows = plan.parts(rates, label_range)
+        samples = [[part.measured(measurements) for part in parts] for parts in rows]
+        similar = samples
+        if candidate is not None:
+            similar = [
+                [part.measured(candidate.measurements) for part in parts]
+                for parts in plan.parts(candidate.rates, label_range)
+            ]
+        bounds = [choose_bound(safety.bound, parts) for parts in similar]
+        limits = np.array([_limit(each, samples, bounds, rng) for each in plan.bounds])
+        ends, _ = plan.upper(limits)
+        value_of = _leaf_values(rates, measurements)
+        estimates = np.array(plan.values(value_of))
         upper = float(ends.max())  # NaN if any end is
-        goal = self.tested.goal
-        undefined = math.isnan(ex.evaluate(goal.expression, self._value))
+        undefined = math.isnan(ex.evaluate(goal.expression, value_of))
         passed = math.isfinite(upper) and upper <= 0 and not undefined
-        values = np.full_like(estimates, math.nan) if undefined else estimates
-        used = [self._bounds[each.quantity] for each in self.tested.asked]
-        return Certificate(
-            goal.name,
-            self._kind(),
-            self.promise.delta[goal.name],
-            self.promise.method,
-            ", ".join(dict.fromkeys(bound.name for bound in used)),
-            all(bound.exact for bound in used) and self.promise.at_random,
-            upper,
-            float(estimates.max()),
-            passed,
-            self._picture(limits).node(),
-            "" if passed else self._explanation(ends, values),
+        explanation = ""
+        if not passed:
+            values = np.full_like(estimates, math.nan) if undefined else estimates
+            expected = ExpectedOutcome.of(plan, rows, measurements, safety.bound)
+            explanation = explain_failure(expected, samples, ends, values, safety.rows)
+        used = [bounds[each.quantity] for each in plan.bounds]
+        tree = GoalTreeRecorder(
+            plan,
+            limits,
+            [ex.evaluate(form.expression(), value_of) for form in plan.quantities],
+            [[part.rows for part in parts] for parts in samples],
+            [bound.name for bound in bounds],
         )
+        certificate = Certificate(
+            constraint=goal.name,
+            classifier=_classifier_kind(plan, measurements),
+            delta=safety.delta[goal.name],
+            method=safety.method,
+            bound=", ".join(dict.fromkeys(bound.name for bound in used)),
+            exact=all(bound.exact for bound in used) and safety.at_random,
+            upper=upper,
+            estimate=float(estimates.max()),
+            passed=passed,
+            tree=tree.record(),
+            explanation=explanation,
+        )
+        certificates.append(certificate)
+    return tuple(certificates)
 
-    def _limit(self, asked: plan.OneSidedBound, rng: np.random.Generator) -> float:
-        """Return one limit; a lower limit is minus the upper limit of the negated sum."""
-        parts = self._parts[asked.quantity]
-        if any(map(is_unusable, parts)):
-            return asked.sign * math.inf
-        turned = [replace(part, coefficient=asked.sign * part.coefficient) for part in parts]
-        found = self._bounds[asked.quantity].upper(turned, asked.delta, rng)
-        return asked.sign * (math.inf if math.isnan(found) else found)
 
-    @cached_property
-    def _rows(self) -> Sequence[Sequence[FormRows]]:
-        return _require_rows(self.tested, self.rates, self.label_range)
+def _limit(
+    bound: OneSidedBound,
+    samples: Sequence[Sequence[BoundedSample]],
+    bounds: Sequence[Bound],
+    rng: np.random.Generator,
+) -> float:
+    """Return one limit; a lower limit is minus the upper limit of the negated sum."""
+    parts = samples[bound.quantity]
+    if any(map(is_unusable, parts)):
+        return bound.sign * math.inf
+    signed = [replace(part, coefficient=bound.sign * part.coefficient) for part in parts]
+    limit = bounds[bound.quantity].upper(signed, bound.delta, rng)
+    return bound.sign * (math.inf if math.isnan(limit) else limit)
 
-    @cached_property
-    def _parts(self) -> Sequence[Sequence[WeightedSample]]:
-        return [[part.measured(self.measurements) for part in parts] for parts in self._rows]
 
-    @cached_property
-    def _bounds(self) -> Sequence[Bound]:
-        return self.beforehand or [choose_bound(self.promise.bound, parts) for parts in self._parts]
+def _leaf_values(rates: RateMatrix, measurements: Measurements) -> Callable[[Expression], float]:
+    """Return a function from a rate to its value on the rows of the matrix."""
+    own = {leaf.rate.of: measurements[leaf.rate.of] for leaf in rates.leaves}
+    known = dict(zip(rates.leaves, rates.measured(own).tolist(), strict=True))
 
-    @cached_property
-    def _leaves(self) -> list[Leaf]:
-        return ex.leaves(*self.tested.trees)
+    def value_of(node: Expression) -> float:
+        assert isinstance(node, Leaf), f"{ex.to_text(node)} is no rate"
+        return float(known[node])
 
-    @cached_property
-    def _known(self) -> Mapping[Leaf, float]:
-        """The rates measured on the safety rows."""
-        leaves = self.rates.leaves
-        found = {leaf.rate.of: self.measurements[leaf.rate.of] for leaf in leaves}
-        return dict(zip(leaves, self.rates.measured(found).tolist(), strict=True))
+    return value_of
 
-    def _value(self, node: Expression) -> float:
-        if isinstance(node, Leaf):
-            return self._known[node]
-        raise TypeError(f"{ex.to_text(node)} is no rate")
 
-    def _kind(self) -> ClassifierKind:
-        if not any(leaf.rate.of == "decision" for leaf in self._leaves):
-            return "estimate"
-        decisions = self.measurements["decision"]
-        return "deterministic" if np.isin(decisions, (0.0, 1.0)).all() else "randomized"
-
-    def _picture(self, limits: Array) -> GoalTreeRecorder:
-        values = [ex.evaluate(form.expression(), self._value) for form in self.tested.quantities]
-        sizes = [[len(part.rows) for part in parts] for parts in self._rows]
-        names = [bound.name for bound in self._bounds]
-        return GoalTreeRecorder(self.tested, limits, values, sizes, names)
-
-    def _explanation(self, ends: Array, estimates: Array) -> str:
-        found = predict_outcome(self.tested, self._rows, self.measurements, self.promise.bound)
-        return explain_failure(found, self._parts, ends, estimates, self.promise.rows)
+def _classifier_kind(plan: GoalTestPlan, measurements: Measurements) -> ClassifierKind:
+    if not any(leaf.rate.of == "decision" for leaf in ex.leaves(*plan.trees)):
+        return "estimate"
+    binary = np.isin(measurements["decision"], (0.0, 1.0)).all()
+    return "deterministic" if binary else "randomized"

@@ -18,20 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.certify.bound import (
-    BoundedSample,
-    Measurements,
-    SampleMoments,
-    WeightedSample,
-    power_of_2,
-)
+from ratecli.certify.bound import BoundedSample, Measurements, SampleMoments, power_of_2
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 from ratecli.rates.affine import Affine
 from ratecli.rates.expression import Leaf, Slice
 from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import RateMatrix
-from ratecli.rates.sample import Sample
+from ratecli.rates.sample import Mask, Sample
 from ratecli.rates.table import Measurement
 
 ROUNDING = 1e-9
@@ -67,7 +61,7 @@ class FormRows:
         """Return (n_g,) the measurement of each row."""
         return np.asarray(self.slope * measurements[self.of][self.rows] + self.offset, dtype=float)
 
-    def measured(self, measurements: Measurements) -> WeightedSample:
+    def measured(self, measurements: Measurements) -> BoundedSample:
         """Return the sample to bound.
 
         If a row was measured outside the assumed range, as with estimates that are not clipped to
@@ -80,9 +74,7 @@ class FormRows:
             low = -math.inf
         if not (np.nan_to_num(values) <= high + slack).all():
             high = math.inf
-        return WeightedSample(
-            self.coefficient, BoundedSample(np.clip(values, low, high), (low, high))
-        )
+        return BoundedSample(np.clip(values, low, high), (low, high), self.coefficient)
 
     def moments(self, measurements: Measurements) -> SampleMoments:
         """Return moments of these rows, to predict the bound on a sample of the same size.
@@ -90,12 +82,12 @@ class FormRows:
         The deviation is NaN with fewer than 2 rows, the mean is NaN without rows, and both are NaN
         if a measurement is not finite.
         """
-        part = self.measured(measurements)
-        values, size = part.sample.values, len(self.rows)
+        sample = self.measured(measurements)
+        values, size = sample.values, sample.rows
         finite = bool(np.isfinite(values).all())
         mean = float(values.mean()) if finite and size else math.nan
         deviation = float(values.std(ddof=1)) if finite and size > 1 else math.nan
-        return SampleMoments(self.coefficient, mean, deviation, size, part.sample.range)
+        return SampleMoments(self.coefficient, mean, deviation, size, sample.range)
 
 
 def independent_parts(
@@ -125,25 +117,25 @@ def has_joint_bound(form: Affine, rates: RateMatrix) -> bool:
     return _groups(form, rates) is not None
 
 
-def _groups(form: Affine, rates: RateMatrix) -> tuple[tuple[Leaf, ...], ...] | None:
+def _groups(form: Affine, rates: RateMatrix) -> list[list[Leaf]] | None:
     """Return the rates of a form, grouped by their rows; None if groups overlap."""
     taken = np.zeros(rates.members.shape[1], dtype=bool)
-    found: list[tuple[NDArray[np.intp], list[Leaf]]] = []
+    groups = list[tuple[Mask, list[Leaf]]]()
     for leaf in form.coefficients:
-        own, _ = _members(leaf, rates)
+        own = _row_weights(leaf, rates) != 0
         same = [
             leaves
-            for rows, leaves in found
+            for rows, leaves in groups
             if _same_measurement(leaves[0], leaf) and np.array_equal(rows, own)
         ]
         if same:
             same[0].append(leaf)
-        elif taken[own].any():
+        elif (taken & own).any():
             return None
         else:
-            taken[own] = True
-            found.append((own, [leaf]))
-    return tuple(tuple(leaves) for _, leaves in found)
+            taken |= own
+            groups.append((own, [leaf]))
+    return [leaves for _, leaves in groups]
 
 
 def _same_measurement(one: Leaf, other: Leaf) -> bool:
@@ -154,41 +146,36 @@ def _same_measurement(one: Leaf, other: Leaf) -> bool:
     return one.rate.among == other.rate.among or words <= AVAILABILITY_MASKS
 
 
-def _members(leaf: Leaf, rates: RateMatrix) -> tuple[NDArray[np.intp], float]:
-    """Return the rows that a rate averages over, ascending, and the weight they all have."""
-    rows, weights = _entries(rates.members, rates.index()[leaf])
-    weight = float(weights[0]) if len(weights) else 1.0
-    if not (weights == weight).all():
+def _row_weights(leaf: Leaf, rates: RateMatrix) -> Array:
+    """Return (n,) the weights of the rows that a rate averages over, which must be equal, or 0."""
+    weights = _matrix_row(rates.members, leaf, rates)
+    if len(np.unique(weights[weights != 0])) > 1:
         message = (
             f"the rows of '{leaf}' have different weights, and a safety test counts rows alike"
         )
         help_ = "leave 'weight' out of the data set, or turn the test off: 'safety: false'"
         raise FaultError(Diagnostic("E411", message, help_))
-    return np.sort(rows), weight
+    return weights
 
 
-def _entries(matrix: sparse.csr_array, k: int) -> tuple[NDArray[np.intp], Array]:
-    start, end = matrix.indptr[k : k + 2]
-    places, values = matrix.indices[start:end], matrix.data[start:end]
-    return np.asarray(places, dtype=np.intp), np.asarray(values, dtype=float)
+def _matrix_row(matrix: sparse.csr_array, leaf: Leaf, rates: RateMatrix) -> Array:
+    return np.asarray(matrix[[rates.index()[leaf]]].toarray()[0], dtype=float)
 
 
 def _form_rows(
     form: Affine, leaves: Sequence[Leaf], rates: RateMatrix, label_range: Interval
 ) -> FormRows:
-    first = leaves[0]
-    rows, weight = _members(first, rates)
+    weights = _row_weights(leaves[0], rates)
+    rows = np.flatnonzero(weights)
     coefficients = [form.coefficients[leaf] for leaf in leaves]
     outer = coefficients[0] if len(leaves) == 1 else power_of_2(coefficients)
     inner = [each / outer for each in coefficients]
-    slope, offset = np.zeros(len(rows)), np.zeros(len(rows))
+    slope, offset = np.zeros((2, len(rows)))
     for leaf, coefficient in zip(leaves, inner, strict=True):
-        k = rates.index()[leaf]
-        for matrix, total in ((rates.sums, slope), (rates.against, offset)):
-            places, values = _entries(matrix, k)
-            total[np.searchsorted(rows, places)] += coefficient * values / weight
+        slope += coefficient * _matrix_row(rates.sums, leaf, rates)[rows] / weights[rows]
+        offset += coefficient * _matrix_row(rates.against, leaf, rates)[rows] / weights[rows]
     range_ = _measured_range(leaves, inner, label_range)
-    return FormRows(outer, rows, slope, offset, first.rate.of, range_)
+    return FormRows(outer, rows, slope, offset, leaves[0].rate.of, range_)
 
 
 def _measured_range(

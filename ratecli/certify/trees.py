@@ -17,14 +17,14 @@ only if that tree passes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ratecli.certify.forms import has_joint_bound
+from ratecli.certify.forms import FormRows, has_joint_bound, independent_parts
 from ratecli.certify.safety_test import SafetyMethod, SafetyTestSpec
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
@@ -61,6 +61,11 @@ class BoundedNode:
     factor: float
     constant: float
 
+    @property
+    def direction(self) -> tuple[int, int]:
+        """The quantity, and whether the node increases (1) or decreases (-1) in it."""
+        return self.quantity, 1 if self.factor > 0 else -1
+
 
 @dataclass(frozen=True)
 class GoalTestPlan:
@@ -73,7 +78,7 @@ class GoalTestPlan:
     trees
         P expressions; the goal holds if all of them are at most 0. There is one tree, except with
         the method `pieces`.
-    asked
+    bounds
         B one-sided bounds. The deltas of one tree's bounds add up to at most the constraint's
         delta.
     places
@@ -83,30 +88,50 @@ class GoalTestPlan:
     goal: Goal
     quantities: tuple[Affine, ...]
     trees: tuple[Expression, ...]
-    asked: tuple[OneSidedBound, ...]
+    bounds: tuple[OneSidedBound, ...]
     places: Mapping[Expression, BoundedNode] = field(repr=False)
+
+    def parts(self, rates: RateMatrix, label_range: Interval) -> tuple[tuple[FormRows, ...], ...]:
+        """Return the independent parts of every quantity on given rows.
+
+        Raises the same errors as `forms.independent_parts`, and ValueError if a quantity has no
+        such parts on these rows.
+        """
+        parts = [independent_parts(form, rates, label_range) for form in self.quantities]
+        known = tuple(each for each in parts if each is not None)
+        if len(known) < len(parts):
+            raise ValueError("the test was planned on rows with other groups than these")
+        return known
 
     def upper(self, limits: Array) -> tuple[Array, Array]:
         """Return the upper end of each tree (P,) and its slopes in the limits (P, B).
 
-        `limits` (B,) are the confidence limits of `asked`, each upper or lower by its sign.
+        `limits` (B,) are the confidence limits of `bounds`, each upper or lower by its sign.
         """
-        found = [root(limits) for root in self._roots]
-        ends = np.array([each.high for each in found])
-        slopes = np.array([each.high_slopes for each in found])
-        return ends, slopes.reshape(len(found), len(self.asked))
+        enclosures = [root(limits) for root in self._roots]
+        ends = np.array([each.high for each in enclosures])
+        slopes = np.array([each.high_slopes for each in enclosures])
+        return ends, slopes.reshape(len(enclosures), len(self.bounds))
 
     def inclusion(self, node: Expression, tree: int) -> InclusionFunction:
         """Return the interval of a tree's node as a function of the limits.
 
-        An end without a bound in `asked` is the end of the quantity's range.
+        An end without a bound in `bounds` is the end of the quantity's range.
         """
 
-        def known(part: Expression) -> BoundedEnds | None:
+        def ends(part: Expression) -> BoundedEnds | None:
             place = self.places.get(part)
-            return None if place is None else self._bounded(place, tree)
+            if place is None:
+                return None
+            low, high = (
+                AffineEnd(place.constant, self._numbers[tree, place.quantity, sign], place.factor)
+                if (tree, place.quantity, sign) in self._numbers
+                else AffineEnd(place.factor * farthest + place.constant)
+                for sign, farthest in zip((-1, 1), self._ranges[place.quantity], strict=True)
+            )
+            return (low, high) if place.factor > 0 else (high, low)
 
-        return InclusionFunction.of(node, known, len(self.asked))
+        return InclusionFunction.of(node, ends, len(self.bounds))
 
     @cached_property
     def _roots(self) -> Sequence[InclusionFunction]:
@@ -114,23 +139,12 @@ class GoalTestPlan:
 
     @cached_property
     def _numbers(self) -> Mapping[tuple[int, int, int], int]:
-        """Index of each bound in `asked`, by tree, quantity and sign."""
-        return {(each.tree, each.quantity, each.sign): b for b, each in enumerate(self.asked)}
+        """Index of each bound in `bounds`, by tree, quantity and sign."""
+        return {(each.tree, each.quantity, each.sign): b for b, each in enumerate(self.bounds)}
 
     @cached_property
     def _ranges(self) -> Sequence[Interval]:
         return [form.range() for form in self.quantities]
-
-    def _bounded(self, place: BoundedNode, tree: int) -> BoundedEnds:
-        def reach(sign: int, farthest: float) -> AffineEnd:
-            b = self._numbers.get((tree, place.quantity, sign))
-            if b is not None:
-                return AffineEnd(place.constant, b, place.factor)
-            return AffineEnd(place.factor * farthest + place.constant)
-
-        low, high = self._ranges[place.quantity]
-        ends = reach(-1, low), reach(1, high)
-        return ends if place.factor > 0 else ends[::-1]
 
     def values(self, value_of: Callable[[Expression], float]) -> list[float]:
         """Return (P,) values of the trees themselves, NaN where they are undefined."""
@@ -139,7 +153,7 @@ class GoalTestPlan:
 
 def plan_goal_test(
     goal: Goal,
-    promise: SafetyTestSpec,
+    safety: SafetyTestSpec,
     rates: RateMatrix,
     shares: Sequence[float] | None = None,
     candidate: RateMatrix | None = None,
@@ -166,35 +180,25 @@ def plan_goal_test(
     FaultError
         E308 if the goal contains a metric without a known bound; E411 for weighted rows.
     """
-    _check_measurable(goal)
-    whole = goal.pieces if promise.method == "pieces" else (goal.expression,)
-    trees = tuple(dict.fromkeys(ex.transform(tree, _gather_affine_terms) for tree in whole))
-    seen = [rates] if candidate is None else [rates, candidate]
-    quantities = _find_quantities(trees, promise.method, seen)
-    needed = [_needed_bounds(tree, quantities.places) for tree in trees]
-    delta = promise.delta[goal.name]
-    asked = [
-        OneSidedBound(quantity, sign, delta / len(bounds), p)
-        for p, bounds in enumerate(needed)
-        for quantity, sign in bounds
-    ]
-    if shares is not None:
-        asked = [
-            OneSidedBound(each.quantity, each.sign, delta * share, each.tree)
-            for each, share in zip(asked, shares, strict=True)
-        ]
-    return GoalTestPlan(goal, tuple(quantities.forms), trees, tuple(asked), quantities.places)
-
-
-def _check_measurable(goal: Goal) -> None:
     for part in ex.walk(goal.expression):
         if isinstance(part, ex.RankingMeasure | ex.Disclosure | ex.AlgorithmMetric):
-            message = (
-                f"'{goal.name}' speaks of '{ex.to_text(part)}', "
-                "which no confidence bound is known for"
-            )
-            help_ = "take rates, or turn the test off: 'safety: false'"
+            message = f"no confidence bound is known for '{ex.to_text(part)}' in '{goal.name}'"
+            help_ = "use rates, or turn the test off: 'safety: false'"
             raise FaultError(Diagnostic("E308", message, help_, part.span))
+    whole = goal.pieces if safety.method == "pieces" else (goal.expression,)
+    trees = tuple(dict.fromkeys(ex.transform(tree, _gather_affine_terms) for tree in whole))
+    known = [rates] if candidate is None else [rates, candidate]
+    quantities = _Quantities(safety.method, known)
+    for tree in trees:
+        quantities.collect(tree)
+    delta, bounds = safety.delta[goal.name], list[OneSidedBound]()
+    for p, tree in enumerate(trees):
+        needed = quantities.needed_bounds(tree)
+        bounds += [OneSidedBound(k, sign, delta / len(needed), p) for k, sign in needed]
+    if shares is not None:
+        pairs = zip(bounds, shares, strict=True)
+        bounds = [replace(each, delta=delta * share) for each, share in pairs]
+    return GoalTestPlan(goal, tuple(quantities.forms), trees, tuple(bounds), quantities.places)
 
 
 def _gather_affine_terms(node: Expression) -> Expression | None:
@@ -218,13 +222,33 @@ def _gather_affine_terms(node: Expression) -> Expression | None:
 
 @dataclass
 class _Quantities:
-    """Quantities collected from trees, and the nodes where they occur."""
+    """Collects the quantities of trees, and the nodes where they occur.
 
+    Rates or affine forms (by the method) are quantities if they have a joint bound by each of the
+    `rates`.
+    """
+
+    method: SafetyMethod
+    rates: Sequence[RateMatrix]
     forms: list[Affine] = field(default_factory=list)
     places: dict[Expression, BoundedNode] = field(default_factory=dict)
     _known: dict[frozenset[tuple[Leaf, float]], int] = field(default_factory=dict)
 
-    def put(self, node: Expression, form: Affine) -> None:
+    def collect(self, node: Expression) -> None:
+        """Add the quantities of a tree."""
+        form = affine(node)
+        if form is not None and form.coefficients and self._is_whole(node, form):
+            self._add(node, form)
+        else:
+            for child in ex.children(node):
+                self.collect(child)
+
+    def _is_whole(self, node: Expression, form: Affine) -> bool:
+        if self.method == "leaves":
+            return isinstance(node, Leaf)
+        return all(has_joint_bound(form, rates) for rates in self.rates)
+
+    def _add(self, node: Expression, form: Affine) -> None:
         """Add a node; forms that are multiples of each other share one quantity."""
         # Divide by the largest coefficient to avoid overflow; break ties deterministically.
         most = max(map(abs, form.coefficients.values()))
@@ -247,50 +271,20 @@ class _Quantities:
         factor = unit / self.forms[k].coefficients[first]
         self.places[node] = BoundedNode(k, factor, form.constant)
 
+    def needed_bounds(self, tree: Expression) -> list[tuple[int, int]]:
+        """Return the (quantity, sign) of each bound that a tree's upper end needs, in order."""
 
-def _find_quantities(
-    trees: Iterable[Expression], method: SafetyMethod, seen: Sequence[RateMatrix]
-) -> _Quantities:
-    found = _Quantities()
+        def known(node: Expression) -> tuple[int, int] | None:
+            place = self.places.get(node)
+            return None if place is None else place.direction
 
-    def look(node: Expression) -> None:
-        form = affine(node)
-        if method == "leaves":
-            whole = isinstance(node, Leaf)
-        else:
-            whole = form is not None and all(has_joint_bound(form, rates) for rates in seen)
-        if form is not None and form.coefficients and whole:
-            found.put(node, form)
-            return
-        for child in ex.children(node):
-            look(child)
-
-    for tree in trees:
-        look(tree)
-    return found
-
-
-def _needed_bounds(
-    tree: Expression, places: Mapping[Expression, BoundedNode]
-) -> list[tuple[int, int]]:
-    """Return the (quantity, sign) of each bound that a tree's upper end needs, in fixed order."""
-
-    def known(node: Expression) -> tuple[int, int] | None:
-        place = places.get(node)
-        return None if place is None else _quantity_direction(place)
-
-    wanted = needed_sides(tree, known)
-    found = {
-        (quantity, way * sign)
-        for quantity, way in set(map(_quantity_direction, places.values()))
-        for sign in wanted.get((quantity, way), ())
-    }
-    return sorted(found, key=lambda each: (each[0], -each[1]))
-
-
-def _quantity_direction(place: BoundedNode) -> tuple[int, int]:
-    """Return a quantity and whether the node increases (1) or decreases (-1) in it."""
-    return place.quantity, 1 if place.factor > 0 else -1
+        sides = needed_sides(tree, known)
+        bounds = {
+            (quantity, way * sign)
+            for quantity, way in {place.direction for place in self.places.values()}
+            for sign in sides.get((quantity, way), ())
+        }
+        return sorted(bounds, key=lambda each: (each[0], -each[1]))
 
 
 MAX_RECORDED_TREES = 12
@@ -320,116 +314,106 @@ class GoalTreeRecorder:
         For each quantity, the name of the confidence bound.
     """
 
-    tested: GoalTestPlan
+    plan: GoalTestPlan
     limits: Array
     estimates: Sequence[float]
     rows: Sequence[Sequence[int]]
     bounds: Sequence[str]
 
-    def node(self) -> TreeRecord:
+    def record(self) -> TreeRecord:
         """Return the tree, or the maximum of several trees; each node with its interval."""
-        ends = self.tested.upper(self.limits)[0].tolist()
-        trees = [_TreeRecorder(self, p) for p in range(len(ends))]
+        trees = self.plan.trees
         if len(trees) == 1:
-            return trees[0].node(self.tested.trees[0])
-        order = sorted(range(len(ends)), key=lambda p: -ends[p])
-        kept, others = sorted(order[:MAX_RECORDED_TREES]), order[MAX_RECORDED_TREES:]
-        children = [trees[p].node(self.tested.trees[p]) for p in kept]
-        lows = [trees[p].interval(self.tested.trees[p])[0] for p in range(len(ends))]
-        if others:
-            inside = max(lows[p] for p in others), max(ends[p] for p in others)
-            children.append(_node(f"{len(others)} others, all less", inside))
-        return _node("max", (max(lows), max(ends)), *children)
+            return self._node(trees[0], 0)
+        lows, highs = np.array([self._interval(node, p) for p, node in enumerate(trees)]).T
+        order = np.argsort(-highs, kind="stable")
+        recorded, others = np.sort(order[:MAX_RECORDED_TREES]), order[MAX_RECORDED_TREES:]
+        children = [self._node(trees[p], p) for p in recorded.tolist()]
+        if len(others):
+            ends = lows[others].max(), highs[others].max()
+            children.append(_record(f"{len(others)} others, all less", ends))
+        return _record("max", (lows.max(), highs.max()), *children)
 
+    def _interval(self, node: Expression, tree: int) -> Interval:
+        enclosure = self.plan.inclusion(node, tree)(self.limits)
+        return enclosure.low, enclosure.high
 
-@dataclass(frozen=True)
-class _TreeRecorder:
-    picture: GoalTreeRecorder
-    tree: int
-
-    def interval(self, node: Expression) -> Interval:
-        found = self.picture.tested.inclusion(node, self.tree)(self.picture.limits)
-        return found.low, found.high
-
-    def node(self, node: Expression) -> TreeRecord:
-        place = self.picture.tested.places.get(node)
+    def _node(self, node: Expression, tree: int) -> TreeRecord:
+        place = self.plan.places.get(node)
         if place is not None:
-            return self._placed(place)
-        inside = self.interval(node)
+            return self._bounded(place, tree)
+        children, text = ex.children(node), ""
         match node:
             case ex.Constant(value=value):
-                return _node(syntax.number_text(value), inside)
+                text, children = syntax.number_text(value), ()
             case ex.Sum(terms=(*first, last)):
                 rest = first[0] if len(first) == 1 else ex.Sum(tuple(first))
-                if _negative(last):
-                    return _node("-", inside, self.node(rest), self._negated(last))
-                return _node("+", inside, self.node(rest), self.node(last))
+                negative = _is_negative(last)
+                ends = self._interval(node, tree)
+                second = self._negated(last, tree) if negative else self._node(last, tree)
+                return _record("-" if negative else "+", ends, self._node(rest, tree), second)
             case ex.Product(left=ex.Constant(value=-1.0), right=right):
-                return _node("-", inside, self.node(right))
+                text, children = "-", (right,)
             case ex.Product():
-                return _node("*", inside, *map(self.node, ex.children(node)))
+                text = "*"
             case ex.Quotient():
-                return _node("/", inside, *map(self.node, ex.children(node)))
+                text = "/"
             case ex.Apply(function=name):
                 text = "**" if name == POWER else name
-                return _node(text, inside, *map(self.node, ex.children(node)))
             case _:
-                return _node(ex.to_text(node), inside)
+                text, children = ex.to_text(node), ()
+        nodes = [self._node(child, tree) for child in children]
+        return _record(text, self._interval(node, tree), *nodes)
 
-    def _negated(self, node: Expression) -> TreeRecord:
-        place = self.picture.tested.places.get(node)
+    def _negated(self, node: Expression, tree: int) -> TreeRecord:
+        place = self.plan.places.get(node)
         if place is None:
-            return self.node(ex.negate(node))
-        return self._placed(BoundedNode(place.quantity, -place.factor, -place.constant))
+            return self._node(ex.negate(node), tree)
+        return self._bounded(BoundedNode(place.quantity, -place.factor, -place.constant), tree)
 
-    def _placed(self, place: BoundedNode) -> TreeRecord:
+    def _bounded(self, place: BoundedNode, tree: int) -> TreeRecord:
         """Return `factor * quantity + constant`, written out unless it is the quantity itself."""
         size, shift = abs(place.factor), place.constant
-        (low, high), _ = self._limits(place.quantity)
-        node = self._quantity(place.quantity)
+        node, (low, high) = self._quantity(place.quantity, tree)
         if size != 1:
             low, high = size * low, size * high
-            node = _node("*", (low, high), _constant(size), node)
+            node = _record("*", (low, high), _constant(size), node)
         if place.factor < 0 and shift > 0:
-            return _node("-", (shift - high, shift - low), _constant(shift), node)
+            return _record("-", (shift - high, shift - low), _constant(shift), node)
         if place.factor < 0:
             low, high = -high, -low
-            node = _node("-", (low, high), node)
+            node = _record("-", (low, high), node)
         if not shift:
             return node
-        sign = "-" if shift < 0 else "+"
-        return _node(sign, (low + shift, high + shift), node, _constant(abs(shift)))
+        ends = low + shift, high + shift
+        return _record("-" if shift < 0 else "+", ends, node, _constant(abs(shift)))
 
-    def _limits(self, k: int) -> tuple[Interval, list[float | None]]:
-        """Return the ends of a quantity, and the delta of each end that has a bound."""
-        ends = list(self.picture.tested.quantities[k].range())
-        deltas: list[float | None] = [None, None]
-        for limit, asked in zip(self.picture.limits, self.picture.tested.asked, strict=True):
-            if (asked.tree, asked.quantity) == (self.tree, k):
-                side = 0 if asked.sign < 0 else 1
-                ends[side], deltas[side] = float(limit), asked.delta
-        return (ends[0], ends[1]), deltas
-
-    def _quantity(self, k: int) -> TreeRecord:
-        ends, deltas = self._limits(k)
-        picture = self.picture
-        return _node(ex.to_text(picture.tested.quantities[k].expression()), ends) | {
-            "estimate": json_number(picture.estimates[k]),
-            "rows": list(picture.rows[k]),
-            "delta": deltas,
-            "bound": picture.bounds[k],
+    def _quantity(self, k: int, tree: int) -> tuple[TreeRecord, Interval]:
+        """Return the record of a quantity, with the delta of each end that has a bound."""
+        low, high = self.plan.quantities[k].range()
+        ends, deltas = {-1: low, 1: high}, dict[int, float | None]({-1: None, 1: None})
+        for limit, bound in zip(self.limits.tolist(), self.plan.bounds, strict=True):
+            if (bound.tree, bound.quantity) == (tree, k):
+                ends[bound.sign], deltas[bound.sign] = limit, bound.delta
+        interval = ends[-1], ends[1]
+        record = _record(ex.to_text(self.plan.quantities[k].expression()), interval) | {
+            "estimate": json_number(self.estimates[k]),
+            "rows": list(self.rows[k]),
+            "delta": list(deltas.values()),
+            "bound": self.bounds[k],
         }
+        return record, interval
 
 
-def _node(text: str, inside: Interval, *children: TreeRecord) -> TreeRecord:
-    return {"text": text, "interval": list(map(json_number, inside)), "children": list(children)}
+def _record(text: str, interval: Interval, *children: TreeRecord) -> TreeRecord:
+    return {"text": text, "interval": list(map(json_number, interval)), "children": list(children)}
 
 
 def _constant(value: float) -> TreeRecord:
-    return _node(syntax.number_text(value), (value, value))
+    return _record(syntax.number_text(value), (value, value))
 
 
-def _negative(term: Expression) -> bool:
+def _is_negative(term: Expression) -> bool:
     match term:
         case ex.Constant(value=value) | ex.Product(left=ex.Constant(value=value)):
             return value < 0

@@ -95,7 +95,7 @@ def _explain_case_test(prepared: PreparedExperiment, case: Case, name: str) -> I
     assert promise is not None
     known = plan_goal_test(goal, promise, rates)
     yield from _explain_bounds(goal, known)
-    if test.division == "optimized" and len(known.asked) > len(known.trees):
+    if test.division == "optimized" and len(known.bounds) > len(known.trees):
         yield "these deltas are a start: candidate rows tell how the delta is divided"
 
 
@@ -125,11 +125,11 @@ def _explain_bounds(goal: Goal, known: GoalTestPlan) -> Iterator[str]:
     for p, tree in enumerate(known.trees[:MAX_SAFETY_CASES]):
         if several:
             yield f"part {p + 1}: {ex.to_text(tree)}"
-        for each in (each for each in known.asked if each.tree == p):
+        for each in (each for each in known.bounds if each.tree == p):
             yield f"{indent}{_explain_bound(each, known.quantities[each.quantity])}"
     if len(known.trees) > MAX_SAFETY_CASES:
         yield f"... {len(known.trees) - MAX_SAFETY_CASES} more parts ..."
-    if not known.asked:
+    if not known.bounds:
         yield f"nothing is bounded: '{goal.name}' hangs on no rate"
 
 

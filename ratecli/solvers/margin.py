@@ -17,8 +17,8 @@ from ratecli.rates.tangent import any_undefined, tangent, values
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.inflation import calibrate_inflation
-from ratecli.solvers.seldonian.measures import DecisionMeasurements
 from ratecli.solvers.seldonian.prediction import predict_safety_test
+from ratecli.solvers.seldonian.scores import DecisionOutputs
 
 GUARD_VERSION = 3
 """Version in the key of each guarded trial; increased when its results change."""
@@ -257,10 +257,11 @@ class _SafetyTestJudge:
         return cls(apart, [len(goal.pieces) for goal in problem.constraints], aim)
 
     def shortfalls(self, decisions: Array) -> list[Array]:
-        promise, said = self.problem.promise, DecisionMeasurements(decisions)
+        promise, outputs = self.problem.promise, DecisionOutputs(decisions)
         assert promise is not None
-        prediction = predict_safety_test(self.problem, promise, said)
-        upper = prediction.inflated(calibrate_inflation(self.aim, prediction.asked)).at(said).upper
+        prediction = predict_safety_test(self.problem, promise, outputs)
+        inflation = calibrate_inflation(self.aim, prediction.bounds)
+        upper = prediction.inflated(inflation).at(outputs).upper
         starts = [prediction.owners.index(goal.name) for goal in self.problem.constraints]
         ends = np.maximum.reduceat(np.where(np.isfinite(upper), upper, UNDEFINED_SHORTFALL), starts)
         return np.split(ends, np.cumsum(self.counts)[:-1])

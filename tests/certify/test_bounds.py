@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from oracles.samples import UNKNOWN, decisions, moments, rng, sample
 from scipy import stats
 
-from ratecli.certify.bound import BoundedSample, SampleMoments, WeightedSample
+from ratecli.certify.bound import BoundedSample, SampleMoments
 from ratecli.certify.bounds import BOUNDS, Bound, choose_bound
 
 T = BOUNDS["student_t"]
@@ -20,8 +21,8 @@ exact_bound = pytest.mark.parametrize("bound", [BOUNDS[name] for name in EXACT],
 
 def both(bound: Bound, measured: BoundedSample, delta: float) -> tuple[float, float]:
     """The upper and the lower limit of a mean."""
-    upper = bound.upper([WeightedSample(1.0, measured)], delta, rng())
-    return upper, -bound.upper([WeightedSample(-1.0, measured)], delta, rng())
+    upper = bound.upper([replace(measured, coefficient=1.0)], delta, rng())
+    return upper, -bound.upper([replace(measured, coefficient=-1.0)], delta, rng())
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_t_bounds_of_the_tutorial(mean, deviation, rows, delta, limits):
     ],
 )
 def test_t_bounds_of_values(values, delta, upper):
-    part = WeightedSample(1.0, BoundedSample(np.array(values, dtype=float), UNKNOWN))
+    part = BoundedSample(np.array(values, dtype=float), UNKNOWN)
     assert T.upper([part], delta, rng()) == pytest.approx(upper, abs=1e-10)
 
 
@@ -69,12 +70,12 @@ def test_predictions_for_other_numbers_of_rows():
 
 def test_two_means_by_welch():
     groups = [
-        WeightedSample(1.0, sample(0.45, 0.2, 300)),
-        WeightedSample(-1.0, sample(0.41, 0.18, 250)),
+        replace(sample(0.45, 0.2, 300), coefficient=1.0),
+        replace(sample(0.41, 0.18, 250), coefficient=-1.0),
     ]
     upper = T.upper(groups, 0.025, rng())
     assert upper == pytest.approx(0.0718520153, abs=1e-10)
-    one, two = (part.sample.values for part in groups)
+    one, two = (part.values for part in groups)
     test = stats.ttest_ind(one, two, equal_var=False)
     assert test.df == pytest.approx(544.73956, abs=1e-5)
     assert test.confidence_interval(0.95).high == pytest.approx(upper, abs=1e-12)
@@ -116,7 +117,7 @@ def test_rows_that_hoeffding_needs():
     ],
 )
 def test_clopper_pearson(count, rows, delta, upper, lower):
-    limits = both(BOUNDS["clopper_pearson"], decisions(count, rows).sample, delta)
+    limits = both(BOUNDS["clopper_pearson"], decisions(count, rows), delta)
     assert limits == pytest.approx((upper, lower), abs=1e-10)
 
 
@@ -163,8 +164,8 @@ def test_bootstrap_is_that_of_scipy():
         rng=rng(3),
     ).confidence_interval.high
     parts = [
-        WeightedSample(1.0, BoundedSample(groups[0])),
-        WeightedSample(-1.0, BoundedSample(groups[1])),
+        BoundedSample(groups[0]),
+        BoundedSample(groups[1], coefficient=-1.0),
     ]
     uppers = [BOUNDS["bootstrap"].upper(parts, 0.05, rng(seed)) for seed in range(20)]
     assert np.mean(uppers) == pytest.approx(expected, abs=1e-3)
@@ -200,14 +201,11 @@ def test_t_misses_rare_events_and_clopper_pearson_does_not(rows, rate, missed):
 
 def test_auto_by_range_and_values():
     assert choose_bound("auto", [decisions(3, 9), decisions(2, 5, -0.8)]).name == "clopper_pearson"
-    soft = WeightedSample(1.0, BoundedSample(SOFT))
+    soft = BoundedSample(SOFT)
     assert choose_bound("auto", [decisions(3, 9), soft]).name == "betting"
-    assert (
-        choose_bound("auto", [soft, WeightedSample(1.0, BoundedSample(SOFT, (0.0, math.inf)))]).name
-        == "student_t"
-    )
+    assert choose_bound("auto", [soft, BoundedSample(SOFT, (0.0, math.inf))]).name == "student_t"
     assert choose_bound("hoeffding", [soft]).name == "hoeffding"
-    shifted = WeightedSample(1.0, BoundedSample(np.array([-0.3, 0.7]), (-0.3, 0.7)))
+    shifted = BoundedSample(np.array([-0.3, 0.7]), (-0.3, 0.7))
     assert choose_bound("auto", [shifted]).name == "clopper_pearson"
 
 
@@ -215,15 +213,15 @@ def test_auto_of_moments_is_auto_of_the_sample():
     for part in (
         decisions(0, 9),
         decisions(7, 90),
-        WeightedSample(-1.0, BoundedSample(SOFT)),
+        BoundedSample(SOFT, coefficient=-1.0),
         sample_of_ends(),
     ):
         assert choose_bound("auto", [moments(part, 500)]) is choose_bound("auto", [part])
     assert choose_bound("auto", [SampleMoments(1.0, 0.3, 1.0, 9, UNKNOWN)]) is T
 
 
-def sample_of_ends() -> WeightedSample:
-    return WeightedSample(2.0, BoundedSample(np.array([-3.0, 5.0, 5.0]), (-3.0, 5.0)))
+def sample_of_ends() -> BoundedSample:
+    return BoundedSample(np.array([-3.0, 5.0, 5.0]), (-3.0, 5.0), 2.0)
 
 
 @every_bound
@@ -232,7 +230,7 @@ def sample_of_ends() -> WeightedSample:
 def test_what_is_no_number_never_passes(bound, broken, coefficient):
     values = np.array([0.0] * 50 + [broken])
     for ends in ((0.0, 1.0), UNKNOWN):
-        parts = [decisions(3, 9, -5.0), WeightedSample(coefficient, BoundedSample(values, ends))]
+        parts = [decisions(3, 9, -5.0), BoundedSample(values, ends, coefficient)]
         assert bound.upper(parts, 0.05, rng()) == math.inf
     assert bound.predicted([SampleMoments(1.0, broken, 1.0, 9)], 0.05).value == math.inf
     assert bound.predicted([SampleMoments(1.0, 0.5, math.nan, 9)], 0.05).value == math.inf
@@ -241,7 +239,7 @@ def test_what_is_no_number_never_passes(bound, broken, coefficient):
 @every_bound
 def test_too_few_rows_leave_what_is_known_beforehand(bound):
     for rows in range(bound.least_rows):
-        assert both(bound, decisions(0, rows).sample, 0.05) == (1.0, 0.0)
+        assert both(bound, decisions(0, rows), 0.05) == (1.0, 0.0)
         assert both(bound, BoundedSample(np.zeros(rows), UNKNOWN), 0.05) == (math.inf, -math.inf)
         one, two = decisions(0, rows, -2.0), decisions(10, 40)
         alone = bound.upper([two], 0.05, rng())
@@ -255,19 +253,17 @@ def test_too_few_rows_leave_what_is_known_beforehand(bound):
 
 @every_bound
 def test_a_range_that_is_not_known(bound):
-    upper = bound.upper([WeightedSample(1.0, BoundedSample(SOFT, UNKNOWN))], 0.05, rng())
+    upper = bound.upper([BoundedSample(SOFT, UNKNOWN)], 0.05, rng())
     assert math.isinf(upper) if bound.needs_range else 0.5 < upper < 0.8
     # a loss is at least 0, whatever it is
-    negative = bound.upper(
-        [WeightedSample(-1.0, BoundedSample(SOFT, (0.0, math.inf)))], 0.05, rng()
-    )
+    negative = bound.upper([BoundedSample(SOFT, (0.0, math.inf), -1.0)], 0.05, rng())
     assert negative == 0 if bound.needs_range else -0.8 < negative < -0.2
 
 
 @every_bound
 def test_values_outside_their_range(bound):
     with pytest.raises(ValueError, match=r"\[0, 1.2\] are outside their range \[0, 1\]"):
-        bound.upper([WeightedSample(1.0, BoundedSample(np.array([0.0, 1.2])))], 0.05, rng())
+        bound.upper([BoundedSample(np.array([0.0, 1.2]))], 0.05, rng())
     nearly = BoundedSample(np.array([-1e-12, 1 + 1e-12] * 20))
     exactly = BoundedSample(np.array([0.0, 1.0] * 20))
     assert both(bound, nearly, 0.05) == both(bound, exactly, 0.05)
@@ -285,23 +281,23 @@ def test_delta_is_a_probability(bound, delta):
 @pytest.mark.parametrize("ends", [(1.0, 0.0), (math.nan, 1.0), (math.inf, math.inf)])
 def test_ranges_have_two_ends(ends):
     with pytest.raises(ValueError, match="no range of measurements"):
-        T.upper([WeightedSample(1.0, BoundedSample(np.zeros(3), ends))], 0.05, rng())
+        T.upper([BoundedSample(np.zeros(3), ends)], 0.05, rng())
 
 
 CASES = {
     "decisions": [decisions(12, 80), decisions(9, 50, -0.8)],
     "one": [decisions(12, 80, -2.0)],
     "soft": [
-        WeightedSample(1.0, BoundedSample(rng(5).beta(2, 5, 60))),
-        WeightedSample(-1.0, BoundedSample(rng(6).beta(1, 9, 40))),
+        BoundedSample(rng(5).beta(2, 5, 60)),
+        BoundedSample(rng(6).beta(1, 9, 40), coefficient=-1.0),
     ],
     "three": [decisions(12, 80), decisions(9, 50, -0.8), decisions(3, 60, 0.1)],
 }
 every_case = pytest.mark.parametrize("parts", CASES.values(), ids=CASES)
 
 
-def total(parts: list[WeightedSample]) -> float:
-    return sum(part.coefficient * float(part.sample.values.mean()) for part in parts)
+def total(parts: list[BoundedSample]) -> float:
+    return sum(part.coefficient * float(part.values.mean()) for part in parts)
 
 
 @every_bound
@@ -318,11 +314,10 @@ def test_a_smaller_delta_is_a_larger_bound(bound, parts):
 @every_case
 def test_units_of_measurement_do_not_matter(bound, parts):
     upper = bound.upper(parts, 0.05, rng())
-    threefold = [WeightedSample(3 * part.coefficient, part.sample) for part in parts]
+    threefold = [replace(part, coefficient=3 * part.coefficient) for part in parts]
     assert bound.upper(threefold, 0.05, rng()) == pytest.approx(3 * upper, abs=1e-8)
     other = [
-        WeightedSample(part.coefficient / 4, BoundedSample(4 * part.sample.values - 1, (-1.0, 3.0)))
-        for part in parts
+        BoundedSample(4 * part.values - 1, (-1.0, 3.0), part.coefficient / 4) for part in parts
     ]
     shift = sum(part.coefficient for part in other)
     assert bound.upper(other, 0.05, rng()) == pytest.approx(upper - shift, abs=1e-8)
@@ -334,7 +329,7 @@ def test_coefficients_whose_squares_are_no_numbers(bound, parts):
     upper = bound.upper(parts, 0.05, rng())
     expected = bound.predicted([moments(p) for p in parts], 0.05)
     for size in (2.0**-900, 2.0**900):
-        far = [WeightedSample(size * part.coefficient, part.sample) for part in parts]
+        far = [replace(part, coefficient=size * part.coefficient) for part in parts]
         assert bound.upper(far, 0.05, rng()) == size * upper
         found = bound.predicted([moments(p) for p in far], 0.05)
         assert found.value == size * expected.value
@@ -344,8 +339,8 @@ def test_coefficients_whose_squares_are_no_numbers(bound, parts):
 @every_bound
 @every_case
 def test_constants_cost_nothing(bound, parts):
-    constant = WeightedSample(-2.0, BoundedSample(np.full(7, 0.3), (0.3, 0.3)))
-    nothing = WeightedSample(0.0, BoundedSample(np.array([0.2, 0.9])))
+    constant = BoundedSample(np.full(7, 0.3), (0.3, 0.3), -2.0)
+    nothing = BoundedSample(np.array([0.2, 0.9]), coefficient=0.0)
     upper = bound.upper(parts, 0.05, rng())
     assert bound.upper([constant, *parts, nothing], 0.05, rng()) == pytest.approx(upper - 0.6)
     expected = bound.predicted([moments(p) for p in parts], 0.05)
@@ -390,6 +385,6 @@ def test_widths():
 def test_betting_on_what_does_not_vary():
     rows = 2000
     for value in (0.0, 0.2):
-        still = [WeightedSample(1.0, BoundedSample(np.full(rows, value)))]
+        still = [BoundedSample(np.full(rows, value))]
         width = BOUNDS["betting"].upper(still, 0.05, rng()) - value
         assert math.log(20) / rows < width < 1.3 * math.log(20) / rows

@@ -10,7 +10,7 @@ import pytest
 from oracles.samples import decisions, few_enough, mass, rng
 
 from ratecli.certify.binomial import clopper_pearson_upper, pair_limit
-from ratecli.certify.bound import BoundedSample, WeightedSample
+from ratecli.certify.bound import BoundedSample
 from ratecli.certify.bounds import BOUNDS, Bound
 from ratecli.models.base import Array
 
@@ -128,7 +128,7 @@ def test_three_rates_divide_delta_over_pairs():
 def test_decisions_of_a_randomized_classifier_are_drawn():
     """Each is yes with its probability: limits are those of counts, and differ from draw to draw."""
     probabilities = rng(1).beta(2, 5, 40)
-    part = WeightedSample(1.0, BoundedSample(probabilities))
+    part = BoundedSample(probabilities)
     limits = [BOUNDS["clopper_pearson"].upper([part], 0.1, rng(seed)) for seed in range(200)]
     possible = clopper_pearson_upper(np.arange(41), 40, 0.1)
     assert np.isin(np.round(limits, 12), np.round(possible, 12)).all()
@@ -144,7 +144,7 @@ def missed(bound: Bound, laws: list, rows: list[int], second: float, draws: int)
         truth += second * laws[1][1]
     for _ in range(draws):
         parts = [
-            WeightedSample(c, BoundedSample(draw(stream, n).astype(float)))
+            BoundedSample(draw(stream, n).astype(float), coefficient=c)
             for (draw, _), n, c in zip(laws, rows, (1.0, second), strict=False)
         ]
         misses += bound.upper(parts, 0.05, stream) < truth - 1e-12

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from oracles.samples import UNKNOWN, decisions, moments, rng
 
-from ratecli.certify.bound import BoundedSample, SampleMoments, WeightedSample
+from ratecli.certify.bound import BoundedSample, SampleMoments
 from ratecli.certify.bounds import BOUNDS
 
 every_bound = pytest.mark.parametrize("bound", BOUNDS.values(), ids=BOUNDS)
@@ -63,16 +63,16 @@ def test_slopes_where_nothing_varies(name, coefficients):
 NEAR = {"betting": 0.06, "bootstrap": 0.1, "clopper_pearson": 0.04}
 
 
-def samples() -> dict[str, list[WeightedSample]]:
+def samples() -> dict[str, list[BoundedSample]]:
     one, two = rng(1).beta(2, 5, 1000), rng(2).beta(1, 9, 1000)
     return {
         "decisions": [decisions(50, 1000)],
         "two groups": [decisions(300, 1000), decisions(60, 200, -0.8)],
         "two of rare events": [decisions(50, 1000), decisions(50, 1000, -1.0)],
-        "probabilities": [WeightedSample(-1.0, BoundedSample(one))],
+        "probabilities": [BoundedSample(one, coefficient=-1.0)],
         "two of probabilities": [
-            WeightedSample(1.0, BoundedSample(one)),
-            WeightedSample(-1.0, BoundedSample(two)),
+            BoundedSample(one),
+            BoundedSample(two, coefficient=-1.0),
         ],
     }
 
@@ -82,14 +82,14 @@ PAIRS = {
     for bound in BOUNDS.values()
     for name, parts in samples().items()
     # where decisions are drawn, the bound varies by more than the prediction is off
-    if bound.name != "clopper_pearson" or all(part.sample.binary for part in parts)
+    if bound.name != "clopper_pearson" or all(part.binary for part in parts)
 }
 
 
 @pytest.mark.parametrize(("bound", "parts"), PAIRS.values(), ids=PAIRS)
 def test_predictions_are_near_to_bounds(bound, parts):
     """By the width; bounds that depend on draws or random orders in the mean over several."""
-    value = sum(part.coefficient * float(part.sample.values.mean()) for part in parts)
+    value = sum(part.coefficient * float(part.values.mean()) for part in parts)
     repeats = 12 if bound.name in {"betting", "bootstrap"} else 1
     width = np.mean([bound.upper(parts, 0.05, rng(seed)) for seed in range(repeats)]) - value
     predicted = bound.predicted([moments(part) for part in parts], 0.05).value - value

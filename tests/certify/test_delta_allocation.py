@@ -8,7 +8,7 @@ from oracles.certificates import rules, words
 
 from ratecli.certify import trees as plan
 from ratecli.certify.certificate import MIN_DELTA_SHARE, certify, optimize_delta_shares
-from ratecli.certify.prediction import CandidateRows, predict_outcome, quantity_rows
+from ratecli.certify.prediction import CandidateRows, ExpectedOutcome
 
 M, F = "positive_rate[g=M]", "positive_rate[g=F]"
 UNIT = (0.0, 1.0)
@@ -21,8 +21,8 @@ def beforehand(
     test = rules(text, columns, label)
     promise = test.promise(method=method, bound=bound)
     given = plan.plan_goal_test(test.goals[0], promise, test.rates)
-    rows = quantity_rows(given, test.rates, UNIT)
-    return predict_outcome(given, rows, {"decision": decisions}, bound).scaled(share)
+    rows = given.parts(test.rates, UNIT)
+    return ExpectedOutcome.of(given, rows, {"decision": decisions}, bound).scaled(share)
 
 
 def nodes(node):
@@ -40,10 +40,10 @@ def uneven(seed=0, large=4000, small=100):
 def end_at(given, shares):
     asked = [
         plan.OneSidedBound(each.quantity, each.sign, 0.05 * share, each.tree)
-        for each, share in zip(given.tested.asked, shares, strict=True)
+        for each, share in zip(given.plan.bounds, shares, strict=True)
     ]
     limits = np.array([given.limit(each) for each in asked])
-    return given.tested.upper(limits)[0].max()
+    return given.plan.upper(limits)[0].max()
 
 
 @pytest.mark.parametrize("bound", ["student_t", "hoeffding"])
@@ -61,7 +61,7 @@ def test_two_shares_are_the_best_there_are(bound):
 def test_three_shares_are_the_best_there_are():
     text = f"max({M} - {F}, 0.9 * {M}) + positive_rate <= 0.5"
     given = beforehand(text, {"M": 900, "F": 60}, uneven(1, 900, 60))
-    assert len(given.tested.asked) == 3
+    assert len(given.plan.bounds) == 3
     grid = np.linspace(MIN_DELTA_SHARE / 3, 1, 30)
     ends = [
         end_at(given, (a, b, 1 - a - b))
@@ -85,7 +85,7 @@ def test_no_division_is_worse_than_equal_shares(text, seed):
     label = (np.random.default_rng(seed).random(440) < 0.4).astype(float)
     given = beforehand(text, {"M": 400, "F": 40}, uneven(seed, 400, 40), label)
     shares = optimize_delta_shares(given)
-    size = len(given.tested.asked)
+    size = len(given.plan.bounds)
     assert sum(shares) == pytest.approx(1, abs=1e-12)
     assert min(shares) >= MIN_DELTA_SHARE / size - 1e-12
     assert end_at(given, shares) < end_at(given, [1 / size] * size)
@@ -103,7 +103,7 @@ def test_every_tree_of_pieces_divides_the_whole_delta():
     )
     given = beforehand(text, {"M": 900, "F": 60}, uneven(1, 900, 60), method="pieces")
     shares = np.array(optimize_delta_shares(given))
-    trees = np.array([each.tree for each in given.tested.asked])
+    trees = np.array([each.tree for each in given.plan.bounds])
     assert [shares[trees == tree].sum() for tree in range(3)] == pytest.approx([1, 1, 1])
     assert shares[trees == 1].max() > 0.6
 

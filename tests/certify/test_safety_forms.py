@@ -41,8 +41,8 @@ def test_one_rate_keeps_decisions_at_0_and_1_and_its_coefficient_outside():
     assert (part.slope == -1).all()
     assert (part.offset == 1).all()
     found = part.measured({"decision": np.array([0, 0, 0, 0, 1, 0, 0, 0, 1, 0.0])})
-    assert found.sample.binary
-    assert found.sample.values.tolist() == [0, 1, 0]
+    assert found.binary
+    assert found.values.tolist() == [0, 1, 0]
 
 
 def test_rates_of_disjoint_groups_are_a_part_each():
@@ -140,9 +140,9 @@ def test_an_error_beyond_the_range_shows_that_the_range_was_not_known():
     (part,) = parts("mean_error <= 0.5", (0.0, 4.0))
     errors = np.zeros(10)
     errors[3] = 4.5
-    assert part.measured({"error": errors}).sample.range == (-4, math.inf)
+    assert part.measured({"error": errors}).range == (-4, math.inf)
     errors[3] = 4 + 1e-12
-    assert part.measured({"error": errors}).sample.range == (-4, 4)
+    assert part.measured({"error": errors}).range == (-4, 4)
 
 
 def test_moments_are_those_of_the_rows():
@@ -196,5 +196,5 @@ def test_parts_add_up_to_the_form(coefficients, decisions):
     direct = sum(k * values[rates.index()[leaf]] for leaf, k in form.coefficients.items())
     assert sum(means) == pytest.approx(direct, abs=1e-12)
     for part in found:
-        measured = part.measured({"decision": p}).sample
+        measured = part.measured({"decision": p})
         assert measured.range == part.range

@@ -29,7 +29,7 @@ def planned(text, method="leaves", delta=0.05, shares=None, **options):
 def asked(found):
     """Per tree, the delta of each side of each quantity."""
     result = [{} for _ in found.trees]
-    for each in found.asked:
+    for each in found.bounds:
         text = ex.to_text(found.quantities[each.quantity].expression())
         result[each.tree][text.replace(" = ", "="), each.sign] = each.delta
     return result
@@ -85,7 +85,7 @@ def test_a_maximum_of_differences_is_as_good_as_their_size():
 def limits_of(found, limits):
     """Limits in the order in which they were asked for."""
     names = [ex.to_text(form.expression()).replace(" = ", "=") for form in found.quantities]
-    return np.array([limits[names[each.quantity], each.sign] for each in found.asked])
+    return np.array([limits[names[each.quantity], each.sign] for each in found.bounds])
 
 
 def test_the_running_example_of_the_tutorial():
@@ -146,8 +146,8 @@ def test_ratios_are_cleared_of_denominators():
         f"-{M} + 0.8 * {F}",
         f"-{F} + 0.8 * {M}",
     ]
-    assert [each.delta for each in found.asked] == [0.05, 0.05]
-    assert [each.tree for each in found.asked] == [0, 1]
+    assert [each.delta for each in found.bounds] == [0.05, 0.05]
+    assert [each.tree for each in found.bounds] == [0, 1]
 
 
 def test_rates_of_overlapping_groups_are_bounded_one_by_one():
@@ -182,7 +182,7 @@ def test_shares_divide_the_delta_otherwise():
 
 def test_a_constant_needs_no_bound():
     found = planned(f"max({GAP}, -0.2) <= 0.1", "pieces")
-    assert [each.tree for each in found.asked] == [0]
+    assert [each.tree for each in found.bounds] == [0]
     ends, slopes = found.upper(np.array([0.05]))
     assert ends == pytest.approx([-0.05, -0.3])
     assert slopes.tolist() == [[1.0], [0.0]]
@@ -220,7 +220,7 @@ RULES = [
 def test_deltas_of_a_tree_add_up_to_that_of_the_goal(text, method):
     found = planned(text, method)
     total = defaultdict(float)
-    for each in found.asked:
+    for each in found.bounds:
         assert each.delta > 0
         total[each.tree] += each.delta
     assert total.values()
@@ -234,7 +234,7 @@ def limits_around(found, values, slack):
     return np.array(
         [
             ex.evaluate(found.quantities[each.quantity].expression(), values.get) + each.sign * s
-            for each, s in zip(found.asked, slack, strict=False)
+            for each, s in zip(found.bounds, slack, strict=False)
         ]
     )
 
@@ -247,7 +247,7 @@ def test_where_limits_hold_no_tree_is_above_its_end(text, method):
     rng = np.random.default_rng(0)
     for _ in range(40):
         rates = dict(zip(leaves, rng.uniform(0.05, 0.95, len(leaves)).tolist(), strict=True))
-        slack = 0.05 * rng.uniform(size=len(found.asked)) ** 3
+        slack = 0.05 * rng.uniform(size=len(found.bounds)) ** 3
         ends, _ = found.upper(limits_around(found, rates, slack))
         for end, value in zip(ends, found.values(rates.get), strict=True):
             assert value <= end + 1e-9
@@ -261,7 +261,7 @@ def test_slopes_are_those_of_the_ends(text, method):
     leaves = ex.leaves(*found.trees)
     for _ in range(3):
         rates = dict(zip(leaves, rng.uniform(0.3, 0.7, len(leaves)).tolist(), strict=True))
-        limits = limits_around(found, rates, rng.uniform(0.01, 0.1, len(found.asked)))
+        limits = limits_around(found, rates, rng.uniform(0.01, 0.1, len(found.bounds)))
         _, slopes = found.upper(limits)
         for b, step in enumerate(1e-6 * np.eye(len(limits))):
             change = (found.upper(limits + step)[0] - found.upper(limits - step)[0]) / 2e-6

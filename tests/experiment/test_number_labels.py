@@ -16,7 +16,7 @@ from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import Scope, resolve
 from ratecli.runner.trial import training_problem
 from ratecli.sampling.rows import TrialData, load_trial_data
-from ratecli.solvers.seldonian.measures import score_model_of
+from ratecli.solvers.seldonian.scores import score_model_of
 
 ENTRY = "path: {}.csv, label: y, target: number"
 PLAIN = f"""

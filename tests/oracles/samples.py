@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from ratecli.certify.bound import BoundedSample, SampleMoments, WeightedSample
+from ratecli.certify.bound import BoundedSample, SampleMoments
 from ratecli.models.base import Array
 
 UNKNOWN = (-np.inf, np.inf)
@@ -15,9 +15,9 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def decisions(count: int, rows: int, coefficient: float = 1.0) -> WeightedSample:
+def decisions(count: int, rows: int, coefficient: float = 1.0) -> BoundedSample:
     """A part of `rows` decisions, of which `count` are yes."""
-    return WeightedSample(coefficient, BoundedSample((np.arange(rows) < count).astype(float)))
+    return BoundedSample((np.arange(rows) < count).astype(float), coefficient=coefficient)
 
 
 def sample(mean: float, deviation: float, rows: int) -> BoundedSample:
@@ -26,15 +26,15 @@ def sample(mean: float, deviation: float, rows: int) -> BoundedSample:
     return BoundedSample(mean + deviation * values / values.std(ddof=1), UNKNOWN)
 
 
-def moments(part: WeightedSample, rows: int | None = None) -> SampleMoments:
+def moments(part: BoundedSample, rows: int | None = None) -> SampleMoments:
     """What a part's own moments say of a sample of as many rows, or of another number."""
-    values = part.sample.values
+    values = part.values
     return SampleMoments(
         part.coefficient,
         float(values.mean()),
         float(values.std(ddof=1)),
         values.size if rows is None else rows,
-        part.sample.range,
+        part.range,
     )
 
 

@@ -8,18 +8,17 @@ from oracles.promised import GAP, RATIO, promised
 from ratecli.models.linear import Logistic
 from ratecli.rates import expression as ex
 from ratecli.solvers.problem import ERROR_RATE
-from ratecli.solvers.seldonian import cuts as cuts_module
-from ratecli.solvers.seldonian.cuts import ThresholdCandidates
+from ratecli.solvers.seldonian.hard import BOUND_KNOTS, ThresholdCandidates
 from ratecli.solvers.seldonian.inflation import BoundInflation
-from ratecli.solvers.seldonian.measures import DecisionMeasurements
 from ratecli.solvers.seldonian.prediction import predict_safety_test
+from ratecli.solvers.seldonian.scores import DecisionOutputs
 from ratecli.solvers.seldonian.solver import Seldonian
 
 RULES = {"c": GAP, "d": "tpr >= 0.3"}
 
 
 def cuts_of(problem, scores, inflation=1.0) -> ThresholdCandidates:
-    said = DecisionMeasurements((scores > 0).astype(float))
+    said = DecisionOutputs((scores > 0).astype(float))
     prediction = predict_safety_test(problem, problem.promise, said).inflated(
         BoundInflation(inflation)
     )
@@ -33,7 +32,7 @@ def brute(problem, cuts: ThresholdCandidates) -> list[tuple[float, float]]:
     for threshold in every:
         decisions = (cuts.scores > threshold).astype(float)
         error = float(np.mean(decisions != problem.label))
-        found.append((error, cuts.prediction.at(DecisionMeasurements(decisions)).worst))
+        found.append((error, cuts.prediction.at(DecisionOutputs(decisions)).worst))
     return found
 
 
@@ -47,28 +46,17 @@ def test_every_threshold_is_judged_as_one_by_one(seed, method, bound):
     problem = promised(rows, RULES, method=method, bound=bound, tests=3000)
     cuts = cuts_of(problem, rows.X @ np.array([1.0, 0.5]))
     wanted = brute(problem, cuts)
-    assert len(wanted) == len(cuts.counts)
-    ends = [cuts.worst(k) for k in range(len(cuts.counts))]
+    assert len(wanted) == len(cuts.values)
+    ends = [cuts.worst(k) for k in range(len(cuts.values))]
     np.testing.assert_allclose(sorted(ends), sorted(end for _, end in wanted), atol=1e-9)
     np.testing.assert_allclose(
-        sorted(cuts.values()), sorted(error for error, _ in wanted), atol=1e-12
+        sorted(cuts.values), sorted(error for error, _ in wanted), atol=1e-12
     )
     passing = [error for error, end in wanted if end <= 0]
     best = cuts.best(np.inf)
     assert (best is None) == (not passing)
     if best is not None:
-        assert cuts.values()[best] == pytest.approx(min(passing))
-
-
-def test_thresholds_decide_what_they_are_said_to_decide():
-    rows = grid_rows(1)
-    scores = rows.X @ np.array([1.0, 0.5])
-    cuts = cuts_of(promised(rows, RULES), scores)
-    for threshold, count in zip(cuts.thresholds(), cuts.counts, strict=True):
-        assert (scores > threshold).sum() == count
-    close = np.array([0.0, np.nextafter(0, 1), 1.0])
-    near = ThresholdCandidates(close, cuts.rates, ERROR_RATE, cuts.prediction)
-    assert [(close > t).sum() for t in near.thresholds()] == [0, 1, 2, 3]
+        assert cuts.values[best] == pytest.approx(min(passing))
 
 
 @pytest.mark.parametrize("rule", [GAP, RATIO])
@@ -78,9 +66,9 @@ def test_what_is_left_out_among_many_thresholds_does_not_pass(rule):
     cuts = cuts_of(problem, rows.X @ np.linspace(1, -1, 5))
     passing = [error for error, end in brute(problem, cuts) if end <= 0]
     best = cuts.best(np.inf)
-    assert len(cuts.counts) > cuts_module.BOUND_KNOTS
+    assert len(cuts.values) > BOUND_KNOTS
     assert best is not None
-    assert cuts.values()[best] == pytest.approx(min(passing))
+    assert cuts.values[best] == pytest.approx(min(passing))
 
 
 @pytest.mark.parametrize("rule", [GAP, RATIO, "precision >= 0.7", "tpr[g = a] >= 0.6"])
@@ -92,8 +80,8 @@ def test_decisions_are_expected_to_pass_and_little_worse_than_any_line(rule):
     assert solution.status == "solved"
     (model,) = solution.variants.values()
     assert isinstance(model, Logistic)
-    said = DecisionMeasurements(model.decide(rows.X))
-    prediction = solver._inflated(predict_safety_test(problem, problem.promise, said))
+    said = DecisionOutputs(model.decide(rows.X))
+    prediction = solver.inflated(predict_safety_test(problem, problem.promise, said))
     assert prediction.at(said).worst <= 0
     error = float(np.mean(model.decide(rows.X) != rows.label))
     best = 1.0
@@ -101,7 +89,7 @@ def test_decisions_are_expected_to_pass_and_little_worse_than_any_line(rule):
         scores = rows.X @ np.array([np.cos(angle), np.sin(angle)])
         cuts = ThresholdCandidates(scores, problem.rates, ERROR_RATE, prediction)
         k = cuts.best(best)
-        best = best if k is None else float(cuts.values()[k])
+        best = best if k is None else float(cuts.values[k])
     assert error <= best + 0.015
     assert solution.trace[-1]["objective"] == pytest.approx(error)
 

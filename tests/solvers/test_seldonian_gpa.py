@@ -16,8 +16,8 @@ from ratecli.models.linear import LinearRegressor, RandomizedLogistic
 from ratecli.solvers.base import Solution
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.inflation import BoundInflation
-from ratecli.solvers.seldonian.measures import score_model_of
 from ratecli.solvers.seldonian.prediction import predict_safety_test
+from ratecli.solvers.seldonian.scores import score_model_of
 from ratecli.solvers.seldonian.solver import Seldonian
 
 FILE = Path(os.environ.get("RATECLI_DATA_MIRROR", "data")) / "gpa" / "gpa_regression_dataset.csv"
@@ -56,7 +56,7 @@ def end(made: Problem, solution: Solution, inflation: float = 1.0) -> float:
     """The upper bound on the rows of a problem, as if the test had as many."""
     (model,) = solution.variants.values()
     assert isinstance(model, RandomizedLogistic | LinearRegressor)
-    said = score_model_of(made).said(model.score(made.X))
+    said = score_model_of(made).outputs(model.score(made.X))
     assert made.promise
     rows = made.promise.rows
     test = predict_safety_test(made, replace(made.promise, rows=rows), said)

@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 from oracles.goals import smooth_rows
 from oracles.promised import GAP, RATIO, numbers, numeric, promised
-from scipy.optimize import approx_fprime, minimize
+from scipy.optimize import approx_fprime
 from scipy.special import expit
 
 from ratecli.solvers.seldonian.design import DesignMatrix, WhitenedCoordinates
-from ratecli.solvers.seldonian.measures import ScoreModel, score_model_of
-from ratecli.solvers.seldonian.objective import (
+from ratecli.solvers.seldonian.scores import (
     LogLossObjective,
+    ScoreModel,
     SquaredErrorObjective,
     fit_unconstrained,
     plain_objective,
+    score_model_of,
     smooth_objective,
 )
 from ratecli.solvers.seldonian.selection import CandidateSelection
-from ratecli.solvers.seldonian.simplex import minimize_on_simplex
 from ratecli.solvers.seldonian.solver import Seldonian
 
 CLASSES = [
@@ -36,7 +36,7 @@ NUMBERS = [
 
 
 def selection(problem, **options) -> CandidateSelection:
-    return Seldonian(**options)._selection(problem, problem.promise, score_model_of(problem))
+    return Seldonian(**options).candidate_selection(problem, problem.promise)
 
 
 def check(chosen: CandidateSelection, seed: int) -> None:
@@ -76,10 +76,10 @@ def test_steeper_chances_have_the_slopes_of_differences():
     for of, sharpness in itertools.product(("decision", "error", "log_loss"), (1.0, 4.0)):
         model = ScoreModel(label, numeric=False, sharpness=sharpness)
         seen = (
-            model.said(scores + 1e-6).measured(of) - model.said(scores - 1e-6).measured(of)
+            model.outputs(scores + 1e-6).measured(of) - model.outputs(scores - 1e-6).measured(of)
         ) / 2e-6
-        np.testing.assert_allclose(model.said(scores).slopes(of), seen, atol=1e-8)
-    steep = ScoreModel(label, numeric=False, sharpness=4.0).said(scores)
+        np.testing.assert_allclose(model.outputs(scores).slopes(of), seen, atol=1e-8)
+    steep = ScoreModel(label, numeric=False, sharpness=4.0).outputs(scores)
     np.testing.assert_allclose(steep.measured("decision"), expit(4 * scores))
     np.testing.assert_allclose(steep.measured("error"), expit(scores) - label)
 
@@ -134,22 +134,3 @@ def test_error_is_minimized_by_log_loss_and_numbers_by_their_squares():
     assert plain_objective(own, score_model_of(own)).value(scores) == pytest.approx(
         made.value(scores)
     )
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_the_least_value_on_a_simplex(seed):
-    rng = np.random.default_rng(seed)
-    size, total = int(rng.integers(1, 6)), 10 ** rng.uniform(-1, 2)
-    root = rng.normal(size=(int(rng.integers(1, size + 1)), size))
-    curvature, slope = root.T @ root, rng.normal(size=size) * total
-    found = minimize_on_simplex(curvature, slope, total)
-    assert found.min() >= 0
-    assert found.sum() == pytest.approx(total)
-
-    def value(s: np.ndarray) -> float:
-        return float(s @ curvature @ s / 2 - slope @ s) / total**2
-
-    even = {"type": "eq", "fun": lambda s: s.sum() / total - 1}
-    start, box = np.full(size, total / size), [(0, total)] * size
-    best = minimize(value, start, constraints=even, bounds=box, method="SLSQP", tol=1e-12).fun
-    assert value(found) <= best + 1e-7 * max(1, abs(best))

@@ -16,8 +16,11 @@ from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem, Stopping
 from ratecli.solvers.majorize.rows import FeatureRows
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.design import DesignMatrix
-from ratecli.solvers.seldonian.measures import score_model_of
-from ratecli.solvers.seldonian.objective import fit_unconstrained, plain_objective
+from ratecli.solvers.seldonian.scores import (
+    fit_unconstrained,
+    plain_objective,
+    score_model_of,
+)
 
 LossName = Literal["hinge", "logistic", "squared"]
 ClassificationLoss = Literal["hinge", "logistic"]

@@ -4,27 +4,149 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ratecli.certify.prediction import smallest_factor
 from ratecli.certify.safety_test import SafetyTestSpec
 from ratecli.models.base import Array
 from ratecli.models.linear import Logistic
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Expression
+from ratecli.rates.matrix import RateMatrix
+from ratecli.rates.sample import Mask
+from ratecli.rates.tangent import values
 from ratecli.solvers.base import Progress, Solution
+from ratecli.solvers.numerics.thresholds import Thresholds
 from ratecli.solvers.problem import ERROR_RATE, Problem
-from ratecli.solvers.seldonian.attain import (
-    minimize_worst_bound,
-    row_factor_needed,
+from ratecli.solvers.seldonian.prediction import MeanEstimate, TestPrediction, predict_safety_test
+from ratecli.solvers.seldonian.scores import DecisionOutputs
+from ratecli.solvers.seldonian.selection import (
+    MAX_ROW_FACTOR,
+    ROW_FACTOR_HALVINGS,
+    CandidateSelection,
+    CandidateTracker,
     shortfall_reason,
 )
-from ratecli.solvers.seldonian.cuts import ThresholdCandidates
-from ratecli.solvers.seldonian.measures import DecisionMeasurements
-from ratecli.solvers.seldonian.prediction import TestPrediction, predict_safety_test
-from ratecli.solvers.seldonian.selection import CandidatePoint, CandidateSelection, CandidateTracker
-from ratecli.solvers.seldonian.sequential import SqpOptimizer
+from ratecli.solvers.seldonian.sequential import SqpOptimizer, minimize_worst_bound
 from ratecli.solvers.seldonian.soft import desaturate_point
+
+BOUND_ROUNDING = 1e-9
+"""Tolerance for the estimate of a goal whose predicted bound is at most 0."""
+BOUND_KNOTS = 32
+"""Number of thresholds with computed bounds; others may be ruled out by interpolation."""
+INTERPOLATION_SAFETY = 0.95
+"""Fraction of the interpolated distance between bound and estimate that is relied on."""
+SPREAD_THRESHOLDS = 25
+"""Number of thresholds per model to search for the smallest bound if none passes."""
+
+
+@dataclass(frozen=True)
+class ThresholdCandidates:
+    """The T thresholds on scores (n,) with different decisions, from all negative to all positive.
+
+    Attributes
+    ----------
+    objective
+        To be minimized; a function of rates of decisions.
+    prediction
+        Predicts the test of the decisions.
+    """
+
+    scores: Array
+    rates: RateMatrix
+    objective: Expression
+    prediction: TestPrediction
+
+    @cached_property
+    def cuts(self) -> Thresholds:
+        return Thresholds.of(self.scores)
+
+    @cached_property
+    def all_rates(self) -> Array:
+        """(K, T) rates of decisions."""
+        sums = self.cuts.positive_sums(self.rates.sums.toarray()) + self.rates.constants[:, None]
+        totals = np.where(self.rates.totals > 0, self.rates.totals, np.nan)
+        return np.asarray(np.clip(sums / totals[:, None], 0.0, 1.0))
+
+    @cached_property
+    def values(self) -> Array:
+        """(T,) the objective; infinite where it is undefined."""
+        found = values(self.objective, self.all_rates, self.rates.index())
+        return np.asarray(np.nan_to_num(found, nan=np.inf))
+
+    @cached_property
+    def estimates(self) -> Array:
+        """(P, T) values of the trees at the point estimates: lower limits of their bounds."""
+        trees = [node for goal in self.prediction.goals for _, node in goal.nodes]
+        found = [values(tree, self.all_rates, self.rates.index()) for tree in trees]
+        return np.nan_to_num(np.reshape(found, (len(trees), -1)), nan=np.inf)
+
+    @cached_property
+    def violations(self) -> Array:
+        """(T,) how far the largest tree is above 0 at the point estimates."""
+        return np.asarray(self.estimates.max(axis=0, initial=-np.inf))
+
+    @cached_property
+    def moments(self) -> Array:
+        """(T, Q, 2) means and standard deviations of the groups."""
+        return np.stack([self._moments(group) for group in self.prediction.groups]).T.swapaxes(1, 2)
+
+    def _moments(self, group: MeanEstimate) -> Array:
+        """Return mean and standard deviation of a group at each threshold, as (2, T)."""
+        rows, count = group.rows, group.count
+        weights = np.zeros((2, len(self.scores)))
+        weights[:, rows.rows] = rows.slope, rows.slope * (rows.slope + 2 * rows.offset)
+        constants = np.array([rows.offset.sum(), (rows.offset**2).sum()])
+        mean, power = (self.cuts.positive_sums(weights) + constants[:, None]) / max(count, 1)
+        variance = np.maximum(power - mean**2, 0.0) * count / max(count - 1, 1)
+        variance[variance < np.finfo(float).eps * power * count] = 0.0
+        unknown = np.nan if count < 2 else 0.0
+        return np.stack([mean if count else mean + np.nan, np.sqrt(variance) + unknown])
+
+    def ends(self, cut: int, prediction: TestPrediction | None = None) -> Array:
+        """Return the bounds (P,) at one threshold, by this or another prediction."""
+        return (prediction or self.prediction).of_moments(self.moments[cut])[0]
+
+    def worst(self, cut: int, prediction: TestPrediction | None = None) -> float:
+        """Return the largest bound at one threshold."""
+        return float(self.ends(cut, prediction).max(initial=-np.inf))
+
+    def best(self, below: float) -> int | None:
+        """Return the threshold expected to pass with the smallest objective under `below`, or None.
+
+        Skips thresholds whose point estimates already violate a goal. If there are more than
+        `BOUND_KNOTS`, it also skips those where a bound interpolated between some thresholds is
+        clearly above 0, because the distance between bound and estimate changes little from one
+        threshold to the next. The others are tried from the best objective on.
+        """
+        likely = np.flatnonzero((self.violations <= BOUND_ROUNDING) & (self.values < below))
+        if len(likely) > BOUND_KNOTS:
+            likely = likely[self._may_pass(likely)]
+        order = likely[np.argsort(self.values[likely], kind="stable")]
+        return next((cut for cut in order.tolist() if self.worst(cut) <= 0), None)
+
+    def _may_pass(self, cuts: NDArray[np.intp]) -> Mask:
+        """Return which of some thresholds, in ascending order, are worth trying, as a mask."""
+        # thresholds are denser at the ends, where counts are small
+        steps = np.sin(np.linspace(-np.pi / 2, np.pi / 2, BOUND_KNOTS))
+        knots = np.unique(cuts[np.round((steps + 1) / 2 * (len(cuts) - 1)).astype(int)])
+        above = np.array([self.ends(cut) for cut in knots.tolist()]).T - self.estimates[:, knots]
+        hopeful = np.ones(len(cuts), dtype=bool)
+        for own, estimates in zip(above, self.estimates[:, cuts], strict=True):
+            distance = np.interp(cuts, knots, np.nan_to_num(own, nan=0.0, posinf=0.0))
+            hopeful &= estimates + INTERPOLATION_SAFETY * distance <= BOUND_ROUNDING
+        return hopeful
+
+    @cached_property
+    def promising(self) -> list[int]:
+        """The thresholds with the smallest violations, and as many spread evenly."""
+        spread = np.linspace(0, len(self.violations) - 1, SPREAD_THRESHOLDS).astype(int)
+        least = np.argsort(self.violations, kind="stable")[:SPREAD_THRESHOLDS]
+        return list(dict.fromkeys([*least.tolist(), *spread.tolist()]))
+
 
 SOFT_SHARPNESS = (1.0, 4.0)
 """Sharpness of the probabilities that constrain soft models, relative to the model's own."""
@@ -35,8 +157,6 @@ REFINEMENT_ROUNDS = 3
 MAX_SOFT_STEPS = 40
 SOFT_TOLERANCE = 1e-2
 """Predicted relative decrease at which steps of soft models stop; low accuracy is enough there."""
-THRESHOLD_TRIES = 25
-"""Number of thresholds per model to search for the smallest bound if none passes."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +166,15 @@ class ThresholdModel:
     w: Array
     objective: float
     worst: float
+
+    @classmethod
+    def of(cls, w: Array, cuts: ThresholdCandidates, k: int) -> ThresholdModel:
+        moved = np.append(w[:-1], -float(cuts.cuts.values[k]))
+        return cls(moved, float(cuts.values[k]), cuts.worst(k))
+
+    @property
+    def classifier(self) -> Logistic:
+        return Logistic(self.w[:-1], float(self.w[-1]))
 
 
 @dataclass
@@ -59,7 +188,7 @@ class HardDecisionSearch:
     """
 
     problem: Problem
-    promise: SafetyTestSpec
+    safety: SafetyTestSpec
     selection: CandidateSelection
     inflated: Callable[[TestPrediction], TestPrediction]
 
@@ -73,47 +202,46 @@ class HardDecisionSearch:
         for w in path:
             best = self._better(w, prediction, best, track)
         if best is None:
-            return self._none(path, prediction, track)
+            return self._nearest(path, prediction, track)
         for part in 0.5 ** np.arange(1, REFINEMENT_ROUNDS + 1):
             for end in _path_neighbours(path, best.w):
                 w = (1 - part) * _normalize_scores(best.w) + part * _normalize_scores(end)
                 best = self._better(w, prediction, best, track) or best
         progress(f"{len(track.trace)} models, objective {best.objective:.6g}")
-        return Solution({"deterministic": _threshold_classifier(best)}, trace=tuple(track.trace))
+        return Solution({"deterministic": best.classifier}, trace=tuple(track.trace))
 
     def _path(self, sharpness: float) -> list[Array]:
         """Return weights of soft models, from the unconstrained optimum to the smallest bound."""
         model = replace(self.selection.model, sharpness=sharpness)
         soft = replace(self.selection, model=model)
-        start = desaturate_point(soft, soft.at(np.zeros(soft.design.width)))
-        utmost = minimize_worst_bound(soft, start, CandidateTracker(), exact=SOFT_TOLERANCE)
-        found = [start.w]
-        if not (np.isfinite(start.worst) and utmost.worst < start.worst):
-            return [start.w, utmost.w]
-        point: CandidatePoint = start
-        for level in np.linspace(start.worst, utmost.worst, STRICTNESS_LEVELS + 1)[1:-1].tolist():
-            shifted = replace(soft, prediction=replace(soft.prediction, needed=level))
-            track = CandidateTracker()
-            last, _ = SqpOptimizer(shifted, track, exact=SOFT_TOLERANCE).run(
-                shifted.at(point.v), MAX_SOFT_STEPS
-            )
-            point = track.best or last
-            found.append(point.w)
-        return [*found, utmost.w]
+        point = start = desaturate_point(soft, soft.at(np.zeros(soft.design.width)))
+        last = minimize_worst_bound(soft, start, CandidateTracker(), exact=SOFT_TOLERANCE)
+        path = [start.w]
+        if np.isfinite(start.worst) and last.worst < start.worst:
+            levels = np.linspace(start.worst, last.worst, STRICTNESS_LEVELS + 1)[1:-1]
+            for level in levels.tolist():
+                shifted = replace(soft, prediction=replace(soft.prediction, needed=level))
+                track = CandidateTracker()
+                search = SqpOptimizer(shifted, track, exact=SOFT_TOLERANCE)
+                reached, _ = search.run(shifted.at(point.v), MAX_SOFT_STEPS)
+                point = track.best or reached
+                path.append(point.w)
+        return [*path, last.w]
 
     def _prediction(self, w: Array) -> TestPrediction:
-        decisions = (self.selection.design.scores(w) > 0).astype(float)
-        said = DecisionMeasurements(decisions)
-        return self.inflated(predict_safety_test(self.problem, self.promise, said))
+        outputs = self._decisions(w)
+        return self.inflated(predict_safety_test(self.problem, self.safety, outputs))
+
+    def _decisions(self, w: Array) -> DecisionOutputs:
+        return DecisionOutputs((self.selection.design.scores(w) > 0).astype(float))
 
     def _cuts(self, w: Array, prediction: TestPrediction) -> ThresholdCandidates:
-        scores = self.selection.design.scores(np.append(w[:-1], 0.0))
-        return ThresholdCandidates(scores, self.problem.rates, self._objective(), prediction)
-
-    def _objective(self) -> Expression:
-        """Return the file's objective if it uses decisions only, else plain error."""
+        """Return the thresholds for the file's objective if it uses decisions only, else error."""
         node = self.problem.objective.expression
-        return node if all(leaf.rate.of == "decision" for leaf in ex.leaves(node)) else ERROR_RATE
+        if not all(leaf.rate.of == "decision" for leaf in ex.leaves(node)):
+            node = ERROR_RATE
+        scores = self.selection.design.scores(np.append(w[:-1], 0.0))
+        return ThresholdCandidates(scores, self.problem.rates, node, prediction)
 
     def _better(
         self,
@@ -126,34 +254,32 @@ class HardDecisionSearch:
         cuts = self._cuts(w, prediction)
         k = cuts.best(best.objective if best else np.inf)
         if k is not None:
-            moved = np.append(w[:-1], -float(cuts.thresholds()[k]))
-            best = ThresholdModel(moved, float(cuts.values()[k]), cuts.worst(k))
+            best = ThresholdModel.of(w, cuts, k)
         if best is not None:
             track.note(best.objective, best.worst)
         return best
 
-    def _none(
+    def _nearest(
         self, path: list[Array], prediction: TestPrediction, track: CandidateTracker
     ) -> Solution:
         """Return the decisions with the smallest bound found, with the reason why none passes."""
-        found, tried = list[ThresholdModel](), [self._cuts(w, prediction) for w in path]
+        models, tried = list[ThresholdModel](), [self._cuts(w, prediction) for w in path]
         for w, cuts in zip(path, tried, strict=True):
-            k, end = cuts.nearest(THRESHOLD_TRIES)
-            moved = np.append(w[:-1], -float(cuts.thresholds()[k]))
-            found.append(ThresholdModel(moved, float(cuts.values()[k]), end))
-            track.note(found[-1].objective, end)
-        order = np.argsort([each.worst for each in found])
-        nearest = found[order[0]]
+            models.append(ThresholdModel.of(w, cuts, min(cuts.promising, key=cuts.worst)))
+            track.note(models[-1].objective, models[-1].worst)
+        order = np.argsort([model.worst for model in models])
+        nearest = models[order[0]]
 
         def passes(times: float) -> bool:
             more = prediction.scaled(times)
-            return any(tried[k].any_passes(THRESHOLD_TRIES, more) for k in order)
+            pairs = ((tried[k], cut) for k in order for cut in tried[k].promising)
+            return any(cuts.worst(cut, more) <= 0 for cuts, cut in pairs)
 
-        decisions = (self.selection.design.scores(nearest.w) > 0).astype(float)
-        upper = prediction.at(DecisionMeasurements(decisions)).upper
-        reason = shortfall_reason(prediction, upper, row_factor_needed(passes))
-        classifier = {"deterministic": _threshold_classifier(nearest)}
-        return Solution(classifier, "iteration_limit", reason, trace=tuple(track.trace))
+        upper = prediction.at(self._decisions(nearest.w)).upper
+        factor = smallest_factor(passes, MAX_ROW_FACTOR, ROW_FACTOR_HALVINGS)
+        reason = shortfall_reason(prediction, upper, factor)
+        classifiers = {"deterministic": nearest.classifier}
+        return Solution(classifiers, "iteration_limit", reason, trace=tuple(track.trace))
 
 
 def _path_neighbours(path: list[Array], w: Array) -> list[Array]:
@@ -166,7 +292,3 @@ def _path_neighbours(path: list[Array], w: Array) -> list[Array]:
 def _normalize_scores(w: Array) -> Array:
     """Scale the weights to norm 1, which leaves decisions unchanged."""
     return w / max(float(np.linalg.norm(w[:-1])), 1e-300)
-
-
-def _threshold_classifier(cut: ThresholdModel) -> Logistic:
-    return Logistic(cut.w[:-1], float(cut.w[-1]))

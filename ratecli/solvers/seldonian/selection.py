@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from ratecli.certify.prediction import round_up
 from ratecli.models.base import Array
 from ratecli.solvers.seldonian.design import DesignMatrix, WhitenedCoordinates
-from ratecli.solvers.seldonian.measures import ScoreModel
-from ratecli.solvers.seldonian.objective import ScoreObjective
 from ratecli.solvers.seldonian.prediction import PredictedTestResult, TestPrediction
+from ratecli.solvers.seldonian.scores import ScoreModel, ScoreObjective
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,14 @@ class CandidateSelection:
         w = self.coordinates.weights(v)
         scores = self.design.scores(w)
         value = self.objective.value(scores) + self.l2 / 2 * float(w[:-1] @ w[:-1])
-        expected = self.prediction.at(self.model.said(scores))
+        expected = self.prediction.at(self.model.outputs(scores))
         return CandidatePoint(v, w, scores, value if np.isfinite(value) else np.inf, expected)
 
     def gradient(self, point: CandidatePoint) -> Array:
         """Return the gradient (D,) of the objective in v."""
-        found = self.design.pull(self.objective.slopes(point.scores))
-        found[:-1] += self.l2 * point.w[:-1]
-        return self.coordinates.slopes(found)
+        gradient = self.design.pull(self.objective.slopes(point.scores))
+        gradient[:-1] += self.l2 * point.w[:-1]
+        return self.coordinates.slopes(gradient)
 
     def jacobian(self, point: CandidatePoint) -> Array:
         """Return the slopes (P, D) of the upper ends in v."""
@@ -105,3 +105,31 @@ class CandidateTracker:
                 "seconds": time.perf_counter() - self.began,
             }
         )
+
+
+MAX_ROW_FACTOR = 1e6
+"""Multiple of the number of rows beyond which more rows do not help."""
+ROW_FACTOR_HALVINGS = 6
+
+
+def shortfall_reason(prediction: TestPrediction, upper: Array, factor: float | None) -> str:
+    """Explain why no candidate is expected to pass.
+
+    `upper` (P,) are the smallest upper ends, `factor` is how many times the rows, candidate and
+    test alike, some candidate needs to pass; None if no number of rows is enough.
+    """
+    name, end = prediction.owners[int(np.argmax(upper))], float(upper.max())
+    reason = f"no model is expected to pass the test of '{name}'"
+    if np.isfinite(end):
+        reason += f": the smallest bound attainable is {end:+.4g}, and at most 0 is needed"
+    else:
+        reason += ": its bound is infinite, and at most 0 is needed"
+        if factor is None:
+            return f"{reason}; there are too few training rows to tell how many would be enough"
+    if factor is None:
+        return f"{reason}; no number of rows would be enough"
+    rows = round_up(factor * prediction.rows, digits=2)
+    return (
+        f"{reason}; about {rows:,} rows in the test instead of {prediction.rows:,} would do, with "
+        "training rows in proportion"
+    )

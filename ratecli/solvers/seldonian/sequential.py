@@ -10,13 +10,15 @@ the first model exact and keep the number of steps small.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from ratecli.models.base import Array
+from ratecli.rates.sample import Mask
+from ratecli.solvers.numerics.quadratic import minimize_quadratic
+from ratecli.solvers.seldonian.inflation import BoundInflation
 from ratecli.solvers.seldonian.selection import CandidatePoint, CandidateSelection, CandidateTracker
-from ratecli.solvers.seldonian.simplex import minimize_on_simplex
 
 MAX_SQP_STEPS = 200
 MAX_CURVATURE_PAIRS = 60
@@ -51,15 +53,14 @@ class InverseHessian:
 
     def inverse(self, columns: Array) -> Array:
         """Return the inverse (D, k) times each of the columns (D, k), by the L-BFGS recursion."""
-        found, held = columns.copy(), list[Array]()
+        total, parts = columns.copy(), list[Array]()
         for s, y, product in reversed(self.pairs):
-            part = s @ found / product
-            found -= np.multiply.outer(y, part)
-            held.append(part)
-        found /= self.scale
-        for (s, y, product), part in zip(self.pairs, reversed(held), strict=True):
-            found += np.multiply.outer(s, part - y @ found / product)
-        return found
+            parts.append(s @ total / product)
+            total -= np.multiply.outer(y, parts[-1])
+        total /= self.scale
+        for (s, y, product), part in zip(self.pairs, reversed(parts), strict=True):
+            total += np.multiply.outer(s, part - y @ total / product)
+        return total
 
     def learn(self, step: Array, change: Array, bent: Array) -> None:
         """Add a slope change along a step, damped towards `bent`, the matrix times the step."""
@@ -76,55 +77,60 @@ class InverseHessian:
 
 @dataclass(frozen=True)
 class SqpStep:
-    """A step (D,), multipliers (m,) of the ends, and the predicted decrease."""
+    """A step (D,), multipliers (m,) of the ends, curvature times step, and predicted decrease."""
 
     move: Array
     multipliers: Array
     bent: Array
-    promised: float
+    decrease: float
 
 
 @dataclass(frozen=True)
 class LocalModel:
-    """The quadratic model at a point, with a penalty `price` on the largest end.
-
-    It has slopes (D,) of f, ends (m,) and their slopes (m, D).
-    """
+    """The quadratic model at a point: slopes (D,) of f, ends (m,) and their slopes (m, D)."""
 
     gradient: Array
     ends: Array
     jacobian: Array
-    price: float
     curvature: InverseHessian
 
-    def step(self, ends: Array | None = None) -> SqpStep:
-        """Minimize the quadratic model; `ends` replaces the ends at the point as a correction."""
-        c = self.ends if ends is None else ends
+    def step(self, price: float, ends: Array | None = None) -> SqpStep:
+        """Minimize the model with a penalty `price` on the largest of its ends, or of `ends`."""
         columns = np.column_stack([self.gradient, self.jacobian.T])
         inverse = self.curvature.inverse(columns)
         quadratic = self.jacobian @ inverse[:, 1:]
-        multipliers = minimize_on_simplex(
-            (quadratic + quadratic.T) / 2, c - self.jacobian @ inverse[:, 0], self.price
-        )
+        quadratic = (quadratic + quadratic.T) / 2
+        slope = (self.ends if ends is None else ends) - self.jacobian @ inverse[:, 0]
+        size = len(slope)
+        start = np.zeros(size)
+        start[np.argmin(price * np.diag(quadratic) / 2 - slope)] = price
+        positive = np.zeros(size), np.full(size, np.inf)
+        multipliers = minimize_quadratic(quadratic, slope, positive, start, fixed_sum=True)
         move = -(inverse[:, 0] + inverse[:, 1:] @ multipliers)
         bent = -(self.gradient + self.jacobian.T @ multipliers)
         after = float((self.ends + self.jacobian @ move).max())
-        lower = self.price * (float(self.ends.max()) - after)
-        promised = lower - float(self.gradient @ move) - float(bent @ move) / 2
-        return SqpStep(move, multipliers, bent, promised)
+        lower = price * (float(self.ends.max()) - after)
+        decrease = lower - float(self.gradient @ move) - float(bent @ move) / 2
+        return SqpStep(move, multipliers, bent, decrease)
 
 
 @dataclass
 class SqpOptimizer:
-    """Minimizes the objective under the ends, or only the largest end (`worst_only`)."""
+    """Minimizes the objective under the ends, or only the largest end (`worst_only`).
+
+    Attributes
+    ----------
+    enough
+        With `worst_only`: the largest end at which to stop.
+    exact
+        Predicted relative decrease at which to stop at a point that passes.
+    """
 
     selection: CandidateSelection
     track: CandidateTracker
     worst_only: bool = False
     enough: float = -np.inf
-    """With `worst_only`: the largest end at which to stop."""
     exact: float = MIN_DECREASE
-    """Predicted relative decrease at which to stop at a point that passes."""
     price: float = 1.0
 
     def run(
@@ -139,31 +145,32 @@ class SqpOptimizer:
         for _ in range(steps):
             if not np.isfinite(self._merit(point)) or point.worst <= self.enough:
                 break
-            kept = np.isfinite(point.upper)
-            gradient, jacobian = self._slopes(point)
+            finite = np.isfinite(point.upper)
+            gradient, jacobian = self._slopes(point, finite)
             if not (np.isfinite(gradient).all() and np.isfinite(jacobian).all()):
                 break
-            if curvature is None:
-                curvature = self._first(point, jacobian)
-            step = self._priced(point, gradient, jacobian, curvature)
-            multipliers = self._spread(step, kept)
-            if not step.promised > self._little(point) or self.price > highest:
+            curvature = curvature or self._first_curvature(point, jacobian)
+            model = LocalModel(gradient, self._ends(point, finite), jacobian, curvature)
+            step = self._priced_step(model, point)
+            multipliers = np.zeros(len(finite))
+            multipliers[finite] = step.multipliers[: finite.sum()]
+            if not step.decrease > self._least_decrease(point) or self.price > highest:
                 break
-            found = self._search(point, step, gradient, jacobian, curvature)
-            if found is None:
+            ahead = self._search(point, model, step, finite)
+            if ahead is None:
                 break
-            ahead, taken, bent = found
-            slopes, ends = self._slopes(ahead)
-            change = slopes + ends.T @ self._spread(taken, kept) + taken.bent
-            curvature.learn(ahead.v - point.v, change, bent)
-            point = ahead
+            new_point, taken, bent = ahead
+            slopes, ends = self._slopes(new_point, finite)
+            change = slopes + ends.T @ taken.multipliers + taken.bent
+            curvature.learn(new_point.v - point.v, change, bent)
+            point = new_point
             self.track.step(point)
             merits.append((self.price, self._merit(point)))
-            if self._crawls(merits[-MAX_SLOW_STEPS - 1 :], point):
+            if self._is_slow(merits[-MAX_SLOW_STEPS - 1 :], point):
                 break
         return point, multipliers
 
-    def _crawls(self, merits: list[tuple[float, float]], point: CandidatePoint) -> bool:
+    def _is_slow(self, merits: list[tuple[float, float]], point: CandidatePoint) -> bool:
         """Return whether steps at one penalty hardly decrease, although they predict more."""
         prices, values = zip(*merits, strict=True)
         if len(merits) <= MAX_SLOW_STEPS or len(set(prices)) > 1:
@@ -171,13 +178,19 @@ class SqpOptimizer:
         least = self.exact * self._size(point)
         return bool(values[0] - values[-1] < MAX_SLOW_STEPS * SLOW_DECREASE_FACTOR * least)
 
-    def _slopes(self, point: CandidatePoint) -> tuple[Array, Array]:
-        jacobian = self.selection.jacobian(point)
+    def _slopes(self, point: CandidatePoint, finite: Mask) -> tuple[Array, Array]:
+        """Return slopes of the objective, and of the finite ends and the constant end 0."""
+        jacobian = self.selection.jacobian(point)[finite]
         if self.worst_only:
             return np.zeros(jacobian.shape[1]), jacobian
-        return self.selection.gradient(point), jacobian
+        nothing = np.zeros((1, jacobian.shape[1]))
+        return self.selection.gradient(point), np.vstack([jacobian, nothing])
 
-    def _first(self, point: CandidatePoint, jacobian: Array) -> InverseHessian:
+    def _ends(self, point: CandidatePoint, finite: Mask) -> Array:
+        ends = point.upper[finite] + SQP_MARGIN
+        return ends if self.worst_only else np.append(ends, 0.0)
+
+    def _first_curvature(self, point: CandidatePoint, jacobian: Array) -> InverseHessian:
         """Return the initial curvature.
 
         It is 1 for the objective in whitened coordinates; for the largest end it makes the first
@@ -185,34 +198,20 @@ class SqpOptimizer:
         """
         if not self.worst_only:
             return InverseHessian()
-        steepest = float(np.linalg.norm(jacobian[int(np.argmax(point.upper))]))
-        return InverseHessian(max(steepest, 1e-12))
+        finite = point.upper[np.isfinite(point.upper)]
+        return InverseHessian(max(float(np.linalg.norm(jacobian[np.argmax(finite)])), 1e-12))
 
-    def _ends(self, point: CandidatePoint) -> Array:
-        ends = point.upper[np.isfinite(point.upper)] + SQP_MARGIN
-        return ends if self.worst_only else np.append(ends, 0.0)
-
-    def _model(
-        self, point: CandidatePoint, gradient: Array, jacobian: Array, curvature: InverseHessian
-    ) -> LocalModel:
-        own = jacobian[np.isfinite(point.upper)]
-        if not self.worst_only:
-            own = np.vstack([own, np.zeros((1, own.shape[1]))])
-        return LocalModel(gradient, self._ends(point), own, self.price, curvature)
-
-    def _priced(
-        self, point: CandidatePoint, gradient: Array, jacobian: Array, curvature: InverseHessian
-    ) -> SqpStep:
+    def _priced_step(self, model: LocalModel, point: CandidatePoint) -> SqpStep:
         """Return a step with a penalty high enough to satisfy the linearized ends, if possible."""
-        while True:
-            model = self._model(point, gradient, jacobian, curvature)
-            step = model.step()
-            dear = not self.worst_only and step.multipliers[-1] <= self.price / 10
-            if not dear or self.price > MAX_PRICE * max(abs(point.objective), MIN_SCALE):
-                return step
+        step = model.step(self.price)
+        while not self.worst_only and step.multipliers[-1] <= self.price / 10:
+            if self.price > MAX_PRICE * max(abs(point.objective), MIN_SCALE):
+                break
             self.price *= 10
+            step = model.step(self.price)
+        return step
 
-    def _little(self, point: CandidatePoint) -> float:
+    def _least_decrease(self, point: CandidatePoint) -> float:
         """Return the predicted decrease at which to stop.
 
         Until a point passes, it is less than what the margin costs.
@@ -223,24 +222,14 @@ class SqpOptimizer:
     def _size(self, point: CandidatePoint) -> float:
         return max(abs(point.worst if self.worst_only else point.objective), MIN_SCALE)
 
-    def _spread(self, step: SqpStep, kept: Array) -> Array:
-        """Return multipliers (P,) of all trees."""
-        total = np.zeros(len(kept))
-        total[kept] = step.multipliers[: int(kept.sum())]
-        return total
-
     def _merit(self, point: CandidatePoint) -> float:
-        ends = np.append(point.upper + SQP_MARGIN, [] if self.worst_only else [0.0])
-        worst = float(ends.max(initial=-np.inf))
-        return self.price * worst + (0.0 if self.worst_only else point.objective)
+        worst = point.worst + SQP_MARGIN
+        if self.worst_only:
+            return self.price * worst
+        return self.price * max(worst, 0.0) + point.objective
 
     def _search(
-        self,
-        point: CandidatePoint,
-        step: SqpStep,
-        gradient: Array,
-        jacobian: Array,
-        curvature: InverseHessian,
+        self, point: CandidatePoint, model: LocalModel, step: SqpStep, finite: Mask
     ) -> tuple[CandidatePoint, SqpStep, Array] | None:
         """Return a point of smaller merit, the step to it, and curvature times distance; or None.
 
@@ -253,17 +242,47 @@ class SqpOptimizer:
             bend = length**2 * (taken.move - step.move)
             ahead = self.selection.at(point.v + length * step.move + bend)
             self.track.see(ahead)
-            if self._merit(ahead) <= merit - ARMIJO_SHARE * length * step.promised:
+            if self._merit(ahead) <= merit - ARMIJO_SHARE * length * step.decrease:
                 bent = length * step.bent + length**2 * (taken.bent - step.bent)
                 return ahead, taken, bent
             if length == 1.0 and taken is step and np.isfinite(ahead.upper).all():
-                kept = np.isfinite(point.upper)
-                model = self._model(point, gradient, jacobian, curvature)
-                shift = np.zeros_like(model.ends)
-                shift[: int(kept.sum())] = ahead.upper[kept] - (
-                    point.upper[kept] + jacobian[kept] @ step.move
-                )
-                taken = model.step(model.ends + shift)
-                continue
-            length /= 2
+                curved = self._ends(ahead, finite) - model.jacobian @ step.move
+                taken = model.step(self.price, curved)
+            else:
+                length /= 2
         return None
+
+
+EASIER_INFLATIONS = (0.5, 0.25, 0.1, 0.0)
+"""Fractions of the inflation to try if bounds are infinite at the full inflation."""
+BOUND_TOLERANCE = 1e-6
+"""Predicted relative decrease of the largest bound at which to stop; few digits are reported."""
+MAX_BOUND_STEPS = 100
+
+
+def minimize_worst_bound(
+    selection: CandidateSelection,
+    start: CandidatePoint,
+    track: CandidateTracker,
+    enough: float = -np.inf,
+    exact: float = BOUND_TOLERANCE,
+) -> CandidatePoint:
+    """Minimize the largest predicted bound from a start, stopping once it is at most `enough`.
+
+    If bounds are infinite at first, such as for a ratio whose denominator's interval contains 0, a
+    smaller inflation is used first to find a point where they are finite.
+    """
+    whole = selection.prediction.inflation
+    for part in EASIER_INFLATIONS:
+        if np.isfinite(start.worst):
+            break
+        inflation = BoundInflation(part * whole.factor, part * whole.deviates)
+        easier = replace(selection, prediction=selection.prediction.inflated(inflation))
+        ahead = easier.at(start.v)
+        if np.isfinite(ahead.worst):
+            search = SqpOptimizer(easier, CandidateTracker(), worst_only=True, exact=exact)
+            start = selection.at(search.run(ahead, MAX_BOUND_STEPS)[0].v)
+            track.see(start)
+            break
+    search = SqpOptimizer(selection, track, worst_only=True, enough=enough, exact=exact)
+    return search.run(start, MAX_BOUND_STEPS)[0]

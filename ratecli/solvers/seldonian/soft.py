@@ -1,4 +1,4 @@
-"""Candidate selection for models whose measurements are smooth in their weights.
+"""Candidate selection for models whose outputs are smooth in their weights.
 
 It holds two of the optimizers, `lagrangian` and `cma`; `sequential` is in a module of its own.
 """
@@ -6,49 +6,33 @@ It holds two of the optimizers, `lagrangian` and `cma`; `sequential` is in a mod
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import logit
 
+from ratecli.certify.prediction import smallest_factor
 from ratecli.models.base import Array
+from ratecli.solvers.base import Progress, Solution
+from ratecli.solvers.numerics.steps import Stepper
 from ratecli.solvers.problem import sum_by_goal
-from ratecli.solvers.seldonian.attain import CLEARLY_PASSING_BOUND, minimize_worst_bound
-from ratecli.solvers.seldonian.objective import ConvexObjective
-from ratecli.solvers.seldonian.selection import CandidatePoint, CandidateSelection, CandidateTracker
-from ratecli.solvers.seldonian.sequential import MIN_DECREASE, SqpOptimizer
+from ratecli.solvers.seldonian.scores import ConvexObjective
+from ratecli.solvers.seldonian.selection import (
+    MAX_ROW_FACTOR,
+    ROW_FACTOR_HALVINGS,
+    CandidatePoint,
+    CandidateSelection,
+    CandidateTracker,
+    shortfall_reason,
+)
+from ratecli.solvers.seldonian.sequential import MIN_DECREASE, SqpOptimizer, minimize_worst_bound
 
-ADAM_MEAN_DECAY, ADAM_SQUARE_DECAY = 0.9, 0.95
+ADAM_DECAYS = (0.9, 0.95)
 """Decay of the running means of slopes and of their squares (those of the toolkit)."""
-ADAM_TINY = 1e-8
 MULTIPLIER_DAMPING = 3.0
 """Factor of an upper end that is added to its multiplier in the gradient (damping)."""
 LAGRANGIAN_MARGIN = 1e-6
 """Ends are required to be this far below 0, because iterates oscillate around the boundary."""
-
-
-@dataclass
-class AdamStepper:
-    """Adam steps of about `rate` in every coordinate (Kingma, Ba 2015, algorithm 1).
-
-    Running means start at 0. The bias correction is applied to a copy in each step, not in place,
-    so under constant slopes each step has the length `rate` from the first on.
-    """
-
-    rate: float
-    count: int = 0
-    mean: Array = field(default_factory=lambda: np.zeros(1))
-    square: Array = field(default_factory=lambda: np.zeros(1))
-
-    def step(self, slopes: Array) -> Array:
-        """Return the step to add to the coordinates."""
-        self.count += 1
-        self.mean = ADAM_MEAN_DECAY * self.mean + (1 - ADAM_MEAN_DECAY) * slopes
-        self.square = ADAM_SQUARE_DECAY * self.square + (1 - ADAM_SQUARE_DECAY) * slopes**2
-        mean = self.mean / (1 - ADAM_MEAN_DECAY**self.count)
-        square = self.square / (1 - ADAM_SQUARE_DECAY**self.count)
-        return -self.rate * mean / (np.sqrt(square) + ADAM_TINY)
 
 
 @dataclass(frozen=True)
@@ -67,32 +51,31 @@ class LagrangianOptimizer:
     def run(self, start: CandidatePoint, steps: int) -> tuple[CandidatePoint, Array]:
         """Return the last point, and the damped multipliers (P,) at the best one."""
         point, ends = start, self._ends(start)
-        descent, ascent = AdamStepper(self.rate), AdamStepper(self.rate)
+        descent, ascent = (Stepper("adam", self.rate, ADAM_DECAYS) for _ in range(2))
         multipliers = np.full(len(ends), self.multiplier)
-        of_best = felt = self._felt(multipliers, ends)
+        best = damped = self._damped(multipliers, ends)
         for k in range(steps):
-            slopes = self.selection.gradient(point) + self.selection.jacobian(point).T @ felt
+            slopes = self.selection.gradient(point) + self.selection.jacobian(point).T @ damped
             if not np.isfinite(slopes).all():
                 break
             descent.rate = ascent.rate = self.rate * (1 - k / steps)
-            multipliers = np.maximum(multipliers + ascent.step(-ends), 0.0)
-            point = self.selection.at(point.v + descent.step(slopes))
+            multipliers = np.maximum(multipliers - ascent.step(-ends), 0.0)
+            point = self.selection.at(point.v - descent.step(slopes))
             ends = self._ends(point)
             self.track.step(point)
-            felt = self._felt(multipliers, ends)
+            damped = self._damped(multipliers, ends)
             if point is self.track.best:
-                of_best = felt
-        return point, of_best
+                best = damped
+        return point, best
 
     @staticmethod
-    def _felt(multipliers: Array, ends: Array) -> Array:
+    def _damped(multipliers: Array, ends: Array) -> Array:
         return np.maximum(multipliers + MULTIPLIER_DAMPING * ends, 0.0)
 
     @staticmethod
     def _ends(point: CandidatePoint) -> Array:
-        return np.where(
-            np.isfinite(point.upper), point.upper + LAGRANGIAN_MARGIN, np.sign(point.upper)
-        )
+        finite = np.isfinite(point.upper)
+        return np.where(finite, point.upper + LAGRANGIAN_MARGIN, np.sign(point.upper))
 
 
 INITIAL_SIGMA = 0.2
@@ -115,32 +98,24 @@ class CmaEvolution:
         """Return the last mean, and zeros (P,) because there are no multipliers."""
         import cma
 
-        options = {
-            "seed": self.seed,
-            "maxiter": steps,
-            "verbose": -9,
-            "verb_log": 0,
-            "verb_disp": 0,
-            "tolfun": 1e-7,
-            "tolfunhist": 1e-8,
-            "tolx": 1e-6,
-        }
+        tolerances = {"tolfun": 1e-7, "tolfunhist": 1e-8, "tolx": 1e-6}
+        quiet = {"verbose": -9, "verb_log": 0, "verb_disp": 0}
+        options = {"seed": self.seed, "maxiter": steps} | tolerances | quiet
         search = cma.CMAEvolutionStrategy(start.v, INITIAL_SIGMA, options)
         while not search.stop():
             places = search.ask()
             points = [self.selection.at(np.asarray(place)) for place in places]
             for point in points:
                 self.track.see(point)
-            search.tell(places, [self.barred(point) for point in points])
-            self.track.step(min(points, key=self.barred))
+            search.tell(places, [self.penalized(point) for point in points])
+            self.track.step(min(points, key=self.penalized))
         return self.selection.at(np.asarray(search.result.xfavorite)), np.zeros(len(start.upper))
 
-    def barred(self, point: CandidatePoint) -> float:
+    def penalized(self, point: CandidatePoint) -> float:
         """Return the objective if a candidate passes, else a larger penalty."""
         if point.passes:
             return point.objective
-        missed = np.nan_to_num(np.maximum(point.upper, 0.0), posinf=INFINITE_BOUND_PENALTY)
-        return FAILED_PENALTY + float(np.minimum(missed, INFINITE_BOUND_PENALTY).sum())
+        return FAILED_PENALTY + float(np.clip(point.upper, 0.0, INFINITE_BOUND_PENALTY).sum())
 
 
 ROW_TOLERANCE = 1e-5
@@ -155,31 +130,73 @@ deviations; no shift first.
 """
 MIN_POSITIVE_SHARE = 1e-4
 """Smallest share of positive labels assumed for constant models."""
-OptimizerName = Literal["sequential", "lagrangian", "cma"]
+CLEARLY_PASSING_BOUND = -1e-7
+"""A bound at which a candidate clearly passes."""
+SIGN_TOLERANCE = 1e-3
+"""Replaces `BOUND_TOLERANCE` where only the sign of the bound matters."""
 
 
 @dataclass(frozen=True)
 class OptimizerSettings:
     """The optimizer and its options: see `solver.Seldonian`."""
 
-    optimizer: OptimizerName = "sequential"
+    optimizer: str = "sequential"
     iterations: int = 1000
     step: float = 0.01
     multiplier: float = 0.5
     seed: int = 1
 
+    def run(
+        self, selection: CandidateSelection, track: CandidateTracker, start: CandidatePoint
+    ) -> Array:
+        """Search from a start, and return the multipliers (P,)."""
+        search: SqpOptimizer | LagrangianOptimizer | CmaEvolution
+        match self.optimizer:
+            case "lagrangian":
+                search = LagrangianOptimizer(selection, track, self.step, self.multiplier)
+            case "cma":
+                search = CmaEvolution(selection, track, self.seed)
+            case _:
+                exact = max(MIN_DECREASE, ROW_TOLERANCE / selection.design.X.shape[0])
+                search = SqpOptimizer(selection, track, exact=exact)
+        return search.run(start, self.iterations)[1]
+
+
+def solve_smooth(
+    selection: CandidateSelection, settings: OptimizerSettings, progress: Progress
+) -> Solution:
+    """Return the best candidate expected to pass, or the one with the smallest bound."""
+    track, model = CandidateTracker(), selection.model
+    chosen = select_candidate(selection, settings, track)
+    name = "estimate" if model.numeric else "stochastic"
+    if chosen.point.passes:
+        progress(f"{len(track.trace)} steps, objective {chosen.point.objective:.6g}")
+        classifier = {name: model.classifier(chosen.point.w)}
+        return Solution(classifier, "solved", "", chosen.multipliers, tuple(track.trace))
+    nearest = point = minimize_worst_bound(selection, chosen.point, track)
+    progress(f"{len(track.trace)} steps, smallest bound {nearest.worst:+.4g}")
+
+    def passes(times: float) -> bool:
+        """Would a model near the last one pass with a multiple of the rows?"""
+        nonlocal point  # the optimum for one number of rows is a good start for another
+        more = replace(selection, prediction=selection.prediction.scaled(times))
+        point = minimize_worst_bound(
+            more, more.at(point.v), CandidateTracker(), CLEARLY_PASSING_BOUND, SIGN_TOLERANCE
+        )
+        return point.worst <= 0
+
+    factor = smallest_factor(passes, MAX_ROW_FACTOR, ROW_FACTOR_HALVINGS)
+    reason = shortfall_reason(selection.prediction, nearest.upper, factor)
+    classifier = {name: model.classifier(nearest.w)}
+    return Solution(classifier, "iteration_limit", reason, trace=tuple(track.trace))
+
 
 @dataclass(frozen=True)
 class SelectedCandidate:
-    """A candidate, whether it is expected to pass, and the multipliers of the constraints."""
+    """A candidate and the multipliers of the constraints."""
 
     point: CandidatePoint
-    passes: bool
     multipliers: Mapping[str, float] = field(default_factory=dict)
-
-
-class CandidateOptimizer(Protocol):
-    def run(self, start: CandidatePoint, steps: int) -> tuple[CandidatePoint, Array]: ...
 
 
 def select_candidate(
@@ -194,18 +211,15 @@ def select_candidate(
     optimum = selection.at(np.zeros(selection.design.width))
     track.step(optimum)
     if optimum.passes and isinstance(selection.objective, ConvexObjective):
-        return SelectedCandidate(optimum, passes=True)
+        return SelectedCandidate(optimum)
     start = desaturate_point(selection, optimum)
-    _, multipliers = _make_optimizer(selection, settings, track).run(start, settings.iterations)
-    if found := _find_better_start(selection, start, track):
-        track.see(found)
-        again = _make_optimizer(selection, settings, track)
-        _, multipliers = again.run(found, settings.iterations)
+    multipliers = settings.run(selection, track, start)
+    if restart := _find_better_start(selection, start, track):
+        track.see(restart)
+        multipliers = settings.run(selection, track, restart)
+    known = np.where(np.isfinite(multipliers), multipliers, 0)
     best = track.best or track.nearest or start
-    named = sum_by_goal(
-        selection.prediction.owners, np.where(np.isfinite(multipliers), multipliers, 0)
-    )
-    return SelectedCandidate(best, best.passes, named)
+    return SelectedCandidate(best, sum_by_goal(selection.prediction.owners, known))
 
 
 def desaturate_point(selection: CandidateSelection, point: CandidatePoint) -> CandidatePoint:
@@ -222,46 +236,33 @@ def desaturate_point(selection: CandidateSelection, point: CandidatePoint) -> Ca
 def _find_better_start(
     selection: CandidateSelection, start: CandidatePoint, track: CandidateTracker
 ) -> CandidatePoint | None:
-    """Return a point that passes and is better than the best one found, or None.
+    """Return a point that passes and is better than the best one so far, or None.
 
-    It is the best constant model or, if nothing was found so far, a point of smallest bound reached
+    It is the best constant model or, if nothing passed so far, a point of smallest bound reached
     from a constant model or from the start.
     """
     if track.best is not None:
-        plain = selection.at(_bias_only_weights(selection, BIAS_SHIFTS[0]))
+        plain = constant_model(selection, BIAS_SHIFTS[0])
         better = plain.passes and plain.objective < track.best.objective
         return plain if better else None
-    blind = [selection.at(_bias_only_weights(selection, shift)) for shift in BIAS_SHIFTS]
-    passing = [point for point in blind if point.passes]
+    constants = [constant_model(selection, shift) for shift in BIAS_SHIFTS]
+    passing = [point for point in constants if point.passes]
     if passing:
         return min(passing, key=lambda point: point.objective)
-    for place in (start, min(blind, key=lambda point: point.worst)):
-        found = minimize_worst_bound(selection, place, track, CLEARLY_PASSING_BOUND)
-        if found.passes:
-            return found
+    for place in (start, min(constants, key=lambda point: point.worst)):
+        point = minimize_worst_bound(selection, place, track, CLEARLY_PASSING_BOUND)
+        if point.passes:
+            return point
     return None
 
 
-def _bias_only_weights(selection: CandidateSelection, shift: float) -> Array:
-    """Return coordinates of a constant model: the mean of the labels, shifted by `shift`."""
+def constant_model(selection: CandidateSelection, shift: float) -> CandidatePoint:
+    """Return a constant model: the mean of the labels, shifted by `shift`."""
     label = selection.model.label
     mean = float(np.nanmean(label))
     if selection.model.numeric:
         bias = mean + shift * float(np.nanstd(label))
     else:
         bias = float(logit(np.clip(mean, MIN_POSITIVE_SHARE, 1 - MIN_POSITIVE_SHARE))) + shift
-    w = np.zeros(selection.design.width)
-    w[-1] = bias
-    return selection.coordinates.place(w)
-
-
-def _make_optimizer(
-    selection: CandidateSelection, settings: OptimizerSettings, track: CandidateTracker
-) -> CandidateOptimizer:
-    match settings.optimizer:
-        case "lagrangian":
-            return LagrangianOptimizer(selection, track, settings.step, settings.multiplier)
-        case "cma":
-            return CmaEvolution(selection, track, settings.seed)
-    exact = max(MIN_DECREASE, ROW_TOLERANCE / selection.design.X.shape[0])
-    return SqpOptimizer(selection, track, exact=exact)
+    w = np.append(np.zeros(selection.design.width - 1), bias)
+    return selection.at(selection.coordinates.place(w))

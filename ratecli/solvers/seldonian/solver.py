@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ratecli.certify.safety_test import SafetyTestSpec
     from ratecli.rates.matrix import RateMatrix
     from ratecli.solvers.problem import Problem
-    from ratecli.solvers.seldonian.measures import ScoreModel
     from ratecli.solvers.seldonian.prediction import TestPrediction
     from ratecli.solvers.seldonian.selection import CandidateSelection
 
@@ -108,73 +107,43 @@ class Seldonian(Solver):
         return Diagnostic("E308", message, "say decisions: randomized")
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        from ratecli.solvers.seldonian.attain import (
-            minimize_worst_bound,
-            passes_with_row_factor,
-            row_factor_needed,
-            shortfall_reason,
-        )
         from ratecli.solvers.seldonian.hard import HardDecisionSearch
-        from ratecli.solvers.seldonian.measures import score_model_of
-        from ratecli.solvers.seldonian.selection import CandidateTracker
-        from ratecli.solvers.seldonian.soft import OptimizerSettings, select_candidate
+        from ratecli.solvers.seldonian.soft import OptimizerSettings, solve_smooth
 
-        promise, model = _required_promise(problem), score_model_of(problem)
-        hard = self.decisions == "deterministic"
-        guide = replace(promise, bound=SURROGATE_BOUND) if hard else promise
-        selection = self._selection(problem, guide, model)
+        if problem.promise is None:
+            message = "'seldonian' trains for a safety test, and there is none"
+            raise FaultError(Diagnostic("E102", message, "say at the top: safety: {delta: 0.05}"))
+        seed = int(rng.integers(1, 2**31))
+        if self.decisions == "deterministic":
+            surrogate = replace(problem.promise, bound=SURROGATE_BOUND)
+            selection = self.candidate_selection(problem, surrogate)
+            search = HardDecisionSearch(problem, problem.promise, selection, self.inflated)
+            return search.solve(progress)
+        selection = self.candidate_selection(problem, problem.promise)
         settings = OptimizerSettings(
-            self.optimizer, self.iterations, self.step, self.multiplier, int(rng.integers(1, 2**31))
+            self.optimizer, self.iterations, self.step, self.multiplier, seed
         )
-        if hard:
-            return HardDecisionSearch(problem, promise, selection, self._inflated).solve(progress)
-        track = CandidateTracker()
-        chosen = select_candidate(selection, settings, track)
-        name = "estimate" if model.numeric else "stochastic"
-        if chosen.passes:
-            progress(f"{len(track.trace)} steps, objective {chosen.point.objective:.6g}")
-            classifier = {name: model.classifier(chosen.point.w)}
-            return Solution(classifier, "solved", "", chosen.multipliers, tuple(track.trace))
-        found = minimize_worst_bound(selection, chosen.point, track)
-        progress(f"{len(track.trace)} steps, least bound {found.worst:+.4g}")
-        times = row_factor_needed(passes_with_row_factor(selection, found))
-        reason = shortfall_reason(selection.prediction, found.upper, times)
-        classifier = {name: model.classifier(found.w)}
-        return Solution(classifier, "iteration_limit", reason, trace=tuple(track.trace))
+        return solve_smooth(selection, settings, progress)
 
-    def _selection(
-        self, problem: Problem, promise: SafetyTestSpec, model: ScoreModel
-    ) -> CandidateSelection:
+    def candidate_selection(self, problem: Problem, safety: SafetyTestSpec) -> CandidateSelection:
+        """Return the optimization problem of soft models, predicting the given safety test."""
+        from ratecli.solvers.seldonian import scores as sc
         from ratecli.solvers.seldonian.design import DesignMatrix, WhitenedCoordinates
-        from ratecli.solvers.seldonian.objective import (
-            ConvexObjective,
-            fit_unconstrained,
-            plain_objective,
-            smooth_objective,
-        )
         from ratecli.solvers.seldonian.prediction import predict_safety_test
         from ratecli.solvers.seldonian.selection import CandidateSelection
         from ratecli.solvers.seldonian.soft import CURVATURE_SCORE_CAP
 
-        design, plain = DesignMatrix(problem.X), plain_objective(problem, model)
-        objective = smooth_objective(problem.objective, problem.rates, model)
-        origin = fit_unconstrained(
-            objective if isinstance(objective, ConvexObjective) else plain, design, problem.l2
-        )
+        design, model = DesignMatrix(problem.X), sc.score_model_of(problem)
+        plain = sc.plain_objective(problem, model)
+        objective = sc.smooth_objective(problem.objective, problem.rates, model)
+        convex = objective if isinstance(objective, sc.ConvexObjective) else plain
+        origin = sc.fit_unconstrained(convex, design, problem.l2)
         scores = design.scores(origin)
-        curvatures = plain.curvatures(
-            scores if model.numeric else np.clip(scores, -CURVATURE_SCORE_CAP, CURVATURE_SCORE_CAP)
-        )
+        cap = np.inf if model.numeric else CURVATURE_SCORE_CAP
+        curvatures = plain.curvatures(np.clip(scores, -cap, cap))
         coordinates = WhitenedCoordinates.around(design, origin, curvatures, problem.l2)
-        prediction = self._inflated(predict_safety_test(problem, promise, model.said(scores)))
+        prediction = self.inflated(predict_safety_test(problem, safety, model.outputs(scores)))
         return CandidateSelection(design, objective, problem.l2, prediction, model, coordinates)
 
-    def _inflated(self, prediction: TestPrediction) -> TestPrediction:
-        return prediction.inflated(make_inflation(self.inflation, prediction.asked))
-
-
-def _required_promise(problem: Problem) -> SafetyTestSpec:
-    if problem.promise is None:
-        message = "'seldonian' trains for a safety test, and there is none"
-        raise FaultError(Diagnostic("E102", message, "say at the top: safety: {delta: 0.05}"))
-    return problem.promise
+    def inflated(self, prediction: TestPrediction) -> TestPrediction:
+        return prediction.inflated(make_inflation(self.inflation, prediction.bounds))

@@ -1,0 +1,293 @@
+"""Models with a linear score: their outputs and the objectives, as functions of the scores.
+
+It also fits the optimum without constraints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from ratecli.models.base import Array, Classifier
+from ratecli.models.linear import LinearRegressor, RandomizedLogistic
+from ratecli.rates.analysis import Goal
+from ratecli.rates.expression import Expression, Leaf, leaves
+from ratecli.rates.interval import Interval
+from ratecli.rates.matrix import RateMatrix
+from ratecli.rates.sample import Mask
+from ratecli.rates.tangent import tangent
+from ratecli.solvers.problem import ERROR_RATE, Problem
+from ratecli.solvers.seldonian.design import MAX_DENSE_WEIGHTS, DesignMatrix, WhitenedCoordinates
+
+
+@dataclass(frozen=True)
+class ScoreModel:
+    """Linear models of labels (n,), NaN where missing: classes 0 and 1, or numbers in a range.
+
+    A class is positive with probability sigmoid(score), which is also the estimate of the label.
+    Decisions may use a steeper function, sigmoid(sharpness * score). A numeric label is estimated
+    by the score, clipped to the range; there are no decisions.
+    """
+
+    label: Array
+    numeric: bool
+    range: Interval = (0.0, 1.0)
+    sharpness: float = 1.0
+
+    def outputs(self, scores: Array) -> ScoreOutputs:
+        return ScoreOutputs(self, scores)
+
+    def classifier(self, w: Array) -> Classifier:
+        if self.numeric:
+            return LinearRegressor(w[:-1], float(w[-1]), self.range)
+        return RandomizedLogistic(w[:-1], float(w[-1]))
+
+
+def score_model_of(problem: Problem) -> ScoreModel:
+    """Return the model of labels 0 and 1, or of numbers; raise E306 if no row has a label."""
+    if problem.label_range is not None:
+        return ScoreModel(problem.label, numeric=True, range=problem.label_range)
+    signs, _ = problem.labels()
+    return ScoreModel(np.where(signs == 0, np.nan, signs > 0), numeric=False)
+
+
+@dataclass(frozen=True)
+class ScoreOutputs:
+    """Smooth measurements of a model on n rows at their scores, with slopes in the scores."""
+
+    model: ScoreModel
+    scores: Array
+
+    @cached_property
+    def _estimates(self) -> Array:
+        if self.model.numeric:
+            return np.clip(self.scores, *self.model.range)
+        return np.asarray(expit(self.scores))
+
+    @cached_property
+    def _estimate_slopes(self) -> Array:
+        if self.model.numeric:
+            low, high = self.model.range
+            return ((self.scores >= low) & (self.scores <= high)).astype(float)
+        return self._estimates * (1 - self._estimates)
+
+    @cached_property
+    def _residuals(self) -> Array:
+        return np.nan_to_num(self._estimates - self.model.label)
+
+    @cached_property
+    def _decisions(self) -> Array:
+        steep = self.model.sharpness != 1
+        return expit(self.model.sharpness * self.scores) if steep else self._estimates
+
+    def measured(self, of: str) -> Array:
+        """Return (n,) values of a `rates.table.Measurement`; 0 on rows without a label."""
+        match of:
+            case "decision":
+                return self._decisions
+            case "error":
+                return self._residuals
+            case "squared_error":
+                return self._residuals**2
+            case "log_loss":
+                return np.nan_to_num(
+                    np.logaddexp(0.0, self.scores) - self.model.label * self.scores
+                )
+        raise KeyError(of)
+
+    def slopes(self, of: str) -> Array:
+        """Return the derivatives (n,) of `measured` in the scores."""
+        match of:
+            case "decision":
+                return self.model.sharpness * self._decisions * (1 - self._decisions)
+            case "log_loss":
+                return self._residuals
+            case "squared_error":
+                return 2 * self._residuals * self._estimate_slopes
+        return self._estimate_slopes
+
+
+@dataclass(frozen=True)
+class DecisionOutputs:
+    """Given decisions, 0 and 1 or probabilities, without slopes."""
+
+    decisions: Array
+
+    def measured(self, of: str) -> Array:
+        known = of == "decision"
+        return self.decisions if known else np.full(len(self.decisions), np.nan)
+
+    def slopes(self, of: str) -> Array:  # noqa: ARG002
+        return np.zeros(len(self.decisions))
+
+
+ModelOutputs = ScoreOutputs | DecisionOutputs
+
+
+@dataclass(frozen=True)
+class LogLossObjective:
+    """Mean of log(1 + exp(-sign * score)) with weights (n,); signs are -1, 1, or 0 (no label)."""
+
+    signs: Array
+    weights: Array
+
+    def value(self, scores: Array) -> float:
+        return float(self.weights @ np.logaddexp(0.0, -self.signs * scores))
+
+    def slopes(self, scores: Array) -> Array:
+        return np.asarray(-self.signs * self.weights * expit(-self.signs * scores))
+
+    def curvatures(self, scores: Array) -> Array:
+        chances = expit(scores)
+        return np.asarray(self.weights * self.signs**2 * chances * (1 - chances))
+
+
+@dataclass(frozen=True)
+class SquaredErrorObjective:
+    """Mean of (score - label)^2 with weights (n,), before scores are clipped to the label's range.
+
+    It is convex and an upper bound on the mean squared error of the clipped scores.
+    """
+
+    label: Array
+    weights: Array
+
+    def value(self, scores: Array) -> float:
+        return float(self.weights @ (scores - self.label) ** 2)
+
+    def slopes(self, scores: Array) -> Array:
+        return np.asarray(2 * self.weights * (scores - self.label))
+
+    def curvatures(self, scores: Array) -> Array:  # noqa: ARG002
+        return 2 * self.weights
+
+
+@dataclass(frozen=True)
+class RateObjective:
+    """Any expression over rates of a model's outputs, with slopes from its tangent."""
+
+    expression: Expression
+    rates: RateMatrix
+    model: ScoreModel
+
+    @cached_property
+    def _kinds(self) -> dict[str, Mask]:
+        """For each measurement that the expression uses, its rates (K,)."""
+        used = set(leaves(self.expression))
+        kinds = np.array([leaf.rate.of if leaf in used else "" for leaf in self.rates.leaves])
+        return {of: kinds == of for of in dict.fromkeys(kinds.tolist()) if of}
+
+    def _rates(self, outputs: ModelOutputs) -> Array:
+        """Return the rates (K,), 0 for unused ones."""
+        total = np.zeros(len(self.rates.leaves))
+        for of, own in self._kinds.items():
+            total[own] = self.rates.rates(outputs.measured(of))[own]
+        return total
+
+    def value(self, scores: Array) -> float:
+        rates = self._rates(self.model.outputs(scores))
+        return float(tangent(self.expression, rates, self.rates.index()).value)
+
+    def slopes(self, scores: Array) -> Array:
+        outputs, total = self.model.outputs(scores), np.zeros(len(scores))
+        by_rate = tangent(self.expression, self._rates(outputs), self.rates.index()).slopes
+        for of, own in self._kinds.items():
+            total += outputs.slopes(of) * (
+                self.rates.A.T @ np.where(own, np.nan_to_num(by_rate), 0.0)
+            )
+        return total
+
+
+ConvexObjective = LogLossObjective | SquaredErrorObjective
+"""Convex in the scores and a sum over rows, with `curvatures` (n,)."""
+ScoreObjective = ConvexObjective | RateObjective
+"""A function of scores (n,) with `value` and `slopes`."""
+
+
+def smooth_objective(goal: Goal, rates: RateMatrix, model: ScoreModel) -> ScoreObjective:
+    """Return the function that is minimized for a goal.
+
+    `error` is replaced by log loss, because probabilities would be driven to 0 and 1; `mse` of
+    numbers by squared errors of linear scores; anything else is used as it is.
+    """
+    node = goal.expression
+    if isinstance(node, Leaf):
+        weights = np.asarray(rates.A[[rates.index()[node]]].toarray()[0], dtype=float)
+        if node.rate.of == "squared_error" and model.numeric:
+            return SquaredErrorObjective(np.nan_to_num(model.label), weights)
+        if not model.numeric and (node.rate.name == "error" or node.rate.of == "log_loss"):
+            return LogLossObjective(np.nan_to_num(2 * model.label - 1), np.abs(weights))
+    return RateObjective(node, rates, model)
+
+
+def plain_objective(problem: Problem, model: ScoreModel) -> ConvexObjective:
+    """Return the log loss, or squared error for numbers, of all labelled rows.
+
+    Raises E306 if no row has a label.
+    """
+    signs, weights = problem.labels()
+    if model.numeric:
+        k = problem.rates.index()[ERROR_RATE]
+        own = problem.rates.members[[k]].toarray()[0] / problem.rates.totals[k]
+        return SquaredErrorObjective(np.nan_to_num(model.label), own)
+    return LogLossObjective(signs, weights)
+
+
+MAX_FIT_STEPS = 60
+"""Maximum number of Newton steps; on separable rows the log loss has no minimum to converge to."""
+FIT_TOLERANCE = 1e-13
+"""Predicted relative decrease of the objective at which to stop."""
+MAX_LBFGS_ITERATIONS = 2000
+"""Iteration limit of L-BFGS, which is used if there are too many weights for a matrix."""
+
+
+def fit_unconstrained(objective: ConvexObjective, design: DesignMatrix, l2: float) -> Array:
+    """Return the weights (D,) that minimize `objective + l2 / 2 |w|^2`, the bias not penalized.
+
+    Squared error takes one Newton step; log loss takes a few, each halved until the value
+    decreases.
+    """
+
+    def at(w: Array) -> tuple[float, Array]:
+        """Return the penalized value and its gradient (D,)."""
+        scores = design.scores(w)
+        gradient = design.pull(objective.slopes(scores))
+        gradient[:-1] += l2 * w[:-1]
+        return objective.value(scores) + l2 / 2 * float(w[:-1] @ w[:-1]), gradient
+
+    def whitened(w: Array) -> WhitenedCoordinates:
+        curvatures = objective.curvatures(design.scores(w))
+        return WhitenedCoordinates.around(design, np.zeros(design.width), curvatures, l2)
+
+    w = np.zeros(design.width)
+    if design.width > MAX_DENSE_WEIGHTS:
+        flat = whitened(w)
+
+        def whitened_at(v: Array) -> tuple[float, Array]:
+            value, gradient = at(flat.weights(v))
+            return value, flat.slopes(gradient)
+
+        options = {"maxiter": MAX_LBFGS_ITERATIONS}
+        return flat.weights(
+            minimize(whitened_at, w, jac=True, method="L-BFGS-B", options=options).x
+        )
+    value, gradient = at(w)
+    for _ in range(MAX_FIT_STEPS):
+        local = whitened(w)
+        slope = local.slopes(gradient)
+        predicted = float(slope @ slope) / 2
+        if not predicted > FIT_TOLERANCE * max(abs(value), FIT_TOLERANCE):
+            break
+        step, length = local.weights(-slope), 1.0
+        ahead, slopes = at(w + step)
+        while ahead > value - 1e-4 * length * predicted and length > 1e-8:
+            length /= 2
+            ahead, slopes = at(w + length * step)
+        if ahead >= value:
+            break
+        w, value, gradient = w + length * step, ahead, slopes
+    return w
