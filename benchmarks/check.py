@@ -56,9 +56,8 @@ from ratecli.ledger.keys import random_stream
 from ratecli.ledger.records import TrialResult
 from ratecli.rates.metrics import Direction
 from ratecli.report.estimates import IntervalEstimate, estimate_share
-from ratecli.report.regression.compare import compare_points
+from ratecli.report.regression.compare import TOLERANCE, ComparisonTerms, compare_points
 from ratecli.report.regression.reference import PinnedTrials, VariantMetric
-from ratecli.report.regression.verdicts import TOLERANCE, ComparisonTerms
 from ratecli.runner import trial
 from ratecli.runner.executors import SerialExecutor
 

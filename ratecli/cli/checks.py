@@ -126,12 +126,13 @@ def _print_result(made: PreparedExperiment, found: CheckReport, *, github: bool)
     )
     from ratecli.report.regression.render import findings_sheet as moved  # noqa: PLC0415
 
-    notes = [note.fault(made.document) for note in found.notes]
+    notes = [made.document.placed(note) for note in found.notes]
+    shown = FAILING if github else (CheckVerdict.NOT_COMPARED,)
+    faults = [made.document.placed(bad.diagnostic) for bad in found.of(*shown)]
     if github:
-        faults = [bad.fault(made.document) for bad in found.of(*FAILING)] + notes
-        typer.echo(diagnostics_to_github(faults), nl=bool(faults))
+        typer.echo(diagnostics_to_github([*faults, *notes]), nl=bool(faults or notes))
     else:
-        _show([bad.fault(made.document) for bad in found.of(CheckVerdict.NOT_COMPARED)], notes)
+        _show(faults, notes)
     typer.echo(check_summary(found))
     sheet = moved(found)
     if sheet.rows and not github:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ratecli.rates.metrics import Direction
-from ratecli.report.regression.compare import compare_points
+from ratecli.report.regression.compare import TOLERANCE, ComparisonTerms, compare_points
 from ratecli.report.regression.findings import Finding
 from ratecli.report.regression.reference import PinnedTrials
-from ratecli.report.regression.verdicts import TOLERANCE, ComparisonTerms
 
 BETTER = {"error": Direction.LOW, "accuracy": Direction.HIGH, "solution_rate": Direction.HIGH}
 

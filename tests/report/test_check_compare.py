@@ -7,9 +7,12 @@ from pins import BETTER, findings, point
 from synthetic_ledger import measured, planned
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.regression.compare import compare_points, compare_with_reference
+from ratecli.report.regression.compare import (
+    ComparisonTerms,
+    compare_points,
+    compare_with_reference,
+)
 from ratecli.report.regression.reference import build_reference
-from ratecli.report.regression.verdicts import ComparisonTerms
 
 FIVE = [0.20, 0.21, 0.19, 0.22, 0.18]
 NAN = "nan"

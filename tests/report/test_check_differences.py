@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ratecli.report.regression.differences import MIN_SEEDS, mean_differences
+from ratecli.report.regression.statistics import MIN_SEEDS, SeedPair, mean_differences
 
 TAIL = 0.01
 
@@ -17,8 +17,12 @@ def by_seed(values, first=0):
     return dict(enumerate(map(float, values), first))
 
 
+def differences(was, now):
+    return mean_differences(list(map(SeedPair, was, now)))
+
+
 def only(was, now):
-    (found,) = mean_differences([was], [now])
+    (found,) = differences([was], [now])
     assert found is not None
     return found
 
@@ -55,7 +59,7 @@ def test_seeds_are_matched_by_name_not_by_place(draws):
 def test_points_that_move_alike_say_no_more_than_one(draws):
     was, now = by_seed(draws[0]), by_seed(draws[1])
     alone = only(was, now)
-    for found in mean_differences([was] * 3, [now] * 3):
+    for found in differences([was] * 3, [now] * 3):
         assert found is not None
         assert (found.df, found.error) == pytest.approx((alone.df, alone.error))
 
@@ -65,7 +69,7 @@ def test_independent_points_lend_each_other_their_spread():
     noise = rng.normal(0, 0.01, (6, MIN_SEEDS))
     noise[0] = 0.004 + 1e-6 * np.arange(MIN_SEEDS)  # five that agree by chance
     zero = by_seed([0.0] * MIN_SEEDS)
-    found = mean_differences([zero] * 6, list(map(by_seed, noise)))
+    found = differences([zero] * 6, list(map(by_seed, noise)))
     alone = only(zero, by_seed(noise[0]))
     assert alone.interval(TAIL)[0] > 0
     assert found[0].interval(TAIL)[0] < 0
@@ -77,7 +81,7 @@ def test_independent_points_lend_each_other_their_spread():
 def test_points_that_never_moved_lend_nothing(draws):
     was, now = by_seed(draws[0]), by_seed(draws[1])
     alone = only(was, now)
-    moved, still = mean_differences([was, was], [now, was])
+    moved, still = differences([was, was], [now, was])
     assert (moved.error, moved.df) == pytest.approx((alone.error, alone.df))
     assert still.error == 0
 
@@ -96,8 +100,8 @@ def test_what_few_seeds_have_in_common_gives_way_to_two_samples():
 
 
 def test_few_other_seeds_are_nothing_to_compare():
-    assert mean_differences([by_seed([1.0, 2.0])], [by_seed([1.0, 2.0], 5)]) == [None]
-    assert mean_differences([{}], [by_seed([1.0] * 9)]) == [None]
+    assert differences([by_seed([1.0, 2.0])], [by_seed([1.0, 2.0], 5)]) == [None]
+    assert differences([{}], [by_seed([1.0] * 9)]) == [None]
 
 
 def some(values, *missing):
@@ -121,7 +125,7 @@ def test_without_pairs_what_there_is_are_two_samples(draws):
     test = stats.ttest_ind(now[[0, 1, 2, 3, 7]], was[4:], equal_var=False)
     assert found.interval(TAIL) == pytest.approx(tuple(test.confidence_interval(1 - 2 * TAIL)))
     assert (found.seeds, found.paired) == (4, False)
-    assert mean_differences([some(was, *range(7))], [some(now, 7)]) == [None]
+    assert differences([some(was, *range(7))], [some(now, 7)]) == [None]
 
 
 def test_a_single_pair_has_the_spread_of_other_points_or_none(draws):
@@ -129,7 +133,7 @@ def test_a_single_pair_has_the_spread_of_other_points_or_none(draws):
     single = some(draws[2], *range(1, 8)), by_seed(draws[3])
     alone = only(*single)
     assert (alone.seeds, alone.paired, alone.error) == (1, True, None)
-    other, found = mean_differences([was, single[0]], [now, single[1]])
+    other, found = differences([was, single[0]], [now, single[1]])
     assert found.value == pytest.approx(draws[3, 0] - draws[2, 0])
     assert found.error == pytest.approx(other.error * math.sqrt(8))
     assert found.df == pytest.approx(other.df)
@@ -140,8 +144,8 @@ def test_points_that_lack_seeds_share_what_they_have():
     rng = np.random.default_rng(2)
     noise = rng.normal(0, 0.01, (6, 14))
     zero = by_seed([0.0] * 14)
-    whole = mean_differences([zero] * 6, list(map(by_seed, noise)))
-    gaps = mean_differences([zero] * 6, [some(row, k, k + 7) for k, row in enumerate(noise)])
+    whole = differences([zero] * 6, list(map(by_seed, noise)))
+    gaps = differences([zero] * 6, [some(row, k, k + 7) for k, row in enumerate(noise)])
     for full, found in zip(whole, gaps, strict=True):
         assert found.seeds == 12
         assert found.error == pytest.approx(full.error * math.sqrt(14 / 12), rel=0.15)

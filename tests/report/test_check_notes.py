@@ -36,7 +36,7 @@ from ratecli.report.regression.render import MAX_FAILED, MAX_IMPROVED, findings_
 )
 def test_other_seeds_than_those_pinned_are_told(was, now, told):
     (note,) = seed_notes(set(was), set(now))
-    assert note.told == told
+    assert note.message == told
     assert note.loc == ("seeds",)
 
 

@@ -9,7 +9,7 @@ import pytest
 from pins import findings, point
 from scipy import stats
 
-from ratecli.report.regression.differences import compare_undefined, undefined_chance
+from ratecli.report.regression.statistics import SeedPair, undefined_chance
 
 NAN = math.nan
 TEN = [0.20, 0.21, 0.19, 0.22, 0.18, 0.20, 0.23, 0.17, 0.21, 0.19]
@@ -27,7 +27,7 @@ def lacking(was, now, first=0):
         {seed: NAN if flag else 1.0 for seed, flag in enumerate(flags, start)}
         for flags, start in ((was, 0), (now, first))
     ]
-    return compare_undefined(*sides, tuple(sides))
+    return SeedPair(*sides)
 
 
 def test_of_the_same_seeds_it_is_the_test_of_mcnemar():

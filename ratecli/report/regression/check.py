@@ -10,24 +10,31 @@ from pathlib import Path
 from ratecli.config.base import SOLUTION_RATE
 from ratecli.config.experiment import Experiment
 from ratecli.config.report import Expectation
-from ratecli.errors import Diagnostic, FaultError, Loc
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.filter_stage import LEAST_SHARE_METRIC
-from ratecli.experiment.prepare import PreparedExperiment
-from ratecli.files import atomic_write, report_write_errors
-from ratecli.ledger.records import FILTER_STAGE_PREFIX
-from ratecli.ledger.view import SPLITS, Ledger
+from ratecli.experiment.meta import dataset_metadata
+from ratecli.experiment.prepare import PreparedExperiment, list_missing_files
+from ratecli.files import LEDGER_FILE, atomic_write, report_write_errors
+from ratecli.ledger.provenance import code_versions
+from ratecli.ledger.records import FILTER_STAGE_PREFIX, PlannedTrial
+from ratecli.ledger.store import LedgerStore
+from ratecli.ledger.view import NOT_RUN, SPLITS, Ledger
 from ratecli.rates.metrics import Direction, direction
 from ratecli.rates.parser import parse_expression
 from ratecli.rates.table import BALANCE_METRICS
-from ratecli.report import expectations
+from ratecli.report.expectations import SIGNS, ExpectationVerdict, compare_expectations
 from ratecli.report.regression.compare import (
-    NothingStoredError,
+    FINISHED,
+    PIN_AGAIN,
+    ComparisonTerms,
     compare_with_reference,
-    inconclusive_findings,
-    load_current_results,
 )
-from ratecli.report.regression.differences import is_paired
-from ratecli.report.regression.findings import CheckNote, CheckReport, CheckVerdict, Finding
+from ratecli.report.regression.findings import (
+    CheckReport,
+    CheckVerdict,
+    Finding,
+    FindingSource,
+)
 from ratecli.report.regression.reference import (
     OBJECTIVE,
     Reference,
@@ -35,118 +42,12 @@ from ratecli.report.regression.reference import (
     read_reference,
     reference_text,
 )
-from ratecli.report.regression.verdicts import PIN_AGAIN, ComparisonTerms
+from ratecli.report.regression.statistics import SeedPair
 from ratecli.report.sheet import format_scalar
 
 MAX_NAMED_SEEDS = 6
 """Up to this many seeds are listed; of more, the first two and the last."""
-SEEDS_LOCATION: Loc = ("seeds",)
 SEEDS_SUGGESTION = "give the file the seeds that are pinned, or pin again"
-
-
-def check_notes(
-    ledger: Ledger, known: Reference, findings: Sequence[Finding]
-) -> Iterator[CheckNote]:
-    """Yield notes on changed seeds, values undefined at some seeds, and undetectable losses."""
-    planned = {trial.seed for trial in ledger.plan}
-    yield from seed_notes({seed for each in known.trials for seed in each.seeds}, planned)
-    good = [each for each in findings if each.verdict.good and each.against == "reference"]
-    if odd := [each for each in good if each.remark]:
-        more = f", and {len(odd) - 1} more" if len(odd) > 1 else ""
-        told = f"seeds are left out where a number is undefined: {odd[0].what} is {odd[0].remark}"
-        yield CheckNote(
-            told + more, "--format json says how many seeds each comparison left out", odd[0].loc
-        )
-    if wide := [each for each in _most_certain(good) if each.needed > each.seeds]:
-        worst = max(wide, key=lambda each: each.needed)
-        told = (
-            f"half a point of {worst.what} takes about {worst.needed} seeds to show as two samples"
-        )
-        yield CheckNote(
-            f"{told}, and there are {worst.seeds}",
-            f"{SEEDS_SUGGESTION}: pairs show more",
-            SEEDS_LOCATION,
-        )
-
-
-def _most_certain(findings: Sequence[Finding]) -> Iterator[Finding]:
-    """Return each metric's finding on the split that detects a loss with the fewest seeds."""
-    found: dict[tuple[str, ...], list[Finding]] = {}
-    for each in findings:
-        key = each.algorithm, each.variant, each.metric, repr(each.point)
-        found.setdefault(key, []).append(each)
-    return (min(own, key=lambda each: each.needed) for own in found.values())
-
-
-def seed_notes(was: set[int], now: set[int]) -> Iterator[CheckNote]:
-    """Yield a note if the file's seeds differ from the pinned ones."""
-    both, gone, new = sorted(was & now), sorted(was - now), sorted(now - was)
-    if not gone and not new:
-        return
-    if is_paired(*(dict.fromkeys(seeds, 0.0) for seeds in (was, now))):
-        told = f"{len(both)} of {len(was)} seeds that are pinned are compared"
-        told += f"; no longer in the file: {_listed(gone)}" if gone else ""
-        told += f"; not pinned: {_listed(new)}" if new else ""
-        yield CheckNote(told, SEEDS_SUGGESTION, SEEDS_LOCATION)
-        return
-    told = (
-        f"{len(both) or 'none'} of {len(now)} seeds are pinned: {len(was)} and {len(now)} are "
-        "compared as two samples"
-    )
-    yield CheckNote(told, SEEDS_SUGGESTION, SEEDS_LOCATION)
-
-
-def _listed(seeds: Sequence[int]) -> str:
-    if len(seeds) <= MAX_NAMED_SEEDS:
-        return ", ".join(map(str, seeds))
-    return f"{seeds[0]}, {seeds[1]}, ..., {seeds[-1]} ({len(seeds)})"
-
-
-CHECK_VERDICTS = {
-    expectations.ExpectationVerdict.DIFFERS: CheckVerdict.DIFFERS,
-    expectations.ExpectationVerdict.NOT_MEASURED: CheckVerdict.NOT_COMPARED,
-    expectations.ExpectationVerdict.HOLDS: CheckVerdict.HOLDS,
-    expectations.ExpectationVerdict.NOT_CONTRADICTED: CheckVerdict.NOT_CONTRADICTED,
-    expectations.ExpectationVerdict.BETTER: CheckVerdict.BETTER,
-}
-"""Figures that are only shown are not compared."""
-SUGGESTIONS = {
-    CheckVerdict.DIFFERS: "find out what moved it, or correct what the file expects",
-    CheckVerdict.NOT_COMPARED: "see trials.csv for how the trials ended",
-}
-
-
-def expectation_findings(ledger: Ledger, entries: Sequence[Expectation]) -> Iterator[Finding]:
-    """Yield the findings for expectations, by entry, then by group of trials."""
-    for each in expectations.compare_expectations(ledger):
-        if each.verdict in CHECK_VERDICTS:
-            verdict, entry = CHECK_VERDICTS[each.verdict], each.entry
-            yield Finding(
-                verdict,
-                "expect",
-                algorithm=each.group.label,
-                variant=each.group.variant,
-                point=each.group.point,
-                split=entry.split,
-                metric=entry.metric,
-                was=each.figure,
-                now=each.ours.mean,
-                seeds=each.ours.n,
-                told=_finding_text(each),
-                way_out=SUGGESTIONS.get(verdict, ""),
-                loc=("expect", entries.index(entry)),
-            )
-
-
-def _finding_text(each: expectations.ExpectationComparison) -> str:
-    if each.reason:
-        return f"not measured, {each.reason}"
-    entry = each.entry
-    wanted = f"expected {expectations.SIGNS[entry.kind]}{each.figure:g}"
-    within = "" if entry.within is None else f" within {format_scalar(entry.within)}"
-    return f"{wanted}{within}" + (f" ({entry.source})" if entry.source else "")
-
-
 FILTER_METRICS_TO_MINIMIZE = tuple(
     f"{FILTER_STAGE_PREFIX}{name}" for name in (*BALANCE_METRICS, OBJECTIVE)
 )
@@ -157,33 +58,41 @@ def check_results(
     prepared: PreparedExperiment, folder: Path, place: Path, tolerance: float
 ) -> CheckReport:
     """Compare the results in `folder` with the file's expectations and the reference at `place`."""
-    name = prepared.experiment.name
+    experiment, path = prepared.experiment, prepared.path
     try:
         known = read_reference(place) if place.exists() else None
-        ledger = load_current_results(prepared, folder)
-    except NothingStoredError as nothing:
-        return CheckReport(prepared.path, name, None, [nothing.finding])
+        ledger, found = load_current_results(prepared, folder)
     except FaultError as error:  # E506, E502, E503: continue with other files
-        return CheckReport(prepared.path, name, None, list(map(_diagnostic_finding, error.faults)))
-    found = list(inconclusive_findings(ledger, prepared.path))
-    found += expectation_findings(ledger, prepared.experiment.expect)
-    if known is None and not any(each.against == "expect" for each in found):
-        told = (
-            f"there is nothing to compare with: no reference at '{place}', "
-            "and no number in `expect`"
+        ledger, found = (
+            None,
+            [
+                _not_compared("reference", each.message, each.help or "", each.code)
+                for each in error.faults
+            ],
         )
-        way_out = (
-            f"`ratecli pin {prepared.path}` once the numbers are right, or state some in `expect`"
-        )
-        found.append(Finding(CheckVerdict.NOT_COMPARED, "reference", told=told, way_out=way_out))
+    if ledger is None:
+        return CheckReport(path, experiment.name, None, found)
+    found += expectation_findings(ledger, experiment.expect)
     if known is None:
-        return CheckReport(prepared.path, name, None, _add_locations(prepared, found))
-    found += _reference_findings(prepared, ledger, known, tolerance)
-    versions = _changed_versions(known.versions, ledger.meta["versions"])
-    remarks = list(check_notes(ledger, known, found))
-    return CheckReport(
-        prepared.path, name, place, _add_locations(prepared, found), versions, remarks
-    )
+        if not any(each.against == "expect" for each in found):
+            told = f"no reference at '{place}', and no number in `expect`"
+            way_out = f"`ratecli pin {path}` once the numbers are right, or state some in `expect`"
+            told = f"there is nothing to compare with: {told}"
+            found.append(_not_compared("reference", told, way_out))
+        return CheckReport(path, experiment.name, None, _add_details(prepared, found))
+    if known.name == experiment.name:
+        better, rows = metric_directions(experiment), rows_by_split(ledger)
+        terms = ComparisonTerms(tolerance, better, rows)
+        found += compare_with_reference(ledger, known, terms)
+    else:
+        told = f"the reference is one of '{known.name}'"
+        found.append(_not_compared("reference", told, "name the right one"))
+    was, now = known.versions, ledger.meta["versions"]
+    pairs = {name: (was.get(name, "-"), now.get(name, "-")) for name in {**was, **now}}
+    versions = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    notes = [*check_notes(ledger, known, found)]
+    found = _add_details(prepared, found)
+    return CheckReport(path, experiment.name, place, found, versions, notes)
 
 
 def pin_reference(prepared: PreparedExperiment, folder: Path, place: Path) -> Reference:
@@ -194,12 +103,8 @@ def pin_reference(prepared: PreparedExperiment, folder: Path, place: Path) -> Re
     FaultError
         E507 if trials are missing or failed, E505 if the file cannot be written.
     """
-    try:
-        ledger = load_current_results(prepared, folder)
-        found = list(inconclusive_findings(ledger, prepared.path))
-    except NothingStoredError as nothing:
-        found = [nothing.finding]
-    if found:
+    ledger, found = load_current_results(prepared, folder)
+    if ledger is None or found:
         name = prepared.experiment.name
         raise FaultError(
             Diagnostic("E507", f"'{name}' cannot be pinned: {each.sentence}", each.way_out)
@@ -212,7 +117,156 @@ def pin_reference(prepared: PreparedExperiment, folder: Path, place: Path) -> Re
     return made
 
 
-def metric_directions(experiment: Experiment) -> dict[str, Direction]:
+def load_current_results(
+    prepared: PreparedExperiment, folder: Path
+) -> tuple[Ledger | None, list[Finding]]:
+    """Return the current plan of the file with the results stored for it in `folder`.
+
+    Results are looked up by trial key, so those of another file, other data or other code are
+    ignored. The findings say which trials are missing or failed, or why there are no results.
+    """
+    path, told, way_out = prepared.path, "", f"`ratecli run {prepared.path}` first"
+    plan, results = prepared.plan.planned, {}
+    if not (folder / LEDGER_FILE).is_file():
+        told = f"nothing is stored in '{folder}'"
+    elif absent := list_missing_files(prepared):
+        told = f"files of the data are missing ({', '.join(absent)}), so results cannot be checked"
+        way_out = f"`ratecli fetch {path}`"
+    else:
+        with LedgerStore(folder / LEDGER_FILE, readonly=True) as store:
+            before, results = store.plan(), store.results()
+        if not any(trial.key in results for trial in plan):
+            stale = " as it is now: the file, its data or the code changed since" if before else ""
+            told = f"no trial of the file{stale} is stored in '{folder}'"
+    if told:
+        return None, [_not_compared("run", told, way_out)]
+    known = {
+        "experiment": prepared.experiment.resolved(),
+        "datasets": dataset_metadata(prepared),
+        "versions": code_versions(),
+    }
+    ledger = Ledger(plan, results, known)
+    return ledger, list(inconclusive_findings(ledger, path))
+
+
+def inconclusive_findings(ledger: Ledger, path: Path) -> Iterator[Finding]:
+    """Yield a finding for each algorithm and reason why trials of it are missing or failed."""
+    found: dict[tuple[str, str, str], list[PlannedTrial]] = {}
+    for trial in ledger.plan:
+        status = ledger.status(trial)
+        if status not in FINISHED:
+            found.setdefault((trial.label, status, ledger.reason(trial)), []).append(trial)
+    for (label, status, reason), (first, *others) in found.items():
+        planned = sum(trial.label == label for trial in ledger.plan)
+        ended = f"ended as {status}" + (f" ({reason})" if reason else "")
+        if status == NOT_RUN:
+            ended = "are not stored for the file, its data and the code as they are now"
+        point = [f"{name} = {format_scalar(value)}" for name, value in first.point.items()]
+        where = ", ".join([*point, f"seed {first.seed}"])
+        told = f"{1 + len(others)} of {planned} trials {ended}, the first at {where}"
+        way_out = f"`ratecli run {path}` runs what is missing and tries again what failed"
+        yield replace(_not_compared("run", told, way_out), algorithm=label, loc=("algorithms",))
+
+
+def expectation_findings(ledger: Ledger, entries: Sequence[Expectation]) -> Iterator[Finding]:
+    """Yield the findings for expectations, by entry, then by group of trials."""
+    for each in compare_expectations(ledger):
+        entry, way_out = each.entry, ""
+        within = "" if entry.within is None else f" within {format_scalar(entry.within)}"
+        told = f"expected {SIGNS[entry.kind]}{each.figure:g}{within}"
+        told += f" ({entry.source})" if entry.source else ""
+        if each.verdict is ExpectationVerdict.SHOWN:
+            continue
+        if each.verdict is ExpectationVerdict.NOT_MEASURED:
+            verdict, way_out = CheckVerdict.NOT_COMPARED, "see trials.csv for how the trials ended"
+        else:
+            verdict = CheckVerdict(str(each.verdict))
+        if verdict is CheckVerdict.DIFFERS:
+            way_out = "find out what moved it, or correct what the file expects"
+        yield Finding(
+            verdict,
+            "expect",
+            algorithm=each.group.label,
+            variant=each.group.variant,
+            point=each.group.point,
+            split=entry.split,
+            metric=entry.metric,
+            was=each.figure,
+            now=each.ours.mean,
+            seeds=each.ours.n,
+            told=f"not measured, {each.reason}" if each.reason else told,
+            way_out=way_out,
+            loc=("expect", entries.index(entry)),
+        )
+
+
+def _not_compared(against: FindingSource, told: str, way_out: str, code: str = "") -> Finding:
+    return Finding(CheckVerdict.NOT_COMPARED, against, told=told, way_out=way_out, code=code)
+
+
+def _add_details(prepared: PreparedExperiment, found: Sequence[Finding]) -> list[Finding]:
+    """Name the file in suggestions, and set the location of findings about an algorithm."""
+    labels = [entry.label for entry in prepared.experiment.algorithms]
+    again = PIN_AGAIN.format(file=prepared.path)
+    found = [replace(each, way_out=again) if each.way_out == PIN_AGAIN else each for each in found]
+    return [
+        replace(each, loc=("algorithms", labels.index(each.algorithm)))
+        if each.loc == ("algorithms",) and each.algorithm in labels
+        else each
+        for each in found
+    ]
+
+
+def check_notes(
+    ledger: Ledger, known: Reference, findings: Sequence[Finding]
+) -> Iterator[Diagnostic]:
+    """Yield notes on changed seeds, values undefined at some seeds, and undetectable losses."""
+    planned = {trial.seed for trial in ledger.plan}
+    yield from seed_notes({seed for each in known.trials for seed in each.seeds}, planned)
+    good = [each for each in findings if each.verdict.good and each.against == "reference"]
+    if odd := [each for each in good if each.remark]:
+        more = f", and {len(odd) - 1} more" if len(odd) > 1 else ""
+        told = f"seeds are left out where a number is undefined: {odd[0].what} is {odd[0].remark}"
+        help_ = "--format json says how many seeds each comparison left out"
+        yield Diagnostic("W502", told + more, help_, loc=odd[0].loc, key=True)
+    fewest: dict[tuple[str, ...], Finding] = {}  # of each metric, on the split that needs fewest
+    for each in sorted(good, key=lambda each: each.needed):
+        fewest.setdefault((each.algorithm, each.variant, each.metric, repr(each.point)), each)
+    wide = [each for each in fewest.values() if each.needed > each.seeds]
+    if wide:
+        worst = max(wide, key=lambda each: each.needed)
+        yield _seeds_note(
+            f"half a point of {worst.what} takes about {worst.needed} seeds to show as two "
+            f"samples, and there are {worst.seeds}",
+            f"{SEEDS_SUGGESTION}: pairs show more",
+        )
+
+
+def seed_notes(was: set[int], now: set[int]) -> Iterator[Diagnostic]:
+    """Yield a note if the file's seeds differ from the pinned ones."""
+    both, gone, new = sorted(was & now), sorted(was - now), sorted(now - was)
+    if not gone and not new:
+        return
+    if SeedPair(dict.fromkeys(was), dict.fromkeys(now)).paired:
+        told = f"{len(both)} of {len(was)} seeds that are pinned are compared"
+        told += f"; no longer in the file: {_listed(gone)}" if gone else ""
+        yield _seeds_note(told + (f"; not pinned: {_listed(new)}" if new else ""))
+    else:
+        counts = f"{len(was)} and {len(now)} are compared as two samples"
+        yield _seeds_note(f"{len(both) or 'none'} of {len(now)} seeds are pinned: {counts}")
+
+
+def _seeds_note(told: str, help_: str = SEEDS_SUGGESTION) -> Diagnostic:
+    return Diagnostic("W502", told, help_, loc=("seeds",), key=True)
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    if len(seeds) <= MAX_NAMED_SEEDS:
+        return ", ".join(map(str, seeds))
+    return f"{seeds[0]}, {seeds[1]}, ..., {seeds[-1]} ({len(seeds)})"
+
+
+def metric_directions(experiment: Experiment) -> Mapping[str, Direction]:
     """Return the direction in which each metric improves."""
     found = {name: direction(parse_expression(rule)) for name, rule in experiment.metrics.items()}
     low = dict.fromkeys((OBJECTIVE, *FILTER_METRICS_TO_MINIMIZE), Direction.LOW)
@@ -226,44 +280,3 @@ def rows_by_split(ledger: Ledger) -> dict[str, int]:
         result = ledger.results.get(trial.key)
         found.update((result.info.get("rows") if result else None) or {})
     return {split: found[split] for split in SPLITS if split in found}
-
-
-def _add_locations(prepared: PreparedExperiment, found: Sequence[Finding]) -> list[Finding]:
-    """Set the location of findings about a whole algorithm to its entry in the file."""
-    labels = [entry.label for entry in prepared.experiment.algorithms]
-    return [
-        replace(each, loc=("algorithms", labels.index(each.algorithm)))
-        if each.loc == ("algorithms",) and each.algorithm in labels
-        else each
-        for each in found
-    ]
-
-
-def _diagnostic_finding(fault: Diagnostic) -> Finding:
-    way_out = fault.help or ""
-    return Finding(
-        CheckVerdict.NOT_COMPARED, "reference", told=fault.message, way_out=way_out, code=fault.code
-    )
-
-
-def _reference_findings(
-    prepared: PreparedExperiment, ledger: Ledger, known: Reference, tolerance: float
-) -> list[Finding]:
-    if known.name != prepared.experiment.name:
-        told = f"the reference is one of '{known.name}'"
-        return [
-            Finding(CheckVerdict.NOT_COMPARED, "reference", told=told, way_out="name the right one")
-        ]
-    again = PIN_AGAIN.format(file=prepared.path)
-    terms = ComparisonTerms(
-        tolerance, metric_directions(prepared.experiment), rows_by_split(ledger)
-    )
-    return [
-        replace(each, way_out=again) if each.way_out == PIN_AGAIN else each
-        for each in compare_with_reference(ledger, known, terms)
-    ]
-
-
-def _changed_versions(was: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    pairs = {name: (was.get(name, "-"), now.get(name, "-")) for name in {**was, **now}}
-    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}

@@ -9,7 +9,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from ratecli.config.document import Document
 from ratecli.errors import Diagnostic, Loc
 from ratecli.report.sheet import format_number, format_scalar
 
@@ -135,32 +134,18 @@ class Finding:
         )
         return f"{moved}{format_interval(self.interval)}, {self.told}".removesuffix(", ")
 
-    def fault(self, document: Document) -> Diagnostic:
-        """Return the finding as a diagnostic with its location in the file."""
+    @property
+    def diagnostic(self) -> Diagnostic:
         code = self.code or ("E509" if self.verdict is CheckVerdict.NOT_COMPARED else "E508")
-        place = document.place(self.loc, key=True)
-        return Diagnostic(code, self.sentence, self.way_out or None, place=place)
-
-
-@dataclass(frozen=True)
-class CheckNote:
-    """A note that does not fail the check; `loc` is its location in the experiment file."""
-
-    told: str
-    way_out: str
-    loc: Loc
-
-    def fault(self, document: Document) -> Diagnostic:
-        """Return the note as a warning with its location in the file."""
-        place = document.place(self.loc, key=True)
-        return Diagnostic("W502", self.told, self.way_out, place=place)
+        return Diagnostic(code, self.sentence, self.way_out or None, loc=self.loc, key=True)
 
 
 @dataclass(frozen=True)
 class CheckReport:
     """All findings of one experiment file.
 
-    `versions` has the pinned and current version of each package that affects results and differs.
+    `versions` has the pinned and current version of each package that affects results and differs,
+    `notes` warnings (W502) that do not fail the check.
     """
 
     path: Path
@@ -168,7 +153,7 @@ class CheckReport:
     reference: Path | None
     findings: Sequence[Finding]
     versions: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    notes: Sequence[CheckNote] = ()
+    notes: Sequence[Diagnostic] = ()
 
     @property
     def holds(self) -> bool:

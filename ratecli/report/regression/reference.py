@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -66,16 +65,26 @@ class PinnedTrials(_Strict):
     def status(self) -> dict[int, str]:
         return dict(zip(self.seeds, self.statuses, strict=True))
 
+    @property
+    def solved(self) -> dict[int, float]:
+        """1 for each seed that returned a classifier, 0 for others."""
+        solved = {
+            seed
+            for values in self.numbers.values()
+            for seed, value in values.items()
+            if value is not None
+        }
+        return {seed: float(seed in solved) for seed in self.seeds}
+
     @cached_property
-    def numbers(self) -> dict[VariantMetric, dict[int, float]]:
-        """Values by seed, for seeds that have one."""
+    def numbers(self) -> dict[VariantMetric, dict[int, float | None]]:
+        """Values by seed, None for seeds that have none."""
         return {
             place: {
-                seed: float(number)
-                for seed, number in zip(self.seeds, numbers, strict=True)
-                if number is not None
+                seed: None if value is None else float(value)
+                for seed, value in zip(self.seeds, values, strict=True)
             }
-            for place, numbers in self._lists()
+            for place, values in self._lists()
         }
 
     def _lists(self) -> Iterator[tuple[VariantMetric, list[PinnedNumber]]]:
@@ -95,47 +104,36 @@ class Reference(_Strict):
     trials: list[PinnedTrials]
 
 
-@dataclass(frozen=True)
-class PointTrials:
-    """The trials of an algorithm at a sweep point, which differ only in their seed."""
-
-    label: str
-    point: Mapping[str, Any]
-    trials: tuple[PlannedTrial, ...]
-
-    @property
-    def key(self) -> PointKey:
-        return point_key(self.label, self.point)
-
-
 def point_key(label: str, point: Mapping[str, Any]) -> PointKey:
     return label, repr(sorted(point.items()))
 
 
-def trials_by_point(ledger: Ledger) -> list[PointTrials]:
-    """Group trials by algorithm and sweep point, in plan order."""
+def trials_by_point(ledger: Ledger) -> list[list[PlannedTrial]]:
+    """Group trials that differ only in their seed, in plan order."""
     found: dict[PointKey, list[PlannedTrial]] = {}
     for trial in ledger.plan:
         found.setdefault(point_key(trial.label, trial.point), []).append(trial)
-    return [PointTrials(own[0].label, own[0].point, tuple(own)) for own in found.values()]
+    return list(found.values())
 
 
-def pin_trials(ledger: Ledger, point: PointTrials) -> PinnedTrials:
-    """Return a point's results to pin, sorted by seed.
+def pin_trials(ledger: Ledger, trials: Sequence[PlannedTrial]) -> PinnedTrials:
+    """Return the results to pin of trials that differ only in their seed, sorted by seed.
 
     An objective that is also a metric is omitted.
     """
-    trials = sorted(point.trials, key=lambda trial: trial.seed)
+    trials = sorted(trials, key=lambda trial: trial.seed)
     values: dict[str, dict[str, dict[str, list[PinnedNumber]]]] = {}
     for at, trial in enumerate(trials):
+        objective = trial.metrics[OBJECTIVE]
+        redundant = list(trial.metrics.values()).count(objective) > 1
         for variant, numbers in ledger.numbers(trial).items():
             for (split, metric), value in numbers.items():
-                if metric != OBJECTIVE or not _is_a_metric(trial):
+                if metric != OBJECTIVE or not redundant:
                     own = values.setdefault(variant, {}).setdefault(split, {})
                     own.setdefault(metric, [None] * len(trials))[at] = _encode_number(value)
     return PinnedTrials(
-        algorithm=point.label,
-        point=dict(point.point),
+        algorithm=trials[0].label,
+        point=dict(trials[0].point),
         seeds=[trial.seed for trial in trials],
         statuses=[ledger.status(trial) for trial in trials],
         values=values,
@@ -144,7 +142,7 @@ def pin_trials(ledger: Ledger, point: PointTrials) -> PinnedTrials:
 
 def build_reference(ledger: Ledger) -> Reference:
     """Return the reference; `ledger` must have the experiment's name, data and versions."""
-    found = (pin_trials(ledger, point) for point in trials_by_point(ledger))
+    found = (pin_trials(ledger, trials) for trials in trials_by_point(ledger))
     return Reference(
         format=FORMAT,
         name=ledger.experiment["name"],
@@ -177,11 +175,6 @@ def read_reference(path: Path) -> Reference:
     message = f"'{path}' is no reference that can be read: {reason}"
     hint = "take it from version control again, or write it anew with `ratecli pin`"
     raise FaultError(Diagnostic("E506", message, hint))
-
-
-def _is_a_metric(trial: PlannedTrial) -> bool:
-    mine = trial.metrics[OBJECTIVE]
-    return any(name != OBJECTIVE and other == mine for name, other in trial.metrics.items())
 
 
 def _encode_number(value: float) -> PinnedNumber:

@@ -29,25 +29,25 @@ def to_junit(checks: Sequence[CheckReport]) -> bytes:
     """
     root = ET.Element("testsuites", _counts([each for one in checks for each in one.findings]))
     for one in checks:
-        attributes = {"name": _clean(one.name), "file": _clean(str(one.path))}
-        suite = ET.SubElement(root, "testsuite", attributes | _counts(one.findings))
+        suite = _element(root, "testsuite", name=one.name, file=str(one.path))
+        suite.attrib |= _counts(one.findings)
         for each in one.findings:
-            _case(suite, one, each)
+            about = f"{each.metric} of {each.who}" if each.metric else each.who or "results"
+            other = "what is expected" if each.against == "expect" else "the reference"
+            classname = ".".join(filter(None, [one.name, each.algorithm]))
+            name, file = f"{about} against {other}", str(one.path)
+            case = _element(suite, "testcase", name=name, classname=classname, file=file, time="0")
+            if not each.verdict.good:
+                tag = "error" if each.verdict is CheckVerdict.NOT_COMPARED else "failure"
+                told = _element(case, tag, type=each.verdict, message=each.sentence)
+                told.text = _clean(f"{each.sentence}\n{each.way_out}")
     ET.indent(root)
     text: bytes = ET.tostring(root, "utf-8", xml_declaration=True)
     return text + b"\n"
 
 
-def _case(suite: ET.Element, one: CheckReport, each: Finding) -> None:
-    about = f"{each.metric} of {each.who}" if each.metric else each.who or "results"
-    name = f"{about} against {'the reference' if each.against != 'expect' else 'what is expected'}"
-    classname = ".".join(filter(None, [one.name, each.algorithm]))
-    attributes = {"name": name, "classname": classname, "file": str(one.path), "time": "0"}
-    case = ET.SubElement(suite, "testcase", {key: _clean(v) for key, v in attributes.items()})
-    if not each.verdict.good:
-        tag = "error" if each.verdict is CheckVerdict.NOT_COMPARED else "failure"
-        told = {"type": str(each.verdict), "message": _clean(each.sentence)}
-        ET.SubElement(case, tag, told).text = _clean(f"{each.sentence}\n{each.way_out}")
+def _element(parent: ET.Element, tag: str, **attributes: str) -> ET.Element:
+    return ET.SubElement(parent, tag, {key: _clean(text) for key, text in attributes.items()})
 
 
 def _counts(findings: Sequence[Finding]) -> dict[str, str]:
@@ -88,21 +88,30 @@ def findings_sheet(check: CheckReport) -> Sheet:
     """
     found = [*check.of(*FAILED_VERDICTS)[:MAX_FAILED], *check.of(*IMPROVED_VERDICTS)[:MAX_IMPROVED]]
     names = list(dict.fromkeys(name for each in found for name in each.point))
-    heads = (
-        "verdict",
-        "algorithm",
-        "variant",
-        *names,
-        "split",
-        "metric",
-        "was",
-        "now",
-        "difference",
-        "told",
+    columns = (
+        *map(SheetColumn, ("verdict", "algorithm", "variant", *names, "split", "metric")),
+        *(SheetColumn(title, numeric=True) for title in ("was", "now", "difference")),
+        SheetColumn("told"),
     )
-    numeric = {"was", "now", "difference"}
-    columns = tuple(SheetColumn(name, numeric=name in numeric) for name in heads)
     return Sheet("What moved", columns, tuple(_row(each, names) for each in found))
+
+
+def _row(each: Finding, names: Sequence[str]) -> tuple[SheetCell, ...]:
+    moved = ""
+    if each.difference is not None:
+        moved = f"{format_signed(each.difference)}{format_interval(each.interval)}"
+    texts = (
+        each.verdict,
+        each.algorithm,
+        each.variant,
+        *(format_scalar(each.point.get(name)) for name in names),
+        each.split,
+        each.metric,
+        *("" if value is None else format_number(value) for value in (each.was, each.now)),
+        moved,
+        each.told,
+    )
+    return tuple(map(SheetCell, texts))
 
 
 def omitted_note(check: CheckReport) -> str:
@@ -115,26 +124,6 @@ def omitted_note(check: CheckReport) -> str:
         return ""
     failing = f", {failed} of them failures" if failed else ""
     return f"... and {failed + fine} more{failing}: --format json has all"
-
-
-def _row(each: Finding, names: Sequence[str]) -> tuple[SheetCell, ...]:
-    moved = (
-        ""
-        if each.difference is None
-        else f"{format_signed(each.difference)}{format_interval(each.interval)}"
-    )
-    texts = [
-        str(each.verdict),
-        each.algorithm,
-        each.variant,
-        *(format_scalar(each.point.get(name)) for name in names),
-        each.split,
-        each.metric,
-        *("" if value is None else format_number(value) for value in (each.was, each.now)),
-        moved,
-        each.told,
-    ]
-    return tuple(map(SheetCell, texts))
 
 
 def versions_note(check: CheckReport) -> str:
@@ -156,7 +145,7 @@ def checks_to_json(checks: Sequence[CheckReport]) -> dict[str, Any]:
                 "holds": each.holds,
                 "reference": str(each.reference) if each.reference else None,
                 "versions": {name: list(pair) for name, pair in each.versions.items()},
-                "notes": [{"told": one.told, "way_out": one.way_out} for one in each.notes],
+                "notes": [{"told": one.message, "way_out": one.help} for one in each.notes],
                 "counts": {str(v): len(each.of(v)) for v in CheckVerdict if each.of(v)},
                 "comparisons": [_record(one) for one in each.findings],
             }
@@ -167,6 +156,13 @@ def checks_to_json(checks: Sequence[CheckReport]) -> dict[str, Any]:
 
 def _record(each: Finding) -> dict[str, Any]:
     low, high = each.interval or (None, None)
+    numbers = {
+        "was": each.was,
+        "now": each.now,
+        "difference": each.difference,
+        "low": low,
+        "high": high,
+    }
     return {
         "verdict": str(each.verdict),
         "good": each.verdict.good,
@@ -176,18 +172,13 @@ def _record(each: Finding) -> dict[str, Any]:
         "point": dict(each.point),
         "split": each.split or None,
         "metric": each.metric or None,
-        "was": _number(each.was),
-        "now": _number(each.now),
-        "difference": _number(each.difference),
-        "low": _number(low),
-        "high": _number(high),
+        **{
+            name: value if value is not None and math.isfinite(value) else None
+            for name, value in numbers.items()
+        },
         "seeds": each.seeds,
         "left_out": each.left_out,
         "needed": each.needed or None,
         "told": each.told,
         "way_out": each.way_out or None,
     }
-
-
-def _number(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
