@@ -7,19 +7,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from ratecli.config.nodes import (
-    ListNode,
-    MapNode,
-    ScalarNode,
+from yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
+
+from ratecli.config.yaml import (
+    DataNode,
     SourceText,
-    YamlNode,
-    data_nodes,
+    map_entries,
+    node_range,
+    parse_yaml,
     plain_data,
+    read_source,
+    scalar_value,
+    source_of,
 )
-from ratecli.config.yaml import parse_yaml, read_source
 from ratecli.errors import Diagnostic, FaultError, Loc, SourceLocation, Span
 
 FOLDED_BREAK = re.compile(r"[ \t]*(?:\r\n|[\r\n\x85\u2028\u2029])[ \t]*")
@@ -95,7 +99,7 @@ class Document:
 
     path: Path
     text: str
-    root: MapNode
+    root: MappingNode
 
     @classmethod
     def read(cls, path: Path) -> Document:
@@ -119,21 +123,19 @@ class Document:
         keys, as in `datasets.people.path`. Raises E103 for values that a file cannot hold.
         """
         root = data_nodes(data, (), names or {})
-        assert isinstance(root, MapNode)
+        assert isinstance(root, MappingNode)
         return cls(path, "", root)
 
     @classmethod
     def _of(cls, path: Path, source: SourceText) -> Document:
         root = parse_yaml(source)
-        if isinstance(root, MapNode):
+        if isinstance(root, MappingNode):
             return cls(path, source.text, root)
-        empty = isinstance(root, ScalarNode) and root.value is None
-        message = "the file is empty" if empty else "the file must hold 'key: value' lines"
-        start = min(root.start, source.last)
-        place = source.place(start, min(root.end, start + 1))
-        raise FaultError(
-            Diagnostic("E004", message, "`ratecli init` writes a starter file", place=place)
-        )
+        empty = isinstance(root, ScalarNode) and scalar_value(root) is None
+        message = "the file is empty" if empty else "the file must consist of 'key: value' lines"
+        start = min(node_range(root)[0], source.last)
+        hint = "`ratecli init` writes a starter file"
+        raise FaultError(source.error("E004", message, hint, start))
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -151,12 +153,8 @@ class Document:
         if complete and span is not None and isinstance(node, ScalarNode):
             return _span_place(node, span)
         if name is not None and (key or not complete or not _is_on_key_line(node)):
-            return name.source.place(name.start, name.end)
-        if node is self.root:
-            first = _excerpt_node(node)
-            return first.source.place(first.start, first.start + 1)
-        head = _excerpt_node(node)
-        return head.source.place(head.start, head.end)
+            return _place(name)
+        return _place(_excerpt_node(node), 1 if node is self.root else None)
 
     def placed(self, fault: Diagnostic, *outer: str | int, key: bool = False) -> Diagnostic:
         """Return the diagnostic with its file and line; its own location is inside `outer`.
@@ -180,39 +178,67 @@ class Document:
             placed = [self.placed(fault, *outer, key=key) for fault in error.faults]
             raise type(error)(placed) from error.__cause__
 
-    def _find(self, loc: Loc) -> tuple[ScalarNode | None, YamlNode, bool]:
+    def _find(self, loc: Loc) -> tuple[Node | None, Node, bool]:
         """Return the deepest key and node on the path to `loc`, and whether it is `loc`."""
-        name: ScalarNode | None = None
-        node: YamlNode = self.root
+        name: Node | None = None
+        node: Node = self.root
         for step in loc:
-            if isinstance(node, MapNode) and step in node.entries:
-                name, node = node.entries[str(step)]
-            elif isinstance(node, ListNode) and isinstance(step, int) and step < len(node.items):
-                name, node = None, node.items[step]
+            if isinstance(node, MappingNode) and step in map_entries(node):
+                name, node = map_entries(node)[str(step)]
+            elif (
+                isinstance(node, SequenceNode) and isinstance(step, int) and step < len(node.value)
+            ):
+                name, node = None, node.value[step]
             else:
                 return name, node, False
         return name, node, True
 
 
-def _is_on_key_line(node: YamlNode) -> bool:
+def data_nodes(value: Any, loc: Loc, names: Mapping[Loc, str]) -> Node:
+    """Return nodes that hold a value found at `loc`, possibly NumPy; see `Document.of_data`."""
+    name = next((names[loc[:k]] for k in range(len(loc), 0, -1) if loc[:k] in names), None)
+    source = SourceText(name or ".".join(map(str, loc)), "")
+    value = fspath(value) if isinstance(value, PathLike) else value
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, Mapping):
+        pairs = [
+            (DataNode(source.file, str(key)), data_nodes(each, (*loc, str(key)), names))
+            for key, each in value.items()
+        ]
+        return MappingNode("", pairs, source.mark(0), source.mark(0), flow_style=False)
+    if isinstance(value, list | tuple):
+        items = [data_nodes(each, (*loc, k), names) for k, each in enumerate(value)]
+        return SequenceNode("", items, source.mark(0), source.mark(0), flow_style=False)
+    if value is not None and not isinstance(value, str | int | float):
+        message = f"{source.file}: {value!r} is neither number, text, list nor mapping"
+        raise FaultError(Diagnostic("E103", message))
+    return DataNode(source.file, value)
+
+
+def _place(node: Node, width: int | None = None) -> SourceLocation:
+    start, end = node_range(node)
+    return source_of(node).place(start, end if width is None else start + width)
+
+
+def _is_on_key_line(node: Node) -> bool:
     """Return whether a value is on the line of its key, so that an excerpt can show it."""
-    if isinstance(node, ScalarNode):
-        return node.end > node.start
-    return isinstance(node, MapNode | ListNode) and node.flow
+    if isinstance(node, CollectionNode):
+        return bool(node.flow_style)
+    start, end = node_range(node)
+    return start < end
 
 
-def _excerpt_node(node: YamlNode) -> YamlNode:
+def _excerpt_node(node: Node) -> Node:
     """Return what to show of a node without a key: the node itself, or its beginning."""
-    if isinstance(node, MapNode) and not node.flow and node.entries:
-        return next(iter(node.entries.values()))[0]
-    if isinstance(node, ListNode) and not node.flow and node.items:
-        return _excerpt_node(node.items[0])
+    if isinstance(node, CollectionNode) and not node.flow_style and node.value:
+        first = node.value[0]
+        return first[0] if isinstance(node, MappingNode) else _excerpt_node(first)
     return node
 
 
 def _span_place(node: ScalarNode, span: Span) -> SourceLocation:
-    raw = node.source.text[node.start : node.end]
-    found = character_offsets(raw, node.text, node.style)
+    source, (start, end) = source_of(node), node_range(node)
+    found = character_offsets(source.text[start:end], node.value, node.style or "")
     first = max(0, min(span.start, len(found) - 1))
     last = max(first, min(span.end, len(found)) - 1)
-    return node.source.place(node.start + found[first][0], node.start + found[last][1])
+    return source.place(start + found[first][0], start + found[last][1])

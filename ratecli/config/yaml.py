@@ -1,217 +1,182 @@
-"""A strict YAML reader: PyYAML's safe parser with YAML 1.2 scalars.
+"""A strict YAML reader: PyYAML's nodes, with YAML 1.2 scalars.
 
-Every node keeps its position in the source. Only text, numbers, true, false, null, lists and
-mappings with text keys are accepted. Depth and the number of nodes, with aliases expanded, are
-limited while events are read, before any recursion.
+Only text, numbers, true, false, null, lists and mappings with text keys are accepted. Depth and the
+number of nodes, with aliases expanded, are limited while the text is parsed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import yaml
+from yaml.composer import Composer
+from yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
+from yaml.parser import Parser
 from yaml.reader import Reader
+from yaml.resolver import BaseResolver
+from yaml.scanner import Scanner
 
-from ratecli.config.nodes import (
-    ListNode,
-    MapNode,
-    PlainScalar,
-    ScalarNode,
-    SourceText,
-    YamlNode,
-    resolve_scalar,
-)
-from ratecli.errors import Diagnostic, FaultError
+from ratecli.errors import Diagnostic, FaultError, SourceLocation
 
+PlainScalar = str | int | float | bool | None
 
-class SyntaxAdvice(NamedTuple):
-    """The explanation of a PyYAML error; `opening` reports it where the construct began."""
-
-    problem: str
-    message: str
-    help: str | None
-    opening: bool = False
-
-
-QUOTE_HINT = "put the whole value in quotes: 'like this'"
-SYNTAX_ADVICE = tuple(
-    SyntaxAdvice(*row)
-    for row in (
-        (r"character '\\t' that", "a tab stands where YAML wants spaces", "replace tabs by spaces"),
-        (
-            r"character '(.)' that",
-            "a value cannot begin with '{0}' unless it is quoted",
-            QUOTE_HINT,
-        ),
-        (
-            r"mapping values are not",
-            "a second ':' stands where no key can be",
-            "put quotes around a value that holds ': '; begin a new key on its own line",
-        ),
-        (
-            r"sequence entries are not",
-            "a list entry cannot stand here",
-            "begin the list on a new line below its key",
-        ),
-        (
-            r"could not find expected ':'",
-            "this line is no 'key: value'",
-            "write 'key: value', with a space after the colon, or indent a continued value",
-            True,
-        ),
-        (
-            r"expected ',' or '([\]}])', but got '\['",
-            "a '[' inside an unquoted value, between {{ }} or [ ], confuses YAML",
-            "inside {{ }} and [ ], put a rule with brackets in quotes: 'tpr[women] >= 0.8'",
-        ),
-        (
-            r"expected ',' or '([\]}])', but got '<(?:stream|block) end>'",
-            "this bracket is never closed",
-            "close it with '{0}'",
-            True,
-        ),
-        (
-            r"expected ',' or '([\]}])', but got '[:?]'",
-            "this bracket is not closed before the next key",
-            "close it with '{0}', or separate its entries with commas",
-            True,
-        ),
-        (
-            r"expected ',' or '([\]}])', but got '(.+)'",
-            "between these brackets a ',' or the closing '{0}' should come here",
-            "separate the entries with commas; quote values that hold brackets or quotes",
-        ),
-        (
-            r"unexpected end of stream",
-            "this quoted text never ends",
-            "add the closing quote",
-            True,
-        ),
-        (
-            r"unknown escape character '(.+)'",
-            "'\\{0}' means nothing in double quotes",
-            "use single quotes, where a backslash is a backslash",
-        ),
-        (
-            r"escape sequence of (\d+) hex",
-            "this escape wants {0} hexadecimal digits",
-            "use single quotes, where a backslash is a backslash",
-        ),
-        (
-            r"expected chomping or indentation",
-            "after '|' or '>' the text begins on the next line",
-            QUOTE_HINT,
-            True,
-        ),
-        (
-            r"expected a comment or a line break",
-            "something stands where the line should end",
-            QUOTE_HINT,
-        ),
-        (
-            r"expected <block end>, but found '<scalar>'",
-            "text follows a quoted value or a bracket that had already ended",
-            "quote the whole value, not a part of it",
-        ),
-        (
-            r"expected <block end>, but found '(?:-|<block sequence start>)'",
-            "this list entry is not indented like its neighbours",
-            "entries of one list begin in the same column",
-        ),
-        (
-            r"expected <block end>, but found '(?:<block mapping start>|\?)'",
-            "this line is not indented like its neighbours",
-            "keys that belong together begin in the same column",
-        ),
-        (r"expected <block end>, but found ':'", "a key is missing before this ':'", QUOTE_HINT),
-        (
-            r"expected <block end>, but found '([\]}},])'",
-            "'{0}' stands here without an opening bracket",
-            "remove it, or quote the value",
-        ),
-        (
-            r"expected the node content, but found '(.+)'",
-            "a value is missing before '{0}'",
-            "remove the '{0}', or put the value in quotes",
-        ),
-        (
-            r"expected '<document start>', but found",
-            "this does not belong to what stands above it",
-            "keys that belong together begin in the same column",
-        ),
-        (
-            r"expected alphabetic or numeric",
-            "'*' and '&' mean something else to YAML",
-            QUOTE_HINT,
-            True,
-        ),
-    )
-)
-
-MISSING_SPACE_PATTERN = re.compile(r"\s*(?:- +)?[A-Za-z_][\w.-]*(:)(?=[^\s:/\\])")
-MISSING_SPACE_PROBLEMS = (
-    "mapping values are not",
-    "could not find expected ':'",
-    "but found '<scalar>'",
-    "but found '<block mapping start>'",
-)
-
-
-def syntax_diagnostic(source: SourceText, error: yaml.MarkedYAMLError) -> Diagnostic:
-    """Return an E001 that explains a parser error to the author of the file."""
-    problem = str(error.problem)
-    problem_mark = error.problem_mark or error.context_mark
-    marks = [mark for mark in (error.context_mark, problem_mark) if mark is not None]
-    colon = _missing_space(source, problem, [mark.line for mark in marks])
-    if colon is not None:
-        message = "a space is missing after this ':'"
-        return Diagnostic(
-            "E001", message, "write 'key: value'", place=source.place(colon, colon + 1)
-        )
-    for advice in SYNTAX_ADVICE:
-        if found := re.search(advice.problem, problem):
-            mark = marks[0 if advice.opening else -1]
-            words = [text.format(*found.groups()) for text in (advice.message, advice.help or "")]
-            return _diagnostic_at(source, mark, words[0], words[1] or None)
-    return _diagnostic_at(source, marks[-1], f"YAML cannot be read here: {problem}", None)
-
-
-def _diagnostic_at(
-    source: SourceText, mark: yaml.Mark, message: str, hint: str | None
-) -> Diagnostic:
-    start = min(mark.index, source.last)
-    return Diagnostic("E001", message, hint, place=source.place(start, start + 1))
-
-
-def _missing_space(source: SourceText, problem: str, lines: list[int]) -> int | None:
-    if not any(text in problem for text in MISSING_SPACE_PROBLEMS):
-        return None
-    for number in _with_line_above(source, lines):
-        if found := MISSING_SPACE_PATTERN.match(source.line(number)):
-            return source.offset(number, found.start(1))
-    return None
-
-
-def _with_line_above(source: SourceText, lines: list[int]) -> Iterator[int]:
-    for number in reversed(lines):
-        yield number
-        above = number - 1
-        while above >= 0 and not source.line(above).strip():
-            above -= 1
-        if above >= 0:
-            yield above
-
-
+SCALAR_CONSTANTS: dict[str, PlainScalar] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+    **{sign + word: float(sign + "inf") for sign in ("", "+") for word in (".inf", ".Inf", ".INF")},
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
+}
+INTEGER_PATTERN = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+FLOAT_PATTERN = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+MAX_INTEGER = 2**63 - 1
+MAX_INTEGER_LENGTH = 70
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 50
 MAX_NODES = 20_000
 TAG_PATTERN = re.compile(r"!\S*")
 INVALID_CHARACTERS = re.compile(r"[\0\ud800-\udfff]")
 """Characters that escapes in double quotes can produce but that cannot be printed or stored."""
-PROPERTIES_PATTERN = re.compile(r"(?:[&!]\S*\s+)+")
+ANCHOR_PATTERN = re.compile(r"(?:[&!]\S*\s+)+")
+
+
+def resolve_scalar(text: str) -> PlainScalar:
+    """Return the value of an unquoted scalar; raise OverflowError for integers beyond 64 bits."""
+    if text in SCALAR_CONSTANTS:
+        return SCALAR_CONSTANTS[text]
+    if INTEGER_PATTERN.fullmatch(text):
+        # int() rejects thousands of digits, so check the length first
+        base = 0 if text[:2] in {"0o", "0x"} else 10
+        too_long = len(text.lstrip("+-0")) > MAX_INTEGER_LENGTH
+        if too_long or abs(number := int(text, base)) > MAX_INTEGER:
+            raise OverflowError(text)
+        return number
+    return float(text) if FLOAT_PATTERN.fullmatch(text) else text
+
+
+def is_plain_text(text: str) -> bool:
+    """Return whether an unquoted scalar is text."""
+    patterns = (INTEGER_PATTERN, FLOAT_PATTERN)
+    return text not in SCALAR_CONSTANTS and not any(each.fullmatch(text) for each in patterns)
+
+
+@dataclass(frozen=True)
+class SourceText:
+    """A file, or the text of one `--set` override; offsets count characters."""
+
+    file: str
+    text: str
+
+    @cached_property
+    def _lines(self) -> list[str]:
+        # splitlines and YAML agree on line breaks once control characters are refused
+        return [*self.text.splitlines(keepends=True), ""]
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *accumulate(len(line) for line in self._lines[:-1])]
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        # cached, so that thousands of errors on one long line share its text
+        return [line.rstrip("\r\n\x85\u2028\u2029") for line in self._lines]
+
+    def line(self, number: int) -> str:
+        """Return the text of a line, counted from 0, without its line break."""
+        return self._texts[number]
+
+    def offset(self, number: int) -> int:
+        """Return the offset of the first character of a line."""
+        return self._starts[number]
+
+    def mark(self, offset: int) -> SourceMark:
+        number = bisect_right(self._starts, offset) - 1
+        return SourceMark(self, offset, number, offset - self._starts[number])
+
+    def place(self, start: int, end: int) -> SourceLocation:
+        """Return the range from `start` to `end`, cut at the end of its first line; never empty."""
+        mark = self.mark(start)
+        excerpt = self.line(mark.line)
+        width = max(1, min(end - start, len(excerpt) - mark.column))
+        return SourceLocation(self.file, mark.line + 1, mark.column + 1, width, excerpt)
+
+    def scalar(self, start: int, end: int) -> ScalarNode:
+        """Return an unquoted scalar made of these characters."""
+        return ScalarNode("", self.text[start:end], self.mark(start), self.mark(end))
+
+    def error(
+        self, code: str, message: str, hint: str | None, start: int, end: int | None = None
+    ) -> Diagnostic:
+        place = self.place(start, start + 1 if end is None else end)
+        return Diagnostic(code, message, hint, place=place)
+
+    @property
+    def last(self) -> int:
+        """The offset after the last character that is not whitespace."""
+        return len(self.text.rstrip())
+
+
+class SourceMark(yaml.Mark):
+    """An offset in a source."""
+
+    def __init__(self, source: SourceText, index: int, line: int, column: int) -> None:
+        super().__init__(source.file, index, line, column, None, 0)
+        self.source = source
+
+
+class DataNode(ScalarNode):
+    """A scalar that was not read from a file; its text is its own source, called `name`."""
+
+    def __init__(self, name: str, data: PlainScalar) -> None:
+        text = data if isinstance(data, str) else repr(data)
+        source = SourceText(name, text)
+        super().__init__("", text, source.mark(0), source.mark(len(text)))
+        self.data = data
+
+
+def source_of(node: Node) -> SourceText:
+    """Return the source that a node was read from."""
+    mark = node.start_mark
+    assert isinstance(mark, SourceMark)
+    return mark.source
+
+
+def node_range(node: Node) -> tuple[int, int]:
+    """Return the offsets of the start and the end of a node, without an anchor before it."""
+    start, end = node.start_mark.index, node.end_mark.index
+    anchor = ANCHOR_PATTERN.match(source_of(node).text, start, end)
+    return anchor.end() if anchor else start, end
+
+
+def scalar_value(node: ScalarNode) -> PlainScalar:
+    """Return the value of a scalar; raise OverflowError for integers beyond 64 bits."""
+    if isinstance(node, DataNode):
+        return node.data
+    return node.value if node.style else resolve_scalar(node.value)
+
+
+@lru_cache(maxsize=64)
+def map_entries(node: MappingNode) -> dict[str, tuple[ScalarNode, Node]]:
+    """Return keys and values of a mapping by the text of the key."""
+    return {key.value: (key, value) for key, value in node.value}
+
+
+def plain_data(node: Node) -> Any:
+    """Return the data of a node."""
+    if isinstance(node, MappingNode):
+        return {name: plain_data(value) for name, (_, value) in map_entries(node).items()}
+    if isinstance(node, SequenceNode):
+        return [plain_data(item) for item in node.value]
+    assert isinstance(node, ScalarNode)
+    return scalar_value(node)
 
 
 def read_source(path: Path) -> SourceText:
@@ -232,53 +197,55 @@ def read_source(path: Path) -> SourceText:
     except UnicodeDecodeError as error:
         good = raw[: error.start].decode("utf-8-sig", "replace")
         source = SourceText(str(path), good + "\ufffd")
-        _raise_at(source, "E005", "the file is not UTF-8 text", "save it as UTF-8", len(good))
+        message, hint = "the file is not UTF-8 text", "save it as UTF-8"
+        raise FaultError(source.error("E005", message, hint, len(good))) from None
 
 
-def parse_yaml(source: SourceText) -> YamlNode:
-    """Return the single document of a source as nodes; raise E001 to E005."""
+def _raise_unreadable(path: Path, problem: str, hint: str | None = None) -> NoReturn:
+    raise FaultError(Diagnostic("E005", f"'{path}' {problem}", hint)) from None
+
+
+def parse_yaml(source: SourceText, start: int = 0) -> Node:
+    """Return the single document of a source from an offset on; raise E001 to E005."""
     unprintable = Reader.NON_PRINTABLE.search(source.text)
     if unprintable:
-        message = f"the file holds the control character {unprintable.group()!a}"
-        _raise_at(source, "E005", message, "remove it", unprintable.start())
-    events = yaml.parse(source.text, Loader=yaml.SafeLoader)
+        message = f"the file contains the control character {unprintable.group()!a}"
+        raise FaultError(source.error("E005", message, "remove it", unprintable.start()))
     try:
-        return _Composer(source, events).document()
+        return StrictLoader(source, start).document()
     except yaml.MarkedYAMLError as error:
         raise FaultError(syntax_diagnostic(source, error)) from None
 
 
-def _raise_unreadable(path: Path, trouble: str, way_out: str | None = None) -> NoReturn:
-    raise FaultError(Diagnostic("E005", f"'{path}' {trouble}", way_out)) from None
+class StrictLoader(Reader, Scanner, Parser, Composer, BaseResolver):
+    """Composes the nodes of a document and collects violations of the strict rules."""
 
-
-def _raise_at(
-    source: SourceText, code: str, message: str, hint: str | None, start: int
-) -> NoReturn:
-    raise FaultError(
-        Diagnostic(code, message, hint, place=source.place(start, start + 1))
-    ) from None
-
-
-class _Composer:
-    """Turns parser events into nodes and collects violations of the strict rules."""
-
-    def __init__(self, source: SourceText, events: Iterator[yaml.Event]) -> None:
+    def __init__(self, source: SourceText, start: int) -> None:
         self.source = source
-        self.events = events
+        Reader.__init__(self, " " * start + source.text[start:])
+        Scanner.__init__(self)
+        Parser.__init__(self)
+        Composer.__init__(self)
+        BaseResolver.__init__(self)
         self.faults: list[Diagnostic] = []
-        self.anchors: dict[str, YamlNode | None] = {}  # None while the node is being read
+        self.depth = 0
         self.nodes = 0
+        self.sizes: dict[Node, tuple[int, int]] = {}
+        """The number of nodes and of levels below each composed node, with aliases expanded."""
 
-    def document(self) -> YamlNode:
-        next(self.events)  # stream start
-        opening = next(self.events)
+    def get_mark(self) -> SourceMark:
+        return SourceMark(self.source, self.index, self.line, self.column)
+
+    def document(self) -> Node:
+        self._next_event()
+        opening: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(opening, yaml.StreamEndEvent):
-            self._stop("E004", "the file is empty", None, 0, 1)
-        self._no_tag_directive(opening)
-        root = self._node(next(self.events), 0)
-        next(self.events)  # document end
-        following = next(self.events)
+            raise FaultError(self.source.error("E004", "the file is empty", None, 0))
+        if getattr(opening, "tags", None):
+            self._note("E004", "tag directives are not allowed", "remove the line", opening)
+        root = self.compose_document()
+        assert root is not None
+        following = self._next_event()
         if not isinstance(following, yaml.StreamEndEvent):
             hint = "remove the line '---', or write two files"
             self._note("E004", "a second document begins here", hint, following)
@@ -286,165 +253,204 @@ class _Composer:
             raise FaultError(self.faults)
         return root
 
-    def _no_tag_directive(self, opening: yaml.Event) -> None:
-        if getattr(opening, "tags", None):
-            self._note("E004", "tag directives are not allowed", "remove the line", opening)
-
-    def _node(self, event: yaml.Event, depth: int) -> YamlNode:
-        if depth > MAX_DEPTH:
-            message = f"values are nested more than {MAX_DEPTH} deep"
-            self._stop("E003", message, None, *_event_span(event))
+    def compose_node(self, parent: Node | None, index: Any) -> Node:
+        """Compose the next node; raise E003 if it is too large or too deep."""
+        event: yaml.NodeEvent = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent):
-            return self._alias(event, depth)
-        assert isinstance(event, yaml.NodeEvent)
-        self._grow(1, event)
+            self._next_event()
+            return self._alias(event)
+        self._grow(1, self.depth, event)
         if getattr(event, "tag", None) is not None:
             self._refuse_tag(event)
-        if event.anchor is not None:
-            self.anchors[event.anchor] = None
-        node = self._content(event, depth)
-        if event.anchor is not None:
-            self.anchors[event.anchor] = node
+        self.anchors.pop(event.anchor, None)  # YAML allows an anchor to be defined again
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        assert node is not None
+        parts: list[Node] = []
+        if isinstance(node, CollectionNode):
+            is_map = isinstance(node, MappingNode)
+            parts = [value for _, value in node.value] if is_map else node.value
+            if node.flow_style:
+                self._check_not_cut(parts[:-1])
+        if isinstance(node, MappingNode):
+            self._check_mapping(node)
+        elif isinstance(node, ScalarNode):
+            self._check_scalar(node)
+        below = [self.sizes[part] for part in parts]
+        self.sizes[node] = (
+            1 + sum(size for size, _ in below),
+            max((1 + height for _, height in below), default=0),
+        )
         return node
 
+    def _next_event(self) -> yaml.Event:
+        event: yaml.Event = self.get_event()  # type: ignore[no-untyped-call]
+        return event
+
+    def _alias(self, event: yaml.AliasEvent) -> Node:
+        node = self.anchors.get(event.anchor)
+        if node is None:
+            hint = "put the value in quotes if its '*' is meant as text"
+            self._stop("E001", f"there is no anchor '&{event.anchor}' before this", hint, event)
+        if node not in self.sizes:
+            self._stop("E003", f"'*{event.anchor}' contains itself", None, event)
+        size, height = self.sizes[node]
+        self._grow(size, self.depth + height, event)
+        return node
+
+    def _grow(self, nodes: int, depth: int, event: yaml.Event) -> None:
+        self.nodes += nodes
+        if self.nodes > MAX_NODES:
+            message = f"the file contains more than {MAX_NODES} values, counting aliases"
+            self._stop("E003", message, None, event)
+        if depth > MAX_DEPTH:
+            self._stop("E003", f"values are nested more than {MAX_DEPTH} deep", None, event)
+
     def _refuse_tag(self, event: yaml.NodeEvent) -> None:
-        found = TAG_PATTERN.search(self.source.text, _event_span(event)[0])
+        assert event.start_mark is not None
+        found = TAG_PATTERN.search(self.source.text, event.start_mark.index)
         assert found is not None
         hint = "remove it; put text that begins with '!' in quotes"
         message = f"the YAML tag '{found.group()[:60]}' is not allowed"
-        self._note("E004", message, hint, YamlNode(self.source, *found.span()))
+        self.faults.append(self.source.error("E004", message, hint, *found.span()))
 
-    def _content(self, event: yaml.NodeEvent, depth: int) -> YamlNode:
-        if isinstance(event, yaml.MappingStartEvent):
-            return self._mapping(event, depth)
-        if isinstance(event, yaml.SequenceStartEvent):
-            return self._sequence(event, depth)
-        assert isinstance(event, yaml.ScalarEvent)
-        return self._scalar(event)
-
-    def _alias(self, event: yaml.AliasEvent, depth: int) -> YamlNode:
-        start, end = _event_span(event)
-        if event.anchor not in self.anchors:
-            hint = "put the value in quotes if its '*' is meant as text"
-            self._stop("E001", f"no anchor '&{event.anchor}' stands before this", hint, start, end)
-        node = self.anchors[event.anchor]
-        if node is None:
-            self._stop("E003", f"'*{event.anchor}' contains itself", None, start, end)
-        if depth + node.height > MAX_DEPTH:
-            self._stop("E003", f"aliases nest values more than {MAX_DEPTH} deep", None, start, end)
-        self._grow(node.size, event)
-        return node
-
-    def _grow(self, nodes: int, event: yaml.Event) -> None:
-        self.nodes += nodes
-        if self.nodes > MAX_NODES:
-            message = f"the file holds more than {MAX_NODES} values, aliases expanded"
-            self._stop("E003", message, None, *_event_span(event))
-
-    def _scalar(self, event: yaml.ScalarEvent) -> ScalarNode:
-        start, end = self._stretch(event, event)
-        quoted = bool(event.style)
-        value: PlainScalar = event.value
-        if INVALID_CHARACTERS.search(event.value):
+    def _check_scalar(self, node: ScalarNode) -> None:
+        if INVALID_CHARACTERS.search(node.value):
             hint = "write the character itself, not an escape"
-            self._note("E005", "the text holds an escape that is no character", hint, event)
-        if not quoted:
-            try:
-                value = resolve_scalar(event.value)
-            except OverflowError:
-                hint = "write it with an exponent (1e30), or in quotes if it is text"
-                self._note("E104", "whole numbers end at 64 bits", hint, event)
-        return ScalarNode(self.source, start, end, value, event.value, event.style or "")
+            self._note("E005", "the text contains an escape that is not a character", hint, node)
+        try:
+            scalar_value(node)
+        except OverflowError:
+            hint = "write it with an exponent (1e30), or in quotes if it is text"
+            self._note("E104", "whole numbers are limited to 64 bits", hint, node)
 
-    def _sequence(self, event: yaml.SequenceStartEvent, depth: int) -> ListNode:
-        items: list[YamlNode] = []
-        while not isinstance(following := next(self.events), yaml.SequenceEndEvent):
-            if event.flow_style and items:
-                self._not_torn(items[-1])
-            items.append(self._node(following, depth + 1))
-        size, height = _nodes_size(items)
-        return ListNode(
-            self.source,
-            *self._stretch(event, following),
-            tuple(items),
-            bool(event.flow_style),
-            size=size,
-            height=height,
-        )
-
-    def _mapping(self, event: yaml.MappingStartEvent, depth: int) -> MapNode:
-        entries: dict[str, tuple[ScalarNode, YamlNode]] = {}
-        latest: YamlNode | None = None
-        while not isinstance(following := next(self.events), yaml.MappingEndEvent):
-            if event.flow_style and latest is not None:
-                self._not_torn(latest)
-            key = self._node(following, depth + 1)
-            latest = self._node(next(self.events), depth + 1)
-            if isinstance(key, ScalarNode) and self._good_key(key, entries):
-                entries[str(key.value)] = (key, latest)
-            elif not isinstance(key, ScalarNode):
+    def _check_mapping(self, node: MappingNode) -> None:
+        first: dict[str, Node] = {}
+        for key, _ in node.value:
+            if not isinstance(key, ScalarNode):
                 self._note("E004", "a key must be text", "quote values that hold { } or [ ]", key)
-        size, height = _nodes_size([value for _, value in entries.values()])
-        return MapNode(
-            self.source,
-            *self._stretch(event, following),
-            entries,
-            bool(event.flow_style),
-            size=size,
-            height=height,
-        )
+            elif not key.style and not is_plain_text(key.value):
+                hint = f"put it in quotes: '{key.value}'" if key.value else "write a name"
+                self._note("E004", f"a key must be text, not {key.value or 'empty'}", hint, key)
+            elif key.value == "<<" and not key.style:
+                self._note("E004", "merge keys ('<<') are not allowed", "write the keys out", key)
+            elif key.value in first:
+                line = first[key.value].start_mark.line + 1
+                hint = f"the first one is in line {line}; remove one of them"
+                self._note("E002", f"the key '{key.value}' occurs twice", hint, key)
+            else:
+                first[key.value] = key
 
-    def _stretch(self, opening: yaml.NodeEvent, closing: yaml.Event) -> tuple[int, int]:
-        """Return the start and end of the value itself, without an anchor before it."""
-        start, end = _event_span(opening)[0], _event_span(closing)[1]
-        if opening.anchor is None:
-            return start, end
-        properties = PROPERTIES_PATTERN.match(self.source.text, start, end)
-        return (properties.end() if properties else end), end
-
-    def _good_key(self, key: ScalarNode, entries: dict[str, tuple[ScalarNode, YamlNode]]) -> bool:
-        if not isinstance(key.value, str):
-            shown = key.text or "an empty one"
-            hint = f"put it in quotes: '{key.text}'" if key.text else "write a name before the ':'"
-            self._note("E004", f"a key must be text, not {shown}", hint, key)
-        elif key.value == "<<" and not key.style:
-            self._note("E004", "merge keys ('<<') are not allowed", "write the keys out", key)
-        elif key.value in entries:
-            first = entries[key.value][0]
-            line = first.source.line_of(first.start) + 1
-            hint = f"the first one is in line {line}; remove one of them"
-            self._note("E002", f"the key '{key.value}' stands twice", hint, key)
-        else:
-            return True
-        return False
-
-    def _not_torn(self, node: YamlNode) -> None:
+    def _check_not_cut(self, nodes: list[Node]) -> None:
         """Stop at an unquoted value with an open parenthesis, which YAML ended at a comma.
 
         An example is `linspace(1` in {kappa: linspace(1, 2, 3)}.
         """
-        if isinstance(node, ScalarNode) and not node.style:
-            text = node.text
+        for node in nodes:
+            text = node.value if isinstance(node, ScalarNode) and not node.style else ""
             if text.count("(") > text.count(")"):
                 hint = "inside { } and [ ] a comma ends a value: put the whole value in quotes"
                 message = f"the comma after '{text}' cuts this value in two"
-                self._stop("E001", message, hint, node.start, node.end)
+                self._stop("E001", message, hint, node)
 
-    def _note(self, code: str, message: str, hint: str | None, at: yaml.Event | YamlNode) -> None:
-        start, end = (at.start, at.end) if isinstance(at, YamlNode) else _event_span(at)
-        self.faults.append(Diagnostic(code, message, hint, place=self.source.place(start, end)))
+    def _note(self, code: str, message: str, hint: str | None, at: yaml.Event | Node) -> None:
+        if isinstance(at, Node):
+            start, end = node_range(at)
+        else:
+            assert at.start_mark is not None
+            assert at.end_mark is not None
+            start, end = at.start_mark.index, at.end_mark.index
+        self.faults.append(self.source.error(code, message, hint, start, end))
 
-    def _stop(self, code: str, message: str, hint: str | None, start: int, end: int) -> NoReturn:
-        fault = Diagnostic(code, message, hint, place=self.source.place(start, end))
-        raise FaultError([*self.faults, fault])
+    def _stop(self, code: str, message: str, hint: str | None, at: yaml.Event | Node) -> NoReturn:
+        self._note(code, message, hint, at)
+        raise FaultError(self.faults)
 
 
-def _event_span(event: yaml.Event) -> tuple[int, int]:
-    assert event.start_mark is not None
-    assert event.end_mark is not None
-    return event.start_mark.index, event.end_mark.index
+QUOTE_HINT = "put the whole value in quotes: 'like this'"
+ESCAPE_HINT = "use single quotes, where a backslash is a backslash"
+INDENT_HINT = "keys that belong together, and entries of one list, begin in the same column"
+SYNTAX_ADVICE = (
+    (r"character '\\t' that", -1, "a tab is not allowed here", "replace tabs by spaces"),
+    (
+        r"character '(.)' that",
+        -1,
+        "a value cannot begin with '{0}' unquoted",
+        QUOTE_HINT,
+    ),
+    (r"expected alphabetic", 0, "a value cannot begin with this unquoted", QUOTE_HINT),
+    (
+        r"mapping values are not",
+        -1,
+        "a second ':' in one line",
+        "put quotes around a value that contains ': '; begin a new key on its own line",
+    ),
+    (
+        r"sequence entries are not",
+        -1,
+        "a list entry cannot begin here",
+        "begin the list on a new line below its key",
+    ),
+    (
+        r"could not find expected ':'",
+        0,
+        "this line is not 'key: value'",
+        "write 'key: value', with a space after the colon, or indent a continued value",
+    ),
+    (
+        r"but got '\['",
+        -1,
+        "an unquoted value inside {{ }} or [ ] cannot contain '['",
+        "put a rule with brackets in quotes: 'tpr[women] >= 0.8'",
+    ),
+    (
+        r"expected ',' or '(.)'",
+        0,
+        "this bracket is not closed",
+        "add '{0}' or a comma",
+    ),
+    (r"unexpected end of stream", 0, "this quoted text never ends", "add the closing quote"),
+    (r"unknown escape|escape seq", -1, "this is not an escape of double quotes", ESCAPE_HINT),
+    (r"expected chomping", 0, "after '|' or '>' the text begins on the next line", QUOTE_HINT),
+    (
+        r"end>, but found '<scalar>'",
+        -1,
+        "there is text after the end of a quoted value or a bracket",
+        "quote the whole value, not a part of it",
+    ),
+    (r"end>, but found ':'", -1, "a key is missing before this ':'", QUOTE_HINT),
+    (r"end>, but found '([\]}},])'", -1, "'{0}' has no opening bracket", "remove or quote it"),
+    (r"expected '?<(block end|doc)", -1, "this line is not indented like others", INDENT_HINT),
+    (r"(.*)", -1, "this is not YAML: {0}", QUOTE_HINT),
+)
+"""Part of PyYAML's message, the index of the mark to report, and a message and help for it."""
+MISSING_SPACE_PATTERN = re.compile(r"\s*(?:- +)?[A-Za-z_][\w.-]*(:)(?=[^\s:/\\])")
+MISSING_SPACE_PROBLEMS = re.compile(
+    "mapping values are not|could not find expected ':'|found '<(scalar|block mapping start)>'"
+)
 
 
-def _nodes_size(nodes: Sequence[YamlNode]) -> tuple[int, int]:
-    size = 1 + sum(node.size for node in nodes)
-    return size, 1 + max((node.height for node in nodes), default=0)
+def syntax_diagnostic(source: SourceText, error: yaml.MarkedYAMLError) -> Diagnostic:
+    """Return an E001 that explains a parser error to the author of the file."""
+    problem = str(error.problem)
+    marks = [mark for mark in (error.context_mark, error.problem_mark) if mark is not None]
+    if MISSING_SPACE_PROBLEMS.search(problem):
+        for number in _lines_above([mark.line for mark in marks], source):
+            if space := MISSING_SPACE_PATTERN.match(source.line(number)):
+                message, colon = "a space is missing after this ':'", space.start(1)
+                start = source.offset(number) + colon
+                return source.error("E001", message, "write 'key: value'", start)
+    for pattern, which, message, hint in SYNTAX_ADVICE:
+        if found := re.search(pattern, problem):
+            start = min(marks[which].index, source.last)
+            words = [text.format(*found.groups()) for text in (message, hint)]
+            return source.error("E001", words[0], words[1], start)
+    raise AssertionError(problem)
+
+
+def _lines_above(numbers: list[int], source: SourceText) -> Iterator[int]:
+    """Yield these lines, the last one first, each followed by the next line with text above it."""
+    for number in reversed(numbers):
+        yield number
+        yield from (k for k in reversed(range(number)) if source.line(k).strip())

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ratecli.config.document import Document
-from ratecli.config.nodes import resolve_scalar
-from ratecli.config.yaml import MAX_NODES
+from ratecli.config.yaml import MAX_NODES, resolve_scalar
 from ratecli.errors import FaultError
 
 
