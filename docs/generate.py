@@ -201,13 +201,12 @@ def errors() -> str:
         ),
     ]
     for family, what in FAMILIES.items():
-        heads = ["code", "means", "comes of", "way out", "exit"]
+        heads = ["code", "means", "what to do", "exit"]
         rows = [
             [
                 f"<span id='{row.code}'>{row.code}</span>",
                 row.means,
-                row.cause,
-                row.way_out,
+                row.help,
                 str(row.exit_code or ""),
             ]
             for row in CODES.values()

@@ -137,12 +137,11 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class ErrorCode:
-    """A kind of error: its meaning in one sentence, usual causes, and what to do."""
+    """A kind of error or warning: what it means, and what to do."""
 
     code: str
     means: str
-    cause: str
-    way_out: str
+    help: str
 
     @property
     def exit_code(self) -> int:
@@ -152,457 +151,177 @@ class ErrorCode:
         return FaultError(Diagnostic(self.code, self.means)).exit_code
 
 
-_YAML = (
-    ErrorCode(
-        "E001",
-        "The file is not YAML.",
-        "a bracket that is not closed, a tab, a missing space behind a colon, an unknown anchor",
-        "mend the character that is shown",
-    ),
-    ErrorCode(
-        "E002", "A key stands twice.", "YAML would silently take the last one", "remove one of them"
-    ),
-    ErrorCode(
-        "E003",
-        "The file is nested too deep, or its aliases make too much of it.",
-        "brackets in brackets, or aliases of aliases",
-        "write the values out",
-    ),
-    ErrorCode(
-        "E004",
-        "The file is YAML that means nothing here.",
-        "it is empty, a list, has a tag, a merge key, a key that is no text, or a second document",
-        "`ratecli init` writes a starter file",
-    ),
-    ErrorCode(
-        "E005",
-        "The file cannot be read.",
-        "it is not there, a folder, too large, or not UTF-8",
-        "name another, or save it as UTF-8",
-    ),
-)
-_KEYS = (
-    ErrorCode(
-        "E101",
-        "A key is not known here.",
-        "a typo, or an option of another algorithm or data set",
-        "the help names the nearest one",
-    ),
-    ErrorCode(
-        "E102",
-        "A key is missing.",
-        "something was left out that has no default",
-        "write the key that is named",
-    ),
-    ErrorCode(
-        "E103",
-        "A value is of the wrong type.",
-        "a word for a number, a list for a name, nothing at all",
-        "write what the message asks for",
-    ),
-    ErrorCode(
-        "E104",
-        "A value is of the right type and cannot be meant.",
-        "out of range, no choice of this key, or at odds with another key",
-        "the message says what is allowed, or which of two to leave out",
-    ),
-    ErrorCode(
-        "E105",
-        "A sweep cannot be read.",
-        "no values, half a `linspace`, lists of unlike length under `zip`, too many points",
-        "give a list, `linspace(a, b, n)` or `logspace(a, b, n)`",
-    ),
-    ErrorCode(
-        "E106",
-        "Two things have the same name.",
-        "one label for two algorithms, a metric named as a sweep, a group as a data set",
-        "rename one of them; `as:` gives an algorithm another label",
-    ),
-    ErrorCode(
-        "E107",
-        "`--set` names what is not there, or a value that cannot be read.",
-        "a typo in the path, brackets that the shell took",
-        "quote it: --set 'sweep.kappa=[0.8, 0.9]'",
-    ),
-)
-_NAMES = (
-    ErrorCode(
-        "E201",
-        "No data set is registered under this name.",
-        "a typo in `source`",
-        "`ratecli ls datasets`; `path:` names a table of your own",
-    ),
-    ErrorCode(
+_CODES = (
+    # YAML
+    ("E001", "The file is not valid YAML.", "Correct the marked character."),
+    ("E002", "A mapping has the same key twice.", "Remove one of them."),
+    ("E003", "The file is nested too deeply or has too many values.", "Do not repeat aliases."),
+    ("E004", "The file uses YAML that is not allowed here.", "Start from `ratecli init`."),
+    ("E005", "The file cannot be read.", "Name an existing file, and save it as UTF-8."),
+    # keys and types
+    ("E101", "A key is unknown.", "Use one of the keys that the help lists."),
+    ("E102", "A required key is missing.", "Add it."),
+    ("E103", "A value has the wrong type.", "Write the type that the message requires."),
+    ("E104", "A value is not allowed.", "Use an allowed value, or remove one of two keys."),
+    ("E105", "A sweep is not valid.", "Write a list, linspace(a, b, n) or logspace(a, b, n)."),
+    ("E106", "Two things have the same name.", "Rename one; `as:` gives an algorithm a label."),
+    ("E107", "A `--set` option is not valid.", "Quote it: --set 'sweep.kappa=[0.8, 0.9]'."),
+    # names
+    ("E201", "A data set is unknown.", "See `ratecli ls datasets`; `path:` names your own table."),
+    (
         "E202",
-        "There is no such algorithm, or it needs a package that is not installed.",
-        "a typo in `algorithms` or `of(...)`, or an optional extra",
-        "`ratecli ls algorithms`",
+        "An algorithm is unknown, or a package that it needs is not installed.",
+        "See `ratecli ls algorithms`, or install the package.",
     ),
-    ErrorCode(
+    (
         "E203",
-        "A rule uses a name that is nothing it knows.",
-        "a typo in a metric, a sweep or a constraint; a name that only another algorithm sweeps",
-        "`ratecli ls metrics`, `ratecli ls functions`",
+        "A rule uses an unknown name, or one that has no value for an algorithm.",
+        "See `ratecli ls metrics` and `ratecli ls functions`, or sweep the name for all.",
     ),
-    ErrorCode(
+    (
         "E204",
         "A slice names neither a group nor a data set.",
-        "a group that `groups` does not state",
-        "state it, or write the condition: tpr[sex = Female]",
+        "Define the group under `groups`, or write the condition: tpr[sex = Female].",
     ),
-    ErrorCode(
-        "E205",
-        "There is no such column.",
-        "a typo, or a source that calls it otherwise",
-        "`ratecli show SOURCE` lists the columns",
-    ),
-    ErrorCode(
-        "E206",
-        "A column has no such value.",
-        "another spelling, or words where numbers are compared",
-        "the help lists the values",
-    ),
-    ErrorCode(
+    ("E205", "A column does not exist.", "`ratecli show SOURCE` lists the columns."),
+    ("E206", "A column does not contain a value.", "Use one of the values that the help lists."),
+    (
         "E208",
-        "A table, plot or metric speaks of what the experiment does not measure.",
-        "a column that is no metric, an axis that is not swept, a split without rows",
-        "add it under `metrics`, or name another",
+        "A table, plot or expectation uses something that the experiment does not measure.",
+        "Add it under `metrics` or `sweep`, or name another.",
     ),
-    ErrorCode(
-        "E209",
-        "There is no such split.",
-        "a word behind @ that is none of train, validation, test, safety",
-        "name one of these",
-    ),
-    ErrorCode(
+    ("E209", "A split is unknown.", "Splits are train, validation, test and safety."),
+    (
         "E210",
         "A plugin cannot be used.",
-        "it cannot be imported, is none of what its group asks for, or two packages claim its name",
-        "`ratecli test-plugin PACKAGE` says all that is wrong",
+        "`ratecli test-plugin PACKAGE` lists everything that is wrong with it.",
     ),
-)
-_RULES = (
-    ErrorCode(
-        "E301",
-        "A rule cannot be parsed.",
-        "a character that rules do not have, an operator without its right side",
-        "powers are `**`, slices are in brackets",
-    ),
-    ErrorCode(
-        "E302",
-        "A rule is too long or nested too deep.",
-        "more than 2,000 characters or 40 levels",
-        "split it into several constraints",
-    ),
-    ErrorCode(
+    # rules
+    ("E301", "A rule cannot be parsed.", "Powers are `**`; slices are in brackets."),
+    ("E302", "A rule is too long or nested too deeply.", "Split it into several constraints."),
+    (
         "E303",
-        "A constraint compares nothing, or a metric does.",
-        "`tpr[women]` under `constraints`, `tpr <= 1` under `metrics`",
-        "constraints are `value <= bound` or `value >= bound`, metrics are values",
+        "A constraint has no comparison, or a metric has one.",
+        "Constraints are `value <= bound` or `value >= bound`; metrics are values.",
     ),
-    ErrorCode(
-        "E304",
-        "A function or metric is given the wrong arguments.",
-        "one argument too few, a rate as an exponent, `of` inside `of`",
-        "`ratecli show NAME`",
-    ),
-    ErrorCode(
-        "E305",
-        "A rule always holds or never does, or speaks of no rate.",
-        "a bound outside of what a rate can be, targets that are no shares",
-        "check the number",
-    ),
-    ErrorCode(
+    ("E304", "The arguments of a function or metric are wrong.", "See `ratecli show NAME`."),
+    ("E305", "A constraint always or never holds, or contains no rate.", "Check its numbers."),
+    (
         "E306",
         "A rate needs labels that the rows do not have, or labels of another kind.",
-        "recall on an unlabelled data set, error of labels that are numbers",
-        "name another data set in the slice; `mse` and `mean_error` are for numbers",
+        "Name another data set in the slice; `mse` and `mean_error` are for numbers.",
     ),
-    ErrorCode(
+    (
         "E307",
         "A rate or algorithm needs a deployed model.",
-        "`churn`, `wins`, `of(deployed, ...)` or `audit` without `deployed:`",
-        "say {column: NAME}, {algorithm: LABEL} or {model: FILE.npz} under `deployed`",
+        "Set `deployed:` to {column: NAME}, {algorithm: LABEL} or {model: FILE.npz}.",
     ),
-    ErrorCode(
+    (
         "E308",
-        "An algorithm cannot take a goal.",
-        "its class (affine, convex, ratio, ...) is none of those that the algorithm takes",
-        "the help names algorithms that can; `ratecli explain FILE` shows each goal's class",
+        "An algorithm does not support an objective or a constraint.",
+        "The help names algorithms that do; `ratecli explain FILE` shows the class of each.",
     ),
-    ErrorCode(
+    (
         "E309",
-        "A goal looks at rows that no training may see.",
-        "@test or @safety in the objective or in a constraint",
-        "measure it under `metrics`",
+        "An objective or constraint uses rows that training must not see.",
+        "Measure it under `metrics`.",
     ),
-    ErrorCode(
+    (
         "E310",
-        "Trials would need one another in a circle, or it is not clear which is meant.",
-        "`of(...)` of an algorithm that is held to this one, or that has several sweep points; "
-        "numbers of a model that saw the rows of a safety test",
-        "name another algorithm, or give it the same rows: `safety: {test: false}`",
+        "Trials depend on each other in a circle, or on a model that cannot be used here.",
+        "Name another algorithm, or hold out the same rows: `safety: {test: false}`.",
     ),
-    ErrorCode(
-        "E311",
-        "An expression has no value.",
-        "a division by 0, the logarithm of a negative number, a ratio of counts that are 0 "
-        "whatever is decided",
-        "the underlined part is the one without a value",
-    ),
-)
-_DATA = (
-    ErrorCode(
+    ("E311", "An expression has no value, such as 0 / 0.", "Change the marked part."),
+    # data
+    (
         "E401",
-        "Data are missing and the network may not be used.",
-        "`--offline` before anything was fetched",
-        "`ratecli fetch FILE`, or set RATECLI_DATA_MIRROR",
+        "Data is missing and `--offline` forbids to download it.",
+        "Run `ratecli fetch FILE` with a connection, or set RATECLI_DATA_MIRROR.",
     ),
-    ErrorCode(
-        "E402",
-        "A download failed.",
-        "the address does not answer, or holds another archive",
-        "try again later, or use a mirror",
-    ),
-    ErrorCode(
+    ("E402", "A download failed.", "Try again later, or use a mirror."),
+    (
         "E403",
-        "A file's checksum is not the known one.",
-        "it was changed or cut off, or no checksum is known",
-        "delete it and fetch it again; `sha256:` vouches for a file",
+        "A file's checksum is not the expected one, or none is known.",
+        "Delete the file and download it again, or state the right `sha256:`.",
     ),
-    ErrorCode(
-        "E404",
-        "A file is not in the format that it should be in.",
-        "a web page in place of a table, ragged rows, a model file that holds no model",
-        "open it: the message says where it goes wrong",
-    ),
-    ErrorCode(
-        "E405",
-        "A file that the experiment names cannot be read.",
-        "it is not there, is a folder, or lies outside of the experiment's folder",
-        "paths are relative to the experiment's file",
-    ),
-    ErrorCode(
+    ("E404", "A file has the wrong format.", "Open it at the place that the message names."),
+    ("E405", "A file cannot be read.", "Paths are relative to the folder of the experiment."),
+    (
         "E406",
-        "Labels or decisions are not what they should be.",
-        "one class, three classes, a positive value that no row has, a number out of its range",
-        "`positive:` says which value is the positive one",
+        "Labels or decisions have unexpected values.",
+        "`positive:` selects the positive value of a label; a label needs two values.",
     ),
-    ErrorCode(
+    (
         "E407",
-        "A feature has no number where it needs one.",
-        "a missing or infinite value in your own table, or numbers too large or too small to be "
-        "scaled",
-        "`missing: mean` takes the mean for a missing one; or fill it in, or drop the column or "
-        "the rows",
+        "A feature has missing, infinite or extreme numbers.",
+        "Set `missing: mean`, correct the values, or drop the column.",
     ),
-    ErrorCode(
-        "E408",
-        "A group or slice has no rows.",
-        "a condition that none of the training rows meets",
-        "state it otherwise, or use more rows",
-    ),
-    ErrorCode(
-        "E409",
-        "An archive holds a path that leaves its folder.",
-        "a hostile or broken archive",
-        "nothing was extracted; use another address",
-    ),
-    ErrorCode(
+    ("E408", "A group or slice has no rows.", "Change its condition, or use more rows."),
+    ("E409", "An archive would write outside of its folder.", "Use another address."),
+    (
         "E410",
-        "Rows cannot be divided as asked.",
-        "too few rows for a split, no official split, no validation rows for what is chosen by "
-        "them",
-        "`split: {validation: 0.2}` makes some",
+        "Rows cannot be split as requested.",
+        "Use other fractions or more rows; `split: {validation: 0.2}` adds validation rows.",
     ),
-    ErrorCode(
+    (
         "E411",
-        "Tables do not fit together, or a column cannot be used as asked.",
-        "data sets with other features, a model of other features, no features at all, groups "
-        "unknown",
-        "`features:` and `drop:` say which columns are features",
+        "Tables do not fit together, or a column cannot have this role.",
+        "Select the features with `features:` or `drop:`.",
     ),
-    ErrorCode(
-        "E412",
-        "A streamed table takes more memory than it may.",
-        "wide rows, or many groups, and a small `limits: {memory: ...}`",
-        "allow more, or drop columns",
-    ),
-    ErrorCode(
-        "E413",
-        "Records of a streamed table cannot be kept.",
-        "no room in the data folder, or no right to write there",
-        "RATECLI_DATA names another folder",
-    ),
-    ErrorCode(
+    ("E412", "A streamed table needs more memory than allowed.", "Allow more, or drop columns."),
+    ("E413", "Records of a streamed table cannot be written.", "Set RATECLI_DATA to a folder."),
+    (
         "E414",
-        "Something does not go with a streamed data set.",
-        "an algorithm that needs its rows in memory, a measure that sorts them, another data set "
-        "beside it",
-        "the help names algorithms that can; `stream: false` reads the table into memory",
+        "Streamed data sets do not support this.",
+        "Use an algorithm that the help names, or read the table: `stream: false`.",
     ),
-)
-_TRIALS = (
-    ErrorCode(
-        "E501",
-        "A trial failed.",
-        "an error, a time or memory limit, or a worker that ended",
-        "its row in the ledger says why; the others are stored",
-    ),
-    ErrorCode(
-        "E502",
-        "A file is not a ledger of this version.",
-        "another program's file, or one of a newer ratecli",
-        "move it away, or update",
-    ),
-    ErrorCode(
-        "E503",
-        "There is no ledger, or it cannot be read.",
-        "nothing was run yet, or no right to read",
-        "run the experiment first",
-    ),
-    ErrorCode(
-        "E504",
-        "Another command is writing to the same folder.",
-        "the same experiment in two terminals",
-        "wait for it, or name another folder with -o",
-    ),
-    ErrorCode(
-        "E505",
-        "A file or folder cannot be written.",
-        "no right to, no room left, or a file in the place of a folder",
-        "name another with -o",
-    ),
-    ErrorCode(
-        "E506",
-        "A file is no reference that can be read.",
-        "it was changed by hand, or is of another version",
-        "pin again: `ratecli pin FILE`",
-    ),
-    ErrorCode(
-        "E507",
-        "An experiment cannot be pinned.",
-        "trials that failed or are missing",
-        "`ratecli run FILE` first",
-    ),
-    ErrorCode(
-        "E508",
-        "A check does not hold.",
-        "a number got worse than in the reference, or differs from what `expect` says",
-        "find out what moved it; if that is meant, pin again",
-    ),
-    ErrorCode(
-        "E509",
-        "A check cannot be made.",
-        "no reference, trials that failed or are missing, other data",
-        "`ratecli run FILE`, then `ratecli pin FILE`",
-    ),
-    ErrorCode(
-        "E511",
-        "A limit cannot be kept.",
-        "this system does not say what a process holds",
-        "leave `limits: {memory: ...}` out, or run elsewhere",
-    ),
-    ErrorCode(
+    # trials and results
+    ("E501", "A trial failed.", "Its row in trials.csv has the reason; other trials are kept."),
+    ("E502", "A file is not a ledger of this version.", "Move it away, or update ratecli."),
+    ("E503", "There is no ledger, or it cannot be read.", "Run the experiment first."),
+    ("E504", "Another command is writing to this folder.", "Wait for it, or use --output."),
+    ("E505", "A file or folder cannot be written.", "Choose another folder with --output."),
+    ("E506", "A reference cannot be read.", "Write it again: `ratecli pin FILE`."),
+    ("E507", "An experiment cannot be pinned.", "Run it first: `ratecli run FILE`."),
+    ("E508", "A check failed.", "Find the cause of the change; if it is intended, pin again."),
+    ("E509", "A check is not possible.", "`ratecli run FILE`, then `ratecli pin FILE`."),
+    ("E511", "A memory limit cannot be enforced on this system.", "Remove `limits: {memory:}`."),
+    (
         "E512",
-        "Trials cannot be run on Dask.",
-        "it is not installed, no scheduler answers, or its workers have other versions",
-        "pip install 'ratecli[dask]', the same versions everywhere",
+        "Trials cannot run on Dask.",
+        "Install 'ratecli[dask]', in the same version on the scheduler and all workers.",
     ),
-    ErrorCode(
-        "E513",
-        "The Dask cluster is lost.",
-        "its scheduler ended, or all of its workers did",
-        "run again: what had ended is stored",
-    ),
-)
-_WARNINGS = (
-    ErrorCode(
-        "W208",
-        "A plot asks for a variant that no trial gave.",
-        "a typo, or an algorithm without it",
-        "`summary.csv` lists the variants",
-    ),
-    ErrorCode(
-        "W210",
-        "A plugin cannot be used, or has a name of ours.",
-        "its module is not there, or its name is taken",
-        "rename its entry point, or install it anew",
-    ),
-    ErrorCode(
-        "W305",
-        "A constraint holds always or never at some sweep points.",
-        "a sweep that goes to the end of a rate's range",
-        "leave those points out",
-    ),
-    ErrorCode(
-        "W306",
-        "A plot asks for an optimum that is not known.",
-        "only `loans` knows its own, for some goals",
-        "leave out `optimum: true`",
-    ),
-    ErrorCode(
-        "W401",
-        "A group has few rows.",
-        "fewer than 30 in a split, or none",
-        "more rows, or read its rates with care",
-    ),
-    ErrorCode(
+    ("E513", "The Dask cluster is lost.", "Run again: finished trials are stored."),
+    # warnings
+    ("W208", "A plot names a variant that no trial returned.", "See `summary.csv`."),
+    ("W210", "A plugin is not used.", "Rename its entry point, or install it again."),
+    ("W305", "A constraint always or never holds at some sweep points.", "Leave them out."),
+    ("W306", "The optimum of a plot is unknown.", "Remove `optimum: true`."),
+    ("W401", "A group has fewer than 30 rows in a split.", "Use more rows."),
+    (
         "W402",
-        "A constraint holds on training rows and not on test rows.",
-        "chance, the more so the more a model can fit",
-        "`constraints_on: validation`, `margin: 0.95`, or a `safety` test",
+        "A constraint holds on the training set but not on the test set.",
+        "Try `constraints_on: validation`, `margin: 0.95`, or a `safety` test.",
     ),
-    ErrorCode(
+    (
         "W403",
-        "The last rows of the file are tested and are not like the others.",
-        "a file in some order, and `order: positional`",
-        "leave out `order`",
+        "The last rows of the file are used as test, and they differ from the others.",
+        "Remove `order: positional`.",
     ),
-    ErrorCode(
-        "W404",
-        "A table has values that no training row had.",
-        "another spelling, or a new kind of row",
-        "they count as none of the values known",
-    ),
-    ErrorCode(
-        "W405",
-        "A table lacks numbers that a model looks at.",
-        "empty cells",
-        "they count as the mean of the training rows",
-    ),
-    ErrorCode(
-        "W406",
-        "A column tells rows apart rather than kinds of them.",
-        "names or numbers of rows among the features of a filter",
-        "--drop it",
-    ),
-    ErrorCode(
-        "W407",
-        "A filter balances nothing.",
-        "the columns tell too little of the groups, or too little may be told",
-        "allow more",
-    ),
-    ErrorCode(
+    ("W404", "A table has values that no training row had.", "They count as unknown values."),
+    ("W405", "A table lacks numbers that a model uses.", "The training mean replaces them."),
+    ("W406", "A column probably identifies single rows.", "Exclude it with --drop."),
+    ("W407", "A filter has no effect.", "Allow a larger disclosivity, or use other columns."),
+    (
         "W408",
         "A model is no better than a constant decision.",
-        "constraints that leave no room, too few rows, or an objective that few positives decide",
-        "allow more, use more rows or other features; or decide alike for all and save the model",
+        "Relax the constraints, or use more rows or other features.",
     ),
-    ErrorCode(
-        "W501",
-        "A number differs from what `expect` says.",
-        "another result than the one that was expected",
-        "`summary.md` has both",
-    ),
-    ErrorCode(
+    ("W501", "A number differs from what `expect` states.", "`summary.md` shows both."),
+    (
         "W502",
-        "A check leaves seeds out, or has too few to show half a point.",
-        "other seeds than those pinned, or a number that is undefined at some",
-        "give the file the seeds that are pinned, or pin again",
+        "A check omits seeds, or has too few of them to detect small changes.",
+        "Run the pinned seeds, or pin again.",
     ),
 )
-
-CODES: dict[str, ErrorCode] = {
-    each.code: each for each in (*_YAML, *_KEYS, *_NAMES, *_RULES, *_DATA, *_TRIALS, *_WARNINGS)
-}
+CODES = {code: ErrorCode(code, means, help_text) for code, means, help_text in _CODES}

@@ -205,8 +205,7 @@ def _describe_code(name: str) -> ListingRow | None:
         return None
     exit_code = row.exit_code or "none of its own"
     return {"name": row.code, "what": "code of a message", "means": row.means} | {
-        "comes of": row.cause,
-        "way out": row.way_out,
+        "help": row.help,
         "exit code": exit_code,
     }
 

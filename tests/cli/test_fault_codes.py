@@ -33,8 +33,7 @@ def test_the_list_of_codes_is_that_of_the_sources():
 @pytest.mark.parametrize("code", CODES.values(), ids=CODES)
 def test_a_code_is_told_in_whole_sentences(code):
     assert code.means.endswith(".")
-    assert code.cause
-    assert code.way_out
+    assert code.help.endswith(".")
     assert code.code[:2] in FAMILIES
     assert (code.exit_code == 0) == code.code.startswith("W")
 
@@ -43,4 +42,4 @@ def test_show_tells_of_a_code(cli):
     answer = cli("show", "e405")
     assert answer.code == 0
     assert "exit code:     4" in answer.out
-    assert CODES["E405"].way_out in answer.out
+    assert CODES["E405"].help in answer.out
