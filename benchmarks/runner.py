@@ -18,10 +18,10 @@ from distributed import Client
 from joblib import Parallel, delayed
 from runner_trials import spin, trial
 
+from ratecli.experiment.plan import Task
 from ratecli.ledger.records import PlannedTrial, TrialResult
 from ratecli.ledger.store import LedgerStore, LedgerWriter
 from ratecli.runner.dask_pool import start_local_cluster
-from ratecli.runner.dispatcher import Task
 from ratecli.runner.executors import DaskExecutor, Executor, ProcessExecutor, SerialExecutor
 
 SHORT, MANY = 0.01, 1000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 import secrets
 import threading
 import time
@@ -18,9 +19,11 @@ from distributed import Client, Future, KilledWorker, LocalCluster, get_worker
 
 from ratecli.datasets.download import data_folder
 from ratecli.errors import Diagnostic, FaultError
+from ratecli.experiment.plan import Task
 from ratecli.ledger.provenance import code_versions
-from ratecli.runner.dispatcher import TaskMessage, WorkerAnswer, WorkerDeath
-from ratecli.runner.worker_pool import WorkerPool, block_interrupts
+from ratecli.ledger.records import TrialResult
+from ratecli.runner.worker import TrialRun
+from ratecli.runner.worker_pool import TaskMessage, Worker, block_interrupts, worker_death_result
 from ratecli.streaming.stream import SCHEDULER_VARIABLE
 
 IDLE_SECONDS = 60.0
@@ -37,70 +40,74 @@ class DaskRun:
 
 
 @dataclass
-class RunProcesses:
-    """The processes of one run on this worker, each with cached data, at most one per thread."""
+class RunWorkers:
+    """The processes of one run on this Dask worker, each with cached data, one per thread."""
 
-    free: list[WorkerPool] = field(default_factory=list)
-    busy: list[WorkerPool] = field(default_factory=list)
+    free: list[Worker] = field(default_factory=list)
+    busy: list[Worker] = field(default_factory=list)
     timer: threading.Timer | None = None
 
-    def take(self, environment: Mapping[str, str]) -> WorkerPool:
-        self.quiet()
-        crew = self.free.pop() if self.free else WorkerPool(1, environment)
-        self.busy.append(crew)
-        return crew
+    def take(self, environment: Mapping[str, str]) -> Worker:
+        self.stop_timer()
+        worker = self.free.pop() if self.free else Worker(environment)
+        self.busy.append(worker)
+        return worker
 
-    def give_back(self, crew: WorkerPool) -> None:
-        self.busy.remove(crew)
-        self.free.append(crew)
+    def give_back(self, worker: Worker, name: str) -> None:
+        self.busy.remove(worker)
+        self.free.append(worker)
+        if not self.busy:
+            self.timer = threading.Timer(IDLE_SECONDS, end_run_processes, (name,))
+            self.timer.daemon = True
+            self.timer.start()
 
-    def quiet(self) -> None:
+    def stop_timer(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
 
 
-_processes_by_run: dict[str, RunProcesses] = {}
-_processes_lock = threading.Lock()
+_workers_by_run: dict[str, RunWorkers] = {}
+_workers_lock = threading.Lock()
 
 
-def run_on_worker(run: DaskRun, parcel: TaskMessage) -> WorkerAnswer:
-    """Run one trial. Raise FaultError (E512) if this worker has other package versions."""
+def run_on_worker(run: DaskRun, message: TaskMessage) -> TrialResult:
+    """Run one trial.
+
+    Raise FaultError: E512 if this worker has other package versions, E511 if it cannot enforce a
+    limit.
+    """
     _check_versions(run.versions)
-    with _processes_lock:
-        room = _processes_by_run.setdefault(run.name, RunProcesses())
-        # use the scheduler address this worker knows: the driver may use a different one
-        crew = room.take({**run.environment, SCHEDULER_VARIABLE: get_worker().scheduler.address})
+    message.limits.check()
+    # use the scheduler address this worker knows: the driver may use a different one
+    environment = {**run.environment, SCHEDULER_VARIABLE: get_worker().scheduler.address}
+    with _workers_lock:
+        workers = _workers_by_run.setdefault(run.name, RunWorkers())
+        worker = workers.take(environment)
     try:
-        crew.hand(parcel)
-        (answer,) = crew.collect()
-        return answer
+        return worker.run(message)
     finally:
-        with _processes_lock:
-            room.give_back(crew)
-            if not room.busy:
-                room.timer = threading.Timer(IDLE_SECONDS, end_run_processes, (run.name,))
-                room.timer.daemon = True
-                room.timer.start()
+        with _workers_lock:
+            workers.give_back(worker, run.name)
 
 
 def end_run_processes(name: str) -> None:
     """End the processes of a run immediately, even during a trial."""
-    with _processes_lock:
-        room = _processes_by_run.pop(name, RunProcesses())
-        room.quiet()
-        for crew in room.free:
-            crew.kill()
-        for crew in room.busy:
-            crew.strike()
+    with _workers_lock:
+        workers = _workers_by_run.pop(name, RunWorkers())
+        workers.stop_timer()
+        for worker in (*workers.free, *workers.busy):
+            worker.kill()
+        for worker in workers.free:
+            worker.close()
 
 
 def _check_versions(versions: Mapping[str, str]) -> None:
     here = code_versions()
     other = [name for name, version in versions.items() if here.get(name) != version]
     if other:
-        told = ", ".join(f"{name} {here.get(name)} instead of {versions[name]}" for name in other)
-        hint = "numbers may hang on these: install the same versions everywhere"
-        raise FaultError(Diagnostic("E512", f"a Dask worker has {told}", hint))
+        wrong = ", ".join(f"{name} {here.get(name)} instead of {versions[name]}" for name in other)
+        hint = "results may depend on these: install the same versions everywhere"
+        raise FaultError(Diagnostic("E512", f"a Dask worker has {wrong}", hint))
 
 
 CONNECT_SECONDS = 10.0
@@ -126,30 +133,28 @@ class DaskPool:
         self._run = DaskRun(secrets.token_hex(8), code_versions(), environment)
         self._client = client
         self._jobs = jobs
-        self._out: dict[Future[WorkerAnswer], str] = {}
-        self._ended: SimpleQueue[Future[WorkerAnswer]] = SimpleQueue()
+        self._keys: dict[Future[TrialResult], str] = {}
+        self._ended: SimpleQueue[Future[TrialResult]] = SimpleQueue()
         self._is_lost = False
         self._threads = 0
         self._looked = self._seen = time.monotonic()
         self._look()
 
-    def has_room(self) -> bool:
+    def has_room(self, running: int) -> bool:
         """Return whether to submit another trial.
 
         One trial may always be submitted, as a cluster without workers may get some.
         """
-        return len(self._out) < max(1, min(self._threads, self._jobs or self._threads))
+        return running < max(1, min(self._threads, self._jobs or self._threads))
 
-    def is_busy(self) -> bool:
-        return bool(self._out)
-
-    def hand(self, parcel: TaskMessage) -> None:
-        future = self._client.submit(run_on_worker, self._run, parcel, pure=False, retries=0)
-        self._out[future] = parcel.key
+    def submit(self, task: Task, run: TrialRun) -> None:
+        message = TaskMessage(task.key, pickle.dumps(run), task.limits)
+        future = self._client.submit(run_on_worker, self._run, message, pure=False, retries=0)
+        self._keys[future] = task.key
         future.add_done_callback(self._ended.put)
 
-    def collect(self) -> list[WorkerAnswer]:
-        """Wait for an answer.
+    def wait(self) -> TrialResult:
+        """Wait for a result.
 
         Raise FaultError: E512 if workers cannot run trials, E513 if the cluster is lost.
         """
@@ -157,25 +162,27 @@ class DaskPool:
             if time.monotonic() - self._looked > DASK_POLL_SECONDS:
                 self._look()
             with suppress(Empty):
-                return [self._answer(self._ended.get(timeout=DASK_POLL_SECONDS))]
+                return self._result(self._ended.get(timeout=DASK_POLL_SECONDS))
 
-    def dismiss(self) -> None:
+    def close(self) -> None:
         """End the run's processes. Losing a worker or the cluster is harmless at this point."""
+
+        def end_processes() -> None:
+            # the client may close during the call
+            with suppress(OSError, RuntimeError, CancelledError):
+                self._client.run(end_run_processes, self._run.name, on_error="ignore")
+
         # in a thread: calling a worker that just died would block for 30 s
-        telling = threading.Thread(target=self._tell, daemon=True)
-        telling.start()
-        telling.join(SHUTDOWN_SECONDS)
+        thread = threading.Thread(target=end_processes, daemon=True)
+        thread.start()
+        thread.join(SHUTDOWN_SECONDS)
 
     def kill(self) -> None:
+        """End the run's processes during trials."""
         if not self._is_lost:
             with suppress(OSError, RuntimeError):  # report the error that ended the run instead
-                self._client.cancel(list(self._out))
-            self.dismiss()
-
-    def _tell(self) -> None:
-        # the client may close during the call
-        with suppress(OSError, RuntimeError, CancelledError):
-            self._client.run(end_run_processes, self._run.name, on_error="ignore")
+                self._client.cancel(list(self._keys))
+            self.close()
 
     def _look(self) -> None:
         """Update the number of threads. Raise FaultError (E513) if the cluster is lost."""
@@ -189,8 +196,8 @@ class DaskPool:
         elif self._looked - self._seen > LOST_WORKER_SECONDS:
             raise self._lost(f"it has had no workers for {LOST_WORKER_SECONDS:g} s")
 
-    def _answer(self, future: Future[WorkerAnswer]) -> WorkerAnswer:
-        key = self._out.pop(future)
+    def _result(self, future: Future[TrialResult]) -> TrialResult:
+        key = self._keys.pop(future)
         if future.cancelled():
             raise self._lost("the scheduler is gone")
         try:
@@ -200,7 +207,7 @@ class DaskPool:
         except OSError as closed:
             raise self._lost("the scheduler does not answer any more") from closed
         if isinstance(error, KilledWorker):
-            return WorkerDeath(key, "a Dask worker was lost", 1 + error.args[2])
+            return worker_death_result(key, "a Dask worker was lost")
         if isinstance(error, FaultError):
             raise error
         message = f"the workers of the cluster cannot run trials: {type(error).__name__}: {error}"
@@ -219,7 +226,13 @@ def open_dask_pool(address: str | None, jobs: int | None) -> Iterator[DaskPool]:
     """Connect to a running cluster, or start a local one for the duration of the context."""
     place = start_local_cluster(jobs) if address is None else nullcontext(address)
     with _mute_dask_logs(), place as cluster, connect_client(cluster) as client:
-        yield DaskPool(client, jobs)
+        pool = DaskPool(client, jobs)
+        try:
+            yield pool
+        except BaseException:
+            pool.kill()
+            raise
+        pool.close()
 
 
 @contextmanager

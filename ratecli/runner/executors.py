@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -16,11 +18,19 @@ from typing import Protocol
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.limits import UNLIMITED
 from ratecli.experiment.plan import Task
-from ratecli.runner.dispatcher import NO_HOOKS, Dispatcher, Hooks, OnDone, Schedule, TrialQueue
-from ratecli.runner.worker import TrialFunction, limit_to_one_thread, run_checked, run_guarded
-from ratecli.runner.worker_pool import WorkerPool
+from ratecli.ledger.records import TrialResult
+from ratecli.runner.schedule import NO_HOOKS, Hooks, OnDone, Schedule
+from ratecli.runner.worker import (
+    TrialFunction,
+    TrialRun,
+    failure_result,
+    limit_to_one_thread,
+    run_checked,
+    run_guarded,
+)
+from ratecli.runner.worker_pool import ProcessPool
 
-__all__ = ["NO_HOOKS", "DaskExecutor", "Executor", "Hooks", "ProcessExecutor", "SerialExecutor"]
+__all__ = ["DaskExecutor", "Executor", "Hooks", "ProcessExecutor", "SerialExecutor"]
 
 USUAL_JOBS = 2
 """Default number of processes. Each holds its own copy of the data, so not all cores are used."""
@@ -29,7 +39,20 @@ EXECUTOR_KINDS = "serial, processes, dask and dask://HOST:PORT"
 CLUSTER_ADDRESS = re.compile(r"(dask|tcp|tls)://([^/\s]+:\d+)")
 
 
-class Executor(Protocol):
+class TrialPool(Protocol):
+    """Runs trials."""
+
+    def has_room(self, running: int) -> bool:
+        """Return whether another trial would start immediately while `running` others run."""
+
+    def submit(self, task: Task, run: TrialRun) -> None:
+        """Start a trial; raise whatever pickling `run` raises."""
+
+    def wait(self) -> TrialResult:
+        """Return the result of the next trial that ends."""
+
+
+class Executor(ABC):
     """Runs tasks in an order that respects their dependencies."""
 
     def run(
@@ -42,36 +65,69 @@ class Executor(Protocol):
         """Call `on_done` with each task's result, in this thread, as soon as it is available.
 
         Exceptions of a trial and violations of its limits become its result. Exceptions of
-        `on_done` and interrupts end the run.
+        `on_done` and interrupts end the run. Raise FaultError: E511 if a limit cannot be enforced
+        here, E512 if a cluster cannot be used, E513 if it is lost.
         """
+        todo = list(tasks)
+        if not todo:
+            return
+        for limits in {task.limits for task in todo}:
+            limits.check()
+        schedule, running = Schedule(todo, on_done, hooks), 0
+        with self._open_pool(todo) as pool:
+            while True:
+                while pool.has_room(running) and (ready := schedule.take()):
+                    task, results = ready
+                    try:
+                        pool.submit(task, partial(run_checked, function, task.payload, results))
+                        running += 1
+                    except Exception as error:  # noqa: BLE001  pickling may raise anything
+                        schedule.end(failure_result(task.key, error))
+                if not running:
+                    return
+                schedule.end(pool.wait())
+                running -= 1
+
+    @abstractmethod
+    def _open_pool(self, tasks: Sequence[Task]) -> AbstractContextManager[TrialPool]:
+        """Return a pool for the tasks, whose trials are killed if an exception ends its context."""
+
+
+@dataclass
+class _InlinePool:
+    """Runs one trial at a time in this process."""
+
+    result: TrialResult | None = None
+
+    def has_room(self, running: int) -> bool:
+        return not running
+
+    def submit(self, task: Task, run: TrialRun) -> None:
+        self.result = run_guarded(task.key, run)
+
+    def wait(self) -> TrialResult:
+        assert self.result is not None
+        return self.result
+
+
+@contextmanager
+def _open_inline_pool() -> Iterator[_InlinePool]:
+    with limit_to_one_thread():
+        yield _InlinePool()
 
 
 @dataclass(frozen=True)
-class SerialExecutor:
+class SerialExecutor(Executor):
     """Runs one trial at a time in this process, or in a child process if any trial has limits."""
 
-    def run(
-        self,
-        tasks: Iterable[Task],
-        function: TrialFunction,
-        on_done: OnDone,
-        hooks: Hooks = NO_HOOKS,
-    ) -> None:
-        todo = list(tasks)
-        if any(task.limits != UNLIMITED for task in todo):
-            ProcessExecutor(1).run(todo, function, on_done, hooks)
-            return
-        desk = TrialQueue(Schedule(todo, hooks.recall), on_done, hooks)
-        with limit_to_one_thread():
-            while ready := desk.take():
-                key = ready.task.key
-                hooks.started(key)
-                run = partial(run_checked, function, ready.task.payload, ready.given)
-                desk.end(run_guarded(key, run))
+    def _open_pool(self, tasks: Sequence[Task]) -> AbstractContextManager[TrialPool]:
+        if any(task.limits != UNLIMITED for task in tasks):
+            return ProcessPool(1)
+        return _open_inline_pool()
 
 
 @dataclass(frozen=True)
-class ProcessExecutor:
+class ProcessExecutor(Executor):
     """Runs up to `jobs` trials in parallel, in processes that are reused.
 
     A trial whose worker dies is retried once; other trials are not affected. A single trial without
@@ -80,23 +136,14 @@ class ProcessExecutor:
 
     jobs: int
 
-    def run(
-        self,
-        tasks: Iterable[Task],
-        function: TrialFunction,
-        on_done: OnDone,
-        hooks: Hooks = NO_HOOKS,
-    ) -> None:
-        todo = list(tasks)
-        if len(todo) == 1 and todo[0].limits == UNLIMITED:
-            SerialExecutor().run(todo, function, on_done, hooks)
-            return
-        desk = TrialQueue(Schedule(todo, hooks.recall), on_done, hooks)
-        Dispatcher(desk, WorkerPool(self.jobs), function).work()
+    def _open_pool(self, tasks: Sequence[Task]) -> AbstractContextManager[TrialPool]:
+        if len(tasks) == 1 and tasks[0].limits == UNLIMITED:
+            return _open_inline_pool()
+        return ProcessPool(self.jobs)
 
 
 @dataclass(frozen=True)
-class DaskExecutor:
+class DaskExecutor(Executor):
     """Runs up to `jobs` trials in parallel on the Dask cluster at `address`, or on a local one.
 
     If `address` is given, `jobs` may be None: as many trials as the cluster has threads. Deaths of
@@ -121,23 +168,10 @@ class DaskExecutor:
             with connect_client(self.address):
                 pass
 
-    def run(
-        self,
-        tasks: Iterable[Task],
-        function: TrialFunction,
-        on_done: OnDone,
-        hooks: Hooks = NO_HOOKS,
-    ) -> None:
-        """Raise FaultError: E512 if the cluster cannot be used, E513 if it is lost."""
+    def _open_pool(self, tasks: Sequence[Task]) -> AbstractContextManager[TrialPool]:  # noqa: ARG002
         from ratecli.runner.dask_pool import open_dask_pool  # noqa: PLC0415  optional dependency
 
-        todo = list(tasks)
-        if not todo:
-            return
-        with open_dask_pool(self.address, self.jobs) as crew:
-            Dispatcher(
-                TrialQueue(Schedule(todo, hooks.recall), on_done, hooks), crew, function
-            ).work()
+        return open_dask_pool(self.address, self.jobs)
 
 
 def parse_executor(kind: str | None, jobs: int | None) -> Executor:

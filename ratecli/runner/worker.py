@@ -22,6 +22,8 @@ from ratecli.ledger.store import result_documents
 
 TrialFunction = Callable[[Any, Mapping[str, TrialResult]], TrialResult]
 """Runs one trial: (payload, results of the trials it depends on by key) -> its result."""
+TrialRun = Callable[[], TrialResult]
+"""Runs a trial whose arguments are known."""
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -43,7 +45,7 @@ def run_checked(
     return result
 
 
-def run_guarded(key: str, run: Callable[[], TrialResult]) -> TrialResult:
+def run_guarded(key: str, run: TrialRun) -> TrialResult:
     """Run a trial and convert any exception except KeyboardInterrupt into an error result."""
     begun = time.perf_counter()
     try:
@@ -97,27 +99,17 @@ def serve_trials(pipe: Connection, parent: int, environment: Mapping[str, str]) 
     with limit_to_one_thread(), suppress(EOFError, ConnectionError):
         while True:
             key, content = pipe.recv()
-            run = _read(key, content)
+            try:  # imports everything that the trial needs; the bytes come from the parent
+                run = pickle.loads(content)  # noqa: S301
+            except Exception as error:  # noqa: BLE001  unpickling may raise anything
+                run = partial(failure_result, key, error)
             pipe.send_bytes(b"")
-            pipe.send_bytes(_run_and_answer(key, run))
-
-
-def _read(key: str, content: bytes) -> Callable[[], TrialResult]:
-    """Unpickle a trial, which imports everything it needs."""
-    try:
-        # The bytes come from the parent, through a private pipe.
-        function, payload, given = pickle.loads(content)  # noqa: S301
-    except Exception as error:  # noqa: BLE001  unpickling may raise anything
-        return partial(failure_result, key, error)
-    return partial(run_checked, function, payload, given)
-
-
-def _run_and_answer(key: str, run: Callable[[], TrialResult]) -> bytes:
-    result = run_guarded(key, run)
-    try:
-        return pickle.dumps(result)
-    except Exception as error:  # noqa: BLE001  pickling may raise anything
-        return pickle.dumps(failure_result(key, error))
+            result = run_guarded(key, run)
+            try:
+                answer = pickle.dumps(result)
+            except Exception as error:  # noqa: BLE001  pickling may raise anything
+                answer = pickle.dumps(failure_result(key, error))
+            pipe.send_bytes(answer)
 
 
 def _exit_with_parent(parent: int) -> None:

@@ -1,4 +1,4 @@
-"""A pool of worker processes. Each has its own pipe, so the death of one does not affect others."""
+"""Worker processes. Each has its own pipe, so the death of one does not affect others."""
 
 from __future__ import annotations
 
@@ -6,185 +6,170 @@ import os
 import pickle
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import current_process, get_context, resource_tracker
-from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from queue import LifoQueue, SimpleQueue
+from typing import Self
 
-from ratecli.experiment.limits import process_memory
+from ratecli.experiment.limits import TrialLimits, process_memory
+from ratecli.experiment.plan import Task
 from ratecli.ledger.records import TrialResult
-from ratecli.runner.dispatcher import TaskMessage, WorkerAnswer, WorkerDeath
-from ratecli.runner.worker import failure_result, serve_trials
+from ratecli.runner.worker import TrialRun, failure_result, serve_trials
 
+MAX_WORKER_DEATHS = 2
+"""A trial fails after this many of its workers died."""
 EXIT_SECONDS = 5.0
 
+_start_lock = threading.Lock()
 
-@dataclass
+
+@dataclass(frozen=True)
+class TaskMessage:
+    """A trial to send to a worker: its key, the pickled function to call, and its limits."""
+
+    key: str
+    content: bytes
+    limits: TrialLimits
+
+
+def worker_death_result(key: str, how: str) -> TrialResult:
+    """Return the result of a trial whose workers died."""
+    hint = "out of memory, or a crash in a compiled library?"
+    reason = f"the worker process died each time it was tried ({how}); {hint}"
+    return TrialResult(key, "error", reason)
+
+
 class Worker:
-    """A worker process and its current trial.
+    """A process that runs trials, one at a time; started on demand with `environment` set.
 
-    `begun` is the time (monotonic clock, seconds) when the trial started, after all imports,
-    `before` the memory of the process at that time (bytes), and `fresh` whether the process has run
-    no other trial.
+    Only `kill` may be called while another thread runs a trial.
     """
 
-    process: SpawnProcess
-    pipe: Connection
-    parcel: TaskMessage | None = None
-    begun: float | None = None
-    before: int = 0
-    fresh: bool = True
-
-    def give(self, parcel: TaskMessage) -> None:
-        """Send a trial. If the worker is dead, this shows when its answer is received."""
-        self.parcel, self.begun, self.before = parcel, None, 0
-        try:
-            self.pipe.send((parcel.key, parcel.content))
-        except ConnectionError:
-            self.process.kill()
-
-    def begins(self) -> None:
-        """Record the start of the trial."""
-        assert self.parcel is not None
-        self.begun = time.monotonic()
-        if self.parcel.limits.memory is not None:
-            self.before = self._held()
-
-    def patience(self) -> float | None:
-        """Return the seconds until the trial's limits must be checked, or None."""
-        if self.parcel is None or self.begun is None:
-            return None
-        return self.parcel.limits.patience(time.monotonic() - self.begun)
-
-    def broken(self) -> TrialResult | None:
-        """Return the result of a trial that exceeds its limits, else None."""
-        if self.parcel is None or self.begun is None:
-            return None
-        held = self._held() if self.parcel.limits.memory is not None else 0
-        seconds = time.monotonic() - self.begun
-        return self.parcel.limits.broken(self.parcel.key, seconds, held, self.before)
-
-    def _held(self) -> int:
-        return process_memory(self.process.pid or 0)
-
-
-class WorkerPool:
-    """Up to `jobs` worker processes, started on demand with `environment` set in each."""
-
-    def __init__(self, jobs: int, environment: Mapping[str, str] | None = None) -> None:
-        self._jobs = jobs
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._environment = dict(environment or {})
-        self._hands: list[Worker] = []
+        self._process: SpawnProcess | None = None
+        self._killed = False
 
-    def has_room(self) -> bool:
-        return len(self._busy()) < self._jobs
-
-    def is_busy(self) -> bool:
-        return bool(self._busy())
-
-    def hand(self, parcel: TaskMessage) -> None:
-        """Send a trial to a free worker.
-
-        Raise FaultError (E511) if its limits cannot be enforced here.
-        """
-        parcel.limits.check()
-        free = next((hand for hand in self._hands if hand.parcel is None), None)
-        (free or self._hire()).give(parcel)
-
-    def collect(self) -> list[WorkerAnswer]:
-        """Wait until a worker has answered, died, or exceeded its trial's limits."""
-        found: list[WorkerAnswer] = []
-        while not found:
-            busy = self._busy()
-            limits = [each for hand in busy if (each := hand.patience()) is not None]
-            ready = wait([hand.pipe for hand in busy], min(limits, default=None))
-            for hand in busy:
-                answer = self._ask(hand) if hand.pipe in ready else self._look(hand)
-                found += [answer] if answer is not None else []
-        return found
-
-    def dismiss(self) -> None:
-        """Let idle workers exit."""
-        for hand in self._hands:
-            hand.pipe.close()
-        for hand in self._hands:
-            hand.process.join(EXIT_SECONDS)
-        self.kill()
+    def run(self, message: TaskMessage) -> TrialResult:
+        """Run a trial; if its process dies, try it once more."""
+        for _ in range(MAX_WORKER_DEATHS):
+            try:
+                return self._try(message)
+            except (EOFError, OSError):
+                exit_code = self._reap()
+                if self._killed:
+                    break
+        how = f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
+        return worker_death_result(message.key, how)
 
     def kill(self) -> None:
-        """Kill all workers."""
-        self.strike()
-        for hand in self._hands:
-            _reap(hand)
-        self._hands = []
-
-    def strike(self) -> None:
-        """Like `kill`, but for use from another thread: `collect` then finds all workers dead."""
-        for hand in list(self._hands):
+        """Kill the process; a thread that runs a trial in it returns soon."""
+        self._killed = True
+        if self._process is not None:
             with suppress(ValueError):  # the process is being closed
-                hand.process.kill()
+                self._process.kill()
 
-    def _busy(self) -> list[Worker]:
-        return [hand for hand in self._hands if hand.parcel is not None]
+    def close(self) -> None:
+        """Let the idle process exit, or kill it if that takes long."""
+        if self._process is not None:
+            self._pipe.close()
+            self._process.join(EXIT_SECONDS)
+            self._process.kill()
+            self._reap()
 
-    def _hire(self) -> Worker:
-        context = get_context("spawn")
-        here, there = context.Pipe()
-        process = context.Process(target=serve_trials, args=(there, os.getpid(), self._environment))
-        with block_interrupts(), _allow_child_processes():
-            process.start()
-        there.close()
-        self._hands.append(Worker(process, here))
-        return self._hands[-1]
-
-    def _ask(self, hand: Worker) -> WorkerAnswer | None:
-        """Receive a worker's message; return None if it only announces the start of a trial."""
-        parcel = hand.parcel
-        assert parcel is not None
-        try:
-            content = hand.pipe.recv_bytes()
-        except (EOFError, OSError):
-            return WorkerDeath.by(parcel.key, self._lose(hand))
-        if hand.begun is None:
-            hand.begins()
-            return None
-        hand.parcel, hand.fresh = None, False
+    def _try(self, message: TaskMessage) -> TrialResult:
+        """Run a trial once. Raise EOFError or OSError if its process dies."""
+        is_new = self._process is None
+        process = self._process or self._start()
+        self._pipe.send((message.key, message.content))
+        self._pipe.recv_bytes()  # everything that the trial needs has been imported
+        limits, begun = message.limits, time.monotonic()
+        memory_before = 0 if limits.memory is None else process_memory(process.pid or 0)
+        while not self._pipe.poll(limits.patience(time.monotonic() - begun)):
+            memory = 0 if limits.memory is None else process_memory(process.pid or 0)
+            seconds = time.monotonic() - begun
+            exceeded = limits.broken(message.key, seconds, memory, memory_before)
+            if exceeded is not None:
+                process.kill()
+                self._reap()
+                # a process may hold memory from earlier trials: try again in a new one
+                return exceeded if is_new or exceeded.status == "timeout" else self._try(message)
+        content = self._pipe.recv_bytes()
         try:
             result: TrialResult = pickle.loads(content)  # noqa: S301  from our own worker
         except Exception as error:  # noqa: BLE001  unpickling may raise anything
-            return failure_result(parcel.key, error)
+            return failure_result(message.key, error)
         return result
 
-    def _look(self, hand: Worker) -> TrialResult | None:
-        """Return the result of a trial that exceeds its limits, else None.
+    def _start(self) -> SpawnProcess:
+        context = get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        arguments = (theirs, os.getpid(), self._environment)
+        self._process = context.Process(target=serve_trials, args=arguments)
+        with _start_lock, block_interrupts(), _allow_child_processes():
+            self._process.start()
+        theirs.close()
+        if self._killed:
+            self._process.kill()
+        return self._process
 
-        A process may hold memory from earlier trials; then the trial is retried in a new process.
-        """
-        broken = hand.broken()
-        if broken is None:
-            return None
-        hand.process.kill()
-        self._lose(hand)
-        assert hand.parcel is not None
-        if broken.status == "timeout" or hand.fresh:
-            return broken
-        self._hire().give(hand.parcel)
-        return None
-
-    def _lose(self, hand: Worker) -> int | None:
-        self._hands.remove(hand)
-        return _reap(hand)
+    def _reap(self) -> int:
+        """Wait until the process has ended; return its exit code."""
+        assert self._process is not None
+        self._pipe.close()
+        self._process.join()
+        exit_code = self._process.exitcode
+        self._process.close()
+        self._process = None
+        return exit_code or 0
 
 
-def _reap(hand: Worker) -> int | None:
-    hand.pipe.close()
-    hand.process.join()
-    exit_code = hand.process.exitcode
-    hand.process.close()
-    return exit_code
+class ProcessPool:
+    """Runs up to `jobs` trials in parallel, each in a worker process that a thread attends to."""
+
+    def __init__(self, jobs: int) -> None:
+        self._jobs = jobs
+        self._workers = [Worker() for _ in range(jobs)]
+        self._free: LifoQueue[Worker] = LifoQueue()  # reuse processes before starting others
+        for worker in self._workers:
+            self._free.put(worker)
+        self._threads = ThreadPoolExecutor(jobs)
+        self._ended: SimpleQueue[Future[TrialResult]] = SimpleQueue()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Release the workers; after an exception such as an interrupt, kill them first."""
+        if kind is not None:
+            for worker in self._workers:
+                worker.kill()
+        self._threads.shutdown()
+        for worker in self._workers:
+            worker.close()
+
+    def has_room(self, running: int) -> bool:
+        return running < self._jobs
+
+    def submit(self, task: Task, run: TrialRun) -> None:
+        message = TaskMessage(task.key, pickle.dumps(run), task.limits)
+        self._threads.submit(self._run, message).add_done_callback(self._ended.put)
+
+    def wait(self) -> TrialResult:
+        return self._ended.get().result()
+
+    def _run(self, message: TaskMessage) -> TrialResult:
+        worker = self._free.get()
+        try:
+            return worker.run(message)
+        finally:
+            self._free.put(worker)
 
 
 @contextmanager

@@ -1,11 +1,13 @@
 """What only a cluster can do: lose workers, its scheduler, or not be there."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,9 +25,9 @@ from ratecli.experiment.prepare import prepare
 from ratecli.runner import dask_pool as dask_crew
 from ratecli.runner import dask_pool as dask_worker
 from ratecli.runner.dask_pool import DaskPool, DaskRun, connect_client, run_on_worker
-from ratecli.runner.dispatcher import ReadyTask, TaskMessage
 from ratecli.runner.executors import DaskExecutor, ProcessExecutor, SerialExecutor
 from ratecli.runner.trial import run_trial
+from ratecli.runner.worker_pool import TaskMessage
 
 HERE = Path(__file__).parent
 
@@ -130,12 +132,12 @@ def test_a_worker_that_cannot_run_trials_is_told(cluster, monkeypatch):
 
 
 def test_processes_leave_when_a_run_falls_silent(cluster):
-    parcel = TaskMessage.of(ReadyTask(task("a", "process"), {}), act)
+    message = TaskMessage("a", pickle.dumps(partial(act, ("a", "process", ""), {})), UNLIMITED)
     usual = dask_worker.IDLE_SECONDS
     with connect_client(cluster) as client:
         client.run(setattr, dask_worker, "IDLE_SECONDS", 0.1)
         answer = client.submit(
-            run_on_worker, DaskRun("silent", {}, {}), parcel, pure=False
+            run_on_worker, DaskRun("silent", {}, {}), message, pure=False
         ).result()
         until_gone(answer.info["pid"])
         client.run(setattr, dask_worker, "IDLE_SECONDS", usual)
@@ -155,10 +157,10 @@ def test_no_process_outlives_its_run(cluster):
 
 def test_a_worker_that_is_lost_at_the_end_takes_nothing_away(cluster):
     with connect_client(cluster) as client:
-        crew = DaskPool(client, 2)
+        pool = DaskPool(client, 2)
         address, pid = min(client.run(os.getpid).items())
         os.kill(pid, signal.SIGKILL)
-        crew.dismiss()
+        pool.close()
         # asked of the scheduler: a worker that is dead, unknown to it, takes 30 s not to answer
         until(lambda: address not in (known := client.nthreads()) and len(known) == 2)
 

@@ -10,8 +10,8 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.limits import UNLIMITED, TrialLimits
 from ratecli.experiment.plan import Task
 from ratecli.ledger.records import TrialResult
-from ratecli.runner.dispatcher import Schedule
 from ratecli.runner.executors import DaskExecutor, Hooks, ProcessExecutor, SerialExecutor
+from ratecli.runner.schedule import Schedule
 from ratecli.runner.worker import THREAD_VARIABLES, failure_result
 
 
@@ -228,16 +228,17 @@ def test_one_key_is_one_task():
 
 def test_cycles_and_strangers_are_refused():
     with pytest.raises(CycleError):
-        Schedule([task("a", needs=("b",)), task("b", needs=("a",))])
+        run(SerialExecutor(), [task("a", needs=("b",)), task("b", needs=("a",))])
     with pytest.raises(KeyError, match="neither planned nor stored"):
-        Schedule([task("a", needs=("b",))]).take()
+        run(SerialExecutor(), [task("a", needs=("b",))])
 
 
 def test_results_are_kept_only_while_needed():
-    schedule = Schedule([task("a"), task("b", needs=("a", "a")), task("c", needs=("a",))])
+    tasks = [task("a"), task("b", needs=("a", "a")), task("c", needs=("a",))]
+    schedule = Schedule(tasks, lambda _: None)
     for key in "abc":
-        assert schedule.take().task.key == key
-        schedule.finish(TrialResult(key, "ok"))
+        assert schedule.take()[0].key == key
+        schedule.end(TrialResult(key, "ok"))
     assert schedule._results == {}
     assert schedule.take() is None
 
