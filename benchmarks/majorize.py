@@ -23,6 +23,7 @@ from scipy import sparse
 from sklearn.svm import LinearSVC
 
 from ratecli.datasets.download import fetch_files
+from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.registry import find_source
 from ratecli.errors import FaultError
 from ratecli.rates.analysis import constraint_goal, objective_goal
@@ -156,7 +157,9 @@ def draw(curves: dict[str, tuple[Sequence[int], Sequence[float]]]) -> None:
 
 def bench_clicks() -> None:
     entry = {"source": "clicks", "split": {"test": 0.2, "stratify": ["set"]}}
-    found = load_trial_data(ExperimentData.of({"clicks": entry}, Path.cwd()), 0, "deployed")
+    found = load_trial_data(
+        ExperimentData.of({"clicks": DatasetEntry.of(entry)}, Path.cwd()), 0, "deployed"
+    )
     sets = {name: parse_conditions(f"set = {name}") for name in ("d1", "d2", "d3")}
     scope = Scope(groups=sets)
     aim = "(131840 * error[d1] + 53877 * false_positives[d2]) / 185717"
@@ -185,6 +188,9 @@ if __name__ == "__main__":
                 print(f"a9a is left out: {fault}")
             else:
                 bench_a9a(
-                    load_trial_data(ExperimentData.of({"data": {"source": "a9a"}}, Path.cwd()), 0)
+                    load_trial_data(
+                        ExperimentData.of({"data": DatasetEntry.of({"source": "a9a"})}, Path.cwd()),
+                        0,
+                    )
                 )
             bench_growth()

@@ -36,6 +36,7 @@ from common import SCOPE, fastest
 from scipy import sparse
 
 from ratecli.datasets.download import fetch_files
+from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.registry import find_source
 from ratecli.errors import FaultError
 from ratecli.models.base import Array, Classifier, Features
@@ -151,7 +152,9 @@ def problem_of(found: TrialData, task: Task, bound: float) -> Problem:
 def case_of(data: str, task: Task) -> Case:
     entry = {"source": data, "preparation": "narasimhan2019"}
     split = {"validation": "1/3"} if data == "adult" else {"train": "4/9", "validation": "2/9"}
-    found = load_trial_data(ExperimentData.of({"data": entry | {"split": split}}, Path.cwd()), 0)
+    found = load_trial_data(
+        ExperimentData.of({"data": DatasetEntry.of(entry | {"split": split})}, Path.cwd()), 0
+    )
     bound = FIGURES[data, task.name].bound
     return Case(data, task, bound, problem_of(found, task, bound), found)
 

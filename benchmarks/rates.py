@@ -13,6 +13,7 @@ from common import SCOPE, fastest
 from sklearn.metrics import accuracy_score, recall_score
 
 from ratecli.datasets.download import fetch_files
+from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.registry import find_source
 from ratecli.errors import FaultError
 from ratecli.rates.matrix import Predictions, measure
@@ -27,9 +28,11 @@ def rows() -> tuple[str, TrialData]:
         fetch_files(find_source("a9a"), offline=not os.environ.get("RATECLI_DATA_MIRROR"))
     except FaultError:
         return "loans", load_trial_data(
-            ExperimentData.of({"data": {"source": "loans"}}, Path.cwd()), 0
+            ExperimentData.of({"data": DatasetEntry.of({"source": "loans"})}, Path.cwd()), 0
         )
-    return "a9a", load_trial_data(ExperimentData.of({"data": {"source": "a9a"}}, Path.cwd()), 0)
+    return "a9a", load_trial_data(
+        ExperimentData.of({"data": DatasetEntry.of({"source": "a9a"})}, Path.cwd()), 0
+    )
 
 
 def bench_measure(name: str, found: TrialData) -> None:

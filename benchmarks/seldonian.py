@@ -35,6 +35,7 @@ import yaml
 from common import fastest
 
 from ratecli.datasets.download import fetch_files
+from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.registry import find_source
 from ratecli.datasets.table import Table
@@ -107,7 +108,9 @@ class Answer:
 
 
 def table_of(task: Task) -> Table:
-    return load_entry_table({"source": "gpa", "preparation": task.kind}, Path.cwd())
+    return load_entry_table(
+        DatasetEntry.of({"source": "gpa", "preparation": task.kind}), Path.cwd()
+    )
 
 
 def toolkit_rows(table: Table) -> Array:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ratecli.datasets.load import load_entry_table
+from entries import load_entry_table
+
 from ratecli.datasets.table import Table
 
 

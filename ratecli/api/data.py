@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ratecli.api.errors import convert_errors
+from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.registry import find_source
 from ratecli.datasets.table import Table
@@ -56,7 +57,7 @@ def load_dataset(name: str, *, split: str | None = None, **options: Any) -> Data
     """
     with convert_errors():
         source = find_source(name)
-        table = load_entry_table({"source": name, **options}, Path())
+        table = load_entry_table(DatasetEntry.of({"source": name, **options}), Path())
     if table.matrix is not None:
         raise ValueError(f"the features of '{name}' are ready-made, not columns of a table")
     extra = [

@@ -17,8 +17,8 @@ from ratecli.api.rows import InputRows
 from ratecli.datasets.apply_encoder import columns_as_known, encode_new_rows, new_row_warnings
 from ratecli.datasets.columns import ColumnKind, is_text
 from ratecli.datasets.encode import Encoder
+from ratecli.datasets.entry import MISSING_IS_ERROR, MISSING_TO_MEAN
 from ratecli.datasets.load import check_feature
-from ratecli.datasets.missing import MISSING_IS_ERROR, MISSING_TO_MEAN
 from ratecli.datasets.split import reserve_safety_rows
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
@@ -45,7 +45,7 @@ WEIGHT_BITS = 32
 """Bits to which sample weights are rounded, so that rounding errors of a constant factor have no
 effect (solvers may amplify them).
 """
-NO_DATA = ExperimentData((), str(Path()))
+NO_DATA = ExperimentData((), Path())
 MAX_FEATURE_MAGNITUDE = 1e30
 """Largest feature that may be used unscaled (liblinear's limit); its inverse is the smallest."""
 

@@ -29,6 +29,7 @@ from ratecli.config.base import (
 )
 from ratecli.config.document import LOCATION_MARK
 from ratecli.config.validation import quote_value, unknown_key, wrong_type
+from ratecli.datasets.entry import DatasetEntry
 from ratecli.errors import Diagnostic, InvalidValueError
 
 FRACTION_PATTERN = re.compile(r"(\d{1,6})/(0*[1-9]\d{0,5})")
@@ -274,6 +275,9 @@ class DatasetSpec(Spec):
             return []  # the misspelt key is reported already
         hint = "write source: NAME (`ratecli ls datasets`) or path: FILE.csv"
         return [Diagnostic("E102", f"{LOCATION_MARK} needs a 'source' or a 'path'", hint, key=True)]
+
+    def entry(self) -> DatasetEntry:
+        return DatasetEntry.of(self.options())
 
     def options(self) -> dict[str, Any]:
         """Return the options given in the file as plain data."""

@@ -19,17 +19,17 @@ from ratecli.datasets.download import (
     sha256_of,
     source_checksums,
 )
+from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.label import MISSING_WORDS, read_label, read_number
 from ratecli.datasets.missing import (
     FEW_LEVELS,
-    MISSING_TO_MEAN,
     CellCounts,
     has_stray_words,
     missing_cells_error,
     stray_word_error,
 )
 from ratecli.datasets.paths import find_user_file, resolve_user_path, unreadable_file_error
-from ratecli.datasets.roles import EntryOptions, column_roles, table_options_of
+from ratecli.datasets.roles import column_roles
 from ratecli.datasets.source import Raw, Source
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError, errors_at
@@ -37,23 +37,23 @@ from ratecli.rates.sample import relative_weights
 
 
 def load_entry_table(
-    options: EntryOptions,
+    entry: DatasetEntry,
     base: Path,
     *,
     offline: bool = False,
     progress: DownloadProgress | None = None,
 ) -> Table:
     """Return the table of one entry; relative paths start from the folder `base`."""
-    if "source" not in options:
-        return _load_own(options, base)
-    source, settled = registry.find_source(options["source"]), registry.settle_options(options)
+    if entry.source is None:
+        return _load_own(entry, base)
+    source, settled = registry.find_source(entry.source), registry.settle_options(entry)
     paths = fetch_files(source, offline=offline, progress=progress)
-    given = files_from_options(options, base)
+    given = files_from_options(entry, base)
     sums = source_checksums(source)
     raw = Raw(
         paths=paths | given,
         options=settled,
-        digest=_source_digest(options, base),
+        digest=table_digest(entry, base),
         files=(*sums, *((path.name, sha256_of(path)) for path in given.values())),
     )
     return _run_preparation(source, settled["preparation"], raw)
@@ -77,51 +77,51 @@ def _run_preparation(source: Source, preparation: str, raw: Raw) -> Table:
     return table
 
 
-def table_digest(options: EntryOptions, base: Path) -> str:
+def table_digest(entry: DatasetEntry, base: Path) -> str:
     """Return the digest of the entry's table; files are hashed but not parsed."""
-    if "source" not in options:
-        return _own_digest(options, _own_file(options, base))
-    return _source_digest(options, base)
-
-
-def _source_digest(options: EntryOptions, base: Path) -> str:
-    source, settled = registry.find_source(options["source"]), registry.settle_options(options)
-    given = {key: sha256_of(path) for key, path in files_from_options(options, base).items()}
+    if entry.source is None:
+        return _own_digest(entry, _own_file(entry, base))
+    source, settled = registry.find_source(entry.source), registry.settle_options(entry)
+    given = {key: sha256_of(path) for key, path in files_from_options(entry, base).items()}
     return registry.source_digest(source, settled | given, source_checksums(source))
 
 
-def files_from_options(options: EntryOptions, base: Path) -> dict[str, Path]:
+def files_from_options(entry: DatasetEntry, base: Path) -> dict[str, Path]:
     """Return the user's files that source options name, by option; raise E405 if one is missing."""
-    named = [key for key in registry.find_source(options["source"]).file_options if key in options]
     paths = {}
-    for key in named:
-        with errors_at(key):
-            paths[key] = find_user_file(str(options[key]), base)
-            _sha256_or_error(str(options[key]), paths[key])
+    for key in registry.find_source(str(entry.source)).file_options:
+        given = getattr(entry, key, None)
+        if given is not None:
+            with errors_at(key):
+                paths[key] = find_user_file(given, base)
+                _sha256_or_error(given, paths[key])
     return paths
 
 
-def missing_entry_files(options: EntryOptions, base: Path) -> list[str]:
+def missing_entry_files(entry: DatasetEntry, base: Path) -> list[str]:
     """Return the missing files of an entry; those of sources can be fetched."""
-    if "source" in options:
-        return missing_source_files(registry.find_source(options["source"]))
-    path = resolve_user_path(str(options["path"]), base)
-    there = path.is_file() or (options.get("stream") and path.is_dir())
+    if entry.source is not None:
+        return missing_source_files(registry.find_source(entry.source))
+    path = resolve_user_path(str(entry.path), base)
+    there = path.is_file() or (entry.stream and path.is_dir())
     return [] if there else [str(path)]
 
 
 @errors_at("path")
-def _own_file(options: EntryOptions, base: Path) -> Path:
+def _own_file(entry: DatasetEntry, base: Path) -> Path:
     """Return the path of the file; raise E403 if its sha256 is not the stated one."""
-    given = str(options["path"])
+    given = str(entry.path)
     path = find_user_file(given, base)
-    found = _sha256_or_error(given, path)
-    stated = str(options.get("sha256", found)).lower()
-    if stated != found:
-        message = f"'{given}' is not the file that was meant: its sha256 is {found}"
-        hint = f"'sha256' says {stated}"
-        raise FaultError(Diagnostic("E403", message, hint, loc=("sha256",)))
+    check_sha256(entry, _sha256_or_error(given, path))
     return path
+
+
+def check_sha256(entry: DatasetEntry, found: str) -> None:
+    """Raise E403 if the SHA-256 of an entry's file is not the stated one."""
+    if entry.sha256 is not None and entry.sha256.lower() != found:
+        message = f"'{entry.path}' is not the file that was meant: its sha256 is {found}"
+        hint = f"'sha256' says {entry.sha256.lower()}"
+        raise FaultError(Diagnostic("E403", message, hint, loc=("sha256",)))
 
 
 def _sha256_or_error(given: str, path: Path) -> str:
@@ -132,34 +132,33 @@ def _sha256_or_error(given: str, path: Path) -> str:
         raise unreadable_file_error(given, path, error) from error
 
 
-def _own_digest(options: EntryOptions, path: Path) -> str:
+def _own_digest(entry: DatasetEntry, path: Path) -> str:
     content = {
         "sha256": sha256_of(path),
         "suffix": path.suffix.lower(),
-        "options": table_options_of(options),
+        "options": entry.table_options(),
     }
     return registry.json_sha256(content)
 
 
-def _load_own(options: EntryOptions, base: Path) -> Table:
-    path = _own_file(options, base)
-    categorical = options.get("categorical", ())
+def _load_own(entry: DatasetEntry, base: Path) -> Table:
+    path = _own_file(entry, base)
     with errors_at("path"):
-        kind = options.get("format") or own.table_format(path)
-        separator = options.get("separator") or own.separator_of(path)
-        frame = own.read_own_table(path, kind, separator, categorical)
-    roles = column_roles(options, [str(name) for name in frame.columns])
-    means = options.get("missing") == MISSING_TO_MEAN
+        kind = entry.format or own.table_format(path)
+        separator = entry.separator or own.separator_of(path)
+        frame = own.read_own_table(path, kind, separator, entry.categorical)
+    roles = column_roles(entry, [str(name) for name in frame.columns])
+    means = entry.fills_with_means
     for name in roles.features:
-        check_feature(frame[name], name, meant_as_text=name in categorical, means=means)
-    label_range = registry.label_range(options)
+        check_feature(frame[name], name, meant_as_text=name in entry.categorical, means=means)
+    label_range = registry.label_range(entry)
     return Table(
         frame=frame,
         features=roles.features,
-        label=_label(frame, roles.label, label_range, options.get("positive")),
+        label=_label(frame, roles.label, label_range, entry.positive),
         label_range=label_range,
         weight=_weight(frame, roles.weight),
-        digest=_own_digest(options, path),
+        digest=_own_digest(entry, path),
         files=((path.name, sha256_of(path)),),
         missing=means,
     )

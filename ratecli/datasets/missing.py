@@ -32,8 +32,6 @@ def stray_word_error(name: str, row: int, word: str) -> Diagnostic:
     )
 
 
-MISSING_IS_ERROR, MISSING_TO_MEAN = "error", "mean"
-"""Values of `missing:`: refuse missing numbers, or replace them by the training rows' mean."""
 FILL_HELP = "fill in the values, or name the column under 'drop' or 'categorical'"
 FILL_OR_MEAN_HELP = "say 'missing: mean', fill in the values, or name the column under 'drop'"
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from ratecli.errors import Diagnostic, FaultError
 
@@ -35,12 +33,12 @@ def resolve_user_path(given: str, base: Path) -> Path:
     return path
 
 
-def modification_time(options: Mapping[str, Any], base: Path) -> int:
+def modification_time(given: str | None, base: Path) -> int:
     """Return the modification time of the user's table in nanoseconds, 0 if unknown.
 
     For a folder, the latest time of the folder and its files.
     """
-    if not isinstance(given := options.get("path"), str):
+    if given is None:
         return 0
     with suppress(OSError, ValueError):
         path = base / given

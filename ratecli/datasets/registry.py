@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ratecli import plugins
+from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.source import Option, Raw, Source
 from ratecli.datasets.sources import SOURCES
 from ratecli.errors import Diagnostic, FaultError, did_you_mean, errors_at
@@ -78,13 +79,13 @@ def providing_plugin(source: Source) -> plugins.Plugin | None:
     return None if source.name in SOURCES else plugins.find_plugin("data set", source.name)
 
 
-def settle_options(options: Mapping[str, Any]) -> dict[str, Any]:
+def settle_options(entry: DatasetEntry) -> dict[str, Any]:
     """Return the source options of a `datasets:` entry, checked and with all defaults.
 
     Options that name a file are checked but left out: only the file's content matters. Raises E101
     for unknown options and E104 for invalid values.
     """
-    source = find_source(options["source"])
+    source = find_source(str(entry.source))
     known = {"preparation", *source.options, *source.file_options}
     faults = [
         Diagnostic(
@@ -94,14 +95,15 @@ def settle_options(options: Mapping[str, Any]) -> dict[str, Any]:
             loc=(key,),
             key=True,
         )
-        for key in options
+        for key in entry.stated()
         if key not in known | {"source", *ROW_OPTIONS}
     ]
-    settled = {"preparation": options.get("preparation", next(iter(source.preparations)))}
+    settled: dict[str, Any] = {"preparation": entry.preparation or next(iter(source.preparations))}
     if settled["preparation"] not in source.preparations:
-        faults.append(_unknown_preparation(source, str(settled["preparation"])))
+        faults.append(_unknown_preparation(source, settled["preparation"]))
     for key, option in source.options.items():
-        settled[key] = options.get(key, option.default)
+        stated = getattr(entry, key)
+        settled[key] = option.default if stated is None else stated
         if not option.least <= settled[key] <= option.most:
             faults.append(_out_of_range(key, settled[key], option))
     if faults:
@@ -120,17 +122,17 @@ def _out_of_range(key: str, value: int, option: Option) -> Diagnostic:
     return Diagnostic("E104", message, f"leave it out for {option.default}", loc=(key,))
 
 
-def label_range(options: Mapping[str, Any]) -> tuple[float, float] | None:
+def label_range(entry: DatasetEntry) -> tuple[float, float] | None:
     """Return the range of the labels of a `datasets:` entry, without reading a file.
 
     If the labels are numbers: the smallest and largest possible label, infinite if unknown. None if
     there are two classes.
     """
-    if "source" in options:
-        return find_source(options["source"]).numbers.get(settle_options(options)["preparation"])
-    if options.get("target") != "number":
+    if entry.source is not None:
+        return find_source(entry.source).numbers.get(settle_options(entry)["preparation"])
+    if entry.target != "number":
         return None
-    low, high = options.get("label_range", (None, None))
+    low, high = entry.label_range or (None, None)
     return (-math.inf if low is None else float(low), math.inf if high is None else float(high))
 
 

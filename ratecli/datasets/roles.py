@@ -2,42 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from ratecli.datasets.missing import MISSING_IS_ERROR
+from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.tables import guess_separator
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean
-
-EntryOptions = Mapping[str, Any]
-
-
-TABLE_OPTIONS = (
-    "format",
-    "separator",
-    "label",
-    "positive",
-    "target",
-    "label_range",
-    "features",
-    "drop",
-    "weight",
-    "categorical",
-    "missing",
-    "deployed",
-)
-"""Options that change the table; those of the split change trials instead."""
-
-
-def table_options_of(options: EntryOptions) -> dict[str, Any]:
-    """Return the options of an entry that change the table."""
-    stated = {key: options[key] for key in TABLE_OPTIONS if key in options}
-    if stated.get("missing") == MISSING_IS_ERROR:  # the default
-        del stated["missing"]
-    if by := options.get("split", {}).get("by"):
-        stated["by"] = by
-    return stated
 
 
 @dataclass(frozen=True)
@@ -49,20 +19,18 @@ class ColumnRoles:
     features: tuple[str, ...]
 
 
-def column_roles(options: EntryOptions, columns: Sequence[str]) -> ColumnRoles:
+def column_roles(entry: DatasetEntry, columns: Sequence[str]) -> ColumnRoles:
     """Return the checked roles of the columns.
 
     Raises E205 if a named column does not exist; E411 if a column has two roles or no feature is
     left.
     """
-    label, weight = options.get("label"), options.get("weight")
-    by = options.get("split", {}).get("by")
-    _check_names(options, columns)
-    taken = {label: "the label", weight: "the weight", by: "what splits the rows"}
-    taken |= dict.fromkeys(options.get("drop", ()), "dropped")
-    taken[options.get("deployed")] = "the deployed model's decisions"
-    stated = options.get("features")
-    for k, name in enumerate(stated or ()):
+    label, weight = entry.label, entry.weight
+    _check_names(entry, columns)
+    taken = {label: "the label", weight: "the weight", entry.split.by: "what splits the rows"}
+    taken |= dict.fromkeys(entry.drop, "dropped")
+    taken[entry.deployed] = "the deployed model's decisions"
+    for k, name in enumerate(entry.features):
         if name in taken:
             message = f"column '{name}' cannot be a feature: it is {taken[name]}"
             loc = ("features", k)
@@ -71,20 +39,20 @@ def column_roles(options: EntryOptions, columns: Sequence[str]) -> ColumnRoles:
         message = f"column '{label}' cannot be both label and weight"
         raise FaultError(Diagnostic("E411", message, "name another column", loc=("weight",)))
     left = [name for name in columns if name not in taken]
-    features = tuple(dict.fromkeys(left if stated is None else stated))
+    features = tuple(dict.fromkeys(entry.features or left))
     if not features:
         shown = ", ".join(f"'{name}'" for name in columns[:20]) + ", ..." * (len(columns) > 20)
         raise FaultError(Diagnostic("E411", "no column is left as a feature", f"columns: {shown}"))
     return ColumnRoles(label, weight, features)
 
 
-def _check_names(options: EntryOptions, columns: Sequence[str]) -> None:
+def _check_names(entry: DatasetEntry, columns: Sequence[str]) -> None:
     named: dict[Loc, str] = {
-        (key,): options[key] for key in ("label", "weight") if key in options
+        (key,): name for key in ("label", "weight") if (name := getattr(entry, key)) is not None
     } | {
         (key, k): name
         for key in ("features", "drop", "categorical")
-        for k, name in enumerate(options.get(key, ()))
+        for k, name in enumerate(getattr(entry, key))
     }
     known, mark = frozenset(columns), guess_separator(columns)
     said = mark and f"columns seem to be separated by {mark!r}: say separator: {mark!r}"

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ratecli.datasets.entry import SplitOptions
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 
@@ -20,20 +21,20 @@ _TEST = Fraction(1, 3)
 
 
 def assign_split_parts(
-    table: Table, spec: Mapping[str, Any], rng: np.random.Generator
+    table: Table, spec: SplitOptions, rng: np.random.Generator
 ) -> NDArray[np.str_]:
     """Return the part of each row: "train", "validation" or "test".
 
     Parts come from a column (`by`), from the official split, or are sampled by fractions with
     `rng`. The caller makes `rng` from the `seed` in `spec`.
     """
-    if "by" in spec:
-        part = _by_column(table, spec)
+    if spec.by is not None:
+        part = _by_column(table, spec, spec.by)
     elif _is_official(table, spec):
         part = _official(table, spec, rng)
     else:
         shares = part_shares(spec)
-        part = sample_parts(np.arange(len(table)), shares, _strata(table, spec), rng)
+        part = sample_parts(np.arange(len(table)), shares, _strata(table, spec.stratify), rng)
         return _all_there(part, spec, tested=shares["test"] > 0)
     return _all_there(part, spec)
 
@@ -57,7 +58,7 @@ def reserve_safety_rows(
         aside = np.arange(len(rows)) >= round((1 - fraction) * len(rows))
     else:
         shares = {"train": 1 - fraction, "safety": fraction}
-        part = sample_parts(rows, shares, _strata(table, {"stratify": stratify}), rng)
+        part = sample_parts(rows, shares, _strata(table, stratify), rng)
         aside = np.asarray(part == "safety")
     for name, there in (("safety", aside), ("train", ~aside)):
         if not there.any():
@@ -75,9 +76,7 @@ class StrataError(FaultError):
 def _too_many_strata(
     table: Table, rows: NDArray[np.intp], stratify: Sequence[str], empty: str
 ) -> StrataError:
-    counts = {
-        column: len(np.unique(_strata(table, {"stratify": [column]})[rows])) for column in stratify
-    }
+    counts = {column: len(np.unique(_strata(table, [column])[rows])) for column in stratify}
     worst = max(counts, key=counts.__getitem__)
     message = (
         f"'{worst}' has too many values to stratify by: of the {len(rows)} training rows too "
@@ -87,9 +86,10 @@ def _too_many_strata(
     return StrataError(Diagnostic("E410", message, hint, loc=("split",)))
 
 
-def _is_official(table: Table, spec: Mapping[str, Any]) -> bool:
-    stated = [key for key in ("train", "test") if key in spec]
-    if not spec.get("official", table.part is not None and not stated):
+def _is_official(table: Table, spec: SplitOptions) -> bool:
+    stated = [key for key in ("train", "test") if getattr(spec, key) is not None]
+    default = table.part is not None and not stated
+    if not (default if spec.official is None else spec.official):
         return False
     if table.part is None:
         raise impossible_split_error(
@@ -103,19 +103,18 @@ def _is_official(table: Table, spec: Mapping[str, Any]) -> bool:
     return True
 
 
-def _official(table: Table, spec: Mapping[str, Any], rng: np.random.Generator) -> NDArray[np.str_]:
+def _official(table: Table, spec: SplitOptions, rng: np.random.Generator) -> NDArray[np.str_]:
     assert table.part is not None
     part = table.part.astype("<U10")
-    held = parse_fraction(spec.get("validation", 0), "validation")
+    held = parse_fraction(spec.validation or 0, "validation")
     shares = {"train": 1 - held, "validation": held}
     rows = np.flatnonzero(part == "train")
-    part[rows] = sample_parts(rows, shares, _strata(table, spec), rng)
+    part[rows] = sample_parts(rows, shares, _strata(table, spec.stratify), rng)
     return part
 
 
-def _by_column(table: Table, spec: Mapping[str, Any]) -> NDArray[np.str_]:
-    name = spec["by"]
-    others = [key for key in ("official", "stratify", *SPLIT_NAMES) if spec.get(key)]
+def _by_column(table: Table, spec: SplitOptions, name: str) -> NDArray[np.str_]:
+    others = [key for key in ("official", "stratify", *SPLIT_NAMES) if getattr(spec, key)]
     if others:
         raise impossible_split_error(
             f"'by' and '{others[0]}' exclude one another", "leave one of them out"
@@ -144,13 +143,14 @@ def parse_fraction(value: Any, key: str) -> Fraction:
     return share
 
 
-def part_shares(spec: Mapping[str, Any]) -> dict[str, Fraction]:
+def part_shares(spec: SplitOptions) -> dict[str, Fraction]:
     """Return the shares of the three parts.
 
     By default validation has none, test 1/3 (or the rest if the training share is given), training
     the rest.
     """
-    given = {key: parse_fraction(spec[key], key) for key in SPLIT_NAMES if key in spec}
+    stated = spec.stated()
+    given = {key: parse_fraction(stated[key], key) for key in SPLIT_NAMES if key in stated}
     shares = {"validation": Fraction(0)} | given
     if "train" in given:
         shares.setdefault("test", 1 - shares["train"] - shares["validation"])
@@ -163,9 +163,8 @@ def part_shares(spec: Mapping[str, Any]) -> dict[str, Fraction]:
     return {part: shares[part] for part in SPLIT_NAMES}
 
 
-def _strata(table: Table, spec: Mapping[str, Any]) -> NDArray[np.int64]:
-    """Return a number for each row, equal where all the columns of `stratify` are equal."""
-    names = spec.get("stratify", ())
+def _strata(table: Table, names: Sequence[str]) -> NDArray[np.int64]:
+    """Return a number for each row, equal where all the named columns are equal."""
     if not names:
         return np.zeros(len(table), dtype=np.int64)
     columns = {
@@ -213,17 +212,17 @@ def apportion(total: int, shares: list[Fraction]) -> list[int]:
 
 
 def _all_there(
-    part: NDArray[np.str_], spec: Mapping[str, Any], *, tested: bool = True
+    part: NDArray[np.str_], spec: SplitOptions, *, tested: bool = True
 ) -> NDArray[np.str_]:
     """Raise E410 if a part is empty; the test part may be (`tested` false) if its share is 0."""
     check_parts({name: int((part == name).sum()) for name in SPLIT_NAMES}, spec, tested=tested)
     return part
 
 
-def check_parts(counts: Mapping[str, int], spec: Mapping[str, Any], *, tested: bool) -> None:
+def check_parts(counts: Mapping[str, int], spec: SplitOptions, *, tested: bool) -> None:
     """Raise E410 if a part of which `counts` has the number of rows is empty."""
     wanted = ["train", "test"] if tested else ["train"]
-    if parse_fraction(spec.get("validation", 0), "validation"):
+    if parse_fraction(spec.validation or 0, "validation"):
         wanted.append("validation")
     for name in wanted:
         if not counts[name]:

@@ -13,6 +13,7 @@ from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
 from ratecli.config.filter import FILTER
 from ratecli.datasets import registry
+from ratecli.datasets.entry import DatasetEntry
 from ratecli.errors import Diagnostic, FaultError, Loc, SourceLocation
 from ratecli.experiment.cases import Case
 from ratecli.experiment.options import solver_class
@@ -41,7 +42,7 @@ class LabelKinds:
     numbers: Mapping[str, bool]
 
     @classmethod
-    def of(cls, entries: Mapping[str, Mapping[str, Any]]) -> LabelKinds:
+    def of(cls, entries: Mapping[str, DatasetEntry]) -> LabelKinds:
         """Determine the label kinds from the entries of `datasets:`, by name."""
         found = {name: registry.label_range(entry) for name, entry in entries.items()}
         return cls({name: each is not None for name, each in found.items()})

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ratecli.config.report import Plot, TradeoffPlot
 from ratecli.datasets import registry
+from ratecli.datasets.entry import DatasetEntry
 from ratecli.experiment.cases import Case, resolve_goals
 from ratecli.experiment.prepare import PreparedExperiment
 from ratecli.experiment.report_checks import find_frontier, tradeoff_plots
@@ -55,13 +56,13 @@ def dataset_metadata(prepared: PreparedExperiment) -> dict[str, Any]:
             "files": [{"name": file, "sha256": sha256} for file, sha256 in table.files],
         }
         | _stand_in_metadata(entry)
-        for name, entry in prepared.data.options().items()
+        for name, entry in prepared.data.entries.items()
         for table in [get_any_table(prepared.data, name)]
     }
 
 
-def _stand_in_metadata(entry: Mapping[str, Any]) -> dict[str, str]:
-    text = registry.find_source(entry["source"]).stand_in if "source" in entry else ""
+def _stand_in_metadata(entry: DatasetEntry) -> dict[str, str]:
+    text = "" if entry.source is None else registry.find_source(entry.source).stand_in
     return {"stand_in": text} if text else {}
 
 

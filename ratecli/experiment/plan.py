@@ -144,11 +144,10 @@ class _Planner:
         self.contents: dict[int, dict[str, Any]] = {}
         self.open: list[tuple[int, int]] = []
         base: dict[str, Any] = {"versions": code_versions(), "l2": experiment.regularization.l2}
-        options = data.options()
         digests = {
-            name: {"digest": entry_digest(entry, data.folder), "split": entry.get("split", {})}
-            | {key: entry[key] for key in ("levels",) if key in entry}
-            for name, entry in options.items()
+            name: {"digest": entry_digest(entry, data.folder), "split": entry.split.stated()}
+            | ({"levels": entry.levels} if entry.levels > 1 else {})
+            for name, entry in data.entries.items()
         }
         self.stages = filter_stage_cases(cases)
         self.of_stage: dict[tuple[str, int], TrialSpec] = {}

@@ -16,8 +16,8 @@ from ratecli.config.experiment import Experiment, load_experiment, read_experime
 from ratecli.datasets import registry
 from ratecli.datasets.columns import LazyMapping
 from ratecli.datasets.download import DownloadProgress, fetch_files
+from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.load import files_from_options, missing_entry_files
-from ratecli.datasets.roles import EntryOptions
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.cases import Case
 from ratecli.experiment.filter_stage import filter_place, filter_stage_cases
@@ -95,7 +95,7 @@ def _check_without_data(
 ) -> PreparedExperiment:
     path = document.path
     data = _experiment_data(experiment, document, path)
-    kinds = LabelKinds.of(data.options())
+    kinds = LabelKinds.of(data.entries)
     experiment = kinds.with_defaults(experiment, document)
     reading = ExperimentReader(experiment, document)
     cases = tuple(reading.cases(refuse=refuse))
@@ -111,23 +111,21 @@ def _check_without_data(
 
 
 def _experiment_data(experiment: Experiment, document: Document, path: Path) -> ExperimentData:
-    options = {name: entry.options() for name, entry in experiment.datasets.items()}
-    if experiment.deployed and experiment.deployed.column:
-        for entry in options.values():
-            if "path" in entry:
-                entry["deployed"] = experiment.deployed.column
-    told = compared_columns(experiment)
-    for entry in options.values():
-        if entry.get("stream"):
-            entry["slices"] = told
-    data = ExperimentData.of(options, path.parent)
-    _each_entry(data, document, _apply_source_defaults)
+    entries = {name: entry.entry() for name, entry in experiment.datasets.items()}
+    column = experiment.deployed.column if experiment.deployed else None
+    slices = tuple((name, tuple(cuts)) for name, cuts in compared_columns(experiment).items())
+    for name, entry in entries.items():
+        if entry.path is not None:
+            own = slices if entry.stream else ()
+            entries[name] = replace(entry, deployed=column, slices=own)
+    data = ExperimentData.of(entries, path.parent)
+    _each_entry(data, document, _check_source_options)
     return data
 
 
-def _apply_source_defaults(_: str, options: EntryOptions) -> None:
-    if "source" in options:
-        registry.settle_options(options)
+def _check_source_options(_: str, entry: DatasetEntry) -> None:
+    if entry.source is not None:
+        registry.settle_options(entry)
 
 
 def list_missing_files(known: PreparedExperiment) -> list[str]:
@@ -140,14 +138,14 @@ def list_missing_files(known: PreparedExperiment) -> list[str]:
     """
     data = known.data
 
-    def look(_: str, entry: EntryOptions) -> None:
-        if "source" in entry:
+    def look(_: str, entry: DatasetEntry) -> None:
+        if entry.source is not None:
             files_from_options(entry, data.folder)
         else:
             entry_digest(entry, data.folder)
 
     _each_entry(data, known.document, look)
-    sources = (entry for entry in data.options().values() if "source" in entry)
+    sources = [item.entry for item in data.items if item.entry.source is not None]
     return [file for entry in sources for file in missing_entry_files(entry, data.folder)]
 
 
@@ -157,9 +155,9 @@ def fetch_sources(
     """Download the files of every registered source; raise E401-E403, E409 at the entry's place."""
     found: list[Path] = []
 
-    def bring(_: str, options: EntryOptions) -> None:
-        if "source" in options:
-            source = registry.find_source(options["source"])
+    def bring(_: str, entry: DatasetEntry) -> None:
+        if entry.source is not None:
+            source = registry.find_source(entry.source)
             found.extend(fetch_files(source, offline=offline, progress=progress).values())
 
     _each_entry(known.data, known.document, bring)
@@ -328,11 +326,11 @@ def distinct_values(column: Any) -> list[str | float]:
 
 
 def _each_entry(
-    data: ExperimentData, document: Document, look: Callable[[str, EntryOptions], object]
+    data: ExperimentData, document: Document, look: Callable[[str, DatasetEntry], object]
 ) -> None:
     """Call `look` with name and options of every data set; raise all errors with places."""
     faults: list[Diagnostic] = []
-    for name, entry in data.options().items():
+    for name, entry in data.entries.items():
         try:
             look(name, entry)
         except FaultError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
 
 from ratecli.config.base import FAILURE_RATE, SOLUTION_RATE
 from ratecli.config.dataset_sweep import DATASET_AXIS
@@ -20,6 +19,7 @@ from ratecli.config.report import (
 )
 from ratecli.config.sweep import SweepValue, has_one_of_values, has_values, sweep_points
 from ratecli.datasets import registry
+from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.source import Frontier
 from ratecli.datasets.sources import SOURCES
 from ratecli.errors import Diagnostic, Loc, did_you_mean
@@ -502,15 +502,15 @@ def find_frontier(
     """
     metrics = case_metrics(cases)
     asked = [ex.to_text(metrics[name]) for name in (plot.x, plot.y) if name in metrics]
-    first, *others = {_dataset_frontier(entry) for entry in data.options().values()}
+    first, *others = {_dataset_frontier(item.entry) for item in data.items}
     if first is None or others or asked != [_canonical_metric(first.x), _canonical_metric(first.y)]:
         return None
     return first
 
 
-def _dataset_frontier(entry: Mapping[str, Any]) -> Frontier | None:
+def _dataset_frontier(entry: DatasetEntry) -> Frontier | None:
     """Return the known frontier of a data set, None if its preparation selects rows."""
-    known = registry.find_source(entry["source"]).frontier if "source" in entry else None
+    known = None if entry.source is None else registry.find_source(entry.source).frontier
     if known is None or registry.settle_options(entry)["preparation"] not in known.preparations:
         return None
     return known

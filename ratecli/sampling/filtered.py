@@ -87,7 +87,7 @@ def filter_trial_data(
     if not kept[train].any():
         message = "the filter keeps no training row"
         raise NoRowsKeptError(Diagnostic("E410", message, "say take: weights, or bound less"))
-    dealt = {name: split_dataset(data, name, seed, drawing) for name in data.options()}
+    dealt = {name: split_dataset(data, name, seed, drawing) for name in data.entries}
     rows = build_trial_data(data, _drop_rows(dealt, kept == 0), deployed, drawing.unseen)
     before = replace(rows.sample, part=seen.sample.part, _cache={})
     weight = before.weight * np.where(kept > 0, kept, 1.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ratecli.datasets.entry import SplitOptions
 from ratecli.datasets.split import assign_split_parts, reserve_safety_rows
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
@@ -81,19 +81,18 @@ class RowSplit:
 
 
 def split_dataset_rows(
-    table: Table, name: str, options: Mapping[str, Any], seed: int, drawing: SamplingSpec
+    table: Table, name: str, spec: SplitOptions, seed: int, drawing: SamplingSpec
 ) -> RowSplit:
-    """Return the rows of the data set `name`, whose entry in the file is `options`.
+    """Return the rows of the data set `name`.
 
-    A holdout does not affect the other rows. A `seed` in the entry's split also fixes the holdout.
+    A holdout does not affect the other rows. A `seed` in the split also fixes the holdout.
 
     Raises
     ------
     FaultError
         E205, E410 if a part would be empty, or a column to stratify by is missing.
     """
-    spec = options.get("split", {})
-    own = spec.get("seed", seed)
+    own = seed if spec.seed is None else spec.seed
     if drawing.share is None:
         found = RowSplit(None, assign_split_parts(table, spec, random_stream(own, "split", name)))
     else:

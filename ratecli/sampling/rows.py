@@ -5,12 +5,11 @@ With `levels: M`, each row occurs M times, once per level. Streamed data sets ar
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,6 +18,7 @@ from scipy import sparse
 
 from ratecli.datasets.columns import LazyMapping, as_float_array, is_text
 from ratecli.datasets.encode import Encoder
+from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.paths import modification_time
 from ratecli.datasets.table import Table
@@ -39,19 +39,13 @@ from ratecli.sampling.streamed_rows import (
     open_streamed_table,
     predict_stream,
 )
-from ratecli.streaming.scan import RecordProgress
 from ratecli.streaming.stream import RowStream
-from ratecli.streaming.table import StreamedTable
+from ratecli.streaming.table import StreamedTable, read_streamed_table
 
 LEVEL_COLUMN = "level"
 """Column with the level of each copy of a row: 0.0 to M - 1."""
 
 T = TypeVar("T", bound=np.generic)
-
-
-def level_count(entry: Mapping[str, Any]) -> int:
-    """Return the number of levels M of an entry of `datasets:`; 1 if it has none."""
-    return int(entry.get("levels", 1))
 
 
 def check_level_column(table: Table, levels: int) -> None:
@@ -105,40 +99,39 @@ def features_at_levels(X: Features, levels: int) -> Features:
 RowPositions = NDArray[np.intp]
 
 
-@dataclass(frozen=True)
-class ExperimentData:
-    """The data sets of an experiment as the file specifies them, in alphabetical order of names.
+class DatasetItem(NamedTuple):
+    """A data set of an experiment; `written` is the modification time of the user's own file.
 
-    `entries` are JSON texts, which makes the class hashable. Relative paths start from `base`.
-    `written` holds the modification times of the user's own files, so that a long-lived process,
-    such as a notebook, reads a changed file again.
+    With that time, a long-lived process, such as a notebook, reads a changed file again.
     """
 
-    entries: tuple[tuple[str, str], ...]
-    base: str
-    written: tuple[tuple[str, int], ...] = ()
+    name: str
+    entry: DatasetEntry
+    written: int
+
+
+@dataclass(frozen=True)
+class ExperimentData:
+    """The data sets of an experiment in alphabetical order; paths are relative to `folder`."""
+
+    items: tuple[DatasetItem, ...]
+    folder: Path
 
     @classmethod
-    def of(cls, datasets: Mapping[str, Any], base: Path) -> ExperimentData:
-        texts = {name: json.dumps(entry, sort_keys=True) for name, entry in datasets.items()}
-        written = {name: modification_time(entry, base) for name, entry in datasets.items()}
-        return cls(
-            tuple(sorted(texts.items())), str(base.absolute()), tuple(sorted(written.items()))
+    def of(cls, entries: Mapping[str, DatasetEntry], folder: Path) -> ExperimentData:
+        items = (
+            DatasetItem(name, entry, modification_time(entry.path, folder))
+            for name, entry in sorted(entries.items())
         )
+        return cls(tuple(items), folder.absolute())
 
     def only(self, names: Collection[str]) -> ExperimentData:
         """Return the data restricted to some of the data sets."""
-        entries = tuple(each for each in self.entries if each[0] in names)
-        return ExperimentData(
-            entries, self.base, tuple(each for each in self.written if each[0] in names)
-        )
+        return replace(self, items=tuple(item for item in self.items if item.name in names))
 
     @property
-    def folder(self) -> Path:
-        return Path(self.base)
-
-    def options(self) -> dict[str, dict[str, Any]]:
-        return {name: json.loads(text) for name, text in self.entries}
+    def entries(self) -> dict[str, DatasetEntry]:
+        return {item.name: item.entry for item in self.items}
 
 
 @dataclass(frozen=True)
@@ -204,18 +197,17 @@ SPLITS = ("train", "validation", "test", "safety")
 
 def get_tables(data: ExperimentData) -> dict[str, Table]:
     """Return every table by its name in the file."""
-    return {name: get_table(data, name) for name in data.options()}
+    return {item.name: _read_table(item, data.folder) for item in data.items}
 
 
 def get_table(data: ExperimentData, name: str) -> Table:
-    return _read_table(dict(data.entries)[name], data.base, dict(data.written)[name])
+    return get_tables(data.only([name]))[name]
 
 
 @lru_cache(maxsize=8)
-def _read_table(entry: str, base: str, written: int) -> Table:
+def _read_table(item: DatasetItem, folder: Path) -> Table:
     """Read a table; its files were downloaded before any trial, so this never uses the network."""
-    del written  # only part of the cache key
-    return load_entry_table(json.loads(entry), Path(base), offline=True)
+    return load_entry_table(item.entry, folder, offline=True)
 
 
 @lru_cache(maxsize=2)
@@ -232,7 +224,7 @@ def load_trial_data(
     """
     if is_streamed(data):
         return load_streamed_trial_data(data, seed, deployed)
-    found = {name: split_dataset(data, name, seed, drawing) for name in data.options()}
+    found = {name: split_dataset(data, name, seed, drawing) for name in data.entries}
     return build_trial_data(data, found, deployed, drawing.unseen)
 
 
@@ -340,7 +332,7 @@ def slice_columns(data: ExperimentData) -> Mapping[str, Any]:
 
 def common_level_count(data: ExperimentData) -> int:
     """Return the number of levels, which all data sets share (`config.conflicts`)."""
-    (levels,) = {level_count(entry) for entry in data.options().values()}
+    (levels,) = {item.entry.levels for item in data.items}
     return levels
 
 
@@ -355,24 +347,24 @@ def check_table(
     E412 if a streamed table takes more than `bound` bytes. `written` reports its rows as they are
     converted to records.
     """
-    own = data.only([name])
-    if is_streamed(own):
-        tell = None if written is None else partial(written, name)
-        check_memory(name, get_streamed_table(own, tell), bound)
-        return
-    check_level_column(get_table(data, name), level_count(data.options()[name]))
+    entry = data.entries[name]
+    if entry.stream:
+        progress = None if written is None else partial(written, name)
+        check_memory(name, read_streamed_table(entry, data.folder, progress), bound)
+    else:
+        check_level_column(get_table(data, name), entry.levels)
 
 
 def split_dataset(
     data: ExperimentData, name: str, seed: int, drawing: SamplingSpec = NO_RESAMPLING
 ) -> RowSplit:
     """Return the rows of one data set and their splits, which copies at all levels share."""
-    return split_dataset_rows(get_table(data, name), name, data.options()[name], seed, drawing)
+    return split_dataset_rows(get_table(data, name), name, data.entries[name].split, seed, drawing)
 
 
 def check_split(data: ExperimentData, name: str, seed: int) -> None:
     """Raise E205 or E410 if the rows cannot be split as the entry specifies."""
-    if is_streamed(data.only([name])):
+    if data.entries[name].stream:
         load_trial_data(data.only([name]), seed)
     else:
         split_dataset(data, name, seed)
@@ -384,21 +376,21 @@ def get_any_table(data: ExperimentData, name: str) -> Table | StreamedTable:
     return get_streamed_table(own) if is_streamed(own) else get_table(data, name)
 
 
-def get_streamed_table(data: ExperimentData, tell: RecordProgress | None = None) -> StreamedTable:
+def get_streamed_table(data: ExperimentData) -> StreamedTable:
     """Return the table of the only data set, which is streamed."""
-    ((_, entry),) = data.entries
-    return open_streamed_table(entry, data.base, tell)
+    (item,) = data.items
+    return open_streamed_table(item.entry, data.folder)
 
 
 def is_streamed(data: ExperimentData) -> bool:
     """Return whether rows are streamed; a streamed data set is always the only one."""
-    return any(options.get("stream") for options in data.options().values())
+    return any(item.entry.stream for item in data.items)
 
 
 def load_streamed_trial_data(data: ExperimentData, seed: int, deployed: str | None) -> TrialData:
     """Return the rows of a seed, like `load_trial_data`, of a streamed data set."""
-    ((name, entry),) = data.entries
-    found = load_streamed_rows(name, entry, data.base, seed, deployed)
+    (item,) = data.items
+    found = load_streamed_rows(item.name, item.entry, data.folder, seed, deployed)
     X = np.zeros((len(found.sample), 0))
     return TrialData(found.sample, X, encoding=found.encoding, stream=found.stream)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ratecli.datasets.entry import DatasetEntry
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.keys import random_stream
 from ratecli.models.base import Classifier
@@ -19,7 +19,6 @@ from ratecli.rates.sample import Floats, Sample
 from ratecli.rates.table import Measurement
 from ratecli.sampling.encoding import Encoding, read_decisions
 from ratecli.streaming.encode import encoded_stream
-from ratecli.streaming.scan import RecordProgress
 from ratecli.streaming.split import StreamedSplit
 from ratecli.streaming.stream import RowStream
 from ratecli.streaming.table import StreamedTable, read_streamed_table
@@ -72,21 +71,10 @@ class StreamedSample:
     encoding: str
 
 
-@dataclass(frozen=True)
-class _WriteListener:
-    """A progress callback that compares equal to any other, so that it does not affect caching."""
-
-    tell: RecordProgress | None = field(compare=False)
-
-
-def open_streamed_table(entry: str, base: str, tell: RecordProgress | None = None) -> StreamedTable:
-    """Return the table of an entry of `datasets:` (as JSON); `tell` reports written rows."""
-    return _open_table(entry, base, _WriteListener(tell))
-
-
 @lru_cache(maxsize=8)
-def _open_table(entry: str, base: str, heard: _WriteListener) -> StreamedTable:
-    return read_streamed_table(json.loads(entry), Path(base), heard.tell)
+def open_streamed_table(entry: DatasetEntry, folder: Path) -> StreamedTable:
+    """Return the table of an entry; relative paths start from `folder`."""
+    return read_streamed_table(entry, folder)
 
 
 def check_memory(name: str, table: StreamedTable, bound: int | None) -> None:
@@ -102,7 +90,7 @@ def check_memory(name: str, table: StreamedTable, bound: int | None) -> None:
 
 
 def load_streamed_rows(
-    name: str, entry: str, base: str, seed: int, deployed: str | None
+    name: str, entry: DatasetEntry, folder: Path, seed: int, deployed: str | None
 ) -> StreamedSample:
     """Return the rows of the data set `name`.
 
@@ -113,17 +101,16 @@ def load_streamed_rows(
     FaultError
         E205, E406, E410, E411, E413.
     """
-    options, table = json.loads(entry), open_streamed_table(entry, base)
-    spec = options.get("split", {})
-    own = spec.get("seed", seed)
+    table = open_streamed_table(entry, folder)
+    own = seed if entry.split.seed is None else entry.split.seed
 
     def random(stretch: int) -> np.random.Generator:
         return random_stream(own, "split", name, *([str(stretch)] if stretch else []))
 
-    slices = options.get("slices", {})
+    slices = dict(entry.slices)
     if deployed is not None:
-        slices = {**slices, deployed: [0.0, 1.0, *slices.get(deployed, ())]}
-    cells = StreamedSplit(table, slices, spec, f"{own} {name}", random).cells()
+        slices[deployed] = (0.0, 1.0, *slices.get(deployed, ()))
+    cells = StreamedSplit(table, slices, entry.split, f"{own} {name}", random).cells()
     rows, encoder = encoded_stream(table, cells)
     sample = Sample(
         columns={each: _as_table_column(values) for each, values in cells.columns.items()},

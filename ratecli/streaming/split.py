@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ratecli.datasets.entry import SplitOptions
 from ratecli.datasets.split import (
     SPLIT_NAMES,
     check_parts,
@@ -140,7 +141,7 @@ class StreamedSplit:
 
     table: StreamedTable
     slices: Mapping[str, Sequence[float]]
-    spec: Mapping[str, Any]
+    spec: SplitOptions
     random: str
     generator: Callable[[int], np.random.Generator]
 
@@ -155,7 +156,7 @@ class StreamedSplit:
         """
         roles = self.table.roles
         key = [CELLS_VERSION, roles.label, self.table.label_of.tolist(), roles.weight, self.random]
-        key += [{name: sorted(cuts) for name, cuts in self.slices.items()}, dict(self.spec)]
+        key += [{name: sorted(cuts) for name, cuts in self.slices.items()}, self.spec.stated()]
         digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
         path = self.table.store.folder / f"cells-{digest}"
         facts = path.with_suffix(".json")
@@ -172,8 +173,8 @@ class StreamedSplit:
         spec, label = self.spec, self.table.roles.label
         # slices may also name columns of other tables
         names = [name for name in self.slices if name in self.table.columns]
-        names += [spec["by"]] if "by" in spec else []
-        names += [name for name in spec.get("stratify", ()) if name != "label"]
+        names += [] if spec.by is None else [spec.by]
+        names += [name for name in spec.stratify if name != "label"]
         found = {} if label is None else {"": make_grouping(self.table, label, ())}
         for name in dict.fromkeys(names):
             column = self.table.columns.get(name)
@@ -209,7 +210,7 @@ class StreamedSplit:
         count, weight = totals.tolist()
         part = np.array(list(known)) % len(SPLIT_NAMES)
         counts = np.bincount(part, count, len(SPLIT_NAMES)).astype(int).tolist()
-        tested = "by" in self.spec or part_shares(self.spec)["test"] > 0
+        tested = self.spec.by is not None or part_shares(self.spec)["test"] > 0
         check_parts(dict(zip(SPLIT_NAMES, counts, strict=True)), self.spec, tested=tested)
         return {"keys": list(known), "count": count, "weight": weight}
 
@@ -245,13 +246,13 @@ class StreamedSplit:
         """Return the index in `SPLIT_NAMES` of the part of each row of stretch k, as (m,)."""
         of = dict(zip(self.groupings, places, strict=True))
         rows = min(STRETCH, self.table.store.rows - k * STRETCH)
-        if self.spec.get("official"):
+        if self.spec.official:
             message = "a streamed table has no official split"
             raise impossible_split_error(message, "give fractions, as in 'test: 1/3'")
-        if "by" in self.spec:
-            return self._stated(of[self.spec["by"]])
+        if self.spec.by is not None:
+            return self._stated(of[self.spec.by], self.spec.by)
         strata = np.zeros(rows, dtype=np.int64)
-        for name in self.spec.get("stratify", ()):
+        for name in self.spec.stratify:
             place, size = self._stratum(name, of)
             strata = strata * size + place
         shares, random = part_shares(self.spec), self.generator(k)
@@ -269,8 +270,7 @@ class StreamedSplit:
         order = np.nan_to_num(self.table.label_of, nan=2.0).astype(np.int64)
         return np.append(order, 2)[of[""]], 3
 
-    def _stated(self, places: CellIndices) -> CellIndices:
-        name = self.spec["by"]
+    def _stated(self, places: CellIndices, name: str) -> CellIndices:
         values = self.groupings[name].values
         wrong = [value for value in values if value not in SPLIT_NAMES]
         if wrong:

@@ -16,10 +16,10 @@ from ratecli.datasets import load, registry
 from ratecli.datasets import tables as own
 from ratecli.datasets.columns import ColumnKind
 from ratecli.datasets.download import sha256_of
+from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.label import MISSING_WORDS, read_label
 from ratecli.datasets.missing import (
     FEW_LEVELS,
-    MISSING_TO_MEAN,
     CellCounts,
     has_stray_words,
     missing_cells_error,
@@ -31,7 +31,7 @@ from ratecli.datasets.paths import (
     resolve_user_path,
     unreadable_file_error,
 )
-from ratecli.datasets.roles import ColumnRoles, EntryOptions, column_roles, table_options_of
+from ratecli.datasets.roles import ColumnRoles, column_roles
 from ratecli.errors import Diagnostic, FaultError, errors_at
 from ratecli.streaming.reading import TableFiles
 from ratecli.streaming.scan import (
@@ -44,7 +44,7 @@ from ratecli.streaming.store import ColumnFacts, RecordStore, cached_sha256
 
 
 @errors_at("path")
-def table_files_of(options: EntryOptions, base: Path) -> TableFiles:
+def table_files_of(entry: DatasetEntry, base: Path) -> TableFiles:
     """Return the file that an entry names, or all tables of the folder, sorted by name.
 
     Raises
@@ -52,7 +52,7 @@ def table_files_of(options: EntryOptions, base: Path) -> TableFiles:
     FaultError
         E405 if there is none, E404 if the format is unknown or there are several.
     """
-    given = str(options["path"])
+    given = str(entry.path)
     path = resolve_user_path(given, base)
     if not path.is_dir():
         paths = [find_user_file(given, base)]
@@ -63,48 +63,44 @@ def table_files_of(options: EntryOptions, base: Path) -> TableFiles:
         if not paths:
             way = "put files that end in .parquet or .csv there"
             raise missing_file_error(given, "is a folder without a table", way)
-    kinds = {options.get("format") or own.table_format(each) for each in paths}
+    kinds = {entry.format or own.table_format(each) for each in paths}
     if len(kinds) > 1:
         message = f"'{given}' holds tables of both formats"
         raise FaultError(Diagnostic("E404", message, "keep those of one format in the folder"))
-    separator = options.get("separator") or own.separator_of(paths[0])
+    separator = entry.separator or own.separator_of(paths[0])
     return TableFiles(tuple(paths), kinds.pop(), separator)
 
 
-def entry_digest(options: EntryOptions, base: Path) -> str:
+def entry_digest(entry: DatasetEntry, base: Path) -> str:
     """Return the digest that the table of an entry will have, streamed or in memory."""
-    if options.get("stream"):
-        files = table_files_of(options, base)
-        return streamed_digest(options, files, file_checksums(options, files))
-    return load.table_digest(options, base)
+    if entry.stream:
+        files = table_files_of(entry, base)
+        return streamed_digest(entry, files, file_checksums(entry, files))
+    return load.table_digest(entry, base)
 
 
 @errors_at("path")
-def file_checksums(options: EntryOptions, files: TableFiles) -> list[str]:
+def file_checksums(entry: DatasetEntry, files: TableFiles) -> list[str]:
     """Return the SHA-256 of each file; raise E403 if it differs from the stated one.
 
     If one is stated, the checksum is computed again instead of being read from the cache.
     """
-    stated = options.get("sha256")
+    read = cached_sha256 if entry.sha256 is None else sha256_of
     try:
-        sums = [sha256_of(path) if stated else cached_sha256(path) for path in files.paths]
+        sums = [read(path) for path in files.paths]
     except OSError as error:
-        raise unreadable_file_error(str(options["path"]), files.paths[0], error) from error
-    if stated is None or sums == [str(stated).lower()]:
-        return sums
-    given = options["path"]
-    if len(sums) > 1:
-        message = f"'{given}' is a folder, and 'sha256' is of one file"
+        raise unreadable_file_error(str(entry.path), files.paths[0], error) from error
+    if entry.sha256 is not None and len(sums) > 1:
+        message = f"'{entry.path}' is a folder, and 'sha256' is of one file"
         hint = "leave out 'sha256', or name one file"
         raise FaultError(Diagnostic("E403", message, hint, loc=("sha256",)))
-    message = f"'{given}' is not the file that was meant: its sha256 is {sums[0]}"
-    hint = f"'sha256' says {str(stated).lower()}"
-    raise FaultError(Diagnostic("E403", message, hint, loc=("sha256",)))
+    load.check_sha256(entry, sums[0])
+    return sums
 
 
-def streamed_digest(options: EntryOptions, files: TableFiles, sums: Sequence[str]) -> str:
+def streamed_digest(entry: DatasetEntry, files: TableFiles, sums: Sequence[str]) -> str:
     """Return the digest of the table, from its files' checksums and the entry's options."""
-    content = {"streamed": list(sums), "kind": files.kind, "options": table_options_of(options)}
+    content = {"streamed": list(sums), "kind": files.kind, "options": entry.table_options()}
     return registry.json_sha256(content)
 
 
@@ -178,7 +174,7 @@ def _values(column: ColumnFacts) -> Sequence[str | float]:
 
 
 def read_streamed_table(
-    options: EntryOptions, base: Path, progress: RecordProgress | None = None
+    entry: DatasetEntry, base: Path, progress: RecordProgress | None = None
 ) -> StreamedTable:
     """Return the table of an entry with `stream: true`, writing its records if needed.
 
@@ -187,26 +183,26 @@ def read_streamed_table(
     FaultError
         E205, E403 to E407, E411 as for a table in memory, E413 if records cannot be stored.
     """
-    files = table_files_of(options, base)
-    sums = file_checksums(options, files)
+    files = table_files_of(entry, base)
+    sums = file_checksums(entry, files)
     with errors_at("path"):
         names = files.names()
-    roles = column_roles(options, names)
+    roles = column_roles(entry, names)
     with errors_at("path"):
-        store = open_or_write_store(files, sums, options.get("categorical", ()), progress)
+        store = open_or_write_store(files, sums, entry.categorical, progress)
     known = {column.name: column for column in store.columns}
     for name in roles.features:
-        for fault in _feature_diagnostics(known[name], options, store.rows):
+        for fault in _feature_diagnostics(known[name], entry, store.rows):
             raise FaultError(fault)
-    for name in known.keys() & options.get("slices", {}).keys():
+    for name in known.keys() & dict(entry.slices).keys():
         check_splits_rows(known[name])
     if roles.weight is not None:
         _check_weight(known[roles.weight])
     label_of = np.zeros(0)
     if roles.label is not None:
-        label_of = _labels(known[roles.label], options.get("positive"))
+        label_of = _labels(known[roles.label], entry.positive)
     named = tuple((path.name, each) for path, each in zip(files.paths, sums, strict=True))
-    return StreamedTable(store, roles, label_of, streamed_digest(options, files, sums), named)
+    return StreamedTable(store, roles, label_of, streamed_digest(entry, files, sums), named)
 
 
 def check_splits_rows(column: ColumnFacts) -> None:
@@ -217,7 +213,7 @@ def check_splits_rows(column: ColumnFacts) -> None:
 
 
 def _feature_diagnostics(
-    column: ColumnFacts, options: EntryOptions, rows: int
+    column: ColumnFacts, entry: DatasetEntry, rows: int
 ) -> Iterator[Diagnostic]:
     """Yield the errors of a feature column: missing or infinite values, stray words, too many
     levels.
@@ -227,11 +223,11 @@ def _feature_diagnostics(
         facts = column.numbers
         missing = CellCounts(facts.missing, facts.first_missing)
         infinite = CellCounts(facts.infinite, facts.first_infinite)
-        means = options.get("missing") == MISSING_TO_MEAN
+        means = entry.fills_with_means
         if fault := missing_cells_error(name, rows, missing, infinite, means=means):
             yield fault
         return
-    if name not in options.get("categorical", ()) and column.first_word:
+    if name not in entry.categorical and column.first_word:
         words = (level for level in column.levels or () if level is not None)
         distinct = sum(word.casefold() not in MISSING_WORDS for word in words)
         share = column.not_numbers / column.present

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from entries import load_entry_table
 from sklearn.model_selection import train_test_split
 
 from ratecli.cli.app import main
 from ratecli.datasets.download import fetch_files
-from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.registry import find_source
 
 MIRROR = os.environ.get("RATECLI_DATA_MIRROR", "")

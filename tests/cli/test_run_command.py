@@ -10,6 +10,7 @@ import pytest
 from small import PLAIN, SMALL, TRIALS, quickstart
 
 from ratecli.cli.runs import _executor
+from ratecli.datasets.entry import DatasetEntry
 from ratecli.runner.executors import DaskExecutor, ProcessExecutor, SerialExecutor
 from ratecli.sampling.rows import ExperimentData, split_dataset
 
@@ -197,7 +198,7 @@ def test_a_failed_trial_is_told_and_the_rest_is_written(folder, run):
 def seeds(folder):
     """A seed with the one positive row among those trained on, then one without."""
     entry = {"path": "few.csv", "label": "y", "split": {"train": "1/2", "test": "1/2"}}
-    data = ExperimentData.of({"d": entry}, folder)
+    data = ExperimentData.of({"d": DatasetEntry.of(entry)}, folder)
     parts = [split_dataset(data, "d", seed).part[0] for seed in range(50)]
     return [parts.index("train"), parts.index("test")]
 

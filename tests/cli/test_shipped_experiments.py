@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from entries import load_entry_table
 
 from ratecli.config.experiment import load_experiment
-from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.sources import clicks
 from ratecli.datasets.table import Table
 from ratecli.experiment.prepare import check_file, list_missing_files

@@ -6,14 +6,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from entries import assign_split_parts, load_entry_table, table_digest
 from scipy.special import expit
 from scipy.stats import kurtosis, skew
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from ratecli.datasets.load import load_entry_table, table_digest
 from ratecli.datasets.sources import clicks
-from ratecli.datasets.split import assign_split_parts
 from ratecli.datasets.table import Table
 
 

@@ -7,13 +7,14 @@ import sys
 import pytest
 
 from ratecli.datasets import registry
+from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.sources import SOURCES
 from ratecli.errors import FaultError
 
 
 def codes(options: dict[str, object]) -> list[str]:
     with pytest.raises(FaultError) as caught:
-        registry.settle_options(options)
+        registry.settle_options(DatasetEntry.of(options))
     assert all(fault.help for fault in caught.value.faults)
     return [fault.code for fault in caught.value.faults]
 
@@ -61,18 +62,20 @@ def test_size_is_told_only_where_it_is_known():
 
 
 def test_settle_fills_defaults():
-    settled = registry.settle_options({"source": "loans", "split": {"test": 0.5}})
+    settled = registry.settle_options(DatasetEntry.of({"source": "loans", "split": {"test": 0.5}}))
     assert settled == {"preparation": "plain", "rows": 4000, "seed": 0}
 
 
 def test_digest_depends_on_options_only():
     loans = registry.find_source("loans")
-    plain = registry.source_digest(loans, registry.settle_options({"source": "loans"}), ())
+    plain = registry.source_digest(
+        loans, registry.settle_options(DatasetEntry.of({"source": "loans"})), ()
+    )
     assert plain == registry.source_digest(
-        loans, registry.settle_options({"source": "loans", "rows": 4000}), ()
+        loans, registry.settle_options(DatasetEntry.of({"source": "loans", "rows": 4000})), ()
     )
     assert plain != registry.source_digest(
-        loans, registry.settle_options({"source": "loans", "rows": 4001}), ()
+        loans, registry.settle_options(DatasetEntry.of({"source": "loans", "rows": 4001})), ()
     )
 
 
@@ -89,7 +92,7 @@ def test_wrong_options():
     assert codes({"source": "adult", "preparation": "plane"}) == ["E104"]
     assert codes({"source": "adult", "vectors": "glove.txt"}) == ["E101"]
     assert codes({"source": "loans", "rows": 1}) == ["E104"]
-    assert codes({"source": "loans", "rows": 1, "seed": -1, "lable": "x"}) == [
+    assert codes({"source": "loans", "rows": 1, "seed": -1, "label": "x"}) == [
         "E101",
         "E104",
         "E104",

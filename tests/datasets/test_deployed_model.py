@@ -7,9 +7,9 @@ from types import ModuleType
 import numpy as np
 import pandas as pd
 import pytest
+from entries import load_entry_table, table_digest
 
 from ratecli.datasets.deployed_model import add_deployed_model
-from ratecli.datasets.load import load_entry_table, table_digest
 from ratecli.datasets.sources import adult, bank
 from ratecli.datasets.table import Table
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from entries import load_entry_table
 from generated_loans import generate_loans
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,6 @@ from scipy.special import ndtr
 from sklearn.linear_model import LogisticRegression
 
 from ratecli.datasets.encode import Encoder
-from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.sources import loans
 
 

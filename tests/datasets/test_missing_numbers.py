@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from entries import load_entry_table, read_streamed_table, table_digest
 from scipy import sparse
 from sklearn.impute import SimpleImputer
 
 from ratecli.datasets.apply_encoder import encode_new_rows, new_row_warnings
 from ratecli.datasets.encode import Encoder, NumericBlock
-from ratecli.datasets.load import load_entry_table, table_digest
+from ratecli.datasets.entry import SplitOptions
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.streaming.encode import FeatureShares, apply_stream_encoder, encoded_stream
 from ratecli.streaming.split import StreamedSplit
-from ratecli.streaming.table import read_streamed_table
 
 OPTIONS = {"label": "y", "missing": "mean", "drop": ["part"], "split": {"by": "part"}}
 
@@ -88,7 +88,9 @@ def test_test_rows_say_nothing_of_features(tmp_path: Path):
 def dealt(options: dict[str, Any], folder: Path) -> Any:
     table = read_streamed_table({"stream": True, **options}, folder)
     spec = options.get("split", {})
-    cells = StreamedSplit(table, {}, spec, "3", lambda _: np.random.default_rng(3)).cells()
+    cells = StreamedSplit(
+        table, {}, SplitOptions(**spec), "3", lambda _: np.random.default_rng(3)
+    ).cells()
     return table, *encoded_stream(table, cells)
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from entries import assign_split_parts, load_entry_table, missing_entry_files, table_digest
 
 from ratecli.datasets.encode import Encoder
-from ratecli.datasets.load import load_entry_table, missing_entry_files, table_digest
 from ratecli.datasets.sources import SOURCES, adult
-from ratecli.datasets.split import SPLIT_NAMES, assign_split_parts
+from ratecli.datasets.split import SPLIT_NAMES
 from ratecli.datasets.table import Table
 
 MIRROR = os.environ.get("RATECLI_DATA_MIRROR", "")

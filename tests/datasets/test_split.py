@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from entries import assign_split_parts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratecli.datasets.split import SPLIT_NAMES, apportion, assign_split_parts
+from ratecli.datasets.split import SPLIT_NAMES, apportion
 from ratecli.datasets.table import Table
 from ratecli.errors import FaultError
 

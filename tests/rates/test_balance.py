@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from entries import load_entry_table
 from full_scope import FULL, value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_rates import random_sample
 from rule_marks import fault_under
 
-from ratecli.datasets.load import load_entry_table
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Balance, affine, balance, disclosure_bound
 from ratecli.rates.analysis import (

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ratecli.datasets.entry import DatasetEntry
 from ratecli.rates.analysis import objective_goal
 from ratecli.rates.matrix import RowKinds
 from ratecli.runner.trial import training_problem
@@ -47,7 +48,7 @@ def problems(folder, rows=1200, l2=1e-3, slices=("rare",)):
     for stream in (False, True):
         entry = {"path": "t.parquet", "label": "y", "split": {"test": 0.2}}
         entry |= {"stream": True, "slices": {name: [] for name in slices}} if stream else {}
-        rows_of = load_trial_data(ExperimentData.of({"t": entry}, folder), 0)
+        rows_of = load_trial_data(ExperimentData.of({"t": DatasetEntry.of(entry)}, folder), 0)
         found.append(training_problem(rows_of, objective_goal("error", ERROR_RATE), (), l2))
     return found
 

@@ -14,18 +14,18 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from entries import assign_split_parts, entry_digest, load_entry_table, read_streamed_table
 from scipy import sparse
 
 from ratecli.datasets.encode import Encoder
-from ratecli.datasets.load import load_entry_table
-from ratecli.datasets.split import SPLIT_NAMES, assign_split_parts
+from ratecli.datasets.entry import SplitOptions
+from ratecli.datasets.split import SPLIT_NAMES
 from ratecli.errors import FaultError
 from ratecli.streaming import reading, scan, store
 from ratecli.streaming import split as split_module
 from ratecli.streaming.encode import encoded_stream
 from ratecli.streaming.split import StreamedSplit
 from ratecli.streaming.stream import RUN_LENGTH
-from ratecli.streaming.table import entry_digest, read_streamed_table
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ def write(table, path):
 
 def dealt(options, folder, seed=3, slices=None):
     table = read_streamed_table(options, folder)
-    made = StreamedSplit(table, slices or {"sex": []}, options.get("split", {}), str(seed),
+    made = StreamedSplit(table, slices or {"sex": []}, SplitOptions(**options.get("split", {})), str(seed),
                 lambda k: np.random.default_rng([seed, k] if k else seed))  # fmt: skip
     cells = made.cells()
     return table, cells, *encoded_stream(table, cells)
@@ -431,7 +431,7 @@ def test_words_beyond_number_are_refused_as_features_only(tmp_path, monkeypatch)
     assert fault(options, tmp_path).startswith("E411: column 'name' has more than")
     found = read_streamed_table(options | {"drop": ["name"]}, tmp_path)
     assert "name" not in found.values()
-    made = StreamedSplit(found, {"name": []}, {}, "", np.random.default_rng)
+    made = StreamedSplit(found, {"name": []}, SplitOptions(), "", np.random.default_rng)
     with pytest.raises(FaultError, match="E411: column 'name' has too many values"):
         made.cells()
     told = {"drop": ["name"], "slices": {"name": []}}

@@ -1,0 +1,131 @@
+"""An entry of `datasets:`: where a table comes from, the roles of its columns, and its split.
+
+Nothing here imports NumPy or pandas, so that listings stay fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from ratecli.errors import Diagnostic, FaultError, did_you_mean
+
+MISSING_IS_ERROR, MISSING_TO_MEAN = "error", "mean"
+"""Values of `missing:`: refuse missing numbers, or replace them by the training rows' mean."""
+TABLE_OPTIONS = (
+    "format",
+    "separator",
+    "label",
+    "positive",
+    "target",
+    "label_range",
+    "features",
+    "drop",
+    "weight",
+    "categorical",
+    "missing",
+    "deployed",
+)
+"""Options that change the table; those of the split change trials instead."""
+
+
+def _stated(options: Any) -> dict[str, Any]:
+    return {key: value for key, value in asdict(options).items() if value not in (None, ())}
+
+
+@dataclass(frozen=True)
+class SplitOptions:
+    """How rows are divided: see `config.dataset.SplitSpec`. Shares are numbers or texts ("1/3")."""
+
+    official: bool | None = None
+    train: float | str | None = None
+    validation: float | str | None = None
+    test: float | str | None = None
+    stratify: tuple[str, ...] = ()
+    by: str | None = None
+    seed: int | None = None
+
+    def stated(self) -> dict[str, Any]:
+        """Return the options that are set, as plain data."""
+        return _stated(self)
+
+
+DEFAULT_SPLIT = SplitOptions()
+
+
+@dataclass(frozen=True)
+class DatasetEntry:
+    """A data set as an experiment specifies it (see `config.dataset.DatasetSpec`).
+
+    Attributes
+    ----------
+    deployed
+        The column with the decisions of a deployed model, which is no feature.
+    slices
+        For each column that defines groups of streamed rows, the numbers it is compared with.
+    """
+
+    source: str | None = None
+    path: str | None = None
+    preparation: str | None = None
+    rows: int | None = None
+    seed: int | None = None
+    vectors: str | None = None
+    format: str | None = None
+    separator: str | None = None
+    stream: bool = False
+    sha256: str | None = None
+    label: str | None = None
+    positive: bool | float | str | None = None
+    target: str | None = None
+    label_range: tuple[float | None, float | None] | None = None
+    features: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    weight: str | None = None
+    categorical: tuple[str, ...] = ()
+    missing: str = MISSING_IS_ERROR
+    split: SplitOptions = DEFAULT_SPLIT
+    levels: int = 1
+    deployed: str | None = None
+    slices: tuple[tuple[str, tuple[float, ...]], ...] = ()
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> DatasetEntry:
+        """Return the entry of plain data; raise E101 for an unknown option."""
+        known = {field.name for field in fields(cls)}
+        for key in options:
+            if key not in known:
+                message = f"'{key}' is not an option of a data set"
+                hint = did_you_mean(key, known, "options")
+                raise FaultError(Diagnostic("E101", message, hint, loc=(key,), key=True))
+        values = _hashable(options)
+        split = SplitOptions(**_hashable(options.get("split") or {}))
+        slices = {name: tuple(cuts) for name, cuts in options.get("slices", {}).items()}
+        return cls(**values | {"split": split, "slices": tuple(sorted(slices.items()))})
+
+    def stated(self) -> dict[str, Any]:
+        """Return the options that differ from their defaults, as plain data, without the split."""
+        default = asdict(DatasetEntry())
+        return {
+            key: value
+            for key, value in _stated(self).items()
+            if key != "split" and value != default[key]
+        }
+
+    def table_options(self) -> dict[str, Any]:
+        """Return the stated options that change the table."""
+        stated = self.stated()
+        found = {key: stated[key] for key in TABLE_OPTIONS if key in stated}
+        return found if self.split.by is None else found | {"by": self.split.by}
+
+    @property
+    def fills_with_means(self) -> bool:
+        """Whether missing numbers are replaced by means."""
+        return self.missing == MISSING_TO_MEAN
+
+
+def _hashable(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: tuple(value) if isinstance(value, list) else value for key, value in options.items()
+    }

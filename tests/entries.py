@@ -1,0 +1,31 @@
+"""Functions of data set entries that take the options of an entry as a dictionary."""
+
+from __future__ import annotations
+
+from ratecli.datasets import load, split
+from ratecli.datasets.entry import DatasetEntry, SplitOptions
+from ratecli.streaming import table as streamed
+
+
+def load_entry_table(options, base, **more):
+    return load.load_entry_table(DatasetEntry.of(options), base, **more)
+
+
+def table_digest(options, base):
+    return load.table_digest(DatasetEntry.of(options), base)
+
+
+def missing_entry_files(options, base):
+    return load.missing_entry_files(DatasetEntry.of(options), base)
+
+
+def assign_split_parts(table, spec, rng):
+    return split.assign_split_parts(table, SplitOptions(**spec), rng)
+
+
+def entry_digest(options, base):
+    return streamed.entry_digest(DatasetEntry.of(options), base)
+
+
+def read_streamed_table(options, base, *more):
+    return streamed.read_streamed_table(DatasetEntry.of(options), base, *more)
