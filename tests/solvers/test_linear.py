@@ -25,28 +25,27 @@ def instance(seed: int, levels: int) -> tuple[LevelLp, np.ndarray]:
     times = np.abs(rng.normal(size=(len(places), 2 * n)))
     low = rng.normal(size=levels)
     boxes = np.stack([low, low + rng.choice([0.0, 1e-7, 1.0], size=levels)], axis=1)
+    cost, cost_times = rng.normal(size=2 * n).round(1), rng.normal(size=(levels, 2 * n))
+    places = [(p, 0) for p in range(levels)] + [(p, 1 + i) for p, i in places]
     found = LevelLp(
-        fixed,
-        times,
+        np.vstack([cost, fixed]),
+        np.vstack([cost_times, times]),
         np.array(places, dtype=np.int64).reshape(-1, 2),
-        rng.normal(size=2 * n).round(1),
-        rng.normal(size=(levels, 2 * n)),
         min(int(equal), int(m)),
     )
     return found, boxes
 
 
 def entries(linear: LevelLp, columns: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """(m + 1, N) of columns at levels (N, P), the cost last."""
+    """(m + 1, N) of columns at levels (N, P), the cost first."""
     found = linear.fixed[:, columns].copy()
     for (p, i), row in zip(linear.places, linear.times, strict=True):
         found[i] += levels[:, p] * row[columns]
-    costs = linear.cost[columns] + (levels.T * linear.cost_times[:, columns]).sum(axis=0)
-    return np.vstack([found, costs])
+    return found
 
 
 def at_corners(linear: LevelLp, boxes: np.ndarray) -> np.ndarray:
-    every = np.arange(len(linear.cost))
+    every = np.arange(linear.fixed.shape[1])
     corners = [np.tile(corner, (len(every), 1)) for corner in itertools.product(*boxes)]
     return np.hstack([entries(linear, every, corner) for corner in corners])
 
@@ -57,20 +56,20 @@ def at_corners(linear: LevelLp, boxes: np.ndarray) -> np.ndarray:
 def test_it_finds_what_a_list_of_all_corners_gives(levels, seed):
     linear, boxes = instance(seed, levels)
     table, equal = at_corners(linear, boxes), linear.equal
-    rows, right = table[:-1], np.eye(len(table) - 1)[0]
+    rows, right = table[1:], np.eye(len(table) - 1)[0]
     cold = linprog(
-        table[-1], rows[equal:], right[equal:], rows[:equal], right[:equal], method="highs"
+        table[0], rows[equal:], right[equal:], rows[:equal], right[:equal], method="highs"
     )
     assume(cold.status in {0, 2})  # now and then HiGHS does not know
     found = linear.solve(boxes)
     assert (found is None) == (cold.status == 2)
     if found is None:
         return
-    assert found.duals[0] == pytest.approx(cold.fun, abs=1e-6, rel=1e-6)
+    assert found.duals[1] == pytest.approx(cold.fun, abs=1e-6, rel=1e-6)
     used = entries(linear, found.columns, found.levels)
-    assert used[-1] @ found.x == pytest.approx(cold.fun, abs=1e-6, rel=1e-6)
+    assert used[0] @ found.x == pytest.approx(cold.fun, abs=1e-6, rel=1e-6)
     sizes = np.abs(rows).max(axis=1)
-    off = used[:-1] @ found.x - right
+    off = used[1:] @ found.x - right
     assert (np.abs(off[:equal]) <= 1e-7 * (1 + sizes[:equal])).all()
     assert (off[equal:] <= 1e-7 * (1 + sizes[equal:])).all()
     assert (found.x >= 0).all()
@@ -84,12 +83,12 @@ def test_no_column_is_cheaper_at_the_duals_at_any_levels(seed):
     found = linear.solve(boxes)
     if found is None:
         return
-    rng, every = np.random.default_rng(seed), np.arange(len(linear.cost))
+    rng, every = np.random.default_rng(seed), np.arange(linear.fixed.shape[1])
     for _ in range(20):
         levels = boxes[:, 0] + rng.random((len(every), 2)) * (boxes[:, 1] - boxes[:, 0])
         table = entries(linear, every, levels)
-        assert (table[-1] - found.duals @ table[:-1]).min() >= -1e-7
-    assert (found.duals[linear.equal :] <= 1e-9).all()
+        assert (-found.duals @ table).min() >= -1e-7
+    assert (found.duals[1 + linear.equal :] <= 1e-9).all()
 
 
 @pytest.mark.parametrize("levels", [0, 1])
@@ -99,9 +98,9 @@ def test_highs_stands_in(seed, levels):
     found, other = linear.solve(boxes), linear._by_highs(boxes)
     assert (found is None) == (other is None)
     if found is not None:
-        assert other.duals[0] == pytest.approx(found.duals[0], abs=1e-7)
+        assert other.duals[1] == pytest.approx(found.duals[1], abs=1e-7)
         used = entries(linear, other.columns, other.levels)
-        assert used[-1] @ other.x == pytest.approx(found.duals[0], abs=1e-7)
+        assert used[0] @ other.x == pytest.approx(found.duals[1], abs=1e-7)
 
 
 def test_thousands_of_columns_and_rows_that_all_pass_through_one_point():
@@ -110,12 +109,12 @@ def test_thousands_of_columns_and_rows_that_all_pass_through_one_point():
     fixed = rng.normal(size=(40, 5000))
     fixed[0], fixed[1:, 0] = 1.0, 0.0
     cost = np.append(0.0, rng.random(4999)) - rng.random(39) @ fixed[1:]
-    none = np.zeros((0, 5000))
-    linear = LevelLp(fixed, none, np.zeros((0, 2), dtype=np.int64), cost, none, 1)
+    table = np.vstack([cost, fixed])
+    linear = LevelLp(table, np.zeros((0, 5000)), np.zeros((0, 2), dtype=np.int64), 1)
     found = linear.solve(np.zeros((0, 2)))
-    assert found.duals[0] == pytest.approx(0.0, abs=1e-9)
+    assert found.duals[1] == pytest.approx(0.0, abs=1e-9)
     assert found.x[found.columns == 0] == pytest.approx([1.0])
-    assert (cost - found.duals @ fixed).min() >= -1e-8
+    assert (-found.duals @ table).min() >= -1e-8
 
 
 def test_a_box_of_too_many_corners_for_highs_is_refused_before_they_are_listed(monkeypatch):

@@ -173,7 +173,7 @@ class GroupHull:
     kept: list[CutIndices] = field(default_factory=list)
     whole: list[bool] = field(default_factory=list)
     feasible: bool = False
-    _touching: list[list[LinearTerm]] = field(default_factory=list)
+    _tangents: list[tuple[int, LinearTerm]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         moves = goal_directions(self.program) @ self.kinds.slopes
@@ -216,7 +216,7 @@ class GroupHull:
         If the latter satisfies them after all, the search for the best point gave up and there is
         no bound.
         """
-        relaxation = Relaxation(self.program, self.columns, touching=self._touching)
+        relaxation = Relaxation(self.program, self.columns, tangents=self._tangents)
         found = optimize_over_hull(relaxation, 0.5 * self.gap)
         self.feasible = found is not None
         if found is None:
@@ -229,7 +229,7 @@ class GroupHull:
                 value = float(self.program.value(self.program.objective, found.rates))
                 found = replace(found, value=value, bound=-np.inf)
         else:
-            self._touching = found.touching
+            self._tangents = found.tangents
         return found
 
     def settled(self, found: HullOptimum) -> HullOptimum:

@@ -126,7 +126,7 @@ class _CutChoiceSearch:
         if not (program.objective.is_fractions and len(shared) == 1 and affine):
             return 0.0
         bottom = program.fractions[shared[0]].bottom
-        _, most = columns.range(bottom.slopes, bottom.constant)
+        _, most = columns.range(bottom)
         return float(bottom.at(found.rates)) / most if all(self.hull.whole) else 0.0
 
     def _within(self, reduced: Sequence[Array], reach: float) -> CutIndices | None:

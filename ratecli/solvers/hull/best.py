@@ -39,7 +39,7 @@ class HullOptimum:
         (K,) slopes of the Lagrangian there: a point whose rates cost less improves it.
     multipliers
         (J,) multipliers of the constraints.
-    touching
+    tangents
         Tangents of the program's curves, for a relaxation over more points.
     """
 
@@ -49,7 +49,7 @@ class HullOptimum:
     bound: float
     prices: Array
     multipliers: Array
-    touching: list[list[LinearTerm]]
+    tangents: list[tuple[int, LinearTerm]]
 
 
 def optimize_over_hull(relaxation: Relaxation, gap: float) -> HullOptimum | None:
@@ -69,7 +69,7 @@ def optimize_over_hull(relaxation: Relaxation, gap: float) -> HullOptimum | None
     search.run()
     found, value = search.found, search.upper
     if found is None and search.bound < np.inf and not relaxation.elastic:
-        nearest = _BranchAndBound(replace(relaxation, elastic=True, touching=[]), gap)
+        nearest = _BranchAndBound(replace(relaxation, elastic=True, tangents=[]), gap)
         nearest.run()
         found = nearest.found
         value = np.inf if found is None else _point_value(relaxation, found)
@@ -197,7 +197,7 @@ def _polished_optimum(
         min(value, bound),
         priced.prices(at),
         priced.multipliers(at),
-        relaxation.touching,
+        relaxation.tangents,
     )
 
 

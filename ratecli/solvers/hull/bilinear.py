@@ -15,6 +15,7 @@ A level is a lower or an upper bound of its fraction, depending on the sign with
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -84,27 +85,20 @@ class BilinearProgram:
     boxes: Array
     scaled: LinearTerm | None
 
-    @classmethod
-    def of(
-        cls,
-        program: RateProgram,
-        columns: RatePoints,
-        *,
-        elastic: bool,
-        floor: float = MIN_DENOMINATOR_SHARE,
-    ) -> BilinearProgram:
-        """Return the bilinear form of a program.
 
-        With `elastic`, the objective is the largest constraint. `floor` is the minimum allowed
-        value of a denominator, relative to its maximum.
-        """
-        return _BilinearBuilder(program, columns, elastic, floor).made()
+def make_bilinear_program(
+    program: RateProgram,
+    columns: RatePoints,
+    *,
+    elastic: bool,
+    floor: float = MIN_DENOMINATOR_SHARE,
+) -> BilinearProgram:
+    """Return the bilinear form of a program.
 
-
-def single_fraction(objective: ProgramForm) -> int | None:
-    """Return the only fraction of an objective that has no other terms but a constant, or None."""
-    (own,) = np.nonzero(objective.shares)
-    return int(own[0]) if objective.is_fractions and len(own) == 1 else None
+    With `elastic`, the objective is the largest constraint. `floor` is the minimum allowed value
+    of a denominator, relative to its maximum.
+    """
+    return _BilinearBuilder(program, columns, elastic, floor).program_form()
 
 
 class _BilinearBuilder:
@@ -113,13 +107,17 @@ class _BilinearBuilder:
     def __init__(
         self, program: RateProgram, columns: RatePoints, elastic: bool, floor: float
     ) -> None:
-        self.program, self.columns, self.elastic, self.floor = program, columns, elastic, floor
-        self.none = LinearTerm(0.0 * columns.origin, 0.0)
-        self.unit = LinearTerm(0.0 * columns.origin, 1.0)
+        self.program, self.columns, self.elastic = program, columns, elastic
+        self.aims = [] if elastic else [program.objective]
+        self.none = program.objective.line * 0.0
         self.ranges = [fraction_range(fraction, columns) for fraction in program.fractions]
-        self.single = None if elastic else single_fraction(program.objective)
-        self.aimed = self._aimed()
-        signs = [_fraction_sign(fraction) for fraction in program.fractions]
+        # the only fraction of an objective that has no other terms but a constant
+        own = [aim.fractions for aim in self.aims if aim.is_fractions and len(aim.fractions) == 1]
+        self.single = own[0][0] if own else None
+        # the other fractions of an objective need levels
+        self.aimed = {m for aim in self.aims for m in aim.fractions if m != self.single}
+        # -1 for a fraction that is never positive, such as a subtracted one
+        signs = [-1.0 if fraction.range[1] <= 0 else 1.0 for fraction in program.fractions]
         self.spreads = [
             spread
             for spread in find_fraction_spreads(program.constraints, signs)
@@ -129,49 +127,42 @@ class _BilinearBuilder:
         self.others = [i for i in range(len(program.constraints)) if i not in taken]
         self.leveled = self._leveled()
         self.slack = len(self.leveled) + len(self.spreads)
+        # rows that keep denominators away from 0, where a fraction is undefined
+        bottoms = [fraction.bottom for fraction in program.fractions]
+        self.floors = [bottom * -1.0 + floor * columns.range(bottom)[1] for bottom in bottoms]
 
-    def made(self) -> BilinearProgram:
-        rows = [*map(self._constraint, self.others), *self._levels()]
-        rows += [
-            row
-            for number, spread in enumerate(self.spreads)
-            for row in self._spread(number, spread)
-        ]
-        boxes = [self.ranges[m] for m in self.leveled] + [self._start(s) for s in self.spreads]
-        if self.elastic:
-            boxes.append(self._slack())
+    def program_form(self) -> BilinearProgram:
+        rows = [*map(self._constraint, self.others), *self._level_bounds()]
+        for number, spread in enumerate(self.spreads, len(self.leveled)):
+            rows += self._spread(number, spread)
+        rows += [BilinearRow(line) for line in self.floors]
+        boxes = [self.ranges[m] for m in self.leveled]
+        boxes += [self._smallest_range(spread) for spread in self.spreads]
+        boxes += [self._slack_range()] if self.elastic else []
+        scaled = None if self.single is None else self.program.fractions[self.single].bottom
         return BilinearProgram(
-            self._objective(),
-            (*rows, *self._floors()),
-            np.array(boxes).reshape(len(boxes), 2),
-            None if self.single is None else self.program.fractions[self.single].bottom,
+            self._objective(), tuple(rows), np.array(boxes).reshape(len(boxes), 2), scaled
         )
-
-    def _aimed(self) -> set[int]:
-        """Return the fractions of the objective, which need levels unless there is only one."""
-        if self.elastic or self.single is not None:
-            return set()
-        return set(np.flatnonzero(self.program.objective.shares).tolist())
 
     def _leveled(self) -> list[int]:
         """Return the fractions that need a level, in the order of the levels."""
         kept = set(self.aimed)
         forms = [self.program.constraints[i] for i in self.others]
-        often = np.sum([form.shares != 0 for form in forms], axis=0) if forms else np.zeros(0)
+        often = Counter(m for form in forms for m in form.fractions)
         for form in forms:
-            left = [m for m in np.flatnonzero(form.shares).tolist() if m not in kept]
-            left.sort(key=lambda m: -often[m])
-            kept |= set(left[:-1] if form.is_fractions else left)
+            left = sorted((m for m in form.fractions if m not in kept), key=lambda m: -often[m])
+            kept.update(left[:-1] if form.is_fractions else left)
         return sorted(kept)
 
     def _objective(self) -> BilinearRow:
         aim = self.program.objective
         if self.elastic:
-            return BilinearRow(self.none, {self.slack: self.unit})
+            return BilinearRow(self.none, {self.slack: self.none + 1.0})
         if self.single is not None:
-            share, top = float(aim.shares.sum()), self.program.fractions[self.single].top
-            return BilinearRow(top * share)
-        return BilinearRow(aim.line, self._times(aim, self.unit), tuple(range(len(aim.curves))))
+            top = self.program.fractions[self.single].top
+            return BilinearRow(top * float(aim.shares[self.single]))
+        times = self._times(aim, self.none + 1.0)
+        return BilinearRow(aim.line, times, tuple(range(len(aim.curves))))
 
     def _times(self, form: ProgramForm, by: LinearTerm) -> dict[int, LinearTerm]:
         """Return the factors of the levels for the fractions of a form."""
@@ -179,24 +170,21 @@ class _BilinearBuilder:
 
     def _constraint(self, number: int) -> BilinearRow:
         form = self.program.constraints[number]
-        left = [m for m in np.flatnonzero(form.shares) if m not in self.leveled]
-        before = () if self.elastic else self.program.objective.curves
-        start = len(before) + sum(len(c.curves) for c in self.program.constraints[:number])
-        if left:
-            fraction = self.program.fractions[left[0]]
-            by = fraction.bottom
-            line = fraction.top * float(form.shares[left[0]]) + by * form.line.constant
-        else:
-            line, by = form.line, self.unit
+        start = sum(len(c.curves) for c in (*self.aims, *self.program.constraints[:number]))
+        line, by = form.line, self.none + 1.0
+        for m in form.fractions:  # at most one has no level
+            if m not in self.leveled:
+                by = self.program.fractions[m].bottom
+                top = self.program.fractions[m].top * float(form.shares[m])
+                line = top + by * form.line.constant
         times = self._times(form, by)
         if self.elastic:
             times[self.slack] = by * -1.0
         return BilinearRow(line, times, tuple(range(start, start + len(form.curves))), number, by)
 
-    def _levels(self) -> Iterator[BilinearRow]:
+    def _level_bounds(self) -> Iterator[BilinearRow]:
         """Yield rows that make levels lower or upper bounds of fractions, as far as needed."""
-        aims = [] if self.elastic else [self.program.objective]
-        forms = [*aims, *(self.program.constraints[i] for i in self.others)]
+        forms = [*self.aims, *(self.program.constraints[i] for i in self.others)]
         for p, m in enumerate(self.leveled):
             fraction = self.program.fractions[m]
             shares = [form.shares[m] for form in forms]
@@ -205,60 +193,39 @@ class _BilinearBuilder:
             if min(shares) < 0:
                 yield BilinearRow(fraction.top * -1.0, {p: fraction.bottom})
 
-    def _spread(self, number: int, spread: FractionSpread) -> Iterator[BilinearRow]:
-        p = len(self.leveled) + number
+    def _spread(self, p: int, spread: FractionSpread) -> Iterator[BilinearRow]:
         for m, share in zip(spread.members, spread.shares, strict=True):
-            fraction = self.program.fractions[m]
-            top, bottom = fraction.top * share, fraction.bottom
+            top, bottom = self.program.fractions[m].top * share, self.program.fractions[m].bottom
             yield BilinearRow(top * -1.0, {p: bottom})
-            times = {p: bottom * -1.0} | ({self.slack: bottom * -1.0} if self.elastic else {})
-            yield BilinearRow(top + bottom * -spread.most, times)
+            levels = (p, self.slack) if self.elastic else (p,)
+            yield BilinearRow(top + bottom * -spread.most, dict.fromkeys(levels, bottom * -1.0))
 
-    def _start(self, spread: FractionSpread) -> tuple[float, float]:
+    def _smallest_range(self, spread: FractionSpread) -> tuple[float, float]:
         """Return the range of the smallest fraction of a spread."""
         pairs = zip(spread.members, spread.shares, strict=True)
-        ends = [np.sort(share * np.array(self.ranges[m])) for m, share in pairs]
-        low, high = np.array(ends).T
+        low, high = np.array([np.sort(share * np.array(self.ranges[m])) for m, share in pairs]).T
         least = low.min() if self.elastic else max(low.min(), low.max() - spread.most)
         return float(least), float(max(high.min(), least))
 
-    def _slack(self) -> tuple[float, float]:
+    def _slack_range(self) -> tuple[float, float]:
         """Return a lower bound of the largest constraint, and a value that it has at some point."""
         low = max((self._least(form) for form in self.program.constraints), default=0.0)
         known = self.columns.middle[:, None]
         if self.columns.blocks == 1:
             known = np.hstack([known, self.columns.points + self.columns.origin[:, None]])
-        allowed = np.ones(known.shape[1], dtype=bool)
-        for row in self._floors():
-            allowed &= row.line.at(known) <= 0
+        allowed = np.all([line.at(known) <= 0 for line in self.floors], axis=0)
         found = np.where(allowed, self.program.excess(known), np.inf)
-        high = max(
-            low, float(np.fmin.reduce(found))
-        )  # ignore points where constraints are undefined
-        if not any(form.shares.any() for form in self.program.constraints):
+        high = max(low, float(np.fmin.reduce(found)))  # ignores points with undefined constraints
+        if not any(form.fractions for form in self.program.constraints):
             low -= ELASTIC_FLOOR_ROOM
         return low, high if np.isfinite(high) else MAX_FRACTION
 
     def _least(self, form: ProgramForm) -> float:
         """Return a lower bound of a constraint."""
-        total, _ = self.columns.range(form.line.slopes, form.line.constant)
-        for share, ends in zip(form.shares, self.ranges, strict=True):
-            total += min(share * end for end in ends)
-        for curve in form.curves:
-            line = curve.touching(self.columns.middle)
-            total += self.columns.range(line.slopes, line.constant)[0]
-        return float(total)
-
-    def _floors(self) -> Iterator[BilinearRow]:
-        """Yield rows that keep denominators away from 0, where a fraction is undefined."""
-        for fraction in self.program.fractions:
-            _, most = self.columns.range(fraction.bottom.slopes, fraction.bottom.constant)
-            yield BilinearRow(fraction.bottom * -1.0 + self.unit * (self.floor * most))
-
-
-def _fraction_sign(fraction: Fraction) -> float:
-    """Return -1 for a fraction that is never positive, such as a subtracted one, else 1."""
-    return -1.0 if fraction.range[1] <= 0 else 1.0
+        ends = (min(form.shares[m] * end for end in self.ranges[m]) for m in form.fractions)
+        tangents = (curve.tangent(self.columns.middle) for curve in form.curves)
+        curves = (self.columns.range(line)[0] for line in tangents)
+        return float(sum([*ends, *curves], self.columns.range(form.line)[0]))
 
 
 def find_fraction_spreads(
@@ -270,12 +237,11 @@ def find_fraction_spreads(
     """
     pairs: dict[tuple[float, float], dict[tuple[int, int], int]] = {}
     for number, form in enumerate(constraints):
-        shares = form.shares * signs
-        own = np.flatnonzero(shares)
+        shares, own = form.shares * signs, form.fractions
         if form.is_fractions and len(own) == 2 and abs(shares.sum()) <= EQUAL_TOLERANCE:
-            more, less = own if shares[own[0]] > 0 else own[::-1]
+            more, less = sorted(own, key=lambda m: -shares[m])
             key = (round(float(shares[more]), 12), round(-form.line.constant, 12))
-            pairs.setdefault(key, {})[int(more), int(less)] = number
+            pairs.setdefault(key, {})[more, less] = number
     found = []
     for (share, most), each in pairs.items():
         while each:
@@ -299,8 +265,7 @@ def fraction_range(fraction: Fraction, columns: RatePoints) -> tuple[float, floa
     if columns.blocks == 1:
         each = fraction.at(columns.points + columns.origin[:, None])
     else:
-        lines = (fraction.top, fraction.bottom)
-        top, bottom = (np.array(columns.range(line.slopes, line.constant)) for line in lines)
+        top, bottom = columns.range(fraction.top), columns.range(fraction.bottom)
         with np.errstate(divide="ignore", invalid="ignore"):
             each = np.divide.outer(top, bottom).ravel()
     each = each[~np.isnan(each)]

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.rates.matrix import RowKinds
+from ratecli.solvers.hull.forms import LinearTerm
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,9 @@ class RatePoints:
         """Return (blocks, T) with 1 where a point belongs to a block."""
         return np.asarray(self.block == np.arange(self.blocks)[:, None], dtype=float)
 
-    def range(self, slopes: Array, constant: float) -> tuple[float, float]:
+    def range(self, line: LinearTerm) -> tuple[float, float]:
         """Return the smallest and largest value of a line over the hull."""
-        values = slopes @ self.points
-        low = np.full(self.blocks, np.inf)
-        high = np.full(self.blocks, -np.inf)
-        np.minimum.at(low, self.block, values)
-        np.maximum.at(high, self.block, values)
-        start = float(slopes @ self.origin) + constant
-        return start + float(low.sum()), start + float(high.sum())
+        values, starts = line.slopes @ self.points, np.flatnonzero(np.diff(self.block, prepend=-1))
+        low, high = (ends.reduceat(values, starts).sum() for ends in (np.minimum, np.maximum))
+        start = float(line.at(self.origin))
+        return start + float(low), start + float(high)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -40,7 +41,14 @@ class LinearTerm:
         up, down = np.maximum(self.slopes, 0.0).sum(), np.minimum(self.slopes, 0.0).sum()
         return self.constant + float(down), self.constant + float(up)
 
-    def __add__(self, other: LinearTerm) -> LinearTerm:
+    @property
+    def vector(self) -> Array:
+        """(K + 1,) slopes and constant."""
+        return np.append(self.slopes, self.constant)
+
+    def __add__(self, other: LinearTerm | float) -> LinearTerm:
+        if not isinstance(other, LinearTerm):
+            return LinearTerm(self.slopes, self.constant + other)
         return LinearTerm(self.slopes + other.slopes, self.constant + other.constant)
 
     def __mul__(self, factor: float) -> LinearTerm:
@@ -62,12 +70,8 @@ class Fraction:
 
     def in_terms_of(self, other: Fraction) -> tuple[float, float] | None:
         """Return share and constant if it equals `share * other + constant`, else None."""
-        mine, top, bottom = (
-            np.append(line.slopes, line.constant) for line in (self.top, other.top, other.bottom)
-        )
-        if not np.allclose(
-            np.append(self.bottom.slopes, self.bottom.constant), bottom, atol=ROUNDING
-        ):
+        mine, top, bottom = self.top.vector, other.top.vector, other.bottom.vector
+        if not np.allclose(self.bottom.vector, bottom, atol=ROUNDING):
             return None
         (share, constant), *_ = np.linalg.lstsq(np.stack([top, bottom], axis=1), mine)
         same = np.allclose(share * top + constant * bottom, mine, atol=ROUNDING)
@@ -76,9 +80,7 @@ class Fraction:
     def expansion(self, rates: Array) -> LinearTerm:
         """Return the tangent at `rates`."""
         value, bottom = float(self.at(rates)), float(self.bottom.at(rates))
-        return (self.top + self.bottom * -value) * (1 / bottom) + LinearTerm(
-            0 * self.top.slopes, value
-        )
+        return (self.top + self.bottom * -value) * (1 / bottom) + value
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class ConvexTerm:
         found = values(self.expression, rates.reshape(len(rates), -1), self.index)
         return found.reshape(rates.shape[1:])
 
-    def touching(self, rates: Array) -> LinearTerm:
+    def tangent(self, rates: Array) -> LinearTerm:
         """Return a tangent at `rates`, which is nowhere above the curve (see `rates.tangent`)."""
         found = tangent(self.expression, rates, self.index)
         return LinearTerm(found.slopes, found.value - float(found.slopes @ rates))
@@ -109,6 +111,11 @@ class ProgramForm:
     line: LinearTerm
     shares: Array
     curves: tuple[ConvexTerm, ...] = ()
+
+    @cached_property
+    def fractions(self) -> list[int]:
+        """Indices of the fractions that it contains."""
+        return [int(m) for m in np.flatnonzero(self.shares)]
 
     @property
     def is_fractions(self) -> bool:
@@ -150,15 +157,13 @@ class RateProgram:
         """
         index = problem.rates.index()
         pieces = [(goal.name, piece) for goal in problem.constraints for piece in goal.pieces]
-        parts = [
-            _split_form(node, index)
-            for node in (problem.objective.expression, *(p for _, p in pieces))
-        ]
+        nodes = (problem.objective.expression, *(piece for _, piece in pieces))
         fractions = list[Fraction]()
-        sums = [_fraction_shares(part, fractions) for part in parts]
+        parts = [_split_form(node, index, fractions) for node in nodes]
+        count = range(len(fractions))
         objective, *constraints = (
-            ProgramForm(line, np.pad(shares, (0, len(fractions) - len(shares))), part.curves)
-            for part, (line, shares) in zip(parts, sums, strict=True)
+            ProgramForm(line, np.array([shares.get(m, 0.0) for m in count]), curves)
+            for line, shares, curves in parts
         )
         return cls(
             objective,
@@ -171,8 +176,7 @@ class RateProgram:
 
     def value(self, form: ProgramForm, rates: Array) -> Array:
         """Return the values of a form at rates (K,) or (K, T); NaN where it is undefined."""
-        shared = zip(form.shares, self.fractions, strict=True)
-        fractions = (share * fraction.at(rates) for share, fraction in shared if share)
+        fractions = (form.shares[m] * self.fractions[m].at(rates) for m in form.fractions)
         curves = (curve.at(rates) for curve in form.curves)
         return sum([*fractions, *curves], form.line.at(rates))
 
@@ -182,11 +186,9 @@ class RateProgram:
         Minus infinity if there are no constraints, infinite where one is undefined. Constraints
         that were multiplied by a denominator are defined everywhere (see `missed`).
         """
-        found = [self.value(constraint, rates) for constraint in self.constraints]
         none = np.full(rates.shape[1:], -np.inf)
-        return np.asarray(
-            np.max([none, *(np.where(np.isnan(each), np.inf, each) for each in found)], axis=0)
-        )
+        found = [none, *(self.value(constraint, rates) for constraint in self.constraints)]
+        return np.asarray(np.max(np.where(np.isnan(found), np.inf, found), axis=0))
 
     def missed(self, rates: Array, room: float = 0.0) -> Array:
         """Return by how much rates (K,) or (K, T) violate the worst constraint beyond `room`.
@@ -209,66 +211,49 @@ class RateProgram:
         """
 
         def lines(form: ProgramForm) -> ProgramForm:
-            shared = zip(self.fractions, form.shares, strict=True)
-            each = (fraction.expansion(rates) * share for fraction, share in shared if share)
+            each = (self.fractions[m].expansion(rates) * form.shares[m] for m in form.fractions)
             return ProgramForm(sum(each, form.line), 0.0 * form.shares, form.curves)
 
-        constraints = tuple(map(lines, self.constraints))
         aim = lines(self.objective) if objective else self.objective
-        return replace(self, objective=aim, constraints=constraints)
+        return replace(self, objective=aim, constraints=tuple(map(lines, self.constraints)))
 
     def loosened(self, by: float) -> RateProgram:
         """Return the program with constraints that may be up to `by`."""
-
-        def loose(form: ProgramForm) -> ProgramForm:
-            return replace(form, line=form.line + LinearTerm(0.0 * form.line.slopes, -by))
-
-        return replace(self, constraints=tuple(map(loose, self.constraints)))
+        loose = (replace(form, line=form.line + -by) for form in self.constraints)
+        return replace(self, constraints=tuple(loose))
 
 
-@dataclass(frozen=True)
-class _FormParts:
-    """The linear term, fractions and convex terms of an expression."""
+def _split_form(
+    node: Expression, index: RateIndex, known: list[Fraction]
+) -> tuple[LinearTerm, dict[int, float], tuple[ConvexTerm, ...]]:
+    """Return the linear term, the shares of `known` fractions and the convex terms of a goal.
 
-    line: LinearTerm
-    fractions: tuple[Fraction, ...]
-    curves: tuple[ConvexTerm, ...]
-
-
-def _split_form(node: Expression, index: RateIndex) -> _FormParts:
-    line, fractions, curves = Affine({}), list[Fraction](), list[ConvexTerm]()
+    Fractions that are not multiples of known ones are added to `known`.
+    """
+    line, shares, curves = LinearTerm(np.zeros(len(index)), 0.0), dict[int, float](), []
     for term in _summands(node):
         ratios = ratio_sum(term)
         if ratios is not None:
-            line += ratios.affine
-            fractions += [_make_fraction(ratio, index) for ratio in ratios.ratios]
+            line += linear_term_of(ratios.affine, index)
+            for ratio in ratios.ratios:
+                m, share, constant = _find_fraction(_make_fraction(ratio, index), known)
+                shares[m] = shares.get(m, 0.0) + share
+                line += constant
         elif curvature(term) is Curvature.CONVEX:
             curves.append(ConvexTerm(term, index))
         else:
             raise ValueError(f"{ex.to_text(term)} is neither convex nor a sum of ratios")
-    return _FormParts(linear_term_of(line, index), tuple(fractions), tuple(curves))
+    return line, shares, tuple(curves)
 
 
-def _fraction_shares(parts: _FormParts, known: list[Fraction]) -> tuple[LinearTerm, Array]:
-    """Return the parts' line and their shares of the `known` fractions.
-
-    Fractions that are not multiples of known ones are added to `known`.
-    """
-    line, shares = parts.line, np.zeros(len(known) + len(parts.fractions))
-    for fraction in parts.fractions:
-        m, share, constant = next(
-            (
-                (m, *found)
-                for m, other in enumerate(known)
-                if (found := fraction.in_terms_of(other))
-            ),
-            (len(known), 1.0, 0.0),
-        )
-        if m == len(known):
-            known.append(fraction)
-        shares[m] += share
-        line += LinearTerm(0.0 * line.slopes, constant)
-    return line, shares[: len(known)]
+def _find_fraction(fraction: Fraction, known: list[Fraction]) -> tuple[int, float, float]:
+    """Return index, share and constant with which a fraction is given by a known one."""
+    for m, other in enumerate(known):
+        found = fraction.in_terms_of(other)
+        if found is not None:
+            return m, *found
+    known.append(fraction)
+    return len(known) - 1, 1.0, 0.0
 
 
 def _summands(node: Expression) -> Iterator[Expression]:

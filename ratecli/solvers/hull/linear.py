@@ -1,6 +1,12 @@
-"""Linear programs over columns with levels in boxes.
+"""Linear programs with few rows and many columns at variable levels.
 
-They are solved by `simplex`, whose results are verified, and by HiGHS if the verification fails.
+A column is taken at any levels in a box, possibly at several; its entries are affine in the levels.
+Only corners of the box matter, and the cheapest corner of a column is found without enumeration.
+
+They are solved by the revised simplex method with an explicit inverse. The column of least reduced
+cost enters, and ties in the ratio test are broken by the lexicographic order (Dantzig, Orden and
+Wolfe 1955), because the right side is the first unit vector and nearly all vertices are degenerate.
+Results are verified; HiGHS takes over if the verification fails.
 """
 
 from __future__ import annotations
@@ -8,25 +14,174 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from ratecli.models.base import Array
-from ratecli.solvers.hull.simplex import (
-    TOLERANCE,
-    SimplexBasis,
-    SimplexRows,
-    initial_basis,
-    run_simplex,
-)
 
+TOLERANCE = 1e-9
+"""Tolerance for rows, whose entries are about 1, and for reduced costs."""
+LARGE_DUAL = 1e6
+"""If duals exceed this, the tolerance for reduced costs grows with their rounding errors."""
+MIN_PIVOT = 1e-9
+"""A row only leaves if its entry in the entering column is larger."""
+MIN_ARTIFICIAL_PIVOT = 1e-7
+"""The same if an artificial column leaves."""
+RATIO_TIE = 1e-13
+"""Ratios whose cross products differ by no more than this are tied."""
+REFRESH_INTERVAL = 60
+"""Number of pivots after which the inverse is recomputed."""
 DUALITY_TOLERANCE = 1e-8
 """Largest difference of primal and dual value, relative to 1 plus the value."""
 MAX_HIGHS_COLUMNS = 200_000
 """Maximum number of columns passed to HiGHS, which needs one per column and corner of the box."""
 HIGHS_INFEASIBLE = 2
+
+
+class SimplexTable(NamedTuple):
+    """The costs of a program with P levels and N columns, followed by its m rows.
+
+    Attributes
+    ----------
+    fixed
+        (m + 1, N) the part of the columns that does not depend on levels: those of the program,
+        then the slacks of inequalities, then an artificial column for each equation.
+    places, times
+        (L, 2) pairs of level and row, and (L, N) what a unit of the level adds to the row in each
+        column.
+    low, high
+        (P,) ranges of the levels.
+    equal
+        Number of rows that are equations. Row 1 equals 1, other equations 0, the rest is at most 0.
+    """
+
+    fixed: Array
+    places: NDArray[np.int64]
+    times: Array
+    low: Array
+    high: Array
+    equal: int
+
+
+class SimplexBasis(NamedTuple):
+    """A basis of m columns: their indices, levels (m, P), and costs and entries (m + 1, m).
+
+    `inverse` is the inverse (m, m) of the entries. Its first column holds the values of the
+    columns.
+    """
+
+    head: NDArray[np.int64]
+    levels: Array
+    matrix: Array
+    inverse: Array
+
+
+@numba.njit(cache=True)
+def run_simplex(table: SimplexTable, basis: SimplexBasis) -> bool:
+    """Pivot until no reduced cost is negative by a fresh inverse; return whether that was reached."""
+    m = len(basis.inverse)
+    candidates = table.fixed.shape[1] - table.equal
+    pivots = 0
+    for _ in range(200 + 50 * m):
+        if pivots == REFRESH_INTERVAL:
+            if not refresh_inverse(basis):
+                return False
+            pivots = 0
+        duals = basis_duals(basis)
+        reduced = np.zeros(table.fixed.shape[1])
+        slopes = np.zeros((len(table.low), len(reduced)))
+        for i in range(m + 1):
+            if duals[i] != 0.0:
+                reduced -= duals[i] * table.fixed[i]
+        for k in range(len(table.places)):
+            p, i = table.places[k]
+            slopes[p] -= duals[i] * table.times[k]
+        for p in range(len(table.low)):
+            reduced += np.minimum(table.low[p] * slopes[p], table.high[p] * slopes[p])
+        j = np.argmin(reduced[:candidates])
+        if reduced[j] >= -TOLERANCE * max(1.0, np.abs(duals).max() / LARGE_DUAL):
+            if pivots == 0:
+                return True
+            pivots = REFRESH_INTERVAL
+            continue
+        levels = np.where(slopes[:, j] <= 0, table.high, table.low)
+        column = table.fixed[:, j].copy()
+        for k in range(len(table.places)):
+            p, i = table.places[k]
+            column[i] += levels[p] * table.times[k, j]
+        moved = np.zeros(m)
+        for i in range(m):
+            for k in range(m):
+                moved[i] += basis.inverse[i, k] * column[1 + k]
+        r = leaving_row(basis, moved, candidates)
+        if r < 0:
+            return False
+        basis.head[r], basis.levels[r], basis.matrix[:, r] = j, levels, column
+        basis.inverse[r] /= moved[r]
+        for i in range(m):
+            for k in range(m if i != r else 0):
+                basis.inverse[i, k] -= moved[i] * basis.inverse[r, k]
+        pivots += 1
+    return False
+
+
+@numba.njit(cache=True)
+def basis_duals(basis: SimplexBasis) -> Array:
+    """Return the duals (m + 1,) of the rows; that of the costs is -1."""
+    duals = np.zeros(len(basis.matrix))
+    duals[0] = -1.0
+    for i in range(len(basis.inverse)):
+        if basis.matrix[0, i] != 0.0:
+            duals[1:] += basis.matrix[0, i] * basis.inverse[i]
+    return duals
+
+
+@numba.njit(cache=True)
+def refresh_inverse(basis: SimplexBasis) -> bool:
+    """Recompute the inverse by elimination; return whether the matrix is invertible."""
+    m = len(basis.inverse)
+    both = np.hstack((basis.matrix[1:], np.eye(m)))
+    for c in range(m):
+        r = c + np.argmax(np.abs(both[c:, c]))
+        if both[r, c] == 0.0:
+            return False
+        pivot = both[r] / both[r, c]
+        both[r] = both[c]
+        both[c] = pivot
+        for i in range(m):
+            share = both[i, c]
+            if i != c and share != 0.0:
+                for k in range(2 * m):
+                    both[i, k] -= share * pivot[k]
+    basis.inverse[:] = both[:, m:]
+    return True
+
+
+@numba.njit(cache=True)
+def leaving_row(basis: SimplexBasis, moved: Array, artificial: int) -> int:
+    """Return the row of the lexicographically least ratio inverse / moved, -1 if none.
+
+    Artificial columns, from `artificial` on, that have reached 0 stay at 0.
+    """
+    inverse = basis.inverse
+    m, found = len(moved), -1
+    for i in range(m):
+        there = basis.head[i] >= artificial and inverse[i, 0] <= TOLERANCE
+        if there and abs(moved[i]) > MIN_ARTIFICIAL_PIVOT:
+            return i
+        if moved[i] <= MIN_PIVOT:
+            continue
+        apart, k = -1.0 if found < 0 else 0.0, 0
+        while abs(apart) <= RATIO_TIE and k < m:
+            apart = inverse[i, k] * moved[found] - inverse[found, k] * moved[i]
+            k += 1
+        if apart < 0:
+            found = i
+    return found
 
 
 @dataclass(frozen=True)
@@ -38,7 +193,7 @@ class LpOptimum:
     columns, levels, x
         (N,) nonzero columns, the levels (N, P) at which they are taken, and (N,) their values.
     duals
-        (m,) duals of the rows; the first one is the optimal value.
+        (m + 1,) -1 for the costs, and duals of the rows; the first of these is the optimal value.
     """
 
     columns: NDArray[np.int64]
@@ -49,7 +204,7 @@ class LpOptimum:
 
 @dataclass(frozen=True)
 class LevelLp:
-    """Minimize `cost @ x` over x >= 0, with rows equal to 1 (the first), equal to 0, or at most 0.
+    """Minimize row 0 over x >= 0, with rows equal to 1 (row 1), equal to 0, or at most 0.
 
     Each column is taken at levels anywhere in a box, possibly at several. Its entry in row i is
     `fixed[i, j]` plus `levels[p] * times[l, j]` for each l whose `places[l]` is (p, i).
@@ -57,33 +212,33 @@ class LevelLp:
     Attributes
     ----------
     fixed, times
-        (m, n) and (L, n).
+        (m + 1, n) and (L, n).
     places
         (L, 2).
-    cost, cost_times
-        (n,) costs, and (P, n) costs per unit of each level.
     equal
-        Number of rows that are equations, which come first.
+        Number of rows that are equations, which follow the costs.
     """
 
     fixed: Array
     times: Array
     places: NDArray[np.int64]
-    cost: Array
-    cost_times: Array
     equal: int
 
     @cached_property
     def _sizes(self) -> Array:
-        """(m,) scales of the rows, by which they are divided."""
+        """(m + 1,) scales by which the rows are divided; the costs are not scaled."""
         found = np.abs(self.fixed).max(axis=1)
         np.maximum.at(found, self.places[:, 1], np.abs(self.times).max(axis=1))
+        found[0] = 1.0
         return np.where(found > 0, found, 1.0)
 
     @cached_property
     def _scaled(self) -> tuple[Array, Array]:
-        sizes = self._sizes
-        return self.fixed / sizes[:, None], self.times / sizes[self.places[:, 1], None]
+        """Scaled rows with slacks and artificial columns, and scaled terms of levels."""
+        m, sizes = len(self.fixed) - 1, self._sizes
+        units = np.roll(np.eye(m + 1, m, -1), -self.equal, axis=1)
+        fixed = np.hstack([self.fixed / sizes[:, None], units])
+        return fixed, np.pad(self.times / sizes[self.places[:, 1], None], ((0, 0), (0, m)))
 
     def solve(self, boxes: Array) -> LpOptimum | None:
         """Return an optimum for levels in boxes (P, 2), None if it is infeasible.
@@ -94,74 +249,67 @@ class LevelLp:
             If HiGHS does not find out either.
         """
         fixed, times = self._scaled
-        rows = SimplexRows(fixed, self.places, times, boxes, self.equal)
-        basis = initial_basis(rows)
-        if not self._descended(rows, basis, missing=1.0):
-            return self._by_highs(boxes)
-        if self._missed(basis) > TOLERANCE:
+        m, count = len(fixed) - 1, self.fixed.shape[1]
+        low, high = np.ascontiguousarray(boxes.T)
+        table = SimplexTable(fixed, self.places, times, low, high, self.equal)
+        artificial, rows = np.arange(count + m) >= count + m - self.equal, self.places[:, 1] > 0
+        phase_one = table._replace(
+            fixed=np.vstack([artificial, fixed[1:]]), places=self.places[rows], times=times[rows]
+        )
+        head = np.roll(np.arange(count, count + m), self.equal)
+        basis = SimplexBasis(head, np.zeros((m, len(low))), phase_one.fixed[:, head], np.eye(m))
+        done = run_simplex(phase_one, basis)
+        if done and self._missed(basis) > TOLERANCE:
             return None
-        if not self._descended(rows, basis, missing=0.0) or not self._is_sure(basis):
+        basis.matrix[0] = fixed[0, head]
+        for (p, _), extra in zip(self.places[~rows], times[~rows], strict=True):
+            basis.matrix[0] += basis.levels[:, p] * extra[head]
+        if not (done and run_simplex(table, basis) and self._is_sure(basis)):
             return self._by_highs(boxes)
-        own = basis.head < len(self.cost)
-        x, sizes = np.maximum(basis.x[own], 0.0), self._sizes
-        return LpOptimum(basis.head[own], basis.levels[own], x / sizes[0], basis.duals / sizes)
-
-    def _descended(self, rows: SimplexRows, basis: SimplexBasis, *, missing: float) -> bool:
-        """Run the simplex method: phase one if `missing` is positive, else phase two."""
-        cost, cost_times = self._nothing if missing else (self.cost, self.cost_times)
-        m, n = rows.fixed.shape
-        reduced, slopes, spare = np.empty(n), np.empty(cost_times.shape), np.empty((2 + m, m))
-        return bool(run_simplex(rows, cost, cost_times, missing, basis, reduced, slopes, spare))
-
-    @cached_property
-    def _nothing(self) -> tuple[Array, Array]:
-        return 0.0 * self.cost, 0.0 * self.cost_times
+        own, sizes = head < count, self._sizes
+        x = np.maximum(basis.inverse[own, 0], 0.0) / sizes[1]
+        return LpOptimum(head[own], basis.levels[own], x, basis_duals(basis) / sizes)
 
     def _missed(self, basis: SimplexBasis) -> float:
         """Return the total violation of the equations."""
-        return float(np.abs(basis.x[basis.head >= sum(self.fixed.shape)]).sum())
+        artificial = basis.head >= sum(self.fixed.shape) - 1 - self.equal
+        return float(np.abs(basis.inverse[artificial, 0]).sum())
 
     def _is_sure(self, basis: SimplexBasis) -> bool:
         """Whether the basis satisfies its rows and its cost agrees with the duals, when scaled.
 
         That no column has a negative reduced cost was checked by the simplex method.
         """
-        x, own = basis.x, basis.head < len(self.cost)
-        columns, levels = basis.head[own], basis.levels[own]
-        off = basis.matrix @ x
-        off[0] -= 1.0
-        costs = self.cost[columns] + (self.cost_times[:, columns].T * levels).sum(axis=1)
-        apart = abs(float(costs @ x[own]) - float(basis.duals[0]))
-        met = max(float(np.abs(off).max()), -float(x.min()), self._missed(basis)) <= 2 * TOLERANCE
-        return met and apart <= DUALITY_TOLERANCE * (1 + abs(float(basis.duals[0])))
+        x, value = basis.inverse[:, 0], float(basis_duals(basis)[1])
+        off = basis.matrix @ x - np.append(value, np.eye(len(x))[0])
+        worst = max(float(np.abs(off[1:]).max()), -float(x.min()), self._missed(basis))
+        return worst <= 2 * TOLERANCE and abs(off[0]) <= DUALITY_TOLERANCE * (1 + abs(value))
 
     def _by_highs(self, boxes: Array) -> LpOptimum | None:
-        count = len(self.cost)
+        count = self.fixed.shape[1]
         if 2 ** len(boxes) * count > MAX_HIGHS_COLUMNS:
             raise ArithmeticError("a linear program with many levels was not solved")
         corners = np.array(list(itertools.product(*boxes)))
-        each = []
-        for corner in corners:
-            rows = self.fixed.copy()
-            np.add.at(rows, self.places[:, 1], corner[self.places[:, 0], None] * self.times)
-            each.append(np.vstack([rows, self.cost + corner @ self.cost_times]))
-        rows, cost = np.hstack(each)[:-1], np.hstack(each)[-1]
-        exact = {"primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE}
+        table = np.tile(self.fixed[:, None], (1, len(corners), 1))
+        for (p, i), each in zip(self.places, self.times, strict=True):
+            table[i] += corners[:, p, None] * each
+        cost, *rows = table.reshape(len(table), -1)
         right = np.eye(len(rows))[0]
-        for method, options in (("highs", exact), ("highs-ipm", {**exact, "presolve": False})):
-            found = linprog(
-                cost,
-                A_ub=rows[self.equal :],
-                b_ub=right[self.equal :],
-                A_eq=rows[: self.equal],
-                b_eq=right[: self.equal],
-                method=method,
-                options=options,
-            )
-            if found.status == HIGHS_INFEASIBLE:
-                return None
-            if found.status == 0:
-                (some,) = np.nonzero(found.x > 0)
-                duals = np.concatenate([found.eqlin.marginals, found.ineqlin.marginals])
-                return LpOptimum(some % count, corners[some // count], found.x[some], duals)
-        raise ArithmeticError(f"a linear program was not solved: {found.message}")
+        found = linprog(
+            cost,
+            A_ub=rows[self.equal :] or None,
+            b_ub=right[self.equal :],
+            A_eq=rows[: self.equal],
+            b_eq=right[: self.equal],
+            options={
+                "primal_feasibility_tolerance": TOLERANCE,
+                "dual_feasibility_tolerance": TOLERANCE,
+            },
+        )
+        if found.status == HIGHS_INFEASIBLE:
+            return None
+        if found.status != 0:
+            raise ArithmeticError(f"a linear program was not solved: {found.message}")
+        (some,) = np.nonzero(found.x > 0)
+        duals = np.concatenate([[-1.0], found.eqlin.marginals, found.ineqlin.marginals])
+        return LpOptimum(some % count, corners[some // count], found.x[some], duals)

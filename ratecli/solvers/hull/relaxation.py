@@ -11,6 +11,7 @@ Curves are bounded from below by tangents (Kelley 1960).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -18,7 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array
-from ratecli.solvers.hull.bilinear import MIN_DENOMINATOR_SHARE, BilinearProgram, BilinearRow
+from ratecli.solvers.hull.bilinear import (
+    MIN_DENOMINATOR_SHARE,
+    BilinearProgram,
+    make_bilinear_program,
+)
 from ratecli.solvers.hull.columns import RatePoints
 from ratecli.solvers.hull.forms import ConvexTerm, LinearTerm, RateProgram
 from ratecli.solvers.hull.linear import LevelLp, LpOptimum
@@ -50,7 +55,7 @@ class RelaxationOptimum:
     scale
         The sum of the weights before they were normalized.
     duals
-        (m,) duals of the rows, times the scale.
+        (m + 1,) minus the scale for the objective, and duals of the rows, times the scale.
     """
 
     value: float
@@ -67,25 +72,26 @@ class Relaxation:
     """A relaxation that keeps the tangents of curves from one call to the next.
 
     With `elastic` the objective is the largest constraint. `floor` 0 allows denominators of 0,
-    where ratios may have any value, as proofs require.
+    where ratios may have any value, as proofs require. `tangents` holds the number of a curve and
+    one of its tangents each.
     """
 
     program: RateProgram
     columns: RatePoints
     elastic: bool = False
     floor: float = MIN_DENOMINATOR_SHARE
-    touching: list[list[LinearTerm]] = field(default_factory=list)
+    tangents: list[tuple[int, LinearTerm]] = field(default_factory=list)
     _last: LevelLp | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        if not self.touching:
-            middle = self.columns.middle
-            self.touching = [[curve.touching(middle)] for curve in self.curves]
+        middle = self.columns.middle
+        tangents = self.tangents or [(k, c.tangent(middle)) for k, c in enumerate(self.curves)]
+        self.tangents = sorted(tangents, key=lambda each: each[0])
 
     @cached_property
     def bilinear(self) -> BilinearProgram:
         """The bilinear form of the program."""
-        return BilinearProgram.of(
+        return make_bilinear_program(
             self.program, self.columns, elastic=self.elastic, floor=self.floor
         )
 
@@ -119,13 +125,13 @@ class Relaxation:
             if found is None:
                 return None
             relaxed = self._relaxed(found)
-            if not self._touch(relaxed.rates, found):
+            if not self._add_tangents(relaxed.rates, found):
                 break
         return relaxed
 
     # Columns: the points, and for each curve its height above its minimum.
-    # Rows: the line that is 1; equal weights and equal mean levels of blocks; the rows of the
-    # program; tangents of curves.
+    # Rows: the objective; the line that is 1; equal weights and equal mean levels of blocks; the
+    # rows of the program; tangents of curves.
 
     @cached_property
     def _points(self) -> Array:
@@ -134,40 +140,40 @@ class Relaxation:
         return np.vstack([self.columns.points + np.outer(self.columns.origin, first), first])
 
     @cached_property
-    def _least(self) -> list[float]:
+    def _least(self) -> Array:
         """Lower bounds of the curves, each from its first tangent."""
-        lines = (each[0] for each in self.touching)
-        return [self.columns.range(line.slopes, line.constant)[0] for line in lines]
+        first = dict(reversed(self.tangents))
+        return np.array([self.columns.range(first[k])[0] for k in range(len(self.curves))])
 
     @cached_property
     def _balance(self) -> Array:
-        """(B - 1, T) membership in each further block minus membership in the first."""
+        """(B - 1, n) membership in each further block minus membership in the first."""
         members = self.columns.membership()
-        return np.asarray(members[1:] - members[0])
+        return np.pad(members[1:] - members[0], ((0, 0), (0, len(self.curves))))
 
     @property
     def _equal(self) -> int:
         """Number of rows that are equations."""
         return 1 + len(self._balance) * (1 + len(self.boxes))
 
-    @cached_property
-    def _rows(self) -> tuple[Array, Array]:
-        """(m, n) all rows except tangents of curves, and (n,) the objective."""
-        bilinear, curves = self.bilinear, len(self.curves)
-        one = bilinear.scaled or LinearTerm(0.0 * self.columns.origin, 1.0)
-        rows = np.stack(
-            [self._values(row) for row in (BilinearRow(one), *bilinear.rows, bilinear.objective)]
-        )
-        levels = np.zeros((len(self._balance) * len(self.boxes), rows.shape[1]))
-        balance = np.pad(self._balance, ((0, 0), (0, curves)))
-        return np.vstack([rows[:1], balance, levels, rows[1:-1]]), rows[-1]
+    def _entries(self, line: LinearTerm, curves: Sequence[int], sign: float = 1.0) -> Array:
+        """Return the entries (n,) of `line + sign * sum of curves`."""
+        heights = np.zeros(len(self.curves))
+        for curve in curves:
+            line += sign * float(self._least[curve])
+            heights[curve] += sign
+        return np.append(line.vector @ self._points, heights)
 
-    def _values(self, row: BilinearRow) -> Array:
-        line, heights = row.line, np.zeros(len(self.curves))
-        for curve in row.curves:
-            line += LinearTerm(0.0 * line.slopes, self._least[curve])
-            heights[curve] += 1.0
-        return np.append(_slopes_and_constant(line) @ self._points, heights)
+    @cached_property
+    def _rows(self) -> Array:
+        """(m + 1, n) all rows except tangents of curves."""
+        bilinear = self.bilinear
+        one = bilinear.scaled or self.program.objective.line * 0.0 + 1.0
+        objective, *rows = (
+            self._entries(row.line, row.curves) for row in (bilinear.objective, *bilinear.rows)
+        )
+        levels = np.zeros((len(self._balance) * len(self.boxes), len(objective)))
+        return np.vstack([objective, self._entries(one, ()), self._balance, levels, *rows])
 
     @cached_property
     def _products(self) -> tuple[NDArray[np.int64], Array, Array]:
@@ -176,51 +182,30 @@ class Relaxation:
         (L, 2) level and row of each, (L, K + 1) slopes and constants of its factor, and (L, n) its
         factor in the columns.
         """
-        blocks, count = len(self._balance), len(self.boxes)
-        places, slopes, times = [], [], []
-        for p in range(count):
-            for b in range(blocks):
-                places.append((p, 1 + blocks + p * blocks + b))
-                slopes.append(np.zeros(len(self._points)))
-                times.append(self._balance[b])
-        for i, row in enumerate(self.bilinear.rows):
-            for p, line in row.times.items():
-                places.append((p, self._equal + i))
-                slopes.append(_slopes_and_constant(line))
-                times.append(_slopes_and_constant(line) @ self._points)
-        found = np.array(times).reshape(len(times), self._points.shape[1])
+        rows = [(0, self.bilinear.objective), *enumerate(self.bilinear.rows, 1 + self._equal)]
+        terms = [
+            (p, i, line.vector, self._entries(line, ()))
+            for i, row in rows
+            for p, line in row.times.items()
+        ]
+        first, none = 2 + len(self._balance), np.zeros(len(self._points))
+        for p in range(len(self.boxes)):
+            start = first + p * len(self._balance)
+            terms += [(p, i, none, row) for i, row in enumerate(self._balance, start)]
         return (
-            np.array(places, dtype=np.int64).reshape(-1, 2),
-            np.array(slopes).reshape(-1, len(self._points)),
-            np.pad(found, ((0, 0), (0, len(self.curves)))),
+            np.array([term[:2] for term in terms], dtype=np.int64).reshape(-1, 2),
+            np.array([term[2] for term in terms]).reshape(-1, len(none)),
+            np.array([term[3] for term in terms]).reshape(-1, self._rows.shape[1]),
         )
-
-    @cached_property
-    def _cost_times(self) -> Array:
-        found = np.zeros((len(self.boxes), self._points.shape[1] + len(self.curves)))
-        for p, line in self.bilinear.objective.times.items():
-            found[p, : self._points.shape[1]] = _slopes_and_constant(line) @ self._points
-        return found
-
-    @cached_property
-    def _held(self) -> list[tuple[LinearTerm, Array]]:
-        """Tangents of curves with their rows (n,)."""
-        each = enumerate(self.touching)
-        return [(line, self._below(curve, line)) for curve, lines in each for line in lines]
-
-    def _below(self, curve: int, line: LinearTerm) -> Array:
-        heights = np.zeros(len(self.curves))
-        heights[curve] = -1.0
-        low = LinearTerm(0.0 * line.slopes, -self._least[curve])
-        return np.append(_slopes_and_constant(line + low) @ self._points, heights)
 
     @property
     def _linear(self) -> LevelLp:
-        if self._last is None or len(self._last.fixed) != len(self._rows[0]) + len(self._held):
-            fixed, cost = self._rows
+        before = self._rows if self._last is None else self._last.fixed
+        missing = self.tangents[len(before) - len(self._rows) :]
+        if self._last is None or missing:
             places, _, times = self._products
-            rows = np.vstack([fixed, *(row for _, row in self._held)])
-            self._last = LevelLp(rows, times, places, cost, self._cost_times, self._equal)
+            tangents = [self._entries(line, (curve,), -1.0) for curve, line in missing]
+            self._last = LevelLp(np.vstack([before, *tangents]), times, places, self._equal)
         return self._last
 
     def _relaxed(self, found: LpOptimum) -> RelaxationOptimum:
@@ -232,20 +217,11 @@ class Relaxation:
         weights = np.bincount(columns, x, count) / scale
         rates = self.columns.points @ weights + self.columns.origin
         mean = first @ levels / scale
-        return RelaxationOptimum(
-            float(found.duals[0]) + self._constant,
-            weights,
-            rates,
-            mean,
-            self._off(found, mean),
-            scale,
-            found.duals * scale,
-        )
-
-    @property
-    def _constant(self) -> float:
-        """The constant of a scaled objective, which its row does not contain."""
-        return self.program.objective.line.constant if self.bilinear.scaled else 0.0
+        off = self._off(found, mean)
+        # the row of a scaled objective has no constant
+        constant = self.program.objective.line.constant if self.bilinear.scaled else 0.0
+        value, duals = float(found.duals[1]) + constant, found.duals * scale
+        return RelaxationOptimum(value, weights, rates, mean, off, scale, duals)
 
     def _off(self, found: LpOptimum, mean: Array) -> Array:
         """(P,) error at each level, weighted by the duals of the rows."""
@@ -257,55 +233,34 @@ class Relaxation:
         weights = np.abs(found.duals[rows]) + MIN_DUAL
         return np.asarray(np.bincount(levels, missed * weights, len(mean)), dtype=float)
 
-    @cached_property
-    def _slopes(self) -> Array:
-        """(m, K) slopes in the rates of all rows except tangents."""
-        bilinear = self.bilinear
-        one = np.zeros((self._equal, len(self.columns.origin)))
-        if bilinear.scaled:
-            one[0] = bilinear.scaled.slopes
-        rows = [row.line.slopes for row in bilinear.rows]
-        return np.vstack([one, *rows])
-
     def prices(self, relaxed: RelaxationOptimum) -> Array:
         """Return (K,) the cost of a unit of each rate: Lagrangian slopes with levels fixed."""
+        bilinear, duals = self.bilinear, relaxed.duals
         places, slopes, _ = self._products
-        duals = relaxed.duals
-        held = [line.slopes for line, _ in self._held]
-        lines = np.vstack([self._slopes, *held])[
-            : len(duals)
-        ]  # tangents may have been added after the last solution
-        costs = self.bilinear.objective.line.slopes * relaxed.scale - duals @ lines
+        objective, none = bilinear.objective.line, self.program.objective.line * 0.0
+        lines = [bilinear.scaled or none, *[none] * (self._equal - 1)]
+        lines += [row.line for row in bilinear.rows] + [line for _, line in self.tangents]
+        # tangents may have been added after the last solution
+        fixed = duals[1:] @ np.array([line.slopes for line in lines[: len(duals) - 1]])
         taken = duals[places[:, 1]] * relaxed.levels[places[:, 0]]
-        return np.asarray(costs - taken @ slopes[:, :-1])
+        return np.asarray(objective.slopes * relaxed.scale - fixed - taken @ slopes[:, :-1])
 
     def multipliers(self, relaxed: RelaxationOptimum) -> Array:
         """Return (J,) multipliers in units of the objective; 0 for constraints in a spread."""
         found = np.zeros(len(self.program.constraints))
-        for row, dual in zip(self.bilinear.rows, relaxed.duals[self._equal :], strict=False):
+        for row, dual in zip(self.bilinear.rows, relaxed.duals[1 + self._equal :], strict=False):
             if row.owner is not None and row.by is not None:
                 found[row.owner] = -dual * float(row.by.at(relaxed.rates))
         return found
 
-    def _touch(self, rates: Array, found: LpOptimum) -> bool:
+    def _add_tangents(self, rates: Array, found: LpOptimum) -> bool:
         """Add a tangent to each curve that lies above its height, and return whether any did."""
-        if not self.curves:
-            return False
         count = self.columns.points.shape[1]
         own = (found.columns < count) & (self.columns.block[found.columns % count] == 0)
-        rest = found.columns - count
-        heights = np.array(self._least)
-        np.add.at(heights, rest[rest >= 0], found.x[rest >= 0] / found.x[own].sum())
-        above = False
-        for number, (curve, height) in enumerate(zip(self.curves, heights, strict=True)):
-            line = curve.touching(rates)
-            if line.at(rates) > height + CURVE_TOLERANCE:
-                self._held.append((line, self._below(number, line)))
-                self.touching[number].append(line)
-                above = True
-        return above
-
-
-def _slopes_and_constant(line: LinearTerm) -> Array:
-    """Return (K + 1,) slopes and constant."""
-    return np.append(line.slopes, line.constant)
+        rest = found.columns >= count
+        sizes = found.x[rest] / found.x[own].sum()
+        heights = self._least + np.bincount(found.columns[rest] - count, sizes, len(self.curves))
+        tangents = [(k, curve.tangent(rates)) for k, curve in enumerate(self.curves)]
+        above = [(k, t) for k, t in tangents if t.at(rates) > heights[k] + CURVE_TOLERANCE]
+        self.tangents += above
+        return bool(above)

@@ -85,7 +85,7 @@ class ColumnGeneration:
     def __post_init__(self) -> None:
         self._aim = self.program
         self._begun = time.perf_counter()
-        self._touching: list[list[LinearTerm]] = []
+        self._tangents: list[tuple[int, LinearTerm]] = []
 
     def start(self, prices: Array) -> None:
         """Add both constant classifiers and one that is cheap at `prices` (K,).
@@ -111,7 +111,7 @@ class ColumnGeneration:
         """Continue with the problem `room` if constraints do not affect the optimum."""
         price = float(np.abs(self.found.multipliers).sum())
         if room is not None and self.feasible and self.ended and price <= self.gap:
-            self._aim, self._touching, self.ended = RateProgram.of(room), [], False
+            self._aim, self._tangents, self.ended = RateProgram.of(room), [], False
 
     def goes_on(self) -> bool:
         return not self.ended and len(self.trace) < self.calls
@@ -140,13 +140,13 @@ class ColumnGeneration:
         """Return the best mixture of the pool, or that of least violation if none is feasible."""
         columns = RatePoints.classifiers(self.pool.rates)
         gap = 0.5 * self.gap
-        found = optimize_over_hull(Relaxation(self._aim, columns, touching=self._touching), gap)
+        found = optimize_over_hull(Relaxation(self._aim, columns, tangents=self._tangents), gap)
         self.feasible = found is not None
         if found is None:
             found = optimize_over_hull(Relaxation(self._aim, columns, elastic=True), gap)
             assert found is not None
         else:
-            self._touching = found.touching
+            self._tangents = found.tangents
         return found
 
     def _saving(self, found: HullOptimum, near: Classifier | None) -> float:
