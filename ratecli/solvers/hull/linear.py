@@ -82,7 +82,7 @@ class SimplexBasis(NamedTuple):
 
 @numba.njit(cache=True)
 def run_simplex(table: SimplexTable, basis: SimplexBasis) -> bool:
-    """Pivot until no reduced cost is negative by a fresh inverse; return whether that was reached."""
+    """Pivot until no reduced cost is negative by a fresh inverse; return whether it got there."""
     m = len(basis.inverse)
     candidates = table.fixed.shape[1] - table.equal
     pivots = 0
