@@ -83,32 +83,32 @@ BUILT_IN_ALGORITHMS = (
         "unconstrained",
         "plain linear classifier of least error; ignores the constraints",
         "LIBLINEAR: Fan et al. 2008",
-        "ratecli.solvers.baselines.unconstrained:Unconstrained",
+        "ratecli.solvers.baselines.solvers:Unconstrained",
     ),
     Algorithm(
         "audit",
         "the deployed model itself, as it is: to measure it and to put it to a safety test",
         "ours",
-        "ratecli.solvers.baselines.audit:Audit",
+        "ratecli.solvers.baselines.solvers:Audit",
     ),
     Algorithm(
         "thresholded",
         "linear classifier whose bias is shifted to meet constraints at least cost",
         "Goh, Cotter, Gupta, Friedlander 2016, figure 3; Narasimhan, Cotter, Gupta 2019, table 4",
-        "ratecli.solvers.baselines.thresholded:Thresholded",
+        "ratecli.solvers.baselines.solvers:Thresholded",
     ),
     Algorithm(
         "post_shift",
         "the best thresholds of groups on a plain classifier's score, "
         "randomized where that is better",
         "Hardt, Price, Srebro 2016; Narasimhan, Cotter, Gupta 2019, table 3",
-        "ratecli.solvers.baselines.post_shift:PostShift",
+        "ratecli.solvers.baselines.solvers:PostShift",
     ),
     Algorithm(
         "zafar",
         "linear SVM whose mean scores differ little between two groups",
         "Zafar, Valera, Gomez Rodriguez, Gummadi 2015; Goh et al. 2016, equation 8",
-        "ratecli.solvers.baselines.zafar:Zafar",
+        "ratecli.solvers.baselines.solvers:Zafar",
     ),
     Algorithm(
         "majorize",
@@ -173,7 +173,7 @@ BUILT_IN_ALGORITHMS = (
         "exponentiated_gradient",
         "fairlearn's reduction to weighted logistic regressions, under affine constraints",
         "Agarwal, Beygelzimer, Dudik, Langford, Wallach 2018; needs ratecli[fairlearn]",
-        "ratecli.solvers.baselines.reduction:ExponentiatedGradient",
+        "ratecli.solvers.baselines.solvers:ExponentiatedGradient",
         needs="fairlearn",
     ),
 )

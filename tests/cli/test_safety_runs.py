@@ -10,7 +10,7 @@ import pytest
 
 from ratecli.ledger.view import Ledger
 from ratecli.report.plots.guarantee import allowed_failure_rates, read_guarantee
-from ratecli.solvers.baselines.unconstrained import Unconstrained
+from ratecli.solvers.baselines.solvers import Unconstrained
 
 LOANS = """\
 name: promised

@@ -18,9 +18,7 @@ from oracles.a9a import MEN, NEEDS_A9A, error_and_ratio, load
 from oracles.goals import Rows, Rules, problem, shown
 
 from ratecli.solvers.base import Solution
-from ratecli.solvers.baselines.post_shift import PostShift
-from ratecli.solvers.baselines.thresholded import Thresholded
-from ratecli.solvers.baselines.zafar import Zafar
+from ratecli.solvers.baselines.solvers import PostShift, Thresholded, Zafar
 
 pytestmark = NEEDS_A9A
 

@@ -12,7 +12,7 @@ from ratecli.experiment.options import make_solver
 from ratecli.models.group_threshold import GroupThreshold
 from ratecli.models.storage import dumps, loads
 from ratecli.rates.matrix import RowKinds
-from ratecli.solvers.baselines.post_shift import PostShift
+from ratecli.solvers.baselines.solvers import PostShift
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.mixture.solver import Mixture
 from ratecli.solvers.oracles.choice import make_oracle, make_oracle_rows

@@ -10,7 +10,7 @@ from oracles.a9a import MEN, NEEDS_A9A, error_and_ratio, load
 from oracles.goals import Rows, Rules, problem
 
 from ratecli.solvers.base import Solution
-from ratecli.solvers.baselines.unconstrained import Unconstrained
+from ratecli.solvers.baselines.solvers import Unconstrained
 from ratecli.solvers.majorize.convex import FEASIBILITY_TOLERANCE
 from ratecli.solvers.majorize.solver import Majorize
 

@@ -13,7 +13,7 @@ from ratecli.certify.safety_test import SafetyTestSpec
 from ratecli.errors import FaultError
 from ratecli.rates.affine import affine
 from ratecli.rates.tangent import tangent, values
-from ratecli.solvers.baselines.unconstrained import Unconstrained
+from ratecli.solvers.baselines.solvers import Unconstrained
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.margin import (
     MarginSpec,

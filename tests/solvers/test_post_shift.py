@@ -12,8 +12,7 @@ from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines import group_hull as group_cuts
 from ratecli.solvers.baselines import plain, single_cuts
 from ratecli.solvers.baselines.group_hull import GroupCuts, couple_group_cuts, hull_vertices
-from ratecli.solvers.baselines.post_shift import PostShift
-from ratecli.solvers.baselines.unconstrained import Unconstrained
+from ratecli.solvers.baselines.solvers import PostShift, Unconstrained
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.problem import Problem
 

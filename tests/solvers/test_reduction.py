@@ -10,7 +10,7 @@ from oracles.goals import Rules, problem, smooth_rows
 
 from ratecli.models.linear import Linear
 from ratecli.solvers.base import Solution
-from ratecli.solvers.baselines.reduction import ExponentiatedGradient
+from ratecli.solvers.baselines.solvers import ExponentiatedGradient
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.mixture.solver import Mixture
 from ratecli.solvers.players.solver import ThreePlayer

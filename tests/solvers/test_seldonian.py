@@ -15,7 +15,7 @@ from ratecli.certify.safety_test import SafetyTestSpec
 from ratecli.errors import FaultError
 from ratecli.models.linear import LinearRegressor, RandomizedLogistic
 from ratecli.solvers.base import Solution
-from ratecli.solvers.baselines.unconstrained import Unconstrained
+from ratecli.solvers.baselines.solvers import Unconstrained
 from ratecli.solvers.numerics.steps import Stepper
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.inflation import calibrate_inflation, check_inflation

@@ -15,7 +15,7 @@ from ratecli.rates.analysis import objective_goal
 from ratecli.rates.matrix import RowKinds
 from ratecli.runner.trial import training_problem
 from ratecli.sampling.rows import ExperimentData, load_trial_data
-from ratecli.solvers.baselines.unconstrained import Unconstrained
+from ratecli.solvers.baselines.solvers import Unconstrained
 from ratecli.solvers.liblinear import add_ones_column, fit_logistic
 from ratecli.solvers.players.lanes import WIDTH
 from ratecli.solvers.players.rows import LaneRows

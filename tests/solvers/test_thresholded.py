@@ -8,8 +8,8 @@ from scipy import sparse
 from ratecli.models.linear import Threshold
 from ratecli.rates import expression as ex
 from ratecli.solvers.base import Solution
-from ratecli.solvers.baselines.thresholded import Thresholded, ThresholdRates
-from ratecli.solvers.baselines.unconstrained import Unconstrained
+from ratecli.solvers.baselines.solvers import Thresholded, Unconstrained
+from ratecli.solvers.baselines.thresholded import threshold_rates
 from ratecli.solvers.majorize import augmented
 from ratecli.solvers.problem import Problem
 
@@ -159,15 +159,16 @@ def test_no_threshold_for_two_goals_that_one_cannot_meet():
 
 def test_scores_that_differ_by_rounding_move_together():
     goals = problem(Rows(np.zeros((4, 1)), np.array([1.0, 0, 1, 1]), np.array(["a"] * 4)), Rules())
-    cuts = ThresholdRates.of(np.array([0.3, 1.0, 0.1 + 0.2, -2.0]), goals.rates, own=0.5)
-    np.testing.assert_allclose(cuts.thresholds, [-3, -0.85, 0.5, 2], rtol=1e-15)
-    np.testing.assert_array_equal(cuts.rates, [[0.25, 0.5, 1.0, 0.75]])
+    scores = np.array([0.3, 1.0, 0.1 + 0.2, -2.0])
+    thresholds, rates = threshold_rates(scores, goals.rates, own=0.5)
+    np.testing.assert_allclose(thresholds, [2, 0.5, -0.85, -3], rtol=1e-15)
+    np.testing.assert_array_equal(rates, [[0.75, 1.0, 0.5, 0.25]])
 
 
 def test_an_own_threshold_on_a_score_is_not_kept():
     goals = problem(Rows(np.zeros((2, 1)), np.array([1.0, 0]), np.array(["a"] * 2)), Rules())
-    cuts = ThresholdRates.of(np.array([1.0, 3.0]), goals.rates, own=3.0)
-    np.testing.assert_array_equal(cuts.thresholds, [0, 2, 4])
+    thresholds, _ = threshold_rates(np.array([1.0, 3.0]), goals.rates, own=3.0)
+    np.testing.assert_array_equal(thresholds, [4, 2, 0])
 
 
 def test_dense_and_sparse_rows_agree():

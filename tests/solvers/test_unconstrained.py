@@ -11,9 +11,7 @@ from scipy.optimize import minimize
 
 from ratecli.errors import FaultError
 from ratecli.solvers.baselines import plain
-from ratecli.solvers.baselines.thresholded import Thresholded
-from ratecli.solvers.baselines.unconstrained import Unconstrained
-from ratecli.solvers.baselines.zafar import Zafar
+from ratecli.solvers.baselines.solvers import Thresholded, Unconstrained, Zafar
 from ratecli.solvers.fit_cache import FitCache
 from ratecli.solvers.liblinear import add_ones_column
 from ratecli.solvers.majorize import augmented

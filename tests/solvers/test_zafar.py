@@ -13,8 +13,8 @@ from ratecli.errors import FaultError
 from ratecli.models.base import Array
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines import zafar
-from ratecli.solvers.baselines.unconstrained import Unconstrained
-from ratecli.solvers.baselines.zafar import Zafar, group_contrasts
+from ratecli.solvers.baselines.solvers import Unconstrained, Zafar
+from ratecli.solvers.baselines.zafar import group_contrasts
 from ratecli.solvers.liblinear import add_ones_column
 from ratecli.solvers.majorize import augmented
 from ratecli.solvers.majorize.convex import FEASIBILITY_TOLERANCE

@@ -104,22 +104,15 @@ def hull_vertices(cell: GroupCuts, moves: Array) -> CutIndices | None:
     """
     if len(cell) <= MAX_CUTS_KEPT_WHOLE:
         return np.arange(len(cell))
-    _, sizes, axes = np.linalg.svd(moves, full_matrices=False)
+    _, sizes, axes = np.linalg.svd(moves @ cell.yes, full_matrices=False)
     rank = int((sizes > FLAT_DIRECTION * sizes[0]).sum())
     if rank > 2:
         return None
-    points = ((sizes[:rank, None] * axes[:rank]) @ cell.yes).T
-    points = points / np.abs(points).max()
-    if rank == 2 and not _are_collinear(points):
-        return np.sort(ConvexHull(points).vertices).astype(np.intp)
-    reach = points @ points[np.argmax(np.abs(points).sum(axis=1))]
+    points = sizes[:rank, None] * axes[:rank]
+    if rank == 2:
+        return np.sort(ConvexHull(points.T).vertices).astype(np.intp)
+    reach = points.sum(axis=0)
     return np.unique([np.argmin(reach), np.argmax(reach)]).astype(np.intp)
-
-
-def _are_collinear(points: Array) -> bool:
-    """Whether points (T, 2), one of them 0, lie on one line."""
-    x, y = points[np.argmax(np.abs(points).sum(axis=1))]
-    return bool(np.abs(points[:, 0] * y - points[:, 1] * x).max() <= FLAT_DIRECTION)
 
 
 def couple_group_cuts(chances: Sequence[tuple[CutIndices, Array]]) -> tuple[CutIndices, Array]:
@@ -177,14 +170,14 @@ class GroupHull:
 
     def __post_init__(self) -> None:
         moves = goal_directions(self.program) @ self.kinds.slopes
-        also = np.vstack([moves, self.error @ self.kinds.slopes])
+        with_error = np.vstack([moves, self.error @ self.kinds.slopes])
         for cell in self.cells:
-            found = hull_vertices(cell, also[:, cell.kinds])
-            if found is None:
-                found = hull_vertices(cell, moves[:, cell.kinds])
-            self.whole.append(found is not None)
+            vertices = hull_vertices(cell, with_error[:, cell.kinds])
+            if vertices is None:
+                vertices = hull_vertices(cell, moves[:, cell.kinds])
+            self.whole.append(vertices is not None)
             even = np.linspace(0, len(cell) - 1, INITIAL_CUTS).astype(np.intp)
-            self.kept.append(even if found is None else found)
+            self.kept.append(even if vertices is None else vertices)
 
     @property
     def error(self) -> Array:
@@ -217,20 +210,19 @@ class GroupHull:
         no bound.
         """
         relaxation = Relaxation(self.program, self.columns, tangents=self._tangents)
-        found = optimize_over_hull(relaxation, 0.5 * self.gap)
-        self.feasible = found is not None
-        if found is None:
-            found = optimize_over_hull(
-                Relaxation(self.program, self.columns, elastic=True), 0.5 * self.gap
-            )
-            assert found is not None
-            self.feasible = float(self.program.excess(found.rates)) <= MAX_EXCESS
-            if self.feasible:
-                value = float(self.program.value(self.program.objective, found.rates))
-                found = replace(found, value=value, bound=-np.inf)
-        else:
-            self._tangents = found.tangents
-        return found
+        optimum = optimize_over_hull(relaxation, 0.5 * self.gap)
+        self.feasible = optimum is not None
+        if optimum is not None:
+            self._tangents = optimum.tangents
+            return optimum
+        elastic = Relaxation(self.program, self.columns, elastic=True)
+        nearest = optimize_over_hull(elastic, 0.5 * self.gap)
+        assert nearest is not None
+        self.feasible = float(self.program.excess(nearest.rates)) <= MAX_EXCESS
+        if not self.feasible:
+            return nearest
+        value = float(self.program.value(self.program.objective, nearest.rates))
+        return replace(nearest, value=value, bound=-np.inf)
 
     def settled(self, found: HullOptimum) -> HullOptimum:
         """Return the point of least error among those as good as `found`.
@@ -252,29 +244,31 @@ class GroupHull:
         value = float(self.program.value(aim, near.rates))
         return replace(found, weights=near.weights, rates=near.rates, value=value)
 
-    def cheaper(self, found: HullOptimum) -> tuple[float, list[CutIndices]]:
+    def cheaper(self, optimum: HullOptimum) -> tuple[float, list[CutIndices]]:
         """Return the total saving promised by each group's cheapest cut, and the cuts to keep.
 
         These are the kept cuts and the cheapest ones. Groups that are whole are skipped.
         """
         saved, more = 0.0, list(self.kept)
-        parts = np.split(found.weights, np.cumsum([len(kept) for kept in self.kept])[:-1])
-        for c, (cell, weights) in enumerate(zip(self.cells, parts, strict=True)):
+        for c, (cell, chances) in enumerate(zip(self.cells, self._split(optimum), strict=True)):
             if not self.whole[c]:
-                costs = cell.costs(found.prices, self.kinds.slopes)
+                costs = cell.costs(optimum.prices, self.kinds.slopes)
                 cheapest = int(np.argmin(costs))
-                saved += float(weights @ costs[self.kept[c]]) - float(costs[cheapest])
+                saved += float(chances @ costs[self.kept[c]]) - float(costs[cheapest])
                 more[c] = np.union1d(self.kept[c], [cheapest])
         return saved, more
 
-    def chances(self, weights: Array) -> list[tuple[CutIndices, Array]]:
+    def chances(self, optimum: HullOptimum) -> list[tuple[CutIndices, Array]]:
         """Return each group's cuts with positive chances, and these chances, which sum to 1."""
-        parts = np.split(weights, np.cumsum([len(kept) for kept in self.kept])[:-1])
-        found = []
-        for kept, part in zip(self.kept, parts, strict=True):
-            some = part > MIN_CUT_CHANCE
-            found.append((kept[some], part[some] / part[some].sum()))
-        return found
+        parts = []
+        for kept, chances in zip(self.kept, self._split(optimum), strict=True):
+            some = chances > MIN_CUT_CHANCE
+            parts.append((kept[some], chances[some] / chances[some].sum()))
+        return parts
+
+    def _split(self, optimum: HullOptimum) -> list[Array]:
+        """Return the chances of the kept cuts of each group."""
+        return np.split(optimum.weights, np.cumsum([len(kept) for kept in self.kept])[:-1])
 
     def rates(self, combinations: CutIndices) -> Array:
         """Return (K, N) the rates of N combinations (C, N) of one cut per group."""

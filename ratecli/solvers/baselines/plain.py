@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from ratecli.models.linear import LinearRegressor, Logistic, Threshold
 from ratecli.solvers.fit_cache import FitCache, array_digest
 from ratecli.solvers.liblinear import add_ones_column, fit_logistic
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
-from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem, StoppingRule
+from ratecli.solvers.majorize.convex import ConvexProblem, ConvexSolution, RampProblem, StoppingRule
 from ratecli.solvers.majorize.rows import FeatureRows
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.design import DesignMatrix
@@ -22,7 +22,6 @@ from ratecli.solvers.seldonian.scores import (
     score_model_of,
 )
 
-LossName = Literal["hinge", "logistic", "squared"]
 ClassificationLoss = Literal["hinge", "logistic"]
 
 SVM_GAP = 1e-5
@@ -33,16 +32,7 @@ CACHED_SVMS = 8
 """Number of recent SVMs that a process caches: sweep points and baselines fit the same ones."""
 
 
-class SvmFit(NamedTuple):
-    """Weights and bias (d + 1,), convergence, duality gap and the number of Newton steps."""
-
-    w: Array
-    converged: bool
-    gap: float
-    work: int
-
-
-_svm_cache = FitCache[SvmFit](CACHED_SVMS)
+_svm_cache = FitCache[ConvexSolution](CACHED_SVMS)
 
 
 def fit_plain_classifier(
@@ -68,15 +58,12 @@ def fit_plain_classifier(
         return fit_plain_streamed(problem, loss)
     if loss == "logistic":
         return _fit_logistic(problem, rng)
-    svm = _fit_svm_cached(problem)
-    short = (
-        ""
-        if svm.converged
-        else (
+    svm, short = _fit_svm_cached(problem), ""
+    if not svm.converged:
+        short = (
             f"the SVM stopped after {svm.work} Newton steps with a gap of {svm.gap:.2g}, above "
             f"{SVM_GAP:.2g} of its loss"
         )
-    )
     # In rate units the scores, and so the weights, are half as large as with a margin of 1.
     return Threshold(2 * svm.w[:-1], 2 * float(svm.w[-1])), short
 
@@ -99,7 +86,7 @@ def fit_plain_estimate(problem: Problem) -> LinearRegressor:
     return LinearRegressor(w[:-1], float(w[-1]), model.range)
 
 
-def _fit_svm_cached(problem: Problem) -> SvmFit:
+def _fit_svm_cached(problem: Problem) -> ConvexSolution:
     error, constant = problem.error()
     labelled = np.flatnonzero(error)
     X, coefficients = problem.X[labelled], error[:, labelled]
@@ -107,12 +94,11 @@ def _fit_svm_cached(problem: Problem) -> SvmFit:
     return _svm_cache.get(key, lambda: _fit_svm(X, coefficients, constant, problem.l2))
 
 
-def _fit_svm(X: Features, coefficients: Array, constant: Array, l2: float) -> SvmFit:
+def _fit_svm(X: Features, coefficients: Array, constant: Array, l2: float) -> ConvexSolution:
     ramp = RampProblem.of(FeatureRows(X), coefficients, constant, 2 * l2)
     convex = ConvexProblem.tight_at(ramp, np.zeros(len(ramp.rows)))
     goal = StoppingRule(SVM_GAP, ceiling=np.inf, hopeless=np.inf)
-    found = AugmentedLagrangian(goal).solve(convex, np.zeros(ramp.rows.width))
-    return SvmFit(found.w, found.converged, found.gap, found.work)
+    return AugmentedLagrangian(goal).solve(convex, np.zeros(ramp.rows.width))
 
 
 def _fit_logistic(problem: Problem, rng: np.random.Generator) -> tuple[Logistic, str]:

@@ -28,25 +28,31 @@ SINGLE_REACH = 2000
 """Number of neighbouring cuts on each side, and of evenly spread cuts, tried for a single group."""
 REACH_GROWTH = 4.0
 
-ChoiceKey = tuple[float, float]
-"""Violation and objective of a choice, compared in this order; smaller is better."""
-
 
 @dataclass(frozen=True)
 class CutChoice:
-    """One cut per group (C,), and whether it is proven to be optimal."""
+    """One cut per group (C,), its violation and objective, and whether it is proven optimal."""
 
     cuts: CutIndices
-    key: ChoiceKey
+    violation: float
+    objective: float
     exact: bool
+
+    @property
+    def key(self) -> tuple[float, float]:
+        """Choices are compared by their violation, then by their objective; smaller is better."""
+        return self.violation, self.objective
 
 
 def best_deterministic_cuts(
-    hull: GroupHull, found: HullOptimum, bound: float, chances: Sequence[tuple[CutIndices, Array]]
+    hull: GroupHull,
+    optimum: HullOptimum,
+    bound: float,
+    chances: Sequence[tuple[CutIndices, Array]],
 ) -> CutChoice:
     """Return the feasible choice of one cut per group with the smallest objective.
 
-    `found` is the best point of the hull, `chances` are its cuts with their chances, and no
+    `optimum` is the best point of the hull, `chances` are its cuts with their chances, and no
     feasible point has an objective below `bound`.
 
     If there are few choices, all are evaluated. Otherwise the search evaluates the choices whose
@@ -57,31 +63,27 @@ def best_deterministic_cuts(
     coarse grid is evaluated, and single groups and pairs of them are moved from its best choice as
     long as that improves it.
     """
-    search = _CutChoiceSearch(hull, bound)
-    every = np.prod([float(len(cell)) for cell in hull.cells])
-    if every <= search.most:
-        sizes = [len(cell) for cell in hull.cells]
+    search = _CutChoiceSearch(hull, bound, optimum)
+    sizes = [len(cell) for cell in hull.cells]
+    if np.prod(sizes, dtype=float) <= search.most:
         return search.best(np.indices(sizes).reshape(len(sizes), -1), exact=True)
-    near = search.near(found) if hull.feasible else None
+    near = search.near() if hull.feasible else None
     if near is not None and near.exact:
         return near
     supports = list(itertools.islice(itertools.product(*(cuts for cuts, _ in chances)), STARTS))
     starts = [search.best(np.array(supports).T, exact=False), search.coarse()]
     starts += [near] if near is not None else []
     moved = search.moved(min(starts, key=lambda choice: choice.key))
-    sure = hull.sure and hull.feasible and not moved.key[0]
-    return replace(moved, exact=sure and moved.key[1] <= bound + search.slack(found))
+    sure = hull.sure and hull.feasible and not moved.violation
+    return replace(moved, exact=sure and moved.objective <= bound + search.slack)
 
 
 class _CutChoiceSearch:
-    def __init__(self, hull: GroupHull, bound: float) -> None:
-        self.hull, self.bound = hull, bound
+    def __init__(self, hull: GroupHull, bound: float, optimum: HullOptimum) -> None:
+        self.hull, self.bound, self.optimum = hull, bound, optimum
         self.most = min(MAX_CHOICES_AT_ONCE, MAX_ENTRIES_AT_ONCE // len(hull.origin))
-
-    @staticmethod
-    def slack(found: HullOptimum) -> float:
-        """Return the rounding error that the bound may have as the result of a linear program."""
-        return 1e-8 * (1.0 + float(np.abs(found.multipliers).sum()))
+        # rounding error that the bound may have as the result of a linear program
+        self.slack = 1e-8 * (1.0 + float(np.abs(optimum.multipliers).sum()))
 
     def best(self, choices: CutIndices, *, exact: bool) -> CutChoice:
         """Return the best of choices (C, N)."""
@@ -89,30 +91,26 @@ class _CutChoiceSearch:
         missed = program.missed(rates, ROUNDING)
         values = np.nan_to_num(program.value(program.objective, rates), nan=np.inf)
         k = int(np.lexsort((values, missed))[0])
-        return CutChoice(choices[:, k], (float(missed[k]), float(values[k])), exact)
+        return CutChoice(choices[:, k], float(missed[k]), float(values[k]), exact)
 
-    def near(self, found: HullOptimum) -> CutChoice | None:
+    def near(self) -> CutChoice | None:
         """Return the best choice of cuts with small extra costs, None if there are too many."""
-        costs = [cell.costs(found.prices, self.hull.kinds.slopes) for cell in self.hull.cells]
+        prices = self.optimum.prices
+        costs = [cell.costs(prices, self.hull.kinds.slopes) for cell in self.hull.cells]
         reduced = [cost - cost.min() for cost in costs]
         longest = sum(float(cost.max()) for cost in reduced)
-        ease = self._ease(found)
-        reach = 1e-6 * longest
-        last = None
+        ease, reach, last = self._ease(), 1e-6 * longest, None
         while (choices := self._within(reduced, reach)) is not None:
             last = self.best(choices, exact=True)
-            wanted = REACH_GROWTH * reach
-            if ease and not last.key[0]:
-                needed = (last.key[1] - self.bound + self.slack(found)) / ease
-                if needed <= reach:
-                    return last
-                wanted = min(wanted, needed)
-            if reach >= longest:
+            needed = np.inf
+            if ease and not last.violation:
+                needed = (last.objective - self.bound + self.slack) / ease
+            if reach >= min(needed, longest):
                 return last
-            reach = min(wanted, longest)
+            reach = min(REACH_GROWTH * reach, needed, longest)
         return None if last is None else replace(last, exact=False)
 
-    def _ease(self, found: HullOptimum) -> float:
+    def _ease(self) -> float:
         """Return a lower bound of the objective's increase per unit of extra cost of the cuts.
 
         0 if this is not known. A ratio changes by the cost of the cuts divided by its denominator
@@ -127,7 +125,7 @@ class _CutChoiceSearch:
             return 0.0
         bottom = program.fractions[shared[0]].bottom
         _, most = columns.range(bottom)
-        return float(bottom.at(found.rates)) / most if all(self.hull.whole) else 0.0
+        return float(bottom.at(self.optimum.rates)) / most if all(self.hull.whole) else 0.0
 
     def _within(self, reduced: Sequence[Array], reach: float) -> CutIndices | None:
         """Return all choices (C, N) with an extra cost of at most `reach`, None if too many."""
@@ -144,44 +142,45 @@ class _CutChoiceSearch:
         return choices
 
     def coarse(self) -> CutChoice:
-        """Return the best choice on a grid of evenly spread cuts, as fine as the limits allow."""
-        each = max(int(self.most ** (1 / len(self.hull.cells))), 2)
-        if each ** len(self.hull.cells) > self.most:
-            # only the same fraction of cuts in every group, from none to all
-            parts = np.linspace(0, 1, each)
-            ends = np.array([len(cell) - 1 for cell in self.hull.cells])
-            return self.best(np.outer(ends, parts).astype(np.intp), exact=False)
-        grids = [np.linspace(0, len(c) - 1, min(each, len(c))).astype(int) for c in self.hull.cells]
-        choices = np.stack([grid.ravel() for grid in np.meshgrid(*grids, indexing="ij")])
-        return self.best(choices, exact=False)
+        """Return the best choice on a grid of evenly spread cuts, as fine as the limits allow.
+
+        With many groups, the grid has only choices of the same fraction of cuts in every group.
+        """
+        ends = np.array([len(cell) - 1 for cell in self.hull.cells])
+        each = int(self.most ** (1 / len(ends)))
+        if each < 2:
+            choices = np.outer(ends, np.linspace(0, 1, 2))
+        else:
+            grids = [np.linspace(0, end, min(each, end + 1)) for end in ends]
+            choices = np.stack([grid.ravel() for grid in np.meshgrid(*grids, indexing="ij")])
+        return self.best(choices.astype(np.intp), exact=False)
 
     def moved(self, choice: CutChoice) -> CutChoice:
         """Return the choice after moving one group, then two, as long as that improves it."""
+        groups = range(len(self.hull.cells))
+        moves: list[tuple[int, ...]] = [(c,) for c in groups]
+        if len(groups) <= MAX_PAIRED_GROUPS:
+            moves += itertools.combinations(groups, 2)
         for _ in range(PASSES):
             before = choice.key
-            for c in range(len(self.hull.cells)):
-                choice = self._tried(choice, [c])
-            if len(self.hull.cells) <= MAX_PAIRED_GROUPS:
-                for pair in itertools.combinations(range(len(self.hull.cells)), 2):
-                    choice = self._tried(choice, pair)
+            for moving in moves:
+                choice = min(choice, self._neighbour(choice, moving), key=lambda each: each.key)
             if not choice.key < before:
                 break
         return choice
 
-    def _tried(self, choice: CutChoice, moving: Sequence[int]) -> CutChoice:
+    def _neighbour(self, choice: CutChoice, moving: tuple[int, ...]) -> CutChoice:
+        """Return the best choice with other cuts for one or two groups."""
         options = []
         for c in moving:
             count, own = len(self.hull.cells[c]), choice.cuts[c]
             reach = SINGLE_REACH if len(moving) == 1 else PAIR_REACH
             near = np.arange(max(own - reach, 0), min(own + reach + 1, count))
-            wide = (
-                np.linspace(0, count - 1, SINGLE_REACH).astype(np.intp)
-                if len(moving) == 1
-                else near
-            )
-            options.append(np.union1d(near, wide))
+            if len(moving) == 1:
+                even = np.linspace(0, count - 1, SINGLE_REACH).astype(np.intp)
+                near = np.union1d(near, even)
+            options.append(near)
         grid = np.meshgrid(*options, indexing="ij")
         choices = np.tile(choice.cuts[:, None], (1, grid[0].size))
         choices[list(moving)] = [each.ravel() for each in grid]
-        other = self.best(choices, exact=False)
-        return other if other.key < choice.key else choice
+        return self.best(choices, exact=False)

@@ -1,24 +1,23 @@
-"""The `zafar` algorithm: an SVM whose mean scores may differ little between groups (figure 2)."""
+"""An SVM whose mean scores may differ little between groups: the algorithm `zafar` (figure 2)."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
-from annotated_types import Ge
+from scipy import sparse
 
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.rates.analysis import Goal as Rule
-from ratecli.rates.analysis import Shape, affine_pieces
-from ratecli.solvers.base import Progress, Role, Solution, Solver
-
-if TYPE_CHECKING:
-    from ratecli.models.base import Array, Features
-    from ratecli.rates.matrix import RateMatrix
-    from ratecli.solvers.majorize.convex import ConvexProblem, ConvexSolution
-    from ratecli.solvers.problem import Problem
+from ratecli.models.base import Array, Features
+from ratecli.models.linear import HALF, Threshold
+from ratecli.rates.analysis import Goal, affine_pieces
+from ratecli.rates.matrix import RateMatrix
+from ratecli.solvers.base import Progress, Solution
+from ratecli.solvers.liblinear import add_ones_column
+from ratecli.solvers.majorize.augmented import AugmentedLagrangian
+from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem, StoppingRule
+from ratecli.solvers.majorize.rows import FeatureRows
+from ratecli.solvers.problem import Problem, combine_affine_forms, sum_by_goal
 
 ZAFAR_GAP = 5e-7
 """Duality gap in rate units, in which w = 0 has a hinge loss of 1/2."""
@@ -30,63 +29,35 @@ to the SVM, which is then solved 20 times as fast (measured on a9a).
 """
 
 
-@dataclass(frozen=True)
-class Zafar(Solver):
-    """A linear SVM with bounded covariance (Zafar et al. 2015; Goh et al. 2016, equation 8).
-
-    Minimizes the mean hinge loss plus `l2 / 2 |w|^2`, like `unconstrained`, subject to <w, x> being
-    at most `covariance` for each constraint. Here x is the mean of the rows for which the
-    constraint demands fewer positive decisions, minus the mean of those for which it demands more.
-    For `positive_rate[men] <= t * positive_rate[women]` that is the mean over men minus the mean
-    over women for every t: the limits of the constraints have no effect, nor has the objective. The
-    bound is one-sided, as in Goh et al.; the original is two-sided, with a logistic loss.
-
-    Attributes
-    ----------
-    covariance
-        Largest difference of mean scores (c), in units of the SVM's scores, whose margin is 1.
-        Useful values range from 0 to the difference of the plain SVM.
-    """
-
-    covariance: Annotated[float, Ge(0)] = 0.0
-
-    version: ClassVar[int] = 2
-    role: ClassVar[Role] = "reads"
-    objectives: ClassVar[frozenset[str]] = frozenset(Shape)
-    constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
-
-    def obstacle(self, goal: Rule, rates: RateMatrix) -> Diagnostic | None:
-        return _one_sided_diagnostic(goal, rates)
-
-    def solve(
-        self,
-        problem: Problem,
-        rng: np.random.Generator,  # noqa: ARG002  deterministic
-        progress: Progress,
-    ) -> Solution:
-        from ratecli.models.linear import Threshold
-
-        begun = time.perf_counter()
-        names, means = group_contrasts(problem)
-        found = solve_bounded_problem(bounded_covariance_problem(problem, means, self.covariance))
-        progress("hinge loss fitted")
-        w = 2 * found.w  # from scores with margin 1/2 to scores with margin 1
-        reached = means @ w
-        classifier = Threshold(w[:-1], float(w[-1]))
-        row = {
-            "iteration": 1,
-            "objective": 2 * found.value,
-            "violation": problem.violation(classifier),
-            "covariance": float(reached.max()) if names else 0.0,
-            "gap": 2 * found.gap,
-            "work": found.work,
-            "seconds": time.perf_counter() - begun,
-        }
-        multipliers = dict.fromkeys(names, 0.0)
-        for name, value in zip(names, found.multipliers, strict=True):
-            multipliers[name] += float(value)
-        status, reason = _final_status(found)
-        return Solution({"deterministic": classifier}, status, reason, multipliers, (row,))
+def solve_bounded_covariance(problem: Problem, covariance: float, progress: Progress) -> Solution:
+    """Return the SVM of bounded covariance, to a certified gap."""
+    begun = time.perf_counter()
+    names, means = group_contrasts(problem)
+    goal = StoppingRule(gap=0.0, ceiling=MAX_MULTIPLIER, hopeless=np.inf, absolute=ZAFAR_GAP)
+    convex = bounded_covariance_problem(problem, means, covariance)
+    # w = 0 satisfies every bound
+    svm = AugmentedLagrangian(goal).solve(convex, np.zeros(convex.ramp.rows.width))
+    progress("hinge loss fitted")
+    w = 2 * svm.w  # from scores with margin 1/2 to scores with margin 1
+    classifier = Threshold(w[:-1], float(w[-1]))
+    row = {
+        "iteration": 1,
+        "objective": 2 * svm.value,
+        "violation": problem.violation(classifier),
+        "covariance": float((means @ w).max()) if names else 0.0,
+        "gap": 2 * svm.gap,
+        "work": svm.work,
+        "seconds": time.perf_counter() - begun,
+    }
+    status, reason = "solved", ""
+    if not svm.converged:
+        status = "iteration_limit"
+        reason = (
+            f"stopped after {svm.work} Newton steps with a gap of {2 * svm.gap:.2g}, "
+            f"above {2 * ZAFAR_GAP:.2g}"
+        )
+    multipliers = sum_by_goal(names, svm.multipliers)
+    return Solution({"deterministic": classifier}, status, reason, multipliers, (row,))
 
 
 def group_contrasts(problem: Problem) -> tuple[list[str], Array]:
@@ -100,13 +71,9 @@ def group_contrasts(problem: Problem) -> tuple[list[str], Array]:
         E308 for a constraint that pushes no row up, or none down. Most of them are rejected before
         a run (`Zafar.obstacle`), except those that depend on another trial.
     """
-    found = [
-        fault
-        for goal in problem.constraints
-        if (fault := _one_sided_diagnostic(goal, problem.rates))
-    ]
-    if found:
-        raise FaultError(found)
+    refused = [one_sided_diagnostic(goal, problem.rates) for goal in problem.constraints]
+    if any(refused):
+        raise FaultError([each for each in refused if each])
     pieces = [(goal, form) for goal in problem.constraints for form in affine_pieces(goal)]
     coefficients, _ = problem.rows([form for _, form in pieces])
     down, up = np.maximum(coefficients, 0), np.maximum(-coefficients, 0)
@@ -115,10 +82,8 @@ def group_contrasts(problem: Problem) -> tuple[list[str], Array]:
     return [goal.name for goal, _ in pieces], np.hstack([means, np.zeros((len(means), 1))])
 
 
-def _one_sided_diagnostic(goal: Rule, rates: RateMatrix) -> Diagnostic | None:
+def one_sided_diagnostic(goal: Goal, rates: RateMatrix) -> Diagnostic | None:
     """Return an E308 diagnostic if a piece of the constraint pushes no row down, or no row up."""
-    from ratecli.solvers.problem import combine_affine_forms
-
     for row in combine_affine_forms(rates, affine_pieces(goal))[0]:
         for way, pushed in (("down", row > 0), ("up", row < 0)):
             if not pushed.any():
@@ -138,11 +103,6 @@ def bounded_covariance_problem(problem: Problem, means: Array, covariance: float
     an additional row, with scores z = s <w, x>. As c / 2 is above -1 / (2 s), <w, x> is at most c /
     2 if and only if (max(0, 1/2 + z) - 1/2) / s is.
     """
-    from ratecli.models.linear import HALF
-    from ratecli.solvers.liblinear import add_ones_column
-    from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
-    from ratecli.solvers.majorize.rows import FeatureRows
-
     X = add_ones_column(problem.X)
     m, n = len(means), X.shape[0]
     error, constant = problem.error()
@@ -150,32 +110,12 @@ def bounded_covariance_problem(problem: Problem, means: Array, covariance: float
         [[error, np.zeros((1, m))], [np.zeros((m, n)), np.eye(m) / CONTRAST_LENGTH]]
     )
     constants = np.append(constant, np.full(m, -HALF / CONTRAST_LENGTH - covariance / 2))
-    rows = FeatureRows(_append_contrasts(X, CONTRAST_LENGTH * means), "none")
+    rows = FeatureRows(_stack(X, CONTRAST_LENGTH * means), "none")
     ramp = RampProblem.of(rows, coefficients, constants, 2 * problem.l2)
     return ConvexProblem.tight_at(ramp, np.zeros(n + m))
 
 
-def solve_bounded_problem(problem: ConvexProblem) -> ConvexSolution:
-    """Solve to a certified gap, starting from w = 0, which satisfies every bound."""
-    from ratecli.solvers.majorize.augmented import AugmentedLagrangian
-    from ratecli.solvers.majorize.convex import StoppingRule
-
-    goal = StoppingRule(gap=0.0, ceiling=MAX_MULTIPLIER, hopeless=np.inf, absolute=ZAFAR_GAP)
-    return AugmentedLagrangian(goal).solve(problem, np.zeros(problem.ramp.rows.width))
-
-
-def _append_contrasts(X: Features, rows: Array) -> Features:
-    from scipy import sparse
-
+def _stack(X: Features, rows: Array) -> Features:
     if isinstance(X, np.ndarray):
         return np.vstack([X, rows])
     return sparse.csr_array(sparse.vstack([X, sparse.csr_array(rows)], format="csr"))
-
-
-def _final_status(found: ConvexSolution) -> tuple[str, str]:
-    if found.converged:
-        return "solved", ""
-    return "iteration_limit", (
-        f"stopped after {found.work} Newton steps with a gap of {2 * found.gap:.2g}, "
-        f"above {2 * ZAFAR_GAP:.2g}"
-    )
