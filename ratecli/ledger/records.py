@@ -48,7 +48,7 @@ class PlannedTrial:
     label: str
     algorithm: str
     options: Mapping[str, Any]
-    point: Mapping[str, Any]
+    point: Mapping[str, str | int | float | bool]
     seed: int
     metrics: Mapping[str, str]
 

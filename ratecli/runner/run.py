@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
-from ratecli.errors import FaultError
+import yaml
+
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.experiment.cases import used_plugins
+from ratecli.experiment.meta import dataset_metadata, report_metadata
 from ratecli.experiment.plan import Task
 from ratecli.experiment.prepare import PreparedExperiment
-from ratecli.files import LEDGER_FILE
-from ratecli.ledger.records import TrialResult
-from ratecli.runner.executors import Executor, Hooks
-from ratecli.runner.experiment_run import (
-    ExperimentRun,
-    RunOutcome,
-    RunRequest,
-    count_stored_trials,
-    trial_display_name,
+from ratecli.experiment.report_checks import (
+    check_expected_variants,
+    check_plot_variants,
+    swept_names,
 )
-from ratecli.runner.progress import RunProgress, open_progress
+from ratecli.files import LEDGER_FILE, atomic_write, report_write_errors
+from ratecli.ledger.provenance import build_manifest
+from ratecli.ledger.records import END_WARNINGS_KEY, FAILED_STATUSES, PlannedTrial, TrialResult
+from ratecli.ledger.store import LedgerStore
+from ratecli.runner.executors import Executor, Hooks
+from ratecli.runner.progress import open_progress
 from ratecli.runner.trial import run_trial
+from ratecli.runner.warnings import constant_warnings, violation_warnings
 
 __all__ = [
     "LEDGER_FILE",
@@ -33,10 +42,44 @@ __all__ = [
     "trial_display_name",
 ]
 
-OnEnded = Callable[[RunOutcome], object]
-OnFault = Callable[[RunRequest, FaultError], object]
-NamedTask = tuple[str, tuple[str, ...]]
-"""The key of a trial, and the names of its constraints."""
+
+@dataclass(frozen=True)
+class RunRequest:
+    """An experiment to run, and its results folder."""
+
+    prepared: PreparedExperiment
+    folder: Path
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """The outcome of a run.
+
+    Attributes
+    ----------
+    counts
+        Number of trials by status, including stored ones.
+    ran
+        Number of trials run this time.
+    failed
+        Name and result of each trial that failed.
+    unsolved
+        Name and result of each trial that found no solution.
+    warnings
+        Constraints violated on the test set (W402), models no better than a constant (W408),
+        plotted variants that do not exist (W208).
+    """
+
+    folder: Path
+    counts: Mapping[str, int]
+    ran: int
+    failed: tuple[tuple[str, TrialResult], ...]
+    unsolved: tuple[tuple[str, TrialResult], ...]
+    warnings: tuple[Diagnostic, ...]
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if self.failed else 0
 
 
 def run_experiment(
@@ -53,16 +96,16 @@ def run_experiment(
     The caller must hold the folder's lock until the report is written.
     """
     outcomes: list[RunOutcome] = []
-    asked = [RunRequest(prepared, folder)]
-    run_experiments(asked, executor, outcomes.append, fresh=fresh, quiet=quiet, command=command)
+    requests = [RunRequest(prepared, folder)]
+    run_experiments(requests, executor, outcomes.append, fresh=fresh, quiet=quiet, command=command)
     return outcomes[0]
 
 
 def run_experiments(
-    asked: Sequence[RunRequest],
+    requests: Sequence[RunRequest],
     executor: Executor,
-    on_ended: OnEnded,
-    on_fault: OnFault | None = None,
+    on_ended: Callable[[RunOutcome], object],
+    on_fault: Callable[[RunRequest, FaultError], object] | None = None,
     *,
     fresh: bool = False,
     quiet: bool = False,
@@ -81,149 +124,226 @@ def run_experiments(
         Called when an experiment's folder or ledger fails. That experiment is dropped and the
         others continue. Without it, the error is raised.
     """
-    with ExitStack() as stack:
+    with ExitStack() as stack, suppress(_NoExperimentLeftError):
         batch = _Batch(on_ended, on_fault)
-        for each in asked:
-            batch.open(each, stack, fresh=fresh, command=command)
-        with suppress(_AllExperimentsEndedError):
-            batch.share()
-            batch.run(executor, quiet=quiet)
+        for request in requests:
+            with batch.dropping(request):
+                run = ExperimentRun(request, fresh=fresh, command=command)
+                stack.callback(run.close)
+                batch.runs.append(run)
+        batch.share_stored_results()
+        batch.execute(executor, quiet=quiet)
 
 
-class _AllExperimentsEndedError(Exception):
+def count_stored_trials(prepared: PreparedExperiment, folder: Path) -> int:
+    """Return the number of planned trials that have a stored result."""
+    if not (folder / LEDGER_FILE).is_file():
+        return 0
+    with LedgerStore(folder / LEDGER_FILE, readonly=True) as store:
+        known = store.known()
+    return sum(task.key in known for task in prepared.plan.tasks)
+
+
+def trial_display_name(planned: PlannedTrial) -> str:
+    """Return a trial's name in messages, such as `majorize kappa=0.8 seed=1`."""
+    point = [f"{name}={value}" for name, value in planned.point.items()]
+    return " ".join([planned.label, *point, f"seed={planned.seed}"])
+
+
+class ExperimentRun:
+    """An experiment that is being run, with its ledger open.
+
+    `todo` are its trials that have to be run, `left` the keys of those not stored yet.
+    The constructor replaces the stored plan and run record, and with `fresh` deletes all stored
+    results. It raises FaultError (E502, E503, E505) if the folder or the ledger cannot be used.
+    """
+
+    def __init__(self, request: RunRequest, *, fresh: bool, command: Sequence[str]) -> None:
+        self.request = request
+        self._started = datetime.now(UTC)
+        self._command = command
+        prepared, folder = request.prepared, request.folder
+        ledger = folder / LEDGER_FILE
+        with report_write_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        if fresh:
+            with report_write_errors(ledger):
+                ledger.unlink(missing_ok=True)
+                # left by a killed run
+                ledger.with_name(f"{LEDGER_FILE}-journal").unlink(missing_ok=True)
+        self._write_record(None)
+        self.store = LedgerStore(ledger)
+        try:
+            self.store.begin(prepared.plan.planned, report_metadata(prepared))
+            known = self.store.known()
+        except BaseException:
+            self.store.close()
+            raise
+        self.tasks = {task.key: task for task in prepared.plan.tasks}
+        self.names = {
+            each.key: trial_display_name(each)
+            for each in prepared.plan.planned
+            if each.key in self.tasks
+        }
+        self.todo = [task for task in prepared.plan.tasks if task.key not in known]
+        self.left = {task.key for task in self.todo}
+
+    def put(self, result: TrialResult) -> None:
+        self.store.put(result)
+        self.left.discard(result.key)
+
+    def close(self) -> None:
+        self.store.close()
+
+    def finish(self) -> RunOutcome:
+        """Complete the record and close the ledger, after all trials have ended."""
+        results = self.store.results()
+        warnings = _end_warnings(self.request.prepared, results)
+        texts = [f"{fault.code}: {fault.message}" for fault in warnings]
+        self.store.set_meta(END_WARNINGS_KEY, texts)
+        self.close()
+        self._write_record(datetime.now(UTC))
+        ended = [(self.names[key], results[key]) for key in self.tasks]
+        return RunOutcome(
+            self.request.folder,
+            Counter(result.status for _, result in ended),
+            len(self.todo),
+            tuple(each for each in ended if each[1].status in FAILED_STATUSES),
+            tuple(each for each in ended if each[1].status == "no_solution_found"),
+            warnings,
+        )
+
+    def _write_record(self, ended: datetime | None) -> None:
+        prepared, folder = self.request.prepared, self.request.folder
+        resolved = prepared.experiment.resolved()
+        text = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True, width=100)
+        atomic_write(folder / "experiment.yaml", prepared.document.text)
+        atomic_write(folder / "resolved.yaml", text)
+        record = build_manifest(
+            data=dataset_metadata(prepared),
+            command=self._command or sys.argv,
+            started=self._started,
+            ended=ended,
+            folder=Path.cwd(),
+            deployed_model=prepared.deployed_model,
+            plugins=used_plugins(prepared.experiment, swept_names(prepared.experiment)),
+        )
+        atomic_write(folder / "manifest.json", json.dumps(record, indent=2) + "\n")
+
+
+def _end_warnings(
+    prepared: PreparedExperiment, results: Mapping[str, TrialResult]
+) -> tuple[Diagnostic, ...]:
+    """Return the warnings that depend on results."""
+    ended = [trial for trial in prepared.plan.planned if trial.key in results]
+    measured = {
+        (trial.label, value.variant): None for trial in ended for value in results[trial.key].values
+    }
+    variants = {variant for _, variant in measured}
+    return (
+        *violation_warnings(ended, results),
+        *constant_warnings(ended, results),
+        *check_plot_variants(prepared.experiment, prepared.document, variants),
+        *check_expected_variants(prepared.experiment, prepared.document, measured),
+    )
+
+
+class _NoExperimentLeftError(Exception):
     """Raised to stop the executor when no experiment is left after one failed."""
 
 
 class _Batch:
-    def __init__(self, on_ended: OnEnded, on_fault: OnFault | None) -> None:
+    """Experiments that run together; `runs` has those that have neither ended nor failed."""
+
+    def __init__(
+        self,
+        on_ended: Callable[[RunOutcome], object],
+        on_fault: Callable[[RunRequest, FaultError], object] | None,
+    ) -> None:
         self._on_ended = on_ended
         self._on_fault = on_fault
-        self._all: list[ExperimentRun] = []
-        self._live: list[ExperimentRun] = []
+        self.runs: list[ExperimentRun] = []
 
-    def open(
-        self, asked: RunRequest, stack: ExitStack, *, fresh: bool, command: Sequence[str]
-    ) -> None:
+    @contextmanager
+    def dropping(self, request: RunRequest) -> Iterator[None]:
+        """Drop an experiment if an error of it is raised in this context."""
         try:
-            ongoing = ExperimentRun(asked, fresh=fresh, command=command)
+            yield
         except FaultError as error:
-            self._tell(asked, error)
-            return
-        stack.callback(ongoing.close)
-        self._all.append(ongoing)
-        self._live.append(ongoing)
+            if self._on_fault is None:
+                raise
+            self._on_fault(request, error)
+            others = [run for run in self.runs if run.request is not request]
+            if self.runs and not others:
+                raise _NoExperimentLeftError from error
+            self.runs = others
 
-    def share(self) -> None:
+    def share_stored_results(self) -> None:
         """Copy stored results to experiments that lack them.
 
-        Trials with equal keys have equal results.
-
+        Trials with equal keys have equal results, but names of constraints are not in the key.
         Copied results count as stored, like those of an earlier run.
         """
-        holders = {
-            (task.key, _constraint_names(task)): each
-            for each in reversed(self._live)
-            for task in each.asked.prepared.plan.tasks
-            if task.key not in each.left
-        }
-        for each in list(self._live):
-            try:
-                if each in self._live:
-                    each.take(self._held(each, holders))
-            except FaultError as error:
-                self._drop(each, error)
+        for source in list(self.runs):
+            for target in list(self.runs):
+                shared = [
+                    task.key
+                    for task in target.todo
+                    if task.key in source.tasks.keys() - source.left
+                    and _constraint_names(task) == _constraint_names(source.tasks[task.key])
+                ]
+                for key in shared:
+                    if source in self.runs and target in self.runs:
+                        with self.dropping(source.request):
+                            result = source.store.result(key)
+                            with self.dropping(target.request):
+                                target.put(result)
+                target.todo = [task for task in target.todo if task.key in target.left]
 
-    def _held(
-        self, each: ExperimentRun, holders: Mapping[NamedTask, ExperimentRun]
-    ) -> Iterator[TrialResult]:
-        """Yield results stored by other experiments; drop experiments with unreadable ledgers."""
-        for task in each.todo:
-            holder = holders.get((task.key, _constraint_names(task)))
-            if holder in self._live:
-                try:
-                    yield holder.recall(task.key)
-                except FaultError as error:
-                    self._drop(holder, error)
-
-    def run(self, executor: Executor, *, quiet: bool) -> None:
-        names = self._names()
-        tasks = self._tasks()
+    def execute(self, executor: Executor, *, quiet: bool) -> None:
+        several = len(self.runs) > 1
+        names, tasks = dict[str, str](), dict[str, Task]()
+        for run in self.runs:
+            prefix = f"{run.request.prepared.experiment.name}: " if several else ""
+            for key, name in run.names.items():
+                names.setdefault(key, prefix + name)
+            for task in run.todo:
+                other = tasks.setdefault(task.key, task)
+                tasks[task.key] = replace(other, limits=other.limits.wider(task.limits))
         stored = len(names) - len(tasks)
-        with open_progress(len(names), stored, names.__getitem__, quiet=quiet) as bar:
+        with open_progress(len(names), stored, names.__getitem__, quiet=quiet) as progress:
 
             def done(result: TrialResult) -> None:
-                self._store(result, bar)
+                concerned = [run for run in self.runs if result.key in run.left]
+                for run in concerned:
+                    with self.dropping(run.request):
+                        run.put(result)
+                progress.done(result)
+                self._end_complete(concerned)
 
-            hooks = Hooks(self._recall, bar.start, self._is_wanted)
-            for each in list(self._live):
-                self._end(each)
-            executor.run(tasks, run_trial, done, hooks)
+            self._end_complete(list(self.runs))
+            hooks = Hooks(self._recall, progress.start, self._is_wanted)
+            executor.run(tasks.values(), run_trial, done, hooks)
 
-    def _names(self) -> dict[str, str]:
-        """Return each trial's display name, prefixed by its experiment if there are several."""
-        several = len(self._all) > 1
-        return {
-            key: f"{each.asked.prepared.experiment.name}: {name}" if several else name
-            for each in reversed(self._all)
-            for key, name in each.names.items()
-        }
-
-    def _tasks(self) -> list[Task]:
-        found: dict[str, Task] = {}
-        for each in self._all:
-            for task in each.todo:
-                other = found.setdefault(task.key, task)
-                found[task.key] = replace(other, limits=other.limits.wider(task.limits))
-        return list(found.values())
-
-    def _store(self, result: TrialResult, bar: RunProgress) -> None:
-        mine = [each for each in self._live if result.key in each.left]
-        for each in mine:
-            try:
-                each.put(result)
-            except FaultError as error:
-                self._drop(each, error)
-        bar.done(result)
-        for each in mine:
-            self._end(each)
-
-    def _end(self, each: ExperimentRun) -> None:
-        """Finish an experiment that has no trials left to run."""
-        if each.left or each not in self._live:
-            return
-        try:
-            outcome = each.finish()
-        except FaultError as error:
-            self._drop(each, error)
-            return
-        self._live.remove(each)
-        self._on_ended(outcome)
-
-    def _drop(self, each: ExperimentRun, error: FaultError) -> None:
-        self._live.remove(each)
-        self._tell(each.asked, error)
-        if not self._live:
-            raise _AllExperimentsEndedError
-
-    def _tell(self, asked: RunRequest, error: FaultError) -> None:
-        if self._on_fault is None:
-            raise error
-        self._on_fault(asked, error)
+    def _end_complete(self, runs: Sequence[ExperimentRun]) -> None:
+        """Finish the experiments that have no trials left to run."""
+        for run in runs:
+            if run in self.runs and not run.left:
+                with self.dropping(run.request):
+                    outcome = run.finish()
+                    self.runs.remove(run)
+                    self._on_ended(outcome)
 
     def _is_wanted(self, key: str) -> bool:
-        """Return whether a live experiment plans the trial.
+        """Return whether a remaining experiment plans the trial.
 
         It need not lack the result: other trials of it may depend on this one.
         """
-        return any(key in each.names for each in self._live)
+        return any(key in run.tasks for run in self.runs)
 
     def _recall(self, key: str) -> TrialResult:
-        for each in self._live:
-            if key in each.names:
-                return each.recall(key)
-        raise KeyError(key)
+        return next(run for run in self.runs if key in run.tasks).store.result(key)
 
 
 def _constraint_names(task: Task) -> tuple[str, ...]:
-    """Return the names of a trial's constraints: not in its key, but used in its messages."""
     return tuple(goal.name for goal in task.payload.case.constraints)

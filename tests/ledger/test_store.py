@@ -101,6 +101,13 @@ def test_the_first_answer_stays_and_a_failure_gives_way(ledger):
     db.close()
 
 
+def test_a_trial_is_stored_all_or_not(ledger):
+    with LedgerStore(ledger) as store:
+        with pytest.raises(TypeError):
+            store.put(trial(info={"what": object()}))
+        assert store.results() == {}
+
+
 def test_only_answers_are_known(ledger):
     with LedgerStore(ledger) as store:
         for status in sorted(CACHED_STATUSES | FAILED_STATUSES):
@@ -236,7 +243,7 @@ def test_a_folder_is_no_ledger(tmp_path):
 
 
 def test_a_held_ledger_is_waited_for_then_told(ledger):
-    with LedgerStore(ledger, patience=0.2) as store:
+    with LedgerStore(ledger, timeout=0.2) as store:
         other = sqlite3.connect(ledger, isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
         begun = time.monotonic()
