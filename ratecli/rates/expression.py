@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from typing import Literal
 
-from ratecli.errors import Diagnostic, FaultError, Span
+from ratecli.errors import Span
 from ratecli.rates import interval as iv
 from ratecli.rates import syntax
 from ratecli.rates.functions import FUNCTIONS, POWER
 from ratecli.rates.interval import Operation
-from ratecli.rates.syntax import NO_SPAN, Condition
+from ratecli.rates.syntax import NO_SPAN, Condition, refuse
 from ratecli.rates.table import BALANCE_METRICS, DISCLOSIVITY, RATES, TEMPLATES, Rate
 
 
@@ -214,7 +216,7 @@ def divide(numerator: Expression, denominator: Expression, span: Span = NO_SPAN)
     if not isinstance(denominator, Constant):
         return Quotient(numerator, denominator, span)
     if denominator.value == 0:
-        raise FaultError(Diagnostic("E311", "division by zero", None, denominator.span))
+        refuse("E311", "division by zero", denominator.span)
     if isinstance(numerator, Constant):
         return Constant(numerator.value / denominator.value, span)
     return multiply(Constant(1 / denominator.value), numerator, span)
@@ -225,19 +227,13 @@ def apply(function: str, arguments: tuple[Expression, ...], span: Span = NO_SPAN
     if function == POWER:
         return power(arguments[0], arguments[1], span)
     row = FUNCTIONS[function]
+    low, high = row.domain
     for argument in arguments:
-        if isinstance(argument, Constant) and not row.domain[0] <= argument.value <= row.domain[1]:
-            low, high = row.domain
-            raise FaultError(
-                Diagnostic(
-                    "E311",
-                    f"{function} of {argument.value:g} is not defined",
-                    f"it takes numbers from {low:g} to {high:g}",
-                    argument.span,
-                )
-            )
-    if all(isinstance(argument, Constant) for argument in arguments):
-        values = [argument.value for argument in arguments if isinstance(argument, Constant)]
+        if isinstance(argument, Constant) and not low <= argument.value <= high:
+            message = f"{function} of {argument.value:g} is not defined"
+            refuse("E311", message, argument.span, f"it takes numbers from {low:g} to {high:g}")
+    values = [argument.value for argument in arguments if isinstance(argument, Constant)]
+    if len(values) == len(arguments):
         return Constant(row.value(*values), span)
     return Apply(function, arguments, span)
 
@@ -245,8 +241,8 @@ def apply(function: str, arguments: tuple[Expression, ...], span: Span = NO_SPAN
 def power(base: Expression, exponent: Expression, span: Span = NO_SPAN) -> Expression:
     """Return a power. Raise E304 for a non-constant exponent, E311 for an undefined constant."""
     if not isinstance(exponent, Constant):
-        hint = "where x is positive, x ** y is exp(y * log(x))"
-        raise FaultError(Diagnostic("E304", "an exponent must be a number", hint, exponent.span))
+        help_ = "where x is positive, x ** y is exp(y * log(x))"
+        refuse("E304", "an exponent must be a number", exponent.span, help_)
     if exponent.value == 0:
         return Constant(1.0, span)
     if exponent.value == 1:
@@ -258,8 +254,17 @@ def power(base: Expression, exponent: Expression, span: Span = NO_SPAN) -> Expre
     value = iv.power.value(base.value, exponent.value)
     if not math.isfinite(value):
         message = f"{base.value:g} ** {exponent.value:g} is not defined, or too large"
-        raise FaultError(Diagnostic("E311", message, None, span))
+        refuse("E311", message, span)
     return Constant(value, span)
+
+
+OPERATORS: Mapping[str, Callable[[Expression, Expression, Span], Expression]] = {
+    "+": lambda left, right, span: add(left, right, span=span),
+    "-": subtract,
+    "*": multiply,
+    "/": divide,
+    "**": power,
+}
 
 
 def children(node: Expression) -> tuple[Expression, ...]:
@@ -355,20 +360,16 @@ def evaluate(node: Expression, value_of: Callable[[Expression], float]) -> float
     if isinstance(node, MeasuredNode | AlgorithmMetric):
         return value_of(node)
     values = [evaluate(child, value_of) for child in children(node)]
-    if any(math.isnan(value) for value in values):
+    if any(map(math.isnan, values)):
         return math.nan
     match node:
         case Sum():
             return iv.add.value(*values)
         case Product():
             return values[0] * values[1]
-        case Quotient():
-            return _quotient(*values)
         case Apply():
             return FUNCTIONS[node.function].value(*values)
-
-
-def _quotient(numerator: float, denominator: float) -> float:
+    numerator, denominator = values
     if denominator == 0:
         return math.nan if numerator == 0 else math.copysign(math.inf, numerator)
     return numerator / denominator
@@ -382,65 +383,35 @@ def to_text(node: Expression) -> str:
 def to_syntax(node: Expression) -> syntax.SyntaxNode:
     match node:
         case Constant(value=value):
-            return (
-                syntax.NumberLiteral(value)
-                if value >= 0
-                else syntax.Negation(syntax.NumberLiteral(-value))
-            )
-        case Leaf() | RankingMeasure() | Disclosure():
-            return _measured_syntax(node)
-        case AlgorithmMetric():
-            inside = (syntax.NameNode(node.algorithm), to_syntax(node.metric))
-            return syntax.NameNode("of", inside)
-        case Product():
-            if isinstance(node.left, Constant) and node.left.value == -1:
-                return syntax.Negation(to_syntax(node.right))
-            return syntax.BinaryOperation("*", to_syntax(node.left), to_syntax(node.right))
-        case Quotient():
-            return syntax.BinaryOperation(
-                "/", to_syntax(node.numerator), to_syntax(node.denominator)
-            )
-        case Apply():
-            return _apply_syntax(node)
-        case Sum():
-            return _sum_syntax(node.terms)
-
-
-def _measured_syntax(node: MeasuredNode) -> syntax.NameNode:
-    items = node.where.items()
-    match node:
+            number = syntax.NumberLiteral(abs(value))
+            return number if value >= 0 else syntax.Negation(number)
         case Leaf():
-            return syntax.NameNode(node.rate.name, items=items, split=node.split)
+            return syntax.NameNode(node.rate.name, items=node.where.items(), split=node.split)
         case RankingMeasure():
-            return syntax.NameNode(node.name, items=items, split=node.split)
+            return syntax.NameNode(node.name, items=node.where.items(), split=node.split)
         case Disclosure():
-            return syntax.NameNode(DISCLOSIVITY, (), node.by, items, node.split)
+            return syntax.NameNode(DISCLOSIVITY, (), node.by, node.where.items(), node.split)
+        case AlgorithmMetric():
+            return syntax.NameNode("of", (syntax.NameNode(node.algorithm), to_syntax(node.metric)))
+        case Product(left=Constant(value=-1.0), right=right):
+            return syntax.Negation(to_syntax(right))
+        case Sum(terms=(first, *rest)):
+            return reduce(_add_term, rest, to_syntax(first))
+    parts = tuple(map(to_syntax, children(node)))
+    if isinstance(node, Apply) and node.function != POWER:
+        return syntax.NameNode(node.function, parts)
+    op: Literal["*", "/", "**"] = "**"
+    if not isinstance(node, Apply):
+        op = "*" if isinstance(node, Product) else "/"
+    return syntax.BinaryOperation(op, parts[0], parts[1])
 
 
-def _apply_syntax(node: Apply) -> syntax.SyntaxNode:
-    arguments = tuple(map(to_syntax, node.arguments))
-    if node.function == POWER:
-        return syntax.BinaryOperation("**", arguments[0], arguments[1])
-    return syntax.NameNode(node.function, arguments)
-
-
-def _sum_syntax(terms: tuple[Expression, ...]) -> syntax.SyntaxNode:
-    total = to_syntax(terms[0])
-    for term in terms[1:]:
-        negative = multiply(Constant(-1.0), term)
-        if _leading_sign(term) < 0:
-            total = syntax.BinaryOperation("-", total, to_syntax(negative))
-        else:
-            total = syntax.BinaryOperation("+", total, to_syntax(term))
-    return total
-
-
-def _leading_sign(term: Expression) -> float:
+def _add_term(total: syntax.SyntaxNode, term: Expression) -> syntax.SyntaxNode:
     match term:
-        case Constant(value=value) | Product(left=Constant(value=value)):
-            return value
+        case Constant(value=value) | Product(left=Constant(value=value)) if value < 0:
+            return syntax.BinaryOperation("-", total, to_syntax(negate(term)))
         case _:
-            return 1.0
+            return syntax.BinaryOperation("+", total, to_syntax(term))
 
 
 JOINT_RATE = RATES["joint_rate"]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -300,8 +300,7 @@ def power_value(x: float, exponent: float) -> float:
 
 
 def _power_slopes(x: float, exponent: float) -> Sequence[float]:
-    by_exponent = power_value(x, exponent) * math.log(x) if x > 0 else 0.0
-    return exponent * power_value(x, exponent - 1), by_exponent
+    return exponent * power_value(x, exponent - 1), 0.0
 
 
 def _nearest_power_point(x: float, exponent: float) -> tuple[float, float]:
@@ -311,52 +310,36 @@ def _nearest_power_point(x: float, exponent: float) -> tuple[float, float]:
 
 
 def _power_extremes(arguments: Sequence[Interval]) -> ArgumentPoints:
-    """Return nothing for a base that can be negative if the exponent varies."""
-    (low, high), (least, most) = arguments
-    if least < most or not is_whole(least):
-        if low < 0 and least < most:
-            return ()
-        return _root_extremes((low, high), (least, most))
-    if (low, high) == (0.0, 0.0) and least < 0:
-        return ()
-    return _whole_power_extremes(low, high, least)
-
-
-def _root_extremes(base: Interval, exponents: Interval) -> ArgumentPoints:
-    """Return the corners of a power that is only defined for bases of at least 0."""
-    low, high = base
-    if high < 0 or ((low, high) == (0.0, 0.0) and exponents[1] < 0):
+    """Return the ends of the base and 0, approached from both sides, if it is inside."""
+    (low, high), (exponent, most) = arguments
+    low_end = -1
+    if not is_whole(exponent) and low < 0:  # only defined for bases of at least 0
+        low, low_end = 0.0, 0
+    only_zero = (low, high) == (0.0, 0.0) and exponent < 0
+    if exponent != most or low > high or only_zero:
         return
-    for point in corner_extremes(((max(low, 0.0), high), exponents)):
-        fixed = low < 0 and point.ends[0] < 0
-        yield ArgumentPoint(point.at, (0, point.ends[1])) if fixed else point
-
-
-def _whole_power_extremes(low: float, high: float, exponent: float) -> Iterator[ArgumentPoint]:
-    """Return the ends and, if 0 is inside, both zeros: the power is monotone on each side of 0."""
-    for x, end in ((0.0 if low == 0 else low, -1), (-0.0 if high == 0 else high, 1)):
-        yield ArgumentPoint((x, exponent), (end, 1))
+    ends = [(0.0 if low == 0 else low, low_end), (-0.0 if high == 0 else high, 1)]
     if low < 0 < high:
-        yield from (ArgumentPoint((zero, exponent), (0, 1)) for zero in (0.0, -0.0))
+        ends += [(0.0, 0), (-0.0, 0)]
+    yield from (ArgumentPoint((x, exponent), (end, 1)) for x, end in ends)
 
 
 def _power_directions(arguments: Sequence[Interval]) -> Sequence[int]:
-    """Directions for a nonnegative base, or for a single integer exponent."""
-    base, (least, most) = arguments
-    if least < most:
-        grown = sign((least, most)) if base[0] >= 0 else 0
-        return grown, 1 if base[0] >= 1 else -1 if base[0] >= 0 and base[1] <= 1 else 0
-    if not is_whole(least) or base[0] >= 0:
-        return (1 if least >= 0 else -1), 0
-    if _is_odd(least):
-        return (1 if least > 0 else -1 if base[1] <= 0 else 0), 0
-    return (sign(base) if least >= 0 else -sign(base)), 0
+    base, (exponent, most) = arguments
+    grown = 1 if exponent >= 0 else -1
+    if exponent != most:
+        return 0, 0
+    if not is_whole(exponent) or base[0] >= 0:
+        return grown, 0
+    if _is_odd(exponent):
+        return grown if exponent > 0 or base[1] <= 0 else 0, 0
+    return grown * sign(base), 0
 
 
 def _power_defined(arguments: Sequence[Interval]) -> bool:
-    base, (least, most) = arguments
-    if least == most and is_whole(least):
-        return least >= 0 or not _is_odd(least) or _one_sign(base)
+    base, (exponent, _) = arguments
+    if is_whole(exponent):
+        return exponent >= 0 or not _is_odd(exponent) or _one_sign(base)
     return base[0] >= -ROUNDING
 
 

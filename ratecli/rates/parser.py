@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable
 from typing import NoReturn, TypeVar, cast
 
-from ratecli.errors import Diagnostic, FaultError, Span
+from ratecli.errors import Span
 from ratecli.rates.syntax import (
     PRECEDENCE,
     BinaryOperation,
@@ -35,12 +35,11 @@ from ratecli.rates.syntax import (
     SliceItem,
     SliceName,
     SyntaxNode,
+    parse_number,
+    refuse,
 )
 
 T = TypeVar("T")
-
-ColumnSpans = tuple[tuple[str, Span], ...]
-"""Column names with their spans."""
 
 MAX_LENGTH = 2000
 MAX_DEPTH = 40
@@ -52,6 +51,14 @@ _OPERATOR = re.compile(r"<=|>=|!=|==|\*\*|\^|[-+*/()\[\],@%=<>]")
 _BARE_VALUE = re.compile(r"[^\s,()\[\]\"'=<>!]+")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\["\\])*)"|\'([^\']*)\'')
 _COMPARISON = re.compile(r"!=|<=|>=|==|=|<|>")
+_HELPS = {
+    "^": "write r ** 2 for a power",
+    "==": "write two rules, one with <= and one with >=",
+    "=": "write <= or >=; `=` only compares a column in a slice",
+    "<": "write <=; rates come in steps, strictness means nothing here",
+    ">": "write >=; rates come in steps, strictness means nothing here",
+}
+"""Help for operators of other languages."""
 
 
 def parse_constraint(text: str) -> Relation:
@@ -64,12 +71,8 @@ def parse_constraint(text: str) -> Relation:
     """
     tree = _Parser(text).whole()
     if not isinstance(tree, Relation):
-        raise_diagnostic(
-            "E303",
-            f"'{text.strip()}' is a value, a constraint is a comparison",
-            tree.span,
-            "write it as `value <= bound` or `value >= bound`",
-        )
+        message = f"'{text.strip()}' is a value, a constraint is a comparison"
+        refuse("E303", message, tree.span, "write it as `value <= bound` or `value >= bound`")
     return tree
 
 
@@ -77,43 +80,29 @@ def parse_expression(text: str) -> SyntaxNode:
     """Parse an objective or a metric: the same language without comparisons."""
     tree = _Parser(text).whole()
     if isinstance(tree, Relation):
-        raise_diagnostic(
-            "E303",
-            f"'{text.strip()}' is a comparison where a value is wanted",
-            tree.span,
-            "comparisons stand under `constraints`",
-        )
+        message = f"'{text.strip()}' is a comparison where a value is expected"
+        refuse("E303", message, tree.span, "comparisons belong under `constraints`")
     return tree
 
 
 def parse_conditions(text: str) -> tuple[Condition, ...]:
     """Parse a group: comma-separated conditions, all of which must hold."""
     parser = _Parser(text)
-    items = parser.slice_items(until="")
+    items = parser.listed(parser.slice_item)
+    if parser.at < len(text):
+        parser.unexpected("a comma or the end is expected")
     for item in items:
         if isinstance(item, SliceName):
-            raise_diagnostic(
-                "E301",
-                f"'{item}' is no condition",
-                item.span,
-                "a group is `column = value`, with <, <=, >, >=, != too; commas mean `and`",
-            )
+            help_ = "a group is `column = value`, with <, <=, >, >=, != too; commas mean `and`"
+            refuse("E301", f"'{item}' is not a condition", item.span, help_)
     return cast("tuple[Condition, ...]", items)
-
-
-def raise_diagnostic(code: str, message: str, span: Span, help_: str | None = None) -> NoReturn:
-    raise FaultError(Diagnostic(code, message, help_, span))
 
 
 class _Parser:
     def __init__(self, text: str) -> None:
         if len(text) > MAX_LENGTH:
-            raise_diagnostic(
-                "E302",
-                f"a rule of {len(text)} characters",
-                Span(0, len(text)),
-                f"at most {MAX_LENGTH} are read",
-            )
+            message = f"a rule of {len(text)} characters is longer than {MAX_LENGTH}"
+            refuse("E302", message, Span(0, len(text)))
         self.text = text
         self.at = 0
         self.depth = 0
@@ -121,14 +110,19 @@ class _Parser:
 
     # tokens
 
-    def blank(self) -> None:
+    def start(self) -> int:
+        """Skip blanks and return the position of the next token."""
         while self.at < len(self.text) and self.text[self.at].isspace():
             self.at += 1
+        return self.at
+
+    def since(self, start: int) -> Span:
+        """Return the span from `start` to the end of the last token."""
+        return Span(start, len(self.text[: self.at].rstrip()))
 
     def operator(self) -> str:
         """Return the next operator without consuming it, or ""."""
-        self.blank()
-        found = _OPERATOR.match(self.text, self.at)
+        found = _OPERATOR.match(self.text, self.start())
         return found[0] if found else ""
 
     def take(self, operator: str) -> bool:
@@ -141,58 +135,39 @@ class _Parser:
         self.take(operator)
         self.operators += 1
         if self.operators > MAX_OPERATORS:
-            raise_diagnostic(
-                "E302", f"more than {MAX_OPERATORS} operators", Span(self.at - 1, self.at)
-            )
+            span = Span(self.at - 1, self.at)
+            refuse("E302", f"more than {MAX_OPERATORS} operators", span)
 
     def expect(self, operator: str, after: str) -> None:
         if not self.take(operator):
             self.unexpected(f"'{operator}' is missing after {after}")
 
     def match(self, pattern: re.Pattern[str]) -> tuple[str, Span] | None:
-        self.blank()
-        found = pattern.match(self.text, self.at)
+        found = pattern.match(self.text, self.start())
         if not found:
             return None
         self.at = found.end()
         return found[0], Span(*found.span())
 
     def unexpected(self, message: str) -> NoReturn:
-        self.blank()
-        if self.at >= len(self.text):
+        if self.start() >= len(self.text):
             end = max(len(self.text.rstrip()), 1)
-            raise_diagnostic("E301", f"{message}: the rule ends here", Span(end - 1, end))
+            refuse("E301", f"{message}: the rule ends here", Span(end - 1, end))
         word = _BARE_VALUE.match(self.text, self.at)
         token = self.operator() or (word[0] if word else self.text[self.at])
-        helps = {
-            "^": "write r ** 2 for a power",
-            "==": "write two rules, one with <= and one with >=",
-            "=": "write <= or >=; `=` only compares a column in a slice",
-            "<": "write <=; rates come in steps, strictness means nothing here",
-            ">": "write >=; rates come in steps, strictness means nothing here",
-        }
-        raise_diagnostic(
-            "E301",
-            f"{message}, found '{token}'",
-            Span(self.at, self.at + len(token)),
-            helps.get(token),
-        )
+        span = Span(self.at, self.at + len(token))
+        refuse("E301", f"{message}, found '{token}'", span, _HELPS.get(token))
 
     # rules
 
     def whole(self) -> SyntaxNode | Relation:
         tree = self.relation()
         if self.operator() or self.at < len(self.text):
-            self.unexpected("an operator or the end is wanted")
+            self.unexpected("an operator or the end is expected")
         return tree
 
-    def since(self, start: int) -> Span:
-        """Return the span from `start` to the end of the last token."""
-        return Span(start, len(self.text[: self.at].rstrip()))
-
     def relation(self) -> SyntaxNode | Relation:
-        self.blank()
-        start = self.at
+        start = self.start()
         operands, ops = [self.sum()], []
         while (op := self.operator()) in {"<=", ">="}:
             self.take(op)
@@ -201,14 +176,11 @@ class _Parser:
         if not ops:
             return operands[0]
         if len(set(ops)) > 1:
-            raise_diagnostic(
-                "E301", "a chain mixes <= and >=", self.since(start), "write two rules"
-            )
+            refuse("E301", "a chain mixes <= and >=", self.since(start), "write two rules")
         return Relation(tuple(operands), tuple(ops), self.since(start))  # type: ignore[arg-type]
 
     def sum(self, least: int = 1) -> SyntaxNode:
-        self.blank()
-        start = self.at
+        start = self.start()
         left = self.signed()
         while (level := PRECEDENCE.get(op := self.operator(), 0)) >= least:
             self.take_counted(op)
@@ -217,15 +189,9 @@ class _Parser:
         return left
 
     def signed(self) -> SyntaxNode:
-        self.blank()
-        start = self.at
+        start = self.start()
         if self.take("-"):
-            operand = self.deeper(self.signed)
-            return Negation(operand, self.since(start))
-        return self.power()
-
-    def power(self) -> SyntaxNode:
-        start = self.at
+            return Negation(self.deeper(self.signed), self.since(start))
         base = self.atom()
         if self.operator() != "**":
             return base
@@ -236,132 +202,110 @@ class _Parser:
     def deeper(self, parse: Callable[[], T]) -> T:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise_diagnostic(
-                "E302", f"nested deeper than {MAX_DEPTH} levels", Span(self.at, self.at + 1)
-            )
+            span = Span(self.at, self.at + 1)
+            refuse("E302", f"nested deeper than {MAX_DEPTH} levels", span)
         result = parse()
         self.depth -= 1
         return result
 
     def atom(self) -> SyntaxNode:
-        self.blank()
-        start = self.at
         if self.take("("):
             inside = self.deeper(self.sum)
             self.expect(")", "the bracketed part")
             return inside
         if found := self.match(_NUMBER):
-            return self.number(*found)
+            value, span = float(found[0]), found[1]
+            if not math.isfinite(value):
+                refuse("E301", f"{found[0]} is larger than any number can be", span)
+            percent = self.take("%")
+            return NumberLiteral(value / 100 if percent else value, self.since(span.start))
         if found := self.match(_WORD):
-            return self.name(found[0], start)
-        return self.unexpected("a number, a rate or '(' is wanted")
+            return self.name(*found)
+        return self.unexpected("a number, a rate or '(' is expected")
 
-    def number(self, text: str, span: Span) -> NumberLiteral:
-        value = float(text)
-        if not math.isfinite(value):
-            raise_diagnostic("E301", f"{text} is larger than any number can be", span)
-        if self.take("%"):
-            return NumberLiteral(value / 100, Span(span.start, self.at))
-        return NumberLiteral(value, span)
-
-    def name(self, name: str, start: int) -> NameNode:
+    def name(self, name: str, place: Span) -> NameNode:
         arguments: tuple[SyntaxNode, ...] | None = None
-        by: ColumnSpans = ()
-        if self.take("("):
-            arguments, by = self.deeper(self.arguments)
+        columns: tuple[tuple[str, Span], ...] = ()
         items: tuple[SliceItem, ...] = ()
+        split, split_span = None, Span(place.start, place.start)
+        if self.take("("):
+            arguments, columns = self.deeper(self.arguments)
         if self.take("["):
-            items = self.slice_items(until="]")
+            items = self.listed(self.slice_item)
             self.expect("]", "the slice")
-        split, split_span = None, Span(start, start)
         if self.take("@"):
             found = self.match(_WORD)
             if not found:
-                self.unexpected("the name of a split is wanted after '@'")
+                self.unexpected("the name of a split is expected after '@'")
             split, split_span = found
-        columns, spans = tuple(column for column, _ in by), tuple(span for _, span in by)
-        return NameNode(
-            name, arguments, columns, items, split, self.since(start), split_span, spans
-        )
+        by, by_spans = tuple(name for name, _ in columns), tuple(span for _, span in columns)
+        span = self.since(place.start)
+        return NameNode(name, arguments, by, items, split, span, split_span, by_spans)
 
-    def arguments(self) -> tuple[tuple[SyntaxNode, ...], ColumnSpans]:
+    def arguments(self) -> tuple[tuple[SyntaxNode, ...], tuple[tuple[str, Span], ...]]:
+        """Return the arguments and the columns of `by=`."""
         values: list[SyntaxNode] = []
-        by: ColumnSpans = ()
-        if self.take(")"):
-            return (), by
-        while True:
+        columns: tuple[tuple[str, Span], ...] = ()
+        more = not self.take(")")
+        while more and not columns:
             before = self.at
             word = self.match(_WORD)
             if word and word[0] == "by" and self.take("="):
-                by = self.columns()
-                break
-            self.at = before
-            values.append(self.sum())
-            if not self.take(","):
-                break
-        self.expect(")", "the arguments")
-        return tuple(values), by
+                columns = self.one_or_several(lambda: self.column("`by=`"), "the columns")
+            else:
+                self.at = before
+                values.append(self.sum())
+                more = self.take(",")
+        if columns or values:
+            self.expect(")", "the arguments")
+        return tuple(values), columns
 
-    def columns(self) -> ColumnSpans:
-        if not self.take("("):
-            return (self.column("`by=`"),)
-        found = [self.column("`by=`")]
+    # lists and slices
+
+    def listed(self, parse: Callable[[], T]) -> tuple[T, ...]:
+        found = [parse()]
         while self.take(","):
-            found.append(self.column("`by=`"))
-        self.expect(")", "the columns")
+            found.append(parse())
         return tuple(found)
 
-    # slices
-
-    def slice_items(self, until: str) -> tuple[SliceItem, ...]:
-        items = [self.slice_item()]
-        while self.take(","):
-            items.append(self.slice_item())
-        if not until and self.at < len(self.text):
-            self.unexpected("a comma or the end is wanted")
-        return tuple(items)
+    def one_or_several(self, parse: Callable[[], T], what: str) -> tuple[T, ...]:
+        """Parse `x` or `(x, y, ...)`."""
+        if not self.take("("):
+            return (parse(),)
+        found = self.listed(parse)
+        self.expect(")", what)
+        return found
 
     def slice_item(self) -> SliceItem:
         column, span = self.column("a slice")
         op = self.match(_COMPARISON)
         if op and op[0] == "==":
-            raise_diagnostic("E301", "'==' compares nothing here", op[1], "write a single =")
+            refuse("E301", "'==' is not a comparison in a slice", op[1], "write a single =")
         if not op:
             if not _WORD.fullmatch(column):
-                self.unexpected(f"a comparison is wanted after '{column}'")
+                self.unexpected(f"a comparison is expected after '{column}'")
             return SliceName(column, span)
-        values = self.values(op[0])
+        if op[0] in {"=", "!="}:
+            values = self.one_or_several(self.value, "the values")
+        else:
+            values = (self.number(op[0]),)
         return Condition(column, cast("Comparison", op[0]), values, Span(span.start, self.at))
 
-    def values(self, op: str) -> tuple[str | float, ...]:
-        if op not in {"=", "!="}:
-            self.blank()
-            start = self.at
-            value = self.value()
-            if isinstance(value, str):
-                raise_diagnostic(
-                    "E301",
-                    f"'{op}' compares with a number, not with '{value}'",
-                    Span(start, self.at),
-                )
-            return (value,)
-        if not self.take("("):
-            return (self.value(),)
-        values = [self.value()]
-        while self.take(","):
-            values.append(self.value())
-        self.expect(")", "the values")
-        return tuple(values)
+    def number(self, op: str) -> float:
+        start, value = self.start(), self.value()
+        if isinstance(value, str):
+            message = f"'{op}' compares with a number, not with '{value}'"
+            refuse("E301", message, Span(start, self.at))
+        return value
 
     def column(self, what: str) -> tuple[str, Span]:
-        self.blank()
-        start = self.at
+        start = self.start()
         if text := self.quoted():
             return text, Span(start, self.at)
         found = self.match(_BARE_VALUE)
         if not found or not (found[0][0].isalpha() or found[0][0] == "_"):
             self.at = start
-            self.unexpected(f"a name is wanted in {what}")
+            self.unexpected(f"a name is expected in {what}")
         return found
 
     def value(self) -> str | float:
@@ -369,20 +313,13 @@ class _Parser:
             return text
         found = self.match(_BARE_VALUE)
         if not found:
-            self.unexpected("a value is wanted")
-        bare = found[0]
-        try:
-            parsed = float(bare)
-        except ValueError:
-            return bare
-        return parsed if math.isfinite(parsed) else bare
+            self.unexpected("a value is expected")
+        number = parse_number(found[0])
+        return number if math.isfinite(number) else found[0]
 
     def quoted(self) -> str | None:
-        self.blank()
-        found = _QUOTED.match(self.text, self.at)
+        found = _QUOTED.match(self.text, self.start())
         if not found:
             return None
         self.at = found.end()
-        if found[1] is None:
-            return found[2]
-        return re.sub(r"\\(.)", r"\1", found[1])
+        return found[2] if found[1] is None else re.sub(r"\\(.)", r"\1", found[1])

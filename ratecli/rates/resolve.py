@@ -24,7 +24,7 @@ from ratecli.rates.expression import (
 from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.metrics import BUILTIN_NAMES, find_metric, find_rate, plugin_metric_names
 from ratecli.rates.parser import parse_expression
-from ratecli.rates.syntax import Condition, NameNode, SyntaxNode
+from ratecli.rates.syntax import Condition, NameNode, SyntaxNode, refuse
 from ratecli.rates.table import (
     BALANCE_METRICS,
     DEPLOYED,
@@ -108,7 +108,7 @@ def constraint_differences(relation: syntax.Relation, scope: Scope) -> tuple[Exp
 def _check_finite(node: Expression) -> Expression:
     for part in ex.walk(node):
         if isinstance(part, ex.Constant) and not math.isfinite(part.value):
-            _raise_diagnostic("E311", "a number here is too large or not defined", part.span)
+            refuse("E311", "a number here is too large or not defined", part.span)
     return node
 
 
@@ -124,45 +124,31 @@ def check_conditions(conditions: Sequence[Condition], scope: Scope) -> None:
 
 
 def _check_condition(condition: Condition, scope: Scope) -> None:
-    known = scope.values(condition.column)
-    if known is None:
-        _raise_diagnostic(
-            "E205",
-            f"there is no column '{condition.column}'",
-            condition.span,
-            did_you_mean(condition.column, scope.columns or (), "columns"),
-        )
+    column, span = condition.column, condition.span
+    known = _column_values(column, span, scope)
     if scope.columns is None:
         return
-    if condition.op not in {"=", "!="}:
-        _check_order(condition, known)
-        return
-    texts = {value if isinstance(value, str) else syntax.number_text(value) for value in known}
-    for value in condition.values:
-        shown = value if isinstance(value, str) else syntax.number_text(value)
-        if shown not in texts:
-            _raise_diagnostic(
-                "E206",
-                f"'{shown}' is not a value of '{condition.column}'",
-                condition.span,
-                did_you_mean(shown, texts, "values"),
-            )
+    texts = list(map(_value_text, known))
+    if condition.op in {"=", "!="}:
+        for value in map(_value_text, condition.values):
+            if value not in texts:
+                help_ = did_you_mean(value, texts, "values")
+                refuse("E206", f"'{value}' is not a value of '{column}'", span, help_)
+    elif words := [str(value) for value in known if math.isnan(syntax.parse_number(value))]:
+        message = f"'{condition.op}' compares numbers, '{column}' holds words"
+        refuse("E206", message, span, f"compare with = or !=; values: {', '.join(words[:12])}")
 
 
-def _check_order(condition: Condition, known: Sequence[str | float]) -> None:
-    words = [str(value) for value in known if math.isnan(syntax.parse_number(value))]
-    if words:
-        listed = ", ".join(words[:12])
-        _raise_diagnostic(
-            "E206",
-            f"'{condition.op}' compares numbers, '{condition.column}' holds words",
-            condition.span,
-            f"compare with = or !=; values: {listed}",
-        )
+def _value_text(value: str | float) -> str:
+    return value if isinstance(value, str) else syntax.number_text(value)
 
 
-def _raise_diagnostic(code: str, message: str, span: Span, help_: str | None = None) -> NoReturn:
-    raise FaultError(Diagnostic(code, message, help_, span))
+def _column_values(column: str, span: Span, scope: Scope) -> Sequence[str | float]:
+    values = scope.values(column)
+    if values is None:
+        help_ = did_you_mean(column, scope.columns or (), "columns")
+        refuse("E205", f"there is no column '{column}'", span, help_)
+    return values
 
 
 @dataclass(frozen=True)
@@ -183,42 +169,47 @@ class _Resolver:
             case syntax.Negation():
                 return ex.negate(self.value(node.operand), node.span)
             case syntax.BinaryOperation():
-                return _combine(node, self.value(node.left), self.value(node.right))
+                left, right = self.value(node.left), self.value(node.right)
+                return ex.OPERATORS[node.op](left, right, node.span)
             case NameNode():
                 return self.name(node)
 
     def name(self, node: NameNode) -> Expression:
-        if node.by and node.name not in COLUMN_FUNCTIONS:
-            whole = Span(node.by_spans[0].start, node.by_spans[-1].end)
-            _raise_diagnostic("E304", f"`by=` belongs to {', '.join(COLUMN_FUNCTIONS)}", whole)
-        if node.name in TEMPLATES or (node.by and node.name in VARIADIC_FUNCTIONS):
+        name = node.name
+        if node.by and name not in COLUMN_FUNCTIONS:
+            span = Span(node.by_spans[0].start, node.by_spans[-1].end)
+            refuse("E304", f"`by=` belongs to {', '.join(COLUMN_FUNCTIONS)}", span)
+        is_template = name in TEMPLATES or (node.by and name in VARIADIC_FUNCTIONS)
+        if (is_template or name in FUNCTIONS or name == OF) and (node.items or node.split):
+            message = f"a slice belongs to a rate, not to '{name}'"
+            refuse("E304", message, node.span, f"write {name}(tpr[...])")
+        if is_template:
             return self.template(node)
-        if node.name in BALANCE_METRICS:
-            return self.spread(node)
-        if node.name in FUNCTIONS:
+        if name in BALANCE_METRICS:
+            return self.balance_metric(node)
+        if name in FUNCTIONS:
             return self.function(node)
-        if node.name == OF:
+        if name == OF:
             return self.of(node)
-        if node.name in self.local or node.name in self.scope.parameters:
+        if name in self.local or name in self.scope.parameters:
             return self.parameter(node)
-        if node.name in self.scope.unset:
-            raise MissingSweepValueError(replace(self.scope.unset[node.name], span=node.span))
+        if name in self.scope.unset:
+            raise MissingSweepValueError(replace(self.scope.unset[name], span=node.span))
         return self.metric(node)
 
     def metric(self, node: NameNode) -> Expression:
         name = canonical_name(node.name)
-        found = _find_metric(name, node.span)
+        try:
+            found = find_metric(name)
+        except FaultError as error:  # of a plugin
+            raise FaultError(replace(each, span=node.span) for each in error.faults) from None
         if found is None and name not in RANKINGS:
             self.unknown(node)
         parameters = found.parameters if isinstance(found, Composite) else ()
         if len(node.arguments or ()) != len(parameters):
-            wanted = f"{node.name}({', '.join(parameters)})" if parameters else node.name
-            _raise_diagnostic(
-                "E304",
-                f"'{node.name}' takes {len(parameters) or 'no'} arguments",
-                node.span,
-                f"write {wanted}",
-            )
+            usage = f"{node.name}({', '.join(parameters)})" if parameters else node.name
+            message = f"'{node.name}' takes {len(parameters) or 'no'} arguments"
+            refuse("E304", message, node.span, f"write {usage}")
         where, split = self.slice(node)
         match found:
             case None:
@@ -234,12 +225,8 @@ class _Resolver:
         arguments = tuple(map(self.value, node.arguments or ()))
         for argument in arguments:
             if not isinstance(argument, ex.Constant):
-                _raise_diagnostic(
-                    "E304",
-                    f"'{node.name}' takes a number, not a rate",
-                    argument.span,
-                    f"write {node.name}(2)",
-                )
+                message = f"'{node.name}' takes a number, not a rate"
+                refuse("E304", message, argument.span, f"write {node.name}(2)")
         local = dict(zip(metric.parameters, arguments, strict=True))
         inside = replace(self, where=where, split=split, local=local)
         # the metric's text is not in the file: its nodes get the span where the metric is named
@@ -250,179 +237,112 @@ class _Resolver:
         return ex.divide(found, bottom, node.span)
 
     def unknown(self, node: NameNode) -> NoReturn:
-        span = Span(node.span.start, node.span.start + len(node.name))
-        if node.name in self.scope.groups or node.name in self.scope.datasets:
-            _raise_diagnostic(
-                "E203",
-                f"'{node.name}' is a slice, not a number",
-                span,
-                f"write a rate of it, such as positive_rate[{node.name}]",
-            )
+        name, span = node.name, Span(node.span.start, node.span.start + len(node.name))
+        if name in self.scope.groups or name in self.scope.datasets:
+            help_ = f"write a rate of it, such as positive_rate[{name}]"
+            refuse("E203", f"'{name}' is a slice, not a number", span, help_)
         known = {*BUILTIN_NAMES, *plugin_metric_names(), *self.scope.parameters, *self.scope.unset}
-        _raise_diagnostic(
-            "E203",
-            f"nothing is called '{node.name}'",
-            span,
-            did_you_mean(node.name, known, "metrics, functions and sweep names"),
-        )
+        help_ = did_you_mean(name, known, "metrics, functions and sweep names")
+        refuse("E203", f"nothing is called '{name}'", span, help_)
 
     def parameter(self, node: NameNode) -> Expression:
         if node.items or node.split or node.arguments is not None:
-            _raise_diagnostic(
-                "E304", f"'{node.name}' is a number, it has no slice and no arguments", node.span
-            )
+            message = f"'{node.name}' is a number and has no slice or arguments"
+            refuse("E304", message, node.span)
         if node.name in self.local:
             return self.local[node.name]
         value = self.scope.parameters[node.name]
         if isinstance(value, bool) or not isinstance(value, int | float):
-            _raise_diagnostic(
-                "E304", f"'{node.name}' stands for {value!r}, a rule needs a number", node.span
-            )
+            message = f"'{node.name}' stands for {value!r}, a rule needs a number"
+            refuse("E304", message, node.span)
         return ex.Constant(float(value), node.span)
 
     def function(self, node: NameNode) -> Expression:
-        self.plain(node)
         row, arguments = FUNCTIONS[node.name], node.arguments or ()
         if not arguments or (row.arity is not None and len(arguments) != row.arity):
             wanted = "1 or more arguments" if row.arity is None else f"{row.arity} argument(s)"
-            _raise_diagnostic(
-                "E304", f"'{node.name}' takes {wanted}, not {len(arguments)}", node.span
-            )
+            message = f"'{node.name}' takes {wanted}, not {len(arguments)}"
+            refuse("E304", message, node.span)
         return ex.apply(node.name, tuple(map(self.value, arguments)), node.span)
 
     def template(self, node: NameNode) -> Expression:
         """Expand a template over the values of a column, or of several columns in sequence."""
-        self.plain(node)
-        if not node.by or len(node.arguments or ()) != 1:
-            _raise_diagnostic(
-                "E304",
-                f"'{node.name}' takes one metric and a column",
-                node.span,
-                f"write {node.name}(tpr, by=sex)",
-            )
-        assert node.arguments is not None
-        if len(node.by) > 1 and node.name in SINGLE_COLUMN_TEMPLATES:
-            worse = SINGLE_COLUMN_TEMPLATES[node.name]
-            _raise_diagnostic(
-                "E304",
-                f"'{node.name}' compares the values of one column",
-                node.by_spans[1],
-                f"write {worse}({node.name}(tpr, by=sex), {node.name}(tpr, by=race))",
-            )
-        found = [condition for column in self.columns(node) for condition in column]
-        parts = [self.under(condition).value(node.arguments[0]) for condition in found]
+        name, arguments = node.name, node.arguments or ()
+        if not node.by or len(arguments) != 1:
+            message = f"'{name}' takes one metric and a column"
+            refuse("E304", message, node.span, f"write {name}(tpr, by=sex)")
+        if len(node.by) > 1 and name in SINGLE_COLUMN_TEMPLATES:
+            worst = SINGLE_COLUMN_TEMPLATES[name]
+            help_ = f"write {worst}({name}(tpr, by=sex), {name}(tpr, by=race))"
+            message = f"'{name}' compares the values of one column"
+            refuse("E304", message, node.by_spans[1], help_)
+        conditions = [condition for column in self.columns(node) for condition in column]
+        parts = [self.under(condition).value(arguments[0]) for condition in conditions]
         sizes = (1 for part in parts for _ in ex.walk(part))
         if sum(itertools.islice(sizes, MAX_NODES)) * len(parts) > MAX_NODES:
-            _raise_diagnostic(
-                "E302",
-                f"'{node.name}' makes too many parts",
-                node.span,
-                "take a column with fewer values, or one template at a time",
-            )
-        return apply_template(node.name, parts, node.span)
-
-    def spread(self, node: NameNode) -> Expression:
-        """Expand `imbalance` or `disclosivity`, which use all values of their columns."""
-        if not node.by or node.arguments:
-            _raise_diagnostic(
-                "E304",
-                f"'{node.name}' takes a column and no metric",
-                node.span,
-                f"write {node.name}(by=sex)",
-            )
-        where, split = self.slice(node)
-        if where.conditions:
-            _raise_diagnostic(
-                "E304",
-                f"'{node.name}' is of all rows, not of those where {where.visible}",
-                node.span,
-                "a slice of it can name data sets only",
-            )
-        kept = None if node.name == DISCLOSIVITY else split
-        columns = [
-            [
-                ex.Leaf(JOINT_RATE, Slice.of(where.datasets, (condition,)), kept, node.span)
-                for condition in column
-            ]
-            for column in self.columns(node)
-        ]
-        if node.name == DISCLOSIVITY:
-            groups = tuple(group for column in columns for group in column)
-            return ex.Disclosure(node.by, groups, split, node.span)
-        return imbalance_expression(columns, node.span)
-
-    def columns(self, node: NameNode) -> list[list[Condition]]:
-        """Return one condition for each value of each column in `by=`."""
-        return [
-            [Condition(column, "=", (value,)) for value in self.values(node, k)]
-            for k, column in enumerate(node.by)
-        ]
-
-    def values(self, node: NameNode, k: int) -> Sequence[str | float]:
-        column, span = node.by[k], node.by_spans[k]
-        if column in node.by[:k]:
-            _raise_diagnostic("E304", f"'{column}' is named twice", span)
-        values = self.scope.values(column)
-        if values is None:
-            _raise_diagnostic(
-                "E205",
-                f"there is no column '{column}'",
-                span,
-                did_you_mean(column, self.scope.columns or (), "columns"),
-            )
-        if not 2 <= len(values) <= MAX_VALUES:
-            plural = "" if len(values) == 1 else "s"
-            _raise_diagnostic(
-                "E304",
-                f"'{column}' has {len(values)} value{plural}, '{node.name}' takes 2 to "
-                f"{MAX_VALUES}",
-                span,
-            )
-        return values
+            help_ = "take a column with fewer values, or one template at a time"
+            refuse("E302", f"'{name}' makes too many parts", node.span, help_)
+        return apply_template(name, parts, node.span)
 
     def under(self, condition: Condition) -> _Resolver:
         conditions = (*self.where.conditions, condition)
         return replace(self, where=Slice.of(self.where.datasets, conditions))
 
+    def balance_metric(self, node: NameNode) -> Expression:
+        """Expand `imbalance` or `disclosivity`, which use all values of their columns."""
+        if not node.by or node.arguments:
+            message = f"'{node.name}' takes a column and no metric"
+            refuse("E304", message, node.span, f"write {node.name}(by=sex)")
+        where, split = self.slice(node)
+        if where.conditions:
+            message = f"'{node.name}' is of all rows, not of those where {where.visible}"
+            refuse("E304", message, node.span, "a slice of it can name data sets only")
+        disclosivity = node.name == DISCLOSIVITY
+
+        def group(condition: Condition) -> ex.Leaf:
+            inside = Slice.of(where.datasets, (condition,))
+            return ex.Leaf(JOINT_RATE, inside, None if disclosivity else split, node.span)
+
+        columns = [list(map(group, column)) for column in self.columns(node)]
+        if disclosivity:
+            groups = tuple(itertools.chain(*columns))
+            return ex.Disclosure(node.by, groups, split, node.span)
+        return imbalance_expression(columns, node.span)
+
+    def columns(self, node: NameNode) -> list[list[Condition]]:
+        """Return one condition for each value of each column in `by=`."""
+        found = []
+        for k, (column, span) in enumerate(zip(node.by, node.by_spans, strict=True)):
+            if column in node.by[:k]:
+                refuse("E304", f"'{column}' is named twice", span)
+            values = _column_values(column, span, self.scope)
+            if not 2 <= len(values) <= MAX_VALUES:
+                count = f"{len(values)} value{'s' * (len(values) != 1)}"
+                takes = f"'{node.name}' takes 2 to {MAX_VALUES}"
+                refuse("E304", f"'{column}' has {count}, {takes}", span)
+            found.append([Condition(column, "=", (value,)) for value in values])
+        return found
+
     def of(self, node: NameNode) -> Expression:
-        self.plain(node)
         arguments = node.arguments or ()
         if len(arguments) != 2 or not isinstance(arguments[0], NameNode):
-            _raise_diagnostic(
-                "E304",
-                "'of' takes an algorithm and a metric",
-                node.span,
-                "write of(unconstrained, error)",
-            )
-        algorithm = arguments[0].name
-        known = {*self.scope.algorithms, DEPLOYED}
+            message, help_ = "'of' takes an algorithm and a metric", "of(unconstrained, error)"
+            refuse("E304", message, node.span, f"write {help_}")
+        algorithm, known = arguments[0].name, {*self.scope.algorithms, DEPLOYED}
         if algorithm not in known:
-            _raise_diagnostic(
-                "E202",
-                f"no algorithm of this file is called '{algorithm}'",
-                arguments[0].span,
-                did_you_mean(algorithm, known, "algorithms here"),
-            )
+            message = f"no algorithm of this file is called '{algorithm}'"
+            help_ = did_you_mean(algorithm, known, "algorithms here")
+            refuse("E202", message, arguments[0].span, help_)
         metric = self.value(arguments[1])
         for part in ex.walk(metric):
             if isinstance(part, ex.AlgorithmMetric):
-                _raise_diagnostic("E304", "'of' takes a metric, not another 'of'", part.span)
+                refuse("E304", "'of' takes a metric, not another 'of'", part.span)
             if algorithm == DEPLOYED:
                 _check_decides(part)
         return ex.AlgorithmMetric(algorithm, metric, node.span)
 
-    def plain(self, node: NameNode) -> None:
-        if node.items or node.split:
-            _raise_diagnostic(
-                "E304",
-                f"a slice belongs to a rate, not to '{node.name}'",
-                node.span,
-                f"write {node.name}(tpr[...])",
-            )
-
     def slice(self, node: NameNode) -> tuple[Slice, str | None]:
-        datasets = set(self.where.datasets)
-        conditions = list(self.where.conditions)
+        datasets, conditions = set(self.where.datasets), list(self.where.conditions)
         for item in node.items:
             if isinstance(item, Condition):
                 _check_condition(item, self.scope)
@@ -433,53 +353,20 @@ class _Resolver:
                 datasets.add(item.name)
             else:
                 known = {*self.scope.groups, *self.scope.datasets}
-                _raise_diagnostic(
-                    "E204",
-                    f"'{item.name}' is neither a group nor a data set",
-                    item.span,
-                    did_you_mean(item.name, known, "groups and data sets"),
-                )
+                help_ = did_you_mean(item.name, known, "groups and data sets")
+                refuse("E204", f"'{item}' is neither a group nor a data set", item.span, help_)
         if node.split is not None and node.split not in SPLITS:
-            _raise_diagnostic(
-                "E209",
-                f"'{node.split}' is not a split",
-                node.split_span,
-                did_you_mean(node.split, SPLITS, "splits"),
-            )
+            help_ = did_you_mean(node.split, SPLITS, "splits")
+            refuse("E209", f"'{node.split}' is not a split", node.split_span, help_)
         return Slice.of(datasets, conditions), node.split or self.split
-
-
-def _find_metric(name: str, span: Span) -> Rate | Composite | None:
-    """Call `rates.metrics.find_metric`; report errors of a plugin at the place that names it."""
-    try:
-        return find_metric(name)
-    except FaultError as error:
-        raise FaultError(replace(fault, span=span) for fault in error.faults) from None
 
 
 def _check_decides(part: Expression) -> None:
     """Reject metrics of scores or estimates: only decisions of the deployed model are known."""
-    if isinstance(part, ex.RankingMeasure) or (
-        isinstance(part, ex.Leaf) and part.rate.of != "decision"
-    ):
-        name = part.name if isinstance(part, ex.RankingMeasure) else part.rate.name
-        _raise_diagnostic(
-            "E304",
-            f"'{name}' needs scores or estimates, the deployed model has decisions only",
-            part.span,
-            "take a metric of decisions, such as error, or of(LABEL, ...) of an algorithm",
+    scored = isinstance(part, ex.RankingMeasure)
+    if scored or (isinstance(part, ex.Leaf) and part.rate.of != "decision"):
+        message = (
+            f"'{ex.to_text(part)}' needs scores or estimates, the deployed model has decisions only"
         )
-
-
-def _combine(node: syntax.BinaryOperation, left: Expression, right: Expression) -> Expression:
-    match node.op:
-        case "+":
-            return ex.add(left, right, span=node.span)
-        case "-":
-            return ex.subtract(left, right, node.span)
-        case "*":
-            return ex.multiply(left, right, node.span)
-        case "/":
-            return ex.divide(left, right, node.span)
-        case "**":
-            return ex.power(left, right, node.span)
+        help_ = "take a metric of decisions, such as error, or of(LABEL, ...) of an algorithm"
+        refuse("E304", message, part.span, help_)

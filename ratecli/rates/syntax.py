@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NoReturn
 
-from ratecli.errors import Span
+from ratecli.errors import Diagnostic, FaultError, Span
 
 NO_SPAN = Span(0, 0)
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -19,6 +19,11 @@ BARE_WORD = re.compile(r"[A-Za-z_](?:[\w.+/&-]*\w)?", re.ASCII)
 """A column or value that needs no quotes."""
 
 Comparison = Literal["=", "!=", "<", "<=", ">", ">="]
+
+
+def refuse(code: str, message: str, span: Span, help_: str | None = None) -> NoReturn:
+    """Raise an error about characters of a rule."""
+    raise FaultError(Diagnostic(code, message, help_, span))
 
 
 def quote(text: str) -> str:
