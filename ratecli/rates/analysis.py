@@ -26,7 +26,7 @@ from ratecli.rates.affine import (
 )
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.functions import FUNCTIONS
-from ratecli.rates.interval import REAL_LINE, Interval, sign
+from ratecli.rates.interval import REAL_LINE, Interval
 
 NameT = TypeVar("NameT", bound=Hashable)
 
@@ -221,12 +221,34 @@ def curvature(node: Expression) -> Curvature:
             return Curvature.CONSTANT
         case Leaf():
             return Curvature.AFFINE
-        case ex.Sum(terms=terms):
-            return _sum(*map(curvature, terms))
+    operation = ex.operation(node)
+    inner = [curvature(part) for part in ex.operands(node)]
+    if operation is None or Curvature.UNKNOWN in inner:
+        return Curvature.UNKNOWN
+    if all(part is Curvature.CONSTANT for part in inner):
+        return Curvature.CONSTANT
+    ranges = [interval(part) for part in ex.operands(node)]
+    turned = map(_turned, inner, operation.directions(ranges))
+    return _sum(_own_curvature(node, inner, ranges), *turned)
+
+
+def _own_curvature(
+    node: Expression, inner: Sequence[Curvature], ranges: Sequence[Interval]
+) -> Curvature:
+    """Return the curvature of a node's operation in its operands."""
+    match node:
+        case ex.Sum():
+            return Curvature.AFFINE
         case ex.Product(left=left, right=right):
-            return _scaled(left, right)
-        case ex.Apply(function=name, arguments=arguments):
-            return _applied(name, arguments)
+            if left == right:
+                return Curvature.CONVEX
+            return Curvature.AFFINE if Curvature.CONSTANT in inner else Curvature.UNKNOWN
+        case ex.Apply():
+            function = FUNCTIONS[node.function]
+            bend = function.bend(ranges)
+            # `kl` clips outside its domain
+            known = bend != "either" and function.operation.defined(ranges)
+            return Curvature(bend) if known else Curvature.UNKNOWN
         case _:
             return Curvature.UNKNOWN
 
@@ -238,42 +260,12 @@ def _sum(*parts: Curvature) -> Curvature:
     return bent.pop() if bent else max(parts, key=list(Curvature).index)
 
 
-def _scaled(left: Expression, right: Expression) -> Curvature:
-    (factor, flat), (other, inner) = sorted(
-        ((part, curvature(part)) for part in (left, right)),
-        key=lambda pair: pair[1] is not Curvature.CONSTANT,
-    )
-    if flat is not Curvature.CONSTANT:
-        square = factor == other and inner is Curvature.AFFINE
-        return Curvature.CONVEX if square else Curvature.UNKNOWN
-    if inner in {Curvature.CONSTANT, Curvature.AFFINE}:
+def _turned(inner: Curvature, direction: int) -> Curvature:
+    """Return the curvature of an operation that is monotone in an operand of a given curvature."""
+    if inner in {Curvature.CONSTANT, Curvature.AFFINE} or direction > 0:
         return inner
-    side = sign(interval(factor))
-    return inner if side > 0 else _negated_curvature(inner) if side < 0 else Curvature.UNKNOWN
-
-
-def _negated_curvature(inner: Curvature) -> Curvature:
-    other = {Curvature.CONVEX: Curvature.CONCAVE, Curvature.CONCAVE: Curvature.CONVEX}
-    return other.get(inner, inner)
-
-
-def _applied(name: str, arguments: tuple[Expression, ...]) -> Curvature:
-    function = FUNCTIONS[name]
-    inner = [curvature(argument) for argument in arguments]
-    if all(part is Curvature.CONSTANT for part in inner):
-        return Curvature.CONSTANT
-    ranges = [interval(argument) for argument in arguments]
-    bend = function.bend(ranges)
-    if bend == "either" or not function.operation.defined(ranges):  # `kl` clips outside its domain
-        return Curvature.UNKNOWN
-    own = Curvature(bend)
-    for part, grown in zip(inner, function.operation.directions(ranges), strict=True):
-        if part in {Curvature.CONSTANT, Curvature.AFFINE}:
-            continue
-        fits = part if grown > 0 else _negated_curvature(part) if grown < 0 else None
-        if fits is not own:
-            return Curvature.UNKNOWN
-    return own
+    turned = {Curvature.CONVEX: Curvature.CONCAVE, Curvature.CONCAVE: Curvature.CONVEX}
+    return turned.get(inner, inner) if direction < 0 else Curvature.UNKNOWN
 
 
 def monotonicity(node: Expression) -> dict[Leaf, int]:

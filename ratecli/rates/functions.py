@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from ratecli.rates import interval as iv
@@ -126,13 +127,16 @@ def _power_convexity(arguments: Sequence[Interval]) -> Convexity:
     return "either"
 
 
-def _table(*rows: Function) -> dict[str, Function]:
-    return {row.name: row for row in rows}
-
-
-_POSITIVE = (0.0, INFINITY), clip_between(SLOPE_MARGIN, INFINITY)
-
-FUNCTIONS = _table(
+_kl = Operation(
+    kl,
+    _kl_slopes,
+    _kl_points,
+    iv.unknown_directions,
+    (0.0, 1.0),
+    clip_between(SLOPE_MARGIN, 1.0 - SLOPE_MARGIN),
+)
+_positive = partial(Operation, domain=iv.POSITIVE, near=clip_between(SLOPE_MARGIN, INFINITY))
+_ROWS = (
     Function("abs", 1, "convex", iv.absolute, "absolute value"),
     Function("max", None, "convex", iv.maximum, "largest of its arguments"),
     Function("min", None, "concave", iv.minimum, "smallest of its arguments"),
@@ -147,44 +151,13 @@ FUNCTIONS = _table(
         "first argument to the power of a number, also written x ** 2",
         _power_convexity,
     ),
-    Function(
-        "kl",
-        2,
-        "convex",
-        Operation(
-            kl,
-            _kl_slopes,
-            _kl_points,
-            iv.unknown_directions,
-            (0.0, 1.0),
-            clip_between(SLOPE_MARGIN, 1.0 - SLOPE_MARGIN),
-        ),
-        "Kullback-Leibler divergence of two shares, the true one first",
-    ),
-    Function(
-        "geo_mean",
-        2,
-        "concave",
-        Operation(
-            _geo_mean,
-            _geo_mean_slopes,
-            iv.increasing_extremes,
-            iv.increasing_directions,
-            *_POSITIVE,
-        ),
-        "geometric mean",
-    ),
+    Function("kl", 2, "convex", _kl, "Kullback-Leibler divergence of two shares, the true first"),
+    Function("geo_mean", 2, "concave", _positive(_geo_mean, _geo_mean_slopes), "geometric mean"),
     Function(
         "harmonic_mean",
         2,
         "concave",
-        Operation(
-            _harmonic_mean,
-            _harmonic_mean_slopes,
-            iv.increasing_extremes,
-            iv.increasing_directions,
-            *_POSITIVE,
-        ),
+        _positive(_harmonic_mean, _harmonic_mean_slopes),
         "harmonic mean",
     ),
     Function(
@@ -192,6 +165,7 @@ FUNCTIONS = _table(
         None,
         "convex",
         Operation(_rms, _rms_slopes, iv.magnitude_extremes, iv.sign_directions),
-        "quadratic mean",
+        "root mean square",
     ),
 )
+FUNCTIONS = {row.name: row for row in _ROWS}

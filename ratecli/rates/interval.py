@@ -47,99 +47,6 @@ ExtremePointsRule = Callable[[Sequence[Interval]], ArgumentPoints]
 DirectionsRule = Callable[[Sequence[Interval]], Sequence[int]]
 
 
-def _identity(*point: float) -> Sequence[float]:
-    return point
-
-
-def clip_between(low: float, high: float) -> Callable[..., Sequence[float]]:
-    """Return a function that clips all coordinates of a point to [low, high]."""
-    return lambda *point: tuple(min(max(x, low), high) for x in point)
-
-
-@dataclass(frozen=True)
-class Operation:
-    """An operation on numbers. Called with intervals, it returns the interval of its values.
-
-    Attributes
-    ----------
-    value
-        Value at numbers within `domain`; NaN where it is undefined.
-    slopes
-        Partial derivatives, a subgradient at a kink; finite at the points that `near` returns.
-    points
-        Candidate points over given intervals: the operation attains its minimum and maximum at two
-        of them. Empty if nothing is known.
-    directions
-        For each argument whether the operation increases (1) or decreases (-1) in it while all
-        arguments stay within given intervals; 0 if neither is certain.
-    domain
-        Allowed range of every argument.
-    near
-        Map a point of the domain to the nearest point at which all slopes are finite.
-    everywhere
-        Whether the operation is defined for all numbers of given intervals. If None, it is defined
-        exactly on `domain`.
-    """
-
-    value: Callable[..., float]
-    slopes: Callable[..., Sequence[float]]
-    points: ExtremePointsRule
-    directions: DirectionsRule
-    domain: Interval = REAL_LINE
-    near: Callable[..., Sequence[float]] = _identity
-    everywhere: Callable[[Sequence[Interval]], bool] | None = None
-
-    def __call__(self, *arguments: Interval) -> Interval:
-        low, high = self.ends(arguments)
-        return low.value, high.value
-
-    def defined(self, arguments: Sequence[Interval]) -> bool:
-        """Whether the (possibly infinite) value is defined on whole intervals, up to rounding."""
-        if self.everywhere:
-            return self.everywhere(arguments)
-        least, most = self.domain
-        return all(least - ROUNDING <= low and high <= most + ROUNDING for low, high in arguments)
-
-    def certain(self, arguments: Sequence[Interval]) -> tuple[Endpoint, Endpoint]:
-        """Return `ends`, or unknown ends if the operation is undefined somewhere inside."""
-        return self.ends(arguments) if self.defined(arguments) else UNKNOWN_ENDS
-
-    def ends(self, arguments: Sequence[Interval]) -> tuple[Endpoint, Endpoint]:
-        """Return the lower and upper end over intervals, ignoring points outside the domain."""
-        for low, high in arguments:
-            if math.isnan(low) or math.isnan(high):
-                return UNKNOWN_ENDS
-        if self.domain != REAL_LINE:
-            least, most = self.domain
-            arguments = [(max(low, least), min(high, most)) for low, high in arguments]
-            if any(low > high for low, high in arguments):
-                return UNKNOWN_ENDS
-        points = list(self.points(arguments))
-        values = [self.value(*point.at) for point in points]
-        if not values or any(map(math.isnan, values)):
-            return UNKNOWN_ENDS
-        low, high = min(values), max(values)
-        if low == INFINITY or high == -INFINITY:
-            return UNKNOWN_ENDS
-        found = list(map(Endpoint, values, points))
-        return self._end(low, -1, found, arguments), self._end(high, 1, found, arguments)
-
-    def _end(
-        self, value: float, side: int, found: Sequence[Endpoint], arguments: Sequence[Interval]
-    ) -> Endpoint:
-        """Among equal values, prefer the point that follows the operation's directions."""
-        equal = [end for end in found if end.value == value]
-        if len(equal) == 1:
-            return equal[0]
-        directions = self.directions(arguments)
-
-        def leaning(end: Endpoint) -> int:
-            ends = end.point.ends if end.point else ()
-            return side * sum(d * other for d, other in zip(directions, ends, strict=True))
-
-        return max(equal, key=leaning)
-
-
 # points
 
 
@@ -200,6 +107,99 @@ def sign(argument: Interval) -> int:
     return 1 if argument[0] >= 0 else -1 if argument[1] <= 0 else 0
 
 
+def _identity(*point: float) -> Sequence[float]:
+    return point
+
+
+def clip_between(low: float, high: float) -> Callable[..., Sequence[float]]:
+    """Return a function that clips all coordinates of a point to [low, high]."""
+    return lambda *point: tuple(min(max(x, low), high) for x in point)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation on numbers. Called with intervals, it returns the interval of its values.
+
+    Attributes
+    ----------
+    value
+        Value at numbers within `domain`; NaN where it is undefined.
+    slopes
+        Partial derivatives, a subgradient at a kink; finite at the points that `near` returns.
+    points
+        Candidate points over given intervals: the operation attains its minimum and maximum at two
+        of them. Empty if nothing is known.
+    directions
+        For each argument whether the operation increases (1) or decreases (-1) in it while all
+        arguments stay within given intervals; 0 if neither is certain.
+    domain
+        Allowed range of every argument.
+    near
+        Map a point of the domain to the nearest point at which all slopes are finite.
+    everywhere
+        Whether the operation is defined for all numbers of given intervals. If None, it is defined
+        exactly on `domain`.
+    """
+
+    value: Callable[..., float]
+    slopes: Callable[..., Sequence[float]]
+    points: ExtremePointsRule = increasing_extremes
+    directions: DirectionsRule = increasing_directions
+    domain: Interval = REAL_LINE
+    near: Callable[..., Sequence[float]] = _identity
+    everywhere: Callable[[Sequence[Interval]], bool] | None = None
+
+    def __call__(self, *arguments: Interval) -> Interval:
+        low, high = self.ends(arguments)
+        return low.value, high.value
+
+    def defined(self, arguments: Sequence[Interval]) -> bool:
+        """Whether the (possibly infinite) value is defined on whole intervals, up to rounding."""
+        if self.everywhere:
+            return self.everywhere(arguments)
+        least, most = self.domain
+        return all(least - ROUNDING <= low and high <= most + ROUNDING for low, high in arguments)
+
+    def certain(self, arguments: Sequence[Interval]) -> tuple[Endpoint, Endpoint]:
+        """Return `ends`, or unknown ends if the operation is undefined somewhere inside."""
+        return self.ends(arguments) if self.defined(arguments) else UNKNOWN_ENDS
+
+    def ends(self, arguments: Sequence[Interval]) -> tuple[Endpoint, Endpoint]:
+        """Return the lower and upper end over intervals, ignoring points outside the domain."""
+        for low, high in arguments:
+            if math.isnan(low) or math.isnan(high):
+                return UNKNOWN_ENDS
+        if self.domain != REAL_LINE:
+            least, most = self.domain
+            arguments = [(max(low, least), min(high, most)) for low, high in arguments]
+            if any(low > high for low, high in arguments):
+                return UNKNOWN_ENDS
+        points = list(self.points(arguments))
+        values = [self.value(*point.at) for point in points]
+        if not values or any(map(math.isnan, values)):
+            return UNKNOWN_ENDS
+        low, high = min(values), max(values)
+        if low == INFINITY or high == -INFINITY:
+            return UNKNOWN_ENDS
+        found = list(map(Endpoint, values, points))
+        return self._end(low, -1, found, arguments), self._end(high, 1, found, arguments)
+
+    def _end(
+        self, value: float, side: int, found: Sequence[Endpoint], arguments: Sequence[Interval]
+    ) -> Endpoint:
+        """Among equal values, prefer the point that follows the operation's directions."""
+        equal = [end for end in found if end.value == value]
+        if len(equal) == 1:
+            return equal[0]
+        directions = self.directions(arguments)
+
+        def leaning(end: Endpoint) -> int:
+            ends = end.point.ends if end.point else ()
+            return side * sum(d * other for d, other in zip(directions, ends, strict=True))
+
+        return max(equal, key=leaning)
+
+
 # arithmetic
 
 
@@ -257,9 +257,7 @@ def subtract(left: Interval, right: Interval) -> Interval:
     return add(left, negate(right))
 
 
-add = Operation(
-    _sum, lambda *values: (1.0,) * len(values), increasing_extremes, increasing_directions
-)
+add = Operation(_sum, lambda *values: (1.0,) * len(values))
 multiply = Operation(
     _product_value,
     lambda x, y: (y, x),
@@ -381,27 +379,17 @@ def _min_slopes(*values: float) -> Sequence[float]:
     return _max_slopes(*(-value for value in values))
 
 
+POSITIVE: Interval = (0.0, INFINITY)
 absolute = Operation(abs, _sign_of, even_extremes, sign_directions)
-maximum = Operation(
-    lambda *values: max(values), _max_slopes, increasing_extremes, increasing_directions
-)
-minimum = Operation(
-    lambda *values: min(values), _min_slopes, increasing_extremes, increasing_directions
-)
+maximum = Operation(lambda *values: max(values), _max_slopes)
+minimum = Operation(lambda *values: min(values), _min_slopes)
 sqrt = Operation(
     _sqrt,
     lambda x: (0.5 / math.sqrt(x),),
-    increasing_extremes,
-    increasing_directions,
-    (0.0, INFINITY),
-    clip_between(SLOPE_MARGIN**2, INFINITY),
+    domain=POSITIVE,
+    near=clip_between(SLOPE_MARGIN**2, INFINITY),
 )
 log = Operation(
-    _log,
-    lambda x: (1 / x,),
-    increasing_extremes,
-    increasing_directions,
-    (0.0, INFINITY),
-    clip_between(SLOPE_MARGIN, INFINITY),
+    _log, lambda x: (1 / x,), domain=POSITIVE, near=clip_between(SLOPE_MARGIN, INFINITY)
 )
-exp = Operation(_exp, lambda x: (_exp(x),), increasing_extremes, increasing_directions)
+exp = Operation(_exp, lambda x: (_exp(x),))
