@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,22 +60,18 @@ def disclosivity(proxy: Floats, groups: Floats, weight: Floats) -> float:
     return float(np.abs(both[kept] / said[kept, None] - base).max())
 
 
-def _two_class_measure(name: str) -> Callable[[Floats, Floats, Floats], float]:
-    """Wrap a scikit-learn metric of labels, scores and weights (n,); NaN if a class is absent."""
+def _two_class_measure(name: str, label: Floats, score: Floats, weight: Floats) -> float:
+    """Return a scikit-learn metric of labels, scores and weights (n,); NaN if a class is absent."""
+    if len(np.unique(label)) < 2:
+        return float("nan")
+    from sklearn import metrics  # noqa: PLC0415  slow, not needed to check a file
 
-    def value(label: Floats, score: Floats, weight: Floats) -> float:
-        if len(np.unique(label)) < 2:
-            return float("nan")
-        from sklearn import metrics  # noqa: PLC0415  slow, not needed to check a file
-
-        return float(getattr(metrics, name)(label, score, sample_weight=weight))
-
-    return value
+    return float(getattr(metrics, name)(label, score, sample_weight=weight))
 
 
 RANKING_MEASURES = {
-    "roc_auc": _two_class_measure("roc_auc_score"),
-    "pr_auc": _two_class_measure("average_precision_score"),
+    "roc_auc": partial(_two_class_measure, "roc_auc_score"),
+    "pr_auc": partial(_two_class_measure, "average_precision_score"),
 }
 
 
@@ -230,12 +226,8 @@ class RateMatrix:
 def build_rate_matrix(leaves: Iterable[Leaf], sample: Sample, split: str | None) -> RateMatrix:
     """Build the rate matrix of a split. A leaf with a split of its own (`@test`) keeps it."""
     kept = tuple(dict.fromkeys(leaves))
-    rows = [_row(leaf, sample, split) for leaf in kept]
-    parts = (
-        [row.sums for row in rows],
-        [row.against for row in rows],
-        [row.members for row in rows],
-    )
+    rows = [_matrix_rows(leaf, sample, split) for leaf in kept]
+    parts = zip(*rows, strict=True) if rows else ((), (), ())
     return RateMatrix(kept, *(_stack_rows(part, len(sample)) for part in parts))
 
 
@@ -243,7 +235,7 @@ MatrixEntries = tuple[NDArray[np.intp], Floats]
 """Column indices and values of a sparse row."""
 
 
-def _stack_rows(rows: list[MatrixEntries], width: int) -> sparse.csr_array:
+def _stack_rows(rows: Sequence[MatrixEntries], width: int) -> sparse.csr_array:
     if not rows:
         return sparse.csr_array((0, width))
     starts = np.cumsum([0, *(len(columns) for columns, _ in rows)]).astype(np.intp)
@@ -251,14 +243,10 @@ def _stack_rows(rows: list[MatrixEntries], width: int) -> sparse.csr_array:
     return sparse.csr_array((values, columns, starts), shape=(len(rows), width))
 
 
-@dataclass(frozen=True)
-class _Row:
-    sums: MatrixEntries
-    against: MatrixEntries
-    members: MatrixEntries
-
-
-def _row(leaf: Leaf, sample: Sample, split: str | None) -> _Row:
+def _matrix_rows(
+    leaf: Leaf, sample: Sample, split: str | None
+) -> tuple[MatrixEntries, MatrixEntries, MatrixEntries]:
+    """Return a rate's rows of `sums`, `against` and `members`."""
     rate = leaf.rate
     among = np.flatnonzero(sample.rows(leaf.over, leaf.split or split) & sample.mask(rate.among))
     weight = sample.weight[among]
@@ -268,7 +256,7 @@ def _row(leaf: Leaf, sample: Sample, split: str | None) -> _Row:
         yes, no = yes & inside, no & inside
     values = weight * (yes.astype(float) - no.astype(float))
     used = values != 0
-    return _Row((among[used], values[used]), (among[no], weight[no]), (among, weight))
+    return (among[used], values[used]), (among[no], weight[no]), (among, weight)
 
 
 def measure(
@@ -287,17 +275,18 @@ def measure(
     known: dict[Leaf, float] = dict(zip(matrix.leaves, rates.tolist(), strict=True))
 
     def value_of(node: Expression) -> float:
-        if isinstance(node, Leaf):
-            return known[node]
-        if isinstance(node, RankingMeasure):
-            rows = sample.rows(node.where, node.split or split) & sample.mask("labelled")
-            return RANKING_MEASURES[node.name](
-                sample.label[rows], predictions.scores[rows], sample.weight[rows]
-            )
-        if isinstance(node, Disclosure):
-            return _measure_disclosivity(node, sample, node.split or split, predictions)
-        if isinstance(node, AlgorithmMetric) and of:
-            return of(node)
+        match node:
+            case Leaf():
+                return known[node]
+            case RankingMeasure():
+                rows = sample.rows(node.where, node.split or split) & sample.mask("labelled")
+                return RANKING_MEASURES[node.name](
+                    sample.label[rows], predictions.scores[rows], sample.weight[rows]
+                )
+            case Disclosure():
+                return _measure_disclosivity(node, sample, node.split or split, predictions)
+            case AlgorithmMetric() if of:
+                return of(node)
         raise TypeError(f"{node} has no value of its own")
 
     return [evaluate(expression, value_of) for expression in expressions]

@@ -60,20 +60,16 @@ class Direction(StrEnum):
         return self if self is other else Direction.EITHER
 
 
-DISTANCE_METRICS = ("abs", "kl", "max_gap", *BALANCE_METRICS)
-INCREASING_FUNCTIONS = (
-    "max",
-    "min",
-    "mean",
-    "sqrt",
-    "log",
-    "exp",
-    "geo_mean",
-    "harmonic_mean",
-    "rms",
+INCREASING_FUNCTIONS = frozenset(
+    "max min mean sqrt log exp geo_mean harmonic_mean rms".split()  # noqa: SIM905  easier to read
 )
 """Functions that increase in nonnegative arguments such as rates."""
-HIGHER_IS_BETTER = frozenset(COMPOSITES) - {"share"}
+DIRECTIONS = {
+    **dict.fromkeys(("abs", "kl", "max_gap", *BALANCE_METRICS), Direction.LOW),
+    **dict.fromkeys(("min_ratio", *RANKINGS, *COMPOSITES), Direction.HIGH),
+    "share": Direction.EITHER,
+}
+"""Directions of metrics that are not rates."""
 
 
 def direction(node: SyntaxNode) -> Direction:
@@ -83,40 +79,31 @@ def direction(node: SyntaxNode) -> Direction:
             return Direction.FIXED
         case Negation(operand=operand):
             return direction(operand).turned()
-        case BinaryOperation(op="+" | "*", left=left, right=right):
-            return _product_direction(node.op, left, right)
-        case BinaryOperation(op="-" | "/", left=left, right=right):
-            return direction(left).and_(direction(right).turned())
-        case BinaryOperation(left=left):  # a power
+        case BinaryOperation(op="**", left=left):
             return direction(left)
+        case BinaryOperation(op=op, left=left, right=right):
+            second = direction(right).turned() if op in {"-", "/"} else direction(right)
+            found = direction(left).and_(second)
+            negative = op == "*" and (_is_negative(left) or _is_negative(right))
+            return found.turned() if negative else found
         case NameNode():
             return _metric_direction(node)
 
 
-def _product_direction(op: str, left: SyntaxNode, right: SyntaxNode) -> Direction:
-    found = direction(left).and_(direction(right))
-    negative = [_negative(each) for each in (left, right)]
-    return found.turned() if op == "*" and any(negative) else found
-
-
-def _negative(node: SyntaxNode) -> bool:
+def _is_negative(node: SyntaxNode) -> bool:
     return isinstance(node, Negation) and isinstance(node.operand, NumberLiteral)
 
 
 def _metric_direction(node: NameNode) -> Direction:
     name = canonical_name(node.name)
-    if name in DISTANCE_METRICS:
-        return Direction.LOW
-    if name == "min_ratio" or name in RANKINGS or name in HIGHER_IS_BETTER:
-        return Direction.HIGH
-    if name in RATES and node.arguments is None:
-        return _rate_direction(RATES[name])
+    if name in DIRECTIONS:
+        return DIRECTIONS[name]
     if name in INCREASING_FUNCTIONS:
-        found = map(direction, node.arguments or ())
-        return reduce(Direction.and_, found, Direction.FIXED)
-    if name == OF or (node.arguments is None and name not in COMPOSITES):
-        return Direction.FIXED  # another algorithm's metric, or a sweep name
-    return Direction.EITHER
+        return reduce(Direction.and_, map(direction, node.arguments or ()), Direction.FIXED)
+    if name in RATES:
+        return _rate_direction(RATES[name])
+    # another algorithm's metric, or a sweep name
+    return Direction.FIXED if name == OF or node.arguments is None else Direction.EITHER
 
 
 def _rate_direction(rate: Rate) -> Direction:
@@ -194,60 +181,53 @@ def metric_error(name: str, row: Rate | Composite) -> str:
 
 def _rate_errors(name: str, row: Rate) -> Iterator[str]:
     if row.name != name:
-        yield f"the rate calls itself '{row.name}'"
+        yield f"the name of the rate is '{row.name}'"
     for key in ("among", "yes", "no"):
-        unknown = sorted(set(str(getattr(row, key)).split("&")) - ROW_MASKS)
-        if unknown:
-            yield (
-                f"'{key}' has the mask '{unknown[0]}', and masks are {', '.join(sorted(ROW_MASKS))}"
-            )
+        for mask in set(str(getattr(row, key)).split("&")) - ROW_MASKS:
+            yield f"'{key}' has the mask '{mask}', not one of {', '.join(sorted(ROW_MASKS))}"
     if row.of not in get_args(Measurement):
-        yield f"'of' is '{row.of}', and measurements are {', '.join(get_args(Measurement))}"
+        yield f"'of' is '{row.of}', not one of {', '.join(get_args(Measurement))}"
     if row.complement:
         other = _find_unchecked(row.complement)
         if not isinstance(other, Rate):
             yield f"its complement '{row.complement}' is no rate"
         elif (other.among, other.yes, other.no, other.of) != (row.among, row.no, row.yes, row.of):
-            yield (
-                f"its complement '{other.name}' is not the same rate with 'yes' and 'no' exchanged"
-            )
+            yield f"its complement '{other.name}' is not the same rate with yes and no exchanged"
 
 
 def _composite_errors(name: str, row: Composite) -> Iterator[str]:
     if row.over and not isinstance(_find_unchecked(row.over), Rate):
         yield f"it is divided by '{row.over}', which is no rate"
-    yield from (
-        f"its argument '{each}' is no name of its own"
-        for each in row.parameters
-        if not PLUGIN_NAME_PATTERN.fullmatch(each) or each in BUILTIN_NAMES
-    )
-    waiting, seen = [(name, row)], {name}
+    for each in row.parameters:
+        if not PLUGIN_NAME_PATTERN.fullmatch(each) or each in BUILTIN_NAMES:
+            yield f"its argument '{each}' is not a new name"
+    waiting = {name: row}
+    seen = set[str]()
     while waiting:
-        own, line = waiting.pop()
+        own, line = waiting.popitem()
+        seen.add(own)
         try:
             tree = parse_expression(line.text)
         except FaultError as error:
-            yield f"'{line.text}' is no line of the language: {error.faults[0].message}"
+            yield f"'{line.text}' is not an expression: {error.faults[0].message}"
             return
         for part in sorted(expression_names(tree) - set(line.parameters)):
             found = _find_unchecked(part)
             if part == name:
-                yield f"it is made of itself, by '{own}'"
+                yield f"it is defined by itself, in '{own}'"
             elif found is None and part not in BUILTIN_NAMES:
                 yield f"in '{line.text}' nothing is called '{part}'"
             elif isinstance(found, Composite) and part not in seen:
-                seen.add(part)
-                waiting.append((part, found))
+                waiting[part] = found
 
 
-def _find_unchecked(name: str) -> Rate | Composite | None:
+def _find_unchecked(name: str) -> object:
     """Like `find_metric`, but without checking a plugin's definition."""
     name = canonical_name(name)
     if name in BUILTIN_NAMES:
         return RATES.get(name) or COMPOSITES.get(name)
     plugin = find_plugin("metric", name)
-    found = None if plugin is None else plugin.load()
-    return found if isinstance(found, Rate | Composite) else None
+    return None if plugin is None else plugin.load()
 
 
 def plugins_used_in(tree: syntax.SyntaxNode, numbers: Collection[str]) -> set[str]:

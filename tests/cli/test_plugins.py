@@ -254,7 +254,7 @@ def test_a_broken_metric_and_data_set_are_told_where_they_are_named(broken, fold
     assert f"exp.yaml:{line}:14" in answer.err
     assert "it is neither a Rate nor a Composite" in answer.err
     (folder / "exp.yaml").write_text(PLAIN.replace("  error: error", "  error: circular"))
-    assert "it is made of itself" in cli("validate", "exp.yaml").err
+    assert "it is defined by itself" in cli("validate", "exp.yaml").err
 
 
 def test_a_preparation_that_raises_is_its_package_s(broken, folder, cli):
