@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import re
 import secrets
@@ -10,7 +11,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -96,6 +97,13 @@ FILTER_FILE = "filter.json"
 
 UNFINISHED_PREFIX = ".unfinished-"
 """Prefix of files that are still being written."""
+
+
+def unique_file_name(wish: str, taken: Container[str] = ()) -> str:
+    """Return a safe file name without suffix that is not in `taken`."""
+    clean = re.sub(r"[^A-Za-z0-9._=+-]+", "-", wish).lstrip(".") or "unnamed"
+    names = (clean if count == 1 else f"{clean}-{count}" for count in itertools.count(1))
+    return next(name for name in names if name not in taken)
 
 
 def write_failed_error(path: Path, reason: str) -> Diagnostic:

@@ -28,6 +28,10 @@ class IntervalEstimate:
     exact: tuple[float, float] | None = None
 
     @property
+    def finite(self) -> bool:
+        return self.mean is not None and math.isfinite(self.mean)
+
+    @property
     def interval(self) -> tuple[float, float] | None:
         if self.exact is not None:
             return self.exact

@@ -31,18 +31,25 @@ from ratecli.errors import Diagnostic
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.report.estimates import IntervalEstimate
-from ratecli.report.groups import SeedGroup, is_failure, seed_groups, select_variant
+from ratecli.report.groups import (
+    SeedGroup,
+    groups_by_point,
+    is_failure,
+    seed_groups,
+    select_variant,
+)
 from ratecli.report.sheet import (
     Sheet,
     SheetCell,
-    SheetColumn,
+    SheetRow,
     format_number,
+    format_point,
     format_scalar,
-    identity_column,
+    identity_cells,
     identity_columns,
-    key_cell,
+    make_sheet,
+    number_cell,
     status_cell,
-    value_cell,
 )
 
 NOT_JUDGED = "not judged"
@@ -51,32 +58,40 @@ ROUNDING = 1e-9
 """Floating-point tolerance of comparisons, relative to the figure if it is above 1."""
 SIGNS = {"paper": "paper ", "value": "= ", "at_most": "≤ ", "at_least": "≥ "}
 MEANING = (
-    "holds: within the tolerance that the file states, or on the right side of the bound (ci: our "
-    "interval reaches there); not contradicted: our interval (ci) contains the figure, and a wide "
-    "one contains much; better: below the paper's objective, violation or rate of failure by more "
-    "than the tolerance"
+    "holds: within the tolerance that the file states, or on the right side of the bound (ci: the "
+    "measured interval reaches that side); not contradicted: the measured interval (ci) contains "
+    "the figure, which a wide interval does easily; better: below the paper's objective, violation "
+    "or failure rate by more than the tolerance"
 )
 """Explanation of the verdicts for readers of the table."""
 NOTE = (
-    "Ours is the mean over seeds with its 95 % interval, of shares of trials the exact one. "
-    f"{MEANING}; without a tolerance the paper's figure is only shown."
+    "Measured: the mean over seeds with its 95 % interval, which is exact for shares of trials. "
+    f"{MEANING}; a paper's figure without a tolerance is shown without a verdict."
 )
 
 
 class ExpectationVerdict(StrEnum):
-    """The result of a comparison; `SHOWN` is a paper's figure displayed without a verdict."""
+    """The result of a comparison, in display order.
+
+    `SHOWN` is a paper's figure displayed without a verdict.
+    """
 
     DIFFERS = "differs"
     NOT_MEASURED = "not measured"
-    HOLDS = "holds"
-    NOT_CONTRADICTED = "not contradicted"
     BETTER = "better"
+    NOT_CONTRADICTED = "not contradicted"
+    HOLDS = "holds"
     SHOWN = ""
 
     @property
     def good(self) -> bool:
         """Whether the verdict lets a check pass."""
         return self not in {ExpectationVerdict.DIFFERS, ExpectationVerdict.NOT_MEASURED}
+
+    @property
+    def tone(self) -> str:
+        """The tone of cells; a figure that is only shown has none."""
+        return ("good" if self.good else "bad") if self else ""
 
 
 @dataclass(frozen=True)
@@ -91,52 +106,55 @@ class ExpectationComparison:
         return float(getattr(self.entry, self.entry.kind))
 
     @cached_property
-    def ours(self) -> IntervalEstimate:
+    def measured(self) -> IntervalEstimate:
         return self.group.estimate(self.entry.split, self.entry.metric)
 
     @property
     def verdict(self) -> ExpectationVerdict:
-        if self.ours.mean is None:
-            return ExpectationVerdict.NOT_MEASURED
-        if self.entry.kind == "paper" and self.entry.within is None:
+        kind, within = self.entry.kind, self.entry.within
+        if self.measured.mean is not None and kind == "paper" and within is None:
             return ExpectationVerdict.SHOWN
-        ends = _accepted_range(self.entry.within, self.figure, self.ours)
-        return (
-            ExpectationVerdict.NOT_MEASURED if ends is None else self._judged(self.ours.mean, *ends)
+        accepted = self._accepted_range()
+        if accepted is None:
+            return ExpectationVerdict.NOT_MEASURED
+        not_above = kind == "at_least" or accepted[0] <= self.figure
+        not_below = kind == "at_most" or self.figure <= accepted[1]
+        if not_above and not_below:
+            bound = within != CONFIDENCE_INTERVAL or kind in {"at_most", "at_least"}
+            return ExpectationVerdict.HOLDS if bound else ExpectationVerdict.NOT_CONTRADICTED
+        metric = self.entry.metric
+        less_is_better = (
+            metric == "objective" or metric.startswith(VIOLATION_PREFIX) or is_failure(metric)
         )
+        better = kind == "paper" and less_is_better and (self.measured.mean or 0.0) < self.figure
+        return ExpectationVerdict.BETTER if better else ExpectationVerdict.DIFFERS
+
+    def _accepted_range(self) -> tuple[float, float] | None:
+        """Return the range that must contain the figure, or None without an interval.
+
+        This is the measured interval for `ci`, else the mean plus and minus the tolerance.
+        """
+        within, found = self.entry.within or 0.0, self.measured
+        if within != CONFIDENCE_INTERVAL:
+            if isinstance(within, str):
+                within = float(within.rstrip("% ")) / 100 * abs(self.figure)
+            found = replace(found, half=within, exact=None)
+        if found.interval is None:
+            return None
+        rounding = ROUNDING * max(1.0, abs(self.figure))
+        return found.interval[0] - rounding, found.interval[1] + rounding
 
     @property
     def reason(self) -> str:
         """Return why nothing was measured, or ""."""
         if self.verdict is not ExpectationVerdict.NOT_MEASURED:
             return ""
-        if self.ours.mean is not None:
+        if self.measured.mean is not None:
             return "there is no interval"
-        if self.ours.nan:
+        if self.measured.nan:
             return "nan"
         answered = self.group.statuses.keys() <= MEASURED_STATUSES
         return "no such number" if answered else status_cell(self.group.statuses).text
-
-    def _judged(self, mean: float, low: float, high: float) -> ExpectationVerdict:
-        """Judge the measured mean, given the range `low` to `high` that includes the tolerance."""
-        reached = low <= self.figure, self.figure <= high
-        asked = {"at_most": reached[:1], "at_least": reached[1:]}.get(self.entry.kind, reached)
-        if all(asked):
-            bare = self.entry.within == CONFIDENCE_INTERVAL and self.entry.kind in {
-                "paper",
-                "value",
-            }
-            return ExpectationVerdict.NOT_CONTRADICTED if bare else ExpectationVerdict.HOLDS
-        metric = self.entry.metric
-        less_is_better = (
-            metric == "objective" or metric.startswith(VIOLATION_PREFIX) or is_failure(metric)
-        )
-        paper = self.entry.kind == "paper"
-        return (
-            ExpectationVerdict.BETTER
-            if paper and less_is_better and mean < self.figure
-            else ExpectationVerdict.DIFFERS
-        )
 
 
 def compare_expectations(ledger: Ledger) -> list[ExpectationComparison]:
@@ -154,21 +172,24 @@ def expectation_sheet(ledger: Ledger) -> Sheet:
     """Return the table of all comparisons, failed ones first."""
     found = compare_expectations(ledger)
     papers = any(each.entry.kind == "paper" for each in found)
-    heads = [identity_column(ledger, name) for name in identity_columns(ledger)]
-    numeric = [
-        SheetColumn(name, numeric=True)
-        for name in ("expected", "ours", "95 % interval", "n", "difference")
+    title = "Comparison with the paper" if papers else "Comparison with expectations"
+    names = identity_columns(ledger)
+    rows = [
+        [
+            *identity_cells(each.group, names),
+            ("split", each.entry.split),
+            ("metric", each.entry.metric),
+            ("expected", SheetCell(f"{SIGNS[each.entry.kind]}{each.figure:g}", each.figure)),
+            *measured_cells(each),
+            ("n", each.measured.n),
+            ("difference", difference_cell(each)),
+            ("verdict", verdict_cell(each)),
+            ("within", each.entry.within),
+            ("source", each.entry.source),
+        ]
+        for each in failures_first(found)
     ]
-    columns = (
-        *heads,
-        SheetColumn("split"),
-        SheetColumn("metric"),
-        *numeric,
-        *map(SheetColumn, ("verdict", "within", "source")),
-    )
-    rows = [_row(ledger, each) for each in failures_first(found)]
-    title = "Against the paper" if papers else "Against what was expected"
-    return Sheet(title, columns, tuple(rows), NOTE)
+    return make_sheet(title, rows, NOTE)
 
 
 def failures_first(found: Iterable[ExpectationComparison]) -> list[ExpectationComparison]:
@@ -176,30 +197,26 @@ def failures_first(found: Iterable[ExpectationComparison]) -> list[ExpectationCo
     return sorted(found, key=lambda each: each.verdict.good)
 
 
-def verdict_text(each: ExpectationComparison) -> str:
-    """Return the verdict as text, "not judged" for a figure that is only shown."""
-    return str(each.verdict) or NOT_JUDGED
-
-
 def count_verdicts(found: Iterable[ExpectationComparison]) -> list[tuple[str, int, str]]:
     """Return each verdict with its count and tone, failed ones first."""
-    known = {str(each) or NOT_JUDGED: each for each in ExpectationVerdict}
-    count = Counter(map(verdict_text, found))
+    count = Counter(each.verdict for each in found)
     return [
-        (
-            word,
-            count[word],
-            "" if each is ExpectationVerdict.SHOWN else "good" if each.good else "bad",
-        )
-        for word, each in known.items()
-        if count[word]
+        (str(verdict) or NOT_JUDGED, count[verdict], verdict.tone)
+        for verdict in ExpectationVerdict
+        if count[verdict]
     ]
 
 
-def verdict_filters(found: Sequence[ExpectationComparison]) -> list[tuple[str, int]]:
-    """Return the table's filter options: all rows, then each verdict. Empty with only one."""
-    several = [(word, count) for word, count, _ in count_verdicts(found)]
-    return [("", len(found)), *several] if len(several) > 1 else []
+def filtered_by_verdict(
+    found: Sequence[ExpectationComparison],
+) -> tuple[list[tuple[str, int]], list[str]]:
+    """Return a table's filter options (all rows, then each verdict) and the verdict of each row.
+
+    There are no options if all verdicts are the same.
+    """
+    counts = [(word, count) for word, count, _ in count_verdicts(found)]
+    options = [("", len(found)), *counts] if len(counts) > 1 else []
+    return options, [str(each.verdict) or NOT_JUDGED for each in found]
 
 
 def _matching_groups(found: Sequence[SeedGroup], entry: Expectation) -> Iterator[SeedGroup]:
@@ -215,81 +232,31 @@ def _matching_groups(found: Sequence[SeedGroup], entry: Expectation) -> Iterator
         yield from there
         return
     known = {group.variant for group in own} - {""}
-    at: dict[str, list[SeedGroup]] = {}
-    for group in there:
-        at.setdefault(repr(group.point), []).append(group)
-    for several in at.values():
+    for several in groups_by_point(there):
         group = select_variant(several, entry.variant)
         yield group if entry.variant in known or not known else replace(group, outcomes=())
 
 
-def _accepted_range(
-    within: float | str | None, figure: float, ours: IntervalEstimate
-) -> tuple[float, float] | None:
-    """Return the range that must contain the figure, or None without an interval.
-
-    This is the measured interval for `ci`, else the mean plus and minus the tolerance.
-    """
-    rounding = ROUNDING * max(1.0, abs(figure))
-    if within == CONFIDENCE_INTERVAL:
-        low, high = ours.interval or (None, None)
-    elif isinstance(within, str):
-        low, high = _range_around(ours, float(within.rstrip("% ")) / 100 * abs(figure))
-    else:
-        low, high = _range_around(ours, within or 0.0)
-    return None if low is None or high is None else (low - rounding, high + rounding)
-
-
-def _range_around(ours: IntervalEstimate, tolerance: float) -> tuple[float | None, float | None]:
-    return replace(ours, half=tolerance, exact=None).interval or (None, None)
-
-
-def measured_cell(ours: IntervalEstimate) -> SheetCell:
-    """Return the measured value; "nan" if it is undefined."""
-    if ours.mean is None:
-        return SheetCell("nan" if ours.nan else "")
-    return SheetCell(format_number(ours.mean), ours.mean)
-
-
-def interval_cell(ours: IntervalEstimate) -> SheetCell:
-    """Return the interval's ends, or an empty cell if there is no interval."""
-    if ours.interval is None:
-        return SheetCell("")
-    return SheetCell(" to ".join(map(format_number, ours.interval)), ours.interval[0])
+def measured_cells(each: ExpectationComparison) -> SheetRow:
+    """Return the measured value and its interval; the value is "nan" if it is undefined."""
+    mean, interval = each.measured.mean, each.measured.interval
+    value = number_cell(mean) if mean is not None else "nan" * bool(each.measured.nan)
+    ends = SheetCell(" to ".join(map(format_number, interval)), interval[0]) if interval else ""
+    return [("measured", value), ("95 % interval", ends)]
 
 
 def difference_cell(each: ExpectationComparison) -> SheetCell:
     """Return the measured value minus the expected one."""
-    if each.ours.mean is None:
+    if each.measured.mean is None:
         return SheetCell("")
-    difference = each.ours.mean - each.figure
+    difference = each.measured.mean - each.figure
     return SheetCell(f"{'+' * (difference >= 0)}{format_number(difference)}", difference)
 
 
 def verdict_cell(each: ExpectationComparison) -> SheetCell:
     """Return the verdict, with the reason if nothing was measured."""
     reason = f": {each.reason}" if each.reason else ""
-    shown = each.verdict is ExpectationVerdict.SHOWN
-    return SheetCell(
-        f"{each.verdict}{reason}", tone="" if shown else "good" if each.verdict.good else "bad"
-    )
-
-
-def _row(ledger: Ledger, each: ExpectationComparison) -> tuple[SheetCell, ...]:
-    entry, ours = each.entry, each.ours
-    return (
-        *(key_cell(each.group, name) for name in identity_columns(ledger)),
-        SheetCell(entry.split),
-        SheetCell(entry.metric),
-        SheetCell(f"{SIGNS[entry.kind]}{each.figure:g}", each.figure),
-        measured_cell(ours),
-        interval_cell(ours),
-        value_cell(ours.n),
-        difference_cell(each),
-        verdict_cell(each),
-        value_cell(entry.within),
-        SheetCell(entry.source or ""),
-    )
+    return SheetCell(f"{each.verdict}{reason}", tone=each.verdict.tone)
 
 
 EXPECTED_WORDING = {
@@ -316,9 +283,8 @@ def warn_unmet_expectations(ledger: Ledger) -> list[Diagnostic]:
 def _warning_text(each: ExpectationComparison) -> str:
     """Describe the measured value, where it was measured, and the expected value."""
     entry, group = each.entry, each.group
-    point = [f"{name} = {format_scalar(value)}" for name, value in group.point.items()]
-    about = ", ".join([*filter(None, [group.variant]), *point, entry.split])
-    ours = format_number(each.ours.mean if each.ours.mean is not None else float("nan"))
+    about = ", ".join(filter(None, [group.variant, format_point(group.point), entry.split]))
+    measured = format_number(float("nan") if each.measured.mean is None else each.measured.mean)
     within = f" within {format_scalar(entry.within)}" if entry.within is not None else ""
     wanted = f"{EXPECTED_WORDING[entry.kind]} {each.figure:g}{within}"
-    return f"'{entry.metric}' of '{entry.algorithm}' is {ours} ({about}), {wanted}"
+    return f"'{entry.metric}' of '{entry.algorithm}' is {measured} ({about}), {wanted}"

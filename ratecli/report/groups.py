@@ -28,11 +28,7 @@ class TrialOutcome:
     status: str
     numbers: Mapping[SplitMetric, float] | None = None
 
-    @property
-    def answered(self) -> bool:
-        return self.status in CONCLUSIVE
-
-    def broken(self, split: str, constraint: str = "") -> bool | None:
+    def violates(self, split: str, constraint: str = "") -> bool | None:
         """Return whether the classifier violates the constraint (default: any) on a split.
 
         None if this is unknown because nothing was measured or a value is NaN. On the training
@@ -48,34 +44,6 @@ class TrialOutcome:
         if any(value > CONSTRAINT_TOLERANCE for value in found) or (unknown and split == "train"):
             return True
         return None if unknown or not found else False
-
-
-def solution_share(outcomes: Iterable[TrialOutcome]) -> IntervalEstimate:
-    """Return the share of conclusive trials that returned a classifier."""
-    found = [each.numbers is not None for each in outcomes if each.answered]
-    return estimate_share(sum(found), len(found))
-
-
-def failure_share(
-    outcomes: Iterable[TrialOutcome], split: str, constraint: str = ""
-) -> IntervalEstimate:
-    """Return the share of conclusive trials whose classifier violates a constraint on a split.
-
-    Without `constraint`, any violated constraint counts.
-
-    Trials with unknown violations are left out; if all are unknown, there is no share.
-    """
-    answered = [each for each in outcomes if each.answered]
-    told = [each.broken(split, constraint) for each in answered if each.numbers is not None]
-    unknown = told.count(None)
-    if told and unknown == len(told):
-        return IntervalEstimate(None, None, 0, unknown)
-    return estimate_share(told.count(True), len(answered) - unknown, unknown)
-
-
-GroupKey = tuple[str, ...]
-StatusAndNumbers = tuple[str, Mapping[str, Mapping[SplitMetric, float]]]
-"""A trial's status, and its values by variant."""
 
 
 @dataclass(frozen=True)
@@ -117,23 +85,30 @@ class SeedGroup:
         return self._known[place]
 
     def _estimate(self, split: str, metric: str) -> IntervalEstimate:
-        if metric == SOLUTION_RATE:
-            return solution_share(self.outcomes)
-        if is_failure(metric):
-            return failure_share(
-                self.outcomes, split, metric.removeprefix(FAILURE_RATE).lstrip(".")
-            )
-        return estimate_mean(self.values.get((split, metric), ()))
+        """Return a mean over trials, or a share of the conclusive trials.
 
-    def held(self, split: str, constraint: str) -> tuple[int, int]:
-        """Return in how many trials a constraint holds, and in how many it was measured.
-
-        NaN counts as not measured, except on the training set, where the constraint was enforced:
-        there it counts as violated.
+        A trial fails if its classifier violates the constraint (of `failure_rate`: any). Trials
+        where this is unknown are left out of the failure rate; if all are, there is none.
         """
-        values = self.values.get((split, VIOLATION_PREFIX + constraint), ())
-        told = [value for value in values if split == "train" or not math.isnan(value)]
-        return sum(value <= CONSTRAINT_TOLERANCE for value in told), len(told)
+        if not is_share(metric):
+            return estimate_mean(self.values.get((split, metric), ()))
+        conclusive = [each for each in self.outcomes if each.status in CONCLUSIVE]
+        solved = [each for each in conclusive if each.numbers is not None]
+        if metric == SOLUTION_RATE:
+            return estimate_share(len(solved), len(conclusive))
+        constraint = metric.removeprefix(FAILURE_RATE).lstrip(".")
+        failed = [each.violates(split, constraint) for each in solved]
+        unknown = failed.count(None)
+        counted = 0 if solved and unknown == len(solved) else len(conclusive) - unknown
+        return estimate_share(failed.count(True), counted, unknown)
+
+
+def count_satisfied(
+    groups: Iterable[SeedGroup], split: str, constraint: str = ""
+) -> tuple[int, int]:
+    """Return in how many trials the constraint (default: all) is satisfied, of how many."""
+    found = [each.violates(split, constraint) for group in groups for each in group.outcomes]
+    return found.count(False), len(found) - found.count(None)
 
 
 def is_failure(metric: str) -> bool:
@@ -156,15 +131,31 @@ def seed_groups(ledger: Ledger, *, by_seed: bool = False) -> tuple[SeedGroup, ..
 
 
 def _groups(ledger: Ledger, by_seed: bool) -> Iterator[SeedGroup]:
-    ends: dict[GroupKey, tuple[PlannedTrial, list[StatusAndNumbers]]] = {}
-    known: dict[str, dict[str, None]] = {}
+    trials: dict[tuple[str, ...], list[PlannedTrial]] = {}
+    variants: dict[str, set[str]] = {}
     for trial in ledger.plan:
-        numbers = ledger.numbers(trial)
-        _, several = ends.setdefault(_key(trial, by_seed=by_seed), (trial, []))
-        several.append((ledger.status(trial), numbers))
-        known.setdefault(trial.label, {}).update(dict.fromkeys(numbers))
-    for first, several in ends.values():
-        yield from _variants(first, several, by_seed, known[first.label])
+        # repr: 1, 1.0 and true are different sweep points but equal dict keys
+        key = trial.label, repr(trial.point), repr(trial.seed) if by_seed else ""
+        trials.setdefault(key, []).append(trial)
+        variants.setdefault(trial.label, set()).update(ledger.numbers(trial))
+    for same in trials.values():
+        first = same[0]
+        here = {variant for trial in same for variant in ledger.numbers(trial)}
+        for variant in sorted(here or variants[first.label]) or [""]:
+            outcomes = (
+                TrialOutcome(ledger.status(each), ledger.numbers(each).get(variant))
+                for each in same
+            )
+            seed = first.seed if by_seed else None
+            yield SeedGroup(first.label, variant, first.point, seed, tuple(outcomes))
+
+
+def groups_by_point(groups: Iterable[SeedGroup]) -> list[list[SeedGroup]]:
+    """Return the groups at each sweep point together, which differ in their variants."""
+    found: dict[str, list[SeedGroup]] = {}
+    for group in groups:
+        found.setdefault(repr(group.point), []).append(group)
+    return list(found.values())
 
 
 def select_variant(several: Sequence[SeedGroup], variant: str) -> SeedGroup:
@@ -172,27 +163,3 @@ def select_variant(several: Sequence[SeedGroup], variant: str) -> SeedGroup:
     outcomes = tuple(replace(each, numbers=None) for each in several[0].outcomes)
     nothing = replace(several[0], variant=variant, outcomes=outcomes)
     return next((group for group in several if group.variant == variant), nothing)
-
-
-def _variants(
-    first: PlannedTrial, ends: Sequence[StatusAndNumbers], by_seed: bool, known: Iterable[str]
-) -> Iterator[SeedGroup]:
-    """Yield the groups of trials that differ only in their seed.
-
-    `known` are the algorithm's variants at any point.
-    """
-    here = {name for _, numbers in ends for name in numbers}
-    for variant in sorted(here) or sorted(known) or [""]:
-        yield SeedGroup(
-            label=first.label,
-            variant=variant,
-            point=first.point,
-            seed=first.seed if by_seed else None,
-            outcomes=tuple(TrialOutcome(status, numbers.get(variant)) for status, numbers in ends),
-        )
-
-
-def _key(trial: PlannedTrial, *, by_seed: bool) -> GroupKey:
-    """Return a key by `repr`: 1, 1.0 and true are different sweep points but equal dict keys."""
-    point = (part for name, value in trial.point.items() for part in (name, repr(value)))
-    return (trial.label, *point, *([repr(trial.seed)] if by_seed else []))

@@ -1,30 +1,36 @@
-"""The self-contained HTML report, report.html."""
+"""HTML pages from templates, and the self-contained report of one experiment, report.html.
+
+Values are escaped unless they are markup made by ratecli.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib import resources
 from typing import Any
 
 import yaml
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
 
 from ratecli.ledger.records import END_WARNINGS_KEY
 from ratecli.ledger.view import Ledger
 from ratecli.report.best import best_sheet, describe_best
-from ratecli.report.certificates import certificate_sheet, omitted_trees_note
+from ratecli.report.certificates import certificate_sheet
 from ratecli.report.expectations import (
     compare_expectations,
     count_verdicts,
     expectation_sheet,
     failures_first,
-    verdict_filters,
-    verdict_text,
+    filtered_by_verdict,
     warn_unmet_expectations,
 )
-from ratecli.report.markup import render_template
+from ratecli.report.plots.figure import PlotImage
 from ratecli.report.plots.inline_svg import PageDrawings
-from ratecli.report.plots.style import PlotImage
-from ratecli.report.sheet import count_by_status, format_scalar
+from ratecli.report.plots.tree import omitted_trees_note
+from ratecli.report.sheet import SheetCell, SheetColumn, count_by_status, format_scalar
 from ratecli.report.sheets import (
     cell_legend,
     constraint_sheet,
@@ -37,25 +43,30 @@ from ratecli.report.sheets import (
 from ratecli.runner.warnings import constant_warnings, violation_warnings
 from ratecli.solvers.registry import all_algorithms
 
-MAX_NOTICES = 100
-MAX_WARNED = 5
+MAX_ROWS = 400
+"""Maximum rows of a table on a page; the CSV files have all rows."""
+LONG_TEXT = 48
+"""Cells with more characters may wrap."""
+MAX_LISTED = 12
+"""Longer lists of values are shortened."""
+MAX_WARNINGS = 100
+MAX_SUMMARY_WARNINGS = 5
 """Maximum number of warnings of the run in the summary; the full list is further down."""
 OPEN_TREES = 2
 """Number of trees that are initially expanded."""
-PROVENANCE_PARTS = {"datasets": "Data", "versions": "Versions", "manifest": "The run"}
 
 
 def render_report(
-    ledger: Ledger, drawn: Sequence[PlotImage], trees: Sequence[tuple[PlotImage, str]] = ()
+    ledger: Ledger, plots: Sequence[PlotImage], trees: Sequence[tuple[PlotImage, str]] = ()
 ) -> str:
     """Render the report.
 
-    `drawn` are the plots, `trees` the trees of certificates with their explanations.
+    `trees` are the trees of certificates with their explanations.
     """
     drawings = PageDrawings()
-    found = best_sheet(ledger)
-    compared = failures_first(compare_expectations(ledger))
-    warnings = collect_notices(ledger)
+    comparisons = failures_first(compare_expectations(ledger))
+    warnings = collect_warnings(ledger)
+    verdict_options, row_verdicts = filtered_by_verdict(comparisons)
     return render_template(
         "report.html.j2",
         name=ledger.experiment.get("name", ""),
@@ -64,107 +75,117 @@ def render_report(
         goals=goal_rows(ledger),
         facts=experiment_facts(ledger),
         outcome=count_by_status(Counter(map(ledger.status, ledger.plan))),
-        verdicts=count_verdicts(compared),
-        best=found,
-        in_words=describe_best(ledger, found),
-        kept=satisfaction_sheet(ledger),
-        promises=constraint_sheet(ledger),
-        against=expectation_sheet(ledger),
-        verdict_choices=verdict_filters(compared),
-        verdict_kinds=[verdict_text(each) for each in compared],
+        verdicts=count_verdicts(comparisons),
+        best=best_sheet(ledger),
+        best_in_words=describe_best(ledger),
+        satisfaction=satisfaction_sheet(ledger),
+        constraints=constraint_sheet(ledger),
+        expectations=expectation_sheet(ledger),
+        verdict_options=verdict_options,
+        row_verdicts=row_verdicts,
         tables=requested_sheets(ledger),
-        how=cell_legend(ledger),
-        figures=[drawings.add(picture) for picture in drawn],
+        legend=cell_legend(ledger),
+        figures=[drawings.add(image) for image in plots],
         certificates=certificate_sheet(ledger),
-        trees=[(drawings.add(picture), text) for picture, text in trees],
+        trees=[(drawings.add(image), text) for image, text in trees],
         open_trees=OPEN_TREES,
         drawings=drawings,
-        undrawn=omitted_trees_note(ledger),
-        counts=status_sheet(ledger),
+        omitted_trees=omitted_trees_note(ledger),
+        statuses=status_sheet(ledger),
         unsolved=no_solution_sheet(ledger),
         failures=failures_sheet(ledger),
         warnings=warnings,
-        warned=[text for text, trials in warnings if not trials][:MAX_WARNED],
-        ran=run_description(ledger),
+        summary_warnings=[text for text, trials in warnings if not trials][:MAX_SUMMARY_WARNINGS],
+        run=run_description(ledger),
         provenance=provenance(ledger),
-        resolved=_yaml(ledger.experiment),
+        resolved=yaml.safe_dump(
+            dict(ledger.experiment), sort_keys=False, allow_unicode=True, width=100
+        ),
     )
 
 
 def goal_rows(ledger: Ledger) -> list[tuple[str, str, str]]:
     """Return name, text and class of the objective and of each constraint."""
     classes = {goal["name"]: goal["class"] for goal in ledger.meta.get("goals") or ()}
-    texts = [("objective", ledger.experiment.get("objective", "")), *ledger.constraints.items()]
-    return [(name, text, classes.get(name, "")) for name, text in texts]
+    texts = {"objective": ledger.experiment.get("objective", "")} | dict(ledger.constraints)
+    return [(name, text, classes.get(name, "")) for name, text in texts.items()]
 
 
 def experiment_facts(ledger: Ledger) -> list[tuple[str, str]]:
     """Return name and text of each part of the setup: data, algorithms, sweep, seeds, metrics."""
     data = ledger.meta.get("datasets") or {}
+    experiment = ledger.experiment
+    rows = [f"{name} ({entry.get('rows', '?')} rows)" for name, entry in data.items()]
+    sweep = [
+        f"{name}: {_shortened(trial.point[name] for trial in ledger.plan if name in trial.point)}"
+        for name in ledger.sweep
+    ]
     found = {
-        "data": ", ".join(
-            f"{name} ({entry.get('rows', '?')} rows)" for name, entry in data.items()
-        ),
+        "data": ", ".join(rows),
         "algorithms": ", ".join(dict.fromkeys(trial.label for trial in ledger.algorithms.plan)),
-        **{
-            part: _format_part(ledger.experiment.get(part))
-            for part in ("filter", "safety", "deployed")
-        },
-        "sweep": "; ".join(f"{name}: {_values(ledger, name)}" for name in ledger.sweep),
-        "seeds": _join_shortened([str(trial.seed) for trial in ledger.plan]),
+        **{part: _one_line(experiment.get(part)) for part in ("filter", "safety", "deployed")},
+        "sweep": "; ".join(sweep),
+        "seeds": _shortened(trial.seed for trial in ledger.plan),
     }
     for key, name in (("groups", "group"), ("metrics", "metric")):
-        texts: Mapping[str, str | Mapping[str, str]] = ledger.experiment.get(key) or {}
-        found |= {f"{name} {each}": _rule_text(text) for each, text in texts.items()}
+        rules: Mapping[str, str | Mapping[str, str]] = experiment.get(key) or {}
+        found |= {
+            f"{name} {each}": rule
+            if isinstance(rule, str)
+            else "; ".join(f"{dataset}: {text}" for dataset, text in rule.items())
+            for each, rule in rules.items()
+        }
     return [(name, text) for name, text in found.items() if text]
 
 
-def _format_part(part: Any) -> str:
+def _one_line(part: Any) -> str:
     """Format a section of the experiment file in one line."""
     return "; ".join(f"{key} {text}".strip() for key, text in _flatten(part))
 
 
-def _rule_text(text: str | Mapping[str, str]) -> str:
-    """Format an expression, or a group's definitions by data set."""
-    if isinstance(text, str):
-        return text
-    return "; ".join(f"{name}: {each}" for name, each in text.items())
+def _shortened(values: Iterable[Any]) -> str:
+    """Join distinct values; shorten long lists to the first, the last and their number."""
+    texts = list(dict.fromkeys(map(format_scalar, values)))
+    if len(texts) <= MAX_LISTED:
+        return ", ".join(texts)
+    return f"{texts[0]} to {texts[-1]} ({len(texts)} values)"
 
 
-def collect_notices(ledger: Ledger) -> list[tuple[str, int]]:
+def collect_warnings(ledger: Ledger) -> list[tuple[str, int]]:
     """Return all warnings once, with the number of trials that gave each.
 
     These are warnings of the run, warnings derived from results, and warnings of trials. At most
-    `MAX_NOTICES` are listed. Algorithms that are no longer installed are left out of the derived
+    `MAX_WARNINGS` are listed. Algorithms that are no longer installed are left out of the derived
     warnings, as it is unknown whether they enforce constraints.
     """
     known = all_algorithms()
     planned = [trial for trial in ledger.plan if trial.algorithm in known]
-    results = ledger.results
-    faults = [
-        *violation_warnings(planned, results),
-        *constant_warnings(planned, results),
+    derived = [
+        *violation_warnings(planned, ledger.results),
+        *constant_warnings(planned, ledger.results),
         *warn_unmet_expectations(ledger),
     ]
-    apart = [f"{fault.code}: {fault.message}" for fault in faults]
-    said = [text for name in ("warnings", END_WARNINGS_KEY) for text in ledger.meta.get(name) or ()]
-    found = Counter[str](dict.fromkeys([*said, *apart], 0))
+    texts = [text for key in ("warnings", END_WARNINGS_KEY) for text in ledger.meta.get(key) or ()]
+    texts += [f"{warning.code}: {warning.message}" for warning in derived]
+    counts = Counter[str](dict.fromkeys(texts, 0))
     for key in dict.fromkeys(trial.key for trial in ledger.plan):
         result = ledger.results.get(key)
-        found.update(dict.fromkeys((result.info.get("warnings") or ()) if result else (), 1))
-    told = list(found.items())
-    left = len(told) - MAX_NOTICES
-    return [*told[:MAX_NOTICES], *([(f"... {left} more", 0)] if left > 0 else [])]
+        counts.update(set((result.info.get("warnings") or ()) if result else ()))
+    listed = list(counts.items())
+    omitted = len(listed) - MAX_WARNINGS
+    return listed[:MAX_WARNINGS] + [(f"... {omitted} more", 0)] * (omitted > 0)
 
 
 def provenance(ledger: Ledger) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return data, versions and the manifest as flat lists, without repetitions in the manifest."""
     run = dict(ledger.meta.get("manifest") or {})
-    data = ledger.meta.get("datasets") or run.pop("data", None) or {}
-    versions = {**(ledger.meta.get("versions") or {}), **(run.pop("versions", None) or {})}
-    run.pop("data", None)
-    parts = {"datasets": data, "versions": versions, "manifest": run}
-    return [(PROVENANCE_PARTS[name], list(_flatten(part))) for name, part in parts.items() if part]
+    data, versions = run.pop("data", None), run.pop("versions", None)
+    parts = {
+        "Data": ledger.meta.get("datasets") or data,
+        "Versions": {**(ledger.meta.get("versions") or {}), **(versions or {})},
+        "The run": run,
+    }
+    return [(name, list(_flatten(part))) for name, part in parts.items() if part]
 
 
 def run_description(ledger: Ledger) -> str:
@@ -172,29 +193,18 @@ def run_description(ledger: Ledger) -> str:
     run = ledger.meta.get("manifest") or {}
     versions = {**(ledger.meta.get("versions") or {}), **(run.get("versions") or {})}
     git = run.get("git") or {}
-    ends = [f"{name} {run[name]}" for name in ("started", "ended") if run.get(name)]
-    made = [f"ratecli {versions['ratecli']}"] if versions.get("ratecli") else []
-    if git.get("commit"):
-        made.append(f"commit {str(git['commit'])[:10]}{' with changes' * bool(git.get('dirty'))}")
-    place = [str(run[name]) for name in ("python", "platform") if run.get(name)]
-    cpus = [f"{run['cpus']} processors"] if run.get("cpus") else []
-    return "; ".join(filter(None, map(", ".join, (ends, made, [*place, *cpus]))))
-
-
-def _yaml(resolved: Mapping[str, Any]) -> str:
-    return yaml.safe_dump(dict(resolved), sort_keys=False, allow_unicode=True, width=100)
-
-
-def _values(ledger: Ledger, name: str) -> str:
-    return _join_shortened(
-        [format_scalar(trial.point[name]) for trial in ledger.plan if name in trial.point]
+    commit = f"{git.get('commit') or '':.10}{' with changes' * bool(git.get('dirty'))}"
+    parts = (
+        (("started {}", run.get("started")), ("ended {}", run.get("ended"))),
+        (("ratecli {}", versions.get("ratecli")), ("commit {}", commit)),
+        (
+            ("{}", run.get("python")),
+            ("{}", run.get("platform")),
+            ("{} processors", run.get("cpus")),
+        ),
     )
-
-
-def _join_shortened(texts: Sequence[str]) -> str:
-    """Join distinct texts; shorten long lists to the first, the last and their number."""
-    each = list(dict.fromkeys(texts))
-    return ", ".join(each) if len(each) <= 12 else f"{each[0]} to {each[-1]} ({len(each)} values)"
+    texts = (", ".join(form.format(value) for form, value in part if value) for part in parts)
+    return "; ".join(filter(None, texts))
 
 
 def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
@@ -208,3 +218,45 @@ def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         text = ", ".join(map(format_scalar, value if isinstance(value, list) else [value]))
         if text:
             yield path, text
+
+
+def render_template(template: str, **values: Any) -> str:
+    """Render the template of this name in `page/`."""
+    return _environment().get_template(template).render(**values)
+
+
+def cell_attributes(column: SheetColumn, cell: SheetCell, *, meter: bool = False) -> Markup:
+    """Return the attributes of a cell's element; with `meter`, a bar shows its share."""
+    meter = meter and column.numeric and cell.key is not None
+    classes = [
+        "number" * column.numeric,
+        "long" * (len(cell.text) > LONG_TEXT),
+        cell.tone,
+        "meter" * meter,
+    ]
+    found = Markup(' class="{}"').format(" ".join(filter(None, classes))) if any(classes) else ""
+    if cell.key is not None:
+        found += Markup(' data-sort="{}"').format(repr(cell.key).replace("inf", "Infinity"))
+    if meter:
+        found += Markup(' style="--share: {:.3f}"').format(cell.key)
+    return Markup(found)  # noqa: S704 - its parts are escaped
+
+
+@cache
+def _environment() -> Environment:
+    """Return the template environment, created once per process."""
+    found = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        loader=FunctionLoader(_text),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for name, file in (("css", "page.css"), ("dark", "dark.css"), ("script", "page.js")):
+        found.globals[name] = Markup(_text(file).strip())  # noqa: S704 - part of ratecli
+    found.globals |= {"attributes": cell_attributes, "most_rows": MAX_ROWS}
+    return found
+
+
+def _text(name: str) -> str:
+    return resources.files("ratecli.report").joinpath("page", name).read_text("utf-8")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from ratecli.errors import Diagnostic, FaultError
@@ -21,49 +23,51 @@ from ratecli.report.expectations import (
     compare_expectations,
     count_verdicts,
     difference_cell,
-    interval_cell,
-    measured_cell,
+    filtered_by_verdict,
+    measured_cells,
     verdict_cell,
-    verdict_filters,
-    verdict_text,
 )
 from ratecli.report.groups import seed_groups
-from ratecli.report.markup import render_template
+from ratecli.report.html import render_template
 from ratecli.report.sheet import (
-    Sheet,
     SheetCell,
-    SheetColumn,
+    SheetRow,
     count_by_status,
-    format_scalar,
+    format_point,
+    make_sheet,
+    satisfied_cell,
     status_cell,
-    value_cell,
 )
 
 REPORT = "report.html"
 UNREADABLE = "cannot be read"
 """Shown for an experiment whose ledger is invalid or of another version."""
-ORDER = (
-    ExpectationVerdict.DIFFERS,
-    ExpectationVerdict.NOT_MEASURED,
-    ExpectationVerdict.BETTER,
-    ExpectationVerdict.NOT_CONTRADICTED,
-    ExpectationVerdict.HOLDS,
-    ExpectationVerdict.SHOWN,
-)
-"""Verdicts in display order."""
 NOTE = (
-    f"Ours is the mean over seeds with its 95 % interval. {MEANING}; "
-    "not judged: the file states no tolerance."
+    f"Measured: the mean over seeds with its 95 % interval. {MEANING}; not judged: the file states "
+    "no tolerance."
+)
+EXPERIMENTS_NOTE = (
+    "Satisfied on test: in how many trials and variants of algorithms all constraints are "
+    "satisfied on the test set, of those measured there. Each name links to the experiment's own "
+    "report."
 )
 
 
 @dataclass(frozen=True)
 class JoinedExperiment:
-    """One of the joined experiments. Without a ledger it was not run, or `faults` says why."""
+    """One of the joined experiments. Without a ledger it was not run, or `errors` says why."""
 
     folder: Path
     ledger: Ledger | None
-    faults: tuple[Diagnostic, ...] = ()
+    errors: Sequence[Diagnostic] = ()
+
+    @classmethod
+    def read(cls, folder: Path) -> JoinedExperiment:
+        path = folder / LEDGER_FILE
+        try:
+            return cls(folder, Ledger.read(path) if path.is_file() else None)
+        except FaultError as error:
+            return cls(folder, None, error.faults)
 
     @property
     def name(self) -> str:
@@ -71,11 +75,20 @@ class JoinedExperiment:
         return str(named or self.folder.name)
 
     @property
-    def compared(self) -> list[ExpectationComparison]:
+    def statuses(self) -> Counter[str]:
+        return Counter(map(self.ledger.status, self.ledger.plan) if self.ledger else ())
+
+    @property
+    def comparisons(self) -> list[ExpectationComparison]:
         return compare_expectations(self.ledger) if self.ledger else []
 
-
-FigureRow = tuple[JoinedExperiment, ExpectationComparison]
+    def name_cell(self, page: Path) -> SheetCell:
+        """Return the name, with a link relative to `page` if there is a report."""
+        report, link = self.folder / REPORT, ""
+        if report.is_file():
+            relative = os.path.relpath(report.resolve(), page.parent.resolve())
+            link = quote(Path(relative).as_posix())
+        return SheetCell(self.name, link=link)
 
 
 def write_joined(folders: Sequence[Path], place: Path) -> Path:
@@ -98,148 +111,88 @@ def write_joined(folders: Sequence[Path], place: Path) -> Path:
 
 def render_joined(folders: Sequence[Path], place: Path) -> str:
     """Render the page; `place` is the path it will have."""
-    found = [_read(folder) for folder in dict.fromkeys(folders)]
+    found = [JoinedExperiment.read(folder) for folder in dict.fromkeys(folders)]
     rows = sorted(
-        ((each, one) for each in found for one in each.compared),
-        key=lambda row: ORDER.index(row[1].verdict),
+        ((each, one) for each in found for one in each.comparisons),
+        key=lambda row: list(ExpectationVerdict).index(row[1].verdict),
     )
     papers = [row for row in rows if row[1].entry.kind == "paper"]
     others = [row for row in rows if row[1].entry.kind != "paper"]
+    tables = [
+        (
+            make_sheet(
+                title,
+                [_figure_row(*row, column, place) for row in several],
+                note,
+                optional=("source", "within"),
+            ),
+            *filtered_by_verdict([one for _, one in several]),
+        )
+        for title, column, several, note in (
+            ("Paper figures and measured values", "paper", papers, NOTE),
+            ("Other expectations", "expected", others, ""),
+        )
+        if several
+    ]
     return render_template(
         "joined.html.j2",
-        experiments=_experiments(found, place),
-        missing=[each.name for each in found if each.ledger is None and not each.faults],
-        unreadable=[(each.name, fault) for each in found for fault in each.faults],
-        trials=count_by_status(sum((_statuses(each) for each in found), Counter())),
-        verdicts=count_verdicts(one for _, one in papers),
-        sheets=[
-            (
-                sheet,
-                verdict_filters([one for _, one in several]),
-                [verdict_text(one) for _, one in several],
-            )
-            for sheet, several in (
-                (_figures("Paper figures beside ours", "paper", papers, place), papers),
-                (_figures("Other expectations", "expected", others, place), others),
-            )
-            if several
-        ],
-    )
-
-
-def _read(folder: Path) -> JoinedExperiment:
-    path = folder / LEDGER_FILE
-    try:
-        return JoinedExperiment(folder, Ledger.read(path) if path.is_file() else None)
-    except FaultError as error:
-        return JoinedExperiment(folder, None, tuple(error.faults))
-
-
-def _statuses(each: JoinedExperiment) -> Counter[str]:
-    return Counter(map(each.ledger.status, each.ledger.plan) if each.ledger else ())
-
-
-def _experiments(found: Sequence[JoinedExperiment], place: Path) -> Sheet:
-    """Return a row for each experiment."""
-    columns = (
-        SheetColumn("experiment"),
-        SheetColumn("what it asks"),
-        SheetColumn("trials", numeric=True),
-        SheetColumn("ended"),
-        SheetColumn("kept on test", numeric=True),
-        SheetColumn("expected numbers"),
-    )
-    note = (
-        "Kept on test: trials and variants of algorithms of which no constraint is broken on test "
-        "rows, of all that were measured there. Each name leads to the experiment's own report."
-    )
-    return Sheet("Experiments", columns, tuple(_row(each, place) for each in found), note)
-
-
-def _row(each: JoinedExperiment, place: Path) -> tuple[SheetCell, ...]:
-    if each.ledger is None:
-        ended = (
-            SheetCell(UNREADABLE, tone="bad") if each.faults else SheetCell(NOT_RUN, tone="part")
-        )
-        return (SheetCell(each.name), *[SheetCell("")] * 2, ended, *[SheetCell("")] * 2)
-    counts = _statuses(each)
-    judged = count_verdicts(each.compared)
-    bad = any(tone == "bad" for *_, tone in judged)
-    return (
-        SheetCell(each.name, link=_link(each.folder, place)),
-        SheetCell(_first_sentence(str(each.ledger.experiment.get("description") or ""))),
-        value_cell(counts.total()),
-        status_cell(counts),
-        _kept(each.ledger),
-        SheetCell(
-            ", ".join(f"{word} {count}" for word, count, _ in judged), tone="bad" if bad else ""
+        experiments=make_sheet(
+            "Experiments", [_experiment_row(each, place) for each in found], EXPERIMENTS_NOTE
         ),
+        missing=[each.name for each in found if each.ledger is None and not each.errors],
+        unreadable=[(each.name, error) for each in found for error in each.errors],
+        trials=count_by_status(sum((each.statuses for each in found), Counter())),
+        verdicts=count_verdicts(one for _, one in papers),
+        sheets=tables,
     )
 
 
-def _kept(ledger: Ledger) -> SheetCell:
-    """Return how many of the classifiers measured on the test set satisfy all constraints there."""
-    told = [
-        outcome.broken("test")
-        for group in seed_groups(ledger.algorithms)
-        for outcome in group.outcomes
-    ]
-    known = [broken for broken in told if broken is not None]
-    if not ledger.constraints or not known:
-        return SheetCell("")
-    kept = known.count(False)
-    return SheetCell(f"{kept:,} of {len(known):,}", kept / len(known))
-
-
-def _figures(title: str, what: str, several: Sequence[FigureRow], place: Path) -> Sheet:
-    """Return a row for each expected figure."""
-    columns = (
-        SheetColumn("experiment"),
-        SheetColumn("figure"),
-        SheetColumn("source"),
-        *(SheetColumn(name, numeric=True) for name in (what, "ours", "95 % interval")),
-        SheetColumn("verdict"),
-        *(SheetColumn(name, numeric=True) for name in ("difference", "n")),
-        SheetColumn("within"),
+def _experiment_row(each: JoinedExperiment, place: Path) -> SheetRow:
+    values: dict[str, Any] = dict.fromkeys(
+        ("experiment", "question", "trials", "ended", "satisfied on test", "expected numbers"), ""
     )
-    rows = tuple(
-        (
-            SheetCell(each.name, link=_link(each.folder, place)),
-            SheetCell(_figure_text(one)),
-            SheetCell(one.entry.source or ""),
-            SheetCell(f"{SIGNS[one.entry.kind].replace('paper ', '')}{one.figure:g}", one.figure),
-            measured_cell(one.ours),
-            interval_cell(one.ours),
-            verdict_cell(one) if str(one.verdict) else SheetCell(NOT_JUDGED, tone="none"),
-            difference_cell(one),
-            value_cell(one.ours.n),
-            value_cell(one.entry.within),
+    values["experiment"] = each.name_cell(place)
+    if each.ledger is None:
+        values["ended"] = (
+            SheetCell(UNREADABLE, tone="bad") if each.errors else SheetCell(NOT_RUN, tone="part")
         )
-        for each, one in several
-    )
-    sheet = Sheet(title, columns, rows, NOTE if what == "paper" else "")
-    return sheet.without_empty("source", "within")
+        return list(values.items())
+    verdicts = count_verdicts(each.comparisons)
+    tone = "bad" if any(tone == "bad" for *_, tone in verdicts) else ""
+    values["question"] = _first_sentence(str(each.ledger.experiment.get("description") or ""))
+    values["trials"] = each.statuses.total()
+    values["ended"] = status_cell(each.statuses)
+    if each.ledger.constraints:
+        values["satisfied on test"] = satisfied_cell(seed_groups(each.ledger.algorithms), "test")
+    counted = ", ".join(f"{word} {count}" for word, count, _ in verdicts)
+    values["expected numbers"] = SheetCell(counted, tone=tone)
+    return list(values.items())
 
 
-def _figure_text(one: ExpectationComparison) -> str:
-    """Describe a figure: metric, algorithm, sweep point and split."""
-    group = one.group
-    point = [f"{name} = {format_scalar(value)}" for name, value in group.point.items()]
-    who = f"{group.label} ({group.variant})" if group.variant else group.label
-    return ", ".join([f"{one.entry.metric} of {who}", *point, one.entry.split])
-
-
-def _link(folder: Path, place: Path) -> str:
-    """Return the relative link to the experiment's report, or "" if there is none."""
-    if not (folder / REPORT).is_file():
-        return ""
-    way = os.path.relpath((folder / REPORT).resolve(), place.parent.resolve())
-    return quote(Path(way).as_posix())
+def _figure_row(
+    each: JoinedExperiment, one: ExpectationComparison, column: str, place: Path
+) -> SheetRow:
+    """Return the row of an expected figure."""
+    entry, group = one.entry, one.group
+    name = f"{group.label} ({group.variant})" if group.variant else group.label
+    about = [f"{entry.metric} of {name}", format_point(group.point), entry.split]
+    sign = SIGNS[entry.kind].replace("paper ", "")
+    shown = one.verdict is ExpectationVerdict.SHOWN
+    return [
+        ("experiment", each.name_cell(place)),
+        ("figure", ", ".join(filter(None, about))),
+        ("source", entry.source),
+        (column, SheetCell(f"{sign}{one.figure:g}", one.figure)),
+        *measured_cells(one),
+        ("verdict", SheetCell(NOT_JUDGED, tone="none") if shown else verdict_cell(one)),
+        ("difference", difference_cell(one)),
+        ("n", one.measured.n),
+        ("within", entry.within),
+    ]
 
 
 def _first_sentence(text: str) -> str:
     """Return the first sentence of a description, shortened to fit a table."""
     flat = " ".join(text.split())
     end = min((at for sign in (". ", "? ") if (at := flat.find(sign)) >= 0), default=len(flat))
-    said = flat[: end + 1]
-    return said if len(said) <= 200 else f"{said[:197].rstrip()}..."
+    return textwrap.shorten(flat[: end + 1], 200, placeholder="...")

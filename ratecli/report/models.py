@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ratecli.apply.stored import encoder_json
-from ratecli.files import ENCODER_FILE, atomic_write, report_write_errors
+from ratecli.files import ENCODER_FILE, atomic_write, report_write_errors, unique_file_name
 from ratecli.ledger.records import VIOLATION_PREFIX, PlannedTrial
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.report.certificates import collect_certificates
-from ratecli.report.file_names import unique_file_name
 from ratecli.report.sheet import format_scalar
 
 CERTIFICATES = "certificates.json"

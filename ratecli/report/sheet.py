@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.report.estimates import IntervalEstimate
-from ratecli.report.groups import CONCLUSIVE, SeedGroup
+from ratecli.report.groups import CONCLUSIVE, SeedGroup, count_satisfied
+
+UNKNOWN = "-"
+"""Shown for the variant of an algorithm without values, and for what was not measured."""
+TONES = ("", "part", "bad")
+"""Tones of statuses, from good to bad."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,10 @@ class SheetCell:
     link: str = ""
 
 
+SheetRow: TypeAlias = Sequence[tuple[str, Any]]
+"""Titles and cells of a row. A cell that is no `SheetCell` is a value to format."""
+
+
 @dataclass(frozen=True)
 class SheetColumn:
     title: str
@@ -40,15 +49,29 @@ class Sheet:
     rows: tuple[tuple[SheetCell, ...], ...]
     note: str = ""
 
-    def without_empty(self, *titles: str) -> Sheet:
-        """Remove the named columns that are empty in all rows."""
-        kept = [
-            k
-            for k, column in enumerate(self.columns)
-            if column.title not in titles or any(row[k].text for row in self.rows)
-        ]
-        rows = tuple(tuple(row[k] for k in kept) for row in self.rows)
-        return replace(self, columns=tuple(self.columns[k] for k in kept), rows=rows)
+
+def make_sheet(
+    title: str, rows: Iterable[SheetRow], note: str = "", optional: Sequence[str] = ()
+) -> Sheet:
+    """Return a sheet of rows that all have the same titles; a column with sort keys is numeric.
+
+    The `optional` columns are left out if they are empty.
+    """
+    named = list(rows)
+    titles = [name for name, _ in named[0]] if named else []
+    cells = [
+        [cell if isinstance(cell, SheetCell) else value_cell(cell) for _, cell in row]
+        for row in named
+    ]
+    kept = [
+        k
+        for k, name in enumerate(titles)
+        if name not in optional or any(row[k].text for row in cells)
+    ]
+    columns = [
+        SheetColumn(titles[k], numeric=any(row[k].key is not None for row in cells)) for k in kept
+    ]
+    return Sheet(title, tuple(columns), tuple(tuple(row[k] for k in kept) for row in cells), note)
 
 
 def format_number(value: float) -> str:
@@ -68,24 +91,54 @@ def format_scalar(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+def format_point(point: Mapping[str, Any]) -> str:
+    """Format a sweep point as `name = value, ...`."""
+    return ", ".join(f"{name} = {format_scalar(value)}" for name, value in point.items())
+
+
 def value_cell(value: Any) -> SheetCell:
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
     return SheetCell(format_scalar(value), value if numeric else None)
 
 
-def estimate_cell(found: IntervalEstimate, trials: int) -> SheetCell:
+def number_cell(value: float, tone: str = "") -> SheetCell:
+    return SheetCell(format_number(value), value, tone)
+
+
+def estimate_cell(found: IntervalEstimate, trials: int | None = None) -> SheetCell:
     """Format `mean ± half`, or `mean [low, high]` for a share.
 
-    The count is added if it differs from the row's.
+    The count is added if it differs from that of the row, `trials`.
     """
     if found.mean is None:
-        return SheetCell("nan" if found.nan else "", None)
-    text = format_number(found.mean) + (
-        "" if found.half is None else f" ± {format_number(found.half)}"
-    )
+        return SheetCell("nan" if found.nan else "")
+    text = format_number(found.mean)
+    if found.half is not None:
+        text += f" ± {format_number(found.half)}"
     if found.exact is not None:
         text += f" [{', '.join(map(format_number, found.exact))}]"
-    return SheetCell(text + (f" (n={found.n})" if found.n != trials else ""), found.mean)
+    if trials not in {None, found.n}:
+        text += f" (n={found.n})"
+    return SheetCell(text, found.mean)
+
+
+def share_cell(count: int, total: int, tone: str = "", mark: str = "") -> SheetCell:
+    """Return `count of total`, after a mark."""
+    return SheetCell(f"{mark} {count:,} of {total:,}".strip(), count / total, tone)
+
+
+def satisfied_cell(groups: Iterable[SeedGroup], split: str, constraint: str = "") -> SheetCell:
+    """Return in how many of the measured trials the constraint (default: all) is satisfied."""
+    satisfied, measured = count_satisfied(groups, split, constraint)
+    return share_cell(satisfied, measured) if measured else SheetCell(UNKNOWN)
+
+
+def check_mark(satisfied: int, measured: int) -> str:
+    return "✓" if satisfied == measured else "✗"
+
+
+def share_tone(passed: int, total: int) -> str:
+    return "good" if passed == total else "part" if passed else "bad"
 
 
 def to_markdown(sheet: Sheet) -> str:
@@ -113,32 +166,20 @@ def _escape(text: str) -> str:
     return flat.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
 
-UNKNOWN = "-"
-"""Shown for the variant of an algorithm without values."""
-TONES = ("", "part", "bad")
-"""Tones of statuses, from good to bad."""
-
-
 def identity_columns(ledger: Ledger) -> list[str]:
     """Return the columns that identify a group."""
     return ["algorithm", "variant", *ledger.sweep]
 
 
-def identity_column(ledger: Ledger, name: str) -> SheetColumn:
-    if name == "seed":
-        return SheetColumn(name, numeric=True)
-    values = [trial.point[name] for trial in ledger.plan if name in trial.point]
-    return SheetColumn(
-        name, numeric=bool(values) and all(value_cell(each).key is not None for each in values)
-    )
+def identity_cells(group: SeedGroup, names: Iterable[str]) -> list[tuple[str, Any]]:
+    """Return titles and values of the columns that identify a group."""
+    known = {"algorithm": group.label, "variant": group.variant or UNKNOWN, "seed": group.seed}
+    return [(name, known.get(name, group.point.get(name))) for name in names]
 
 
-def key_cell(group: SeedGroup, name: str) -> SheetCell:
-    if name == "algorithm":
-        return SheetCell(group.label)
-    if name == "variant":
-        return SheetCell(group.variant or UNKNOWN)
-    return value_cell(group.seed if name == "seed" else group.point.get(name))
+def point_cells(ledger: Ledger, point: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return titles and values of all swept names at a point."""
+    return [(name, point.get(name)) for name in ledger.sweep]
 
 
 def sort_groups(found: Sequence[SeedGroup], names: Sequence[str]) -> list[SeedGroup]:
@@ -146,7 +187,7 @@ def sort_groups(found: Sequence[SeedGroup], names: Sequence[str]) -> list[SeedGr
     ranks: list[dict[str, int]] = [{} for _ in names]
 
     def rank(group: SeedGroup) -> list[int]:
-        texts = (key_cell(group, name).text for name in names)
+        texts = [format_scalar(value) for _, value in identity_cells(group, names)]
         return [seen.setdefault(text, len(seen)) for seen, text in zip(ranks, texts, strict=True)]
 
     return sorted(found, key=rank)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -16,44 +14,34 @@ from ratecli.report.groups import SeedGroup, seed_groups
 
 NUMBERS = ("mean", "low", "high", "n", "nan")
 EXPECTED = ("expect", "figure", "within", "source", "verdict")
-MetricKey = tuple[str, str, str, str, str]
-"""Identifies a row of the summary: algorithm, variant, point, split, metric."""
 TYPES = dict.fromkeys(["value", "mean", "low", "high"], "float64") | {"n": "int64", "nan": "int64"}
 
 
 def metrics_table(ledger: Ledger) -> pd.DataFrame:
     """Return a row per measured value: algorithm, variant, <sweep>, seed, split, metric, value."""
-    rows = [
-        (
+    rows = (
+        [
             item.trial.label,
             item.variant,
             *_point(ledger, item.trial.point),
-            item.trial.seed,
-            item.split,
-            item.metric,
-            item.value,
-        )
+            *(item.trial.seed, item.split, item.metric, item.value),
+        ]
         for item in ledger.measurements()
-    ]
-    return _frame(
-        rows,
-        ["algorithm", "variant", *ledger.sweep, "seed", "split", "metric", "value"],
-        ledger.sweep,
     )
+    columns = ["algorithm", "variant", *ledger.sweep, "seed", "split", "metric", "value"]
+    return _frame(rows, columns, ledger.sweep)
 
 
 def trials_table(ledger: Ledger) -> pd.DataFrame:
     """Return a row per planned trial, whatever its status."""
-    rows = [
-        (
+    rows = (
+        [
             trial.label,
             *_point(ledger, trial.point),
-            trial.seed,
-            ledger.status(trial),
-            ledger.reason(trial),
-        )
+            *(trial.seed, ledger.status(trial), ledger.reason(trial)),
+        ]
         for trial in ledger.plan
-    ]
+    )
     return _frame(rows, ["algorithm", *ledger.sweep, "seed", "status", "reason"], ledger.sweep)
 
 
@@ -66,39 +54,60 @@ def summary_table(ledger: Ledger) -> pd.DataFrame:
     If the file has expectations, five columns show them. A row with several expectations is
     repeated for each; expectations without values come last.
     """
-    expected: dict[MetricKey, list[ExpectationComparison]] = {}
-    for each in compare_expectations(ledger):
-        where = _metric_key(each.group, each.entry.split, each.entry.metric)
-        expected.setdefault(where, []).append(each)
-    columns = EXPECTED if expected else ()
-    rows = []
+    expected: dict[tuple[str, ...], list[ExpectationComparison]] = {}
+    groups: dict[tuple[str, ...], SeedGroup] = {}
     for group in seed_groups(ledger):
+        order = {metric: k for k, metric in enumerate(ledger.metrics)}
         for split, metric in sorted(
-            group.values, key=lambda place: (split_rank(place[0]), ledger.metrics.index(place[1]))
+            group.values, key=lambda place: (split_rank(place[0]), order[place[1]])
         ):
-            row = _summary_row(ledger, group, split, metric)
-            asked = expected.pop(_metric_key(group, split, metric), [])
-            rows += [(*row, *_expected(each)) for each in asked] or [(*row, *[None] * len(columns))]
-    for each in (each for asked in expected.values() for each in asked):
-        row = _summary_row(ledger, each.group, each.entry.split, each.entry.metric)
-        rows.append((*row, *_expected(each)))
-    heads = ["algorithm", "variant", *ledger.sweep, "split", "metric", *NUMBERS, *columns]
-    return _frame(rows, heads, ledger.sweep)
+            groups[_key(group, split, metric)] = group
+    for each in compare_expectations(ledger):
+        key = _key(each.group, each.entry.split, each.entry.metric)
+        groups.setdefault(key, each.group)
+        expected.setdefault(key, []).append(each)
+    rows = []
+    for key, group in groups.items():
+        *_, split, metric = key
+        found = group.estimate(split, metric)
+        row = [
+            *(group.label, group.variant, *_point(ledger, group.point), split, metric),
+            *(found.mean, found.low, found.high, found.n, found.nan),
+        ]
+        if not expected:
+            rows.append(row)
+        elif key not in expected:
+            rows.append([*row, *[None] * len(EXPECTED)])
+        for each in expected.get(key, ()):
+            entry, verdict = each.entry, str(each.verdict)
+            rows.append([*row, entry.kind, each.figure, entry.within, entry.source, verdict])
+    columns = ["algorithm", "variant", *ledger.sweep, "split", "metric", *NUMBERS]
+    return _frame(rows, [*columns, *(EXPECTED if expected else ())], ledger.sweep)
 
 
-def _summary_row(ledger: Ledger, group: SeedGroup, split: str, metric: str) -> tuple[Any, ...]:
-    found = group.estimate(split, metric)
-    head = (group.label, group.variant, *_point(ledger, group.point), split, metric)
-    return (*head, found.mean, found.low, found.high, found.n, found.nan)
-
-
-def _metric_key(group: SeedGroup, split: str, metric: str) -> MetricKey:
+def _key(group: SeedGroup, split: str, metric: str) -> tuple[str, ...]:
+    """Return what identifies a row of the summary."""
     return group.label, group.variant, repr(group.point), split, metric
 
 
-def _expected(each: ExpectationComparison) -> tuple[Any, ...]:
-    entry = each.entry
-    return entry.kind, each.figure, entry.within, entry.source, str(each.verdict)
+def _point(ledger: Ledger, point: Mapping[str, Any]) -> list[Any]:
+    return [point.get(name) for name in ledger.sweep]
+
+
+def _frame(
+    rows: Iterable[Sequence[Any]], columns: Sequence[str], sweep: Sequence[str]
+) -> pd.DataFrame:
+    """Return a frame.
+
+    Seeds (of any size) and sweep values stay Python objects, so 1 and 1.0 stay distinct.
+    """
+    data = list(zip(*rows, strict=True)) or [()] * len(columns)
+    types = {name: kind for name, kind in TYPES.items() if name not in sweep}
+    series = [
+        pd.Series(list(values), dtype=types.get(name, object), name=name)
+        for name, values in zip(columns, data, strict=True)
+    ]
+    return pd.concat(series, axis=1)
 
 
 def csv_text(frame: pd.DataFrame, *, nan: str = "nan") -> str:
@@ -106,44 +115,14 @@ def csv_text(frame: pd.DataFrame, *, nan: str = "nan") -> str:
 
     Floats are written by `repr`, so that reading restores the same bits; None is empty.
     """
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(frame.columns)
-    texts = (_texts(frame.iloc[:, at].tolist(), nan) for at in range(frame.shape[1]))
-    writer.writerows(zip(*texts, strict=True))
-    return buffer.getvalue()
 
+    def text(value: Any) -> str:
+        if value is None:
+            return ""
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, float):
+            return nan if math.isnan(value) else repr(float(value))
+        return str(value)
 
-def _point(ledger: Ledger, point: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(point.get(name) for name in ledger.sweep)
-
-
-def _frame(
-    rows: Sequence[tuple[Any, ...]], columns: Sequence[str], sweep: Sequence[str]
-) -> pd.DataFrame:
-    """Return a frame.
-
-    Seeds (of any size) and sweep values stay Python objects, so 1 and 1.0 stay distinct.
-    """
-    data = zip(*rows, strict=True) if rows else [()] * len(columns)
-    types = {name: kind for name, kind in TYPES.items() if name not in sweep}
-    series = (
-        pd.Series(list(values), dtype=types.get(name, object), name=name)
-        for name, values in zip(columns, data, strict=True)
-    )
-    return pd.concat(list(series), axis=1)
-
-
-def _texts(values: Sequence[Any], nan: str) -> list[str]:
-    """Format a column's values; most are strings already in a large table."""
-    return [value if type(value) is str else _text(value, nan) for value in values]
-
-
-def _text(value: Any, nan: str) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float):
-        return nan if math.isnan(value) else repr(value)
-    return str(value)
+    return str(frame.map(text).to_csv(index=False, lineterminator="\n"))

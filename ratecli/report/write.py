@@ -18,16 +18,16 @@ from ratecli.files import (
     check_no_links,
     remove_stale,
     report_write_errors,
+    unique_file_name,
     write_failed_error,
 )
 from ratecli.ledger.lock import REPORT_LOCK_FILE, lock_report
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
 from ratecli.report.expectations import expectation_sheet
-from ratecli.report.file_names import unique_file_name
 from ratecli.report.html import render_report
 from ratecli.report.models import write_models
-from ratecli.report.plots.draw import draw_plots
+from ratecli.report.plots import draw_plots
 from ratecli.report.plots.tree import draw_trees
 from ratecli.report.sheet import to_markdown
 from ratecli.report.sheets import (

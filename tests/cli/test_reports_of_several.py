@@ -36,7 +36,7 @@ def test_several_are_joined_and_what_was_not_run_is_named(cli, folder, files):
     assert 'href="two/report.html">two</a>' in page
     assert "Not run: three." in page
     assert "Table 7" in page
-    assert page.index("Paper figures beside ours") < page.index("Other expectations")
+    assert page.index("Paper figures and measured values") < page.index("Other expectations")
 
     alone = cli("report", files / "one.yaml")
     assert (alone.code, alone.out.splitlines()[-1]) == (0, "results/one/models")

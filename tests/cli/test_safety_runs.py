@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.plots.guarantee import allowed_failure_rates, read_guarantee
+from ratecli.report.plots.guarantee import allowed_failure_rates
+from ratecli.report.plots.options import PlotSelection, requested_plots
 from ratecli.solvers.baselines.solvers import Unconstrained
 
 LOANS = """\
@@ -243,6 +244,7 @@ def test_a_plot_has_lines_at_the_deltas_of_the_test_and_none_of_who_is_not_teste
     assert answer.code == 0, answer.err
     ledger = Ledger.read(folder / "results" / "promised" / "trials.sqlite")
     drawn = [
-        list(allowed_failure_rates(ledger, read_guarantee(ledger, position))) for position in (0, 1)
+        list(allowed_failure_rates(ledger, plot, PlotSelection.of(plot.options)))
+        for plot in requested_plots(ledger)
     ]
     assert drawn == [[0.1, 0.2], []]

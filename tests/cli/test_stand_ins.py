@@ -35,7 +35,7 @@ def test_results_on_a_stand_in_say_so(cli, folder, one_trial):
     for name in ("summary.md", "tables/errors.md"):
         assert SAID in (results / name).read_text()
     page = (results / "report.html").read_text()
-    assert page.index(SAID) < page.index("What was asked")
+    assert page.index(SAID) < page.index("Setup<")
     manifest = json.loads((results / "manifest.json").read_text())
     assert manifest["data"]["loans"]["stand_in"] == WHAT
 

@@ -6,8 +6,8 @@ import pytest
 import synthetic_ledger
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.plots.draw import draw_plots
-from ratecli.report.plots.style import PlotImage
+from ratecli.report.plots import draw_plots
+from ratecli.report.plots.figure import PlotImage
 from ratecli.report.write import write_report
 
 
@@ -17,7 +17,7 @@ def example() -> Ledger:
 
 
 @pytest.fixture(scope="session")
-def drawn(example: Ledger) -> list[PlotImage]:
+def images(example: Ledger) -> list[PlotImage]:
     return draw_plots(example)
 
 

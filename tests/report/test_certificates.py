@@ -23,15 +23,16 @@ from guarantees import (
 from synthetic_ledger import HOSTILE, planned, store
 
 from ratecli.ledger.records import TrialResult
-from ratecli.report.certificates import certificate_sheet, certificates_to_draw, omitted_trees_note
+from ratecli.report.certificates import certificate_sheet
 from ratecli.report.html import render_report
 from ratecli.report.plots.tree import (
     MAX_LEAVES,
     SIGNS,
     build_box_tree,
+    certificates_to_draw,
     draw_trees,
     layout_boxes,
-    text_width,
+    omitted_trees_note,
 )
 from ratecli.report.sheets import failures_sheet, no_solution_sheet
 from ratecli.report.write import write_report
@@ -80,10 +81,7 @@ def test_drawn_is_the_first_seed_at_the_last_point():
     ((name, found),) = certificates_to_draw(ledger)
     assert name == "certificate-seldonian-main-parity"
     assert (found.trial.point, found.trial.seed) == ({"amount": 200}, 0)
-    assert (
-        omitted_trees_note(ledger)
-        == "Trees of the first trial at the last point of the sweep that was tested."
-    )
+    assert omitted_trees_note(ledger) == "Trees of the first trial at the last tested sweep point."
 
 
 def test_not_more_are_drawn_than_anybody_looks_at():
@@ -118,7 +116,7 @@ def test_a_plot_keeps_its_name():
 
 def meet(found):
     """Whether two boxes have a point in common, each as (x, y, width, height)."""
-    places = [(box.x, box.y, box.width, box.node.height) for box in found]
+    places = [(box.x, box.y, box.node.width, box.node.height) for box in found]
     return any(
         a[0] < b[0] + b[2] and b[0] < a[0] + a[2] and a[1] < b[1] + b[3] and b[1] < a[1] + a[3]
         for k, a in enumerate(places)
@@ -152,19 +150,19 @@ TREES = {
 
 @pytest.mark.parametrize("name", TREES)
 def test_no_box_is_upon_another(name):
-    found = layout_boxes(build_box_tree(TREES[name]), text_width)
+    found = layout_boxes(build_box_tree(TREES[name]))
     assert not meet(found)
     assert min(box.x for box in found) >= 0
     for k, box in enumerate(found):
         below = [other for other in found if other.parent == k]
         assert all(other.y >= box.y + box.node.height + 20 for other in below)
         if below:
-            assert below[0].x - box.width <= box.x <= below[-1].x + below[-1].width
-            assert all(a.x + a.width < b.x for a, b in pairwise(below))
+            assert below[0].x - box.node.width <= box.x <= below[-1].right
+            assert all(a.right < b.x for a, b in pairwise(below))
 
 
 def test_a_parent_is_in_the_middle_of_its_children():
-    found = layout_boxes(build_box_tree(balanced(3)), text_width)
+    found = layout_boxes(build_box_tree(balanced(3)))
     for k, box in enumerate(found):
         centres = [other.centre for other in found if other.parent == k]
         assert not centres or box.centre == pytest.approx(sum(centres) / len(centres))

@@ -115,7 +115,7 @@ def test_without_a_variant_all_of_them_are_meant():
 def test_a_variant_that_nobody_gave_is_not_measured():
     (found,) = compare_expectations(ledger_of(entry(variant="mein", at_most=1)))
     assert (found.verdict, found.reason) == ("not measured", "no such number")
-    assert found.ours.n == 0
+    assert found.measured.n == 0
 
 
 def test_a_trial_that_failed_is_not_measured():
@@ -154,10 +154,10 @@ def test_what_fails_comes_first():
         kappa=0.8,
     )  # fmt: skip
     sheet = expectation_sheet(ledger)
-    assert sheet.title == "Against the paper"
+    assert sheet.title == "Comparison with the paper"
     assert [column.title for column in sheet.columns] == [
         "algorithm", "variant", "kappa", "split", "metric",
-        "expected", "ours", "95 % interval", "n", "difference", "verdict", "within", "source",
+        "expected", "measured", "95 % interval", "n", "difference", "verdict", "within", "source",
     ]  # fmt: skip
     ours = "0.5000", "-0.7706 to 1.7706", "2"
     assert [row[5:] for row in sheet_texts(ledger)] == [
@@ -187,14 +187,14 @@ def test_the_summary_has_them_beside_its_numbers():
 def test_a_file_that_expects_nothing_has_no_such_columns_and_sections():
     ledger = ledger_of()
     assert "verdict" not in summary_table(ledger).columns
-    assert "gainst" not in summary_markdown(ledger) + render_report(ledger, [])
+    assert "Comparison" not in summary_markdown(ledger) + render_report(ledger, [])
 
 
 def test_page_and_summary_show_the_table():
     ledger = ledger_of(entry(at_most=0.6, source="<i>"))
-    assert "\n## Against what was expected\n" in summary_markdown(ledger)
+    assert "\n## Comparison with expectations\n" in summary_markdown(ledger)
     text = render_report(ledger, [])
-    assert "<h2>Against what was expected</h2>" in text
+    assert "<h2>Comparison with expectations</h2>" in text
     assert "≤ 0.6" in text
     assert "&lt;i&gt;" in text
 

@@ -41,7 +41,7 @@ def rows(page: str, title: str) -> list[list[str]]:
 def test_differences_come_first_and_what_is_not_judged_last(tmp_path):
     stored(tmp_path / "a", "a", expect=EXPECT)
     page = render_joined([tmp_path / "a"], tmp_path / "report.html")
-    found = rows(page, "Paper figures beside ours")
+    found = rows(page, "Paper figures and measured values")
     assert [(row[3], row[6]) for row in found] == [
         ("0.9", "differs"),
         ("0.1", "not measured: no such number"),
@@ -92,4 +92,4 @@ def test_a_ledger_that_is_none_is_named_beside_the_others(tmp_path):
     assert "Not run: c." in page
     fault = f"E502: &#39;{tmp_path}/b/trials.sqlite&#39; is not a ledger of ratecli."
     assert f"b cannot be read: {fault}" in page
-    assert len(rows(page, "Paper figures beside ours")) == 5
+    assert len(rows(page, "Paper figures and measured values")) == 5

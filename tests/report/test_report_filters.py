@@ -14,16 +14,12 @@ from synthetic_ledger import measured, planned
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
 from ratecli.report.html import render_report
-from ratecli.report.plots.draw import draw_plots
+from ratecli.report.plots import draw_plots
+from ratecli.report.plots.figure import COLOURS, NO_NUMBERS
 from ratecli.report.plots.filters import MISSING_SUMMARY, filter_panels
-from ratecli.report.plots.group_shares import BEFORE, ShareBars, read_group_shares, share_bars
-from ratecli.report.plots.posteriors import (
-    PosteriorMap,
-    posterior_maps,
-    posteriors_caption,
-    read_posteriors,
-)
-from ratecli.report.plots.style import COLOURS
+from ratecli.report.plots.group_shares import BEFORE, share_bars
+from ratecli.report.plots.options import requested_plots
+from ratecli.report.plots.posteriors import posterior_table
 
 POSTERIORS = {"kind": "posteriors"}
 SHARES = {"kind": "group_shares"}
@@ -103,6 +99,24 @@ def figures(monkeypatch):
     return found
 
 
+def maps(ledger):
+    """Return the tables of the first plot by panel."""
+    options = requested_plots(ledger)[0].options
+    panels = filter_panels(ledger, options)
+    return {panel.title: posterior_table(ledger, options, panel) for panel in panels}
+
+
+def bars(ledger, position=0):
+    """Return the bars of a plot by title."""
+    plot = requested_plots(ledger)[position]
+    return {
+        each.title: each
+        for split in plot.splits
+        for panel in filter_panels(ledger, plot.options)
+        for each in [share_bars(ledger, plot.options, panel, split)]
+    }
+
+
 def figure_of(figures, ledger):
     figures.clear()
     (drawn,) = draw_plots(ledger)
@@ -111,45 +125,42 @@ def figure_of(figures, ledger):
 
 
 def test_a_map_has_the_base_rates_above_a_row_for_each_value():
-    ledger = ledger_of(POSTERIORS)
-    found = posterior_maps(ledger, read_posteriors(ledger, 0))
-    assert [each.title for each in found] == ["alpha = 0", "alpha = 0.2", "alpha = 0.4"]
-    first, second, _ = found
-    assert first.names == ("all rows", "1 (100.0 %, 0.12)", "2 (0.0 %, 1)")
-    assert second.names == ("all rows", "1 (75.0 %, 0.12)", "2 (25.0 %, 1)")
-    assert {each.groups for each in found} == {tuple(JOBS)}
-    assert second.cells[:2] == (tuple(BASE), tuple(BASE))
-    assert second.cells[2] == pytest.approx((0.57, 0.33, 0.1))  # of the first seed, 3
-    assert first.cells[1] == tuple(BASE)
-    assert np.isnan(first.cells[2]).all()
+    found = maps(ledger_of(POSTERIORS))
+    assert list(found) == ["alpha = 0", "alpha = 0.2", "alpha = 0.4"]
+    first, second, _ = found.values()
+    assert list(first.index) == ["all rows", "1 (100.0 %, 0.12)", "2 (0.0 %, 1)"]
+    assert list(second.index) == ["all rows", "1 (75.0 %, 0.12)", "2 (25.0 %, 1)"]
+    assert list(first.columns) == list(second.columns) == JOBS
+    # the last row is of the first seed, 3
+    np.testing.assert_allclose(second, [BASE, BASE, [0.57, 0.33, 0.1]])
+    np.testing.assert_allclose(first, [BASE, BASE, [np.nan] * 3])
 
 
 @pytest.mark.parametrize(
-    ("asked", "last"),
+    ("options", "last"),
     [
         ({"seed": 5}, (0.55, 0.35, 0.1)),
         ({"split": "test"}, (0.62, 0.33, 0.05)),
         ({"variant": "drawn"}, (0.52, 0.38, 0.1)),
     ],
 )
-def test_a_map_is_of_the_seed_split_and_variant_that_is_asked_for(asked, last):
-    ledger = ledger_of(POSTERIORS | asked | {"at": {"alpha": [0.2]}})
-    (found,) = posterior_maps(ledger, read_posteriors(ledger, 0))
-    assert found.cells[2] == pytest.approx(last)
+def test_a_map_is_of_the_requested_seed_split_and_variant(options, last):
+    (found,) = maps(ledger_of(POSTERIORS | options | {"at": {"alpha": [0.2]}})).values()
+    assert tuple(found.iloc[2]) == pytest.approx(last)
 
 
-def test_a_single_variant_is_shown_whatever_it_is_called():
+def test_a_single_variant_is_shown_whatever_its_name():
     ledger = ledger_of(POSTERIORS | {"variant": "drawn"}, alphas=(0.2,))
     for each in ledger.results.values():
         del each.info["filters"]["drawn"]
-    assert isinstance(posterior_maps(ledger, read_posteriors(ledger, 0))[0], PosteriorMap)
+    assert [table is None for table in maps(ledger).values()] == [False]
 
 
-def test_a_map_is_of_the_column_that_is_asked_for():
+def test_a_map_is_of_the_requested_column():
     ledger = ledger_of(POSTERIORS | {"column": "sex"})
-    plot = read_posteriors(ledger, 0)
-    assert posterior_maps(ledger, plot)[0].groups == ("F", "M", "X")
-    assert posteriors_caption(ledger, plot) == "Shares of sex by the proxy's values (train, seed 3)"
+    assert list(maps(ledger)["alpha = 0"].columns) == ["F", "M", "X"]
+    (image,) = draw_plots(ledger)
+    assert image.caption == "Shares of sex by the proxy's values (train, seed 3)"
 
 
 def test_cells_are_drawn_as_they_are(figures):
@@ -169,7 +180,7 @@ def test_cells_are_drawn_as_they_are(figures):
     assert names == ["all rows", "1 (75.0 %, 0.12)", "2 (25.0 %, 1)"]
     places = [right.transData.transform((0, y))[1] for y in right.get_yticks()]
     assert places == sorted(places, reverse=True)
-    assert b"<!-- in brackets: share of all train rows, chance of keeping -->" in drawn.svg
+    assert b"<!-- in brackets: share of all train rows, probability of being kept -->" in drawn.svg
     ET.fromstring(drawn.svg)
 
 
@@ -185,28 +196,25 @@ def test_of_many_groups_cells_have_no_numbers(figures):
     assert len(figure.axes[0].get_xticklabels()) == 30
 
 
-def test_a_panel_without_a_filter_says_so():
+def test_an_empty_panel_is_noted():
     ledger = ledger_of(POSTERIORS, SHARES, a0_2_3=failed, a0_2_5=failed)
-    found = posterior_maps(ledger, read_posteriors(ledger, 0))
-    assert [isinstance(each, PosteriorMap) for each in found] == [True, False, True]
-    assert found[1] == "alpha = 0.2"
-    (train, test) = share_bars(ledger, read_group_shares(ledger, 1))
-    assert (train[1], test[1]) == ("alpha = 0.2 (train)", "alpha = 0.2 (test)")
+    assert [title for title, table in maps(ledger).items() if table is None] == ["alpha = 0.2"]
+    empty = [title for title, each in bars(ledger, 1).items() if not each.groups]
+    assert empty == ["alpha = 0.2 (train)", "alpha = 0.2 (test)"]
     for drawn, count in zip(draw_plots(ledger), (1, 2), strict=True):
-        assert drawn.svg.count(b"<!-- no trial gave these numbers -->") == count
+        assert drawn.svg.count(f"<!-- {NO_NUMBERS} -->".encode()) == count
 
 
 def test_the_first_seed_is_not_replaced_by_another():
-    ledger = ledger_of(POSTERIORS, a0_2_3=failed)
-    assert posterior_maps(ledger, read_posteriors(ledger, 0))[1] == "alpha = 0.2"
+    assert maps(ledger_of(POSTERIORS, a0_2_3=failed))["alpha = 0.2"] is None
 
 
 @pytest.mark.parametrize("plot", [POSTERIORS, SHARES])
-def test_nothing_to_draw_says_so(plot):
+def test_nothing_to_draw_is_noted(plot):
     ledger = ledger_of(plot, labels=("plain",))
-    assert filter_panels(ledger, read_posteriors(ledger, 0)) == []
+    assert maps(ledger) == {}
     (drawn,) = draw_plots(ledger)
-    assert b"<!-- no trial gave these numbers -->" in drawn.svg
+    assert f"<!-- {NO_NUMBERS} -->".encode() in drawn.svg
 
 
 @pytest.mark.parametrize("plot", [POSTERIORS, SHARES])
@@ -216,33 +224,28 @@ def test_trials_that_were_stored_without_it_are_counted(plot):
     assert MISSING_SUMMARY.encode() not in draw_plots(ledger_of(plot))[0].svg
 
 
-def test_panels_are_of_filters_and_of_the_points_asked_for():
-    def titles(plot, **more):
-        ledger = ledger_of(plot, **more)
-        return [panel.title for panel in filter_panels(ledger, read_posteriors(ledger, 0))]
-
+def test_panels_are_of_filters_and_of_the_requested_points():
     both = ("plain", "tree", "guess")
-    named = [f"{label}, alpha = {a}" for label in ("tree", "guess") for a in ("0", "0.2", "0.4")]
-    assert titles(POSTERIORS, labels=both) == named
-    assert titles(POSTERIORS | {"algorithms": ["guess"]}, labels=both) == [
-        f"alpha = {a}" for a in ("0", "0.2", "0.4")
-    ]
-    assert titles(POSTERIORS | {"at": {"alpha": [0.4, 0]}}) == ["alpha = 0", "alpha = 0.4"]
-    assert titles(POSTERIORS, alphas=(0.2,)) == ["tree"]
+    alphas = [f"alpha = {a}" for a in ("0", "0.2", "0.4")]
+    named = [f"{label}, {alpha}" for label in ("tree", "guess") for alpha in alphas]
+    assert list(maps(ledger_of(POSTERIORS, labels=both))) == named
+    guess = POSTERIORS | {"algorithms": ["guess"]}
+    assert list(maps(ledger_of(guess, labels=both))) == alphas
+    some = POSTERIORS | {"at": {"alpha": [0.4, 0]}}
+    assert list(maps(ledger_of(some))) == ["alpha = 0", "alpha = 0.4"]
+    assert list(maps(ledger_of(POSTERIORS, alphas=(0.2,)))) == ["tree"]
 
 
 def test_bars_are_means_over_seeds_with_their_intervals():
-    ledger = ledger_of(SHARES, seeds=(0, 1, 2))
-    train, test = share_bars(ledger, read_group_shares(ledger, 0))
-    assert [each.title for each in train] == [f"alpha = {a} (train)" for a in ("0", "0.2", "0.4")]
-    assert [each.title for each in test] == [f"alpha = {a} (test)" for a in ("0", "0.2", "0.4")]
-    shown = test[1]
-    assert shown.groups == tuple(JOBS)
+    found = bars(ledger_of(SHARES, seeds=(0, 1, 2)))
+    splits, alphas = ("train", "test"), ("0", "0.2", "0.4")
+    assert list(found) == [f"alpha = {a} ({split})" for split in splits for a in alphas]
+    shown = found["alpha = 0.2 (test)"]
+    assert list(shown.groups) == JOBS
     assert [each.mean for each in shown.before] == pytest.approx([0.75, 0.2, 0.05])
     assert [each.mean for each in shown.after] == pytest.approx([0.64, 0.31, 0.05])
     half = stats.t.ppf(0.975, 2) * 0.01 / np.sqrt(3)
     assert [each.half for each in shown.after] == pytest.approx([half, half, 0])
-    assert shown.uniform == pytest.approx(1 / 3)
 
 
 def test_bars_are_drawn_as_they_are(figures):
@@ -278,21 +281,20 @@ def test_of_some_seeds_the_bars_say_how_many():
     assert b"<!-- one seed, no intervals -->" in drawn.svg
 
 
-def test_splits_are_those_asked_for():
-    for split in ("validation", ["validation"]):
-        ledger = ledger_of(SHARES | {"split": split})
-        (found,) = share_bars(ledger, read_group_shares(ledger, 0))
-        assert all(isinstance(each, ShareBars) for each in found)
-        assert found[0].title == "alpha = 0 (validation)"
+@pytest.mark.parametrize("split", ["validation", ["validation"]])
+def test_bars_are_of_the_requested_splits(split):
+    found = bars(ledger_of(SHARES | {"split": split}))
+    assert list(found) == [f"alpha = {a} (validation)" for a in ("0", "0.2", "0.4")]
+    assert all(each.groups for each in found.values())
 
 
-def test_of_what_keeps_nobody_there_is_no_share_after():
+def test_a_filter_that_keeps_nobody_has_no_shares_after():
     ledger = ledger_of(SHARES, alphas=(0.2,))
     for each in ledger.results.values():
         each.info["filters"]["expected"]["columns"]["job"]["splits"]["train"]["after"] = None
-    (train, _) = share_bars(ledger, read_group_shares(ledger, 0))
-    assert [each.mean for each in train[0].after] == [None] * 3
-    assert [each.mean for each in train[0].before] == BASE
+    found = bars(ledger)["tree (train)"]
+    assert [each.mean for each in found.after] == [None] * 3
+    assert [each.mean for each in found.before] == BASE
     draw_plots(ledger)
 
 

@@ -11,23 +11,16 @@ from synthetic_ledger import HOSTILE, planned
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
 from ratecli.report.html import (
-    collect_notices,
+    MAX_ROWS,
+    cell_attributes,
+    collect_warnings,
     goal_rows,
     provenance,
     render_report,
     run_description,
 )
-from ratecli.report.markup import MAX_ROWS, cell_attributes
-from ratecli.report.plots.inline_svg import (
-    CONTRAST,
-    LARGEST,
-    ON_DARK,
-    PageDrawings,
-    contrast,
-    dark_mode_color,
-)
-from ratecli.report.plots.style import COLOURS, SIZE, PlotImage
-from ratecli.report.plots.tooltips import TooltipMark
+from ratecli.report.plots.figure import SIZE, PlotImage, TooltipMark
+from ratecli.report.plots.inline_svg import MAX_SVG_SIZE, PageDrawings
 from ratecli.report.sheet import SheetCell, SheetColumn
 from ratecli.report.write import with_manifest
 
@@ -63,8 +56,8 @@ class Reader(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def text(example, drawn) -> str:
-    return render_report(example, drawn)
+def text(example, images) -> str:
+    return render_report(example, images)
 
 
 @pytest.fixture(scope="module")
@@ -139,8 +132,8 @@ def test_no_field_can_inject(example, where):
 def test_the_summary_comes_first(text):
     heads = re.findall(r"<h[23]>(.*?)</h[23]>", text)
     assert heads == [
-        "What was asked", "What came out", "Best answers (test)", "Promises kept", "Plots",
-        "Tables", "Table 1 (test)", "errors (train)", "Violations", "Promises at each sweep point",
+        "Setup", "Results", "Best results (test)", "Satisfied constraints", "Plots",
+        "Tables", "Table 1 (test)", "errors (train)", "Violations", "Constraints at each sweep point",
         "Trials", "How trials ended", "Why no solution was found", "Trials that did not finish",
         "Warnings", "Provenance",
     ]  # fmt: skip
@@ -168,7 +161,7 @@ UNKEPT = (
 
 
 def test_a_warning_of_many_trials_is_said_once(example):
-    assert collect_notices(example) == [
+    assert collect_warnings(example) == [
         ("W401: group 'women' of 'loans' has 12 rows", 0),
         (UNKEPT, 0),
         ("W402: parity holds on train, not on test", 55 - 1),
@@ -214,24 +207,10 @@ def test_the_manifest_is_told_without_what_the_ledger_has_already(example, tmp_p
     assert with_manifest(example, tmp_path) is example
 
 
-@pytest.mark.parametrize("colour", [*COLOURS[:6], "#003f62", "#6b6b6b", "#0a6b3d", "#b3261e"])
-def test_a_line_can_be_seen_in_the_dark(colour):
-    found = dark_mode_color(colour.removeprefix("#").lower())
-    parts = [int(found[k : k + 2], 16) / 255 for k in (0, 2, 4)]
-    assert contrast(tuple(parts), ON_DARK) > CONTRAST - 0.1
-
-
-@pytest.mark.parametrize("colour", ["eef1f4", "e3eefa", "ffffff"])
-def test_a_light_ground_is_dark_in_the_dark(colour):
-    found = dark_mode_color(colour)
-    parts = [int(found[k : k + 2], 16) / 255 for k in (0, 2, 4)]
-    assert contrast(tuple(parts), ON_DARK) < 1.7
-
-
-def test_letters_are_shared_and_everything_else_is_a_drawings_own(drawn):
+def test_letters_are_shared_and_everything_else_is_a_drawings_own(images):
     drawings = PageDrawings()
-    first, second = (drawings.add(picture) for picture in drawn)
-    letters = set(re.findall(r'id="(DejaVu[^"]*)"', drawings.letters))
+    first, second = (drawings.add(picture) for picture in images)
+    letters = set(re.findall(r'id="(DejaVu[^"]*)"', drawings.glyphs))
     assert len(letters) > 20
     for number, shown in ((1, first), (2, second)):
         assert "DejaVu" not in "".join(re.findall(r'id="([^"]*)"', shown.drawing))
@@ -242,8 +221,8 @@ def test_letters_are_shared_and_everything_else_is_a_drawings_own(drawn):
     assert {each for each in used if "DejaVu" in each} == letters
 
 
-def test_a_huge_drawing_is_on_the_page_as_dots(drawn):
-    huge = replace(drawn[0], svg=drawn[0].svg + b" " * LARGEST)
+def test_a_huge_drawing_is_on_the_page_as_dots(images):
+    huge = replace(images[0], svg=images[0].svg + b" " * MAX_SVG_SIZE)
     shown = PageDrawings().add(huge)
     assert shown.drawing.startswith('<img alt="" src="data:image/png;base64,')
     assert shown.width == round(SIZE[0] * 96)
@@ -253,7 +232,9 @@ def test_what_is_told_of_a_drawing_cannot_end_its_element():
     svg = b'<svg xmlns="http://www.w3.org/2000/svg" width="72pt" viewBox="0 0 1 1"/>'
     mark = TooltipMark(0, 0, 0, 0, 0, (("</script>", "<!--&"),))
     told = (
-        PageDrawings().add(PlotImage("p", "c", svg, b"", series=("</script>",), marks=(mark,))).told
+        PageDrawings()
+        .add(PlotImage("p", "c", svg, b"", series=("</script>",), marks=(mark,)))
+        .tooltips
     )
     assert "<" not in told
     assert "&" not in told

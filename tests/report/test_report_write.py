@@ -100,12 +100,11 @@ def test_another_process_writes_the_same_bytes(reported, tmp_path):
 def test_the_summary_says_what_was_resampled(reported):
     text = (reported / "summary.md").read_text(encoding="utf-8")
     assert text.startswith(
-        "# quickstart\n\nMean ± half the width of the 95 % Student-t interval over n"
+        "# quickstart\n\nMean ± half the width of the 95 % Student-t interval over n seeds."
     )
-    assert "resampled: the seed" in text
     assert "\n## Table 1 (test)\n" in text
     assert "\n## errors (train)\n" in text
-    assert "\n## Promises kept\n" in text
+    assert "\n## Satisfied constraints\n" in text
 
 
 def test_a_ledger_reads_back_as_it_was(reported, example):

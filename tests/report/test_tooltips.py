@@ -11,9 +11,8 @@ from matplotlib.figure import Figure
 from synthetic_ledger import measured, planned
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.plots.draw import draw_plots
-from ratecli.report.plots.style import empty_figure, make_plot_image
-from ratecli.report.plots.tooltips import MAX_MARKS, Tooltips
+from ratecli.report.plots import draw_plots
+from ratecli.report.plots.figure import MAX_MARKS, Tooltips, empty_figure, make_plot_image
 
 XLINK = "{http://www.w3.org/1999/xlink}href"
 
@@ -39,8 +38,8 @@ def told(drawn, series: int) -> list[tuple[float, float]]:
     return [(mark.x, mark.y) for mark in drawn.marks if mark.series == series]
 
 
-def test_marks_are_where_the_markers_are(drawn):
-    for shown in drawn:
+def test_marks_are_where_the_markers_are(images):
+    for shown in images:
         for number, name in enumerate(shown.series[:-1]):
             assert sorted(told(shown, number)) == [
                 pytest.approx(place, abs=1e-5) for place in sorted(markers(shown, number))
@@ -58,12 +57,12 @@ def test_marks_of_all_panels_are_where_the_markers_are():
     }  # fmt: skip
 
 
-def test_no_two_parts_share_an_id_and_each_entry_of_the_legend_is_a_series(drawn):
-    root = ET.fromstring(drawn[0].svg)
+def test_no_two_parts_share_an_id_and_each_entry_of_the_legend_is_a_series(images):
+    root = ET.fromstring(images[0].svg)
     ids = [part.get("id") for part in root.iter() if part.get("id")]
     assert len(ids) == len(set(ids))
-    entries = {part.get("id").split("-")[1] for part in groups_of(drawn[0], "legend-")}
-    assert entries == {str(number) for number in range(len(drawn[0].series))}
+    entries = {part.get("id").split("-")[1] for part in groups_of(images[0], "legend-")}
+    assert entries == {str(number) for number in range(len(images[0].series))}
 
 
 def test_a_plot_along_a_trace_tells_each_place():
@@ -79,12 +78,12 @@ def test_a_plot_along_a_trace_tells_each_place():
     assert len(shown.marks) == 6
 
 
-def _bars(told: Tooltips) -> Figure:
+def _bars(tooltips: Tooltips) -> Figure:
     figure = empty_figure((4, 3))
     axes = figure.add_subplot()
-    told.own("bars", axes.barh([0, 1], [2.0, 4.0], height=0.5))
+    tooltips.add_series("bars", axes.barh([0, 1], [2.0, 4.0], height=0.5))
     for y, value in enumerate((2.0, 4.0)):
-        told.box(axes, (0.0, value), (y - 0.25, y + 0.25), (("y", str(y)),), "bars")
+        tooltips.add_mark(axes, (0.0, value), (y - 0.25, y + 0.25), (("y", str(y)),), "bars")
     axes.set_xlim(0, 5)
     return figure
 
@@ -110,13 +109,13 @@ def test_a_box_is_where_the_bar_is():
         )
 
 
-def _points(told: Tooltips, *, places) -> Figure:
+def _points(tooltips: Tooltips, *, places) -> Figure:
     figure = empty_figure((4, 3))
     axes = figure.add_subplot()
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     for place in places:
-        told.point(axes, place, "a", ())
+        tooltips.add_mark(axes, *place, (), "a")
     return figure
 
 

@@ -1,5 +1,5 @@
 "use strict";
-// Light or dark: what the system asks for, until the button says otherwise.
+// Light or dark: the system's preference, until the user presses the button.
 const systemDark = matchMedia("(prefers-color-scheme: dark)");
 const themes = document.querySelector("button.theme");
 function isDark() {
@@ -16,16 +16,16 @@ themes.addEventListener("click", () => {
 systemDark.addEventListener("change", nameTheme);
 nameTheme();
 
-function made(tag, name, text) {
+function create(tag, name, text) {
   const found = document.createElement(tag);
   if (name) found.className = name;
   if (text !== undefined) found.textContent = text;
   return found;
 }
 
-// Tables: a click on a head sorts.
+// Tables: a click on a column head sorts.
 const words = new Intl.Collator(undefined, {numeric: true});
-// Numbers come first; what has no number or no text comes last, whichever way one sorts.
+// Numbers come first, empty cells last, in either direction.
 function compare(a, b, sign) {
   const x = Number(a), y = Number(b);
   const isX = a !== "" && !Number.isNaN(x), isY = b !== "" && !Number.isNaN(y);
@@ -50,21 +50,21 @@ for (const button of document.querySelectorAll("th > button")) {
   button.addEventListener("click", () => sort(button.parentElement));
 }
 
-// Long tables: a box to filter rows by words, and by kind where the rows have kinds.
+// Long tables: filter rows by words, and by kind if the rows have kinds.
 const LONG = 12;
 for (const sheet of document.querySelectorAll(".sheet")) {
   const rows = [...sheet.querySelectorAll("tbody > tr")];
   const choices = [...sheet.querySelectorAll(".choices button")];
   if (rows.length < LONG && !choices.length) continue;
-  const sift = sheet.querySelector(".sift") ?? sheet.insertBefore(made("div", "sift"), sheet.querySelector(".scroll"));
-  sift.hidden = false;
-  const box = made("input");
+  const filters = sheet.querySelector(".filters") ?? sheet.insertBefore(create("div", "filters"), sheet.querySelector(".scroll"));
+  filters.hidden = false;
+  const box = create("input");
   box.type = "search";
   box.placeholder = "Filter rows";
   box.setAttribute("aria-label", `Filter the rows of ${sheet.querySelector(".scroll").getAttribute("aria-label")}`);
-  const said = made("span", "shown");
-  said.setAttribute("role", "status");
-  sift.append(box, said);
+  const status = create("span", "shown");
+  status.setAttribute("role", "status");
+  filters.append(box, status);
   const texts = rows.map((row) => row.textContent.toLowerCase());
   function choose() {
     const wanted = box.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -74,7 +74,7 @@ for (const sheet of document.querySelectorAll(".sheet")) {
       row.hidden = !(wanted.every((word) => texts[k].includes(word)) && (!kind || row.dataset.kind === kind));
       count += !row.hidden;
     });
-    said.textContent = count === rows.length ? `${rows.length} rows` : `${count} of ${rows.length} rows`;
+    status.textContent = count === rows.length ? `${rows.length} rows` : `${count} of ${rows.length} rows`;
   }
   for (const button of choices) {
     button.addEventListener("click", () => {
@@ -86,9 +86,9 @@ for (const sheet of document.querySelectorAll(".sheet")) {
   choose();
 }
 
-// Plots: values where one points, or goes with the arrow keys; names in the legend hide and show.
+// Plots: tooltips for the mouse and the arrow keys; legend entries hide and show series.
 const NEAR = 28;
-const tip = made("div", "tip");
+const tip = create("div", "tip");
 tip.setAttribute("role", "status");
 tip.hidden = true;
 document.body.append(tip);
@@ -97,12 +97,12 @@ class Plot {
   constructor(canvas) {
     this.canvas = canvas;
     this.picture = canvas.querySelector("svg, img");
-    const told = JSON.parse(canvas.querySelector("script").textContent);
-    this.names = told.series;
-    this.marks = told.marks;
+    const data = JSON.parse(canvas.querySelector("script").textContent);
+    this.names = data.series;
+    this.marks = data.marks;
     this.off = new Set();
     this.at = -1;
-    this.ring = made("span", "ring");
+    this.ring = create("span", "ring");
     this.ring.hidden = true;
     canvas.append(this.ring);
     this.addKeys();
@@ -117,7 +117,7 @@ class Plot {
       if (!boxes.length || !area.width) return;
       const left = Math.min(...boxes.map((box) => box.left)) - 3, right = Math.max(...boxes.map((box) => box.right)) + 3;
       const top = Math.min(...boxes.map((box) => box.top)) - 2, bottom = Math.max(...boxes.map((box) => box.bottom)) + 2;
-      const key = made("button", "key");
+      const key = create("button", "key");
       key.type = "button";
       key.title = "Hide or show";
       key.setAttribute("aria-label", name);
@@ -162,7 +162,7 @@ class Plot {
     });
   }
 
-  // The next mark in that direction that is not hidden; at either end one stays.
+  // Go to the next visible mark in a direction; stay at either end.
   step(start, by) {
     for (let k = start; k >= 0 && k < this.marks.length; k += by) {
       if (!this.off.has(this.marks[k][4])) return this.show(k);
@@ -186,9 +186,9 @@ class Plot {
     if (k < 0) return this.leave();
     this.at = k;
     const [x, y, width, height, number, facts] = this.marks[k];
-    const list = made("dl");
-    for (const [name, value] of facts) list.append(made("dt", "", name), made("dd", "", value));
-    tip.replaceChildren(...(number === null ? [] : [made("strong", "", this.names[number])]), list);
+    const list = create("dl");
+    for (const [name, value] of facts) list.append(create("dt", "", name), create("dd", "", value));
+    tip.replaceChildren(...(number === null ? [] : [create("strong", "", this.names[number])]), list);
     tip.hidden = this.ring.hidden = false;
     const box = Boolean(width || height);
     this.ring.classList.toggle("square", box);
@@ -199,7 +199,7 @@ class Plot {
     this.place(x, y, height);
   }
 
-  // Above the mark, or below where there is no room; within the window.
+  // Place the tooltip above the mark, or below if there is no space above, within the window.
   place(x, y, height) {
     const area = this.picture.getBoundingClientRect(), size = tip.getBoundingClientRect();
     const half = height * area.height / 2 + 14, middle = area.top + y * area.height;
@@ -217,7 +217,7 @@ class Plot {
 for (const canvas of document.querySelectorAll(".canvas")) new Plot(canvas);
 addEventListener("scroll", () => { tip.hidden = true; }, {passive: true, capture: true});
 
-// Paper has no folds.
+// Expand all sections for printing.
 let unfolded = [];
 function unfold(print) {
   if (print) {

@@ -15,208 +15,162 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ratecli.ledger.records import PlannedTrial
+from ratecli.config.report import GroupSharesPlot
 from ratecli.ledger.view import Ledger
 from ratecli.report.estimates import IntervalEstimate, estimate_mean
-from ratecli.report.plots.filters import (
-    EDGE,
-    FilterPlotOptions,
-    filter_panels,
-    group_column,
-    missing_summary_note,
-    read_filter_effect,
-    read_filter_plot,
-)
-from ratecli.report.plots.style import (
+from ratecli.report.plots.figure import (
     COLOURS,
     GREY,
     NO_NUMBERS,
     PANEL,
     SIZE,
     PlotImage,
+    Tooltips,
+    describe_count,
     empty_figure,
+    label_panel,
     legend_below,
     make_plot_image,
     mark_empty,
     panel_columns,
 )
-from ratecli.report.plots.tooltips import Tooltips
+from ratecli.report.plots.filters import (
+    MARGIN,
+    FilterPanel,
+    filter_effect,
+    filter_panels,
+    group_column,
+    missing_summary_note,
+)
+from ratecli.report.plots.options import PlotRequest
 from ratecli.report.sheet import estimate_cell
 
-SPLITS = ("train", "test")
 BEFORE = "#bdbdbd"
-THICK = 0.38
+THICKNESS = 0.38
 """Thickness of a bar; two bars and a gap make 1."""
-GROUP = 0.24
+GROUP_HEIGHT = 0.24
 """Height of a group's two bars in inches."""
-HEADS = 0.75
+PANEL_MARGIN = 0.75
 """Height of a panel's title and x axis in inches."""
-NAMES = 0.07
+LETTER = 0.07
 """Width of a character of a group's name in inches."""
-TICKS = 4
-"""Maximum number of ticks along a panel."""
 ALL, KEPT, UNIFORM = "all rows", "kept rows", "uniform share"
 WHAT = (
-    "Shares of the groups among all rows and among those that the filter is expected to keep; the "
-    "dashed line is the share of each if all were the same."
+    "Shares of the groups among all rows and among those that the filter is expected to keep. The "
+    "dashed line is the share of each group if all were of the same size."
 )
+DASHED: dict[str, Any] = {"color": GREY, "linewidth": 1.0, "linestyle": "--"}
 
 
 @dataclass(frozen=True)
 class ShareBars:
-    """One panel: shares (K,) of groups, as means over seeds, among all rows and among kept rows."""
+    """One panel: shares (K,) of groups, as means over seeds, among all rows and among kept rows.
+
+    Without results, there are no groups.
+    """
 
     title: str
-    groups: tuple[str, ...]
-    before: tuple[IntervalEstimate, ...]
-    after: tuple[IntervalEstimate, ...]
+    groups: Sequence[str] = ()
+    before: Sequence[IntervalEstimate] = ()
+    after: Sequence[IntervalEstimate] = ()
 
     @property
-    def uniform(self) -> float:
-        return 1 / len(self.groups)
-
-    @property
-    def reach(self) -> float:
-        """The largest share that a bar or an interval reaches."""
+    def largest(self) -> float:
+        """The largest share that a bar, an interval or the dashed line reaches."""
         ends = [each.high or each.mean or 0.0 for each in (*self.before, *self.after)]
-        return max([self.uniform, *ends])
+        return max([1 / len(self.groups), *ends])
 
 
-def read_group_shares(ledger: Ledger, position: int) -> FilterPlotOptions:
-    """Read the plot at a position in the experiment file's list of plots."""
-    return read_filter_plot(ledger, position, SPLITS)
+def draw_group_shares(ledger: Ledger, plot: PlotRequest[GroupSharesPlot]) -> PlotImage:
+    column, splits = group_column(ledger, plot.options), " and ".join(plot.splits)
+    caption = plot.options.title or f"Shares of {column} before and after ({splits})"
+    return make_plot_image(plot.name, caption, partial(_figure, ledger, plot), WHAT)
 
 
-def share_bars(ledger: Ledger, plot: FilterPlotOptions) -> list[list[ShareBars | str]]:
-    """Return the panels of each split; a panel without results is replaced by its title."""
-    found = filter_panels(ledger, plot)
-    return [
-        [_bars(ledger, plot, panel.title, panel.trials, split) for panel in found]
-        for split in plot.splits
-    ]
-
-
-def group_shares_caption(ledger: Ledger, plot: FilterPlotOptions) -> str:
-    splits = " and ".join(plot.splits)
-    return plot.title or f"Shares of {group_column(ledger, plot)} before and after ({splits})"
-
-
-def draw_group_shares(ledger: Ledger, plot: FilterPlotOptions) -> PlotImage:
-    return make_plot_image(
-        plot.name, group_shares_caption(ledger, plot), partial(_figure, ledger, plot), WHAT
-    )
-
-
-def _bars(
-    ledger: Ledger, plot: FilterPlotOptions, title: str, trials: Sequence[PlannedTrial], split: str
-) -> ShareBars | str:
+def share_bars(
+    ledger: Ledger, options: GroupSharesPlot, panel: FilterPanel, split: str
+) -> ShareBars:
     """Average over the trials with results; the groups are those of the first one."""
-    told = [each for trial in trials if (each := read_filter_effect(ledger, plot, trial, split))]
-    title = f"{title} ({split})" if title else split
-    if not told:
-        return title
-    groups = told[0].groups
-    kept = [each.after for each in told if each.after is not None]
-    before = tuple(estimate_mean(each.base[k] for each in told) for k in range(len(groups)))
-    after = tuple(estimate_mean(each[k] for each in kept) for k in range(len(groups)))
+    stored = (filter_effect(ledger, options, trial, split) for trial in panel.trials)
+    effects = [effect for effect in stored if effect]
+    title = f"{panel.title} ({split})" if panel.title else split
+    if not effects:
+        return ShareBars(title)
+    groups = effects[0].groups
+    kept = [each.after for each in effects if each.after is not None]
+    before = [estimate_mean(each.base[k] for each in effects) for k in range(len(groups))]
+    after = [estimate_mean(each[k] for each in kept) for k in range(len(groups))]
     return ShareBars(title, groups, before, after)
 
 
-def _figure(ledger: Ledger, plot: FilterPlotOptions, told: Tooltips) -> Figure:
-    found = share_bars(ledger, plot)
-    drawn = [each for several in found for each in several if isinstance(each, ShareBars)]
-    figure = empty_figure(SIZE)
-    figure.set_layout_engine("constrained", w_pad=EDGE)
-    figure.suptitle(plot.title, x=0.01, ha="left", fontsize=11)
-    notes = missing_summary_note(ledger, filter_panels(ledger, plot))
+def _figure(ledger: Ledger, plot: PlotRequest[GroupSharesPlot], tooltips: Tooltips) -> Figure:
+    """Draw rows of sweep points, each repeated for every split, with equal x limits."""
+    panels = filter_panels(ledger, plot.options)
+    columns = panel_columns(len(panels)) or 1
+    bars_of = partial(share_bars, ledger, plot.options)
+    rows = [
+        [bars_of(panel, split) for panel in panels[start : start + columns]]
+        for start in range(0, len(panels), columns)
+        for split in plot.splits
+    ]
+    drawn = [bars for row in rows for bars in row if bars.groups]
+    figure = empty_figure(SIZE, plot.options.title)
+    figure.set_layout_engine("constrained", w_pad=MARGIN)
+    notes = missing_summary_note(ledger, panels)
     if not drawn:
         figure.text(0.5, 0.5, NO_NUMBERS, ha="center")
-        legend_below(figure, [], "\n".join(notes))
+        legend_below(figure, [], notes)
         return figure
-    _fill(figure, _rows(found), drawn, told)
-    legend_below(figure, _entries(), "\n".join([_describe_bar(drawn), *notes]))
+    names = LETTER * max(len(name) for bars in drawn for name in bars.groups)
+    width = max(PANEL[0] * 0.85 * columns + names, SIZE[0])
+    height = PANEL_MARGIN + GROUP_HEIGHT * max(len(bars.groups) for bars in drawn)
+    figure.set_size_inches(width, height * len(rows))
+    limit = 1.04 * max(bars.largest for bars in drawn)
+    for number, row in enumerate(rows):
+        for position, bars in enumerate(row):
+            axes = figure.add_subplot(len(rows), columns, number * columns + position + 1)
+            label_panel(axes, bars.title, "share" if number == len(rows) - 1 else "")
+            if bars.groups:
+                named = not position or bars.groups != row[position - 1].groups
+                _draw_bars(axes, bars, tooltips, named=named)
+                axes.set_xlim(0, limit)
+            else:
+                axes.set_yticks([])
+                mark_empty(axes)
+    entries = [Patch(color=BEFORE, label=ALL), Patch(color=COLOURS[0], label=KEPT)]
+    uniform = Line2D([], [], label=UNIFORM, **DASHED)
+    legend_below(figure, [*entries, uniform], [_describe_bar(drawn), *notes])
     return figure
 
 
-def _rows(found: Sequence[Sequence[ShareBars | str]]) -> list[list[ShareBars | str]]:
-    """Arrange the panels in rows; each row of sweep points is repeated for every split."""
-    wide = panel_columns(len(found[0]))
-    return [
-        list(several[start : start + wide])
-        for start in range(0, len(found[0]), wide)
-        for several in found
-    ]
-
-
-def _fill(
-    figure: Figure,
-    rows: Sequence[Sequence[ShareBars | str]],
-    drawn: Sequence[ShareBars],
-    told: Tooltips,
-) -> None:
-    """Draw all panels, with equal x limits."""
-    wide, down = len(rows[0]), max(len(each.groups) for each in drawn)
-    names = NAMES * max(len(name) for each in drawn for name in each.groups)
-    width = max(PANEL[0] * 0.85 * wide + names, SIZE[0])
-    figure.set_size_inches(width, (HEADS + down * GROUP) * len(rows))
-    for number, row in enumerate(rows):
-        last = ""
-        for position, each in enumerate(row):
-            axes = figure.add_subplot(len(rows), wide, number * wide + position + 1)
-            if isinstance(each, str):
-                axes.set_title(each, fontsize=9)
-                axes.set_yticks([])
-                mark_empty(axes)
-                continue
-            _draw(axes, each, told, named=repr(each.groups) != last)
-            axes.set_xlim(0, 1.04 * max(every.reach for every in drawn))
-            axes.set_xlabel("share" if number == len(rows) - 1 else "", fontsize=9)
-            last = repr(each.groups)
-
-
-def _draw(axes: Axes, shown: ShareBars, told: Tooltips, *, named: bool) -> None:
+def _draw_bars(axes: Axes, bars: ShareBars, tooltips: Tooltips, *, named: bool) -> None:
     """Draw one panel: for each group, the bar of all rows above the bar of kept rows."""
-    places = range(len(shown.groups))
-    both = ((shown.before, BEFORE, -THICK / 2, ALL), (shown.after, COLOURS[0], THICK / 2, KEPT))
-    for several, colour, shift, label in both:
-        at = [place + shift for place in places]
-        means = [each.mean or 0.0 for each in several]
-        told.own(label, axes.barh(at, means, height=THICK, color=colour, zorder=2))
-        known = [
-            (each.mean, y, each.half) for each, y in zip(several, at, strict=True) if each.half
-        ]
-        if known:
-            middles, ys, halves = zip(*known, strict=True)
-            look: dict[str, Any] = {"ecolor": "black", "elinewidth": 0.8, "zorder": 3}
-            told.own(label, axes.errorbar(middles, ys, xerr=halves, fmt="none", **look))
-        for group, each, mean, y in zip(shown.groups, several, means, at, strict=True):
-            facts = (
-                ("group", group),
-                ("share", estimate_cell(each, each.n).text),
-                ("n", str(each.n)),
-            )
-            told.box(axes, (0.0, mean), (y - THICK / 2, y + THICK / 2), facts, label)
-    line = axes.axvline(shown.uniform, color=GREY, linewidth=1.0, linestyle="--", zorder=2.5)
-    told.own(UNIFORM, line)
-    axes.set_title(shown.title, fontsize=9)
-    axes.set_yticks(places, shown.groups if named else [""] * len(shown.groups), fontsize=8)
-    axes.set_ylim(len(shown.groups) - 0.5, -0.5)
-    axes.locator_params(axis="x", nbins=TICKS)
-    axes.tick_params(axis="x", labelsize=8)
+    both = ((bars.before, BEFORE, -1, ALL), (bars.after, COLOURS[0], 1, KEPT))
+    for shares, colour, side, label in both:
+        for place, (group, share) in enumerate(zip(bars.groups, shares, strict=True)):
+            mean, y = share.mean or 0.0, place + side * THICKNESS / 2
+            bar = axes.barh(y, mean, height=THICKNESS, color=colour, zorder=2)
+            tooltips.add_series(label, bar)
+            if share.half:
+                style: dict[str, Any] = {"ecolor": "black", "elinewidth": 0.8, "zorder": 3}
+                interval = axes.errorbar(mean, y, xerr=share.half, fmt="none", **style)
+                tooltips.add_series(label, interval)
+            facts = (("group", group), ("share", estimate_cell(share).text), ("n", str(share.n)))
+            ends = y - THICKNESS / 2, y + THICKNESS / 2
+            tooltips.add_mark(axes, (0.0, mean), ends, facts, label)
+    line = axes.axvline(1 / len(bars.groups), zorder=2.5, **DASHED)
+    tooltips.add_series(UNIFORM, line)
+    names = bars.groups if named else [""] * len(bars.groups)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.locator_params(axis="x", nbins=4)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
 
 
-def _entries() -> list[Patch | Line2D]:
-    line = Line2D([], [], color=GREY, linewidth=1.0, linestyle="--", label=UNIFORM)
-    return [Patch(color=BEFORE, label=ALL), Patch(color=COLOURS[0], label=KEPT), line]
-
-
 def _describe_bar(drawn: Sequence[ShareBars]) -> str:
     """Explain a bar and its interval."""
-    counts = [each.n for shown in drawn for each in (*shown.before, *shown.after)]
-    least, most = min(counts), max(counts)
-    if most == 1:
+    counts = [each.n for bars in drawn for each in (*bars.before, *bars.after)]
+    if max(counts) == 1:
         return "one seed, no intervals"
-    seeds = most if least == most else f"{least} to {most}"
-    return f"bars: mean over {seeds} seeds, with its 95 % Student-t interval"
+    return f"bars: mean over {describe_count(counts, 'seed')}, with its 95 % Student-t interval"

@@ -6,239 +6,173 @@ See Figure 4 of Deng, Diana, Kearns and Roth (2023).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
+from ratecli.config.report import PosteriorsPlot
 from ratecli.ledger.view import Ledger
-from ratecli.report.plots.filters import (
-    EDGE,
-    FilterEffect,
-    FilterPlotOptions,
-    filter_panels,
-    group_column,
-    missing_summary_note,
-    read_filter_effect,
-    read_filter_plot,
-)
-from ratecli.report.plots.style import (
+from ratecli.report.plots.figure import (
     GREY,
     MAX_COLUMNS,
     NO_NUMBERS,
     SIZE,
     PlotImage,
+    Tooltips,
     empty_figure,
+    label_panel,
     legend_below,
     make_plot_image,
     mark_empty,
 )
-from ratecli.report.plots.tooltips import Tooltips
+from ratecli.report.plots.filters import (
+    MARGIN,
+    FilterPanel,
+    filter_effect,
+    filter_panels,
+    group_column,
+    missing_summary_note,
+)
+from ratecli.report.plots.options import PlotRequest
 from ratecli.report.sheet import format_number
 
 COLOURS = "Blues"
 DARK = 0.55
 """Cells with at least this share are dark and have white numbers."""
-CELL = (0.4, 0.25)
-"""Size in inches of a cell with a number."""
-SMALL = (0.22, 0.16)
-"""Size in inches of a cell without a number, used with too many columns or rows for numbers."""
-MOST = (16, 24)
+CELL, SMALL_CELL = (0.4, 0.25), (0.22, 0.16)
+"""Size in inches of a cell with a number, and of one without."""
+MAX_NUMBERS = (16, 24)
 """Maximum columns and rows of cells with numbers."""
-LABELS = 1.3
+ROW_LABELS = 1.3
 """Width in inches of the row labels beside a panel."""
-HEADS = 1.15
+PANEL_MARGIN = 1.15
 """Height in inches of a panel's title and group names."""
-WIDTH = 11.5
+MAX_WIDTH = 11.5
 """Maximum width in inches of a figure with several panels."""
-BAR = 0.9
+COLOUR_BAR = 0.9
 """Width in inches of the colour bar."""
-WHAT = (
-    "Who is behind the values that the filter's proxy says: a row of cells for each value, with "
-    "the share of every group among the rows of which the proxy says it. Were nothing disclosed, "
-    "all rows would be alike."
-)
 GAP = 0.35
 """Gap between the cells for all rows and those for the first value, in cell heights."""
+WHAT = (
+    "Shares of the groups for each value of the filter's proxy: a row of cells has the share of "
+    "every group among the rows with this value. If the proxy disclosed nothing, all rows of cells "
+    "would be alike."
+)
 
 
-@dataclass(frozen=True)
-class PosteriorMap:
-    """One panel: cells for all rows of the split, then cells for each value of the proxy.
-
-    Attributes
-    ----------
-    title
-        The panel's title, which identifies the filter.
-    names
-        Labels of the rows of cells. A value's label has its share of the rows and its probability
-        of being kept.
-    groups
-        (K,) names of the columns.
-    cells
-        (1 + L, K) shares of the groups; NaN if no row has the value.
-    """
-
-    title: str
-    names: tuple[str, ...]
-    groups: tuple[str, ...]
-    cells: tuple[tuple[float, ...], ...]
-
-
-def read_posteriors(ledger: Ledger, position: int) -> FilterPlotOptions:
-    """Read the plot at a position in the experiment file's list of plots."""
-    return read_filter_plot(ledger, position, ("train",))
-
-
-def posterior_maps(ledger: Ledger, plot: FilterPlotOptions) -> list[PosteriorMap | str]:
-    """Return the panels; a panel without results is replaced by its title."""
-    found: list[PosteriorMap | str] = []
-    for panel in filter_panels(ledger, plot):
-        seeds = [trial for trial in panel.trials if plot.seed in {None, trial.seed}]
-        known = read_filter_effect(ledger, plot, seeds[0], plot.splits[0]) if seeds else None
-        found.append(panel.title if known is None else _map(panel.title, known))
-    return found
-
-
-def posteriors_caption(ledger: Ledger, plot: FilterPlotOptions) -> str:
-    seed = plot.seed
+def draw_posteriors(ledger: Ledger, plot: PlotRequest[PosteriorsPlot]) -> PlotImage:
+    """Draw the heat maps of one seed."""
+    panels = filter_panels(ledger, plot.options)
+    seed = plot.options.seed
     if seed is None:
-        seed = next((panel.trials[0].seed for panel in filter_panels(ledger, plot)), 0)
-    what = f"{group_column(ledger, plot)} by the proxy's values"
-    return plot.title or f"Shares of {what} ({plot.splits[0]}, seed {seed})"
+        seed = next((panel.trials[0].seed for panel in panels), 0)
+    groups, split = group_column(ledger, plot.options), plot.options.split
+    shares = f"Shares of {groups} by the proxy's values ({split}, seed {seed})"
+    caption = plot.options.title or shares
+    return make_plot_image(plot.name, caption, partial(_figure, ledger, plot), WHAT)
 
 
-def draw_posteriors(ledger: Ledger, plot: FilterPlotOptions) -> PlotImage:
-    return make_plot_image(
-        plot.name, posteriors_caption(ledger, plot), partial(_figure, ledger, plot), WHAT
-    )
+def posterior_table(
+    ledger: Ledger, options: PosteriorsPlot, panel: FilterPanel
+) -> pd.DataFrame | None:
+    """Return shares of groups (columns) for all rows, then for each value of the proxy.
 
-
-def _map(title: str, known: FilterEffect) -> PosteriorMap:
-    nothing = (math.nan,) * len(known.groups)
+    The label of a value has its share of the rows and its probability of being kept. Shares are
+    NaN if no row has the value. Without results of the seed, there is no table.
+    """
+    seeds = [trial for trial in panel.trials if options.seed in {None, trial.seed}]
+    effect = filter_effect(ledger, options, seeds[0], options.split) if seeds else None
+    if effect is None:
+        return None
     names = [
         f"{k} ({_percent(size)}, {keep:.2g})"
-        for k, (size, keep) in enumerate(zip(known.size, known.keep, strict=True), 1)
+        for k, (size, keep) in enumerate(zip(effect.size, effect.keep, strict=True), 1)
     ]
-    cells = (known.base, *(nothing if row is None else row for row in known.posterior))
-    return PosteriorMap(title, ("all rows", *names), known.groups, cells)
+    unknown = [math.nan] * len(effect.groups)
+    rows = [effect.base, *(row or unknown for row in effect.posterior)]
+    return pd.DataFrame(rows, index=["all rows", *names], columns=list(effect.groups))
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %" if share >= 0.001 or share == 0 else f"{100 * share:.1g} %"
 
 
-def _figure(ledger: Ledger, plot: FilterPlotOptions, told: Tooltips) -> Figure:
-    found = posterior_maps(ledger, plot)
-    drawn = [each for each in found if isinstance(each, PosteriorMap)]
-    figure = empty_figure(SIZE)
-    figure.set_layout_engine("constrained", w_pad=EDGE)
-    figure.suptitle(plot.title, x=0.01, ha="left", fontsize=11)
-    if not drawn:
+def _figure(ledger: Ledger, plot: PlotRequest[PosteriorsPlot], tooltips: Tooltips) -> Figure:
+    """Draw all panels with cells of equal size, aligned at their tops."""
+    panels = filter_panels(ledger, plot.options)
+    tables = [posterior_table(ledger, plot.options, panel) for panel in panels]
+    shapes = [table.shape for table in tables if table is not None]
+    figure = empty_figure(SIZE, plot.options.title)
+    figure.set_layout_engine("constrained", w_pad=MARGIN)
+    notes = missing_summary_note(ledger, panels)
+    if not shapes:
         figure.text(0.5, 0.5, NO_NUMBERS, ha="center")
-    else:
-        _fill(figure, found, drawn, told)
-    notes = missing_summary_note(ledger, filter_panels(ledger, plot))
-    legend_below(figure, [], "\n".join([_explained(ledger, plot), *notes] if drawn else notes))
+        legend_below(figure, [], notes)
+        return figure
+    most_rows, most_columns = np.max(shapes, axis=0).tolist()
+    numbers = most_columns <= MAX_NUMBERS[0] and most_rows <= MAX_NUMBERS[1]
+    cell = CELL if numbers else SMALL_CELL
+    width = ROW_LABELS + most_columns * cell[0]
+    columns = max(1, min(len(panels), MAX_COLUMNS, int(MAX_WIDTH / width)))
+    heights = [
+        max(GAP + (2 if table is None else len(table)) for table in tables[start : start + columns])
+        for start in range(0, len(panels), columns)
+    ]
+    size = columns * width + COLOUR_BAR, sum(PANEL_MARGIN + each * cell[1] for each in heights)
+    figure.set_size_inches(max(size[0], SIZE[0]), size[1])
+    grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
+    for position, (panel, table) in enumerate(zip(panels, tables, strict=True)):
+        row, column = divmod(position, columns)
+        axes = figure.add_subplot(grid[row, column])
+        axes.grid(visible=False)
+        label_panel(axes, panel.title)
+        if table is None:
+            axes.set(xticks=[], yticks=[])
+            mark_empty(axes)
+        else:
+            _draw_cells(axes, table, tooltips, numbers=numbers)
+            axes.set(xlim=(0, most_columns), ylim=(heights[row], 0))
+    _add_colour_bar(figure)
+    rows, column_name = f"{plot.options.split} rows", group_column(ledger, plot.options)
+    explanation = [
+        f"cells: share of a {column_name} among the {rows} with this value of the proxy",
+        f"in brackets: share of all {rows}, probability of being kept",
+    ]
+    legend_below(figure, [], explanation + notes)
     return figure
 
 
-def _explained(ledger: Ledger, plot: FilterPlotOptions) -> str:
-    rows = f"{plot.splits[0]} rows"
-    column = group_column(ledger, plot)
-    return (
-        f"cells: share of a {column} among the {rows} of which the proxy says the value\n"
-        f"in brackets: share of all {rows}, chance of keeping"
-    )
+def _draw_cells(axes: Axes, table: pd.DataFrame, tooltips: Tooltips, *, numbers: bool) -> None:
+    """Draw one panel; y grows downwards, one unit per row of cells."""
+    tops = [0.0, *(k + GAP for k in range(1, len(table)))]
+    edges = np.arange(table.shape[1] + 1)
+    style: dict[str, Any] = {"cmap": COLOURS, "vmin": 0, "vmax": 1, "edgecolors": "white"}
+    text: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
+    for (name, shares), top in zip(table.iterrows(), tops, strict=True):
+        axes.pcolormesh(edges, [top, top + 1], shares.to_numpy()[None], linewidth=0.8, **style)
+        for k, (group, share) in enumerate(shares.items()):
+            facts = (("proxy", str(name)), ("group", str(group)), ("share", format_number(share)))
+            tooltips.add_mark(axes, (k, k + 1), (top, top + 1), facts)
+            if numbers:
+                colour = GREY if math.isnan(share) else "white" if share >= DARK else "black"
+                label = "-" if math.isnan(share) else f"{share:.2f}"
+                axes.text(k + 0.5, top + 0.5, label, color=colour, **text)
+    axes.set_yticks([top + 0.5 for top in tops], table.index, fontsize=7)
+    axes.xaxis.tick_top()
+    axes.set_xticks(edges[:-1] + 0.5, table.columns, fontsize=7, rotation=45, ha="left")
+    axes.tick_params(length=0, pad=2)
+    axes.spines[:].set_visible(False)
 
 
-def _fill(
-    figure: Figure,
-    found: Sequence[PosteriorMap | str],
-    drawn: Sequence[PosteriorMap],
-    told: Tooltips,
-) -> None:
-    """Draw all panels with cells of equal size, aligned at their tops."""
-    across = max(len(each.groups) for each in drawn)
-    roomy = across <= MOST[0] and max(len(each.cells) for each in drawn) <= MOST[1]
-    cell = CELL if roomy else SMALL
-    width = LABELS + across * cell[0]
-    wide = max(1, min(len(found), MAX_COLUMNS, int(WIDTH / width)))
-    rows = [found[start : start + wide] for start in range(0, len(found), wide)]
-    downs = [max(map(_height, row)) for row in rows]
-    height = sum(HEADS + down * cell[1] for down in downs)
-    figure.set_size_inches(max(wide * width + BAR, SIZE[0]), height)
-    grid = figure.add_gridspec(len(rows), wide, height_ratios=downs)
-    for position, each in enumerate(found):
-        row, column = divmod(position, wide)
-        axes = figure.add_subplot(grid[row, column])
-        axes.grid(visible=False)
-        if isinstance(each, str):
-            axes.set_title(each, fontsize=9)
-            axes.set_xticks([])
-            axes.set_yticks([])
-            mark_empty(axes)
-        else:
-            _draw(axes, each, told, numbers=roomy)
-            axes.set_xlim(0, across)
-            axes.set_ylim(downs[row], 0)
-    _add_bar(figure)
-
-
-def _write(axes: Axes, place: tuple[float, float], share: float, told: Tooltips) -> None:
-    """Write the number in a cell."""
-    look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7}
-    if math.isnan(share):
-        axes.text(*place, "-", color=GREY, **look)
-    else:
-        colour = "white" if share >= DARK else "black"
-        told.fixed(axes.text(*place, f"{share:.2f}", color=colour, **look))
-
-
-def _height(shown: PosteriorMap | str) -> float:
-    """Return the height of a panel in cells."""
-    return 2 + GAP if isinstance(shown, str) else len(shown.cells) + GAP
-
-
-def _add_bar(figure: Figure) -> None:
+def _add_colour_bar(figure: Figure) -> None:
     scale = ScalarMappable(Normalize(0, 1), COLOURS)
     bar = figure.colorbar(scale, ax=figure.axes, fraction=0.04, aspect=25, anchor=(0.0, 1.0))
     bar.ax.tick_params(labelsize=8)
     bar.set_label("share", fontsize=8)
     bar.outline.set_visible(False)
-
-
-def _draw(axes: Axes, shown: PosteriorMap, told: Tooltips, *, numbers: bool) -> None:
-    """Draw one panel; y grows downwards, one unit per row of cells."""
-    cells = np.array(shown.cells)
-    tops = [0.0, *(k + GAP for k in range(1, len(cells)))]
-    across = np.arange(cells.shape[1] + 1)
-    for name, top, row in zip(shown.names, tops, cells, strict=True):
-        mesh = axes.pcolormesh(
-            across,
-            [top, top + 1],
-            row[None],
-            cmap=COLOURS,
-            vmin=0,
-            vmax=1,
-            edgecolors="white",
-            linewidth=0.8,
-        )
-        told.fixed(mesh)
-        for k, share in enumerate(row.tolist()):
-            facts = (("proxy", name), ("group", shown.groups[k]), ("share", format_number(share)))
-            told.box(axes, (k, k + 1), (top, top + 1), facts)
-            if numbers:
-                _write(axes, (k + 0.5, top + 0.5), share, told)
-    axes.set_yticks([top + 0.5 for top in tops], shown.names, fontsize=7)
-    axes.xaxis.tick_top()
-    axes.set_xticks(across[:-1] + 0.5, shown.groups, fontsize=7, rotation=45, ha="left")
-    axes.tick_params(length=0, pad=2)
-    axes.spines[:].set_visible(False)
-    axes.set_title(shown.title, fontsize=9)

@@ -1,0 +1,359 @@
+"""Lines of plots along a sweep: which there are, how they are named, and how they are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from numpy.typing import NDArray
+
+from ratecli.ledger.view import Ledger
+from ratecli.report.estimates import NO_ESTIMATE, IntervalEstimate
+from ratecli.report.groups import SeedGroup, groups_by_point, seed_groups, select_variant
+from ratecli.report.plots.figure import DrawnArtist, Tooltips, band_style, line_style
+from ratecli.report.plots.options import PlotSelection
+from ratecli.report.sheet import estimate_cell, format_point, format_scalar
+
+MAX_NAMED_LINES = 8
+"""A legend lists up to this many lines of an algorithm; of more it names the first and the last."""
+UNNAMED_LINES = (
+    f"of more than {MAX_NAMED_LINES} lines of a kind, the legend names the first (dark) and the "
+    "last (light)"
+)
+MANY_POINTS = 30
+"""Longer lines have fewer markers, and faint intervals."""
+MARKED_POINTS = 10
+"""Number of markers of such a line."""
+SMALL_MARKER = 3
+"""Marker size in crowded plots."""
+EDGE = 0.03
+"""Share of the axis left empty at either end of a flat line."""
+Numbers = NDArray[np.float64]
+
+
+class LineSetting(NamedTuple):
+    """Distinguishes a line from other lines of the same algorithm or variant.
+
+    `values` are the values specific to the line, such as `task = gpa, k = 2`. `shade` is from 0
+    (dark) to 1 (light). `named` is whether the legend lists the line.
+    """
+
+    values: str = ""
+    shade: float | None = None
+    named: bool = True
+
+
+def line_settings(
+    points: Sequence[Mapping[str, Any]], along: str | None = None
+) -> list[LineSetting]:
+    """Return the settings of lines given by a sweep point on each.
+
+    The name `along`, which varies within lines, does not distinguish them.
+    """
+    last = len(points) - 1
+    if last < 1:
+        return [LineSetting()] * len(points)
+    names = dict.fromkeys(name for point in points for name in point if name != along)
+    varying = [name for name in names if len({repr(point.get(name)) for point in points}) > 1]
+    return [
+        LineSetting(
+            format_point({name: point[name] for name in varying if name in point}),
+            k / last,
+            last < MAX_NAMED_LINES or k in {0, last},
+        )
+        for k, point in enumerate(points)
+    ]
+
+
+@dataclass(frozen=True)
+class NamedLine:
+    """A line with a label and its place in the palette.
+
+    `owner` is the algorithm, with the variant if it has several.
+    """
+
+    owner: str
+    algorithm: int
+    variant: int
+    setting: LineSetting
+
+    @property
+    def label(self) -> str:
+        return ", ".join(filter(None, [self.owner, self.setting.values]))
+
+    @property
+    def style(self) -> dict[str, Any]:
+        return line_style(self.algorithm, self.variant, self.setting.shade)
+
+    @property
+    def handle(self) -> Line2D:
+        return Line2D([], [], label=self.label, **self.style)
+
+
+def legend_handles(lines: Iterable[NamedLine]) -> list[Line2D]:
+    return [line.handle for line in lines if line.setting.named]
+
+
+def unnamed_lines_note(lines: Iterable[NamedLine]) -> list[str]:
+    """Return a note if the legend does not name all lines."""
+    return [] if all(line.setting.named for line in lines) else [UNNAMED_LINES]
+
+
+@dataclass(frozen=True)
+class PlotAxes:
+    """The axes and split of a plot: two metrics, or a metric over the values of a swept name."""
+
+    x: str
+    y: str
+    split: str
+    swept: bool = False
+
+    @property
+    def x_label(self) -> str:
+        return self.x if self.swept else f"{self.x} ({self.split})"
+
+    @property
+    def y_label(self) -> str:
+        return f"{self.y} ({self.split})"
+
+    def point(self, group: SeedGroup) -> LinePoint:
+        if not self.swept:
+            x = group.estimate(self.split, self.x)
+        elif (value := group.point.get(self.x)) is None:
+            x = NO_ESTIMATE
+        else:
+            x = IntervalEstimate(float(value), None, 1)
+        return LinePoint(x, group.estimate(self.split, self.y), group.point)
+
+
+@dataclass(frozen=True)
+class LinePoint:
+    """Two estimates at the sweep point `at`, which is empty if the sweep does not affect them."""
+
+    x: IntervalEstimate
+    y: IntervalEstimate
+    at: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def place(self) -> tuple[float, float] | None:
+        """The position of the point, or None unless both means are finite."""
+        if not (self.x.finite and self.y.finite):
+            return None
+        return self.x.mean or 0.0, self.y.mean or 0.0
+
+
+@dataclass(frozen=True)
+class SweepLine(NamedLine):
+    """The points of one variant of one algorithm at one setting of the other swept names.
+
+    A `flat` line is drawn as a horizontal line at its only point, which has a position only if x
+    is a metric.
+    """
+
+    points: tuple[LinePoint, ...] = ()
+    flat: bool = False
+
+    @property
+    def style(self) -> dict[str, Any]:
+        single = {"linestyle": "none"} if len(self.points) == 1 and not self.flat else {}
+        return super().style | single
+
+
+def collect_lines(
+    ledger: Ledger, axes: PlotAxes, selection: PlotSelection, *, simplify: bool = True
+) -> list[SweepLine]:
+    """Return the lines of all algorithms and variants that a plot shows.
+
+    Their places in the palette do not depend on the results. With `simplify`, points without
+    finite values are left out, and what the sweep does not affect becomes one point or a flat line.
+    """
+    ledger = ledger.of([axes.y] if axes.swept else [axes.x, axes.y])
+    algorithms: dict[str, list[SeedGroup]] = {}
+    for group in seed_groups(ledger):
+        algorithms.setdefault(group.label, []).append(group)
+    found: list[SweepLine] = []
+    for position, (label, groups) in enumerate(algorithms.items()):
+        variants = sorted({group.variant for group in groups} - {""}) or [""]
+        shown = [group for group in groups if selection.includes_point(group.point)]
+        for number, variant in enumerate(variants):
+            if selection.includes(label) and selection.includes_variant(variant, variants):
+                owner = f"{label} ({variant})" if len(variants) > 1 else label
+                points = [
+                    axes.point(select_variant(siblings, variant))
+                    for siblings in groups_by_point(shown)
+                ]
+                line = SweepLine(owner, position, number, LineSetting())
+                if label in selection.lines or _is_flat(points, axes, simplify=simplify):
+                    found += _flat_lines(line, points, axes, simplify=simplify)
+                else:
+                    along = axes.x if axes.swept else _last_varying(ledger.sweep, points)
+                    found += _curves(line, points, along, simplify=simplify)
+    return found
+
+
+def _is_flat(points: Sequence[LinePoint], axes: PlotAxes, *, simplify: bool) -> bool:
+    """Return whether a swept x does not apply to the algorithm, or y is the same everywhere."""
+    if not axes.swept:
+        return False
+    if all(point.x.mean is None for point in points):
+        return True
+    several = len({point.x.mean for point in points}) > 1
+    return simplify and several and all(_equal(point.y, points[0].y) for point in points)
+
+
+def _equal(one: IntervalEstimate, other: IntervalEstimate) -> bool:
+    """Compare finite estimates; values that do not depend on x may differ in the last bits."""
+    ends, others = ([each.mean, each.low, each.high] for each in (one, other))
+    return one.finite and np.allclose(
+        np.array(ends, dtype=float), np.array(others, dtype=float), 1e-9, 1e-12, equal_nan=True
+    )
+
+
+def _flat_lines(
+    line: SweepLine, points: Sequence[LinePoint], axes: PlotAxes, *, simplify: bool
+) -> list[SweepLine]:
+    """Return a line for each point, or with `simplify` for each distinct one."""
+    if axes.swept:
+        points = [replace(point, x=NO_ESTIMATE) for point in points]
+    if simplify:
+        distinct: dict[str, LinePoint] = {}
+        for point in points:
+            if point.y.finite:
+                # nine digits: values that do not depend on the sweep may differ in the last bits
+                distinct.setdefault(f"{point.y.mean:.9g} {point.x.mean or 0:.9g}", point)
+        points = list(distinct.values())
+    settings = line_settings([point.at for point in points])
+    return [
+        replace(line, setting=setting, points=(replace(point, at={}),), flat=True)
+        for point, setting in zip(points, settings, strict=True)
+    ]
+
+
+def _last_varying(sweep: Sequence[str], points: Sequence[LinePoint]) -> str | None:
+    """Return the swept name that varies fastest."""
+    varying = [name for name in sweep if len({repr(point.at.get(name)) for point in points}) > 1]
+    return varying[-1] if varying else None
+
+
+def _curves(
+    line: SweepLine, points: Sequence[LinePoint], along: str | None, *, simplify: bool
+) -> list[SweepLine]:
+    """Return a line along the name `along` for each setting of the other swept names."""
+    if simplify:
+        points = [point for point in points if point.place]
+        if _coincide(points):
+            points = [replace(points[0], at={})]
+    curves: dict[str, list[LinePoint]] = {}
+    for point in points:
+        others = {name: value for name, value in point.at.items() if name != along}
+        curves.setdefault(repr(others), []).append(point)
+    settings = line_settings([curve[0].at for curve in curves.values()], along)
+    return [
+        replace(line, setting=setting, points=tuple(_ordered(curve, along)))
+        for curve, setting in zip(curves.values(), settings, strict=True)
+    ]
+
+
+def _coincide(points: Sequence[LinePoint]) -> bool:
+    """Return whether there are several points, all at the same place."""
+    places = [point.place for point in points if point.place]
+    return len(places) > 1 and np.allclose(places, places[:1], rtol=1e-9, atol=1e-12)
+
+
+def _ordered(points: Sequence[LinePoint], along: str | None) -> list[LinePoint]:
+    """Sort by the swept value if it is numeric, otherwise keep the order of the file."""
+    values = [point.at.get(along or "") for point in points]
+    if not all(isinstance(value, int | float) for value in values):
+        return list(points)
+    return sorted(points, key=lambda point: float(point.at[along or ""]))
+
+
+def draw_line(
+    axes: Axes,
+    line: SweepLine,
+    tooltips: Tooltips,
+    labels: tuple[str, str],
+    *,
+    band: bool = False,
+    crowded: bool = False,
+) -> None:
+    """Draw the finite points of a line with intervals and tooltips.
+
+    `labels` are the names of x, empty if it is swept, and of y. With `band`, the intervals of
+    several points are a band; `crowded` intervals are faint.
+    """
+    points = [point for point in line.points if point.y.finite and (line.flat or point.place)]
+    if not points:
+        return
+    if line.flat:
+        artists = _draw_flat(axes, points[0], line.style)
+    else:
+        artists = _draw_curve(axes, line, points, band=band and len(points) > 1, crowded=crowded)
+    tooltips.add_series(line.label, *artists)
+    for point in points:
+        facts = [(name, format_scalar(value)) for name, value in point.at.items()]
+        if labels[0]:
+            facts.append((labels[0], estimate_cell(point.x).text))
+        facts += [(labels[1], estimate_cell(point.y).text), ("n", str(point.y.n))]
+        x, y = point.place or (sum(axes.get_xlim()) / 2, point.y.mean or 0.0)
+        tooltips.add_mark(axes, x, y, tuple(facts), line.label)
+
+
+def _draw_curve(
+    axes: Axes, line: SweepLine, points: Sequence[LinePoint], *, band: bool, crowded: bool
+) -> list[DrawnArtist]:
+    style = line.style | ({"markersize": SMALL_MARKER} if crowded else {})
+    markers = None
+    if len(points) > MANY_POINTS:  # mark only some points, staggered between lines
+        step = len(points) // MARKED_POINTS
+        markers = ((line.algorithm + 2 * line.variant) * step // 4 % step, step)
+    xs, _ = _means_and_ends([point.x for point in points])
+    ys, ends = _means_and_ends([point.y for point in points])
+    if not band:
+        faint = crowded or len(points) > MANY_POINTS
+        artists = _draw_intervals(axes, points, style["color"], faint=faint)
+    elif (ends != ys).any():
+        artists = [axes.fill_between(xs, *ends, **band_style(style["color"]))]
+    else:
+        artists = []
+    return [*artists, *axes.plot(xs, ys, markevery=markers, **style)]
+
+
+def _draw_flat(axes: Axes, point: LinePoint, style: Mapping[str, Any]) -> list[DrawnArtist]:
+    """Draw a horizontal line, marked at the point's own x or else at its ends."""
+    limits: dict[str, Any] = {} if point.place else {"xmin": EDGE, "xmax": 1 - EDGE}
+    artists: list[DrawnArtist] = []
+    if point.y.interval:
+        low, high = point.y.interval
+        artists.append(axes.axhspan(low, high, **limits, **band_style(style["color"])))
+    line = axes.axhline(point.y.mean or 0.0, **limits, **style, zorder=1.8)
+    if point.place:
+        line.set_marker("none")
+        artists += _draw_intervals(axes, [point], style["color"])
+        artists += axes.plot(*point.place, **style)
+    return [*artists, line]
+
+
+def _draw_intervals(
+    axes: Axes, points: Sequence[LinePoint], colour: str, *, faint: bool = False
+) -> list[DrawnArtist]:
+    """Draw error bars in both directions, if there are any intervals."""
+    xs, x_ends = _means_and_ends([point.x for point in points])
+    ys, y_ends = _means_and_ends([point.y for point in points])
+    xerr, yerr = np.abs(x_ends - xs), np.abs(y_ends - ys)
+    if not (xerr.any() or yerr.any()):
+        return []
+    width, alpha = (0.5, 0.4) if faint else (0.8, 0.55)
+    style: dict[str, Any] = {"ecolor": colour, "elinewidth": width, "alpha": alpha}
+    return [axes.errorbar(xs, ys, xerr=xerr, yerr=yerr, fmt="none", **style)]
+
+
+def _means_and_ends(estimates: Sequence[IntervalEstimate]) -> tuple[Numbers, Numbers]:
+    """Return means (N,) and ends (2, N) of intervals; without an interval both are the mean."""
+    means = [each.mean or 0.0 for each in estimates]
+    ends = [each.interval or (mean, mean) for each, mean in zip(estimates, means, strict=True)]
+    return np.array(means), np.transpose(ends)

@@ -1,0 +1,440 @@
+"""Trade-off plots: which lines, panels and labels they have."""
+
+from __future__ import annotations
+
+import math
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import matplotlib as mpl
+import pytest
+from synthetic_ledger import measured, planned
+
+from ratecli.ledger.view import Ledger
+from ratecli.report.plots import draw_plots
+from ratecli.report.plots.figure import COLOURS, NO_NUMBERS, SIZE, line_style, panel_columns
+from ratecli.report.plots.lines import PlotAxes, collect_lines
+from ratecli.report.plots.options import PlotSelection, panel_selections, requested_plots
+from ratecli.report.plots.tradeoff import plot_axes, swept_range
+
+ACROSS = PlotAxes("ratio", "error", "test")
+ALONG = PlotAxes("target", "ratio", "test", swept=True)
+PLOT = {"kind": "tradeoff", "x": "ratio", "y": "error"}
+SWEPT = {"x": "target", "y": "ratio"}
+
+
+def ledger_of(trials, *plots, **meta) -> Ledger:
+    """Rows of label, sweep point, numbers by variant (ratio, or ratio and error), one per seed."""
+    plan, results = [], {}
+    seeds: dict[str, int] = {}
+    for label, point, variants in trials:
+        key = f"{label} {point}"
+        seeds[key] = seeds.get(key, -1) + 1
+        trial = planned(label, seeds[key], **point)
+        numbers = {}
+        for variant, given in variants.items():
+            ratio, error = given if isinstance(given, tuple) else (given, given / 10)
+            numbers[variant, "test"] = {"ratio": ratio, "error": error}
+        plan.append(trial)
+        results[trial.key] = measured(trial, numbers, status="ok" if variants else "error")
+    return Ledger(plan, results, {"experiment": {"report": {"plots": list(plots)}}, **meta})
+
+
+def points_of(*points, label="a"):
+    """One trial for each sweep point and its numbers."""
+    return [(label, point, {"main": numbers}) for point, numbers in points]
+
+
+def curve(targets=(3.0, 1.0, 2.0), seeds=1):
+    """An algorithm in two variants that stays just below its targets."""
+    variants = [{"deterministic": t - 0.1, "stochastic": t - 0.2} for t in targets]
+    return [
+        ("majorize", {"target": t}, each)
+        for t, each in zip(targets, variants, strict=True)
+        for _ in range(seeds)
+    ]
+
+
+def plain(point, *ratios):
+    """A baseline at a point, one seed for each ratio."""
+    return [("plain", point, {"deterministic": ratio}) for ratio in ratios]
+
+
+def collected(trials, axes, **selection):
+    return collect_lines(ledger_of(trials), axes, PlotSelection(**selection))
+
+
+def places(line):
+    return [point.place for point in line.points]
+
+
+def labels(lines):
+    return [line.label for line in lines]
+
+
+def drawn(trials, plot, **meta) -> str:
+    (image,) = draw_plots(ledger_of(trials, plot, **meta))
+    ET.fromstring(image.svg)
+    return image.svg.decode()
+
+
+def texts(svg: str, *wanted: str) -> list[int]:
+    """Return how often each text is drawn."""
+    return [svg.count(f"<!-- {text} -->") for text in wanted]
+
+
+def test_one_line_for_each_algorithm_and_variant(example):
+    found = collect_lines(example, ACROSS, PlotSelection())
+    assert [(line.label, line.algorithm, line.variant) for line in found] == [
+        ("unconstrained", 0, 0),
+        ("majorize (deterministic)", 1, 0),
+        ("majorize (stochastic)", 1, 1),
+        ("three_player (deterministic)", 2, 0),
+        ("three_player (stochastic)", 2, 1),
+    ]
+    # the sweep does not affect the baseline
+    assert len(found[0].points) == 1
+    assert found[0].points[0].y.n == 5
+
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize(
+    ("points", "expected"),
+    [
+        # by value, not in the order of the file
+        ([({"k": k}, (k, 1 - k)) for k in (1.0, 0.5, 0.8)], [[(0.5, 0.5), (0.8, 1 - 0.8), (1, 0)]]),
+        # words in the order of the file
+        ([({"k": "low"}, (1.0, 1.0)), ({"k": "high"}, (0.5, 0.5))], [[(1.0, 1.0), (0.5, 0.5)]]),
+        # a line for each value of the slower name
+        (
+            [({"slow": s, "fast": f}, (f + s, s)) for s in (1, 2) for f in (10, 20)],
+            [[(11, 1), (21, 1)], [(12, 2), (22, 2)]],
+        ),
+        # only finite values
+        ([({"k": 1}, (NAN, 0.1)), ({"k": 2}, (0.5, INF)), ({"k": 3}, (0.5, 0.2))], [[(0.5, 0.2)]]),
+    ],
+)
+def test_points_of_a_line(points, expected):
+    assert list(map(places, collected(points_of(*points), ACROSS))) == expected
+
+
+def test_along_a_sweep_x_is_the_swept_value():
+    first, second = collected(curve(), ALONG)
+    assert labels([first, second]) == ["majorize (deterministic)", "majorize (stochastic)"]
+    assert places(first) == [(1.0, 0.9), (2.0, 1.9), (3.0, 2.9)]
+    assert first.points[0].x.half is None
+    assert not first.flat
+
+
+def test_another_swept_name_makes_further_lines_even_if_it_varies_faster():
+    points = [({"target": t, "cost": c}, float(t + c)) for t in (1, 2) for c in (10, 20)]
+    found = collected(points_of(*points), ALONG)
+    assert list(map(places, found)) == [[(1, 11), (2, 12)], [(1, 21), (2, 22)]]
+
+
+def test_an_algorithm_without_the_swept_name_is_a_horizontal_line():
+    flat, *rest = collected([*plain({}, 3.0, 5.0), *curve(seeds=2)], ALONG)
+    assert (flat.label, flat.flat) == ("plain", True)
+    assert not any(line.flat for line in rest)
+    (point,) = flat.points
+    # two seeds, s = sqrt(2): the half width is t(1) = 12.706...
+    assert (point.y.mean, point.y.half) == (4.0, pytest.approx(12.7062047))
+    assert point.place is None
+
+
+def test_equal_values_along_a_sweep_are_a_horizontal_line():
+    (line,) = collected([t for k in (1, 2, 3) for t in plain({"target": k}, 3.46, 3.5)], ALONG)
+    assert line.flat
+    assert [point.y.mean for point in line.points] == [pytest.approx(3.48)]
+
+
+@pytest.mark.parametrize("ratios", [(3.46, 3.46, 3.47), (3.46, 3.46, None), (3.46, None, None)])
+def test_values_that_differ_or_are_missing_are_no_horizontal_line(ratios):
+    trials = [("a", {"target": t}, {"main": y} if y else {}) for t, y in enumerate(ratios)]
+    (line,) = collected(trials, ALONG)
+    assert not line.flat
+    assert [x for x, _ in places(line)] == [t for t, y in enumerate(ratios) if y is not None]
+
+
+def test_unequal_intervals_are_no_horizontal_line():
+    trials = [*plain({"target": 1}, 1.0, 3.0), *plain({"target": 2}, 0.0, 4.0)]
+    assert not collected(trials, ALONG)[0].flat
+
+
+def test_a_requested_horizontal_line_has_a_position_among_metrics_only():
+    trials = [*plain({"target": 9}, 3.4), *curve()]
+    flat, *rest = collected(trials, ACROSS, lines=("plain",))
+    assert places(flat) == [(3.4, pytest.approx(0.34))]
+    assert [line.flat for line in (flat, *rest)] == [True, False, False]
+    assert not any(line.flat for line in collected(trials, ACROSS))
+    along = collected(trials, ALONG, lines=("plain",))[0]
+    assert (along.points[0].y.mean, places(along)) == (3.4, [None])
+
+
+def test_a_horizontal_line_needs_no_x():
+    trials = plain({}, (NAN, 0.2))
+    (flat,) = collected(trials, ACROSS, lines=("plain",))
+    assert [point.y.mean for point in flat.points] == [0.2]
+    assert collected(trials, ACROSS) == []
+
+
+def test_the_x_axis_covers_the_whole_sweep_of_curves():
+    ledger = ledger_of([*plain({"target": 9}, 3.4), *curve(), ("majorize", {"target": 4.0}, {})])
+    assert swept_range(ledger, ALONG, PlotSelection(lines=("plain",))) == (1.0, 4.0)
+    assert swept_range(ledger, ALONG, PlotSelection()) == (1.0, 9.0)
+    assert swept_range(ledger, ACROSS, PlotSelection()) is None
+
+
+def test_a_selection_of_algorithms_keeps_their_colours():
+    trials = [*plain({}, 3.4), *curve(), *points_of(({"target": 1}, 1.0), label="other")]
+    found = collected(trials, ALONG, algorithms=("majorize",), lines=("plain",))
+    assert labels(found) == ["plain", "majorize (deterministic)", "majorize (stochastic)"]
+    assert [line.style for line in found] == [line.style for line in collected(trials, ALONG)[:3]]
+
+
+def test_a_selection_of_variants_keeps_algorithms_with_a_single_one():
+    found = collected([*plain({}, 3.4), *curve()], ALONG, variants=("stochastic",))
+    assert [(line.label, line.variant) for line in found] == [
+        ("plain", 0),
+        ("majorize (stochastic)", 1),
+    ]
+
+
+def test_a_missing_variant_is_noted():
+    svg = drawn([*plain({}, 3.4), *curve()], SWEPT | {"variants": ["stochastik", "deterministic"]})
+    assert "no trial has a variant 'stochastik'" in svg
+    assert "'deterministic'" not in svg
+
+
+def test_a_name_of_a_metric_and_of_the_sweep_means_the_metric():
+    ledger = ledger_of(points_of(({"ratio": 7.0}, 1.0)), PLOT)
+    assert not plot_axes(ledger, requested_plots(ledger)[0], "test").swept
+
+
+def test_plots_with_equal_names_get_different_files_inside_the_folder(example):
+    assert [plot.name for plot in requested_plots(example)] == [
+        "tradeoff-ratio-error",
+        "tradeoff-ratio-error-2",
+    ]
+    (plot,) = requested_plots(ledger_of([], PLOT | {"file": "../../up/ there"}))
+    assert plot.name == "-..-up-there"
+
+
+def test_images_are_equal_whatever_the_users_settings(example, images):
+    with mpl.rc_context({"font.size": 20, "svg.hashsalt": None, "lines.linewidth": 5}):
+        assert draw_plots(example) == images
+
+
+def test_texts_of_a_plot_of_two_metrics(images):
+    svg = images[0].svg.decode()
+    ET.fromstring(svg)
+    interval = "mean and 95 % Student-t interval over 4 to 5 seeds"
+    names = ("ratio (test)", "error (test)", "best possible", "majorize (stochastic)", interval)
+    assert texts(svg, "kappa = 0.8", *names) == [1] * 6
+    assert "date" not in svg
+    assert images[0].png.startswith(b"\x89PNG")
+
+
+def test_texts_of_a_plot_along_a_sweep():
+    svg = drawn([*plain({}, 3.4, 3.5), *curve(seeds=2)], SWEPT | {"diagonal": True})
+    names = ("target", "ratio (test)", "plain", "ratio = target, met exactly", "target (test)")
+    assert texts(svg, *names) == [1, 1, 1, 1, 0]
+    assert "one seed, no intervals" in drawn(curve(), SWEPT)
+
+
+def test_the_best_possible_trade_off_is_drawn_within_the_range_of_the_algorithms(example, images):
+    known = example.meta["frontier"]["0"]
+    frontier = {"0": [[-50.0, 0.0], *known, [90.0, 7.0]]}
+    assert draw_plots(replace(example, meta={**example.meta, "frontier": frontier})) == images
+
+
+def test_a_diagonal_outside_the_visible_range_is_not_drawn():
+    plot = SWEPT | {"y": "error"}
+    assert drawn(curve((4.0, 5.0)), plot | {"diagonal": True}) == drawn(curve((4.0, 5.0)), plot)
+
+
+def test_nothing_to_draw_is_noted():
+    svg = drawn(points_of(({"k": 0.5}, 0.5)), PLOT | {"split": "validation"})
+    assert texts(svg, NO_NUMBERS) == [1]
+
+
+@pytest.mark.parametrize("label", ["_hidden", "$x_{$", "a<b&c"])
+def test_a_label_is_plain_text(label):
+    svg = drawn(points_of(({"k": 0.5}, 0.5), ({"k": 1}, 1.0), label=label), PLOT | {"title": label})
+    assert ET.fromstring(svg).findall(".//*[@id='legend_1']")
+
+
+def test_lines_of_other_settings_are_named_and_shaded():
+    trials = points_of(*(({"slow": s, "fast": f}, (f + s, s)) for s in (1, 2) for f in (10, 20)))
+    found, svg = collected(trials, ACROSS), drawn(trials, PLOT)
+    assert labels(found) == ["a, slow = 1", "a, slow = 2"]
+    assert texts(svg, *labels(found)) == [1, 1]
+    colours = {line.style["color"] for line in found}
+    assert all(colour in svg for colour in colours)
+    assert len(colours | {line_style(0)["color"]}) == 3
+
+
+@pytest.mark.parametrize(
+    ("slope", "names"),
+    [
+        (1, [f"a, data = {d}, kappa = {k}" for d in "uv" for k in (1, 2)]),
+        (0, ["a, data = u", "a, data = v"]),
+    ],
+)
+def test_horizontal_lines_are_named_by_what_changes_them(slope, names):
+    trials = points_of(
+        *(
+            ({"data": d, "kappa": k}, (slope * k, y))
+            for d, y in (("u", 1.0), ("v", 2.0))
+            for k in (1, 2)
+        )
+    )
+    assert labels(collected(trials, ACROSS, lines=("a",))) == names
+
+
+@pytest.mark.parametrize(("count", "named"), [(8, list(range(8))), (9, [0, 8])])
+def test_of_many_lines_the_first_and_the_last_are_named(count, named):
+    points = [({"slow": s, "fast": f}, (f + s, s)) for s in range(count) for f in (10, 20)]
+    svg = drawn(points_of(*points), PLOT)
+    assert [s for s in range(count) if texts(svg, f"a, slow = {s}") == [1]] == named
+    assert ("of more than 8 lines of a kind, the legend names the first (dark)" in svg) == (
+        count > 8
+    )
+
+
+def test_a_long_curve_has_few_markers():
+    def marked(count):
+        trials = curve([1 + k / count for k in range(count)])
+        parts = drawn(trials, SWEPT | {"variants": ["deterministic"]}).split('<g id="')
+        return max(part.count("<use ") for part in parts if part.startswith("series"))
+
+    assert marked(20) == 20
+    assert 8 <= marked(96) <= 12
+
+
+def test_no_two_algorithms_look_alike_even_without_markers():
+    """Colour and dashes differ for two rounds of colours and three variants."""
+    styles = [line_style(a, v) for a in range(2 * len(COLOURS)) for v in range(3)]
+    assert len({(each["color"], str(each["linestyle"])) for each in styles}) == len(styles)
+    assert line_style(8)["linestyle"] != line_style(1)["linestyle"] == line_style(0)["linestyle"]
+
+
+def test_a_long_legend_is_beside_or_below_the_axes():
+    def size(algorithms):
+        trials = [(f"a{k}", {}, {"main": (k, k)}) for k in range(algorithms)]
+        root = ET.fromstring(drawn(trials, PLOT))
+        return [float(root.get(side).removesuffix("pt")) / 72 for side in ("width", "height")]
+
+    assert size(9) == pytest.approx([SIZE[0] + 2.2, SIZE[1]])
+    assert size(20)[0] == pytest.approx(SIZE[0])
+    assert size(20)[1] > SIZE[1] + 1
+
+
+BY = PLOT | {"by": "dataset"}
+TWO = [
+    trial
+    for label, point, ratio in (
+        ("plain", {}, 0.4),
+        ("fit", {"dataset": "adult"}, 0.1),
+        ("fit", {"dataset": "law"}, 0.2),
+        ("late", {"dataset": "law"}, 0.3),
+    )
+    for trial in points_of(*[(point, (ratio, ratio / 2))] * 2, label=label)
+]
+LIMIT = {"value": 0.0, "label": "limit"}
+
+
+def panels(trials, plot):
+    """Return title and lines of each panel."""
+    ledger = ledger_of(trials, plot)
+    (request,) = requested_plots(ledger)
+    return {
+        selection.title: collect_lines(ledger, ACROSS, selection)
+        for selection in panel_selections(ledger, request.options)
+    }
+
+
+def test_a_panel_has_its_own_points_and_those_of_no_panel():
+    found = {
+        title: {line.label: (line.algorithm, *places(line)) for line in lines}
+        for title, lines in panels(TWO, BY).items()
+    }
+    plain = (0, (0.4, 0.2))  # colours are the same in all panels
+    assert found == {
+        "dataset = adult": {"plain": plain, "fit": (1, (0.1, 0.05))},
+        "dataset = law": {"plain": plain, "fit": (1, (0.2, 0.1)), "late": (2, (0.3, 0.15))},
+    }
+
+
+def test_only_selected_algorithms_make_panels():
+    trials = [*TWO, *points_of(({"dataset": "wiki"}, 0.1), label="other")]
+    found = panels(trials, BY | {"algorithms": ["fit"]})
+    assert list(found) == ["dataset = adult", "dataset = law"]
+
+
+def test_1_and_true_are_two_panels():
+    found = panels(points_of(({"dataset": 1}, 0.1), ({"dataset": True}, 0.2)), BY)
+    assert {title: len(lines) for title, lines in found.items()} == {
+        "dataset = 1": 1,
+        "dataset = true": 1,
+    }
+
+
+def test_a_limit_is_drawn_in_its_panel_or_in_all():
+    law = {"value": 0.3, "label": "parity: 0.3", "panel": "law"}
+    svg = drawn(TWO, BY, plots=[{"levels": [LIMIT, law], "heights": [LIMIT]}])
+    assert texts(svg, "limit", "parity: 0.3") == [4, 1]
+    assert texts(drawn(TWO, PLOT, plots=[{"heights": [LIMIT]}]), "limit") == [1]
+    assert texts(drawn(TWO, PLOT), "limit") == [0]
+    assert texts(drawn(TWO, PLOT, plots=[{"levels": [LIMIT] * 9}]), "limit") == [0]
+
+
+def test_panels_have_one_legend_and_labels_at_the_edges():
+    svg = drawn(TWO, BY)
+    names = ("dataset = adult", "dataset = law", "error (test)", "ratio (test)", "fit", "late")
+    assert texts(svg, *names) == [1, 1, 1, 2, 1, 1]
+    assert svg.count('id="legend_') == 1
+
+
+def test_an_empty_panel_is_noted():
+    trials = [("fit", {"dataset": "adult"}, {}), *TWO[4:]]
+    assert texts(drawn(trials, BY), NO_NUMBERS) == [1]
+
+
+@pytest.mark.parametrize(("count", "columns"), [(1, 1), (2, 2), (3, 3), (4, 2), (5, 3), (12, 3)])
+def test_columns_of_panels(count, columns):
+    assert panel_columns(count) == columns
+
+
+def test_splits_are_side_by_side():
+    plan = [planned("fit", 0, data=d, alpha=a) for d in ("u", "v") for a in (0.2, 0.1)]
+    results = {}
+    for trial in plan:
+        a = trial.point["alpha"]
+        numbers = {("main", "train"): {"ratio": a, "error": 2 * a}}
+        numbers["main", "test"] = {"ratio": a + 1, "error": 2 * a + 1}
+        results[trial.key] = measured(trial, numbers)
+
+    def image(**more):
+        experiment = {"report": {"plots": [PLOT | more]}}
+        return draw_plots(Ledger(plan, results, {"experiment": experiment}))[0]
+
+    both = image(split=["train", "test"])
+    assert both.caption == "error against ratio (train and test)"
+    svg = both.svg.decode()
+    assert texts(svg, "train", "test", "ratio", "error", "ratio (test)") == [1, 1, 2, 1, 0]
+    facts = [dict(mark.facts) for mark in both.marks]
+    assert {fact["ratio (train)"] for fact in facts if "ratio (train)" in fact} == {
+        "0.1000",
+        "0.2000",
+    }
+    assert {fact["ratio (test)"] for fact in facts if "ratio (test)" in fact} == {
+        "1.1000",
+        "1.2000",
+    }
+    names = [f"data = {d} ({split})" for d in "uv" for split in ("train", "test")]
+    assert texts(image(split=["train", "test"], by="data").svg.decode(), *names) == [1] * 4
+    assert image(split=["train"]).svg == image(split="train").svg
+    assert texts(image(split="train").svg.decode(), "ratio (train)") == [1]
