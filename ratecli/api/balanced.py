@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from ratecli.models.base import Array
 from ratecli.models.proxies import ProxyFilter
 
 
+@dataclass(eq=False, repr=False)
 class BalancedFilter(MappingParamsEstimator):
     """Keep rows so that groups have equal shares, revealing little about anyone's group.
 
@@ -75,31 +77,19 @@ class BalancedFilter(MappingParamsEstimator):
     Deng, Diana, Kearns, Roth (2023), "Balanced Filtering via Disclosure-Controlled Proxies".
     """
 
-    _mappings = ("solver_options",)
-    _found = "filter_"
+    _mappings: ClassVar[tuple[str, ...]] = ("solver_options",)
+    _found: ClassVar[str] = "filter_"
 
-    def __init__(
-        self,
-        by: str | Sequence[str] | None = None,
-        *,
-        disclosivity: float = 0.1,
-        algorithm: str = "balanced_tree",
-        kept: float = 0.1,
-        objective: str | None = None,
-        solver_options: Mapping[str, Any] | None = None,
-        drop: Sequence[str] = (),
-        missing: Literal["error", "mean"] = "error",
-        random_state: Any = None,
-    ) -> None:
-        self.by = by
-        self.disclosivity = disclosivity
-        self.algorithm = algorithm
-        self.kept = kept
-        self.objective = objective
-        self.solver_options = solver_options
-        self.drop = drop
-        self.missing = missing
-        self.random_state = random_state
+    by: str | Sequence[str] | None = None
+    _: KW_ONLY
+    disclosivity: float = 0.1
+    algorithm: str = "balanced_tree"
+    kept: float = 0.1
+    objective: str | None = None
+    solver_options: Mapping[str, Any] | None = None
+    drop: Sequence[str] = ()
+    missing: Literal["error", "mean"] = "error"
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any = None, *, sensitive_features: Any = None) -> BalancedFilter:
         """Learn a filter; without groups, it keeps every row.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ SCORE_CLASSIFIERS = (Threshold, Ramp, RandomizedLogistic, CostSensitiveClassifie
 """Classifiers whose `score` is above 0 exactly where a positive decision is the likelier one."""
 
 
+@dataclass(eq=False, repr=False)
 class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
     """Minimize a rate subject to constraints such as `positive_rate[women] >= 0.8 * positive_rate`.
 
@@ -132,43 +134,25 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
     True
     """
 
-    _mappings = ("parameters", "solver_options")
-    _found = "classifier_"
+    _mappings: ClassVar[tuple[str, ...]] = ("parameters", "solver_options")
+    _found: ClassVar[str] = "classifier_"
 
-    def __init__(
-        self,
-        objective: str = "error",
-        constraints: ConstraintSpec = (),
-        *,
-        solver: str = "mixture",
-        solver_options: Mapping[str, Any] | None = None,
-        groups: Mapping[str, str] | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        drop: Sequence[str] = (),
-        encode: bool | Literal["auto"] = AUTO,
-        missing: Literal["error", "mean"] = "error",
-        deployed: str | None = None,
-        safety: Mapping[str, Any] | None = None,
-        l2: float | str = "1/n",
-        pos_label: Any = None,
-        variant: str = AUTO,
-        random_state: Any = None,
-    ) -> None:
-        self.objective = objective
-        self.constraints = constraints
-        self.solver = solver
-        self.solver_options = solver_options
-        self.groups = groups
-        self.parameters = parameters
-        self.drop = drop
-        self.encode = encode
-        self.missing = missing
-        self.deployed = deployed
-        self.safety = safety
-        self.l2 = l2
-        self.pos_label = pos_label
-        self.variant = variant
-        self.random_state = random_state
+    objective: str = "error"
+    constraints: ConstraintSpec = ()
+    _: KW_ONLY
+    solver: str = "mixture"
+    solver_options: Mapping[str, Any] | None = None
+    groups: Mapping[str, str] | None = None
+    parameters: Mapping[str, Any] | None = None
+    drop: Sequence[str] = ()
+    encode: bool | Literal["auto"] = AUTO
+    missing: Literal["error", "mean"] = "error"
+    deployed: str | None = None
+    safety: Mapping[str, Any] | None = None
+    l2: float | str = "1/n"
+    pos_label: Any = None
+    variant: str = AUTO
+    random_state: Any = None
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None

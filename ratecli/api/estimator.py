@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from inspect import signature
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -91,8 +91,8 @@ class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
     `parameters__kappa` is the entry `kappa` of `parameters`, so that a grid search can vary it.
     """
 
-    _mappings: tuple[str, ...] = ()
-    _found = ""
+    _mappings: ClassVar[tuple[str, ...]] = ()
+    _found: ClassVar[str] = ""
     """Attribute set by a successful fit; without it, the estimator is not fitted."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

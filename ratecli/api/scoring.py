@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +27,7 @@ from ratecli.rates.matrix import Predictions, measure
 RULE_KIND, RATE_KIND = "rule", "rate"
 
 
+@dataclass(eq=False, repr=False)
 class RateScorer(BaseEstimator):  # type: ignore[misc]
     """The scorer returned by `rate_scorer` and `violation_scorer`: call it with an estimator, X and
     y.
@@ -36,22 +38,13 @@ class RateScorer(BaseEstimator):  # type: ignore[misc]
 
     __metadata_request__score: ClassVar[dict[str, str]] = {"estimator": UNUSED}
 
-    def __init__(
-        self,
-        text: str,
-        *,
-        rule: bool = False,
-        groups: Mapping[str, str] | None = None,
-        parameters: Mapping[str, float] | None = None,
-        pos_label: Any = None,
-        greater_is_better: bool = True,
-    ) -> None:
-        self.text = text
-        self.rule = rule
-        self.groups = groups
-        self.parameters = parameters
-        self.pos_label = pos_label
-        self.greater_is_better = greater_is_better
+    text: str
+    _: KW_ONLY
+    rule: bool = False
+    groups: Mapping[str, str] | None = None
+    parameters: Mapping[str, float] | None = None
+    pos_label: Any = None
+    greater_is_better: bool = True
 
     def __call__(self, estimator: Any, X: Any, y: Any, **columns: Any) -> float:
         """Return `score`; scikit-learn calls scorers as functions."""

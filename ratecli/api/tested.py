@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,7 @@ def _available_if_model_has(method: str) -> Callable[[Callable[..., Array]], Any
     return found
 
 
+@dataclass(eq=False, repr=False)
 class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Train a classifier on some rows and test on the others, with confidence, that it satisfies
     constraints.
@@ -110,34 +112,19 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
     behavior of intelligent machines", Science 366.
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        constraints: ConstraintSpec = (),
-        *,
-        delta: float | Mapping[str, float] = 0.05,
-        bound: str = "auto",
-        fraction: float | str = 0.4,
-        method: str = "pieces",
-        stratify: Sequence[str] = (),
-        groups: Mapping[str, str] | None = None,
-        parameters: Mapping[str, Any] | None = None,
-        deployed: str | None = None,
-        pos_label: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.estimator = estimator
-        self.constraints = constraints
-        self.delta = delta
-        self.bound = bound
-        self.fraction = fraction
-        self.method = method
-        self.stratify = stratify
-        self.groups = groups
-        self.parameters = parameters
-        self.deployed = deployed
-        self.pos_label = pos_label
-        self.random_state = random_state
+    estimator: Any
+    constraints: ConstraintSpec = ()
+    _: KW_ONLY
+    delta: float | Mapping[str, float] = 0.05
+    bound: str = "auto"
+    fraction: float | str = 0.4
+    method: str = "pieces"
+    stratify: Sequence[str] = ()
+    groups: Mapping[str, str] | None = None
+    parameters: Mapping[str, Any] | None = None
+    deployed: str | None = None
+    pos_label: Any = None
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any, *, sensitive_features: Any = None, **params: Any) -> SafetyTest:
         """Train the classifier and test it.
