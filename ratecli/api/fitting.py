@@ -29,14 +29,12 @@ from ratecli.experiment.row_checks import check_rows
 from ratecli.ledger.keys import random_stream
 from ratecli.ledger.records import MeasuredValue
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.group_threshold import append_memberships
 from ratecli.rates import expression as ex
 from ratecli.rates.matrix import Predictions
-from ratecli.rates.parser import parse_conditions
 from ratecli.rates.sample import Sample, relative_weights
 from ratecli.runner.trial import TrialEnding, build_problem, solve_and_measure
 from ratecli.runner.worker import limit_to_one_thread
-from ratecli.sampling.encoding import read_decisions, slice_memberships
+from ratecli.sampling.encoding import append_slices, read_decisions, slice_columns_of
 from ratecli.sampling.resampling import Holdout
 from ratecli.sampling.rows import ExperimentData, TrialData
 from ratecli.solvers.base import Solution
@@ -143,17 +141,10 @@ class FeatureReader:
         FaultError
             E205 if a column used by its slices is missing, and as in `features`.
         """
-        texts = classifier.slices
-        if not texts:
-            return self.features(given)
-        names = sorted({each.column for text in texts for each in parse_conditions(text)})
-        known = columns_as_known(
-            given.named(names), {name: self.kinds.get(name) for name in names}, list(given.columns)
-        )
-        columns = {name: np.asarray(known[name]) for name in names}
-        return append_memberships(
-            self.features(given), slice_memberships(unlabelled_sample(columns, len(given)), texts)
-        )
+        names = slice_columns_of(classifier)
+        kinds = {name: self.kinds.get(name) for name in names}
+        columns = columns_as_known(given.named(names), kinds, list(given.columns))
+        return append_slices(classifier, self.features(given), columns)
 
 
 def _check(column: Any, name: str, *, means: bool) -> None:
@@ -195,14 +186,6 @@ def _fills_with_means(missing: str) -> bool:
             )
         )
     return missing == MISSING_TO_MEAN
-
-
-def unlabelled_sample(columns: Mapping[str, Any], count: int) -> Sample:
-    """Return a sample of rows without labels."""
-    nothing = np.full(count, np.nan)
-    return Sample(
-        columns, nothing, np.full(count, ROWS_DATASET), np.full(count, "train"), np.ones(count)
-    )
 
 
 def normalize_weights(sample_weight: Any, X: Any) -> Array:

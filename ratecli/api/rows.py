@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ratecli.datasets import tables as own
-from ratecli.datasets.columns import ColumnKind, LazyMapping, as_float_array, is_text
+from ratecli.datasets.columns import ColumnKind, LazyMapping, as_array, is_text
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.prepare import distinct_values
 from ratecli.models.base import Features
@@ -81,51 +81,58 @@ class InputRows:
         return [f"x{k}" for k in range(dense.shape[1])]
 
     @cached_property
+    def typed(self) -> Mapping[str, pd.Series]:
+        """Columns of X and sensitive features as numbers or text, with index 0..n-1."""
+        names = [*self.names, *self.beside.columns]
+        return LazyMapping(names, lambda n: self.beside[n] if n in self.beside else self._of_X(n))
+
+    @cached_property
     def columns(self) -> Mapping[str, NDArray[Any]]:
         """Arrays (n,) by name: text with None, or floats with NaN, for missing values."""
-        return LazyMapping([*self.names, *self.beside.columns], self._column)
+        return LazyMapping(self.typed, lambda name: as_array(self.typed[name]))
 
     @cached_property
     def values(self) -> Mapping[str, Sequence[str | float]]:
         """Distinct values (text or floats) of each column."""
-        return LazyMapping(list(self.columns), lambda name: distinct_values(self.columns[name]))
+        return LazyMapping(self.typed, lambda name: distinct_values(self.columns[name]))
 
     @cached_property
     def kinds(self) -> Mapping[str, ColumnKind]:
         """Kind of each column."""
-        frames = [self.beside] if self.raw is None else [self.features(self.names), self.beside]
-        told = {str(name): is_text(each[name]) for each in frames for name in each}
-        return {name: "text" if told.get(name) else "number" for name in self.columns}
+        numbers: list[str] = self.names if self.raw is None else []
+        return {
+            name: "number" if name in numbers or not is_text(self.typed[name]) else "text"
+            for name in self.typed
+        }
 
     def check_same(self, name: str) -> None:
         """Raise ValueError if a sensitive feature and the column of X of the same name differ."""
-        own, beside = self._of_X(name), _array(self.beside[name])
+        own, beside = as_array(self._of_X(name)), as_array(self.beside[name])
+        differs = np.ones(1, dtype=bool)
         if own.dtype == beside.dtype:
             differs = (own != beside) & ~(pd.isna(own) & pd.isna(beside))
-            if not differs.any():
-                return
+        if differs.any():
             row = int(np.argmax(differs))
-        else:
-            row = 0
-        raise ValueError(
-            f"X and sensitive_features both have a column '{name}', with different values "
-            f"({own.tolist()[row]!r} and {beside.tolist()[row]!r} in row {row + 1}): rename one "
-            f"of them"
-        )
+            raise ValueError(
+                f"X and sensitive_features both have a column '{name}', with different values "
+                f"({own.tolist()[row]!r} and {beside.tolist()[row]!r} in row {row + 1}): rename "
+                "one of them"
+            )
 
-    def _column(self, name: str) -> NDArray[Any]:
-        return _array(self.beside[name]) if name in self.beside else self._of_X(name)
-
-    def _of_X(self, name: str) -> NDArray[Any]:
+    def _of_X(self, name: str) -> pd.Series:
         if self.raw is not None:
-            return _array(infer_column_types(self.raw[[name]], "X")[name])
+            return infer_column_types(self.raw[[name]], "X")[name]
         assert self.matrix is not None
-        return np.asarray(self.matrix[:, int(name[1:])], dtype=np.float64)
+        return pd.Series(self.matrix[:, int(name[1:])], dtype=np.float64)
 
     def features(self, names: Iterable[str]) -> pd.DataFrame:
-        """Return those of the named columns that X has, as numbers or text; index 0..n-1."""
-        assert self.raw is not None
-        return infer_column_types(self.raw[[name for name in names if name in self.raw]], "X")
+        """Return those of the named columns that X has."""
+        return self.named(name for name in names if name in self.names)
+
+    def named(self, names: Iterable[str]) -> pd.DataFrame:
+        """Return those of the named columns that constraints may refer to."""
+        there = {name: self.typed[name] for name in names if name in self.typed}
+        return pd.DataFrame(there, index=range(len(self)))
 
     def require(self, names: Iterable[str]) -> None:
         """Raise E205 for a name that is no column of X or of the sensitive features."""
@@ -133,11 +140,6 @@ class InputRows:
         if missing:
             hint = did_you_mean(missing[0], self.columns, "columns")
             raise FaultError(Diagnostic("E205", f"there is no column '{missing[0]}'", hint))
-
-    def named(self, names: Iterable[str]) -> pd.DataFrame:
-        """Return those of the named columns that constraints may refer to."""
-        there = {name: pd.Series(self.columns[name]) for name in names if name in self.columns}
-        return pd.DataFrame(there, index=range(len(self)))
 
     def take(self, rows: NDArray[np.intp]) -> InputRows:
         raw = None if self.raw is None else self.raw.iloc[rows]
@@ -159,24 +161,17 @@ def check_indices(arguments: Mapping[str, Any]) -> None:
         index, other = pandas[first].index, pandas[name].index
         if len(index) != len(other) or index.equals(other):  # lengths are checked elsewhere
             continue
-        pairs = list(zip(index.tolist(), other.tolist(), strict=True))
-        row = next((k for k, (one, another) in enumerate(pairs) if one != another), None)
-        if row is None:
+        pairs = zip(index.tolist(), other.tolist(), strict=True)
+        row, pair = next(((k, p) for k, p in enumerate(pairs) if p[0] != p[1]), (0, None))
+        if pair is None:
             continue
-        one, another = pairs[row]
         same = index.is_unique and set(index) == set(other)  # repeated ones `loc` would multiply
         reorder = f"give {name}.loc[{first}.index], or, " if same else ""
         raise ValueError(
-            f"{first} and {name} have different indices ({one!r} and {another!r} in row "
-            f"{row + 1}), so it "
-            f"is not clear which rows belong together: {reorder}if they belong together by "
-            f"position, "
-            "call reset_index(drop=True) on both"
+            f"{first} and {name} have different indices ({pair[0]!r} and {pair[1]!r} in row "
+            f"{row + 1}), so it is not clear which rows belong together: {reorder}if they belong "
+            "together by position, call reset_index(drop=True) on both"
         )
-
-
-def _array(column: pd.Series) -> NDArray[Any]:
-    return np.asarray(column, dtype=object) if is_text(column) else as_float_array(column)
 
 
 def infer_column_types(frame: pd.DataFrame, what: str) -> pd.DataFrame:
@@ -185,8 +180,9 @@ def infer_column_types(frame: pd.DataFrame, what: str) -> pd.DataFrame:
     Categories and strings remain text even if they look like numbers; truth values become text,
     too.
     """
-    table = to_arrow_table(frame, what)
-    text = [each.name for each in table.schema if _is_text(each.type)]
+    table, types = to_arrow_table(frame, what), pa.types
+    tests = (types.is_dictionary, types.is_string, types.is_large_string)
+    text = [each.name for each in table.schema if any(test(each.type) for test in tests)]
     return own.typed_columns(Path(what), table, table.column_names, text)
 
 
@@ -198,13 +194,6 @@ def to_arrow_table(frame: pd.DataFrame, what: str) -> pa.Table:
         reason = " ".join(map(str, error.args))
         message = f"a column of {what} holds neither numbers nor text: {reason}"
         raise FaultError(Diagnostic("E411", message)) from None
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return any(
-        said(kind)
-        for said in (pa.types.is_dictionary, pa.types.is_string, pa.types.is_large_string)
-    )
 
 
 def _sensitive_frame(sensitive: Any, count: int) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ratecli.apply.stored import StoredModel, load_applicable_model
 from ratecli.datasets import tables as own
 from ratecli.datasets.apply_encoder import columns_as_known, encode_new_rows, new_row_warnings
-from ratecli.datasets.columns import ColumnKind, as_float_array, is_text
+from ratecli.datasets.columns import ColumnKind
 from ratecli.datasets.tables import (
     SEPARATOR_HELP,
     format_of_output,
@@ -26,11 +26,8 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import atomic_write
 from ratecli.ledger.keys import random_stream
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.group_threshold import append_memberships
 from ratecli.models.proxies import ProxyFilter, SampledFilter
-from ratecli.rates.parser import parse_conditions
-from ratecli.rates.sample import Sample
-from ratecli.sampling.encoding import slice_memberships
+from ratecli.sampling.encoding import append_slices, slice_columns_of
 
 
 @dataclass(frozen=True)
@@ -178,10 +175,10 @@ def predict_table(
     known = _known_columns(model, path, table)
     # `prediction_columns` reports scores that are not finite
     with np.errstate(over="ignore", invalid="ignore"):
-        X = _features_with_slices(
-            model.classifier, encode_new_rows(model.encoding.encoder, known), known
+        X = encode_new_rows(model.encoding.encoder, known)
+        found = prediction_columns(
+            model.classifier, append_slices(model.classifier, X, known), seed
         )
-        found = prediction_columns(model.classifier, X, seed)
     return found, tuple(new_row_warnings(model.encoding.encoder, known))
 
 
@@ -191,11 +188,8 @@ def _summary_line(found: PredictedColumns, rows: int) -> str:
 
 def _known_columns(model: StoredModel, path: Path, table: pa.Table) -> pd.DataFrame:
     """Return the columns that a classifier needs, for its features and its slices."""
-    looked_at = {
-        condition.column for text in model.classifier.slices for condition in parse_conditions(text)
-    }
     kinds: dict[str, ColumnKind | None] = {
-        **{name: model.encoding.kind(name) for name in sorted(looked_at)},
+        **{name: model.encoding.kind(name) for name in slice_columns_of(model.classifier)},
         **model.encoding.encoder.kinds,
     }
     there = [name for name in table.column_names if name in kinds]
@@ -205,18 +199,6 @@ def _known_columns(model: StoredModel, path: Path, table: pa.Table) -> pd.DataFr
     as_text = [name for name in there if kinds[name] == "text"]
     frame = own.typed_columns(path, table.select(there), there, as_text)
     return columns_as_known(frame, kinds, table.column_names)
-
-
-def _features_with_slices(classifier: Classifier, X: Features, columns: pd.DataFrame) -> Features:
-    """Append the memberships in the classifier's slices to the features."""
-    n = len(columns)
-    arrays: dict[str, Any] = {
-        str(name): np.asarray(column, dtype=object) if is_text(column) else as_float_array(column)
-        for name, column in columns.items()
-    }
-    nothing = np.full(n, "")
-    sample = Sample(arrays, np.full(n, np.nan), nothing, nothing, np.ones(n))
-    return append_memberships(X, slice_memberships(sample, classifier.slices))
 
 
 def _append_columns(table: pa.Table, columns: Mapping[str, Any], prefix: str) -> pa.Table:

@@ -59,6 +59,11 @@ def as_float_array(column: pd.Series) -> NDArray[np.float64]:
     return column.to_numpy(dtype=np.float64)
 
 
+def as_array(column: pd.Series) -> NDArray[Any]:
+    """Return text as an object array, with None for missing values, or numbers as floats."""
+    return np.asarray(column, dtype=object) if is_text(column) else as_float_array(column)
+
+
 def equals_indicator(column: pd.Series, value: str) -> NDArray[np.float64]:
     """Return 1 where a text column equals the value, else 0."""
     return np.asarray(column == value, dtype=np.float64)

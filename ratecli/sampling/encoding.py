@@ -10,9 +10,11 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from ratecli.datasets.columns import ColumnKind
+from ratecli.datasets.columns import ColumnKind, as_array
 from ratecli.datasets.encode import Encoder
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.models.base import Classifier, Features
+from ratecli.models.group_threshold import append_memberships
 from ratecli.rates.expression import Slice
 from ratecli.rates.parser import parse_conditions
 from ratecli.rates.sample import Floats, Mask, Sample
@@ -50,6 +52,22 @@ def slice_memberships(sample: Sample, slices: Sequence[str]) -> list[Mask]:
     if faults:
         raise FaultError(faults)
     return [sample.rows(where) for where in wheres]
+
+
+def append_slices(classifier: Classifier, X: Features, columns: pd.DataFrame) -> Features:
+    """Return the inputs of a classifier: features, then membership in each of its slices."""
+    if not classifier.slices:
+        return X
+    arrays = {str(name): as_array(column) for name, column in columns.items()}
+    unknown, nothing = np.full(len(columns), np.nan), np.full(len(columns), "")
+    sample = Sample(arrays, unknown, nothing, nothing, np.ones(len(columns)))
+    return append_memberships(X, slice_memberships(sample, classifier.slices))
+
+
+def slice_columns_of(classifier: Classifier) -> list[str]:
+    """Return the columns that the slices of a classifier use."""
+    texts = classifier.slices
+    return sorted({each.column for text in texts for each in parse_conditions(text)})
 
 
 def _check_slice_columns(sample: Sample, where: Slice) -> Iterator[Diagnostic]:
