@@ -18,7 +18,6 @@ from ratecli.api.goals import FitSpec
 from ratecli.api.rows import InputRows
 from ratecli.apply.predict import prediction_columns
 from ratecli.apply.table_filter import MAIN_VARIANT, WITHOUT_MIN_KEPT, filter_goals
-from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE
 from ratecli.models.base import Array
 from ratecli.models.proxies import ProxyFilter
@@ -143,11 +142,8 @@ class BalancedFilter(MappingParamsEstimator):
         return [self.by] if isinstance(self.by, str) else list(self.by)
 
     def _question(self, by: Sequence[str]) -> FitSpec:
-        limit = self.disclosivity
-        if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 <= limit <= 1:
-            raise FaultError(Diagnostic("E104", f"disclosivity must be from 0 to 1, not {limit!r}"))
         least = {} if self.algorithm == WITHOUT_MIN_KEPT else {"kept": self.kept}
-        goals = filter_goals(by, float(limit))
+        goals = filter_goals(by, float(self.disclosivity))
         goals |= {} if self.objective is None else {"objective": self.objective}
         return FitSpec(self.algorithm, {**least, **(self.solver_options or {})}, **goals)
 

@@ -74,7 +74,7 @@ def _filter_columns(found: ProxyFilter, X: Features, seed: int) -> PredictedColu
         kept = found.decide(X) > 0.5
     else:
         columns["value"], kept = found.drawn(X, random_stream(seed, "predict"))
-        how = f"drawn with --seed {seed}"
+        how = f"sampled with --seed {seed}"
     columns["kept"] = kept.astype(np.int8)
     return PredictedColumns(columns, f"{kept.sum()} of them kept, {how}")
 
@@ -85,7 +85,7 @@ def _decision_columns(scores: Array, chances: Array, seed: int) -> PredictedColu
     drawn = int(((chances > 0) & (chances < 1)).sum())
     told = f"{yes.sum()} yes, {(~yes).sum()} no"
     if drawn:
-        told += f"; {drawn} of them by chance, drawn with --seed {seed}"
+        told += f"; {drawn} of them by chance, sampled with --seed {seed}"
     columns: dict[str, NDArray[np.generic]] = {
         "score": scores,
         "chance": chances,

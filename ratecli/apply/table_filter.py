@@ -6,30 +6,36 @@ The method is that of Deng, Diana, Kearns and Roth (2023).
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from ratecli.apply.filter_report import FilterReport, GroupColumns, filter_report_of, imbalance
 from ratecli.apply.predict import predict_table
 from ratecli.apply.stored import StoredModel, encoder_json
 from ratecli.config.document import Document
 from ratecli.datasets import tables as own
 from ratecli.datasets.columns import as_float_array, is_text
 from ratecli.datasets.download import sha256_of
-from ratecli.datasets.entry import MISSING_IS_ERROR, MISSING_TO_MEAN
+from ratecli.datasets.entry import MISSING_IS_ERROR
 from ratecli.datasets.missing import FILL_OR_MEAN_HELP
 from ratecli.datasets.tables import format_of_output, read_table_file, table_bytes
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.prepare import prepare_document
 from ratecli.files import ENCODER_FILE, FILTER_FILE, atomic_write_all, report_write_errors
-from ratecli.ledger.records import CONSTRAINT_TOLERANCE, PlannedTrial, TrialResult
+from ratecli.ledger.records import (
+    CONSTRAINT_TOLERANCE,
+    FILTERS_KEY,
+    PlannedTrial,
+    TrialResult,
+)
 from ratecli.models.storage import loads
 from ratecli.rates.resolve import MAX_VALUES
 from ratecli.rates.syntax import number_text, quote
@@ -41,48 +47,6 @@ WITHOUT_MIN_KEPT = "naive_proxy"
 """The filter without an option for the minimum share of rows to keep."""
 MAX_DISTINCT_SHARE = 0.5
 """Text columns with a larger share of distinct values are probably IDs."""
-
-
-def check_filter_options(
-    algorithm: str,
-    disclosivity: float,
-    kept: float | None,
-    test: str,
-    missing: str = MISSING_IS_ERROR,
-) -> None:
-    """Raise E202 for an unknown filter and E104 for invalid options."""
-    if algorithm not in FILTER_ALGORITHMS:
-        hint = did_you_mean(algorithm, FILTER_ALGORITHMS, "filters")
-        raise FaultError(Diagnostic("E202", f"no filter is called '{algorithm}'", hint))
-    faults = [*_no_share("--disclosivity", disclosivity), *_no_share("--kept", kept)]
-    if not _is_share_of_rows(test):
-        message = f"--test must be a share of the rows, from 0 to below 1, not '{test}'"
-        faults.append(Diagnostic("E104", message, "write 0.25 or 1/4"))
-    if missing not in {MISSING_IS_ERROR, MISSING_TO_MEAN}:
-        hint = did_you_mean(missing, (MISSING_IS_ERROR, MISSING_TO_MEAN), "values")
-        faults.append(Diagnostic("E104", f"--missing must be error or mean, not '{missing}'", hint))
-    if algorithm == WITHOUT_MIN_KEPT and kept is not None:
-        message = (
-            f"{WITHOUT_MIN_KEPT} keeps as many rows of each guess as of the rarest: "
-            "--kept does nothing"
-        )
-        faults.append(
-            Diagnostic("E104", message, "leave it out, or take qp_proxy or balanced_tree")
-        )
-    if faults:
-        raise FaultError(faults)
-
-
-def _no_share(option: str, value: float | None) -> Iterator[Diagnostic]:
-    if value is not None and not 0 <= value <= 1:
-        yield Diagnostic("E104", f"{option} must be from 0 to 1, not {value:g}")
-
-
-def _is_share_of_rows(text: str) -> bool:
-    try:
-        return 0 <= Fraction(text.replace(" ", "")) < 1
-    except (ValueError, ZeroDivisionError):
-        return False
 
 
 def check_output_folder(folder: Path) -> None:
@@ -98,7 +62,7 @@ def check_output_folder(folder: Path) -> None:
 
 def check_filter_columns(
     path: Path, table: pa.Table, by: Sequence[str], drop: Sequence[str]
-) -> tuple[GroupColumns, list[Diagnostic]]:
+) -> tuple[Groups, list[Diagnostic]]:
     """Return the groups of all rows, and a W406 for each text column that looks like a row ID.
 
     Raises
@@ -120,57 +84,57 @@ def check_filter_columns(
     ]
     twice = [name for k, name in enumerate(by) if name in by[:k]]
     faults += [Diagnostic("E104", f"--by names '{name}' twice") for name in dict.fromkeys(twice)]
+    seen = [name for name in names if name not in {*by, *drop}]
+    if not faults and not seen:
+        hint = f"columns: {', '.join(names)}"
+        faults = [Diagnostic("E411", "no column is left as an input of the filter", hint)]
     if faults:
         raise FaultError(faults)
-    seen = [name for name in names if name not in {*by, *drop}]
-    if not seen:
-        message = "no column is left by which the filter could tell whom to keep"
-        raise FaultError(Diagnostic("E411", message, f"columns: {', '.join(names)}"))
-    frame = own.typed_columns(path, table.select(list(by)), by, ())
-    faults = [fault for name in by for fault in _no_groups(frame[name], name)]
+    frame = own.typed_columns(path, table, [*by, *seen], ())
+    faults = [fault for name in by for fault in _group_errors(frame[name], name)]
     if faults:
         raise FaultError(faults)
     groups = {name: _words(frame[name]) for name in by}
-    return groups, list(_row_id_columns(own.typed_columns(path, table.select(seen), seen, ())))
+    return groups, [fault for name in seen for fault in _row_id_warnings(frame[name], name)]
 
 
-def _no_groups(column: pd.Series, name: str) -> Iterator[Diagnostic]:
-    gone = column.isna() if is_text(column) else pd.Series(~np.isfinite(as_float_array(column)))
-    if gone.any():
-        row, count = int(np.flatnonzero(gone)[0]) + 1, int(gone.sum())
-        all_ = f", and in {count} rows in all" if count > 1 else ""
-        message = f"column '{name}' has no value in row {row}{all_}: the group is not known there"
-        yield Diagnostic(
-            "E411", message, "leave such rows out, or give them a value such as 'unknown'"
-        )
-        return
+def _group_errors(column: pd.Series, name: str) -> Iterator[Diagnostic]:
+    missing = ~np.isfinite(as_float_array(column)) if not is_text(column) else column.isna()
     values = column.unique()
-    if len(values) == 1:
+    if missing.any():
+        row, count = int(np.argmax(missing)) + 1, int(missing.sum())
+        more = f", and in {count} rows in all" if count > 1 else ""
+        message = f"column '{name}' has no value in row {row}{more}: the group is not known there"
+        hint = "leave such rows out, or give them a value such as 'unknown'"
+        yield Diagnostic("E411", message, hint)
+    elif len(values) == 1:
         message = f"column '{name}' has one value only, '{_words(column).iloc[0]}'"
         yield Diagnostic("E411", message, "name a column of two groups or more")
     elif len(values) > MAX_VALUES:
         message = f"column '{name}' has {len(values)} values, and groups are at most {MAX_VALUES}"
-        yield Diagnostic(
-            "E411", message, "add a column that puts its values together, and name that"
-        )
+        yield Diagnostic("E411", message, "add a column that combines its values, and name that")
 
 
 def _words(column: pd.Series) -> pd.Series:
     return column if is_text(column) else column.map(lambda value: number_text(float(value)))
 
 
-def _row_id_columns(frame: pd.DataFrame) -> Iterator[Diagnostic]:
-    for name, column in frame.items():
-        if is_text(column) and column.nunique() > max(MAX_VALUES, MAX_DISTINCT_SHARE * len(column)):
-            message = (
-                f"column '{name}' has {column.nunique()} words in {len(column)} rows: what is "
-                "learned of them says nothing of new rows"
-            )
-            yield Diagnostic(
-                "W406", message, f"names and numbers of rows are best left out: --drop {name}"
-            )
+def _row_id_warnings(column: pd.Series, name: str) -> Iterator[Diagnostic]:
+    if is_text(column) and column.nunique() > max(MAX_VALUES, MAX_DISTINCT_SHARE * len(column)):
+        message = (
+            f"column '{name}' has {column.nunique()} words in {len(column)} rows: "
+            "a filter that uses it does not generalize to new rows"
+        )
+        yield Diagnostic("W406", message, f"leave out names and row IDs: --drop {name}")
 
 
+Groups = Mapping[str, pd.Series]
+"""The group of each row, by column."""
+GroupShares = Mapping[str, Mapping[str, float]]
+"""The share of each group, by column."""
+SPLIT_TITLES = {"train": "training rows", "test": "held-out rows"}
+REPORT_DIGITS = 10
+"""Decimal places of numbers in the report."""
 MAIN_VARIANT = "expected"
 """Name of the variant that a filter's trial returns."""
 MAIN_MODEL_FILE = f"{MAIN_VARIANT}.npz"
@@ -234,16 +198,25 @@ class FilterRequest:
     @property
     def options(self) -> dict[str, float]:
         """Return the filter's options as in an experiment file."""
-        if self.algorithm == WITHOUT_MIN_KEPT:
-            return {}
-        return {"kept": DEFAULT_MIN_KEPT if self.kept is None else self.kept}
+        default = None if self.algorithm == WITHOUT_MIN_KEPT else DEFAULT_MIN_KEPT
+        kept = default if self.kept is None else self.kept
+        return {} if kept is None else {"kept": kept}
 
 
 @dataclass(frozen=True)
 class FilterResult:
-    """The filter's report, warnings, and the kept rows as bytes unless written to a file."""
+    """The outcome for a table of `rows` rows.
 
-    told: FilterReport
+    Attributes
+    ----------
+    report
+        The effect of the filter, as plain JSON data: see `filter_report`.
+    content
+        The kept rows as bytes, unless they were written to a file.
+    """
+
+    rows: int
+    report: Mapping[str, Any]
     warnings: tuple[Diagnostic, ...]
     content: bytes | None = None
 
@@ -260,39 +233,40 @@ def learn_table_filter(wanted: FilterRequest) -> FilterResult:
         E408, E410, E411 for invalid columns, E501 if the filter reveals too much or keeps no row,
         E505 if an output cannot be written.
     """
-    check_filter_options(
-        wanted.algorithm, wanted.disclosivity, wanted.kept, wanted.test, wanted.missing
-    )
-    path, separator = wanted.table, wanted.separator
-    between = own.separator_of(path) if separator is None else separator
-    table = read_table_file(path, between)
+    if wanted.algorithm not in FILTER_ALGORITHMS:
+        hint = did_you_mean(wanted.algorithm, FILTER_ALGORITHMS, "filters")
+        raise FaultError(Diagnostic("E202", f"no filter is called '{wanted.algorithm}'", hint))
+    path = wanted.table
+    separator = own.separator_of(path) if wanted.separator is None else wanted.separator
+    table = read_table_file(path, separator)
     form = format_of_output(path, wanted.output)
     if wanted.folder is not None:
         check_output_folder(wanted.folder)
     groups, warnings = check_filter_columns(path, table, wanted.by, wanted.drop)
-    planned, result, more = _train_filter(wanted, between)
+    planned, result, more = _train_filter(wanted, separator)
     model = _model(wanted, planned, result)
-    answers, surprises = predict_table(model, path, table, wanted.seed)
-    kept = answers.columns["kept"] == 1
+    predicted, surprises = predict_table(model, path, table, wanted.seed)
+    kept = predicted.columns["kept"] == 1
     if not kept.any():
         message = f"of {table.num_rows} rows none is kept with --seed {wanted.seed}"
         raise FaultError(Diagnostic("E501", message, "ask for more of them, as in --kept 0.2"))
-    found = filter_report_of(planned, result, wanted.disclosivity, groups, kept)
-    rows = table_bytes(table.filter(pa.array(kept)), wanted.table, form, _output_separator(wanted))
-    summary = found.as_json(_request_record(wanted))
-    _write(wanted, rows, {**_files(planned, result), FILTER_FILE: summary})
-    warned = (*warnings, *more, *surprises, *_filter_warnings(found))
-    return FilterResult(found, warned, rows if wanted.output is None else None)
+    report = filter_report(planned, result, wanted.disclosivity, groups, kept)
+    output_separator = wanted.separator or own.separator_of(wanted.output or path)
+    rows = table_bytes(table.filter(pa.array(kept)), path, form, output_separator)
+    text = json.dumps(_request_record(wanted) | report, indent=1, ensure_ascii=False) + "\n"
+    _write(wanted, rows, {**_files(planned, result), FILTER_FILE: text})
+    warned = (*warnings, *more, *surprises, *_filter_warnings(report))
+    return FilterResult(len(kept), report, warned, rows if wanted.output is None else None)
 
 
 def _train_filter(
-    wanted: FilterRequest, between: str
+    wanted: FilterRequest, separator: str
 ) -> tuple[PlannedTrial, TrialResult, tuple[Diagnostic, ...]]:
     """Run the only trial of an experiment about the table; return it with its result and warnings.
 
     Locations in the generated experiment file are removed from errors and warnings.
     """
-    document = Document.of_data(_experiment(wanted, between), wanted.table.absolute())
+    document = Document.of_data(_experiment(wanted, separator), wanted.table.absolute())
     try:
         known = prepare_document(document)
         (task,) = known.plan.tasks
@@ -307,17 +281,20 @@ def _without_location(fault: Diagnostic) -> Diagnostic:
     return replace(fault, place=None, span=None, help=way)
 
 
-def _experiment(wanted: FilterRequest, between: str) -> dict[str, object]:
+def _experiment(wanted: FilterRequest, separator: str) -> dict[str, object]:
     """Return the content of an experiment about the table. The filter uses no label."""
     path = wanted.table.absolute()
-    kind, test = own.table_format(path), wanted.test.replace(" ", "")
+    kind = own.table_format(path)
+    test: str | float = wanted.test.replace(" ", "")
+    with suppress(ValueError):  # a fraction such as 1/3 remains text
+        test = float(test)
     table = {
         "path": path,
         "sha256": sha256_of(path),
-        **({"separator": between} if kind == "csv" else {}),
+        **({"separator": separator} if kind == "csv" else {}),
         "drop": list(dict.fromkeys([*wanted.by, *wanted.drop])),
         "missing": wanted.missing,
-        "split": {"test": test if "/" in test else float(test), "stratify": list(wanted.by)},
+        "split": {"test": test, "stratify": list(wanted.by)},
     }
     return {
         "name": "filter",
@@ -329,7 +306,13 @@ def _experiment(wanted: FilterRequest, between: str) -> dict[str, object]:
 
 
 def filter_goals(by: Sequence[str], disclosivity: float) -> dict[str, Any]:
-    """Return objective, constraints and metrics of a filter that balances the columns `by`."""
+    """Return objective, constraints and metrics of a filter that balances the columns `by`.
+
+    Raises E104 for a limit that is no probability.
+    """
+    if not 0 <= disclosivity <= 1:
+        message = f"disclosivity must be from 0 to 1, not {disclosivity:g}"
+        raise FaultError(Diagnostic("E104", message))
     columns = ", ".join(map(quote, by))
     over = f"by=({columns})" if len(by) > 1 else f"by={columns}"
     rule = f"disclosivity({over}) <= {number_text(disclosivity)}"
@@ -379,13 +362,6 @@ def _request_record(wanted: FilterRequest) -> dict[str, object]:
     }
 
 
-def _output_separator(wanted: FilterRequest) -> str:
-    """Return the column separator of the output."""
-    if wanted.separator is not None:
-        return wanted.separator
-    return own.separator_of(wanted.output or wanted.table)
-
-
 def _write(wanted: FilterRequest, rows: bytes, files: Mapping[str, str | bytes]) -> None:
     """Write the rows and the filter, or neither if one fails."""
     every: dict[Path, str | bytes] = {} if wanted.output is None else {wanted.output: rows}
@@ -407,20 +383,113 @@ def _write(wanted: FilterRequest, rows: bytes, files: Mapping[str, str | bytes])
         raise
 
 
-def _filter_warnings(found: FilterReport) -> Iterator[Diagnostic]:
+def filter_report(
+    planned: PlannedTrial,
+    result: TrialResult,
+    limit: float,
+    groups: Groups,
+    kept: NDArray[np.bool_],
+) -> dict[str, Any]:
+    """Return the report on the main variant of a filter's trial, as JSON data.
+
+    `expected` has the effect on each split; its `after` are the groups among the rows that are
+    expected to be kept, None if none are. `sample` are the rows `kept` (n,) of the table.
+    """
+    variant = next(iter(result.models))
+    columns = result.info[FILTERS_KEY][variant]["columns"]
+    values = {(v.split, v.metric): v.value for v in result.values if v.variant == variant}
+    expected = {
+        split: {
+            "rows": rows,
+            "kept": round(values[split, planned.metrics["kept"]], REPORT_DIGITS),
+            "disclosivity": round(values[split, planned.metrics["disclosivity"]], REPORT_DIGITS),
+            "before": _expected_groups(columns, split, "base"),
+            "after": _expected_groups(columns, split, "after"),
+        }
+        for split, rows in result.info["rows"].items()
+    }
+    shares = {
+        name: {group: float((groups[name][kept] == group).mean()) for group in found["groups"]}
+        for name, found in columns.items()
+    }
+    share = round(float(kept.mean()), REPORT_DIGITS)
+    return {
+        "limit": limit,
+        "features": [block["column"] for block in json.loads(result.encoding)["blocks"]],
+        "expected": expected,
+        "sample": {"rows": int(kept.sum()), "kept": share} | _with_imbalance(shares),
+    }
+
+
+def _expected_groups(columns: Mapping[str, Any], split: str, which: str) -> dict[str, Any] | None:
+    shares = {name: found["splits"][split][which] for name, found in columns.items()}
+    if any(each is None for each in shares.values()):
+        return None
+    return _with_imbalance(
+        {
+            name: dict(zip(columns[name]["groups"], each, strict=True))
+            for name, each in shares.items()
+        }
+    )
+
+
+def _with_imbalance(shares: GroupShares) -> dict[str, Any]:
+    """Return the shares, and the Euclidean distance of all shares from equal shares."""
+    distance = math.sqrt(
+        sum((share - 1 / len(each)) ** 2 for each in shares.values() for share in each.values())
+    )
+    rounded = {
+        name: {group: round(share, REPORT_DIGITS) for group, share in each.items()}
+        for name, each in shares.items()
+    }
+    return {"imbalance": round(distance, REPORT_DIGITS), "shares": rounded}
+
+
+def report_table(report: Mapping[str, Any]) -> list[list[str]]:
+    """Return header and rows of a report as a table.
+
+    The rows are each group's share, the imbalance, the share kept, and the disclosivity.
+    """
+    sample, expected = report["sample"], report["expected"]
+    names = [f"{name} = {group}" for name, each in sample["shares"].items() for group in each]
+    columns = {"": [*names, "imbalance", "kept", f"disclosivity, at most {report['limit']:g}"]}
+    for name, part in expected.items():
+        title = SPLIT_TITLES[name] if len(expected) > 1 else "all rows"
+        columns[title] = [*_share_cells(part["before"], len(names)), "", ""]
+        after = _share_cells(part["after"], len(names))
+        columns[f"{title}: expected"] = [
+            *after,
+            f"{part['kept']:.4f}",
+            f"{part['disclosivity']:.4f}",
+        ]
+    columns["sampled"] = [*_share_cells(sample, len(names)), f"{sample['kept']:.4f}", ""]
+    heads = [head.rpartition(": ")[2] for head in columns]
+    return [heads, *map(list, zip(*columns.values(), strict=True))]
+
+
+def _share_cells(groups: Mapping[str, Any] | None, count: int) -> list[str]:
+    """Return the cells of `count` shares and of the imbalance."""
+    if groups is None:
+        return [""] * (count + 1)
+    shares = [share for each in groups["shares"].values() for share in each.values()]
+    return [f"{value:.4f}" for value in (*shares, groups["imbalance"])]
+
+
+def _filter_warnings(report: Mapping[str, Any]) -> Iterator[Diagnostic]:
     """Warn if groups are not more balanced (W407) or held-out rows exceed the limit (W402)."""
-    train, test = found.parts["train"], found.parts.get("test")
-    if (
-        train.after is not None
-        and imbalance(train.after) > imbalance(train.before) - IMBALANCE_TOLERANCE
-    ):
-        message = f"no filter was found that balances groups at a disclosivity of {found.limit:g}"
-        yield Diagnostic(
-            "W407", message, "allow more, or give columns that tell more of the groups"
-        )
-    if test is not None and test.disclosivity > found.limit + CONSTRAINT_TOLERANCE:
+    limit, train, test = (
+        report["limit"],
+        report["expected"]["train"],
+        report["expected"].get("test"),
+    )
+    gain = train["after"] and train["before"]["imbalance"] - train["after"]["imbalance"]
+    if gain is not None and gain < IMBALANCE_TOLERANCE:
+        message = f"no filter was found that balances groups at a disclosivity of {limit:g}"
+        hint = "allow more, or give columns that tell more of the groups"
+        yield Diagnostic("W407", message, hint)
+    if test is not None and test["disclosivity"] > limit + CONSTRAINT_TOLERANCE:
         message = (
-            f"disclosivity is {test.disclosivity:.4f} on held-out rows, more than {found.limit:g}: "
-            "it is kept on training rows"
+            f"disclosivity is {test['disclosivity']:.4f} on held-out rows, more than {limit:g}: "
+            "the limit is satisfied on training rows"
         )
         yield Diagnostic("W402", message, "allow less, or learn on more rows")

@@ -14,8 +14,7 @@ from ratecli.cli.console import pluralize, print_diagnostics
 from ratecli.cli.predictions import STDOUT
 
 if TYPE_CHECKING:
-    from ratecli.apply.filter_report import FilterReport
-    from ratecli.apply.table_filter import FilterRequest
+    from ratecli.apply.table_filter import FilterRequest, FilterResult
 
 TableArgument: TypeAlias = Annotated[
     Path,
@@ -146,17 +145,19 @@ def filter_table(
     print_diagnostics(found.warnings)
     if found.content is not None:
         typer.echo(found.content, nl=False)
-    typer.echo(_summary(found.told, wanted), err=place is None)
+    typer.echo(_summary(found, wanted), err=place is None)
 
 
-def _summary(told: FilterReport, wanted: FilterRequest) -> str:
+def _summary(found: FilterResult, wanted: FilterRequest) -> str:
     """Return what was kept and the effect of the filter."""
-    heads, *rows = told.table()
-    how_many = f"{told.kept} of {pluralize(told.rows, 'row')} kept"
+    from ratecli.apply.table_filter import report_table  # noqa: PLC0415
+
+    heads, *rows = report_table(found.report)
+    kept = f"{found.report['sample']['rows']} of {pluralize(found.rows, 'row')} kept"
     lines = [
-        f"{wanted.output or wanted.table}: {how_many}, drawn with --seed {wanted.seed}",
+        f"{wanted.output or wanted.table}: {kept}, sampled with --seed {wanted.seed}",
         aligned(heads, rows, right=heads[1:]),
-        f"{wanted.algorithm} looks at {', '.join(told.features)}",
+        f"inputs of {wanted.algorithm}: {', '.join(found.report['features'])}",
     ]
     if wanted.folder is not None:
         lines.append(f"the filter is in {wanted.folder}: ratecli predict {wanted.folder} NEW.csv")

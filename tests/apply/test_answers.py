@@ -33,7 +33,7 @@ def test_of_who_is_not():
     chances = 1 / (1 + np.exp(-X[:, 0]))
     shares = found.columns["decision"].reshape(4, 5000).mean(axis=1)
     assert np.abs(shares - chances).max() < 4 * 0.5 / np.sqrt(5000)
-    assert found.told.endswith("; 20000 of them by chance, drawn with --seed 1")
+    assert found.told.endswith("; 20000 of them by chance, sampled with --seed 1")
     again = prediction_columns(RandomizedLogistic(ONE), rows[:7], seed=1).columns["decision"]
     assert again.tolist() == found.columns["decision"][:7].tolist()
     other = prediction_columns(RandomizedLogistic(ONE), rows, seed=2).columns["decision"]
@@ -78,7 +78,7 @@ def test_of_a_filter():
     assert np.abs(value.mean(axis=1) - second).max() < error
     assert np.abs(kept.mean(axis=1) - chance).max() < error
     assert kept[value == 1].all()
-    assert found.told == f"{kept.sum()} of them kept, drawn with --seed 1"
+    assert found.told == f"{kept.sum()} of them kept, sampled with --seed 1"
     fewer = prediction_columns(model, rows[:7], seed=1).columns
     assert fewer["value"].tolist() == found.columns["value"][:7].tolist()
     assert fewer["kept"].tolist() == found.columns["kept"][:7].tolist()

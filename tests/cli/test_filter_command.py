@@ -130,7 +130,9 @@ def test_predict_keeps_the_rows_that_were_kept(made, cli):
     sample = read((made / "kept.csv").read_text())
     again = found[found.kept == 1].drop(columns=["chance", "value", "kept"])
     pd.testing.assert_frame_equal(again.reset_index(drop=True), sample)
-    assert f"people.csv: {ROWS} rows, {len(sample)} of them kept, drawn with --seed 0" in shown.err
+    assert (
+        f"people.csv: {ROWS} rows, {len(sample)} of them kept, sampled with --seed 0" in shown.err
+    )
     assert set(found.value) <= set(range(int(found.value.max()) + 1))
 
 
@@ -190,11 +192,11 @@ def test_a_person_sees_groups_before_and_after(cli):
     assert (answer.code, answer.err) == (0, "")
     lines = answer.out.splitlines()
     assert lines[0].startswith("kept.csv: ")
-    assert lines[0].endswith(" of 1500 rows kept, drawn with --seed 0")
-    assert lines[1].split() == ["all", "rows", "expected", "drawn"]
+    assert lines[0].endswith(" of 1500 rows kept, sampled with --seed 0")
+    assert lines[1].split() == ["all", "rows", "expected", "sampled"]
     firsts = [line.split("  ")[0] for line in lines[2:]]
     assert firsts[:-1] == ["sex = F", "sex = M", "imbalance", "kept", "disclosivity, at most 0.1"]
-    assert lines[-1] == "balanced_tree looks at age, hours, job"
+    assert lines[-1] == "inputs of balanced_tree: age, hours, job"
     piped = cli(*by_sex("--drop", "skin"))
     assert piped.err == answer.out.replace("kept.csv: ", "people.csv: ")
     assert len(read(piped.out)) == int(lines[0].split()[1])
@@ -204,7 +206,7 @@ def test_a_person_sees_groups_before_and_after(cli):
 def test_rows_can_be_held_out(folder, cli):
     answer = cli(*by_sex("-o", "kept.csv", "--filter", "f", "--test", "1/3"))
     assert answer.code == 0
-    assert "training rows  expected  held-out rows  expected   drawn" in answer.out
+    assert "training rows  expected  held-out rows  expected  sampled" in answer.out
     found = told(folder / "f")["expected"]
     assert (found["train"]["rows"], found["test"]["rows"]) == (1000, 500)
     assert found["train"]["disclosivity"] <= 0.1 + 1e-6
@@ -305,13 +307,13 @@ BAD = [
     (["--by", "age"], 4, "values, and groups are at most 30"),
     (["--by", "gaps"], 4, "error[E411]: column 'gaps' has no value in row 3, and in 2 rows in all"),
     (["--by", "holes"], 4, "error[E411]: column 'holes' has no value in row 1"),
-    (["--disclosivity", "1.5"], 2, "error[E104]: --disclosivity must be from 0 to 1, not 1.5"),
-    (["--disclosivity", "-0.1"], 2, "--disclosivity must be from 0 to 1, not -0.1"),
-    (["--disclosivity", "nan"], 2, "--disclosivity must be from 0 to 1, not nan"),
-    (["--kept", "2"], 2, "error[E104]: --kept must be from 0 to 1, not 2"),
-    (["--kept", "0.1", "--algorithm", "naive_proxy"], 2, "error[E104]: naive_proxy keeps as many"),
-    (["--test", "1"], 2, "error[E104]: --test must be a share of the rows"),
-    (["--test", "half"], 2, "error[E104]: --test must be a share of the rows"),
+    (["--disclosivity", "1.5"], 2, "error[E104]: disclosivity must be from 0 to 1, not 1.5"),
+    (["--disclosivity", "-0.1"], 2, "disclosivity must be from 0 to 1, not -0.1"),
+    (["--disclosivity", "nan"], 2, "disclosivity must be from 0 to 1, not nan"),
+    (["--kept", "2"], 2, "error[E104]: 'kept' must be"),
+    (["--kept", "0.1", "--algorithm", "naive_proxy"], 2, "error[E104]: 'kept' is of"),
+    (["--test", "1"], 2, "error[E104]: the split leaves no rows to train on"),
+    (["--test", "half"], 2, "error[E104]: 'half' is no fraction"),
     (["--algorithm", "balanced"], 2, "error[E202]: no filter is called 'balanced'"),
     (["--algorithm", "majorize"], 2, "error[E202]: no filter is called 'majorize'"),
     (["--seed", "-1"], 2, "error[E104]: a seed must be at least 0, not -1"),

@@ -224,7 +224,7 @@ def test_chances_are_drawn_by_seed_and_place(folder, cli, rows):
     assert (read(again.out).decision == found[0]).all()
     drawn = (chance > 0) & (chance < 1)
     assert drawn.sum() > 20
-    assert f"; {drawn.sum()} of them by chance, drawn with --seed 0" in again.err
+    assert f"; {drawn.sum()} of them by chance, sampled with --seed 0" in again.err
     differ = found[0] != found[1]
     assert differ.any()
     assert drawn[differ].all()
