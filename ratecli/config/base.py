@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -22,12 +25,20 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from ratecli.config.sweep import SweepValue
-from ratecli.config.validation import diagnostics_of, missing_space_hint, quote_value, wrong_type
+from ratecli.config.document import LOCATION_MARK
+from ratecli.config.validation import (
+    diagnostics_of,
+    missing_space_hint,
+    quote_value,
+    type_error,
+    value_error,
+)
 from ratecli.errors import Diagnostic, InvalidValueError, Loc
 
 IDENTIFIER_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SLUG_PATTERN = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+FRACTION_PATTERN = re.compile(r"(\d{1,6})/(0*[1-9]\d{0,5})")
+MAX_RULE_LENGTH = 2000
 SOLUTION_RATE = "solution_rate"
 """Name in tables and expectations of the share of trials that returned a classifier."""
 FAILURE_RATE = "failure_rate"
@@ -40,28 +51,39 @@ RESERVED_RESULT_FILES = {
     "report.html": "the page over several experiments",
 }
 """Other contents of the results folder; no experiment may have one of these names."""
-NAME_HELP = "a name begins with a letter or '_' and goes on with letters, digits and '_'"
-SLUG_HELP = "use small letters, digits, '.', '_' and '-', beginning with a letter or digit"
+NAME_HELP = "a name begins with a letter or '_' and continues with letters, digits and '_'"
+SLUG_HELP = "use lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit"
 
 
-def check_name(loc: Loc, name: str, *, key: bool = True) -> list[Diagnostic]:
+def is_name(text: str) -> bool:
+    """Return whether rules can refer to a name."""
+    return bool(IDENTIFIER_PATTERN.fullmatch(text)) and len(text) <= 100
+
+
+def check_name(name: str, loc: Loc = (), *, key: bool = False) -> list[Diagnostic]:
     """Return an error if rules could not refer to this name."""
-    if IDENTIFIER_PATTERN.fullmatch(name) and len(name) <= 100:
+    if is_name(name):
         return []
     hint = missing_space_hint(name) or NAME_HELP
     return [Diagnostic("E104", f"{quote_value(name)} is not a name", hint, loc=loc, key=key)]
 
 
-def check_slug(loc: Loc, text: str) -> list[Diagnostic]:
-    """Return an error if the text is not a plain file name."""
-    if SLUG_PATTERN.fullmatch(text):
-        return []
-    return [
-        Diagnostic("E104", f"{quote_value(text)} cannot name a file or folder", SLUG_HELP, loc=loc)
-    ]
+def check_one_key(
+    raw: Mapping[str, Any], keys: Iterable[str], hint: str, *, misspelt: bool
+) -> list[Diagnostic]:
+    """Return an error unless exactly one of some keys has a value.
 
-
-MAX_RULE_LENGTH = 2000
+    If a key is `misspelt`, which is reported elsewhere, none of them may be present.
+    """
+    given = [key for key in raw if key in set(keys) and raw[key] is not None]
+    names = [f"'{key}'" for key in keys]
+    listed = f"{', '.join(names[:-1])} and {names[-1]}"
+    if len(given) > 1:
+        message = f"only one of {listed} is allowed"
+        return [Diagnostic("E104", message, hint, loc=(given[1],), key=True)]
+    if not given and not misspelt:
+        return [Diagnostic("E102", f"{LOCATION_MARK} needs one of {listed}", hint, key=True)]
+    return []
 
 
 class Spec(BaseModel):
@@ -91,39 +113,6 @@ class Spec(BaseModel):
         return part
 
 
-def _validate_name(value: object) -> object:
-    return _accept_unless(check_name((), value), value) if isinstance(value, str) else value
-
-
-def _validate_slug(value: object) -> object:
-    return _accept_unless(check_slug((), value), value) if isinstance(value, str) else value
-
-
-def validate_rule(value: object) -> object:
-    """Return the text of a rule; raise FaultError with E103, E104 or E302."""
-    if not isinstance(value, str):
-        hint = f"put it in quotes: '{value}'" if isinstance(value, int | float) else None
-        return _accept_unless([wrong_type((), "the text of a rule", value, hint)], value)
-    if not value.strip():
-        return _accept_unless([Diagnostic("E104", "the rule is empty", "write a rule")], value)
-    if len(value) > MAX_RULE_LENGTH:
-        message = f"the rule has {len(value)} characters; at most {MAX_RULE_LENGTH} are allowed"
-        return _accept_unless([Diagnostic("E302", message)], value)
-    return value
-
-
-def _validate_scalar(value: object) -> object:
-    right = isinstance(value, bool | int | float | str)
-    wanted = "a number, a text or true or false, as in the sweep"
-    return _accept_unless([] if right else [wrong_type((), wanted, value)], value)
-
-
-def _accept_unless(complaints: list[Diagnostic], value: object) -> object:
-    if complaints:
-        raise InvalidValueError(complaints)
-    return value
-
-
 class NotNull:
     """Annotation of a key that may be absent but not null: removes null from its JSON schema."""
 
@@ -142,35 +131,129 @@ def require_value(wanted: str, hint: str) -> BeforeValidator:
     """
 
     def check(value: object) -> object:
-        return _accept_unless([wrong_type((), wanted, value, hint)] if value is None else [], value)
+        if value is None:
+            raise type_error(wanted, value, hint)
+        return value
 
     return BeforeValidator(check)
 
 
+def matching(pattern: re.Pattern[str]) -> dict[str, Any]:
+    """Return the JSON schema of texts that match a pattern."""
+    return {"type": "string", "pattern": f"^{pattern.pattern}$"}
+
+
+def is_scalar(value: object) -> bool:
+    """Return whether a value is a number or a text."""
+    return isinstance(value, int | float | str) and not isinstance(value, bool)
+
+
+def _validate_name(value: object) -> object:
+    if isinstance(value, str) and (wrong := check_name(value)):
+        raise InvalidValueError(wrong)
+    return value
+
+
+def _validate_slug(value: object) -> object:
+    if isinstance(value, str) and not SLUG_PATTERN.fullmatch(value):
+        message = f"{quote_value(value)} cannot name a file or folder"
+        raise InvalidValueError(Diagnostic("E104", message, SLUG_HELP))
+    return value
+
+
+def validate_rule(value: object) -> object:
+    """Return the text of a rule; raise InvalidValueError with E103, E104 or E302."""
+    if not isinstance(value, str):
+        hint = f"put it in quotes: '{value}'" if isinstance(value, int | float) else None
+        raise type_error("the text of a rule", value, hint)
+    if not value.strip():
+        raise InvalidValueError(Diagnostic("E104", "the rule is empty", "write a rule"))
+    if len(value) > MAX_RULE_LENGTH:
+        message = f"the rule has {len(value)} characters; at most {MAX_RULE_LENGTH} are allowed"
+        raise InvalidValueError(Diagnostic("E302", message))
+    return value
+
+
+def _validate_scalar(value: object) -> object:
+    if not isinstance(value, str | int | float):
+        raise type_error("a number, a text, true or false", value)
+    return value
+
+
+RULE_SCHEMA = {"type": "string", "minLength": 1, "maxLength": MAX_RULE_LENGTH}
+SCALAR_SCHEMA = {"type": ["number", "string", "boolean"]}
 NameText = Annotated[
-    str,
-    BeforeValidator(_validate_name),
-    WithJsonSchema({"type": "string", "pattern": f"^{IDENTIFIER_PATTERN.pattern}$"}),
+    str, BeforeValidator(_validate_name), WithJsonSchema(matching(IDENTIFIER_PATTERN))
 ]
-SlugText = Annotated[
-    str,
-    BeforeValidator(_validate_slug),
-    WithJsonSchema({"type": "string", "pattern": f"^{SLUG_PATTERN.pattern}$"}),
-]
-RuleText = Annotated[
-    str,
-    BeforeValidator(validate_rule),
-    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_RULE_LENGTH}),
-]
+SlugText = Annotated[str, BeforeValidator(_validate_slug), WithJsonSchema(matching(SLUG_PATTERN))]
+RuleText = Annotated[str, BeforeValidator(validate_rule), WithJsonSchema(RULE_SCHEMA)]
 StrictText = Annotated[str, Strict()]
 ColumnName = Annotated[str, StringConstraints(strict=True, min_length=1)]
-WholeNumber = Annotated[int, Strict()]
+ColumnNames = Annotated[tuple[ColumnName, ...], Field(min_length=1)]
 StrictFlag = Annotated[bool, Strict()]
-PositiveCount = Annotated[int, Strict(), Field(ge=1)]
 SeedNumber = Annotated[int, Strict(), Field(ge=0)]
-StrictScalar = Annotated[
-    SweepValue,
-    BeforeValidator(_validate_scalar),
-    WithJsonSchema({"type": ["number", "string", "boolean"]}),
+ScalarValue = Annotated[
+    bool | int | float | str, BeforeValidator(_validate_scalar), WithJsonSchema(SCALAR_SCHEMA)
 ]
-"""A value of a swept name."""
+"""A value of a swept name or of a column."""
+
+
+@dataclass(frozen=True)
+class NumberRange:
+    """The numbers that a key accepts, also as fractions such as 1/3, or as swept names.
+
+    `above` excludes the lower end, `below` the upper end.
+    """
+
+    low: float
+    high: float
+    above: bool = False
+    below: bool = False
+    names: bool = True
+
+    def __contains__(self, value: object) -> bool:
+        number = exact_number(value)
+        if number is None:
+            return False
+        low, high = Fraction(str(self.low)), Fraction(str(self.high))
+        good = number > low if self.above else number >= low
+        return good and (number < high if self.below else number <= high)
+
+    @property
+    def words(self) -> str:
+        if not self.above and not self.below:
+            return f"from {self.low:g} to {self.high:g}"
+        low = f"{'greater than' if self.above else 'at least'} {self.low:g}"
+        return f"{low} and {'less than' if self.below else 'at most'} {self.high:g}"
+
+    def validate(self, value: object) -> Any:
+        """Return the value unchanged; raise InvalidValueError with E103 or E104."""
+        wanted = "a number such as 0.05 or 1/20"
+        wanted += ", or a name of the sweep" if self.names else ""
+        if not is_scalar(value):
+            raise type_error(wanted, value)
+        if isinstance(value, str) and not FRACTION_PATTERN.fullmatch(value):
+            if self.names and is_name(value):
+                return value
+            raise value_error(wanted, quote_value(value))
+        if value not in self:
+            raise value_error(self.words, value)
+        return value
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of accepted values."""
+        low = "exclusiveMinimum" if self.above else "minimum"
+        high = "exclusiveMaximum" if self.below else "maximum"
+        number = {"type": "number", low: self.low, high: self.high}
+        texts = [FRACTION_PATTERN, *([IDENTIFIER_PATTERN] if self.names else [])]
+        return {"anyOf": [number, *map(matching, texts)]}
+
+
+def exact_number(value: object) -> Fraction | None:
+    """Return a number as it is written, or a text like '1/3'; None for anything else."""
+    if isinstance(value, str):
+        return Fraction(value) if FRACTION_PATTERN.fullmatch(value) else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return Fraction(str(value))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -17,22 +15,24 @@ from pydantic import (
 )
 
 from ratecli.config.base import (
-    IDENTIFIER_PATTERN,
+    RULE_SCHEMA,
     ColumnName,
+    ColumnNames,
     NotNull,
-    PositiveCount,
+    NumberRange,
+    ScalarValue,
     SeedNumber,
     Spec,
     StrictFlag,
-    check_name,
+    check_one_key,
+    exact_number,
     require_value,
+    validate_rule,
 )
-from ratecli.config.document import LOCATION_MARK
-from ratecli.config.validation import quote_value, unknown_key, wrong_type
+from ratecli.config.validation import type_error, unknown_key, value_error
 from ratecli.datasets.entry import DatasetEntry
-from ratecli.errors import Diagnostic, InvalidValueError
+from ratecli.errors import Diagnostic, FaultError, InvalidValueError
 
-FRACTION_PATTERN = re.compile(r"(\d{1,6})/(0*[1-9]\d{0,5})")
 MAX_LEVELS = 30
 """Maximum number of levels; templates such as `mean(precision, by=level)` have the same limit."""
 DATASET_PARTS = ("train", "validation", "test")
@@ -43,77 +43,61 @@ EXCLUSIVE_SPLIT_KEYS = {
     "official": ("train", "test"),
 }
 """Keys that cannot be combined with each way of splitting."""
-
 DATASET_KINDS = {"source": "a registered source", "path": "your own table"}
+FRACTION_RANGE = NumberRange(0, 1, names=False)
+RESAMPLE_RANGE = NumberRange(0, 1000, above=True)
+"""Ratio of sampled to available rows; more is assumed to be a typo."""
 
 
-def as_fraction(value: float | str) -> Fraction:
-    """Return a number, or text like '1/3', as an exact fraction."""
-    return Fraction(value)
-
-
-def _fraction(value: object) -> object:
-    complaint = _fraction_complaint(value)
-    if complaint:
-        raise InvalidValueError(complaint)
-    return value
-
-
-def _fraction_complaint(value: object) -> Diagnostic | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return wrong_type((), "a number from 0 to 1, or a text like '1/3'", value)
-    found = FRACTION_PATTERN.fullmatch(value) if isinstance(value, str) else None
-    if isinstance(value, str) and found is None:
-        return Diagnostic("E104", f"{quote_value(value)} is no fraction", "write 0.25 or 1/4")
-    if isinstance(value, float) and value != value:  # noqa: PLR0124 - NaN
-        return Diagnostic("E104", f"{LOCATION_MARK} must be a number from 0 to 1, not nan")
-    if not (isinstance(value, str) or 0 <= value <= 1) or (found and as_fraction(value) > 1):
-        return Diagnostic("E104", f"{LOCATION_MARK} must be from 0 to 1, not {value}")
-    return None
-
-
-def _scalar(value: object) -> object:
-    if isinstance(value, str | int | float):
-        return value
-    raise InvalidValueError(wrong_type((), "a single value: a number, text, true or false", value))
-
-
-def _range(value: object) -> object:
-    hint = "write the least and the largest that a label can be, as in [0, 4], or [0, null]"
+def _validate_range(value: object) -> object:
+    hint = "write the smallest and largest possible label, as in [0, 4] or [0, null]"
     ends = value if isinstance(value, list | tuple) else ()
-    wrong_kind = any(
-        isinstance(end, bool) or not isinstance(end, int | float | None) for end in ends
-    )
-    if len(ends) != 2 or wrong_kind:
-        raise InvalidValueError(wrong_type((), "two numbers, or null for none", value, hint))
-    low, high = (end for end in ends)
-    if not (low is None or high is None or low < high):
-        message = f"{LOCATION_MARK} must begin with the smaller number, not {low} and {high}"
-        raise InvalidValueError(Diagnostic("E104", message, hint))
+    wrong = any(isinstance(end, bool) or not isinstance(end, int | float | None) for end in ends)
+    if len(ends) != 2 or wrong:
+        raise type_error("two numbers, or null for none", value, hint)
+    low, high = ends
+    if low is not None and high is not None and not low < high:
+        raise value_error("two increasing numbers", f"{low} and {high}", hint)
     return value
 
 
-FractionValue = Annotated[
-    float | str,
-    BeforeValidator(_fraction),
+def _validate_group(value: object) -> object:
+    """Return a condition, or a mapping of data sets to conditions."""
+    if not isinstance(value, dict):
+        return validate_rule(value)
+    found: list[Diagnostic] = []
+    for name, text in value.items():
+        try:
+            validate_rule(text)
+        except FaultError as error:
+            found += [fault.under(name) for fault in error.faults]
+    if found:
+        raise InvalidValueError(found)
+    return value
+
+
+GroupCondition = Annotated[
+    str | dict[str, str],
+    PlainValidator(_validate_group),
     WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "minimum": 0, "maximum": 1},
-                {"type": "string", "pattern": f"^{FRACTION_PATTERN.pattern}$"},
-            ]
-        }
+        {"anyOf": [RULE_SCHEMA, {"type": "object", "additionalProperties": RULE_SCHEMA}]}
     ),
 ]
-ScalarValue = Annotated[
-    bool | int | float | str,
-    BeforeValidator(_scalar),
-    WithJsonSchema({"type": ["boolean", "number", "string"]}),
+FractionField = Annotated[
+    float | str, BeforeValidator(FRACTION_RANGE.validate), WithJsonSchema(FRACTION_RANGE.schema)
 ]
-ColumnNames = Annotated[tuple[ColumnName, ...], Field(min_length=1)]
+ResampleShare = Annotated[
+    float | str, PlainValidator(RESAMPLE_RANGE.validate), WithJsonSchema(RESAMPLE_RANGE.schema)
+]
+OptionalResample = Annotated[
+    ResampleShare | None,
+    NotNull(),
+    require_value("a number, or a name of the sweep", "to use the rows of the split, remove it"),
+]
+"""None if the key is absent; an empty value is an E103."""
 RangeEnd = Annotated[float, Strict()] | None
-LabelRange = Annotated[tuple[RangeEnd, RangeEnd], BeforeValidator(_range)]
-LevelCount = Annotated[int, Strict(), Field(ge=2, le=MAX_LEVELS)]
+LabelRange = Annotated[tuple[RangeEnd, RangeEnd], BeforeValidator(_validate_range)]
+Character = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1)]
 Sha256Text = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-fA-F]{64}$")]
 
 
@@ -121,23 +105,22 @@ class SplitSpec(Spec):
     """How rows are divided into train, validation and test."""
 
     official: StrictFlag | None = Field(
-        None, description="Keep the split that the source comes with (default where it has one)."
+        None, description="Use the source's own split (default if it has one)."
     )
-    train: FractionValue | None = Field(None, description="Fraction of rows to train on.")
-    validation: FractionValue | None = Field(
+    train: FractionField | None = Field(None, description="Fraction of rows to train on.")
+    validation: FractionField | None = Field(
         None,
-        description="Fraction of rows to tune on; with an official split, a fraction of its "
-        "training rows.",
+        description="Fraction of rows to tune on; with an official split, of its training rows.",
     )
-    test: FractionValue | None = Field(None, description="Fraction of rows to test on.")
+    test: FractionField | None = Field(None, description="Fraction of rows to test on.")
     stratify: ColumnNames | None = Field(
-        None, description="Columns whose values get the same shares in every part."
+        None, description="Columns whose values have the same shares in every part."
     )
     by: ColumnName | None = Field(
-        None, description="A column that says of each row: train, validation or test."
+        None, description="A column that contains train, validation or test for each row."
     )
     seed: SeedNumber | None = Field(
-        None, description="Fixes the split for all seeds of the experiment."
+        None, description="Seed of one split for all seeds of the experiment."
     )
 
     @classmethod
@@ -145,26 +128,21 @@ class SplitSpec(Spec):
         chosen = "by" if raw.get("by") is not None else "official"
         for key in EXCLUSIVE_SPLIT_KEYS[chosen] if raw.get(chosen) else ():
             if raw.get(key):
-                message = f"'{key}' does not go with '{chosen}'"
-                yield Diagnostic(
-                    "E104", message, f"keep '{key}' or '{chosen}'", loc=(key,), key=True
-                )
-        values = {key: raw[key] for key in DATASET_PARTS if raw.get(key) is not None}
-        if any(_fraction_complaint(value) for value in values.values()):
+                yield _conflict(key, chosen, f"keep '{key}' or '{chosen}'")
+        given = [raw[key] for key in DATASET_PARTS if raw.get(key) is not None]
+        shares = [exact_number(value) for value in given if value in FRACTION_RANGE]
+        if len(shares) < len(given):
             return
-        total = sum((as_fraction(str(value)) for value in values.values()), Fraction(0))
-        wrong = _wrong_total(values, total)
-        if wrong:
-            yield Diagnostic("E104", wrong, key=True)
-
-
-def _wrong_total(values: Mapping[str, Any], total: Fraction) -> str | None:
-    if len(values) == len(DATASET_PARTS) and total != 1:
-        return f"train, validation and test must add up to 1, not {float(total):g}"
-    if total > 1:
-        return f"the parts of the split add up to {float(total):g}, more than 1"
-    nothing = as_fraction(str(values["train"])) == 0 if "train" in values else total >= 1
-    return "the split leaves no rows to train on" if nothing else None
+        total = sum(share for share in shares if share is not None)
+        rest = raw.get("train") is None
+        if len(given) == len(DATASET_PARTS) and total != 1:
+            message = f"train, validation and test must add up to 1, not {float(total):g}"
+            yield Diagnostic("E104", message, key=True)
+        elif total > 1:
+            message = f"the parts of the split add up to {float(total):g}, more than 1"
+            yield Diagnostic("E104", message, key=True)
+        elif total == 1 if rest else exact_number(raw["train"]) == 0:
+            yield Diagnostic("E104", "the split leaves no rows to train on", key=True)
 
 
 class DatasetSpec(Spec):
@@ -179,7 +157,7 @@ class DatasetSpec(Spec):
     preparation: ColumnName | None = Field(
         None, description="Which of the source's preparations to use."
     )
-    rows: PositiveCount | None = Field(
+    rows: Annotated[int, Strict(), Field(ge=1)] | None = Field(
         None, description="How many rows to generate (generated sources)."
     )
     seed: SeedNumber | None = Field(
@@ -187,94 +165,72 @@ class DatasetSpec(Spec):
     )
     vectors: ColumnName | None = Field(
         None,
-        description="A file of word vectors, relative to the folder of this file (sources of "
-        "texts).",
+        description="A file of word vectors, relative to the folder of this file (text sources).",
     )
     format: Literal["csv", "parquet"] | None = Field(
         None, description="The table's format; by default taken from the path's ending."
     )
-    separator: Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1)] | None = (
-        Field(None, description="The character between the columns of a CSV file.")
+    separator: Character | None = Field(
+        None, description="The character between the columns of a CSV file."
     )
     stream: StrictFlag | None = Field(
         None,
-        description="Read the table piece by piece, for one larger than memory: a file, or a "
-        "folder of files of one table. `unconstrained` and `three_player` train on it.",
+        description="Read a table larger than memory piece by piece: a file, or a folder of files. "
+        "`unconstrained` and `three_player` train on it.",
     )
     sha256: Sha256Text | None = Field(None, description="The file must have this SHA-256.")
     label: ColumnName | None = Field(
         None, description="The label's column; without it, all rows count as unlabelled."
     )
     positive: ScalarValue | None = Field(
-        None, description="The label's value, or condition, that counts as positive."
+        None, description="The label's value that counts as positive."
     )
     target: Literal["classes", "number"] | None = Field(
         None,
-        description="Whether the label is one of two classes (default) or a number, of which goals "
-        "speak by mse and mean_error.",
+        description="Whether the label is one of two classes (default) or a number, for mse and "
+        "mean_error.",
     )
     label_range: LabelRange | None = Field(
         None,
-        description="Least and largest number that the label can be, null where there is none: "
-        "what a safety test may count on. For target: number.",
+        description="Smallest and largest possible label (null if unknown), for safety tests of "
+        "target: number.",
     )
     features: ColumnNames | None = Field(
         None, description="Columns the classifier sees; by default all but label, weight and drop."
     )
     drop: ColumnNames | None = Field(
-        None, description="Columns that are no features; slices still see them."
+        None, description="Columns that are not features; slices can use them."
     )
     weight: ColumnName | None = Field(None, description="The column of row weights.")
     categorical: ColumnNames | None = Field(
-        None, description="Number columns that are to be read as categories."
+        None, description="Number columns to read as categories."
     )
     missing: Literal["error", "mean"] | None = Field(
         None,
-        description="What a missing number of a feature is: an error (default), or the mean of the "
-        "training rows that have one. A feature `COLUMN=(missing)` then says where it is missing.",
+        description="How to treat missing numbers of features: as an error (default), or as the "
+        "mean of the training rows, with a feature `COLUMN=(missing)` that marks them.",
     )
     split: SplitSpec | None = Field(
         None,
         description="How rows are divided; by default the official split, else 2/3 train and "
         "1/3 test.",
     )
-    levels: LevelCount | None = Field(
+    levels: Annotated[int, Strict(), Field(ge=2, le=MAX_LEVELS)] | None = Field(
         None,
-        description="At how many thresholds rows are decided: each stands once for every level, "
-        "in one part of the split, with a numeric column `level` from 0 for slices and, for the "
-        "classifier, a bias of its own.",
+        description="The number of thresholds: each row is repeated for every level, in one part "
+        "of the split, with a numeric column `level` from 0 for slices and a bias of its own.",
     )
 
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Diagnostic]:
-        chosen = [key for key in DATASET_KINDS if raw.get(key) is not None]
-        if len(chosen) == 2:
-            hint = "keep 'source' for a registered source or 'path' for your own table"
-            return [
-                Diagnostic("E104", "give either 'source' or 'path'", hint, loc=("path",), key=True)
-            ]
-        if not chosen:
-            return cls._without_kind(raw)
-        foreign = [
-            key for key in raw if key in cls.model_fields and key not in _allowed_keys(chosen[0])
-        ]
-        return [
-            *(_foreign_key(key, chosen[0]) for key in foreign),
-            *_target_conflicts(raw),
-            *_stream_conflicts(raw),
-        ]
-
-    @classmethod
-    def _without_kind(cls, raw: Mapping[str, Any]) -> list[Diagnostic]:
-        near = [
-            unknown_key((key,), DATASET_KINDS).help or ""
-            for key in raw
-            if key not in cls.model_fields
-        ]
-        if any("did you mean" in hint for hint in near):
-            return []  # the misspelt key is reported already
         hint = "write source: NAME (`ratecli ls datasets`) or path: FILE.csv"
-        return [Diagnostic("E102", f"{LOCATION_MARK} needs a 'source' or a 'path'", hint, key=True)]
+        unknown = [key for key in raw if key not in cls.model_fields]
+        hints = (unknown_key((key,), DATASET_KINDS).help or "" for key in unknown)
+        misspelt = any("did you mean" in text for text in hints)
+        if found := check_one_key(raw, tuple(DATASET_KINDS), hint, misspelt=misspelt):
+            return found
+        chosen = next((key for key in DATASET_KINDS if raw.get(key) is not None), None)
+        return [] if chosen is None else _kind_errors(raw, chosen)
 
     def entry(self) -> DatasetEntry:
         return DatasetEntry.of(self.options())
@@ -284,103 +240,31 @@ class DatasetSpec(Spec):
         return self.model_dump(mode="json", exclude_none=True)
 
 
-def _target_conflicts(raw: Mapping[str, Any]) -> Iterator[Diagnostic]:
-    """Report options that conflict with the kind of label of a table."""
-    if "path" not in raw:
-        return
-    if raw.get("target") != "number":
-        if raw.get("label_range") is not None:
-            message = "'label_range' is for a label that is a number"
-            yield Diagnostic(
-                "E104", message, "say 'target: number'", loc=("label_range",), key=True
-            )
-        return
-    if raw.get("label") is None:
-        message = "'target: number' says of what kind the label is, and no label is named"
-        yield Diagnostic(
-            "E102", message, "name its column: label: COLUMN", loc=("target",), key=True
-        )
-    if raw.get("positive") is not None:
-        message = "'positive' does not go with 'target: number': a number is not one of two classes"
-        yield Diagnostic("E104", message, "leave one of them out", loc=("positive",), key=True)
+def _kind_errors(raw: Mapping[str, Any], chosen: str) -> Iterator[Diagnostic]:
+    """Yield errors of keys that do not apply to a source or table, or to each other."""
+    own = [key for key in DatasetSpec.model_fields if key not in SOURCE_KEYS]
+    allowed = SOURCE_KEYS if chosen == "source" else (*own, *SHARED_KEYS)
+    for key in raw:
+        if key in DatasetSpec.model_fields and key not in allowed:
+            message = f"'{key}' is not a key of {DATASET_KINDS[chosen]}"
+            hint = f"allowed keys: {', '.join(allowed)}"
+            yield Diagnostic("E101", message, hint, loc=(key,), key=True)
+    has = {key for key in raw if raw[key] is not None}
+    numeric = raw.get("target") == "number"
+    if chosen == "path" and numeric and "label" not in has:
+        message, hint = "'target: number' needs a label", "name its column: label: COLUMN"
+        yield Diagnostic("E102", message, hint, loc=("target",), key=True)
+    if chosen == "path" and numeric and "positive" in has:
+        yield _conflict("positive", "target: number", "remove one of them")
+    if chosen == "path" and not numeric and "label_range" in has:
+        yield _conflict("label_range", "target: classes", "write 'target: number'")
+    in_memory = "remove it, or read the table into memory: stream: false"
+    if raw.get("stream") is True and "levels" in has:
+        yield _conflict("levels", "stream", in_memory)
+    if raw.get("stream") is True and numeric:
+        yield _conflict("target: number", "stream", in_memory)
 
 
-def _stream_conflicts(raw: Mapping[str, Any]) -> Iterator[Diagnostic]:
-    """Report options that conflict with reading rows in pieces."""
-    if raw.get("stream") is not True:
-        return
-    hint = "leave it out, or read the table into memory: stream: false"
-    if raw.get("levels") is not None:
-        message = "'levels' does not go with 'stream': streamed rows are decided at one threshold"
-        yield Diagnostic("E104", message, hint, loc=("levels",), key=True)
-    if raw.get("target") == "number":
-        message = (
-            "'target: number' does not go with 'stream': labels of streamed rows are two classes"
-        )
-        yield Diagnostic("E104", message, hint, loc=("target",), key=True)
-
-
-def _allowed_keys(chosen: str) -> tuple[str, ...]:
-    if chosen == "source":
-        return SOURCE_KEYS
-    keys = (key for key in DatasetSpec.model_fields if key not in SOURCE_KEYS)
-    return (*keys, *SHARED_KEYS)
-
-
-def _foreign_key(key: str, chosen: str) -> Diagnostic:
-    message = f"'{key}' does not go with '{chosen}': this is {DATASET_KINDS[chosen]}"
-    hint = f"allowed keys: {', '.join(_allowed_keys(chosen))}"
-    return Diagnostic("E101", message, hint, loc=(key,), key=True)
-
-
-MAX_RESAMPLE_SHARE = 1000
-"""Limit on the ratio of sampled to available rows; more is assumed to be a typo."""
-RESAMPLE_WANTED = "a number greater than 0, or a name of the sweep"
-
-
-def _validate_resample(value: object) -> object:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise InvalidValueError(wrong_type((), RESAMPLE_WANTED, value))
-    if isinstance(value, str) and not FRACTION_PATTERN.fullmatch(value):
-        wrong = check_name((), value, key=False)
-    else:
-        wrong = (
-            []
-            if _is_valid_share(value)
-            else [Diagnostic("E104", f"{RESAMPLE_MESSAGE}, not {value}")]
-        )
-    if wrong:
-        raise InvalidValueError(wrong)
-    return value
-
-
-RESAMPLE_MESSAGE = f"{LOCATION_MARK} must be greater than 0 and at most {MAX_RESAMPLE_SHARE}"
-
-
-def _is_valid_share(value: float | str) -> bool:
-    if isinstance(value, str):
-        return 0 < as_fraction(value) <= MAX_RESAMPLE_SHARE
-    return 0 < value <= MAX_RESAMPLE_SHARE
-
-
-ResampleShare = Annotated[
-    float | str,
-    PlainValidator(_validate_resample),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_RESAMPLE_SHARE},
-                {"type": "string", "pattern": f"^{FRACTION_PATTERN.pattern}$"},
-                {"type": "string", "pattern": f"^{IDENTIFIER_PATTERN.pattern}$"},
-            ]
-        }
-    ),
-]
-OptionalResample = Annotated[
-    ResampleShare | None,
-    NotNull(),
-    require_value(
-        RESAMPLE_WANTED, "write a number, or remove the key to train on the rows of the split"
-    ),
-]
-"""None if the key is absent; an empty value is an E103."""
+def _conflict(key: str, other: str, hint: str) -> Diagnostic:
+    message = f"'{key}' cannot be combined with '{other}'"
+    return Diagnostic("E104", message, hint, loc=(key.partition(":")[0],), key=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,21 +10,31 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema
 
-from ratecli.config.algorithm import AlgorithmSpec, SweepField
-from ratecli.config.base import ColumnName, NameText, RuleText, SlugText, Spec, StrictText
+from ratecli.config.algorithm import AlgorithmSpec
+from ratecli.config.base import (
+    ColumnName,
+    NameText,
+    RuleText,
+    SlugText,
+    Spec,
+    StrictText,
+    check_one_key,
+    is_scalar,
+)
 from ratecli.config.conflicts import MAX_SEEDS, find_conflicts
-from ratecli.config.dataset import DatasetSpec, OptionalResample
-from ratecli.config.dataset_sweep import DATASET_AXIS, GroupCondition
-from ratecli.config.document import LOCATION_MARK, Document
+from ratecli.config.dataset import DatasetSpec, GroupCondition, OptionalResample
+from ratecli.config.document import Document
 from ratecli.config.filter import OptionalFilter
 from ratecli.config.override import apply_overrides
 from ratecli.config.report import Expectation, ReportSpec
 from ratecli.config.safety import OptionalSafety
-from ratecli.config.sweep import Sweep, SweepPoint
-from ratecli.config.validation import describe_type, diagnostics_of, sort_by_place
-from ratecli.errors import Diagnostic, FaultError, InvalidValueError
+from ratecli.config.sweep import DATASET_AXIS, Sweep, SweepField, SweepPoint
+from ratecli.config.validation import diagnostics_of, sort_by_place, type_error, value_error
+from ratecli.errors import Diagnostic, FaultError
 
-AMOUNT_PATTERN = re.compile(r"((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,2})?) ?([A-Za-z]+)")
+NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,2})?"
+AMOUNT_PATTERN = re.compile(rf"({NUMBER}) ?([A-Za-z]+)")
+PER_ROW_PATTERN = re.compile(rf"(?=[\d.]*[1-9]){NUMBER}/n")
 SECONDS_PER_UNIT = {"s": 1.0, "min": 60.0, "h": 3600.0}
 BYTES_PER_UNIT = {
     **{unit: 1000.0**k for k, unit in enumerate(("B", "kB", "MB", "GB", "TB"))},
@@ -38,40 +49,29 @@ def _validate_seconds(value: object) -> object:
     hint = "write seconds, or a text like 90 s, 10 min or 2 h"
     seconds = _parse_amount(value, SECONDS_PER_UNIT, hint)
     if not 0 < seconds <= MAX_SECONDS:
-        message = f"{LOCATION_MARK} must be more than nothing and at most 30 days, not '{value}'"
-        raise _limit_error("E104", message, hint)
+        raise value_error("more than 0 and at most 30 days", f"'{value}'", hint)
     return seconds
 
 
 def _validate_bytes(value: object) -> object:
     hint = "write a text like 512 MiB or 4 GiB"
-    found = _parse_amount(value, BYTES_PER_UNIT, hint)
-    if not MIN_MEMORY <= found <= MAX_MEMORY:
-        message = (
-            f"{LOCATION_MARK} must be from 64 MiB, which Python alone takes, to 1 PiB, not "
-            f"'{value}'"
-        )
-        raise _limit_error("E104", message, hint)
-    return int(found)
+    count = _parse_amount(value, BYTES_PER_UNIT, hint)
+    if not MIN_MEMORY <= count <= MAX_MEMORY:
+        wanted = "from 64 MiB, which Python itself needs, to 1 PiB"
+        raise value_error(wanted, f"'{value}'", hint)
+    return int(count)
 
 
 def _parse_amount(value: object, units: dict[str, float], hint: str) -> float:
     """Return a number unchanged, or the number in a text times its unit."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise _limit_error(
-            "E103", f"{LOCATION_MARK} must be a number or a text, not {describe_type(value)}", hint
-        )
-    if not isinstance(value, str):
+    if not is_scalar(value):
+        raise type_error("a number or a text", value, hint)
+    if isinstance(value, int | float):
         return float(value)
-    found = AMOUNT_PATTERN.fullmatch(value)
+    found = AMOUNT_PATTERN.fullmatch(str(value))
     if found is None or found[2] not in units:
-        message = f"'{value}' is no amount with one of the units {', '.join(units)}"
-        raise _limit_error("E104", message, hint)
+        raise value_error(f"a number with one of the units {', '.join(units)}", f"'{value}'", hint)
     return float(found[1]) * units[found[2]]
-
-
-def _limit_error(code: str, message: str, hint: str) -> InvalidValueError:
-    return InvalidValueError(Diagnostic(code, message, hint))
 
 
 def _amount_schema(units: dict[str, float]) -> WithJsonSchema:
@@ -91,68 +91,44 @@ class LimitsSpec(Spec):
 
     time: DurationField | None = Field(
         None,
-        description="A trial that runs longer is ended as timeout: seconds, or a text like 10 min.",
+        description="A trial that runs longer ends as timeout: seconds, or a text like 10 min.",
     )
     memory: MemoryField | None = Field(
         None,
-        description="A trial whose process holds more is ended as error, and streamed data sets "
-        "are read in pieces that stay within it: a text like 2 GiB.",
+        description="A trial whose process needs more ends as error, and streamed data sets are "
+        "read in smaller pieces: a text like 2 GiB.",
     )
 
 
-PER_ROW_PATTERN = re.compile(r"(?=[\d.]*[1-9])(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,2})?/n")
-
-
 def _validate_seeds(value: object) -> object:
-    if isinstance(value, tuple):
-        return value
-    if isinstance(value, list) and all(_is_whole(each) for each in value):
-        return _listed_seeds(value)
-    if not (isinstance(value, int) and _is_whole(value)):
-        wrong = "a list of other things" if isinstance(value, list) else describe_type(value)
-        message = f"{LOCATION_MARK} must be a whole number or a list of whole numbers, not {wrong}"
-        raise _experiment_error("E103", message, "write 5 or [0, 1, 2]")
-    if not 1 <= value <= MAX_SEEDS:
-        raise _experiment_error(
-            "E104", f"{LOCATION_MARK} must be from 1 to {MAX_SEEDS}, not {value}", None
-        )
-    return tuple(range(value))
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _listed_seeds(seeds: list[int]) -> tuple[int, ...]:
-    if not 1 <= len(seeds) <= MAX_SEEDS:
-        message = f"{LOCATION_MARK} must list from 1 to {MAX_SEEDS} numbers, not {len(seeds)}"
-        raise _experiment_error("E104", message, None)
-    if min(seeds) < 0:
-        raise _experiment_error("E104", f"a seed must be at least 0, not {min(seeds)}", None)
-    if len(set(seeds)) < len(seeds):
-        twice = next(seed for k, seed in enumerate(seeds) if seed in seeds[:k])
-        raise _experiment_error(
-            "E104", f"the seed {twice} stands twice", "every seed makes its own trials"
-        )
-    return tuple(seeds)
+    """Return the seeds as a tuple: those of a list, or 0 to n - 1 for a number n."""
+    listed: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
+    if not all(isinstance(each, int) and not isinstance(each, bool) for each in listed):
+        wanted = "a whole number or a list of whole numbers"
+        raise type_error(wanted, value, "write 5 or [0, 1, 2]")
+    if isinstance(value, int):
+        if not 1 <= value <= MAX_SEEDS:
+            raise value_error(f"from 1 to {MAX_SEEDS}", value)
+        return tuple(range(value))
+    if not 1 <= len(listed) <= MAX_SEEDS:
+        raise value_error(f"a list of 1 to {MAX_SEEDS} numbers", f"of {len(listed)}")
+    if min(listed) < 0 or len(set(listed)) < len(listed):
+        raise value_error("a list of different numbers from 0", value)
+    return tuple(listed)
 
 
 def _validate_penalty(value: object) -> object:
     hint = "write a number, or 1/n for one over the number of training rows"
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        message = f"{LOCATION_MARK} must be a number or a text like 1/n, not {describe_type(value)}"
-        raise _experiment_error("E103", message, hint)
-    good = PER_ROW_PATTERN.fullmatch(value) if isinstance(value, str) else 0 < value < float("inf")
+    if not is_scalar(value):
+        raise type_error("a number or a text like 1/n", value, hint)
+    if isinstance(value, int | float):
+        good = 0 < value < math.inf
+    else:
+        good = bool(PER_ROW_PATTERN.fullmatch(str(value)))
     if not good:
         # without a penalty, an SVM on separable rows has no minimizer
-        raise _experiment_error(
-            "E104", f"{LOCATION_MARK} must be greater than 0 and finite, not '{value}'", hint
-        )
+        raise value_error("greater than 0 and finite", f"'{value}'", hint)
     return value
-
-
-def _experiment_error(code: str, message: str, hint: str | None) -> InvalidValueError:
-    return InvalidValueError(Diagnostic(code, message, hint))
 
 
 Seeds = Annotated[
@@ -206,63 +182,55 @@ class DeployedSpec(Spec):
 
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Diagnostic]:
-        given = [key for key in raw if key in cls.model_fields and raw[key] is not None]
-        if len(given) == 1 or set(raw) - set(cls.model_fields):
-            return []
         hint = "write {column: NAME}, {algorithm: LABEL} or {model: FILE.npz}"
-        if given:
-            message = "give one of 'column', 'algorithm' and 'model'"
-            return [Diagnostic("E104", message, hint, loc=(given[1],), key=True)]
-        message = f"{LOCATION_MARK} needs a 'column', an 'algorithm' or a 'model'"
-        return [Diagnostic("E102", message, hint, key=True)]
+        misspelt = bool(set(raw) - set(cls.model_fields))
+        return check_one_key(raw, tuple(cls.model_fields), hint, misspelt=misspelt)
 
 
 class Experiment(Spec):
     """An experiment of ratecli: data, goals, algorithms, and what to report."""
 
     name: SlugText = Field(description="Names the folder of results: small letters, digits, . _ -")
-    description: StrictText = Field("", description="What the experiment asks, for the report.")
+    description: StrictText = Field("", description="What the experiment shows, for the report.")
     datasets: Annotated[dict[NameText, DatasetSpec], Field(min_length=1)] = Field(
-        description="Data sets by a name of your choice; rules use it, as in recall[NAME]. Their "
-        "rows are one table, unless `sweep: {dataset: [...]}` takes them one by one."
+        description="Data sets by a name of your choice, for rules such as recall[NAME]. They form "
+        "one table, unless `sweep: {dataset: [...]}` selects them one by one."
     )
     groups: dict[NameText, GroupCondition] = Field(
         default_factory=dict,
-        description="Named row conditions, as in women: sex = Female; where data sets are swept, "
-        "one for each may be given by its name.",
+        description="Named row conditions, as in women: sex = Female; if data sets are swept, "
+        "optionally one for each of them by name.",
     )
     objective: RuleText = Field("error", description="What to minimize: rates and arithmetic.")
     constraints: dict[NameText, RuleText] = Field(
-        default_factory=dict, description="Named rules: two rates compared by <=, >= or a chain."
+        default_factory=dict, description="Named rules: comparisons by <= or >=, also chained."
     )
     regularization: Regularization = Field(
         default_factory=lambda: Regularization.model_validate({}),
-        description="What is added to the objective to keep models small.",
+        description="Penalty on the size of model weights.",
     )
     deployed: DeployedSpec | None = Field(
         None,
-        description="The model in use, which churn, wins, losses and of(deployed, ...) compare "
-        "with.",
+        description="The current model, for churn, wins, losses and of(deployed, ...).",
     )
     resample: OptionalResample = Field(
         None,
-        description="Training rows of each seed are drawn with replacement from all rows of each "
-        "data set, this share as many as there are (it may exceed 1), and all rows are test rows: "
-        "what a model does is known exactly. A number, or a name of the sweep.",
+        description="Draw the training rows of each seed with replacement from all rows of each "
+        "data set, and test on all rows, which are then the whole population. The ratio of drawn "
+        "to available rows (it may exceed 1), or a name of the sweep.",
     )
     safety: OptionalSafety = Field(
         None,
-        description="A test of every constraint on rows that no algorithm sees: a model that "
-        "fails it is not given, and the trial ends as no_solution_found.",
+        description="A test of every constraint on held-out rows: a model that fails it is not "
+        "returned, and the trial ends as no_solution_found.",
     )
     filter: OptionalFilter = Field(
         None,
-        description="A balanced filter that training rows go through before any algorithm sees "
-        "them; its own trials are called filter.",
+        description="A balanced filter of the training rows; its own trials are called filter.",
     )
     sweep: SweepField = Field(
         default_factory=Sweep,
-        description="What varies: names with their values; rules and options use the names.",
+        description="What varies: names with values, for rules and options.",
     )
     algorithms: Annotated[tuple[AlgorithmSpec, ...], Field(min_length=1)] = Field(
         description="The algorithms to compare: names, or names with options."
@@ -270,7 +238,7 @@ class Experiment(Spec):
     seeds: Seeds = Field((0,), description="How many seeds (5 means 0 to 4), or a list of them.")
     limits: LimitsSpec = Field(
         default_factory=lambda: LimitsSpec.model_validate({}),
-        description="What a trial may take before it is ended.",
+        description="Time and memory limits of a trial.",
     )
     metrics: dict[NameText, RuleText] = Field(
         default_factory=lambda: {"error": "error"},
@@ -281,7 +249,7 @@ class Experiment(Spec):
         description="Tables and plots to make.",
     )
     expect: tuple[Expectation, ...] = Field(
-        (), description="Numbers that must come out, and a paper's figures to stand beside ours."
+        (), description="Numbers to compare results with, such as a paper's figures."
     )
 
     @classmethod
@@ -300,7 +268,7 @@ class Experiment(Spec):
             "datasets": {name: entry.options() for name, entry in self.datasets.items()},
             "algorithms": [entry.as_file() for entry in self.algorithms],
             "seeds": list(self.seeds),
-            "filter": self.filter and self.filter.given(),
+            "filter": self.filter and self.filter.as_file(),
             "expect": [entry.as_file() for entry in self.expect],
         }
         absent = {

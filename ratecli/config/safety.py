@@ -2,82 +2,27 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 
 from ratecli.config.base import (
-    IDENTIFIER_PATTERN,
+    ColumnNames,
     NotNull,
+    NumberRange,
     Spec,
     StrictFlag,
-    check_name,
+    exact_number,
     require_value,
 )
-from ratecli.config.dataset import FRACTION_PATTERN, ColumnNames, as_fraction
-from ratecli.config.document import LOCATION_MARK
-from ratecli.config.validation import quote_value, wrong_type
+from ratecli.config.validation import type_error
 from ratecli.errors import Diagnostic, FaultError, InvalidValueError
 
 DEFAULT_DELTA = 0.05
 """Delta of constraints that a mapping `delta` does not name."""
-
-
-def _validate_number(value: object, within: Callable[[Fraction], bool], words: str) -> object:
-    """Return a number, a fraction or a name; raise FaultError with E103 or E104."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise InvalidValueError(wrong_type((), f"{words}, or a name of the sweep", value))
-    if isinstance(value, str) and not FRACTION_PATTERN.fullmatch(value):
-        wrong = check_name((), value, key=False) and [_not_a_number(value)]
-    else:
-        exists = isinstance(value, str) or math.isfinite(value)
-        good = exists and within(as_fraction(value))
-        wrong = (
-            [] if good else [Diagnostic("E104", f"{LOCATION_MARK} must be {words}, not {value}")]
-        )
-    if wrong:
-        raise InvalidValueError(wrong)
-    return value
-
-
-def _not_a_number(text: str) -> Diagnostic:
-    """Return the error for a text such as `5%`, which was meant as a number, not as a name."""
-    message = (
-        f"{LOCATION_MARK} must be a number such as 0.05 or 1/20, or a name of the sweep, "
-        f"not {quote_value(text)}"
-    )
-    return Diagnostic("E104", message)
-
-
-def is_probability(value: Fraction) -> bool:
-    return 0 < value < 1
-
-
-def is_pass_probability(value: Fraction) -> bool:
-    """Return whether a value is valid as `aim`.
-
-    An aim of 0.5 tightens nothing; 1 would require an infinite margin.
-    """
-    return Fraction(1, 2) <= value < 1
-
-
-PROBABILITY_WORDS = "greater than 0 and less than 1"
-AIM_WORDS = "at least 0.5 and less than 1"
-
-
-def _validate_chance(value: object) -> object:
-    return _validate_number(value, is_probability, f"a number {PROBABILITY_WORDS}")
-
-
-def _validate_aim(value: object) -> object:
-    return (
-        value
-        if value is None
-        else _validate_number(value, is_pass_probability, f"a number {AIM_WORDS}")
-    )
+PROBABILITY_RANGE = NumberRange(0, 1, above=True, below=True)
+AIM_RANGE = NumberRange(0.5, 1, below=True)
+"""Valid `aim`: 0.5 tightens nothing; 1 would require an infinite margin."""
 
 
 def _validate_delta(value: object) -> object:
@@ -86,47 +31,39 @@ def _validate_delta(value: object) -> object:
     Fractions are converted to numbers.
     """
     if not isinstance(value, dict):
-        given = _validate_chance(value)
-        divided = isinstance(given, str) and FRACTION_PATTERN.fullmatch(given)
-        return float(as_fraction(str(given))) if divided else given
+        PROBABILITY_RANGE.validate(value)
+        return float(exact_number(value) or 0) if isinstance(value, str) and "/" in value else value
     found: list[Diagnostic] = []
-    each = dict[str, object]()
-    for name, one in value.items():
+    deltas = dict[str, object]()
+    for name, each in value.items():
         try:
-            each[name] = _validate_chance(one) if isinstance(one, dict) else _validate_delta(one)
+            deltas[name] = _validate_delta(PROBABILITY_RANGE.validate(each))
         except FaultError as error:
-            found += [each.under(name) for each in error.faults]
+            found += [fault.under(name) for fault in error.faults]
     if found:
         raise InvalidValueError(found)
-    return each
+    return deltas
 
 
-_PROBABILITY_SCHEMA: dict[str, Any] = {
-    "type": "number",
-    "exclusiveMinimum": 0,
-    "exclusiveMaximum": 1,
-}
-_NAME_SCHEMA: dict[str, Any] = {"type": "string", "pattern": f"^{IDENTIFIER_PATTERN.pattern}$"}
-_FRACTION_SCHEMA: dict[str, Any] = {"type": "string", "pattern": f"^{FRACTION_PATTERN.pattern}$"}
-_AIM_SCHEMA: dict[str, Any] = {"type": "number", "minimum": 0.5, "exclusiveMaximum": 1}
-_CHANCE_SCHEMAS = [_PROBABILITY_SCHEMA, _FRACTION_SCHEMA, _NAME_SCHEMA]
-_CHANCE_SCHEMA: dict[str, Any] = {"anyOf": _CHANCE_SCHEMAS}
 DeltaField = Annotated[
     float | str | dict[str, float | str],
     PlainValidator(_validate_delta),
     WithJsonSchema(
-        {"anyOf": [*_CHANCE_SCHEMAS, {"type": "object", "additionalProperties": _CHANCE_SCHEMA}]}
+        {
+            "anyOf": [
+                *PROBABILITY_RANGE.schema["anyOf"],
+                {"type": "object", "additionalProperties": PROBABILITY_RANGE.schema},
+            ]
+        }
     ),
 ]
-ChanceField = Annotated[
+FractionField = Annotated[
     float | str,
-    PlainValidator(_validate_chance),
-    WithJsonSchema(_CHANCE_SCHEMA),
+    PlainValidator(PROBABILITY_RANGE.validate),
+    WithJsonSchema(PROBABILITY_RANGE.schema),
 ]
 AimField = Annotated[
-    float | str | None,
-    PlainValidator(_validate_aim),
-    WithJsonSchema({"anyOf": [_AIM_SCHEMA, _FRACTION_SCHEMA, _NAME_SCHEMA, {"type": "null"}]}),
+    float | str, PlainValidator(AIM_RANGE.validate), WithJsonSchema(AIM_RANGE.schema)
 ]
 
 
@@ -135,9 +72,9 @@ class SafetySpec(Spec):
 
     delta: DeltaField = Field(
         DEFAULT_DELTA,
-        description="How probable a mistake may be: that a model passes which breaks a "
-        "constraint. A number, a fraction such as 1/20, a name of the sweep, or one of these for "
-        "each constraint by its name (0.05 for those that are left out).",
+        description="The highest probability that a model passes although it violates a "
+        "constraint: a number, a fraction such as 1/20, a name of the sweep, or one of these for "
+        "each constraint by its name (default: 0.05).",
     )
     bound: Literal[
         "auto",
@@ -147,47 +84,43 @@ class SafetySpec(Spec):
         "empirical_bernstein",
         "betting",
         "bootstrap",
-    ] = Field("auto", description="The confidence bound; `auto` takes one that suits the rates.")
-    fraction: ChanceField = Field(
+    ] = Field("auto", description="The confidence bound; `auto` selects one that suits the rates.")
+    fraction: FractionField = Field(
         0.5,
-        description="Fraction of the training rows that is put aside for the test, or a name of "
-        "the sweep.",
+        description="Fraction of the training rows to hold out for the test, or a name of the "
+        "sweep.",
     )
     method: Literal["leaves", "forms", "pieces"] = Field(
         "pieces",
         description="What is bounded: every rate (leaves), affine combinations of rates (forms), "
-        "or these for each part of a maximum at the whole delta (pieces).",
+        "or these for each part of a maximum, each at the whole delta (pieces).",
     )
     division: Literal["equal", "optimized"] = Field(
         "equal",
-        description="How a constraint's delta is divided over the bounds that it needs: equally, "
-        "or as suits the candidate best on the rows that it was trained on.",
+        description="How a constraint's delta is divided among its bounds: equally, or so that "
+        "the candidate's bounds on the training set are tightest.",
     )
     stratify: ColumnNames | None = Field(
-        None,
-        description="Columns (or label) whose values get the same shares in the test as in "
-        "training.",
+        None, description="Columns (or label) with equal shares in the test and in training."
     )
     order: Literal["shuffled", "positional"] = Field(
         "shuffled",
-        description="Which rows are put aside: some at random, or the last ones in the order of "
-        "the file.",
+        description="Which rows to hold out: random ones, or the last ones of the file.",
     )
-
     test: StrictFlag = Field(
         default=True,
-        description="false puts the rows aside and tests nothing, for an algorithm that others "
-        "are compared with by of(...): it must not have seen the rows of their tests.",
+        description="false holds the rows out without a test: for an algorithm that others are "
+        "compared with by of(...), which must not see the rows of their tests.",
     )
-    aim: AimField = Field(
+    aim: AimField | None = Field(
         None,
-        description="The probability with which a model is to pass: an algorithm that takes "
-        "constraints has them tightened on training rows until that is likely. Without it the "
-        "model is tested as it comes. A number, or a name of the sweep.",
+        description="The probability with which a model should pass: an algorithm that supports "
+        "constraints is trained with tightened ones until that is likely. A number, or a name of "
+        "the sweep.",
     )
 
-    def given(self) -> dict[str, Any]:
-        """Return the keys given in the file, without defaults."""
+    def as_file(self) -> dict[str, Any]:
+        """Return the keys that are set in the file, without defaults."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
@@ -206,15 +139,11 @@ def _validate_own_safety(value: object) -> object:
     if value is False or isinstance(value, SafetySpec):
         return value
     if not isinstance(value, dict):
-        raise InvalidValueError(
-            wrong_type((), "a mapping of keys to values, or false", value, SAFETY_OFF_HINT)
-        )
+        hint = "`safety: false` disables the test for this algorithm; remove the key to keep it"
+        raise type_error("a mapping of keys to values, or false", value, hint)
     return SafetySpec.model_validate(value)
 
 
-SAFETY_OFF_HINT = (
-    "`safety: false` turns the test off for this algorithm; without the key it has the file's test"
-)
 AlgorithmSafety = Annotated[
     SafetySpec | Literal[False] | None, NotNull(), BeforeValidator(_validate_own_safety)
 ]

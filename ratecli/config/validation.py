@@ -5,14 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ratecli.config.document import LOCATION_MARK
-from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean
+from ratecli.errors import Diagnostic, FaultError, InvalidValueError, Loc, did_you_mean
 
 KEY_MARK = "[key]"
 """Last element of pydantic's location if a key is invalid, not its value."""
@@ -71,22 +70,29 @@ def describe_type(value: object) -> str:
     return "a mapping" if isinstance(value, dict) else "a list"
 
 
-def invalid_choice(loc: Loc, value: object, choices: Iterable[str]) -> Diagnostic:
+def invalid_choice(value: object, choices: Iterable[str]) -> InvalidValueError:
     """Return an error for an invalid choice: E104 for a scalar, else E103."""
     names = sorted(choices)
     if not isinstance(value, str | bool | int | float):
-        return wrong_type(loc, f"one of {', '.join(names)}", value)
-    hint = did_you_mean(str(value), names, "choices")
-    return Diagnostic(
-        "E104", f"{quote_value(value)} is not a choice for {LOCATION_MARK}", hint, loc=loc
+        return type_error(f"one of {', '.join(names)}", value)
+    message = f"{quote_value(value)} is not a choice for {LOCATION_MARK}"
+    return InvalidValueError(
+        Diagnostic("E104", message, did_you_mean(str(value), names, "choices"))
     )
 
 
-def wrong_type(loc: Loc, wanted: str, value: object, hint: str | None = None) -> Diagnostic:
+def type_error(
+    wanted: str, value: object, hint: str | None = None, loc: Loc = ()
+) -> InvalidValueError:
     """Return an E103; `wanted` continues the sentence after 'must be'."""
-    return Diagnostic(
-        "E103", f"{LOCATION_MARK} must be {wanted}, not {describe_type(value)}", hint, loc=loc
-    )
+    message = f"{LOCATION_MARK} must be {wanted}, not {describe_type(value)}"
+    return InvalidValueError(Diagnostic("E103", message, hint, loc=loc))
+
+
+def value_error(wanted: str, value: object, hint: str | None = None) -> InvalidValueError:
+    """Return an E104; `wanted` continues the sentence after 'must be'."""
+    message = f"{LOCATION_MARK} must be {wanted}, not {value}"
+    return InvalidValueError(Diagnostic("E104", message, hint))
 
 
 EXPECTED_TYPES = {
@@ -104,6 +110,11 @@ BOUND_PHRASES = {
     "less_than_equal": ("le", "at most"),
     "less_than": ("lt", "less than"),
 }
+OTHER_PROBLEMS = {
+    "finite_number": "must be a finite number, not {value}",
+    "too_short": "must not be empty",
+    "string_too_short": "must not be empty",
+}
 
 
 def _concerns_key(error: ErrorDetails) -> bool:
@@ -116,25 +127,26 @@ def _from_pydantic(error: ErrorDetails, names: list[str]) -> Iterator[Diagnostic
     problem, value, context = error["type"], error["input"], error.get("ctx", {})
     if key:
         loc = loc[:-1]
-    raised = context.get("error")
-    if isinstance(raised, FaultError):
-        yield from (each.under(*loc, key=key) for each in raised.faults)
-    elif problem == "extra_forbidden":
+    found = context.get("error")
+    if problem == "extra_forbidden":
         yield unknown_key(loc, names)
     elif problem == "literal_error" and key:
         yield unknown_key(loc, _choices_of(context))
-    elif problem == "literal_error":
-        yield invalid_choice(loc, value, _choices_of(context))
     elif problem == "missing":
         yield Diagnostic("E102", f"the key '{loc[-1]}' is missing", loc=loc)
-    elif problem == "value_error":  # raised by the class itself: conflicting values
-        yield Diagnostic("E104", str(raised), loc=loc, key=key)
-    elif problem in EXPECTED_TYPES:
-        hint = _type_help(problem, value)
-        yield replace(wrong_type(loc, EXPECTED_TYPES[problem], value, hint), key=key)
     else:
-        message, hint = _range_sentence(problem, value, context)
-        yield Diagnostic("E104", message, hint, loc=loc, key=key)
+        if problem == "literal_error":
+            found = invalid_choice(value, _choices_of(context))
+        elif problem in EXPECTED_TYPES:
+            found = type_error(EXPECTED_TYPES[problem], value, _type_help(problem, value))
+        elif problem in BOUND_PHRASES:
+            limit, words = BOUND_PHRASES[problem]
+            found = value_error(f"{words} {context[limit]}", value)
+        elif not isinstance(found, FaultError):
+            message = OTHER_PROBLEMS.get(problem, "is not valid: {value}")
+            text = f"{LOCATION_MARK} {message.format(value=quote_value(value))}"
+            found = InvalidValueError(Diagnostic("E104", text if found is None else str(found)))
+        yield from (each.under(*loc, key=key) for each in found.faults)
 
 
 def _choices_of(context: dict[str, Any]) -> list[str]:
@@ -149,17 +161,6 @@ def _type_help(problem: str, value: object) -> str | None:
     if problem == "tuple_type":
         return f"write [{value}]" if isinstance(value, str | int | float) else "write [a, b]"
     return None
-
-
-def _range_sentence(problem: str, value: object, context: dict[str, Any]) -> tuple[str, str | None]:
-    if problem in BOUND_PHRASES:
-        field, words = BOUND_PHRASES[problem]
-        return f"{LOCATION_MARK} must be {words} {context[field]}, not {value}", None
-    if problem == "finite_number":
-        return f"{LOCATION_MARK} must be a finite number, not {value}", None
-    if problem in {"too_short", "string_too_short"}:
-        return f"{LOCATION_MARK} must not be empty", None
-    return f"{LOCATION_MARK} is not valid: {quote_value(value)}", None
 
 
 def sort_by_place(faults: Iterable[Diagnostic]) -> Iterator[Diagnostic]:

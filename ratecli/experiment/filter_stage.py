@@ -8,13 +8,13 @@ from fractions import Fraction
 
 from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
-from ratecli.config.filter import ALPHA_WORDS, FILTER, TAKE_CHOICES, FilterSpec
+from ratecli.config.filter import DISCLOSIVITY_RANGE, FILTER, TAKE_CHOICES, FilterSpec
 from ratecli.config.validation import describe_type, invalid_choice
 from ratecli.errors import Diagnostic, FaultError, Loc, SourceLocation, did_you_mean
 from ratecli.experiment.cases import Case, CaseFilter
 from ratecli.experiment.goal_checks import SHAPE_NAMES
 from ratecli.experiment.options import make_solver, solver_class, value_at_point
-from ratecli.experiment.safety import EntryAtPoint, NumberRange
+from ratecli.experiment.safety import EntryAtPoint
 from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs
@@ -31,7 +31,6 @@ from ratecli.solvers.registry import all_algorithms, loadable_solvers
 
 FILTER_LOC: Loc = (FILTER,)
 """Location of the filter in a file."""
-ALPHA_RANGE = NumberRange(lambda n: 0 <= n <= 1, ALPHA_WORDS)
 KEPT_METRIC, LEAST_SHARE_METRIC = f"{FILTER_STAGE_PREFIX}kept", f"{FILTER_STAGE_PREFIX}least_share"
 
 
@@ -144,9 +143,8 @@ class FilterStage:
         disclosed = self._disclosed(stage, columns)
         alpha = None
         if stage.disclosivity is not None:
-            alpha = float(
-                self.said.number(stage.disclosivity, (*FILTER_LOC, "disclosivity"), ALPHA_RANGE)
-            )
+            loc = (*FILTER_LOC, "disclosivity")
+            alpha = float(self.said.number(stage.disclosivity, loc, DISCLOSIVITY_RANGE))
         rules = (
             () if alpha is None or disclosed is None else (_disclosivity_goal(disclosed, alpha),)
         )
@@ -282,8 +280,8 @@ class FilterStage:
     def _take(self, stage: FilterSpec) -> str:
         given = self.said.point.get(stage.take, stage.take)
         if given not in TAKE_CHOICES:
-            fault = invalid_choice((*FILTER_LOC, "take"), given, TAKE_CHOICES)
-            raise FaultError(self.said.document.placed(fault))
+            with self.said.document.placing(*FILTER_LOC, "take"):
+                raise invalid_choice(given, TAKE_CHOICES)
         return str(given)
 
 

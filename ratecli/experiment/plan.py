@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ratecli.config.dataset_sweep import DATASET_AXIS
 from ratecli.config.document import Document
 from ratecli.config.experiment import DeployedSpec, Experiment
+from ratecli.config.sweep import DATASET_AXIS
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.cases import Case, case_key_content, relevant_goals, uses_deployed_model
 from ratecli.experiment.filter_stage import filter_stage_cases

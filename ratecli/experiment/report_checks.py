@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ratecli.config.base import FAILURE_RATE, SOLUTION_RATE
-from ratecli.config.dataset_sweep import DATASET_AXIS
 from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
 from ratecli.config.filter import FILTER
@@ -17,7 +16,13 @@ from ratecli.config.report import (
     PosteriorsPlot,
     TradeoffPlot,
 )
-from ratecli.config.sweep import SweepValue, has_one_of_values, has_values, sweep_points
+from ratecli.config.sweep import (
+    DATASET_AXIS,
+    SweepValue,
+    has_one_of_values,
+    has_values,
+    sweep_points,
+)
 from ratecli.datasets import registry
 from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.source import Frontier

@@ -2,44 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 from ratecli.certify.safety_test import DeltaDivision, SafetyMethod, SafetyTestSpec
 from ratecli.config.algorithm import AlgorithmSpec
-from ratecli.config.dataset import FRACTION_PATTERN, MAX_RESAMPLE_SHARE
+from ratecli.config.base import NumberRange, exact_number
+from ratecli.config.dataset import RESAMPLE_RANGE
 from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
-from ratecli.config.safety import (
-    AIM_WORDS,
-    DEFAULT_DELTA,
-    PROBABILITY_WORDS,
-    SafetySpec,
-    is_pass_probability,
-    is_probability,
-)
+from ratecli.config.safety import AIM_RANGE, DEFAULT_DELTA, PROBABILITY_RANGE, SafetySpec
 from ratecli.config.sweep import SweepPoint, SweepValue, sweep_value_loc
 from ratecli.config.validation import describe_type, quote_value
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean
 from ratecli.sampling.resampling import Holdout
 from ratecli.solvers.base import Solver
-
-
-class NumberRange(NamedTuple):
-    """Restriction on a number: a predicate, and its description for messages."""
-
-    hold: Callable[[Fraction], bool]
-    words: str
-
-
-CHANCE_RANGE = NumberRange(is_probability, PROBABILITY_WORDS)
-AIM_RANGE = NumberRange(is_pass_probability, AIM_WORDS)
-RESAMPLE_SHARE_RANGE = NumberRange(
-    lambda n: 0 < n <= MAX_RESAMPLE_SHARE, f"greater than 0 and at most {MAX_RESAMPLE_SHARE}"
-)
 
 SAFETY_TEST_VERSION = 1
 """Version of the safety test in the keys of tested trials; incremented when its results change."""
@@ -97,7 +76,7 @@ class EntryAtPoint:
     def share(self) -> Fraction | None:
         """Return the share of rows to sample for training; raise E104, E203 if it is invalid."""
         given = self.experiment.resample
-        return None if given is None else self.number(given, ("resample",), RESAMPLE_SHARE_RANGE)
+        return None if given is None else self.number(given, ("resample",), RESAMPLE_RANGE)
 
     def test(self) -> SafetyTestSettings | None:
         """Return the safety test, if any; E104, E203 if names have no value or no valid one."""
@@ -131,17 +110,17 @@ class EntryAtPoint:
         return safety_key_loc(self.experiment, self.entry.label, key)
 
     def _chance(self, given: SweepValue, loc: Loc) -> Fraction:
-        return self.number(given, loc, CHANCE_RANGE)
+        return self.number(given, loc, PROBABILITY_RANGE)
 
     def number(self, given: SweepValue, loc: Loc, limits: NumberRange) -> Fraction:
         """Return a number, or the value of a name at this point after checking it."""
-        number = exact_fraction(given)
+        number = exact_number(given)
         if number is not None:
             return number
         name = str(given)
         found = self._value(name, loc)
-        number = exact_fraction(found)
-        if number is None or not limits.hold(number):
+        number = exact_number(found)
+        if number is None or found not in limits:
             key = f"the delta of '{loc[-1]}'" if loc[-2:-1] == ("delta",) else f"'{loc[-1]}'"
             value = (
                 quote_value(found) if isinstance(found, str) else describe_type(found).split()[-1]
@@ -220,12 +199,3 @@ def own_safety_keys(entry: AlgorithmSpec) -> dict[str, Any]:
         if isinstance(own, SafetySpec)
         else {}
     )
-
-
-def exact_fraction(value: SweepValue) -> Fraction | None:
-    """Parse a number, or a text such as '1/3', exactly; None for anything else."""
-    if isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
-        return None
-    if isinstance(value, str) and (not FRACTION_PATTERN.fullmatch(value) or value.endswith("/0")):
-        return None
-    return Fraction(str(value))

@@ -72,21 +72,26 @@ def test_without_the_key_nothing_is_resolved():
     ("stage", "code", "column", "words"),
     [
         ("", "E103", 1, "a mapping of keys to values, not empty"),
-        ("{}", "E102", 1, "'filter' needs a 'balance' or an 'objective'"),
-        ("{take: sample}", "E102", 1, "needs a 'balance' or an 'objective'"),
-        ("{balance: sex, objective: error}", "E104", 24, "give one of 'balance' and 'objective'"),
-        ("{balance: null}", "E103", 19, "a column or a list of columns, not empty"),
+        ("{}", "E102", 1, "'filter' needs one of 'balance' and 'objective'"),
+        ("{take: sample}", "E102", 1, "needs one of 'balance' and 'objective'"),
+        (
+            "{balance: sex, objective: error}",
+            "E104",
+            24,
+            "only one of 'balance' and 'objective' is allowed",
+        ),
+        ("{balance: null}", "E102", 1, "needs one of 'balance' and 'objective'"),
         ("{balance: 3}", "E103", 19, "a column or a list of columns, not the number 3"),
         ("{balance: []}", "E104", 19, "'balance' must not be empty"),
         ("{balans: sex}", "E101", 10, "unknown key 'balans'"),
-        ("{balance: sex, disclosivity: 1.5}", "E104", 38, "must be a number from 0 to 1, not 1.5"),
+        ("{balance: sex, disclosivity: 1.5}", "E104", 38, "must be from 0 to 1, not 1.5"),
         (
             "{balance: sex, disclosivity: -0.1}",
             "E104",
             38,
-            "must be a number from 0 to 1, not -0.1",
+            "must be from 0 to 1, not -0.1",
         ),
-        ("{balance: sex, disclosivity: 10%}", "E104", 38, "is not a name"),
+        ("{balance: sex, disclosivity: 10%}", "E104", 38, "such as 0.05 or 1/20"),
         ("{balance: sex, disclosivity: true}", "E103", 38, "or a name of the sweep"),
         ("{balance: sex, take: 1}", "E104", 30, "'1' is not a choice for 'take'"),
         (
@@ -124,4 +129,4 @@ def test_its_label_is_taken():
 def test_it_does_not_go_with_levels():
     (at,), (fault,) = faults("{balance: sex}", FILE.replace("label: y", "label: y, levels: 3"))
     assert at == ("E104", 2, 49)
-    assert fault.message.startswith("a filter keeps rows as wholes")
+    assert fault.message.startswith("'levels' cannot be combined with 'filter'")

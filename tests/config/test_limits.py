@@ -30,11 +30,11 @@ def test_memory_is_bytes_whatever_its_unit(given, count):
 @pytest.mark.parametrize(
     ("key", "given", "said"),
     [
-        ("time", 0, "more than nothing"),
+        ("time", 0, "more than 0"),
         ("time", "10 hours", "units s, min, h"),
         ("time", True, "must be a number or a text"),
         ("time", "1e4 h", "at most 30 days"),
-        ("time", float("nan"), "more than nothing"),
+        ("time", float("nan"), "more than 0"),
         ("memory", "2", "units B, kB"),
         ("memory", "2 GiBs", "units B, kB"),
         ("memory", 5, "from 64 MiB"),

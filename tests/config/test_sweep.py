@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ratecli.config.sweep import Sweep, expand_axis, sweep_points
-from ratecli.config.sweep_reader import read_sweep
+from ratecli.config.sweep import Sweep, expand_axis, read_sweep, sweep_points
 from ratecli.errors import FaultError
 
 VALUES = st.one_of(

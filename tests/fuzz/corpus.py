@@ -22,7 +22,7 @@ LONGEST = 8
 def files() -> tuple[str, ...]:
     """Texts of YAML files, long sweeps cut: a file is to be read in milliseconds."""
     places = [*sorted((ROOT / "experiments").rglob("*.yaml"))]
-    places += sorted((ROOT / "ratecli" / "spec").rglob("*.yaml"))
+    places += sorted((ROOT / "ratecli" / "config" / "starters").rglob("*.yaml"))
     shipped = [_brief(path.read_text("utf-8")) for path in places]
     small = [text for broken in BROKEN if len(text := marked(broken.text)[0]) < 2000]
     return (*shipped, *dict.fromkeys(small))
