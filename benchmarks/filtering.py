@@ -23,7 +23,7 @@ from ratecli.ledger.records import TrialResult
 from ratecli.runner.trial import run_trial
 from ratecli.runner.worker import limit_to_one_thread
 from ratecli.sampling.rows import load_trial_data
-from ratecli.solvers.filtering.aim import FilterTarget  # noqa: F401  imported before the clock starts
+from ratecli.solvers.filtering.target import FilterTarget  # noqa: F401  imported before the clock starts
 
 GROUPS = {"bank": "job", "adult": "race"}
 PRINTED = {"bank": "about 3 h", "adult": "20 min to 2 h"}

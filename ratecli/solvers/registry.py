@@ -154,19 +154,19 @@ BUILT_IN_ALGORITHMS = (
         "filter that balances groups by a tree of randomized splits, "
         "none of which says much of a group",
         "Deng, Diana, Kearns, Roth 2023; its splits are ours",
-        "ratecli.solvers.filtering.solver:BalancedTree",
+        "ratecli.solvers.filtering.solvers:BalancedTree",
     ),
     Algorithm(
         "qp_proxy",
         "filter by a guess of the group, kept with the chances that balance groups best",
         "Deng, Diana, Kearns, Roth 2023, Algorithms 1 and 2",
-        "ratecli.solvers.filtering.guesses:GuessedGroup",
+        "ratecli.solvers.filtering.solvers:GuessedGroup",
     ),
     Algorithm(
         "naive_proxy",
         "filter by a guess of the group, as many rows kept of each",
         "Deng, Diana, Kearns, Roth 2023, section 5",
-        "ratecli.solvers.filtering.guesses:GuessedGroup",
+        "ratecli.solvers.filtering.solvers:GuessedGroup",
         preset={"weights": "naive"},
     ),
     Algorithm(

@@ -17,15 +17,10 @@ from ratecli.models.linear import Threshold
 from ratecli.models.proxies import ProxyFilter
 from ratecli.models.storage import dumps
 from ratecli.rates.matrix import disclosivity
-from ratecli.solvers.filtering.aim import FilterTarget
-from ratecli.solvers.filtering.solver import BalancedTree
-from ratecli.solvers.filtering.split import (
-    ProgressSplitter,
-    SplitOptions,
-    nearest_split,
-    required_progress,
-)
-from ratecli.solvers.filtering.tree import DISCLOSURE_TOLERANCE, FilterTreeBuilder, GrowthOptions
+from ratecli.solvers.filtering.filters import DISCLOSURE_TOLERANCE, FilterTreeBuilder
+from ratecli.solvers.filtering.solvers import BalancedTree
+from ratecli.solvers.filtering.split import nearest_split, progress_split, required_progress
+from ratecli.solvers.filtering.target import FilterTarget
 from ratecli.solvers.filtering.weights import optimal_sampling_weights
 from ratecli.solvers.oracles.base import OracleRows
 
@@ -105,17 +100,14 @@ def plane(seed: int) -> tuple[Rows, list[Threshold]]:
 
 
 def grown(
-    rows: Rows, alpha: float, known: list[Threshold], terms: SplitOptions
+    rows: Rows, alpha: float, known: list[Threshold], options: BalancedTree
 ) -> FilterTreeBuilder:
-    aim = FilterTarget.of(filtering(rows, alpha))
-    rules = GrowthOptions(0.0, 1, 0.0, "best")
-    return FilterTreeBuilder(
-        aim, rules, terms, lambda *_: None, lambda ground: Exact(ground, list(known))
-    )
+    target = FilterTarget.of(filtering(rows, alpha))
+    return FilterTreeBuilder(target, options, lambda ground: Exact(ground, list(known)))
 
 
 def masses_of(growth: FilterTreeBuilder, known: list[Threshold]) -> Array:
-    return np.stack([growth.aim.mass(each.decide(growth.aim.X)) for each in known])
+    return np.stack([growth.target.mass(each.decide(growth.target.X)) for each in known])
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -125,19 +117,19 @@ def test_the_nearest_split_is_the_best_of_all_mixtures_of_lines(seed, alpha, kep
     polytope, and which of two directions comes nearer is asked of a linear program (Frank and Wolfe).
     """
     rows, known = plane(seed)
-    terms = SplitOptions(False, kept, 0.0, 1e-5, 400)
-    growth = grown(rows, alpha, known, terms)
-    split = nearest_split(growth.aim, terms, growth.leaves, 0)
+    options = BalancedTree(kept=kept, child=0.0, gap=1e-5, calls=400)
+    growth = grown(rows, alpha, known, options)
+    split = nearest_split(growth.target, options, growth.leaves, 0)
     assert split is not None
-    yes = growth.aim.mass(split.classifier.decide(rows.X))
+    yes = growth.target.mass(split.classifier.decide(rows.X))
     whole, table = growth.leaves[0].mass, masses_of(growth, known)
     children = np.stack([whole - yes, yes])
-    shares = children[:, growth.aim.balanced] / children[:, -1:]
-    found = optimal_sampling_weights(shares, children[:, -1], growth.aim.target, kept=kept)
-    assert growth.aim.disclosed(children) <= DISCLOSURE_TOLERANCE
+    shares = children[:, growth.target.balanced] / children[:, -1:]
+    found = optimal_sampling_weights(shares, children[:, -1], growth.target.target, kept=kept)
+    assert growth.target.excess_disclosure(children) <= DISCLOSURE_TOLERANCE
     assert found.imbalance == pytest.approx(split.distance, abs=1e-4)
     # the optimum p* has <p - p*, p* - U> >= 0 for all p that another mixture could keep
-    slope = found.induced - growth.aim.target
+    slope = found.induced - growth.target.target
     best = least_over_mixtures(growth, table, slope, kept)
     gain = float(found.induced @ slope) - best
     assert gain <= 2 * found.imbalance * split.gap + 1e-5
@@ -147,7 +139,7 @@ def least_over_mixtures(
     growth: FilterTreeBuilder, table: Array, slope: Array, kept: float
 ) -> float:
     """The least `<p, slope>` of what can be kept: columns are the leaf as it is and all lines."""
-    aim, whole = growth.aim, growth.leaves[0].mass
+    aim, whole = growth.target, growth.leaves[0].mass
     columns = np.vstack([whole, table])
     limits = []
     for part in (table, whole - table):
@@ -166,11 +158,11 @@ def least_over_mixtures(
 @pytest.mark.parametrize("alpha", [0.05, 0.2])
 def test_the_most_progress_is_that_of_a_linear_program_over_all_lines(seed, alpha):
     rows, known = plane(seed)
-    terms = SplitOptions(False, 0.0, 0.0, 1e-6, 200)
-    growth = grown(rows, alpha, known, terms)
-    split = ProgressSplitter(growth.aim, terms, "zero", 0.1)(growth.leaves, 0)
+    options = BalancedTree(kept=0.0, child=0.0, gap=1e-6, calls=200, gamma=0.1)
+    growth = grown(rows, alpha, known, options)
+    split = progress_split(growth.target, options, growth.leaves, 0)
     assert split is not None
-    aim, whole = growth.aim, growth.leaves[0].mass
+    aim, whole = growth.target, growth.leaves[0].mass
     table = np.vstack([masses_of(growth, known), np.zeros(len(whole)), whole])
     base = whole[aim.balanced]
     away = base - aim.target
@@ -183,7 +175,7 @@ def test_the_most_progress_is_that_of_a_linear_program_over_all_lines(seed, alph
     yes = aim.mass(split.classifier.decide(rows.X))
     reached = float(yes[aim.balanced] @ away) - float(base @ away) * yes[-1]
     assert reached == pytest.approx(solved.fun, abs=1e-5)
-    assert aim.disclosed(np.stack([whole - yes, yes])) <= DISCLOSURE_TOLERANCE
+    assert aim.excess_disclosure(np.stack([whole - yes, yes])) <= DISCLOSURE_TOLERANCE
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from oracles.filters import counted, filtering, kept_shares, people
 from oracles.goals import Rows, Rules, problem_of
 
 from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter
-from ratecli.solvers.filtering.guesses import GuessedGroup
+from ratecli.solvers.filtering.solvers import GuessedGroup
 from ratecli.solvers.filtering.weights import optimal_sampling_weights
 
 TREE = {"DecisionTreeClassifier": {"max_depth": 6}}

@@ -21,14 +21,13 @@ from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
 from ratecli.solvers.mixture.solver import Mixture
 from ratecli.solvers.oracles.base import OracleRows
-from ratecli.solvers.oracles.choice import check_oracle, make_oracle
+from ratecli.solvers.oracles.choice import CLASSIFIER_MODULES, check_oracle, make_oracle
 from ratecli.solvers.oracles.estimators import (
     fit_estimator,
     list_classifiers,
     make_estimator,
     weighted_classifier_names,
 )
-from ratecli.solvers.oracles.homes import CLASSIFIER_MODULES
 from ratecli.solvers.problem import ERROR_RATE, Problem
 
 GOALS = Rules({"p": "positive_rate[g=a] <= positive_rate[g=b]", "r": "recall[g=b] >= 0.7"})

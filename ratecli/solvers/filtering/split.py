@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,12 @@ from scipy import sparse
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.models.mixture import MixtureClassifier
-from ratecli.solvers.filtering.aim import FilterTarget
-from ratecli.solvers.filtering.weights import MIN_SHARE, SamplingWeights, optimal_sampling_weights
+from ratecli.solvers.filtering.solvers import BalancedTree
+from ratecli.solvers.filtering.target import FilterTarget
+from ratecli.solvers.filtering.weights import MIN_SHARE, leaf_weights
 from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RateProgram
 from ratecli.solvers.mixture.search import ClassifierPool, ColumnGeneration
-from ratecli.solvers.oracles.base import Oracle, OracleRows
-from ratecli.solvers.oracles.threshold import with_threshold
+from ratecli.solvers.oracles.base import Oracle, OracleRows, with_threshold
 
 QP_TOLERANCE = 1e-11
 """Relative and absolute tolerance of the interior point method for gap and infeasibility."""
@@ -103,31 +103,6 @@ THRESHOLD_SHARES = (0.005, 0.01, 0.03, 0.1, 0.3, 0.6)
 
 
 @dataclass(frozen=True)
-class SplitOptions:
-    """Requirements on a split.
-
-    Attributes
-    ----------
-    relaxed
-        See `weights.optimal_sampling_weights`.
-    kept
-        Minimum share of all rows that a filter by the leaves keeps.
-    child
-        Minimum share of all rows in a new leaf.
-    gap
-        Stop when another answer of the oracle promises to reduce the distance by no more than this.
-    calls
-        Maximum number of answers.
-    """
-
-    relaxed: bool
-    kept: float
-    child: float
-    gap: float
-    calls: int
-
-
-@dataclass(frozen=True)
 class TreeLeaf:
     """A leaf of a growing tree: its position, each row's chance (n,) to reach it, its mass (R,)."""
 
@@ -152,8 +127,8 @@ class _LeafProgram:
     share, and the minimum size of a child.
     """
 
-    aim: FilterTarget
-    terms: SplitOptions
+    target: FilterTarget
+    options: BalancedTree
     leaves: Sequence[TreeLeaf]
     own: int
 
@@ -161,31 +136,28 @@ class _LeafProgram:
         """Solve the program for answers of masses (T, R); columns of unsplit leaves come first."""
         others = np.stack([leaf.mass for leaf in self.leaves])
         squares, right, total = self._objective(np.vstack([others, masses]))
-        limited = np.hstack([self._as_they_are(others), self._limits(masses)])
-        return solve_least_squares_qp(squares, right, limited, total)
+        limited = self._limits(masses)
+        unsplit = np.zeros((len(limited), len(others)))
+        if self.options.kept > 0:
+            unsplit[-len(others) :] = self.options.kept * np.eye(len(others)) - others[:, -1]
+        return solve_least_squares_qp(squares, right, np.hstack([unsplit, limited]), total)
 
     def _objective(self, masses: Array) -> tuple[Array, Array, Array | None]:
-        groups, sizes, target = masses[:, self.aim.balanced].T, masses[:, -1], self.aim.target
-        if self.terms.relaxed:
-            return groups, target, None
-        return groups - np.outer(target, sizes), np.zeros(len(target)), sizes
-
-    def _as_they_are(self, masses: Array) -> Array:
-        """Return (M, L) terms of unsplit leaves in the limits, nonzero only for the kept share."""
-        count = len(self._limits(masses[:1]))
-        limited = np.zeros((count, len(masses)))
-        if self.terms.kept > 0:
-            limited[-len(masses) :] = self.terms.kept * np.eye(len(masses)) - masses[:, -1]
-        return limited
+        """Return squares (K, T), their target (K,), and sizes if these must add up to 1."""
+        groups, sizes = masses[:, self.target.balanced].T, masses[:, -1]
+        shares = self.target.target
+        if self.options.relaxed:
+            return groups, shares, None
+        return groups - np.outer(shares, sizes), np.zeros(len(shares)), sizes
 
     def _limits(self, masses: Array) -> Array:
+        """Return limits (M, T), at most 0, of answers of masses (T, R)."""
         rest = self.leaves[self.own].mass - masses
-        size, kept = masses[:, -1], self.terms.kept
-        parts = [self.aim.beyond(masses), self.aim.beyond(rest)]
-        parts += [(self.terms.child - each[:, -1])[None] for each in (masses, rest)]
-        if kept > 0:
+        parts = [self.target.disclosure_limits(each) for each in (masses, rest)]
+        parts += [(self.options.child - each[:, -1])[None] for each in (masses, rest)]
+        if self.options.kept > 0:
             here = np.arange(len(self.leaves)) == self.own
-            parts.append(kept * here[:, None] - size)
+            parts.append(self.options.kept * here[:, None] - masses[:, -1])
         return np.vstack(parts)
 
     def largest(self, chances: Array, masses: Array) -> Array:
@@ -211,7 +183,8 @@ class _LeafProgram:
 
         An answer improves the optimum if its total cost is negative.
         """
-        corners = np.vstack([np.zeros(self.aim.masses), np.eye(self.aim.masses)])
+        size = self.leaves[self.own].mass.size
+        corners = np.vstack([np.zeros(size), np.eye(size)])
         squares, _, total = self._objective(corners)
         costs = found.residual @ squares + found.prices @ self._limits(corners)
         if total is not None:
@@ -224,7 +197,7 @@ class _LeafProgram:
         The chances of all answers sum to at most the inverse of the largest of `kept`, `child` and
         0.001.
         """
-        most = max(self.terms.kept, self.terms.child, 1e-3)
+        most = max(self.options.kept, self.options.child, 1e-3)
         floor = max(found.distance**2 + 2 * min(cost, 0.0) / most, 0.0)
         return float(found.distance - np.sqrt(floor))
 
@@ -239,36 +212,35 @@ class LeafSplit:
 
 
 def nearest_split(
-    aim: FilterTarget, terms: SplitOptions, leaves: Sequence[TreeLeaf], own: int
+    target: FilterTarget, options: BalancedTree, leaves: Sequence[TreeLeaf], own: int
 ) -> LeafSplit | None:
     """Return the best split of a leaf, found by column generation over its oracle's answers.
 
     Returns None if the oracle knows none that helps. The result is optimal over all mixtures of the
     oracle's classifiers, up to the `gap`, provided that the oracle's answers are the cheapest.
     """
-    system, leaf = _LeafProgram(aim, terms, leaves, own), leaves[own]
+    program, leaf = _LeafProgram(target, options, leaves, own), leaves[own]
     answers: list[Classifier] = [leaf.ground.constant(yes=True), leaf.ground.constant(yes=False)]
     masses = [leaf.mass, np.zeros_like(leaf.mass)]
-    for _ in range(terms.calls):
-        found = system.solved(np.stack(masses))
-        prices, constant = system.prices(found)
+    for _ in range(options.calls):
+        optimum = program.solved(np.stack(masses))
+        prices, constant = program.prices(optimum)
         cheapest = 0.0
         for answer, mass in _oracle_candidates(leaf, prices):
             cheapest = min(cheapest, float(prices @ mass) + constant)
             answers.append(answer)
             masses.append(mass)
-        gap = system.gap(found, cheapest)
-        if gap <= terms.gap:
+        gap = program.gap(optimum, cheapest)
+        if gap <= options.gap:
             break
-    chances = found.x[len(leaves) :]
+    chances = optimum.x[len(leaves) :]
     if not chances.sum() - chances[1] > MIN_SHARE:
         return None
-    chances = system.largest(chances, np.stack(masses[: len(chances)]))
+    chances = program.largest(chances, np.stack(masses[: len(chances)]))
     used = np.flatnonzero(chances > MIN_SHARE)
-    mixture = MixtureClassifier(
-        tuple(answers[k] for k in used), chances[used] / chances[used].sum()
-    )
-    return LeafSplit(mixture, found.distance, gap)
+    members = tuple(answers[k] for k in used)
+    mixture = MixtureClassifier(members, chances[used] / chances[used].sum())
+    return LeafSplit(mixture, optimum.distance, gap)
 
 
 def _oracle_candidates(leaf: TreeLeaf, prices: Array) -> list[tuple[Classifier, Array]]:
@@ -279,93 +251,90 @@ def _oracle_candidates(leaf: TreeLeaf, prices: Array) -> list[tuple[Classifier, 
     answers. These candidates cost almost nothing and save oracle calls.
     """
     answer, ground = leaf.oracle.answer(prices, None), leaf.ground
-    found = [(answer, ground.rates(ground.decide(answer)))]
+    candidates = [(answer, ground.rates(ground.decide(answer)))]
     ranks = ground.ranks(answer)
     if ranks is None:
-        return found
+        return candidates
     cuts, rates = ground.cut_rates(ranks)
     sizes, costs = rates[-1], prices @ rates
     each = np.divide(costs, sizes, out=np.full_like(sizes, np.inf), where=sizes > 0)
     best = {
         int(np.where(sizes > s * leaf.mass[-1], each, np.inf).argmin()) for s in THRESHOLD_SHARES
     }
-    return found + [(with_threshold(answer, float(cuts[k])), rates[:, k]) for k in sorted(best)]
+    moved = [(with_threshold(answer, float(cuts[k])), rates[:, k]) for k in sorted(best)]
+    return candidates + moved
 
 
 OFFSET_CHOICES = {"zero": (False,), "literal": (True,), "both": (False, True)}
 
 
-@dataclass(frozen=True)
-class ProgressSplitter:
-    """Splits a leaf by the largest progress `<R(V1) - R(V), U - U'> w(V1)` under secrecy.
+def progress_split(
+    target: FilterTarget, options: BalancedTree, leaves: Sequence[TreeLeaf], own: int
+) -> LeafSplit | None:
+    """Split a leaf by the largest progress `<R(V1) - R(V), U - U'> w(V1)` under secrecy.
 
     R are the shares of groups in a leaf, w its mass, U the target and U' its projection on the hull
     of the leaves. Both children must keep the secret groups secret. With the offset `literal`, each
     unit of mass must yield `|U - U'| f(gamma)` (Lemma 4, with the sign of its last term corrected).
     Progress and limits are linear in the split, so this is a problem for `ColumnGeneration`, on the
-    rows of the leaf weighted by their chances.
+    rows of the leaf weighted by their chances. Of the offsets tried, the one that brings the hull
+    nearest to the target is used.
     """
+    splits = (
+        _progress_split(target, options, leaves, own, literal=literal)
+        for literal in OFFSET_CHOICES[options.offset]
+    )
+    return min((each for each in splits if each), key=lambda each: each.distance, default=None)
 
-    aim: FilterTarget
-    terms: SplitOptions
-    offset: str
-    gamma: float
 
-    def __call__(self, leaves: Sequence[TreeLeaf], own: int) -> LeafSplit | None:
-        """Return the split, over the offsets tried, that brings the hull nearest to the target."""
-        found = (self._split(leaves, own, literal) for literal in OFFSET_CHOICES[self.offset])
-        return min((each for each in found if each), key=lambda each: each.distance, default=None)
+def _progress_split(
+    target: FilterTarget,
+    options: BalancedTree,
+    leaves: Sequence[TreeLeaf],
+    own: int,
+    *,
+    literal: bool,
+) -> LeafSplit | None:
+    leaf, masses = leaves[own], np.stack([each.mass for each in leaves])
+    projection = leaf_weights(target, options, masses).nearest
+    required = options.gamma if literal else None
+    program = _progress_program(target, leaf, projection, required)
+    pool = ClassifierPool(leaf.ground)
+    search = ColumnGeneration(program, pool, leaf.oracle, options.gap, options.calls)
+    search.start(program.objective.line.slopes)
+    while search.goes_on():
+        search.step()
+    positive = search.found.rates
+    if min(positive[-1], leaf.mass[-1] - positive[-1]) <= options.child:
+        return None
+    after = np.vstack([np.delete(masses, own, axis=0), leaf.mass - positive, positive])
+    distance = leaf_weights(target, options, after).imbalance
+    classifier = MixtureClassifier(*search.pool.some(search.found.weights))
+    return LeafSplit(classifier, distance, float(search.trace[-1]["gap"]))
 
-    def _split(self, leaves: Sequence[TreeLeaf], own: int, literal: bool) -> LeafSplit | None:
-        leaf = leaves[own]
-        program = self._program(
-            leaf, self._weights([each.mass for each in leaves]).nearest, literal
-        )
-        search = ColumnGeneration(
-            program, ClassifierPool(leaf.ground), leaf.oracle, self.terms.gap, self.terms.calls
-        )
-        search.start(program.objective.line.slopes)
-        while search.goes_on():
-            search.step()
-        classifier = MixtureClassifier(*search.pool.some(search.found.weights))
-        yes = search.found.rates
-        if min(yes[-1], leaf.mass[-1] - yes[-1]) <= self.terms.child:
-            return None
-        others = [each.mass for k, each in enumerate(leaves) if k != own]
-        after = self._weights([*others, leaf.mass - yes, yes])
-        return LeafSplit(classifier, after.imbalance, float(search.trace[-1]["gap"]))
 
-    def _weights(self, masses: Sequence[Array]) -> SamplingWeights:
-        A, sizes = self.aim.values(np.stack(masses))
-        return optimal_sampling_weights(
-            A, sizes, self.aim.target, kept=self.terms.kept, relaxed=self.terms.relaxed
-        )
+def _progress_program(
+    target: FilterTarget, leaf: TreeLeaf, projection: Array, gamma: float | None
+) -> RateProgram:
+    """Return the linear program in masses (R,) of the positive child over the leaf's mass.
 
-    def _program(self, leaf: TreeLeaf, projection: Array, literal: bool) -> RateProgram:
-        """Return the linear program in masses (R,) of the positive child over the leaf's mass."""
-        away = projection - self.aim.target
-        shares = leaf.mass[self.aim.balanced] / leaf.mass[-1]
-        step = float(shares @ away)
-        if literal:
-            off = float(np.linalg.norm(shares - projection))
-            step -= float(np.linalg.norm(away)) * required_progress(self.gamma, off)
-        slopes = np.zeros(self.aim.masses)
-        slopes[self.aim.balanced], slopes[-1] = away, -step
-        none = np.zeros(0)
-        limits = tuple(
-            ProgramForm(line * (1 / leaf.mass[-1]), none) for line in self._secrets(leaf)
-        )
-        names = ("secret",) * len(limits)
-        index = self.aim.kinds.matrix.index()
-        return RateProgram(
-            ProgramForm(LinearTerm(slopes / leaf.mass[-1], 0.0), none), limits, (), names, index
-        )
-
-    def _secrets(self, leaf: TreeLeaf) -> Iterator[LinearTerm]:
-        """Yield the four families of appendix A.4 for each group, times their denominators."""
-        for slopes in self.aim.beyond(np.eye(self.aim.masses)):
-            yield LinearTerm(slopes, 0.0)
-            yield LinearTerm(-slopes, float(slopes @ leaf.mass))
+    With `gamma`, each unit of mass must make the progress of Lemma 3.
+    """
+    away = projection - target.target
+    shares = leaf.mass[target.balanced] / leaf.mass[-1]
+    step = float(shares @ away)
+    if gamma is not None:
+        off = float(np.linalg.norm(shares - projection))
+        step -= float(np.linalg.norm(away)) * required_progress(gamma, off)
+    slopes, unit, no_fractions = np.zeros(leaf.mass.size), 1 / leaf.mass[-1], np.zeros(0)
+    slopes[target.balanced], slopes[-1] = away, -step
+    # the four families of appendix A.4 for each group, times their denominators
+    lines = [LinearTerm(slopes, 0.0)]
+    for secret in target.disclosure_limits(np.eye(leaf.mass.size)):
+        lines += [LinearTerm(secret, 0.0), LinearTerm(-secret, float(secret @ leaf.mass))]
+    objective, *limits = (ProgramForm(line * unit, no_fractions) for line in lines)
+    owners, index = ("secret",) * len(limits), target.kinds.matrix.index()
+    return RateProgram(objective, tuple(limits), (), owners, index)
 
 
 def required_progress(gamma: float, off: float) -> float:

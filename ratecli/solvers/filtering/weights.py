@@ -9,6 +9,8 @@ from scipy.optimize import linprog, lsq_linear, nnls
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
+from ratecli.solvers.filtering.solvers import BalancedTree
+from ratecli.solvers.filtering.target import FilterTarget
 
 MIN_SHARE = 1e-12
 """Smaller shares of all rows are treated as rounding errors of 0."""
@@ -100,6 +102,14 @@ def _nearest_on_simplex(offsets: Array, sizes: Array, kept: float) -> Array:
     if found.status == 0:
         raise FaultError(Diagnostic("E501", "sampling weights are not found: too many active sets"))
     return np.asarray(np.maximum(found.x, 0.0))
+
+
+def leaf_weights(target: FilterTarget, options: BalancedTree, masses: Array) -> SamplingWeights:
+    """Return the best chances for leaves of masses (L, R)."""
+    A, sizes = target.values(masses)
+    return optimal_sampling_weights(
+        A, sizes, target.target, kept=options.kept, relaxed=options.relaxed
+    )
 
 
 def maximize_kept_rows(A: Array, shares: Array, found: SamplingWeights) -> SamplingWeights:

@@ -150,7 +150,7 @@ class _SearchOutcome:
 
         Candidates are all classifiers found, and those with positive chances at every threshold.
         """
-        from ratecli.solvers.oracles.threshold import with_threshold
+        from ratecli.solvers.oracles.base import with_threshold
 
         key, k = self._ranked(self.search.pool.rates)
         options = [(key, self.search.pool.members[k])]

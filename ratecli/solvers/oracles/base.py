@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
@@ -85,7 +85,7 @@ class OracleRows:
     def ranks(self, classifier: Classifier) -> Array | None:
         """Return the scores (m,) that a classifier thresholds, None if it has none.
 
-        `threshold.with_threshold` moves that threshold.
+        `with_threshold` moves that threshold.
         """
         match classifier:
             case Threshold():
@@ -132,6 +132,14 @@ class OracleRows:
         (K,).
         """
         return np.asarray(self.kind_costs(prices) @ self.shares)
+
+
+def with_threshold(member: Classifier, cut: float) -> Classifier:
+    """Return a classifier that is positive where the score of `OracleRows.ranks` exceeds `cut`."""
+    if isinstance(member, Threshold):
+        return Threshold(member.weights, -cut)
+    assert isinstance(member, CostSensitiveClassifier)
+    return replace(member, cut=cut)
 
 
 class Oracle(Protocol):

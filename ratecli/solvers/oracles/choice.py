@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator
 
 from ratecli.errors import Diagnostic, InvalidValueError, did_you_mean
-from ratecli.solvers.oracles.homes import CLASSIFIER_MODULES
 
 if TYPE_CHECKING:
     from ratecli.models.base import Array, Features
@@ -33,6 +32,45 @@ EXAMPLE_CLASSIFIERS = (
 """Classifiers that take sample weights, as suggestions in error messages."""
 
 
+_NAMES_BY_MODULE = {
+    "sklearn.calibration": ("CalibratedClassifierCV",),
+    "sklearn.ensemble": (
+        "AdaBoostClassifier",
+        "BaggingClassifier",
+        "ExtraTreesClassifier",
+        "GradientBoostingClassifier",
+        "HistGradientBoostingClassifier",
+        "RandomForestClassifier",
+    ),
+    "sklearn.linear_model": (
+        "LogisticRegression",
+        "LogisticRegressionCV",
+        "Perceptron",
+        "RidgeClassifier",
+        "RidgeClassifierCV",
+        "SGDClassifier",
+    ),
+    "sklearn.naive_bayes": (
+        "BernoulliNB",
+        "CategoricalNB",
+        "ComplementNB",
+        "GaussianNB",
+        "MultinomialNB",
+    ),
+    "sklearn.svm": ("LinearSVC", "NuSVC", "SVC"),
+    "sklearn.tree": ("DecisionTreeClassifier", "ExtraTreeClassifier"),
+}
+CLASSIFIER_MODULES = {name: home for home, names in _NAMES_BY_MODULE.items() for name in names}
+"""Modules of the scikit-learn classifiers that take sample weights in every supported version.
+
+Hard-coded because scanning scikit-learn takes seconds. A file that names one of these classes is
+checked without a scan, and without any import if it sets no parameters. Classes of newer versions
+are found by `estimators.list_classifiers`.
+"""
+MAX_LOGISTIC_ITERATIONS = 1000
+"""Iteration limit of the default logistic regression."""
+
+
 @dataclass(frozen=True)
 class _NamedOptions:
     """A name with options, and the location of the options within the value in the file."""
@@ -41,20 +79,59 @@ class _NamedOptions:
     options: Mapping[str, Any]
     loc: tuple[str, ...]
 
+    @classmethod
+    def parse(cls, value: Any, loc: tuple[str, ...] = ()) -> _NamedOptions:
+        if isinstance(value, str):
+            return cls(value, {}, loc)
+        if isinstance(value, dict) and len(value) == 1:
+            ((name, options),) = value.items()
+            if options is None or isinstance(options, dict):
+                return cls(name, options or {}, (*loc, name))
+        hint = "write a name, or {name: {option: value}}"
+        message = "no oracle: one name, or one name with options"
+        raise InvalidValueError(Diagnostic("E103", message, hint, loc=loc))
+
+    @property
+    def probabilities(self) -> _NamedOptions:
+        """The classifier that a plug-in oracle fits."""
+        loc = (*self.loc, PROBABILITIES_OPTION)
+        return _NamedOptions.parse(self.options.get(PROBABILITIES_OPTION, LOGISTIC), loc)
+
+    def parameters(self, l2: float, rows: int) -> dict[str, Any]:
+        """Return the parameters of a classifier with probabilities.
+
+        By default, a logistic regression adds the penalty `l2 / 2 |w|^2` to its mean loss.
+        """
+        own = {"C": 1 / (rows * l2), "max_iter": MAX_LOGISTIC_ITERATIONS}
+        return (own if self.name == LOGISTIC else {}) | dict(self.options)
+
+    def check_names(self, names: Iterable[str]) -> None:
+        """Raise E101 if there is an option of another name."""
+        known = list(names)
+        for key in self.options:
+            if key not in known:
+                hint = did_you_mean(key, known, f"options of {self.name}")
+                message, loc = f"'{self.name}' has no option '{key}'", (*self.loc, key)
+                raise InvalidValueError(Diagnostic("E101", message, hint, loc=loc, key=True))
+
+    def error(self, message: str, hint: str) -> InvalidValueError:
+        """Return an error at the name."""
+        key = self.loc[-1:] == (self.name,)
+        return InvalidValueError(Diagnostic("E104", message, hint, loc=self.loc, key=key))
+
 
 def check_oracle(value: Any) -> Any:
     """Return the value; raise E101, E103 or E104 if it does not name an oracle."""
-    chosen = _parse_named_options(value, ())
+    chosen = _NamedOptions.parse(value)
     if chosen.name in (LINEAR_ORACLE, REGRESSION_ORACLE):
-        _check_option_names(chosen, ())
+        chosen.check_names(())
     elif chosen.name == PLUGIN_ORACLE:
-        _check_option_names(chosen, (PROBABILITIES_OPTION, GROUPS_OPTION))
+        chosen.check_names((PROBABILITIES_OPTION, GROUPS_OPTION))
         if not isinstance(chosen.options.get(GROUPS_OPTION, False), bool):
             loc = (*chosen.loc, GROUPS_OPTION)
-            raise InvalidValueError(
-                Diagnostic("E103", f"'{GROUPS_OPTION}' must be true or false", loc=loc)
-            )
-        _check_learner(_probability_options(chosen), [], chances=True)
+            message = f"'{GROUPS_OPTION}' must be true or false"
+            raise InvalidValueError(Diagnostic("E103", message, loc=loc))
+        _check_learner(chosen.probabilities, chances=True)
     else:
         _check_learner(chosen, [LINEAR_ORACLE, REGRESSION_ORACLE, PLUGIN_ORACLE])
     return value
@@ -69,7 +146,7 @@ def check_probability_classifier(value: Any) -> Any:
 
     Raises InvalidValueError with E101, E103 or E104 if it does not.
     """
-    _check_learner(_parse_named_options(value, ()), [], chances=True)
+    _check_learner(_NamedOptions.parse(value), chances=True)
     return value
 
 
@@ -86,21 +163,16 @@ def fit_probability_classifier(
     logistic regression without a `C` of its own. Raises FaultError, E501, if the classifier cannot
     be fitted.
     """
-    from ratecli.solvers.oracles.estimators import (
-        fit_estimator_cached,
-        make_estimator,
-    )
-    from ratecli.solvers.oracles.plugin import logistic_defaults
+    from ratecli.solvers.oracles.estimators import fit_estimator, make_estimator
 
-    chosen, (X, classes, weights) = _parse_named_options(value, ()), rows
-    own = logistic_defaults(l2, X.shape[0]) if chosen.name == LOGISTIC else {}
-    model = make_estimator(chosen.name, own | dict(chosen.options), rng)
-    return fit_estimator_cached(model, X, classes, weights / weights.mean())
+    chosen, (X, classes, weights) = _NamedOptions.parse(value), rows
+    model = make_estimator(chosen.name, chosen.parameters(l2, X.shape[0]), rng)
+    return fit_estimator(model, X, classes, weights / weights.mean())
 
 
 def oracle_uses_groups(value: Any) -> bool:
     """Return whether the oracle that a checked option names uses the slices of the goals."""
-    chosen = _parse_named_options(value, ())
+    chosen = _NamedOptions.parse(value)
     return chosen.name == PLUGIN_ORACLE and bool(chosen.options.get(GROUPS_OPTION, False))
 
 
@@ -121,68 +193,28 @@ def make_oracle(
     value: Any, ground: OracleRows, l2: float, rng: np.random.Generator, *, sweeps: int = 0
 ) -> Oracle:
     """Return the oracle that a checked option names; `l2` and `sweeps` are for `LinearOracle`."""
-    from ratecli.solvers.oracles.linear import LinearOracle
-    from ratecli.solvers.oracles.regression import PairedRegressionOracle
+    from ratecli.solvers.oracles.linear import LinearOracle, PairedRegressionOracle
 
-    chosen = _parse_named_options(value, ())
+    chosen = _NamedOptions.parse(value)
     if chosen.name == LINEAR_ORACLE:
         return LinearOracle(ground, l2, sweeps, rng)
     if chosen.name == REGRESSION_ORACLE:
         return PairedRegressionOracle(ground)
-    # estimators.py imports scikit-learn, which is slow
-    from ratecli.solvers.oracles.estimators import ClassifierOracle
-    from ratecli.solvers.oracles.plugin import (
-        GroupPlugInOracle,
-        PlugInOracle,
-        logistic_defaults,
-    )
+    # imports scikit-learn, which is slow
+    from ratecli.solvers.oracles import estimators
 
-    if chosen.name == PLUGIN_ORACLE:
-        model = _probability_options(chosen)
-        own = logistic_defaults(l2, ground.count) if model.name == LOGISTIC else {}
-        found = GroupPlugInOracle if oracle_uses_groups(value) else PlugInOracle
-        return found(ground, model.name, own | dict(model.options), rng)
-    return ClassifierOracle(ground, chosen.name, chosen.options, rng)
+    if chosen.name != PLUGIN_ORACLE:
+        return estimators.ClassifierOracle(ground, chosen.name, chosen.options, rng)
+    model = chosen.probabilities
+    parameters = model.parameters(l2, ground.count)
+    if oracle_uses_groups(value):
+        return estimators.GroupPlugInOracle(ground, model.name, parameters, rng)
+    return estimators.PlugInOracle(ground, model.name, parameters, rng)
 
 
-def reweight_oracle(found: Oracle, ground: OracleRows) -> Oracle | None:
-    """Return the oracle for other weights of the rows if its fitted model stays valid, else None.
-
-    The weights must depend on the features alone.
-    """
-    from ratecli.solvers.oracles.plugin import PlugInOracle
-
-    return found.weighing(ground) if isinstance(found, PlugInOracle) else None
-
-
-def _parse_named_options(value: Any, loc: tuple[str, ...]) -> _NamedOptions:
-    if isinstance(value, str):
-        return _NamedOptions(value, {}, loc)
-    if isinstance(value, dict) and len(value) == 1:
-        ((name, options),) = value.items()
-        if options is None or isinstance(options, dict):
-            return _NamedOptions(name, options or {}, (*loc, name))
-    hint = "write a name, or {name: {option: value}}"
-    message = "no oracle: one name, or one name with options"
-    raise InvalidValueError(Diagnostic("E103", message, hint, loc=loc))
-
-
-def _probability_options(plugin: _NamedOptions) -> _NamedOptions:
-    return _parse_named_options(
-        plugin.options.get(PROBABILITIES_OPTION, LOGISTIC), (*plugin.loc, PROBABILITIES_OPTION)
-    )
-
-
-def _check_option_names(chosen: _NamedOptions, names: Iterable[str]) -> None:
-    known = list(names)
-    for key in chosen.options:
-        if key not in known:
-            hint = did_you_mean(key, known, f"options of {chosen.name}")
-            message, loc = f"'{chosen.name}' has no option '{key}'", (*chosen.loc, key)
-            raise InvalidValueError(Diagnostic("E101", message, hint, loc=loc, key=True))
-
-
-def _check_learner(chosen: _NamedOptions, others: list[str], *, chances: bool = False) -> None:
+def _check_learner(
+    chosen: _NamedOptions, others: Iterable[str] = (), *, chances: bool = False
+) -> None:
     """Check that scikit-learn has the classifier with these options, and that it takes weights."""
     name = chosen.name
     if not chosen.options and name in ([LOGISTIC] if chances else CLASSIFIER_MODULES):
@@ -194,23 +226,13 @@ def _check_learner(chosen: _NamedOptions, others: list[str], *, chances: bool = 
         what = "classifiers" if chances else "oracles"
         known = [*others, *estimators.weighted_classifier_names()]
         hint = f"{did_you_mean(name, known, what)}, or another of scikit-learn"
-        raise _option_error(chosen, f"scikit-learn has no classifier '{name}'", hint)
-    found = estimators.classifier_class(name)
-    if not estimators.takes_sample_weights(found):
-        raise _option_error(
-            chosen, f"{name} takes no sample weights", f"these do: {EXAMPLE_CLASSIFIERS}"
-        )
-    _check_option_names(chosen, found().get_params(deep=False))
-    refused = estimators.invalid_parameter(found, chosen.options)
-    if refused is not None:
-        key, message = refused
-        raise InvalidValueError(Diagnostic("E104", message, loc=(*chosen.loc, key)))
-    if chances and not hasattr(found(**chosen.options), "predict_proba"):
-        raise _option_error(
-            chosen, f"{name} gives no probabilities", f"these do: {EXAMPLE_CLASSIFIERS}"
-        )
-
-
-def _option_error(chosen: _NamedOptions, message: str, hint: str) -> InvalidValueError:
-    key = chosen.loc[-1:] == (chosen.name,)
-    return InvalidValueError(Diagnostic("E104", message, hint, loc=chosen.loc, key=key))
+        raise chosen.error(f"scikit-learn has no classifier '{name}'", hint)
+    model = estimators.classifier_class(name)
+    if not estimators.takes_sample_weights(model):
+        raise chosen.error(f"{name} takes no sample weights", f"these do: {EXAMPLE_CLASSIFIERS}")
+    chosen.check_names(model().get_params(deep=False))
+    for key, value in chosen.options.items():
+        if message := estimators.parameter_error(model, key, value):
+            raise InvalidValueError(Diagnostic("E104", message, loc=(*chosen.loc, key)))
+    if chances and not hasattr(model(**chosen.options), "predict_proba"):
+        raise chosen.error(f"{name} gives no probabilities", f"these do: {EXAMPLE_CLASSIFIERS}")

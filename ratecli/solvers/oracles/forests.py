@@ -56,27 +56,13 @@ def _class_shares(model: Any, classes: int) -> Array:
     return shares
 
 
-def _convert_tree(model: Any) -> TreeEnsemble:
-    classes = len(model.classes_)
-    part = _tree_arrays(model.tree_, _class_shares(model, classes))
-    return _combine_trees(model.n_features_in_, [part], start=np.zeros(classes), rounded=True)
-
-
-def _convert_forest(model: Any) -> TreeEnsemble:
-    """Average the probabilities over trees."""
-    classes, count = len(model.classes_), len(model.estimators_)
+def _convert_average(model: Any) -> TreeEnsemble:
+    """Average the probabilities over the trees of a forest, or return those of a single tree."""
+    classes, trees = len(model.classes_), getattr(model, "estimators_", [model])
+    features = getattr(model, "estimators_features_", [None] * len(trees))
     parts = (
-        _tree_arrays(each.tree_, _class_shares(each, classes) / count) for each in model.estimators_
-    )
-    return _combine_trees(model.n_features_in_, parts, start=np.zeros(classes), rounded=True)
-
-
-def _convert_bagging(model: Any) -> TreeEnsemble:
-    classes, count = len(model.classes_), len(model.estimators_)
-    members = zip(model.estimators_, model.estimators_features_, strict=True)
-    parts = (
-        _tree_arrays(each.tree_, _class_shares(each, classes) / count, seen)
-        for each, seen in members
+        _tree_arrays(each.tree_, _class_shares(each, classes) / len(trees), own)
+        for each, own in zip(trees, features, strict=True)
     )
     return _combine_trees(model.n_features_in_, parts, start=np.zeros(classes), rounded=True)
 
@@ -153,11 +139,11 @@ def _combine_boosted_trees(
 
 TREE_CONVERTERS: dict[str, Callable[[Any], TreeEnsemble]] = {
     "AdaBoostClassifier": _convert_adaboost,
-    "BaggingClassifier": _convert_bagging,
-    "DecisionTreeClassifier": _convert_tree,
-    "ExtraTreeClassifier": _convert_tree,
-    "ExtraTreesClassifier": _convert_forest,
+    "BaggingClassifier": _convert_average,
+    "DecisionTreeClassifier": _convert_average,
+    "ExtraTreeClassifier": _convert_average,
+    "ExtraTreesClassifier": _convert_average,
     "GradientBoostingClassifier": _convert_boosting,
     "HistGradientBoostingClassifier": _convert_histogram_boosting,
-    "RandomForestClassifier": _convert_forest,
+    "RandomForestClassifier": _convert_average,
 }

@@ -1,25 +1,19 @@
-"""The `balanced_tree` algorithm: filters that reveal little about a row's group."""
+"""The filter algorithms and their options; modules of their own solve the problems."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
 from ratecli.rates.analysis import Shape
-from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.oracles.choice import OracleOption, make_oracle, oracle_uses_groups
+from ratecli.solvers.base import Progress, Role, Solution, Solver
+from ratecli.solvers.oracles.choice import ChancesOption, OracleOption, oracle_uses_groups
 
 if TYPE_CHECKING:
-    from ratecli.models.base import Classifier
-    from ratecli.models.proxies import ProxyFilter
-    from ratecli.solvers.filtering.aim import FilterTarget
-    from ratecli.solvers.filtering.split import SplitOptions
-    from ratecli.solvers.filtering.tree import Splitter
     from ratecli.solvers.problem import Problem
 
 
@@ -119,40 +113,61 @@ class BalancedTree(Solver):
         return {"offset": "'offset' is of 'split: progress', and this is nearest"}
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        from ratecli.solvers.filtering.aim import FilterTarget
-        from ratecli.solvers.filtering.split import SplitOptions
-        from ratecli.solvers.filtering.tree import FilterTreeBuilder, GrowthOptions
+        from ratecli.solvers.filtering.filters import solve_balanced_tree
 
-        aim = FilterTarget.of(problem, leave_out=self.missing == "leave_out")
-        terms = SplitOptions(self.relaxed, self.kept, self.child, self.gap, self.calls)
-        growth = FilterTreeBuilder(
-            aim,
-            GrowthOptions(self.gamma, self.depth, self.stop, self.order),
-            terms,
-            self._splitter(aim, terms),
-            lambda ground: make_oracle(self.oracle, ground, problem.l2, rng),
-        )
-        for said in growth.grow():
-            progress(said)
-        return Solution(
-            filter_variants(growth.filter(), rng, sampled=self.sampled), trace=tuple(growth.trace)
-        )
-
-    def _splitter(self, aim: FilterTarget, terms: SplitOptions) -> Splitter:
-        from ratecli.solvers.filtering.split import ProgressSplitter, nearest_split
-
-        if self.split == "progress":
-            return ProgressSplitter(aim, terms, self.offset, self.gamma)
-        return partial(nearest_split, aim, terms)
+        return solve_balanced_tree(self, problem, rng, progress)
 
 
-def filter_variants(
-    found: ProxyFilter, rng: np.random.Generator, *, sampled: bool
-) -> dict[str, Classifier]:
-    """Return the filter as `expected` and, if `sampled`, a single sample by it as `sampled`."""
-    from ratecli.models.proxies import SampledFilter
+@dataclass(frozen=True)
+class GuessedGroup(Solver):
+    """Keeps rows by the group that a classifier predicts (naive and QP proxies of section 5).
 
-    both: dict[str, Classifier] = {"expected": found}
-    if sampled:
-        both["sampled"] = SampledFilter(found.proxy, found.keep, salt=int(rng.integers(2**31)))
-    return both
+    The classifier is trained to predict the group from the features, or the combination of groups
+    if there are several columns. A prediction therefore reveals as much about the group as the
+    classifier's accuracy allows: constraints on disclosivity are measured but not enforced.
+
+    Attributes
+    ----------
+    weights
+        `naive`: keep equally many rows of each predicted group; `qp`: use the chances that balance
+        the groups best (Algorithm 1).
+    classifier
+        Name of a scikit-learn classifier, optionally with options: LogisticRegression,
+        {DecisionTreeClassifier: {max_depth: 20}}.
+    noise
+        eta: probability with which a prediction is replaced by one of the others, uniformly, while
+        the chances of keeping stay as they are (appendix A.1.1). The effect on disclosivity and
+        balance is computed in closed form.
+    kept
+        Minimum share of all rows that is kept, for `qp`.
+    sampled
+        Whether to add the variant `sampled`: a single sample, drawn by a hash of each row.
+    missing
+        What to do with training rows without a value in a column that defines groups: `refuse` them
+        with an error before any trial, or `leave_out` these rows when the filter is fitted. The
+        filter decides on them like on any row, and measured shares include them.
+    """
+
+    weights: Literal["naive", "qp"] = "qp"
+    classifier: ChancesOption = "LogisticRegression"
+    noise: Annotated[float, Ge(0), Le(1)] = 0.0
+    kept: Annotated[float, Ge(0), Le(1)] = 0.0
+    sampled: bool = False
+    missing: Literal["refuse", "leave_out"] = "refuse"
+
+    role: ClassVar[Role] = "reads"
+    hides_groups: ClassVar[bool] = True
+    objectives: ClassVar[frozenset[str]] = frozenset({Shape.BALANCE})
+    constraints: ClassVar[frozenset[str]] = frozenset({Shape.DISCLOSURE})
+
+    @property
+    def idle(self) -> Mapping[str, str]:
+        """Options without effect: naive weights depend only on the predictions."""
+        if self.weights == "qp":
+            return {}
+        return {"kept": "'kept' is of 'weights: qp', and these are naive"}
+
+    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        from ratecli.solvers.filtering.filters import solve_guessed_group
+
+        return solve_guessed_group(self, problem, rng, progress)

@@ -19,7 +19,7 @@ from ratecli.rates.sample import Mask
 from ratecli.solvers.problem import Problem
 
 RowIndices = NDArray[np.intp]
-NO_KNOWN_GROUPS = "no training row has a value of every column by which groups are told"
+NO_KNOWN_GROUPS = "no training row has a value of every column that defines groups"
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class FilterTarget:
         index, kinds = matrix.index(), RowKinds.by(matrix)
         places = np.array([index[leaf] for leaf in secret], dtype=np.intp)
         sizes = [len(groups) for groups, _ in columns]
-        aim = cls(
+        target = cls(
             problem.X,
             kinds,
             np.array([index[leaf] for leaf in wanted.groups]),
@@ -90,15 +90,10 @@ class FilterTarget:
             np.repeat(np.array([alpha for _, alpha in columns], dtype=float), sizes),
             np.repeat(np.arange(len(columns)), sizes),
         )
-        own, told = aim.told(kinds.rates(kinds.totals)[None])
-        if not (told > 0).all():  # also false for NaN
+        own, known = target.secret_masses(kinds.rates(kinds.totals)[None])
+        if not (known > 0).all():  # also false for NaN
             raise FaultError(Diagnostic("E408", NO_KNOWN_GROUPS))
-        return replace(aim, base=(own / told)[0])
-
-    @property
-    def masses(self) -> int:
-        """R, the number of groups plus one."""
-        return len(self.kinds.matrix.leaves)
+        return replace(target, base=(own / known)[0])
 
     @cached_property
     def shares(self) -> sparse.csr_array:
@@ -122,29 +117,28 @@ class FilterTarget:
         sizes = masses[:, -1]
         return masses[:, self.balanced] / sizes[:, None], sizes
 
-    def disclosed(self, masses: Array) -> float:
+    def excess_disclosure(self, masses: Array) -> float:
         """Return the largest excess over alpha of values of masses (L, R); 0 without secrets."""
         if not len(self.secret):
             return 0.0
-        own, told = self.told(masses)
-        shares = np.divide(
-            own, told, out=np.tile(self.base, (len(own), 1)), where=told > MIN_PROXY_SHARE
-        )
+        own, known = self.secret_masses(masses)
+        base = np.tile(self.base, (len(own), 1))
+        shares = np.divide(own, known, out=base, where=known > MIN_PROXY_SHARE)
         return float((np.abs(shares - self.base) - self.alpha).max())
 
-    def told(self, masses: Array) -> tuple[Array, Array]:
+    def secret_masses(self, masses: Array) -> tuple[Array, Array]:
         """Return masses (L, S) of the secret groups, and of all groups of their columns."""
         own = masses[:, self.secret]
         return own, own @ np.equal.outer(self.column, self.column).astype(float)
 
-    def beyond(self, masses: Array) -> Array:
+    def disclosure_limits(self, masses: Array) -> Array:
         """Return linear functions (2 S, L) of masses (L, R), at most 0 if groups stay secret.
 
         These are the disclosivity constraints multiplied by the mass of the column's groups.
         """
-        own, told = self.told(masses)
-        shift, room = own - self.base * told, self.alpha * told
-        return np.hstack([shift - room, -shift - room]).T
+        own, known = self.secret_masses(masses)
+        shift, slack = own - self.base * known, self.alpha * known
+        return np.hstack([shift - slack, -shift - slack]).T
 
 
 def _select_rates(rates: RateMatrix, leaves: list[Leaf]) -> RateMatrix:
