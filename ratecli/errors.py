@@ -110,6 +110,15 @@ def errors_at(*loc: str | int) -> Iterator[None]:
         raise type(error)(located) from error.__cause__
 
 
+@contextmanager
+def errors_under(*outer: str | int) -> Iterator[None]:
+    """Move the locations of errors raised in the block inside an outer part of the file."""
+    try:
+        yield
+    except FaultError as error:
+        raise type(error)([each.under(*outer) for each in error.faults]) from error.__cause__
+
+
 def did_you_mean(word: str, known: Iterable[str], what: str = "known") -> str:
     """Return help for an unknown name: the closest known one, and the list if it is short."""
     names = sorted(known)

@@ -23,9 +23,8 @@ from ratecli.datasets.split import reserve_safety_rows
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.cases import Case
-from ratecli.experiment.group_checks import check_groups
+from ratecli.experiment.checks.rows import check_rows
 from ratecli.experiment.plan import TrialSpec
-from ratecli.experiment.row_checks import check_rows
 from ratecli.ledger.keys import random_stream
 from ratecli.ledger.records import MeasuredValue
 from ratecli.models.base import Array, Classifier, Features
@@ -353,12 +352,9 @@ def select_features(given: InputRows, dropped: Sequence[str]) -> list[str]:
 
 def check_fit_rows(read: ParsedFitSpec, world: TrialData) -> list[Diagnostic]:
     """Return warnings about the rows; raise errors that only the rows reveal."""
-    cases = [read.case, *read.others]
-    told = check_groups(read.experiment, read.document, world, cases)
-    wrong = [fault for fault in told if fault.is_error]
-    if wrong:
-        raise FaultError(wrong)
-    return [*told, *check_rows(world, read.document, read.reading, cases)]
+    reading = replace(read.reading, faults={}, warnings={})
+    reading.add(check_rows(reading, world, [read.case, *read.others]))
+    return list(reading.finish())
 
 
 @dataclass(frozen=True)

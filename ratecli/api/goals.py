@@ -15,7 +15,7 @@ from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment, read_experiment
 from ratecli.errors import Diagnostic, FaultError, Loc
 from ratecli.experiment.cases import Case
-from ratecli.experiment.reading import ColumnValues, ExperimentReader
+from ratecli.experiment.reading import ExperimentReader, ParsedRules
 from ratecli.solvers.registry import all_algorithms
 
 ROWS_DATASET = "rows"
@@ -74,8 +74,9 @@ class FitSpec:
         with names.in_errors():
             document = self._document()
             experiment = read_experiment(document)
-            values: dict[tuple[str, ...], ColumnValues] = {(ROWS_DATASET,): ColumnValues(columns)}
-            reading = ExperimentReader(experiment, document, values)
+            rules = ParsedRules.of(experiment)
+            pool = (ROWS_DATASET,)
+            reading = ExperimentReader(experiment, document, rules, columns={pool: columns})
             case, *others = reading.cases()
         for other in others:
             if other.solver.role != "ignores":

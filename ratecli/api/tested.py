@@ -212,7 +212,7 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         with read.names.in_errors():
             issue_warnings(check_fit_rows(read, world))
             _, rules = goals_with_numbers(read.case, world, {}, "train")
-            promise = read.case.promise(world.splits()["safety"])
+            promise = read.case.safety_spec(world.splits()["safety"])
             assert promise is not None
             test = SafetyRows(world, promise, (0.0, 1.0), seed)
             model = Solution({MODEL_NAME: Threshold(np.ones(1), -0.5)})

@@ -20,7 +20,8 @@ from ratecli.cli.arguments import (
 from ratecli.cli.console import format_table, pluralize, print_diagnostics
 
 if TYPE_CHECKING:
-    from ratecli.experiment.prepare import PreparedExperiment, RunForecast
+    from ratecli.experiment.plan import RunForecast
+    from ratecli.experiment.prepare import PreparedExperiment
     from ratecli.runner.run import RunRequest
 
 UNKNOWN = "unknown"
@@ -70,10 +71,10 @@ def plan(
 
 
 def _print_plan(asked: RunRequest) -> None:
-    from ratecli.experiment.prepare import forecast_run  # noqa: PLC0415
+    from ratecli.experiment.plan import forecast_run  # noqa: PLC0415
     from ratecli.files import LEDGER_FILE  # noqa: PLC0415
 
-    outlooks = forecast_run(asked.prepared, asked.folder / LEDGER_FILE)
+    outlooks = forecast_run(asked.prepared.plan, asked.folder / LEDGER_FILE)
     totals = [
         sum(count)
         for count in zip(*((o.trials, o.stored, o.to_run) for o in outlooks), strict=True)
@@ -88,10 +89,15 @@ def _print_plan(asked: RunRequest) -> None:
 
 def _print_plans(here: Sequence[RunRequest], there: Sequence[RunRequest]) -> None:
     """Print a row per experiment and a total; the data of those in `there` is still missing."""
-    from ratecli.experiment.prepare import forecast_runs  # noqa: PLC0415
+    from ratecli.experiment.plan import forecast_runs  # noqa: PLC0415
     from ratecli.files import LEDGER_FILE  # noqa: PLC0415
 
-    *several, every = forecast_runs([(one.prepared, one.folder / LEDGER_FILE) for one in here])
+    *several, every = forecast_runs(
+        [
+            (one.prepared.experiment.name, one.prepared.plan, one.folder / LEDGER_FILE)
+            for one in here
+        ]
+    )
     waiting = [(one.folder.name, _trials(one.prepared)) for one in there]
     rows = [*map(_row, several), *([name, str(count), *[UNKNOWN] * 3] for name, count in waiting)]
     twice = sum(each.trials for each in several) - every.trials

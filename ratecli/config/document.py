@@ -179,7 +179,10 @@ class Document:
             raise type(error)(placed) from error.__cause__
 
     def _find(self, loc: Loc) -> tuple[Node | None, Node, bool]:
-        """Return the deepest key and node on the path to `loc`, and whether it is `loc`."""
+        """Return the deepest key and node on the path to `loc`, and whether it is `loc`.
+
+        A scalar stands for everything that a longer form would have inside.
+        """
         name: Node | None = None
         node: Node = self.root
         for step in loc:
@@ -190,7 +193,7 @@ class Document:
             ):
                 name, node = None, node.value[step]
             else:
-                return name, node, False
+                return name, node, isinstance(node, ScalarNode) and bool(node.value)
         return name, node, True
 
 

@@ -30,7 +30,7 @@ from ratecli.config.report import Expectation, ReportSpec
 from ratecli.config.safety import OptionalSafety
 from ratecli.config.sweep import DATASET_AXIS, Sweep, SweepField, SweepPoint
 from ratecli.config.validation import diagnostics_of, sort_by_place, type_error, value_error
-from ratecli.errors import Diagnostic, FaultError
+from ratecli.errors import Diagnostic, FaultError, Loc
 
 NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,2})?"
 AMOUNT_PATTERN = re.compile(rf"({NUMBER}) ?([A-Za-z]+)")
@@ -255,6 +255,12 @@ class Experiment(Spec):
     @classmethod
     def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Diagnostic]:
         return find_conflicts(raw)
+
+    def entry_loc(self, label: str, *inside: str | int) -> Loc:
+        """Return the location of an algorithm's entry, or of something inside its options."""
+        labels = [entry.label for entry in self.algorithms]
+        index = labels.index(label)
+        return ("algorithms", index, self.algorithms[index].name, *inside)
 
     def pool(self, point: SweepPoint) -> tuple[str, ...]:
         """Return the data sets whose rows are pooled at a sweep point, in alphabetical order."""

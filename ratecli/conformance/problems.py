@@ -18,7 +18,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 from scipy.special import expit
 
-from ratecli.experiment.goal_checks import refusal_reason
+from ratecli.experiment.checks.goals import refusal_reason
 from ratecli.models.base import Array, Features
 from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
 from ratecli.rates.parser import parse_constraint, parse_expression

@@ -1,8 +1,8 @@
-"""Cases (one algorithm at one sweep point, with its goals resolved) and the plugins they use."""
+"""Cases: one algorithm at one sweep point, with its goals resolved, and what enters its key."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -10,64 +10,23 @@ from importlib import metadata
 from typing import Any
 
 from ratecli.certify.safety_test import SafetyTestSpec
-from ratecli.config.experiment import Experiment
 from ratecli.config.sweep import SweepPoint
-from ratecli.datasets import registry
 from ratecli.errors import Loc
 from ratecli.experiment.options import options_in_key
 from ratecli.experiment.safety import SafetyTestSettings
 from ratecli.ledger.keys import trial_key
 from ratecli.ledger.records import VIOLATION_PREFIX
-from ratecli.plugins import Plugin, find_plugin
+from ratecli.plugins import find_plugin
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs
 from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
 from ratecli.rates.expression import Expression
-from ratecli.rates.metrics import plugin_metric_names, plugins_used_in
-from ratecli.rates.parser import parse_constraint, parse_expression
-from ratecli.rates.syntax import SyntaxNode
+from ratecli.rates.metrics import plugin_metric_names
 from ratecli.rates.table import DEPLOYED, RATES
 from ratecli.sampling.resampling import Holdout, SamplingSpec
 from ratecli.solvers.base import Solver
 from ratecli.solvers.margin import GUARD_VERSION, MarginSpec
 from ratecli.solvers.registry import all_algorithms
-
-
-def used_plugins(experiment: Experiment, swept: Collection[str]) -> list[dict[str, str]]:
-    """Return the plugins that a file names, or whose metrics it uses, for the manifest.
-
-    `swept` are the names that stand for numbers.
-    """
-    return [
-        {"kind": each.kind, "name": each.name, "package": each.package, "version": each.version}
-        for each in _named_plugins(experiment, swept)
-    ]
-
-
-def _named_plugins(experiment: Experiment, swept: Collection[str]) -> Iterator[Plugin]:
-    stage = [] if experiment.filter is None else [experiment.filter.name]
-    for name in dict.fromkeys([*(each.name for each in experiment.algorithms), *stage]):
-        plugin = all_algorithms()[name].plugin
-        if plugin is not None:
-            yield plugin
-    sources = [entry.source for entry in experiment.datasets.values()]
-    for source in dict.fromkeys(each for each in sources if each is not None):
-        plugin = registry.providing_plugin(registry.find_source(source))
-        if plugin is not None:
-            yield plugin
-    if plugin_metric_names():
-        found = set[str]().union(
-            *(plugins_used_in(tree, swept) for tree in _experiment_trees(experiment))
-        )
-        yield from (
-            each for name in sorted(found) if (each := find_plugin("metric", name)) is not None
-        )
-
-
-def _experiment_trees(experiment: Experiment) -> Iterator[SyntaxNode]:
-    yield from map(parse_expression, [experiment.objective, *experiment.metrics.values()])
-    for rule in experiment.constraints.values():
-        yield from parse_constraint(rule).operands
 
 
 def plugin_rate_versions(expressions: Iterable[Expression]) -> dict[str, Any]:
@@ -77,8 +36,9 @@ def plugin_rate_versions(expressions: Iterable[Expression]) -> dict[str, Any]:
     """
     if not plugin_metric_names():
         return {}
-    parts = (part for tree in expressions for part in ex.walk(tree))
-    trees = (each for part in parts for each in (part, *_measured_elsewhere(part)))
+    trees = [
+        part for tree in expressions for part in (tree, *(of.metric for of in references(tree)))
+    ]
     rates = {leaf.rate.name: leaf.rate for leaf in ex.leaves(*trees)}
     return {
         name: {**asdict(row), "from": plugin.origin}
@@ -87,9 +47,17 @@ def plugin_rate_versions(expressions: Iterable[Expression]) -> dict[str, Any]:
     }
 
 
-def _measured_elsewhere(part: Expression) -> tuple[Expression, ...]:
-    """Return what `of(...)` measures in another trial."""
-    return (part.metric,) if isinstance(part, ex.AlgorithmMetric) else ()
+def references(tree: Expression, label: str | None = None) -> list[ex.AlgorithmMetric]:
+    """Return the `of(...)` nodes of an expression; only those of one algorithm if specified."""
+    found = (part for part in ex.walk(tree) if isinstance(part, ex.AlgorithmMetric))
+    return [part for part in found if label in {None, part.algorithm}]
+
+
+def measured_rates(tree: Expression) -> Iterator[ex.MeasuredNode]:
+    """Yield the measured rates of an expression, including those inside `of(...)`."""
+    yield from ex.measured_nodes(tree)
+    for part in references(tree):
+        yield from measured_rates(part.metric)
 
 
 OF_PLACEHOLDER = 0.5
@@ -149,9 +117,9 @@ class Case:
         leaves = ex.leaves(*(goal.expression for goal in self.goals()))
         return tuple(sorted({part.column for leaf in leaves for part in leaf.where.conditions}))
 
-    def promise(self, rows: int) -> SafetyTestSpec | None:
+    def safety_spec(self, rows: int) -> SafetyTestSpec | None:
         """Return the safety test for candidates on this number of rows; None without a test."""
-        return None if self.safety is None else self.safety.promise(rows, pooled=self.pooled)
+        return None if self.safety is None else self.safety.spec(rows, pooled=self.pooled)
 
     @property
     def pooled(self) -> bool:
@@ -162,14 +130,17 @@ class Case:
     def goals(self) -> tuple[Goal, ...]:
         return (self.objective, *self.constraints)
 
+    def located_goals(self) -> Iterator[tuple[Loc, Goal]]:
+        """Yield the objective and the constraints, with their locations in the file."""
+        yield ("objective",), self.objective
+        yield from ((("constraints", goal.name), goal) for goal in self.constraints)
+
     def texts(self) -> Iterator[tuple[Loc, Expression]]:
         """Yield each expression of the file with its location."""
-        yield ("objective",), self.objective.expression
-        yield from ((("constraints", goal.name), goal.expression) for goal in self.constraints)
-        names = (name for name in self.metrics if not name.startswith(VIOLATION_PREFIX))
-        yield from (
-            (("metrics", name), self.metrics[name]) for name in names if name != "objective"
-        )
+        yield from ((loc, goal.expression) for loc, goal in self.located_goals())
+        for name, metric in self.metrics.items():
+            if name != "objective" and not name.startswith(VIOLATION_PREFIX):
+                yield ("metrics", name), metric
 
     def of(self, *, goals_only: bool = False) -> list[str]:
         """Return the labels of the algorithms that must run before this one, sorted."""
@@ -179,9 +150,8 @@ class Case:
         """Yield every `of(...)` node, including those of the deployed model."""
         trees = [goal.expression for goal in self.goals()]
         trees += [] if goals_only else self.metrics.values()
-        return (
-            node for tree in trees for node in ex.walk(tree) if isinstance(node, ex.AlgorithmMetric)
-        )
+        for tree in trees:
+            yield from references(tree)
 
 
 @dataclass(frozen=True)
@@ -208,11 +178,9 @@ def relevant_goals(case: Case) -> tuple[Goal, ...]:
 
 def uses_deployed_model(goal: Goal) -> bool:
     """Return whether a goal refers to the deployed model."""
-    asked = (part for part in ex.walk(goal.expression) if isinstance(part, ex.AlgorithmMetric))
     leaves = ex.leaves(goal.expression)
-    return any(leaf.rate.needs_deployed for leaf in leaves) or any(
-        part.algorithm == DEPLOYED for part in asked
-    )
+    compared = any(leaf.rate.needs_deployed for leaf in leaves)
+    return compared or bool(references(goal.expression, DEPLOYED))
 
 
 def case_metrics(cases: Sequence[Case]) -> dict[str, Expression]:
@@ -277,7 +245,5 @@ def _guard_key_content(guard: MarginSpec) -> dict[str, Any]:
     """Return the guard's part of a trial's key: empty for the default guard, no aim if unset."""
     if guard == MarginSpec():
         return {}
-    asked = {
-        key: value for key, value in asdict(guard).items() if key != "aim" or value is not None
-    }
-    return asked | {"version": GUARD_VERSION}
+    settings = asdict(guard) | {"version": GUARD_VERSION}
+    return {key: value for key, value in settings.items() if key != "aim" or value is not None}

@@ -9,8 +9,8 @@ from ratecli.certify.trees import GoalTestPlan, OneSidedBound, plan_goal_test
 from ratecli.config.experiment import DeployedSpec, Experiment
 from ratecli.errors import FaultError
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, case_metrics, resolve_goals
+from ratecli.experiment.checks.goals import SHAPE_NAMES, refusal_reason
 from ratecli.experiment.filter_stage import filter_stage_cases
-from ratecli.experiment.goal_checks import SHAPE_NAMES, refusal_reason
 from ratecli.experiment.options import all_options, solver_class
 from ratecli.experiment.prepare import PreparedExperiment
 from ratecli.experiment.safety import SafetyTestSettings
@@ -91,7 +91,7 @@ def _explain_case_test(prepared: PreparedExperiment, case: Case, name: str) -> I
     (goal,) = (without_split_condition(goal) for goal in rules if goal.name == name)
     rows = _load_safety_data(prepared, case)
     rates, _ = rates_on_split(goal_leaves([goal]), rows.sample, "safety")
-    promise = case.promise(rows.splits()["safety"])
+    promise = case.safety_spec(rows.splits()["safety"])
     assert promise is not None
     known = plan_goal_test(goal, promise, rates)
     yield from _explain_bounds(goal, known)

@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
 from ratecli.config.filter import DISCLOSIVITY_RANGE, FILTER, TAKE_CHOICES, FilterSpec
 from ratecli.config.validation import describe_type, invalid_choice
-from ratecli.errors import Diagnostic, FaultError, Loc, SourceLocation, did_you_mean
+from ratecli.errors import Diagnostic, FaultError, Loc, errors_at, errors_under
 from ratecli.experiment.cases import Case, CaseFilter
-from ratecli.experiment.goal_checks import SHAPE_NAMES
-from ratecli.experiment.options import make_solver, solver_class, value_at_point
+from ratecli.experiment.checks.goals import SHAPE_NAMES
+from ratecli.experiment.options import (
+    make_solver,
+    usable_solver_class,
+    usable_solvers,
+    value_at_point,
+)
 from ratecli.experiment.safety import EntryAtPoint
 from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs
 from ratecli.rates.analysis import Goal, Shape, constraint_goal, objective_goal
-from ratecli.rates.expression import Disclosure, Expression
+from ratecli.rates.expression import Expression
 from ratecli.rates.parser import parse_expression
-from ratecli.rates.resolve import Scope
 from ratecli.rates.syntax import NO_SPAN, NameNode
 from ratecli.rates.table import DISCLOSIVITY, IMBALANCE
 from ratecli.sampling.resampling import Holdout
 from ratecli.solvers.base import Solver
 from ratecli.solvers.margin import MarginSpec
-from ratecli.solvers.registry import all_algorithms, loadable_solvers
 
-FILTER_LOC: Loc = (FILTER,)
-"""Location of the filter in a file."""
 KEPT_METRIC, LEAST_SHARE_METRIC = f"{FILTER_STAGE_PREFIX}kept", f"{FILTER_STAGE_PREFIX}least_share"
+DISCLOSED_METRIC = f"{FILTER_STAGE_PREFIX}{DISCLOSIVITY}"
 
 
 def is_filter(found: type[Solver]) -> bool:
@@ -39,21 +41,9 @@ def is_filter(found: type[Solver]) -> bool:
     return found.hides_groups and Shape.BALANCE in found.objectives
 
 
-def filter_algorithm_names() -> list[str]:
-    """Return the names of the algorithms that are filters."""
-    there = (
-        (name, found)
-        for name, found in loadable_solvers()
-        if all_algorithms()[name].missing() is None
-    )
-    return [name for name, found in there if is_filter(found)]
-
-
-def filter_place(document: Document) -> SourceLocation:
+def filter_goal_loc(stage: FilterSpec) -> Loc:
     """Return the location of the filter's objective in a file."""
-    return document.place(
-        (*FILTER_LOC, "balance" if "balance" in document.data[FILTER] else "objective")
-    )
+    return (FILTER, "objective" if stage.balance is None else "balance")
 
 
 def filter_metric_names(experiment: Experiment) -> list[str]:
@@ -65,16 +55,11 @@ def filter_metric_names(experiment: Experiment) -> list[str]:
     broken = [VIOLATION_PREFIX + DISCLOSIVITY] if stage.disclosivity is not None else []
     return [
         f"{FILTER_STAGE_PREFIX}{aim}",
-        f"{FILTER_STAGE_PREFIX}{DISCLOSIVITY}",
+        DISCLOSED_METRIC,
         KEPT_METRIC,
         LEAST_SHARE_METRIC,
         *broken,
     ]
-
-
-def filter_trial_labels(cases: Sequence[Case]) -> list[str]:
-    """Return the labels of the trials of the filters that cases use."""
-    return list(dict.fromkeys(case.label for case in filter_stage_cases(cases).values()))
 
 
 def filter_stage_cases(cases: Sequence[Case]) -> dict[str, Case]:
@@ -109,194 +94,154 @@ class FilterStage:
 
     Attributes
     ----------
-    said
+    at
         The algorithm's entry and the point.
-    scope
-        Resolves names at that point.
     pool
         The data sets whose rows are filtered.
     share, holdout
         How training rows are sampled and held out before they are filtered.
     """
 
-    said: EntryAtPoint
-    scope: Scope
+    at: EntryAtPoint
     pool: tuple[str, ...]
     share: Fraction | None
     holdout: Holdout | None
 
-    def filtering(self) -> CaseFilter | None:
+    def case_filter(self) -> CaseFilter | None:
         """Return the filter that training rows pass through, if any.
 
         Raises
         ------
         FaultError
             E104, E202, E203, E205, E304, E308 and any other error of rules and options, with
-            places.
+            locations.
         """
-        stage = self.said.experiment.filter
-        if stage is None or self.said.entry.filter is False:
+        stage = self.at.experiment.filter
+        if stage is None or self.at.entry.filter is False:
             return None
-        made = self._solver(stage)
-        objective, aim = self._objective(stage)
-        columns = tuple(dict.fromkeys(_group_columns(objective)))
+        solver = self._solver(stage)
+        if stage.balance is None:
+            name, objective = "objective", self._custom_objective(str(stage.objective))
+        else:
+            name, tree = IMBALANCE, _column_rate(IMBALANCE, self._columns(stage.balance))
+            objective = objective_goal(str(tree), rs.resolve(tree, self.at.scope))
+        # the columns that define the groups, in the order of the objective
+        leaves = ex.leaves(objective.expression)
+        conditions = [condition for leaf in leaves for condition in leaf.where.conditions]
+        columns = list(dict.fromkeys(condition.column for condition in conditions))
         disclosed = self._disclosed(stage, columns)
-        alpha = None
-        if stage.disclosivity is not None:
-            loc = (*FILTER_LOC, "disclosivity")
-            alpha = float(self.said.number(stage.disclosivity, loc, DISCLOSIVITY_RANGE))
-        rules = (
-            () if alpha is None or disclosed is None else (_disclosivity_goal(disclosed, alpha),)
-        )
-        metrics = {
-            aim: objective.expression,
-            f"{FILTER_STAGE_PREFIX}{DISCLOSIVITY}": disclosed,
-            KEPT_METRIC: self._plain("positive_rate"),
-            LEAST_SHARE_METRIC: self._least(columns) if disclosed is not None else None,
-        }
-        measured = {name: metric for name, metric in metrics.items() if metric is not None}
+        metrics = {f"{FILTER_STAGE_PREFIX}{name}": objective.expression}
+        if disclosed is not None:
+            metrics[DISCLOSED_METRIC] = disclosed
+        metrics[KEPT_METRIC] = rs.resolve(parse_expression("positive_rate"), self.at.scope)
+        if disclosed is not None:
+            least = replace(_column_rate("min", columns), arguments=(parse_expression("share"),))
+            metrics[LEAST_SHARE_METRIC] = rs.resolve(least, self.at.scope)
+        rules: tuple[Goal, ...] = ()
+        if disclosed is not None and stage.disclosivity is not None:
+            alpha = self.at.number(stage.disclosivity, (FILTER, "disclosivity"), DISCLOSIVITY_RANGE)
+            rules = (_disclosivity_goal(disclosed, float(alpha)),)
         case = Case(
             label=FILTER,
             algorithm=stage.name,
-            solver=made,
+            solver=solver,
             guard=MarginSpec(),
             share=self.share,
             holdout=self.holdout,
             safety=None,
-            point=self.said.point,
+            point=self.at.point,
             datasets=self.pool,
             objective=objective,
             constraints=rules,
-            metrics=measured | {VIOLATION_PREFIX + rule.name: rule.expression for rule in rules},
+            metrics=metrics | {VIOLATION_PREFIX + rule.name: rule.expression for rule in rules},
         )
-        return CaseFilter(case, self._take(stage))
+        take = self.at.point.get(stage.take, stage.take)
+        if take not in TAKE_CHOICES:
+            with errors_at(FILTER, "take"):
+                raise invalid_choice(take, TAKE_CHOICES)
+        return CaseFilter(case, str(take))
 
     def _solver(self, stage: FilterSpec) -> Solver:
-        document, loc = self.said.document, (*FILTER_LOC, "algorithm")
-        place = document.place(loc)
-        if stage.name not in all_algorithms():
-            hint = did_you_mean(stage.name, filter_algorithm_names(), "filters")
-            message = f"no algorithm is called '{stage.name}'"
-            raise FaultError(Diagnostic("E202", message, hint, place=place))
-        try:
-            found = solver_class(stage.name)
-        except FaultError as error:
-            raise FaultError(fault.at(place) for fault in error.faults) from None
-        missing = all_algorithms()[stage.name].missing()
-        if missing is not None:
-            raise FaultError(missing.at(place))
-        if not is_filter(found):
-            hint = f"filters: {', '.join(filter_algorithm_names())}"
-            message = (
-                f"'{stage.name}' is no filter: it does not keep rows so that groups are balanced"
-            )
-            raise FaultError(Diagnostic("E308", message, hint, place=place))
+        with errors_at(FILTER, "algorithm"):
+            found = usable_solver_class(stage.name)
+            if not is_filter(found):
+                filters = [name for name, each in usable_solvers() if is_filter(each)]
+                message = f"'{stage.name}' is no filter: it does not balance groups"
+                raise FaultError(Diagnostic("E308", message, f"filters: {', '.join(filters)}"))
         if stage.disclosivity is not None and found.role != "enforces":
             message = f"'{stage.name}' keeps no bound on disclosivity: it is measured anyway"
-            hint = "leave 'disclosivity' out, or take balanced_tree"
-            key = document.place((*FILTER_LOC, "disclosivity"), key=True)
-            raise FaultError(Diagnostic("E308", message, hint, place=key))
-        with document.placing(*loc, stage.name):
-            return make_solver(
-                stage.name, value_at_point(stage.algorithm[stage.name], self.said.point), ()
-            )
+            hint, loc = "leave 'disclosivity' out, or take balanced_tree", (FILTER, "disclosivity")
+            raise FaultError(Diagnostic("E308", message, hint, loc=loc, key=True))
+        options = value_at_point(stage.algorithm[stage.name], self.at.point)
+        with errors_under(FILTER, "algorithm", stage.name):
+            return make_solver(stage.name, options, ())
 
-    def _objective(self, stage: FilterSpec) -> tuple[Goal, str]:
-        """Return the goal to minimize, and the name of its metric."""
-        if stage.balance is None:
-            return self._rule(str(stage.objective)), f"{FILTER_STAGE_PREFIX}objective"
-        columns = list[str]()
-        for k, name in enumerate(stage.balance):
-            columns.append(self._column(k, name, columns))
-        tree = _column_rate_name(IMBALANCE, columns)
-        return objective_goal(
-            str(tree), rs.resolve(tree, self.scope)
-        ), f"{FILTER_STAGE_PREFIX}{IMBALANCE}"
+    def _columns(self, balance: Sequence[str]) -> list[str]:
+        """Return the columns of `balance`, with columns in place of swept names.
 
-    def _column(self, k: int, name: str, before: Sequence[str]) -> str:
-        """Return column `k` of `balance`, or the column that a swept name stands for there.
-
-        `before` are the columns before it; raises E104, E205, E304 with places.
+        Raises E104, E205, E304 with locations.
         """
-        given = self.said.point.get(name, name)
-        stage = self.said.document.data[FILTER]["balance"]
-        loc = (*FILTER_LOC, "balance", k) if isinstance(stage, list) else (*FILTER_LOC, "balance")
-        place = self.said.document.place(loc)
-        if not isinstance(given, str):
-            message = f"'{name}' stands for a column to balance, not {describe_type(given)}"
-            raise FaultError(Diagnostic("E104", message, place=place))
-        if given in before:
-            raise FaultError(Diagnostic("E304", f"'{given}' is named twice", place=place))
-        try:
-            rs.resolve(_column_rate_name(IMBALANCE, [given]), self.scope)
-        except FaultError as error:
-            raise FaultError(fault.at(place) for fault in error.faults) from None
-        return given
+        columns: list[str] = []
+        for k, name in enumerate(balance):
+            column = self.at.point.get(name, name)
+            with _errors_in_columns(FILTER, "balance", k):
+                if not isinstance(column, str):
+                    message = f"'{name}' must be a column to balance, not {describe_type(column)}"
+                    raise FaultError(Diagnostic("E104", message))
+                if column in columns:
+                    raise FaultError(Diagnostic("E304", f"'{column}' is named twice"))
+                rs.resolve(_column_rate(IMBALANCE, [column]), self.at.scope)
+            columns.append(column)
+        return columns
 
-    def _rule(self, text: str) -> Goal:
+    def _custom_objective(self, text: str) -> Goal:
         """Return the goal of a rule; E308 if it is not a distance of shares from targets."""
-        loc, place = (*FILTER_LOC, "objective"), self.said.document.place
-        try:
-            value = rs.resolve(parse_expression(text), self.scope)
-        except FaultError as error:
-            raise FaultError(fault.at(place(loc, fault.span)) for fault in error.faults) from None
-        for leaf in ex.measured_nodes(value):
-            if leaf.split not in {None, "train"}:
-                message = (
-                    f"the filter looks at the split '{leaf.split}': it sees training rows only"
-                )
-                raise FaultError(Diagnostic("E309", message, place=place(loc, leaf.span)))
-        goal = objective_goal(" ".join(text.split()), value)
-        if goal.shape is not Shape.BALANCE:
-            message = f"the filter cannot minimize this: it is {SHAPE_NAMES[goal.shape]}"
-            hint = "write a distance of shares from their targets, as in rms(share[women] - 0.5)"
-            raise FaultError(Diagnostic("E308", message, hint, place=place(loc)))
+        with errors_at(FILTER, "objective"):
+            value = rs.resolve(parse_expression(text), self.at.scope)
+            for leaf in ex.measured_nodes(value):
+                if leaf.split not in {None, "train"}:
+                    message = (
+                        f"the filter looks at the split '{leaf.split}': it sees training rows only"
+                    )
+                    raise FaultError(Diagnostic("E309", message, span=leaf.span))
+            goal = objective_goal(" ".join(text.split()), value)
+            if goal.shape is not Shape.BALANCE:
+                message = f"the filter cannot minimize this: it is {SHAPE_NAMES[goal.shape]}"
+                hint = "write a distance of shares from targets, as in rms(share[women] - 0.5)"
+                raise FaultError(Diagnostic("E308", message, hint))
         return goal
 
-    def _disclosed(self, stage: FilterSpec, columns: Sequence[str]) -> Disclosure | None:
+    def _disclosed(self, stage: FilterSpec, columns: Sequence[str]) -> Expression | None:
         """Return the disclosivity of the columns; None if it is not bounded and cannot be resolved.
 
         It cannot be resolved if the columns have too many values. The slices of a user's own
         objective may be of columns of any kind.
         """
-        try:
-            found = rs.resolve(_column_rate_name(DISCLOSIVITY, columns), self.scope)
-        except FaultError as error:
-            if stage.disclosivity is None:
-                return None
-            place = self.said.document.place((*FILTER_LOC, "disclosivity"), key=True)
-            raise FaultError(fault.at(place) for fault in error.faults) from None
-        assert isinstance(found, Disclosure)
-        return found
-
-    def _plain(self, text: str) -> Expression:
-        return rs.resolve(parse_expression(text), self.scope)
-
-    def _least(self, columns: Sequence[str]) -> Expression:
-        """Return the smallest share of any value of the columns."""
-        tree = replace(_column_rate_name("min", columns), arguments=(parse_expression("share"),))
-        return rs.resolve(tree, self.scope)
-
-    def _take(self, stage: FilterSpec) -> str:
-        given = self.said.point.get(stage.take, stage.take)
-        if given not in TAKE_CHOICES:
-            with self.said.document.placing(*FILTER_LOC, "take"):
-                raise invalid_choice(given, TAKE_CHOICES)
-        return str(given)
+        tree = _column_rate(DISCLOSIVITY, columns)
+        if stage.disclosivity is None:
+            with suppress(FaultError):
+                return rs.resolve(tree, self.at.scope)
+            return None
+        with _errors_in_columns(FILTER, "disclosivity", key=True):
+            return rs.resolve(tree, self.at.scope)
 
 
-def _column_rate_name(name: str, columns: Sequence[str]) -> NameNode:
+@contextmanager
+def _errors_in_columns(*loc: str | int, key: bool = False) -> Iterator[None]:
+    """Set the location of errors about columns, which have no span in a rule of the file."""
+    try:
+        yield
+    except FaultError as error:
+        faults = [replace(fault, loc=loc, key=key, span=None) for fault in error.faults]
+        raise type(error)(faults) from None
+
+
+def _column_rate(name: str, columns: Sequence[str]) -> NameNode:
     spans = (NO_SPAN,) * len(columns)
     return NameNode(name, arguments=(), by=tuple(columns), by_spans=spans)
 
 
-def _group_columns(goal: Goal) -> Iterator[str]:
-    """Yield the columns that define the groups of a goal, in its order."""
-    for leaf in ex.leaves(goal.expression):
-        yield from (condition.column for condition in leaf.where.conditions)
-
-
-def _disclosivity_goal(disclosed: Disclosure, alpha: float) -> Goal:
+def _disclosivity_goal(disclosed: Expression, alpha: float) -> Goal:
     parts = (ex.subtract(disclosed, ex.Constant(alpha)),)
     text = f"{ex.to_text(disclosed)} <= {alpha:g}"
     return constraint_goal(DISCLOSIVITY, text, parts, rs.violation_expression(parts))

@@ -11,13 +11,16 @@ from ratecli.config.report import Plot, TradeoffPlot
 from ratecli.datasets import registry
 from ratecli.datasets.entry import DatasetEntry
 from ratecli.experiment.cases import Case, resolve_goals
+from ratecli.experiment.checks.report import find_frontier, plots_of, swept_names
 from ratecli.experiment.prepare import PreparedExperiment
-from ratecli.experiment.report_checks import find_frontier, tradeoff_plots
 from ratecli.ledger.provenance import code_versions
 from ratecli.ledger.records import VIOLATION_PREFIX
+from ratecli.plugins import find_plugin
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import implied_threshold
+from ratecli.rates.metrics import plugin_metric_names, plugins_used_in
 from ratecli.sampling.rows import get_any_table
+from ratecli.solvers.registry import all_algorithms
 
 FRONTIER_POINTS = 101
 
@@ -66,6 +69,26 @@ def _stand_in_metadata(entry: DatasetEntry) -> dict[str, str]:
     return {"stand_in": text} if text else {}
 
 
+def used_plugins(prepared: PreparedExperiment) -> list[dict[str, str]]:
+    """Return the plugins that a file names, or whose metrics it uses, for the manifest."""
+    experiment, swept = prepared.experiment, swept_names(prepared.experiment)
+    algorithms = [entry.name for entry in experiment.algorithms]
+    if experiment.filter is not None:
+        algorithms.append(experiment.filter.name)
+    found = [all_algorithms()[name].plugin for name in dict.fromkeys(algorithms)]
+    sources = dict.fromkeys(entry.source for entry in experiment.datasets.values())
+    found += [registry.providing_plugin(registry.find_source(each)) for each in sources if each]
+    if plugin_metric_names():
+        trees = prepared.rules.trees()
+        names = set[str]().union(*(plugins_used_in(tree, swept) for tree in trees))
+        found += [find_plugin("metric", name) for name in sorted(names)]
+    return [
+        {"kind": each.kind, "name": each.name, "package": each.package, "version": each.version}
+        for each in found
+        if each is not None
+    ]
+
+
 def _constraint_lines(plot: Plot, cases: Sequence[Case]) -> dict[str, Any]:
     """Return the constraint lines of a tradeoff plot; empty for other kinds of plot.
 
@@ -106,10 +129,10 @@ def _unreachable_of(node: ex.AlgorithmMetric) -> float:
 def _frontiers(prepared: PreparedExperiment) -> dict[str, list[list[float]]]:
     """Return the known frontier of each plot with `optimum`, by the plot's index."""
     found = {}
-    for index, plot in tradeoff_plots(prepared.experiment):
+    for loc, plot in plots_of(prepared.experiment, TradeoffPlot):
         frontier = find_frontier(plot, prepared.cases, prepared.data) if plot.optimum else None
         if frontier is not None:
             xs = np.linspace(0.0, 1.0, FRONTIER_POINTS)
             ys = registry.import_function(frontier.function)(xs)
-            found[str(index)] = [[float(x), float(y)] for x, y in zip(xs, ys, strict=True)]
+            found[str(loc[-1])] = [[float(x), float(y)] for x, y in zip(xs, ys, strict=True)]
     return found

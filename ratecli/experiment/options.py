@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, get_args, get_type_hints
 
@@ -30,6 +31,21 @@ def solver_class(name: str) -> type[Solver]:
             )
         )
     return known[name].load()
+
+
+def usable_solver_class(name: str) -> type[Solver]:
+    """Return the class of an algorithm; raise E202 if it or a package that it needs is missing."""
+    found, missing = solver_class(name), all_algorithms()[name].missing()
+    if missing is not None:
+        raise FaultError(missing)
+    return found
+
+
+def usable_solvers() -> Iterator[tuple[str, type[Solver]]]:
+    """Yield name and class of every algorithm, except those that cannot be used here."""
+    for name in all_algorithms():
+        with suppress(FaultError):
+            yield name, usable_solver_class(name)
 
 
 def option_names(name: str) -> tuple[str, ...]:

@@ -6,8 +6,10 @@ The key is a hash of everything that affects the trial's numbers.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from ratecli.config.document import Document
@@ -20,7 +22,8 @@ from ratecli.experiment.limits import UNLIMITED, TrialLimits
 from ratecli.experiment.options import all_options
 from ratecli.ledger.keys import trial_key
 from ratecli.ledger.provenance import code_versions
-from ratecli.ledger.records import PlannedTrial
+from ratecli.ledger.records import CACHED_STATUSES, PlannedTrial
+from ratecli.ledger.store import LedgerStore
 from ratecli.rates import expression as ex
 from ratecli.sampling.filtered import RowFilter, TrainingRowsSpec
 from ratecli.sampling.rows import ExperimentData
@@ -389,3 +392,94 @@ def _planned_trial(case: Case) -> PlannedTrial:
         seed=0,
         metrics={name: ex.to_text(metric) for name, metric in case.metrics.items()},
     )
+
+
+@dataclass(frozen=True)
+class RunForecast:
+    """Forecast for the trials of one algorithm or experiment.
+
+    `seconds` is the expected time of the trials to run, None if stored trials do not indicate it.
+    """
+
+    label: str
+    trials: int
+    stored: int
+    seconds: float | None
+
+    @property
+    def to_run(self) -> int:
+        return self.trials - self.stored
+
+
+def forecast_run(plan: Plan, ledger: Path) -> list[RunForecast]:
+    """Return a forecast for each label, in the file's order; `ledger` may be missing."""
+    stored = _read_stored_trials(plan, ledger)
+    labels: dict[str, list[PlannedTrial]] = {}
+    for trial in stored.trials.values():
+        labels.setdefault(trial.label, []).append(trial)
+    return [_make_forecast(label, [(stored, own)], stored.kept) for label, own in labels.items()]
+
+
+def forecast_runs(several: Sequence[tuple[str, Plan, Path]]) -> list[RunForecast]:
+    """Return a forecast for each experiment, given as (name, plan, ledger), and one for all.
+
+    The latter counts shared trials once. A trial that one ledger stores counts as stored for all,
+    since a run of all copies it. The time of an algorithm without stored trials is taken from the
+    other experiments.
+    """
+    found = [_read_stored_trials(plan, ledger) for _, plan, ledger in several]
+    times = {name: time for each in reversed(found) for name, time in each.seconds.items()}
+    found = [replace(each, seconds={**times, **each.seconds}) for each in found]
+    shared = {key for each in found for key in each.kept if key in each.trials}
+    forecasts = [
+        _make_forecast(name, [(each, each.trials.values())], each.kept | shared)
+        for (name, _, _), each in zip(several, found, strict=True)
+    ]
+    seen: set[str] = set()
+    parts = []
+    for each in found:
+        parts.append((each, [trial for key, trial in each.trials.items() if key not in seen]))
+        seen |= each.trials.keys()
+    return [*forecasts, _make_forecast("all", parts, shared)]
+
+
+@dataclass(frozen=True)
+class _StoredTrials:
+    """The planned trials, the keys stored in the ledger, and mean seconds per algorithm."""
+
+    trials: Mapping[str, PlannedTrial]
+    kept: frozenset[str]
+    seconds: Mapping[str, float]
+
+
+def _read_stored_trials(plan: Plan, ledger: Path) -> _StoredTrials:
+    trials = {trial.key: trial for trial in plan.planned}
+    if not ledger.is_file():
+        return _StoredTrials(trials, frozenset(), {})
+    with LedgerStore(ledger, readonly=True) as store:
+        before, results, _ = store.read()
+    algorithm_of = {trial.key: trial.algorithm for trial in [*before, *trials.values()]}
+    kept = {key: result for key, result in results.items() if result.status in CACHED_STATUSES}
+    times: dict[str, list[float]] = {}
+    for key, result in kept.items():
+        if key in algorithm_of:
+            times.setdefault(algorithm_of[key], []).append(result.seconds)
+    return _StoredTrials(trials, frozenset(kept), {name: mean(own) for name, own in times.items()})
+
+
+def _make_forecast(
+    label: str,
+    parts: Iterable[tuple[_StoredTrials, Collection[PlannedTrial]]],
+    kept: Collection[str],
+) -> RunForecast:
+    """Combine trials of several experiments into one forecast; trials in `kept` need not run."""
+    count = lacking = 0
+    times: list[float | None] = []
+    for stored, own in parts:
+        to_run = [trial for trial in own if trial.key not in kept]
+        count += len(own)
+        lacking += len(to_run)
+        times += [stored.seconds.get(trial.algorithm) for trial in to_run]
+    known = [time for time in times if time is not None]
+    seconds = sum(known) if len(known) == len(times) else None
+    return RunForecast(label, count, count - lacking, seconds)

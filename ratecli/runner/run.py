@@ -14,15 +14,10 @@ from pathlib import Path
 import yaml
 
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.experiment.cases import used_plugins
-from ratecli.experiment.meta import dataset_metadata, report_metadata
+from ratecli.experiment.checks.report import check_variants
+from ratecli.experiment.meta import dataset_metadata, report_metadata, used_plugins
 from ratecli.experiment.plan import Task
 from ratecli.experiment.prepare import PreparedExperiment
-from ratecli.experiment.report_checks import (
-    check_expected_variants,
-    check_plot_variants,
-    swept_names,
-)
 from ratecli.files import LEDGER_FILE, atomic_write, report_write_errors
 from ratecli.ledger.provenance import build_manifest
 from ratecli.ledger.records import END_WARNINGS_KEY, FAILED_STATUSES, PlannedTrial, TrialResult
@@ -226,7 +221,7 @@ class ExperimentRun:
             ended=ended,
             folder=Path.cwd(),
             deployed_model=prepared.deployed_model,
-            plugins=used_plugins(prepared.experiment, swept_names(prepared.experiment)),
+            plugins=used_plugins(prepared),
         )
         atomic_write(folder / "manifest.json", json.dumps(record, indent=2) + "\n")
 
@@ -239,12 +234,10 @@ def _end_warnings(
     measured = {
         (trial.label, value.variant): None for trial in ended for value in results[trial.key].values
     }
-    variants = {variant for _, variant in measured}
     return (
         *violation_warnings(ended, results),
         *constant_warnings(ended, results),
-        *check_plot_variants(prepared.experiment, prepared.document, variants),
-        *check_expected_variants(prepared.experiment, prepared.document, measured),
+        *map(prepared.document.placed, check_variants(prepared.experiment, measured)),
     )
 
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.cases import Case, resolve_goals, uses_deployed_model
-from ratecli.experiment.goal_checks import refusal_reason
-from ratecli.experiment.group_checks import check_known_groups
+from ratecli.experiment.checks.goals import refusal_reason
+from ratecli.experiment.checks.rows import check_known_groups
 from ratecli.experiment.plan import TrialSpec
 from ratecli.ledger.keys import random_stream
 from ratecli.ledger.records import (
@@ -247,7 +247,7 @@ def build_problem(
         objective, rules = _goals(job.case, rows, reference, "validation")
         judged = replace(problem.validation, objective=objective, constraints=rules)
         problem = replace(problem, validation=judged)
-    problem = replace(problem, promise=job.case.promise(rows.splits().get("safety", 0)))
+    problem = replace(problem, promise=job.case.safety_spec(rows.splits().get("safety", 0)))
     if job.case.solver.needs_deployed:
         problem = replace(problem, deployed=_deployed_solution(job, rows, given))
     return problem

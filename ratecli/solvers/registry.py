@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from importlib import import_module
@@ -12,7 +11,7 @@ from inspect import isabstract
 from typing import TYPE_CHECKING, Any
 
 from ratecli import plugins
-from ratecli.errors import Diagnostic, FaultError
+from ratecli.errors import Diagnostic
 
 if TYPE_CHECKING:
     from ratecli.solvers.base import Solver
@@ -213,10 +212,3 @@ def plugin_solver_class(plugin: plugins.Plugin) -> type[Solver]:
     if without:
         raise plugin.broken(f"its option '{without[0]}' has no default")
     return found
-
-
-def loadable_solvers() -> Iterator[tuple[str, type[Solver]]]:
-    """Yield name and class of every algorithm except broken plugins, about which `ls` warns."""
-    for name, algorithm in all_algorithms().items():
-        with suppress(FaultError):
-            yield name, algorithm.load()

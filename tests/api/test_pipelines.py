@@ -164,7 +164,7 @@ def test_a_number_of_given_decisions():
     [
         ("positive_rate[sx = f]", "did you mean 'sex'"),
         ("positive_rate[sex = g]", "'g' is not a value of 'sex'"),
-        ("churn", "compares with a deployed model"),
+        ("churn", "needs a deployed model"),
         ("error <= 1", "a value is expected"),
         ("of(unconstrained, error)", "asks for what another algorithm has"),
         ("accuraci", "rate:1:1"),

@@ -85,7 +85,7 @@ def test_a_missing_deployed_model_is_told_in_the_words_of_the_file(folder, cli):
     text = LOANS + "algorithms: [majorize]\nconstraints: {a: 'recall >= of(deployed,  recall)'}\n"
     (folder / "exp.yaml").write_text(text)
     answer = cli("validate", "exp.yaml")
-    assert "error[E307]: 'of(deployed,  recall)' asks for a deployed model" in answer.err
+    assert "error[E307]: 'of(deployed, ...)' needs a deployed model" in answer.err
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_group_that_one_split_lacks(folder, cli):
     )
     (folder / "exp.yaml").write_text(text)
     answer = cli("validate", "exp.yaml")
-    nothing = "nothing can be said of it there"
+    nothing = "it has no rates there"
     assert warned(answer.err) == [
         ("W401", f"the group 'rare' has no test rows: {nothing}", places[0]),
         ("W401", "the group 'one' has only 1 row: its rates say little", places[1]),
@@ -265,9 +265,9 @@ def test_an_optimum_that_nobody_knows(folder, cli, source):
     )
     (folder / "exp.yaml").write_text(text)
     answer = cli("validate", "exp.yaml")
-    message = "no data set here knows the best possible 'error' for each 'objective'"
+    message = "no data set here has a known optimum of 'error' for each 'objective'"
     assert warned(answer.err) == [("W306", message, places[0])]
-    assert "'loans' knows it for x: positive_rate[sex = Female]" in answer.err
+    assert "'loans' has one for x: positive_rate[sex = Female]" in answer.err
     assert answer.code == 0
 
 

@@ -259,7 +259,7 @@ def test_a_swept_name_may_not_hide_the_language(folder, name):
 
 
 def test_an_objective_without_a_rate_says_nothing(folder):
-    with pytest.raises(FaultError, match="E305: the objective speaks of no rate"):
+    with pytest.raises(FaultError, match="E305: the objective contains no rate"):
         prepare(write(folder, BASE.replace("objective: error", "objective: 0.3 + 0.1")))
 
 

@@ -213,7 +213,9 @@ def test_a_streamed_data_set_stands_alone(folder):
     text = BASE.replace(
         "groups:", "  more: {path: people.parquet, label: y, weight: w, drop: [old]}\ngroups:"
     )
-    with pytest.raises(FaultError, match="E414: 'people' is streamed, and rows of other data sets"):
+    with pytest.raises(
+        FaultError, match="E414: 'people' is streamed, and is combined with rows of other"
+    ):
         check_file(write(folder, text), [STREAM])
     people(900, 1).rename(columns={"age": "years"}).to_parquet(folder / "more.parquet")
     text = text.replace("more: {path: people", "more: {path: more").replace(

@@ -1,0 +1,393 @@
+"""Checks of goals, metrics and algorithm entries, made without data."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+
+from ratecli.config.algorithm import AlgorithmSpec
+from ratecli.config.experiment import Experiment
+from ratecli.errors import Diagnostic, Loc, Span
+from ratecli.experiment.cases import (
+    OF_PLACEHOLDER,
+    Case,
+    measured_rates,
+    references,
+    resolve_goals,
+)
+from ratecli.experiment.options import usable_solvers
+from ratecli.experiment.safety import is_safety_tested, merged_safety, own_safety_keys
+from ratecli.ledger.records import CONSTRAINT_TOLERANCE
+from ratecli.rates import expression as ex
+from ratecli.rates.affine import disclosure_bound
+from ratecli.rates.analysis import (
+    Goal,
+    Shape,
+    affine_pieces,
+    constraint_goal,
+    find_two_sided_rate,
+    interval,
+)
+from ratecli.rates.metrics import BUILTIN_NAMES
+from ratecli.rates.syntax import NO_SPAN
+from ratecli.rates.table import DEPLOYED, RATES
+from ratecli.solvers.base import Solver
+from ratecli.solvers.feasibility import min_constraint_excess
+from ratecli.solvers.registry import all_algorithms
+
+SHAPE_NAMES = {
+    Shape.AFFINE: "affine",
+    Shape.CONVEX: "convex in the rates",
+    Shape.RATIO: "a ratio of rates",
+    Shape.RATIO_SUM: "a comparison of ratios of rates",
+    Shape.BALANCE: "a distance of shares from given ones",
+    Shape.OTHER: "neither convex nor a sum of ratios",
+    Shape.ESTIMATE: "a measure of estimates of the label, not of decisions",
+    Shape.DISCLOSURE: "a bound on a disclosivity",
+    Shape.RANKING: "a measure of scores, which can only be reported",
+    Shape.REPORTED: "more than `disclosivity(by=...) <= number`, and can only be reported",
+}
+NUMERIC_ERROR_RATES = frozenset({"error", "squared_error"})
+"""Kinds of measurement that exist for numeric labels (`rates.table.Measurement`)."""
+DEPLOYED_HINT = (
+    "say which under `deployed`: a column of its decisions, an algorithm, or the file of a model"
+)
+MEASURE_HINT = "measure it under `metrics` instead"
+IN_MEMORY_HINT = "read the table into memory: stream: false"
+
+
+def check_swept_names(experiment: Experiment) -> Iterator[Diagnostic]:
+    """Yield an E106 for each swept name that hides a metric or function."""
+    locs: list[Loc] = [("sweep", name) for name in experiment.sweep.names]
+    locs += [
+        experiment.entry_loc(entry.label, "sweep", name)
+        for entry in experiment.algorithms
+        for name in (entry.sweep.names if entry.sweep else ())
+    ]
+    for loc in locs:
+        if loc[-1] in BUILTIN_NAMES:
+            message = f"'{loc[-1]}' is a metric or function of the language and cannot be swept"
+            yield Diagnostic("E106", message, "sweep another name", loc=loc, key=True)
+
+
+def check_levels(experiment: Experiment, numeric: Collection[str]) -> Iterator[Diagnostic]:
+    """Yield an E104 for each data set whose labels are numbers and whose entry has `levels`."""
+    for name in numeric:
+        if experiment.datasets[name].levels is not None:
+            message = "'levels' are thresholds of decisions, and the label is a number"
+            loc = ("datasets", name, "levels")
+            yield Diagnostic("E104", message, "leave it out", loc=loc, key=True)
+
+
+def check_entry(
+    experiment: Experiment, entry: AlgorithmSpec, found: type[Solver]
+) -> Iterator[Diagnostic]:
+    """Yield an error for each requirement of an algorithm that its entry does not satisfy.
+
+    E307 without a deployed model, E102 without a safety test, E104 for a margin that has no effect
+    or is specified twice.
+    """
+    loc = experiment.entry_loc(entry.label)
+    if found.needs_deployed and experiment.deployed is None:
+        message = f"'{entry.name}' needs a deployed model, and the file names none"
+        yield Diagnostic("E307", message, DEPLOYED_HINT, loc=loc, key=True)
+    if found.needs_promise and not is_safety_tested(experiment, entry):
+        message = f"'{entry.name}' trains for a safety test, and there is none"
+        yield Diagnostic("E102", message, "say safety: {delta: 0.05}", loc=loc, key=True)
+    test = merged_safety(experiment, entry)
+    keys = [
+        key
+        for key in ("constraints_on", "margin")
+        if getattr(entry, key) != AlgorithmSpec.model_fields[key].default
+    ]
+    for key in keys:
+        hint = "leave it out"
+        if found.role != "enforces":
+            message = f"'{entry.name}' enforces no constraint: '{key}' has no effect"
+        elif found.needs_promise:
+            message = f"'{entry.name}' takes its margin from the safety test: '{key}' has no effect"
+            hint = "set the margin by `inflation`, or by the 'aim' of the test"
+        elif test is not None and test.test and test.aim is not None:
+            message = f"both '{key}' and the 'aim' of the safety test set a margin"
+            hint = "leave one out"
+        else:
+            continue
+        yield Diagnostic("E104", message, hint, loc=(*loc, key))
+    if found.role != "enforces" and own_safety_keys(entry).get("aim") is not None:
+        message = f"'{entry.name}' enforces no constraint: 'aim' has no effect"
+        yield Diagnostic("E104", message, "leave it out", loc=(*loc, "safety", "aim"))
+
+
+def check_filter_compatibility(
+    experiment: Experiment,
+    entry: AlgorithmSpec,
+    found: type[Solver],
+    *,
+    take: str,
+    aim: float | None,
+) -> Iterator[Diagnostic]:
+    """Yield an E104 for an algorithm that cannot work with the filtered training rows.
+
+    The prediction of a safety test requires rows of equal weight. The audit of a stored model must
+    encode features as they are without the filter.
+    """
+    loc = experiment.entry_loc(entry.label)
+    predicts = found.needs_promise or (aim is not None and found.role == "enforces")
+    if predicts and take == "weights":
+        message = (
+            f"'{entry.label}' predicts its safety test from training rows of equal weight, "
+            "and the filter weights them"
+        )
+        hint = "say take: sample of the filter, or filter: false here"
+        yield Diagnostic("E104", message, hint, loc=loc, key=True)
+    stored = experiment.deployed is not None and experiment.deployed.model is not None
+    if found.needs_deployed and stored:
+        message = f"'{entry.label}' takes a stored model as it is: no rows are filtered for it"
+        yield Diagnostic("E104", message, "say filter: false here", loc=loc, key=True)
+
+
+def check_case(
+    experiment: Experiment, case: Case, numeric: Collection[str]
+) -> Iterator[Diagnostic]:
+    """Yield the errors of a case; `numeric` are the data sets whose labels are numbers.
+
+    E309 for goals on rows other than training rows, E307 without a deployed model, E306, E308 and
+    E411 for labels that do not match, E414 if streamed rows would have to be in memory.
+    """
+    for loc, goal in case.located_goals():
+        for leaf in measured_rates(goal.expression):
+            if leaf.split not in {None, "train"}:
+                message = (
+                    f"a goal looks at the split '{leaf.split}': algorithms see training rows only"
+                )
+                yield Diagnostic("E309", message, MEASURE_HINT, loc=loc, span=leaf.span)
+    for loc, tree in case.texts() if experiment.deployed is None else ():
+        parts = {
+            leaf: leaf.rate.name
+            for leaf in measured_rates(tree)
+            if isinstance(leaf, ex.Leaf) and leaf.rate.needs_deployed
+        } | dict.fromkeys(references(tree, DEPLOYED), f"of({DEPLOYED}, ...)")
+        for part, name in parts.items():
+            message = f"'{name}' needs a deployed model, and the file names none"
+            yield Diagnostic("E307", message, DEPLOYED_HINT, loc=loc, span=part.span)
+    yield from _check_labels(experiment, case, numeric)
+    yield from _check_row_changes(experiment, case)
+
+
+def _check_labels(
+    experiment: Experiment, case: Case, numeric: Collection[str]
+) -> Iterator[Diagnostic]:
+    """Yield errors of goals and options for labels of the wrong kind: numbers or two classes."""
+    numbers = [name for name in case.datasets if name in numeric]
+    classes = [name for name in case.datasets if name not in numeric]
+    loc = experiment.entry_loc(case.label)
+    if numbers and classes:
+        message = (
+            f"'{numbers[0]}' and '{classes[0]}' are one table, "
+            f"and only the labels of '{numbers[0]}' are numbers"
+        )
+        yield Diagnostic("E411", message, _one_by_one(case), loc=("datasets", numbers[0]), key=True)
+    elif numbers:
+        rates = " and ".join(name for name, rate in RATES.items() if rate.of in NUMERIC_ERROR_RATES)
+        for text_loc, tree in case.texts():
+            for leaf in measured_rates(tree):
+                if not isinstance(leaf, ex.Leaf) or leaf.rate.of not in NUMERIC_ERROR_RATES:
+                    message = f"'{ex.to_text(leaf)}' needs labels of two classes, not numbers"
+                    hint = f"rates of numbers: {rates}"
+                    yield Diagnostic("E306", message, hint, loc=text_loc, span=leaf.span)
+        if not case.solver.takes_numbers:
+            message = f"algorithm '{case.label}' needs labels of two classes, not numbers"
+            hint = f"algorithms that can: {_algorithms_for('numbers')}"
+            yield Diagnostic("E308", message, hint, loc=loc, key=True)
+    elif not case.solver.takes_classes:
+        options = type(case.solver).numbers or {}
+        listed = ", ".join(f"{key}: {value}" for key, value in options.items())
+        entry = next(entry for entry in experiment.algorithms if entry.label == case.label)
+        own = [key for key in options if key in entry.options]
+        message = f"'{listed}' of '{case.label}' estimates numbers, and the label has two classes"
+        hint = "take another value, or say `target: number` of the data set if its label is one"
+        yield Diagnostic("E308", message, hint, loc=(*loc, *own[:1]), key=True)
+
+
+def _one_by_one(case: Case) -> str:
+    return f"take them one by one: sweep: {{dataset: [{', '.join(case.datasets)}]}}"
+
+
+def _algorithms_for(rows: Literal["numbers", "streams"]) -> str:
+    """List the algorithms that learn numeric labels or streamed rows, as a file writes them."""
+    found = []
+    for name, solver in usable_solvers():
+        options = getattr(solver, rows)
+        if options is not None and not options.keys() & all_algorithms()[name].preset.keys():
+            shown = ", ".join(
+                f"{key}: {'null' if value is None else value}" for key, value in options.items()
+            )
+            found.append(f"{name}: {{{shown}}}" if shown else name)
+    return ", ".join(found)
+
+
+def _check_row_changes(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
+    """Yield an E414 if streamed rows are pooled, resampled, held out, filtered or deployed on."""
+    name = _streamed_dataset(experiment, case)
+    if name is None:
+        return
+    if len(case.datasets) > 1:
+        message = f"'{name}' is streamed, and is combined with rows of other data sets"
+        yield Diagnostic("E414", message, _one_by_one(case), loc=("datasets", name), key=True)
+    deployed = experiment.deployed
+    changes = {
+        "resample": ("resampling", case.share is not None),
+        "safety": ("a safety test", case.holdout is not None),
+        "filter": ("a filter", case.filtering is not None),
+        "deployed": ("a deployed model", deployed is not None and deployed.column is None),
+    }
+    for key, (what, needed) in changes.items():
+        if needed:
+            message = f"{what} needs all rows in memory, and '{name}' is streamed"
+            yield Diagnostic("E414", message, IN_MEMORY_HINT, loc=(key,), key=True)
+
+
+def _streamed_dataset(experiment: Experiment, case: Case) -> str | None:
+    return next((name for name in case.datasets if experiment.datasets[name].stream), None)
+
+
+def check_support(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
+    """Yield an E308 for each goal that the algorithm or its safety test does not support.
+
+    E414 for an algorithm, margin or metric that needs streamed rows in memory.
+    """
+    if case.solver.role == "ignores":
+        yield from _check_boundable(case)
+    else:
+        yield from _check_supported_goals(case)
+    name = _streamed_dataset(experiment, case)
+    if name is not None:
+        yield from _check_streamed_algorithm(experiment, case, name)
+
+
+def _check_supported_goals(case: Case) -> Iterator[Diagnostic]:
+    objective, rules = resolve_goals(case, lambda _: OF_PLACEHOLDER)
+    for (loc, _), goal in zip(case.located_goals(), (objective, *rules), strict=True):
+        aim = goal is objective
+        why, span = refusal_reason(type(case.solver), goal, objective=aim)
+        if why:
+            verb = "enforce" if case.solver.role == "enforces" else "use"
+            what = "minimize the objective" if aim else f"{verb} '{goal.name}'"
+            able = [
+                name
+                for name, found in usable_solvers()
+                if found.role == "enforces" and not refusal_reason(found, goal, objective=aim)[0]
+            ]
+            hint = f"algorithms that can: {', '.join(able) or 'none'}"
+            message = f"algorithm '{case.label}' cannot {what}: {why}"
+            yield Diagnostic("E308", message, hint, loc=loc, span=span)
+
+
+def refusal_reason(found: type[Solver], goal: Goal, *, objective: bool) -> tuple[str, Span | None]:
+    """Return why an algorithm does not support a goal ("" if it does), and the span if known."""
+    takes = found.objectives if objective else found.constraints
+    if goal.shape not in takes:
+        listed = " and ".join(sorted(takes))
+        return f"it is {SHAPE_NAMES[goal.shape]}, the algorithm takes {listed} goals", None
+    for pair in map(find_two_sided_rate, goal.pieces) if found.one_sided else ():
+        if pair is not None:
+            part, leaf = pair
+            why = f"'{ex.to_text(part)}' neither grows nor falls for sure in '{ex.to_text(leaf)}'"
+            return why, None if part.span == NO_SPAN else part.span
+    return "", None
+
+
+def _check_boundable(case: Case) -> Iterator[Diagnostic]:
+    for goal in case.constraints if case.safety is not None else ():
+        for part in ex.walk(goal.expression):
+            if isinstance(part, ex.RankingMeasure | ex.Disclosure):
+                message = f"a safety test cannot bound '{ex.to_text(part)}': it is no mean of rows"
+                loc = ("constraints", goal.name)
+                yield Diagnostic("E308", message, MEASURE_HINT, loc=loc, span=part.span)
+
+
+def _check_streamed_algorithm(
+    experiment: Experiment, case: Case, name: str
+) -> Iterator[Diagnostic]:
+    loc = experiment.entry_loc(case.label)
+    if not case.solver.takes_streams:
+        message = f"algorithm '{case.label}' needs its rows in memory, and '{name}' is streamed"
+        hint = f"algorithms that can: {_algorithms_for('streams')}; or {IN_MEMORY_HINT}"
+        yield Diagnostic("E414", message, hint, loc=loc, key=True)
+    if case.guard.margin is not None or case.guard.aim is not None:
+        message = f"the margin of '{case.label}' needs rows in memory, and '{name}' is streamed"
+        yield Diagnostic("E414", message, IN_MEMORY_HINT, loc=(*loc, "margin"), key=True)
+    for text_loc, tree in case.texts():
+        for part in measured_rates(tree):
+            if isinstance(part, ex.RankingMeasure):
+                message = f"'{ex.to_text(part)}' sorts all rows, and '{name}' is streamed"
+                hint = f"leave it out, or {IN_MEMORY_HINT}"
+                yield Diagnostic("E414", message, hint, loc=text_loc, span=part.span)
+
+
+def check_goal_ranges(cases: Sequence[Case], constraints: Collection[str]) -> Iterator[Diagnostic]:
+    """Yield an E305 for each goal without a rate, or that always or never holds for any classifier.
+
+    W305 if that is so at some sweep points only. `constraints` are names.
+    """
+    aims = [case.objective.expression for case in cases if case.solver.role != "ignores"]
+    if aims and not any(_has_rate(aim) for aim in aims):
+        hint = "write the rates to minimize, such as error"
+        yield Diagnostic("E305", "the objective contains no rate", hint, loc=("objective",))
+    for name in constraints:
+        goals = [goal for case in cases for goal in case.constraints if goal.name == name]
+        fault = _range_error(name, goals) if goals else None
+        if fault is not None:
+            code, message, hint = fault
+            yield Diagnostic(code, message, hint, loc=("constraints", name))
+
+
+def _has_rate(tree: ex.Expression) -> bool:
+    return any(True for _ in ex.measured_nodes(tree))
+
+
+def _range_error(name: str, goals: Sequence[Goal]) -> tuple[str, str, str] | None:
+    """Return code, message and hint for a constraint, given its goal at all sweep points."""
+    bounds = [disclosure_bound(piece) for goal in goals for piece in goal.pieces]
+    for node, alpha in filter(None, bounds):
+        if not 0 <= alpha <= 1:
+            message = f"'{name}' bounds '{ex.to_text(node)}' by {alpha:g}"
+            return "E305", message, "a disclosivity lies between 0 and 1"
+    if not any(_has_rate(goal.expression) for goal in goals):
+        hint = "a rule compares a rate, such as positive_rate[women], with something"
+        return "E305", f"'{name}' contains no rate", hint
+    ranges, hint = [violation_range(goal) for goal in goals], "rates lie between 0 and 1"
+    if all(high <= 0 for _, high in ranges):
+        return "E305", f"'{name}' always holds, whatever the classifier does", hint
+    if all(low > 0 for low, _ in ranges):
+        return "E305", f"'{name}' can never hold, whatever the classifier does", hint
+    # bounds on a disclosivity may be swept up to 1, which is no restriction
+    if not all(bounds) and any(high <= 0 or low > 0 for low, high in ranges):
+        return "W305", f"'{name}' holds always or never at some sweep points", hint
+    return None
+
+
+def violation_range(goal: Goal) -> tuple[float, float]:
+    """Return the range of a constraint's violation over all rates; infinite with `of(...)`."""
+    if any(map(references, goal.pieces)):
+        return -np.inf, np.inf
+    shaped = constraint_goal(goal.name, goal.text, goal.pieces, goal.expression)
+    ranges = [interval(piece) for piece in shaped.pieces]
+    low = max(low for low, _ in ranges)
+    if len(goal.pieces) > 1 and shaped.shape is Shape.AFFINE:
+        # comparisons may be satisfiable one by one but not together
+        low = _least_chain_violation(shaped)
+    return low, max(high for _, high in ranges)
+
+
+def _least_chain_violation(goal: Goal) -> float:
+    """Return the least violation of a chain of affine comparisons, over rates in [0, 1]."""
+    forms = affine_pieces(goal)
+    rates = ex.leaves(*goal.pieces)
+    coefficients = np.array(
+        [[form.coefficients.get(rate, 0.0) for rate in rates] for form in forms]
+    )
+    least = min_constraint_excess(coefficients, np.array([form.constant for form in forms]))
+    return least if least > CONSTRAINT_TOLERANCE else min(least, 0.0)

@@ -1,0 +1,485 @@
+"""Checks that need rows: empty groups, undefined rates, decisions of the deployed model, splits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from ratecli.certify.trees import plan_goal_test
+from ratecli.config.experiment import Experiment
+from ratecli.config.filter import FILTER
+from ratecli.datasets.split import StrataError
+from ratecli.errors import Diagnostic, FaultError, Loc, Span, did_you_mean, errors_at
+from ratecli.experiment.cases import (
+    OF_PLACEHOLDER,
+    Case,
+    measured_rates,
+    references,
+    resolve_goals,
+)
+from ratecli.experiment.reading import DatasetNames, ExperimentReader
+from ratecli.experiment.safety import safety_key_loc
+from ratecli.rates import expression as ex
+from ratecli.rates.affine import balance
+from ratecli.rates.analysis import Goal
+from ratecli.rates.expression import Leaf, MeasuredNode, Slice
+from ratecli.rates.matrix import RateMatrix, build_rate_matrix
+from ratecli.rates.sample import Sample
+from ratecli.rates.syntax import Condition
+from ratecli.rates.table import DEPLOYED
+from ratecli.sampling.deployed import with_stored_decisions
+from ratecli.sampling.resampling import SamplingSpec
+from ratecli.sampling.rows import (
+    ExperimentData,
+    TrialData,
+    get_table,
+    load_trial_data,
+    split_dataset,
+)
+from ratecli.sampling.safety_rows import goal_leaves, rates_on_split, without_split_condition
+from ratecli.sampling.undefined import check_defined_rates, check_defined_ratios
+
+SMALL_GROUP = 30
+SORTED_ROWS_THRESHOLD = 6.0
+"""Difference of mean labels, in standard errors, above which a file is probably sorted.
+
+It is measured between the first and the last rows of each data set.
+"""
+SHARE_ROUNDING = 1e-9
+"""Tolerance for the sum of target shares."""
+
+SplitRate = tuple[Loc, MeasuredNode]
+"""A rate of a named split, with the location of its text."""
+
+
+def load_rows(
+    experiment: Experiment,
+    data: ExperimentData,
+    columns: Collection[str],
+    deployed_model: bytes | None,
+    drawing: SamplingSpec,
+) -> TrialData:
+    """Load the rows at the first seed; raise E205, E404, E406, E411 with locations."""
+    column = experiment.deployed.column if experiment.deployed else None
+    with errors_at(*(("deployed", "column") if column else ("datasets",))):
+        if column is not None and column not in columns:
+            hint = did_you_mean(column, columns, "columns")
+            raise FaultError(Diagnostic("E205", f"there is no column '{column}'", hint))
+        rows = load_trial_data(data, experiment.seeds[0], column, drawing)
+    with errors_at("deployed", "model"):
+        return rows if deployed_model is None else with_stored_decisions(rows, deployed_model)
+
+
+def check_rows(
+    reading: ExperimentReader, rows: TrialData, cases: Sequence[Case]
+) -> list[Diagnostic]:
+    """Return the errors and warnings about rows that some cases share.
+
+    E305, E408, E411 and W401 about groups, E306 and E311 for undefined rates and missing decisions,
+    E410 if an algorithm needs validation rows and there are none, W403 for sorted rows. Without
+    errors of these kinds, the algorithms' objections to their constraints (E308 and others).
+    """
+    found = [
+        *check_filter_groups(reading.experiment, rows, cases),
+        *_check_file_groups(reading, rows, cases[0].datasets),
+        *_check_goal_rows(rows.sample, cases),
+        *_check_deployed_decisions(rows.sample, cases),
+        *_check_validation_rows(reading.experiment, rows, cases),
+        *_check_row_order(reading.experiment, rows.sample, cases[0]),
+    ]
+    if not any(fault.is_error for fault in found):
+        found += _check_constraint_obstacles(rows.sample, cases)
+        found += _check_label_slices(rows.sample, cases)
+        found += _check_testable_constraints(rows.sample, cases)
+    return found
+
+
+def find_split_rows(sample: Sample, cases: Sequence[Case]) -> dict[SplitRate, bool]:
+    """Return whether the sample has rows of each split that a rate in the metrics names.
+
+    Only the data sets of the rate's slice count. The slice itself may still be empty, which the
+    warnings about groups report. Goals are not included: they are measured on training rows.
+    """
+    return {
+        (loc, leaf): bool(sample.rows(leaf.where.everyone, leaf.split).any())
+        for case in cases
+        for loc, tree in case.texts()
+        if loc[0] == "metrics"
+        for leaf in measured_rates(tree)
+        if leaf.split is not None
+    }
+
+
+def check_split_rates(found: Mapping[SplitRate, bool]) -> Iterator[Diagnostic]:
+    """Yield an E208 for each rate of a split without rows, since it would be undefined."""
+    for (loc, leaf), exists in found.items():
+        if not exists:
+            names = " and ".join(f"'{name}'" for name in leaf.where.datasets)
+            of = f" of {names}" if names else ""
+            message = f"'{ex.to_text(leaf)}' has no value: there are no {leaf.split} rows{of}"
+            hint = "give a data set such rows by its split, or take another split"
+            hint = "state a test under `safety`" if leaf.split == "safety" else hint
+            yield Diagnostic("E208", message, hint, loc=loc, span=leaf.span)
+
+
+# groups
+
+
+def check_filter_groups(
+    experiment: Experiment, rows: TrialData, cases: Sequence[Case]
+) -> Iterator[Diagnostic]:
+    """Yield errors and warnings about the groups that filters balance, for shared rows.
+
+    E408 for a group without training rows, W401 for a group that is small or missing in another
+    split, E411 for training rows of unknown group, E305 for unreachable targets.
+    """
+    for case in (case for case in cases if case.unseen):
+        places: dict[Leaf, tuple[Loc, Span | None]] = {}
+        for leaf, loc in _filter_groups(case):
+            places.setdefault(leaf, _group_place(experiment, case, leaf, loc))
+        found = [(leaf, fault) for leaf in places for fault in _check_group_size(rows, leaf)]
+        found += _check_group_columns(rows.sample, case)
+        found += _check_target_shares(rows.sample, case)
+        for leaf, fault in found:
+            loc, span = places[leaf]
+            yield replace(fault, loc=loc, span=span)
+
+
+def check_known_groups(sample: Sample, case: Case) -> list[Diagnostic]:
+    """Return an E411 for each column of a filter's groups with missing values in training rows."""
+    return [fault for _, fault in _check_group_columns(sample, case)] if case.unseen else []
+
+
+def _filter_groups(case: Case) -> Iterator[tuple[Leaf, Loc]]:
+    """Yield every group of a filter's goals, with the location of the goal's text."""
+    for loc, goal in case.located_goals():
+        for leaf in ex.leaves(goal.expression):
+            if leaf.where.conditions:
+                yield leaf, loc
+
+
+def _group_place(
+    experiment: Experiment, case: Case, leaf: Leaf, loc: Loc
+) -> tuple[Loc, Span | None]:
+    """Return where a group of a goal at `loc` is written: there, or in `filter:`."""
+    stage = experiment.filter
+    if stage is None or case.label in {entry.label for entry in experiment.algorithms}:
+        return loc, leaf.span
+    if stage.balance is None:
+        return (FILTER, "objective"), leaf.span
+    columns = [str(case.point.get(name, name)) for name in stage.balance]
+    return (FILTER, "balance", columns.index(leaf.where.conditions[0].column)), None
+
+
+def _check_group_size(rows: TrialData, leaf: Leaf) -> Iterator[Diagnostic]:
+    where = Slice.of(leaf.where.datasets, leaf.where.conditions)
+    counts = {split: int(rows.sample.rows(where, split).sum()) for split in rows.splits()}
+    if not counts["train"]:
+        hint = "take its rows together with those of another value, or leave them out of the data"
+        yield Diagnostic("E408", f"no training row is in the group '{where}'", hint)
+    else:
+        yield from _small_group_warnings(f"the group '{where}'", sum(counts.values()), counts)
+
+
+def _small_group_warnings(
+    group: str, count: int, splits: Mapping[str, int]
+) -> Iterator[Diagnostic]:
+    """Yield a W401 for a group with few rows, overall or in single splits."""
+    if count < SMALL_GROUP:
+        yield Diagnostic("W401", f"{group} has only {_rows(count)}: its rates say little")
+    for split, found in splits.items():
+        if not found:
+            message = f"{group} has no {split} rows: it has no rates there"
+            yield Diagnostic("W401", message)
+        elif found < SMALL_GROUP <= count:
+            message = f"{group} has only {_rows(found, split)}: its rates say little there"
+            yield Diagnostic("W401", message)
+
+
+def _rows(count: int, split: str = "") -> str:
+    return f"{count} {split}{' ' * bool(split)}row{'s' * (count != 1)}"
+
+
+def _check_group_columns(sample: Sample, case: Case) -> Iterator[tuple[Leaf, Diagnostic]]:
+    if getattr(case.solver, "missing", "") == "leave_out":
+        return
+    first: dict[tuple[str, tuple[str, ...]], Leaf] = {}
+    for leaf, _ in _filter_groups(case):
+        for condition in leaf.where.conditions:
+            first.setdefault((condition.column, leaf.over.datasets), leaf)
+    for (column, _), leaf in first.items():
+        values = sample.columns[column][sample.rows(leaf.over, "train")]
+        count = int(np.asarray(pd.isna(values)).sum())
+        if count:
+            verb = "has" if count == 1 else "have"
+            message = f"{_rows(count, 'training')} {verb} no value of '{column}': group unknown"
+            yield (
+                leaf,
+                Diagnostic("E411", message, "say missing: leave_out in the filter's options"),
+            )
+
+
+def _check_target_shares(sample: Sample, case: Case) -> Iterator[tuple[Leaf, Diagnostic]]:
+    """Yield an E305 for target shares that disjoint groups cannot have together."""
+    wanted = balance(case.objective.expression)
+    if wanted is None:
+        return
+    columns: dict[tuple[object, ...], dict[Leaf, float]] = {}
+    for leaf, target in zip(wanted.groups, wanted.target, strict=True):
+        names = tuple(condition.column for condition in leaf.where.conditions)
+        columns.setdefault((leaf.over, names), {})[leaf] = target
+    for targets in columns.values():
+        message = _infeasible_targets(sample, targets)
+        if message:
+            hint = "targets are shares of the rows that are kept"
+            yield next(iter(targets)), Diagnostic("E305", message, hint)
+
+
+def _infeasible_targets(sample: Sample, targets: Mapping[Leaf, float]) -> str:
+    """Return why no rows have such shares of groups of one column, "" if some may."""
+    for leaf, target in targets.items():
+        if not -SHARE_ROUNDING <= target <= 1 + SHARE_ROUNDING:
+            return f"the target share of '{leaf.where}' is {target:g}, not between 0 and 1"
+    whole = sample.rows(next(iter(targets)).over, "train")
+    inside = np.sum([sample.rows(leaf.where, "train") for leaf in targets], axis=0)
+    total = sum(targets.values())
+    names = ", ".join(f"'{leaf.where}'" for leaf in targets)
+    if inside.max(initial=0) > 1:
+        return ""
+    if total > 1 + SHARE_ROUNDING:
+        return f"the target shares of {names}, which have no row in common, add up to {total:g}"
+    if total < 1 - SHARE_ROUNDING and (inside[whole] == 1).all():
+        return f"the target shares of {names}, which contain every row, add up to {total:g}"
+    return ""
+
+
+def _check_file_groups(
+    reading: ExperimentReader, rows: TrialData, pool: DatasetNames
+) -> Iterator[Diagnostic]:
+    """Yield an E408 or W401 for each group of the file that is empty or small."""
+    of = "" if len(reading.groups) == 1 else f" of '{pool[0]}'"
+    sample = rows.sample
+    for name, conditions in reading.groups[pool].items():
+        where = Slice.of(set(), iter(conditions))
+        count = sample.counted(sample.rows(where))
+        loc = reading.rules.group_loc(name, pool)
+        if not count:
+            yield Diagnostic("E408", f"no row{of} is in the group '{name}'", loc=loc)
+            continue
+        splits = {split: sample.counted(sample.rows(where, split)) for split in rows.splits()}
+        for fault in _small_group_warnings(f"the group '{name}'{of}", count, splits):
+            yield replace(fault, loc=loc)
+
+
+# rates
+
+
+def _check_goal_rows(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnostic]:
+    labelled = sample.mask("labelled")[sample.part == "train"].any()
+    if not labelled and not all(case.unseen for case in cases):  # filters need no label
+        hint = "say under the data set which column is its 'label'"
+        yield Diagnostic("E306", "no training row has a label", hint, loc=("datasets",), key=True)
+        return
+    # groups of filters are checked by `check_filter_groups`
+    goals = {
+        (loc, ex.to_text(goal.expression)): goal.expression
+        for case in cases
+        if case.solver.role != "ignores" and not case.unseen
+        for loc, goal in case.located_goals()
+    }
+    for (loc, _), tree in goals.items():
+        trees = (tree, *(part.metric for part in references(tree)))
+        empty = check_defined_rates(ex.leaves(*trees), sample)
+        for fault in empty or check_defined_ratios(trees, sample):
+            yield fault.under(*loc)
+
+
+def _check_deployed_decisions(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnostic]:
+    """Yield an E311 for each rate that counts rows without a decision of the deployed model.
+
+    This covers rates in `of(deployed, ...)`, and in constraints if the deployed model is audited.
+    """
+    if sample.deployed is None:  # a trial provides all decisions
+        return
+    texts = {(loc, ex.to_text(tree)): tree for case in cases for loc, tree in case.texts()}
+    audited = any(case.solver.needs_deployed for case in cases)
+    for (loc, _), tree in texts.items():
+        metrics = [part.metric for part in references(tree, DEPLOYED)]
+        metrics += [tree] if audited and loc[0] == "constraints" else []
+        for leaf in ex.leaves(*metrics):
+            counted = build_rate_matrix([leaf], sample, None).sums.indices
+            missing = sample.counted(counted[np.isnan(sample.deployed[counted])])
+            if missing:
+                message = (
+                    f"the deployed model has no decision on {missing} of the "
+                    f"{sample.counted(counted)} rows that '{ex.to_text(leaf)}' counts"
+                )
+                hint = "its column is empty there: take a slice of rows that it decides"
+                yield Diagnostic("E311", message, hint, loc=loc, span=leaf.span)
+
+
+def _check_constraint_obstacles(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnostic]:
+    """Yield each algorithm's objections to its constraints.
+
+    Constraints that depend on another trial (`of(...)`, decisions of a deployed algorithm) are left
+    to the trial.
+    """
+    matrices: dict[tuple[Leaf, ...], RateMatrix] = {}
+    for case in (case for case in cases if case.solver.role != "ignores"):
+        _, rules = resolve_goals(case, lambda _: OF_PLACEHOLDER)
+        for original, goal in zip(case.constraints, rules, strict=True):
+            if _depends_on_trials(original, sample):
+                continue
+            leaves = tuple(ex.leaves(*goal.pieces))
+            if leaves not in matrices:
+                matrices[leaves] = build_rate_matrix(leaves, sample, "train")
+            fault = case.solver.obstacle(goal, matrices[leaves])
+            if fault is not None:
+                yield replace(fault, loc=("constraints", goal.name))
+
+
+def _depends_on_trials(goal: Goal, sample: Sample) -> bool:
+    compared = any(leaf.rate.needs_deployed for leaf in ex.leaves(goal.expression))
+    return bool(references(goal.expression)) or (compared and sample.deployed is None)
+
+
+def _check_label_slices(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnostic]:
+    """Yield an E308 for each rate in a goal whose slice reveals the label.
+
+    Only algorithms whose classifiers use slices as features are checked.
+    """
+    for case in (case for case in cases if case.solver.sees_slices):
+        for loc, goal in case.located_goals():
+            for leaf in ex.leaves(goal.expression):
+                telling = [item for item in leaf.where.conditions if _reveals_label(item, sample)]
+                if telling:
+                    message = (
+                        f"algorithm '{case.label}' decides by the slices of its goals, and "
+                        f"'{telling[0]}' reveals the label"
+                    )
+                    hint = "rates such as tpr and fpr are of rows of one label"
+                    yield Diagnostic("E308", message, hint, loc=loc, span=leaf.span)
+
+
+def _reveals_label(condition: Condition, sample: Sample) -> bool:
+    """Return whether a condition holds for exactly the rows of one label."""
+    known = sample.mask("labelled")
+    holds = sample.rows(Slice((), (condition,)))[known]
+    positive = sample.mask("+")[known]
+    return np.array_equal(holds, positive) or np.array_equal(holds, ~positive)
+
+
+# safety tests and splits
+
+
+def _check_testable_constraints(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnostic]:
+    """Yield an E308 or E411 for each constraint or row that a safety test cannot use."""
+    seen = set[tuple[str, str]]()
+    for case in cases:
+        spec = case.safety_spec(int((sample.part == "safety").sum()))
+        if spec is None:
+            continue
+        for goal in resolve_goals(case, lambda _: OF_PLACEHOLDER)[1]:
+            known = (ex.to_text(goal.expression), spec.method)
+            if known in seen:
+                continue
+            seen.add(known)
+            tested = without_split_condition(goal)
+            rates, _ = rates_on_split(goal_leaves([tested]), sample, "safety")
+            try:
+                plan_goal_test(tested, spec, rates)
+            except FaultError as error:
+                yield from (replace(each, loc=("constraints", goal.name)) for each in error.faults)
+
+
+def check_sampling(
+    experiment: Experiment, data: ExperimentData, cases: Sequence[Case]
+) -> Iterator[Diagnostic]:
+    """Yield the errors of rows that cannot be resampled or held out as the file specifies.
+
+    E410 if too few rows are sampled or held out, E205 for unknown columns in `stratify`, E411 if
+    held-out rows are also training rows under another name.
+    """
+    seed = experiment.seeds[0]
+    seen = {(case.datasets, case.drawing): case for case in reversed(cases)}
+    for (pool, drawing), case in seen.items():
+        if drawing.holdout is not None:
+            yield from _check_shared_rows(data, pool)
+        for name in pool:
+            try:
+                if drawing.share is not None:
+                    split_dataset(data, name, seed, SamplingSpec(drawing.share))
+            except FaultError as error:
+                yield from (replace(fault, loc=("resample",)) for fault in error.faults)
+                continue
+            try:
+                if drawing.holdout is not None:
+                    split_dataset(data, name, seed, drawing)
+            except FaultError as error:
+                for fault in error.faults:
+                    strata = isinstance(error, StrataError) or fault.code == "E205"
+                    key = "stratify" if strata else "fraction"
+                    loc = safety_key_loc(experiment, case.label, key)
+                    yield replace(fault, message=f"in '{name}' {fault.message}", loc=loc)
+
+
+def _check_shared_rows(data: ExperimentData, pool: DatasetNames) -> Iterator[Diagnostic]:
+    """Yield an E411 for each data set that repeats the rows of an earlier one.
+
+    Each data set holds out its own rows, so a held-out row of one could be a training row of the
+    other.
+    """
+    first: dict[object, str] = {}
+    for name in pool:
+        rows = get_table(data, name)
+        keys = [rows.digest, *(sha256 for _, sha256 in rows.files)]
+        others = [other for key in keys if (other := first.setdefault(key, name)) != name]
+        if others:
+            message = (
+                f"'{name}' has the same rows as '{others[0]}': "
+                "rows held out of one are training rows of the other"
+            )
+            hint = "name them once, or leave out 'safety'"
+            yield Diagnostic("E411", message, hint, loc=("datasets", name), key=True)
+
+
+def _check_validation_rows(
+    experiment: Experiment, rows: TrialData, cases: Sequence[Case]
+) -> Iterator[Diagnostic]:
+    """Yield an E410 for each option that needs validation rows if there are none."""
+    if "validation" in rows.splits():
+        return
+    hint = "give a data set some: split: {validation: 1/3}"
+    for case in cases:
+        uses = {case.solver.chooses_by: "chooses on validation rows"}
+        if case.guard.split == "validation":
+            uses["constraints_on"] = "checks the constraints on validation rows"
+        for key, use in uses.items():
+            if key:
+                message = f"'{key}' {use}, and there are none"
+                loc = experiment.entry_loc(case.label, key)
+                yield Diagnostic("E410", message, hint, loc=loc, key=True)
+
+
+def _check_row_order(experiment: Experiment, sample: Sample, case: Case) -> Iterator[Diagnostic]:
+    """Yield a W403 for each data set whose last rows are held out and differ from the others."""
+    if case.holdout is None or not case.holdout.positional:
+        return
+    loc = safety_key_loc(experiment, case.label, "order")
+    for name in np.unique(sample.dataset).tolist():
+        known = (sample.dataset == name) & ~np.isnan(sample.label)
+        parts = [sample.label[known & (sample.part == part)] for part in ("train", "safety")]
+        if min(map(len, parts)) < SMALL_GROUP:
+            continue
+        first, last = (float(part.mean()) for part in parts)
+        error = np.sqrt(sum(part.var() / len(part) for part in parts))
+        if abs(first - last) > SORTED_ROWS_THRESHOLD * error:
+            message = (
+                f"the last rows of '{name}' are tested, and differ from the others: "
+                f"the mean label is {last:.4g} there and {first:.4g} on the training rows"
+            )
+            hint = "is the file sorted? say order: shuffled"
+            yield Diagnostic("W403", message, hint, loc=loc)
