@@ -133,7 +133,11 @@ def model_of(*slices):
         (("sexe = F", "sexe = F, x < 1"), "E411", "there is no column 'sexe'"),
         (("sex < 3",), "E411", "has 'sex < 3', and 'sex' holds words"),
         (("sex =",), "E404", "'old.npz' holds no stored classifier: E301"),
-        (("women",), "E404", "'old.npz' holds no stored classifier: E301: 'women' is not a condition"),
+        (
+            ("women",),
+            "E404",
+            "'old.npz' holds no stored classifier: E301: 'women' is not a condition",
+        ),
     ],
 )
 def test_a_model_that_looks_at_what_is_not_there_is_one_clear_fault(folder, slices, code, message):
