@@ -144,14 +144,14 @@ def test_samples_save_passes_and_change_no_optimum(folder, monkeypatch, kind):
 def test_sums_of_some_runs(folder):
     _, stream = problems(folder, rows=1000)
     rows = stream.stream
-    part = plain.LineSums(
-        rows.encoded.coding, np.ones(len(rows)), np.ones(len(rows)), np.zeros(rows.shape[1] + 1),
-        np.zeros(rows.shape[1] + 1), 0.0, np.zeros(1),
-    )  # fmt: skip
+    d, cells = rows.shape[1] + 1, np.ones(len(rows))
+    part = plain.LossSums(
+        rows.encoded.coding, cells, cells, np.zeros(d), 0.0, np.ones(d, dtype=np.int64)
+    )
     for every in (1, 3, 50):
         count = len(rows.taken(range(0, rows.runs(), every)).cell)
-        (losses,) = rows.sums(part, every)
-        assert losses == pytest.approx(count * np.log(2))
+        totals, *_ = rows.sums(part, every)
+        assert totals[0] == pytest.approx(count * np.log(2))
 
 
 def test_passes_of_lanes_are_those_of_rows_in_memory(folder):

@@ -163,24 +163,6 @@ def pass_over_scores(
 
 
 @numba.njit(cache=True)
-def add_hinge_sums(
-    starts: Array, weight: Array, scores: Array, weights: Array, above: Array, below: Array
-) -> None:
-    """Add the sums of `max(0, 1 + score)` to `above` and of `max(0, 1 - score)` to `below`."""
-    zero, one = broadcast_lanes(np.float32(0)), broadcast_lanes(np.float32(1))
-    for block in range(len(scores)):
-        own, bias = scores[block], load_lanes(weights[block], weights.shape[1] - 1)
-        for q in range(len(starts) - 1):
-            for i in range(starts[q], starts[q + 1]):
-                score, w = add_lanes(bias, load_lanes(own, i)), broadcast_lanes(weight[i])
-                high, low = add_lanes(one, score), subtract_lanes(one, score)
-                add_to_lanes(
-                    above[block], q, multiply_lanes(w, select_where_above(high, zero, high))
-                )
-                add_to_lanes(below[block], q, multiply_lanes(w, select_where_above(low, zero, low)))
-
-
-@numba.njit(cache=True)
 def draw_batch(
     order: Array,
     weight: Array,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,6 @@ from scipy import sparse
 from ratecli.models.base import Array, Features
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.players.kernel import (
-    add_hinge_sums,
     add_transposed_product,
     draw_batch,
     multiply_rows,
@@ -31,6 +31,10 @@ but more scores to compute.
 """
 MAX_PART_SHARE = 0.5
 """Largest ratio of parts to stored entries per row for which the rows are split into parts."""
+
+
+LANE_BLOCKS_AT_ONCE = 16
+"""Number of blocks of lanes whose scores are in memory at once."""
 
 
 class CsrArrays(NamedTuple):
@@ -116,8 +120,7 @@ class RowSelection(NamedTuple):
     weight: Floats32
 
 
-@dataclass(frozen=True)
-class PassResult:
+class PassResult(NamedTuple):
     """Results of a pass over rows, for B lanes.
 
     Attributes
@@ -180,8 +183,7 @@ class LaneRows:
         seen = some or self.all
         if self._parts is None:
             return pass_over_rows(self._taken(seen), seen, W, sides)
-        yes = np.zeros((len(W), sides.shape[1] // 2, WIDTH))
-        slopes = np.zeros(W.shape, np.float32)
+        yes, slopes = _zero_sums(W, sides)
         of, table = self._parts
         scores = lane_scores(table, W)
         pull = np.zeros_like(scores)
@@ -195,14 +197,9 @@ class LaneRows:
         return [self.run(W, nothing).yes for W in answers]
 
     def hinges(self, W: Floats32, some: RowSelection | None = None) -> tuple[Array, Array]:
-        """Return the sums over rows of each kind of `max(0, 1 + score)` and of `max(0, 1 - score)`.
-
-        Both are (L, Q, WIDTH).
-        """
+        """Return the sums of upper and lower hinges, as `hinge_sums` does."""
         seen = some or self.all
-        above, below = np.zeros((2, len(W), len(seen.starts) - 1, WIDTH))
-        add_hinge_sums(seen.starts, seen.weight, lane_scores(self._taken(seen), W), W, above, below)
-        return above, below
+        return hinge_sums(self._taken(seen), seen, W)
 
     def _taken(self, some: RowSelection) -> Floats32 | CsrArrays:
         """Return the features of the selected rows."""
@@ -217,25 +214,45 @@ class LaneRows:
 
     @cached_property
     def _features(self) -> Floats32 | CsrArrays:
-        if isinstance(self.X, np.ndarray):
-            return self.X.astype(np.float32)
-        return CsrArrays.of(self.X)
+        return CsrArrays.of(self.X) if sparse.issparse(self.X) else self.X.astype(np.float32)
 
     @cached_property
     def _parts(self) -> SharedRowParts | None:
         return find_shared_parts(sparse.csc_array(self.X))
 
 
+def _zero_sums(W: Floats32, sides: Floats32) -> tuple[Array, Floats32]:
+    return np.zeros((len(W), sides.shape[1] // 2, WIDTH)), np.zeros(W.shape, np.float32)
+
+
 def pass_over_rows(
     X: Floats32 | CsrArrays, some: RowSelection, W: Floats32, sides: Floats32
 ) -> PassResult:
-    """Run a pass over rows with the features X (m, d)."""
-    yes = np.zeros((len(W), sides.shape[1] // 2, WIDTH))
-    slopes = np.zeros(W.shape, np.float32)
-    scores = lane_scores(X, W)
-    pass_over_scores(some.starts, some.weight, scores, W, sides, yes, slopes)
-    _add_feature_slopes(X, scores, slopes)
+    """Run a pass over rows with the features X (m, d); slopes are 0 if all sides are."""
+    yes, slopes = _zero_sums(W, sides)
+    for first in range(0, len(W), LANE_BLOCKS_AT_ONCE):
+        block = slice(first, first + LANE_BLOCKS_AT_ONCE)
+        scores = lane_scores(X, W[block])
+        own = slopes[block]
+        pass_over_scores(some.starts, some.weight, scores, W[block], sides[block], yes[block], own)
+        if sides[block].any():
+            _add_feature_slopes(X, scores, own)
     return PassResult(yes, slopes)
+
+
+def hinge_sums(X: Floats32 | CsrArrays, some: RowSelection, W: Floats32) -> tuple[Array, Array]:
+    """Return the sums over rows of each kind of `max(0, 1 + score)` and of `max(0, 1 - score)`.
+
+    Both are (L, Q, WIDTH).
+    """
+    scores, weight = lane_scores(X, W) + W[:, -1:], some.weight[:, None]
+    kinds = [slice(*ends) for ends in pairwise(some.starts)]
+
+    def by_kind(hinges: Floats32) -> Array:
+        return np.stack([hinges[:, kind].sum(axis=1, dtype=float) for kind in kinds], axis=1)
+
+    above, below = (by_kind(weight * np.maximum(1 + sign * scores, 0)) for sign in (1, -1))
+    return above, below
 
 
 def lane_scores(X: Floats32 | CsrArrays, W: Floats32) -> Floats32:
@@ -285,15 +302,21 @@ class BatchSampler:
     def of(cls, rows: LaneRows, size: int, rng: np.random.Generator) -> BatchSampler:
         """Return a sampler of about `size` rows, at most all of them."""
         kinds = rows.kinds
-        there = np.bincount(kinds.of[rows.used], minlength=kinds.count)
-        share = min(1.0, size / len(rows.used))
-        taken = np.minimum(np.maximum(np.rint(share * there), 1), there)
-        starts, ends = (
-            np.concatenate([[0], np.cumsum(n)]).astype(np.int64) for n in (there, taken)
-        )
-        stands = np.repeat(there / np.maximum(taken, 1), there)
-        weight = (kinds.weight[rows.used] * stands).astype(np.float32)
-        return cls(rows.member.copy(), weight, starts, ends, rng)
+        there = np.bincount(kinds.of[rows.used], minlength=kinds.count).astype(float)
+        starts = np.append(0, np.cumsum(there)).astype(np.int64)
+        weight = kinds.weight[rows.used].astype(np.float32)
+        return cls.stratified(RowSelection(rows.member.copy(), starts, weight), there, size, rng)
+
+    @classmethod
+    def stratified(
+        cls, some: RowSelection, there: Array, size: int, rng: np.random.Generator
+    ) -> BatchSampler:
+        """Return a sampler of some rows, which represent `there` (Q,) rows of each kind."""
+        share, here = min(1.0, size / there.sum()), np.diff(some.starts)
+        taken = np.minimum(np.maximum(np.rint(share * there), 1), here)
+        ends = np.append(0, np.cumsum(taken)).astype(np.int64)
+        weight = (some.weight * np.repeat(there / np.maximum(taken, 1), here)).astype(np.float32)
+        return cls(some.rows, weight, some.starts, ends, rng)
 
     def draw(self) -> RowSelection:
         size = int(self.ends[-1])

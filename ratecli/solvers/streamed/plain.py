@@ -46,11 +46,7 @@ def _margin_loss(margin: Any, width: Any) -> Any:
 
 @numba.njit(cache=True, nogil=True)
 def add_losses(
-    numbers: Any,
-    codes: Any,
-    cell: Any,
-    weight: Any,
-    start: Any,
+    rows: Any,
     coding: Any,
     side: Any,
     share: Any,
@@ -74,19 +70,18 @@ def add_losses(
     last = len(w) - 1
     most = len(coding.of_number) + len(coding.of_code) + 1
     at, values = np.empty(most, np.int64), np.empty(most)
-    for i in range(len(cell)):
-        c = cell[i]
+    for i in range(len(rows.cell)):
+        c = rows.cell[i]
         if c < 0 or side[c] == 0:
             continue
-        count = decode_row(numbers, codes, i, coding, at, values)
+        count = decode_row(rows.numbers, rows.codes, i, coding, at, values)
         score = w[last]
         for k in range(count):
             score += w[at[k]] * values[k]
-        counted, margin = weight[i] * share[c], side[c] * score
-        hinge = max(0.0, 1.0 - margin)
+        counted, margin = rows.weight[i] * share[c], side[c] * score
         loss, pull, bend = _margin_loss(margin, width)
         totals[0] += counted * loss
-        totals[1] += counted * hinge
+        totals[1] += counted * max(0.0, 1.0 - margin)
         totals[2] += counted * pull
         at[count], values[count] = last, 1.0
         change = -counted * pull * side[c]
@@ -99,46 +94,12 @@ def add_losses(
         steps = every[last]
         for k in range(count):
             steps = min(steps, every[at[k]])
-        place = (np.uint64(start + i) * HASH_MULTIPLIER) >> np.uint64(24)
+        place = (np.uint64(rows.start + i) * HASH_MULTIPLIER) >> np.uint64(24)
         if place % np.uint64(steps) == 0:
             for k in range(count + 1):
                 stretched, row = steps * bend * counted * values[k], curve[at[k]]
                 for j in range(k + 1):  # a pair of features always occurs in the same order
                     row[at[j]] += stretched * values[j]
-
-
-@numba.njit(cache=True, nogil=True)
-def add_line_losses(
-    numbers: Any,
-    codes: Any,
-    cell: Any,
-    weight: Any,
-    coding: Any,
-    side: Any,
-    share: Any,
-    w: Any,
-    step: Any,
-    width: Any,
-    shares: Any,
-    losses: Any,
-) -> None:
-    """Add to `losses` (T,) the losses of the weights `w + shares[t] * step`."""
-    last = len(w) - 1
-    most = len(coding.of_number) + len(coding.of_code)
-    at, values = np.empty(most, np.int64), np.empty(most)
-    for i in range(len(cell)):
-        c = cell[i]
-        if c < 0 or side[c] == 0:
-            continue
-        count = decode_row(numbers, codes, i, coding, at, values)
-        score, change = w[last], step[last]
-        for k in range(count):
-            score += w[at[k]] * values[k]
-            change += step[at[k]] * values[k]
-        counted = weight[i] * share[c]
-        for t in range(len(shares)):
-            margin = side[c] * (score + shares[t] * change)
-            losses[t] += counted * _margin_loss(margin, width)[0]
 
 
 StreamedLoss = Literal["hinge", "logistic"]
@@ -163,6 +124,10 @@ REMAINING_GAP_SHARE = 0.02
 """The same relative to the gap that this width cannot close, if that gap is too large."""
 MIN_STEP_SHARE = 0.9
 ARMIJO_SHARE = 1e-4
+MIN_STEP_FACTOR = 0.1
+"""Smallest factor by which a step is shortened, to the minimum of a parabola."""
+MIN_STEP = 1e-10
+"""Smallest part of a step that is tried."""
 FINAL_STEP_SHARE = 0.1
 """A step is the last one, without a pass after it, if less than this share of the tolerance is
 expected to be left, assuming that it improves on the previous step by the same factor as that one
@@ -172,8 +137,6 @@ ROUNDING = 1e-11
 """For steps with a smaller predicted decrease, relative to the value, rounding hides the change of
 the value, and slopes are compared instead.
 """
-LINE_SEARCH_SHARES: Array = 0.6 ** np.arange(1.0, 49.0)
-"""Fractions of a step that are tried if the whole step is too long."""
 
 
 @dataclass(frozen=True)
@@ -192,52 +155,8 @@ class LossSums:
         return np.zeros(4), np.zeros(d), np.zeros((d, d))
 
     def add(self, rows: RecordBatch, sums: SumArrays) -> None:
-        add_losses(
-            rows.numbers,
-            rows.codes,
-            rows.cell,
-            rows.weight,
-            rows.start,
-            self.coding,
-            self.side,
-            self.share,
-            self.w,
-            self.width,
-            self.every,
-            *sums,
-        )
-
-
-@dataclass(frozen=True)
-class LineSums:
-    """The loss at several fractions (T,) of a step (see `add_line_losses`)."""
-
-    coding: FeatureCoding
-    side: Array
-    share: Array
-    w: Array
-    step: Array
-    width: float
-    shares: Array
-
-    def zeros(self) -> SumArrays:
-        return (np.zeros(len(self.shares)),)
-
-    def add(self, rows: RecordBatch, sums: SumArrays) -> None:
-        add_line_losses(
-            rows.numbers,
-            rows.codes,
-            rows.cell,
-            rows.weight,
-            self.coding,
-            self.side,
-            self.share,
-            self.w,
-            self.step,
-            self.width,
-            self.shares,
-            *sums,
-        )
+        labels = self.side, self.share
+        add_losses(rows, self.coding, *labels, self.w, self.width, self.every, *sums)
 
 
 @dataclass(frozen=True)
@@ -306,12 +225,9 @@ class StreamedNewton:
         size = SAMPLE_ROWS
         while size * SAMPLE_GROWTH <= self.rows:
             every = int(self.rows / size)
-            l2 = max(self.l2, every / self.rows)
-            told = 0.1 * len(self.stream.encoded.shares) * every / self.rows
-            yield (
-                StreamedNewton(self.stream, self.side, self.share * every, l2, self.rows, every),
-                told,
-            )
+            l2, share = max(self.l2, every / self.rows), self.share * every
+            tolerance = 0.1 * len(self.stream.encoded.shares) * every / self.rows
+            yield replace(self, share=share, l2=l2, every=every, passes=0), tolerance
             size *= SAMPLE_GROWTH
 
     def at(self, w: Array, width: float, curved: float) -> NewtonPoint:
@@ -348,17 +264,32 @@ class StreamedNewton:
                 return found, True
             if not width and promised**2 <= 2 * FINAL_STEP_SHARE * close * found.value * before:
                 return replace(found, w=found.w + step), True
-            new = self.at(found.w + step, width, found.curved)
-            if promised <= ROUNDING * found.value:
+            if promised > ROUNDING * found.value:
+                new = self._search_line(found, step, promised, width)
+                if new is None:  # no progress beyond rounding
+                    return found, 0.5 * promised <= WIDTH_TOLERANCE * found.value
+            else:
+                new = self.at(found.w + step, width, found.curved)
                 if not new.slope @ new.slope < found.slope @ found.slope:
                     return found, True
-            elif new.value > found.value - ARMIJO_SHARE * promised:
-                share = self._share(found, step, promised, width)
-                if not share:  # no progress beyond rounding
-                    return found, 0.5 * promised <= WIDTH_TOLERANCE * found.value
-                new = self.at(found.w + share * step, width, found.curved)
             found, before = new, promised
         return found, False
+
+    def _search_line(
+        self, found: NewtonPoint, step: Array, promised: float, width: float
+    ) -> NewtonPoint | None:
+        """Return the point after a step, shortened until the value decreases enough, or None.
+
+        Each time the step is shortened to the minimum of a parabola.
+        """
+        length = 1.0
+        while length >= MIN_STEP and self.passes < MAX_PASSES:
+            new = self.at(found.w + length * step, width, found.curved)
+            rise, expected = new.value - found.value, length * promised
+            if rise <= -ARMIJO_SHARE * expected:
+                return new
+            length *= max(expected / (2 * (rise + expected)), MIN_STEP_FACTOR)
+        return None
 
     def _near(
         self, found: NewtonPoint, promised: float, width: float, close: float, gap: float
@@ -375,59 +306,28 @@ class StreamedNewton:
             return little or 0.5 * promised <= REMAINING_GAP_SHARE * rest
         return little and rest > MIN_STEP_SHARE * found.gap
 
-    def _share(self, found: NewtonPoint, step: Array, promised: float, width: float) -> float:
-        """Return the best fraction of a step tried in one pass; 0 if none decreases enough."""
-        self.passes += 1
-        part = LineSums(
-            self.stream.encoded.coding,
-            self.side,
-            self.share,
-            found.w,
-            step,
-            width,
-            LINE_SEARCH_SHARES,
-        )
-        (losses,) = self.stream.sums(part, self.every)
-        ends = found.w + LINE_SEARCH_SHARES[:, None] * step
-        values = losses + 0.5 * self.l2 * (ends**2).sum(axis=1)
-        values[values > found.value - ARMIJO_SHARE * LINE_SEARCH_SHARES * promised] = np.inf
-        best = int(np.argmin(values))
-        return float(LINE_SEARCH_SHARES[best]) if np.isfinite(values[best]) else 0.0
-
 
 def fit_plain_streamed(problem: Problem, loss: StreamedLoss) -> tuple[Threshold, str]:
     """Fit as `baselines.plain.fit_plain_classifier` does, for rows that do not fit in memory."""
     descent = StreamedNewton.of(problem)
-    assert problem.stream is not None
-    start = np.zeros(problem.stream.shape[1] + 1)
-    return _fit_logistic(descent, start) if loss == "logistic" else _fit_svm(descent, start)
-
-
-def _fit_logistic(descent: StreamedNewton, w: Array) -> tuple[Threshold, str]:
-    for some, told in descent.samples():
-        found, _ = some.least(some.at(w, 0.0, some.seen), 0.0, told, 0.0)
-        w = found.w
-    found, done = descent.least(descent.at(w, 0.0, descent.seen), 0.0, LOGISTIC_TOLERANCE, 0.0)
-    short = "" if done else f"Newton's method stopped after {descent.passes} passes over the rows"
-    return Logistic(found.w[:-1], float(found.w[-1])), short
-
-
-def _fit_svm(descent: StreamedNewton, w: Array) -> tuple[Threshold, str]:
-    first, share = 0, 1.0
-    for some, told in descent.samples():
-        found, first = _minimize_rounded_hinge(some, w, first, share, max(told, SVM_GAP))
-        w, share = found.w, found.curved / some.seen
-    best, _ = _minimize_rounded_hinge(descent, w, first, share, SVM_GAP)
-    short = (
-        ""
-        if best.gap <= SVM_GAP * best.primal
-        else (
-            f"the SVM stopped after {descent.passes} passes over the rows "
-            f"with a gap of {best.gap:.2g}, "
-            f"above {SVM_GAP:.2g} of its loss"
+    w = np.zeros(len(descent.stream.encoded.shares) + 1)
+    if loss == "logistic":
+        for some, tolerance in [*descent.samples(), (descent, LOGISTIC_TOLERANCE)]:
+            found, done = some.least(some.at(w, 0.0, some.seen), 0.0, tolerance, 0.0)
+            w = found.w
+        late = (
+            "" if done else f"Newton's method stopped after {descent.passes} passes over the rows"
         )
+        return Logistic(w[:-1], float(w[-1])), late
+    first, share = 0, 1.0
+    for some, tolerance in [*descent.samples(), (descent, 0.0)]:
+        gap = max(tolerance, SVM_GAP)
+        found, first = _minimize_rounded_hinge(some, w, first, share, gap)
+        w, share = found.w, found.curved / some.seen
+    late = (
+        f"the SVM stopped after {descent.passes} passes over the rows, its gap is {found.gap:.2g}"
     )
-    return Threshold(best.w[:-1], float(best.w[-1])), short
+    return Threshold(w[:-1], float(w[-1])), late if found.gap > SVM_GAP * found.primal else ""
 
 
 def _minimize_rounded_hinge(
@@ -438,14 +338,11 @@ def _minimize_rounded_hinge(
     The gap falls with the square of the width. Starts with width number `first`, where a fraction
     `share` of the rows has curvature. Returns the best point and the number of its width.
     """
-    best: NewtonPoint | None = None
-    at, curved = first, share * descent.seen
+    points, curved = list[tuple[NewtonPoint, int]](), share * descent.seen
     for k, width in enumerate(HINGE_WIDTHS[first:], first):
         found, _ = descent.least(descent.at(w, width, curved), width, WIDTH_TOLERANCE * gap, gap)
-        if best is None or found.gap < best.gap:
-            best, at = found, k
-        if best.gap <= gap * best.primal or descent.passes >= MAX_PASSES:
+        points.append((found, k))
+        if found.gap <= gap * found.primal or descent.passes >= MAX_PASSES:
             break
         w, curved = found.w, found.curved
-    assert best is not None
-    return best, at
+    return min(points, key=lambda point: point[0].gap)

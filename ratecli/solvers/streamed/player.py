@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from ratecli.models.base import Array
 from ratecli.models.records import RecordBatch, RecordEncoder
 from ratecli.rates.matrix import RowKinds
-from ratecli.solvers.players.kernel import add_hinge_sums, pass_over_scores
 from ratecli.solvers.players.lanes import WIDTH, Floats32, pack_lanes, unpack_lanes
 from ratecli.solvers.players.rows import (
     BatchSampler,
     CsrArrays,
     PassResult,
     RowSelection,
-    lane_scores,
+    hinge_sums,
     pass_over_rows,
 )
 from ratecli.streaming.stream import RUN_LENGTH, RowStream, SumArrays
@@ -36,8 +35,6 @@ RARE_KIND_ROWS = 64
 """A kind with fewer rows in an average pool is sampled separately."""
 RARE_SAMPLE_ROWS = 2**12
 """Approximate number of rows in the sample of a rare kind."""
-LANE_BLOCKS_AT_ONCE = 16
-"""Number of blocks of lanes whose scores are in memory at once."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +70,30 @@ def _csr_arrays(encoded: RecordEncoder, rows: RecordBatch) -> CsrArrays:
     )
 
 
+@dataclass(frozen=True)
+class LaneSums:
+    """Sums over all rows for all lanes: those of `pass_over_rows`, or of `hinge_sums`."""
+
+    encoded: RecordEncoder
+    kinds: RowKinds
+    W: Floats32
+    sides: Floats32 | None = None
+
+    def zeros(self) -> SumArrays:
+        counts = np.zeros((len(self.W), self.kinds.count, WIDTH))
+        return counts, np.zeros_like(counts if self.sides is None else self.W, float)
+
+    def add(self, rows: RecordBatch, sums: SumArrays) -> None:
+        there = RowsByKind.of(self.encoded, rows, self.kinds)
+        found: SumArrays = (
+            hinge_sums(there.X, there.some, self.W)
+            if self.sides is None
+            else pass_over_rows(there.X, there.some, self.W, self.sides)
+        )
+        for total, each in zip(sums, found, strict=True):
+            total += each  # noqa: PLW2901
+
+
 @dataclass
 class StreamedLaneRows:
     """The counterpart of `players.rows.LaneRows` for rows that do not fit in memory."""
@@ -89,7 +110,7 @@ class StreamedLaneRows:
         """Run on the selected rows of the pool, or on all rows."""
         if some is not None:
             return pass_over_rows(self._pooled(some), some, W, sides)
-        yes, slopes = self.stream.sums(StepSums(self.stream.encoded, self.kinds, W, sides))
+        yes, slopes = self.stream.sums(LaneSums(self.stream.encoded, self.kinds, W, sides))
         return PassResult(yes, slopes.astype(np.float32))
 
     def counted(self, answers: Sequence[Floats32]) -> list[Array]:
@@ -97,89 +118,22 @@ class StreamedLaneRows:
         lanes = len(answers[0]) * WIDTH
         W = np.concatenate([unpack_lanes(each, lanes) for each in answers], axis=1)
         used = np.flatnonzero(W.any(axis=0))
-        (yes,) = self.stream.sums(
-            PositiveSums(self.stream.encoded, self.kinds, pack_lanes(W[:, used]))
-        )
-        found = np.zeros((yes.shape[1], W.shape[1]))
-        found[:, used] = unpack_lanes(yes, len(used))
-        return [_lane_blocks(found[:, k : k + lanes]) for k in range(0, W.shape[1], lanes)]
+        packed = pack_lanes(W[:, used])
+        nothing = np.zeros((len(packed), 2 * self.kinds.count, WIDTH), np.float32)
+        found = np.zeros((self.kinds.count, W.shape[1]))
+        found[:, used] = unpack_lanes(self.run(packed, nothing).yes, len(used))
+        blocks = found.reshape(len(found), len(answers), -1, WIDTH)
+        return list(np.ascontiguousarray(blocks.transpose(1, 2, 0, 3)))
 
     def hinges(self, W: Floats32, some: RowSelection | None = None) -> tuple[Array, Array]:
-        if some is None:
-            above, below = self.stream.sums(HingeSums(self.stream.encoded, self.kinds, W))
-            return above, below
-        above, below = np.zeros((2, len(W), self.kinds.count, WIDTH))
-        scores = lane_scores(self._pooled(some), W)
-        add_hinge_sums(some.starts, some.weight, scores, W, above, below)
+        if some is not None:
+            return hinge_sums(self._pooled(some), some, W)
+        above, below = self.stream.sums(LaneSums(self.stream.encoded, self.kinds, W))
         return above, below
 
     def _pooled(self, some: RowSelection) -> CsrArrays:
         assert self.pool is not None
         return self.pool.X._replace(rows=some.rows)
-
-
-def _lane_blocks(lanes: Array) -> Array:
-    """Convert (n, L * WIDTH) to blocks (L, n, WIDTH)."""
-    return np.ascontiguousarray(lanes.reshape(len(lanes), -1, WIDTH).swapaxes(0, 1))
-
-
-@dataclass(frozen=True)
-class StepSums:
-    """The sums of a pass for all lanes (see `players.rows.PassResult`)."""
-
-    encoded: RecordEncoder
-    kinds: RowKinds
-    W: Floats32
-    sides: Floats32
-
-    def zeros(self) -> SumArrays:
-        return np.zeros((len(self.W), self.kinds.count, WIDTH)), np.zeros(self.W.shape)
-
-    def add(self, rows: RecordBatch, sums: SumArrays) -> None:
-        there = RowsByKind.of(self.encoded, rows, self.kinds)
-        found = pass_over_rows(there.X, there.some, self.W, self.sides)
-        yes, slopes = sums
-        yes += found.yes
-        slopes += found.slopes
-
-
-@dataclass(frozen=True)
-class PositiveSums:
-    """The positively decided weight of each kind, for many lanes."""
-
-    encoded: RecordEncoder
-    kinds: RowKinds
-    W: Floats32
-
-    def zeros(self) -> SumArrays:
-        return (np.zeros((len(self.W), self.kinds.count, WIDTH)),)
-
-    def add(self, rows: RecordBatch, sums: SumArrays) -> None:
-        there = RowsByKind.of(self.encoded, rows, self.kinds)
-        for first in range(0, len(self.W), LANE_BLOCKS_AT_ONCE):
-            W = self.W[first : first + LANE_BLOCKS_AT_ONCE]
-            nothing = np.zeros((len(W), 2 * self.kinds.count, WIDTH), np.float32)
-            scores, unused = lane_scores(there.X, W), np.zeros(W.shape, np.float32)
-            yes = sums[0][first : first + LANE_BLOCKS_AT_ONCE]
-            pass_over_scores(there.some.starts, there.some.weight, scores, W, nothing, yes, unused)
-
-
-@dataclass(frozen=True)
-class HingeSums:
-    """Sums of upper and lower hinges over the rows of each kind."""
-
-    encoded: RecordEncoder
-    kinds: RowKinds
-    W: Floats32
-
-    def zeros(self) -> SumArrays:
-        above, below = np.zeros((2, len(self.W), self.kinds.count, WIDTH))
-        return above, below
-
-    def add(self, rows: RecordBatch, sums: SumArrays) -> None:
-        there = RowsByKind.of(self.encoded, rows, self.kinds)
-        scores = lane_scores(there.X, self.W)
-        add_hinge_sums(there.some.starts, there.some.weight, scores, self.W, *sums)
 
 
 @dataclass
@@ -254,16 +208,8 @@ class StreamedBatchSampler:
             found = common.followed_by(self.reserve)
         self.rows.pool = RowsByKind.of(stream.encoded, found, kinds)
         self.left = len(self.rows.pool.some.rows)
-        self.batch = self._batch(self.rows.pool.some)
-
-    def _batch(self, pool: RowSelection) -> BatchSampler:
-        here = np.diff(pool.starts)
-        share = min(1.0, self.size / self.there.sum())
-        taken = np.minimum(np.maximum(np.rint(share * self.there), 1), here)
-        ends = np.concatenate([[0], np.cumsum(taken)]).astype(np.int64)
-        stands = np.repeat(self.there / np.maximum(taken, 1), here)
-        weight = (pool.weight * stands).astype(np.float32)
-        return BatchSampler(pool.rows.copy(), weight, pool.starts, ends, self.rng)
+        some = self.rows.pool.some._replace(rows=self.rows.pool.some.rows.copy())
+        self.batch = BatchSampler.stratified(some, self.there, self.size, self.rng)
 
 
 def make_streamed_rows(
