@@ -117,7 +117,7 @@ class RowSelection(NamedTuple):
 
     rows: Uint32Array
     starts: NDArray[np.int64]
-    weight: Floats32
+    weight: Floats32 | Array
 
 
 class PassResult(NamedTuple):
@@ -304,7 +304,7 @@ class BatchSampler:
         kinds = rows.kinds
         there = np.bincount(kinds.of[rows.used], minlength=kinds.count).astype(float)
         starts = np.append(0, np.cumsum(there)).astype(np.int64)
-        weight = kinds.weight[rows.used].astype(np.float32)
+        weight = kinds.weight[rows.used]
         return cls.stratified(RowSelection(rows.member.copy(), starts, weight), there, size, rng)
 
     @classmethod

@@ -315,18 +315,14 @@ def fit_plain_streamed(problem: Problem, loss: StreamedLoss) -> tuple[Threshold,
         for some, tolerance in [*descent.samples(), (descent, LOGISTIC_TOLERANCE)]:
             found, done = some.least(some.at(w, 0.0, some.seen), 0.0, tolerance, 0.0)
             w = found.w
-        late = (
-            "" if done else f"Newton's method stopped after {descent.passes} passes over the rows"
-        )
-        return Logistic(w[:-1], float(w[-1])), late
+        late = f"Newton's method stopped after {descent.passes} passes over the rows"
+        return Logistic(w[:-1], float(w[-1])), "" if done else late
     first, share = 0, 1.0
     for some, tolerance in [*descent.samples(), (descent, 0.0)]:
         gap = max(tolerance, SVM_GAP)
         found, first = _minimize_rounded_hinge(some, w, first, share, gap)
         w, share = found.w, found.curved / some.seen
-    late = (
-        f"the SVM stopped after {descent.passes} passes over the rows, its gap is {found.gap:.2g}"
-    )
+    late = f"the SVM stopped after {descent.passes} passes with a gap of {found.gap:.2g} in its loss"
     return Threshold(w[:-1], float(w[-1])), late if found.gap > SVM_GAP * found.primal else ""
 
 

@@ -85,7 +85,7 @@ class LaneSums:
 
     def add(self, rows: RecordBatch, sums: SumArrays) -> None:
         there = RowsByKind.of(self.encoded, rows, self.kinds)
-        found: SumArrays = (
+        found: Sequence[Array | Floats32] = (
             hinge_sums(there.X, there.some, self.W)
             if self.sides is None
             else pass_over_rows(there.X, there.some, self.W, self.sides)
