@@ -60,7 +60,8 @@ from ratecli.solvers.players.game import (
 )
 from ratecli.solvers.players.lagrangian import make_lagrangian
 from ratecli.solvers.players.rows import LaneRows
-from ratecli.solvers.players.solver import ThreePlayer, shrink_mixture
+from ratecli.solvers.players.solver import ThreePlayer
+from ratecli.solvers.players.training import shrink_mixture
 from ratecli.solvers.problem import Problem
 
 STEPS, EVERY = 5000, 10

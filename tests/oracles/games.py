@@ -10,7 +10,9 @@ from scipy import sparse
 
 from ratecli.models.base import Features
 from ratecli.solvers.base import Solution
+from ratecli.solvers.players.game import ThreePlayerGame
 from ratecli.solvers.players.solver import ThreePlayer
+from ratecli.solvers.players.training import make_game
 from ratecli.solvers.problem import Problem
 
 GOALS = {
@@ -30,6 +32,10 @@ GOALS = {
 
 def solved(given: Problem, **options: Any) -> Solution:
     return ThreePlayer(**options).solve(given, np.random.default_rng(0), lambda _: None)
+
+
+def game_of(given: Problem, grid: list[dict[str, float]], **options: Any) -> ThreePlayerGame:
+    return make_game(ThreePlayer(**options), given, grid, np.random.default_rng(0))
 
 
 def features(storage: str, n: int) -> Features:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles.games import GOALS, features, solved
+from oracles.games import GOALS, features, game_of, solved
 from oracles.goals import grid_rows, problem, smooth_rows
 
 from ratecli.rates.matrix import RowKinds
@@ -80,10 +80,10 @@ def test_a_step_is_that_of_plain_numpy(name):
     """All of a step, written out for one lane after another in double precision, atom by atom."""
     rows = smooth_rows(3, n=800)
     given = problem(replace(rows, X=features("one-hot", 800)), GOALS[name])
-    kinds, program = RowKinds.by(given.rates), RateProgram.of(given)
+    kinds = RowKinds.by(given.rates)
     rates = [0.02, 0.1, 0.3]
     grid = [{"learning_rate": a, "multiplier_rate": b} for a in rates for b in rates]
-    game = ThreePlayer()._game(program, kinds, given, grid, np.random.default_rng(0))
+    game = game_of(given, grid)
     form, count = game.form, 1 + len(game.form.constraints)
     slopes, constants = form.sides
     added = (slopes @ kinds.slopes).T
@@ -169,12 +169,9 @@ def test_a_small_batch_has_one_row_of_each_kind():
 @pytest.mark.parametrize("storage", ["one-hot", "dense", "sparse"])
 def test_a_batch_of_all_rows_is_all_rows(storage):
     given = problem(replace(smooth_rows(1), X=features(storage, 400)), GOALS["g-mean"])
-    kinds, program = RowKinds.by(given.rates), RateProgram.of(given)
     grid = [{"learning_rate": 0.1, "multiplier_rate": 0.1}] * 2
     games = [
-        ThreePlayer(batch=batch, optimizer="sgd", rates=rates)._game(
-            program, kinds, given, grid, np.random.default_rng(0)
-        )
+        game_of(given, grid, batch=batch, optimizer="sgd", rates=rates)
         for batch in (None, 400, 10**6)
         for rates in ("true", "surrogate")
     ]
@@ -215,9 +212,8 @@ def test_with_batches_the_best_is_nearly_reached(name, setting):
 
 def test_checkpoints_of_batches_are_measured_on_all_rows():
     given = problem(smooth_rows(1), GOALS["kl"])
-    kinds, program = RowKinds.by(given.rates), RateProgram.of(given)
     grid = [{"learning_rate": 0.1, "multiplier_rate": 0.1}] * 3
-    game = ThreePlayer(batch=20)._game(program, kinds, given, grid, np.random.default_rng(0))
+    game = game_of(given, grid, batch=20)
     played = game.play(20, 10)
     for answer, rates in zip(played.answers, played.rates, strict=True):
         for lane in range(3):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles.games import GOALS, solved
+from oracles.games import GOALS, game_of, solved
 from oracles.goals import Rules, grid_rows, problem, smooth_rows
 
 from ratecli.errors import FaultError
@@ -184,10 +184,7 @@ def test_stationary_distributions():
 @pytest.mark.parametrize("name", GOALS)
 def test_hinges_are_nowhere_below_what_is_counted(name):
     given = problem(smooth_rows(2), GOALS[name])
-    solver = ThreePlayer()
-    kinds = RowKinds.by(given.rates)
-    grid = [{"learning_rate": 0.1, "multiplier_rate": 0.1}]
-    game = solver._game(RateProgram.of(given), kinds, given, grid, np.random.default_rng(0))
+    game = game_of(given, [{"learning_rate": 0.1, "multiplier_rate": 0.1}])
     slopes, constants = game.form.sides
     for _ in range(20):
         answer, rates = game.step()
@@ -271,18 +268,11 @@ def test_algorithm_1_reaches_the_value_of_the_fully_corrective_mixture_with_line
 
 def test_settings_played_together_are_as_if_played_alone():
     given = problem(smooth_rows(1), GOALS["kl"])
-    kinds, program = RowKinds.by(given.rates), RateProgram.of(given)
     values = [(0.01, 0.1), (0.1, 0.01), (1.0, 1.0)]
     grid = [{"learning_rate": a, "multiplier_rate": b} for a, b in values]
-    together = (
-        ThreePlayer()._game(program, kinds, given, grid, np.random.default_rng(0)).play(50, 10)
-    )
+    together = game_of(given, grid).play(50, 10)
     for lane, setting in enumerate(grid):
-        alone = (
-            ThreePlayer()
-            ._game(program, kinds, given, [setting], np.random.default_rng(0))
-            .play(50, 10)
-        )
+        alone = game_of(given, [setting]).play(50, 10)
         for one, many in zip(alone.answers, together.answers, strict=True):
             np.testing.assert_allclose(
                 unpack_lanes(many, 3)[:, lane], unpack_lanes(one, 1)[:, 0], atol=1e-3

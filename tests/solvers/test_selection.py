@@ -5,7 +5,7 @@ import pytest
 from oracles.goals import Rows, Rules, problem
 
 from ratecli.solvers.hull.forms import RateProgram
-from ratecli.solvers.players.solver import best_iterate, shrink_by_metrics, shrink_mixture
+from ratecli.solvers.players.training import best_iterate, shrink_by_metrics, shrink_mixture
 
 
 def test_the_best_iterate_has_the_least_worse_rank():

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
-from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.numerics.steps import Stepper, StepRule
 from ratecli.solvers.oracles.base import Oracle, OracleRows
 from ratecli.solvers.players.lagrangian import ProgramLagrangian
 from ratecli.solvers.players.lanes import WIDTH, Floats32, pack_lanes, unpack_lanes
-from ratecli.solvers.players.rows import PassResult, RowSelection
+from ratecli.solvers.players.rows import BatchSampler, LaneRows, RowSelection
+from ratecli.solvers.streamed.player import StreamedBatchSampler, StreamedLaneRows
 
 OracleAnswers = Sequence[Classifier]
 
@@ -73,26 +72,6 @@ class BestResponsePlayer:
         return self.oracle.answer(prices, near if self.oracle.starts else None)
 
 
-class GradientRows(Protocol):
-    """The rows of the descending player, in memory (`LaneRows`) or streamed."""
-
-    @property
-    def kinds(self) -> RowKinds: ...
-
-    @property
-    def width(self) -> int: ...
-
-    def run(self, W: Floats32, sides: Floats32, some: RowSelection | None = None) -> PassResult: ...
-
-    def counted(self, answers: Sequence[Floats32]) -> list[Array]: ...
-
-    def hinges(self, W: Floats32, some: RowSelection | None = None) -> tuple[Array, Array]: ...
-
-
-class BatchSource(Protocol):
-    def draw(self) -> RowSelection: ...
-
-
 @dataclass
 class DescentPlayer:
     """Linear classifiers in B lanes that descend on a hinge for each term of the Lagrangian.
@@ -103,21 +82,21 @@ class DescentPlayer:
     """
 
     form: ProgramLagrangian
-    rows: GradientRows
+    rows: LaneRows | StreamedLaneRows
     stepper: Stepper
     W: Floats32
     lanes: int
-    batch: BatchSource | None = None
+    batch: BatchSampler | StreamedBatchSampler | None = None
     _seen: RowSelection | None = None
 
     @classmethod
     def start(
         cls,
         form: ProgramLagrangian,
-        rows: GradientRows,
+        rows: LaneRows | StreamedLaneRows,
         rule: StepRule,
         learning: Array,
-        batch: BatchSource | None = None,
+        batch: BatchSampler | StreamedBatchSampler | None = None,
     ) -> DescentPlayer:
         """Start from zero weights, with one learning rate for each of B lanes."""
         stepper = Stepper(rule, pack_lanes(learning[None]))

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ratecli.models.base import Array, Classifier
+from ratecli.models.base import Array
 from ratecli.solvers.numerics.steps import Stepper
 from ratecli.solvers.players.atoms import MIN_SHARE, RatioAtom, SmoothAtom
+from ratecli.solvers.players.descent import BestResponsePlayer, DescentPlayer
 from ratecli.solvers.players.lagrangian import OBJECTIVE_OWNER, ProgramLagrangian
 
 
-@dataclass(frozen=True)
-class StepObservation:
+class StepObservation(NamedTuple):
     """What the multiplier player observes in one step, for B lanes.
 
     Attributes
@@ -32,10 +31,6 @@ class StepObservation:
     broken: Array
     apart: Array
     arguments: Array
-
-
-class MultiplierPlayer(Protocol):
-    def next(self, prices: Array, seen: StepObservation) -> Array: ...
 
 
 @dataclass
@@ -124,6 +119,10 @@ class SwapRegret:
         return stationary_distributions(self.matrix)
 
 
+MultiplierPlayer = GradientAscent | FollowTheLeader | SwapRegret
+ClassifierPlayer = BestResponsePlayer | DescentPlayer
+
+
 def stationary_distributions(matrix: Array) -> Array:
     """Return the distributions (n, B) with `matrix @ x = x`.
 
@@ -144,29 +143,6 @@ def slack_multipliers(form: ProgramLagrangian, weights: Array, at: Array) -> Arr
 
 INITIAL_SLACK = 0.5
 """Assumed value of each argument before any rate is known."""
-
-
-class ClassifierPlayer(Protocol):
-    """The classifier player: it descends, or calls an oracle."""
-
-    def move(self, prices: Array) -> tuple[Any, Array]:
-        """Return classifiers of B lanes, in the player's own form, and their true rates (K, B).
-
-        The rates are on the rows that the player looked at in this step.
-        """
-        ...
-
-    def measured(self, answers: Sequence[Any], seen: Sequence[Array]) -> list[Array]:
-        """Return the true rates (K, B) of each answer on all rows; `seen` are those of `move`."""
-        ...
-
-    def bounds(self, answer: Any) -> Array:
-        """Return the terms (1 + J + S, B) of the Lagrangian with convex surrogates of counts."""
-        ...
-
-    def classifier(self, answer: Any, lane: int) -> Classifier: ...
-
-    def finite(self, answer: Any, lane: int) -> bool: ...
 
 
 @dataclass
@@ -222,6 +198,7 @@ class ThreePlayerGame:
         Return the classifiers that responded to the current multipliers, and their rates (K, B), as
         `ClassifierPlayer.move` does.
         """
+        answer: Any
         answer, rates = self.player.move(self.prices)
         slopes, constants = self.form.sides
         sides = self.player.bounds(answer) if self.surrogate else slopes @ rates + constants

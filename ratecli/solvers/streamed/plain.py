@@ -322,7 +322,7 @@ def fit_plain_streamed(problem: Problem, loss: StreamedLoss) -> tuple[Threshold,
         gap = max(tolerance, SVM_GAP)
         found, first = _minimize_rounded_hinge(some, w, first, share, gap)
         w, share = found.w, found.curved / some.seen
-    late = f"the SVM stopped after {descent.passes} passes with a gap of {found.gap:.2g} in its loss"
+    late = f"the SVM stopped after {descent.passes} passes with a gap of {found.gap:.2g}"
     return Threshold(w[:-1], float(w[-1])), late if found.gap > SVM_GAP * found.primal else ""
 
 

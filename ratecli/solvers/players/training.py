@@ -1,0 +1,276 @@
+"""Training of `three_player`: the game of all settings, and the choice among its iterates."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy.stats import rankdata
+
+from ratecli.models.base import Array, Classifier
+from ratecli.models.hashed import HashedMixture
+from ratecli.models.mixture import MajorityVote, MixtureClassifier
+from ratecli.rates.matrix import RowKinds
+from ratecli.solvers.base import Progress, Solution
+from ratecli.solvers.hull.best import MAX_EXCESS, optimize_over_hull
+from ratecli.solvers.hull.columns import RatePoints
+from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RateProgram
+from ratecli.solvers.hull.relaxation import Relaxation
+from ratecli.solvers.numerics.steps import Stepper
+from ratecli.solvers.oracles.choice import make_oracle, make_oracle_rows
+from ratecli.solvers.players.descent import BestResponsePlayer, DescentPlayer
+from ratecli.solvers.players.game import (
+    ClassifierPlayer,
+    FollowTheLeader,
+    GameIterates,
+    GradientAscent,
+    MultiplierPlayer,
+    SwapRegret,
+    ThreePlayerGame,
+    initial_prices,
+    initial_slacks,
+)
+from ratecli.solvers.players.lagrangian import make_lagrangian
+from ratecli.solvers.players.rows import BatchSampler, LaneRows
+from ratecli.solvers.problem import Problem
+from ratecli.solvers.streamed.player import make_streamed_rows
+
+if TYPE_CHECKING:
+    from ratecli.solvers.players.solver import ThreePlayer
+
+SHRINK_GAP = 1e-5
+SHRINK_SLACK = 1e-6
+"""Added to the smallest attainable violation: keeps the loosened program feasible when rounded."""
+MIN_ITERATE_CHANCE = 1e-9
+"""Smaller probabilities are rounding errors of 0."""
+
+Settings = Sequence[Mapping[str, float]]
+"""Learning rate and multiplier rate of each lane of a game, in this order."""
+
+
+def train(
+    solver: ThreePlayer,
+    problem: Problem,
+    grid: Settings,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> Solution:
+    """Play the game of all settings at once, and return the solution of the best setting."""
+    program = RateProgram.of(problem)
+    game = make_game(solver, problem, grid, rng)
+    assert solver.steps is not None
+    assert solver.every is not None
+    begun = time.perf_counter()
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):  # divergence is checked below
+            played = game.play(solver.steps, solver.every)
+    except FloatingPointError as error:
+        return Solution({}, "diverged", str(error))
+    pace = (time.perf_counter() - begun) / (solver.steps + 1)
+    progress(f"{solver.steps} steps of {len(grid)} settings")
+    results = [
+        SettingResult(program, game.player, played, lane, solver.shrink == "metrics")
+        for lane in range(len(grid))
+        if game.player.finite(played.answers[-1], lane)
+    ]
+    if not results:
+        rates = "learning_rate or multiplier_rate"
+        return Solution({}, "diverged", f"the weights grew beyond all numbers: lower {rates}")
+    kept = [each for each in results if not each.shrunk.allowed] or results
+    chosen = kept[0] if problem.validation is None else _best_setting(kept, problem.validation)
+    variants, main = chosen.variants(), chosen.stochastic
+    if solver.hashed:
+        salt = int(rng.integers(2**31))
+        variants |= {"hashed": HashedMixture(main.members, main.chances, salt)}
+    status, reasons = "solved", list[str]()
+    if len(grid) > 1:
+        setting = ", ".join(f"{key} {value:g}" for key, value in grid[chosen.lane].items())
+        reasons.append(f"chosen on validation rows: {setting}")
+    if problem.violation(main) > MAX_EXCESS:
+        status = "iteration_limit"
+        missed = f"after {solver.steps} steps no choice among classifiers meets all constraints"
+        reasons.append(missed)
+    trace = tuple(chosen.trace(pace))
+    return Solution(variants, status, "; ".join(reasons), chosen.multipliers(), trace)
+
+
+def make_game(
+    solver: ThreePlayer, problem: Problem, grid: Settings, rng: np.random.Generator
+) -> ThreePlayerGame:
+    """Return the game of all settings of a grid before its first step."""
+    program, kinds = RateProgram.of(problem), RowKinds.by(problem.rates)
+    fixed = np.logical_not(kinds.patterns.any(axis=1))
+    form = make_lagrangian(program, np.nan_to_num(problem.rates.c), fixed)
+    learning, raising = (np.array([each[name] for each in grid]) for name in grid[0])
+    player: ClassifierPlayer
+    if solver.oracle is not None:
+        ground = make_oracle_rows(solver.oracle, problem, kinds)
+        oracle = make_oracle(solver.oracle, ground, problem.l2, rng)
+        player = BestResponsePlayer(form, ground, oracle)
+    elif problem.stream is not None:
+        streamed, drawn = make_streamed_rows(problem.stream, kinds, solver.batch, rng)
+        player = DescentPlayer.start(form, streamed, solver.optimizer, learning, drawn)
+    else:
+        rows = LaneRows.of(problem.X, kinds)
+        batch = None if solver.batch is None else BatchSampler.of(rows, solver.batch, rng)
+        player = DescentPlayer.start(form, rows, solver.optimizer, learning, batch)
+    slacks = initial_slacks(form, len(grid))
+    prices = initial_prices(form, slacks)
+    ascent = GradientAscent(Stepper(solver.optimizer, raising), solver.radius)
+    multipliers: MultiplierPlayer = ascent
+    if solver.multipliers == "leader":
+        multipliers = FollowTheLeader(form, ascent, np.zeros((1, 1)))
+    elif solver.multipliers == "swap_regret":
+        multipliers = SwapRegret.even(len(prices), raising)
+        prices = np.full_like(prices, 1 / len(prices))
+    surrogate, slack = solver.rates == "surrogate", Stepper("sgd", learning)
+    return ThreePlayerGame(form, player, multipliers, slack, prices, slacks, surrogate)
+
+
+def best_iterate(objectives: Array, violations: Array) -> int:
+    """Return the iterate whose worse rank, by objective (T,) or by violation (T,), is smallest.
+
+    Equal values share the smallest rank, and all satisfied constraints count as equal. Ties go to
+    the smaller objective, then to the later iterate (protocols 3.5, vector 9.11).
+    """
+    ranks = [rankdata(each, method="min") for each in (objectives, np.maximum(violations, 0.0))]
+    worse = np.max(ranks, axis=0)
+    return int(np.lexsort((-np.arange(len(worse)), objectives, worse))[0])
+
+
+class ShrunkMixture(NamedTuple):
+    """Probabilities (T,) of the iterates, few of them above 0, and the violation that was allowed.
+
+    `allowed` is 0 if some mixture satisfies all constraints.
+    """
+
+    chances: Array
+    allowed: float
+
+
+def shrink_mixture(program: RateProgram, rates: Array) -> ShrunkMixture:
+    """Return the best mixture of iterates with rates (K, T).
+
+    It is a vertex solution, so few iterates have positive probability. Goals are functions of the
+    rates of the mixture, exactly as it is evaluated later. If no mixture satisfies all constraints,
+    they are loosened by the smallest amount that makes one feasible (protocols 3.5). If a
+    constraint is undefined for every mixture (a ratio with denominator 0), the last iterate is
+    returned.
+    """
+    columns = RatePoints.classifiers(rates)
+    found = optimize_over_hull(Relaxation(program, columns), SHRINK_GAP)
+    if found is not None:
+        return ShrunkMixture(found.weights, 0.0)
+    nearest = optimize_over_hull(Relaxation(program, columns, elastic=True), SHRINK_GAP)
+    if nearest is None:
+        return ShrunkMixture(np.eye(rates.shape[1])[-1], np.inf)
+    allowed = max(nearest.value, 0.0) + SHRINK_SLACK
+    found = optimize_over_hull(Relaxation(program.loosened(allowed), columns), SHRINK_GAP)
+    return ShrunkMixture((found or nearest).weights, allowed)
+
+
+def shrink_by_metrics(objectives: Array, violations: Array) -> ShrunkMixture:
+    """Return the best mixture when goals are averaged over its members: the published program.
+
+    Objectives are (T,), violations (J, T). For a ratio, the mixture may have another value than the
+    mean over its members (vectors 9.6 and 9.10). Iterates with an undefined metric (a ratio with
+    denominator 0) are skipped; if all are undefined, the last one is returned.
+    """
+    metrics = np.vstack([objectives[None], violations])
+    (known,) = np.nonzero(np.isfinite(metrics).all(axis=0))
+    chances = np.eye(len(objectives))[-1]
+    if not len(known):
+        return ShrunkMixture(chances, np.inf)
+    unit = [ProgramForm(LinearTerm(row, 0.0), np.zeros(0)) for row in np.eye(len(metrics))]
+    program = RateProgram(unit[0], tuple(unit[1:]), (), ("",) * len(violations), {})
+    found = shrink_mixture(program, metrics[:, known])
+    chances[:] = 0.0
+    chances[known] = found.chances
+    return ShrunkMixture(chances, found.allowed)
+
+
+@dataclass(frozen=True)
+class SettingResult:
+    """The iterates of one setting (lane); `by_metrics` says how they are shrunk to a mixture."""
+
+    program: RateProgram
+    player: ClassifierPlayer
+    played: GameIterates
+    lane: int
+    by_metrics: bool
+
+    @cached_property
+    def rates(self) -> Array:
+        """Rates (K, T) of the iterates."""
+        return np.stack([each[:, self.lane] for each in self.played.rates], axis=1)
+
+    @cached_property
+    def objectives(self) -> Array:
+        return _defined_values(self.program, self.rates)
+
+    @cached_property
+    def violations(self) -> Array:
+        return self.program.missed(self.rates)
+
+    @cached_property
+    def shrunk(self) -> ShrunkMixture:
+        if not self.by_metrics:
+            return shrink_mixture(self.program, self.rates)
+        each = [self.program.value(form, self.rates) for form in self.program.constraints]
+        return shrink_by_metrics(self.objectives, np.array(each).reshape(-1, len(self.objectives)))
+
+    def classifier(self, t: int) -> Classifier:
+        return self.player.classifier(self.played.answers[t], self.lane)
+
+    def mixed(self, chances: Array) -> MixtureClassifier:
+        kept = np.flatnonzero(chances > MIN_ITERATE_CHANCE)
+        members = tuple(self.classifier(int(t)) for t in kept)
+        return MixtureClassifier(members, chances[kept] / chances[kept].sum())
+
+    @cached_property
+    def stochastic(self) -> MixtureClassifier:
+        return self.mixed(self.shrunk.chances)
+
+    def variants(self) -> dict[str, Classifier]:
+        """Return the classifiers of the solution by name."""
+        main = self.stochastic
+        counted = np.array([each[0, self.lane] for each in self.played.prices])
+        return {
+            "stochastic": main,
+            "deterministic": self.classifier(best_iterate(self.objectives, self.violations)),
+            "uniform": self.mixed(counted / counted.sum()),
+            "last": self.classifier(-1),
+            "voted": MajorityVote(main.members, main.chances),
+        }
+
+    def multipliers(self) -> dict[str, float]:
+        """Return the multipliers of the last step by constraint."""
+        count = len(self.program.owners)
+        return self.program.by_goal(self.played.prices[-1][1 : 1 + count, self.lane])
+
+    def trace(self, pace: float) -> list[dict[str, Any]]:
+        """Return the trace of single iterates; a step of all settings takes `pace` seconds."""
+        keys = ("iteration", "objective", "violation", "seconds")
+        seconds = [(step + 1) * pace for step in self.played.steps]
+        columns = (self.played.steps, self.objectives.tolist(), self.violations.tolist(), seconds)
+        return [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _defined_values(program: RateProgram, rates: Array) -> Array:
+    """Return the objective at rates (K, T), infinite where it is undefined."""
+    return np.nan_to_num(program.value(program.objective, rates), nan=np.inf)
+
+
+def _best_setting(results: list[SettingResult], validation: Problem) -> SettingResult:
+    """Return the setting whose stochastic classifier ranks best on validation rows.
+
+    See protocols 3.5.
+    """
+    program = RateProgram.of(validation)
+    decisions = [validation.decisions(each.stochastic) for each in results]
+    rates = np.stack([validation.rates.rates(each) for each in decisions], axis=1)
+    return results[best_iterate(_defined_values(program, rates), program.missed(rates))]
