@@ -124,16 +124,16 @@ def measured(algorithm: str, draws: str) -> Values:
     results: dict[str, TrialResult] = {}
     rng = np.random.default_rng([ord(each) for each in draws])
 
-    def spoilt(rows: Any, case: Any, answers: Mapping[str, Any], reference: Any) -> Any:
-        return plain(rows, case, _spoilt(rows, answers, rng), reference)
+    def spoilt(self: trial.Trial, predictions: Mapping[str, Any]) -> Any:
+        return plain(self, _spoilt(self.rows, predictions, rng))
 
     def drawn(seed: int, *names: str) -> np.random.Generator:
         return random_stream(seed, *names, draws)
 
-    plain = trial._measure_variants  # noqa: SLF001  a look inside: the losses are planted where rates are measured
+    plain = trial.Trial.measure_variants  # losses are planted where rates are measured
     with (
-        patch.object(trial, "_measure_variants", spoilt),
-        patch.object(trial, "_status", lambda *_: ("ok", "")),
+        patch.object(trial.Trial, "measure_variants", spoilt),
+        patch.object(trial, "solution_status", lambda *_: ("ok", "")),
         patch.object(trial, "random_stream", drawn),
     ):
         SerialExecutor().run(

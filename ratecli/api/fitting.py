@@ -31,7 +31,7 @@ from ratecli.models.base import Array, Classifier, Features
 from ratecli.rates import expression as ex
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Sample, relative_weights
-from ratecli.runner.trial import TrialEnding, build_problem, solve_and_measure
+from ratecli.runner.trial import MeasuredSolution, Trial
 from ratecli.runner.worker import limit_to_one_thread
 from ratecli.sampling.encoding import append_slices, read_decisions, slice_columns_of
 from ratecli.sampling.resampling import Holdout
@@ -292,7 +292,7 @@ class FitResult:
     reader: FeatureReader
     solution: Solution
     values: Mapping[str, Mapping[str, float]]
-    ending: TrialEnding
+    ending: MeasuredSolution
     doubts: tuple[Diagnostic, ...]
 
 
@@ -324,8 +324,9 @@ def fit_rows(
     world = TrialData(rows.sample(question.deployed), reader.features(rows.given))
     with read.names.in_errors(), limit_to_one_thread():
         doubts = check_fit_rows(read, world)
-        solution, values, ending = _RowsFit(read, world, seed).solved(read.case)
-    return FitResult(read, reader, solution, _by_name(read.case, values), ending, tuple(doubts))
+        found = _RowsFit(read, world, seed).solved(read.case)
+    values = _by_name(read.case, found.values)
+    return FitResult(read, reader, found.solution, values, found, tuple(doubts))
 
 
 def select_features(given: InputRows, dropped: Sequence[str]) -> list[str]:
@@ -363,19 +364,19 @@ class _RowsFit:
     world: TrialData
     seed: int
 
-    def solved(self, case: Case) -> tuple[Solution, list[MeasuredValue], TrialEnding]:
+    def solved(self, case: Case) -> MeasuredSolution:
         """Solve a case after solving the cases of the algorithms that its goals refer to."""
         needed = case.of(goals_only=True)
         others = {other.label: other for other in self.read.others if other.label in needed}
         reference = {label: self._main(other) for label, other in others.items()}
         job = make_job(self.read, case, self.world.sample, self.seed)
-        problem = build_problem(job, self.world, reference, {})
-        return solve_and_measure(job, self.world, problem, reference)
+        trial = Trial(job, self.world, reference)
+        return trial.solve(trial.problem())
 
     def _main(self, case: Case) -> Predictions:
         # this algorithm ignores goals, so dropping them does not change the classifier it finds
-        solution, _, _ = self.solved(replace(case, constraints=(), metrics={}))
-        return self.world.predictions(next(iter(solution.variants.values())))
+        found = self.solved(replace(case, constraints=(), metrics={}))
+        return self.world.predictions(next(iter(found.solution.variants.values())))
 
 
 def make_job(read: ParsedFitSpec, case: Case, sample: Sample, seed: int) -> TrialSpec:

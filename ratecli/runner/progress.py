@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
 from ratecli.ledger.records import FAILED_STATUSES, TrialResult
 from ratecli.render import terminal_safe
@@ -21,30 +21,18 @@ TrialNamer = Callable[[str], str]
 """Returns the display name of the trial with this key."""
 
 
-class RunProgress(Protocol):
-    """Receives every trial; `start` and `done` serve as an executor's `on_start` and `on_done`."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *error: object) -> None: ...
-
-    def start(self, key: str) -> None: ...
-
-    def done(self, result: TrialResult) -> None: ...
-
-
 def open_progress(
-    total: int, cached: int, name: TrialNamer, *, quiet: bool = False, stream: TextIO | None = None
+    total: int, stored: int, name: TrialNamer, *, quiet: bool = False, stream: TextIO | None = None
 ) -> RunProgress:
     """Return the display for `stream` (default: stderr).
 
-    `cached` of the `total` trials are already stored.
+    `stored` of the `total` trials have a result from an earlier run.
     """
     out = stream or sys.stderr
     if quiet:
-        return QuietProgress(name, out)
-    tally = ProgressCounts(total, cached)
-    return BarProgress(tally, name, out) if out.isatty() else LineProgress(tally, name, out)
+        return RunProgress(name, out)
+    counts = ProgressCounts(total, stored)
+    return BarProgress(counts, name, out) if out.isatty() else LineProgress(counts, name, out)
 
 
 @dataclass
@@ -52,7 +40,7 @@ class ProgressCounts:
     """Counts of ended and failed trials."""
 
     total: int
-    cached: int
+    stored: int
     ended: int = 0
     failed: int = 0
 
@@ -62,14 +50,14 @@ class ProgressCounts:
 
     def __str__(self) -> str:
         width = len(str(self.total))
-        asides = [f"{self.cached} stored before"] if self.cached else []
+        asides = [f"{self.stored} stored before"] if self.stored else []
         asides += [f"{self.failed} failed"] if self.failed else []
         aside = f" ({', '.join(asides)})" if asides else ""
-        return f"{self.cached + self.ended:{width}}/{self.total}{aside}"
+        return f"{self.stored + self.ended:{width}}/{self.total}{aside}"
 
 
-class QuietProgress:
-    """Prints failures only."""
+class RunProgress:
+    """Prints failures only; `start` and `done` are called for each trial."""
 
     def __init__(self, name: TrialNamer, out: TextIO) -> None:
         self._name = name
@@ -92,40 +80,38 @@ class QuietProgress:
         print(line, file=self._out, flush=True)
 
 
-class LineProgress(QuietProgress):
+class LineProgress(RunProgress):
     """For logs: prints an ended trial at most every two seconds, and the last one."""
 
-    def __init__(self, tally: ProgressCounts, name: TrialNamer, out: TextIO) -> None:
+    def __init__(self, counts: ProgressCounts, name: TrialNamer, out: TextIO) -> None:
         super().__init__(name, out)
-        self._tally = tally
-        self._shown = time.monotonic()
-        self._kept = ""
+        self._counts = counts
+        self._printed = time.monotonic()
+        self._line = ""
 
     def __exit__(self, *error: object) -> None:
-        if self._kept:
-            self._print(self._kept)
+        if self._line:
+            self._print(self._line)
 
     def done(self, result: TrialResult) -> None:
         super().done(result)
-        self._tally.count(result)
-        self._kept = (
-            f"{self._tally}  {self._name(result.key)}: {result.status}, {result.seconds:.1f} s"
-        )
-        if time.monotonic() - self._shown >= LINE_SECONDS:
-            self._print(self._kept)
-            self._shown = time.monotonic()
-            self._kept = ""
+        self._counts.count(result)
+        end = f"{result.status}, {result.seconds:.1f} s"
+        self._line = f"{self._counts}  {self._name(result.key)}: {end}"
+        if time.monotonic() - self._printed >= LINE_SECONDS:
+            self._print(self._line)
+            self._printed, self._line = time.monotonic(), ""
 
 
-class BarProgress(QuietProgress):
+class BarProgress(RunProgress):
     """For terminals: a bar with the time left and the running trials; failures scroll by above."""
 
-    def __init__(self, tally: ProgressCounts, name: TrialNamer, out: TextIO) -> None:
+    def __init__(self, counts: ProgressCounts, name: TrialNamer, out: TextIO) -> None:
         super().__init__(name, out)
-        self._tally = tally
-        self._current: dict[str, None] = {}
+        self._counts = counts
+        self._running: dict[str, None] = {}
         self._bar = _rich_bar(out)
-        self._task = self._bar.add_task("", total=tally.total, completed=tally.cached, now="")
+        self._task = self._bar.add_task("", total=counts.total, completed=counts.stored, now="")
         self._refresh()
 
     def __enter__(self) -> Self:
@@ -133,24 +119,24 @@ class BarProgress(QuietProgress):
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._current.clear()
+        self._running.clear()
         self._refresh()
         self._bar.stop()
 
     def start(self, key: str) -> None:
-        self._current[key] = None
+        self._running[key] = None
         self._refresh()
 
     def done(self, result: TrialResult) -> None:
         super().done(result)
-        self._tally.count(result)
-        self._current.pop(result.key, None)
+        self._counts.count(result)
+        self._running.pop(result.key, None)
         self._bar.advance(self._task)
         self._refresh()
 
     def _refresh(self) -> None:
-        now = "; ".join(map(self._name, self._current))
-        self._bar.update(self._task, description=str(self._tally), now=now)
+        now = "; ".join(map(self._name, self._running))
+        self._bar.update(self._task, description=str(self._counts), now=now)
 
     def _print(self, line: str) -> None:
         self._bar.console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)

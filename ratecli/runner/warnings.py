@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from statistics import mean
@@ -17,6 +18,8 @@ from ratecli.ledger.records import (
     TrialResult,
 )
 
+Pairs = defaultdict[str, list[tuple[float, float]]]
+
 
 def violation_warnings(
     plan: Sequence[PlannedTrial], results: Mapping[str, TrialResult]
@@ -27,15 +30,26 @@ def violation_warnings(
 
     Only main variants of algorithms that enforce constraints are checked.
     """
-    promised = [trial for trial in plan if solver_class(trial.algorithm).role == "enforces"]
+    enforcing = [trial for trial in plan if solver_class(trial.algorithm).role == "enforces"]
     warnings = []
-    for label, trials in groupby(promised, key=lambda trial: trial.label):
-        measured = [(trial, results[trial.key]) for trial in trials if trial.key in results]
-        names = dict.fromkeys(name for trial, _ in measured for name in trial.metrics)
-        for name in names:
-            if name.startswith(VIOLATION_PREFIX):
-                pairs = [_train_and_test(result, trial.metrics[name]) for trial, result in measured]
-                warnings += _warning(label, name.removeprefix(VIOLATION_PREFIX), pairs)
+    for label, trials in groupby(enforcing, key=lambda trial: trial.label):
+        violations = Pairs(list)
+        for trial in trials:
+            main, values = _values(results.get(trial.key))
+            for name, metric in trial.metrics.items():
+                if name.startswith(VIOLATION_PREFIX):
+                    train, test = (values.get((main, s, metric), math.nan) for s in SPLITS)
+                    violations[name.removeprefix(VIOLATION_PREFIX)].append((train, test))
+        for constraint, pairs in violations.items():
+            kept = [test for train, test in pairs if train <= CONSTRAINT_TOLERANCE]
+            kept = [test for test in kept if not math.isnan(test)]
+            broken = [test for test in kept if test > CONSTRAINT_TOLERANCE]
+            if broken:
+                message = (
+                    f"'{constraint}' holds for '{label}' on training rows and not on test rows in "
+                    f"{len(broken)} of {len(kept)} trials, missed by {mean(broken):.3g} on average"
+                )
+                warnings.append(Diagnostic("W402", message))
     return warnings
 
 
@@ -50,52 +64,33 @@ def constant_warnings(
     """
     warnings = []
     for label, trials in groupby(plan, key=lambda trial: trial.label):
-        pairs: dict[str, list[tuple[float, float]]] = {}
+        objectives = Pairs(list)
         for trial in trials:
             result = results.get(trial.key)
+            main, values = _values(result)
             constant = result.info.get(BEST_CONSTANT_KEY, {}).get("test") if result else None
-            if result is None or constant is None or not result.values:
-                continue
-            names = {result.values[0].variant, "deterministic"}
-            for value in result.values:
-                measured = value.split, value.metric
-                if value.variant in names and measured == ("test", trial.metrics["objective"]):
-                    pairs.setdefault(value.variant, []).append((value.value, constant))
-        for variant, found in pairs.items():
-            worse = [pair for pair in found if pair[0] >= pair[1]]
+            for variant in dict.fromkeys((main, "deterministic")):
+                value = values.get((variant, "test", trial.metrics.get("objective", "")))
+                if value is not None and constant is not None:
+                    objectives[variant].append((value, constant))
+        for variant, pairs in objectives.items():
+            worse = [pair for pair in pairs if pair[0] >= pair[1]]
             if worse:
-                ours, constant = (mean(each) for each in zip(*worse, strict=True))
+                value, constant = (mean(each) for each in zip(*worse, strict=True))
                 message = (
                     f"'{label}' ({variant}) is no better than a constant decision on test rows in "
-                    f"{len(worse)} of {len(found)} trials: objective {ours:.4g} against "
+                    f"{len(worse)} of {len(pairs)} trials: objective {value:.4g} against "
                     f"{constant:.4g}"
                 )
                 warnings.append(Diagnostic("W408", message))
     return warnings
 
 
-def _train_and_test(result: TrialResult, metric: str) -> tuple[float, float] | None:
-    """Return the main variant's violation on both splits, or None if either was not measured."""
-    main = result.values[0].variant if result.values else ""
-    found = {
-        v.split: v.value
-        for v in result.values
-        if (v.variant, v.metric) == (main, metric) and not math.isnan(v.value)
-    }
-    return (found["train"], found["test"]) if {"train", "test"} <= found.keys() else None
+SPLITS = ("train", "test")
 
 
-def _warning(
-    label: str, constraint: str, pairs: Sequence[tuple[float, float] | None]
-) -> list[Diagnostic]:
-    kept = [
-        test for pair in pairs if pair for train, test in [pair] if train <= CONSTRAINT_TOLERANCE
-    ]
-    broken = [test for test in kept if test > CONSTRAINT_TOLERANCE]
-    if not broken:
-        return []
-    message = (
-        f"'{constraint}' holds for '{label}' on training rows and not on test rows in "
-        f"{len(broken)} of {len(kept)} trials, missed by {mean(broken):.3g} on average"
-    )
-    return [Diagnostic("W402", message)]
+def _values(result: TrialResult | None) -> tuple[str, dict[tuple[str, str, str], float]]:
+    """Return the main variant of a trial, and its values by variant, split and metric."""
+    values = () if result is None else result.values
+    main = values[0].variant if values else ""
+    return main, {(each.variant, each.split, each.metric): each.value for each in values}

@@ -304,12 +304,11 @@ def test_damaged_archives_end_in_a_fault(tmp_path):
         cut = len(raw) if chance.random() < 0.8 else chance.randrange(len(raw))
         (tmp_path / "a.zip").write_bytes(bytes(raw[:cut]))
         try:
-            extract_member(tmp_path / "a.zip", ("f1.csv",), tmp_path / "out", 10_000)
+            extract_member(tmp_path / "a.zip", ("f1.csv",), 10_000)
             ends.add("extracted")
         except FaultError as error:
             ends |= {fault.code for fault in error.faults}
     assert ends == {"extracted", "E402", "E409"}
-    assert {path.name for path in tmp_path.iterdir()} <= {"a.zip", "out"}
 
 
 def test_a_name_that_is_there_twice(tmp_path):
@@ -319,7 +318,7 @@ def test_a_name_that_is_there_twice(tmp_path):
         with pytest.warns(UserWarning, match="Duplicate name"):
             archive.writestr("f.csv", b"2" * 100_000)
     with pytest.raises(FaultError) as caught:
-        extract_member(tmp_path / "a.zip", ("f.csv",), tmp_path / "out", 1000)
+        extract_member(tmp_path / "a.zip", ("f.csv",), 1000)
     assert caught.value.faults[0].code == "E409"
 
 

@@ -7,12 +7,15 @@ import pytest
 from data_folder import data  # noqa: F401  a fixture
 from toy_source import Answers
 
+from ratecli.datasets import download
+
 
 @pytest.fixture
 def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answers]:
     """The server, no proxy before it, and no mirror."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.delenv("RATECLI_DATA_MIRROR", raising=False)
+    monkeypatch.setattr(download, "RETRY_SECONDS", 0.01)
     answers = Answers()
     thread = threading.Thread(target=answers.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

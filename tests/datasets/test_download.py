@@ -173,6 +173,7 @@ def test_a_server_that_is_too_slow(
     web: Answers, data: Path, monkeypatch: pytest.MonkeyPatch, head: bytes
 ):
     monkeypatch.setattr(download, "WINDOW", 0.5)
+    monkeypatch.setattr(download, "CHUNK", 128)
     pause = 0.004 if head else 0.1  # without the head, it is the head that is slow
     url = web.give_raw("/t.csv", head + CONTENT if head else HEAD, pause=pause)
     began = time.monotonic()
@@ -188,6 +189,7 @@ def test_a_mirror_that_is_too_slow_leaves_the_public_address_its_turn(
     web: Answers, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(download, "WINDOW", 0.5)
+    monkeypatch.setattr(download, "CHUNK", 128)
     web.give_raw("/m/toy/t.csv", HEAD + CONTENT, pause=0.004)
     monkeypatch.setenv("RATECLI_DATA_MIRROR", web.address + "/m")
     toy = source(remote(web.give("/t.csv", CONTENT)))
