@@ -14,9 +14,8 @@ from sklearn.utils.validation import _check_sample_weight
 
 from ratecli.api.goals import ROWS_DATASET, FitSpec, ParsedFitSpec
 from ratecli.api.rows import InputRows
-from ratecli.datasets.apply_encoder import columns_as_known, encode_new_rows, new_row_warnings
 from ratecli.datasets.columns import ColumnKind, is_text
-from ratecli.datasets.encode import Encoder
+from ratecli.datasets.encode import Encoder, columns_as_known, encode_new_rows, new_row_warnings
 from ratecli.datasets.entry import MISSING_IS_ERROR, MISSING_TO_MEAN
 from ratecli.datasets.load import check_feature
 from ratecli.datasets.split import reserve_safety_rows

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from ratecli.apply.stored import StoredModel, load_applicable_model
 from ratecli.datasets import tables as own
-from ratecli.datasets.apply_encoder import columns_as_known, encode_new_rows, new_row_warnings
 from ratecli.datasets.columns import ColumnKind
+from ratecli.datasets.encode import columns_as_known, encode_new_rows, new_row_warnings
 from ratecli.datasets.tables import (
     SEPARATOR_HELP,
     format_of_output,

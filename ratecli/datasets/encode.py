@@ -1,4 +1,4 @@
-"""Encode columns as features, fitted on the training rows.
+"""Encode columns as features, fitted on the training rows; apply the encoding to new rows.
 
 Numbers are centred and scaled to standard deviation 1; a missing number is replaced by the mean. A
 category becomes one feature for each value seen in training; a value not seen there has no feature.
@@ -14,19 +14,28 @@ that a value is missing is often informative, and for text it is a category, too
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+from pydantic import AllowInfNan, Field, Strict, TypeAdapter, ValidationError
 from scipy import sparse
 
-from ratecli.datasets.columns import MISSING_CATEGORY, ColumnKind, LevelCodes
+from ratecli.datasets.columns import (
+    MISSING_CATEGORY,
+    ColumnKind,
+    LevelCodes,
+    as_float_array,
+    is_text,
+)
+from ratecli.datasets.label import MISSING_WORDS
 from ratecli.datasets.missing import check_scale, no_mean_error, out_of_range_error
 from ratecli.datasets.table import Table
-from ratecli.errors import Diagnostic, FaultError
+from ratecli.datasets.tables import parse_number_word
+from ratecli.errors import Diagnostic, FaultError, did_you_mean
 
 EncodedFeatures: TypeAlias = NDArray[np.float64] | sparse.csr_array
 BlockPositions: TypeAlias = NDArray[np.intp]
@@ -39,6 +48,9 @@ class ReadyMadeError(ValueError):
     """The features are a ready-made matrix, not encoded from columns."""
 
 
+FiniteNumber: TypeAlias = Annotated[float, Strict(), AllowInfNan(False)]
+
+
 @dataclass(frozen=True)
 class NumericBlock:
     """The feature (value - mean) / scale, 0 where the value is missing.
@@ -47,9 +59,9 @@ class NumericBlock:
     """
 
     column: str
-    mean: float
-    scale: float
-    missing: bool = False
+    mean: FiniteNumber
+    scale: Annotated[FiniteNumber, Field(gt=0)]
+    missing: Annotated[bool, Strict()] = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -76,17 +88,13 @@ class NumericBlock:
             shown = f"{column[far[0]]:g} in row {far[0] + 1}"
             raise FaultError(out_of_range_error(self.column, shown, self.mean, self.scale))
 
-    def as_json(self) -> dict[str, Any]:
-        more = {"missing": True} if self.missing else {}
-        return {"column": self.column, "mean": self.mean, "scale": self.scale} | more
-
 
 @dataclass(frozen=True)
 class OneHotBlock:
     """One indicator feature for each level."""
 
     column: str
-    levels: tuple[str, ...]
+    levels: Annotated[tuple[str, ...], Field(min_length=1)]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -101,9 +109,6 @@ class OneHotBlock:
             column.codes
         ]
         return np.maximum(place, 0), (place >= 0).astype(np.float64)
-
-    def as_json(self) -> dict[str, Any]:
-        return {"column": self.column, "levels": list(self.levels)}
 
 
 @dataclass(frozen=True)
@@ -156,7 +161,8 @@ class Encoder:
         """
         if not self.blocks:
             return {"ready_made": "matrix" if self.idf is None else "counts"}
-        return {"blocks": [block.as_json() for block in self.blocks]}
+        stated = [{k: v for k, v in asdict(b).items() if v is not False} for b in self.blocks]
+        return {"blocks": stated}
 
     @classmethod
     def from_json(cls, content: object) -> Encoder:
@@ -167,31 +173,31 @@ class Encoder:
         match content:
             case {"ready_made": "matrix" | "counts" as what}:
                 raise ReadyMadeError(what)
-            case {"blocks": [_, *_] as found}:
-                blocks = tuple(map(_block, found))
+            case {"blocks": [_, *_] as stated}:
+                pass
             case _:
-                raise ValueError("it says of no column what becomes of it")
-        columns = [block.column for block in blocks]
-        if len(set(columns)) < len(columns):
-            raise ValueError("it says of one column twice what becomes of it")
+                raise ValueError("it does not describe the features")
+        try:
+            blocks = TypeAdapter(tuple[NumericBlock | OneHotBlock, ...]).validate_python(stated)
+        except ValidationError as error:
+            raise ValueError("its description of the features is not valid") from error
+        named = [[block.column for block in blocks]]
+        named += [list(block.levels) for block in blocks if isinstance(block, OneHotBlock)]
+        if any(len(set(names)) < len(names) for names in named):
+            raise ValueError("it describes a column or a level twice")
         return cls(tuple(name for block in blocks for name in block.names), blocks)
 
     def transform(self, table: Table) -> EncodedFeatures:
         """Return (n, d) features; a ready-made matrix without counts is returned unchanged."""
         if table.matrix is not None:
             return table.matrix if self.idf is None else _tf_idf(table.matrix, self.idf)
-        if all(isinstance(block, NumericBlock) and not block.missing for block in self.blocks):
-            return self._dense(table)
+        if len(self.blocks) == len(self.names) and not any(
+            isinstance(block, OneHotBlock) for block in self.blocks
+        ):  # each block has one feature: the same as `_sparse`, directly
+            return np.stack([block.entries(table)[1] for block in self.blocks], axis=1)
         matrix = self._sparse(table)
         filled = len(self.blocks) / max(len(self.names), 1)
         return matrix if filled < _SPARSE_BELOW else matrix.toarray()
-
-    def _dense(self, table: Table) -> NDArray[np.float64]:
-        """Return the same as `_sparse` directly, if every block has one feature."""
-        found = np.empty((len(table), len(self.blocks)))
-        for k, block in enumerate(self.blocks):
-            found[:, k] = block.entries(table)[1]
-        return found
 
     def _sparse(self, table: Table) -> sparse.csr_array:
         """Return the sparse features; each block has one entry per row, in order of features."""
@@ -217,39 +223,6 @@ def _refuse_unseen(unseen: Sequence[str]) -> None:
         raise FaultError(
             Diagnostic("E411", message, "take a data set of columns, such as adult for a9a")
         )
-
-
-def _block(content: object) -> NumericBlock | OneHotBlock:
-    """Restore one block of `as_json`."""
-    match content:
-        case {"column": str(column), "mean": mean, "scale": scale, **more}:
-            if _finite(scale) <= 0:
-                raise ValueError(f"the scale of column '{column}' is {scale}")
-            return NumericBlock(
-                column, _finite(mean), _finite(scale), _flag(more.get("missing", False))
-            )
-        case {"column": str(column), "levels": [_, *_] as levels}:
-            if not all(isinstance(level, str) for level in levels):
-                raise ValueError(f"the levels of column '{column}' are not all text")
-            if len(set(levels)) < len(levels):
-                raise ValueError(f"column '{column}' has a level twice")
-            return OneHotBlock(column, tuple(levels))
-        case _:
-            raise ValueError("it has a column with neither mean and scale nor levels")
-
-
-def _flag(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("a column's 'missing' is neither true nor false")  # noqa: TRY004
-    return value
-
-
-def _finite(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError("a mean or a scale is no number")  # noqa: TRY004  one error for all
-    if not abs(value) <= sys.float_info.max:  # also if NaN, or a huge JSON integer
-        raise ValueError("a mean or a scale is not finite")
-    return float(value)
 
 
 def _refuse_no_rows(train: Sequence[BlockPositions]) -> None:
@@ -347,3 +320,120 @@ def _fit_column(
     mean, scale = np.ldexp([divided.mean(), divided.std()], exponent).tolist()
     check_scale(name, scale)
     return NumericBlock(name, mean, scale, missing)
+
+
+def encode_new_rows(encoder: Encoder, frame: pd.DataFrame) -> EncodedFeatures:
+    """Return (n, d) features of rows; the columns may be in any order, and there may be others.
+
+    A missing number is replaced by the mean of the training rows; a category not seen in training
+    has no feature. `new_row_warnings` reports both, unless the training rows had missing numbers,
+    too.
+
+    Raises
+    ------
+    FaultError
+        E205 for each missing column, E411 for text where training rows had numbers or numbers where
+        they had text, E407 for infinite values.
+    """
+    return encoder.transform(_new_table(encoder, frame))
+
+
+def new_row_warnings(encoder: Encoder, frame: pd.DataFrame) -> list[Diagnostic]:
+    """Return warnings about new rows.
+
+    W404 for each column with categories not seen in training, W405 for each with missing numbers
+    that had none in training.
+    """
+    table = _new_table(encoder, frame)
+    return [fault for block in encoder.blocks for fault in _block_warnings(block, table)]
+
+
+def columns_as_known(
+    frame: pd.DataFrame, kinds: Mapping[str, ColumnKind | None], names: Collection[str] = ()
+) -> pd.DataFrame:
+    """Return some columns of a table converted to their known kinds (None: either kind).
+
+    `names` are all columns of the table, if the frame has only some of them, for suggestions.
+
+    Raises
+    ------
+    FaultError
+        As `encode_new_rows`.
+    """
+    faults, columns = list[Diagnostic](), dict[str, Any]()
+    for name, kind in kinds.items():
+        if name not in frame:
+            hint = did_you_mean(name, names or map(str, frame.columns), "columns")
+            message = f"there is no column '{name}', which the model needs"
+            faults.append(Diagnostic("E205", message, hint))
+        elif kind == "number":
+            columns[name] = _parse_numbers(frame[name])
+            faults += _number_errors(frame[name], columns[name])
+        elif kind == "text" and not is_text(frame[name]):
+            message = f"column '{name}' holds numbers, and it held text in training"
+            hint = "give its values as text, written as they were in training"
+            faults.append(Diagnostic("E411", message, hint))
+        else:
+            columns[name] = frame[name]
+    if faults:
+        raise FaultError(faults)
+    return pd.DataFrame(columns, frame.index)
+
+
+def _new_table(encoder: Encoder, frame: pd.DataFrame) -> Table:
+    known = columns_as_known(frame, encoder.kinds)
+    return Table(known, tuple(encoder.kinds), np.full(len(frame), np.nan), digest="")
+
+
+def _parse_numbers(column: pd.Series) -> NDArray[np.float64]:
+    """Return the column as numbers, NaN for other words."""
+    if not is_text(column):
+        return as_float_array(column)
+    words = (np.nan if word is None else parse_number_word(word) for word in column)
+    return np.fromiter(words, dtype=float, count=len(column))
+
+
+def _number_errors(column: pd.Series, values: NDArray[np.float64]) -> Iterator[Diagnostic]:
+    """Yield the errors of a column that held numbers in training, given its `values`."""
+    present = (
+        ~np.isnan(as_float_array(column))
+        if not is_text(column)
+        else np.array(
+            [word is not None and word.casefold() not in MISSING_WORDS for word in column],
+            dtype=bool,
+        )
+    )
+    for code, what, wrong in (
+        ("E411", "held numbers in training, and here '{}'", present & np.isnan(values)),
+        ("E407", "has an infinite value", np.isinf(values)),
+    ):
+        if wrong.any():
+            row, count = int(np.argmax(wrong)), int(wrong.sum())
+            shown = what.format(column.iloc[row])
+            more = f", and {count} such in all" if count > 1 else ""
+            message = f"column '{column.name}' {shown} in row {row + 1}{more}"
+            yield Diagnostic(code, message, "correct it; an empty field is a missing number")
+
+
+def _block_warnings(block: NumericBlock | OneHotBlock, table: Table) -> Iterator[Diagnostic]:
+    column = table.values[block.column]
+    if isinstance(column, LevelCodes):
+        new = block.entries(table)[1] == 0
+        if new.any():
+            shown = column.names[column.codes[np.argmax(new)]]
+            message = (
+                f"column '{block.column}': {_count_rows(new)} with a value that no training row "
+                f"had, such as '{shown}'; they have none of its features"
+            )
+            yield Diagnostic("W404", message)
+    elif isinstance(block, NumericBlock) and np.isnan(column).any() and not block.missing:
+        message = (
+            f"column '{block.column}': {_count_rows(np.isnan(column))} without a number, which "
+            f"counts as the mean of the training rows, {block.mean:g}"
+        )
+        yield Diagnostic("W405", message)
+
+
+def _count_rows(which: NDArray[np.bool_]) -> str:
+    count = int(which.sum())
+    return f"{count} row{'s' * (count != 1)}"

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from ratecli.datasets.apply_encoder import columns_as_known, encode_new_rows, new_row_warnings
-from ratecli.datasets.encode import Encoder
+from ratecli.datasets.encode import Encoder, columns_as_known, encode_new_rows, new_row_warnings
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
 
