@@ -21,32 +21,10 @@ from ratecli.streaming.store import ColumnFacts
 from ratecli.streaming.stream import RowStream, SumArrays
 from ratecli.streaming.table import StreamedTable
 
-ColumnPositions = NDArray[np.intp]
-
 CENTER_RUNS = 16
 """Runs of rows from which an approximate mean of each column is computed."""
 DEVIATION_ROUNDING = 1e-14
 """A standard deviation below this share of the mean is a rounding error of 0."""
-
-
-def unfitted_encoding(table: StreamedTable) -> RecordEncoder:
-    """Return the table's features as stored in records, before fitting on the training rows."""
-    names = table.roles.features
-    numbers = [k for k, each in enumerate(table.store.numbers) if each.name in names]
-    codes = [k for k, each in enumerate(table.store.texts) if each.name in names]
-    sizes = [len(table.store.texts[k].levels or ()) for k in codes]
-    none = np.zeros(0, dtype=np.intp)
-    coding = FeatureCoding(
-        np.array(numbers, dtype=np.intp),
-        np.zeros(len(numbers)),
-        np.ones(len(numbers)),
-        np.zeros(len(numbers), dtype=np.intp),
-        np.full(len(numbers), -1, dtype=np.intp),
-        np.array(codes, dtype=np.intp),
-        np.cumsum([0, *sizes])[:-1].astype(np.intp),
-        np.full(sum(sizes), -1, dtype=np.intp),
-    )
-    return RecordEncoder(coding, 0, none, none, np.zeros(0))
 
 
 def encoded_stream(table: StreamedTable, cells: CellTable) -> tuple[RowStream, Encoder]:
@@ -57,12 +35,32 @@ def encoded_stream(table: StreamedTable, cells: CellTable) -> tuple[RowStream, E
         cells.path,
         into,
         weight_position(table),
-        unfitted_encoding(table),
+        record_encoder(table, plain_encoder(table)),
         cells.count,
         cells.weight,
     )
     encoder, seen = fit_stream_encoder(table, rows[np.flatnonzero(cells.part == "train")])
-    return replace(rows, encoded=apply_stream_encoder(table, encoder, seen)), encoder
+    return replace(rows, encoded=record_encoder(table, encoder, seen)), encoder
+
+
+def plain_encoder(table: StreamedTable) -> Encoder:
+    """Return the features as stored in records, before fitting on the training rows."""
+    columns = [table.columns[name] for name in table.roles.features]
+    blocks = tuple(
+        OneHotBlock(column.name, tuple(map(_level_name, column.levels or ())))
+        if column.numbers is None
+        else NumericBlock(column.name, 0.0, 1.0)
+        for column in columns
+    )
+    return _encoder_of(blocks)
+
+
+def _encoder_of(blocks: tuple[NumericBlock | OneHotBlock, ...]) -> Encoder:
+    return Encoder(tuple(name for block in blocks for name in block.names), blocks)
+
+
+def _level_name(level: str | None) -> str:
+    return MISSING_CATEGORY if level is None else level
 
 
 @dataclass(frozen=True)
@@ -102,18 +100,13 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
         block = NumericBlock(name, float(a + total / n), scale, bool(n < rows))
         _refuse_infinite(table.columns[name], block)
         blocks[name] = block
-    for g, k in enumerate(coding.of_code):
+    for start, k in zip(coding.first, coding.of_code, strict=True):
         column = table.store.texts[k]
-        there = seen[coding.first[g] :][: len(column.levels or ())] > 0
-        names = {
-            MISSING_CATEGORY if level is None else level
-            for level, known in zip(column.levels or (), there, strict=True)
-            if known
-        }
-        blocks[column.name] = OneHotBlock(column.name, tuple(sorted(names)))
+        levels = np.array(list(map(_level_name, column.levels or ())), dtype=object)
+        there = levels[seen[start : start + len(levels)] > 0]
+        blocks[column.name] = OneHotBlock(column.name, tuple(sorted(set(there))))
     ordered = tuple(blocks[name] for name in table.roles.features)
-    names_of = tuple(name for block in ordered for name in block.names)
-    return Encoder(names_of, ordered), FeatureShares(known / rows, seen / rows)
+    return _encoder_of(ordered), FeatureShares(known / rows, seen / rows)
 
 
 def _deviation(n: float, total: float, squares: NDArray[np.float64]) -> float:
@@ -176,41 +169,47 @@ class _Moments:
         add_moments(rows.numbers, rows.codes, rows.cell, self.coding, self.center, *sums)
 
 
-def apply_stream_encoder(
-    table: StreamedTable, encoder: Encoder, seen: FeatureShares
+def record_encoder(
+    table: StreamedTable, encoder: Encoder, seen: FeatureShares | None = None
 ) -> RecordEncoder:
-    """Return the conversion of records to the features of a fitted encoder."""
-    known = unfitted_encoding(table).coding
+    """Return the conversion of records to an encoder's features; without `seen`, shares are 1."""
     place = {block.column: k for k, block in enumerate(encoder.blocks)}
-    first = np.cumsum([0, *(len(block.names) for block in encoder.blocks)])
-    mean, scale, number_at = known.mean, known.scale, known.number_at
-    missing_at, level_at = known.missing_at, known.level_at
-    places = list[int]()
-    for k, n in enumerate(known.of_number):
-        at = place[table.store.numbers[n].name]
-        block = encoder.blocks[at]
-        assert isinstance(block, NumericBlock)
-        mean[k], scale[k], number_at[k] = block.mean, block.scale, first[at]
-        if block.missing:
-            missing_at[k] = first[at] + 1
-        places.append(at)
-    for g, n in enumerate(known.of_code):
-        column = table.store.texts[n]
-        at = place[column.name]
-        block = encoder.blocks[at]
-        assert isinstance(block, OneHotBlock)
-        levels = {level: int(first[at]) + k for k, level in enumerate(block.levels)}
-        level_at[known.first[g] :][: len(column.levels or ())] = [
-            levels.get(MISSING_CATEGORY if level is None else level, -1)
-            for level in column.levels or ()
-        ]
-        places.append(at)
-    shares, width = np.ones(int(first[-1])), int(first[-1])
-    shares[number_at] = seen.numbers
-    shares[missing_at[missing_at >= 0]] = 1.0 - seen.numbers[missing_at >= 0]
-    shares[level_at[level_at >= 0]] = seen.levels[level_at >= 0]
-    return RecordEncoder(known, width, _positions(places), _positions(first[places]), shares)
+    starts = np.cumsum([0, *(len(block.names) for block in encoder.blocks)])
+    numbers = [(k, place[c.name]) for k, c in enumerate(table.store.numbers) if c.name in place]
+    codes = [(k, place[c.name]) for k, c in enumerate(table.store.texts) if c.name in place]
+    scaled = [b for _, at in numbers if isinstance(b := encoder.blocks[at], NumericBlock)]
+    number_at = starts[_positions([at for _, at in numbers])]
+    missing_at = np.where([block.missing for block in scaled], number_at + 1, -1)
+    level_at = [
+        _level_features(table.store.texts[k], encoder.blocks[at], int(starts[at]))
+        for k, at in codes
+    ]
+    coding = FeatureCoding(
+        of_number=_positions([k for k, _ in numbers]),
+        mean=np.array([block.mean for block in scaled], dtype=float),
+        scale=np.array([block.scale for block in scaled], dtype=float),
+        number_at=_positions(number_at),
+        missing_at=_positions(missing_at),
+        of_code=_positions([k for k, _ in codes]),
+        first=_positions(np.cumsum([0, *map(len, level_at)])[:-1]),
+        level_at=_positions([feature for each in level_at for feature in each]),
+    )
+    width, places = int(starts[-1]), _positions([at for _, at in (*numbers, *codes)])
+    shares = np.ones(width)
+    if seen is not None:
+        shares[number_at] = seen.numbers
+        shares[missing_at[missing_at >= 0]] = 1.0 - seen.numbers[missing_at >= 0]
+        shares[coding.level_at[coding.level_at >= 0]] = seen.levels[coding.level_at >= 0]
+    return RecordEncoder(coding, width, places, _positions(starts[places]), shares)
 
 
-def _positions(found: Sequence[int] | NDArray[np.int64]) -> ColumnPositions:
+def _level_features(
+    column: ColumnFacts, block: NumericBlock | OneHotBlock, start: int
+) -> list[int]:
+    """Return the feature of each level of a column, -1 if it has none."""
+    feature = {name: start + k for k, name in enumerate(block.names)}
+    return [feature.get(f"{column.name}={_level_name(each)}", -1) for each in column.levels or ()]
+
+
+def _positions(found: Sequence[int] | NDArray[np.integer]) -> NDArray[np.intp]:
     return np.asarray(found, dtype=np.intp)

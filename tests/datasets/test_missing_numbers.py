@@ -16,7 +16,7 @@ from ratecli.datasets.encode import Encoder, NumericBlock, encode_new_rows, new_
 from ratecli.datasets.entry import SplitOptions
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.streaming.encode import FeatureShares, apply_stream_encoder, encoded_stream
+from ratecli.streaming.encode import encoded_stream, record_encoder
 from ratecli.streaming.split import StreamedSplit
 
 OPTIONS = {"label": "y", "missing": "mean", "drop": ["part"], "split": {"by": "part"}}
@@ -111,9 +111,7 @@ def test_streamed_features_are_those_in_memory(tmp_path: Path, name: str, drop: 
     gaps = known.names.index("gaps")
     np.testing.assert_allclose(rows.encoded.shares[ones], X[train][:, ones].mean(axis=0))
     assert rows.encoded.shares[gaps] == found.loc[train, "gaps"].notna().mean()
-    coding = rows.encoded.coding
-    shares = FeatureShares(np.ones(len(coding.of_number)), np.ones(len(coding.level_at)))
-    alike = apply_stream_encoder(streamed, known, shares)
+    alike = record_encoder(streamed, known)
     np.testing.assert_array_equal(dense(alike.features(there)), X)  # to the last bit
 
 
