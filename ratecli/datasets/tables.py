@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -41,10 +41,8 @@ FORMAT_BY_SUFFIX = {
 }
 _NO_SEPARATORS = ('"', "\r", "\n", "\0")
 _HEAD = 2**16
-_LARGEST_EXACT = 2**53
 _MISSING = pa.array(sorted(MISSING_WORDS))
-_NUMBER = re.compile(r"[-+.0-9]|inf|nan", re.IGNORECASE)
-"""Start of every number; some other words match, too."""
+_LARGEST_EXACT = 2**53
 
 
 def read_own_table(
@@ -224,14 +222,70 @@ def not_utf8_error(path: Path) -> FaultError:
 
 def _typed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> NDArray[Any]:
     """Return a numeric array, or an object array of text with None for missing values."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if is_text_type(column.type):
-        return _parsed(path, name, column, text=text)
-    if is_number_type(column.type) and not text:
+    kind = value_type(column)
+    if is_number_type(kind) and not text:
         return _as_numbers(column)
-    check_column_type(path, name, column.type)
-    return _shown(path, name, column)
+    parse = is_text_type(kind) and not text
+    if parse and not pa.types.is_dictionary(column.type):
+        with check_representable(path, name, kind):
+            numbers = _cast(pc.utf8_trim_whitespace(column))
+        if numbers is not None and not np.isnan(numbers).all():
+            return _as_integers(numbers)
+    words = read_words(path, name, column)
+    numbers = parse_words(words) if parse else None
+    if numbers is not None and not np.isnan(numbers).all():
+        return _as_integers(numbers)
+    return np.array(words.words, dtype=object)[words.codes]
+
+
+class WordCodes(NamedTuple):
+    """Text as (m,) indices of the distinct `words`.
+
+    Words are stripped of surrounding whitespace; an empty word is None.
+    """
+
+    codes: NDArray[np.int64]
+    words: tuple[str | None, ...]
+
+
+def value_type(column: pa.ChunkedArray | pa.Array) -> pa.DataType:
+    """Return the type of the values of a column, dictionary-encoded or not."""
+    return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+
+
+def read_words(path: Path, name: str, column: pa.ChunkedArray | pa.Array) -> WordCodes:
+    """Return the values of a column as words.
+
+    Raises E404 if it holds neither numbers nor text.
+    """
+    kind = value_type(column)
+    check_column_type(path, name, kind)
+    array = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.unify_dictionaries().combine_chunks()
+    codes = pc.fill_null(array.indices, len(array.dictionary)).to_numpy(zero_copy_only=False)
+    with check_representable(path, name, kind):
+        words = array.dictionary
+        texts = (pc.utf8_trim_whitespace(words) if is_text_type(kind) else words).to_pylist()
+    found = tuple(None if text in {None, ""} else str(text) for text in texts)
+    return WordCodes(np.asarray(codes, dtype=np.int64), (*found, None))
+
+
+def parse_words(found: WordCodes) -> NDArray[np.float64] | None:
+    """Return the numbers that words represent, NaN for missing ones; None if a word is not one."""
+    texts = pa.array(["" if word is None else word for word in found.words], pa.string())
+    missing = pc.is_in(pc.utf8_lower(texts), value_set=_MISSING)
+    unsigned = pc.replace_substring_regex(texts, r"^\+([0-9.])", r"\1")
+    numbers = _cast(pc.if_else(missing, pa.scalar(None, pa.string()), unsigned))
+    return None if numbers is None else numbers[found.codes]
+
+
+def _cast(words: pa.ChunkedArray | pa.Array) -> NDArray[np.float64] | None:
+    try:
+        numbers = words.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:
+        return None
+    return np.asarray(numbers, dtype=np.float64)
 
 
 def is_number_type(kind: pa.DataType) -> bool:
@@ -245,12 +299,6 @@ def check_column_type(path: Path, name: str, kind: pa.DataType) -> None:
     tests = (is_text_type, is_number_type, pa.types.is_boolean, pa.types.is_null)
     if not any(test(kind) for test in (*tests, pa.types.is_temporal)):
         raise not_a_table_error(path, f"column '{name}' holds {kind}", "keep numbers and text only")
-
-
-def _shown(path: Path, name: str, column: pa.ChunkedArray) -> NDArray[Any]:
-    """Return the values as text."""
-    words = [None if value is None else str(value) for value in python_values(path, name, column)]
-    return np.array(words, dtype=object)
 
 
 def python_values(path: Path, name: str, column: pa.ChunkedArray | pa.Array) -> list[Any]:
@@ -287,53 +335,6 @@ def _as_numbers(column: pa.ChunkedArray) -> NDArray[Any]:
 def as_doubles(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
     """Return numbers of any type as doubles; large integers are rounded as NumPy rounds them."""
     return column.cast(pa.float64(), safe=False)
-
-
-def _parsed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> NDArray[Any]:
-    """Return text as numbers if all of it can be parsed, else as text."""
-    with check_representable(path, name, column.type):
-        words = pc.utf8_trim_whitespace(column)
-        words = pc.fill_null(words, "") if words.null_count else words
-        if not text and (numbers := _numbers(words)) is not None:
-            return _as_integers(numbers)
-        found = words.to_numpy()
-        found[found == ""] = None
-        return np.asarray(found)
-
-
-def _numbers(words: pa.ChunkedArray) -> NDArray[np.float64] | None:
-    """Return the numbers, NaN for words for a missing value; None if there are other words."""
-    # Arrow is slow to reject many words: check the first one here
-    first = words[0].as_py() if len(words) else ""
-    if _NUMBER.match(first):
-        numbers = _cast(words)
-        if numbers is not None and not np.isnan(numbers).all():
-            return numbers  # enough for most numeric columns
-    elif first.casefold() not in MISSING_WORDS:
-        return None
-    gone = is_missing_word(words)
-    known = pc.index(gone, value=False).as_py()
-    if known < 0 or not _NUMBER.match(words[known].as_py()):
-        return None
-    return parse_number_words(words, gone)
-
-
-def is_missing_word(words: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return which words stand for a missing value."""
-    return pc.is_in(pc.utf8_lower(words), value_set=_MISSING)
-
-
-def parse_number_words(words: pa.ChunkedArray, gone: pa.ChunkedArray) -> NDArray[np.float64] | None:
-    """Return the numbers, NaN where `gone`; None if a word is not a number."""
-    unsigned = pc.replace_substring_regex(words, r"^\+([0-9.])", r"\1")
-    return _cast(pc.if_else(gone, pa.scalar(None, pa.string()), unsigned))
-
-
-def _cast(words: pa.ChunkedArray) -> NDArray[np.float64] | None:
-    try:
-        return np.asarray(words.cast(pa.float64()).to_numpy(), dtype=np.float64)
-    except pa.ArrowInvalid:
-        return None
 
 
 def parse_number_word(word: str) -> float:

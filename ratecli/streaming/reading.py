@@ -6,11 +6,10 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
@@ -25,17 +24,6 @@ BUFFER = 2**18
 """Read buffer per column of a Parquet file, in bytes."""
 
 NumberArray: TypeAlias = NDArray[np.floating]
-
-
-@dataclass(frozen=True)
-class WordPiece:
-    """A batch of a text column: (m,) the index of each row's word, and the distinct words.
-
-    Words are stripped of surrounding whitespace; an empty word is None.
-    """
-
-    codes: NDArray[np.int64]
-    words: tuple[str | None, ...]
 
 
 @dataclass(frozen=True)
@@ -115,11 +103,6 @@ class TableFiles:
                 yield from file.iter_batches(batch_size=BATCH, use_threads=False)
 
 
-def value_type(array: pa.Array) -> pa.DataType:
-    """Return the type of the values of a column, dictionary-encoded or not."""
-    return array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-
-
 def read_numbers(array: pa.Array) -> NumberArray:
     """Return the values of a column of numbers, NaN where missing; float32 columns stay float32."""
     if pa.types.is_dictionary(array.type):
@@ -128,29 +111,3 @@ def read_numbers(array: pa.Array) -> NumberArray:
         array = own.as_doubles(array)
     found = array.to_numpy(zero_copy_only=False)
     return np.asarray(found, np.float32 if found.dtype == np.float32 else np.float64)
-
-
-def read_words(path: Path, name: str, array: pa.Array) -> WordPiece:
-    """Return the values of any other column as words.
-
-    Raises E404 if it holds neither numbers nor text.
-    """
-    kind = value_type(array)
-    own.check_column_type(path, name, kind)
-    if not pa.types.is_dictionary(array.type):
-        array = array.dictionary_encode()
-    codes = pc.fill_null(array.indices, len(array.dictionary)).to_numpy(zero_copy_only=False)
-    if own.is_text_type(kind):
-        with own.check_representable(path, name, kind):
-            texts: list[Any] = pc.utf8_trim_whitespace(array.dictionary).to_pylist()
-    else:
-        texts = own.python_values(path, name, array.dictionary)
-    words = tuple(None if text in {None, ""} else str(text) for text in texts)
-    return WordPiece(np.asarray(codes, dtype=np.int64), (*words, None))
-
-
-def parse_written_numbers(found: WordPiece) -> NumberArray | None:
-    """Return the numbers that words represent, NaN for missing ones; None if a word is not one."""
-    texts = pa.chunked_array([pa.array([word or "" for word in found.words], pa.string())])
-    numbers = own.parse_number_words(texts, own.is_missing_word(texts))
-    return None if numbers is None else numbers[found.codes]

@@ -21,15 +21,7 @@ from numpy.typing import NDArray
 
 from ratecli.datasets import tables as own
 from ratecli.datasets.label import MISSING_WORDS
-from ratecli.streaming.reading import (
-    NumberArray,
-    TableFiles,
-    WordPiece,
-    parse_written_numbers,
-    read_numbers,
-    read_words,
-    value_type,
-)
+from ratecli.streaming.reading import NumberArray, TableFiles, read_numbers
 from ratecli.streaming.store import (
     FACTS_FILE,
     RECORDS_FILE,
@@ -132,7 +124,7 @@ def _scan_and_write(
 class ColumnPiece(NamedTuple):
     """A batch of a column as words, as numbers (None unless all words are), or as both."""
 
-    words: WordPiece | None
+    words: own.WordCodes | None
     numbers: NumberArray | None
 
 
@@ -168,28 +160,28 @@ class ColumnScan:
 
     def add(self, array: pa.Array, start: int) -> ColumnPiece:
         """Add the values of the rows from `start` on, and return them."""
-        kind = value_type(array)
-        words: WordPiece | None = None
+        kind = own.value_type(array)
+        words: own.WordCodes | None = None
         values: NumberArray | None
         if own.is_number_type(kind) and not self.categorical:
             values, self.number_type = read_numbers(array), True
         else:
             self.numeric = self.numeric and own.is_text_type(kind)
-            words = read_words(self.path, self.name, array)
+            words = own.read_words(self.path, self.name, array)
             values = self._add_words(words, start)
         if values is not None:
             _add_numbers(self.numbers, values, start)
             self.any_number = self.any_number or not np.isnan(values).all()
         return ColumnPiece(words, values)
 
-    def _add_words(self, piece: WordPiece, start: int) -> NumberArray | None:
+    def _add_words(self, piece: own.WordCodes, start: int) -> NumberArray | None:
         """Add words; return their numbers if all words so far are numbers or missing."""
         counts = np.bincount(piece.codes, minlength=len(piece.words))
         if self.levels is not None:
             self.levels.update(piece.words[k] for k in np.flatnonzero(counts))
             if len(self.levels) > MAX_TEXT_LEVELS:
                 self.levels = None
-        values = parse_written_numbers(piece)
+        values = own.parse_words(piece)
         if values is not None:
             self.text.present += int((~np.isnan(values)).sum())
             return values if self.numeric else None
@@ -299,7 +291,7 @@ class RecordWriter:
         return record_dtype(len(self._numbers), len(self._codes), single=single, levels=most)
 
     def _encode(
-        self, known: dict[str | None, int], piece: WordPiece | None
+        self, known: dict[str | None, int], piece: own.WordCodes | None
     ) -> NDArray[np.integer] | None:
         """Return words as codes, numbering new words; None if there are too many."""
         if piece is None or self._record is None:
