@@ -37,6 +37,7 @@ from ratecli.solvers.majorize import cutting_plane as svm
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem, StoppingRule
 from ratecli.solvers.majorize.cutting_plane import CuttingPlane
+from ratecli.solvers.majorize.majorization import make_ramp_problem
 from ratecli.solvers.majorize.rows import FeatureRows
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
@@ -60,7 +61,7 @@ def silent(_: str) -> None:
 
 def as_published(problem: Problem) -> None:
     """Algorithms 1 and 2 with nothing kept between convex problems, LIBLINEAR inside."""
-    ramp, _ = Majorize().ramp_problem(problem)
+    ramp = make_ramp_problem(Majorize(), problem)
     goal = StoppingRule(GAP, ceiling=1e4, hopeless=np.inf)
     method = CuttingPlane(goal, svm.liblinear_svm(0), choosers.center_of_mass, cuts=100)
     w = np.zeros(ramp.rows.width)

@@ -17,6 +17,7 @@ from ratecli.solvers.majorize.convex import (
     ConvexProblem,
     StoppingRule,
 )
+from ratecli.solvers.majorize.majorization import make_ramp_problem
 from ratecli.solvers.majorize.newton import MoreauEnvelope
 from ratecli.solvers.majorize.prox import ProximalOperator
 from ratecli.solvers.majorize.solver import Majorize
@@ -30,7 +31,7 @@ def zeros(problem: ConvexProblem) -> np.ndarray:
 
 def first(rules: dict[str, str], intercept: str = "regularized") -> ConvexProblem:
     """Problem 3 anchored at w = 0."""
-    ramp, _ = Majorize(intercept=intercept).ramp_problem(problem(smooth_rows(0), Rules(rules)))
+    ramp = make_ramp_problem(Majorize(intercept=intercept), problem(smooth_rows(0), Rules(rules)))
     return ConvexProblem.tight_at(ramp, np.zeros(len(ramp.rows)))
 
 

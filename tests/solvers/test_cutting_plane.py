@@ -22,6 +22,7 @@ from ratecli.solvers.majorize.cutting_plane import (
     CuttingPlane,
     solve_master,
 )
+from ratecli.solvers.majorize.majorization import make_ramp_problem
 from ratecli.solvers.majorize.rows import FeatureRows
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
@@ -43,7 +44,7 @@ BY_RULES = pytest.mark.parametrize(("rules", "seed"), SMALL)
 
 def first(goals: Problem, intercept: str = "regularized") -> ConvexProblem:
     """Problem 3 anchored at w = 0."""
-    ramp, _ = Majorize(intercept=intercept).ramp_problem(goals)
+    ramp = make_ramp_problem(Majorize(intercept=intercept), goals)
     return ConvexProblem.tight_at(ramp, np.zeros(len(ramp.rows)))
 
 

@@ -14,9 +14,10 @@ from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import Scope, resolve
 from ratecli.solvers.base import Solution
 from ratecli.solvers.majorize import augmented
+from ratecli.solvers.majorize import majorization as solver_module
 from ratecli.solvers.majorize import rows as rows_module
-from ratecli.solvers.majorize import solver as solver_module
 from ratecli.solvers.majorize.convex import FEASIBILITY_TOLERANCE, ConvexProblem
+from ratecli.solvers.majorize.majorization import make_method, make_ramp_problem
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
 
@@ -68,7 +69,8 @@ def test_multipliers_are_positive_and_slack_constraints_have_none(family):
     )
     assert list(last.multipliers) == names
     assert min(last.multipliers.values(), default=0) >= 0
-    ramp, rows = solver.ramp_problem(goals)
+    ramp = make_ramp_problem(solver, goals)
+    rows = [goal.name for goal in goals.constraints for _ in goal.pieces]
     old, new = weights(before), weights(last)
     values = ConvexProblem.tight_at(ramp, ramp.rows.scores(old)).values(new)[1:]
     missable = 1e-9 + FEASIBILITY_TOLERANCE * sum(last.multipliers.values())
@@ -205,11 +207,11 @@ def test_a_step_that_would_make_worse_is_not_taken_and_the_last(monkeypatch):
         assert (np.diff(objective) < 0).all()
         assert len(objective) < 40
         # the step after the last, on the same bound, gains nothing
-        ramp, _ = Majorize().ramp_problem(goals)
+        ramp = make_ramp_problem(Majorize(), goals)
         found = solution.variants["stochastic"]
         w = np.append(found.weights, found.bias)
         convex = ConvexProblem.tight_at(ramp, ramp.rows.scores(w), 0.05)
-        following = Majorize().method(ramp, np.random.default_rng(0), 1e4).solve(convex, w).w
+        following = make_method(Majorize(), ramp, np.random.default_rng(0), 1e4).solve(convex, w).w
         gained = objective[-1] - ramp.values(following)[0]
         assert gained <= 2 * convex.values(following)[0] * Majorize().gap
 

@@ -8,6 +8,7 @@ from oracles.goals import Rules, measured, problem, smooth_rows
 
 from ratecli.solvers.base import Solution
 from ratecli.solvers.majorize.convex import FEASIBILITY_TOLERANCE, MIN_GAP_SCALE
+from ratecli.solvers.majorize.majorization import make_ramp_problem
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
 
@@ -52,7 +53,7 @@ def test_a_path_is_certified_at_each_target_and_as_good_as_cold_solves(family):
 
 def certified(solver: Majorize, goals: Problem, solution: Solution) -> None:
     """Each step from a feasible point ends with a gap as small as was asked."""
-    spread = solver.ramp_problem(goals)[0].spread
+    spread = make_ramp_problem(solver, goals).spread
     missed = sum(row["violation"] > FEASIBILITY_TOLERANCE for row in solution.trace)
     worth = 1e-9 + FEASIBILITY_TOLERANCE * (1 + 2 * sum(solution.multipliers.values()))
     for row in solution.trace[missed + 1 :]:

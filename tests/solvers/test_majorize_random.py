@@ -13,6 +13,7 @@ from scipy import sparse
 
 from ratecli.solvers.base import Solution
 from ratecli.solvers.majorize.convex import FEASIBILITY_TOLERANCE, MIN_GAP_SCALE
+from ratecli.solvers.majorize.majorization import make_ramp_problem
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
 
@@ -87,7 +88,7 @@ def certified(goals: Problem, solution: Solution, solver: Majorize, met: int) ->
     worth = 1e-9 + FEASIBILITY_TOLERANCE * (1 + 2 * sum(solution.multipliers.values()))
     assert (bound - lower >= -worth).all()
     np.testing.assert_allclose(gap, bound - lower, rtol=0, atol=worth)
-    spread = solver.ramp_problem(goals)[0].spread
+    spread = make_ramp_problem(solver, goals).spread
     last = solution.trace[-1]
     assert last["gap"] <= solver.gap * max(abs(last["lower"]), MIN_GAP_SCALE * spread) * (1 + 1e-9)
 

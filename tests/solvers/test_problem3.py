@@ -77,7 +77,7 @@ def test_cuts_at_the_center_of_mass(kind, intercept, gap):
         holds(problem, solved(cuts(problem, gap, choosers.center_of_mass), problem), gap)
 
 
-def test_cuts_at_a_sampled_center_of_mass():
+def test_cuts_of_many_constraints():
     problem = instance(0, 5, "unregularized", "rates")
     holds(problem, solved(cuts(problem, 1e-4, choosers.center_of_mass), problem), 1e-4)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog
@@ -33,8 +34,7 @@ LIBLINEAR_TOLERANCE = 1e-3
 MAX_LIBLINEAR_PASSES = 20_000
 
 
-@dataclass(frozen=True)
-class LagrangianMinimum:
+class LagrangianMinimum(NamedTuple):
     """Weights (d,), a lower bound of the minimum or None, and whether the accuracy was reached."""
 
     w: Array
@@ -72,37 +72,26 @@ def liblinear_svm(
     """
 
     def least(problem: ConvexProblem, _: Array, __: float) -> LagrangianMinimum:
-        ramp, up, down = problem.ramp, problem.up[0], problem.down[0]
-        pushed, pulled = np.flatnonzero(up), np.flatnonzero(down)
-        chosen = np.concatenate([pushed, pulled])
-        if not len(chosen):
-            return LagrangianMinimum(np.zeros(ramp.rows.width), None, converged=True)
-        costs = np.concatenate([up[pushed], down[pulled]])
-        signs = np.repeat([-1.0, 1.0], [len(pushed), len(pulled)])
-        X = ramp.rows.X[chosen]
-        found = fit_hinge(
-            add_ones_column(X) if ramp.rows.biased else X,
-            signs,
-            costs * 2 / ramp.l2,
-            seed=seed,
-            tolerance=tolerance,
-            iterations=passes,
-        )
+        rows, costs = problem.ramp.rows, np.concatenate([problem.up[0], problem.down[0]])
+        (used,) = np.nonzero(costs)
+        if not len(used):
+            return LagrangianMinimum(np.zeros(rows.width), None, converged=True)
+        X, signs = rows.X[used % len(rows)], np.where(used < len(rows), -1.0, 1.0)
+        X = add_ones_column(X) if rows.biased else X
+        weights = costs[used] * 2 / problem.ramp.l2
+        found = fit_hinge(X, signs, weights, seed=seed, tolerance=tolerance, iterations=passes)
         return LagrangianMinimum(found.weights / 2, None, found.converged)
 
     return least
 
 
 MAX_EXACT_DIMENSIONS = 4
-"""With up to so many multipliers the center of mass is computed exactly, otherwise sampled."""
-SAMPLES_PER_DIMENSION = 200
-"""Number of points sampled per dimension."""
+"""With more multipliers than this, the center of the largest ball inside replaces that of mass."""
 MIN_INNER_RADIUS = 1e-9
 """Inner radius, in a body scaled to the unit box, below which the center is not well defined."""
 
 
-@dataclass(frozen=True)
-class UpperModel:
+class UpperModel(NamedTuple):
     """Objective and constraint values (m + 1, S) of columns, the box, L, and the maximizer of h."""
 
     columns: Array
@@ -125,21 +114,21 @@ def center_of_mass(model: UpperModel) -> Array:
     A cut through it leaves at most 1 - 1/e of the volume (Gruenbaum 1960), whatever its slope.
     Returns the maximizer if the body has an empty interior.
     """
-    body = _model_polytope(model)
-    low, high = _bounding_box(body, len(model.maximizer) + 1)
+    A, b = _model_polytope(model)
+    m, units = len(model.maximizer), np.eye(len(model.maximizer) + 1)
+    ends = np.array([_minimize_linear(s * unit, A, b) for s in (1.0, -1.0) for unit in units])
+    low, high = np.diag(ends[: m + 1]), np.diag(ends[m + 1 :])
     size = high - low
     if not (size > 0).all():
         return model.maximizer
-    A, b = body
     A, b = A * size, b - A @ low
-    inside, radius = _inscribed_ball(A, b)
-    if radius < MIN_INNER_RADIUS:
+    ball = np.hstack([A, np.linalg.norm(A, axis=1)[:, None]])  # center and radius
+    *inside, radius = _minimize_linear(np.append(np.zeros(m + 1), -1.0), ball, b)
+    if not radius >= MIN_INNER_RADIUS:
         return model.maximizer
-    center = _exact_center(A, b, inside) if len(size) <= MAX_EXACT_DIMENSIONS + 1 else None
-    if center is None:
-        center = _sampled_center(A, b, inside)
-    v = low[:-1] + size[:-1] * center[:-1]
-    return np.clip(v, 0.0, model.ceiling)
+    center = _exact_center(A, b, np.array(inside)) if m <= MAX_EXACT_DIMENSIONS else None
+    center = np.array(inside) if center is None else center
+    return np.asarray(np.clip(low[:-1] + size[:-1] * center[:-1], 0.0, model.ceiling))
 
 
 def _model_polytope(model: UpperModel) -> tuple[Array, Array]:
@@ -147,35 +136,15 @@ def _model_polytope(model: UpperModel) -> tuple[Array, Array]:
     objective, constraints = model.columns[0], model.columns[1:]
     m = len(constraints)
     cuts = np.hstack([-constraints.T, np.ones((len(objective), 1))])
-    sides = np.vstack([np.eye(m + 1)[:m], -np.eye(m + 1)])
+    sides = np.vstack([np.eye(m, m + 1), -np.eye(m + 1)])
     limits = np.concatenate([objective, np.full(m, model.ceiling), np.zeros(m), [-model.lower]])
     return np.vstack([cuts, sides]), limits
 
 
-def _bounding_box(body: tuple[Array, Array], size: int) -> tuple[Array, Array]:
-    """Return smallest and largest value of each coordinate; equal ones if the body is empty."""
-    A, b = body
-    ends = np.zeros((2, size))
-    for sign, row in zip((1.0, -1.0), ends, strict=True):
-        for k in range(size):
-            found = linprog(sign * np.eye(size)[k], A_ub=A, b_ub=b, bounds=(None, None))
-            if found.status != 0:
-                return np.zeros(size), np.zeros(size)
-            row[k] = found.x[k]
-    return ends[0], ends[1]
-
-
-def _inscribed_ball(A: Array, b: Array) -> tuple[Array, float]:
-    """Return center and radius of the largest ball inside the body."""
-    lengths = np.linalg.norm(A, axis=1)
-    size = A.shape[1]
-    found = linprog(
-        np.append(np.zeros(size), -1.0),
-        A_ub=np.hstack([A, lengths[:, None]]),
-        b_ub=b,
-        bounds=[(None, None)] * size + [(0, None)],
-    )
-    return (found.x[:size], float(found.x[size])) if found.status == 0 else (np.zeros(size), 0.0)
+def _minimize_linear(slope: Array, A: Array, b: Array) -> Array:
+    """Return the minimizer of `slope @ x` over A x <= b; NaN if it was not found."""
+    found = linprog(slope, A_ub=A, b_ub=b, bounds=(None, None))
+    return np.asarray(found.x) if found.status == 0 else np.full(len(slope), np.nan)
 
 
 def _exact_center(A: Array, b: Array, inside: Array) -> Array | None:
@@ -188,22 +157,6 @@ def _exact_center(A: Array, b: Array, inside: Array) -> Array | None:
     volumes = np.abs(np.linalg.det(simplices[:, 1:] - simplices[:, :1]))
     total = float(volumes.sum())
     return volumes @ simplices.mean(axis=1) / total if total > 0 else None
-
-
-def _sampled_center(A: Array, b: Array, inside: Array) -> Array:
-    """Return the mean of a reproducible random walk (hit and run; Bertsimas and Vempala 2004)."""
-    rng = np.random.default_rng(0)
-    size = A.shape[1]
-    x, total, count = inside, np.zeros(size), SAMPLES_PER_DIMENSION * size
-    for _ in range(count):
-        direction = rng.normal(size=size)
-        speed, room = A @ direction, np.maximum(b - A @ x, 0.0)
-        with np.errstate(divide="ignore"):
-            far = float((room[speed > 0] / speed[speed > 0]).min(initial=np.inf))
-            back = float((room[speed < 0] / -speed[speed < 0]).min(initial=np.inf))
-        x = x + rng.uniform(-back, far) * direction
-        total += x
-    return np.asarray(total / count)
 
 
 MAX_KEPT_POINTS = 48
@@ -234,8 +187,7 @@ class CutColumns:
         return float((self.values[0] + v @ self.values[1:]).min())
 
 
-@dataclass(frozen=True)
-class MasterSolution:
+class MasterSolution(NamedTuple):
     """Best mixture q (S,) of the columns, excess (m,) at `ceiling` per unit, and duals."""
 
     mixture: Array
@@ -272,7 +224,10 @@ class CuttingPlane:
         gap, at a center of mass in m + 1 dimensions 1/(m + 2) of it; the required accuracy is never
         higher than half of that.
         """
-        columns, v = self._start(problem, anchor, before)
+        seen, v = anchor[:, None], np.zeros(problem.constraints)
+        if isinstance(before, CutSolution):
+            seen, v = np.hstack([before.seen, seen]), before.multipliers
+        columns = CutColumns.of(problem, seen)
         lower = float(problem.flat[0] + v @ problem.flat[1:])  # hinges are at least 0
         search = _CuttingPlaneRun(problem, self.goal, columns, lower, 2 * float(v.max(initial=0.0)))
         for _ in range(self.cuts):
@@ -283,26 +238,11 @@ class CuttingPlane:
                 if search.final:
                     break
                 search.widen()
-            v = self._choose(search.model, search.plan)
+            # at the maximizer, while no mixture is feasible: its cut shows if a higher price helps
+            plan = search.plan
+            feasible = plan.excess.max(initial=0.0) <= FEASIBILITY_TOLERANCE
+            v = self.chooser(search.model) if feasible and len(v) else plan.multipliers
         return search.solution()
-
-    def _start(
-        self, problem: ConvexProblem, anchor: Array, before: ConvexSolution | None
-    ) -> tuple[CutColumns, Array]:
-        """Return the anchor and the points of `before` as columns, and likely multipliers."""
-        if not isinstance(before, CutSolution):
-            return CutColumns.of(problem, anchor[:, None]), np.zeros(problem.constraints)
-        seen = np.hstack([before.seen, anchor[:, None]])
-        return CutColumns.of(problem, seen), before.multipliers
-
-    def _choose(self, model: UpperModel, plan: MasterSolution) -> Array:
-        """Return the next multipliers: the maximizer while no mixture is feasible.
-
-        Its cut shows whether a higher price helps.
-        """
-        if plan.excess.max(initial=0.0) > FEASIBILITY_TOLERANCE or not len(plan.multipliers):
-            return plan.multipliers
-        return self.chooser(model)
 
 
 class _CuttingPlaneRun:

@@ -1,0 +1,227 @@
+"""Algorithm 1 of Goh et al. 2016: majorization-minimization of rates under rate constraints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ratecli.models.base import Array, Classifier
+from ratecli.models.hashed import HashedRamp
+from ratecli.models.linear import Ramp, Threshold
+from ratecli.rates.affine import Affine
+from ratecli.rates.analysis import Goal as RateGoal
+from ratecli.rates.analysis import affine_pieces
+from ratecli.solvers.base import Progress, Solution
+from ratecli.solvers.feasibility import min_constraint_excess
+from ratecli.solvers.majorize import cutting_plane as cuts
+from ratecli.solvers.majorize.augmented import AugmentedLagrangian
+from ratecli.solvers.majorize.convex import (
+    FEASIBILITY_TOLERANCE,
+    ConvexMethod,
+    ConvexProblem,
+    ConvexSolution,
+    RampProblem,
+    StoppingRule,
+    constraint_excess,
+)
+from ratecli.solvers.majorize.rows import FeatureRows, merge_equal_rows
+from ratecli.solvers.problem import Problem, sum_by_goal
+
+if TYPE_CHECKING:
+    from ratecli.solvers.majorize.solver import Majorize
+
+EXCESS_PRICES = (10.0, 100.0, 1e3, 1e4)
+"""Prices per unit of excess, in ranges of the objective, tried in order until a point is feasible.
+At too high a price the bound is satisfied, if at all, by a w that is far too large.
+"""
+MAX_USEFUL_OBJECTIVE = 10.0
+"""Points are useless if they exceed the largest ramp objective by more of its ranges than this."""
+MAX_PHASE_ONE_STEPS = 30
+"""Maximum number of steps towards a first feasible point, which do not count as iterations."""
+RAMP_TIE = 1e-6
+"""After a step without progress, scores this close to a corner of the ramp count as lying on it,
+because the other bound may help there.
+"""
+MIN_PROGRESS_FACTOR = 0.99
+"""A step that does not reduce the excess below this part of its value has stalled."""
+
+
+@dataclass
+class _MajorizationState:
+    """State of majorization: weights, (m + 1,) ramp values, convex solutions, trace."""
+
+    w: Array
+    values: Array
+    found: list[ConvexSolution] = field(default_factory=list)
+    trace: list[Mapping[str, Any]] = field(default_factory=list)
+
+    @property
+    def missed(self) -> float:
+        """Total excess over all constraints."""
+        return float(constraint_excess(self.values[1:]).sum())
+
+    def step(self, found: ConvexSolution, values: Array, seconds: float) -> None:
+        """Move to the solution of a convex problem and record the step in the trace."""
+        self.w, self.values = found.w, values
+        self.found.append(found)
+        row = {
+            "iteration": len(self.trace) + 1,
+            "objective": float(values[0]),
+            "violation": float(values[1:].max(initial=0.0)),
+            "bound": found.value,
+            "lower": found.lower,
+            "gap": found.gap,
+            "work": found.work,
+            "seconds": seconds,
+        }
+        self.trace.append(row)
+
+
+def solve_similar(
+    solver: Majorize,
+    problem: Problem,
+    near: Sequence[ConvexSolution] | None,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> tuple[Solution, list[ConvexSolution]]:
+    """Run Algorithm 1; also return the solutions of all convex problems on the way.
+
+    `near` are those of a similar problem.
+    """
+    ramp = make_ramp_problem(solver, problem)
+    names = [goal.name for goal in problem.constraints for _ in affine_pieces(goal)]
+    methods = [make_method(solver, ramp, rng, price) for price in EXCESS_PRICES]
+    run = _descend(ramp, solver.iterations, methods, near or (), progress)
+    if run.missed:
+        again = _descend(ramp, solver.iterations, methods[-1:], (), progress)
+        run = min(run, again, key=lambda each: each.missed)
+    status, reason = _ending(solver, run, problem, names)
+    variants = {} if run.missed else _variants(solver, run.w, rng)
+    multipliers = sum_by_goal(names, run.found[-1].multipliers)
+    return Solution(variants, status, reason, multipliers, tuple(run.trace)), run.found
+
+
+def make_ramp_problem(solver: Majorize, problem: Problem) -> RampProblem:
+    """Return Problem 2 of the goals on merged rows."""
+    coefficients, constants = problem.rows(_affine_forms([problem.objective, *problem.constraints]))
+    costs = np.concatenate([np.maximum(coefficients, 0), np.maximum(-coefficients, 0)])
+    X, costs = merge_equal_rows(problem.X, costs)
+    up, down = np.split(costs, 2)
+    return RampProblem(FeatureRows(X, solver.intercept), up, down, constants, 2 * problem.l2)
+
+
+def make_method(
+    solver: Majorize, ramp: RampProblem, rng: np.random.Generator, price: float
+) -> ConvexMethod:
+    """Return the solver of the convex problems of `ramp`; excess costs at most `price`."""
+    ceiling = price * (ramp.spread or 1.0)
+    goal = StoppingRule(solver.gap, ceiling, ramp.beyond(MAX_USEFUL_OBJECTIVE))
+    if solver.inner == "newton":
+        return AugmentedLagrangian(goal)
+    exact = solver.inner == "cutting_plane"
+    svm = cuts.newton_svm() if exact else cuts.liblinear_svm(_draw_seed(rng))
+    chooser = cuts.center_of_mass if solver.chooser == "center" else cuts.model_maximizer
+    return cuts.CuttingPlane(goal, svm, chooser, solver.cuts)
+
+
+def _descend(
+    ramp: RampProblem,
+    iterations: int,
+    methods: Sequence[ConvexMethod],
+    near: Sequence[ConvexSolution],
+    progress: Progress,
+) -> _MajorizationState:
+    """Take majorization steps from w = 0.
+
+    Until a point is feasible, each method is used until it stalls; later ones put a higher price on
+    excess. After that the last one is used.
+    """
+    w, left, begun = np.zeros(ramp.rows.width), iterations, time.perf_counter()
+    run = _MajorizationState(w, ramp.values(w))
+    while left:
+        ties, before = RAMP_TIE if _has_converged(run.trace) else 0.0, run.missed
+        convex = ConvexProblem.tight_at(ramp, ramp.rows.scores(run.w), ties)
+        method = methods[0] if before else methods[-1]
+        found = method.solve(convex, run.w, _most_similar_solution(run.found, near))
+        values = ramp.values(found.w)
+        # with ties the bound is slightly above the ramps at w
+        worse = constraint_excess(values[1:]).any() or values[0] >= run.values[0]
+        if ties and worse and not before:
+            break
+        run.step(found, values, time.perf_counter() - begun)
+        if run.missed > MIN_PROGRESS_FACTOR * before:
+            methods = methods[1:]
+        if run.missed and (not methods or len(run.trace) >= MAX_PHASE_ONE_STEPS):
+            break
+        left -= not run.missed
+        progress(f"{iterations - left} of {iterations} iterations")
+    return run
+
+
+def _variants(solver: Majorize, w: Array, rng: np.random.Generator) -> Mapping[str, Classifier]:
+    """Return classifiers that decide randomly by the ramp, and by the sign of the score."""
+    weights, bias = (w, 0.0) if solver.intercept == "none" else (w[:-1], float(w[-1]))
+    found: dict[str, Classifier] = {
+        "stochastic": Ramp(weights, bias),
+        "deterministic": Threshold(weights, bias),
+    }
+    if solver.hashed:
+        found["hashed"] = HashedRamp(weights, bias, _draw_seed(rng))
+    return found
+
+
+def _ending(
+    solver: Majorize, run: _MajorizationState, problem: Problem, names: list[str]
+) -> tuple[str, str]:
+    """Return status and reason; `infeasible` only if no decisions at all are feasible."""
+    missed, last = constraint_excess(run.values[1:]), run.found[-1]
+    if missed.any():
+        worst = int(np.argmax(missed))
+        reason = (
+            f"'{names[worst]}' could not be met: the best compromise of step {len(run.trace)} "
+            f"misses it by {missed[worst]:.3g}"
+        )
+        least = min_constraint_excess(*problem.rows(_affine_forms(problem.constraints)))
+        if least <= FEASIBILITY_TOLERANCE:
+            return "no_solution_found", reason
+        return "infeasible", f"{reason}, and any decisions miss some constraint by {least:.3g}"
+    if last.converged:
+        return "solved", ""
+    unit = "Newton steps" if solver.inner == "newton" else "SVMs"
+    return "iteration_limit", (
+        f"the last step ended after {last.work} {unit} with a gap of "
+        f"{last.gap:.2g}, which is not certain to be {solver.gap:.2g} of its objective"
+    )
+
+
+def _draw_seed(rng: np.random.Generator) -> int:
+    return int(rng.integers(2**31))
+
+
+def _affine_forms(goals: Sequence[RateGoal]) -> list[Affine]:
+    return [form for goal in goals for form in affine_pieces(goal)]
+
+
+def _has_converged(trace: list[Mapping[str, Any]]) -> bool:
+    """Whether the last step's improvement was within its gap."""
+    if len(trace) < 2:
+        return False
+    before, last = trace[-2:]
+    return bool(before["objective"] - last["objective"] <= last["gap"])
+
+
+def _most_similar_solution(
+    found: Sequence[ConvexSolution], near: Sequence[ConvexSolution]
+) -> ConvexSolution | None:
+    """Return the solution of the problem most similar to the next one, or None.
+
+    That is the solution of the same step of the previous problem, or the last one. Solutions that
+    violate a constraint are not used: their multipliers are prices, far above those of the next
+    problem.
+    """
+    like = near[len(found)] if len(found) < len(near) else found[-1] if found else None
+    return like if like is None or like.feasible else None
