@@ -110,9 +110,9 @@ class BalancedFilter(MappingParamsEstimator):
             If no filter satisfies the limit on disclosivity.
         """
         with convert_errors():
-            given = self._given(X, sensitive_features, reset=True, y=y)
+            inputs = self._inputs(X, sensitive_features, reset=True, y=y)
             self._seed = seed_from_random_state(self.random_state)
-            by = self._by(given)
+            by = self._by(inputs)
             if not by:
                 self._keep_all()
                 issue_warning(
@@ -120,28 +120,28 @@ class BalancedFilter(MappingParamsEstimator):
                     "sensitive_features"
                 )
                 return self
-            nothing = np.full(len(given), np.nan)
-            rows = LabelledRows(given, nothing, np.ones(len(given)))
+            nothing = np.full(len(inputs), np.nan)
+            rows = LabelledRows.of(inputs, nothing, np.ones(len(inputs)))
             dropped = [name for name in self.drop if name not in by]
-            encode = given.raw is not None
+            encode = inputs.raw is not None
             found = fit_rows(
-                self._question(by),
+                self._fit_spec(by),
                 rows,
                 self._seed,
                 drop=dropped,
                 encode=encode,
                 missing=self.missing,
             )
-        issue_warnings(found.doubts)
+        issue_warnings(found.warnings)
         self._keep(found)
         return self
 
-    def _by(self, given: InputRows) -> list[str]:
+    def _by(self, inputs: InputRows) -> list[str]:
         if self.by is None:
-            return [str(name) for name in given.beside.columns]
+            return [str(name) for name in inputs.beside.columns]
         return [self.by] if isinstance(self.by, str) else list(self.by)
 
-    def _question(self, by: Sequence[str]) -> FitSpec:
+    def _fit_spec(self, by: Sequence[str]) -> FitSpec:
         least = {} if self.algorithm == WITHOUT_MIN_KEPT else {"kept": self.kept}
         goals = filter_goals(by, float(self.disclosivity))
         goals |= {} if self.objective is None else {"objective": self.objective}
@@ -174,11 +174,11 @@ class BalancedFilter(MappingParamsEstimator):
         """
         check_is_fitted(self, self._found)
         with convert_errors():
-            given = self._given(X, None, reset=False)
+            inputs = self._inputs(X, None, reset=False)
             if self.filter_ is None:
-                return np.ones(len(given))
-            chances = self.filter_.chance(self._reader.shown(given, self.filter_))
-            issue_warnings(self._reader.surprises(given))
+                return np.ones(len(inputs))
+            chances = self.filter_.chance(self._reader.shown(inputs, self.filter_))
+            issue_warnings(self._reader.new_value_warnings(inputs))
         return chances
 
     def sample_weight(self, X: Any) -> Array:
@@ -202,15 +202,17 @@ class BalancedFilter(MappingParamsEstimator):
 
     def _drawn(self, X: Any) -> NDArray[np.intp]:
         with convert_errors():
-            given = self._given(X, None, reset=False)
+            inputs = self._inputs(X, None, reset=False)
             if self.filter_ is None:
-                return np.arange(len(given))
+                return np.arange(len(inputs))
             said = prediction_columns(
-                self.filter_, self._reader.shown(given, self.filter_), self._seed
+                self.filter_, self._reader.shown(inputs, self.filter_), self._seed
             )
         rows = np.flatnonzero(said.columns["kept"])
         if not len(rows):
-            raise NoSolutionFoundError(f"of {len(given)} rows none is kept: ask for more by `kept`")
+            raise NoSolutionFoundError(
+                f"of {len(inputs)} rows none is kept: ask for more by `kept`"
+            )
         return rows
 
     def _unseen(self) -> list[str]:

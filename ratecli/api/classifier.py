@@ -185,28 +185,30 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
         with convert_errors():
             if self.safety is not None and sample_weight is not None:
                 raise ValueError("a safety test counts every row once: it takes no sample_weight")
-            given = self._given(X, sensitive_features, reset=True, y=y, sample_weight=sample_weight)
+            inputs = self._inputs(
+                X, sensitive_features, reset=True, y=y, sample_weight=sample_weight
+            )
             classes = BinaryLabels.of(y, self.pos_label)
             check_consistent_length(X, y)
-            rows = LabelledRows(given, classes.yes(y), normalize_weights(sample_weight, X))
+            rows = LabelledRows.of(inputs, classes.yes(y), normalize_weights(sample_weight, X))
             counted = rows.counted()
             BinaryLabels.of(np.asarray(y)[counted], self.pos_label)
             seed = seed_from_random_state(self.random_state)
             found = fit_rows(
-                self._question(),
+                self._fit_spec(),
                 rows.take(counted),
                 seed,
                 drop=self.drop,
-                encode=self._encoding(),
+                encode=self.encode,
                 missing=self.missing,
             )
-        issue_warnings(found.doubts)
+        issue_warnings(found.warnings)
         self.classes_, self._classes = classes.labels, classes
         self._reader = found.reader
         self._keep(found)
         return self
 
-    def _question(self) -> FitSpec:
+    def _fit_spec(self) -> FitSpec:
         if self.safety is None and solver_class(self.solver).needs_promise:
             message = f"'{self.solver}' trains for a safety test, and there is none"
             raise FaultError(Diagnostic("E102", message, 'say safety={"delta": 0.05}'))
@@ -220,13 +222,6 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
             self.l2,
             self.deployed,
             self.safety,
-        )
-
-    def _encoding(self) -> bool | Literal["auto"]:
-        if self.encode is True or self.encode is False or self.encode == AUTO:
-            return self.encode
-        raise FaultError(
-            Diagnostic("E104", f"encode is {self.encode!r}, not True, False or 'auto'")
         )
 
     def _unseen(self) -> list[str]:
@@ -331,9 +326,9 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
     def _shown(self, X: Any, sensitive: Any) -> tuple[Classifier, Features]:
         check_is_fitted(self, self._found)
         with convert_errors():
-            given: InputRows = self._given(X, sensitive, reset=False)
-            shown = self._reader.shown(given, self.classifier_)
-            issue_warnings(self._reader.surprises(given))
+            inputs: InputRows = self._inputs(X, sensitive, reset=False)
+            shown = self._reader.shown(inputs, self.classifier_)
+            issue_warnings(self._reader.new_value_warnings(inputs))
         return self.classifier_, shown
 
     @staticmethod

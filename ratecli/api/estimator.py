@@ -124,7 +124,7 @@ class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
         """Return the columns of X that are not features."""
         return []
 
-    def _given(self, X: Any, sensitive: Any, *, reset: bool, **others: Any) -> InputRows:
+    def _inputs(self, X: Any, sensitive: Any, *, reset: bool, **others: Any) -> InputRows:
         """Return the input of `fit` (`reset`) or of another method as rows; `others` as in
         `InputRows.of`.
 

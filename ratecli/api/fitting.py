@@ -67,7 +67,7 @@ class FeatureReader:
     @classmethod
     def of(
         cls,
-        given: InputRows,
+        inputs: InputRows,
         features: Sequence[str],
         train: NDArray[np.intp],
         *,
@@ -85,52 +85,62 @@ class FeatureReader:
             E407 or E411 for features that are not finite or cannot be used as they are, E104 for
             options that conflict.
         """
-        kinds, means = given.kinds, _fills_with_means(missing)
-        if given.raw is None:
-            assert given.matrix is not None
-            _check_sizes(given.matrix, [f"x{k}" for k in range(given.matrix.shape[1])])
-            asked = "encode is True" if encode is True else "missing is 'mean'" if means else ""
-            if asked:
-                message = f"{asked}, and X is an array: its features are taken as they are"
-                raise FaultError(Diagnostic("E104", message, "give a DataFrame"))
-            return cls(None, (), kinds)
-        if means and encode is False:
-            message = "missing is 'mean', and encode is False: numbers are taken as they are"
-            raise FaultError(Diagnostic("E104", message, "leave out encode"))
-        frame = given.features(features)
+        for option, value, allowed in (
+            ("encode", encode, (True, False, "auto")),
+            ("missing", missing, (MISSING_IS_ERROR, MISSING_TO_MEAN)),
+        ):
+            if value not in allowed:
+                listed = ", ".join(map(repr, allowed))
+                message = f"{option} is {value!r}, and must be one of {listed}"
+                raise FaultError(Diagnostic("E104", message))
+        means = missing == MISSING_TO_MEAN
+        if (inputs.raw is None and encode is True) or (
+            means and (inputs.raw is None or encode is False)
+        ):
+            asked = "missing is 'mean'" if means else "encode is True"
+            message = f"{asked}, and " + (
+                "X is an array: its features are used as they are"
+                if inputs.raw is None
+                else "encode is False: numbers are used as they are"
+            )
+            raise FaultError(Diagnostic("E104", message, "give a DataFrame, or leave it out"))
+        if inputs.matrix is not None and inputs.raw is None:
+            _check_sizes(inputs.matrix, [f"x{k}" for k in range(inputs.matrix.shape[1])])
+            return cls(None, (), inputs.kinds)
+        frame = inputs.features(features)
         text = [name for name in features if is_text(frame[name])]
         if encode is False and text:
             message = f"column '{text[0]}' holds text, which is no feature as it is"
             raise FaultError(Diagnostic("E411", message, "say encode=True, or drop it"))
         for name in features:
-            _check(frame[name], name, means=means)
+            _check_feature(frame[name], name, means=means)
         if not (text or means if encode == "auto" else encode):
             _check_sizes(frame.to_numpy(dtype=np.float64), features)
-            return cls(None, tuple(features), kinds)
-        nothing = np.full(len(given), np.nan)
-        table = Table(frame, tuple(features), nothing, digest="", missing=means)
-        return cls(Encoder.fit([table], [train]), (), kinds)
+            return cls(None, tuple(features), inputs.kinds)
+        unlabelled = np.full(len(inputs), np.nan)
+        table = Table(frame, tuple(features), unlabelled, digest="", missing=means)
+        return cls(Encoder.fit([table], [train]), (), inputs.kinds)
 
-    def features(self, given: InputRows) -> Features:
+    def features(self, inputs: InputRows) -> Features:
         """Return (n, d) features; raise E205, E407, E411 if columns differ from training."""
-        if given.raw is None:
-            assert given.matrix is not None
-            return given.matrix
+        if inputs.raw is None:
+            assert inputs.matrix is not None
+            return inputs.matrix
         if self.encoder is not None:
-            return encode_new_rows(self.encoder, given.features(self.encoder.kinds))
+            return encode_new_rows(self.encoder, inputs.features(self.encoder.kinds))
         kinds: dict[str, ColumnKind | None] = dict.fromkeys(self.numbers, "number")
-        found = columns_as_known(given.features(self.numbers), kinds, given.names)
+        found = columns_as_known(inputs.features(self.numbers), kinds, inputs.names)
         for name in self.numbers:
             check_feature(found[name], name, meant_as_text=False)
         return found.to_numpy(dtype=np.float64)
 
-    def surprises(self, given: InputRows) -> list[Diagnostic]:
+    def new_value_warnings(self, inputs: InputRows) -> list[Diagnostic]:
         """Return W404 and W405 for values that did not occur in the training rows."""
-        if self.encoder is None or given.raw is None:
+        if self.encoder is None or inputs.raw is None:
             return []
-        return new_row_warnings(self.encoder, given.features(self.encoder.kinds))
+        return new_row_warnings(self.encoder, inputs.features(self.encoder.kinds))
 
-    def shown(self, given: InputRows, classifier: Classifier) -> Features:
+    def shown(self, inputs: InputRows, classifier: Classifier) -> Features:
         """Return the inputs of a classifier (n, d + S): features, then membership in each of its
         slices.
 
@@ -141,11 +151,11 @@ class FeatureReader:
         """
         names = slice_columns_of(classifier)
         kinds = {name: self.kinds.get(name) for name in names}
-        columns = columns_as_known(given.named(names), kinds, list(given.columns))
-        return append_slices(classifier, self.features(given), columns)
+        columns = columns_as_known(inputs.named(names), kinds, list(inputs.columns))
+        return append_slices(classifier, self.features(inputs), columns)
 
 
-def _check(column: Any, name: str, *, means: bool) -> None:
+def _check_feature(column: Any, name: str, *, means: bool) -> None:
     """Call `check_feature` and give the errors a help text for Python users."""
     try:
         check_feature(column, name, meant_as_text=True, means=means)
@@ -176,16 +186,6 @@ def _to_flat_array(found: Any) -> Array:
     return np.asarray(found.toarray() if sparse.issparse(found) else found, dtype=float).ravel()
 
 
-def _fills_with_means(missing: str) -> bool:
-    if missing not in {MISSING_IS_ERROR, MISSING_TO_MEAN}:
-        raise FaultError(
-            Diagnostic(
-                "E104", f"missing is {missing!r}, not '{MISSING_IS_ERROR}' or '{MISSING_TO_MEAN}'"
-            )
-        )
-    return missing == MISSING_TO_MEAN
-
-
 def normalize_weights(sample_weight: Any, X: Any) -> Array:
     """Check sample weights and return them (n,), normalized so that their scale does not matter.
 
@@ -209,13 +209,18 @@ def normalize_weights(sample_weight: Any, X: Any) -> Array:
 class LabelledRows:
     """Rows with labels (n,) of 0, 1 or NaN, and weights (n,) as returned by `normalize_weights`.
 
-    `part` (n,) is "train" or "safety" for each row; None means that all are training rows.
+    `part` (n,) is "train" or "safety" for each row.
     """
 
-    given: InputRows
+    inputs: InputRows
     label: Array
     weight: Array
-    part: NDArray[np.str_] | None = None
+    part: NDArray[np.str_]
+
+    @classmethod
+    def of(cls, inputs: InputRows, label: Array, weight: Array) -> LabelledRows:
+        """Return rows that are all training rows."""
+        return cls(inputs, label, weight, np.full(len(label), "train"))
 
     def counted(self) -> NDArray[np.intp]:
         """Return the indices of the rows with nonzero weight."""
@@ -224,8 +229,8 @@ class LabelledRows:
     def take(self, rows: NDArray[np.intp]) -> LabelledRows:
         if len(rows) == len(self.label):
             return self
-        part = None if self.part is None else self.part[rows]
-        return LabelledRows(self.given.take(rows), self.label[rows], self.weight[rows], part)
+        label, weight, part = self.label[rows], self.weight[rows], self.part[rows]
+        return LabelledRows(self.inputs.take(rows), label, weight, part)
 
     def put_aside(self, holdout: Holdout | None, seed: int) -> LabelledRows:
         """Hold out rows for a safety test, if there is one, choosing them as the runner does.
@@ -237,11 +242,11 @@ class LabelledRows:
         """
         if holdout is None:
             return self
-        self.given.require(name for name in holdout.stratify if name != "label")
-        table = Table(self.given.named(holdout.stratify), (), self.label, digest="")
+        self.inputs.require(name for name in holdout.stratify if name != "label")
+        table = Table(self.inputs.named(holdout.stratify), (), self.label, digest="")
         aside = reserve_safety_rows(
             table,
-            np.arange(len(self.given)),
+            np.arange(len(self.inputs)),
             holdout.fraction,
             random_stream(seed, "safety", ROWS_DATASET),
             stratify=holdout.stratify,
@@ -251,11 +256,7 @@ class LabelledRows:
 
     def training(self) -> NDArray[np.intp]:
         """Return the indices of the rows that are not held out."""
-        return (
-            np.arange(len(self.label))
-            if self.part is None
-            else np.flatnonzero(self.part == "train")
-        )
+        return np.flatnonzero(self.part == "train")
 
     def sample(self, deployed: str | None) -> Sample:
         """Return the rows as a sample, with decisions of a deployed model if `deployed` is a
@@ -266,12 +267,11 @@ class LabelledRows:
         FaultError
             E205 or E406 if that column does not exist or does not contain decisions.
         """
-        count, columns = len(self.given), self.given.columns
-        part = np.full(count, "train") if self.part is None else self.part
-        found = Sample(columns, self.label, np.full(count, ROWS_DATASET), part, self.weight)
+        count, columns = len(self.inputs), self.inputs.columns
+        found = Sample(columns, self.label, np.full(count, ROWS_DATASET), self.part, self.weight)
         if deployed is None:
             return found
-        self.given.require([deployed])
+        self.inputs.require([deployed])
         return found.with_deployed(read_decisions(columns[deployed], deployed))
 
 
@@ -283,7 +283,7 @@ class FitResult:
     ----------
     values
         The objective and the violations of constraints on the training rows, by variant and name.
-    doubts
+    warnings
         Warnings that depend on the rows (W401 and others).
     """
 
@@ -292,11 +292,11 @@ class FitResult:
     solution: Solution
     values: Mapping[str, Mapping[str, float]]
     ending: MeasuredSolution
-    doubts: tuple[Diagnostic, ...]
+    warnings: tuple[Diagnostic, ...]
 
 
 def fit_rows(
-    question: FitSpec,
+    spec: FitSpec,
     rows: LabelledRows,
     seed: int,
     *,
@@ -313,22 +313,21 @@ def fit_rows(
     FaultError
         E1xx to E4xx if the specification is invalid or does not fit the rows.
     """
-    read = question.read(rows.given.values)
-    features = select_features(
-        rows.given, [*drop, *read.case.unseen, *_optional_list(question.deployed)]
-    )
+    read = spec.read(rows.inputs.values)
+    deployed = [] if spec.deployed is None else [spec.deployed]
+    features = select_features(rows.inputs, [*drop, *read.case.unseen, *deployed])
     rows = rows.put_aside(read.case.holdout, seed)
     train = rows.training()
-    reader = FeatureReader.of(rows.given, features, train, encode=encode, missing=missing)
-    world = TrialData(rows.sample(question.deployed), reader.features(rows.given))
+    reader = FeatureReader.of(rows.inputs, features, train, encode=encode, missing=missing)
+    data = TrialData(rows.sample(spec.deployed), reader.features(rows.inputs))
     with read.names.in_errors(), limit_to_one_thread():
-        doubts = check_fit_rows(read, world)
-        found = _RowsFit(read, world, seed).solved(read.case)
+        warnings = check_fit_rows(read, data)
+        found = _RowsFit(read, data, seed).solved(read.case)
     values = _by_name(read.case, found.values)
-    return FitResult(read, reader, found.solution, values, found, tuple(doubts))
+    return FitResult(read, reader, found.solution, values, found, tuple(warnings))
 
 
-def select_features(given: InputRows, dropped: Sequence[str]) -> list[str]:
+def select_features(inputs: InputRows, dropped: Sequence[str]) -> list[str]:
     """Return the columns of a DataFrame that are features; an empty list for an array (all are).
 
     Raises
@@ -337,30 +336,30 @@ def select_features(given: InputRows, dropped: Sequence[str]) -> list[str]:
         E205 for a dropped column that does not exist, E411 for a dropped column of an array or if
         no feature is left.
     """
-    given.require(dropped)
-    if given.raw is None:
-        inside = [name for name in dropped if name in given.names and name not in given.beside]
+    inputs.require(dropped)
+    if inputs.raw is None:
+        inside = [name for name in dropped if name in inputs.names and name not in inputs.beside]
         if inside:
             message = f"'{inside[0]}' is a column of an array, and all of these are features"
             raise FaultError(Diagnostic("E411", message, "give a DataFrame, or sensitive_features"))
         return []
-    left = [name for name in given.names if name not in dropped]
+    left = [name for name in inputs.names if name not in dropped]
     if not left:
         raise FaultError(Diagnostic("E411", "no column of X is left as a feature"))
     return left
 
 
-def check_fit_rows(read: ParsedFitSpec, world: TrialData) -> list[Diagnostic]:
+def check_fit_rows(read: ParsedFitSpec, data: TrialData) -> list[Diagnostic]:
     """Return warnings about the rows; raise errors that only the rows reveal."""
     reading = replace(read.reading, faults={}, warnings={})
-    reading.add(check_rows(reading, world, [read.case, *read.others]))
+    reading.add(check_rows(reading, data, [read.case, *read.others]))
     return list(reading.finish())
 
 
 @dataclass(frozen=True)
 class _RowsFit:
     read: ParsedFitSpec
-    world: TrialData
+    data: TrialData
     seed: int
 
     def solved(self, case: Case) -> MeasuredSolution:
@@ -368,14 +367,14 @@ class _RowsFit:
         needed = case.of(goals_only=True)
         others = {other.label: other for other in self.read.others if other.label in needed}
         reference = {label: self._main(other) for label, other in others.items()}
-        job = make_job(self.read, case, self.world.sample, self.seed)
-        trial = Trial(job, self.world, reference)
+        job = make_job(self.read, case, self.data.sample, self.seed)
+        trial = Trial(job, self.data, reference)
         return trial.solve(trial.problem())
 
     def _main(self, case: Case) -> Predictions:
         # this algorithm ignores goals, so dropping them does not change the classifier it finds
         found = self.solved(replace(case, constraints=(), metrics={}))
-        return self.world.predictions(next(iter(found.solution.variants.values())))
+        return self.data.predictions(next(iter(found.solution.variants.values())))
 
 
 def make_job(read: ParsedFitSpec, case: Case, sample: Sample, seed: int) -> TrialSpec:
@@ -395,7 +394,3 @@ def _by_name(case: Case, values: Sequence[MeasuredValue]) -> dict[str, dict[str,
         variant: {name: told[variant, text] for name, text in texts.items()}
         for variant in dict.fromkeys(variant for variant, _ in told)
     }
-
-
-def _optional_list(name: str | None) -> list[str]:
-    return [] if name is None else [name]

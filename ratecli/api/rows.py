@@ -58,16 +58,16 @@ class InputRows:
         if isinstance(sensitive, Mapping):
             parts = {f"sensitive_features[{name!r}]": each for name, each in sensitive.items()}
             check_indices({"X": X, **others, **parts})
-        given = cls(None, X, beside)
+        inputs = cls(None, X, beside)
         if isinstance(X, pd.DataFrame):
             frame = X.set_axis(list(map(str, X.columns)), axis=1)
             if not frame.columns.is_unique:
                 twice = frame.columns[frame.columns.duplicated()][0]
                 raise FaultError(Diagnostic("E404", f"X has two columns called '{twice}'"))
-            given = cls(frame, None, beside)
-        for name in beside.columns.intersection(given.names):
-            given.check_same(name)
-        return given
+            inputs = cls(frame, None, beside)
+        for name in beside.columns.intersection(inputs.names):
+            inputs.check_same(name)
+        return inputs
 
     def __len__(self) -> int:
         return len(self.beside)

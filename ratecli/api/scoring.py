@@ -61,14 +61,14 @@ class RateScorer(BaseEstimator):  # type: ignore[misc]
     ) -> float:
         """Return the value on these rows, signed so that more is better; NaN if it is undefined."""
         said = predict_with_sensitive(estimator, X, sensitive_features)
-        given = (
+        inputs = (
             X
             if isinstance(X, pd.DataFrame)
             else check_array(X, accept_sparse="csr", dtype=None, ensure_all_finite=False)
         )
         labels = getattr(estimator, "classes_", None)
         with convert_errors():
-            rows = InputRows.of(given, sensitive_features, y=y, sample_weight=sample_weight)
+            rows = InputRows.of(inputs, sensitive_features, y=y, sample_weight=sample_weight)
         found = _measure(self, rows, y, said, weight=sample_weight, labels=labels)
         return found if self.greater_is_better else -found
 
@@ -192,38 +192,38 @@ def rate_score(
     count = len(column_or_1d(y_true))
     with convert_errors():
         others = {"y_true": y_true, "y_pred": y_pred, "sample_weight": sample_weight}
-        given = InputRows.of(np.zeros((count, 0)), sensitive_features, **others)
-    return _measure(scorer, given, y_true, y_pred, weight=sample_weight, labels=None)
+        inputs = InputRows.of(np.zeros((count, 0)), sensitive_features, **others)
+    return _measure(scorer, inputs, y_true, y_pred, weight=sample_weight, labels=None)
 
 
 def _measure(
-    scorer: RateScorer, given: InputRows, y: Any, said: Any, *, weight: Any, labels: Any
+    scorer: RateScorer, inputs: InputRows, y: Any, said: Any, *, weight: Any, labels: Any
 ) -> float:
     """Return the value of the scorer's expression.
 
     `labels` are the estimator's classes, or None to take all labels that occur.
     """
-    check_consistent_length(given.beside, y, said)
+    check_consistent_length(inputs.beside, y, said)
     y, said = column_or_1d(y), column_or_1d(said)
     both = np.concatenate([y, said]) if labels is None else np.asarray(labels)
     classes = BinaryLabels.of(both, scorer.pos_label)
-    rows = LabelledRows(given, classes.yes(y), normalize_weights(weight, y))
+    rows = LabelledRows.of(inputs, classes.yes(y), normalize_weights(weight, y))
     with convert_errors():
-        tree = _parse_measure(scorer, given)
+        tree = _parse_measure(scorer, inputs)
         yes = classes.yes(said)
         return _value(rows, yes, tree)
 
 
-def _parse_measure(scorer: RateScorer, given: InputRows) -> Expression:
+def _parse_measure(scorer: RateScorer, inputs: InputRows) -> Expression:
     """Return the expression to measure; raise E304 if it refers to another algorithm."""
-    question = FitSpec(
+    spec = FitSpec(
         UNCONSTRAINED,
         constraints={RULE_KIND: scorer.text} if scorer.rule else {},
         groups=scorer.groups or {},
         parameters=scorer.parameters or {},
         metrics={} if scorer.rule else {RATE_KIND: scorer.text},
     )
-    read = question.read(given.values)
+    read = spec.read(inputs.values)
     tree = read.case.metrics[VIOLATION_PREFIX + RULE_KIND if scorer.rule else RATE_KIND]
     if any(isinstance(part, ex.AlgorithmMetric) for part in ex.walk(tree)):
         raise FaultError(Diagnostic("E304", f"'{scorer.text}' asks for what another algorithm has"))

@@ -149,24 +149,24 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
             X = self._checked(X, reset=True)
             classes = BinaryLabels.of(y, self.pos_label)
             weight = params.get("sample_weight")
-            given = InputRows.of(X, sensitive_features, y=y, sample_weight=weight)
+            inputs = InputRows.of(X, sensitive_features, y=y, sample_weight=weight)
             y = y if isinstance(y, pd.Series) else column_or_1d(y)
             check_consistent_length(X, y)
-            rows = LabelledRows(given, classes.yes(y), np.ones(len(given)))
+            rows = LabelledRows.of(inputs, classes.yes(y), np.ones(len(inputs)))
             self.classes_ = classes.labels
             if not self.constraints:
                 issue_warning("there are no constraints: nothing is tested")
                 every = self._candidate(X, y, sensitive_features, rows.training(), params)
                 return self._keep(every, None)
             seed = seed_from_random_state(self.random_state)
-            read = self._question().read(given.values)
+            read = self._fit_spec().read(inputs.values)
             rows = rows.put_aside(read.case.holdout, seed)
             candidate = self._candidate(X, y, sensitive_features, rows.training(), params)
             yes = classes.yes(predict_with_sensitive(candidate, X, sensitive_features))
             verdict = self._verdict(read, rows, yes, seed)
         return self._keep(candidate, verdict, read.names)
 
-    def _question(self) -> FitSpec:
+    def _fit_spec(self) -> FitSpec:
         delta = dict(self.delta) if isinstance(self.delta, Mapping) else self.delta
         safety: dict[str, Any] = {
             "delta": delta,
@@ -190,8 +190,8 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
     ) -> Any:
         """Return a clone of the classifier, fitted to the rows that are not held out."""
         if get_config()["enable_metadata_routing"]:
-            given = {**params, "sensitive_features": sensitive} if sensitive is not None else params
-            routed = process_routing(self, "fit", **given).estimator.fit
+            more = {} if sensitive is None else {"sensitive_features": sensitive}
+            routed = process_routing(self, "fit", **params, **more).estimator.fit
         elif params:
             names = " and ".join(params)
             way = "sklearn.set_config(enable_metadata_routing=True) hands it to the classifier"
@@ -208,13 +208,13 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
     def _verdict(
         read: ParsedFitSpec, rows: LabelledRows, yes: Array, seed: int
     ) -> SafetyTestResult:
-        world = TrialData(rows.sample(read.deployed), yes[:, None])
+        data = TrialData(rows.sample(read.deployed), yes[:, None])
         with read.names.in_errors():
-            issue_warnings(check_fit_rows(read, world))
-            _, rules = goals_with_numbers(read.case, world, {}, "train")
-            promise = read.case.safety_spec(world.splits()["safety"])
+            issue_warnings(check_fit_rows(read, data))
+            _, rules = goals_with_numbers(read.case, data, {}, "train")
+            promise = read.case.safety_spec(data.splits()["safety"])
             assert promise is not None
-            test = SafetyRows(world, promise, (0.0, 1.0), seed)
+            test = SafetyRows(data, promise, (0.0, 1.0), seed)
             model = Solution({MODEL_NAME: Threshold(np.ones(1), -0.5)})
             return test.verdict(model, {MODEL_NAME: Predictions(yes, yes, yes)}, rules)
 
@@ -250,8 +250,8 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         if isinstance(X, pd.DataFrame):
             validate_data(self, X, reset=reset, skip_check_array=True)
             return X
-        given: dict[str, Any] = {"accept_sparse": "csr", "dtype": None, "ensure_all_finite": False}
-        return validate_data(self, X, reset=reset, **given)
+        options: dict[str, Any] = {"accept_sparse": "csr", "dtype": None}
+        return validate_data(self, X, reset=reset, ensure_all_finite=False, **options)
 
     def predict(self, X: Any, **params: Any) -> NDArray[Any]:
         """Return labels (n,); raise NoSolutionFoundError if the model did not pass."""

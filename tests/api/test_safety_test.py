@@ -124,7 +124,7 @@ def test_without_rules_all_rows_train_and_that_is_said(loans):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"delta": 0}, "'delta' must be a number greater than 0"),
+        ({"delta": 0}, "'delta' must be greater than 0"),
         ({"delta": {"unfair": 0.1}}, "unfair"),
         ({"bound": "clopper"}, "clopper_pearson"),
         ({"fraction": 0.0001}, "safety part would be empty"),
