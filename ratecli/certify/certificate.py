@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
 from scipy.optimize import minimize
 
 from ratecli.certify.bound import Bound, BoundedSample, Measurements
@@ -38,8 +37,6 @@ from ratecli.rates.sample import Mask
 
 MIN_DELTA_SHARE = 0.1
 """Minimum share of delta for a bound, relative to equal shares, as expectations may be wrong."""
-INTERPOLATION_KNOTS = 25
-"""Number of shares at which limits are computed; between them they are interpolated."""
 SIMPLEX_STEPS = 15
 """Steps of the simplex search for each share."""
 SIMPLEX_SPAN = 0.1
@@ -72,53 +69,38 @@ def _optimize_tree_shares(expected: ExpectedOutcome, tree: int, own: Mask) -> Ar
 
     L-BFGS searches from equal shares, then a simplex search (Nelder and Mead) refines the result:
     ends have kinks where another argument of a maximum becomes the largest, and gradients fail
-    there. Both search on limits interpolated in the logarithms of the shares.
+    there.
     """
     plan, size = expected.plan, int(own.sum())
     bounds = [plan.bounds[b] for b in np.flatnonzero(own)]
     root = plan.inclusion(plan.trees[tree], tree)
     equal, floor = np.full(size, 1 / size), MIN_DELTA_SHARE / size
 
-    def limits(shares: Array) -> Array:
-        deltas = [each.delta * size * share for each, share in zip(bounds, shares, strict=True)]
-        pairs = zip(bounds, deltas, strict=True)
-        return np.array([expected.limit(replace(each, delta=delta)) for each, delta in pairs])
+    def limits(shares: Array) -> list[float]:
+        pairs = zip(bounds, shares, strict=True)
+        return [expected.limit(replace(each, delta=each.delta * size * s)) for each, s in pairs]
 
-    def upper_end(limits: Array) -> tuple[float, Array]:
-        """Return the upper end, a large number if it is infinite, and its slopes (b,)."""
+    def upper_end(shares: Array) -> float:
         every = np.zeros(len(own))
-        every[own] = limits
-        enclosure = root(every)
-        end = INFINITE_END if math.isnan(enclosure.high) else min(enclosure.high, INFINITE_END)
-        return end, enclosure.high_slopes[own]
+        every[own] = limits(shares)
+        end = root(every).high
+        return INFINITE_END if math.isnan(end) else min(end, INFINITE_END)
 
     def shares_at(x: Array) -> Array:
         """Map any x (b - 1,) to shares that add up to 1 and are at least the minimum."""
         weights = np.exp(np.append(x, 0.0) - max(x.max(), 0.0))
         return np.asarray(floor + (1 - MIN_DELTA_SHARE) * weights / weights.sum())
 
-    knots = np.geomspace(floor, 1.0, INTERPOLATION_KNOTS)
-    table = np.array([limits(np.full(size, share)) for share in knots]).T
-    if not np.isfinite(table).all():
+    def end_at(x: Array) -> float:
+        return upper_end(shares_at(x))
+
+    if not np.isfinite(limits(np.full(size, floor))).all():
         return equal
-    curves = [PchipInterpolator(np.log(knots), row) for row in table]
-
-    def smooth_end(x: Array) -> tuple[float, Array]:
-        """Return the upper end and its slopes in x, shape (b - 1,)."""
-        shares = shares_at(x)
-        pairs = list(zip(curves, np.log(shares), strict=True))
-        end, by_limit = upper_end(np.array([curve(at) for curve, at in pairs]))
-        slopes = by_limit * [curve(at, 1) for curve, at in pairs] / shares
-        free = shares - floor
-        return end, (free * (slopes - free @ slopes / (1 - MIN_DELTA_SHARE)))[:-1]
-
-    start = np.zeros(size - 1)
-    near = minimize(smooth_end, start, jac=True, method="L-BFGS-B").x
-    simplex = near + SIMPLEX_SPAN * np.vstack([start, np.eye(size - 1)])
+    near = minimize(end_at, np.zeros(size - 1), method="L-BFGS-B").x
+    simplex = near + SIMPLEX_SPAN * np.vstack([np.zeros(size - 1), np.eye(size - 1)])
     options = {"maxiter": SIMPLEX_STEPS * size, "initial_simplex": simplex}
-    best = minimize(lambda x: smooth_end(x)[0], near, method="Nelder-Mead", options=options)
-    shares = shares_at(best.x)
-    return shares if upper_end(limits(shares))[0] < upper_end(limits(equal))[0] else equal
+    best = shares_at(minimize(end_at, near, method="Nelder-Mead", options=options).x)
+    return best if upper_end(best) < upper_end(equal) else equal
 
 
 ClassifierKind = Literal["deterministic", "randomized", "estimate"]

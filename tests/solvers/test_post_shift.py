@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 from ratecli.models.base import Array, Classifier
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines import group_hull as group_cuts
-from ratecli.solvers.baselines import plain, single_cuts
+from ratecli.solvers.baselines import plain, post_shift
 from ratecli.solvers.baselines.group_hull import GroupCuts, couple_group_cuts, hull_vertices
 from ratecli.solvers.baselines.solvers import PostShift, Unconstrained
 from ratecli.solvers.hull.forms import RateProgram
@@ -149,7 +149,7 @@ def test_what_duality_leaves_out_is_not_better(name, monkeypatch):
     given = problem(rows, EVERY[name])
     program = RateProgram.of(given)
     every = solved(given)
-    monkeypatch.setattr(single_cuts, "MAX_CHOICES_AT_ONCE", 1500)
+    monkeypatch.setattr(post_shift, "MAX_CHOICES_AT_ONCE", 1500)
     few = solved(given)
     assert every.trace[-1]["exact"]
     values = [

@@ -9,11 +9,12 @@ from oracles.promised import GAP, RATIO, numbers, numeric, promised
 from scipy.optimize import approx_fprime
 from scipy.special import expit
 
-from ratecli.solvers.seldonian.design import DesignMatrix, WhitenedCoordinates
 from ratecli.solvers.seldonian.scores import (
+    DesignMatrix,
     LogLossObjective,
     ScoreModel,
     SquaredErrorObjective,
+    WhitenedCoordinates,
     fit_unconstrained,
     plain_objective,
     score_model_of,

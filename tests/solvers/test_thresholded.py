@@ -8,8 +8,8 @@ from scipy import sparse
 from ratecli.models.linear import Threshold
 from ratecli.rates import expression as ex
 from ratecli.solvers.base import Solution
+from ratecli.solvers.baselines.plain import threshold_rates
 from ratecli.solvers.baselines.solvers import Thresholded, Unconstrained
-from ratecli.solvers.baselines.thresholded import threshold_rates
 from ratecli.solvers.majorize import augmented
 from ratecli.solvers.problem import Problem
 

@@ -1,7 +1,9 @@
-"""Plain linear classifiers and regressors without constraints, used by other baselines."""
+"""Plain linear classifiers and regressors without constraints, and thresholds on their scores."""
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -9,14 +11,20 @@ import numpy as np
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Features
 from ratecli.models.linear import LinearRegressor, Logistic, Threshold
+from ratecli.rates.analysis import Goal
+from ratecli.rates.matrix import RateMatrix, RowKinds
+from ratecli.solvers.base import Progress, Solution
+from ratecli.solvers.feasibility import unmet_status
 from ratecli.solvers.fit_cache import FitCache, array_digest
+from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.liblinear import add_ones_column, fit_logistic
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import ConvexProblem, ConvexSolution, RampProblem, StoppingRule
 from ratecli.solvers.majorize.rows import FeatureRows
+from ratecli.solvers.numerics.thresholds import SCORE_TIE, Thresholds
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.seldonian.design import DesignMatrix
 from ratecli.solvers.seldonian.scores import (
+    DesignMatrix,
     fit_unconstrained,
     plain_objective,
     score_model_of,
@@ -116,3 +124,67 @@ def _fit_logistic(problem: Problem, rng: np.random.Generator) -> tuple[Logistic,
     if fit.converged:
         return classifier, ""
     return classifier, f"LIBLINEAR stopped after {MAX_ITERATIONS} passes over the rows"
+
+
+ROUNDING = 1e-12
+"""Rounding error of a sum of a few exact rates."""
+
+
+def threshold_rates(scores: Array, matrix: RateMatrix, own: float) -> tuple[Array, Array]:
+    """Return all thresholds (T,) on scores (n,), descending, and the rates (K, T) at each.
+
+    The threshold `own` is kept as it is if it lies between two neighbouring scores. Sums of row
+    weights are divided last, so that with weights of 1 the rates are exact to the last bit.
+    """
+    cuts = Thresholds.of(scores)
+    values = cuts.values.copy()
+    if np.abs(scores - own).min() > SCORE_TIE * max(float(np.abs(scores).max()), 1.0):
+        values[cuts.counts == (scores > own).sum()] = own
+    sums = cuts.positive_sums(matrix.sums.toarray()) + matrix.constants[:, None]
+    return values, sums / matrix.totals[:, None]
+
+
+def solve_thresholded(
+    problem: Problem,
+    goals: tuple[Goal, ...],
+    loss: ClassificationLoss,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> Solution:
+    """Return the plain classifier with the best threshold that satisfies the given constraints."""
+    begun = time.perf_counter()
+    plain, short = fit_plain_classifier(problem, loss, rng)
+    progress(f"{loss} loss fitted")
+    own = -plain.bias
+    thresholds, rates = threshold_rates(problem.X @ plain.weights, problem.rates, own)
+    program = RateProgram.of(replace(problem, constraints=goals))
+    missed = program.missed(rates, ROUNDING)
+    allowed = missed == 0
+    if not allowed.any():
+        reason = _unmet_reason(program, rates[:, missed.argmin()])
+        return Solution({}, *unmet_status(program, RowKinds.by(problem.rates), reason))
+    values = program.value(program.objective, rates)
+    known = np.nan_to_num(values, nan=np.inf)  # undefined is worse than any other value
+    least = allowed & (known <= known[allowed].min() + ROUNDING)
+    best = int(np.where(least, np.abs(thresholds - own), np.inf).argmin())
+    classifier = Threshold(plain.weights, -float(thresholds[best]))
+    row = {
+        "iteration": 1,
+        "objective": float(values[best]),
+        "violation": problem.violation(classifier),
+        "shift": own - float(thresholds[best]),
+        "seconds": time.perf_counter() - begun,
+    }
+    status = "iteration_limit" if short else "solved"
+    return Solution({"deterministic": classifier}, status, short, trace=(row,))
+
+
+def _unmet_reason(program: RateProgram, rates: Array) -> str:
+    """Return why there is no solution, given the rates (K,) of the threshold that misses least."""
+    excess = [float(program.value(form, rates)) for form in program.constraints]
+    worst = int(np.argmax(excess))
+    names = " and ".join(f"'{name}'" for name in dict.fromkeys(program.owners))
+    return (
+        f"no threshold meets {names}: the best one misses '{program.owners[worst]}' "
+        f"by {excess[worst]:.3g}"
+    )

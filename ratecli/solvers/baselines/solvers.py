@@ -115,7 +115,7 @@ class Thresholded(Solver):
             raise ValueError("meets: with free: true no constraint is met")
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        from ratecli.solvers.baselines.thresholded import solve_thresholded
+        from ratecli.solvers.baselines.plain import solve_thresholded
 
         named = {goal.name: goal for goal in problem.constraints}
         goals = problem.constraints if self.meets is None else (named[self.meets],)

@@ -32,35 +32,20 @@ EXAMPLE_CLASSIFIERS = (
 """Classifiers that take sample weights, as suggestions in error messages."""
 
 
-_NAMES_BY_MODULE = {
-    "sklearn.calibration": ("CalibratedClassifierCV",),
-    "sklearn.ensemble": (
-        "AdaBoostClassifier",
-        "BaggingClassifier",
-        "ExtraTreesClassifier",
-        "GradientBoostingClassifier",
-        "HistGradientBoostingClassifier",
-        "RandomForestClassifier",
-    ),
-    "sklearn.linear_model": (
-        "LogisticRegression",
-        "LogisticRegressionCV",
-        "Perceptron",
-        "RidgeClassifier",
-        "RidgeClassifierCV",
-        "SGDClassifier",
-    ),
-    "sklearn.naive_bayes": (
-        "BernoulliNB",
-        "CategoricalNB",
-        "ComplementNB",
-        "GaussianNB",
-        "MultinomialNB",
-    ),
-    "sklearn.svm": ("LinearSVC", "NuSVC", "SVC"),
-    "sklearn.tree": ("DecisionTreeClassifier", "ExtraTreeClassifier"),
+CLASSIFIER_MODULES = {
+    name: f"sklearn.{module}"
+    for module, names in {
+        "calibration": "CalibratedClassifierCV",
+        "ensemble": "AdaBoostClassifier BaggingClassifier ExtraTreesClassifier "
+        "GradientBoostingClassifier HistGradientBoostingClassifier RandomForestClassifier",
+        "linear_model": "LogisticRegression LogisticRegressionCV Perceptron RidgeClassifier "
+        "RidgeClassifierCV SGDClassifier",
+        "naive_bayes": "BernoulliNB CategoricalNB ComplementNB GaussianNB MultinomialNB",
+        "svm": "LinearSVC NuSVC SVC",
+        "tree": "DecisionTreeClassifier ExtraTreeClassifier",
+    }.items()
+    for name in names.split()
 }
-CLASSIFIER_MODULES = {name: home for home, names in _NAMES_BY_MODULE.items() for name in names}
 """Modules of the scikit-learn classifiers that take sample weights in every supported version.
 
 Hard-coded because scanning scikit-learn takes seconds. A file that names one of these classes is

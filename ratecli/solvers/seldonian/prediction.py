@@ -20,9 +20,8 @@ from ratecli.rates.analysis import pieces
 from ratecli.rates.enclosure import InclusionFunction
 from ratecli.rates.expression import Expression
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.seldonian.design import DesignMatrix
 from ratecli.solvers.seldonian.inflation import BoundInflation
-from ratecli.solvers.seldonian.scores import ModelOutputs
+from ratecli.solvers.seldonian.scores import DesignMatrix, ModelOutputs
 
 
 @dataclass(frozen=True)

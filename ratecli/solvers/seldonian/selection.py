@@ -14,9 +14,13 @@ import numpy as np
 
 from ratecli.certify.prediction import round_up
 from ratecli.models.base import Array
-from ratecli.solvers.seldonian.design import DesignMatrix, WhitenedCoordinates
 from ratecli.solvers.seldonian.prediction import PredictedTestResult, TestPrediction
-from ratecli.solvers.seldonian.scores import ScoreModel, ScoreObjective
+from ratecli.solvers.seldonian.scores import (
+    DesignMatrix,
+    ScoreModel,
+    ScoreObjective,
+    WhitenedCoordinates,
+)
 
 
 @dataclass(frozen=True)

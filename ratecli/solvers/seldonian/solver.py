@@ -128,8 +128,8 @@ class Seldonian(Solver):
     def candidate_selection(self, problem: Problem, safety: SafetyTestSpec) -> CandidateSelection:
         """Return the optimization problem of soft models, predicting the given safety test."""
         from ratecli.solvers.seldonian import scores as sc
-        from ratecli.solvers.seldonian.design import DesignMatrix, WhitenedCoordinates
         from ratecli.solvers.seldonian.prediction import predict_safety_test
+        from ratecli.solvers.seldonian.scores import DesignMatrix, WhitenedCoordinates
         from ratecli.solvers.seldonian.selection import CandidateSelection
         from ratecli.solvers.seldonian.soft import CURVATURE_SCORE_CAP
 
