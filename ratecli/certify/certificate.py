@@ -199,13 +199,13 @@ def certify(  # noqa: PLR0917  the arguments are unrelated
     certificates = []
     for goal in goals:
         known = None if candidate is None else candidate.rates
-        plan = plan_goal_test(goal, safety, rates, candidate=known)
+        plan = plan_goal_test(goal, safety, rates, known)
         if safety.division == "optimized" and candidate is not None:
             rows = plan.parts(candidate.rates, label_range)
             expected = ExpectedOutcome.of(plan, rows, candidate.measurements, safety.bound)
             factor = safety.rows / max(candidate.rates.members.shape[1], 1)
             shares = optimize_delta_shares(expected.scaled(factor))
-            plan = plan_goal_test(goal, safety, rates, shares, known)
+            plan = plan.with_shares(safety.delta[goal.name], shares)
         rows = plan.parts(rates, label_range)
         samples = [[part.measured(measurements) for part in parts] for parts in rows]
         similar = samples

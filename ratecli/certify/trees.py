@@ -91,6 +91,11 @@ class GoalTestPlan:
     bounds: tuple[OneSidedBound, ...]
     places: Mapping[Expression, BoundedNode] = field(repr=False)
 
+    def with_shares(self, delta: float, shares: Sequence[float]) -> GoalTestPlan:
+        """Return the plan with delta divided otherwise; shares (B,) of a tree add up to 1."""
+        pairs = zip(self.bounds, shares, strict=True)
+        return replace(self, bounds=tuple(replace(b, delta=delta * s) for b, s in pairs))
+
     def parts(self, rates: RateMatrix, label_range: Interval) -> tuple[tuple[FormRows, ...], ...]:
         """Return the independent parts of every quantity on given rows.
 
@@ -155,7 +160,6 @@ def plan_goal_test(
     goal: Goal,
     safety: SafetyTestSpec,
     rates: RateMatrix,
-    shares: Sequence[float] | None = None,
     candidate: RateMatrix | None = None,
 ) -> GoalTestPlan:
     """Return the bounds that a goal needs, dividing the delta of each tree equally among them.
@@ -171,9 +175,6 @@ def plan_goal_test(
         because the likelihood of the rows is at most that factor times the likelihood of n rows of
         disjoint groups with these rates. The probability that m other rows show no common row
         either is (1 - r)^m, and the product is at most delta if m >= n.
-    shares
-        (B,) the share of the constraint's delta for each bound, in place of equal shares. The
-        shares of each tree must add up to at most 1.
 
     Raises
     ------
@@ -191,13 +192,12 @@ def plan_goal_test(
     quantities = _Quantities(safety.method, known)
     for tree in trees:
         quantities.collect(tree)
-    delta, bounds = safety.delta[goal.name], list[OneSidedBound]()
-    for p, tree in enumerate(trees):
-        needed = quantities.needed_bounds(tree)
-        bounds += [OneSidedBound(k, sign, delta / len(needed), p) for k, sign in needed]
-    if shares is not None:
-        pairs = zip(bounds, shares, strict=True)
-        bounds = [replace(each, delta=delta * share) for each, share in pairs]
+    delta, needed = safety.delta[goal.name], map(quantities.needed_bounds, trees)
+    bounds = [
+        OneSidedBound(k, sign, delta / len(own), p)
+        for p, own in enumerate(needed)
+        for k, sign in own
+    ]
     return GoalTestPlan(goal, tuple(quantities.forms), trees, tuple(bounds), quantities.places)
 
 

@@ -20,10 +20,10 @@ M, F = "positive_rate[g=M]", "positive_rate[g=F]"
 BOTH = frozenset({1, -1})
 
 
-def planned(text, method="leaves", delta=0.05, shares=None, **options):
+def planned(text, method="leaves", delta=0.05, **options):
     test = rules(text, COLUMNS, LABEL)
     promise = test.promise(delta, method=method, **options)
-    return trees.plan_goal_test(test.goals[0], promise, test.rates, shares)
+    return trees.plan_goal_test(test.goals[0], promise, test.rates)
 
 
 def asked(found):
@@ -176,7 +176,7 @@ def test_pieces_that_say_the_same_are_tested_once():
 
 
 def test_shares_divide_the_delta_otherwise():
-    found = planned(f"{GAP} <= 0.1", "leaves", shares=[0.8, 0.2])
+    found = planned(f"{GAP} <= 0.1", "leaves").with_shares(0.05, [0.8, 0.2])
     assert asked(found) == [pytest.approx({(M, 1): 0.04, (F, -1): 0.01})]
 
 

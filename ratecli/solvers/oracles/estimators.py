@@ -41,10 +41,10 @@ DUMMY_CLASSIFIER = "DummyClassifier"
 
 def classifier_class(name: str) -> type[BaseEstimator]:
     """Return the class of that name, from `CLASSIFIER_MODULES` or `list_classifiers()`."""
-    if name in CLASSIFIER_MODULES:
-        found: type[BaseEstimator] = getattr(import_module(CLASSIFIER_MODULES[name]), name)
-        return found
-    return list_classifiers()[name]
+    if name not in CLASSIFIER_MODULES:
+        return list_classifiers()[name]
+    found: type[BaseEstimator] = getattr(import_module(CLASSIFIER_MODULES[name]), name)
+    return found
 
 
 @cache
@@ -53,16 +53,13 @@ def list_classifiers() -> dict[str, type[BaseEstimator]]:
 
     The first call is slow.
     """
-    return {
-        name: found
-        for name, found in all_estimators(type_filter="classifier")
-        if name != DUMMY_CLASSIFIER and not _has_required_parameters(found)
-    }
 
+    def has_defaults(found: type[BaseEstimator]) -> bool:
+        parameters = inspect.signature(found).parameters.values()
+        return all(each.default is not each.empty for each in parameters)
 
-def _has_required_parameters(found: type[BaseEstimator]) -> bool:
-    parameters = inspect.signature(found).parameters.values()
-    return any(each.default is inspect.Parameter.empty for each in parameters)
+    classifiers = all_estimators(type_filter="classifier")
+    return {k: found for k, found in classifiers if k != DUMMY_CLASSIFIER and has_defaults(found)}
 
 
 @cache
@@ -223,12 +220,6 @@ class GroupPlugInOracle(EstimatorOracle):
 
     def answer(self, prices: Array, near: Classifier | None) -> Classifier:  # noqa: ARG002
         """Return the group thresholds; raise FaultError, E501, if a fit fails."""
-        return GroupThreshold(
-            self._scorer, self._groups.slices, self._groups.patterns, self._thresholds(prices)
-        )
-
-    def _thresholds(self, prices: Array) -> Array:
-        """Return the threshold (C,) of each group, on scores in [-1, 1]."""
         positive, negative, unlabelled = self._labels
         costs = self._weights * self.ground.kind_costs(prices)
         labelled = self._weights[:, ~unlabelled].sum(axis=1)
@@ -238,11 +229,9 @@ class GroupPlugInOracle(EstimatorOracle):
             for own in (positive, negative)
         )
         cheaper = np.where(costs.sum(axis=1) < 0, -OUTER_THRESHOLD, OUTER_THRESHOLD)
-        return np.clip(
-            np.where((b > a) & (labelled > 0), _safe_quotient(b + a, b - a), cheaper),
-            -OUTER_THRESHOLD,
-            OUTER_THRESHOLD,
-        )
+        thresholds = np.where((b > a) & (labelled > 0), _safe_quotient(b + a, b - a), cheaper)
+        thresholds = thresholds.clip(-OUTER_THRESHOLD, OUTER_THRESHOLD)
+        return GroupThreshold(self._scorer, self._groups.slices, self._groups.patterns, thresholds)
 
     @cached_property
     def _groups(self) -> Groups:
@@ -273,9 +262,8 @@ class GroupPlugInOracle(EstimatorOracle):
         labels, rows = np.nonzero(shares)
         if len(np.unique(labels)) < 2:
             return Threshold(np.zeros(self.ground.width), 1.0 if labels.any() else -1.0)
-        return CostSensitiveClassifier(
-            self.fitted(rows, labels, shares[labels, rows]), ARGMAX_COSTS
-        )
+        model = self.fitted(rows, labels, shares[labels, rows])
+        return CostSensitiveClassifier(model, ARGMAX_COSTS)
 
 
 def _safe_quotient(top: Array, bottom: Array) -> Array:
@@ -310,32 +298,19 @@ class PlugInOracle(EstimatorOracle):
 
     def answer(self, prices: Array, near: Classifier | None) -> Classifier:  # noqa: ARG002
         """Weigh the probabilities by costs; raise FaultError, E501, if they cannot be fitted."""
-        costs = self.ground.kind_costs(prices)[self.kinds]
-        if self.chances is None:
+        kinds, model = self.kind_model
+        costs = self.ground.kind_costs(prices)[kinds]
+        if model is None:
             return self.ground.constant(yes=bool(costs.sum() < 0))
-        return CostSensitiveClassifier(self.chances, costs)
+        return CostSensitiveClassifier(model, costs)
 
     @cached_property
-    def _pairs(self) -> sparse.coo_array:
-        """(Q, m) weights of the kinds and rows that occur together."""
+    def kind_model(self) -> tuple[NDArray[np.intp], TreeEnsemble | SklearnModel | None]:
+        """The kinds that occur, and the fit of their probabilities; None if there is only one."""
+        if self.known:
+            return self.known.kind_model
         shares = sparse.coo_array(self.ground.shares)
-        kept = shares.data > 0
-        rows = (shares.coords[0][kept], shares.coords[1][kept])
-        return sparse.coo_array((shares.data[kept], rows), shares.shape)
-
-    @cached_property
-    def kinds(self) -> NDArray[np.intp]:
-        """The kinds that occur."""
-        if self.known:
-            return self.known.kinds
-        return np.unique(self._pairs.coords[0])
-
-    @cached_property
-    def chances(self) -> TreeEnsemble | SklearnModel | None:
-        """The fitted probabilities of the kinds; None if there is only one kind."""
-        if self.known:
-            return self.known.chances
-        if len(self.kinds) == 1:
-            return None
-        kinds, rows = self._pairs.coords
-        return self.fitted(rows, np.searchsorted(self.kinds, kinds), self._pairs.data)
+        shares.eliminate_zeros()
+        places, rows = shares.coords
+        kinds, classes = np.unique(places, return_inverse=True)
+        return kinds, self.fitted(rows, classes, shares.data) if len(kinds) > 1 else None

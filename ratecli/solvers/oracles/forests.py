@@ -50,21 +50,20 @@ def _class_shares(model: Any, classes: int) -> Array:
     """Return the share (N, Q) of each class in the nodes of a tree that may lack some classes."""
     counts = model.tree_.value[:, 0, :]
     shares = np.zeros((len(counts), classes))
-    shares[:, np.asarray(model.classes_, dtype=np.intp)] = counts / counts.sum(
-        axis=1, keepdims=True
-    )
+    own = np.asarray(model.classes_, dtype=np.intp)
+    shares[:, own] = counts / counts.sum(axis=1, keepdims=True)
     return shares
 
 
 def _convert_average(model: Any) -> TreeEnsemble:
     """Average the probabilities over the trees of a forest, or return those of a single tree."""
-    classes, trees = len(model.classes_), getattr(model, "estimators_", [model])
+    start, trees = np.zeros(len(model.classes_)), getattr(model, "estimators_", [model])
     features = getattr(model, "estimators_features_", [None] * len(trees))
     parts = (
-        _tree_arrays(each.tree_, _class_shares(each, classes) / len(trees), own)
+        _tree_arrays(each.tree_, _class_shares(each, len(start)) / len(trees), own)
         for each, own in zip(trees, features, strict=True)
     )
-    return _combine_trees(model.n_features_in_, parts, start=np.zeros(classes), rounded=True)
+    return _combine_trees(model.n_features_in_, parts, start=start, rounded=True)
 
 
 def _convert_adaboost(model: Any) -> TreeEnsemble:
@@ -132,18 +131,15 @@ def _combine_boosted_trees(
     row = np.zeros((1, width))
     scores = factor * np.atleast_1d(model.decision_function(row)[0])
     start = np.append(0.0, scores) if count == 1 else scores
-    return _combine_trees(
-        width, parts, start=start - trees.of(row)[0], rounded=rounded, softmax=True
-    )
+    start = start - trees.of(row)[0]
+    return _combine_trees(width, parts, start=start, rounded=rounded, softmax=True)
 
 
+_AVERAGED = "BaggingClassifier DecisionTreeClassifier ExtraTreeClassifier ExtraTreesClassifier"
 TREE_CONVERTERS: dict[str, Callable[[Any], TreeEnsemble]] = {
     "AdaBoostClassifier": _convert_adaboost,
-    "BaggingClassifier": _convert_average,
-    "DecisionTreeClassifier": _convert_average,
-    "ExtraTreeClassifier": _convert_average,
-    "ExtraTreesClassifier": _convert_average,
     "GradientBoostingClassifier": _convert_boosting,
     "HistGradientBoostingClassifier": _convert_histogram_boosting,
     "RandomForestClassifier": _convert_average,
+    **dict.fromkeys(_AVERAGED.split(), _convert_average),
 }
