@@ -60,14 +60,6 @@ def test_t_bounds_of_values(values, delta, upper):
     assert T.upper([part], delta, rng()) == pytest.approx(upper, abs=1e-10)
 
 
-def test_predictions_for_other_numbers_of_rows():
-    heights = T.predicted([SampleMoments(1.0, 1.76, 0.07, 45, UNKNOWN)], 0.1).value
-    assert heights == pytest.approx(1.7735768538, abs=1e-10)
-    assert 1.76 + 2 * (heights - 1.76) == pytest.approx(1.7871537076, abs=1e-10)
-    squares = T.predicted([SampleMoments(1.0, -0.895, 1.2856062124, 15, UNKNOWN)], 0.05).value
-    assert -0.895 + 2 * (squares + 0.895) == pytest.approx(0.2743059588, abs=1e-9)
-
-
 def test_two_means_by_welch():
     groups = [
         replace(sample(0.45, 0.2, 300), coefficient=1.0),
@@ -95,14 +87,6 @@ def test_hoeffding(mean, rows, delta, ends, upper):
     measured = BoundedSample(np.full(rows, mean), ends)
     limits = both(BOUNDS["hoeffding"], measured, delta)
     assert limits == pytest.approx((upper, max(2 * mean - upper, ends[0])), abs=1e-10)
-
-
-def test_rows_that_hoeffding_needs():
-    def half(rows: int) -> float:
-        part = SampleMoments(1.0, 0.3, 0.1, rows)
-        return BOUNDS["hoeffding"].predicted([part], 0.05).value - 0.3
-
-    assert half(600) <= 0.05 < half(599)
 
 
 @pytest.mark.parametrize(
@@ -134,22 +118,6 @@ def test_empirical_bernstein(count, rows, upper):
 
 SOFT = np.array([0.12, 0.75, 0.44, 0.70, 0.93, 0.53, 0.50, 0.11, 0.29, 0.50, 0.66, 0.77])
 SOFT_2 = np.array([0.39, 0.11, 0.31, 0.87, 0.24, 0.46, 0.89, 0.07, 0.59, 0.91, 0.26, 0.54])
-
-
-@pytest.mark.parametrize(
-    ("values", "low", "high"),
-    [
-        (SOFT, 0.3330224956, 0.7169775044),
-        (SOFT_2, 0.2479408093, 0.6920591907),
-        (SOFT >= 0.5, 0.2981005217, 1.0352328117),
-        (SOFT_2 >= 0.5, 0.0312109659, 0.8021223675),
-    ],
-)
-def test_rates_of_the_small_problem(values, low, high):
-    values = values.astype(float)
-    assert both(T, BoundedSample(values, UNKNOWN), 0.0125) == pytest.approx((high, low), abs=1e-10)
-    # a rate is in [0, 1], and so are its limits
-    assert both(T, BoundedSample(values), 0.0125) == pytest.approx((min(high, 1.0), low), abs=1e-10)
 
 
 def test_bootstrap_is_that_of_scipy():
@@ -353,12 +321,6 @@ def test_limits_are_in_the_range_of_the_sum(bound):
     parts = [decisions(3, 3, 2.0), decisions(0, 3, -1.0)]
     assert bound.upper(parts, 0.01, rng()) <= 2.0
     assert bound.upper([], 0.05, rng()) == 0.0
-
-
-@every_bound
-def test_more_rows_help(bound):
-    uppers = [bound.upper([decisions(n // 5, n)], 0.05, rng()) for n in (50, 500, 5000)]
-    assert uppers[0] > uppers[1] > uppers[2] > 0.2
 
 
 @exact_bound

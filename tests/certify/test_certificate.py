@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -77,24 +76,6 @@ def test_the_whole_small_problem(decisions, kind, expect):
     assert least.upper == pytest.approx(ratio, rel=1e-8)
 
 
-@pytest.mark.parametrize(
-    ("decisions", "expect"),
-    [
-        (P, {M: 0.525, F: 0.47, "fpr": 0.405, "fpr[g=F]": 0.2742857143, "tpr[g=M]": 0.645,
-             "tpr[g=F]": 0.744, "accuracy": 0.6766666667}),
-        (P >= 0.5, {M: 0.6666666667, F: 0.4166666667, "fpr[g=M]": 0.3333333333,
-                    "fpr[g=F]": 0.1428571429, "tpr[g=M]": 1, "tpr[g=F]": 0.8,
-                    "accuracy": 0.8333333333}),
-    ],
-)  # fmt: skip
-def test_estimates_of_the_small_problem(decisions, expect):
-    for rate, value in expect.items():
-        if rate == "fpr":
-            rate = "fpr[g=M]"  # noqa: PLW2901
-        found = one(f"{rate} <= 0", SMALL, decisions, Y, bound="student_t")
-        assert found.estimate == pytest.approx(value, rel=1e-9)
-
-
 def with_moments(mean, deviation, size):
     """As many numbers, of an even count, with that mean and that deviation."""
     away = deviation * math.sqrt((size - 1) / size)
@@ -120,17 +101,6 @@ def test_two_samples_by_intervals_and_by_their_difference():
     assert least.upper == pytest.approx(-0.0073910049, abs=1e-9)
     assert least.passed
     assert least.explanation == ""
-
-
-def test_the_seed_s_bound_on_a_squared_error():
-    residuals = np.array([0.5, -1.2, 0.3, 2.0, -0.7, 1.1, -0.4, 0.9, -1.6, 0.2])
-    measured = {"error": residuals, "squared_error": residuals**2}
-    found = one("mse <= 2", groups(a=10), measured, np.zeros(10), label_range=ALL)
-    assert found.upper == pytest.approx(-0.1497582384, rel=1e-8)
-    assert found.estimate == pytest.approx(-0.895)
-    assert found.passed
-    assert (found.classifier, found.bound, found.exact) == ("estimate", "student_t", False)
-    assert found.confidence == 0.95
 
 
 @pytest.mark.parametrize("bound", ["auto", "student_t", "hoeffding"])
@@ -181,15 +151,6 @@ def test_no_event_among_few_rows_certifies_little():
     assert (found.bound, found.exact) == ("clopper_pearson", True)
     assert found.upper == pytest.approx(1 - 0.05 ** (1 / 5) - 0.01, rel=1e-9)
     assert not found.passed
-
-
-def test_a_test_does_not_remember_another():
-    test = rules("positive_rate <= 0.6", groups(a=100))
-    (first,) = certified(test, np.zeros(100))
-    (second,) = certified(test, np.ones(100))
-    assert first.passed
-    assert not second.passed
-    assert second.estimate == pytest.approx(0.4)
 
 
 def test_order_of_rows_does_not_matter():
@@ -357,12 +318,3 @@ def test_the_same_stream_draws_the_same():
     test = rules(f"abs({M} - {F}) <= 0.1", SMALL, Y)
     first, second = (certified(test, P, bound="clopper_pearson") for _ in range(2))
     assert first == second
-
-
-def test_certificates_are_of_the_promise_s_method_and_bound():
-    test = rules(f"abs({M} - {F}) <= 0.1", SMALL, Y)
-    promise = replace(test.promise(), method="forms", bound="hoeffding")
-    (found,) = certify(
-        test.goals, promise, test.rates, {"decision": P}, UNIT, np.random.default_rng(0)
-    )
-    assert (found.method, found.bound, found.exact) == ("forms", "hoeffding", True)

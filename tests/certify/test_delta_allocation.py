@@ -108,12 +108,6 @@ def test_every_tree_of_pieces_divides_the_whole_delta():
     assert shares[trees == 1].max() > 0.6
 
 
-def test_rows_of_the_safety_test_are_what_a_group_s_share_says():
-    decisions = np.r_[np.full(612, 0.5), 0.6, np.zeros(1087)]
-    given = beforehand(f"{M} <= 0.7", {"M": 613, "F": 1087}, decisions, share=2550 / 1700)
-    assert given.moments[0][0].rows == 920
-
-
 def test_a_certificate_divides_by_the_candidate_s_rows_alone():
     sizes = {"g": words("M" * 400 + "F" * 40)}
     test = rules(f"{M} - {F} <= 0.1", sizes)

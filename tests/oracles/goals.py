@@ -17,6 +17,7 @@ from ratecli.rates.matrix import build_rate_matrix
 from ratecli.rates.parser import parse_constraint, parse_expression
 from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
 from ratecli.rates.sample import Sample
+from ratecli.solvers.base import Solution, Solver
 from ratecli.solvers.problem import ERROR_RATE, Problem
 
 
@@ -76,6 +77,11 @@ def problem_of(
     penalty = 1 / n if l2 is None else l2
     told = {name: pd.notna(column) for name, column in columns.items()}
     return Problem(rows.X, matrix, objective, tuple(goals), penalty, slices=slices, known=told)
+
+
+def run(solver: Solver, given: Problem, seed: int = 0) -> Solution:
+    """Solve a problem without a word about its progress."""
+    return solver.solve(given, np.random.default_rng(seed), lambda _: None)
 
 
 def shown(rows: Rows, classifier: Classifier) -> Features:

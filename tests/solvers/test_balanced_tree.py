@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.filters import counted, filtering, kept_shares, lines, people
-from oracles.goals import Rows, problem_of
+from oracles.goals import Rows, problem_of, run
 from oracles.goals import Rules as Goals
 from scipy.optimize import linprog
 
@@ -26,9 +26,7 @@ from ratecli.solvers.oracles.base import OracleRows
 
 
 def solved(rows: Rows, alpha: float | None, **options) -> tuple[ProxyFilter, tuple]:
-    found = BalancedTree(**options).solve(
-        filtering(rows, alpha), np.random.default_rng(0), lambda _: None
-    )
+    found = run(BalancedTree(**options), filtering(rows, alpha))
     return found.variants["expected"], found.trace
 
 
@@ -281,7 +279,7 @@ def test_where_all_are_left_out_whose_secret_is_to_be_kept():
     goals = Goals({"secret": "disclosivity(by=g)[there] <= 0.1"}, "imbalance(by=age)[here]")
     given = problem_of(rows, goals, {"g": rows.group, "age": age}, dataset=town)
     with pytest.raises(FaultError, match="no training row has a value of every column"):
-        BalancedTree(missing="leave_out").solve(given, np.random.default_rng(0), lambda _: None)
+        run(BalancedTree(missing="leave_out"), given)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -333,10 +331,7 @@ def test_expected_shares_are_those_of_a_hundred_samples():
 def test_the_same_seed_gives_the_same_filter_and_sample():
     rows = people(9)
     solver = BalancedTree(sampled=True, kept=0.1)
-    one, again, other = (
-        solver.solve(filtering(rows, 0.2), np.random.default_rng(seed), lambda _: None).variants
-        for seed in (0, 0, 1)
-    )
+    one, again, other = (run(solver, filtering(rows, 0.2), seed).variants for seed in (0, 0, 1))
     for name in ("expected", "sampled"):
         assert dumps(one[name]) == dumps(again[name])
     assert not np.array_equal(one["sampled"].decide(rows.X), other["sampled"].decide(rows.X))

@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 import pytest
 from oracles.a9a import MEN, NEEDS_A9A, error_and_ratio, load
-from oracles.goals import Rows, Rules, problem, shown
+from oracles.goals import Rows, Rules, problem, run, shown
 
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines.solvers import PostShift, Thresholded, Zafar
@@ -35,7 +35,7 @@ def rows(name: str, column: int) -> Rows:
 
 def fit(column: int, covariance: float) -> Solution:
     goals = problem(rows("a9a", column), RATIO)
-    found = Zafar(covariance).solve(goals, np.random.default_rng(0), lambda _: None)
+    found = run(Zafar(covariance), goals)
     assert found.status == "solved"
     assert covariance - 5e-5 <= found.trace[0]["covariance"] <= covariance + 1e-6
     assert found.trace[0]["gap"] <= 1e-5 * found.trace[0]["objective"]
@@ -77,7 +77,7 @@ def test_a_threshold_on_adult_meets_recall_and_no_more():
     """The SVM's own recall is .60; errors grow as the threshold falls."""
     train = rows("a9a", MEN)
     goals = problem(train, Rules({"r": "recall >= 0.75"}))
-    found = Thresholded().solve(goals, np.random.default_rng(0), lambda _: None)
+    found = run(Thresholded(), goals)
     decisions = found.variants["deterministic"].decide(train.X)
     hits, positives = int((decisions * train.label).sum()), int(train.label.sum())
     assert 0 <= hits - 0.75 * positives < 10
@@ -87,7 +87,7 @@ def test_a_threshold_on_adult_meets_recall_and_no_more():
 
 def test_thresholds_of_men_and_women_on_adult():
     """Enumerated on another logistic regression: train .1621 at a ratio of 1.247, test .1648 at 1.249."""
-    found = PostShift().solve(problem(rows("a9a", MEN), RATIO), np.random.default_rng(0), print)
+    found = run(PostShift(), problem(rows("a9a", MEN), RATIO))
     assert found.status == "solved"
     assert found.trace[-1]["exact"]
     assert len(found.variants["stochastic"].members) == 2
@@ -106,10 +106,7 @@ def test_the_plug_in_classifier_for_f1_on_adult():
     features.
     """
     goals = problem(rows("a9a", MEN), Rules({}, "1 - f1"))
-    one, two = (
-        solver.solve(goals, np.random.default_rng(0), print)
-        for solver in (Thresholded(loss="logistic"), PostShift())
-    )
+    one, two = (run(solver, goals) for solver in (Thresholded(loss="logistic"), PostShift()))
     assert one.trace[-1]["objective"] == pytest.approx(1 - 0.6912, abs=5e-4)
     assert two.trace[-1]["objective"] == pytest.approx(one.trace[-1]["objective"], abs=1e-9)
     assert len(two.variants["stochastic"].members) == 1

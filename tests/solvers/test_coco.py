@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles.goals import Rows, Rules, problem, smooth_rows
+from oracles.goals import Rows, Rules, problem, run, smooth_rows
 
 from ratecli.experiment.options import make_solver
 from ratecli.models.group_threshold import GroupThreshold
@@ -107,7 +107,7 @@ def test_coco_reaches_the_best_thresholds_of_groups():
     program = RateProgram.of(given)
 
     def reached(made):
-        found = made.solve(given, np.random.default_rng(0), lambda _: None)
+        found = run(made, given)
         assert found.status == "solved"
         main = loads(dumps(found.variants["stochastic"]))
         rates = given.rates.rates(given.decisions(main))
@@ -123,7 +123,7 @@ def test_coco_reaches_the_best_thresholds_of_groups():
 def test_of_one_label_nothing_is_fitted():
     rows = halves(40)
     given = problem(replace(rows, label=np.ones(40)), Rules({"c": "positive_rate[g=a] <= 0.5"}))
-    found = Mixture(oracle=GROUPS).solve(given, np.random.default_rng(0), lambda _: None)
+    found = run(Mixture(oracle=GROUPS), given)
     assert found.status == "solved"
     rates = given.rates.rates(given.decisions(found.variants["stochastic"]))
     assert rates[given.rates.index()[ERROR_RATE]] == pytest.approx(0.25)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from oracles.filters import counted, filtering, kept_shares, people
-from oracles.goals import Rows, Rules, problem_of
+from oracles.goals import Rows, Rules, problem_of, run
 
 from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter
 from ratecli.solvers.filtering.solvers import GuessedGroup
@@ -14,7 +14,7 @@ TREE = {"DecisionTreeClassifier": {"max_depth": 6}}
 
 def solved(given, **options) -> dict:
     solver = GuessedGroup(**{"classifier": TREE} | options)
-    return dict(solver.solve(given, np.random.default_rng(0), lambda _: None).variants)
+    return dict(run(solver, given).variants)
 
 
 def test_naively_as_many_rows_are_kept_of_each_guess():

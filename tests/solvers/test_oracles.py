@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from oracles.goals import Rows, Rules, problem, smooth_rows
+from oracles.goals import Rows, Rules, problem, run, smooth_rows
 from scipy import sparse
 
 from ratecli.errors import FaultError
@@ -111,17 +111,6 @@ def test_a_stump_is_the_best_where_one_parts_cheap_from_dear(seed):
         for cut in np.append(np.unique(X[:, j]), -9.0)
     ]
     assert cost(given, prices, answer) <= min(stumps) + 1e-12
-
-
-def test_a_stump_on_one_yes_or_no_question_is_the_best():
-    rng = np.random.default_rng(0)
-    for _ in range(10):
-        X = rng.integers(2, size=(60, 1)).astype(float)
-        group = np.array(["a", "b"], dtype=object)[rng.integers(2, size=60)]
-        given = problem(Rows(X, rng.integers(2, size=60).astype(float), group), GOALS)
-        prices = rng.normal(size=len(given.rates.leaves))
-        answer = ask({"DecisionTreeClassifier": {"max_depth": 1}}, given, prices)
-        assert cost(given, prices, answer) == pytest.approx(least(given, prices), abs=1e-12)
 
 
 def known_chances(seed: int) -> tuple[Rows, np.ndarray]:
@@ -306,9 +295,7 @@ def test_a_mixture_over_full_trees_is_the_best_of_all_rules_of_the_features(seed
         Relaxation(program, RatePoints.classifiers(np.stack(every, axis=1))), 1e-7
     )
     for option in ("DecisionTreeClassifier", {"plugin": {"probabilities": "ExtraTreeClassifier"}}):
-        found = Mixture(gap=1e-6, oracle=option).solve(
-            given, np.random.default_rng(0), lambda _: None
-        )
+        found = run(Mixture(gap=1e-6, oracle=option), given)
         assert found.status == "solved"
         assert found.trace[-1]["objective"] == pytest.approx(expected.value, abs=1e-5)
         single = given.rates.rates(found.variants["deterministic"].decide(given.X))
@@ -324,9 +311,7 @@ def test_boosting_learns_what_no_line_can():
     boosting = {"HistGradientBoostingClassifier": {"max_iter": 10}}
     reached = {}
     for option in ("linear", boosting):
-        found = Mixture(calls=8, oracle=option).solve(
-            given, np.random.default_rng(0), lambda _: None
-        )
+        found = run(Mixture(calls=8, oracle=option), given)
         assert found.trace[-1]["violation"] <= 1e-6
         reached[str(option)] = found.trace[-1]["objective"]
     assert reached["linear"] > 0.3

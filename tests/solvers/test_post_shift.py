@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from oracles.goals import Rows, Rules, problem, smooth_rows
+from oracles.goals import Rows, Rules, problem, run, smooth_rows
 from scipy.optimize import linprog
 
 from ratecli.models.base import Array, Classifier
@@ -30,7 +30,7 @@ EVERY = {
 
 
 def solved(given: Problem, **options) -> Solution:
-    return PostShift(**options).solve(given, np.random.default_rng(0), lambda _: None)
+    return run(PostShift(**options), given)
 
 
 def rates_of(given: Problem, classifier: Classifier) -> Array:
@@ -48,7 +48,7 @@ def two_groups(seed: int, n: int = 24) -> Rows:
 
 def every_choice(given: Problem, rows: Rows) -> Array:
     """(K, T) rates of every pair of thresholds, decided one by one."""
-    fitted = Unconstrained("logistic").solve(given, np.random.default_rng(0), lambda _: None)
+    fitted = run(Unconstrained("logistic"), given)
     scores = fitted.variants["deterministic"].score(rows.X)
     found = []
     first, second = (np.append(scores[rows.group == name], -np.inf) for name in "ab")
@@ -124,9 +124,7 @@ def test_it_is_the_optimum_of_the_linear_program_over_all_choices(name, seed):
 def test_the_randomized_choice_is_never_worse_than_the_single_one(name):
     """On more groups and rows, where not every choice can be looked at."""
     rows = smooth_rows(5, n=600)
-    deployed = Unconstrained().solve(
-        problem(rows, Rules()), np.random.default_rng(0), lambda _: None
-    )
+    deployed = run(Unconstrained(), problem(rows, Rules()))
     rows = Rows(rows.X, rows.label, rows.group,
                 deployed=deployed.variants["deterministic"].decide(rows.X))  # fmt: skip
     given = problem(rows, EVERY[name])

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from oracles.goals import Rules, problem, smooth_rows
+from oracles.goals import Rules, problem, run, smooth_rows
 
 from ratecli.models.linear import Linear
 from ratecli.solvers.base import Solution
@@ -27,7 +27,7 @@ PARITY = Rules(
 
 
 def solved(given: Problem, **options) -> Solution:
-    return ExponentiatedGradient(**options).solve(given, np.random.default_rng(0), lambda _: None)
+    return run(ExponentiatedGradient(**options), given)
 
 
 def rates_of(given: Problem, classifier) -> np.ndarray:
@@ -55,7 +55,7 @@ def test_it_meets_affine_goals_and_is_no_better_than_the_best_mixture(rules):
     assert found.trace[0]["objective"] == pytest.approx(value)
     assert found.trace[0]["violation"] == pytest.approx(max(float(program.excess(rates)), 0.0))
     if program.excess(rates) <= 1e-9:
-        best = Mixture(sweeps=3).solve(given, np.random.default_rng(0), lambda _: None)
+        best = run(Mixture(sweeps=3), given)
         assert value >= best.trace[-1]["objective"] - 1e-3
     assert all(isinstance(member, Linear) for member in found.variants["stochastic"].members)
 
@@ -102,7 +102,7 @@ def test_algorithm_1_with_linear_constraints_reaches_its_value():
     game = ThreePlayer(oracle="linear", steps=150, multiplier_rate=0.5, optimizer="sgd")
     ours = rates_of(
         given,
-        game.solve(given, np.random.default_rng(0), lambda _: None).variants["stochastic"],
+        run(game, given).variants["stochastic"],
     )
     assert program.excess(ours) <= max(float(program.excess(theirs)), 0.0) + 1e-6
     least = float(program.value(program.objective, theirs))

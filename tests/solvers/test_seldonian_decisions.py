@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from oracles.goals import grid_rows, smooth_rows
+from oracles.goals import grid_rows, run, smooth_rows
 from oracles.promised import GAP, RATIO, promised
 
 from ratecli.models.linear import Logistic
@@ -76,7 +76,7 @@ def test_decisions_are_expected_to_pass_and_little_worse_than_any_line(rule):
     rows = smooth_rows(3, d=2)
     problem = promised(rows, {"c": rule}, method="pieces", bound="auto", tests=20_000)
     solver = Seldonian(decisions="deterministic")
-    solution = solver.solve(problem, np.random.default_rng(0), lambda _: None)
+    solution = run(solver, problem)
     assert solution.status == "solved"
     (model,) = solution.variants.values()
     assert isinstance(model, Logistic)
@@ -97,9 +97,7 @@ def test_decisions_are_expected_to_pass_and_little_worse_than_any_line(rule):
 def test_the_objective_of_the_file_is_that_of_decisions():
     rows = smooth_rows(1, d=2)
     problem = promised(rows, {"c": "tpr >= 0.4"}, "fpr", tests=20_000)
-    solution = Seldonian(decisions="deterministic").solve(
-        problem, np.random.default_rng(0), lambda _: None
-    )
+    solution = run(Seldonian(decisions="deterministic"), problem)
     (model,) = solution.variants.values()
     said = model.decide(rows.X)
     assert solution.trace[-1]["objective"] == pytest.approx(said[rows.label == 0].mean())
@@ -107,9 +105,7 @@ def test_the_objective_of_the_file_is_that_of_decisions():
 
 def test_where_no_decisions_are_expected_to_pass_the_nearest_are_given():
     problem = promised(smooth_rows(0), {"c": "accuracy >= 0.97"}, tests=400)
-    solution = Seldonian(decisions="deterministic").solve(
-        problem, np.random.default_rng(0), lambda _: None
-    )
+    solution = run(Seldonian(decisions="deterministic"), problem)
     assert solution.status == "iteration_limit"
     assert "the smallest bound attainable is +" in solution.reason
     assert len(solution.variants) == 1
@@ -122,7 +118,7 @@ def test_the_rows_that_are_said_to_be_enough_for_decisions_are(rule):
 
     def ended(tests):
         problem = promised(smooth_rows(1), {"c": rule}, tests=tests, bound="clopper_pearson")
-        return solver.solve(problem, np.random.default_rng(0), lambda _: None)
+        return run(solver, problem)
 
     found = ended(12)
     assert found.status == "iteration_limit"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from oracles.goals import Rows, Rules, problem
+from oracles.goals import Rows, Rules, problem, run
 
 from ratecli.certify.safety_test import SafetyTestSpec
 from ratecli.models.linear import LinearRegressor, RandomizedLogistic
@@ -49,7 +49,7 @@ def halves(rule: str, objective: str, *, numeric: bool, delta: float = 0.05) -> 
 
 def solved(made: Problem, inflation: float, optimizer: str = "sequential") -> Solution:
     solver = Seldonian(inflation=inflation, optimizer=optimizer)  # type: ignore[arg-type]
-    return solver.solve(made, np.random.default_rng(0), lambda _: None)
+    return run(solver, made)
 
 
 def end(made: Problem, solution: Solution, inflation: float = 1.0) -> float:

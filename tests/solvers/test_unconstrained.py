@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles.goals import Rows, Rules, problem, smooth_rows
+from oracles.goals import Rows, Rules, problem, run, smooth_rows
 from oracles.problem3 import least
 from scipy import sparse
 from scipy.optimize import minimize
@@ -25,7 +25,7 @@ def test_without_labels_there_is_nothing_to_fit():
     goals = problem(replace(rows, label=np.full(40, np.nan)), Rules({"c": "churn <= 0.1"}, "churn"))
     for solver in (Unconstrained(), Unconstrained(loss="logistic"), Thresholded(), Zafar()):
         with pytest.raises(FaultError) as caught:
-            solver.solve(goals, np.random.default_rng(0), lambda _: None)
+            run(solver, goals)
         assert str(caught.value) == "E306: no training row has a label"
 
 
@@ -33,9 +33,7 @@ LOSSES = pytest.mark.parametrize("loss", ["hinge", "logistic"])
 
 
 def weights(rows: Rows, loss: str = "hinge", l2: float | None = None) -> np.ndarray:
-    solution = Unconstrained(loss=loss).solve(
-        problem(rows, Rules(), l2), np.random.default_rng(0), lambda _: None
-    )
+    solution = run(Unconstrained(loss=loss), problem(rows, Rules(), l2))
     assert solution.status == "solved"
     classifier = solution.variants["deterministic"]
     return np.append(classifier.weights, classifier.bias)
@@ -112,7 +110,7 @@ def test_constraints_and_objective_are_not_looked_at(loss):
     rows = smooth_rows(3, n=80, d=3)
     rules = Rules({"c": "positive_rate <= 0.1"}, objective="fpr")
     solver = Unconstrained(loss=loss)
-    found = solver.solve(problem(rows, rules), np.random.default_rng(0), lambda _: None)
+    found = run(solver, problem(rows, rules))
     plain = weights(rows, loss)
     np.testing.assert_allclose(found.variants["deterministic"].weights, plain[:-1], atol=1e-6)
 
@@ -122,9 +120,7 @@ def test_constraints_and_objective_are_not_looked_at(loss):
 def test_rows_of_one_label_get_that_label(loss, label):
     rows = smooth_rows(4, n=40, d=3)
     same = replace(rows, label=np.full(40, label))
-    solution = Unconstrained(loss=loss).solve(
-        problem(same, Rules()), np.random.default_rng(0), lambda _: None
-    )
+    solution = run(Unconstrained(loss=loss), problem(same, Rules()))
     decisions = solution.variants["deterministic"].decide(rows.X)
     assert (decisions == label).all()
 
@@ -133,9 +129,7 @@ def test_rows_of_one_label_get_that_label(loss, label):
 def test_a_fit_cut_short_is_told(loss, says, monkeypatch):
     monkeypatch.setattr(plain, "MAX_ITERATIONS", 1)
     monkeypatch.setattr(augmented, "MAX_ROUNDS", 1)
-    solution = Unconstrained(loss=loss).solve(
-        problem(smooth_rows(0), Rules(), 1e-6), np.random.default_rng(0), lambda _: None
-    )
+    solution = run(Unconstrained(loss=loss), problem(smooth_rows(0), Rules(), 1e-6))
     assert solution.status == "iteration_limit"
     assert says in solution.reason
     assert "deterministic" in solution.variants

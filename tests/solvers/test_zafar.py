@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles.goals import Rows, Rules, grid_rows, problem, smooth_rows
+from oracles.goals import Rows, Rules, grid_rows, problem, run, smooth_rows
 from scipy import sparse
 from scipy.optimize import minimize
 
@@ -29,7 +29,7 @@ RATIO = Rules({"p": "positive_rate[g=a] <= 1.25 * positive_rate[g=b]"})
 
 
 def solved(goals: Problem, covariance: float) -> Solution:
-    return Zafar(covariance).solve(goals, np.random.default_rng(0), lambda _: None)
+    return run(Zafar(covariance), goals)
 
 
 def weights(found: Solution) -> Array:
@@ -146,7 +146,7 @@ def test_heavy_rows_count_more_in_the_means_and_unlabelled_ones_count():
 def test_a_bound_that_does_not_bind_leaves_the_plain_svm():
     rows = smooth_rows(2, n=150)
     goals = problem(rows, RATIO, 0.01)
-    svm = Unconstrained().solve(goals, np.random.default_rng(0), lambda _: None)
+    svm = run(Unconstrained(), goals)
     _, means = group_contrasts(goals)
     reach = float(np.abs(means @ weights(svm)).max())
     found = solved(goals, reach + 0.1)
