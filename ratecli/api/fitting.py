@@ -33,6 +33,7 @@ from ratecli.rates.sample import Sample, relative_weights
 from ratecli.runner.trial import MeasuredSolution, Trial
 from ratecli.runner.worker import limit_to_one_thread
 from ratecli.sampling.encoding import append_slices, read_decisions, slice_columns_of
+from ratecli.sampling.filtered import TrainingRowsSpec
 from ratecli.sampling.resampling import Holdout
 from ratecli.sampling.rows import ExperimentData, TrialData
 from ratecli.solvers.base import Solution
@@ -383,7 +384,8 @@ def make_job(read: ParsedFitSpec, case: Case, sample: Sample, seed: int) -> Tria
     if isinstance(l2, str):  # n counts repeated rows: it is the sum of the weights
         train = sample.weight[sample.part == "train"]
         l2 = float(l2.removesuffix("/n")) / float(train.sum())
-    return TrialSpec("", seed, case, NO_DATA, l2, {}, None, False, read.deployed, None, None, {})
+    rows = TrainingRowsSpec(case.drawing)
+    return TrialSpec("", seed, case, NO_DATA, l2, rows, deployed_column=read.deployed)
 
 
 def _by_name(case: Case, values: Sequence[MeasuredValue]) -> dict[str, dict[str, float]]:

@@ -6,8 +6,8 @@ The key is a hash of everything that affects the trial's numbers.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -15,8 +15,14 @@ from typing import Any
 from ratecli.config.document import Document
 from ratecli.config.experiment import DeployedSpec, Experiment
 from ratecli.config.sweep import DATASET_AXIS
-from ratecli.errors import Diagnostic, FaultError
-from ratecli.experiment.cases import Case, case_key_content, relevant_goals, uses_deployed_model
+from ratecli.errors import Diagnostic, FaultError, Loc
+from ratecli.experiment.cases import (
+    Case,
+    case_key_content,
+    references,
+    relevant_goals,
+    uses_deployed_model,
+)
 from ratecli.experiment.filter_stage import filter_stage_cases
 from ratecli.experiment.limits import UNLIMITED, TrialLimits
 from ratecli.experiment.options import all_options
@@ -51,6 +57,8 @@ class TrialSpec:
     ----------
     l2
         The experiment's L2 regularization.
+    training_rows
+        How the training rows are chosen and filtered.
     of
         Maps each label in `of(...)` to the key of the trial that it refers to.
     deployed
@@ -61,9 +69,7 @@ class TrialSpec:
         Column with the decisions of the deployed model, if any.
     deployed_model
         The deployed model as a stored classifier, if any.
-    sieve
-        The filter that the training rows pass through, if any.
-    elsewhere
+    other_rows
         The training rows of each needed trial whose training rows differ from this one's, by key.
     """
 
@@ -72,17 +78,20 @@ class TrialSpec:
     case: Case
     data: ExperimentData
     l2: float | str
-    of: Mapping[str, str]
-    deployed: str | None
-    is_deployed: bool
-    deployed_column: str | None
-    deployed_model: bytes | None
-    sieve: RowFilter | None
-    elsewhere: Mapping[str, TrainingRowsSpec]
+    training_rows: TrainingRowsSpec
+    of: Mapping[str, str] = field(default_factory=dict)
+    deployed: str | None = None
+    is_deployed: bool = False
+    deployed_column: str | None = None
+    deployed_model: bytes | None = None
+    other_rows: Mapping[str, TrainingRowsSpec] = field(default_factory=dict)
 
-    @property
-    def seen(self) -> TrainingRowsSpec:
-        return TrainingRowsSpec(self.case.drawing, self.sieve)
+    def required_keys(self) -> tuple[str, ...]:
+        """Return the keys of the trials that must have run: filters first."""
+        rows = (self.training_rows, *self.other_rows.values())
+        filters = [each.row_filter.key for each in rows if each.row_filter is not None]
+        deployed = [] if self.deployed is None else [self.deployed]
+        return tuple(dict.fromkeys([*filters, *self.of.values(), *deployed]))
 
 
 @dataclass(frozen=True)
@@ -126,259 +135,23 @@ def make_plan(
         E310 if trials need one another in a cycle, or if a reference does not match exactly one
         trial.
     """
-    return _Planner(experiment, document, cases, data, deployed_model).plan()
-
-
-class _Planner:
-    def __init__(
-        self,
-        experiment: Experiment,
-        document: Document,
-        cases: Sequence[Case],
-        data: ExperimentData,
-        deployed_model: bytes | None,
-    ) -> None:
-        self.experiment = experiment
-        self.document = document
-        self.cases = cases
-        self.data = data
-        self.deployed_model = deployed_model
-        self.jobs: dict[tuple[int, int], TrialSpec] = {}
-        self.contents: dict[int, dict[str, Any]] = {}
-        self.open: list[tuple[int, int]] = []
-        base: dict[str, Any] = {"versions": code_versions(), "l2": experiment.regularization.l2}
-        digests = {
-            name: {"digest": entry_digest(entry, data.folder), "split": entry.split.stated()}
-            | ({"levels": entry.levels} if entry.levels > 1 else {})
-            for name, entry in data.entries.items()
-        }
-        self.stages = filter_stage_cases(cases)
-        self.of_stage: dict[tuple[str, int], TrialSpec] = {}
-        self.base, self.digests = base, digests
-        self.of_model: dict[str, Any] = {}
-        if deployed_model is not None:
-            self.of_model = {"deployed_model": hashlib.sha256(deployed_model).hexdigest()}
-
-    def plan(self) -> Plan:
-        planned, tasks = [], {}
-        limits = TrialLimits(self.experiment.limits.time, self.experiment.limits.memory)
-        for index, case in enumerate(self.cases):
-            of_case = _planned_trial(case)
-            for seed in self.experiment.seeds:
-                job = self.job(index, seed)
-                planned.append(replace(of_case, key=job.key, seed=seed))
-                tasks[job.key] = Task(job.key, _needed_keys(job), job, limits)
-        for key, case in self.stages.items():
-            for seed in self.experiment.seeds:
-                job = self.stage(key, seed)
-                planned.append(replace(_planned_trial(case), key=job.key, seed=seed))
-                tasks[job.key] = Task(job.key, (), job, limits)
-        # workers cache the rows of few seeds only: keep tasks that share rows together
-        ordered = sorted(tasks.values(), key=_row_order)
-        return Plan(tuple(planned), tuple(ordered))
-
-    def job(self, index: int, seed: int) -> TrialSpec:
-        """Return the trial of a case and seed; the trials that it needs are made first."""
-        at = (index, seed)
-        if at in self.open:
-            circle = " -> ".join(self.cases[i].label for i, _ in [*self.open, at])
-            message = f"algorithms need one another in a circle: {circle}"
-            raise self._refused(self.cases[self.open[-1][0]], self.cases[index].label, message)
-        if at not in self.jobs:
-            self.open.append(at)
-            self.jobs[at] = self._make(index, seed)
-            self.open.pop()
-        return self.jobs[at]
-
-    def _make(self, index: int, seed: int) -> TrialSpec:
-        case = self.cases[index]
-        of, elsewhere = {}, {}
-        for label, other in self._others(index).items():
-            of[label] = self.job(other, seed).key
-            if not self.cases[other].drawing.same_rows(case.drawing):
-                self._check_independent(case, label)
-            elsewhere[of[label]] = self.jobs[other, seed].seen
-        deployed = self.experiment.deployed or DeployedSpec.model_construct()
-        key = None
-        itself = deployed.algorithm == case.label
-        if itself:
-            self._check_own_decisions(case)
-        elif deployed.algorithm is not None:
-            meant = self._meant(deployed.algorithm, case)
-            key = self.job(meant, seed).key
-            self._check_deployed(case, self.cases[meant])
-            elsewhere[key] = self.jobs[meant, seed].seen
-        l2 = self.experiment.regularization.l2
-        needs = {"of": of, "deployed": key, "itself": itself, "column": deployed.column}
-        sieve = self._sieve(index, seed)
-        if sieve is not None:
-            needs["filter"] = {"key": sieve.key, "take": sieve.take}
-        known = self.base | self.of_model | self._rows(case) | self._content(index) | needs
-        trial = trial_key(known | {"seed": seed})
-        data = self.data.only(case.datasets)
-        own = TrainingRowsSpec(case.drawing, sieve)
-        return TrialSpec(
-            trial,
-            seed,
-            case,
-            data,
-            l2,
-            of,
-            key,
-            itself,
-            deployed.column,
-            self.deployed_model,
-            sieve,
-            {each: seen for each, seen in elsewhere.items() if seen != own},
-        )
-
-    def stage(self, key: str, seed: int) -> TrialSpec:
-        """Return the trial of a filter (see `filter_stage_cases`), which depends on rows only."""
-        if (key, seed) in self.of_stage:
-            return self.of_stage[key, seed]
-        case, l2 = self.stages[key], self.experiment.regularization.l2
-        trial = trial_key(self.base | self._rows(case) | case_key_content(case) | {"seed": seed})
-        data = self.data.only(case.datasets)
-        job = TrialSpec(trial, seed, case, data, l2, {}, None, False, None, None, None, {})
-        self.of_stage[key, seed] = job
-        return job
-
-    def _sieve(self, index: int, seed: int) -> RowFilter | None:
-        """Return the filter that the training rows of a case pass through."""
-        filtering = self.cases[index].filtering
-        if filtering is None:
-            return None
-        job = self.stage(filtering.key, seed)
-        return RowFilter(job.key, job.case.drawing, filtering.take)
-
-    def _rows(self, case: Case) -> dict[str, Any]:
-        """Return the part of a trial's key that identifies the data."""
-        return {"datasets": {name: self.digests[name] for name in case.datasets}}
-
-    def _content(self, index: int) -> dict[str, Any]:
-        """Return the part of a trial's key that identifies the case, for any seed."""
-        if index not in self.contents:
-            self.contents[index] = case_key_content(self.cases[index])
-        return self.contents[index]
-
-    def _check_own_decisions(self, case: Case) -> None:
-        """Raise E310 if the goals of the deployed algorithm refer to the deployed model."""
-        if case.solver.needs_deployed:
-            message = f"'{case.label}' is the deployed model and takes the deployed model"
-        elif case.solver.role != "ignores" and any(map(uses_deployed_model, case.goals())):
-            message = f"'{case.label}' is the deployed model and is held to its own decisions"
-        else:
-            return
-        place = self.document.place(("deployed", "algorithm"))
-        raise FaultError(Diagnostic("E310", message, "deploy another algorithm", place=place))
-
-    def _check_independent(self, case: Case, label: str) -> None:
-        """Raise E310 if a goal of a safety-tested case depends on test rows.
-
-        This happens if `of(...)` refers to an algorithm that was trained on them, because its own
-        safety test holds out other rows or none.
-        """
-        asked = (
-            part
-            for goal in relevant_goals(case)
-            for part in ex.walk(goal.expression)
-            if isinstance(part, ex.AlgorithmMetric) and part.algorithm == label
-        )
-        if case.safety is not None and any(asked):
-            message = f"the safety test of '{case.label}' needs rows that '{label}' has not seen"
-            raise self._refused(case, label, message, self._same_test(label))
-
-    def _same_test(self, label: str) -> str:
-        return (
-            f"give '{label}' the same fraction, stratify and order of `safety`, "
-            "and `test: false` if it is not to be tested itself"
-        )
-
-    def _check_deployed(self, case: Case, deployed: Case) -> None:
-        """Raise E310 like `_check_independent` if the deployed algorithm was trained on other rows.
-
-        An algorithm that audits the deployed model must have exactly the same rows.
-        """
-        alike, label = case.drawing.same_rows(deployed.drawing), deployed.label
-        hint = self._same_test(label)
-        audited = case.solver.needs_deployed
-        if audited and not (alike and _same_filter(case, deployed)):
-            message = f"'{case.label}' must have the training rows of '{label}', which is deployed"
-            hint = f"say filter: false of both or of neither; {hint}" if alike else hint
-        elif (
-            not alike
-            and case.safety is not None
-            and any(uses_deployed_model(goal) for goal in relevant_goals(case))
-        ):
-            message = (
-                f"the safety test of '{case.label}' needs rows that '{label}', "
-                "which is deployed, has not seen"
-            )
-        else:
-            return
-        place = self.document.place(("deployed", "algorithm"))
-        raise FaultError(Diagnostic("E310", message, hint, place=place))
-
-    def _others(self, index: int) -> dict[str, int]:
-        """Return the cases that `of(...)` refers to, by label, without the case itself.
-
-        Only metrics may refer to the case's own result.
-        """
-        case = self.cases[index]
-        meant = {label: self._meant(label, case) for label in case.of()}
-        own = [label for label, other in meant.items() if other == index]
-        if own and case.solver.role != "ignores" and set(own) & set(case.of(goals_only=True)):
-            message = f"'{case.label}' is held to its own result by of({own[0]}, ...)"
-            raise self._refused(case, own[0], message, "name another algorithm")
-        return {label: other for label, other in meant.items() if other != index}
-
-    def _meant(self, label: str, case: Case) -> int:
-        """Return the only case of another algorithm that agrees with this case's sweep point."""
-        found = [
-            index
-            for index, other in enumerate(self.cases)
-            if other.label == label
-            and all(
-                case.point[name] == other.point[name] for name in case.point.keys() & other.point
-            )
-        ]
-        if len(found) == 1:
-            return found[0]
-        message = (
-            f"'{case.label}' needs a result of '{label}', which has {len(found)} to choose from"
-        )
-        hint = "both must share the sweep names that tell the results apart"
-        raise self._refused(case, label, message, hint)
-
-    def _refused(self, case: Case, label: str, message: str, hint: str | None = None) -> FaultError:
-        """Return an E310 at the text where `case` refers to a result of `label`."""
-        found = (
-            self.document.place(loc, part.span)
-            for loc, tree in case.texts()
-            for part in ex.walk(tree)
-            if isinstance(part, ex.AlgorithmMetric) and part.algorithm == label
-        )
-        place = next(found, None) or self.document.place(("deployed", "algorithm"))
-        return FaultError(Diagnostic("E310", message, hint, place=place))
+    planner = _Planner(experiment, cases, data, deployed_model)
+    limits = TrialLimits(experiment.limits.time, experiment.limits.memory)
+    planned: list[PlannedTrial] = []
+    tasks: dict[str, Task] = {}
+    with document.placing():
+        for case, specs in planner.specs_by_case():
+            trial = _planned_trial(case)
+            for spec in specs:
+                planned.append(replace(trial, key=spec.key, seed=spec.seed))
+                tasks[spec.key] = Task(spec.key, spec.required_keys(), spec, limits)
+    # workers cache the rows of few seeds only: keep tasks that share rows together
+    return Plan(tuple(planned), tuple(sorted(tasks.values(), key=_row_order)))
 
 
 def _row_order(task: Task) -> tuple[tuple[str, ...], int, str]:
-    job: TrialSpec = task.payload
-    return job.case.datasets, job.seed, repr(job.seen)
-
-
-def _needed_keys(job: TrialSpec) -> tuple[str, ...]:
-    seen = (job.seen, *job.elsewhere.values())
-    filters = [each.sieve.key for each in seen if each.sieve is not None]
-    keys = [*filters, *job.of.values(), *([job.deployed] if job.deployed else [])]
-    return tuple(dict.fromkeys(keys))
-
-
-def _same_filter(case: Case, other: Case) -> bool:
-    """Return whether the training rows of both cases pass through the same filter, or none."""
-    found = [each.filtering for each in (case, other)]
-    said = [each and (each.key, each.take) for each in found]
-    return said[0] == said[1]
+    spec: TrialSpec = task.payload
+    return spec.case.datasets, spec.seed, repr(spec.training_rows)
 
 
 def _planned_trial(case: Case) -> PlannedTrial:
@@ -392,6 +165,206 @@ def _planned_trial(case: Case) -> PlannedTrial:
         seed=0,
         metrics={name: ex.to_text(metric) for name, metric in case.metrics.items()},
     )
+
+
+class _Planner:
+    """Makes the trials of cases; raises E310 for references that cannot be satisfied."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        cases: Sequence[Case],
+        data: ExperimentData,
+        deployed_model: bytes | None,
+    ) -> None:
+        self.experiment, self.cases, self.data = experiment, cases, data
+        self.deployed = experiment.deployed or DeployedSpec.model_construct()
+        self.deployed_model = deployed_model
+        self.specs: dict[tuple[int, int], TrialSpec] = {}
+        self.open: list[tuple[int, int]] = []
+        self.common: dict[str, Any] = {
+            "versions": code_versions(),
+            "l2": experiment.regularization.l2,
+        }
+        self.datasets = {
+            name: {"digest": entry_digest(entry, data.folder), "split": entry.split.stated()}
+            | ({"levels": entry.levels} if entry.levels > 1 else {})
+            for name, entry in data.entries.items()
+        }
+        self.filters = filter_stage_cases(cases)
+        self.filter_specs = {
+            (key, seed): self._spec(case, seed, self._content(case), TrainingRowsSpec(case.drawing))
+            for key, case in self.filters.items()
+            for seed in experiment.seeds
+        }
+        self.contents = [self._content(case) for case in cases]
+        if deployed_model is not None:
+            for content in self.contents:
+                content["deployed_model"] = hashlib.sha256(deployed_model).hexdigest()
+
+    def specs_by_case(self) -> Iterator[tuple[Case, list[TrialSpec]]]:
+        """Yield each case, and each filter, with its trials in the order of seeds."""
+        seeds = self.experiment.seeds
+        for index, case in enumerate(self.cases):
+            yield case, [self.spec(index, seed) for seed in seeds]
+        for key, case in self.filters.items():
+            yield case, [self.filter_specs[key, seed] for seed in seeds]
+
+    def spec(self, index: int, seed: int) -> TrialSpec:
+        """Return the trial of a case and seed; the trials that it needs are made first."""
+        at = (index, seed)
+        if at in self.open:
+            circle = " -> ".join(self.cases[i].label for i, _ in [*self.open, at])
+            message = f"algorithms need one another in a circle: {circle}"
+            raise _reference_error(self.cases[self.open[-1][0]], self.cases[index].label, message)
+        if at not in self.specs:
+            self.open.append(at)
+            self.specs[at] = self._make(index, seed)
+            self.open.pop()
+        return self.specs[at]
+
+    def _content(self, case: Case) -> dict[str, Any]:
+        """Return the part of a trial's key that depends on its case alone."""
+        datasets = {name: self.datasets[name] for name in case.datasets}
+        return self.common | {"datasets": datasets} | case_key_content(case)
+
+    def _spec(
+        self,
+        case: Case,
+        seed: int,
+        content: Mapping[str, Any],
+        training_rows: TrainingRowsSpec,
+        **references: Any,
+    ) -> TrialSpec:
+        key, l2 = trial_key({**content, "seed": seed}), self.experiment.regularization.l2
+        data = self.data.only(case.datasets)
+        return TrialSpec(key, seed, case, data, l2, training_rows, **references)
+
+    def _make(self, index: int, seed: int) -> TrialSpec:
+        case, of, deployed = self.cases[index], {}, None
+        rows: dict[str, TrainingRowsSpec] = {}
+        for label, other in self._references(index).items():
+            needed = self.spec(other, seed)
+            _check_independent(case, needed.case)
+            of[label], rows[needed.key] = needed.key, needed.training_rows
+        itself = self.deployed.algorithm == case.label
+        if itself:
+            _check_own_decisions(case)
+        elif self.deployed.algorithm is not None:
+            needed = self.spec(self._matching_case(self.deployed.algorithm, case), seed)
+            _check_deployed(case, needed.case)
+            deployed, rows[needed.key] = needed.key, needed.training_rows
+        column, row_filter = self.deployed.column, None
+        content = self.contents[index] | {"of": of, "deployed": deployed}
+        content |= {"itself": itself, "column": column}
+        if case.filtering is not None:
+            stage = self.filter_specs[case.filtering.key, seed]
+            row_filter = RowFilter(stage.key, stage.case.drawing, case.filtering.take)
+            content["filter"] = {"key": row_filter.key, "take": row_filter.take}
+        own = TrainingRowsSpec(case.drawing, row_filter)
+        return self._spec(
+            case,
+            seed,
+            content,
+            own,
+            of=of,
+            deployed=deployed,
+            is_deployed=itself,
+            deployed_column=column,
+            deployed_model=self.deployed_model,
+            other_rows={key: each for key, each in rows.items() if each != own},
+        )
+
+    def _references(self, index: int) -> dict[str, int]:
+        """Return the cases that `of(...)` refers to, by label, without the case itself.
+
+        Only metrics may refer to the case's own result.
+        """
+        case = self.cases[index]
+        found = {label: self._matching_case(label, case) for label in case.of()}
+        own = [label for label, other in found.items() if other == index]
+        if own and case.solver.role != "ignores" and set(own) & set(case.of(goals_only=True)):
+            message = f"a goal of '{case.label}' depends on its own result by of({own[0]}, ...)"
+            raise _reference_error(case, own[0], message, "name another algorithm")
+        return {label: other for label, other in found.items() if other != index}
+
+    def _matching_case(self, label: str, case: Case) -> int:
+        """Return the only case of another algorithm that agrees with this case's sweep point."""
+        found = [
+            index
+            for index, other in enumerate(self.cases)
+            if other.label == label
+            and all(
+                other.point[name] == case.point[name] for name in case.point.keys() & other.point
+            )
+        ]
+        if len(found) == 1:
+            return found[0]
+        message = f"'{case.label}' needs one result of '{label}', and {len(found)} match its point"
+        hint = "both must share the sweep names that distinguish the results"
+        raise _reference_error(case, label, message, hint)
+
+
+DEPLOYED_LOC: Loc = ("deployed", "algorithm")
+
+
+def _reference_error(case: Case, label: str, message: str, hint: str | None = None) -> FaultError:
+    """Return an E310 at the text where `case` refers to a result of `label`."""
+    found = [(loc, part.span) for loc, tree in case.texts() for part in references(tree, label)]
+    loc, span = found[0] if found else (DEPLOYED_LOC, None)
+    return FaultError(Diagnostic("E310", message, hint, span, loc=loc))
+
+
+def _same_test(label: str) -> str:
+    return (
+        f"give '{label}' the same fraction, stratify and order of `safety`, "
+        "and `test: false` if it is not to be tested itself"
+    )
+
+
+def _check_own_decisions(case: Case) -> None:
+    """Raise E310 if the deployed algorithm itself, or a goal of it, needs the deployed model."""
+    held = case.solver.role != "ignores" and any(map(uses_deployed_model, case.goals()))
+    if case.solver.needs_deployed or held:
+        message = f"'{case.label}' is the deployed model and needs a deployed model"
+        hint = "deploy another algorithm"
+        raise FaultError(Diagnostic("E310", message, hint, loc=DEPLOYED_LOC))
+
+
+def _check_independent(case: Case, other: Case) -> None:
+    """Raise E310 if a goal of a safety-tested case depends on test rows.
+
+    This happens if `of(...)` refers to an algorithm that was trained on them, because its own
+    safety test holds out other rows or none.
+    """
+    label, goals = other.label, relevant_goals(case)
+    used = any(references(goal.expression, label) for goal in goals)
+    if case.safety is not None and used and not other.drawing.same_rows(case.drawing):
+        message = f"the safety test of '{case.label}' needs rows that '{label}' has not seen"
+        raise _reference_error(case, label, message, _same_test(label))
+
+
+def _check_deployed(case: Case, deployed: Case) -> None:
+    """Raise E310 like `_check_independent` if the deployed algorithm was trained on other rows.
+
+    An algorithm that audits the deployed model must have exactly the same rows.
+    """
+    alike, label = case.drawing.same_rows(deployed.drawing), deployed.label
+    filters = [
+        each.filtering and (each.filtering.key, each.filtering.take) for each in (case, deployed)
+    ]
+    hint = _same_test(label)
+    if case.solver.needs_deployed and not (alike and filters[0] == filters[1]):
+        message = f"'{case.label}' must have the training rows of '{label}', which is deployed"
+        hint = f"say filter: false of both or of neither; {hint}" if alike else hint
+    elif not alike and case.safety and any(map(uses_deployed_model, relevant_goals(case))):
+        message = (
+            f"the safety test of '{case.label}' needs rows that '{label}', "
+            "which is deployed, has not seen"
+        )
+    else:
+        return
+    raise FaultError(Diagnostic("E310", message, hint, loc=DEPLOYED_LOC))
 
 
 @dataclass(frozen=True)

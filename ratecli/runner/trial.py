@@ -126,8 +126,8 @@ def missing_solution_reason(spec: TrialSpec, results: Mapping[str, TrialResult])
         if isinstance(part, ex.AlgorithmMetric)
     }
     required = {f"'{label}'": spec.of[label] for label in spec.of if label in labels}
-    if spec.sieve is not None:
-        required = {"the filter": spec.sieve.key} | required
+    if spec.training_rows.row_filter is not None:
+        required = {"the filter": spec.training_rows.row_filter.key} | required
     if solver.needs_deployed or any(map(uses_deployed_model, goals)):
         required |= {"the deployed algorithm": spec.deployed} if spec.deployed is not None else {}
     for name, key in required.items():
@@ -137,7 +137,9 @@ def missing_solution_reason(spec: TrialSpec, results: Mapping[str, TrialResult])
 
 
 def _load_rows(spec: TrialSpec, results: Mapping[str, TrialResult]) -> TrialData:
-    rows = load_training_rows(spec.data, spec.seed, spec.deployed_column, spec.seen, results)
+    rows = load_training_rows(
+        spec.data, spec.seed, spec.deployed_column, spec.training_rows, results
+    )
     if spec.deployed_model is not None:
         # stored models were fitted without the filter
         stored = with_stored_decisions(_rows_without_filter(spec), spec.deployed_model).sample
@@ -161,7 +163,7 @@ def _rows_of_trial(
     spec: TrialSpec, rows: TrialData, key: str, results: Mapping[str, TrialResult]
 ) -> TrialData:
     """Return the rows with features as in another trial, which depend on its training rows."""
-    seen = spec.elsewhere.get(key)
+    seen = spec.other_rows.get(key)
     if seen is None:
         return rows
     return load_training_rows(spec.data, spec.seed, spec.deployed_column, seen, results)

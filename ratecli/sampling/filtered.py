@@ -53,7 +53,7 @@ class TrainingRowsSpec:
     """How the training rows of a trial are chosen and filtered."""
 
     drawing: SamplingSpec
-    sieve: RowFilter | None = None
+    row_filter: RowFilter | None = None
 
 
 class NoRowsKeptError(FaultError):
@@ -75,7 +75,7 @@ def filter_trial_data(
     NoRowsKeptError
         E410 if no training row is left.
     """
-    drawing, sieve = how.drawing, how.sieve
+    drawing, sieve = how.drawing, how.row_filter
     assert sieve is not None
     seen = load_trial_data(data, seed, None, sieve.drawing)
     train = seen.sample.part == "train"
@@ -118,7 +118,7 @@ def load_training_rows(
     NoRowsKeptError
         As `filter_trial_data`.
     """
-    if seen.sieve is None:
+    if seen.row_filter is None:
         return load_trial_data(data, seed, deployed, seen.drawing)
-    blob = next(iter(given[seen.sieve.key].models.values()))
+    blob = next(iter(given[seen.row_filter.key].models.values()))
     return filter_trial_data(data, seed, deployed, seen, blob)

@@ -83,8 +83,12 @@ def jobs(prepared):
 def rows_of(prepared, store, label, seed=0):
     """The rows that a trial was given."""
     job = jobs(prepared)[label, seed]
-    given = {job.sieve.key: store.result(job.sieve.key)} if job.sieve else {}
-    return load_training_rows(job.data, job.seed, None, job.seen, given)
+    given = (
+        {job.training_rows.row_filter.key: store.result(job.training_rows.row_filter.key)}
+        if job.training_rows.row_filter
+        else {}
+    )
+    return load_training_rows(job.data, job.seed, None, job.training_rows, given)
 
 
 def women(sample, split="train"):
@@ -125,8 +129,10 @@ def test_other_rows_are_as_they_were(folder):
     prepared = prepare(path)
     for take in ("weights", "sample"):
         job = jobs(prepared)["unconstrained", 0]
-        blob = store.result(job.sieve.key).models["expected"]
-        how = TrainingRowsSpec(job.seen.drawing, replace(job.seen.sieve, take=take))
+        blob = store.result(job.training_rows.row_filter.key).models["expected"]
+        how = TrainingRowsSpec(
+            job.training_rows.drawing, replace(job.training_rows.row_filter, take=take)
+        )
         given, plain = filter_trial_data(job.data, 0, None, how, blob), load_trial_data(job.data, 0)
         for split in ("validation", "test"):
             here = plain.sample.part == split
@@ -300,7 +306,7 @@ def test_a_filter_that_keeps_nobody_leaves_no_solution(folder, take):
     path = write(folder, text(take))
     _, store = run_file(path)
     job = jobs(prepare(path))["unconstrained", 0]
-    stage = store.result(job.sieve.key)
+    stage = store.result(job.training_rows.row_filter.key)
     found = loads(stage.models["expected"])
     nobody = dumps(replace(found, keep=np.zeros(found.proxy.values)))
     result = run_trial(job, {stage.key: replace(stage, models={"expected": nobody})})
@@ -355,7 +361,10 @@ def test_rows_of_a_safety_test_are_not_filtered(folder, take):
     # the untested algorithm trains on all training rows, through a filter of them all
     assert list(found) == ["unconstrained", "untested", "filter", "filter_untested"]
     for label in ("unconstrained", "untested"):
-        rows, sieve = rows_of(prepared, store, label), jobs(prepared)[label, 0].sieve
+        rows, sieve = (
+            rows_of(prepared, store, label),
+            jobs(prepared)[label, 0].training_rows.row_filter,
+        )
         assert women(rows.sample) > 0.4
         stage = store.result(sieve.key)
         assert stage.info["rows"].get("safety", 0) == (240 if label == "unconstrained" else 0)
