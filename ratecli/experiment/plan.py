@@ -294,9 +294,7 @@ class _Planner:
             index
             for index, other in enumerate(self.cases)
             if other.label == label
-            and all(
-                other.point[name] == case.point[name] for name in case.point.keys() & other.point
-            )
+            and all(other.point[key] == case.point[key] for key in case.point.keys() & other.point)
         ]
         if len(found) == 1:
             return found[0]
@@ -350,11 +348,10 @@ def _check_deployed(case: Case, deployed: Case) -> None:
     An algorithm that audits the deployed model must have exactly the same rows.
     """
     alike, label = case.drawing.same_rows(deployed.drawing), deployed.label
-    filters = [
-        each.filtering and (each.filtering.key, each.filtering.take) for each in (case, deployed)
-    ]
+    filters = [each.filtering for each in (case, deployed)]
+    same_filter = len({each and (each.key, each.take) for each in filters}) == 1
     hint = _same_test(label)
-    if case.solver.needs_deployed and not (alike and filters[0] == filters[1]):
+    if case.solver.needs_deployed and not (alike and same_filter):
         message = f"'{case.label}' must have the training rows of '{label}', which is deployed"
         hint = f"say filter: false of both or of neither; {hint}" if alike else hint
     elif not alike and case.safety and any(map(uses_deployed_model, relevant_goals(case))):

@@ -122,7 +122,7 @@ def test_of_takes_the_number_of_the_other_algorithm_on_the_same_split(folder):
 
 def test_an_algorithm_cannot_be_held_to_its_own_result(folder):
     text = BASE.replace("constraints: {", "constraints: {cost: 'error <= of(majorize, error)', ")
-    with pytest.raises(FaultError, match="E310: 'majorize' is held to its own result"):
+    with pytest.raises(FaultError, match="E310: a goal of 'majorize' depends on its own result"):
         prepare(write(folder, text))
 
 
