@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.models.base import Array, Classifier
+from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
 from ratecli.rates.tangent import any_undefined, tangent, values
@@ -94,10 +94,10 @@ def solve_with_margin(
         return solver.solve(problem, rng, progress)
     judge = _make_judge(guard, problem)
     constant = _best_constant(problem, judge)
-    start = target = [np.zeros(len(goal.pieces)) for goal in problem.constraints]
+    start = target = np.zeros(sum(len(goal.pieces) for goal in problem.constraints))
     step, tried = 1.0, list[_Attempt]()
     for attempt in range(MAX_ROUNDS):
-        by = [a + step * (b - a) for a, b in zip(start, target, strict=True)]
+        by = start + step * (target - start)
         solution = solver.solve(_tighten_problem(problem, by), rng, progress)
         if not tried and not (solution.variants and solution.status in USABLE_STATUSES):
             return solution  # infeasible constraints stay infeasible when tightened
@@ -109,13 +109,11 @@ def solve_with_margin(
                 break  # no better than a constant decision even without tightening
             step /= 2
             continue
-        if found.missed == 0 and _is_tight_enough(by, found.shortfalls):
+        missing = found.shortfalls
+        if found.missed == 0 and not by[missing < -MAX_SPARE_ROOM].any():
             break
-        start = by
-        target = [
-            np.maximum(each + missing + np.where(missing > 0, MAX_SPARE_ROOM / 2, 0.0), 0.0)
-            for each, missing in zip(by, found.shortfalls, strict=True)
-        ]
+        extra = np.where(missing > 0, MAX_SPARE_ROOM / 2, 0.0)
+        start, target = by, np.maximum(by + missing + extra, 0.0)
     return _choose_attempt(tried, guard, judge, constant)
 
 
@@ -129,22 +127,20 @@ class _Attempt(NamedTuple):
     missed: float
     objective: float
     name: str
-    shortfalls: list[Array]
+    shortfalls: Array
     decisions: Array
     solution: Solution
 
 
-def _evaluate_attempt(solution: Solution, problem: Problem, judge: _ShortfallJudge) -> _Attempt:
+def _evaluate_attempt(solution: Solution, problem: Problem, judge: _Judge) -> _Attempt:
     main = next(iter(solution.variants.values()))
     decisions = judge.problem.decisions(main)
     shortfalls = judge.shortfalls(decisions)
-    ends = [float(each.max()) for each in shortfalls]
-    worst = int(np.argmax(ends))
-    missed = max(ends[worst] - MAX_IGNORED_SHORTFALL, 0.0)
-    name = problem.constraints[worst].name
-    return _Attempt(
-        missed, _training_objective(problem, main), name, shortfalls, decisions, solution
-    )
+    worst = int(np.argmax(shortfalls))
+    missed = max(float(shortfalls[worst]) - MAX_IGNORED_SHORTFALL, 0.0)
+    owners = [goal.name for goal in problem.constraints for _ in goal.pieces]
+    objective = float(np.nan_to_num(problem.value(main), nan=np.inf))
+    return _Attempt(missed, objective, owners[worst], shortfalls, decisions, solution)
 
 
 def _is_useful(attempt: _Attempt, constant: float) -> bool:
@@ -157,28 +153,19 @@ def _is_useful(attempt: _Attempt, constant: float) -> bool:
     return satisfied and attempt.objective < constant
 
 
-def _is_tight_enough(by: list[Array], shortfalls: list[Array]) -> bool:
-    """Whether no tightened constraint has unneeded slack above `MAX_SPARE_ROOM`."""
-    return all(
-        float(b[s < -MAX_SPARE_ROOM].max(initial=0.0)) == 0.0
-        for b, s in zip(by, shortfalls, strict=True)
-    )
-
-
-def _best_constant(problem: Problem, judge: _ShortfallJudge) -> float:
+def _best_constant(problem: Problem, judge: _Judge) -> float:
     """Return the smallest training objective of a constant decision without shortfall, else inf."""
     rows, judged = (each.rates.sums.shape[1] for each in (problem, judge.problem))
     found = [
         problem.value_of(np.full(rows, decision))
         for decision in (0.0, 1.0)
-        if max(float(each.max()) for each in judge.shortfalls(np.full(judged, decision)))
-        <= MAX_IGNORED_SHORTFALL
+        if judge.shortfalls(np.full(judged, decision)).max() <= MAX_IGNORED_SHORTFALL
     ]
     return min((each for each in found if not math.isnan(each)), default=math.inf)
 
 
 def _choose_attempt(
-    tried: list[_Attempt], guard: MarginSpec, judge: _ShortfallJudge, constant: float
+    tried: list[_Attempt], guard: MarginSpec, judge: _Judge, constant: float
 ) -> Solution:
     useful = [each for each in tried if _is_useful(each, constant)]
     best = min(useful or tried, key=lambda each: (each.missed, each.objective))
@@ -194,7 +181,7 @@ def _choose_attempt(
 
 
 def _rows_needed_message(
-    guard: MarginSpec, judge: _ShortfallJudge, best: _Attempt, useful: list[_Attempt]
+    guard: MarginSpec, judge: _Judge, best: _Attempt, useful: list[_Attempt]
 ) -> str:
     """Return why the margin was not achieved and, if known, how many rows would suffice."""
     where = "training" if guard.split == "train" else guard.split
@@ -202,46 +189,22 @@ def _rows_needed_message(
         return "no model was found that is better than a constant decision, even without a margin"
     held = f"too few {where} rows to hold '{best.name}' with a margin of {guard.margin:g}"
     needed = min(judge.rows_needed(each.decisions) for each in useful)
-    rows = f"; about {_round_row_count(needed)} rows are needed" if math.isfinite(needed) else ""
+    rows = ""
+    if math.isfinite(needed):
+        unit = 10 ** max(int(math.log10(needed)) - 1, 0)  # two significant digits, rounded up
+        rows = f"; about {math.ceil(needed / unit) * unit:,} rows are needed"
     return f"{held}: the best model found misses it by {best.missed:.3g}{rows}"
-
-
-def _round_row_count(count: float) -> str:
-    """Format a number of rows, rounded up to two significant digits."""
-    unit = 10 ** max(int(math.log10(count)) - 1, 0)
-    return f"{math.ceil(count / unit) * unit:,}"
-
-
-class _ShortfallJudge(Protocol):
-    @property
-    def problem(self) -> Problem:
-        """The problem on the judging rows."""
-        ...
-
-    def shortfalls(self, decisions: Array) -> list[Array]:
-        """Return violations of the pieces of each constraint with margin; negative if slack."""
-        ...
-
-    def rows_needed(self, decisions: Array) -> float:
-        """Return roughly how many rows remove the shortfall, infinity without an estimate."""
-        ...
 
 
 @dataclass(frozen=True)
 class _SafetyTestJudge:
     """Judges by the predicted result of a safety test, which must pass with probability `aim`.
 
-    Attributes
-    ----------
-    problem
-        The problem with each piece of the constraints as a separate constraint, in order. Unless
-        the test's method is `pieces`, the pieces share their constraint's delta equally.
-    counts
-        The number of pieces of each constraint.
+    `problem` has each piece of the constraints as a separate constraint, in order. Unless the
+    test's method is `pieces`, the pieces share their constraint's delta equally.
     """
 
     problem: Problem
-    counts: list[int]
     aim: float
 
     @classmethod
@@ -253,18 +216,19 @@ class _SafetyTestJudge:
                 name, shared = str(len(alone)), promise.method != "pieces"
                 alone.append(replace(goal, name=name, expression=piece, pieces=(piece,)))
                 delta[name] = promise.delta[goal.name] / (len(goal.pieces) if shared else 1)
-        apart = replace(problem, constraints=tuple(alone), promise=replace(promise, delta=delta))
-        return cls(apart, [len(goal.pieces) for goal in problem.constraints], aim)
+        promise = replace(promise, delta=delta)
+        return cls(replace(problem, constraints=tuple(alone), promise=promise), aim)
 
-    def shortfalls(self, decisions: Array) -> list[Array]:
+    def shortfalls(self, decisions: Array) -> Array:
+        """Return the predicted violation of each piece (J,); negative if slack."""
         promise, outputs = self.problem.promise, DecisionOutputs(decisions)
         assert promise is not None
         prediction = predict_safety_test(self.problem, promise, outputs)
         inflation = calibrate_inflation(self.aim, prediction.bounds)
         upper = prediction.inflated(inflation).at(outputs).upper
         starts = [prediction.owners.index(goal.name) for goal in self.problem.constraints]
-        ends = np.maximum.reduceat(np.where(np.isfinite(upper), upper, UNDEFINED_SHORTFALL), starts)
-        return np.split(ends, np.cumsum(self.counts)[:-1])
+        ends = np.where(np.isfinite(upper), upper, UNDEFINED_SHORTFALL)
+        return np.asarray(np.maximum.reduceat(ends, starts))
 
     def rows_needed(self, decisions: Array) -> float:  # noqa: ARG002  the safety test reports it
         return math.inf
@@ -277,75 +241,61 @@ class _StandardErrorJudge:
     problem: Problem
     deviates: float
 
-    def shortfalls(self, decisions: Array) -> list[Array]:
-        return [
-            np.nan_to_num(value + self.deviates * error, nan=UNDEFINED_SHORTFALL)
-            for value, error in self._estimates(decisions)
-        ]
+    def shortfalls(self, decisions: Array) -> Array:
+        """Return the violation of each piece (J,) with margin; negative if slack."""
+        value, error = self._estimates(decisions)
+        return np.nan_to_num(value + self.deviates * error, nan=UNDEFINED_SHORTFALL)
 
     def rows_needed(self, decisions: Array) -> float:
-        """Return the number of rows, assuming that standard errors fall with its square root."""
-        value, error = map(np.concatenate, zip(*self._estimates(decisions), strict=True))
+        """Return roughly how many rows remove the shortfall, infinity without an estimate.
+
+        Standard errors are assumed to fall with the square root of the number of rows.
+        """
+        value, error = self._estimates(decisions)
         noisy = error > 0
-        if (
-            not (value[noisy] < -MAX_SPARE_ROOM).all()
-            or not (value[~noisy] <= MAX_IGNORED_SHORTFALL).all()
-        ):
+        if not (value < np.where(noisy, -MAX_SPARE_ROOM, MAX_IGNORED_SHORTFALL)).all():
             return math.inf
         ratio = self.deviates * error[noisy] / -value[noisy]
         factor = float(ratio.max(initial=0.0)) ** 2
         return self.problem.rates.sums.shape[1] * factor if factor <= MAX_ROWS_FACTOR else math.inf
 
-    def _estimates(self, decisions: Array) -> list[tuple[Array, Array]]:
-        """Return values and standard errors (0 if not used) of the pieces of each constraint."""
+    def _estimates(self, decisions: Array) -> tuple[Array, Array]:
+        """Return values and standard errors (0 if not used) of all pieces (J,)."""
         matrix = self.problem.rates
         rates, index = matrix.rates(decisions), matrix.index()
-
-        def error(piece: ex.Expression) -> float:
-            if not self.deviates:
-                return 0.0
-            return matrix.standard_error(tangent(piece, rates, index).slopes, decisions)
-
-        def estimates(goal: Goal) -> tuple[Array, Array]:
-            if any_undefined(goal.ratios, rates[:, None], index).any():
-                return np.full(len(goal.pieces), UNDEFINED_SHORTFALL), np.zeros(len(goal.pieces))
-            found = [float(values(piece, rates[:, None], index)[0]) for piece in goal.pieces]
-            return np.array(found), np.array([error(piece) for piece in goal.pieces])
-
-        return [estimates(goal) for goal in self.problem.constraints]
+        found = []
+        for goal in self.problem.constraints:
+            undefined = any_undefined(goal.ratios, rates[:, None], index).any()
+            for piece in goal.pieces:
+                value, error = UNDEFINED_SHORTFALL, 0.0
+                if not undefined:
+                    value = float(values(piece, rates[:, None], index)[0])
+                    slopes = tangent(piece, rates, index).slopes if self.deviates else None
+                    error = 0.0 if slopes is None else matrix.standard_error(slopes, decisions)
+                found.append((value, error))
+        return tuple(np.array(found).T)
 
 
-def _make_judge(guard: MarginSpec, problem: Problem) -> _ShortfallJudge:
+_Judge = _SafetyTestJudge | _StandardErrorJudge
+
+
+def _make_judge(guard: MarginSpec, problem: Problem) -> _Judge:
     if guard.aim is not None:
         return _SafetyTestJudge.of(problem, guard.aim)
     deviates = 0.0 if guard.margin is None else NormalDist().inv_cdf(guard.margin)
-    if guard.split == "train":
-        return _StandardErrorJudge(problem, deviates)
-    if problem.validation is None:
+    rows = problem if guard.split == "train" else problem.validation
+    if rows is None:
         hint = "say under the data set: split: {validation: 0.2}"
-        raise FaultError(
-            Diagnostic(
-                "E410", "constraints are judged on validation rows, and there are none", hint
-            )
-        )
-    return _StandardErrorJudge(problem.validation, deviates)
+        message = "constraints are judged on validation rows, and there are none"
+        raise FaultError(Diagnostic("E410", message, hint))
+    return _StandardErrorJudge(rows, deviates)
 
 
-def _tighten_problem(problem: Problem, by: list[Array]) -> Problem:
-    goals = tuple(
-        _tighten_goal(goal, each) if each.any() else goal
-        for goal, each in zip(problem.constraints, by, strict=True)
-    )
-    return replace(problem, constraints=goals)
-
-
-def _tighten_goal(goal: Goal, by: Array) -> Goal:
-    pieces = tuple(
-        ex.add(piece, ex.Constant(float(amount)))
-        for piece, amount in zip(goal.pieces, by, strict=True)
-    )
-    return replace(goal, pieces=pieces)
-
-
-def _training_objective(problem: Problem, classifier: Classifier) -> float:
-    return float(np.nan_to_num(problem.value(classifier), nan=np.inf))
+def _tighten_problem(problem: Problem, by: Array) -> Problem:
+    """Return the problem with the pieces of its constraints tightened by amounts (J,)."""
+    goals, amounts = [], iter(by.tolist())
+    for goal in problem.constraints:
+        pieces = [(piece, next(amounts)) for piece in goal.pieces]
+        tight = tuple(ex.add(piece, ex.Constant(by)) if by else piece for piece, by in pieces)
+        goals.append(replace(goal, pieces=tight))
+    return replace(problem, constraints=tuple(goals))

@@ -138,7 +138,7 @@ def test_decisions_with_hardly_any_room_estimate_no_number_of_rows():
     rows = smooth_rows(0, n=200)
     p = (rows.X[:, 0] > 0).astype(float)
     plain = problem(rows, Rules({"g": "tpr[g=a] - tpr[g=c] <= 0"}))
-    gap, needed = float(_StandardErrorJudge(plain, 0.0).shortfalls(p)[0][0]), []
+    gap, needed = float(_StandardErrorJudge(plain, 0.0).shortfalls(p)[0]), []
     for room in (0.2, 0.1, 0.002):
         given = problem(rows, Rules({"g": f"tpr[g=a] - tpr[g=c] <= {gap + room}"}))
         needed.append(_StandardErrorJudge(given, 1.64).rows_needed(p))
@@ -231,7 +231,7 @@ def test_a_bound_that_is_infinite_asks_for_no_endless_room():
     rules = Rules({"p": "precision[g=a] <= precision[g=c] + 0.1"})
     given = replace(split_problem(0, rules, n=100), promise=SafetyTestSpec({"p": 0.05}, rows=2))
     plain = first(solve_with_margin(Mixture(), MarginSpec(), given, np.random.default_rng(0)))
-    (short,) = _SafetyTestJudge.of(given, 0.9).shortfalls(given.decisions(plain))
+    short = _SafetyTestJudge.of(given, 0.9).shortfalls(given.decisions(plain))
     assert short.tolist() == [1.0]
     found = solve_with_margin(Mixture(), MarginSpec(aim=0.9), given, np.random.default_rng(0))
     assert found.status == "iteration_limit"

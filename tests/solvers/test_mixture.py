@@ -11,7 +11,8 @@ from ratecli.solvers.hull.best import optimize_over_hull
 from ratecli.solvers.hull.columns import RatePoints
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
-from ratecli.solvers.mixture.solver import Mixture, max_slack_problem
+from ratecli.solvers.mixture.search import max_slack_problem
+from ratecli.solvers.mixture.solver import Mixture
 from ratecli.solvers.oracles.base import OracleRows
 from ratecli.solvers.oracles.linear import LinearOracle, best_line_step, sweep_directions
 from ratecli.solvers.problem import Problem

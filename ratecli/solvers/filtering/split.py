@@ -16,7 +16,7 @@ from ratecli.solvers.filtering.solvers import BalancedTree
 from ratecli.solvers.filtering.target import FilterTarget
 from ratecli.solvers.filtering.weights import MIN_SHARE, leaf_weights
 from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RateProgram
-from ratecli.solvers.mixture.search import ClassifierPool, ColumnGeneration
+from ratecli.solvers.mixture.search import ColumnGeneration
 from ratecli.solvers.oracles.base import Oracle, OracleRows, with_threshold
 
 QP_TOLERANCE = 1e-11
@@ -299,18 +299,15 @@ def _progress_split(
     projection = leaf_weights(target, options, masses).nearest
     required = options.gamma if literal else None
     program = _progress_program(target, leaf, projection, required)
-    pool = ClassifierPool(leaf.ground)
-    search = ColumnGeneration(program, pool, leaf.oracle, options.gap, options.calls)
+    search = ColumnGeneration(program, leaf.ground, leaf.oracle, options.gap, options.calls)
     search.start(program.objective.line.slopes)
-    while search.goes_on():
-        search.step()
+    search.run()
     positive = search.found.rates
     if min(positive[-1], leaf.mass[-1] - positive[-1]) <= options.child:
         return None
     after = np.vstack([np.delete(masses, own, axis=0), leaf.mass - positive, positive])
     distance = leaf_weights(target, options, after).imbalance
-    classifier = MixtureClassifier(*search.pool.some(search.found.weights))
-    return LeafSplit(classifier, distance, float(search.trace[-1]["gap"]))
+    return LeafSplit(search.mixture, distance, float(search.trace[-1]["gap"]))
 
 
 def _progress_program(

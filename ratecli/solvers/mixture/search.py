@@ -3,67 +3,51 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
-from ratecli.solvers.hull.best import HullOptimum, optimize_over_hull
+from ratecli.models.hashed import HashedMixture
+from ratecli.models.mixture import MajorityVote, MixtureClassifier
+from ratecli.rates import expression as ex
+from ratecli.rates.analysis import Shape, constraint_goal, objective_goal
+from ratecli.rates.matrix import RowKinds
+from ratecli.rates.resolve import violation_expression
+from ratecli.solvers.base import Progress, Solution
+from ratecli.solvers.feasibility import unmet_status
+from ratecli.solvers.hull.best import MAX_EXCESS, HullOptimum, optimize_over_hull
 from ratecli.solvers.hull.columns import RatePoints
-from ratecli.solvers.hull.forms import LinearTerm, RateProgram
+from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, LinearTerm, RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
-from ratecli.solvers.oracles.base import Oracle, OracleRows
-from ratecli.solvers.problem import Problem
+from ratecli.solvers.oracles.base import Oracle, OracleRows, with_threshold
+from ratecli.solvers.oracles.choice import make_oracle, make_oracle_rows
+from ratecli.solvers.problem import ERROR_RATE, Problem
 
+if TYPE_CHECKING:
+    from ratecli.solvers.mixture.solver import Mixture
+
+CONVEX_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX})
 MIN_MEMBER_CHANCE = 1e-9
 """Smaller chances are treated as rounding errors of 0."""
 
 
 @dataclass
-class ClassifierPool:
-    """Classifiers with their rates (K, T) on the rows."""
-
-    ground: OracleRows
-    members: list[Classifier] = field(default_factory=list)
-    _rates: list[Array] = field(default_factory=list)
-
-    def add(self, classifier: Classifier) -> Array:
-        """Add a classifier and return its rates (K,)."""
-        rates = self.ground.rates(self.ground.decide(classifier))
-        self.members.append(classifier)
-        self._rates.append(rates)
-        return rates
-
-    @property
-    def rates(self) -> Array:
-        return np.stack(self._rates, axis=1)
-
-    def cheapest(self, prices: Array) -> Classifier:
-        """Return the member of least cost at prices (K,)."""
-        return self.members[int(np.argmin(prices @ self.rates))]
-
-    def some(self, chances: Array) -> tuple[tuple[Classifier, ...], Array]:
-        """Return the members with positive chances, and these chances, which sum to 1."""
-        kept = np.flatnonzero(chances > MIN_MEMBER_CHANCE)
-        return tuple(self.members[k] for k in kept), chances[kept] / chances[kept].sum()
-
-
-@dataclass
 class ColumnGeneration:
-    """Alternates between the best mixture of a pool and an oracle's answer to its prices.
+    """Alternates between the best mixture of known classifiers and an answer to its prices.
 
     Attributes
     ----------
     program
         The goals as functions of rates.
-    pool
-        The known classifiers, at least one before the first round.
     gap
         The search ends when an answer promises to improve the objective by no more than this.
     calls
         Maximum number of rounds.
+    members
+        The known classifiers.
     found
         The best mixture, after a round.
     feasible
@@ -73,19 +57,34 @@ class ColumnGeneration:
     """
 
     program: RateProgram
-    pool: ClassifierPool
+    ground: OracleRows
     oracle: Oracle
     gap: float
     calls: int
+    members: list[Classifier] = field(default_factory=list)
     feasible: bool = False
     ended: bool = False
     trace: list[Mapping[str, Any]] = field(default_factory=list)
     found: HullOptimum = field(init=False)
+    _rates: list[Array] = field(default_factory=list)
+    _tangents: list[tuple[int, LinearTerm]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._aim = self.program
         self._begun = time.perf_counter()
-        self._tangents: list[tuple[int, LinearTerm]] = []
+
+    @property
+    def rates(self) -> Array:
+        """(K, T) rates of the members."""
+        return np.stack(self._rates, axis=1)
+
+    @property
+    def mixture(self) -> MixtureClassifier:
+        """The best mixture, of the members with positive chances."""
+        chances = self.found.weights
+        kept = np.flatnonzero(chances > MIN_MEMBER_CHANCE)
+        members = tuple(self.members[k] for k in kept)
+        return MixtureClassifier(members, chances[kept] / chances[kept].sum())
 
     def start(self, prices: Array) -> None:
         """Add both constant classifiers and one that is cheap at `prices` (K,).
@@ -93,9 +92,9 @@ class ColumnGeneration:
         The latter is skipped if all decisions cost the same.
         """
         for yes in (True, False):
-            self.pool.add(self.pool.ground.constant(yes=yes))
-        if self.pool.ground.costs(prices).any():
-            self.ask(prices, None)
+            self._add(self.ground.constant(yes=yes))
+        if self.ground.costs(prices).any():
+            self._add(self.oracle.answer(prices, None))
 
     @property
     def objective(self) -> float:
@@ -107,19 +106,21 @@ class ColumnGeneration:
         """Lower bound of the objective, provided that the oracle's answers are the cheapest."""
         return self.objective - float(self.trace[-1]["gap"])
 
+    def run(self, progress: Progress = lambda _: None) -> None:
+        """Take rounds until no answer promises more than the gap, or all calls are used."""
+        while not self.ended and len(self.trace) < self.calls:
+            progress(self._step())
+
     def turn_to(self, room: Problem | None) -> None:
         """Continue with the problem `room` if constraints do not affect the optimum."""
         price = float(np.abs(self.found.multipliers).sum())
         if room is not None and self.feasible and self.ended and price <= self.gap:
             self._aim, self._tangents, self.ended = RateProgram.of(room), [], False
 
-    def goes_on(self) -> bool:
-        return not self.ended and len(self.trace) < self.calls
-
-    def step(self) -> str:
+    def _step(self) -> str:
         """Find the best mixture and ask the oracle at its prices; return a message."""
         found = self.found = self._best()
-        near = self.pool.cheapest(found.prices)
+        near = self.members[int(np.argmin(found.prices @ self.rates))]
         saved = self._saving(found, near)
         if saved <= self.gap and self.oracle.starts:
             saved = max(saved, self._saving(found, None))
@@ -137,8 +138,8 @@ class ColumnGeneration:
         )
 
     def _best(self) -> HullOptimum:
-        """Return the best mixture of the pool, or that of least violation if none is feasible."""
-        columns = RatePoints.classifiers(self.pool.rates)
+        """Return the best mixture, or that of least violation if none is feasible."""
+        columns = RatePoints.classifiers(self.rates)
         gap = 0.5 * self.gap
         found = optimize_over_hull(Relaxation(self._aim, columns, tangents=self._tangents), gap)
         self.feasible = found is not None
@@ -151,11 +152,92 @@ class ColumnGeneration:
 
     def _saving(self, found: HullOptimum, near: Classifier | None) -> float:
         """Return how much the oracle's answer, sought from `near`, saves at the prices."""
-        if not self.pool.ground.costs(found.prices).any():
+        if not self.ground.costs(found.prices).any():
             return 0.0  # all decisions cost the same
-        answer = self.ask(found.prices, near)
+        answer = self._add(self.oracle.answer(found.prices, near))
         return float(found.prices @ (found.rates - answer))
 
-    def ask(self, prices: Array, near: Classifier | None) -> Array:
-        """Add the oracle's answer to the pool and return its rates (K,)."""
-        return self.pool.add(self.oracle.answer(prices, near))
+    def _add(self, classifier: Classifier) -> Array:
+        """Add a classifier and return its rates (K,)."""
+        rates = self.ground.rates(self.ground.decide(classifier))
+        self.members.append(classifier)
+        self._rates.append(rates)
+        return rates
+
+
+def max_slack_problem(problem: Problem, objective: float) -> Problem | None:
+    """Return the problem of maximizing the least slack at an objective of at most `objective`.
+
+    None if there are no constraints or the problem is not convex.
+    """
+    goals = (problem.objective, *problem.constraints)
+    pieces = [piece for goal in problem.constraints for piece in goal.pieces]
+    if not pieces or not all(goal.shape in CONVEX_SHAPES for goal in goals):
+        return None
+    bound = ex.subtract(problem.objective.expression, ex.Constant(objective))
+    limit = constraint_goal("objective", problem.objective.text, (bound,), bound)
+    aim = objective_goal("the worst violation", violation_expression(tuple(pieces)))
+    return replace(problem, objective=aim, constraints=(*problem.constraints, limit))
+
+
+def find_mixture(
+    solver: Mixture, problem: Problem, rng: np.random.Generator, progress: Progress
+) -> Solution:
+    """Return the solution of `mixture`."""
+    ground = make_oracle_rows(solver.oracle, problem, RowKinds.by(problem.rates))
+    oracle = make_oracle(solver.oracle, ground, problem.l2, rng, sweeps=solver.sweeps)
+    search = ColumnGeneration(RateProgram.of(problem), ground, oracle, solver.gap, solver.calls)
+    search.start(np.array([float(leaf == ERROR_RATE) for leaf in problem.rates.leaves]))
+    search.run(progress)
+    multipliers = search.program.by_goal(search.found.multipliers)
+    search.turn_to(max_slack_problem(problem, search.least + solver.gap))
+    search.run(progress)
+    main = search.mixture
+    variants: dict[str, Classifier] = {
+        "stochastic": main,
+        "deterministic": _best_single(search, main.members),
+        "voted": MajorityVote(main.members, main.chances),
+    }
+    if solver.hashed:
+        salt = int(rng.integers(2**31))
+        variants["hashed"] = HashedMixture(main.members, main.chances, salt)
+    return Solution(variants, *_ending(search), multipliers, tuple(search.trace))
+
+
+def _best_single(search: ColumnGeneration, members: Sequence[Classifier]) -> Classifier:
+    """Return the best single classifier: the feasible one of least objective, else the nearest.
+
+    Candidates are all classifiers found, and `members` at every threshold.
+    """
+    key, k = _best_column(search.program, search.rates)
+    options = [(key, search.members[k])]
+    for member in members:
+        scores = search.ground.ranks(member)
+        if scores is not None:
+            cuts, rates = search.ground.cut_rates(scores)
+            key, k = _best_column(search.program, rates)
+            options.append((key, with_threshold(member, float(cuts[k]))))
+    return min(options, key=lambda option: option[0])[1]
+
+
+def _best_column(program: RateProgram, rates: Array) -> tuple[tuple[float, float], int]:
+    """Return violation and objective of the best column of rates (K, T), and its index."""
+    missed = program.missed(rates, MAX_EXCESS)
+    values = np.nan_to_num(program.value(program.objective, rates), nan=np.inf)
+    k = int(np.lexsort((values, missed))[0])
+    return (float(missed[k]), float(values[k])), k
+
+
+def _ending(search: ColumnGeneration) -> tuple[str, str]:
+    """Return status and reason."""
+    last = search.trace[-1]
+    if search.feasible and search.program.missed(search.found.rates) == np.inf:
+        return "iteration_limit", UNDEFINED_RATIO_REASON
+    if search.feasible and search.ended:
+        return "solved", ""
+    if search.feasible:
+        promised = f"an answer promised {last['gap']:.2g} of the objective"
+        return "iteration_limit", f"after {len(search.trace)} rounds {promised}"
+    reason = f"every mixture of {len(search.members)} classifiers misses some constraint by "
+    reason += f"{last['violation']:.3g} or more"
+    return unmet_status(search.program, search.ground.kinds, reason)
