@@ -148,21 +148,30 @@ class LedgerStore:
 
     def read(self) -> tuple[list[PlannedTrial], dict[str, TrialResult], dict[str, Any]]:
         """Return `plan`, `results` and `meta` in one transaction, so that they are consistent."""
-        with self._transaction() as db:
-            return _plan(db), _results(db), _meta(db)
+        with self._transaction():
+            return self.plan(), self.results(), self.meta()
 
     def plan(self) -> list[PlannedTrial]:
+        names = ("key", "label", "algorithm", "options", "point", "seed", "metrics")
+        query = f"SELECT {', '.join(names)} FROM plan ORDER BY position"  # noqa: S608
         with self._transaction() as db:
-            return _plan(db)
+            rows = [(*row[:3], *map(_parse_json, row[3:])) for row in db.execute(query)]
+            return [_build(PlannedTrial, dict(zip(names, row, strict=True))) for row in rows]
 
     def meta(self) -> dict[str, Any]:
         with self._transaction() as db:
-            return _meta(db)
+            rows = db.execute("SELECT name, value FROM meta ORDER BY rowid").fetchall()
+            found = {str(name): _parse_json(value) for name, value in rows}
+            for name in found.keys() & {"warnings", END_WARNINGS_KEY}:
+                _validate(list[str], found[name])
+            return found
 
     def results(self) -> dict[str, TrialResult]:
         """Return every stored trial by key, including failed ones, without models and encodings."""
         with self._transaction() as db:
-            return _results(db)
+            trials = db.execute("SELECT * FROM trials ORDER BY id").fetchall()
+            values = _values(db)
+            return {row[1]: _parse_result(row, values) for row in trials}
 
     def result(self, key: str) -> TrialResult:
         """Return a trial with its models and their encoding; raise KeyError if it is not stored."""
@@ -171,17 +180,29 @@ class LedgerStore:
             if row is None:
                 raise KeyError(key)
             values = _values(db, "WHERE trial = ?", row[0])
-            return _parse_result(row, values, models=_models(db, key), encoding=_encoding(db, key))
+            models, encoding = self.models(key), self.encoding(key)
+            return _parse_result(row, values, models=models, encoding=encoding)
 
     def models(self, key: str) -> dict[str, bytes]:
         """Return a trial's classifiers by variant, main one first; empty if it is not stored."""
+        query = (
+            "SELECT variant, data FROM models JOIN trials ON trials.id = trial"
+            " WHERE key = ? ORDER BY models.rowid"
+        )
         with self._transaction() as db:
-            return _models(db, key)
+            models: dict[str, bytes] = _validate(dict[str, bytes], dict(db.execute(query, (key,))))
+            return models
 
     def encoding(self, key: str) -> str:
         """Return the encoding of one trial's features; empty if it is not stored."""
+        query = (
+            "SELECT content FROM encodings JOIN encoded ON encoding = encodings.id"
+            " JOIN trials ON trials.id = trial WHERE key = ?"
+        )
         with self._transaction() as db:
-            return _encoding(db, key)
+            tables = db.execute("SELECT name FROM sqlite_schema WHERE name = 'encoded'").fetchone()
+            row = db.execute(query, (key,)).fetchone() if tables else None  # else an older ledger
+            return "" if row is None else str(row[0])
 
     def _open(self, readonly: bool) -> None:
         self._db.execute("PRAGMA foreign_keys = ON")
@@ -212,14 +233,17 @@ class LedgerStore:
 
     @contextmanager
     def _transaction(self, kind: str = "DEFERRED") -> Iterator[sqlite3.Connection]:
+        """Begin a transaction, or continue the one that is open."""
+        if self._db.in_transaction:
+            yield self._db
+            return
         with self._report_errors():
             self._db.execute(f"BEGIN {kind}")
             try:
                 yield self._db
                 self._db.execute("COMMIT")
             finally:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
+                self._db.rollback()  # unless it was committed
 
     @contextmanager
     def _report_errors(self) -> Iterator[None]:
@@ -314,27 +338,6 @@ def _build(record: type[R], fields: Mapping[str, Any]) -> R:
     return record(**{name: _validate(hints[name], value) for name, value in fields.items()})
 
 
-def _plan(db: sqlite3.Connection) -> list[PlannedTrial]:
-    names = ("key", "label", "algorithm", "options", "point", "seed", "metrics")
-    rows = db.execute(f"SELECT {', '.join(names)} FROM plan ORDER BY position")  # noqa: S608
-    fields = [dict(zip(names, (*row[:3], *map(_parse_json, row[3:])), strict=True)) for row in rows]
-    return [_build(PlannedTrial, each) for each in fields]
-
-
-def _meta(db: sqlite3.Connection) -> dict[str, Any]:
-    rows = db.execute("SELECT name, value FROM meta ORDER BY rowid").fetchall()
-    found = {str(name): _parse_json(value) for name, value in rows}
-    for name in found.keys() & {"warnings", END_WARNINGS_KEY}:
-        _validate(list[str], found[name])
-    return found
-
-
-def _results(db: sqlite3.Connection) -> dict[str, TrialResult]:
-    trials = db.execute("SELECT * FROM trials ORDER BY id").fetchall()
-    values = _values(db)
-    return {row[1]: _parse_result(row, values) for row in trials}
-
-
 def _parse_result(
     row: Sequence[Any], values: Mapping[int, tuple[MeasuredValue, ...]], **others: Any
 ) -> TrialResult:
@@ -379,24 +382,3 @@ def _parse_value(measure: tuple[str, str, str] | None, value: object) -> Measure
     if measure is None or not isinstance(value, float | int | None):
         raise ValueError(f"{str(value)[:40]!r} is stored instead of a number, or without a metric")
     return MeasuredValue(*measure, float("nan") if value is None else float(value))
-
-
-def _models(db: sqlite3.Connection, key: str) -> dict[str, bytes]:
-    query = (
-        "SELECT variant, data FROM models JOIN trials ON trials.id = trial"
-        " WHERE key = ? ORDER BY models.rowid"
-    )
-    models: dict[str, bytes] = _validate(dict[str, bytes], dict(db.execute(query, (key,))))
-    return models
-
-
-def _encoding(db: sqlite3.Connection, key: str) -> str:
-    query = "SELECT count(*) FROM sqlite_schema WHERE name = 'encoded'"
-    if not db.execute(query).fetchone()[0]:  # an older ledger
-        return ""
-    query = (
-        "SELECT content FROM encodings JOIN encoded ON encoding = encodings.id"
-        " JOIN trials ON trials.id = trial WHERE key = ?"
-    )
-    row = db.execute(query, (key,)).fetchone()
-    return "" if row is None else str(row[0])
