@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -10,7 +8,6 @@ from ratecli.models.group_threshold import GroupThreshold
 from ratecli.models.hashed import HashedMixture
 from ratecli.models.linear import Logistic, Threshold
 from ratecli.models.mixture import MixtureClassifier
-from ratecli.models.storage import dumps, loads, model_arrays
 
 PATTERNS = np.array([[False, False], [True, False], [True, True]])
 """Men; women; women of 60 and more."""
@@ -54,38 +51,6 @@ def test_mixtures_of_it_look_at_its_slices():
     assert (hashed.decide(ROWS) == hashed.decide(sparse.csr_array(ROWS))).all()
     with pytest.raises(ValueError, match="look at different slices"):
         MixtureClassifier((MODEL, Threshold(np.ones(2))), np.array([0.5, 0.5]))
-
-
-def test_it_is_stored_and_comes_back_bit_for_bit():
-    mixed = MixtureClassifier((MODEL, MODEL), np.array([0.25, 0.75]))
-    for model in (MODEL, mixed):
-        back = loads(dumps(model))
-        assert dumps(back) == dumps(model)
-        assert back.slices == model.slices
-        assert (back.score(ROWS) == model.score(ROWS)).all()
-    empty = GroupThreshold(Threshold(np.ones(1)), (), np.zeros((1, 0), dtype=bool), np.zeros(1))
-    assert loads(dumps(empty)).slices == ()
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"groups": PATTERNS[:2]},
-        {"groups": PATTERNS[:, :1]},
-        {"groups": PATTERNS.astype(float)},
-        {"slices": np.array([1.0, 2.0])},
-        {"slices": np.array([["sex = F", "sex = M"]])},
-        {"thresholds": np.array(["1", "2", "3"])},
-        {"scorer.kind": np.asarray("forest")},
-        {"scorer.kind": np.asarray("group_threshold")},
-    ],
-)
-def test_what_does_not_fit_together_is_a_value_error(changed):
-    arrays = model_arrays(MODEL) | changed
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
-    with pytest.raises(ValueError):
-        loads(buffer.getvalue())
 
 
 def test_a_scorer_that_looks_at_slices_itself_and_rows_that_lack_some():

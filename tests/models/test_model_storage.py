@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from sklearn.naive_bayes import GaussianNB
 
 from ratecli.models.base import Classifier
+from ratecli.models.cost_sensitive import CostSensitiveClassifier
+from ratecli.models.group_threshold import GroupThreshold
 from ratecli.models.hashed import HashedMixture, HashedRamp
 from ratecli.models.linear import (
     Linear,
@@ -21,7 +24,10 @@ from ratecli.models.linear import (
     Threshold,
 )
 from ratecli.models.mixture import MajorityVote, MixtureClassifier
-from ratecli.models.storage import dumps, loads
+from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter, SplitTree
+from ratecli.models.sklearn_model import SklearnModel
+from ratecli.models.storage import dumps, loads, model_arrays
+from ratecli.models.trees import LEAF, TreeEnsemble
 
 ANY = st.floats(allow_nan=False, allow_infinity=False)
 SALTS = st.integers(0, 2**64 - 1)
@@ -132,6 +138,105 @@ MEMBER = {"0.kind": "ramp", "0.weights": ONES, "0.bias": 0.0}
 def test_what_is_no_classifier_is_a_value_error(blob: bytes) -> None:
     with pytest.raises(ValueError):
         loads(blob)
+
+
+WIDTH = 3
+ROWS = np.random.default_rng(5).normal(size=(60, WIDTH + 2))
+ROWS[:, WIDTH:] = ROWS[:, WIDTH:] > 0
+LABELS = (ROWS[:, 0] > 0).astype(int)
+LINE = np.array([1.0, -1.0, 0.5])
+GROUPS = GroupThreshold(
+    Logistic(LINE, 0.5),
+    ("sex = F", "age >= 60, sex = F"),
+    np.array([[False, False], [True, False], [True, True]]),
+    np.array([1.0, 0.0, -2.0]),
+)
+ONE_GROUP = GroupThreshold(Threshold(LINE), (), np.zeros((1, 0), dtype=bool), np.zeros(1))
+TREE = TreeEnsemble(
+    width=WIDTH,
+    roots=np.array([0]),
+    feature=np.array([0, LEAF, LEAF]),
+    threshold=np.zeros(3),
+    children=np.array([[1, 2], [0, 0], [0, 0]]),
+    values=np.array([[0.0, 0.0], [0.8, 0.2], [0.1, 0.9]]),
+    start=np.zeros(2),
+)
+BY_TREE = CostSensitiveClassifier(TREE, np.array([1.0, -1.0]), 0.5)
+FITTED = SklearnModel(GaussianNB().fit(ROWS[:, :WIDTH], LABELS))
+SPLITS = SplitTree(
+    WIDTH,
+    np.array([[1, 2], [LEAF, LEAF], [3, 4], [LEAF, LEAF], [LEAF, LEAF]]),
+    (MixtureClassifier((Threshold(LINE), Ramp(LINE)), np.array([0.25, 0.75])), Threshold(LINE)),
+)
+GUESS = ClassifierProxy(TREE, np.array([0, 1]), 0.25)
+BY_SPLITS = ProxyFilter(SPLITS, np.array([0.1, 0.0, 1.0]))
+BY_GUESS = ProxyFilter(GUESS, np.array([0.1, 1.0]))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        GROUPS,
+        ONE_GROUP,
+        MixtureClassifier((GROUPS, GROUPS), np.array([0.25, 0.75])),
+        BY_TREE,
+        CostSensitiveClassifier(FITTED, np.array([1.0, -1.0])),
+        BY_SPLITS,
+        BY_GUESS,
+        SampledFilter(GUESS, np.array([0.1, 1.0]), salt=7),
+    ],
+)
+def test_composed_models_come_back_and_decide_alike(model) -> None:
+    again = loads(dumps(model))
+    assert type(again) is type(model)
+    assert dumps(again) == dumps(model)
+    assert (again.width, again.slices) == (model.width, model.slices)
+    X = ROWS[:, : model.width + len(model.slices)]
+    np.testing.assert_array_equal(again.score(X), model.score(X))
+    np.testing.assert_array_equal(again.decide(X), model.decide(X))
+
+
+@pytest.mark.parametrize(
+    ("model", "changed"),
+    [
+        (GROUPS, {"groups": GROUPS.groups[:2]}),
+        (GROUPS, {"groups": GROUPS.groups[:, :1]}),
+        (GROUPS, {"groups": GROUPS.groups.astype(float)}),
+        (GROUPS, {"slices": np.array([1.0, 2.0])}),
+        (GROUPS, {"slices": np.array([["sex = F", "sex = M"]])}),
+        (GROUPS, {"thresholds": np.array(["1", "2", "3"])}),
+        (GROUPS, {"scorer.kind": np.asarray("forest")}),
+        (GROUPS, {"scorer.kind": np.asarray("group_threshold")}),
+        (BY_TREE, {"chances.kind": np.array("forest")}),
+        (BY_TREE, {"chances.values": np.array(["a"])}),
+        (BY_TREE, {"chances.feature": np.zeros(3)}),
+        (BY_TREE, {"chances.width": np.ones(2)}),
+        (BY_TREE, {"costs": np.ones(3)}),
+        (BY_TREE, {"cut": np.ones(1)}),
+        (BY_GUESS, {"proxy.groups": np.array([[0, 1], [1, 2], [0, 2]])}),
+        (BY_GUESS, {"proxy.groups": np.array([0, 0])}),
+        (BY_GUESS, {"proxy.groups": np.array([0, 2**64 - 1], dtype=np.uint64)}),
+        (BY_GUESS, {"proxy.groups": np.zeros((0,), dtype=int), "keep": np.zeros(0)}),
+        (BY_GUESS, {"proxy.noise": np.array(1j)}),
+        (BY_GUESS, {"proxy.noise": np.array("0.5")}),
+        (BY_GUESS, {"proxy.noise": np.array([0.1, 0.2])}),
+        (BY_GUESS, {"proxy.chances.start": np.zeros((3, 2))}),
+        (BY_GUESS, {"proxy.chances.roots": np.zeros((1, 1), dtype=int)}),
+        (BY_SPLITS, {"proxy.children": np.full((1, 2), LEAF), "proxy.width": np.array(-4)}),
+        (BY_SPLITS, {"proxy.children": np.zeros((3, 0), dtype=int)}),
+        (BY_SPLITS, {"proxy.children": np.full((5, 2), 2**62)}),
+        (BY_SPLITS, {"proxy.kind": np.array("oracle")}),
+        (BY_SPLITS, {"proxy.0.chances": np.array([0.5, np.nan])}),
+        (BY_SPLITS, {"keep": np.array([0.1])}),
+    ],
+)
+def test_arrays_that_do_not_fit_together_are_a_value_error(model, changed) -> None:
+    arrays = model_arrays(model)
+    assert dumps(loads(archive(**arrays))) == dumps(model)
+    with pytest.raises(ValueError):
+        loads(archive(**arrays | changed))
+    with pytest.raises(ValueError):
+        loads(archive(**{name: each for name, each in arrays.items() if name not in changed}))
 
 
 def test_members_of_a_mixture_see_the_same_features() -> None:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
@@ -9,7 +7,6 @@ from sklearn.tree import DecisionTreeClassifier
 from ratecli.models.linear import Threshold
 from ratecli.models.mixture import MixtureClassifier
 from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter, SplitTree
-from ratecli.models.storage import dumps, loads, model_arrays
 from ratecli.models.trees import LEAF
 from ratecli.solvers.oracles.forests import TREE_CONVERTERS
 
@@ -71,49 +68,6 @@ def test_noise_replaces_a_guess_by_any_of_the_range():
         np.array([[0.76923, 0.23077], [0.57143, 0.42857]]), abs=1e-5
     )
     assert posterior.sum(axis=0) == pytest.approx([0.7, 0.3])
-
-
-@pytest.mark.parametrize("proxy", [tree(), guess(), guess(0.25)], ids=["tree", "guess", "noise"])
-def test_filters_come_back_from_storage(proxy):
-    keep = np.array([0.1, 0.0, 1.0])
-    for model in (ProxyFilter(proxy, keep), SampledFilter(proxy, keep, salt=7)):
-        blob = dumps(model)
-        again = loads(blob)
-        assert type(again) is type(model)
-        assert dumps(again) == blob
-        assert np.array_equal(again.decide(X), model.decide(X))
-        assert np.array_equal(again.memberships(X), model.memberships(X))
-
-
-@pytest.mark.parametrize(
-    ("proxy", "changed"),
-    [
-        (guess(), {"groups": np.array([[0, 1], [1, 2], [0, 2]])}),
-        (guess(), {"groups": np.array([0, 0, 1])}),
-        (guess(), {"groups": np.array([0, 1, 2**64 - 1], dtype=np.uint64)}),
-        (guess(), {"groups": np.zeros((0,), dtype=int)}),
-        (guess(), {"noise": np.array(1j)}),
-        (guess(), {"noise": np.array("0.5")}),
-        (guess(), {"noise": np.array([0.1, 0.2])}),
-        (guess(), {"chances.start": np.zeros((3, 2))}),
-        (guess(), {"chances.roots": np.zeros((1, 1), dtype=int)}),
-        (tree(), {"children": np.full((1, 2), LEAF), "width": np.array(-4)}),
-        (tree(), {"children": np.zeros((3, 0), dtype=int)}),
-        (tree(), {"children": np.full((5, 2), 2**62)}),
-        (tree(), {"kind": np.array("oracle")}),
-        (tree(), {"0.chances": np.array([0.5, np.nan])}),
-    ],
-)
-def test_what_is_no_filter_is_refused_before_it_decides(proxy, changed):
-    keep = np.array([0.1, 0.0, 1.0])
-    for size in (1, 3):  # a changed tree may have one value only
-        arrays = model_arrays(ProxyFilter(proxy, keep)) | {
-            f"proxy.{k}": array for k, array in changed.items()
-        }
-        buffer = io.BytesIO()
-        np.savez(buffer, **arrays | {"keep": keep[:size]})
-        with pytest.raises(ValueError):
-            loads(buffer.getvalue())
 
 
 def test_a_filter_keeps_by_the_chance_of_the_value():
