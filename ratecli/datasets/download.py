@@ -22,7 +22,7 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -94,7 +94,7 @@ def fetch_files(
         file = replace(published, sha256=checksums[published.name])
         path = paths[file.name] = data_folder() / source.file_path(file)
         if not path.exists():
-            _fetch_file(source, file, path, offline=offline, progress=progress)
+            _Fetch(source, file, offline, progress).to(path)
         elif file.sha256 and sha256_of(path) != file.sha256:
             message = f"'{path}' is not the published file: its sha256 is {sha256_of(path)[:12]}..."
             raise FaultError(Diagnostic("E403", message, "move it away to have it downloaded anew"))
@@ -127,86 +127,75 @@ def _unverified_error(file: RemoteFile, path: Path) -> Diagnostic:
     return Diagnostic("E403", message, way)
 
 
-def _fetch_file(
-    source: Source,
-    file: RemoteFile,
-    path: Path,
-    *,
-    offline: bool,
-    progress: DownloadProgress | None,
-) -> None:
-    try:
-        with _download_folder(data_folder()) as work:
-            staged = _stage(source, file, work, offline=offline, progress=progress)
-            staged.chmod(0o644)
-            path.parent.mkdir(exist_ok=True)
-            staged.replace(path)
-    except OSError as error:
-        message = f"'{path}' cannot be written: {error.strerror or error}"
-        raise FaultError(
-            Diagnostic("E402", message, "set RATECLI_DATA to another folder")
-        ) from error
+@dataclass(frozen=True)
+class _Fetch:
+    """The download of one file of a source."""
 
+    source: Source
+    file: RemoteFile
+    offline: bool
+    progress: DownloadProgress | None
 
-@contextmanager
-def _download_folder(root: Path) -> Iterator[Path]:
-    """Yield a temporary folder inside the data folder, so that files move out of it atomically."""
-    root.mkdir(parents=True, exist_ok=True)
-    try:
-        with staged_folder(root, ".fetch-") as work:
-            yield work
-    finally:
-        with suppress(OSError):  # fails, as it should, unless the folder is empty
-            root.rmdir()
-
-
-def _stage(
-    source: Source,
-    file: RemoteFile,
-    work: Path,
-    *,
-    offline: bool,
-    progress: DownloadProgress | None,
-) -> Path:
-    """Return the path of the verified file in `work`, from the first address that has it."""
-    mirror = os.environ.get("RATECLI_DATA_MIRROR")
-    addresses = [(file.url, file.members)]
-    if mirror:  # has the bare file
-        addresses.insert(0, (f"{mirror.rstrip('/')}/{source.file_path(file)}", ()))
-    size = file.size or UNKNOWN_LIMIT
-    reasons: list[str] = []
-    for location, members in addresses:
-        remote = "://" in location
-        if remote and offline:
-            continue
-        target = work / str(len(reasons))
-        writer = _VerifyingWriter(target, file, ARCHIVE_LIMIT if members else size, progress)
+    def to(self, path: Path) -> None:
+        """Write the verified file to a path in the data folder."""
+        root = data_folder()
         try:
-            (_download if remote else _copy)(location, writer)
-        except _FileUnavailableError as error:
-            reasons.append(f"{location}: {error}")
-            continue
-        if members:
-            target.write_bytes(extract_member(target, members, size))
-        _verify_staged(target, file, location)
-        return target
-    if offline:
-        message = f"'{source.file_path(file)}' is not in {data_folder()}, and this run is offline"
-        way = f"run `ratecli fetch {source.name}` with a connection, or set RATECLI_DATA_MIRROR"
-        raise FaultError(Diagnostic("E401", message, way))
-    message = f"'{source.file_path(file)}' could not be downloaded: " + "; ".join(reasons)
-    raise FaultError(Diagnostic("E402", message, "try again later, or set RATECLI_DATA_MIRROR"))
+            root.mkdir(parents=True, exist_ok=True)
+            try:
+                # inside the data folder, so that the file moves out of it atomically
+                with staged_folder(root, ".fetch-") as work:
+                    staged = self._stage(work)
+                    staged.chmod(0o644)
+                    path.parent.mkdir(exist_ok=True)
+                    staged.replace(path)
+            finally:
+                with suppress(OSError):  # fails, as it should, unless the folder is empty
+                    root.rmdir()
+        except OSError as error:
+            message = f"'{path}' cannot be written: {error.strerror or error}"
+            hint = "set RATECLI_DATA to another folder"
+            raise FaultError(Diagnostic("E402", message, hint)) from error
 
+    def _stage(self, work: Path) -> Path:
+        """Return the path of the verified file in `work`, from the first address that has it."""
+        source, file = self.source, self.file
+        mirror = os.environ.get("RATECLI_DATA_MIRROR")
+        addresses = [(file.url, file.members)]
+        if mirror:  # has the bare file
+            addresses.insert(0, (f"{mirror.rstrip('/')}/{source.file_path(file)}", ()))
+        size = file.size or UNKNOWN_LIMIT
+        reasons: list[str] = []
+        for location, members in addresses:
+            remote = "://" in location
+            if remote and self.offline:
+                continue
+            target, limit = work / str(len(reasons)), ARCHIVE_LIMIT if members else size
+            writer = _VerifyingWriter(target, file, limit, self.progress)
+            try:
+                (_download if remote else _copy)(location, writer)
+            except _FileUnavailableError as error:
+                reasons.append(f"{location}: {error}")
+                continue
+            if members:
+                target.write_bytes(extract_member(target, members, size))
+            self._verify(target, location)
+            return target
+        if self.offline:
+            message = f"'{source.file_path(file)}' is not in {data_folder()}"
+            way = f"run `ratecli fetch {source.name}` with a connection, or set RATECLI_DATA_MIRROR"
+            raise FaultError(Diagnostic("E401", f"{message}, and this run is offline", way))
+        message = f"'{source.file_path(file)}' could not be downloaded: " + "; ".join(reasons)
+        raise FaultError(Diagnostic("E402", message, "try again later, or set RATECLI_DATA_MIRROR"))
 
-def _verify_staged(staged: Path, file: RemoteFile, location: str) -> None:
-    found, size = sha256_of(staged), staged.stat().st_size
-    if file.sha256 and found != file.sha256:
-        cut = f" ({size:,} of {file.size:,} bytes)" if size < file.size else ""
-        message = f"'{file.name}' from {location} is not the published file{cut}"
-        expected = f"its sha256 is {found}, expected {file.sha256}"
-        raise FaultError(
-            Diagnostic("E403", f"{message}: {expected}", "nothing was kept; try a mirror")
-        )
+    def _verify(self, staged: Path, location: str) -> None:
+        file, found, size = self.file, sha256_of(staged), staged.stat().st_size
+        if file.sha256 and found != file.sha256:
+            cut = f" ({size:,} of {file.size:,} bytes)" if size < file.size else ""
+            message = (
+                f"'{file.name}' from {location} is not the published file{cut}: "
+                f"its sha256 is {found}, expected {file.sha256}"
+            )
+            raise FaultError(Diagnostic("E403", message, "nothing was kept; try a mirror"))
 
 
 class _FileUnavailableError(Exception):
@@ -310,7 +299,7 @@ def _receive_in_thread(url: str, writer: _VerifyingWriter) -> None:
                 f"too slow: under {MIN_BYTES_PER_WINDOW:,} bytes in {WINDOW:g} seconds"
             )
     if errors:
-        raise errors[0]
+        raise errors.pop()  # no cycle with its traceback, which holds the connection
 
 
 def _reason(error: Exception) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,12 +23,8 @@ PAUSE = 0.05
 """Seconds between attempts to get a lock."""
 
 
-@contextmanager
-def lock_results(folder: Path) -> Iterator[None]:
+def lock_results(folder: Path) -> AbstractContextManager[None]:
     """Lock `folder` against other runs, creating it if missing; a killed process frees the lock.
-
-    The lock file is never deleted: otherwise, a third run could lock a new file while a second one
-    has the old file open.
 
     Raises
     ------
@@ -36,15 +32,11 @@ def lock_results(folder: Path) -> Iterator[None]:
         E504 if another process holds the lock, E505 if the folder cannot be created or written, or
         contains links that lead elsewhere.
     """
-    with _open_lock_file(folder, LOCK_FILE) as file:
-        if not _try_lock(file):
-            hint = "wait until it has ended, or choose another folder with --output"
-            raise FaultError(Diagnostic("E504", f"another run is writing to {folder}", hint))
-        yield
+    hint = "wait until it has ended, or choose another folder with --output"
+    return _lock(folder, LOCK_FILE, 0.0, "another run is writing to", hint)
 
 
-@contextmanager
-def lock_report(folder: Path, *, patience: float = LOCK_TIMEOUT) -> Iterator[None]:
+def lock_report(folder: Path, *, timeout: float = LOCK_TIMEOUT) -> AbstractContextManager[None]:
     """Lock the report in `folder`, after waiting for other writers.
 
     A run takes this lock in addition to the folder's, because `ratecli report` may run meanwhile.
@@ -53,26 +45,33 @@ def lock_report(folder: Path, *, patience: float = LOCK_TIMEOUT) -> Iterator[Non
     Raises
     ------
     FaultError
-        E504 if another process holds the lock for longer than `patience` seconds, E505 as
+        E504 if another process holds the lock for longer than `timeout` seconds, E505 as
         `lock_results`.
     """
-    deadline = time.monotonic() + patience
-    with _open_lock_file(folder, REPORT_LOCK_FILE) as file:
-        while not _try_lock(file):
-            if time.monotonic() > deadline:
-                message = f"another command is writing the report in {folder}"
-                hint = f"end it, or wait for it (waited {patience:g} s)"
-                raise FaultError(Diagnostic("E504", message, hint))
-            time.sleep(PAUSE)
-        yield
+    hint = f"end it, or wait for it (waited {timeout:g} s)"
+    return _lock(
+        folder, REPORT_LOCK_FILE, timeout, "another command is writing the report in", hint
+    )
 
 
-def _open_lock_file(folder: Path, name: str) -> BinaryIO:
-    """Open the lock file, creating it and its folder if missing."""
+@contextmanager
+def _lock(folder: Path, name: str, timeout: float, holder: str, hint: str) -> Iterator[None]:
+    """Lock a file in `folder`.
+
+    It is never deleted: otherwise, a third process could lock a new file while a second one has the
+    old file open.
+    """
     check_no_links(folder, name)
     with report_write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        return (folder / name).open("ab")
+        file = (folder / name).open("ab")
+    deadline = time.monotonic() + timeout
+    with file:
+        while not _try_lock(file):
+            if time.monotonic() >= deadline:
+                raise FaultError(Diagnostic("E504", f"{holder} {folder}", hint))
+            time.sleep(PAUSE)
+        yield
 
 
 def _try_lock(file: BinaryIO) -> bool:
@@ -83,5 +82,5 @@ def _try_lock(file: BinaryIO) -> bool:
         except BlockingIOError:
             return False
         except OSError:
-            return True
+            pass
     return True

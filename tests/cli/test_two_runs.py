@@ -119,7 +119,7 @@ def test_one_writes_the_report_of_a_folder(folder, cli, small, monkeypatch):
     monkeypatch.setattr(lock, "PAUSE", 0.01)
     with lock_report(results):
         said = "E504: another command is writing the report in"
-        with pytest.raises(FaultError, match=said), lock_report(results, patience=0.05):
+        with pytest.raises(FaultError, match=said), lock_report(results, timeout=0.05):
             pass
         waiting = Thread(target=write_report, args=[results])
         waiting.start()
