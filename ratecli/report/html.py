@@ -27,7 +27,7 @@ from ratecli.report.expectations import (
     filtered_by_verdict,
     warn_unmet_expectations,
 )
-from ratecli.report.plots.figure import PlotImage
+from ratecli.report.plots.canvas import PlotImage
 from ratecli.report.plots.inline_svg import PageDrawings
 from ratecli.report.plots.tree import omitted_trees_note
 from ratecli.report.sheet import SheetCell, SheetColumn, count_by_status, format_scalar

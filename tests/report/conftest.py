@@ -7,7 +7,7 @@ import synthetic_ledger
 
 from ratecli.ledger.view import Ledger
 from ratecli.report.plots import draw_plots
-from ratecli.report.plots.figure import PlotImage
+from ratecli.report.plots.canvas import PlotImage
 from ratecli.report.write import write_report
 
 

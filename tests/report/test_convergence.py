@@ -10,15 +10,14 @@ from synthetic_ledger import measured, planned
 
 from ratecli.ledger.view import Ledger
 from ratecli.report.plots import draw_plots
+from ratecli.report.plots.canvas import NO_NUMBERS, spans_decades
 from ratecli.report.plots.convergence import (
     MAX_BINS,
     align_traces,
     convergence_curves,
     curve_band,
     logarithmic_axes,
-    spans_decades,
 )
-from ratecli.report.plots.figure import NO_NUMBERS
 from ratecli.report.plots.options import PlotSelection, panel_selections, requested_plots
 
 ALL = PlotSelection()

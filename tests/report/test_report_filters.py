@@ -15,7 +15,7 @@ from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
 from ratecli.report.html import render_report
 from ratecli.report.plots import draw_plots
-from ratecli.report.plots.figure import COLOURS, NO_NUMBERS
+from ratecli.report.plots.canvas import COLOURS, NO_NUMBERS
 from ratecli.report.plots.filters import MISSING_SUMMARY, filter_panels
 from ratecli.report.plots.group_shares import BEFORE, share_bars
 from ratecli.report.plots.options import requested_plots

@@ -19,7 +19,7 @@ from ratecli.report.html import (
     render_report,
     run_description,
 )
-from ratecli.report.plots.figure import SIZE, PlotImage, TooltipMark
+from ratecli.report.plots.canvas import SIZE, PlotImage, TooltipMark
 from ratecli.report.plots.inline_svg import MAX_SVG_SIZE, PageDrawings
 from ratecli.report.sheet import SheetCell, SheetColumn
 from ratecli.report.write import with_manifest

@@ -12,7 +12,7 @@ from synthetic_ledger import measured, planned
 
 from ratecli.ledger.view import Ledger
 from ratecli.report.plots import draw_plots
-from ratecli.report.plots.figure import MAX_MARKS, Tooltips, empty_figure, make_plot_image
+from ratecli.report.plots.canvas import MAX_MARKS, Tooltips, empty_figure, make_plot_image
 
 XLINK = "{http://www.w3.org/1999/xlink}href"
 
@@ -83,7 +83,7 @@ def _bars(tooltips: Tooltips) -> Figure:
     axes = figure.add_subplot()
     tooltips.add_series("bars", axes.barh([0, 1], [2.0, 4.0], height=0.5))
     for y, value in enumerate((2.0, 4.0)):
-        tooltips.add_mark(axes, (0.0, value), (y - 0.25, y + 0.25), (("y", str(y)),), "bars")
+        tooltips.add_mark(axes, (0.0, value), (y - 0.25, y + 0.25), (("y", str(y)),), label="bars")
     axes.set_xlim(0, 5)
     return figure
 
@@ -115,7 +115,7 @@ def _points(tooltips: Tooltips, *, places) -> Figure:
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
     for place in places:
-        tooltips.add_mark(axes, *place, (), "a")
+        tooltips.add_mark(axes, *place, (), label="a")
     return figure
 
 

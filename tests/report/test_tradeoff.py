@@ -12,10 +12,10 @@ from synthetic_ledger import measured, planned
 
 from ratecli.ledger.view import Ledger
 from ratecli.report.plots import draw_plots
-from ratecli.report.plots.figure import COLOURS, NO_NUMBERS, SIZE, line_style, panel_columns
+from ratecli.report.plots.canvas import COLOURS, NO_NUMBERS, SIZE, line_style, panel_columns
 from ratecli.report.plots.lines import PlotAxes, collect_lines
 from ratecli.report.plots.options import PlotSelection, panel_selections, requested_plots
-from ratecli.report.plots.tradeoff import plot_axes, swept_range
+from ratecli.report.plots.tradeoff import plot_axes, swept_values
 
 ACROSS = PlotAxes("ratio", "error", "test")
 ALONG = PlotAxes("target", "ratio", "test", swept=True)
@@ -182,9 +182,9 @@ def test_a_horizontal_line_needs_no_x():
 
 def test_the_x_axis_covers_the_whole_sweep_of_curves():
     ledger = ledger_of([*plain({"target": 9}, 3.4), *curve(), ("majorize", {"target": 4.0}, {})])
-    assert swept_range(ledger, ALONG, PlotSelection(lines=("plain",))) == (1.0, 4.0)
-    assert swept_range(ledger, ALONG, PlotSelection()) == (1.0, 9.0)
-    assert swept_range(ledger, ACROSS, PlotSelection()) is None
+    assert max(swept_values(ledger, ALONG, PlotSelection(lines=("plain",)))) == 4.0
+    assert max(swept_values(ledger, ALONG, PlotSelection())) == 9.0
+    assert swept_values(ledger, ACROSS, PlotSelection()) == []
 
 
 def test_a_selection_of_algorithms_keeps_their_colours():

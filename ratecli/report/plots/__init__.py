@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ratecli.ledger.view import Ledger
+from ratecli.report.plots.canvas import PlotImage
 from ratecli.report.plots.convergence import draw_convergence
-from ratecli.report.plots.figure import PlotImage
 from ratecli.report.plots.group_shares import draw_group_shares
 from ratecli.report.plots.guarantee import draw_guarantee
 from ratecli.report.plots.options import PlotRequest, requested_plots

@@ -16,22 +16,8 @@ from numpy.typing import NDArray
 from ratecli.config.report import ConvergencePlot
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
-from ratecli.report.plots.figure import (
-    DOTTED,
-    PANEL,
-    SIZE,
-    PlotImage,
-    Tooltips,
-    band_style,
-    describe_count,
-    empty_figure,
-    label_panel,
-    legend_below,
-    make_plot_image,
-    mark_empty,
-    panel_columns,
-    use_plain_log_scale,
-)
+from ratecli.report.plots import canvas
+from ratecli.report.plots.canvas import PlotImage, Tooltips
 from ratecli.report.plots.lines import (
     NamedLine,
     legend_handles,
@@ -67,7 +53,7 @@ def draw_convergence(ledger: Ledger, plot: PlotRequest[ConvergencePlot]) -> Plot
         f"The objective{violation} on training rows by {x}. A line for each algorithm is the mean "
         "over seeds, its band their range."
     )
-    return make_plot_image(plot.name, caption, partial(_figure, ledger, plot), what)
+    return canvas.make_plot_image(plot.name, caption, partial(_figure, ledger, plot), what)
 
 
 def convergence_curves(ledger: Ledger, x: str, selection: PlotSelection) -> list[ConvergenceCurve]:
@@ -137,18 +123,12 @@ def _bins(positions: Numbers, *, logarithmic: bool) -> NDArray[np.intp]:
     return np.asarray(np.minimum((share * MAX_BINS).astype(np.intp), MAX_BINS - 1))
 
 
-def spans_decades(values: Iterable[float]) -> bool:
-    """Return whether positive values span a factor of at least 100, as for a log scale."""
-    positive = [value for value in values if value > 0]
-    return bool(positive) and max(positive) >= 100 * min(positive)
-
-
 def logarithmic_axes(curves: Sequence[ConvergenceCurve]) -> tuple[bool, bool]:
     """Return whether x and the objective have a logarithmic axis, the same for all panels."""
-    x = spans_decades(x for curve in curves for x in curve.objective.index)
+    x = canvas.spans_decades(x for curve in curves for x in curve.objective.index)
     means = [curve_band(curve.objective, logarithmic=x)["mean"].dropna() for curve in curves]
     values = [value for mean in means for value in mean]
-    return x, spans_decades(values) and min(values) > 0
+    return x, canvas.spans_decades(values) and min(values) > 0
 
 
 def _figure(ledger: Ledger, plot: PlotRequest[ConvergencePlot], tooltips: Tooltips) -> Figure:
@@ -156,10 +136,10 @@ def _figure(ledger: Ledger, plot: PlotRequest[ConvergencePlot], tooltips: Toolti
     panels = [convergence_curves(ledger, x, selection) for selection in selections]
     curves = [curve for panel in panels for curve in panel]
     names = list(LABELS) if ledger.constraints else ["objective"]
-    columns = panel_columns(len(panels))
+    columns = canvas.panel_columns(len(panels))
     rows = -(-len(panels) // columns) * len(names)
-    size = max(PANEL[0] * columns, SIZE[0]), PANEL[1] * HEIGHT * rows
-    figure = empty_figure(size, plot.options.title)
+    size = max(canvas.PANEL[0] * columns, canvas.SIZE[0]), canvas.PANEL[1] * HEIGHT * rows
+    figure = canvas.empty_figure(size, plot.options.title)
     x_log, objective_log = logarithmic_axes(curves)
     for position, (selection, panel) in enumerate(zip(selections, panels, strict=True)):
         block, column = divmod(position, columns)
@@ -167,38 +147,46 @@ def _figure(ledger: Ledger, plot: PlotRequest[ConvergencePlot], tooltips: Toolti
         for row, name in enumerate(names):
             cell = (block * len(names) + row) * columns + column + 1
             axes = figure.add_subplot(rows, columns, cell, sharex=next(iter(figure.axes), None))
-            label_panel(
+            canvas.label_panel(
                 axes,
                 selection.title if row == 0 else "",
                 x if lowest and name == names[-1] else "",
                 LABELS[name] if column == 0 else "",
             )
             if x_log:
-                use_plain_log_scale(axes, "x")
+                canvas.use_plain_log_scale(axes, "x")
             if objective_log and name == "objective":
-                use_plain_log_scale(axes, "y")
+                canvas.use_plain_log_scale(axes, "y")
             for curve in panel:
                 _draw_curve(axes, curve, name, x, tooltips, logarithmic=x_log)
             if not panel:
-                mark_empty(axes)
+                canvas.mark_empty(axes)
             if name == "violation":
-                axes.axhline(0.0, linewidth=0.7, **DOTTED)
+                axes.axhline(0.0, linewidth=0.7, **canvas.DOTTED)
                 if not any((curve.violation > 0).to_numpy().any() for curve in panel):
                     axes.set_yticks([0.0])  # with no violations, other ticks would be meaningless
     if curves:
-        seeds = describe_count([curve.objective.shape[1] for curve in curves], "seed")
+        seeds = canvas.describe_count([curve.objective.shape[1] for curve in curves], "seed")
         note = f"mean and range over {seeds}, and over neighbouring iterations where there are many"
-        legend_below(figure, legend_handles(curves), [note, *unnamed_lines_note(curves)])
+        canvas.legend_below(figure, legend_handles(curves), [note, *unnamed_lines_note(curves)])
     return figure
 
 
 def _draw_curve(
-    axes: Axes, curve: ConvergenceCurve, name: str, x: str, tooltips: Tooltips, *, logarithmic: bool
+    axes: Axes,
+    curve: ConvergenceCurve,
+    name: str,
+    x: str,
+    tooltips: Tooltips,
+    *,
+    logarithmic: bool,
 ) -> None:
     """Draw the objective or the violation as a line with its band and tooltips."""
     values = getattr(curve, name)
     band, seeds, style = curve_band(values, logarithmic=logarithmic), values.shape[1], curve.style
-    area = axes.fill_between(band.index, band["low"], band["high"], **band_style(style["color"]))
+    area = axes.fill_between(
+        band.index, band["low"], band["high"], **canvas.band_style(style["color"])
+    )
     last = np.flatnonzero(np.isfinite(band["mean"]))[-1:].tolist()
     line = axes.plot(band.index, band["mean"], markevery=last, **style)
     tooltips.add_series(curve.label, area, *line)
@@ -207,4 +195,4 @@ def _draw_curve(
         facts = [*point, (x, format_scalar(position)), (LABELS[name], format_number(mean))]
         if seeds > 1:
             facts.append(("minimum to maximum", f"{format_number(low)} to {format_number(high)}"))
-        tooltips.add_mark(axes, position, mean, (*facts, ("n", str(seeds))), curve.label)
+        tooltips.add_mark(axes, position, mean, (*facts, ("n", str(seeds))), label=curve.label)

@@ -18,22 +18,8 @@ from matplotlib.patches import Patch
 from ratecli.config.report import GroupSharesPlot
 from ratecli.ledger.view import Ledger
 from ratecli.report.estimates import IntervalEstimate, estimate_mean
-from ratecli.report.plots.figure import (
-    COLOURS,
-    GREY,
-    NO_NUMBERS,
-    PANEL,
-    SIZE,
-    PlotImage,
-    Tooltips,
-    describe_count,
-    empty_figure,
-    label_panel,
-    legend_below,
-    make_plot_image,
-    mark_empty,
-    panel_columns,
-)
+from ratecli.report.plots import canvas
+from ratecli.report.plots.canvas import PlotImage, Tooltips
 from ratecli.report.plots.filters import (
     MARGIN,
     FilterPanel,
@@ -59,7 +45,7 @@ WHAT = (
     "Shares of the groups among all rows and among those that the filter is expected to keep. The "
     "dashed line is the share of each group if all were of the same size."
 )
-DASHED: dict[str, Any] = {"color": GREY, "linewidth": 1.0, "linestyle": "--"}
+DASHED: dict[str, Any] = {"color": canvas.GREY, "linewidth": 1.0, "linestyle": "--"}
 
 
 @dataclass(frozen=True)
@@ -84,7 +70,7 @@ class ShareBars:
 def draw_group_shares(ledger: Ledger, plot: PlotRequest[GroupSharesPlot]) -> PlotImage:
     column, splits = group_column(ledger, plot.options), " and ".join(plot.splits)
     caption = plot.options.title or f"Shares of {column} before and after ({splits})"
-    return make_plot_image(plot.name, caption, partial(_figure, ledger, plot), WHAT)
+    return canvas.make_plot_image(plot.name, caption, partial(_figure, ledger, plot), WHAT)
 
 
 def share_bars(
@@ -106,7 +92,7 @@ def share_bars(
 def _figure(ledger: Ledger, plot: PlotRequest[GroupSharesPlot], tooltips: Tooltips) -> Figure:
     """Draw rows of sweep points, each repeated for every split, with equal x limits."""
     panels = filter_panels(ledger, plot.options)
-    columns = panel_columns(len(panels)) or 1
+    columns = canvas.panel_columns(len(panels)) or 1
     bars_of = partial(share_bars, ledger, plot.options)
     rows = [
         [bars_of(panel, split) for panel in panels[start : start + columns]]
@@ -114,38 +100,38 @@ def _figure(ledger: Ledger, plot: PlotRequest[GroupSharesPlot], tooltips: Toolti
         for split in plot.splits
     ]
     drawn = [bars for row in rows for bars in row if bars.groups]
-    figure = empty_figure(SIZE, plot.options.title)
+    figure = canvas.empty_figure(canvas.SIZE, plot.options.title)
     figure.set_layout_engine("constrained", w_pad=MARGIN)
     notes = missing_summary_note(ledger, panels)
     if not drawn:
-        figure.text(0.5, 0.5, NO_NUMBERS, ha="center")
-        legend_below(figure, [], notes)
+        figure.text(0.5, 0.5, canvas.NO_NUMBERS, ha="center")
+        canvas.legend_below(figure, [], notes)
         return figure
     names = LETTER * max(len(name) for bars in drawn for name in bars.groups)
-    width = max(PANEL[0] * 0.85 * columns + names, SIZE[0])
+    width = max(canvas.PANEL[0] * 0.85 * columns + names, canvas.SIZE[0])
     height = PANEL_MARGIN + GROUP_HEIGHT * max(len(bars.groups) for bars in drawn)
     figure.set_size_inches(width, height * len(rows))
     limit = 1.04 * max(bars.largest for bars in drawn)
     for number, row in enumerate(rows):
         for position, bars in enumerate(row):
             axes = figure.add_subplot(len(rows), columns, number * columns + position + 1)
-            label_panel(axes, bars.title, "share" if number == len(rows) - 1 else "")
+            canvas.label_panel(axes, bars.title, "share" if number == len(rows) - 1 else "")
             if bars.groups:
                 named = not position or bars.groups != row[position - 1].groups
                 _draw_bars(axes, bars, tooltips, named=named)
                 axes.set_xlim(0, limit)
             else:
                 axes.set_yticks([])
-                mark_empty(axes)
-    entries = [Patch(color=BEFORE, label=ALL), Patch(color=COLOURS[0], label=KEPT)]
+                canvas.mark_empty(axes)
+    entries = [Patch(color=BEFORE, label=ALL), Patch(color=canvas.COLOURS[0], label=KEPT)]
     uniform = Line2D([], [], label=UNIFORM, **DASHED)
-    legend_below(figure, [*entries, uniform], [_describe_bar(drawn), *notes])
+    canvas.legend_below(figure, [*entries, uniform], [_describe_bar(drawn), *notes])
     return figure
 
 
 def _draw_bars(axes: Axes, bars: ShareBars, tooltips: Tooltips, *, named: bool) -> None:
     """Draw one panel: for each group, the bar of all rows above the bar of kept rows."""
-    both = ((bars.before, BEFORE, -1, ALL), (bars.after, COLOURS[0], 1, KEPT))
+    both = ((bars.before, BEFORE, -1, ALL), (bars.after, canvas.COLOURS[0], 1, KEPT))
     for shares, colour, side, label in both:
         for place, (group, share) in enumerate(zip(bars.groups, shares, strict=True)):
             mean, y = share.mean or 0.0, place + side * THICKNESS / 2
@@ -157,7 +143,7 @@ def _draw_bars(axes: Axes, bars: ShareBars, tooltips: Tooltips, *, named: bool) 
                 tooltips.add_series(label, interval)
             facts = (("group", group), ("share", estimate_cell(share).text), ("n", str(share.n)))
             ends = y - THICKNESS / 2, y + THICKNESS / 2
-            tooltips.add_mark(axes, (0.0, mean), ends, facts, label)
+            tooltips.add_mark(axes, (0.0, mean), ends, facts, label=label)
     line = axes.axvline(1 / len(bars.groups), zorder=2.5, **DASHED)
     tooltips.add_series(UNIFORM, line)
     names = bars.groups if named else [""] * len(bars.groups)
@@ -173,4 +159,6 @@ def _describe_bar(drawn: Sequence[ShareBars]) -> str:
     counts = [each.n for bars in drawn for each in (*bars.before, *bars.after)]
     if max(counts) == 1:
         return "one seed, no intervals"
-    return f"bars: mean over {describe_count(counts, 'seed')}, with its 95 % Student-t interval"
+    return (
+        f"bars: mean over {canvas.describe_count(counts, 'seed')}, with its 95 % Student-t interval"
+    )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from ratecli.report.plots.figure import LEGEND, MAX_MARKS, SERIES, PlotImage
+from ratecli.report.plots.canvas import LEGEND, MAX_MARKS, SERIES, PlotImage
 
 MAX_SVG_SIZE = 1_500_000
 """Larger drawings (in bytes) are embedded as PNG instead."""

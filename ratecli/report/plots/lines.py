@@ -9,12 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.transforms import offset_copy
 from numpy.typing import NDArray
 
 from ratecli.ledger.view import Ledger
 from ratecli.report.estimates import NO_ESTIMATE, IntervalEstimate
 from ratecli.report.groups import SeedGroup, groups_by_point, seed_groups, select_variant
-from ratecli.report.plots.figure import DrawnArtist, Tooltips, band_style, line_style
+from ratecli.report.plots.canvas import (
+    EDGE,
+    DrawnArtist,
+    Tooltips,
+    band_style,
+    flat_artists,
+    line_style,
+)
 from ratecli.report.plots.options import PlotSelection
 from ratecli.report.sheet import estimate_cell, format_point, format_scalar
 
@@ -30,8 +38,6 @@ MARKED_POINTS = 10
 """Number of markers of such a line."""
 SMALL_MARKER = 3
 """Marker size in crowded plots."""
-EDGE = 0.03
-"""Share of the axis left empty at either end of a flat line."""
 Numbers = NDArray[np.float64]
 
 
@@ -280,19 +286,35 @@ def draw_line(
     *,
     band: bool = False,
     crowded: bool = False,
+    shift: float = 0.0,
 ) -> None:
     """Draw the finite points of a line with intervals and tooltips.
 
     `labels` are the names of x, empty if it is swept, and of y. With `band`, the intervals of
-    several points are a band; `crowded` intervals are faint.
+    several points are a band; `crowded` intervals are faint. `shift` moves a line that is not flat
+    to the right, in points.
     """
     points = [point for point in line.points if point.y.finite and (line.flat or point.place)]
     if not points:
         return
+    style = line.style | ({"markersize": SMALL_MARKER} if crowded else {})
     if line.flat:
         artists = _draw_flat(axes, points[0], line.style)
     else:
-        artists = _draw_curve(axes, line, points, band=band and len(points) > 1, crowded=crowded)
+        if len(points) > MANY_POINTS:  # mark only some points, staggered between lines
+            step = len(points) // MARKED_POINTS
+            style["markevery"] = ((line.algorithm + 2 * line.variant) * step // 4 % step, step)
+        if band and len(points) > 1:
+            artists = _draw_band(axes, points, style["color"])
+        else:
+            faint = crowded or len(points) > MANY_POINTS
+            artists = _draw_intervals(axes, points, style["color"], faint=faint)
+        xs, ys = zip(*(point.place or () for point in points), strict=True)
+        artists += axes.plot(xs, ys, **style)
+        figure = axes.get_figure(root=True)
+        place = offset_copy(axes.transData, figure, x=shift, units="points")
+        for artist in flat_artists(artists if shift else ()):
+            artist.set_transform(place)
     tooltips.add_series(line.label, *artists)
     for point in points:
         facts = [(name, format_scalar(value)) for name, value in point.at.items()]
@@ -300,27 +322,16 @@ def draw_line(
             facts.append((labels[0], estimate_cell(point.x).text))
         facts += [(labels[1], estimate_cell(point.y).text), ("n", str(point.y.n))]
         x, y = point.place or (sum(axes.get_xlim()) / 2, point.y.mean or 0.0)
-        tooltips.add_mark(axes, x, y, tuple(facts), line.label)
+        tooltips.add_mark(axes, x, y, tuple(facts), label=line.label, shift=shift)
 
 
-def _draw_curve(
-    axes: Axes, line: SweepLine, points: Sequence[LinePoint], *, band: bool, crowded: bool
-) -> list[DrawnArtist]:
-    style = line.style | ({"markersize": SMALL_MARKER} if crowded else {})
-    markers = None
-    if len(points) > MANY_POINTS:  # mark only some points, staggered between lines
-        step = len(points) // MARKED_POINTS
-        markers = ((line.algorithm + 2 * line.variant) * step // 4 % step, step)
+def _draw_band(axes: Axes, points: Sequence[LinePoint], colour: str) -> list[DrawnArtist]:
+    """Draw the intervals of y as a band, if there are any; a swept x has no interval."""
     xs, _ = _means_and_ends([point.x for point in points])
-    ys, ends = _means_and_ends([point.y for point in points])
-    if not band:
-        faint = crowded or len(points) > MANY_POINTS
-        artists = _draw_intervals(axes, points, style["color"], faint=faint)
-    elif (ends != ys).any():
-        artists = [axes.fill_between(xs, *ends, **band_style(style["color"]))]
-    else:
-        artists = []
-    return [*artists, *axes.plot(xs, ys, markevery=markers, **style)]
+    ys, (low, high) = _means_and_ends([point.y for point in points])
+    if (low == ys).all() and (high == ys).all():
+        return []
+    return [axes.fill_between(xs, low, high, **band_style(colour))]
 
 
 def _draw_flat(axes: Axes, point: LinePoint, style: Mapping[str, Any]) -> list[DrawnArtist]:

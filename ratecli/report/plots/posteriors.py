@@ -18,19 +18,8 @@ from matplotlib.figure import Figure
 
 from ratecli.config.report import PosteriorsPlot
 from ratecli.ledger.view import Ledger
-from ratecli.report.plots.figure import (
-    GREY,
-    MAX_COLUMNS,
-    NO_NUMBERS,
-    SIZE,
-    PlotImage,
-    Tooltips,
-    empty_figure,
-    label_panel,
-    legend_below,
-    make_plot_image,
-    mark_empty,
-)
+from ratecli.report.plots import canvas
+from ratecli.report.plots.canvas import PlotImage, Tooltips
 from ratecli.report.plots.filters import (
     MARGIN,
     FilterPanel,
@@ -75,7 +64,7 @@ def draw_posteriors(ledger: Ledger, plot: PlotRequest[PosteriorsPlot]) -> PlotIm
     groups, split = group_column(ledger, plot.options), plot.options.split
     shares = f"Shares of {groups} by the proxy's values ({split}, seed {seed})"
     caption = plot.options.title or shares
-    return make_plot_image(plot.name, caption, partial(_figure, ledger, plot), WHAT)
+    return canvas.make_plot_image(plot.name, caption, partial(_figure, ledger, plot), WHAT)
 
 
 def posterior_table(
@@ -108,33 +97,33 @@ def _figure(ledger: Ledger, plot: PlotRequest[PosteriorsPlot], tooltips: Tooltip
     panels = filter_panels(ledger, plot.options)
     tables = [posterior_table(ledger, plot.options, panel) for panel in panels]
     shapes = [table.shape for table in tables if table is not None]
-    figure = empty_figure(SIZE, plot.options.title)
+    figure = canvas.empty_figure(canvas.SIZE, plot.options.title)
     figure.set_layout_engine("constrained", w_pad=MARGIN)
     notes = missing_summary_note(ledger, panels)
     if not shapes:
-        figure.text(0.5, 0.5, NO_NUMBERS, ha="center")
-        legend_below(figure, [], notes)
+        figure.text(0.5, 0.5, canvas.NO_NUMBERS, ha="center")
+        canvas.legend_below(figure, [], notes)
         return figure
     most_rows, most_columns = np.max(shapes, axis=0).tolist()
     numbers = most_columns <= MAX_NUMBERS[0] and most_rows <= MAX_NUMBERS[1]
     cell = CELL if numbers else SMALL_CELL
     width = ROW_LABELS + most_columns * cell[0]
-    columns = max(1, min(len(panels), MAX_COLUMNS, int(MAX_WIDTH / width)))
+    columns = max(1, min(len(panels), canvas.MAX_COLUMNS, int(MAX_WIDTH / width)))
     heights = [
         max(GAP + (2 if table is None else len(table)) for table in tables[start : start + columns])
         for start in range(0, len(panels), columns)
     ]
     size = columns * width + COLOUR_BAR, sum(PANEL_MARGIN + each * cell[1] for each in heights)
-    figure.set_size_inches(max(size[0], SIZE[0]), size[1])
+    figure.set_size_inches(max(size[0], canvas.SIZE[0]), size[1])
     grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
     for position, (panel, table) in enumerate(zip(panels, tables, strict=True)):
         row, column = divmod(position, columns)
         axes = figure.add_subplot(grid[row, column])
         axes.grid(visible=False)
-        label_panel(axes, panel.title)
+        canvas.label_panel(axes, panel.title)
         if table is None:
             axes.set(xticks=[], yticks=[])
-            mark_empty(axes)
+            canvas.mark_empty(axes)
         else:
             _draw_cells(axes, table, tooltips, numbers=numbers)
             axes.set(xlim=(0, most_columns), ylim=(heights[row], 0))
@@ -144,7 +133,7 @@ def _figure(ledger: Ledger, plot: PlotRequest[PosteriorsPlot], tooltips: Tooltip
         f"cells: share of a {column_name} among the {rows} with this value of the proxy",
         f"in brackets: share of all {rows}, probability of being kept",
     ]
-    legend_below(figure, [], explanation + notes)
+    canvas.legend_below(figure, [], explanation + notes)
     return figure
 
 
@@ -160,7 +149,7 @@ def _draw_cells(axes: Axes, table: pd.DataFrame, tooltips: Tooltips, *, numbers:
             facts = (("proxy", str(name)), ("group", str(group)), ("share", format_number(share)))
             tooltips.add_mark(axes, (k, k + 1), (top, top + 1), facts)
             if numbers:
-                colour = GREY if math.isnan(share) else "white" if share >= DARK else "black"
+                colour = canvas.GREY if math.isnan(share) else "white" if share >= DARK else "black"
                 label = "-" if math.isnan(share) else f"{share:.2f}"
                 axes.text(k + 0.5, top + 0.5, label, color=colour, **text)
     axes.set_yticks([top + 0.5 for top in tops], table.index, fontsize=7)

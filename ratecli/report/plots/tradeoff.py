@@ -12,24 +12,9 @@ from matplotlib.lines import Line2D
 
 from ratecli.config.report import TradeoffPlot
 from ratecli.ledger.view import Ledger
-from ratecli.report.plots.figure import (
-    DOTTED,
-    GREY,
-    MAX_COLUMNS,
-    PANEL,
-    SIZE,
-    PlotImage,
-    Tooltips,
-    describe_count,
-    empty_figure,
-    label_panel,
-    legend_below,
-    make_plot_image,
-    mark_empty,
-    panel_columns,
-)
+from ratecli.report.plots import canvas
+from ratecli.report.plots.canvas import PlotImage, Tooltips
 from ratecli.report.plots.lines import (
-    EDGE,
     PlotAxes,
     SweepLine,
     collect_lines,
@@ -44,13 +29,11 @@ from ratecli.report.plots.options import (
     panel_selections,
 )
 
-REFERENCE: dict[str, Any] = {"color": GREY, "linewidth": 1.1, "marker": "", "zorder": 1.5}
+REFERENCE: dict[str, Any] = {"color": canvas.GREY, "linewidth": 1.1, "marker": "", "zorder": 1.5}
 """The style of the diagonal and of the known frontier."""
 LONG_DASHES = (0, (9, 4))
 WIDE_PANEL = (4.3, 3.4)
 """Panel size in inches if there are two panels in a row, one for each split."""
-MAX_LEVELS = 8
-"""More constraint limits on an axis are not drawn."""
 MAX_LEGEND_INSIDE, MAX_LEGEND_BESIDE = 6, 16
 """A legend with more entries is placed beside the axes, or below them."""
 MANY_PLACES = 60
@@ -75,7 +58,7 @@ def draw_tradeoff(ledger: Ledger, plot: PlotRequest[TradeoffPlot]) -> PlotImage:
     limits = "; dotted: limits set by constraints" * any(constraint_levels(ledger, plot).values())
     best = "; dashed: the best that any rule can achieve" * bool(known_frontier(ledger, plot))
     what = f"{axes.y} over {axes.x} on {splits} rows. {lines}{limits}{best}."
-    return make_plot_image(plot.name, caption, partial(_figure, ledger, plot), what)
+    return canvas.make_plot_image(plot.name, caption, partial(_figure, ledger, plot), what)
 
 
 def constraint_levels(
@@ -101,12 +84,14 @@ def _figure(ledger: Ledger, plot: PlotRequest[TradeoffPlot], tooltips: Tooltips)
     selections, splits = panel_selections(ledger, plot.options), plot.splits
     panels = [(plot_axes(ledger, plot, split), each) for each in selections for split in splits]
     single = len(panels) == 1 and not selections[0].at
-    columns = len(splits) if len(splits) > 1 else panel_columns(len(panels))
+    columns = len(splits) if len(splits) > 1 else canvas.panel_columns(len(panels))
     rows = -(-len(panels) // columns)
-    wide = columns < MAX_COLUMNS and not selections[0].at
-    width, height = SIZE if single else WIDE_PANEL if wide else PANEL
+    wide = columns < canvas.MAX_COLUMNS and not selections[0].at
+    width, height = canvas.SIZE if single else WIDE_PANEL if wide else canvas.PANEL
     title = plot.options.title or ""
-    figure = empty_figure((max(width * columns, SIZE[0]), height * rows), "" if single else title)
+    figure = canvas.empty_figure(
+        (max(width * columns, canvas.SIZE[0]), height * rows), "" if single else title
+    )
     lines: list[SweepLine] = []
     handles: list[Line2D] = []
     for position, (names, selection) in enumerate(panels):
@@ -118,12 +103,14 @@ def _figure(ledger: Ledger, plot: PlotRequest[TradeoffPlot], tooltips: Tooltips)
         else:
             x, y = (names.x, names.y) if len(splits) > 1 else (names.x_label, names.y_label)
             lowest = position + columns >= len(panels)
-            label_panel(axes, _panel_title(names, selection, splits), x * lowest, y * (not column))
+            canvas.label_panel(
+                axes, _panel_title(names, selection, splits), x * lowest, y * (not column)
+            )
             axes.locator_params(nbins=7 if wide else 5)
         drawn, entries = _fill(axes, ledger, plot, (names, selection), tooltips)
         lines, handles = lines + drawn, handles + entries
         if not drawn:
-            mark_empty(axes)
+            canvas.mark_empty(axes)
     if lines:
         notes = [_describe_point(lines), *unnamed_lines_note(lines)]
         notes += missing_variant_notes(ledger, selections[0])
@@ -148,12 +135,13 @@ def _fill(
     names, selection = panel
     lines = collect_lines(ledger, names, selection)
     for axis, levels in constraint_levels(ledger, plot).items():
-        _draw_levels(axes, [level for level in levels if _in_panel(level, selection)], axis)
+        own = [level for level in levels if _in_panel(level, selection)]
+        canvas.draw_levels(axes, [(float(each["value"]), str(each["label"])) for each in own], axis)
     crowded = not names.swept and sum(len(line.points) for line in lines) > MANY_PLACES
     labels = "" if names.swept else names.x_label, names.y_label
     for line in lines:
         draw_line(axes, line, tooltips, labels, band=names.swept, crowded=crowded)
-    _extend_to_sweep(axes, ledger, names, selection)
+    canvas.cover_sweep(axes, swept_values(ledger, names, selection))
     references = _draw_frontier(axes, known_frontier(ledger, plot)) if lines else []
     if lines and plot.options.diagonal:
         references += _draw_diagonal(axes, names)
@@ -168,25 +156,14 @@ def _in_panel(level: Mapping[str, Any], selection: PlotSelection) -> bool:
     return panel is None or not selection.at or repr(panel) == repr(selection.at[1])
 
 
-def swept_range(
-    ledger: Ledger, names: PlotAxes, selection: PlotSelection
-) -> tuple[float, float] | None:
-    """Return the smallest and largest planned value of a swept x for the selected algorithms."""
-    values = [
+def swept_values(ledger: Ledger, names: PlotAxes, selection: PlotSelection) -> list[float]:
+    """Return the planned values of a swept x for the selected algorithms."""
+    return [
         float(trial.point[names.x])
         for trial in ledger.plan
         if names.swept and names.x in trial.point
         if selection.includes_trial(trial) and trial.label not in selection.lines
     ]
-    return (min(values), max(values)) if values else None
-
-
-def _extend_to_sweep(axes: Axes, ledger: Ledger, names: PlotAxes, selection: PlotSelection) -> None:
-    """Extend the x axis to the whole sweep, including parts where no trial has values."""
-    low, high = swept_range(ledger, names, selection) or (0.0, 0.0)
-    if low < high:
-        edge = (high - low) * EDGE / (1 - 2 * EDGE)
-        axes.set_xlim(low - edge, high + edge)
 
 
 def _draw_diagonal(axes: Axes, names: PlotAxes) -> list[Line2D]:
@@ -213,33 +190,15 @@ def _draw_frontier(axes: Axes, frontier: Iterable[tuple[float, float]]) -> list[
     return lines
 
 
-def _draw_levels(axes: Axes, levels: Sequence[Mapping[str, Any]], axis: Literal["x", "y"]) -> None:
-    """Draw and label lines at constraint limits, or none if there are too many."""
-    if not 0 < len(levels) <= MAX_LEVELS:
-        return
-    values = [float(level["value"]) for level in levels]
-    draw = axes.axvline if axis == "x" else axes.axhline
-    for value in values:
-        draw(value, linewidth=0.7, **DOTTED)
-    second = axes.secondary_xaxis("top") if axis == "x" else axes.secondary_yaxis("right")
-    second.spines[:].set_visible(False)
-    slanted: dict[str, Any] = {}
-    if axis == "x" and len(levels) > 1:
-        slanted = {"rotation": 45, "ha": "left"}
-    ticks = second.set_xticks if axis == "x" else second.set_yticks
-    ticks(values, [str(level["label"]) for level in levels], **slanted)
-    second.tick_params(length=0, pad=1, labelsize=7, labelcolor=GREY)
-
-
 def _add_legend(
     figure: Figure, handles: Sequence[Line2D], notes: Sequence[str], *, single: bool
 ) -> None:
     if not single or len(handles) > MAX_LEGEND_BESIDE:
-        legend_below(figure, handles, notes)
+        canvas.legend_below(figure, handles, notes)
         return
     legend: dict[str, Any] = {"handles": handles, "title": "\n".join(notes), "alignment": "left"}
     if len(handles) > MAX_LEGEND_INSIDE:
-        figure.set_size_inches(SIZE[0] + 2.2, SIZE[1])
+        figure.set_size_inches(canvas.SIZE[0] + 2.2, canvas.SIZE[1])
         figure.legend(loc="outside right upper", **legend)
     else:
         figure.axes[0].legend(loc="best", **legend)
@@ -250,4 +209,4 @@ def _describe_point(lines: Sequence[SweepLine]) -> str:
     counts = [point.y.n for line in lines for point in line.points]
     if max(counts) == 1:
         return "one seed, no intervals"
-    return f"mean and 95 % Student-t interval over {describe_count(counts, 'seed')}"
+    return f"mean and 95 % Student-t interval over {canvas.describe_count(counts, 'seed')}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -29,6 +30,10 @@ FILLS = ("full", "none", "left", "bottom", "right", "top")
 GREY = "#6b6b6b"
 DOTTED: dict[str, Any] = {"color": GREY, "linestyle": (0, (1, 2)), "zorder": 1}
 """The style of lines at limits."""
+EDGE = 0.03
+"""Share of the axis left empty at either end of a sweep or of a flat line."""
+MAX_LEVELS = 8
+"""More limits on an axis are not drawn."""
 SIZE = (5.4, 3.7)
 """Figure size in inches. In a paper's column, the smallest letters are about 5 points high."""
 PANEL = (3.1, 2.5)
@@ -88,7 +93,7 @@ class Tooltips:
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self._named_artists = 0
-        self._places: list[tuple[Axes, np.ndarray, int | None, TooltipFacts]] = []
+        self._places: list[tuple[Axes, np.ndarray, float, int | None, TooltipFacts]] = []
 
     @property
     def series(self) -> tuple[str, ...]:
@@ -107,15 +112,18 @@ class Tooltips:
         x: float | tuple[float, float],
         y: float | tuple[float, float],
         facts: TooltipFacts,
+        *,
         label: str = "",
+        shift: float = 0.0,
     ) -> None:
         """Add a tooltip for a point, or for a bar or cell with these ranges, of a series.
 
-        The coordinates are data coordinates. Without a label, there is only one kind of mark.
+        The coordinates are data coordinates, and `shift` is a further distance to the right in
+        points. Without a label, there is only one kind of mark.
         """
         corners = np.transpose([np.broadcast_to(x, 2), np.broadcast_to(y, 2)])
         series = self.add_series(label) if label else None
-        self._places.append((axes, corners, series, facts))
+        self._places.append((axes, corners, shift, series, facts))
 
     def name_legends(self, figure: Figure) -> None:
         """Assign legend entries to their series."""
@@ -129,8 +137,9 @@ class Tooltips:
     def marks(self, figure: Figure) -> tuple[TooltipMark, ...]:
         """Return all visible marks, at most `MAX_MARKS`; requires the figure's final layout."""
         found = []
-        for axes, corners, series, facts in self._places:
+        for axes, corners, shift, series, facts in self._places:
             pixels = axes.transData.transform(corners)
+            pixels[:, 0] += shift * figure.dpi / 72
             middle = axes.transAxes.inverted().transform(pixels).mean(axis=0)
             # NaN compares as outside
             if ((middle >= -OUTSIDE) & (middle <= 1 + OUTSIDE)).all():
@@ -142,10 +151,15 @@ class Tooltips:
 
     def _set_ids(self, start: str, artists: Iterable[DrawnArtist]) -> None:
         """Set unique ids."""
-        for artist in artists:
-            for part in artist.get_children() if isinstance(artist, Container) else [artist]:
-                part.set_gid(f"{start}-{self._named_artists}")
-                self._named_artists += 1
+        for artist in flat_artists(artists):
+            artist.set_gid(f"{start}-{self._named_artists}")
+            self._named_artists += 1
+
+
+def flat_artists(artists: Iterable[DrawnArtist]) -> list[Artist]:
+    """Return the artists, and those in containers."""
+    several = (each.get_children() if isinstance(each, Container) else [each] for each in artists)
+    return [artist for each in several for artist in each]
 
 
 @dataclass(frozen=True)
@@ -207,12 +221,48 @@ def label_panel(axes: Axes, title: str = "", x: str = "", y: str = "") -> None:
     axes.tick_params(labelsize=8)
 
 
+def spans_decades(values: Iterable[float]) -> bool:
+    """Return whether positive values span a factor of at least 100, as for a log scale."""
+    positive = [value for value in values if value > 0]
+    return bool(positive) and max(positive) >= 100 * min(positive)
+
+
 def use_plain_log_scale(axes: Axes, axis: Literal["x", "y"]) -> None:
     """Use a logarithmic scale with powers of ten in plain notation (100, not 10^2)."""
     axes.set(**{f"{axis}scale": "log"})
     scaled = axes.xaxis if axis == "x" else axes.yaxis
     scaled.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     scaled.set_minor_formatter(NullFormatter())
+
+
+def cover_sweep(axes: Axes, values: Collection[float], *, logarithmic: bool = False) -> None:
+    """Extend the x axis to all swept values, including those without results."""
+    if len(set(values)) < 2:
+        return
+    low, high = min(values), max(values)
+    if logarithmic:
+        use_plain_log_scale(axes, "x")
+        axes.set_xticks([], minor=True)
+        low, high = math.log(low), math.log(high)
+    edge = (high - low) * EDGE / (1 - 2 * EDGE)
+    left, right = low - edge, high + edge
+    axes.set_xlim((math.exp(left), math.exp(right)) if logarithmic else (left, right))
+
+
+def draw_levels(axes: Axes, levels: Sequence[tuple[float, str]], axis: Literal["x", "y"]) -> None:
+    """Draw dotted lines at values and label them, unless there are too many."""
+    if not 0 < len(levels) <= MAX_LEVELS:
+        return
+    values, labels = zip(*levels, strict=True)
+    draw = axes.axvline if axis == "x" else axes.axhline
+    for value in values:
+        draw(value, linewidth=0.8, **DOTTED)
+    second = axes.secondary_xaxis("top") if axis == "x" else axes.secondary_yaxis("right")
+    second.spines[:].set_visible(False)
+    ticks = second.set_xticks if axis == "x" else second.set_yticks
+    slanted: dict[str, Any] = {"rotation": 45, "ha": "left"}
+    ticks(values, labels, **(slanted if axis == "x" and len(levels) > 1 else {}))
+    second.tick_params(length=0, pad=1, labelsize=7, labelcolor=GREY)
 
 
 def line_style(algorithm: int, variant: int = 0, shade: float | None = None) -> dict[str, Any]:
