@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from ratecli.apply.stored import encoder_json
 from ratecli.files import ENCODER_FILE, atomic_write, report_write_errors, unique_file_name
@@ -16,47 +15,6 @@ from ratecli.report.certificates import collect_certificates
 from ratecli.report.sheet import format_scalar
 
 CERTIFICATES = "certificates.json"
-
-
-def certificate_file(
-    ledger: Ledger, trial: PlannedTrial, models: Mapping[str, str]
-) -> dict[str, bytes]:
-    """Return the certificate file of a tested trial by its name, or nothing for an untested one.
-
-    `models` are the file names of the trial's variants. The file is self-contained: it can be read
-    without the ledger.
-    """
-    result = ledger.results.get(trial.key)
-    records = result.info.get("certificates") if result else None
-    if not result or not records:
-        return {}
-    rows = (result.info.get("rows") or {}).get("safety")
-    about = {"seed": trial.seed, "safety_rows": rows}
-    content = {
-        "key": trial.key,
-        "algorithm": trial.label,
-        "point": dict(trial.point),
-        "status": result.status,
-        "reason": result.reason,
-        "certificates": [_named(ledger, trial, each, models) | about for each in records],
-    }
-    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-    return {CERTIFICATES: f"{text}\n".encode()}
-
-
-def _named(
-    ledger: Ledger, trial: PlannedTrial, record: Mapping[str, Any], models: Mapping[str, str]
-) -> dict[str, Any]:
-    """Add the constraint's text and its violation at this sweep point to a test's record."""
-    name, variant = record["constraint"], record.get("variant", "")
-    return {
-        "constraint": name,
-        "rule": ledger.constraints.get(name, ""),
-        "violation": trial.metrics.get(VIOLATION_PREFIX + name, ""),
-        "variant": variant,
-        "model": models.get(variant),
-        **record,
-    }
 
 
 MAX_FOLDER_NAME = 100
@@ -84,8 +42,14 @@ def write_models(place: Path, ledger: Ledger, store: LedgerStore) -> int:
         for trial in ledger.plan
         if ledger.status(trial) in MEASURED_STATUSES or trial.key in tested
     )
-    _remove_others(place, trials)
-    return sum(_write(place / name, _files(ledger, trial, store)) for name, trial in trials.items())
+    with report_write_errors(place):
+        folders = [path for path in (place.iterdir() if place.is_dir() else ()) if path.is_dir()]
+    for folder in folders:
+        if folder.name not in trials and not folder.is_symlink():
+            _update_folder(folder, {})
+    return sum(
+        _update_folder(place / name, _files(ledger, trial, store)) for name, trial in trials.items()
+    )
 
 
 def trial_folders(trials: Iterable[PlannedTrial]) -> dict[str, PlannedTrial]:
@@ -95,22 +59,22 @@ def trial_folders(trials: Iterable[PlannedTrial]) -> dict[str, PlannedTrial]:
     to be quoted in YAML.
     """
     names = [(_name(trial), trial) for trial in trials]
-    found: dict[str, set[str]] = {}
+    keys: dict[str, set[str]] = {}
     for name, trial in names:
-        found.setdefault(name.casefold(), set()).add(trial.key)
-    shared = {name for name, several in found.items() if len(several) > 1}
-    return {_unique_name(name, trial.key, shared): trial for name, trial in names}
+        keys.setdefault(name.casefold(), set()).add(trial.key)
+    found = {}
+    for name, trial in names:
+        if len(keys[name.casefold()]) > 1 or len(name) > MAX_FOLDER_NAME:
+            unique = f"{name[:MAX_FOLDER_NAME]}-{trial.key[:MAX_NAME_PART]}"
+            found[unique_file_name(unique)] = trial
+        else:
+            found[name] = trial
+    return found
 
 
 def _name(trial: PlannedTrial) -> str:
     point = [f"{name}={format_scalar(value)}" for name, value in trial.point.items()]
     return unique_file_name("-".join([trial.label, *point, f"seed={trial.seed}"]))
-
-
-def _unique_name(name: str, key: str, shared: Collection[str]) -> str:
-    if name.casefold() not in shared and len(name) <= MAX_FOLDER_NAME:
-        return name
-    return unique_file_name(f"{name[:MAX_FOLDER_NAME]}-{key[:MAX_NAME_PART]}")
 
 
 def _files(ledger: Ledger, trial: PlannedTrial, store: LedgerStore) -> dict[str, bytes]:
@@ -120,41 +84,67 @@ def _files(ledger: Ledger, trial: PlannedTrial, store: LedgerStore) -> dict[str,
     for variant in models:
         stems = {name.removesuffix(MODEL_SUFFIX) for name in names.values()}
         names[variant] = unique_file_name(variant, stems) + MODEL_SUFFIX
-    kept = {names[variant]: data for variant, data in models.items()}
-    encoder = encoder_json(trial, store.encoding(trial.key), names, models) if models else {}
-    return kept | encoder | certificate_file(ledger, trial, names)
+    files = {names[variant]: data for variant, data in models.items()}
+    if models:
+        files |= encoder_json(trial, store.encoding(trial.key), names, models)
+    return files | _certificate_file(ledger, trial, names)
 
 
-def _write(folder: Path, files: Mapping[str, bytes]) -> int:
-    _remove(folder, files)
-    with report_write_errors(folder):
-        if files:
-            folder.mkdir(parents=True, exist_ok=True)
-    for name, data in files.items():
-        if not _has_content(folder / name, data):
-            atomic_write(folder / name, data, lasting=False)
-    return len(files)
+def _certificate_file(
+    ledger: Ledger, trial: PlannedTrial, names: Mapping[str, str]
+) -> dict[str, bytes]:
+    """Return the certificate file of a tested trial by its name, or nothing for an untested one.
+
+    `names` are the model files of the trial's variants. The file is self-contained: records have
+    the text of the constraint and its violation at this sweep point.
+    """
+    result = ledger.results.get(trial.key)
+    records = result.info.get("certificates") if result else None
+    if not result or not records:
+        return {}
+    content = {
+        "key": trial.key,
+        "algorithm": trial.label,
+        "point": dict(trial.point),
+        "status": result.status,
+        "reason": result.reason,
+        "certificates": [
+            {
+                "constraint": record["constraint"],
+                "rule": ledger.constraints.get(record["constraint"], ""),
+                "violation": trial.metrics.get(VIOLATION_PREFIX + record["constraint"], ""),
+                "variant": record.get("variant", ""),
+                "model": names.get(record.get("variant", "")),
+                **record,
+                "seed": trial.seed,
+                "safety_rows": (result.info.get("rows") or {}).get("safety"),
+            }
+            for record in records
+        ],
+    }
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    return {CERTIFICATES: f"{text}\n".encode()}
 
 
-def _has_content(path: Path, data: bytes) -> bool:
-    with report_write_errors(path):
-        return path.is_file() and path.read_bytes() == data
+def _update_folder(folder: Path, files: Mapping[str, bytes]) -> int:
+    """Write a trial's files and return their number.
 
-
-def _remove_others(place: Path, names: Collection[str]) -> None:
-    with report_write_errors(place):
-        for folder in list(place.iterdir()) if place.is_dir() else ():
-            if folder.name not in names and folder.is_dir() and not folder.is_symlink():
-                _remove(folder)
-
-
-def _remove(folder: Path, but: Collection[str] = ()) -> None:
-    """Remove ratecli's files, including remains of a killed run, then the folder if it is empty."""
+    Other files of ratecli are removed, including remains of a killed run, and an empty folder.
+    """
     with report_write_errors(folder):
         for path in list(folder.iterdir()) if folder.is_dir() else ():
-            half = path.suffix == ".tmp" and path.name.startswith(".")
-            ours = half or path.suffix == MODEL_SUFFIX or path.name in {CERTIFICATES, ENCODER_FILE}
-            if ours and path.name not in but and not path.is_dir():
+            partial = path.suffix == ".tmp" and path.name.startswith(".")
+            own = path.suffix == MODEL_SUFFIX or path.name in {CERTIFICATES, ENCODER_FILE}
+            if (partial or own) and path.name not in files and not path.is_dir():
                 path.unlink()
-        if folder.is_dir() and not any(folder.iterdir()):
+        if files:
+            folder.mkdir(parents=True, exist_ok=True)
+        elif folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
+    for name, data in files.items():
+        path = folder / name
+        with report_write_errors(path):
+            changed = not path.is_file() or path.read_bytes() != data
+        if changed:
+            atomic_write(path, data, lasting=False)
+    return len(files)
