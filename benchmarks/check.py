@@ -55,7 +55,7 @@ from ratecli.experiment.prepare import prepare_document
 from ratecli.ledger.keys import random_stream
 from ratecli.ledger.records import TrialResult
 from ratecli.rates.metrics import Direction
-from ratecli.report.estimates import IntervalEstimate, estimate_share
+from ratecli.report.groups import IntervalEstimate, estimate_share
 from ratecli.report.regression.compare import TOLERANCE, ComparisonTerms, compare_points
 from ratecli.report.regression.reference import PinnedTrials, VariantMetric
 from ratecli.runner import trial

@@ -30,8 +30,8 @@ from ratecli.config.sweep import has_values
 from ratecli.errors import Diagnostic
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
-from ratecli.report.estimates import IntervalEstimate
 from ratecli.report.groups import (
+    IntervalEstimate,
     SeedGroup,
     groups_by_point,
     is_failure,

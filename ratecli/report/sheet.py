@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
-from ratecli.report.estimates import IntervalEstimate
-from ratecli.report.groups import CONCLUSIVE, SeedGroup, count_satisfied
+from ratecli.report.groups import CONCLUSIVE, IntervalEstimate, SeedGroup, count_satisfied
 
 UNKNOWN = "-"
 """Shown for the variant of an algorithm without values, and for what was not measured."""

@@ -7,7 +7,7 @@ import math
 from synthetic_ledger import measured, planned
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.best import best_sheet, describe_best
+from ratecli.report.sheets import best_sheet, describe_best
 
 
 def ledger_of(answers, constraints=("parity",), split="test", **experiment) -> Ledger:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from pins import findings, point
 
-from ratecli.report.estimates import estimate_share
+from ratecli.report.groups import estimate_share
 
 POINTS, COMPARISONS = 6, 200
 ROWS = 0.009

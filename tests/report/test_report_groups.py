@@ -8,8 +8,7 @@ from synthetic_ledger import measured, planned
 
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
-from ratecli.report.estimates import estimate_mean
-from ratecli.report.groups import count_satisfied, seed_groups
+from ratecli.report.groups import count_satisfied, estimate_mean, seed_groups
 
 
 def test_the_interval_is_students():

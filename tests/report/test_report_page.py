@@ -12,6 +12,8 @@ from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
 from ratecli.report.html import (
     MAX_ROWS,
+    MAX_SVG_SIZE,
+    PageDrawings,
     cell_attributes,
     collect_warnings,
     goal_rows,
@@ -20,7 +22,6 @@ from ratecli.report.html import (
     run_description,
 )
 from ratecli.report.plots.canvas import SIZE, PlotImage, TooltipMark
-from ratecli.report.plots.inline_svg import MAX_SVG_SIZE, PageDrawings
 from ratecli.report.sheet import SheetCell, SheetColumn
 from ratecli.report.write import with_manifest
 

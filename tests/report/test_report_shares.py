@@ -10,9 +10,8 @@ from scipy import stats
 from synthetic_ledger import measured, planned
 
 from ratecli.ledger.records import TrialResult
-from ratecli.report.estimates import estimate_share
 from ratecli.report.expectations import compare_expectations
-from ratecli.report.groups import seed_groups
+from ratecli.report.groups import estimate_share, seed_groups
 from ratecli.report.html import render_report
 from ratecli.report.sheets import MEANS_LEGEND, SHARES_LEGEND, cell_legend, requested_sheets
 from ratecli.report.tables import summary_table

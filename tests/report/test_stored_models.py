@@ -14,7 +14,7 @@ from ratecli.errors import FaultError
 from ratecli.ledger.records import PlannedTrial, TrialResult
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
-from ratecli.report.models import MAX_FOLDER_NAME, trial_folders, write_models
+from ratecli.report.write import MAX_FOLDER_NAME, trial_folders, write_models
 
 
 def trial(label, key, seed=0, **point):

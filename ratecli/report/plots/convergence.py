@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -20,8 +20,8 @@ from ratecli.report.plots import canvas
 from ratecli.report.plots.canvas import PlotImage, Tooltips
 from ratecli.report.plots.lines import (
     NamedLine,
+    distinguish_lines,
     legend_handles,
-    line_settings,
     unnamed_lines_note,
 )
 from ratecli.report.plots.options import PlotRequest, PlotSelection, panel_selections
@@ -40,9 +40,8 @@ Trace = Sequence[Mapping[str, Any]]
 class ConvergenceCurve(NamedLine):
     """The traces of an algorithm at one sweep point: a column per seed, by position along x."""
 
-    point: Mapping[str, Any]
-    objective: pd.DataFrame
-    violation: pd.DataFrame
+    objective: pd.DataFrame = field(default_factory=pd.DataFrame)
+    violation: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
 def draw_convergence(ledger: Ledger, plot: PlotRequest[ConvergencePlot]) -> PlotImage:
@@ -73,12 +72,13 @@ def convergence_curves(ledger: Ledger, x: str, selection: PlotSelection) -> list
                 traces[trial.label].setdefault(repr(trial.point), []).append(rows)
     found = []
     for position, (label, by_point) in enumerate(traces.items()):
-        settings = line_settings([points[key] for key in by_point])
-        for setting, (key, seeds) in zip(settings, by_point.items(), strict=True):
+        curves = []
+        for key, seeds in by_point.items():
             objective, violation = (align_traces(seeds, x, y) for y in LABELS)
             violation = violation.mask(violation <= CONSTRAINT_TOLERANCE, 0.0)
-            curve = ConvergenceCurve(label, position, 0, setting, points[key], objective, violation)
-            found.append(curve)
+            curve = ConvergenceCurve(label, position, at=points[key])
+            curves.append(replace(curve, objective=objective, violation=violation))
+        found += distinguish_lines(curves)
     return found
 
 
@@ -102,7 +102,9 @@ def curve_band(values: pd.DataFrame, *, logarithmic: bool) -> pd.DataFrame:
     """
     if logarithmic:
         values = values[values.index > 0]
-    bins = _bins(values.index.to_numpy(), logarithmic=logarithmic)
+    positions = np.log(values.index) if logarithmic else values.index
+    many = len(positions) > MAX_BINS
+    bins = pd.cut(positions, MAX_BINS, labels=False) if many else np.arange(len(positions))
     grouped = values.groupby(bins)
     band = pd.DataFrame(
         {
@@ -112,15 +114,6 @@ def curve_band(values: pd.DataFrame, *, logarithmic: bool) -> pd.DataFrame:
         }
     )
     return band.set_index(values.index.to_series().groupby(bins).last())
-
-
-def _bins(positions: Numbers, *, logarithmic: bool) -> NDArray[np.intp]:
-    """Return the bin (T,) of each position, at most `MAX_BINS` of them."""
-    if len(positions) <= MAX_BINS:
-        return np.arange(len(positions))
-    scaled = np.log(positions) if logarithmic else positions
-    share = (scaled - scaled[0]) / (scaled[-1] - scaled[0])
-    return np.asarray(np.minimum((share * MAX_BINS).astype(np.intp), MAX_BINS - 1))
 
 
 def logarithmic_axes(curves: Sequence[ConvergenceCurve]) -> tuple[bool, bool]:
@@ -190,7 +183,7 @@ def _draw_curve(
     last = np.flatnonzero(np.isfinite(band["mean"]))[-1:].tolist()
     line = axes.plot(band.index, band["mean"], markevery=last, **style)
     tooltips.add_series(curve.label, area, *line)
-    point = [(key, format_scalar(value)) for key, value in curve.point.items()]
+    point = [(key, format_scalar(value)) for key, value in curve.at.items()]
     for position, mean, low, high in band.itertuples():
         facts = [*point, (x, format_scalar(position)), (LABELS[name], format_number(mean))]
         if seeds > 1:

@@ -17,7 +17,7 @@ from matplotlib.patches import Patch
 
 from ratecli.config.report import GroupSharesPlot
 from ratecli.ledger.view import Ledger
-from ratecli.report.estimates import IntervalEstimate, estimate_mean
+from ratecli.report.groups import IntervalEstimate, estimate_mean
 from ratecli.report.plots import canvas
 from ratecli.report.plots.canvas import PlotImage, Tooltips
 from ratecli.report.plots.filters import (

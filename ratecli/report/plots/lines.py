@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,8 +13,14 @@ from matplotlib.transforms import offset_copy
 from numpy.typing import NDArray
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.estimates import NO_ESTIMATE, IntervalEstimate
-from ratecli.report.groups import SeedGroup, groups_by_point, seed_groups, select_variant
+from ratecli.report.groups import (
+    NO_ESTIMATE,
+    IntervalEstimate,
+    SeedGroup,
+    groups_by_point,
+    seed_groups,
+    select_variant,
+)
 from ratecli.report.plots.canvas import (
     EDGE,
     DrawnArtist,
@@ -39,74 +45,55 @@ MARKED_POINTS = 10
 SMALL_MARKER = 3
 """Marker size in crowded plots."""
 Numbers = NDArray[np.float64]
-
-
-class LineSetting(NamedTuple):
-    """Distinguishes a line from other lines of the same algorithm or variant.
-
-    `values` are the values specific to the line, such as `task = gpa, k = 2`. `shade` is from 0
-    (dark) to 1 (light). `named` is whether the legend lists the line.
-    """
-
-    values: str = ""
-    shade: float | None = None
-    named: bool = True
-
-
-def line_settings(
-    points: Sequence[Mapping[str, Any]], along: str | None = None
-) -> list[LineSetting]:
-    """Return the settings of lines given by a sweep point on each.
-
-    The name `along`, which varies within lines, does not distinguish them.
-    """
-    last = len(points) - 1
-    if last < 1:
-        return [LineSetting()] * len(points)
-    names = dict.fromkeys(name for point in points for name in point if name != along)
-    varying = [name for name in names if len({repr(point.get(name)) for point in points}) > 1]
-    return [
-        LineSetting(
-            format_point({name: point[name] for name in varying if name in point}),
-            k / last,
-            last < MAX_NAMED_LINES or k in {0, last},
-        )
-        for k, point in enumerate(points)
-    ]
+LineT = TypeVar("LineT", bound="NamedLine")
 
 
 @dataclass(frozen=True)
 class NamedLine:
-    """A line with a label and its place in the palette.
+    """A line with a label and a place in the palette.
 
-    `owner` is the algorithm, with the variant if it has several.
+    `at` is a sweep point of the line. `shade` is from 0 (dark) to 1 (light), None for the plain
+    colour. `named` is whether the legend lists the line.
     """
 
-    owner: str
+    label: str
     algorithm: int
-    variant: int
-    setting: LineSetting
-
-    @property
-    def label(self) -> str:
-        return ", ".join(filter(None, [self.owner, self.setting.values]))
+    variant: int = 0
+    at: Mapping[str, Any] = field(default_factory=dict)
+    shade: float | None = None
+    named: bool = True
 
     @property
     def style(self) -> dict[str, Any]:
-        return line_style(self.algorithm, self.variant, self.setting.shade)
+        return line_style(self.algorithm, self.variant, self.shade)
 
-    @property
-    def handle(self) -> Line2D:
-        return Line2D([], [], label=self.label, **self.style)
+
+def distinguish_lines(lines: Sequence[LineT], along: str | None = None) -> list[LineT]:
+    """Add the values that distinguish lines to their labels, and shade them.
+
+    The name `along`, which varies within lines, does not distinguish them.
+    """
+    last = len(lines) - 1
+    if last < 1:
+        return list(lines)
+    names = dict.fromkeys(name for line in lines for name in line.at if name != along)
+    varying = [name for name in names if len({repr(line.at.get(name)) for line in lines}) > 1]
+    found = []
+    for k, line in enumerate(lines):
+        values = format_point({name: line.at[name] for name in varying if name in line.at})
+        label = ", ".join(filter(None, [line.label, values]))
+        named = last < MAX_NAMED_LINES or k in {0, last}
+        found.append(replace(line, label=label, shade=k / last, named=named))
+    return found
 
 
 def legend_handles(lines: Iterable[NamedLine]) -> list[Line2D]:
-    return [line.handle for line in lines if line.setting.named]
+    return [Line2D([], [], label=line.label, **line.style) for line in lines if line.named]
 
 
 def unnamed_lines_note(lines: Iterable[NamedLine]) -> list[str]:
     """Return a note if the legend does not name all lines."""
-    return [] if all(line.setting.named for line in lines) else [UNNAMED_LINES]
+    return [] if all(line.named for line in lines) else [UNNAMED_LINES]
 
 
 @dataclass(frozen=True)
@@ -192,7 +179,7 @@ def collect_lines(
                     axes.point(select_variant(siblings, variant))
                     for siblings in groups_by_point(shown)
                 ]
-                line = SweepLine(owner, position, number, LineSetting())
+                line = SweepLine(owner, position, number)
                 if label in selection.lines or _is_flat(points, axes, simplify=simplify):
                     found += _flat_lines(line, points, axes, simplify=simplify)
                 else:
@@ -207,16 +194,14 @@ def _is_flat(points: Sequence[LinePoint], axes: PlotAxes, *, simplify: bool) -> 
         return False
     if all(point.x.mean is None for point in points):
         return True
-    several = len({point.x.mean for point in points}) > 1
-    return simplify and several and all(_equal(point.y, points[0].y) for point in points)
+    equal = points[0].y.finite and len({_rounded(point.y) for point in points}) == 1
+    return simplify and equal and len({point.x.mean for point in points}) > 1
 
 
-def _equal(one: IntervalEstimate, other: IntervalEstimate) -> bool:
-    """Compare finite estimates; values that do not depend on x may differ in the last bits."""
-    ends, others = ([each.mean, each.low, each.high] for each in (one, other))
-    return one.finite and np.allclose(
-        np.array(ends, dtype=float), np.array(others, dtype=float), 1e-9, 1e-12, equal_nan=True
-    )
+def _rounded(estimate: IntervalEstimate) -> tuple[str, ...]:
+    """Return mean and interval to nine digits, as values without effects may differ slightly."""
+    values = (estimate.mean, estimate.low, estimate.high)
+    return tuple("" if value is None else f"{round(value, 12):.9g}" for value in values)
 
 
 def _flat_lines(
@@ -226,17 +211,14 @@ def _flat_lines(
     if axes.swept:
         points = [replace(point, x=NO_ESTIMATE) for point in points]
     if simplify:
-        distinct: dict[str, LinePoint] = {}
+        distinct: dict[object, LinePoint] = {}
         for point in points:
             if point.y.finite:
-                # nine digits: values that do not depend on the sweep may differ in the last bits
-                distinct.setdefault(f"{point.y.mean:.9g} {point.x.mean or 0:.9g}", point)
+                distinct.setdefault((_rounded(point.x), _rounded(point.y)), point)
         points = list(distinct.values())
-    settings = line_settings([point.at for point in points])
-    return [
-        replace(line, setting=setting, points=(replace(point, at={}),), flat=True)
-        for point, setting in zip(points, settings, strict=True)
-    ]
+    return distinguish_lines(
+        [replace(line, at=point.at, points=(replace(point, at={}),), flat=True) for point in points]
+    )
 
 
 def _last_varying(sweep: Sequence[str], points: Sequence[LinePoint]) -> str | None:
@@ -251,23 +233,18 @@ def _curves(
     """Return a line along the name `along` for each setting of the other swept names."""
     if simplify:
         points = [point for point in points if point.place]
-        if _coincide(points):
+        places = {(_rounded(point.x)[0], _rounded(point.y)[0]) for point in points}
+        if len(places) < len(points) and len(places) == 1:
             points = [replace(points[0], at={})]
     curves: dict[str, list[LinePoint]] = {}
     for point in points:
         others = {name: value for name, value in point.at.items() if name != along}
         curves.setdefault(repr(others), []).append(point)
-    settings = line_settings([curve[0].at for curve in curves.values()], along)
-    return [
-        replace(line, setting=setting, points=tuple(_ordered(curve, along)))
-        for curve, setting in zip(curves.values(), settings, strict=True)
+    lines = [
+        replace(line, at=curve[0].at, points=tuple(_ordered(curve, along)))
+        for curve in curves.values()
     ]
-
-
-def _coincide(points: Sequence[LinePoint]) -> bool:
-    """Return whether there are several points, all at the same place."""
-    places = [point.place for point in points if point.place]
-    return len(places) > 1 and np.allclose(places, places[:1], rtol=1e-9, atol=1e-12)
+    return distinguish_lines(lines, along)
 
 
 def _ordered(points: Sequence[LinePoint], along: str | None) -> list[LinePoint]:
