@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import groupby
+from typing import Any
 
 from ratecli.config.report import CONFIDENCE_INTERVAL, Expectation
 from ratecli.config.sweep import has_values
@@ -57,16 +58,12 @@ NOT_JUDGED = "not judged"
 ROUNDING = 1e-9
 """Floating-point tolerance of comparisons, relative to the figure if it is above 1."""
 SIGNS = {"paper": "paper ", "value": "= ", "at_most": "≤ ", "at_least": "≥ "}
-MEANING = (
+NOTE = (
+    "Measured: the mean over seeds with its 95 % interval, which is exact for shares of trials. "
     "holds: within the tolerance that the file states, or on the right side of the bound (ci: the "
     "measured interval reaches that side); not contradicted: the measured interval (ci) contains "
     "the figure, which a wide interval does easily; better: below the paper's objective, violation "
-    "or failure rate by more than the tolerance"
-)
-"""Explanation of the verdicts for readers of the table."""
-NOTE = (
-    "Measured: the mean over seeds with its 95 % interval, which is exact for shares of trials. "
-    f"{MEANING}; a paper's figure without a tolerance is shown without a verdict."
+    "or failure rate by more than the tolerance; not judged: the file states no tolerance."
 )
 
 
@@ -90,8 +87,8 @@ class ExpectationVerdict(StrEnum):
 
     @property
     def tone(self) -> str:
-        """The tone of cells; a figure that is only shown has none."""
-        return ("good" if self.good else "bad") if self else ""
+        """The tone of cells."""
+        return ("good" if self.good else "bad") if self else "none"
 
 
 @dataclass(frozen=True)
@@ -179,17 +176,36 @@ def expectation_sheet(ledger: Ledger) -> Sheet:
             *identity_cells(each.group, names),
             ("split", each.entry.split),
             ("metric", each.entry.metric),
-            ("expected", SheetCell(f"{SIGNS[each.entry.kind]}{each.figure:g}", each.figure)),
-            *measured_cells(each),
-            ("n", each.measured.n),
-            ("difference", difference_cell(each)),
-            ("verdict", verdict_cell(each)),
-            ("within", each.entry.within),
-            ("source", each.entry.source),
+            *comparison_cells(each),
         ]
         for each in failures_first(found)
     ]
     return make_sheet(title, rows, NOTE)
+
+
+def comparison_cells(each: ExpectationComparison) -> SheetRow:
+    """Return the cells on the expected and the measured value, and on the verdict."""
+    entry, found = each.entry, each.measured
+    mean, interval = found.mean, found.interval
+    value: Any = "nan" * bool(found.nan)
+    difference: Any = ""
+    if mean is not None:
+        value = number_cell(mean)
+        sign = "+" * (mean >= each.figure)
+        text = f"{sign}{format_number(mean - each.figure)}"
+        difference = SheetCell(text, mean - each.figure)
+    ends = SheetCell(" to ".join(map(format_number, interval)), interval[0]) if interval else ""
+    verdict = f"{each.verdict or NOT_JUDGED}{': ' * bool(each.reason)}{each.reason}"
+    return [
+        ("expected", SheetCell(f"{SIGNS[entry.kind]}{each.figure:g}", each.figure)),
+        ("measured", value),
+        ("95 % interval", ends),
+        ("n", found.n),
+        ("difference", difference),
+        ("verdict", SheetCell(verdict, tone=each.verdict.tone)),
+        ("within", entry.within),
+        ("source", entry.source),
+    ]
 
 
 def failures_first(found: Iterable[ExpectationComparison]) -> list[ExpectationComparison]:
@@ -235,28 +251,6 @@ def _matching_groups(found: Sequence[SeedGroup], entry: Expectation) -> Iterator
     for several in groups_by_point(there):
         group = select_variant(several, entry.variant)
         yield group if entry.variant in known or not known else replace(group, outcomes=())
-
-
-def measured_cells(each: ExpectationComparison) -> SheetRow:
-    """Return the measured value and its interval; the value is "nan" if it is undefined."""
-    mean, interval = each.measured.mean, each.measured.interval
-    value = number_cell(mean) if mean is not None else "nan" * bool(each.measured.nan)
-    ends = SheetCell(" to ".join(map(format_number, interval)), interval[0]) if interval else ""
-    return [("measured", value), ("95 % interval", ends)]
-
-
-def difference_cell(each: ExpectationComparison) -> SheetCell:
-    """Return the measured value minus the expected one."""
-    if each.measured.mean is None:
-        return SheetCell("")
-    difference = each.measured.mean - each.figure
-    return SheetCell(f"{'+' * (difference >= 0)}{format_number(difference)}", difference)
-
-
-def verdict_cell(each: ExpectationComparison) -> SheetCell:
-    """Return the verdict, with the reason if nothing was measured."""
-    reason = f": {each.reason}" if each.reason else ""
-    return SheetCell(f"{each.verdict}{reason}", tone=each.verdict.tone)
 
 
 EXPECTED_WORDING = {

@@ -15,17 +15,13 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import LEDGER_FILE, atomic_write, report_write_errors
 from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.report.expectations import (
-    MEANING,
-    NOT_JUDGED,
-    SIGNS,
+    NOTE,
     ExpectationComparison,
     ExpectationVerdict,
     compare_expectations,
+    comparison_cells,
     count_verdicts,
-    difference_cell,
     filtered_by_verdict,
-    measured_cells,
-    verdict_cell,
 )
 from ratecli.report.groups import seed_groups
 from ratecli.report.html import render_template
@@ -42,10 +38,6 @@ from ratecli.report.sheet import (
 REPORT = "report.html"
 UNREADABLE = "cannot be read"
 """Shown for an experiment whose ledger is invalid or of another version."""
-NOTE = (
-    f"Measured: the mean over seeds with its 95 % interval. {MEANING}; not judged: the file states "
-    "no tolerance."
-)
 EXPERIMENTS_NOTE = (
     "Satisfied on test: in how many trials and variants of algorithms all constraints are "
     "satisfied on the test set, of those measured there. Each name links to the experiment's own "
@@ -118,20 +110,13 @@ def render_joined(folders: Sequence[Path], place: Path) -> str:
     )
     papers = [row for row in rows if row[1].entry.kind == "paper"]
     others = [row for row in rows if row[1].entry.kind != "paper"]
+    titles = (("Paper figures and measured values", papers), ("Other expectations", others))
     tables = [
         (
-            make_sheet(
-                title,
-                [_figure_row(*row, column, place) for row in several],
-                note,
-                optional=("source", "within"),
-            ),
+            make_sheet(title, [_figure_row(*row, place) for row in several], NOTE),
             *filtered_by_verdict([one for _, one in several]),
         )
-        for title, column, several, note in (
-            ("Paper figures and measured values", "paper", papers, NOTE),
-            ("Other expectations", "expected", others, ""),
-        )
+        for title, several in titles
         if several
     ]
     return render_template(
@@ -169,26 +154,13 @@ def _experiment_row(each: JoinedExperiment, place: Path) -> SheetRow:
     return list(values.items())
 
 
-def _figure_row(
-    each: JoinedExperiment, one: ExpectationComparison, column: str, place: Path
-) -> SheetRow:
+def _figure_row(each: JoinedExperiment, one: ExpectationComparison, place: Path) -> SheetRow:
     """Return the row of an expected figure."""
-    entry, group = one.entry, one.group
+    group, metric = one.group, one.entry.metric
     name = f"{group.label} ({group.variant})" if group.variant else group.label
-    about = [f"{entry.metric} of {name}", format_point(group.point), entry.split]
-    sign = SIGNS[entry.kind].replace("paper ", "")
-    shown = one.verdict is ExpectationVerdict.SHOWN
-    return [
-        ("experiment", each.name_cell(place)),
-        ("figure", ", ".join(filter(None, about))),
-        ("source", entry.source),
-        (column, SheetCell(f"{sign}{one.figure:g}", one.figure)),
-        *measured_cells(one),
-        ("verdict", SheetCell(NOT_JUDGED, tone="none") if shown else verdict_cell(one)),
-        ("difference", difference_cell(one)),
-        ("n", one.measured.n),
-        ("within", entry.within),
-    ]
+    about = [f"{metric} of {name}", format_point(group.point), one.entry.split]
+    figure = ", ".join(filter(None, about))
+    return [("experiment", each.name_cell(place)), ("figure", figure), *comparison_cells(one)]
 
 
 def _first_sentence(text: str) -> str:

@@ -49,28 +49,18 @@ class Sheet:
     note: str = ""
 
 
-def make_sheet(
-    title: str, rows: Iterable[SheetRow], note: str = "", optional: Sequence[str] = ()
-) -> Sheet:
-    """Return a sheet of rows that all have the same titles; a column with sort keys is numeric.
-
-    The `optional` columns are left out if they are empty.
-    """
+def make_sheet(title: str, rows: Iterable[SheetRow], note: str = "") -> Sheet:
+    """Return a sheet of rows with the same titles; a column with sort keys is numeric."""
     named = list(rows)
-    titles = [name for name, _ in named[0]] if named else []
     cells = [
-        [cell if isinstance(cell, SheetCell) else value_cell(cell) for _, cell in row]
+        tuple(cell if isinstance(cell, SheetCell) else value_cell(cell) for _, cell in row)
         for row in named
     ]
-    kept = [
-        k
-        for k, name in enumerate(titles)
-        if name not in optional or any(row[k].text for row in cells)
-    ]
     columns = [
-        SheetColumn(titles[k], numeric=any(row[k].key is not None for row in cells)) for k in kept
+        SheetColumn(name, numeric=any(row[k].key is not None for row in cells))
+        for k, (name, _) in enumerate(named[0] if named else ())
     ]
-    return Sheet(title, tuple(columns), tuple(tuple(row[k] for k in kept) for row in cells), note)
+    return Sheet(title, tuple(columns), tuple(cells), note)
 
 
 def format_number(value: float) -> str:

@@ -46,8 +46,6 @@ MAX_NAMED = 3
 BEST_SPLITS = ("test", "validation", "train")
 """The first of these splits that was measured is used to find the best model."""
 NO_SOLUTION = "no_solution_found"
-MAX_REASONS = 3
-"""Maximum number of reasons listed for an algorithm, the most frequent ones."""
 NUMBER = re.compile(r"[-+]?(\d[\d,.]*(e[-+]?\d+)?|inf\b|nan\b)")
 NO_SOLUTION_NOTE = (
     "Number of trials of the algorithm with this reason. Reasons that differ only in their numbers "
@@ -73,32 +71,23 @@ SHARES_LEGEND = (
 
 
 def no_solution_sheet(ledger: Ledger) -> Sheet:
-    """Return the most frequent reasons why trials of each algorithm found no solution."""
+    """Return the reasons why trials of each algorithm found no solution, frequent ones first."""
     planned = Counter(trial.label for trial in ledger.plan)
     found: dict[str, dict[str, list[PlannedTrial]]] = {label: {} for label in planned}
     for trial in ledger.plan:
         if ledger.status(trial) == NO_SOLUTION:
             alike = NUMBER.sub("#", ledger.reason(trial))
             found[trial.label].setdefault(alike, []).append(trial)
-    rows: list[SheetRow] = []
-    for label, reasons in found.items():
-        ranked = sorted(reasons.values(), key=len, reverse=True)
-        listed = [
-            (len(trials), _trial_name(trials[0]), ledger.reason(trials[0]))
-            for trials in ranked[:MAX_REASONS]
+    rows = [
+        [
+            ("algorithm", label),
+            ("trials", SheetCell(f"{len(trials)} of {planned[label]}", len(trials))),
+            ("first", _trial_name(trials[0])),
+            ("reason", ledger.reason(trials[0])),
         ]
-        if others := ranked[MAX_REASONS:]:
-            reason = f"{len(others)} other reason{'s' * (len(others) > 1)}, in trials.csv"
-            listed.append((sum(map(len, others)), "", reason))
-        rows += [
-            [
-                ("algorithm", label),
-                ("trials", SheetCell(f"{count} of {planned[label]}", count)),
-                ("first", first),
-                ("reason", reason),
-            ]
-            for count, first, reason in listed
-        ]
+        for label, reasons in found.items()
+        for trials in sorted(reasons.values(), key=len, reverse=True)
+    ]
     return make_sheet("Why no solution was found", rows, NO_SOLUTION_NOTE)
 
 

@@ -101,13 +101,9 @@ def _frame(
 
     Seeds (of any size) and sweep values stay Python objects, so 1 and 1.0 stay distinct.
     """
-    data = list(zip(*rows, strict=True)) or [()] * len(columns)
-    types = {name: kind for name, kind in TYPES.items() if name not in sweep}
-    series = [
-        pd.Series(list(values), dtype=types.get(name, object), name=name)
-        for name, values in zip(columns, data, strict=True)
-    ]
-    return pd.concat(series, axis=1)
+    frame = pd.DataFrame(list(rows), columns=list(columns), dtype=object)
+    own = set(columns) - set(sweep)
+    return frame.astype({name: kind for name, kind in TYPES.items() if name in own})
 
 
 def csv_text(frame: pd.DataFrame, *, nan: str = "nan") -> str:

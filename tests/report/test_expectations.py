@@ -162,10 +162,10 @@ def test_what_fails_comes_first():
     ours = "0.5000", "-0.7706 to 1.7706", "2"
     assert [row[5:] for row in sheet_texts(ledger)] == [
         ["= 0.4", *ours, "+0.1000", "differs", "2%", ""],
-        ["paper 0.7", *ours, "-0.2000", "", "", "Table 1"],
+        ["paper 0.7", *ours, "-0.2000", "not judged", "", "Table 1"],
         ["≤ 0.6", *ours, "-0.1000", "holds", "", ""],
     ]
-    assert [row[-3].tone for row in sheet.rows] == ["bad", "", "good"]
+    assert [row[-3].tone for row in sheet.rows] == ["bad", "none", "good"]
 
 
 def test_the_summary_has_them_beside_its_numbers():

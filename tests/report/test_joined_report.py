@@ -42,16 +42,17 @@ def test_differences_come_first_and_what_is_not_judged_last(tmp_path):
     stored(tmp_path / "a", "a", expect=EXPECT)
     page = render_joined([tmp_path / "a"], tmp_path / "report.html")
     found = rows(page, "Paper figures and measured values")
-    assert [(row[3], row[6]) for row in found] == [
-        ("0.9", "differs"),
-        ("0.1", "not measured: no such number"),
-        ("0.4", "better"),
-        ("0.12", "holds"),
-        ("0.5", "not judged"),
+    assert [(row[2], row[7]) for row in found] == [
+        ("paper 0.9", "differs"),
+        ("paper 0.1", "not measured: no such number"),
+        ("paper 0.4", "better"),
+        ("paper 0.12", "holds"),
+        ("paper 0.5", "not judged"),
     ]
-    assert found[3][1:3] == ["error of majorize (stochastic), kappa = 0.6, test", "Table 2"]
-    low, high = map(float, found[3][5].split(" to "))
-    assert low < float(found[3][4]) < high
+    figure, _, value, interval, *_, source = found[3][1:]
+    assert (figure, source) == ("error of majorize (stochastic), kappa = 0.6, test", "Table 2")
+    low, high = map(float, interval.split(" to "))
+    assert low < float(value) < high
     assert [row[2] for row in rows(page, "Other expectations")] == ["≥ 0.1"]
 
 

@@ -328,8 +328,8 @@ def test_words_stand_out_from_their_ground(opened, scheme):
     assert {name: ratio for name, ratio in found.items() if ratio < 4.5} == {}
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 24, 27)"}[scheme]
-    text = page.locator(".canvas svg").first.evaluate("svg => getComputedStyle(svg).fill")
-    assert text == page.evaluate("getComputedStyle(document.body).color")
+    plot = page.locator(".canvas svg").first.evaluate("svg => getComputedStyle(svg).filter")
+    assert plot == {"light": "none", "dark": "invert(0.91) hue-rotate(180deg)"}[scheme]
 
 
 def test_the_button_changes_light_to_dark_and_back(opened):
@@ -368,11 +368,11 @@ def test_paper_has_no_folds_no_boxes_and_no_night(opened):
 
 def test_the_page_over_all_has_what_differs_first_and_leads_to_each(opened):
     page = opened("report.html")
-    found = sheet(page, "Paper figures beside ours")
+    found = sheet(page, "Paper figures and measured values")
     assert column(found, "verdict") == ["differs", "differs", "holds", "holds"]
     found.get_by_role("button", name="differs 2").click()
     assert column(found, "experiment") == ["first", "second"]
-    assert column(found, "paper") == ["0.3", "0.3"]
+    assert column(found, "expected") == ["paper 0.3", "paper 0.3"]
     assert "absent" in page.locator("header").inner_text()
     assert column(sheet(page, "Experiments"), "ended")[-1] == "not_run"
     page.get_by_role("link", name="second").first.click()

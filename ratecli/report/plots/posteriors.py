@@ -34,10 +34,8 @@ from ratecli.report.sheet import format_number
 COLOURS = "Blues"
 DARK = 0.55
 """Cells with at least this share are dark and have white numbers."""
-CELL, SMALL_CELL = (0.4, 0.25), (0.22, 0.16)
-"""Size in inches of a cell with a number, and of one without."""
-MAX_NUMBERS = (16, 24)
-"""Maximum columns and rows of cells with numbers."""
+CELL = (0.4, 0.25)
+"""Size of a cell in inches."""
 ROW_LABELS = 1.3
 """Width in inches of the row labels beside a panel."""
 PANEL_MARGIN = 1.15
@@ -80,16 +78,12 @@ def posterior_table(
     if effect is None:
         return None
     names = [
-        f"{k} ({_percent(size)}, {keep:.2g})"
+        f"{k} ({100 * size:.3g} %, {keep:.2g})"
         for k, (size, keep) in enumerate(zip(effect.size, effect.keep, strict=True), 1)
     ]
     unknown = [math.nan] * len(effect.groups)
     rows = [effect.base, *(row or unknown for row in effect.posterior)]
     return pd.DataFrame(rows, index=["all rows", *names], columns=list(effect.groups))
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if share >= 0.001 or share == 0 else f"{100 * share:.1g} %"
 
 
 def _figure(ledger: Ledger, plot: PlotRequest[PosteriorsPlot], tooltips: Tooltips) -> Figure:
@@ -104,16 +98,14 @@ def _figure(ledger: Ledger, plot: PlotRequest[PosteriorsPlot], tooltips: Tooltip
         figure.text(0.5, 0.5, canvas.NO_NUMBERS, ha="center")
         canvas.legend_below(figure, [], notes)
         return figure
-    most_rows, most_columns = np.max(shapes, axis=0).tolist()
-    numbers = most_columns <= MAX_NUMBERS[0] and most_rows <= MAX_NUMBERS[1]
-    cell = CELL if numbers else SMALL_CELL
-    width = ROW_LABELS + most_columns * cell[0]
+    most_columns = max(width for _, width in shapes)
+    width = ROW_LABELS + most_columns * CELL[0]
     columns = max(1, min(len(panels), canvas.MAX_COLUMNS, int(MAX_WIDTH / width)))
     heights = [
         max(GAP + (2 if table is None else len(table)) for table in tables[start : start + columns])
         for start in range(0, len(panels), columns)
     ]
-    size = columns * width + COLOUR_BAR, sum(PANEL_MARGIN + each * cell[1] for each in heights)
+    size = columns * width + COLOUR_BAR, sum(PANEL_MARGIN + each * CELL[1] for each in heights)
     figure.set_size_inches(max(size[0], canvas.SIZE[0]), size[1])
     grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
     for position, (panel, table) in enumerate(zip(panels, tables, strict=True)):
@@ -125,7 +117,7 @@ def _figure(ledger: Ledger, plot: PlotRequest[PosteriorsPlot], tooltips: Tooltip
             axes.set(xticks=[], yticks=[])
             canvas.mark_empty(axes)
         else:
-            _draw_cells(axes, table, tooltips, numbers=numbers)
+            _draw_cells(axes, table, tooltips)
             axes.set(xlim=(0, most_columns), ylim=(heights[row], 0))
     _add_colour_bar(figure)
     rows, column_name = f"{plot.options.split} rows", group_column(ledger, plot.options)
@@ -137,7 +129,7 @@ def _figure(ledger: Ledger, plot: PlotRequest[PosteriorsPlot], tooltips: Tooltip
     return figure
 
 
-def _draw_cells(axes: Axes, table: pd.DataFrame, tooltips: Tooltips, *, numbers: bool) -> None:
+def _draw_cells(axes: Axes, table: pd.DataFrame, tooltips: Tooltips) -> None:
     """Draw one panel; y grows downwards, one unit per row of cells."""
     tops = [0.0, *(k + GAP for k in range(1, len(table)))]
     edges = np.arange(table.shape[1] + 1)
@@ -148,10 +140,9 @@ def _draw_cells(axes: Axes, table: pd.DataFrame, tooltips: Tooltips, *, numbers:
         for k, (group, share) in enumerate(shares.items()):
             facts = (("proxy", str(name)), ("group", str(group)), ("share", format_number(share)))
             tooltips.add_mark(axes, (k, k + 1), (top, top + 1), facts)
-            if numbers:
-                colour = canvas.GREY if math.isnan(share) else "white" if share >= DARK else "black"
-                label = "-" if math.isnan(share) else f"{share:.2f}"
-                axes.text(k + 0.5, top + 0.5, label, color=colour, **text)
+            colour = canvas.GREY if math.isnan(share) else "white" if share >= DARK else "black"
+            label = "-" if math.isnan(share) else f"{share:.2f}"
+            axes.text(k + 0.5, top + 0.5, label, color=colour, **text)
     axes.set_yticks([top + 0.5 for top in tops], table.index, fontsize=7)
     axes.xaxis.tick_top()
     axes.set_xticks(edges[:-1] + 0.5, table.columns, fontsize=7, rotation=45, ha="left")

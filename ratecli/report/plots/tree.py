@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -88,33 +89,19 @@ class BoxNode:
         widths = [text_width(text, TEXT_SIZE) for text in self.text]
         return max(widths + [text_width(text, NUMBER_SIZE) for text in self.numbers]) + 2 * PAD
 
-    @cached_property
-    def children_width(self) -> float:
-        """The width of the children's subtrees side by side."""
-        gaps = ASIDE * max(len(self.children) - 1, 0)
-        return sum(child.subtree_width for child in self.children) + gaps
-
-    @property
-    def subtree_width(self) -> float:
-        return max(self.width, self.children_width)
-
 
 @dataclass(frozen=True)
 class TreeBox:
-    """A node's position in points from the top left of the tree, x to the right and y downwards."""
+    """A node's position: its centre along x, and its top, in points from the tree's top left."""
 
     node: BoxNode
-    x: float
-    y: float
+    centre: float
+    top: float
     parent: int | None
 
     @property
-    def right(self) -> float:
-        return self.x + self.node.width
-
-    @property
-    def centre(self) -> float:
-        return self.x + self.node.width / 2
+    def left(self) -> float:
+        return self.centre - self.node.width / 2
 
 
 def build_box_tree(record: Mapping[str, Any]) -> BoxNode:
@@ -187,27 +174,23 @@ def _limit_depth(node: BoxNode, depth: int) -> BoxNode:
 def layout_boxes(root: BoxNode) -> list[TreeBox]:
     """Lay out the tree and return its boxes, parents before their children.
 
-    Each subtree has its own strip, wide enough for its root and for its children side by side.
-    Boxes of one level are aligned at their tops.
+    Leaves are side by side at equal distances, parents above the middle of their children. Boxes of
+    one level are aligned at their tops.
     """
-    heights = [max(node.height for node in level) for level in root.levels]
+    levels = root.levels
+    heights = [max(node.height for node in level) + BELOW for level in levels]
+    width = max(node.width for level in levels for node in level)
+    centres = itertools.count(width / 2, width + ASIDE)
     found: list[TreeBox] = []
 
-    def place(node: BoxNode, left: float, level: int, parent: int | None) -> None:
-        y = sum(heights[:level]) + BELOW * level
-        own, spare = len(found), node.subtree_width - node.width
-        found.append(TreeBox(node, left + spare / 2, y, parent))
-        inside = left + (node.subtree_width - node.children_width) / 2
-        for child in node.children:
-            place(child, inside, level + 1, own)
-            inside += child.subtree_width + ASIDE
-        below = [box for box in found[own + 1 :] if box.parent == own]
-        if below:
-            middle = (below[0].centre + below[-1].centre) / 2
-            x = min(max(middle - node.width / 2, left), left + spare)
-            found[own] = replace(found[own], x=x)
+    def place(node: BoxNode, level: int, parent: int | None) -> float:
+        own = len(found)
+        found.append(TreeBox(node, 0.0, sum(heights[:level]), parent))
+        below = [place(child, level + 1, own) for child in node.children] or [next(centres)]
+        found[own] = replace(found[own], centre=(below[0] + below[-1]) / 2)
+        return found[own].centre
 
-    place(root, 0.0, 0, None)
+    place(root, 0, None)
     return found
 
 
@@ -269,10 +252,11 @@ def _figure(certificate: TrialCertificate, _: Tooltips) -> Figure:
     boxes = layout_boxes(build_box_tree(certificate.record["tree"]))
     colour = PASSED_COLOUR if certificate.passed else FAILED_COLOUR
     description = _test_description(certificate.record)
-    right = max(box.right for box in boxes)
-    width, line = max(MIN_TREE_WIDTH, right), NUMBER_LINE * 1.15
+    left = min(box.left for box in boxes)
+    right = max(box.left + box.node.width for box in boxes)
+    width, line = max(MIN_TREE_WIDTH, right - left), NUMBER_LINE * 1.15
     top = BORDER + TEXT_LINE + line * len(description) + PAD
-    height = top + max(box.y + box.node.height for box in boxes)
+    height = top + max(box.top + box.node.height for box in boxes)
     figure = Figure(figsize=((width + 2 * BORDER) / 72, (height + BORDER) / 72))
     FigureCanvasAgg(figure)
     axes = figure.add_axes((0, 0, 1, 1))
@@ -283,7 +267,7 @@ def _figure(certificate: TrialCertificate, _: Tooltips) -> Figure:
     for k, text in enumerate(description):
         y = BORDER + TEXT_LINE * 1.2 + line * k
         axes.text(0, y, text, va="top", fontsize=NUMBER_SIZE, color=GREY)
-    _draw_tree(axes, boxes, ((width - right) / 2, top), colour)
+    _draw_tree(axes, boxes, ((width - right - left) / 2, top), colour)
     return figure
 
 
@@ -306,10 +290,10 @@ def _draw_tree(
     left, top = corner
     centred: dict[str, Any] = {"ha": "center", "va": "center"}
     for box in boxes:
-        node, x, y = box.node, box.x + left, box.y + top
+        node, x, y = box.node, box.left + left, box.top + top
         if box.parent is not None:
             parent = boxes[box.parent]
-            ends = parent.y + parent.node.height + top, y
+            ends = parent.top + parent.node.height + top, y
             axes.plot([parent.centre + left, box.centre + left], ends, color=GREY, linewidth=0.8)
         border = FancyBboxPatch(
             (x, y),
