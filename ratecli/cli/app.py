@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
 
 import ratecli
-from ratecli.cli import catalogue, checks, data, filters, plans, plugins, predictions, reports, runs
-from ratecli.cli import files as specs
+from ratecli.cli import catalogue, data, files, plan, results, run
 from ratecli.cli.console import CommandGroup, replace_unencodable
 from ratecli.render import terminal_safe
 
@@ -25,12 +24,29 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for room in (runs, plans, specs, data, reports, checks, predictions, filters, catalogue, plugins):
-    room.add_to(app)
+COMMANDS: dict[str, Callable[..., None]] = {
+    "run": run.run,
+    "plan": plan.plan,
+    "validate": files.validate,
+    "explain": files.explain,
+    "init": files.init,
+    "schema": files.schema,
+    "fetch": data.fetch,
+    "report": results.report,
+    "check": results.check,
+    "pin": results.pin,
+    "predict": data.predict,
+    "filter": data.filter_table,
+    "ls": catalogue.ls,
+    "show": catalogue.show,
+    "test-plugin": catalogue.check_plugin,
+}
+for name, command in COMMANDS.items():
+    app.command(name=name)(command)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"ratecli {ratecli.__version__}")
         raise typer.Exit
 
@@ -39,7 +55,7 @@ def _version(asked: bool) -> None:
 def options(
     *,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show the stack of an internal error.")
+        bool, typer.Option("--debug", help="Show the traceback of an internal error.")
     ] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
@@ -62,14 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             import traceback  # noqa: PLC0415
 
             traceback.print_exception(error)
-        typer.echo(_internal(error), err=True)
+        what = terminal_safe(" ".join(f"{type(error).__name__}: {error}".split()))
+        hint = "`ratecli --debug ...` shows the traceback; please report it"
+        typer.echo(f"internal error: {what} ({hint})", err=True)
         return EXIT_INTERNAL_ERROR
     return 0
-
-
-def _internal(error: Exception) -> str:
-    what = " ".join(f"{type(error).__name__}: {error}".split())
-    return (
-        f"internal error: {terminal_safe(what)} (`ratecli --debug ...` shows the stack; please "
-        f"report it)"
-    )

@@ -2,40 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 import typer
+from typer import Argument, Option
 
 from ratecli.cli.completion import YAML_SUFFIXES, complete_experiments, complete_settings
 from ratecli.errors import Diagnostic, FaultError
-
-Item = TypeVar("Item")
-ResultT = TypeVar("ResultT")
-
-
-def collect_errors(items: Iterable[Item], act: Callable[[Item], ResultT]) -> list[ResultT]:
-    """Return the results of `act` for all items; raise FaultError with all their errors."""
-    found: list[ResultT] = []
-    faults: list[Diagnostic] = []
-    for item in items:
-        try:
-            found.append(act(item))
-        except FaultError as error:
-            faults += error.faults
-    if faults:
-        raise FaultError(faults)
-    return found
-
 
 if TYPE_CHECKING:
     from ratecli.experiment.prepare import PreparedExperiment
     from ratecli.runner.run import RunRequest
 
+Item = TypeVar("Item")
+ResultT = TypeVar("ResultT")
+
 EXIT_NO_DATA = 4
 """Exit code if data is not available."""
+RESULTS_FOLDER = Path("results")
+STDOUT = Path("-")
+
+
+def collect_errors(items: Iterable[Item], act: Callable[[Item], ResultT]) -> list[ResultT]:
+    """Return the results of `act` for all items; raise FaultError with all their errors."""
+    results: list[ResultT] = []
+    faults: list[Diagnostic] = []
+    for item in items:
+        try:
+            results.append(act(item))
+        except FaultError as error:
+            faults += error.faults
+    if faults:
+        raise FaultError(faults)
+    return results
 
 
 def prepare_files(
@@ -48,18 +50,25 @@ def prepare_files(
     FaultError
         If any file has another error, or no file has its data.
     """
-    ready: list[PreparedExperiment] = []
-    lacking: list[Diagnostic] = []
-    wrong: list[Diagnostic] = []
-    for file in files:
+    missing: list[Diagnostic] = []
+
+    def prepared(file: Path) -> list[PreparedExperiment]:
         try:
-            ready.append(make(file))
+            return [make(file)]
         except FaultError as error:
-            found = with_file_name(file, error.faults) if len(files) > 1 else error.faults
-            (lacking if error.exit_code == EXIT_NO_DATA else wrong).extend(found)
-    if wrong or not ready:
-        raise FaultError([*wrong, *lacking])
-    return ready, lacking
+            faults = with_file_name(file, error.faults) if len(files) > 1 else error.faults
+            if error.exit_code != EXIT_NO_DATA:
+                raise FaultError(faults) from None
+            missing.extend(faults)
+            return []
+
+    try:
+        ready = [each for found in collect_errors(files, prepared) for each in found]
+    except FaultError as error:
+        raise FaultError([*error.faults, *missing]) from None
+    if not ready:
+        raise FaultError(missing)
+    return ready, missing
 
 
 def with_file_name(file: Path, faults: Iterable[Diagnostic]) -> list[Diagnostic]:
@@ -70,16 +79,32 @@ def with_file_name(file: Path, faults: Iterable[Diagnostic]) -> list[Diagnostic]
     ]
 
 
-def check_models_not_overwritten(asked: Sequence[RunRequest]) -> None:
-    """Raise E310 if a file compares with a model that this command would overwrite."""
+def run_requests(prepared: Iterable[PreparedExperiment], output: Path) -> list[RunRequest]:
+    """Return the requests to run experiments, with a results folder for each.
+
+    Raises BadParameter if two share a folder, and E310 if one compares with a model that another
+    would overwrite.
+    """
+    from ratecli.runner.run import RunRequest  # noqa: PLC0415
     from ratecli.sampling.deployed import check_model_preserved  # noqa: PLC0415
 
-    results = {one.folder: one.prepared.path for one in asked}
-    made = [one.prepared for one in asked]
+    requests = [RunRequest(each, output / each.experiment.name) for each in prepared]
+    check_distinct_outputs((each.prepared.path, each.folder) for each in requests)
+    results = {each.folder: each.prepared.path for each in requests}
     collect_errors(
-        made,
+        (each.prepared for each in requests),
         lambda one: check_model_preserved(one.experiment, one.document, one.data.folder, results),
     )
+    return requests
+
+
+def check_distinct_outputs(outputs: Iterable[tuple[Path, Path]]) -> None:
+    """Raise BadParameter if two (file, output) pairs have the same output."""
+    first: dict[Path, Path] = {}
+    for file, output in outputs:
+        if (other := first.setdefault(output, file)) is not file:
+            message = f"'{other}' and '{file}' have the same name and would share {output}"
+            raise typer.BadParameter(message, param_hint="FILE")
 
 
 def experiment_files(given: Sequence[Path]) -> list[Path]:
@@ -88,60 +113,44 @@ def experiment_files(given: Sequence[Path]) -> list[Path]:
 
     Raises BadParameter if a folder or pattern contains no file.
     """
-    found = {path.resolve(): path for each in reversed(given) for path in reversed(_files_in(each))}
-    return list(reversed(found.values()))
-
-
-def check_distinct_outputs(places: Iterable[tuple[Path, Path]]) -> None:
-    """Raise BadParameter if two (file, output) pairs have the same output."""
-    seen: dict[Path, Path] = {}
-    for file, place in places:
-        other = seen.setdefault(place, file)
-        if other is not file:
-            message = f"'{other}' and '{file}' have the same name and would share {place}"
-            raise typer.BadParameter(message, param_hint="FILE")
+    found: dict[Path, Path] = {}
+    for path in given:
+        for file in _files_in(path):
+            found.setdefault(file.resolve(), file)
+    return list(found.values())
 
 
 def _files_in(path: Path) -> list[Path]:
     try:
-        path.stat()
-    except FileNotFoundError:
-        pass
+        is_pattern = not path.exists() and any(sign in str(path) for sign in "*?[")
     except (OSError, ValueError):  # such as a name that is too long: reported when it is read
         return [path]
     if path.is_dir():
-        files = [each for each in sorted(path.rglob("*")) if each.suffix in YAML_SUFFIXES]
-        said = f"there is no .yaml file in '{path}'"
-    elif not path.exists() and any(sign in str(path) for sign in "*?["):
-        files = sorted(_glob_files(path))
-        said = f"no file fits '{path}'"
+        found = [each for each in path.rglob("*") if each.suffix in YAML_SUFFIXES]
+        message = f"there is no .yaml file in '{path}'"
+    elif is_pattern:
+        anchor = Path(path.anchor)
+        found = list(anchor.glob(str(path.relative_to(anchor))))
+        message = f"no file matches '{path}'"
     else:
         return [path]
-    files = [each for each in files if each.is_file() and not _hidden(each, path)]
+    files = sorted(each for each in found if each.is_file() and not _is_hidden(each, path))
     if not files:
-        raise typer.BadParameter(said, param_hint="FILE")
+        raise typer.BadParameter(message, param_hint="FILE")
     return files
 
 
-def _glob_files(pattern: Path) -> Iterator[Path]:
-    anchor = Path(pattern.anchor)
-    return anchor.glob(str(pattern.relative_to(anchor)))
-
-
-def _hidden(found: Path, given: Path) -> bool:
+def _is_hidden(found: Path, given: Path) -> bool:
     """Return whether a part of the path that the user did not write begins with a dot."""
     return any(part.startswith(".") and part not in given.parts for part in found.parts)
 
 
 FileArgument: TypeAlias = Annotated[
-    Path,
-    typer.Argument(
-        metavar="FILE", help="An experiment (YAML).", autocompletion=complete_experiments
-    ),
+    Path, Argument(metavar="FILE", help="An experiment.", autocompletion=complete_experiments)
 ]
 FilesArgument: TypeAlias = Annotated[
     list[Path],
-    typer.Argument(
+    Argument(
         metavar="FILE...",
         help="Experiments (YAML), folders of them, or patterns like 'exp/*.yaml'.",
         callback=experiment_files,
@@ -150,7 +159,7 @@ FilesArgument: TypeAlias = Annotated[
 ]
 SettingsOption: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--set",
         metavar="PATH=VALUE",
         help="Change a value of the file, as in --set seeds=1; may be repeated.",
@@ -159,23 +168,17 @@ SettingsOption: TypeAlias = Annotated[
 ]
 OutputOption: TypeAlias = Annotated[
     Path,
-    typer.Option(
+    Option(
         "--output",
         "-o",
         metavar="FOLDER",
         file_okay=False,
-        help="Results go to a folder of the experiment's name in this one.",
+        help="Folder for results; each experiment has a subfolder.",
     ),
 ]
 SeparatorOption: TypeAlias = Annotated[
     str | None,
-    typer.Option(
-        metavar="CHARACTER",
-        help="Separates the columns of a CSV. Default: a comma; a tab in a .tsv.",
-    ),
+    Option(metavar="CHARACTER", help="CSV separator. Default: a comma, or a tab for .tsv."),
 ]
-OfflineOption: TypeAlias = Annotated[
-    bool, typer.Option("--offline", help="Use no network; data must be there or on a local mirror.")
-]
-JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-RESULTS_FOLDER = Path("results")
+OfflineOption: TypeAlias = Annotated[bool, Option("--offline", help="Download nothing.")]
+JsonOption: TypeAlias = Annotated[bool, Option("--json", help="Print JSON.")]

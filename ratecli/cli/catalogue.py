@@ -1,19 +1,27 @@
-"""The commands `ls` and `show`."""
+"""The commands `ls`, `show` and `test-plugin`."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import asdict
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
+from typer import Argument
 
-from ratecli.cli.arguments import JsonOption
+from ratecli.cli.arguments import JsonOption, OfflineOption
 from ratecli.cli.completion import complete_names
-from ratecli.cli.console import format_table, print_json
-from ratecli.cli.console import print_diagnostics as print_faults
+from ratecli.cli.console import format_table, pluralize, print_diagnostics, print_json
+from ratecli.render import terminal_safe
+
+if TYPE_CHECKING:
+    from ratecli.conformance.outcome import OptimalityGap, PluginReport
 
 MAX_INLINE_WIDTH = 60
 """Values longer than this start on a new line in `show`."""
+EXIT_PLUGIN_FAILED = 3
+"""Exit code if a check failed."""
 
 
 class ListingKind(StrEnum):
@@ -27,23 +35,34 @@ class ListingKind(StrEnum):
     PLUGINS = "plugins"
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command()(ls)
-    app.command()(show)
+KindArgument: TypeAlias = Annotated[
+    ListingKind, Argument(metavar="KIND", help=f"What to list: {', '.join(ListingKind)}.")
+]
+NameArgument: TypeAlias = Annotated[
+    str,
+    Argument(
+        metavar="NAME",
+        help="A data set, metric, algorithm, function, plot or code.",
+        autocompletion=complete_names,
+    ),
+]
+PluginArgument: TypeAlias = Annotated[
+    str,
+    Argument(
+        metavar="NAME|PACKAGE|MODULE:OBJECT",
+        help="An algorithm, data set or metric, a package with some, or an object that is not "
+        "installed yet.",
+    ),
+]
 
 
-def ls(
-    kind: Annotated[
-        ListingKind, typer.Argument(metavar="KIND", help=f"What to list: {', '.join(ListingKind)}.")
-    ],
-    as_json: JsonOption = False,
-) -> None:
-    """List what has a name."""
+def ls(kind: KindArgument, as_json: JsonOption = False) -> None:
+    """List everything of a kind."""
     from ratecli.experiment.catalogue import LISTINGS, listing_warnings  # noqa: PLC0415
     from ratecli.plugins import OWN_PACKAGE  # noqa: PLC0415
 
     rows = LISTINGS[kind]()
-    print_faults(listing_warnings(kind))
+    print_diagnostics(listing_warnings(kind))
     if as_json:
         print_json(rows)
     elif not rows:
@@ -57,18 +76,8 @@ def ls(
         typer.echo(format_table(heads, cells, numbers))
 
 
-def show(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="A data set, metric, algorithm, function, plot or code.",
-            autocompletion=complete_names,
-        ),
-    ],
-    as_json: JsonOption = False,
-) -> None:
-    """Show all there is to know about a name."""
+def show(name: NameArgument, as_json: JsonOption = False) -> None:
+    """Show everything about a name."""
     from ratecli.errors import did_you_mean  # noqa: PLC0415
     from ratecli.experiment.catalogue import describable_names, describe  # noqa: PLC0415
 
@@ -78,23 +87,20 @@ def show(
         raise typer.BadParameter(f"nothing is called '{name}'; {hint}", param_hint="NAME")
     if as_json:
         print_json(row)
-        return
-    for key, value in row.items():
-        for line in _lines(key, value):
-            typer.echo(line)
+    else:
+        typer.echo("\n".join(line for key in row for line in _fact_lines(key, row[key])))
 
 
-def _lines(key: str, value: Any) -> list[str]:
+def _fact_lines(key: str, value: Any) -> list[str]:
     """Return one fact as a line, a paragraph or a table."""
     if value in ("", [], {}, None):
         return []
     if isinstance(value, list) and isinstance(value[0], dict):
         heads = list(value[0])
-        cells = [[_cell(row[head]) for head in heads] for row in value]
-        return ["", f"{key}:", *(f"  {line}" for line in format_table(heads, cells).splitlines())]
-    if isinstance(value, str) and ("\n" in value or len(value) > MAX_INLINE_WIDTH):
-        return ["", f"{key}:", *(f"  {line}".rstrip() for line in value.splitlines())]
-    return [f"{key + ':':14} {_cell(value)}"]
+        value = format_table(heads, [[_cell(row[head]) for head in heads] for row in value])
+    elif not (isinstance(value, str) and ("\n" in value or len(value) > MAX_INLINE_WIDTH)):
+        return [f"{key + ':':14} {_cell(value)}"]
+    return ["", f"{key}:", *(f"  {line}".rstrip() for line in value.splitlines())]
 
 
 def _cell(value: Any) -> str:
@@ -103,3 +109,59 @@ def _cell(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return "" if value is None else str(value)
+
+
+def check_plugin(
+    target: PluginArgument, offline: OfflineOption = False, as_json: JsonOption = False
+) -> None:
+    """Check that a plugin meets ratecli's requirements, on tiny problems with known optima."""
+    from ratecli.conformance.targets import check_target  # noqa: PLC0415
+
+    reports = check_target(target, offline=offline)
+    if as_json:
+        print_json([_plain(report) for report in reports])
+    else:
+        typer.echo(terminal_safe("\n\n".join(_plugin_summary(report) for report in reports)))
+    raise typer.Exit(0 if all(report.holds for report in reports) else EXIT_PLUGIN_FAILED)
+
+
+def _plain(report: PluginReport) -> dict[str, Any]:
+    """Return a report for JSON, with null in place of NaN and infinity."""
+    gaps = [
+        {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in asdict(gap).items()
+        }
+        for gap in report.gaps
+    ]
+    return asdict(report) | {"holds": report.holds, "gaps": gaps}
+
+
+def _plugin_summary(report: PluginReport) -> str:
+    lines = [f"{report.kind} '{report.name}' ({report.origin})", ""]
+    for check in report.checks:
+        lines.append(f"  {check.state:8} {check.name}")
+        help_text = f"= help: {check.mend}" if check.mend else ""
+        lines += [f"           {text}" for text in (check.reason, help_text) if text]
+    if report.gaps:
+        lines += ["", *(f"  {line}".rstrip() for line in _gap_table(report.gaps).splitlines())]
+    failed = pluralize(len(report.failed), "check")
+    return "\n".join([*lines, "", "all checks passed" if report.holds else f"{failed} failed"])
+
+
+def _gap_table(gaps: tuple[OptimalityGap, ...]) -> str:
+    heads = ["problem", "status", "objective", "best possible", "best line", "violation", "seconds"]
+    rows = [
+        [
+            gap.problem,
+            gap.status,
+            *map(_number, (gap.objective, gap.best, gap.line, gap.violation)),
+            f"{gap.seconds:.2f}",
+        ]
+        for gap in gaps
+    ]
+    return format_table(heads, rows, heads[2:])
+
+
+def _number(value: float) -> str:
+    return f"{value + 0.0:.4f}" if math.isfinite(value) else "-"

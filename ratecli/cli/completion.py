@@ -16,6 +16,7 @@ P = ParamSpec("P")
 YAML_SUFFIXES = (".yaml", ".yml")
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".data", ".parquet", ".pq")
 MAX_COMPLETIONS = 500
+MAX_VALUE_LENGTH = 40
 
 
 def _ignore_errors(offer: Callable[P, Iterable[tuple[str, str]]]) -> Callable[P, Completions]:
@@ -54,9 +55,9 @@ def complete_datasets(incomplete: str) -> Iterator[tuple[str, str]]:
 
 @_ignore_errors
 def complete_templates(incomplete: str) -> Iterator[tuple[str, str]]:
-    from ratecli.config.starter import template_summaries as known  # noqa: PLC0415
+    from ratecli.config.starter import template_summaries  # noqa: PLC0415
 
-    yield from _with_prefix({**known(), "own-data": "Your own table"}, incomplete)
+    yield from _with_prefix({**template_summaries(), "own-data": "Your own table"}, incomplete)
 
 
 @_ignore_errors
@@ -82,9 +83,9 @@ def complete_columns(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str,
     """Offer the columns of the table given as `--data` or as the argument CSV."""
     import csv  # noqa: PLC0415
 
-    given = _given_file(ctx, "data", TABLE_SUFFIXES) or _given_file(ctx, "table", TABLE_SUFFIXES)
-    separator = ctx.params.get("separator") or ("\t" if given.endswith(".tsv") else ",")
-    with Path(given).open(encoding="utf-8-sig", newline="") as file:
+    table = _given_file(ctx, ("data", "table"), TABLE_SUFFIXES)
+    separator = ctx.params.get("separator") or ("\t" if table.suffix == ".tsv" else ",")
+    with table.open(encoding="utf-8-sig", newline="") as file:
         names = next(csv.reader([file.readline(2**16)], delimiter=separator))
     yield from _with_prefix({name.strip(): "" for name in names}, incomplete)
 
@@ -94,24 +95,23 @@ def complete_settings(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str
     """Offer the keys of the first given file, as written in `--set`."""
     from ratecli.config.document import Document  # noqa: PLC0415
 
-    given = _given_file(ctx, "file", YAML_SUFFIXES) or _given_file(ctx, "files", YAML_SUFFIXES)
-    data = Document.read(Path(given)).data
-    keys = {f"{key}=": f"now {_short(value)}" for key, value in _leaves(data, ())}
+    data = Document.read(_given_file(ctx, ("file", "files"), YAML_SUFFIXES)).data
+    keys = {f"{key}=": f"now {_shortened(value)}" for key, value in _parts(data, ())}
     yield from _with_prefix(keys, incomplete)
 
 
-def _given_file(ctx: typer.Context, name: str, endings: tuple[str, ...]) -> str:
-    """Return the first file of a parameter.
+def _given_file(ctx: typer.Context, names: tuple[str, ...], endings: tuple[str, ...]) -> Path:
+    """Return the first file given as one of these parameters.
 
     Arguments of an incomplete command line may not have been parsed yet.
     """
-    value = ctx.params.get(name)
-    values = value if isinstance(value, list | tuple) else [value] if value else []
-    unread = [text for text in ctx.args if text.lower().endswith(endings)]
-    return next(map(str, [*values, *unread]), "")
+    values = [ctx.params[name] for name in names if ctx.params.get(name)]
+    parsed = [each for value in values for each in (value if isinstance(value, list) else [value])]
+    unparsed = [text for text in ctx.args if text.lower().endswith(endings)]
+    return Path([*parsed, *unparsed][0])
 
 
-def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+def _parts(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     """Yield all values whose path consists of plain words, each mapping before its entries."""
     if path:
         yield ".".join(path), value
@@ -122,12 +122,12 @@ def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
         steps = enumerate(value)
     for step, part in steps:
         if not set(".= ") & set(str(step)):
-            yield from _leaves(part, (*path, str(step)))
+            yield from _parts(part, (*path, str(step)))
 
 
-def _short(value: Any) -> str:
+def _shortened(value: Any) -> str:
     text = " ".join(str(value).split())
-    return text if len(text) <= 40 else f"{text[:37]}..."
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[: MAX_VALUE_LENGTH - 3]}..."
 
 
 def _with_prefix(known: Mapping[str, str], incomplete: str) -> Iterator[tuple[str, str]]:
@@ -139,14 +139,9 @@ def _with_prefix(known: Mapping[str, str], incomplete: str) -> Iterator[tuple[st
 def _paths(incomplete: str, endings: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Offer folders and files with these endings; hidden ones only if the user typed a dot."""
     head, slash, tail = incomplete.rpartition("/")
-    folder = Path(f"{head}/" if slash else ".")
-    for path in sorted(folder.iterdir()):
-        name = f"{head}{slash}{path.name}"
-        if not path.name.startswith(tail) or (path.name.startswith(".") and not tail):
-            continue
-        if not name.isprintable():
-            continue
-        if path.is_dir():
-            yield f"{name}/", ""
-        elif path.suffix.lower() in endings:
-            yield name, ""
+    names: dict[str, str] = {}
+    for path in sorted(Path(f"{head}/" if slash else ".").iterdir()):
+        is_hidden = path.name.startswith(".") and not tail
+        if not is_hidden and (path.is_dir() or path.suffix.lower() in endings):
+            names[f"{head}{slash}{path.name}{'/' * path.is_dir()}"] = ""
+    yield from _with_prefix(names, incomplete)

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 import typer
@@ -21,6 +21,48 @@ from ratecli.render import terminal_safe, terminal_safe_json
 DownloadCallback = Callable[[str, int, int], None]
 RecordCallback = Callable[[str, int, int | None], None]
 MEGABYTE = 1e6
+MAX_WIDTH = 120
+EXIT_INTERRUPTED = 130
+EXIT_PIPE_CLOSED = 141
+"""128 + SIGPIPE, the exit code that shells report for programs whose reader exited."""
+
+
+@dataclass
+class ProgressMeter:
+    """Prints progress on standard error.
+
+    If `live`, it updates a line for each name; otherwise it prints a line per name.
+    """
+
+    live: bool
+    name: str = ""
+    line: str = ""
+
+    def download(self, name: str, done: int, total: int) -> None:
+        """Show the progress of a download: live, or when it is complete."""
+        size = f"{total / MEGABYTE:.1f} MB"
+        plain = f"fetched {name}, {size}" if done >= total else ""
+        self._show(name, f"{name}  {100 * done // max(total, 1)}% of {size}", plain)
+
+    def record(self, name: str, done: int, total: int | None) -> None:
+        """Show how many rows of a streamed table were written: live, or when writing begins."""
+        rows = "" if total is None else f"{total:,} rows"
+        amount = f"{100 * done // max(total, 1)}% of {rows}" if total else f"{done:,} rows"
+        plain = "" if done else f"writing records of '{name}'{rows and f': {rows}'}"
+        self._show(name, f"writing records of '{name}'  {amount}", plain)
+
+    def _show(self, name: str, live: str, plain: str) -> None:
+        if name != self.name:
+            self.end()
+        line = f"\r{live}" if self.live else plain
+        if line and line != self.line:
+            typer.echo(line, nl=not self.live, err=True)
+            self.name, self.line = name, line
+
+    def end(self) -> None:
+        if self.live and self.line:
+            typer.echo(err=True)
+        self.name = self.line = ""
 
 
 @contextmanager
@@ -29,10 +71,10 @@ def download_progress(*, quiet: bool = False) -> Iterator[DownloadCallback | Non
 
     SIGTERM raises an exception inside the context, so that partial downloads are removed.
     """
-    meter = DownloadMeter(live=sys.stderr.isatty())
+    meter = ProgressMeter(live=sys.stderr.isatty())
     before = signal.signal(signal.SIGTERM, _terminated)
     try:
-        yield None if quiet else meter.tell
+        yield None if quiet else meter.download
     finally:
         signal.signal(signal.SIGTERM, before)
         meter.end()
@@ -45,74 +87,11 @@ def _terminated(number: int, _: object) -> None:
 @contextmanager
 def record_progress(*, quiet: bool = False) -> Iterator[RecordCallback | None]:
     """Yield a callback that prints how many rows of a streamed table were written, or None."""
-    if quiet:
-        yield None
-        return
-    counter = RecordCounter(live=sys.stderr.isatty())
+    meter = ProgressMeter(live=sys.stderr.isatty())
     try:
-        yield counter.tell
+        yield None if quiet else meter.record
     finally:
-        counter.end()
-
-
-@dataclass
-class RecordCounter:
-    """Prints the progress of writing records.
-
-    If `live`, it updates a line; otherwise it prints a line per data set when writing begins.
-    """
-
-    live: bool
-    line: str = ""
-
-    def tell(self, name: str, done: int, total: int | None) -> None:
-        rows = "" if total is None else f"{total:,} rows"
-        if not self.live:
-            if not done:
-                typer.echo(f"writing records of '{name}'{rows and f': {rows}'}", err=True)
-            return
-        told = f"{100 * done // max(total, 1)}% of {rows}" if total else f"{done:,} rows"
-        line = f"writing records of '{name}'  {told}"
-        if line != self.line:
-            typer.echo(f"\r{line}", nl=False, err=True)
-        self.line = line
-
-    def end(self) -> None:
-        if self.live and self.line:
-            typer.echo(err=True)
-        self.line = ""
-
-
-@dataclass
-class DownloadMeter:
-    """Prints the progress of downloads.
-
-    If `live`, it updates a line; otherwise it prints a line per file when it is complete.
-    """
-
-    live: bool
-    percent: int = -1
-    name: str = ""
-    finished: set[str] = field(default_factory=set)
-
-    def tell(self, name: str, done: int, total: int) -> None:
-        percent = 100 * done // max(total, 1)
-        if name != self.name:
-            self.end()
-        if self.live and (name, percent) != (self.name, self.percent):
-            typer.echo(f"\r{name}  {percent}% of {total / MEGABYTE:.1f} MB", nl=False, err=True)
-        elif not self.live and done >= total and name not in self.finished:
-            typer.echo(f"fetched {name}, {total / MEGABYTE:.1f} MB", err=True)
-            self.finished.add(name)
-        self.name, self.percent = name, percent
-
-    def end(self) -> None:
-        if self.live and self.name:
-            typer.echo(err=True)
-        self.name = ""
-
-
-MAX_WIDTH = 120
+        meter.end()
 
 
 def print_diagnostics(faults: Iterable[Diagnostic]) -> None:
@@ -120,25 +99,22 @@ def print_diagnostics(faults: Iterable[Diagnostic]) -> None:
     from ratecli.render import render_diagnostics  # noqa: PLC0415  only needed for diagnostics
 
     color = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-    text = render_diagnostics(sort_diagnostics(faults), color, min(terminal_width(), MAX_WIDTH))
+    width = min(shutil.get_terminal_size((100, 24)).columns, MAX_WIDTH)
+    text = render_diagnostics(sort_diagnostics(faults), color, width)
     if text:
         typer.echo(text, err=True, color=color)
 
 
 def sort_diagnostics(faults: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Return diagnostics by location without duplicates; those without a location come last."""
-    return sorted(dict.fromkeys(faults), key=_position)
 
+    def position(fault: Diagnostic) -> tuple[bool, bool, str, int, int]:
+        place = fault.place
+        if place is None:
+            return True, True, "", 0, 0
+        return False, place.file == "--set", place.file, place.line, place.column
 
-def _position(fault: Diagnostic) -> tuple[bool, bool, str, int, int]:
-    place = fault.place
-    if place is None:
-        return True, True, "", 0, 0
-    return False, place.file == "--set", place.file, place.line, place.column
-
-
-def terminal_width() -> int:
-    return shutil.get_terminal_size((100, 24)).columns
+    return sorted(dict.fromkeys(faults), key=position)
 
 
 def format_table(
@@ -149,16 +125,12 @@ def format_table(
     Columns named in `right` are right-aligned.
     """
     rows = [[terminal_safe(" ".join(text.splitlines())) for text in row] for row in rows]
-    flush = [head in set(right) for head in heads]
-    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    lines = [
-        "  ".join(
-            text.rjust(width) if to_right else text.ljust(width)
-            for text, width, to_right in zip(row, widths, flush, strict=True)
-        ).rstrip()
-        for row in [heads, *rows]
-    ]
-    return "\n".join(lines)
+    flush, columns = set(right), []
+    for head, *cells in zip(heads, *rows, strict=True):
+        width = max(map(len, (head, *cells)))
+        pad = str.rjust if head in flush else str.ljust
+        columns.append([pad(text, width) for text in (head, *cells)])
+    return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
 
 
 def pluralize(count: int, noun: str) -> str:
@@ -175,11 +147,6 @@ def replace_unencodable(*streams: TextIO) -> None:
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-
-
-EXIT_INTERRUPTED = 130
-EXIT_PIPE_CLOSED = 141
-"""128 + SIGPIPE, the exit code that shells report for programs whose reader exited."""
 
 
 class CommandGroup(TyperGroup):

@@ -1,58 +1,218 @@
-"""The command `fetch`."""
+"""Commands about data sets and tables: `fetch`, `predict` and `filter`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
+from typer import Argument, Option
 
-from ratecli.cli.arguments import OfflineOption, collect_errors
-from ratecli.cli.completion import YAML_SUFFIXES, complete_datasets
-from ratecli.cli.console import DownloadCallback, download_progress
+from ratecli.cli.arguments import STDOUT, OfflineOption, SeparatorOption, collect_errors
+from ratecli.cli.completion import (
+    YAML_SUFFIXES,
+    complete_columns,
+    complete_datasets,
+    complete_models,
+    complete_tables,
+)
+from ratecli.cli.console import (
+    DownloadCallback,
+    download_progress,
+    format_table,
+    pluralize,
+    print_diagnostics,
+)
+
+if TYPE_CHECKING:
+    from ratecli.apply.table_filter import FilterRequest, FilterResult
+
+SourcesArgument: TypeAlias = Annotated[
+    list[str],
+    Argument(
+        metavar="NAME|FILE",
+        help="Data sets (`ratecli ls datasets`) or experiments.",
+        autocompletion=complete_datasets,
+    ),
+]
+TableArgument: TypeAlias = Annotated[
+    Path, Argument(metavar="CSV", help="A CSV or Parquet file.", autocompletion=complete_tables)
+]
+TableOutputOption: TypeAlias = Annotated[
+    Path, Option("--output", "-o", metavar="FILE", help="Output file; - is standard output.")
+]
+ModelArgument: TypeAlias = Annotated[
+    Path,
+    Argument(
+        metavar="MODEL",
+        help="results/NAME/models/TRIAL/VARIANT.npz, or the folder TRIAL for its main variant; or "
+        "a folder written by `ratecli filter`.",
+        autocompletion=complete_models,
+    ),
+]
+VariantOption: TypeAlias = Annotated[
+    str | None, Option(metavar="NAME", help="Another variant of the trial in MODEL.")
+]
+PrefixOption: TypeAlias = Annotated[str, Option(help="Prefix of the names of added columns.")]
+GroupColumnsOption: TypeAlias = Annotated[
+    list[str],
+    Option(
+        metavar="COLUMN",
+        help="A column whose values get equal shares; may be repeated. Not an input of the filter.",
+        autocompletion=complete_columns,
+    ),
+]
+FilterFolderOption: TypeAlias = Annotated[
+    Path | None,
+    Option(
+        "--filter",
+        metavar="FOLDER",
+        help="Store the filter here, for `ratecli predict FOLDER NEW.csv`.",
+    ),
+]
+AlphaOption: TypeAlias = Annotated[
+    float,
+    Option(
+        metavar="ALPHA",
+        help="The most by which the filter may change the probability of a group, from 0 to 1.",
+    ),
+]
+FilterAlgorithmOption: TypeAlias = Annotated[
+    str, Option(metavar="NAME", help="balanced_tree | qp_proxy | naive_proxy.")
+]
+ShareOption: TypeAlias = Annotated[
+    float | None,
+    Option(
+        metavar="SHARE", help="Smallest share of rows to keep. Default: 0.1; not for naive_proxy."
+    ),
+]
+DropOption: TypeAlias = Annotated[
+    list[str] | None,
+    Option(metavar="COLUMN", help="A column that is not an input; may be repeated."),
+]
+TargetColumnOption: TypeAlias = Annotated[
+    str | None, Option(metavar="COLUMN", help="The column to predict later; not an input, either.")
+]
+MissingOption: TypeAlias = Annotated[
+    str,
+    Option(metavar="HOW", help="Missing numbers: error | mean (of the rows used for learning)."),
+]
+HoldoutOption: TypeAlias = Annotated[
+    str, Option(metavar="FRACTION", help="Share of rows to hold out and to report on.")
+]
+KeptRowsSeedOption: TypeAlias = Annotated[
+    int, Option(help="Seed of the rows that are held out and kept.")
+]
+DecisionSeedOption: TypeAlias = Annotated[int, Option(help="Seed of randomized decisions.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    app.command()(fetch)
-
-
-def fetch(
-    wanted: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="NAME|FILE",
-            help="Data sets (`ratecli ls datasets`) or experiments.",
-            autocompletion=complete_datasets,
-        ),
-    ],
-    offline: OfflineOption = False,
-) -> None:
+def fetch(wanted: SourcesArgument, offline: OfflineOption = False) -> None:
     """Download and verify data sets, or all that experiments need."""
-    with download_progress() as told:
+    with download_progress() as progress:
         found = collect_errors(
-            map(Path, wanted), lambda one: _fetched(one, offline=offline, told=told)
+            map(Path, wanted), lambda each: _fetch(each, offline=offline, progress=progress)
         )
     typer.echo("\n".join(line for lines in found for line in lines))
 
 
-def _fetched(wanted: Path, *, offline: bool, told: DownloadCallback | None) -> list[str]:
+def _fetch(wanted: Path, *, offline: bool, progress: DownloadCallback | None) -> list[str]:
     """Return a line for each downloaded file.
 
     `wanted` is an experiment file if it contains a slash or has a YAML ending, otherwise a data
     set.
     """
     if wanted.suffix in YAML_SUFFIXES or len(wanted.parts) > 1:
-        from ratecli.experiment.prepare import check_file, list_missing_files  # noqa: PLC0415
-        from ratecli.experiment.prepare import fetch_sources as fetch_all  # noqa: PLC0415
+        from ratecli.experiment import prepare  # noqa: PLC0415
 
-        known = check_file(wanted)
-        list_missing_files(known)
-        paths = fetch_all(known, offline=offline, progress=told)
+        known = prepare.check_file(wanted)
+        prepare.list_missing_files(known)
+        paths = prepare.fetch_sources(known, offline=offline, progress=progress)
     else:
-        from ratecli.datasets import registry  # noqa: PLC0415
         from ratecli.datasets.download import fetch_files  # noqa: PLC0415
+        from ratecli.datasets.registry import find_source  # noqa: PLC0415
 
-        paths = list(
-            fetch_files(registry.find_source(str(wanted)), offline=offline, progress=told).values()
-        )
+        files = fetch_files(find_source(str(wanted)), offline=offline, progress=progress)
+        paths = list(files.values())
     return [f"{path}  verified" for path in paths] or [f"{wanted}: nothing to download"]
+
+
+def predict(
+    model: ModelArgument,
+    table: TableArgument,
+    output: TableOutputOption = STDOUT,
+    *,
+    variant: VariantOption = None,
+    seed: DecisionSeedOption = 0,
+    prefix: PrefixOption = "",
+    separator: SeparatorOption = None,
+) -> None:
+    """Apply a stored classifier to a table: add columns with its score, probability and decision.
+
+    For a filter: the probability that a row is kept, the drawn value, and whether it is kept.
+    """
+    from ratecli.apply.predict import PredictRequest, predict_file  # noqa: PLC0415
+
+    place = None if output == STDOUT else output
+    found = predict_file(PredictRequest(model, table, place, variant, separator, prefix, seed))
+    print_diagnostics(found.warnings)
+    if found.content is not None:
+        typer.echo(found.content, nl=False)
+    typer.echo(found.line, err=place is None)
+
+
+def filter_table(
+    table: TableArgument,
+    by: GroupColumnsOption,
+    output: TableOutputOption = STDOUT,
+    *,
+    folder: FilterFolderOption = None,
+    disclosivity: AlphaOption = 0.1,
+    algorithm: FilterAlgorithmOption = "balanced_tree",
+    kept: ShareOption = None,
+    drop: DropOption = None,
+    label: TargetColumnOption = None,
+    missing: MissingOption = "error",
+    test: HoldoutOption = "0",
+    seed: KeptRowsSeedOption = 0,
+    separator: SeparatorOption = None,
+) -> None:
+    """Subsample a table so that groups are balanced, with a filter that reveals little about
+    group membership.
+    """
+    from ratecli.apply.table_filter import FilterRequest, learn_table_filter  # noqa: PLC0415
+
+    request = FilterRequest(
+        table=table,
+        by=tuple(by),
+        disclosivity=disclosivity,
+        algorithm=algorithm,
+        kept=kept,
+        drop=(*(drop or ()), *([] if label is None else [label])),
+        missing=missing,
+        test=test,
+        seed=seed,
+        separator=separator,
+        output=None if output == STDOUT else output,
+        folder=folder,
+    )
+    found = learn_table_filter(request)
+    print_diagnostics(found.warnings)
+    if found.content is not None:
+        typer.echo(found.content, nl=False)
+    typer.echo(_summary(found, request), err=request.output is None)
+
+
+def _summary(found: FilterResult, request: FilterRequest) -> str:
+    """Return what was kept and the effect of the filter."""
+    from ratecli.apply.table_filter import report_table  # noqa: PLC0415
+
+    heads, *rows = report_table(found.report)
+    kept = f"{found.report['sample']['rows']} of {pluralize(found.rows, 'row')} kept"
+    lines = [
+        f"{request.output or request.table}: {kept}, sampled with --seed {request.seed}",
+        format_table(heads, rows, right=heads[1:]),
+        f"inputs of {request.algorithm}: {', '.join(found.report['features'])}",
+    ]
+    if request.folder is not None:
+        lines.append(f"the filter is in {request.folder}: ratecli predict {request.folder} NEW.csv")
+    return "\n".join(lines)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from small import SMALL
 
-from ratecli.cli.checks import REFERENCE
-from ratecli.cli.reports import JOINED_REPORT
+from ratecli.cli.results import JOINED_REPORT, REFERENCE
 from ratecli.config.base import RESERVED_RESULT_FILES
 from ratecli.ledger.lock import LOCK_FILE, REPORT_LOCK_FILE
 from ratecli.report.write import REPORT_FILES, REPORT_FOLDERS, check_report_folder

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from small import PLAIN, SMALL, TRIALS, quickstart
 
-from ratecli.cli.runs import _executor
+from ratecli.cli.run import _executor
 from ratecli.datasets.entry import DatasetEntry
 from ratecli.runner.executors import DaskExecutor, ProcessExecutor, SerialExecutor
 from ratecli.sampling.rows import ExperimentData, split_dataset

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from experiments import run_file, write
 from ratecli.cli.app import app
-from ratecli.cli.console import RecordCounter, record_progress
+from ratecli.cli.console import ProgressMeter, record_progress
 from ratecli.errors import FaultError
 from ratecli.experiment.prepare import check_file, prepare
 from ratecli.models.linear import Logistic, Ramp, RandomizedLogistic, Threshold
@@ -295,14 +295,14 @@ def test_the_writing_of_records_is_told_of(folder, capsys):
     )
     with record_progress(quiet=True) as nobody:
         assert nobody is None
-    counter = RecordCounter(live=True)
+    counter = ProgressMeter(live=True)
     for done in (0, 1, 999, 1000):
-        counter.tell("big", done, 1000)
-    counter.tell("other", 70_000, None)
+        counter.record("big", done, 1000)
+    counter.record("other", 70_000, None)
     counter.end()
     shown = capsys.readouterr().err.split("\r")
     assert [line.split("  ")[-1] for line in shown[1:]] == [
-        "0% of 1,000 rows", "99% of 1,000 rows", "100% of 1,000 rows", "70,000 rows\n"
+        "0% of 1,000 rows", "99% of 1,000 rows", "100% of 1,000 rows\n", "70,000 rows\n"
     ]  # fmt: skip
 
 

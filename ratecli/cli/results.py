@@ -1,0 +1,183 @@
+"""The commands `report`, `check` and `pin`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
+from typer import Option
+
+from ratecli.cli.arguments import (
+    RESULTS_FOLDER,
+    FilesArgument,
+    OutputOption,
+    check_distinct_outputs,
+    collect_errors,
+)
+from ratecli.cli.console import format_table, pluralize, print_diagnostics, print_json
+from ratecli.cli.files import FormatOption, OutputFormat
+
+if TYPE_CHECKING:
+    from ratecli.experiment.prepare import PreparedExperiment
+    from ratecli.report.regression.findings import CheckReport
+
+EXIT_CHECK_FAILED = 3
+MAX_SHOWN = 10
+REFERENCE = RESULTS_FOLDER / "reference"
+JOINED_REPORT = "report.html"
+
+ReferenceOption: TypeAlias = Annotated[
+    Path, Option("--reference", metavar="FOLDER", file_okay=False, help="Folder of references.")
+]
+ToleranceOption: TypeAlias = Annotated[
+    float, Option(min=0.0, help="Differences to ignore, relative for numbers above 1.")
+]
+JunitOption: TypeAlias = Annotated[
+    Path | None, Option(dir_okay=False, metavar="OUT", help="Write JUnit XML to this file.")
+]
+
+
+def report(files: FilesArgument, output: OutputOption = RESULTS_FOLDER) -> None:
+    """Write tables, plots and the report again from stored trials.
+
+    Several experiments also get a joint page, report.html in the results folder. During a run, the
+    report shows what is stored so far.
+    """
+    folders = collect_errors(files, lambda file: _folder(file, output))
+    stored = _stored_folders(files, folders)
+    from ratecli.report.joined import write_joined  # noqa: PLC0415
+    from ratecli.report.write import write_report  # noqa: PLC0415
+
+    writers: list[Callable[[], list[Path]]] = [partial(write_report, folder) for folder in stored]
+    if len(dict.fromkeys(folders)) > 1:
+        writers.append(lambda: [write_joined(folders, output / JOINED_REPORT)])
+
+    def print_paths(write: Callable[[], list[Path]]) -> None:
+        typer.echo("".join(f"{path}\n" for path in write()), nl=False)
+
+    # an unreadable ledger must not prevent the other reports or the joint page
+    collect_errors(writers, print_paths)
+
+
+def _folder(file: Path, output: Path) -> Path:
+    """Return the results folder of an experiment."""
+    from ratecli.config.experiment import load_experiment  # noqa: PLC0415
+
+    return output / load_experiment(file)[0].name
+
+
+def _stored_folders(files: Sequence[Path], folders: Sequence[Path]) -> list[Path]:
+    """Return the distinct folders that contain results, and print which do not.
+
+    Raises BadParameter if none does.
+    """
+    from ratecli.files import LEDGER_FILE  # noqa: PLC0415
+
+    found = dict.fromkeys(folder for folder in folders if (folder / LEDGER_FILE).is_file())
+    missing = [
+        f"nothing is stored in '{folder}' yet: `ratecli run {file}` first"
+        for file, folder in zip(files, folders, strict=True)
+        if folder not in found
+    ]
+    if not found:
+        raise typer.BadParameter("; ".join(missing))
+    for text in missing:
+        typer.echo(f"not run: {text}", err=True)
+    return list(found)
+
+
+def check(
+    files: FilesArgument,
+    output: OutputOption = RESULTS_FOLDER,
+    reference: ReferenceOption = REFERENCE,
+    *,
+    tolerance: ToleranceOption = 0.001,
+    junit: JunitOption = None,
+    form: FormatOption = OutputFormat.TEXT,
+) -> None:
+    """Compare results with `expect` and with the pinned reference; exit 3 if that fails."""
+    if not math.isfinite(tolerance):
+        raise typer.BadParameter(f"{tolerance} is not finite", param_hint="--tolerance")
+    from ratecli.experiment.prepare import check_available  # noqa: PLC0415
+    from ratecli.report.regression.check import check_results  # noqa: PLC0415
+    from ratecli.report.regression.render import checks_to_json  # noqa: PLC0415
+
+    ready = collect_errors(files, check_available)
+    folders = [output / prepared.experiment.name for prepared in ready]
+    check_distinct_outputs((prepared.path, f) for prepared, f in zip(ready, folders, strict=True))
+    checks = [
+        check_results(prepared, folder, _reference_path(prepared, reference), tolerance)
+        for prepared, folder in zip(ready, folders, strict=True)
+    ]
+    if junit is not None:
+        _write_junit(checks, junit)
+    if form is OutputFormat.JSON:
+        print_json(checks_to_json(checks))
+    else:
+        for prepared, found in zip(ready, checks, strict=True):
+            _print_result(prepared, found, github=form is OutputFormat.GITHUB)
+    raise typer.Exit(0 if all(found.holds for found in checks) else EXIT_CHECK_FAILED)
+
+
+def pin(
+    files: FilesArgument,
+    output: OutputOption = RESULTS_FOLDER,
+    reference: ReferenceOption = REFERENCE,
+) -> None:
+    """Write the results as the reference that `check` compares with."""
+    from ratecli.experiment.prepare import check_available  # noqa: PLC0415
+    from ratecli.report.regression.check import pin_reference  # noqa: PLC0415
+
+    def pin_one(prepared: PreparedExperiment) -> str:
+        path = _reference_path(prepared, reference)
+        found = pin_reference(prepared, output / prepared.experiment.name, path)
+        trials = sum(len(point.seeds) for point in found.trials)
+        return f"pinned {pluralize(trials, 'trial')} in {path}; commit it with the file"
+
+    ready = collect_errors(files, check_available)
+    check_distinct_outputs((each.path, _reference_path(each, reference)) for each in ready)
+    typer.echo("\n".join(collect_errors(ready, pin_one)))
+
+
+def _reference_path(prepared: PreparedExperiment, reference: Path) -> Path:
+    return reference / f"{prepared.experiment.name}.json"
+
+
+def _write_junit(checks: list[CheckReport], path: Path) -> None:
+    from ratecli.files import atomic_write, report_write_errors  # noqa: PLC0415
+    from ratecli.report.regression.render import to_junit  # noqa: PLC0415
+
+    with report_write_errors(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write(path, to_junit(checks))
+
+
+def _print_result(prepared: PreparedExperiment, found: CheckReport, *, github: bool) -> None:
+    from ratecli.render import diagnostics_to_github  # noqa: PLC0415
+    from ratecli.report.regression import render  # noqa: PLC0415
+    from ratecli.report.regression.findings import FAILING, CheckVerdict  # noqa: PLC0415
+
+    placed = prepared.document.placed
+    notes = [placed(note) for note in found.notes]
+    shown = FAILING if github else (CheckVerdict.NOT_COMPARED,)
+    faults = [placed(finding.diagnostic) for finding in found.of(*shown)]
+    if github:
+        typer.echo(diagnostics_to_github([*faults, *notes]), nl=bool(faults or notes))
+    else:
+        print_diagnostics([*faults[:MAX_SHOWN], *notes])
+        if more := len(faults[MAX_SHOWN:]):
+            typer.echo(f"... {more} more not compared: --format json has all", err=True)
+    typer.echo(render.check_summary(found))
+    sheet = render.findings_sheet(found)
+    if sheet.rows and not github:
+        numbers = [column.title for column in sheet.columns if column.numeric]
+        heads = [column.title for column in sheet.columns]
+        rows = [[cell.text for cell in row] for row in sheet.rows]
+        typer.echo(format_table(heads, rows, numbers))
+    for line in ("" if github else render.omitted_note(found), render.versions_note(found)):
+        if line:
+            typer.echo(line)
