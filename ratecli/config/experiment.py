@@ -30,7 +30,7 @@ from ratecli.config.report import Expectation, ReportSpec
 from ratecli.config.safety import OptionalSafety
 from ratecli.config.sweep import DATASET_AXIS, Sweep, SweepField, SweepPoint
 from ratecli.config.validation import diagnostics_of, sort_by_place, type_error, value_error
-from ratecli.errors import Diagnostic, FaultError, Loc
+from ratecli.errors import Diagnostic, FaultError, InvalidValueError, Loc
 
 NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,2})?"
 AMOUNT_PATTERN = re.compile(rf"({NUMBER}) ?([A-Za-z]+)")
@@ -112,8 +112,11 @@ def _validate_seeds(value: object) -> object:
         return tuple(range(value))
     if not 1 <= len(listed) <= MAX_SEEDS:
         raise value_error(f"a list of 1 to {MAX_SEEDS} numbers", f"of {len(listed)}")
-    if min(listed) < 0 or len(set(listed)) < len(listed):
-        raise value_error("a list of different numbers from 0", value)
+    if min(listed) < 0:
+        message = f"a seed must be at least 0, not {min(listed)}"
+        raise InvalidValueError(Diagnostic("E104", message))
+    if len(set(listed)) < len(listed):
+        raise value_error("a list of different numbers", value)
     return tuple(listed)
 
 

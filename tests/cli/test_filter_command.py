@@ -313,7 +313,7 @@ BAD = [
     (["--kept", "2"], 2, "error[E104]: 'kept' must be"),
     (["--kept", "0.1", "--algorithm", "naive_proxy"], 2, "error[E104]: 'kept' is of"),
     (["--test", "1"], 2, "error[E104]: the split leaves no rows to train on"),
-    (["--test", "half"], 2, "error[E104]: 'half' is no fraction"),
+    (["--test", "half"], 2, "error[E104]: 'test' must be a number such as 0.05"),
     (["--algorithm", "balanced"], 2, "error[E202]: no filter is called 'balanced'"),
     (["--algorithm", "majorize"], 2, "error[E202]: no filter is called 'majorize'"),
     (["--seed", "-1"], 2, "error[E104]: a seed must be at least 0, not -1"),

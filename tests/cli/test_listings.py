@@ -168,7 +168,7 @@ def test_init_writes_a_file_that_runs_and_never_overwrites(folder, cli):
     path.write_text("mine")
     answer = cli("init")
     assert answer.code == 2
-    assert "is there already" in answer.err
+    assert "already exists" in answer.err
     assert path.read_text() == "mine"
     assert cli("init", "missing/folder.yaml").code == 2
 

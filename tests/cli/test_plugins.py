@@ -13,12 +13,11 @@ from plugged import install
 from small import PLAIN
 
 from ratecli import plugins
-from ratecli.config.experiment import load_experiment
 from ratecli.datasets import registry as sources
-from ratecli.experiment import cases as origins
 from ratecli.experiment import options
 from ratecli.experiment.catalogue import describe
-from ratecli.experiment.prepare import check_available
+from ratecli.experiment.meta import used_plugins
+from ratecli.experiment.prepare import check_available, check_file
 from ratecli.rates import metrics
 from ratecli.solvers import registry as solvers
 
@@ -317,7 +316,7 @@ def test_a_swept_name_hides_a_metric_of_a_package(site, folder, cli):
     (folder / "exp.yaml").write_text(PLAIN)
     answer = cli("validate", "exp.yaml")
     assert (answer.code, answer.err.count("E210")) == (0, 0), answer.err
-    assert origins.used_plugins(load_experiment(folder / "exp.yaml")[0], ["kappa"]) == []
+    assert used_plugins(check_file(folder / "exp.yaml")) == []
 
 
 SOURCE = """
