@@ -38,7 +38,9 @@ def test_an_absolute_pattern(folder):
     assert experiment_files([folder / "b" / "t*.yaml"]) == [folder / "b" / "two.yaml"]
 
 
-@pytest.mark.parametrize(("given", "said"), [("*.yml", "no file matches"), ("c", "no .yaml file in")])
+@pytest.mark.parametrize(
+    ("given", "said"), [("*.yml", "no file matches"), ("c", "no .yaml file in")]
+)
 def test_a_folder_or_a_pattern_that_means_nothing_is_refused(folder, given, said):
     (folder / "c").mkdir()
     with pytest.raises(typer.BadParameter, match=said):
