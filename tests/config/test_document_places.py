@@ -53,7 +53,7 @@ def test_keys(text, loc):
         ("⟦b⟧: {c: 3}\n", ("b", "missing")),
         ("b:\n  - ⟦c⟧\n", ("b", 0, "c", "iterations")),
         ("⟦b⟧: [c]\n", ("b", 7)),
-        ("⟦b⟧: text\n", ("b", "missing")),
+        ("b: ⟦t⟧\n", ("b", "missing")),  # the short form of a mapping
     ],
 )
 def test_what_is_missing_is_placed_at_its_parent(text, loc):
