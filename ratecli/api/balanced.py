@@ -177,7 +177,7 @@ class BalancedFilter(MappingParamsEstimator):
             inputs = self._inputs(X, None, reset=False)
             if self.filter_ is None:
                 return np.ones(len(inputs))
-            chances = self.filter_.chance(self._reader.shown(inputs, self.filter_))
+            chances = self.filter_.keep_probability(self._reader.shown(inputs, self.filter_))
             issue_warnings(self._reader.new_value_warnings(inputs))
         return chances
 

@@ -68,12 +68,12 @@ def prediction_columns(classifier: Classifier, X: Features, seed: int) -> Predic
 
 
 def _filter_columns(found: ProxyFilter, X: Features, seed: int) -> PredictedColumns:
-    columns: dict[str, NDArray[np.generic]] = {"chance": found.chance(X)}
+    columns: dict[str, NDArray[np.generic]] = {"chance": found.keep_probability(X)}
     how = "by a hash of each"
     if isinstance(found, SampledFilter):
         kept = found.decide(X) > 0.5
     else:
-        columns["value"], kept = found.drawn(X, random_stream(seed, "predict"))
+        columns["value"], kept = found.sample_rows(X, random_stream(seed, "predict"))
         how = f"sampled with --seed {seed}"
     columns["kept"] = kept.astype(np.int8)
     return PredictedColumns(columns, f"{kept.sum()} of them kept, {how}")

@@ -46,12 +46,12 @@ class Ledger:
         with LedgerStore(path, readonly=True) as store:
             return cls(*store.read())
 
-    def once(self, what: Hashable, make: Callable[[], T]) -> T:
-        """Return `make()`, cached under `what`, since tables, plots and pages share data."""
-        if what not in self._made:
-            self._made[what] = make()
-        found: T = self._made[what]
-        return found
+    def cached(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return `make()`, cached under `key`, since tables, plots and pages share data."""
+        if key not in self._made:
+            self._made[key] = make()
+        value: T = self._made[key]
+        return value
 
     @property
     def experiment(self) -> Mapping[str, Any]:
@@ -96,15 +96,18 @@ class Ledger:
         return replace(self, plan=others) if len(others) < len(self.plan) else self
 
     @cached_property
-    def stage(self) -> Ledger:
+    def filter_stage(self) -> Ledger:
         """The ledger with the trials of the filter before training only."""
         return replace(self, plan=[trial for trial in self.plan if is_filter_stage(trial)])
 
-    def of(self, metrics: Iterable[str]) -> Ledger:
-        """Return `stage` if all metrics are the filter's, `algorithms` if none is, else `self`."""
+    def for_metrics(self, metrics: Iterable[str]) -> Ledger:
+        """Return the ledger of the trials that these metrics are about.
+
+        `filter_stage` if all are the filter's, `algorithms` if none is, else `self`.
+        """
         theirs = [name.startswith(FILTER_STAGE_PREFIX) for name in metrics]
         if theirs and all(theirs):
-            return self.stage
+            return self.filter_stage
         return self if any(theirs) else self.algorithms
 
     def status(self, trial: PlannedTrial) -> str:
@@ -115,7 +118,7 @@ class Ledger:
         result = self.results.get(trial.key)
         return result.reason if result else ""
 
-    def asked(self, what: str) -> list[Mapping[str, Any]]:
+    def report_entries(self, what: str) -> list[Mapping[str, Any]]:
         """Return the entries of `report: tables` or `report: plots`."""
         return list(_mapping(self.experiment.get("report")).get(what) or [])
 
@@ -128,8 +131,8 @@ class Ledger:
 
     def numbers(self, trial: PlannedTrial) -> dict[str, dict[tuple[str, str], float]]:
         """Return everything measured in a trial: by variant, then by split and metric."""
-        asked = ("numbers", trial.key, *trial.metrics.items())
-        return self.once(asked, lambda: self._numbers(trial))
+        key = ("numbers", trial.key, *trial.metrics.items())
+        return self.cached(key, lambda: self._numbers(trial))
 
     def _numbers(self, trial: PlannedTrial) -> dict[str, dict[tuple[str, str], float]]:
         if self.status(trial) not in MEASURED_STATUSES:

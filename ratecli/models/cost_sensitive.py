@@ -42,7 +42,7 @@ class CostSensitiveClassifier(Classifier):
 
     def gains(self, X: Features) -> Array:
         """Return (n,) the expected gain of a positive decision: minus its expected cost."""
-        return np.asarray(self.chances.of(X) @ -self.costs)
+        return np.asarray(self.chances.probabilities(X) @ -self.costs)
 
     def score(self, X: Features) -> Array:
         return self.gains(X) - self.cut

@@ -147,7 +147,9 @@ class ClassifierProxy:
         return (1 - self.noise) * sure + self.noise / self.values
 
     def _guesses(self, X: Features) -> IntArray:
-        return np.asarray(self.chances.of(X)[:, self.groups].argmax(axis=1), dtype=np.intp)
+        return np.asarray(
+            self.chances.probabilities(X)[:, self.groups].argmax(axis=1), dtype=np.intp
+        )
 
 
 @dataclass(frozen=True)
@@ -179,17 +181,19 @@ class ProxyFilter(Classifier):
         """Return (n, L) the probability of each value of the proxy."""
         return self.proxy.memberships(X)
 
-    def chance(self, X: Features) -> Array:
+    def keep_probability(self, X: Features) -> Array:
         """Return (n,) the probability of keeping each row, in [0, 1]."""
         return np.clip(self.memberships(X) @ self.keep, 0.0, 1.0)  # rounding errors
 
     def decide(self, X: Features) -> Array:
-        return self.chance(X)
+        return self.keep_probability(X)
 
     def score(self, X: Features) -> Array:
         return self.decide(X)
 
-    def drawn(self, X: Features, rng: np.random.Generator) -> tuple[IntArray, NDArray[np.bool_]]:
+    def sample_rows(
+        self, X: Features, rng: np.random.Generator
+    ) -> tuple[IntArray, NDArray[np.bool_]]:
         """Sample the value of each row, (n,), and whether it is kept, (n,).
 
         Sampling the value once from its probabilities is equivalent to sampling a classifier at
@@ -220,4 +224,4 @@ class SampledFilter(ProxyFilter):
         check_salt(self.salt)
 
     def decide(self, X: Features) -> Array:
-        return (uniforms_for_features(X, self.salt) < self.chance(X)).astype(float)
+        return (uniforms_for_features(X, self.salt) < self.keep_probability(X)).astype(float)

@@ -71,7 +71,7 @@ class SklearnModel:
         right = isinstance(width, int) and 0 < width <= MAX_FEATURES
         if not isinstance(self.model, ClassifierMixin) or not right:
             raise ValueError("it is no fitted classifier of scikit-learn")
-        if self.of(np.zeros((1, self.width))).shape != (1, self.classes):
+        if self.probabilities(np.zeros((1, self.width))).shape != (1, self.classes):
             raise ValueError("it gives no number for each class")
 
     @property
@@ -82,7 +82,7 @@ class SklearnModel:
     def classes(self) -> int:
         return len(self.model.classes_)
 
-    def of(self, X: Features) -> Array:
+    def probabilities(self, X: Features) -> Array:
         """Return (n, Q) class probabilities of rows (n, d).
 
         A two-class classifier without probabilities gives minus and plus its score.

@@ -75,7 +75,7 @@ class TreeEnsemble:
     def classes(self) -> int:
         return len(self.start)
 
-    def of(self, X: Features) -> Array:
+    def probabilities(self, X: Features) -> Array:
         """Return (n, Q) class probabilities of rows (n, d)."""
         found = [self._sums(rows) for rows in _dense_blocks(X)]
         sums = np.concatenate([np.empty((0, self.classes)), *found])

@@ -205,7 +205,7 @@ def seed_groups(ledger: Ledger, *, by_seed: bool = False) -> tuple[SeedGroup, ..
     At points where no trial has values, the variants are those the algorithm has at other points;
     if it has none, the variant is unknown ("").
     """
-    return ledger.once(("groups", by_seed), lambda: tuple(_groups(ledger, by_seed)))
+    return ledger.cached(("groups", by_seed), lambda: tuple(_groups(ledger, by_seed)))
 
 
 def _groups(ledger: Ledger, by_seed: bool) -> Iterator[SeedGroup]:

@@ -214,7 +214,9 @@ def _count_cell(count: int, status: str) -> SheetCell:
 
 def cell_legend(ledger: Ledger) -> str:
     """Return the explanation of cells that applies to all tables."""
-    names = {name for table in ledger.asked("tables") for name in table.get("columns") or ()}
+    names = {
+        name for table in ledger.report_entries("tables") for name in table.get("columns") or ()
+    }
     names |= {entry.get("metric", "") for entry in ledger.experiment.get("expect") or ()}
     return f"{MEANS_LEGEND} {SHARES_LEGEND}" if any(map(is_share, names)) else MEANS_LEGEND
 
@@ -225,15 +227,15 @@ def requested_sheets(ledger: Ledger) -> list[Sheet]:
     Without entries, there is one sheet with all metrics. The filter is shown on the training and
     test sets.
     """
-    return list(ledger.once("requested sheets", lambda: _requested_sheets(ledger)))
+    return list(ledger.cached("requested sheets", lambda: _requested_sheets(ledger)))
 
 
 def _requested_sheets(ledger: Ledger) -> list[Sheet]:
     found = []
-    for position, table in enumerate(ledger.asked("tables") or [{}], 1):
+    for position, table in enumerate(ledger.report_entries("tables") or [{}], 1):
         title = table.get("file") or f"Table {position}"
-        found.append(_requested_sheet(ledger.of(table.get("columns") or ()), table, title))
-    stage = ledger.stage
+        found.append(_requested_sheet(ledger.for_metrics(table.get("columns") or ()), table, title))
+    stage = ledger.filter_stage
     splits = [split for split in ("train", "test") if split in stage.splits]
     if stage.plan and not splits:
         splits = ["train"]  # no filter was found, which the table reports
@@ -245,7 +247,7 @@ def _requested_sheets(ledger: Ledger) -> list[Sheet]:
 
 def unlisted_constraints(ledger: Ledger) -> set[str]:
     """Return the constraints whose violations are in no requested table."""
-    tables = ledger.asked("tables") or [{}]
+    tables = ledger.report_entries("tables") or [{}]
     every = ledger.algorithms.metrics
     shown = {name for table in tables for name in table.get("columns") or every}
     return {name for name in ledger.constraints if VIOLATION_PREFIX + name not in shown}

@@ -129,7 +129,9 @@ def _files(ledger: Ledger) -> Iterator[tuple[str, str | bytes]]:
     yield "trials.csv", csv_text(trials_table(ledger))
     yield "summary.csv", csv_text(summary_table(ledger), nan="")
     yield "summary.md", summary_markdown(ledger)
-    for table, sheet in zip(ledger.asked("tables"), requested_sheets(ledger), strict=False):
+    for table, sheet in zip(
+        ledger.report_entries("tables"), requested_sheets(ledger), strict=False
+    ):
         if table.get("file"):
             notes = "\n\n".join([*ledger.stand_ins, cell_legend(ledger)])
             yield f"tables/{unique_file_name(table['file'])}.md", f"{to_markdown(sheet)}\n{notes}\n"

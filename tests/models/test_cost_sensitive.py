@@ -45,17 +45,19 @@ def rows(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_trees_add_up_the_values_of_their_leaves():
-    np.testing.assert_allclose(two_trees().of(ROWS), SUMS)
-    np.testing.assert_array_equal(two_trees().of(sparse.csr_array(ROWS)), two_trees().of(ROWS))
-    assert two_trees().of(np.zeros((0, 2))).shape == (0, 2)
+    np.testing.assert_allclose(two_trees().probabilities(ROWS), SUMS)
+    np.testing.assert_array_equal(
+        two_trees().probabilities(sparse.csr_array(ROWS)), two_trees().probabilities(ROWS)
+    )
+    assert two_trees().probabilities(np.zeros((0, 2))).shape == (0, 2)
     odds = np.exp(SUMS[:, 1] - SUMS[:, 0])
-    np.testing.assert_allclose(two_trees(softmax=True).of(ROWS)[:, 1], odds / (1 + odds))
+    np.testing.assert_allclose(two_trees(softmax=True).probabilities(ROWS)[:, 1], odds / (1 + odds))
 
 
 def test_features_may_be_compared_as_32_bit_numbers():
     just_above = np.array([[1 + 1e-12, 5.0]])
-    assert two_trees().of(just_above)[0, 0] == pytest.approx(11.5)
-    assert two_trees(rounded=True).of(just_above)[0, 0] == pytest.approx(11.1)
+    assert two_trees().probabilities(just_above)[0, 0] == pytest.approx(11.5)
+    assert two_trees(rounded=True).probabilities(just_above)[0, 0] == pytest.approx(11.1)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_drawn_values_have_the_chances_of_their_memberships(proxy):
     some = X[:40]
     counts = np.zeros((len(some), proxy.values))
     for _ in range(rounds):
-        counts[np.arange(len(some)), model.drawn(some, rng)[0]] += 1
+        counts[np.arange(len(some)), model.sample_rows(some, rng)[0]] += 1
     chances = proxy.memberships(some)
     error = np.sqrt(chances * (1 - chances) / rounds)
     assert (np.abs(counts / rounds - chances) <= 5 * error + 1e-12).all()
@@ -75,7 +75,7 @@ def test_a_filter_keeps_by_the_chance_of_the_value():
     model = ProxyFilter(tree(), keep)
     assert model.decide(X) == pytest.approx(tree().memberships(X) @ keep)
     rng = np.random.default_rng(0)
-    values, kept = model.drawn(np.repeat(X, 50, axis=0), rng)
+    values, kept = model.sample_rows(np.repeat(X, 50, axis=0), rng)
     assert kept[values == 2].all()
     assert not kept[values == 1].any()
     share = kept[values == 0].mean()
@@ -84,13 +84,13 @@ def test_a_filter_keeps_by_the_chance_of_the_value():
 
 def test_draws_hang_on_the_seed_and_the_place_only():
     model = ProxyFilter(tree(), np.array([0.5, 0.1, 1.0]))
-    values, kept = model.drawn(X, np.random.default_rng(4))
-    fewer = model.drawn(X[:7], np.random.default_rng(4))
+    values, kept = model.sample_rows(X, np.random.default_rng(4))
+    fewer = model.sample_rows(X[:7], np.random.default_rng(4))
     assert np.array_equal(fewer, (values[:7], kept[:7]))
     changed = np.vstack([X[:5] + 1, X[5:]])
-    others = model.drawn(changed, np.random.default_rng(4))
+    others = model.sample_rows(changed, np.random.default_rng(4))
     assert np.array_equal(np.array(others)[:, 5:], (values[5:], kept[5:]))
-    again = model.drawn(X, np.random.default_rng(5))
+    again = model.sample_rows(X, np.random.default_rng(5))
     assert (again[0] != values).any()
     assert (again[1] != kept).any()
 

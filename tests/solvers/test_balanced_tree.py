@@ -317,7 +317,7 @@ def test_expected_shares_are_those_of_a_hundred_samples():
     names = np.array(sorted(set(rows.group.tolist())))
     shares, counts = [], []
     for _ in range(100):
-        _, kept = found.drawn(rows.X, rng)
+        _, kept = found.sample_rows(rows.X, rng)
         groups = rows.group[kept]
         shares.append([(groups == name).mean() for name in names])
         counts.append(kept.sum())

@@ -71,7 +71,7 @@ def test_what_is_guessed_of_rows_without_weight_only_is_no_value(weights):
     rows = Rows(np.hstack([X, X**2]), np.zeros(80), group, weight=weight)
     found = solved(filtering(rows), weights=weights, classifier="LogisticRegression")["expected"]
     assert isinstance(found.proxy, ClassifierProxy)
-    assert found.proxy.chances.of(rows.X)[-1].argmax() == 2
+    assert found.proxy.chances.probabilities(rows.X)[-1].argmax() == 2
     assert found.proxy.values == 2
     assert found.keep.max() == 1
 

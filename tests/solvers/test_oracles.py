@@ -195,7 +195,7 @@ def test_every_classifier_with_weights_answers_as_scikit_learn_does_and_can_be_s
         costs = np.array([1.0, -1.0]) if classes is told else np.array([1.0, -0.5, -1.0])
         answer = CostSensitiveClassifier(found, costs)
         if gives:
-            np.testing.assert_allclose(found.of(X), model.predict_proba(X), atol=1e-12)
+            np.testing.assert_allclose(found.probabilities(X), model.predict_proba(X), atol=1e-12)
         if classes is told:
             np.testing.assert_array_equal(answer.decide(X), model.predict(X))
         blob = dumps(answer)

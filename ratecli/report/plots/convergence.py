@@ -60,7 +60,7 @@ def convergence_curves(ledger: Ledger, x: str, selection: PlotSelection) -> list
 
     The filter before training is only included if the plot names it, as its objective differs.
     """
-    if not {trial.label for trial in ledger.stage.plan} & {*selection.algorithms}:
+    if not {trial.label for trial in ledger.filter_stage.plan} & {*selection.algorithms}:
         ledger = ledger.algorithms
     labels = list(dict.fromkeys(trial.label for trial in ledger.plan))
     traces: dict[str, dict[str, list[Trace]]] = {label: {} for label in labels}

@@ -164,7 +164,7 @@ def collect_lines(
     Their places in the palette do not depend on the results. With `simplify`, points without
     finite values are left out, and what the sweep does not affect becomes one point or a flat line.
     """
-    ledger = ledger.of([axes.y] if axes.swept else [axes.x, axes.y])
+    ledger = ledger.for_metrics([axes.y] if axes.swept else [axes.x, axes.y])
     algorithms: dict[str, list[SeedGroup]] = {}
     for group in seed_groups(ledger):
         algorithms.setdefault(group.label, []).append(group)

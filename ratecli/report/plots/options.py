@@ -36,7 +36,7 @@ def requested_plots(ledger: Ledger) -> list[PlotRequest[Any]]:
     The options were validated before the run.
     """
     found: list[PlotRequest[Any]] = []
-    for position, stored in enumerate(ledger.asked("plots")):
+    for position, stored in enumerate(ledger.report_entries("plots")):
         kind = stored.get("kind", "tradeoff")
         axes = [stored[axis] for axis in ("x", "y") if axis in stored]
         wish = stored.get("file") or "-".join([kind, *axes])

@@ -61,7 +61,7 @@ def solve_guessed_group(
     rows = target.X[used], target.combinations[used], weight[used]
     model = fit_probability_classifier(options.classifier, rows, problem.l2, rng)
     progress(f"a classifier of {model.classes} groups is fitted")
-    likeliest = model.of(target.X).argmax(axis=1)
+    likeliest = model.probabilities(target.X).argmax(axis=1)
     groups = np.unique(likeliest[weight > 0]).astype(np.intp)  # ignore rows that are left out
     A, sizes = target.values(target.mass(np.equal.outer(likeliest, groups).astype(float)).T)
     if options.weights == "naive":

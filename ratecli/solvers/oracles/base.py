@@ -98,7 +98,7 @@ class OracleRows:
     def _gains(self, classifier: CostSensitiveClassifier) -> Array:
         if self._scored.get("of") is not classifier.chances:
             self._scored.update(
-                {"of": classifier.chances, "chances": classifier.chances.of(self.X)}
+                {"of": classifier.chances, "chances": classifier.chances.probabilities(self.X)}
             )
         return np.asarray(self._scored["chances"] @ -classifier.costs)
 

@@ -131,7 +131,7 @@ def _combine_boosted_trees(
     row = np.zeros((1, width))
     scores = factor * np.atleast_1d(model.decision_function(row)[0])
     start = np.append(0.0, scores) if count == 1 else scores
-    start = start - trees.of(row)[0]
+    start = start - trees.probabilities(row)[0]
     return _combine_trees(width, parts, start=start, rounded=rounded, softmax=True)
 
 
