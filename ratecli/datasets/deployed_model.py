@@ -46,9 +46,6 @@ BINS = 16
 RARE_SHARE = 0.01
 """Categories with a smaller share of the older rows are merged."""
 
-_BLOCK_ROWS = 8192
-"""Rows processed at once, to limit temporary memory."""
-
 
 def add_deployed_model(
     table: Table, *, label: str, known: Sequence[str], crossed: Sequence[str]
@@ -66,6 +63,8 @@ def add_deployed_model(
     model = train_logistic_regression(columns[dealt["older"]], table.label[dealt["older"]])
     score = model.decision_function(columns)
     dealt["d1"] = dealt["d1"][sample_near_boundary(score[dealt["d1"]], 1.0, rng)]
+    chosen = sorted(table.features.index(name) for name in crossed)
+    features = CrossedBins(levels, tuple(combinations(chosen, 2)))
     sets = {name: np.sort(rows) for name, rows in dealt.items() if name != "older"}
     rows = np.concatenate(list(sets.values()))
     name = np.repeat(np.array(list(sets), dtype=object), [len(each) for each in sets.values()])
@@ -75,7 +74,7 @@ def add_deployed_model(
         features=(),
         label=np.where(name == "d3", np.nan, table.label[rows]),
         part=None,
-        matrix=_feature_matrix(table.features, levels, crossed).shares(bins[rows]),
+        matrix=features.shares(bins[rows]),
     )
 
 
@@ -84,13 +83,6 @@ def _assign_sets(total: int, rng: np.random.Generator) -> dict[str, NDArray[np.i
     counts = apportion(total, list(SET_SHARES.values()))
     ends = np.cumsum(counts)[:-1]
     return dict(zip(SET_SHARES, np.split(rng.permutation(total), ends), strict=True))
-
-
-def _feature_matrix(
-    features: Sequence[str], levels: tuple[int, ...], crossed: Sequence[str]
-) -> CrossedBins:
-    chosen = sorted(features.index(name) for name in crossed)
-    return CrossedBins(levels, tuple(combinations(chosen, 2)))
 
 
 def _bin_features(
@@ -198,15 +190,12 @@ class CrossedBins:
         """
         if len(bins) and not ((bins >= 0) & (bins < np.array(self.levels))).all():
             raise ValueError("a bin is negative or not below the levels of its column")
-        shape = (len(bins), len(self.sizes))
-        indices = np.empty(shape, dtype=np.int32)
-        for start in range(0, len(bins), _BLOCK_ROWS):
-            rows = slice(start, start + _BLOCK_ROWS)
-            indices[rows] = self._indices(bins[rows].astype(np.int32))
-        starts = np.arange(0, indices.size + 1, shape[1])
+        indices = self._indices(bins.astype(np.int32))
+        starts = np.arange(0, indices.size + 1, len(self.sizes))
+        if indices.size <= np.iinfo(np.int32).max:
+            starts = starts.astype(np.int32)  # otherwise SciPy would widen the indices, too
         matrix = sparse.csr_array(
-            (np.ones(indices.size), indices.ravel(), _narrow_indices(starts)),
-            shape=(len(bins), self.width),
+            (np.ones(indices.size), indices.ravel(), starts), shape=(len(bins), self.width)
         )
         matrix.has_canonical_format = True
         return matrix
@@ -224,9 +213,3 @@ class CrossedBins:
         crossed = bins[:, first] * levels[second] + bins[:, second]
         offsets = np.cumsum((0, *self.sizes[:-1]), dtype=np.int32)
         return np.hstack([bins, crossed]) + offsets
-
-
-def _narrow_indices(starts: NDArray[np.int64]) -> NDArray[np.integer]:
-    """Return 32-bit integers if they suffice; otherwise SciPy would widen the indices, too."""
-    fits = starts[-1] <= np.iinfo(np.int32).max
-    return starts.astype(np.int32) if fits else starts

@@ -71,12 +71,12 @@ class RowSplit:
     Attributes
     ----------
     rows
-        (m,) positions in the table; None for every row once, in order.
+        (m,) positions in the table.
     part
         (m,) the split of each row.
     """
 
-    rows: NDArray[np.intp] | None
+    rows: NDArray[np.intp]
     part: NDArray[np.str_]
 
 
@@ -94,7 +94,8 @@ def split_dataset_rows(
     """
     own = seed if spec.seed is None else spec.seed
     if drawing.share is None:
-        found = RowSplit(None, assign_split_parts(table, spec, random_stream(own, "split", name)))
+        part = assign_split_parts(table, spec, random_stream(own, "split", name))
+        found = RowSplit(np.arange(len(table)), part)
     else:
         found = _resample_rows(len(table), drawing.share, random_stream(seed, "resample", name))
     if drawing.holdout is None:
@@ -102,7 +103,7 @@ def split_dataset_rows(
     holdout, train = drawing.holdout, np.flatnonzero(found.part == "train")
     aside = reserve_safety_rows(
         table,
-        train if found.rows is None else found.rows[train],
+        found.rows[train],
         holdout.fraction,
         random_stream(own, "safety", name),
         stratify=holdout.stratify,

@@ -5,24 +5,24 @@ With `levels: M`, each row occurs M times, once per level. Streamed data sets ar
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.datasets.columns import LazyMapping, as_float_array, is_text
+from ratecli.datasets.columns import LazyMapping, is_text
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.paths import modification_time
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
+from ratecli.ledger.keys import random_stream
 from ratecli.models.base import Classifier, Features
 from ratecli.models.group_threshold import append_memberships
 from ratecli.models.proxies import ProxyFilter
@@ -35,17 +35,16 @@ from ratecli.sampling.resampling import NO_RESAMPLING, RowSplit, SamplingSpec, s
 from ratecli.sampling.streamed_rows import (
     TableWriteProgress,
     check_memory,
-    load_streamed_rows,
     open_streamed_table,
     predict_stream,
 )
+from ratecli.streaming.encode import encoded_stream
+from ratecli.streaming.split import StreamedSplit
 from ratecli.streaming.stream import RowStream
 from ratecli.streaming.table import StreamedTable, read_streamed_table
 
 LEVEL_COLUMN = "level"
 """Column with the level of each copy of a row: 0.0 to M - 1."""
-
-T = TypeVar("T", bound=np.generic)
 
 
 def check_level_column(table: Table, levels: int) -> None:
@@ -56,34 +55,6 @@ def check_level_column(table: Table, levels: int) -> None:
         )
         hint = "rename the table's own column"
         raise FaultError(Diagnostic("E411", message, hint, loc=("levels",)))
-
-
-def column_at_levels(columns: Mapping[str, Any], levels: int) -> Mapping[str, Any]:
-    """Repeat (n,) columns to M n rows, with copies adjacent, and append the level column."""
-    if levels == 1:
-        return columns
-    found = {name: np.repeat(column, levels) for name, column in columns.items()}
-    rows = len(next(iter(columns.values())))
-    found[LEVEL_COLUMN] = np.tile(np.arange(levels, dtype=float), rows)
-    return found
-
-
-def sample_at_levels(sample: Sample, levels: int) -> Sample:
-    """Repeat each row of a sample M times; the copies differ only in their level."""
-
-    def each(values: NDArray[T]) -> NDArray[T]:
-        return np.repeat(values, levels)
-
-    return replace(
-        sample,
-        columns=column_at_levels(sample.columns, levels),
-        label=each(sample.label),
-        dataset=each(sample.dataset),
-        part=each(sample.part),
-        weight=each(sample.weight),
-        deployed=None if sample.deployed is None else each(sample.deployed),
-        _cache={},
-    )
 
 
 def features_at_levels(X: Features, levels: int) -> Features:
@@ -236,29 +207,45 @@ def build_trial_data(
     `found` maps each data set to its split. Rows without a split are neither training nor test
     rows.
     """
-    named = get_tables(data)
-    trained = [_training_positions(found[name]) for name in named]
-    encoder = Encoder.fit(list(named.values()), trained, unseen)
-    X = _encode_features(encoder, named, found)
-    rows = _stacked_positions(named, found)
+    named, levels = get_tables(data), common_level_count(data)
+    tables, splits = list(named.values()), [found[name] for name in named]
+    encoder = Encoder.fit(tables, [split.rows[split.part == "train"] for split in splits], unseen)
+    # each row is encoded once, however often it is sampled
+    pairs = list(zip(tables, splits, strict=True))
+    X = _stack_features([_take_rows(encoder.transform(t), split.rows) for t, split in pairs])
+    starts = np.cumsum([0, *map(len, tables)])[:-1]
+    positions = [start + split.rows for start, split in zip(starts, splits, strict=True)]
+    rows = np.repeat(np.concatenate(positions), levels)
+    names = [np.full(len(each.part), name) for name, each in found.items()]
     stacked = _stack_tables(data)
-    columns = LazyMapping(stacked.columns, lambda name: _take_rows(stacked.columns[name], rows))
+    columns = _with_level_column(
+        stacked.columns,
+        np.tile(np.arange(levels, dtype=float), len(rows) // levels),
+        lambda column: _take_rows(column, rows),
+    )
     sample = Sample(
         columns=columns,
         label=_take_rows(stacked.label, rows),
-        dataset=np.concatenate([np.full(len(each.part), name) for name, each in found.items()]),
-        part=np.concatenate([each.part for each in found.values()]),
+        dataset=np.repeat(np.concatenate(names), levels),
+        part=np.repeat(np.concatenate([split.part for split in splits]), levels),
         weight=_take_rows(stacked.weight, rows),
-        label_range=_common_range([table.label_range for table in named.values()]),
+        label_range=_common_range([table.label_range for table in tables]),
     )
     if deployed is not None:
         sample = sample.with_deployed(read_decisions(columns[deployed], deployed))
-    levels = common_level_count(data)
     encoding = Encoding.of(encoder, stacked.columns, levels).text()
-    if levels == 1:
-        return TrialData(sample, X, encoding=encoding)
-    X = features_at_levels(X, levels)
-    return TrialData(sample_at_levels(sample, levels), X, levels, encoding)
+    X = X if levels == 1 else features_at_levels(X, levels)
+    return TrialData(sample, X, levels, encoding)
+
+
+def _with_level_column(
+    columns: Mapping[str, Any], levels: Floats, make: Callable[[Any], Any]
+) -> Mapping[str, Any]:
+    """Return columns, made lazily, and the column `levels` unless there is one level only."""
+    added = {LEVEL_COLUMN: levels} if levels.any() else {}
+    return LazyMapping(
+        [*columns, *added], lambda name: added[name] if name in added else make(columns[name])
+    )
 
 
 def _apply_row_filter(found: ProxyFilter, X: Features) -> Predictions:
@@ -287,47 +274,19 @@ def _stack_tables(data: ExperimentData) -> _StackedTables:
     )
 
 
-def _encode_features(
-    encoder: Encoder, named: Mapping[str, Table], found: Mapping[str, RowSplit]
-) -> Features:
-    """Return the features (m, d); each row is encoded once, however often it is sampled."""
-    blocks = [
-        _take_rows(encoder.transform(table), found[name].rows) for name, table in named.items()
-    ]
-    return _stack_features(blocks)
-
-
-def _training_positions(given: RowSplit) -> RowPositions:
-    """Return the positions of a table's training rows, repeated as often as they were sampled."""
-    train = np.flatnonzero(given.part == "train")
-    return train if given.rows is None else given.rows[train]
-
-
-def _stacked_positions(
-    named: Mapping[str, Table], found: Mapping[str, RowSplit]
-) -> RowPositions | None:
-    """Return the position of each row in the stacked tables; None if it is every row in order."""
-    starts = np.cumsum([0, *(len(table) for table in named.values())])
-    drawn = [each.rows for each in found.values()]
-    if any(rows is None for rows in drawn):
-        return None
-    return np.concatenate([start + rows for start, rows in zip(starts, drawn, strict=False)])
-
-
-def _take_rows(values: Any, rows: RowPositions | None) -> Any:
-    return values if rows is None else values[rows]
+def _take_rows(values: Any, rows: RowPositions) -> Any:
+    """Return the values at some positions, without a copy if these are all rows in order."""
+    if len(rows) == values.shape[0] and (rows == np.arange(len(rows))).all():
+        return values
+    return values[rows]
 
 
 def slice_columns(data: ExperimentData) -> Mapping[str, Any]:
     """Return every column that slices may name, over all rows; if streamed, each value once."""
     if is_streamed(data):
-        return {
-            column: np.array(
-                values, dtype=object if any(isinstance(v, str) for v in values) else float
-            )
-            for column, values in get_streamed_table(data).values().items()
-        }
-    return column_at_levels(_stack_tables(data).columns, common_level_count(data))
+        return get_streamed_table(data).values()
+    levels = np.arange(common_level_count(data), dtype=float)
+    return _with_level_column(_stack_tables(data).columns, levels, lambda column: column)
 
 
 def common_level_count(data: ExperimentData) -> int:
@@ -388,11 +347,38 @@ def is_streamed(data: ExperimentData) -> bool:
 
 
 def load_streamed_trial_data(data: ExperimentData, seed: int, deployed: str | None) -> TrialData:
-    """Return the rows of a seed, like `load_trial_data`, of a streamed data set."""
+    """Return the rows of a seed, like `load_trial_data`, of a streamed data set.
+
+    Raises
+    ------
+    FaultError
+        E205, E406, E410, E411, E413.
+    """
     (item,) = data.items
-    found = load_streamed_rows(item.name, item.entry, data.folder, seed, deployed)
-    X = np.zeros((len(found.sample), 0))
-    return TrialData(found.sample, X, encoding=found.encoding, stream=found.stream)
+    table, entry = open_streamed_table(item.entry, data.folder), item.entry
+    own = seed if entry.split.seed is None else entry.split.seed
+
+    def random(stretch: int) -> np.random.Generator:
+        return random_stream(own, "split", item.name, *([str(stretch)] if stretch else []))
+
+    slices = dict(entry.slices)
+    if deployed is not None:
+        slices[deployed] = (0.0, 1.0, *slices.get(deployed, ()))
+    cells = StreamedSplit(table, slices, entry.split, f"{own} {item.name}", random).cells()
+    stream, encoder = encoded_stream(table, cells)
+    sample = Sample(
+        columns=cells.columns,
+        label=cells.label,
+        dataset=np.full(len(cells.label), item.name),
+        part=cells.part,
+        weight=cells.weight,
+        count=cells.count,
+    )
+    if deployed is not None:
+        sample = sample.with_deployed(read_decisions(sample.columns[deployed], deployed))
+    others = {name: kind for name, kind in table.kinds.items() if name not in encoder.kinds}
+    encoding = Encoding(encoder, others).text()
+    return TrialData(sample, np.zeros((len(sample), 0)), encoding=encoding, stream=stream)
 
 
 def _common_range(ranges: Sequence[Interval | None]) -> Interval | None:
@@ -423,21 +409,12 @@ def stack_columns(found: Sequence[Table]) -> Mapping[str, Any]:
 
 def _stack_column(name: str, found: Sequence[Table]) -> Any:
     present = [table.frame[name] for table in found if name in table.frame]
-    if not any(is_text(column) for column in present):
-        return np.concatenate(
-            [
-                as_float_array(table.frame[name])
-                if name in table.frame
-                else np.full(len(table), np.nan)
-                for table in found
-            ]
-        )
-    absent = pd.Series([None], dtype=object)
-    return np.concatenate(
-        [
-            np.asarray(
-                table.frame[name] if name in table.frame else absent.repeat(len(table)), object
-            )
-            for table in found
-        ]
-    )
+    if any(is_text(column) for column in present):
+        kind, missing = object, None
+    else:
+        kind, missing = float, np.nan
+    columns = [
+        table.frame[name] if name in table.frame else np.full(len(table), missing)
+        for table in found
+    ]
+    return np.concatenate([np.asarray(column, dtype=kind) for column in columns])

@@ -1,4 +1,4 @@
-"""The rows of a seed of a streamed data set: only cells of equivalent rows are in memory."""
+"""Streamed tables of trials, and predictions on their cells of equivalent rows."""
 
 from __future__ import annotations
 
@@ -6,20 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ratecli.datasets.entry import DatasetEntry
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.ledger.keys import random_stream
 from ratecli.models.base import Classifier
 from ratecli.rates.matrix import Predictions
-from ratecli.rates.sample import Floats, Sample
+from ratecli.rates.sample import Floats
 from ratecli.rates.table import Measurement
-from ratecli.sampling.encoding import Encoding, read_decisions
-from ratecli.streaming.encode import encoded_stream
-from ratecli.streaming.split import StreamedSplit
 from ratecli.streaming.stream import RowStream
 from ratecli.streaming.table import StreamedTable, read_streamed_table
 
@@ -62,15 +57,6 @@ TableWriteProgress = Callable[[str, int, int | None], None]
 """Called with a data set's name, the rows written so far, and their total or None if unknown."""
 
 
-@dataclass(frozen=True)
-class StreamedSample:
-    """Cells as a sample, the rows in them, and the encoding of their features as JSON."""
-
-    sample: Sample
-    stream: RowStream
-    encoding: str
-
-
 @lru_cache(maxsize=8)
 def open_streamed_table(entry: DatasetEntry, folder: Path) -> StreamedTable:
     """Return the table of an entry; relative paths start from `folder`."""
@@ -87,44 +73,3 @@ def check_memory(name: str, table: StreamedTable, bound: int | None) -> None:
     )
     hint = "say limits: {memory: ...} of more, or leave out columns: drop: [...]"
     raise FaultError(Diagnostic("E412", message, hint))
-
-
-def load_streamed_rows(
-    name: str, entry: DatasetEntry, folder: Path, seed: int, deployed: str | None
-) -> StreamedSample:
-    """Return the rows of the data set `name`.
-
-    `deployed` names the column of a deployed model's decisions.
-
-    Raises
-    ------
-    FaultError
-        E205, E406, E410, E411, E413.
-    """
-    table = open_streamed_table(entry, folder)
-    own = seed if entry.split.seed is None else entry.split.seed
-
-    def random(stretch: int) -> np.random.Generator:
-        return random_stream(own, "split", name, *([str(stretch)] if stretch else []))
-
-    slices = dict(entry.slices)
-    if deployed is not None:
-        slices[deployed] = (0.0, 1.0, *slices.get(deployed, ()))
-    cells = StreamedSplit(table, slices, entry.split, f"{own} {name}", random).cells()
-    rows, encoder = encoded_stream(table, cells)
-    sample = Sample(
-        columns={each: _as_table_column(values) for each, values in cells.columns.items()},
-        label=cells.label,
-        dataset=np.full(len(cells.label), name),
-        part=cells.part,
-        weight=cells.weight,
-        count=cells.count,
-    )
-    if deployed is not None:
-        sample = sample.with_deployed(read_decisions(sample.columns[deployed], deployed))
-    others = {each: kind for each, kind in table.kinds.items() if each not in encoder.kinds}
-    return StreamedSample(sample, rows, Encoding(encoder, others).text())
-
-
-def _as_table_column(values: Any) -> Any:
-    return values if values.dtype == object else values.astype(float)

@@ -160,17 +160,17 @@ class StreamedTable:
         batches = BATCH_COLUMN_BYTES * len(sizes)
         return BASE_MEMORY + pieces + batches + FEATURE_PAIR_BYTES * width * width
 
-    def values(self) -> dict[str, Sequence[str | float]]:
+    def values(self) -> dict[str, NDArray[Any]]:
         """Return the sorted values of each column; placeholders if there are too many numbers."""
         return {name: _values(column) for name, column in self.columns.items() if column.kept}
 
 
-def _values(column: ColumnFacts) -> Sequence[str | float]:
+def _values(column: ColumnFacts) -> NDArray[Any]:
     if column.numbers is None:
-        return [level for level in column.levels or () if level is not None]
-    if column.numbers.distinct is None:
-        return range(MAX_DISTINCT_NUMBERS + 1)
-    return column.numbers.distinct
+        known = [level for level in column.levels or () if level is not None]
+        return np.array(known, dtype=object)
+    many = range(MAX_DISTINCT_NUMBERS + 1)
+    return np.array(many if column.numbers.distinct is None else column.numbers.distinct, float)
 
 
 def read_streamed_table(
