@@ -18,7 +18,7 @@ from ratecli.conformance.solvers import check_solver
 from ratecli.datasets.source import Source
 from ratecli.datasets.sources import SOURCES
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.experiment.installed_plugins import load_plugin
+from ratecli.experiment.catalogue import load_plugin
 from ratecli.plugins import ENTRY_POINT_GROUPS, OWN_PACKAGE, Plugin, installed_plugins_by_kind
 from ratecli.rates.metrics import find_metric
 from ratecli.rates.table import Composite, Rate, canonical_name

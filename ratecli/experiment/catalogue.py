@@ -6,18 +6,27 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ratecli.datasets import registry
 from ratecli.datasets.sources import SOURCES
 from ratecli.errors import CODES, Diagnostic, FaultError
-from ratecli.plugins import OWN_PACKAGE, Plugin, plugins_by_name, unusable_plugin_warnings
+from ratecli.plugins import (
+    OWN_PACKAGE,
+    Plugin,
+    PluginKind,
+    find_plugin,
+    installed_plugins_by_kind,
+    plugins_by_name,
+    unusable_plugin_warnings,
+)
 from ratecli.rates.expression import VARIADIC_FUNCTIONS
 from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.interval import INFINITY
-from ratecli.rates.metrics import BUILTIN_NAMES, find_metric
+from ratecli.rates.metrics import BUILTIN_NAMES, find_metric, load_plugin_metric
 from ratecli.rates.table import (
     BALANCE_METRICS,
     COMPOSITES,
@@ -58,30 +67,30 @@ def list_datasets() -> list[ListingRow]:
 
 def list_metrics() -> list[ListingRow]:
     """Return rates, composites, ranking measures, and metrics over all values of a column."""
-    found = [{"name": rate.name, "kind": "rate", "means": rate.means} for rate in RATES.values()]
-    found += [_describe_composite(name) for name in COMPOSITES]
-    found += [{"name": name, "kind": "ranking", "means": RANKINGS[name]} for name in RANKINGS]
-    found += [
-        {"name": name, "kind": "of a column", "means": BALANCE_METRICS[name]}
-        for name in BALANCE_METRICS
+    rows: list[ListingRow] = [
+        {"name": row.name, "kind": "rate", "means": row.means} for row in RATES.values()
     ]
-    rows = [row | {"synonyms": _synonyms(row["name"]), "from": OWN_PACKAGE} for row in found]
-    for name, claimed in plugins_by_name("metric").items():
+    rows += [_composite_row(name, row) for name, row in COMPOSITES.items()]
+    for kind, meanings in (("ranking", RANKINGS), ("of a column", BALANCE_METRICS)):
+        rows += [{"name": name, "kind": kind, "means": text} for name, text in meanings.items()]
+    for row in rows:
+        synonyms = [synonym for synonym, name in SYNONYMS.items() if name == row["name"]]
+        row |= {"synonyms": synonyms, "from": OWN_PACKAGE}
+    for name, plugins in plugins_by_name("metric").items():
         if name not in BUILTIN_NAMES:
-            says = {"kind": "plugin", "means": f"`ratecli show {name}` says more", "synonyms": []}
-            rows.append({"name": name, **says, "from": _origin(claimed)})
+            origin = " and ".join(plugin.origin for plugin in plugins)
+            row = {"name": name, "kind": "plugin", "means": f"`ratecli show {name}` says more"}
+            rows.append(row | {"synonyms": [], "from": origin})
     return rows
 
 
 def list_functions() -> list[ListingRow]:
     """Return the functions that rules may apply to rates besides + - * / **."""
-    found = [
-        {"name": row.name, "kind": row.curvature, "means": row.means} for row in FUNCTIONS.values()
-    ]
-    found += [
-        {"name": name, "kind": "template", "means": means} for name, means in TEMPLATES.items()
-    ]
-    return [*found, {"name": OF, "kind": "reference", "means": OF_DESCRIPTION}]
+    rows: list[tuple[str, str, str]] = []
+    rows += [(row.name, row.curvature, row.means) for row in FUNCTIONS.values()]
+    rows += [(name, "template", means) for name, means in TEMPLATES.items()]
+    rows.append((OF, "reference", OF_DESCRIPTION))
+    return [dict(zip(("name", "kind", "means"), row, strict=True)) for row in rows]
 
 
 def list_solvers() -> list[ListingRow]:
@@ -100,21 +109,59 @@ def _algorithm_row(algorithm: Algorithm) -> ListingRow:
 
 def list_plugins() -> list[ListingRow]:
     """Return every plugin, after importing it, with its error if it cannot be used."""
-    from ratecli.experiment.installed_plugins import plugin_rows  # noqa: PLC0415  imports plugins
+    return [
+        {
+            "name": plugin.name,
+            "kind": plugin.kind,
+            "from": plugin.origin,
+            "object": plugin.entry.value,
+            "state": _plugin_status(plugin),
+        }
+        for plugin in installed_plugins_by_kind()
+    ]
 
-    return plugin_rows()
+
+def _plugin_status(plugin: Plugin) -> str:
+    try:
+        load_plugin(plugin)
+    except FaultError as error:
+        return error.faults[0].message.partition(" cannot be used: ")[2] or error.faults[0].message
+    return "can be used"
+
+
+def load_plugin(plugin: Plugin) -> Any:
+    """Return the plugin's solver class, source or metric; raise E210 if it cannot be used."""
+    from ratecli.solvers.registry import plugin_solver_class  # noqa: PLC0415
+
+    if plugin.package:
+        if plugin.name in _own_names(plugin.kind):
+            raise plugin.broken(f"ratecli itself has a {plugin.kind} of that name, which is used")
+        find_plugin(plugin.kind, plugin.name)
+    loaders: dict[PluginKind, Callable[[Plugin], Any]] = {
+        "algorithm": plugin_solver_class,
+        "data set": registry.source_of_plugin,
+        "metric": load_plugin_metric,
+    }
+    return loaders[plugin.kind](plugin)
+
+
+def _own_names(kind: PluginKind) -> Collection[str]:
+    """Return ratecli's own names of a kind, which plugins cannot have."""
+    from ratecli.solvers.registry import BUILT_IN_ALGORITHMS  # noqa: PLC0415
+
+    algorithms = [row.name for row in BUILT_IN_ALGORITHMS]
+    return {"algorithm": algorithms, "data set": SOURCES, "metric": BUILTIN_NAMES}[kind]
 
 
 def listing_warnings(listed: str) -> list[Diagnostic]:
     """Return warnings about the plugins in a listing."""
-    if listed == "algorithms":
-        from ratecli.solvers.registry import BUILT_IN_ALGORITHMS  # noqa: PLC0415
-
-        return [*unusable_plugin_warnings("algorithm", {row.name for row in BUILT_IN_ALGORITHMS})]
-    return [
-        *(unusable_plugin_warnings("data set", SOURCES) if listed == "datasets" else ()),
-        *(unusable_plugin_warnings("metric", BUILTIN_NAMES) if listed == "metrics" else ()),
-    ]
+    kinds: dict[str, PluginKind] = {
+        "algorithms": "algorithm",
+        "datasets": "data set",
+        "metrics": "metric",
+    }
+    kind = kinds.get(listed)
+    return [] if kind is None else [*unusable_plugin_warnings(kind, _own_names(kind))]
 
 
 def list_plots() -> list[ListingRow]:
@@ -203,31 +250,26 @@ def _describe_code(name: str) -> ListingRow | None:
     row = CODES.get(name.upper())
     if row is None:
         return None
-    exit_code = row.exit_code or "none of its own"
-    return {"name": row.code, "what": "code of a message", "means": row.means} | {
-        "help": row.help,
-        "exit code": exit_code,
-    }
+    found = {"name": row.code, "what": "code of a message", "means": row.means, "help": row.help}
+    return found | {"exit code": row.exit_code or "none of its own"}
 
 
 def _describe_term(name: str) -> ListingRow | None:
-    """Return a metric, function or plot: its row in the listing, with details of its kind."""
-    whats = {"metric": list_metrics, "function": list_functions, "plot": list_plots}
-    for what, listing in whats.items():
-        for row in listing():
-            if row["name"] == name:
-                told = _describe_plugin_metric(name) if row.get("kind") == "plugin" else {}
-                return {"name": name, "what": what, **row, **told, **dict(_details(name))}
-    return None
+    """Return a metric, function or plot: its row in the listing, with details of its kind.
 
-
-def _describe_plugin_metric(name: str) -> ListingRow:
-    """Describe a plugin's metric; raise E210 if it cannot be used."""
-    found = find_metric(name)
-    if isinstance(found, Composite):
-        return _composite_row(name, found)
-    assert found is not None
-    return {"kind": "rate", "means": found.means}
+    Raises E210 for a plugin's metric that cannot be used.
+    """
+    listings = {"metric": list_metrics, "function": list_functions, "plot": list_plots}
+    found = [(what, row) for what in listings for row in listings[what]() if row["name"] == name]
+    if not found:
+        return None
+    what, row = found[0]
+    if row.get("kind") == "plugin":
+        metric = find_metric(name)
+        assert metric is not None
+        rate = {"kind": "rate", "means": metric.means}
+        row |= _composite_row(name, metric) if isinstance(metric, Composite) else rate
+    return {"name": name, "what": what, **row, **dict(_details(name))}
 
 
 def _details(name: str) -> Iterator[tuple[str, Any]]:
@@ -238,12 +280,14 @@ def _details(name: str) -> Iterator[tuple[str, Any]]:
         yield "counts a no of", rate.no
         if rate.complement:
             yield "complement", rate.complement
-        yield "needs", _requirements(rate.needs_labels, rate.needs_deployed)
+        needs = {"labels": rate.needs_labels, "a deployed model": rate.needs_deployed}
+        yield "needs", [word for word, needed in needs.items() if needed]
     if name in FUNCTIONS:
         function = FUNCTIONS[name]
         yield "arguments", "any number" if function.arity is None else function.arity
         if function.domain != (-INFINITY, INFINITY):
-            yield "takes numbers from", list(map(_finite, function.domain))
+            ends = [str(end) if math.isinf(end) else end for end in function.domain]
+            yield "takes numbers from", ends
         if name in VARIADIC_FUNCTIONS:
             yield "of a metric's values over a column", f"{name}(tpr, by=sex)"
     if name in TEMPLATES:
@@ -265,31 +309,10 @@ def _plot_keys(name: str) -> list[ListingRow]:
     return [{"key": key, "means": field.description} for key, field in keys if key != "kind"]
 
 
-def _requirements(labels: bool, deployed: bool) -> list[str]:
-    words = {"labels": labels, "a deployed model": deployed}
-    return [word for word, needed in words.items() if needed]
-
-
-def _finite(value: float) -> float | str:
-    return str(value) if value in {INFINITY, -INFINITY} else value
-
-
-def _describe_composite(name: str) -> ListingRow:
-    return _composite_row(name, COMPOSITES[name])
-
-
 def _composite_row(name: str, row: Composite) -> ListingRow:
     written = f"{name}({', '.join(row.parameters)})" if row.parameters else name
     text = f"{row.text} / {row.over} of all rows" if row.over else row.text
     return {"name": name, "kind": "composite", "means": row.means, "is": f"{written} = {text}"}
-
-
-def _origin(claimed: Iterable[Plugin]) -> str:
-    return " and ".join(each.origin for each in claimed)
-
-
-def _synonyms(name: str) -> list[str]:
-    return [synonym for synonym, meant in SYNONYMS.items() if meant == name]
 
 
 def _experiment_row(path: Path) -> ListingRow:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import yaml
-from numpy.typing import NDArray
 
 from ratecli.config.document import Document
 from ratecli.datasets import tables as own
@@ -73,25 +72,7 @@ class Starter:
     warnings: tuple[Diagnostic, ...]
 
 
-@dataclass(frozen=True)
-class OddColumns:
-    """Columns that need attention: unusable ones with the reason, and those with gaps.
-
-    `gaps` maps each other column with missing numbers to the number of affected rows.
-    """
-
-    left_out: dict[str, str]
-    gaps: dict[str, int]
-
-    @classmethod
-    def of(cls, features: pd.DataFrame) -> OddColumns:
-        left_out = _unusable_columns(features)
-        counts = features.select_dtypes("number").isna().sum()
-        gaps = {str(name): int(count) for name, count in counts[counts > 0].items()}
-        return cls(left_out, {name: gaps[name] for name in gaps if name not in left_out})
-
-
-def make_starter(asked: StarterOptions) -> Starter:
+def make_starter(request: StarterOptions) -> Starter:
     """Return an experiment on the table that runs without changes.
 
     It minimizes the error while both groups get positive decisions nearly equally often.
@@ -104,53 +85,53 @@ def make_starter(asked: StarterOptions) -> Starter:
         defines no groups. Anything else that keeps the table from a run raises the same error as
         the run.
     """
-    separator = asked.separator or own.separator_of(asked.table)
-    frame = read_table_file(asked.table, separator, own.read_own_table)
-    _check_columns(asked, list(frame.columns))
-    positive, negative = _label_values(frame[asked.label], asked)
-    groups = _group_counts(frame[asked.group], asked.group)
-    odd = OddColumns.of(frame.drop(columns=[asked.label, asked.group]))
-    text = _write_starter(asked, separator, positive, groups, odd)
-    notes = (
-        (
-            f"label    {_format_value(asked.label)}: {_format_value(positive)} counts as yes, "
-            f"{_format_value(negative)} as no"
-        ),
-        f"groups   {_format_value(asked.group)}: {_format_counts(groups)}",
-        *(f"left out {_format_value(name)}: {why}" for name, why in odd.left_out.items()),
-        *(
-            [f"missing  {_format_counts(odd.gaps)}: the mean, and a feature that says where"]
-            if odd.gaps
-            else []
-        ),
-    )
-    return Starter(text, notes, _check_starter(text, asked.path))
+    separator = request.separator or own.separator_of(request.table)
+    frame = read_table_file(request.table, separator, own.read_own_table)
+    _check_columns(request, list(frame.columns))
+    positive, negative = _label_values(frame[request.label], request)
+    groups = _group_counts(frame[request.group], request.group)
+    features = frame.drop(columns=[request.label, request.group])
+    reasons = {str(name): _unusable_reason(column) for name, column in features.items()}
+    left_out = {name: reason for name, reason in reasons.items() if reason}
+    gaps = features.drop(columns=list(left_out)).select_dtypes("number").isna().sum()
+    gaps = gaps[gaps > 0].to_dict()
+    text = _write_starter(request, separator, positive, groups, left_out, with_gaps=bool(gaps))
+    yes, no = _quoted(positive), _quoted(negative)
+    notes = [
+        f"label    {_quoted(request.label)}: {yes} counts as yes, {no} as no",
+        f"groups   {_quoted(request.group)}: {_format_counts(groups)}",
+        *(f"left out {_quoted(name)}: {reason}" for name, reason in left_out.items()),
+    ]
+    if gaps:
+        notes.append(f"missing  {_format_counts(gaps)}: the mean, and a feature that says where")
+    return Starter(text, tuple(notes), _check_starter(text, request.path))
 
 
-def _check_columns(asked: StarterOptions, columns: Sequence[str]) -> None:
-    for name in (asked.label, asked.group):
+def _check_columns(request: StarterOptions, columns: Sequence[str]) -> None:
+    for name in (request.label, request.group):
         if name not in columns:
             hint = did_you_mean(name, columns, "columns")
             if mark := own.guess_separator(columns):
                 hint = SEPARATOR_HELP.format(mark=repr(mark))
-            raise FaultError(Diagnostic("E205", f"'{asked.table}' has no column '{name}'", hint))
-    if asked.label == asked.group:
-        message = f"'{asked.label}' cannot be both the label and the group"
+            raise FaultError(Diagnostic("E205", f"'{request.table}' has no column '{name}'", hint))
+    if request.label == request.group:
+        message = f"'{request.label}' cannot be both the label and the group"
         raise FaultError(Diagnostic("E411", message, "name another column with --group"))
 
 
-def _label_values(column: pd.Series, asked: StarterOptions) -> tuple[str, str]:
+def _label_values(column: pd.Series, request: StarterOptions) -> tuple[str, str]:
     """Return the label's two values as written in the table, the positive one first."""
     shown = {value_key(value): str(value) for value in _column_values(column)}
-    if asked.positive is None and len(shown) == 2 and not set(shown) <= BOOLEAN_LABELS:
+    if request.positive is None and len(shown) == 2 and not set(shown) <= BOOLEAN_LABELS:
         one, other = sorted(shown.values())
         message = (
-            f"the label '{asked.label}' has the values '{one}' and '{other}': which one is the yes?"
+            f"the label '{request.label}' has the values '{one}' and '{other}': "
+            "which one is the yes?"
         )
-        raise FaultError(
-            Diagnostic("E406", message, f"say so, as in --positive {json.dumps(other)}")
-        )
-    label = read_label(column, asked.label, asked.positive)  # raises if the label cannot be used
+        hint = f"say so, as in --positive {json.dumps(other)}"
+        raise FaultError(Diagnostic("E406", message, hint))
+    # raises if the label cannot be used
+    label = read_label(column, request.label, request.positive)
     yes = column[label == 1].iloc[0]
     return str(yes), next(word for code, word in shown.items() if code != value_key(yes))
 
@@ -178,36 +159,23 @@ def _group_counts(column: pd.Series, name: str) -> dict[Any, int]:
     return {value: int(counts[value]) for value in sorted(values)}
 
 
-def _unusable_columns(features: pd.DataFrame) -> dict[str, str]:
-    """Return the columns that cannot be features as they are, with the reason."""
-    reasons = {
-        str(name): _unusable_text(column)
-        if is_text(column)
-        else _unusable_numbers(as_float_array(column))
-        for name, column in features.items()
-    }
-    return {name: why for name, why in reasons.items() if why}
-
-
-def _unusable_numbers(values: NDArray[np.float64]) -> str:
-    known, infinite = int((~np.isnan(values)).sum()), int(np.isinf(values).sum())
+def _unusable_reason(column: pd.Series) -> str:
+    """Return why a column cannot be a feature as it is, "" if it can."""
+    if is_text(column):
+        words = set(column) - {None}
+        known = [word for word in words if word.casefold() not in MISSING_WORDS]
+        if known and all(map(DECIMAL_COMMA.fullmatch, known)):
+            return "numbers with decimal commas: write points to use it"
+        many = len(words) > MAX_CATEGORIES
+        return f"{len(words)} different texts: probably a row ID" if many else ""
+    values = as_float_array(column)
+    count, infinite = int((~np.isnan(values)).sum()), int(np.isinf(values).sum())
     if infinite:
         return f"infinite in {_format_row_count(infinite)}: correct them to use it"
-    if known < min(len(values), MIN_KNOWN_NUMBERS):
-        return f"{_format_row_count(known)} only with a number there: fill in more to use it"
-    if len(values) > 1 and (np.diff(values) == 1).all():
-        return "a running number"
-    return ""
-
-
-def _unusable_text(column: pd.Series) -> str:
-    words = set(column) - {None}
-    known = (word for word in words if word.casefold() not in MISSING_WORDS)
-    if (first := next(known, None)) and all(map(DECIMAL_COMMA.fullmatch, (first, *known))):
-        return "numbers with decimal commas: write points to use it"
-    if len(words) > MAX_CATEGORIES:
-        return f"{len(words)} different texts: a name or number of the row, perhaps"
-    return ""
+    if count < min(len(values), MIN_KNOWN_NUMBERS):
+        return f"{_format_row_count(count)} only with a number there: fill in more to use it"
+    running = len(values) > 1 and (np.diff(values) == 1).all()
+    return "a running number" if running else ""
 
 
 def _check_starter(text: str, path: Path) -> tuple[Diagnostic, ...]:
@@ -223,44 +191,43 @@ def _check_starter(text: str, path: Path) -> tuple[Diagnostic, ...]:
 
 
 def _write_starter(
-    asked: StarterOptions,
+    request: StarterOptions,
     separator: str,
     positive: str,
-    groups: dict[Any, int],
-    odd: OddColumns,
+    groups: Mapping[Any, int],
+    left_out: Collection[str],
+    *,
+    with_gaps: bool,
 ) -> str:
-    column = quote(asked.group)
-    names = dict(zip(groups, _group_names(asked.group, groups), strict=True))
-    conditions = {
-        names[value]: Condition(
-            asked.group, "=", (value if isinstance(value, str) else float(value),)
-        )
-        for value in groups
-    }
-    yes = {f"yes_{name}": f"positive_rate[{name}]" for name in names.values()}
-    ratio = f"min_ratio(positive_rate, by={column})"
-    return STARTER_TEMPLATE.format(
-        slug=_slug(asked.table.stem),
-        path=_yaml(_relative_table_path(asked)),
-        separator=""
-        if separator == own.separator_of(asked.table)
-        else f"\n    separator: {_yaml(separator)}",
-        label=_yaml(asked.label),
+    ratio = f"min_ratio(positive_rate, by={quote(request.group)})"
+    names = _group_names(request.group, groups)
+    conditions = {}
+    for name, value in zip(names, groups, strict=True):
+        values = (value if isinstance(value, str) else float(value),)
+        conditions[name] = str(Condition(request.group, "=", values))
+    metrics = {f"yes_{name}": f"positive_rate[{name}]" for name in names}
+    default = separator == own.separator_of(request.table)
+    template = Path(__file__).with_name("starter.yaml.template").read_text("utf-8")
+    return template.format(
+        slug=_slug(request.table.stem),
+        path=_yaml(_relative_table_path(request)),
+        separator="" if default else f"\n    separator: {_yaml(separator)}",
+        label=_yaml(request.label),
         positive=_yaml(positive),
-        drop=_yaml([asked.group, *odd.left_out]),
-        missing=MEANS_TEMPLATE if odd.gaps else "",
-        groups=_yaml_lines((name, str(condition)) for name, condition in conditions.items()),
+        drop=_yaml([request.group, *left_out]),
+        missing=MEANS_TEMPLATE if with_gaps else "",
+        groups=_yaml_lines(conditions),
         parity=_yaml(f"{ratio} >= kappa"),
         ratio=_yaml(ratio),
-        yes=_yaml_lines(yes.items()),
-        columns=", ".join(["error", "ratio", *yes, "violation.parity"]),
+        yes=_yaml_lines(metrics),
+        columns=", ".join(["error", "ratio", *metrics, "violation.parity"]),
     )
 
 
-def _relative_table_path(asked: StarterOptions) -> str:
+def _relative_table_path(request: StarterOptions) -> str:
     """Return the table's path, relative if it is in the experiment's folder."""
-    base = asked.path.absolute().parent
-    table = asked.table.absolute()
+    base = request.path.absolute().parent
+    table = request.table.absolute()
     try:
         given = table.relative_to(base).as_posix()
         resolve_user_path(given, base)
@@ -292,8 +259,8 @@ def _group_names(column: str, values: Iterable[Any]) -> list[str]:
     return found
 
 
-def _yaml_lines(pairs: Iterable[tuple[str, str]]) -> str:
-    return "\n".join(f"  {name}: {_yaml(rule)}" for name, rule in pairs)
+def _yaml_lines(rules: Mapping[str, str]) -> str:
+    return "\n".join(f"  {name}: {_yaml(rule)}" for name, rule in rules.items())
 
 
 def _yaml(value: Any) -> str:
@@ -302,9 +269,9 @@ def _yaml(value: Any) -> str:
     return text.removesuffix("\n").removesuffix("\n...")
 
 
-def _format_counts(rows: dict[Any, int]) -> str:
+def _format_counts(rows: Mapping[Any, int]) -> str:
     return ", ".join(
-        f"{_format_value(name)} ({_format_row_count(count)})" for name, count in rows.items()
+        f"{_quoted(name)} ({_format_row_count(count)})" for name, count in rows.items()
     )
 
 
@@ -312,7 +279,7 @@ def _format_row_count(count: int) -> str:
     return f"{count} row{'s' * (count != 1)}"
 
 
-def _format_value(value: Any) -> str:
+def _quoted(value: Any) -> str:
     """Quote a column or value for a message, on one line."""
     return json.dumps(str(value), ensure_ascii=False)
 
@@ -320,50 +287,3 @@ def _format_value(value: Any) -> str:
 MEANS_TEMPLATE = """
     # A missing number is the mean of the training rows, and a feature COLUMN=(missing) says where.
     missing: mean"""
-STARTER_TEMPLATE = """\
-# Your own table: what does it cost to say yes to all groups nearly equally often?
-#
-# Written by `ratecli init`. Check it with `ratecli validate`, run it with `ratecli run`; then
-# `ratecli pin` keeps its numbers, and `ratecli check` tells whether a later run still reaches them.
-name: {slug}
-description: What does it cost to say yes to all groups nearly equally often?
-
-datasets:
-  table:
-    path: {path}{separator}
-    label: {label}
-    positive: {positive}
-    # No features, but rules see these columns all the same.
-    drop: {drop}{missing}
-    split: {{train: 2/3, test: 1/3}}
-
-groups:
-{groups}
-
-# What to minimize, and what to keep: the group with the fewest yes gets at least kappa \
-times as many as
-# the one with the most. 0.8 is the 80% rule. `ratecli ls metrics` lists other rates, such as tpr.
-objective: error
-constraints:
-  parity: {parity}
-
-sweep:
-  kappa: [0.6, 0.7, 0.8, 0.9, 0.95]
-
-algorithms:
-  - unconstrained
-  - mixture
-
-seeds: 5
-
-metrics:
-  error: error
-  ratio: {ratio}
-{yes}
-
-report:
-  tables:
-    - {{rows: [algorithm, variant, kappa], columns: [{columns}]}}
-  plots:
-    - {{kind: tradeoff, x: ratio, y: error, file: tradeoff}}
-"""

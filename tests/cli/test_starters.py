@@ -140,7 +140,7 @@ def test_a_table_of_ones_own_from_file_to_trade_off(folder, cli):
     assert answer.out.splitlines() == [
         'label    "approved": "yes" counts as yes, "no" as no',
         'groups   "sex": "F" (200 rows), "M" (200 rows)',
-        'left out "id": 400 different texts: a name or number of the row, perhaps',
+        'left out "id": 400 different texts: probably a row ID',
         "wrote exp.yaml; next: ratecli run exp.yaml",
     ]
     experiment, _ = load_experiment(folder / "exp.yaml")

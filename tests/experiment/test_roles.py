@@ -105,5 +105,5 @@ def test_explain_says_what_each_does(folder):
     lines = explain(check_available(write(folder, FILE.replace("RULE", "positive_rate <= 0.5"))))
     said = [line.split(maxsplit=1) for line in lines[lines.index("constraint few") :] if line]
     assert ["yes_enforces", "takes it"] in said
-    assert ["yes_reads", "reads it, and promises nothing"] in said
+    assert ["yes_reads", "reads it, and enforces nothing"] in said
     assert ["yes_ignores", "ignores it, and is measured on it"] in said
