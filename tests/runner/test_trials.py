@@ -120,20 +120,6 @@ def test_of_takes_the_number_of_the_other_algorithm_on_the_same_split(folder):
         assert own == {1.0}
 
 
-def test_an_algorithm_cannot_be_held_to_its_own_result(folder):
-    text = BASE.replace("constraints: {", "constraints: {cost: 'error <= of(majorize, error)', ")
-    with pytest.raises(FaultError, match="E310: a goal of 'majorize' depends on its own result"):
-        prepare(write(folder, text))
-
-
-def test_two_algorithms_cannot_need_one_another(folder):
-    text = BASE.replace("algorithms: [unconstrained, majorize: {iterations: 3}]",
-                        "algorithms: [majorize: {as: a}, majorize: {as: b}]")  # fmt: skip
-    text = text.replace("metrics: {", "metrics: {q: 'of(a, error) + of(b, error)', ")
-    with pytest.raises(FaultError, match="E310: algorithms need one another in a circle"):
-        prepare(write(folder, text))
-
-
 @pytest.mark.parametrize("deployed", ["{column: old}", "{algorithm: unconstrained}"])
 def test_churn_compares_with_the_deployed_model(folder, deployed):
     text = BASE.replace("metrics: {", "metrics: {churn: churn, wins: wins, losses: losses, ")
@@ -234,12 +220,6 @@ def test_zero_is_zero_and_zero_over_zero_is_nothing(folder):
     known = {v.metric: v.value for v in result.values if v.split == "train"}
     assert known[planned.metrics["churn"]] == known[planned.metrics["wins"]] == 0.0
     assert np.isnan(known[planned.metrics["ratio"]])
-
-
-def test_a_deployed_algorithm_is_not_held_to_its_own_decisions(folder):
-    text = BASE.replace("constraints: {", "constraints: {stay: churn <= 0.2, ")
-    with pytest.raises(FaultError, match="E310: 'majorize' is the deployed model"):
-        prepare(write(folder, text + "deployed: {algorithm: majorize}\n"))
 
 
 def test_the_deployed_column_is_no_feature(folder):
