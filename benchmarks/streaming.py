@@ -178,8 +178,8 @@ def ratecli(command: list[str]) -> None:
 
 def values(rows: int, name: str, folder: Path) -> dict[str, float]:
     """Of the trial's main classifier."""
+    from ratecli.files import LEDGER_FILE
     from ratecli.ledger.store import LedgerStore
-    from ratecli.runner.run import LEDGER_FILE
 
     with LedgerStore(folder / "results" / f"{name}-{rows}" / LEDGER_FILE, readonly=True) as store:
         (planned,) = store.plan()

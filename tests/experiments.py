@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 
 from ratecli.experiment.prepare import prepare
+from ratecli.files import LEDGER_FILE
 from ratecli.ledger.store import LedgerStore
 from ratecli.runner.executors import SerialExecutor
-from ratecli.runner.run import LEDGER_FILE, RunOutcome, run_experiment
+from ratecli.runner.run import RunOutcome, run_experiment
 
 
 def people(rows: int, seed: int) -> pd.DataFrame:

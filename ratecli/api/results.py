@@ -20,13 +20,14 @@ from ratecli.apply.stored import StoredModel, encoding_for_tables
 from ratecli.config.experiment import load_experiment
 from ratecli.datasets.paths import missing_file_error
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.files import LEDGER_FILE
 from ratecli.ledger.records import PlannedTrial
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
 from ratecli.models.base import Array, Classifier
 from ratecli.models.storage import loads
 from ratecli.report.tables import metrics_table, summary_table, trials_table
-from ratecli.runner.run import LEDGER_FILE, trial_display_name
+from ratecli.runner.run import trial_display_name
 from ratecli.sampling.encoding import Encoding
 
 

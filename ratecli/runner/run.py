@@ -27,16 +27,6 @@ from ratecli.runner.progress import open_progress
 from ratecli.runner.trial import run_trial
 from ratecli.runner.warnings import constant_warnings, violation_warnings
 
-__all__ = [
-    "LEDGER_FILE",
-    "RunOutcome",
-    "RunRequest",
-    "count_stored_trials",
-    "run_experiment",
-    "run_experiments",
-    "trial_display_name",
-]
-
 
 @dataclass(frozen=True)
 class RunRequest:

@@ -18,12 +18,13 @@ from ratecli.cli.batch import BatchOptions, run_batch
 from ratecli.experiment import limits
 from ratecli.experiment.limits import process_memory
 from ratecli.experiment.prepare import prepare
+from ratecli.files import LEDGER_FILE
 from ratecli.ledger.lock import lock_results
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.store import LedgerStore
 from ratecli.runner import dask_pool as dask_crew
 from ratecli.runner.executors import SerialExecutor
-from ratecli.runner.run import LEDGER_FILE, RunRequest, run_experiments
+from ratecli.runner.run import RunRequest, run_experiments
 
 OTHER = PLAIN.replace("name: small", "name: other").replace("rows: 200", "rows: 210")
 EXPECT = """\

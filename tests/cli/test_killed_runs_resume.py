@@ -12,7 +12,7 @@ import pytest
 from small import command, stored
 
 from ratecli.cli.app import main
-from ratecli.runner.run import LEDGER_FILE
+from ratecli.files import LEDGER_FILE
 
 TRIALS = 40
 MANY = f"""\

@@ -10,9 +10,9 @@ from small import SMALL
 
 from ratecli.cli.results import JOINED_REPORT, REFERENCE
 from ratecli.config.base import RESERVED_RESULT_FILES
+from ratecli.files import LEDGER_FILE
 from ratecli.ledger.lock import LOCK_FILE, REPORT_LOCK_FILE
 from ratecli.report.write import REPORT_FILES, REPORT_FOLDERS, check_report_folder
-from ratecli.runner.run import LEDGER_FILE
 
 SEVERAL = (("report.html",), ("metrics.csv", "summary.md"))
 

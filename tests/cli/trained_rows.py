@@ -11,10 +11,10 @@ import pandas as pd
 
 from ratecli.experiment.options import solver_class
 from ratecli.experiment.prepare import prepare
+from ratecli.files import LEDGER_FILE
 from ratecli.ledger.records import PlannedTrial, TrialResult
 from ratecli.ledger.store import LedgerStore
 from ratecli.models.storage import loads
-from ratecli.runner.run import LEDGER_FILE
 from ratecli.sampling.rows import TrialData, load_trial_data
 
 

@@ -12,11 +12,12 @@ from experiments import people, run_file, write
 from ratecli.errors import FaultError
 from ratecli.experiment.explain import explain
 from ratecli.experiment.prepare import prepare
+from ratecli.files import LEDGER_FILE
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.store import LedgerStore
 from ratecli.models.storage import dumps, loads
 from ratecli.runner.executors import ProcessExecutor, SerialExecutor
-from ratecli.runner.run import LEDGER_FILE, run_experiment
+from ratecli.runner.run import run_experiment
 from ratecli.runner.trial import run_trial
 from ratecli.sampling.filtered import (
     DROPPED,
