@@ -182,20 +182,21 @@ class Relaxation:
         (L, 2) level and row of each, (L, K + 1) slopes and constants of its factor, and (L, n) its
         factor in the columns.
         """
-        rows = [(0, self.bilinear.objective), *enumerate(self.bilinear.rows, 1 + self._equal)]
-        terms = [
-            (p, i, line.vector, self._entries(line, ()))
-            for i, row in rows
-            for p, line in row.times.items()
+        terms = [(p, 0, line) for p, line in self.bilinear.objective.times.items()]
+        for i, row in enumerate(self.bilinear.rows, 1 + self._equal):
+            terms += [(p, i, line) for p, line in row.times.items()]
+        products = [(p, i, line.vector, self._entries(line, ())) for p, i, line in terms]
+        none, blocks = np.zeros(len(self._points)), len(self._balance)
+        products += [
+            (p, 2 + (1 + p) * blocks + b, none, row)
+            for p in range(len(self.boxes))
+            for b, row in enumerate(self._balance)
         ]
-        first, none = 2 + len(self._balance), np.zeros(len(self._points))
-        for p in range(len(self.boxes)):
-            start = first + p * len(self._balance)
-            terms += [(p, i, none, row) for i, row in enumerate(self._balance, start)]
+        products.sort(key=lambda product: product[1])  # rows in order
         return (
-            np.array([term[:2] for term in terms], dtype=np.int64).reshape(-1, 2),
-            np.array([term[2] for term in terms]).reshape(-1, len(none)),
-            np.array([term[3] for term in terms]).reshape(-1, self._rows.shape[1]),
+            np.array([product[:2] for product in products], dtype=np.int64).reshape(-1, 2),
+            np.array([product[2] for product in products]).reshape(-1, len(none)),
+            np.array([product[3] for product in products]).reshape(-1, self._rows.shape[1]),
         )
 
     @property
