@@ -17,10 +17,8 @@ from ratecli.rates.analysis import monotonicity
 from ratecli.rates.expression import Expression
 from ratecli.solvers.hull.forms import (
     ROUNDING,
-    ConvexTerm,
     LinearTerm,
     ProgramForm,
-    RateIndex,
     RateProgram,
     linear_term_of,
 )
@@ -100,14 +98,13 @@ class ProgramLagrangian:
 
         The terms are the objective, the constraints, and each argument times its sign.
         """
-        arguments = [line for atom in self.atoms for line in atom.lines]
-        signed = (
-            line * float(sign) for line, sign in zip(arguments, self.signs[:, 0], strict=True)
-        )
-        lines = [self.objective, *self.constraints, *signed]
-        return np.stack([each.slopes for each in lines]), np.array(
-            [[each.constant] for each in lines]
-        )
+        signed = [
+            line * float(sign)
+            for atom in self.atoms
+            for line, sign in zip(atom.lines, atom.signs, strict=True)
+        ]
+        table = np.stack([line.vector for line in (self.objective, *self.constraints, *signed)])
+        return table[:, :-1].copy(), table[:, -1:]
 
     @cached_property
     def bundles(self) -> tuple[AtomBundle, ...]:
@@ -169,116 +166,100 @@ def make_lagrangian(
     FaultError
         E308 where a goal is not monotone in a rate: each slack bounds its rate from one side only.
     """
-    known = _FixedRates(constants, fixed, program.index)
-    lines, atoms, owners = [], list[ConvexAtom](), list[int]()
-    for owner, form in enumerate((*program.constraints, program.objective)):
-        line, found = _split_into_atoms(form, program, known)
-        lines.append(line)
-        atoms += found
-        owners += [OBJECTIVE_OWNER if owner == len(program.constraints) else owner] * len(found)
-    return ProgramLagrangian(lines[-1], tuple(lines[:-1]), tuple(atoms), tuple(owners))
+    builder = _AtomBuilder(program, constants, fixed)
+    lines = [builder.split(form, owner) for owner, form in enumerate(program.constraints)]
+    objective = builder.split(program.objective, OBJECTIVE_OWNER)
+    return ProgramLagrangian(objective, tuple(lines), tuple(builder.atoms), tuple(builder.owners))
 
 
-@dataclass(frozen=True)
-class _FixedRates:
-    """Rates that do not depend on decisions, and their values."""
+class _AtomBuilder:
+    """Splits goals into affine parts and atoms, which it collects."""
 
-    constants: Array
-    fixed: NDArray[np.bool_]
-    index: RateIndex
+    def __init__(self, program: RateProgram, constants: Array, fixed: NDArray[np.bool_]) -> None:
+        self.program, self.constants, self.fixed = program, constants, fixed
+        self.none = program.objective.line * 0.0
+        self.atoms, self.owners = list[ConvexAtom](), list[int]()
 
-    def line(self, node: Expression) -> LinearTerm | None:
+    def split(self, form: ProgramForm, owner: int) -> LinearTerm:
+        """Return the affine part of a goal, and collect the atoms of its ratios and convex terms."""
+        line = form.line
+        """Return the affine part of a goal, and collect the atoms of the rest."""
+            fraction, share = self.program.fractions[m], float(form.shares[m])
+            low, high = fraction.range
+            end = low if share > 0 else high
+            top = (fraction.top + fraction.bottom * -end) * share  # never negative
+            line += share * end
+            most = (max(top.reach()[1], 1.0), max(fraction.bottom.reach()[1], 1.0))
+            self.atoms.append(RatioAtom((top, fraction.bottom), most))
+        for curve in form.curves:
+            line += self._split_convex(curve.expression, 1.0)
+        self.owners += [owner] * (len(self.atoms) - len(self.owners))
+        return line
+
+    def _line(self, node: Expression) -> LinearTerm | None:
         """Return an affine expression, fixed rates moved to its constant; None if not affine."""
         found = affine(node)
         if found is None:
             return None
-        line = linear_term_of(found, self.index)
+        line = linear_term_of(found, self.program.index)
         still = np.where(self.fixed, line.slopes, 0.0)
         return LinearTerm(line.slopes - still, line.constant + float(still @ self.constants))
 
+    def _split_convex(self, node: Expression, factor: float) -> LinearTerm:
+        """Return the affine part of `factor * node`, and collect its atoms."""
+        flat = self._line(node)
+        if flat is not None:
+            return flat * factor
+        match node:
+            case ex.Sum(terms=terms):
+                return sum((self._split_convex(term, factor) for term in terms), self.none)
+            case ex.Product(left=ex.Constant(value=value), right=right):
+                return self._split_convex(right, factor * value)
+            case ex.Apply(function=name, arguments=arguments):
+                lines = [line for line in map(self._line, arguments) if line]
+                if len(lines) == len(arguments):
+                    offset = self._split_closed_form(name, lines, factor)
+                    if offset is not None:
+                        return offset
+        self.atoms.append(self._smooth_atom(node, factor))
+        return self.none
 
-def _split_into_atoms(
-    form: ProgramForm, program: RateProgram, known: _FixedRates
-) -> tuple[LinearTerm, list[ConvexAtom]]:
-    """Return the affine part of a goal, and the atoms of its ratios and convex terms."""
-    line, atoms = form.line, list[ConvexAtom]()
-    for share, fraction in zip(form.shares, program.fractions, strict=True):
-        if share:
-            low, high = fraction.range
-            end = low if share > 0 else high
-            top = (fraction.top + fraction.bottom * -end) * share  # never negative
-            line += LinearTerm(0.0 * line.slopes, share * end)
-            most = (max(top.reach()[1], 1.0), max(fraction.bottom.reach()[1], 1.0))
-            atoms.append(RatioAtom((top, fraction.bottom), most))
-    for curve in form.curves:
-        offset, found = _convex_atoms(curve, curve.expression, 1.0, known)
-        line += offset
-        atoms += found
-    return line, atoms
+    def _split_closed_form(
+        self, name: str, lines: list[LinearTerm], factor: float
+    ) -> LinearTerm | None:
+        """Split a function into atoms whose best responses have a closed form, or return None."""
+        if name == "kl" and factor > 0 and not lines[0].slopes.any():
+            return self._split_divergence(lines[0].constant, lines[1], factor)
+        reaches = [line.reach() for line in lines]
+        if not all(-ROUNDING <= low <= high <= 1 + ROUNDING for low, high in reaches):
+            return None  # these atoms need arguments in [0, 1]
+        pair = tuple(lines)
+        if name == "geo_mean" and factor < 0:
+            self.atoms.append(NegativeGeometricMean(pair, -factor))
+        elif name == "harmonic_mean" and factor < 0:
+            self.atoms.append(NegativeHarmonicMean(pair, -factor))
+        elif name == "rms" and factor > 0 and len(lines) == 2:
+            self.atoms.append(QuadraticMean(pair, factor))
+        else:
+            return None
+        return self.none
 
+    def _split_divergence(self, p: float, q: LinearTerm, factor: float) -> LinearTerm:
+        """KL(p, q) = constant - p log q - (1 - p) log(1 - q), decreasing in q and in 1 - q."""
+        shares = [(s, line) for s, line in ((p, q), (1 - p, q * -1.0 + 1.0)) if s > 0]
+        self.atoms += [NegativeLog((line,), factor * share) for share, line in shares]
+        return self.none + factor * float(sum(share * np.log(share) for share, _ in shares))
 
-def _convex_atoms(
-    curve: ConvexTerm, node: Expression, factor: float, known: _FixedRates
-) -> tuple[LinearTerm, list[ConvexAtom]]:
-    """Return the affine part and the atoms of `factor * node`."""
-    flat = known.line(node)
-    if flat is not None:
-        return flat * factor, []
-    none = LinearTerm(np.zeros(len(known.constants)), 0.0)
-    match node:
-        case ex.Sum(terms=terms):
-            parts = [_convex_atoms(curve, term, factor, known) for term in terms]
-            return sum((p for p, _ in parts), none), [atom for _, each in parts for atom in each]
-        case ex.Product(left=ex.Constant(value=value), right=right):
-            return _convex_atoms(curve, right, factor * value, known)
-        case ex.Apply(function=name, arguments=arguments):
-            lines = [known.line(argument) for argument in arguments]
-            if None not in lines:
-                found = _closed_form_atoms(name, [line for line in lines if line], factor)
-                if found is not None:
-                    return found
-    return none, [_smooth_atom(node, factor, known)]
-
-
-def _closed_form_atoms(
-    name: str, lines: list[LinearTerm], factor: float
-) -> tuple[LinearTerm, list[ConvexAtom]] | None:
-    """Return atoms whose best responses have a closed form, or None."""
-    none = LinearTerm(0.0 * lines[0].slopes, 0.0)
-    if name == "kl" and factor > 0 and not lines[0].slopes.any():
-        return _divergence_atoms(lines[0].constant, lines[1], factor)
-    pair = tuple(lines)
-    if not all(-ROUNDING <= low <= high <= 1 + ROUNDING for low, high in (x.reach() for x in pair)):
-        return None  # these atoms need arguments in [0, 1]
-    if name == "geo_mean" and factor < 0:
-        return none, [NegativeGeometricMean(pair, -factor)]
-    if name == "harmonic_mean" and factor < 0:
-        return none, [NegativeHarmonicMean(pair, -factor)]
-    if name == "rms" and factor > 0 and len(lines) == 2:
-        return none, [QuadraticMean(pair, factor)]
-    return None
-
-
-def _divergence_atoms(
-    p: float, q: LinearTerm, factor: float
-) -> tuple[LinearTerm, list[ConvexAtom]]:
-    """KL(p, q) = constant - p log q - (1 - p) log(1 - q): decreasing in the shares q and 1 - q."""
-    shares = ((p, q), (1 - p, q * -1.0 + LinearTerm(0.0 * q.slopes, 1.0)))
-    entropy = sum(share * np.log(share) for share, _ in shares if share > 0)
-    logs = [NegativeLog((line,), factor * share) for share, line in shares if share > 0]
-    return LinearTerm(0.0 * q.slopes, factor * float(entropy)), list[ConvexAtom](logs)
-
-
-def _smooth_atom(node: Expression, factor: float, known: _FixedRates) -> SmoothAtom:
-    """Return `factor * node` as an atom over its rates; raise E308 if it is not monotone in one."""
-    scaled = ex.multiply(ex.Constant(factor), node)
-    signs = monotonicity(scaled)
-    for leaf, sign in signs.items():
-        if sign == 0:
-            message = f"'{ex.to_text(node)}' neither grows nor falls in '{ex.to_text(leaf)}'"
-            raise FaultError(
-                Diagnostic("E308", message, "take `mixture`, or write it with kl, max or rms")
-            )
-    lines = [LinearTerm(np.eye(len(known.index))[known.index[leaf]], 0.0) for leaf in signs]
-    own = {leaf: k for k, leaf in enumerate(signs)}
-    return SmoothAtom(lines=tuple(lines), expression=scaled, index=own, signs=tuple(signs.values()))
+    def _smooth_atom(self, node: Expression, factor: float) -> SmoothAtom:
+        """Return `factor * node` as an atom over its rates; raise E308 if not monotone in one."""
+        scaled = ex.multiply(ex.Constant(factor), node)
+        signs = monotonicity(scaled)
+        for leaf, sign in signs.items():
+            if sign == 0:
+                message = f"'{ex.to_text(node)}' neither grows nor falls in '{ex.to_text(leaf)}'"
+                hint = "take `mixture`, or write it with kl, max or rms"
+                raise FaultError(Diagnostic("E308", message, hint))
+        units = np.eye(len(self.program.index))
+        lines = tuple(LinearTerm(units[self.program.index[leaf]], 0.0) for leaf in signs)
+        own = {leaf: k for k, leaf in enumerate(signs)}
+        return SmoothAtom(lines=lines, expression=scaled, index=own, signs=tuple(signs.values()))
