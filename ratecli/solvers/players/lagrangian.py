@@ -181,9 +181,9 @@ class _AtomBuilder:
         self.atoms, self.owners = list[ConvexAtom](), list[int]()
 
     def split(self, form: ProgramForm, owner: int) -> LinearTerm:
-        """Return the affine part of a goal, and collect the atoms of its ratios and convex terms."""
-        line = form.line
         """Return the affine part of a goal, and collect the atoms of the rest."""
+        line = form.line
+        for m in form.fractions:
             fraction, share = self.program.fractions[m], float(form.shares[m])
             low, high = fraction.range
             end = low if share > 0 else high
