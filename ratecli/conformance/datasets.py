@@ -95,15 +95,16 @@ class SourceSubject:
 
 
 DATASET_CHECKS = CheckList[SourceSubject]()
+dataset_check = DATASET_CHECKS.check
 
 TableReasons = Callable[[SourceSubject, str, Table], Iterable[str]]
 
 
 def _each_table(name: str, mend: str) -> Callable[[TableReasons], TableReasons]:
-    """Add a check of every preparation's table."""
+    """Return a decorator that adds a check of every preparation's table."""
 
     def add(reasons: TableReasons) -> TableReasons:
-        @DATASET_CHECKS(name, mend)
+        @dataset_check(name, mend)
         def _(data: SourceSubject) -> Iterator[str]:
             for preparation in data.source.preparations:
                 for reason in reasons(data, preparation, data.table(preparation)):
@@ -123,9 +124,7 @@ def check_dataset(source: Source, *, origin: str = "", offline: bool = False) ->
     return PluginReport("data set", source.name, origin or "not installed", checks)
 
 
-@DATASET_CHECKS(
-    "is declared", "fill in the Source: summary, label, licence, notes, preparations, options"
-)
+@dataset_check("is declared", "fill in all fields of the Source")
 def _declared(data: SourceSubject) -> Iterator[str]:
     source = data.source
     for key in ("summary", "label", "licence", "notes"):
@@ -141,7 +140,7 @@ def _declared(data: SourceSubject) -> Iterator[str]:
         yield f"'numbers' names the preparation '{key}', which does not exist"
 
 
-@DATASET_CHECKS("can be verified", "state sha256 and size of each published file")
+@dataset_check("can be verified", "state sha256 and size of each published file")
 def _verified(data: SourceSubject) -> Iterator[str]:
     if not data.source.files:
         skip("it is generated and has no files")
@@ -156,7 +155,7 @@ def _verified(data: SourceSubject) -> Iterator[str]:
             yield Caution(f"the address of '{file.name}' is not secure: {file.url}")
 
 
-@DATASET_CHECKS("can be fetched", "give the file's own address, or set RATECLI_DATA_MIRROR")
+@dataset_check("can be fetched", "give the file's own address, or set RATECLI_DATA_MIRROR")
 def _fetched(data: SourceSubject) -> Iterator[str]:
     if not data.source.files:
         skip("it is generated and has no files")
@@ -231,7 +230,7 @@ def _hidden(_: SourceSubject, __: str, table: Table) -> Iterator[str]:
             yield f"the feature '{feature}' determines the label"
 
 
-@DATASET_CHECKS("has groups", "name columns of the frame under `sensitive`")
+@dataset_check("has groups", "name columns of the frame under `sensitive`")
 def _groups(data: SourceSubject) -> Iterator[str]:
     if not data.source.sensitive:
         yield Caution("it names no sensitive column, so that no groups can be compared")
@@ -257,7 +256,7 @@ def _repeats(data: SourceSubject, preparation: str, table: Table) -> Iterator[st
         yield "a second call returns other rows"
 
 
-@DATASET_CHECKS("uses its seed", "use raw.options['seed']")
+@dataset_check("uses its seed", "use raw.options['seed']")
 def _seeded(data: SourceSubject) -> Iterator[str]:
     if "seed" not in data.source.options:
         skip("it has no seed")

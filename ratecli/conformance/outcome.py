@@ -108,13 +108,16 @@ class PluginCheck(Generic[S]):
     reasons: Callable[[S], Iterable[str]]
 
 
-class CheckList(list[PluginCheck[S]]):
-    """Checks in the order of their definition; called as a decorator, it adds one."""
+Reasons = Callable[[S], Iterable[str]]
 
-    def __call__(
-        self, name: str, mend: str
-    ) -> Callable[[Callable[[S], Iterable[str]]], Callable[[S], Iterable[str]]]:
-        def add(reasons: Callable[[S], Iterable[str]]) -> Callable[[S], Iterable[str]]:
+
+class CheckList(list[PluginCheck[S]]):
+    """Checks in the order of their definition."""
+
+    def check(self, name: str, mend: str) -> Callable[[Reasons[S]], Reasons[S]]:
+        """Return a decorator that adds a check."""
+
+        def add(reasons: Reasons[S]) -> Reasons[S]:
             self.append(PluginCheck(name, mend, reasons))
             return reasons
 

@@ -15,6 +15,7 @@ from typing import Any, get_args
 import numpy as np
 from pydantic import TypeAdapter
 
+from ratecli.conformance import problems as tiny
 from ratecli.conformance.outcome import (
     Caution,
     CheckList,
@@ -24,16 +25,6 @@ from ratecli.conformance.outcome import (
     exception_line,
     run_checks,
     skip,
-)
-from ratecli.conformance.problems import (
-    TINY_PROBLEM_GOALS,
-    dense,
-    indistinguishable_rows,
-    linear_decisions,
-    plain_table,
-    repeat_rows,
-    unusual_tables,
-    weighted_table,
 )
 from ratecli.conformance.solver_runs import SEED, SolverRun, SolverSubject
 from ratecli.errors import FaultError
@@ -61,6 +52,7 @@ IGNORED_WEIGHTS_TOLERANCE = 0.01
 
 OPTION_CHECKS = CheckList[SolverSubject]()
 SOLUTION_CHECKS = CheckList[SolverSubject]()
+option_check, solution_check = OPTION_CHECKS.check, SOLUTION_CHECKS.check
 
 
 def check_solver(
@@ -84,9 +76,7 @@ def check_solver(
     return PluginReport("algorithm", name or kind.__name__, origin or kind.__module__, checks, gaps)
 
 
-@OPTION_CHECKS(
-    "declares what it supports", "set role, objectives, constraints and version on the class"
-)
+@option_check("declares what it supports", "set role, objectives, constraints, version")
 def _declares(subject: SolverSubject) -> Iterator[str]:
     kind = subject.kind
     if kind.role not in get_args(Role):
@@ -101,9 +91,7 @@ def _declares(subject: SolverSubject) -> Iterator[str]:
         yield f"its version is {kind.version!r}, not a whole number from 1"
 
 
-@OPTION_CHECKS(
-    "has options with defaults", "a frozen dataclass of plain JSON values, each with a default"
-)
+@option_check("has options with defaults", "use a frozen dataclass of JSON values")
 def _options(subject: SolverSubject) -> Iterator[str]:
     parameters = vars(subject.kind).get("__dataclass_params__")
     if parameters is None or not parameters.frozen:
@@ -118,9 +106,9 @@ def _options(subject: SolverSubject) -> Iterator[str]:
     trial_key(options)
 
 
-@OPTION_CHECKS(
+@option_check(
     "checks the types of its options",
-    "annotate them, as in Annotated[int, Ge(1)] or Literal['a', 'b']",
+    "annotate them, as in Annotated[int, Ge(1)]",
 )
 def _typed(subject: SolverSubject) -> Iterator[str]:
     wrong = {"no": "such value"}
@@ -134,7 +122,7 @@ def _typed(subject: SolverSubject) -> Iterator[str]:
         yield Caution(f"the option '{name}' accepts any value, even {wrong}")
 
 
-@OPTION_CHECKS("documents its options", "a line for each under `Attributes` in the docstring")
+@option_check("documents its options", "a line for each under `Attributes`")
 def _documented(subject: SolverSubject) -> Iterator[str]:
     text = inspect.getdoc(subject.kind) or ""
     # `dataclass` generates a docstring that starts like a call
@@ -145,15 +133,13 @@ def _documented(subject: SolverSubject) -> Iterator[str]:
             yield f"its docstring does not describe '{each.name}'"
 
 
-@OPTION_CHECKS("can be pickled", "define it at module level, with values that pickle knows")
+@option_check("can be pickled", "define it at module level")
 def _pickled(subject: SolverSubject) -> Iterator[str]:
     if pickle.loads(pickle.dumps(subject.solver)) != subject.solver:  # noqa: S301  bytes made here
         yield "it is not equal to itself after it was pickled"
 
 
-@SOLUTION_CHECKS(
-    "solves supported goals", "return a Solution with a status, a reason, and classifiers"
-)
+@solution_check("solves supported goals", "return a Solution with all its fields")
 def _solves(subject: SolverSubject) -> Iterator[str]:
     for run in subject.plain_runs():
         solution, where = run.required_solution, f"on '{run.goals.name}'"
@@ -168,9 +154,7 @@ def _solves(subject: SolverSubject) -> Iterator[str]:
             yield f"{where} '{unknown}' among its multipliers is not a constraint"
 
 
-@SOLUTION_CHECKS(
-    "has valid decisions", "decisions are (n,) floats in [0, 1]; name slices as the problem does"
-)
+@solution_check("has valid decisions", "return (n,) floats in [0, 1]")
 def _decides(subject: SolverSubject) -> Iterator[str]:
     for run, variant, where in subject.variants(subject.plain_runs()):
         n, width = run.problem.X.shape
@@ -196,9 +180,7 @@ def _invalid_decisions(run: SolverRun, variant: Classifier) -> Iterator[str]:
         yield f"has decisions from {decisions.min():g} to {decisions.max():g}, not in [0, 1]"
 
 
-@SOLUTION_CHECKS(
-    "decides each row independently", "let decisions depend on features (and slices) only"
-)
+@solution_check("decides each row independently", "use features (and slices) only")
 def _by_row(subject: SolverSubject) -> Iterator[str]:
     for run, variant, where in subject.variants(subject.plain_runs()):
         X = run.problem.X
@@ -211,9 +193,9 @@ def _by_row(subject: SolverSubject) -> Iterator[str]:
                 yield f"{where} decides the same rows differently in another order or alone"
 
 
-@SOLUTION_CHECKS(
+@solution_check(
     "has a correct status",
-    "return `solved` only if problem.violation(main) is 0; else say why not",
+    "return `solved` only if problem.violation(main) is 0",
 )
 def _status(subject: SolverSubject) -> Iterator[str]:
     """Check that `solved` means feasible, and that feasible problems are not called infeasible."""
@@ -227,9 +209,7 @@ def _status(subject: SolverSubject) -> Iterator[str]:
             yield f"{where} infeasible, and is feasible"
 
 
-@SOLUTION_CHECKS(
-    "recognizes infeasible goals", "return infeasible or no_solution_found, with a reason"
-)
+@solution_check("recognizes infeasible goals", "return infeasible or no_solution_found")
 def _infeasible(subject: SolverSubject) -> Iterator[str]:
     impossible = [run for run in subject.plain_runs() if not run.goals.possible]
     if not impossible or not subject.enforces:
@@ -239,9 +219,9 @@ def _infeasible(subject: SolverSubject) -> Iterator[str]:
             yield f"'{run.goals.name}' is called solved, and no decisions satisfy it"
 
 
-@SOLUTION_CHECKS(
+@solution_check(
     "is not better than the optimum",
-    "measure with problem.value and problem.violation; train on X alone",
+    "train on X alone; measure with `problem`",
 )
 def _not_below_optimum(subject: SolverSubject) -> Iterator[str]:
     """Check that neither the measured nor the claimed objective is below the known optimum."""
@@ -255,7 +235,7 @@ def _not_below_optimum(subject: SolverSubject) -> Iterator[str]:
             objective = exact.value(run.decisions)
             if objective < best - OBJECTIVE_TOLERANCE:
                 yield f"{where} its objective is {objective:.6g}, and {best:.6g} is the optimum"
-        cells = indistinguishable_rows(dense(run.problem.X), training.group == "a")
+        cells = tiny.indistinguishable_rows(tiny.dense(run.problem.X), training.group == "a")
         best = exact.best(cells, OBJECTIVE_TOLERANCE)
         for step in run.solution.trace:
             objective = float(step.get("objective", math.inf))
@@ -264,7 +244,7 @@ def _not_below_optimum(subject: SolverSubject) -> Iterator[str]:
                 yield f"{where} its trace has {objective:.6g}, and {best:.6g} is the optimum"
 
 
-@SOLUTION_CHECKS("is measured correctly", "this is an error of ratecli: please report it")
+@solution_check("is measured correctly", "this is an error of ratecli: please report it")
 def _measured(subject: SolverSubject) -> Iterator[str]:
     """Compare the objective and violation of `Problem` with those computed by this package."""
     for run in subject.plain_runs():
@@ -280,16 +260,16 @@ def _measured(subject: SolverSubject) -> Iterator[str]:
                 yield f"'{run.goals.name}' has {found:.9g} by ratecli, {expected:.9g} by this check"
 
 
-@SOLUTION_CHECKS("is reproducible", "use random numbers from `rng` only")
+@solution_check("is reproducible", "use random numbers from `rng` only")
 def _reproducible(subject: SolverSubject) -> Iterator[str]:
     """Check that the result depends on the given generator, not on global random states."""
     goals, state, numpy_state = subject.first, random.getstate(), np.random.get_state()  # noqa: NPY002
-    first = subject.run(goals.name, goals, plain_table())
+    first = subject.run(goals.name, goals, tiny.plain_table())
     try:
         random.seed(SEED)
         np.random.seed(SEED)  # noqa: NPY002
-        again = subject.run("again", goals, plain_table(), replace(subject.solver))  # type: ignore[type-var]
-        once_more = subject.run("once more", goals, plain_table())
+        again = subject.run("again", goals, tiny.plain_table(), replace(subject.solver))  # type: ignore[type-var]
+        once_more = subject.run("once more", goals, tiny.plain_table())
     finally:
         random.setstate(state)
         np.random.set_state(numpy_state)  # noqa: NPY002
@@ -310,23 +290,21 @@ def _contents(run: SolverRun) -> Any:
     ]
 
 
-@SOLUTION_CHECKS("ignores the order of rows", "avoid sums that depend on the order of rows")
+@solution_check("ignores the order of rows", "avoid sums that depend on the order of rows")
 def _row_order(subject: SolverSubject) -> Iterator[str]:
-    goals, rows = subject.first, plain_table()
+    goals, rows = subject.first, tiny.plain_table()
     other = rows.at(np.random.default_rng(3).permutation(len(rows)))
     pair = subject.run(goals.name, goals, rows), subject.run("another order", goals, other)
     yield from map(Caution, _differences(*pair, "with its rows in another order"))
 
 
-@SOLUTION_CHECKS(
-    "uses weights", "take rows' weights from problem.rates, problem.labels() or problem.rows()"
-)
+@solution_check("uses weights", "see problem.rates, problem.labels() and problem.rows()")
 def _weights(subject: SolverSubject) -> Iterator[str]:
-    goals, rows = subject.first, weighted_table()
+    goals, rows = subject.first, tiny.weighted_table()
     one = subject.run("weights", goals, rows)
     if isinstance(one.error, FaultError):
         skip(f"it refuses rows of different weights: {exception_line(one.error)}")
-    many = subject.run("repeated rows", goals, repeat_rows(rows))
+    many = subject.run("repeated rows", goals, tiny.repeat_rows(rows))
     for reason in _differences(one, many, "where rows are repeated instead of weighted"):
         equal = subject.run("no weights", goals, replace(rows, weight=np.ones(len(rows))))
         if one.decisions is None or equal.decisions is None:
@@ -350,12 +328,10 @@ def _differences(one: SolverRun, other: SolverRun, when: str) -> Iterator[str]:
             yield f"its {what} is {there:.3g} {when}, else {here:.3g}"
 
 
-@SOLUTION_CHECKS(
-    "handles unusual tables", "return a status and a reason where nothing can be learned"
-)
+@solution_check("handles unusual tables", "return a status and a reason")
 def _unusual_tables(subject: SolverSubject) -> Iterator[str]:
     """Check that unusual tables give a valid answer, or a diagnostic that explains why not."""
-    for name, rows in unusual_tables().items():
+    for name, rows in tiny.unusual_tables().items():
         run, where = subject.run(name, subject.first, rows), f"on a table with {name}"
         if isinstance(run.error, FaultError):
             continue
@@ -366,17 +342,17 @@ def _unusual_tables(subject: SolverSubject) -> Iterator[str]:
             yield f"{where} it is called solved, and violated by {run.violation:.3g}"
 
 
-@SOLUTION_CHECKS("refuses other goals", "raise, or return no_solution_found with a reason")
+@solution_check("refuses other goals", "raise, or return no_solution_found with a reason")
 def _unsupported_goals(subject: SolverSubject) -> Iterator[str]:
     """Check that goals outside the declared classes are not falsely solved.
 
     ratecli refuses such goals; here they are passed to the solver all the same.
     """
-    others = [goals for goals in TINY_PROBLEM_GOALS if goals not in subject.goals]
+    others = [goals for goals in tiny.TINY_PROBLEM_GOALS if goals not in subject.goals]
     if not others or not subject.enforces:
         skip(f"it {subject.kind.role} goals, or supports all")
     for goals in others:
-        run = subject.run(f"unsupported {goals.name}", goals, plain_table())
+        run = subject.run(f"unsupported {goals.name}", goals, tiny.plain_table())
         if run.error and not isinstance(run.error, FaultError | ValueError | NotImplementedError):
             yield Caution(f"on '{goals.name}' it raises {exception_line(run.error)}")
         if run.solution and run.solution.status == "solved" and run.violation > MAX_EXCESS:
@@ -386,9 +362,7 @@ def _unsupported_goals(subject: SolverSubject) -> Iterator[str]:
             )
 
 
-@SOLUTION_CHECKS(
-    "can be stored", "return classifiers of ratecli.models (linear, grouped, mixture, fitted)"
-)
+@solution_check("can be stored", "return classifiers of ratecli.models")
 def _stored(subject: SolverSubject) -> Iterator[str]:
     for run, variant, where in subject.variants(subject.all_runs()):
         try:
@@ -400,9 +374,7 @@ def _stored(subject: SolverSubject) -> Iterator[str]:
                 yield f"{where} decides differently after it was stored"
 
 
-@SOLUTION_CHECKS(
-    "can be recorded", "a trace of plain numbers: iteration, objective, violation, seconds"
-)
+@solution_check("can be recorded", "keys of a trace: iteration, objective, violation, seconds")
 def _recorded(subject: SolverSubject) -> Iterator[str]:
     for run in subject.all_runs():
         if (solution := run.solution) is None:
@@ -416,15 +388,13 @@ def _recorded(subject: SolverSubject) -> Iterator[str]:
         pickle.dumps(solution)
 
 
-@SOLUTION_CHECKS(
-    "uses its own random numbers", "pass `rng` on, also to scikit-learn as random_state"
-)
+@solution_check("uses its own random numbers", "pass `rng` on, also to scikit-learn")
 def _own_random(subject: SolverSubject) -> Iterator[str]:
     if any(run.effects.random for run in subject.all_runs()):
         yield "it changes the global random state of NumPy or Python"
 
 
-@SOLUTION_CHECKS("has no side effects", "report through `progress`, and write no files")
+@solution_check("has no side effects", "report through `progress`, and write no files")
 def _side_effects(subject: SolverSubject) -> Iterator[str]:
     for effects in (run.effects for run in subject.all_runs()):
         if effects.printed:
@@ -432,19 +402,19 @@ def _side_effects(subject: SolverSubject) -> Iterator[str]:
         yield from (f"it writes to {path}" for path in effects.written)
 
 
-@SOLUTION_CHECKS("reports progress", "call progress with one line of text")
+@solution_check("reports progress", "call progress with one line of text")
 def _progress(subject: SolverSubject) -> Iterator[str]:
     for call in (call for run in subject.all_runs() for call in run.progress):
         if len(call) != 1 or not isinstance(call[0], str) or not call[0].strip():
             yield f"it calls progress{call!r}"
 
 
-@SOLUTION_CHECKS("does not change its input", "copy arrays before you change them")
+@solution_check("does not change its input", "copy arrays before you change them")
 def _unchanged(subject: SolverSubject) -> Iterator[str]:
     """Check that the problem is unchanged, since other solvers get the same arrays."""
     for run in subject.all_runs():
         rows, problem = run.rows.training, run.problem
-        pairs = (problem.label, rows.label), (dense(problem.X), dense(rows.X))
+        pairs = (problem.label, rows.label), (tiny.dense(problem.X), tiny.dense(rows.X))
         if not all(np.array_equal(*pair, equal_nan=True) for pair in pairs):
             yield f"after '{run.goals.name}' the features or labels are changed"
 
@@ -454,7 +424,7 @@ def _gaps(subject: SolverSubject) -> Iterator[OptimalityGap]:
         exact = run.goals.exact(run.rows.training)
         if exact is None or run.solution is None:
             continue
-        line = exact.best_line(linear_decisions(run.rows.training))
+        line = exact.best_line(tiny.linear_decisions(run.rows.training))
         value = violation = best = math.nan
         decisions: Array | None = run.decisions
         if decisions is not None:

@@ -279,8 +279,10 @@ class _SeriesChange:
         Whether it changed by more than the tolerance at some seed and has an interval.
     still
         Whether no series of its family changed by more than the tolerance.
+    group
+        Identifies the series whose undefined seeds are counted together.
     chance, least
-        The probability that noise leaves at least so many more seeds of the family undefined, and
+        The probability that noise leaves at least so many more seeds of the group undefined, and
         the smallest probability that could have been reached.
     """
 
@@ -288,22 +290,20 @@ class _SeriesChange:
     difference: MeanDifference | None
     may_fail: bool
     still: bool
+    group: tuple[object, ...]
     chance: float
     least: float
-
-    @property
-    def group(self) -> tuple[object, ...]:
-        """Identifies the series whose undefined seeds are counted together."""
-        return self.series.values.paired, *self.series.family
 
 
 def _family_changes(own: Sequence[SeedSeries], terms: ComparisonTerms) -> Iterator[_SeriesChange]:
     differences = mean_differences([each.values for each in own])
     far = [each is not None and each.largest > terms.at(each.was) for each in differences]
     for series, found, moved in zip(own, differences, far, strict=True):
-        alike = [each.values for each in own if each.values.paired is series.values.paired]
+        paired = series.values.paired
+        chances = undefined_chance([each.values for each in own if each.values.paired is paired])
         may_fail = moved and found is not None and found.error is not None
-        yield _SeriesChange(series, found, may_fail, not any(far), *undefined_chance(alike))
+        group = (paired, *series.family)
+        yield _SeriesChange(series, found, may_fail, not any(far), group, *chances)
 
 
 def _verdict(

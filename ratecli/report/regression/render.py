@@ -154,31 +154,21 @@ def checks_to_json(checks: Sequence[CheckReport]) -> dict[str, Any]:
     }
 
 
+JSON_KEYS = (
+    *("verdict", "good", "against", "algorithm", "variant", "point", "split", "metric"),
+    *("was", "now", "difference", "low", "high", "seeds", "left_out", "needed", "told", "way_out"),
+)
+"""Keys of a comparison."""
+
+
 def _record(each: Finding) -> dict[str, Any]:
     low, high = each.interval or (None, None)
-    numbers = {
-        "was": each.was,
-        "now": each.now,
-        "difference": each.difference,
-        "low": low,
-        "high": high,
-    }
-    return {
-        "verdict": str(each.verdict),
-        "good": each.verdict.good,
-        "against": each.against,
-        "algorithm": each.algorithm or None,
-        "variant": each.variant or None,
-        "point": dict(each.point),
-        "split": each.split or None,
-        "metric": each.metric or None,
-        **{
-            name: value if value is not None and math.isfinite(value) else None
-            for name, value in numbers.items()
-        },
-        "seeds": each.seeds,
-        "left_out": each.left_out,
-        "needed": each.needed or None,
-        "told": each.told,
-        "way_out": each.way_out or None,
-    }
+    found = vars(each) | {"good": each.verdict.good, "point": dict(each.point)}
+    found |= {"difference": each.difference, "low": low, "high": high}
+    found |= {"needed": each.needed or None}
+    return {key: _plain(found[key]) for key in JSON_KEYS}
+
+
+def _plain(value: Any) -> Any:
+    infinite = isinstance(value, float) and not math.isfinite(value)
+    return None if infinite or value == "" else value
