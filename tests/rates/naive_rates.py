@@ -1,10 +1,8 @@
-"""Every rate from its definition, one row after the other; and random samples to try it on."""
+"""Every rate by its definition, and random samples to try it on."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,98 +10,51 @@ from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Sample
 
 
-@dataclass(frozen=True)
-class Row:
-    """One row: chance of a yes, label, decision of the deployed model (NaN: none), estimate."""
-
-    yes: float
-    label: float
-    deployed: float
-    estimate: float
-
-    @property
-    def right(self) -> float:
-        return self.yes if self.label == 1 else 1 - self.yes
-
-    @property
-    def deployed_right(self) -> bool:
-        return self.deployed == self.label
-
-
-def _any(row: Row) -> bool:
-    return row is not None
-
-
-def _labelled(row: Row) -> bool:
-    return row.label in {0, 1}
-
-
-def _positive(row: Row) -> bool:
-    return row.label == 1
-
-
-def _negative(row: Row) -> bool:
-    return row.label == 0
-
-
-def _deployed(row: Row) -> bool:
-    return row.deployed in {0, 1}
-
-
-def _both(row: Row) -> bool:
-    return _labelled(row) and _deployed(row)
-
-
-def _log_loss(row: Row) -> float:
-    chance = row.estimate if row.label == 1 else 1 - row.estimate
-    return -math.log(chance) if chance > 0 else math.inf
-
-
-Definition = tuple[Callable[[Row], bool], Callable[[Row], float]]
-
-DEFINITIONS: dict[str, Definition] = {
-    "positive_rate": (_any, lambda row: row.yes),
-    "joint_rate": (_any, lambda row: row.yes),
-    "negative_rate": (_any, lambda row: 1 - row.yes),
-    "error": (_labelled, lambda row: 1 - row.right),
-    "accuracy": (_labelled, lambda row: row.right),
-    "tpr": (_positive, lambda row: row.yes),
-    "fnr": (_positive, lambda row: 1 - row.yes),
-    "fpr": (_negative, lambda row: row.yes),
-    "tnr": (_negative, lambda row: 1 - row.yes),
-    "true_positives": (_labelled, lambda row: row.yes if row.label == 1 else 0),
-    "false_positives": (_labelled, lambda row: row.yes if row.label == 0 else 0),
-    "true_negatives": (_labelled, lambda row: 1 - row.yes if row.label == 0 else 0),
-    "false_negatives": (_labelled, lambda row: 1 - row.yes if row.label == 1 else 0),
-    "base_rate": (_labelled, lambda row: row.label),
-    "churn": (_deployed, lambda row: 1 - row.yes if row.deployed == 1 else row.yes),
-    "agreement": (_deployed, lambda row: row.yes if row.deployed == 1 else 1 - row.yes),
-    "wins": (_both, lambda row: 0 if row.deployed_right else row.right),
-    "losses": (_both, lambda row: 1 - row.right if row.deployed_right else 0),
-    "mean_error": (_labelled, lambda row: row.estimate - row.label),
-    "mse": (_labelled, lambda row: (row.estimate - row.label) ** 2),
-    "log_loss": (_labelled, _log_loss),
-}
-"""By name: which rows count, and what a row contributes to the mean."""
+def definitions(sample: Sample, said: Predictions) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """By name: which rows count, and what each row contributes to the mean."""
+    n, p, y, e = len(sample), said.decisions, sample.label, said.estimates
+    g = np.full(n, np.nan) if sample.deployed is None else sample.deployed
+    everyone, positive, negative = np.ones(n, dtype=bool), y == 1, y == 0
+    labelled, deployed = positive | negative, (g == 0) | (g == 1)
+    both, same = labelled & deployed, g == y
+    right = np.where(positive, p, 1 - p)
+    with np.errstate(divide="ignore"):
+        log_loss = -np.log(np.where(positive, e, 1 - e))
+    return {
+        "positive_rate": (everyone, p),
+        "joint_rate": (everyone, p),
+        "negative_rate": (everyone, 1 - p),
+        "error": (labelled, 1 - right),
+        "accuracy": (labelled, right),
+        "tpr": (positive, p),
+        "fnr": (positive, 1 - p),
+        "fpr": (negative, p),
+        "tnr": (negative, 1 - p),
+        "true_positives": (labelled, positive * p),
+        "false_positives": (labelled, negative * p),
+        "true_negatives": (labelled, negative * (1 - p)),
+        "false_negatives": (labelled, positive * (1 - p)),
+        "base_rate": (labelled, y),
+        "churn": (deployed, np.where(g == 1, 1 - p, p)),
+        "agreement": (deployed, np.where(g == 1, p, 1 - p)),
+        "wins": (both, ~same * right),
+        "losses": (both, same * (1 - right)),
+        "mean_error": (labelled, e - y),
+        "mse": (labelled, (e - y) ** 2),
+        "log_loss": (labelled, log_loss),
+    }
 
 
 def naive_rate(
-    name: str,
-    sample: Sample,
-    predictions: Predictions,
-    keep: Callable[[int], bool],
-    everyone: Callable[[int], bool] | None = None,
+    name: str, sample: Sample, said: Predictions, keep: np.ndarray, over: np.ndarray
 ) -> float:
-    """A rate of the rows that are kept; a mean over more rows where `everyone` says which."""
-    counts, contributes = DEFINITIONS[name]
-    above = below = 0.0
-    for i in range(len(sample)):
-        deployed = math.nan if sample.deployed is None else sample.deployed[i]
-        row = Row(predictions.decisions[i], sample.label[i], deployed, predictions.estimates[i])
-        if (everyone or keep)(i) and counts(row):
-            above += sample.weight[i] * contributes(row) if keep(i) else 0
-            below += sample.weight[i]
-    return above / below if below else math.nan
+    """A mean over the rows `over`, to which only the rows `keep` contribute."""
+    counts, contribution = definitions(sample, said)[name]
+    rows = np.flatnonzero(over & counts)
+    weight = sample.weight[rows]
+    return (
+        sum(weight * np.where(keep, contribution, 0)[rows]) / sum(weight) if len(rows) else math.nan
+    )
 
 
 def random_sample(seed: int, rows: int, *, deployed: bool = True) -> tuple[Sample, Predictions]:

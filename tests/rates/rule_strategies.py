@@ -5,9 +5,10 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from ratecli.errors import FaultError
+from ratecli.rates.analysis import Goal, constraint_goal
 from ratecli.rates.expression import Expression, Leaf, evaluate
-from ratecli.rates.parser import parse_expression
-from ratecli.rates.resolve import Scope, resolve
+from ratecli.rates.parser import parse_constraint, parse_expression
+from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
 from ratecli.rates.syntax import (
     BinaryOperation,
     Condition,
@@ -122,6 +123,11 @@ SCOPE = Scope(
 
 def expression(text: str) -> Expression:
     return resolve(parse_expression(text), SCOPE)
+
+
+def goal(text: str, scope: Scope = SCOPE) -> Goal:
+    parts = constraint_differences(parse_constraint(text), scope)
+    return constraint_goal("rule", text, parts, violation_expression(parts))
 
 
 def codes(error: FaultError) -> set[str]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
+import rule_strategies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_rates import random_sample
@@ -22,11 +24,11 @@ from ratecli.rates.affine import (
     positive_combination,
     ratio_sum,
 )
-from ratecli.rates.analysis import Goal, Shape, affine_pieces, constraint_goal
+from ratecli.rates.analysis import Shape, affine_pieces
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.matrix import build_rate_matrix, measure
 from ratecli.rates.parser import parse_conditions, parse_constraint, parse_expression
-from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
+from ratecli.rates.resolve import Scope, constraint_differences, resolve
 from ratecli.rates.table import RATES
 
 SCOPE = Scope(
@@ -46,9 +48,7 @@ def leaf(text: str) -> Leaf:
     return found
 
 
-def goal(text: str) -> Goal:
-    parts = constraint_differences(parse_constraint(text), SCOPE)
-    return constraint_goal("rule", text, parts, violation_expression(parts))
+goal = partial(rule_strategies.goal, scope=SCOPE)
 
 
 def forms(text: str) -> list[dict[str, float]]:
@@ -94,23 +94,6 @@ def test_an_affine_form_is_the_expression_it_came_from() -> None:
     assert form.range() == (0.0, 3.0)
     assert form_of(mean_error=1).range() == (-math.inf, math.inf)
     assert form_of(mse=-2, constant=1).range() == (-math.inf, 1)
-
-
-@pytest.mark.parametrize(
-    ("text", "rates", "numbers"),
-    [
-        # vector 9.4: TP 3, FP 1 of 10 rows make precision exactly .75
-        ("precision - 0.75", {"true_positives": 0.3, "false_positives": 0.1}, 0.0),
-        ("precision - 0.75", {"true_positives": 0.3, "false_positives": 0.2}, -0.075),
-    ],
-)
-def test_clearing_multiplies_by_the_denominator(
-    text: str, rates: dict[str, float], numbers: float
-) -> None:
-    form = clear_denominators(node(text))
-    assert form is not None
-    found = value(form.expression(), {Leaf(RATES[name]): rate for name, rate in rates.items()})
-    assert found == pytest.approx(numbers)
 
 
 def test_precision_is_affine_once_its_denominator_is_cleared() -> None:

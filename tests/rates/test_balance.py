@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import rule_strategies
 from entries import load_entry_table
 from full_scope import FULL, value
 from hypothesis import given, settings
@@ -19,17 +21,15 @@ from ratecli.rates import expression as ex
 from ratecli.rates.affine import Balance, affine, balance, disclosure_bound
 from ratecli.rates.analysis import (
     Curvature,
-    Goal,
     Shape,
-    constraint_goal,
     curvature,
     interval,
     shape,
 )
 from ratecli.rates.expression import Disclosure, Leaf
 from ratecli.rates.matrix import Predictions, disclosivity, measure
-from ratecli.rates.parser import parse_constraint, parse_expression
-from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
+from ratecli.rates.parser import parse_expression
+from ratecli.rates.resolve import Scope, resolve
 from ratecli.rates.sample import Floats, Sample
 from ratecli.rates.tangent import tangent, values
 
@@ -38,9 +38,7 @@ SCOPE = Scope(datasets=frozenset({"d1", "d2", "d3"}), values=WORDS.get, columns=
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-def goal(text: str) -> Goal:
-    parts = constraint_differences(parse_constraint(text), FULL)
-    return constraint_goal("rule", text, parts, violation_expression(parts))
+goal = partial(rule_strategies.goal, scope=FULL)
 
 
 def number(text: str, sample: Sample, predictions: Predictions, scope: Scope = SCOPE) -> float:

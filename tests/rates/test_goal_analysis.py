@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from rule_strategies import EXPRESSIONS, SCOPE, expression, value
+from rule_strategies import EXPRESSIONS, expression, goal, value
 
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import (
     MAX_PIECES,
     Curvature,
-    Goal,
     Shape,
-    constraint_goal,
     curvature,
     interval,
     monotonicity,
@@ -27,16 +25,9 @@ from ratecli.rates.analysis import (
 )
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.functions import kl
-from ratecli.rates.parser import parse_constraint
-from ratecli.rates.resolve import constraint_differences, violation_expression
 
 Rates = dict[Leaf, float]
 SEEDS = st.integers(0, 10**6)
-
-
-def goal(text: str) -> Goal:
-    parts = constraint_differences(parse_constraint(text), SCOPE)
-    return constraint_goal("rule", text, parts, violation_expression(parts))
 
 
 def drawn(node: Expression, seed: int, count: int) -> list[Rates]:

@@ -33,38 +33,6 @@ def rule(text: str) -> tuple[Expression, ...]:
 # every name
 
 
-DESIGN = [
-    *("error", "accuracy", "positive_rate", "coverage", "selection_rate", "ppr", "negative_rate"),
-    *("tpr", "recall", "fpr", "tnr", "fnr", "churn", "wins", "losses", "precision", "f1"),
-    *("f_score(2)", "g_mean", "h_mean", "q_mean", "win_loss_ratio", "pr_auc", "roc_auc", "mse"),
-    *("mean_error", "base_rate", "kl(0.3, tpr)", "abs(tpr)", "min(tpr, fpr)", "max(tpr, fpr)"),
-    *("sqrt(tpr)", "log(tpr)", "exp(tpr)", "max_gap(fpr, by=sex)", "min_ratio(tpr, by=sex)"),
-    "of(unconstrained, error)",
-]
-
-
-@pytest.mark.parametrize("text", DESIGN)
-def test_all_names_of_the_plan_exist(text: str) -> None:
-    assert ex.to_text(value(text))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "error",
-        "positive_rate[women] - kappa * positive_rate[men]",
-        "recall[d2]",
-        "churn[d3] - 5%",
-        "max_gap(fpr, by=sex) - 0.02",
-        "kl(0.24, positive_rate[women]) - 0.01",
-        "error - 1.1 * of(unconstrained, error)",
-        "tpr[sex = Female, age >= 30]@validation",
-    ],
-)
-def test_all_rules_of_the_plan_resolve(text: str) -> None:
-    assert ex.to_text(value(text))
-
-
 @pytest.mark.parametrize(("synonym", "name"), SYNONYMS.items())
 def test_a_synonym_gives_the_same_tree(synonym: str, name: str) -> None:
     assert name in METRICS
