@@ -115,7 +115,7 @@ def check_plugin(
     target: PluginArgument, offline: OfflineOption = False, as_json: JsonOption = False
 ) -> None:
     """Check that a plugin meets ratecli's requirements, on tiny problems with known optima."""
-    from ratecli.conformance.targets import check_target  # noqa: PLC0415
+    from ratecli.conformance import check_target  # noqa: PLC0415
 
     reports = check_target(target, offline=offline)
     if as_json:

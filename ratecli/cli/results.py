@@ -104,7 +104,7 @@ def check(
         raise typer.BadParameter(f"{tolerance} is not finite", param_hint="--tolerance")
     from ratecli.experiment.prepare import check_available  # noqa: PLC0415
     from ratecli.report.regression.check import check_results  # noqa: PLC0415
-    from ratecli.report.regression.render import checks_to_json  # noqa: PLC0415
+    from ratecli.report.regression.findings import checks_to_json  # noqa: PLC0415
 
     ready = collect_errors(files, check_available)
     folders = [output / prepared.experiment.name for prepared in ready]
@@ -149,7 +149,7 @@ def _reference_path(prepared: PreparedExperiment, reference: Path) -> Path:
 
 def _write_junit(checks: list[CheckReport], path: Path) -> None:
     from ratecli.files import atomic_write, report_write_errors  # noqa: PLC0415
-    from ratecli.report.regression.render import to_junit  # noqa: PLC0415
+    from ratecli.report.regression.findings import to_junit  # noqa: PLC0415
 
     with report_write_errors(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -158,7 +158,7 @@ def _write_junit(checks: list[CheckReport], path: Path) -> None:
 
 def _print_result(prepared: PreparedExperiment, found: CheckReport, *, github: bool) -> None:
     from ratecli.render import diagnostics_to_github  # noqa: PLC0415
-    from ratecli.report.regression import render  # noqa: PLC0415
+    from ratecli.report.regression import findings as render  # noqa: PLC0415
     from ratecli.report.regression.findings import FAILING, CheckVerdict  # noqa: PLC0415
 
     placed = prepared.document.placed

@@ -10,10 +10,25 @@ This package uses the runner as `ratecli run` does; only `ratecli.cli` uses this
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
 from ratecli.conformance.datasets import check_dataset
 from ratecli.conformance.metrics import check_metric
 from ratecli.conformance.outcome import CheckResult, OptimalityGap, PluginReport
 from ratecli.conformance.solvers import check_solver
+from ratecli.datasets.source import Source
+from ratecli.datasets.sources import SOURCES
+from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.experiment.catalogue import load_plugin
+from ratecli.plugins import ENTRY_POINT_GROUPS, OWN_PACKAGE, Plugin, installed_plugins_by_kind
+from ratecli.rates.metrics import find_metric
+from ratecli.rates.table import Composite, Rate, canonical_name
+from ratecli.solvers.base import Solver
+from ratecli.solvers.registry import BUILT_IN_ALGORITHMS
 
 __all__ = [
     "CheckResult",
@@ -22,4 +37,80 @@ __all__ = [
     "check_dataset",
     "check_metric",
     "check_solver",
+    "check_target",
 ]
+
+
+def check_target(text: str, *, offline: bool = False) -> list[PluginReport]:
+    """Check all objects that a target means: a plugin's name, a package, or `module:object`.
+
+    Raises E210 if there are none, or if an object cannot be a plugin.
+    """
+    if ":" in text:
+        return [_check_path(text, offline=offline)]
+    plugins = installed_plugins_by_kind()
+    named = [each for each in plugins if each.name == text] or [
+        each for each in plugins if _normalize_name(each.package) == _normalize_name(text)
+    ]
+    if named:
+        return [_check_plugin(each, offline=offline) for each in named]
+    if own := list(_built_in_objects(text)):
+        return [_check(each, name, OWN_PACKAGE, offline=offline) for name, each in own]
+    known = {name for each in plugins for name in (each.name, each.package)}
+    hint = did_you_mean(text, known, "plugins and their packages")
+    message = f"no plugin and no package with plugins is called '{text}'"
+    raise FaultError(Diagnostic("E210", message, f"{hint}; or write module:object"))
+
+
+def _normalize_name(package: str) -> str:
+    """Return the normalized name of a package: `Acme.Rates` becomes acme-rates."""
+    return package.lower().replace("_", "-").replace(".", "-")
+
+
+def _check(found: Any, name: str, origin: str, *, offline: bool) -> PluginReport:
+    if isinstance(found, Source):
+        return check_dataset(found, origin=origin, offline=offline)
+    if isinstance(found, Rate | Composite):
+        return check_metric(found, name=name, origin=origin)
+    return check_solver(found, name=name, origin=origin)
+
+
+def _check_plugin(plugin: Plugin, *, offline: bool) -> PluginReport:
+    try:
+        found = load_plugin(plugin)
+    except FaultError as error:
+        message, mend = error.faults[0].message, error.faults[0].help or ""
+        broken = CheckResult("can be used", "failed", message, mend)
+        return PluginReport(plugin.kind, plugin.name, plugin.origin, (broken,))
+    return _check(found, plugin.name, plugin.origin, offline=offline)
+
+
+def _check_path(text: str, *, offline: bool) -> PluginReport:
+    """Check `module:object`; the module may be in the current folder."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    attribute = text.partition(":")[2]
+    probe = Plugin("algorithm", EntryPoint(attribute, text, ENTRY_POINT_GROUPS["algorithm"]), "")
+    found = probe.load()
+    name = found.name if isinstance(found, Source | Rate) else attribute.lower()
+    if isinstance(found, Rate | Composite):  # `check_metric` reports its errors
+        return check_metric(found, name=name, origin=probe.origin)
+    if isinstance(found, Source):
+        return _check_plugin(Plugin("data set", EntryPoint(name, text, ""), ""), offline=offline)
+    if isinstance(found, type) and issubclass(found, Solver):
+        return _check_plugin(Plugin("algorithm", EntryPoint(name, text, ""), ""), offline=offline)
+    message = f"'{text}' is no Solver, Source, Rate or Composite"
+    raise FaultError(Diagnostic("E210", message, "name the class or object itself, not its module"))
+
+
+def _built_in_objects(name: str) -> Iterator[tuple[str, Any]]:
+    """Yield the built-in objects with that name."""
+    yield from (
+        (name, row.load()(**dict(row.preset))) for row in BUILT_IN_ALGORITHMS if row.name == name
+    )
+    if name in SOURCES:
+        yield name, SOURCES[name]
+    metric = canonical_name(name)
+    if (found := find_metric(metric)) is not None:
+        yield metric, found

@@ -26,7 +26,7 @@ from ratecli.conformance.outcome import (
     run_checks,
     skip,
 )
-from ratecli.conformance.solver_runs import SEED, SolverRun, SolverSubject
+from ratecli.conformance.problems import SEED, SolverRun, SolverSubject
 from ratecli.errors import FaultError
 from ratecli.experiment.options import all_options
 from ratecli.ledger.keys import trial_key

@@ -11,7 +11,7 @@ from mutants import MUTANTS, Cuts
 
 from ratecli.conformance import check_solver
 from ratecli.conformance.outcome import run_checks, watch_side_effects
-from ratecli.conformance.solver_runs import SolverSubject
+from ratecli.conformance.problems import SolverSubject
 from ratecli.conformance.solvers import OPTION_CHECKS, SOLUTION_CHECKS
 from ratecli.models.linear import Threshold
 from ratecli.solvers.base import Solution

@@ -8,8 +8,15 @@ import pytest
 from pins import findings, point
 
 from ratecli.report.regression.check import seed_notes
-from ratecli.report.regression.findings import CheckReport, CheckVerdict, Finding
-from ratecli.report.regression.render import MAX_FAILED, MAX_IMPROVED, findings_sheet, omitted_note
+from ratecli.report.regression.findings import (
+    MAX_FAILED,
+    MAX_IMPROVED,
+    CheckReport,
+    CheckVerdict,
+    Finding,
+    findings_sheet,
+    omitted_note,
+)
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,21 @@
-"""Findings of a check: the results of comparisons, and reasons why something was not compared."""
+"""Findings of a check, and their rendering as tables and text, JSON, or JUnit XML.
+
+A finding is the result of a comparison, or the reason why something was not compared.
+"""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
+from xml.etree import ElementTree as ET
 
 from ratecli.errors import Diagnostic, Loc
-from ratecli.report.sheet import format_number, format_scalar
+from ratecli.report.sheet import Sheet, SheetCell, SheetColumn, format_number, format_scalar
 
 
 class CheckVerdict(StrEnum):
@@ -175,3 +180,159 @@ def format_signed(value: float) -> str:
 
 def format_interval(interval: tuple[float, float] | None) -> str:
     return f" [{format_signed(interval[0])}, {format_signed(interval[1])}]" if interval else ""
+
+
+INVALID_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that are invalid in XML 1.0."""
+
+
+def to_junit(checks: Sequence[CheckReport]) -> bytes:
+    """Render checks as JUnit XML.
+
+    Values that were not compared are an `error`, other failed comparisons a `failure`.
+    """
+    root = ET.Element("testsuites", _counts([each for one in checks for each in one.findings]))
+    for one in checks:
+        suite = _element(root, "testsuite", name=one.name, file=str(one.path))
+        suite.attrib |= _counts(one.findings)
+        for each in one.findings:
+            about = f"{each.metric} of {each.who}" if each.metric else each.who or "results"
+            other = "what is expected" if each.against == "expect" else "the reference"
+            classname = ".".join(filter(None, [one.name, each.algorithm]))
+            name, file = f"{about} against {other}", str(one.path)
+            case = _element(suite, "testcase", name=name, classname=classname, file=file, time="0")
+            if not each.verdict.good:
+                tag = "error" if each.verdict is CheckVerdict.NOT_COMPARED else "failure"
+                told = _element(case, tag, type=each.verdict, message=each.sentence)
+                told.text = _clean(f"{each.sentence}\n{each.way_out}")
+    ET.indent(root)
+    text: bytes = ET.tostring(root, "utf-8", xml_declaration=True)
+    return text + b"\n"
+
+
+def _element(parent: ET.Element, tag: str, **attributes: str) -> ET.Element:
+    return ET.SubElement(parent, tag, {key: _clean(text) for key, text in attributes.items()})
+
+
+def _counts(findings: Sequence[Finding]) -> dict[str, str]:
+    errors = sum(each.verdict is CheckVerdict.NOT_COMPARED for each in findings)
+    failures = sum(not each.verdict.good for each in findings) - errors
+    counts = {"tests": len(findings), "failures": failures, "errors": errors, "skipped": 0}
+    return {name: str(count) for name, count in counts.items()} | {"time": "0"}
+
+
+def _clean(text: str) -> str:
+    return INVALID_XML.sub("\ufffd", text)
+
+
+FAILED_VERDICTS = FAILING[1:]
+IMPROVED_VERDICTS = (CheckVerdict.IMPROVED, CheckVerdict.BETTER)
+"""Verdicts listed in the table, failing and passing ones."""
+MAX_FAILED = 40
+MAX_IMPROVED = 10
+
+
+def check_summary(check: CheckReport) -> str:
+    """Summary: `quickstart: 126 comparisons with REFERENCE and `expect`: 2 regressed, 124 same`."""
+    counts = ", ".join(
+        f"{len(found)} {verdict}" for verdict in CheckVerdict if (found := check.of(verdict))
+    )
+    sides = [str(check.reference)] if check.reference else []
+    if any(each.against == "expect" for each in check.findings):
+        sides.append("`expect`")
+    against = f" with {' and '.join(sides)}" if sides else ""
+    count = len(check.findings)
+    return f"{check.name}: {count} comparison{'s' * (count != 1)}{against}: {counts or 'none'}"
+
+
+def findings_sheet(check: CheckReport) -> Sheet:
+    """Return a table of changes: failed ones first, then the largest ones.
+
+    `omitted_note` reports the changes beyond its length.
+    """
+    found = [*check.of(*FAILED_VERDICTS)[:MAX_FAILED], *check.of(*IMPROVED_VERDICTS)[:MAX_IMPROVED]]
+    names = list(dict.fromkeys(name for each in found for name in each.point))
+    columns = (
+        *map(SheetColumn, ("verdict", "algorithm", "variant", *names, "split", "metric")),
+        *(SheetColumn(title, numeric=True) for title in ("was", "now", "difference")),
+        SheetColumn("told"),
+    )
+    return Sheet("What moved", columns, tuple(_row(each, names) for each in found))
+
+
+def _row(each: Finding, names: Sequence[str]) -> tuple[SheetCell, ...]:
+    moved = ""
+    if each.difference is not None:
+        moved = f"{format_signed(each.difference)}{format_interval(each.interval)}"
+    texts = (
+        each.verdict,
+        each.algorithm,
+        each.variant,
+        *(format_scalar(each.point.get(name)) for name in names),
+        each.split,
+        each.metric,
+        *("" if value is None else format_number(value) for value in (each.was, each.now)),
+        moved,
+        each.told,
+    )
+    return tuple(map(SheetCell, texts))
+
+
+def omitted_note(check: CheckReport) -> str:
+    """Return `... and 12 more: --format json has all`, or "" if the table has all changes."""
+    failed, fine = (
+        max(0, len(check.of(*verdicts)) - most)
+        for verdicts, most in ((FAILED_VERDICTS, MAX_FAILED), (IMPROVED_VERDICTS, MAX_IMPROVED))
+    )
+    if not failed + fine:
+        return ""
+    failing = f", {failed} of them failures" if failed else ""
+    return f"... and {failed + fine} more{failing}: --format json has all"
+
+
+def versions_note(check: CheckReport) -> str:
+    """Return a note on changed package versions, or "" if nothing fails or nothing changed."""
+    if check.holds or not check.versions:
+        return ""
+    listed = ", ".join(f"{name} {was} (here {now})" for name, (was, now) in check.versions.items())
+    return f"pinned with {listed}"
+
+
+def checks_to_json(checks: Sequence[CheckReport]) -> dict[str, Any]:
+    """Return all checks as JSON data; non-finite numbers are null."""
+    return {
+        "holds": all(each.holds for each in checks),
+        "files": [
+            {
+                "file": str(each.path),
+                "name": each.name,
+                "holds": each.holds,
+                "reference": str(each.reference) if each.reference else None,
+                "versions": {name: list(pair) for name, pair in each.versions.items()},
+                "notes": [{"told": one.message, "way_out": one.help} for one in each.notes],
+                "counts": {str(v): len(each.of(v)) for v in CheckVerdict if each.of(v)},
+                "comparisons": [_record(one) for one in each.findings],
+            }
+            for each in checks
+        ],
+    }
+
+
+JSON_KEYS = (
+    *("verdict", "good", "against", "algorithm", "variant", "point", "split", "metric"),
+    *("was", "now", "difference", "low", "high", "seeds", "left_out", "needed", "told", "way_out"),
+)
+"""Keys of a comparison."""
+
+
+def _record(each: Finding) -> dict[str, Any]:
+    low, high = each.interval or (None, None)
+    found = vars(each) | {"good": each.verdict.good, "point": dict(each.point)}
+    found |= {"difference": each.difference, "low": low, "high": high}
+    found |= {"needed": each.needed or None}
+    return {key: _plain(found[key]) for key in JSON_KEYS}
+
+
+def _plain(value: Any) -> Any:
+    infinite = isinstance(value, float) and not math.isfinite(value)
+    return None if infinite or value == "" else value
