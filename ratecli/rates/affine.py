@@ -48,12 +48,12 @@ class Affine:
         terms = (self._bundle(rays) for rays in group_by_joint_bound(self.coefficients))
         return add(*terms, (self.constant, self.constant))
 
-    def along(self, ray: Ray) -> float:
+    def sum_over(self, ray: Ray) -> float:
         """Return the sum of the coefficients of a ray's rates."""
         return sum(self.coefficients.get(leaf, 0.0) for leaf in ray)
 
     def _bundle(self, rays: Sequence[Ray]) -> Interval:
-        sums = [self.along(ray) for ray in rays]
+        sums = [self.sum_over(ray) for ray in rays]
         if len(rays) == 1:
             return multiply((sums[0],) * 2, rays[0][0].rate.range)
         return min(0.0, *sums), max(0.0, *sums)
@@ -120,7 +120,7 @@ class RatioTerm:
         top, bottom = self.numerator, self.denominator
         leaves = {*top.coefficients, *bottom.coefficients}
         terms = [
-            (top.along(ray), bottom.along(ray))
+            (top.sum_over(ray), bottom.sum_over(ray))
             for rays in group_by_joint_bound(leaves)
             for ray in rays
         ]
@@ -225,8 +225,8 @@ def _sum_with_complement(leaf: Leaf) -> Affine:
     """Return the sum of a rate and its complement: the share of rows that either rate counts."""
     base = Affine({replace(leaf, rate=RATES["base_rate"]): 1.0})
     whole = Affine({}, 1.0)
-    spoken = {leaf.rate.yes, leaf.rate.no} - {"none"}
-    return base if spoken == {"+"} else whole + base * -1.0 if spoken == {"-"} else whole
+    masks = {leaf.rate.yes, leaf.rate.no} - {"none"}
+    return base if masks == {"+"} else whole + base * -1.0 if masks == {"-"} else whole
 
 
 def bound_text(form: Affine) -> str:

@@ -55,9 +55,9 @@ def disclosivity(proxy: Floats, groups: Floats, weight: Floats) -> float:
     share = share / share.sum()
     base = share @ groups[inside]
     both = (proxy[inside] * share[:, None]).T @ groups[inside]  # (L, K): P(value j and group k)
-    said = both.sum(axis=1)
-    kept = said > MIN_PROXY_SHARE
-    return float(np.abs(both[kept] / said[kept, None] - base).max())
+    share_of_value = both.sum(axis=1)
+    kept = share_of_value > MIN_PROXY_SHARE
+    return float(np.abs(both[kept] / share_of_value[kept, None] - base).max())
 
 
 def _two_class_measure(name: str, label: Floats, score: Floats, weight: Floats) -> float:

@@ -55,69 +55,74 @@ class Rate:
         )
 
 
-def _table(*rows: Rate) -> dict[str, Rate]:
-    return {row.name: row for row in rows}
-
-
-# fmt: off
-RATES = _table(
-    Rate("positive_rate",   "all",      "all",  "none", "rows decided yes", "negative_rate"),
-    Rate("negative_rate",   "all",      "none", "all",  "rows decided no", "positive_rate"),
-    Rate("joint_rate",      "all",      "all",  "none",
-         "rows of the slice that are decided yes, as a share of all rows", whole=True),
-    Rate("error",           "labelled", "-",    "+",
-         "labelled rows decided wrongly", "accuracy"),
-    Rate("accuracy",        "labelled", "+",    "-",
-         "labelled rows decided rightly", "error"),
-    Rate("tpr",             "+",        "all",  "none", "positive rows decided yes", "fnr"),
-    Rate("fnr",             "+",        "none", "all",  "positive rows decided no", "tpr"),
-    Rate("fpr",             "-",        "all",  "none", "negative rows decided yes", "tnr"),
-    Rate("tnr",             "-",        "none", "all",  "negative rows decided no", "fpr"),
-    Rate("true_positives",  "labelled", "+",    "none",
-         "labelled rows that are positive, decided yes", "false_negatives"),
-    Rate("false_positives", "labelled", "-",    "none",
-         "labelled rows that are negative, decided yes", "true_negatives"),
-    Rate("true_negatives",  "labelled", "none", "-",
-         "labelled rows that are negative, decided no", "false_positives"),
-    Rate("false_negatives", "labelled", "none", "+",
-         "labelled rows that are positive, decided no", "true_positives"),
-    Rate("base_rate",       "labelled", "+",    "+",
-         "labelled rows that are positive, whatever is decided"),
-    Rate("churn",           "deployed", "deployed_no", "deployed_yes",
-         "rows decided otherwise than by the deployed model", "agreement"),
-    Rate("agreement",       "deployed", "deployed_yes", "deployed_no",
-         "rows decided as by the deployed model", "churn"),
-    Rate("wins",            "labelled&deployed", "+&deployed_no", "-&deployed_yes",
-         "labelled rows decided rightly that the deployed model decides wrongly"),
-    Rate("losses",          "labelled&deployed", "-&deployed_no", "+&deployed_yes",
-         "labelled rows decided wrongly that the deployed model decides rightly"),
-    Rate("mean_error",      "labelled", "all",  "none",
-         "mean of estimate minus label", of="error"),
-    Rate("mse",             "labelled", "all",  "none",
-         "mean squared difference of estimate and label", of="squared_error"),
-    Rate("log_loss",        "labelled", "all",  "none",
-         "mean of -log of the estimated chance of the label; "
-         "infinite where a certain estimate is wrong", of="log_loss"),
+_RATES = (
+    Rate("positive_rate", "all", "all", "none", "share of positive decisions", "negative_rate"),
+    Rate("negative_rate", "all", "none", "all", "share of negative decisions", "positive_rate"),
+    Rate("joint_rate", "all", "all", "none", "share of rows in the slice and positive", whole=True),
+    Rate("error", "labelled", "-", "+", "share of wrong decisions", "accuracy"),
+    Rate("accuracy", "labelled", "+", "-", "share of correct decisions", "error"),
+    Rate("tpr", "+", "all", "none", "share of positive rows decided positively", "fnr"),
+    Rate("fnr", "+", "none", "all", "share of positive rows decided negatively", "tpr"),
+    Rate("fpr", "-", "all", "none", "share of negative rows decided positively", "tnr"),
+    Rate("tnr", "-", "none", "all", "share of negative rows decided negatively", "fpr"),
+    Rate("true_positives", "labelled", "+", "none", "share of true positives", "false_negatives"),
+    Rate("false_positives", "labelled", "-", "none", "share of false positives", "true_negatives"),
+    Rate("true_negatives", "labelled", "none", "-", "share of true negatives", "false_positives"),
+    Rate("false_negatives", "labelled", "none", "+", "share of false negatives", "true_positives"),
+    Rate("base_rate", "labelled", "+", "+", "share of positive labels, for any decisions"),
+    Rate(
+        "churn", "deployed", "deployed_no", "deployed_yes", "unlike the deployed model", "agreement"
+    ),
+    Rate(
+        "agreement", "deployed", "deployed_yes", "deployed_no", "like the deployed model", "churn"
+    ),
+    Rate(
+        "wins",
+        "labelled&deployed",
+        "+&deployed_no",
+        "-&deployed_yes",
+        "share of correct decisions where the deployed model is wrong",
+    ),
+    Rate(
+        "losses",
+        "labelled&deployed",
+        "-&deployed_no",
+        "+&deployed_yes",
+        "share of wrong decisions where the deployed model is correct",
+    ),
+    Rate("mean_error", "labelled", "all", "none", "mean of estimate minus label", of="error"),
+    Rate("mse", "labelled", "all", "none", "mean squared error of estimates", of="squared_error"),
+    Rate(
+        "log_loss",
+        "labelled",
+        "all",
+        "none",
+        "mean of -log of the estimated probability of the label",
+        of="log_loss",
+    ),
 )
-# fmt: on
+RATES = {rate.name: rate for rate in _RATES}
 RANKINGS = {
-    "roc_auc": "chance that a positive row scores above a negative one (ties count half)",
+    "roc_auc": "probability that a positive row scores above a negative one (ties count half)",
     "pr_auc": "mean precision over recall levels as the threshold falls (average precision)",
 }
-# fmt: off
-SYNONYMS = {
-    "coverage": "positive_rate", "selection_rate": "positive_rate", "ppr": "positive_rate",
-    "acceptance_rate": "positive_rate", "rejection_rate": "negative_rate",
-    "error_rate": "error",
-    "recall": "tpr", "sensitivity": "tpr", "true_positive_rate": "tpr", "hit_rate": "tpr",
-    "miss_rate": "fnr", "false_negative_rate": "fnr",
-    "fall_out": "fpr", "false_positive_rate": "fpr",
-    "specificity": "tnr", "true_negative_rate": "tnr",
-    "prevalence": "base_rate",
-    "ppv": "precision", "f_measure": "f1", "auc": "roc_auc", "average_precision": "pr_auc",
-    "mean_squared_error": "mse", "cross_entropy": "log_loss",
+_SYNONYMS = {
+    "positive_rate": "coverage selection_rate ppr acceptance_rate",
+    "negative_rate": "rejection_rate",
+    "error": "error_rate",
+    "tpr": "recall sensitivity true_positive_rate hit_rate",
+    "fnr": "miss_rate false_negative_rate",
+    "fpr": "fall_out false_positive_rate",
+    "tnr": "specificity true_negative_rate",
+    "base_rate": "prevalence",
+    "precision": "ppv",
+    "f1": "f_measure",
+    "roc_auc": "auc",
+    "pr_auc": "average_precision",
+    "mse": "mean_squared_error",
+    "log_loss": "cross_entropy",
 }
-# fmt: on
+SYNONYMS = {other: name for name, others in _SYNONYMS.items() for other in others.split()}
 
 
 @dataclass(frozen=True)
@@ -136,7 +141,7 @@ class Composite:
 COMPOSITES = {
     "precision": Composite(
         "true_positives / (true_positives + false_positives)",
-        "rows decided yes that are positive; undefined (nan) where no row is decided yes",
+        "share of positive rows among the positive decisions; undefined (nan) without any",
     ),
     "f1": Composite(
         "2 * true_positives / (2 * true_positives + false_positives + false_negatives)",
@@ -150,10 +155,10 @@ COMPOSITES = {
     ),
     "g_mean": Composite("geo_mean(tpr, tnr)", "geometric mean of tpr and tnr"),
     "h_mean": Composite("harmonic_mean(tpr, tnr)", "harmonic mean of tpr and tnr"),
-    "q_mean": Composite("1 - rms(fpr, fnr)", "1 minus the quadratic mean of fpr and fnr"),
+    "q_mean": Composite("1 - rms(fpr, fnr)", "1 minus the root mean square of fpr and fnr"),
     "share": Composite(
         "joint_rate",
-        "rows of the slice, as a share of the rows decided yes; undefined (nan) where no row is",
+        "share of the slice among the positive decisions; undefined (nan) without any",
         over="positive_rate",
     ),
     "win_loss_ratio": Composite("wins / losses", "wins over losses against the deployed model"),
@@ -161,15 +166,13 @@ COMPOSITES = {
 
 TEMPLATES = {
     "max_gap": "largest difference of a metric between two values of a column",
-    "mean": "mean of a metric over the values of a column, each counting alike",
+    "mean": "mean of a metric over the values of a column, with equal weights",
     "min_ratio": "smallest ratio of a metric between two values of a column",
 }
 
 BALANCE_METRICS = {
-    "imbalance": "distance of the shares of a column's values "
-    "among the rows decided yes from equal shares",
-    "disclosivity": "most by which what is decided of a row changes the chance "
-    "of a value of a column",
+    "imbalance": "distance of the shares of a column's values among positive decisions from 1/K",
+    "disclosivity": "largest change of the probability of a column's value by a row's decision",
 }
 
 OF = "of"

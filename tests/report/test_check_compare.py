@@ -52,7 +52,7 @@ def test_noise_of_plenty_of_seeds_is_none_and_of_few_it_counts():
     now = [a + b for a, b in zip(FIVE, noise, strict=True)]
     assert said(point(now), point(FIVE)) == "same"
     (found,) = findings(point(now[:3]), point(FIVE[:3]))
-    assert (found.verdict, found.told, found.interval) == (
+    assert (found.verdict, found.detail, found.interval) == (
         "regressed",
         "3 seeds: no interval",
         None,
@@ -100,8 +100,8 @@ def test_the_more_is_compared_the_surer_a_difference_must_be():
 def test_what_cannot_be_compared_fails_and_says_why(now, was, told):
     found = findings(now, was)[0]
     assert found.verdict == "not compared"
-    assert found.told.startswith(told)
-    assert found.way_out
+    assert found.detail.startswith(told)
+    assert found.help
 
 
 def test_data_sets_come_and_go():
@@ -116,7 +116,7 @@ def test_data_sets_come_and_go():
 
     def told(now, was):
         return [
-            each.told
+            each.detail
             for each in compare_with_reference(
                 now, build_reference(was), ComparisonTerms(0.001, {})
             )
@@ -159,12 +159,12 @@ def test_other_seeds_are_compared_on_all_rows_as_well():
 
 def test_what_is_there_on_one_side_only_fails():
     found = findings(point([0.1], "error"), point([0.1], "other"))
-    assert {(each.metric, each.told) for each in found} == {
+    assert {(each.metric, each.detail) for each in found} == {
         ("error", "it is not pinned"),
         ("other", "it is pinned and no longer measured"),
     }
     (gone,) = findings([], [point([0.1])])
-    assert (gone.verdict, gone.told) == ("not compared", "it is pinned and no longer in the file")
+    assert (gone.verdict, gone.detail) == ("not compared", "it is pinned and no longer in the file")
 
 
 def test_what_is_undefined_both_times_is_the_same():

@@ -55,7 +55,7 @@ def test_a_seed_counts_once_for_all_sweep_points():
 def test_a_few_seeds_more_or_others_are_noise_and_told():
     (found,) = findings(point(without(OTHERS, 3, 5)), point(without(TEN, 3)))
     assert (found.verdict, found.seeds, found.left_out) == ("same", 8, 2)
-    assert found.told == "paired over 8 seeds; undefined at 2 of 10 seeds, 1 of 10 pinned"
+    assert found.detail == "paired over 8 seeds; undefined at 2 of 10 seeds, 1 of 10 pinned"
     assert found.remark == "undefined at 2 of 10 seeds, 1 of 10 pinned"
     (found,) = findings(point(without(OTHERS, 3)), point(without(TEN, 3)))
     assert (found.verdict, found.left_out, found.remark) == ("same", 1, "")
@@ -71,7 +71,7 @@ def test_more_than_noise_explains_fails(gone, fails):
     """Of one metric the level is 2.5 %: 1/32 is more, 1/64 is less."""
     (found,) = findings(point(without(OTHERS, *range(gone))), point(TEN))
     assert (found.verdict == "not compared") is fails
-    assert "undefined at" in found.told
+    assert "undefined at" in found.detail
 
 
 def test_what_becomes_defined_is_no_loss():
@@ -85,7 +85,9 @@ def test_what_becomes_defined_is_no_loss():
 def test_where_nothing_moves_there_is_no_noise():
     (found,) = findings(point(without(TEN, 4)), point(TEN))
     assert found.verdict == "not compared"
-    assert found.told.endswith("1 of 10 seeds, 0 of 10 pinned, though nothing moves at the others")
+    assert found.detail.endswith(
+        "1 of 10 seeds, 0 of 10 pinned, though nothing moves at the others"
+    )
     moves = point(OTHERS, k=1), point(TEN, k=1)
     found = findings([point(without(TEN, 4), k=0), moves[0]], [point(TEN, k=0), moves[1]])
     assert {each.verdict for each in found} == {"same"}
@@ -100,9 +102,9 @@ def test_a_loss_shows_at_the_seeds_that_are_left():
 def test_other_seeds_may_be_undefined_too():
     (found,) = findings(point(without(OTHERS, 3), first=20), point(without(TEN, 5)))
     assert found.verdict == "same"
-    assert found.told.startswith("two samples of 9 seeds or more; undefined at 1 of 10 seeds")
+    assert found.detail.startswith("two samples of 9 seeds or more; undefined at 1 of 10 seeds")
     (found,) = findings(point(without(OTHERS, *range(8)), first=20), point(TEN))
-    assert "more than noise explains" in found.told
+    assert "more than noise explains" in found.detail
 
 
 def tripped(was, now, comparisons=100, points=6):

@@ -75,18 +75,18 @@ def check_results(
     found += expectation_findings(ledger, experiment.expect)
     if known is None:
         if not any(each.against == "expect" for each in found):
-            told = f"no reference at '{place}', and no number in `expect`"
-            way_out = f"`ratecli pin {path}` once the numbers are right, or state some in `expect`"
-            told = f"there is nothing to compare with: {told}"
-            found.append(_not_compared("reference", told, way_out))
+            detail = f"no reference at '{place}', and no number in `expect`"
+            help_ = f"`ratecli pin {path}` once the numbers are right, or state some in `expect`"
+            detail = f"there is nothing to compare with: {detail}"
+            found.append(_not_compared("reference", detail, help_))
         return CheckReport(path, experiment.name, None, _add_details(prepared, found))
     if known.name == experiment.name:
         better, rows = metric_directions(experiment), rows_by_split(ledger)
         terms = ComparisonTerms(tolerance, better, rows)
         found += compare_with_reference(ledger, known, terms)
     else:
-        told = f"the reference is one of '{known.name}'"
-        found.append(_not_compared("reference", told, "name the right one"))
+        detail = f"the reference is one of '{known.name}'"
+        found.append(_not_compared("reference", detail, "name the right one"))
     was, now = known.versions, ledger.meta["versions"]
     pairs = {name: (was.get(name, "-"), now.get(name, "-")) for name in {**was, **now}}
     versions = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
@@ -107,7 +107,7 @@ def pin_reference(prepared: PreparedExperiment, folder: Path, place: Path) -> Re
     if ledger is None or found:
         name = prepared.experiment.name
         raise FaultError(
-            Diagnostic("E507", f"'{name}' cannot be pinned: {each.sentence}", each.way_out)
+            Diagnostic("E507", f"'{name}' cannot be pinned: {each.sentence}", each.help)
             for each in found
         )
     made = build_reference(ledger)
@@ -125,21 +125,23 @@ def load_current_results(
     Results are looked up by trial key, so those of another file, other data or other code are
     ignored. The findings say which trials are missing or failed, or why there are no results.
     """
-    path, told, way_out = prepared.path, "", f"`ratecli run {prepared.path}` first"
+    path, detail, help_ = prepared.path, "", f"`ratecli run {prepared.path}` first"
     plan, results = prepared.plan.planned, {}
     if not (folder / LEDGER_FILE).is_file():
-        told = f"nothing is stored in '{folder}'"
+        detail = f"nothing is stored in '{folder}'"
     elif absent := list_missing_files(prepared):
-        told = f"files of the data are missing ({', '.join(absent)}), so results cannot be checked"
-        way_out = f"`ratecli fetch {path}`"
+        detail = (
+            f"files of the data are missing ({', '.join(absent)}), so results cannot be checked"
+        )
+        help_ = f"`ratecli fetch {path}`"
     else:
         with LedgerStore(folder / LEDGER_FILE, readonly=True) as store:
             before, results = store.plan(), store.results()
         if not any(trial.key in results for trial in plan):
             stale = " as it is now: the file, its data or the code changed since" if before else ""
-            told = f"no trial of the file{stale} is stored in '{folder}'"
-    if told:
-        return None, [_not_compared("run", told, way_out)]
+            detail = f"no trial of the file{stale} is stored in '{folder}'"
+    if detail:
+        return None, [_not_compared("run", detail, help_)]
     known = {
         "experiment": prepared.experiment.resolved(),
         "datasets": dataset_metadata(prepared),
@@ -163,26 +165,29 @@ def inconclusive_findings(ledger: Ledger, path: Path) -> Iterator[Finding]:
             ended = "are not stored for the file, its data and the code as they are now"
         point = [f"{name} = {format_scalar(value)}" for name, value in first.point.items()]
         where = ", ".join([*point, f"seed {first.seed}"])
-        told = f"{1 + len(others)} of {planned} trials {ended}, the first at {where}"
-        way_out = f"`ratecli run {path}` runs what is missing and tries again what failed"
-        yield replace(_not_compared("run", told, way_out), algorithm=label, loc=("algorithms",))
+        detail = f"{1 + len(others)} of {planned} trials {ended}, the first at {where}"
+        help_ = f"`ratecli run {path}` runs what is missing and tries again what failed"
+        yield replace(_not_compared("run", detail, help_), algorithm=label, loc=("algorithms",))
 
 
 def expectation_findings(ledger: Ledger, entries: Sequence[Expectation]) -> Iterator[Finding]:
     """Yield the findings for expectations, by entry, then by group of trials."""
     for each in compare_expectations(ledger):
-        entry, way_out = each.entry, ""
+        entry, help_ = each.entry, ""
         within = "" if entry.within is None else f" within {format_scalar(entry.within)}"
-        told = f"expected {SIGNS[entry.kind]}{each.figure:g}{within}"
-        told += f" ({entry.source})" if entry.source else ""
+        detail = f"expected {SIGNS[entry.kind]}{each.figure:g}{within}"
+        detail += f" ({entry.source})" if entry.source else ""
         if each.verdict is ExpectationVerdict.SHOWN:
             continue
         if each.verdict is ExpectationVerdict.NOT_MEASURED:
-            verdict, way_out = CheckVerdict.NOT_COMPARED, "see trials.csv for how the trials ended"
+            verdict, help_ = (
+                CheckVerdict.NOT_COMPARED,
+                "see trials.csv for how the trials ended",
+            )
         else:
             verdict = CheckVerdict(str(each.verdict))
         if verdict is CheckVerdict.DIFFERS:
-            way_out = "find out what moved it, or correct what the file expects"
+            help_ = "find out what moved it, or correct what the file expects"
         yield Finding(
             verdict,
             "expect",
@@ -194,21 +199,21 @@ def expectation_findings(ledger: Ledger, entries: Sequence[Expectation]) -> Iter
             was=each.figure,
             now=each.measured.mean,
             seeds=each.measured.n,
-            told=f"not measured, {each.reason}" if each.reason else told,
-            way_out=way_out,
+            detail=f"not measured, {each.reason}" if each.reason else detail,
+            help=help_,
             loc=("expect", entries.index(entry)),
         )
 
 
-def _not_compared(against: FindingSource, told: str, way_out: str, code: str = "") -> Finding:
-    return Finding(CheckVerdict.NOT_COMPARED, against, told=told, way_out=way_out, code=code)
+def _not_compared(against: FindingSource, detail: str, help_: str, code: str = "") -> Finding:
+    return Finding(CheckVerdict.NOT_COMPARED, against, detail=detail, help=help_, code=code)
 
 
 def _add_details(prepared: PreparedExperiment, found: Sequence[Finding]) -> list[Finding]:
     """Name the file in suggestions, and set the location of findings about an algorithm."""
     labels = [entry.label for entry in prepared.experiment.algorithms]
     again = PIN_AGAIN.format(file=prepared.path)
-    found = [replace(each, way_out=again) if each.way_out == PIN_AGAIN else each for each in found]
+    found = [replace(each, help=again) if each.help == PIN_AGAIN else each for each in found]
     return [
         replace(each, loc=("algorithms", labels.index(each.algorithm)))
         if each.loc == ("algorithms",) and each.algorithm in labels
@@ -226,9 +231,9 @@ def check_notes(
     good = [each for each in findings if each.verdict.good and each.against == "reference"]
     if odd := [each for each in good if each.remark]:
         more = f", and {len(odd) - 1} more" if len(odd) > 1 else ""
-        told = f"seeds are left out where a number is undefined: {odd[0].what} is {odd[0].remark}"
+        detail = f"seeds are left out where a number is undefined: {odd[0].what} is {odd[0].remark}"
         help_ = "--format json says how many seeds each comparison left out"
-        yield Diagnostic("W502", told + more, help_, loc=odd[0].loc, key=True)
+        yield Diagnostic("W502", detail + more, help_, loc=odd[0].loc, key=True)
     fewest: dict[tuple[str, ...], Finding] = {}  # of each metric, on the split that needs fewest
     for each in sorted(good, key=lambda each: each.needed):
         fewest.setdefault((each.algorithm, each.variant, each.metric, repr(each.point)), each)
@@ -248,16 +253,16 @@ def seed_notes(was: set[int], now: set[int]) -> Iterator[Diagnostic]:
     if not gone and not new:
         return
     if SeedPair(dict.fromkeys(was), dict.fromkeys(now)).paired:
-        told = f"{len(both)} of {len(was)} seeds that are pinned are compared"
-        told += f"; no longer in the file: {_listed(gone)}" if gone else ""
-        yield _seeds_note(told + (f"; not pinned: {_listed(new)}" if new else ""))
+        detail = f"{len(both)} of {len(was)} seeds that are pinned are compared"
+        detail += f"; no longer in the file: {_listed(gone)}" if gone else ""
+        yield _seeds_note(detail + (f"; not pinned: {_listed(new)}" if new else ""))
     else:
         counts = f"{len(was)} and {len(now)} are compared as two samples"
         yield _seeds_note(f"{len(both) or 'none'} of {len(now)} seeds are pinned: {counts}")
 
 
-def _seeds_note(told: str, help_: str = SEEDS_SUGGESTION) -> Diagnostic:
-    return Diagnostic("W502", told, help_, loc=("seeds",), key=True)
+def _seeds_note(detail: str, help_: str = SEEDS_SUGGESTION) -> Diagnostic:
+    return Diagnostic("W502", detail, help_, loc=("seeds",), key=True)
 
 
 def _listed(seeds: Sequence[int]) -> str:

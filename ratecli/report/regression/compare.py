@@ -157,8 +157,8 @@ def _compare_point(
         if place in after and place in before:
             yield _seed_series(found, SeedPair(before[place], after[place]))
         elif after and before:
-            told = "it is not pinned" if place in after else "it is pinned and no longer measured"
-            yield replace(found, told=told)
+            detail = "it is not pinned" if place in after else "it is pinned and no longer measured"
+            yield replace(found, detail=detail)
     seeds = SeedPair(was.solved, now.solved)
     if seeds.enough and not seeds.paired:
         yield from _compare_all_splits(now, was, rows)
@@ -202,12 +202,12 @@ def _seed_series(found: Finding, values: SeedPair) -> Finding | SeedSeries:
         for seed in was.keys() & now.keys():
             before, after = was[seed], now[seed]
             if before is not None and after is not None and not _both_defined(before, after):
-                told = f"it is {after:g} at seed {seed}, and {before:g} is pinned"
-                return replace(found, told=told)
+                detail = f"it is {after:g} at seed {seed}, and {before:g} is pinned"
+                return replace(found, detail=detail)
     if not any(
         value is not None and math.isfinite(value) for value in [*was.values(), *now.values()]
     ):
-        return replace(found, verdict=CheckVerdict.SAME, told="undefined, as it is pinned")
+        return replace(found, verdict=CheckVerdict.SAME, detail="undefined, as it is pinned")
     if found.metric.startswith(VIOLATION_PREFIX):
         values = SeedPair(_at_least_zero(was), _at_least_zero(now))
     return SeedSeries(found, values)
@@ -227,12 +227,12 @@ def _at_least_zero(values: BySeed) -> BySeed:
     }
 
 
-def _not_compared(told: str, loc: Loc) -> Finding:
-    return Finding(CheckVerdict.NOT_COMPARED, "reference", told=told, way_out=PIN_AGAIN, loc=loc)
+def _not_compared(detail: str, loc: Loc) -> Finding:
+    return Finding(CheckVerdict.NOT_COMPARED, "reference", detail=detail, help=PIN_AGAIN, loc=loc)
 
 
-def _of_point(each: PinnedTrials, told: str) -> Finding:
-    found = _not_compared(told, ("algorithms",))
+def _of_point(each: PinnedTrials, detail: str) -> Finding:
+    found = _not_compared(detail, ("algorithms",))
     return replace(found, algorithm=each.algorithm, point=each.point)
 
 
@@ -314,15 +314,15 @@ def _verdict(
     (was, now), (before, after) = values.undefined, map(len, values.answered)
     missing = f"; {values.undefined_text}" if was or now else ""
     if found is None:
-        told = "no seed gave a number both times, and there are too few for two samples"
+        detail = "no seed gave a number both times, and there are too few for two samples"
         other = "give the file the seeds that are pinned"
-        way_out = PIN_AGAIN if values.undefined_changed else other
-        return replace(finding, told=told + missing, way_out=way_out)
+        help_ = PIN_AGAIN if values.undefined_changed else other
+        return replace(finding, detail=detail + missing, help=help_)
     if len(now) * before > len(was) * after and change.chance <= undefined_level:
-        return replace(finding, told=f"it is {values.undefined_text}, more than noise explains")
+        return replace(finding, detail=f"it is {values.undefined_text}, more than noise explains")
     if now - was and found.paired and change.still:
-        told = f"it is {values.undefined_text}, though nothing moves at the others"
-        return replace(finding, told=told)
+        detail = f"it is {values.undefined_text}, though nothing moves at the others"
+        return replace(finding, detail=detail)
     direction = terms.direction(finding.metric)
     tail = tail if direction else tail / 2
     verdict = _judge(found, tail, direction, terms)
@@ -337,9 +337,9 @@ def _verdict(
         seeds=found.seeds,
         left_out=len(was | now),
         needed=_needed(found, tail, finding.metric) if direction and not values.paired else 0,
-        told=(method if found.paired else f"two samples of {seeds} or more") + missing,
+        detail=(method if found.paired else f"two samples of {seeds} or more") + missing,
         remark=values.undefined_text if values.undefined_changed else "",
-        way_out="" if verdict.good else PIN_AGAIN,
+        help="" if verdict.good else PIN_AGAIN,
     )
 
 

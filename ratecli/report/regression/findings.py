@@ -63,11 +63,11 @@ class Finding:
     needed
         For two samples, the number of seeds per side needed to detect a loss of half a percentage
         point; 0 if not applicable.
-    told
+    detail
         How the values were compared, or why they were not.
     remark
         A remark to show even if the comparison passes.
-    way_out
+    help
         What to do about the finding.
     loc
         Location in the experiment file.
@@ -88,9 +88,9 @@ class Finding:
     seeds: int = 0
     left_out: int = 0
     needed: int = 0
-    told: str = ""
+    detail: str = ""
     remark: str = ""
-    way_out: str = ""
+    help: str = ""
     loc: Loc = ("name",)
     code: str = ""
 
@@ -119,10 +119,10 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """The finding as text, without the suggestion."""
+        """The finding as text, without the help."""
         what = self.what
         if self.verdict is CheckVerdict.NOT_COMPARED:
-            return f"{what}: {self.told}" if what else self.told
+            return f"{what}: {self.detail}" if what else self.detail
         return f"{what} {self.verdict}: {self.numbers}"
 
     @property
@@ -132,17 +132,17 @@ class Finding:
         Such as `0.2069 -> 0.2119, by +0.0050 [+0.0031, +0.0069], paired over 5 seeds`.
         """
         if self.was is None or self.now is None or self.difference is None:
-            return self.told
+            return self.detail
         moved = (
             f"{format_number(self.was)} -> {format_number(self.now)}, "
             f"by {format_signed(self.difference)}"
         )
-        return f"{moved}{format_interval(self.interval)}, {self.told}".removesuffix(", ")
+        return f"{moved}{format_interval(self.interval)}, {self.detail}".removesuffix(", ")
 
     @property
     def diagnostic(self) -> Diagnostic:
         code = self.code or ("E509" if self.verdict is CheckVerdict.NOT_COMPARED else "E508")
-        return Diagnostic(code, self.sentence, self.way_out or None, loc=self.loc, key=True)
+        return Diagnostic(code, self.sentence, self.help or None, loc=self.loc, key=True)
 
 
 @dataclass(frozen=True)
@@ -203,8 +203,8 @@ def to_junit(checks: Sequence[CheckReport]) -> bytes:
             case = _element(suite, "testcase", name=name, classname=classname, file=file, time="0")
             if not each.verdict.good:
                 tag = "error" if each.verdict is CheckVerdict.NOT_COMPARED else "failure"
-                told = _element(case, tag, type=each.verdict, message=each.sentence)
-                told.text = _clean(f"{each.sentence}\n{each.way_out}")
+                detail = _element(case, tag, type=each.verdict, message=each.sentence)
+                detail.text = _clean(f"{each.sentence}\n{each.help}")
     ET.indent(root)
     text: bytes = ET.tostring(root, "utf-8", xml_declaration=True)
     return text + b"\n"
@@ -255,7 +255,7 @@ def findings_sheet(check: CheckReport) -> Sheet:
     columns = (
         *map(SheetColumn, ("verdict", "algorithm", "variant", *names, "split", "metric")),
         *(SheetColumn(title, numeric=True) for title in ("was", "now", "difference")),
-        SheetColumn("told"),
+        SheetColumn("comparison"),
     )
     return Sheet("What moved", columns, tuple(_row(each, names) for each in found))
 
@@ -273,7 +273,7 @@ def _row(each: Finding, names: Sequence[str]) -> tuple[SheetCell, ...]:
         each.metric,
         *("" if value is None else format_number(value) for value in (each.was, each.now)),
         moved,
-        each.told,
+        each.detail,
     )
     return tuple(map(SheetCell, texts))
 
@@ -329,7 +329,7 @@ def _record(each: Finding) -> dict[str, Any]:
     low, high = each.interval or (None, None)
     found = vars(each) | {"good": each.verdict.good, "point": dict(each.point)}
     found |= {"difference": each.difference, "low": low, "high": high}
-    found |= {"needed": each.needed or None}
+    found |= {"needed": each.needed or None, "told": each.detail, "way_out": each.help}
     return {key: _plain(found[key]) for key in JSON_KEYS}
 
 
