@@ -1,5 +1,5 @@
 # ruff: noqa: ARG002, NPY002
-"""Solvers that are wrong in one way each: all are the example's search, with something done to it."""
+"""Solvers that are wrong in one way each: the example's search with one thing changed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,6 @@ from scipy import sparse
 from ratecli.models.group_threshold import GroupThreshold
 from ratecli.models.linear import Ramp, Threshold
 from ratecli.solvers.base import Solution
-from ratecli.solvers.problem import Problem
-
-MUTANTS: dict[str, list[type[Cuts]]] = {}
-"""The check that is to catch them, and who they are."""
 
 
 @dataclass(frozen=True)
@@ -33,32 +29,6 @@ class Cuts(RandomCuts):
     tries: int = 25
 
 
-def caught_by(check):
-    def noted(mutant):
-        MUTANTS.setdefault(check, []).append(mutant)
-        return mutant
-
-    return noted
-
-
-@caught_by("has a correct status")
-class SolvedWhateverComesOut(Cuts):
-    def solve(self, problem, rng, progress):
-        return Solution({"it": Threshold(np.ones(problem.X.shape[1]), 5.0)})
-
-
-@caught_by("has a correct status")
-class InfeasibleWhereItFoundNone(Cuts):
-    def solve(self, problem, rng, progress):
-        return Solution({}, "infeasible", "found none")
-
-
-@caught_by("recognizes infeasible goals")
-class SolvedWithoutAnything(Cuts):
-    def solve(self, problem, rng, progress):
-        return replace(super().solve(problem, rng, progress), status="solved")
-
-
 class Learnt(Threshold):
     """Knows the label of each training row by its place in the table."""
 
@@ -69,161 +39,119 @@ class Learnt(Threshold):
         return self.label if X.shape[0] == len(self.label) else super().decide(X)
 
 
-@caught_by("is not better than the optimum")
-@caught_by("decides each row independently")
-@caught_by("can be stored")
-class LeaksLabels(Cuts):
+class Doubled(Ramp):
+    def decide(self, X):
+        return 2 * super().decide(X)
+
+
+class Single(Threshold):
+    def decide(self, X):
+        return super().decide(X)[:1]
+
+
+def threshold(problem, cut=0.0, kind=Threshold):
+    return Solution({"it": kind(np.ones(problem.X.shape[1]), cut)})
+
+
+def learnt(problem):
+    solution = threshold(problem, kind=Learnt)
+    object.__setattr__(solution.variants["it"], "label", np.nan_to_num(problem.label))
+    return solution
+
+
+def unknown_slices(problem):
+    scorer = threshold(problem).variants["it"]
+    return Solution(
+        {"it": GroupThreshold(scorer, ("h = x",), np.zeros((1, 1), dtype=bool), np.zeros(1))}
+    )
+
+
+def traced(solution, **step):
+    row = {"iteration": 1, "objective": 0.01, "violation": 0.0, "seconds": 0.1}
+    return replace(solution, trace=(row | step,))
+
+
+def without_weights(problem):
+    matrix = problem.rates
+    parts = (matrix.sums, matrix.against, matrix.members)
+    alike = (sparse.csr_array(np.sign(each.toarray())) for each in parts)
+    return replace(problem, rates=type(matrix)(matrix.leaves, *alike))
+
+
+def halve(X):
+    X *= 0.5
+
+
+def refuse_equal_labels(label):
+    if 0 in np.ptp(np.asarray(label)[~np.isnan(label)], keepdims=True):
+        raise ZeroDivisionError("no spread")
+
+
+def refuse_sparse(X):
+    assert isinstance(X, np.ndarray)
+
+
+RESULTS = {
+    "solved in any case": lambda problem, _: threshold(problem, 5.0),
+    "infeasible without proof": lambda *_: Solution({}, "infeasible", "found none"),
+    "always solved": lambda _, solution: replace(solution, status="solved"),
+    "leaks labels": lambda problem, _: learnt(problem),
+    "claims too much": lambda _, solution: traced(solution),
+    "decisions beyond 1": lambda problem, _: threshold(problem, 9.0, Doubled),
+    "one decision for all": lambda problem, _: threshold(problem, kind=Single),
+    "unknown slices": lambda problem, _: unknown_slices(problem),
+    "unknown status": lambda _, solution: replace(solution, status="done"),
+    "no reason": lambda _, solution: replace(solution, status="iteration_limit", reason=""),
+    "no solution": lambda _, solution: solution.variants,
+    "trace of arrays": lambda _, solution: traced(solution, objective=np.float32(0.5)),
+    "half a trace": lambda _, solution: replace(solution, trace=({"iteration": 1},)),
+}
+"""What these solvers return, given the problem and the search's solution."""
+GENERATORS = {
+    "own seed": np.random.default_rng,
+    "global random numbers": lambda: np.random.default_rng(np.random.randint(1 << 30)),
+}
+"""The random numbers that these solvers use."""
+EFFECTS = {
+    "prints": lambda *_: print("done"),  # noqa: T201
+    "writes": lambda *_: Path("log.txt").write_text("done"),
+    "progress of numbers": lambda _, progress: progress(1, 300),
+    "scales in place": lambda problem, _: halve(problem.X),
+    "dense only": lambda problem, _: refuse_sparse(problem.X),
+    "divides by the spread": lambda problem, _: refuse_equal_labels(problem.label),
+}
+"""What these solvers do to the problem and the progress callback before they search."""
+
+
+@dataclass(frozen=True)
+class Mutant(Cuts):
+    """The search with one entry of the tables above.
+
+    Attributes
+    ----------
+    change
+        The name of the entry.
+    """
+
+    change: str = ""
+
     def solve(self, problem, rng, progress):
-        model = Learnt(np.ones(problem.X.shape[1]))
-        object.__setattr__(model, "label", np.nan_to_num(problem.label))
-        return Solution({"it": model})
+        EFFECTS.get(self.change, lambda *_: None)(problem, progress)
+        rng = GENERATORS.get(self.change, lambda: rng)()
+        searched = without_weights(problem) if self.change == "no weights" else problem
+        solution = super().solve(searched, rng, progress)
+        return RESULTS.get(self.change, lambda _, same: same)(problem, solution)
 
 
-@caught_by("is not better than the optimum")
-class PraisesItself(Cuts):
-    def solve(self, problem, rng, progress):
-        row = {"iteration": 1, "objective": 0.01, "violation": 0.0, "seconds": 0.1}
-        return replace(super().solve(problem, rng, progress), trace=(row,))
-
-
-@caught_by("is reproducible")
-class NeverTheSame(Cuts):
-    def solve(self, problem, rng, progress):
-        return super().solve(problem, np.random.default_rng(), progress)
-
-
-@caught_by("uses its own random numbers")
-@caught_by("is reproducible")
-class SharesItsNumbers(Cuts):
-    def solve(self, problem, rng, progress):
-        return super().solve(problem, np.random.default_rng(np.random.randint(1 << 30)), progress)
-
-
-@caught_by("uses weights")
-class IgnoresWeights(Cuts):
-    """As if every row counted alike."""
-
-    def solve(self, problem, rng, progress):
-        matrix = problem.rates
-        parts = (matrix.sums, matrix.against, matrix.members)
-        alike = (sparse.csr_array(np.sign(each.toarray())) for each in parts)
-        flat = replace(problem, rates=type(matrix)(matrix.leaves, *alike))
-        return super().solve(flat, rng, progress)
-
-
-@caught_by("has valid decisions")
-class BeyondOne(Cuts):
-    class Doubled(Ramp):
-        def decide(self, X):
-            return 2 * super().decide(X)
-
-    def solve(self, problem, rng, progress):
-        return Solution({"it": self.Doubled(np.ones(problem.X.shape[1]), 9.0)})
-
-
-@caught_by("has valid decisions")
-class OneDecisionForAll(Cuts):
-    class Single(Threshold):
-        def decide(self, X):
-            return super().decide(X)[:1]
-
-    def solve(self, problem, rng, progress):
-        return Solution({"it": self.Single(np.ones(problem.X.shape[1]))})
-
-
-@caught_by("has valid decisions")
-class LooksAtSlicesUnsaid(Cuts):
+class UndeclaredSlices(Cuts):
     @property
     def sees_slices(self):
         return False
 
 
-@caught_by("has valid decisions")
-class LooksAtOtherSlices(Cuts):
-    def solve(self, problem, rng, progress):
-        scorer = Threshold(np.ones(problem.X.shape[1]))
-        model = GroupThreshold(scorer, ("h = x",), np.zeros((1, 1), dtype=bool), np.zeros(1))
-        return Solution({"it": model})
-
-
-@caught_by("has no side effects")
-class Prints(Cuts):
-    def solve(self, problem, rng, progress):
-        print("done")  # noqa: T201
-        return super().solve(problem, rng, progress)
-
-
-@caught_by("has no side effects")
-class Writes(Cuts):
-    def solve(self, problem, rng, progress):
-        Path("log.txt").write_text("done")
-        return super().solve(problem, rng, progress)
-
-
-@caught_by("reports progress")
-class TellsNumbers(Cuts):
-    def solve(self, problem, rng, progress):
-        progress(1, 300)
-        return super().solve(problem, rng, progress)
-
-
-@caught_by("does not change its input")
-class ScalesInPlace(Cuts):
-    def solve(self, problem: Problem, rng, progress):
-        problem.X *= 0.5
-        return super().solve(problem, rng, progress)
-
-
-@caught_by("handles unusual tables")
-class DenseOnly(Cuts):
-    def solve(self, problem, rng, progress):
-        assert isinstance(problem.X, np.ndarray)
-        return super().solve(problem, rng, progress)
-
-
-@caught_by("handles unusual tables")
-class DividesBySpread(Cuts):
-    def solve(self, problem, rng, progress):
-        if 0 in np.ptp(np.asarray(problem.label)[~np.isnan(problem.label)], keepdims=True):
-            raise ZeroDivisionError("no spread")
-        return super().solve(problem, rng, progress)
-
-
-@caught_by("solves supported goals")
-class NoStatusOfOurs(Cuts):
-    def solve(self, problem, rng, progress):
-        return replace(super().solve(problem, rng, progress), status="done")
-
-
-@caught_by("solves supported goals")
-class NoReason(Cuts):
-    def solve(self, problem, rng, progress):
-        return replace(super().solve(problem, rng, progress), status="iteration_limit", reason="")
-
-
-@caught_by("solves supported goals")
-class NoSolution(Cuts):
-    def solve(self, problem, rng, progress):
-        return super().solve(problem, rng, progress).variants
-
-
-@caught_by("can be recorded")
-class TracesArrays(Cuts):
-    def solve(self, problem, rng, progress):
-        row = {"iteration": 1, "objective": np.float32(0.5), "violation": 0.0, "seconds": 0.1}
-        return replace(super().solve(problem, rng, progress), trace=(row,))
-
-
-@caught_by("can be recorded")
-class TracesHalf(Cuts):
-    def solve(self, problem, rng, progress):
-        return replace(super().solve(problem, rng, progress), trace=({"iteration": 1},))
-
-
-@caught_by("can be pickled")
 @dataclass(frozen=True)
 class LooksLikeAnother(Cuts):
-    """What is pickled is not what it was.
+    """A pickled instance is not equal to the original.
 
     Attributes
     ----------
@@ -240,23 +168,17 @@ def local_class():
     class Local(Cuts):
         """No module has it."""
 
-    return Local
+    return Local()
 
 
-MUTANTS["can be pickled"].append(local_class())
-
-
-@caught_by("declares what it supports")
 class UnknownClass(Cuts):
     objectives: ClassVar[frozenset[str]] = frozenset({"linear"})
 
 
-@caught_by("declares what it supports")
-class TakesNothing(Cuts):
+class SupportsNothing(Cuts):
     constraints: ClassVar[frozenset[str]] = frozenset()
 
 
-@caught_by("has options with defaults")
 @dataclass(frozen=True)
 class CallsBack(Cuts):
     """An option that no file can give."""
@@ -264,7 +186,6 @@ class CallsBack(Cuts):
     back: Any = len
 
 
-@caught_by("documents its options")
 @dataclass(frozen=True)
 class Undocumented(Cuts):
     """Says nothing of its options."""
@@ -272,12 +193,44 @@ class Undocumented(Cuts):
     depth: int = 3
 
 
-@caught_by("refuses other goals")
 class ClaimsAll(Cuts):
-    """Says that it takes affine goals, and that it solved any."""
+    """Supports affine goals, and claims to solve any."""
 
     objectives: ClassVar[frozenset[str]] = frozenset({"affine"})
     constraints: ClassVar[frozenset[str]] = frozenset({"affine"})
 
     def solve(self, problem, rng, progress):
-        return Solution({"it": Threshold(np.ones(problem.X.shape[1]), 5.0)})
+        return threshold(problem, 5.0)
+
+
+CAUGHT = {
+    "has a correct status": ["solved in any case", "infeasible without proof"],
+    "recognizes infeasible goals": ["always solved"],
+    "is not better than the optimum": ["leaks labels", "claims too much"],
+    "decides each row independently": ["leaks labels"],
+    "can be stored": ["leaks labels"],
+    "is reproducible": ["own seed", "global random numbers"],
+    "uses its own random numbers": ["global random numbers"],
+    "uses weights": ["no weights"],
+    "has valid decisions": [
+        *("decisions beyond 1", "one decision for all", "unknown slices"),
+        UndeclaredSlices(),
+    ],
+    "has no side effects": ["prints", "writes"],
+    "reports progress": ["progress of numbers"],
+    "does not change its input": ["scales in place"],
+    "handles unusual tables": ["dense only", "divides by the spread"],
+    "solves supported goals": ["unknown status", "no reason", "no solution"],
+    "can be recorded": ["trace of arrays", "half a trace"],
+    "can be pickled": [LooksLikeAnother(), local_class()],
+    "declares what it supports": [UnknownClass(), SupportsNothing()],
+    "has options with defaults": [CallsBack()],
+    "documents its options": [Undocumented()],
+    "refuses other goals": [ClaimsAll()],
+}
+MUTANTS = [
+    (check, Mutant(change=each) if isinstance(each, str) else each)
+    for check, mutants in CAUGHT.items()
+    for each in mutants
+]
+"""Pairs of the check that must fail, and the solver."""
