@@ -96,18 +96,6 @@ def _kl_points(arguments: Sequence[Interval]) -> iv.ArgumentPoints:
         yield ArgumentPoint(((low + high) / 2,) * 2, (0, 0))
 
 
-def _kl_slopes(p: float, q: float) -> Sequence[float]:
-    return math.log(p / q) - math.log((1 - p) / (1 - q)), (q - p) / (q * (1 - q))
-
-
-def _geo_mean_slopes(x: float, y: float) -> Sequence[float]:
-    return 0.5 * math.sqrt(y / x), 0.5 * math.sqrt(x / y)
-
-
-def _harmonic_mean_slopes(x: float, y: float) -> Sequence[float]:
-    return 2 * (y / (x + y)) ** 2, 2 * (x / (x + y)) ** 2
-
-
 def _rms_slopes(*values: float) -> Sequence[float]:
     size = len(values) * _rms(*values)
     return [x / size if size else 0.0 for x in values]
@@ -129,7 +117,7 @@ def _power_convexity(arguments: Sequence[Interval]) -> Convexity:
 
 _kl = Operation(
     kl,
-    _kl_slopes,
+    lambda p, q: (math.log(p / q) - math.log((1 - p) / (1 - q)), (q - p) / (q * (1 - q))),
     _kl_points,
     iv.unknown_directions,
     (0.0, 1.0),
@@ -152,12 +140,18 @@ _ROWS = (
         _power_convexity,
     ),
     Function("kl", 2, "convex", _kl, "Kullback-Leibler divergence of two shares, the true first"),
-    Function("geo_mean", 2, "concave", _positive(_geo_mean, _geo_mean_slopes), "geometric mean"),
+    Function(
+        "geo_mean",
+        2,
+        "concave",
+        _positive(_geo_mean, lambda x, y: (0.5 * math.sqrt(y / x), 0.5 * math.sqrt(x / y))),
+        "geometric mean",
+    ),
     Function(
         "harmonic_mean",
         2,
         "concave",
-        _positive(_harmonic_mean, _harmonic_mean_slopes),
+        _positive(_harmonic_mean, lambda x, y: (2 * (y / (x + y)) ** 2, 2 * (x / (x + y)) ** 2)),
         "harmonic mean",
     ),
     Function(

@@ -210,18 +210,9 @@ def _sum(*values: float) -> float:
         return sum(values)
 
 
-def _product_value(x: float, y: float) -> float:
-    """Return x * y with 0 * infinity = 0: an infinite end only means that there is no bound."""
-    return x * y if x and y else 0.0
-
-
 def _quotient_value(x: float, y: float) -> float:
     """Return x / y; the sign of a zero denominator tells from which side 0 is approached."""
     return x / y if y else math.copysign(INFINITY, x) * math.copysign(1.0, y)
-
-
-def _quotient_slopes(x: float, y: float) -> Sequence[float]:
-    return 1 / y, -(x / y) / y
 
 
 def _quotient_extremes(arguments: Sequence[Interval]) -> ArgumentPoints:
@@ -259,7 +250,8 @@ def subtract(left: Interval, right: Interval) -> Interval:
 
 add = Operation(_sum, lambda *values: (1.0,) * len(values))
 multiply = Operation(
-    _product_value,
+    # 0 * infinity = 0: an infinite end only means that there is no bound
+    lambda x, y: x * y if x and y else 0.0,
     lambda x, y: (y, x),
     corner_extremes,
     lambda args: (sign(args[1]), sign(args[0])),
@@ -267,7 +259,7 @@ multiply = Operation(
 square = Operation(lambda x: x * x, lambda x: (2 * x,), even_extremes, sign_directions)
 divide = Operation(
     _quotient_value,
-    _quotient_slopes,
+    lambda x, y: (1 / y, -(x / y) / y),
     _quotient_extremes,
     _quotient_directions,
     everywhere=lambda args: _one_sign(args[1]),
@@ -295,10 +287,6 @@ def power_value(x: float, exponent: float) -> float:
         return -INFINITY if x < 0 and _is_odd(exponent) else INFINITY
     except ValueError:
         return math.nan
-
-
-def _power_slopes(x: float, exponent: float) -> Sequence[float]:
-    return exponent * power_value(x, exponent - 1), 0.0
 
 
 def _nearest_power_point(x: float, exponent: float) -> tuple[float, float]:
@@ -343,7 +331,7 @@ def _power_defined(arguments: Sequence[Interval]) -> bool:
 
 power = Operation(
     power_value,
-    _power_slopes,
+    lambda x, exponent: (exponent * power_value(x, exponent - 1), 0.0),
     _power_extremes,
     _power_directions,
     near=_nearest_power_point,
@@ -354,20 +342,8 @@ power = Operation(
 # functions
 
 
-def _sqrt(x: float) -> float:
-    return math.sqrt(x) if x >= 0 else math.nan
-
-
-def _log(x: float) -> float:
-    return math.log(x) if x > 0 else (-INFINITY if x == 0 else math.nan)
-
-
 def _exp(x: float) -> float:
     return math.exp(x) if x < 709 else INFINITY
-
-
-def _sign_of(x: float) -> Sequence[float]:
-    return (float((x > 0) - (x < 0)),)
 
 
 def _max_slopes(*values: float) -> Sequence[float]:
@@ -375,21 +351,22 @@ def _max_slopes(*values: float) -> Sequence[float]:
     return [float(i == first) for i in range(len(values))]
 
 
-def _min_slopes(*values: float) -> Sequence[float]:
-    return _max_slopes(*(-value for value in values))
-
-
 POSITIVE: Interval = (0.0, INFINITY)
-absolute = Operation(abs, _sign_of, even_extremes, sign_directions)
+absolute = Operation(abs, lambda x: (float((x > 0) - (x < 0)),), even_extremes, sign_directions)
 maximum = Operation(lambda *values: max(values), _max_slopes)
-minimum = Operation(lambda *values: min(values), _min_slopes)
+minimum = Operation(
+    lambda *values: min(values), lambda *values: _max_slopes(*(-value for value in values))
+)
 sqrt = Operation(
-    _sqrt,
+    lambda x: math.sqrt(x) if x >= 0 else math.nan,
     lambda x: (0.5 / math.sqrt(x),),
     domain=POSITIVE,
     near=clip_between(SLOPE_MARGIN**2, INFINITY),
 )
 log = Operation(
-    _log, lambda x: (1 / x,), domain=POSITIVE, near=clip_between(SLOPE_MARGIN, INFINITY)
+    lambda x: math.log(x) if x > 0 else (-INFINITY if x == 0 else math.nan),
+    lambda x: (1 / x,),
+    domain=POSITIVE,
+    near=clip_between(SLOPE_MARGIN, INFINITY),
 )
 exp = Operation(_exp, lambda x: (_exp(x),))

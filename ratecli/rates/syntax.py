@@ -14,7 +14,6 @@ from typing import Literal, NoReturn
 from ratecli.errors import Diagnostic, FaultError, Span
 
 NO_SPAN = Span(0, 0)
-IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 BARE_WORD = re.compile(r"[A-Za-z_](?:[\w.+/&-]*\w)?", re.ASCII)
 """A column or value that needs no quotes."""
 
