@@ -158,12 +158,11 @@ def _write_junit(checks: list[CheckReport], path: Path) -> None:
 
 def _print_result(prepared: PreparedExperiment, found: CheckReport, *, github: bool) -> None:
     from ratecli.render import diagnostics_to_github  # noqa: PLC0415
-    from ratecli.report.regression import findings as render  # noqa: PLC0415
-    from ratecli.report.regression.findings import FAILING, CheckVerdict  # noqa: PLC0415
+    from ratecli.report.regression import findings as fd  # noqa: PLC0415
 
     placed = prepared.document.placed
     notes = [placed(note) for note in found.notes]
-    shown = FAILING if github else (CheckVerdict.NOT_COMPARED,)
+    shown = fd.FAILING if github else (fd.CheckVerdict.NOT_COMPARED,)
     faults = [placed(finding.diagnostic) for finding in found.of(*shown)]
     if github:
         typer.echo(diagnostics_to_github([*faults, *notes]), nl=bool(faults or notes))
@@ -171,13 +170,13 @@ def _print_result(prepared: PreparedExperiment, found: CheckReport, *, github: b
         print_diagnostics([*faults[:MAX_SHOWN], *notes])
         if more := len(faults[MAX_SHOWN:]):
             typer.echo(f"... {more} more not compared: --format json has all", err=True)
-    typer.echo(render.check_summary(found))
-    sheet = render.findings_sheet(found)
+    typer.echo(fd.check_summary(found))
+    sheet = fd.findings_sheet(found)
     if sheet.rows and not github:
         numbers = [column.title for column in sheet.columns if column.numeric]
         heads = [column.title for column in sheet.columns]
         rows = [[cell.text for cell in row] for row in sheet.rows]
         typer.echo(format_table(heads, rows, numbers))
-    for line in ("" if github else render.omitted_note(found), render.versions_note(found)):
+    for line in ("" if github else fd.omitted_note(found), fd.versions_note(found)):
         if line:
             typer.echo(line)
