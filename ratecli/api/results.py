@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -24,43 +24,14 @@ from ratecli.files import LEDGER_FILE
 from ratecli.ledger.records import PlannedTrial
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
-from ratecli.models.base import Array, Classifier
+from ratecli.models.base import Array
 from ratecli.models.storage import loads
 from ratecli.report.tables import metrics_table, summary_table, trials_table
 from ratecli.runner.run import trial_display_name
-from ratecli.sampling.encoding import Encoding
 
 
-@dataclass(frozen=True)
-class ResultModel:
-    """A stored classifier together with the encoding of its features.
-
-    Attributes
-    ----------
-    name
-        Name of the trial and the variant, such as `majorize kappa=0.8 seed=0, stochastic`.
-    classifier
-        The classifier, which takes features (n, d).
-    encoding
-        How features are made from the columns of a table.
-    """
-
-    name: str
-    classifier: Classifier
-    encoding: Encoding
-
-    @classmethod
-    def of(cls, name: str, blob: bytes, encoding: str) -> ResultModel:
-        """Return a model read from a ledger.
-
-        Raises
-        ------
-        ValueError
-            If its features are not made from columns, or it was trained with several levels per
-            row.
-        """
-        with convert_errors():
-            return cls(name, loads(blob), encoding_for_tables(json.loads(encoding), name))
+class ResultModel(StoredModel):
+    """A model of a run, which can be applied to DataFrames."""
 
     @property
     def columns(self) -> list[str]:
@@ -90,13 +61,8 @@ class ResultModel:
             If the rows do not fit the model; the attribute `faults` lists the errors.
         """
         with convert_errors():
-            found, doubts = predict_table(
-                StoredModel(Path("X"), self.classifier, self.encoding),
-                Path("X"),
-                to_arrow_table(frame, "X"),
-                seed,
-            )
-        issue_warnings(doubts)
+            found, faults = predict_table(self, Path("X"), to_arrow_table(frame, "X"), seed)
+        issue_warnings(faults)
         return pd.DataFrame(dict(found.columns), index=frame.index)
 
     def predict(self, frame: pd.DataFrame, *, seed: int = 0) -> NDArray[Any]:
@@ -176,7 +142,9 @@ class Results:
             if chosen not in models:
                 hint = did_you_mean(chosen, models, "variants")
                 raise FaultError(Diagnostic("E104", f"'{name}' has no variant '{chosen}'", hint))
-        return ResultModel.of(f"{name}, {chosen}", models[chosen], encoding)
+            name = f"{name}, {chosen}"
+            described = encoding_for_tables(json.loads(encoding), name)
+            return ResultModel(name, loads(models[chosen]), described)
 
 
 def load_results(path: str | PathLike[str], *, output: str | PathLike[str] = "results") -> Results:
@@ -230,7 +198,11 @@ def _find_trial(
     plan: list[PlannedTrial], algorithm: str | None, seed: int | None, point: Mapping[str, Any]
 ) -> PlannedTrial:
     """Return the one trial that matches; raise E104 if there is none or more than one."""
-    fitting = list(_matching_trials(plan, algorithm, point))
+    fitting = [
+        trial
+        for trial in plan
+        if algorithm in {None, trial.label} and point.items() <= dict(trial.point).items()
+    ]
     first = seed if seed is not None or not fitting else fitting[0].seed
     found = [trial for trial in fitting if trial.seed == first]
     if len(found) == 1:
@@ -238,14 +210,3 @@ def _find_trial(
     listed = "; ".join(trial_display_name(trial) for trial in (found or plan)[:8])
     message = f"{len(found) or 'no'} trials fit"
     raise FaultError(Diagnostic("E104", message, f"say which algorithm, seed and values: {listed}"))
-
-
-def _matching_trials(
-    plan: list[PlannedTrial], algorithm: str | None, point: Mapping[str, Any]
-) -> Iterator[PlannedTrial]:
-    for trial in plan:
-        named = algorithm in {None, trial.label}
-        if named and all(
-            name in trial.point and trial.point[name] == value for name, value in point.items()
-        ):
-            yield trial

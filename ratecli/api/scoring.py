@@ -19,12 +19,9 @@ from ratecli.api.goals import UNCONSTRAINED, FitSpec
 from ratecli.api.rows import InputRows
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import VIOLATION_PREFIX
-from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Expression
 from ratecli.rates.matrix import Predictions, measure
-
-RULE_KIND, RATE_KIND = "rule", "rate"
 
 
 @dataclass(eq=False, repr=False)
@@ -197,40 +194,38 @@ def rate_score(
 
 
 def _measure(
-    scorer: RateScorer, inputs: InputRows, y: Any, said: Any, *, weight: Any, labels: Any
+    scorer: RateScorer, inputs: InputRows, y: Any, decisions: Any, *, weight: Any, labels: Any
 ) -> float:
     """Return the value of the scorer's expression.
 
     `labels` are the estimator's classes, or None to take all labels that occur.
     """
-    check_consistent_length(inputs.beside, y, said)
-    y, said = column_or_1d(y), column_or_1d(said)
-    both = np.concatenate([y, said]) if labels is None else np.asarray(labels)
+    check_consistent_length(inputs.beside, y, decisions)
+    y, decisions = column_or_1d(y), column_or_1d(decisions)
+    both = np.concatenate([y, decisions]) if labels is None else np.asarray(labels)
     classes = BinaryLabels.of(both, scorer.pos_label)
     rows = LabelledRows.of(inputs, classes.yes(y), normalize_weights(weight, y))
+    counted = rows.counted()
+    yes = classes.yes(decisions)[counted]
     with convert_errors():
         tree = _parse_measure(scorer, inputs)
-        yes = classes.yes(said)
-        return _value(rows, yes, tree)
+        sample = rows.take(counted).sample(None)
+        return measure([tree], sample, "train", Predictions(yes, yes, yes))[0]
 
 
 def _parse_measure(scorer: RateScorer, inputs: InputRows) -> Expression:
     """Return the expression to measure; raise E304 if it refers to another algorithm."""
+    name = "rule" if scorer.rule else "rate"
+    text = {name: scorer.text}
     spec = FitSpec(
         UNCONSTRAINED,
-        constraints={RULE_KIND: scorer.text} if scorer.rule else {},
+        constraints=text if scorer.rule else {},
         groups=scorer.groups or {},
         parameters=scorer.parameters or {},
-        metrics={} if scorer.rule else {RATE_KIND: scorer.text},
+        metrics={} if scorer.rule else text,
     )
-    read = spec.read(inputs.values)
-    tree = read.case.metrics[VIOLATION_PREFIX + RULE_KIND if scorer.rule else RATE_KIND]
+    metrics = spec.read(inputs.values).case.metrics
+    tree = metrics[VIOLATION_PREFIX + name if scorer.rule else name]
     if any(isinstance(part, ex.AlgorithmMetric) for part in ex.walk(tree)):
         raise FaultError(Diagnostic("E304", f"'{scorer.text}' asks for what another algorithm has"))
     return tree
-
-
-def _value(rows: LabelledRows, yes: Array, tree: Expression) -> float:
-    counted = rows.counted()
-    yes, rows = yes[counted], rows.take(counted)
-    return measure([tree], rows.sample(None), "train", Predictions(yes, yes, yes))[0]

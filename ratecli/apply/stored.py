@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,9 +50,19 @@ READY_MADE_FEATURES = {"matrix": "came ready-made", "counts": "are counts of ter
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A classifier, the file it was read from, and the encoding of its features."""
+    """A stored classifier together with the encoding of its features.
 
-    path: Path
+    Attributes
+    ----------
+    name
+        Its file, or the trial and the variant, such as `majorize kappa=0.8 seed=0, stochastic`.
+    classifier
+        The classifier, which takes features (n, d).
+    encoding
+        How features are made from the columns of a table.
+    """
+
+    name: str
     classifier: Classifier
     encoding: Encoding
 
@@ -69,7 +80,9 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
         rows have several levels.
     """
     record = None
-    if _is_folder(path):
+    with _read_errors(path):
+        folder = path.is_dir()
+    if folder:
         _check_trial(path)
         record = _read_record(path)
         path = path / _choose_variant(record, path, variant)
@@ -79,34 +92,40 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
     blob = _read(path)
     classifier = load_classifier(str(path), blob)
     record = record or _read_record(path.parent)
-    _check_belongs(record, path, blob)
-    encoding = _encoding(record, path)
+    hint = "copy both from the folder of one trial"
+    sha256 = hashlib.sha256(blob).hexdigest()
+    if all(entry["sha256"] != sha256 for entry in record["models"]):
+        message = f"'{path}' is none of the models that the '{ENCODER_FILE}' beside it is of"
+        raise FaultError(Diagnostic("E404", message, hint))
+    try:
+        encoding = encoding_for_tables(record, str(path))
+    except ValueError as error:
+        raise _broken_file(path.parent / ENCODER_FILE, str(error)) from None
     width = len(encoding.encoder.names)
     if classifier.width != width:
         message = f"'{path}' takes {classifier.width} features, and '{ENCODER_FILE}' makes {width}"
-        raise FaultError(Diagnostic("E404", message, "copy both from the folder of one trial"))
-    return StoredModel(path, classifier, encoding)
+        raise FaultError(Diagnostic("E404", message, hint))
+    return StoredModel(str(path), classifier, encoding)
 
 
-def _is_folder(path: Path) -> bool:
+@contextmanager
+def _read_errors(path: Path) -> Iterator[None]:
+    """Convert errors of reading a file, such as a name that is too long, to E405."""
     try:
-        return path.is_dir()
-    except OSError as error:  # for example, the name is too long
+        yield
+    except FileNotFoundError as error:
+        hint = f"a run leaves models in results/NAME/{MODELS_FOLDER}/TRIAL"
+        raise missing_file_error(str(path), "does not exist", hint) from error
+    except OSError as error:
         raise unreadable_file_error(str(path), path, error) from error
 
 
 def _read(path: Path) -> bytes:
-    try:
+    with _read_errors(path):
         if path.exists() and not path.is_file():
-            raise missing_file_error(
-                str(path), "is not a file", "name a model, or the folder of a trial"
-            )
+            hint = "name a model, or the folder of a trial"
+            raise missing_file_error(str(path), "is not a file", hint)
         return read_model_file(str(path), path)
-    except FileNotFoundError as error:
-        way = f"a run leaves models in results/NAME/{MODELS_FOLDER}/TRIAL"
-        raise missing_file_error(str(path), "does not exist", way) from error
-    except OSError as error:
-        raise unreadable_file_error(str(path), path, error) from error
 
 
 def _read_record(folder: Path) -> Mapping[str, Any]:
@@ -158,21 +177,6 @@ def _choose_variant(record: Mapping[str, Any], folder: Path, variant: str | None
         hint = did_you_mean(chosen, files, "variants")
         raise FaultError(Diagnostic("E104", f"'{folder}' has no variant '{chosen}'", hint))
     return str(files[chosen])
-
-
-def _check_belongs(record: Mapping[str, Any], path: Path, blob: bytes) -> None:
-    """Raise E404 unless the encoder lists the model, as other features give meaningless scores."""
-    sha256 = hashlib.sha256(blob).hexdigest()
-    if all(entry["sha256"] != sha256 for entry in record["models"]):
-        message = f"'{path}' is none of the models that the '{ENCODER_FILE}' beside it is of"
-        raise FaultError(Diagnostic("E404", message, "copy both from the folder of one trial"))
-
-
-def _encoding(record: Mapping[str, Any], path: Path) -> Encoding:
-    try:
-        return encoding_for_tables(record, str(path))
-    except ValueError as error:
-        raise _broken_file(path.parent / ENCODER_FILE, str(error)) from None
 
 
 def encoding_for_tables(record: object, name: str) -> Encoding:

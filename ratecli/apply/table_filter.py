@@ -340,7 +340,7 @@ def _model(wanted: FilterRequest, planned: PlannedTrial, result: TrialResult) ->
         way = "balanced_tree keeps to what --disclosivity allows; or allow more"
         raise FaultError(Diagnostic("E501", message, way))
     encoding = Encoding.from_json(json.loads(result.encoding))
-    return StoredModel(Path(MAIN_MODEL_FILE), loads(result.models[MAIN_VARIANT]), encoding)
+    return StoredModel(MAIN_MODEL_FILE, loads(result.models[MAIN_VARIANT]), encoding)
 
 
 def _files(planned: PlannedTrial, result: TrialResult) -> Mapping[str, bytes]:

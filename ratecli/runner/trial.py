@@ -36,7 +36,7 @@ from ratecli.sampling.deployed import (
     with_classifier_decisions,
     with_stored_decisions,
 )
-from ratecli.sampling.filter_summary import census
+from ratecli.sampling.filter_summary import summarize_filters
 from ratecli.sampling.filtered import NoRowsKeptError, load_training_rows
 from ratecli.sampling.rows import TrialData, load_trial_data
 from ratecli.sampling.safety_rows import SafetyRows, rates_on_split
@@ -260,7 +260,7 @@ class Trial:
                 status, reason = _check_infeasible(problem, status, reason)
             info = {}
         sample, splits = self.rows.sample, self.rows.splits()
-        filters = census(case.goals(), sample, splits, solution.variants, predictions)
+        filters = summarize_filters(case.goals(), sample, splits, solution.variants, predictions)
         info |= filters or {BEST_CONSTANT_KEY: trial.best_constant()}
         return MeasuredSolution(solution, values, status, reason, info)
 

@@ -40,20 +40,13 @@ def load_deployed_model(experiment: Experiment, document: Document, folder: Path
     given = experiment.deployed.model if experiment.deployed else None
     if given is None:
         return None
-    try:
-        return _read_model(given, folder)
-    except FaultError as error:
-        place = document.place(("deployed", "model"))
-        raise FaultError(fault.at(place) for fault in error.faults) from None
-
-
-def _read_model(given: str, folder: Path) -> bytes:
-    path = find_user_file(given, folder)
-    try:
-        blob = read_model_file(given, path)
-    except OSError as error:
-        raise unreadable_file_error(given, path, error) from error
-    load_classifier(given, blob)
+    with document.placing("deployed", "model"):
+        path = find_user_file(given, folder)
+        try:
+            blob = read_model_file(given, path)
+        except OSError as error:
+            raise unreadable_file_error(given, path, error) from error
+        load_classifier(given, blob)
     return blob
 
 
@@ -103,19 +96,13 @@ def check_model_preserved(
     for place, file in results.items():
         models = place / MODELS_FOLDER
         if models.is_dir() and any(parent.samefile(models) for parent in within):
-            where = document.place(("deployed", "model"))
-            raise FaultError(
-                _overwritten_model(models, None if file == document.path else file).at(where)
-            )
-
-
-def _overwritten_model(models: Path, other: Path | None) -> Diagnostic:
-    """Return the E310 for a model written by this run, or by the run of another file."""
-    copy = "copy the model out of there and name the copy"
-    if other is None:
-        return Diagnostic("E310", f"this run itself writes the models in '{models}'", copy)
-    message = f"the run of '{other}' writes the models in '{models}'"
-    return Diagnostic("E310", message, f"run '{other}' first, by itself, or {copy}")
+            own = file == document.path
+            writer = "this run itself" if own else f"the run of '{file}'"
+            message = f"{writer} writes the models in '{models}'"
+            hint = "copy the model out of there and name the copy"
+            hint = hint if own else f"run '{file}' first, by itself, or {hint}"
+            with document.placing("deployed", "model"):
+                raise FaultError(Diagnostic("E310", message, hint))
 
 
 def with_stored_decisions(rows: TrialData, blob: bytes) -> TrialData:

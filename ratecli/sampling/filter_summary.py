@@ -28,7 +28,7 @@ GroupConditions = dict[str, dict[str, Condition]]
 """For each column, the names of its groups, in the order of its values, with their conditions."""
 
 
-def census(
+def summarize_filters(
     goals: Iterable[Goal],
     sample: Sample,
     splits: Iterable[str],
@@ -46,20 +46,20 @@ def census(
       rows with a value, None for a value without rows;
     - `after` (K,): the expected shares of the groups among the kept rows, None if no rows are kept.
     """
-    named, splits = joint_rate_groups(goals), tuple(splits)
+    by_column, splits = joint_rate_groups(goals), tuple(splits)
     found = {
         name: {
             "keep": _round_values(variant.keep),
             "columns": {
                 column: {
-                    "groups": list(told),
-                    "splits": _summary_by_split(told, sample, splits, answers[name]),
+                    "groups": list(groups),
+                    "splits": _summary_by_split(groups, sample, splits, answers[name]),
                 }
-                for column, told in named.items()
+                for column, groups in by_column.items()
             },
         }
         for name, variant in variants.items()
-        if isinstance(variant, ProxyFilter) and named
+        if isinstance(variant, ProxyFilter) and by_column
     }
     return {FILTERS_KEY: found} if found else {}
 
@@ -83,11 +83,11 @@ def _group_name(condition: Condition) -> str:
 
 
 def _summary_by_split(
-    told: Mapping[str, Condition], sample: Sample, splits: Iterable[str], said: Predictions
+    groups: Mapping[str, Condition], sample: Sample, splits: Iterable[str], predictions: Predictions
 ) -> dict[str, Any]:
     """Summarize each split that has a row of any of the groups."""
     members = np.stack(
-        [sample.rows(ex.Slice.of((), [each])) for each in told.values()], axis=1
+        [sample.rows(ex.Slice.of((), [each])) for each in groups.values()], axis=1
     ).astype(float)
     known = members.any(axis=1)
     found = {}
@@ -97,7 +97,7 @@ def _summary_by_split(
         if weight.sum() > 0:
             share = weight / weight.sum()
             found[split] = _count_groups(
-                members[rows], share, said.proxy[rows], said.decisions[rows]
+                members[rows], share, predictions.proxy[rows], predictions.decisions[rows]
             )
     return found
 

@@ -14,7 +14,7 @@ from ratecli.models.storage import loads
 from ratecli.rates.analysis import objective_goal
 from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import Scope, resolve
-from ratecli.sampling.filter_summary import census, joint_rate_groups
+from ratecli.sampling.filter_summary import joint_rate_groups, summarize_filters
 from ratecli.sampling.rows import load_trial_data
 
 FILE = """
@@ -29,7 +29,7 @@ metrics: {far: imbalance(by=city), tells: disclosivity(by=sex)}
 
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("census")
+    folder = tmp_path_factory.mktemp("summarize_filters")
     frame = people(900, 3)
     rng = np.random.default_rng(5)
     frame["city"] = np.where(frame["z"] + rng.normal(size=900) > 1, "Ulm", "Bonn")
@@ -154,4 +154,4 @@ def test_groups_are_those_of_the_goals(text, groups):
 
 
 def test_without_filters_nothing_is_counted():
-    assert census([goal("imbalance(by=job)")], None, ("train",), {}, {}) == {}
+    assert summarize_filters([goal("imbalance(by=job)")], None, ("train",), {}, {}) == {}
