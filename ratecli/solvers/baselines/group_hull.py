@@ -25,8 +25,6 @@ CutIndices = NDArray[np.intp]
 
 FLAT_DIRECTION = 1e-9
 """Directions in which values vary by at most this part of the largest variation are ignored."""
-MAX_CUTS_KEPT_WHOLE = 256
-"""All cuts of a group are kept if it has no more than this."""
 
 
 @dataclass(frozen=True)
@@ -95,19 +93,17 @@ def goal_directions(program: RateProgram) -> Array:
     return found[found.any(axis=1)]
 
 
-def hull_vertices(cell: GroupCuts, moves: Array) -> CutIndices | None:
-    """Return the cuts on the convex hull of the effects of a cell's cuts, or None if it is unknown.
+def hull_vertices(cell: GroupCuts, moves: Array) -> CutIndices:
+    """Return the cuts on the convex hull of the effects of a cell's cuts.
 
     No other cut can matter to goals that are functions of `moves @ yes`, moves (F, Q), because
-    every point of the hull is a random choice among these. In two dimensions the hull is computed
-    exactly, like that of a ROC curve; in more dimensions all cuts are kept if there are few.
+    every point of the hull is a random choice among these. In more than two dimensions, where most
+    cuts are vertices, all of them are returned.
     """
-    if len(cell) <= MAX_CUTS_KEPT_WHOLE:
-        return np.arange(len(cell))
     _, sizes, axes = np.linalg.svd(moves @ cell.yes, full_matrices=False)
     rank = int((sizes > FLAT_DIRECTION * sizes[0]).sum())
-    if rank > 2:
-        return None
+    if rank > 2 or len(cell) <= rank:
+        return np.arange(len(cell))
     points = sizes[:rank, None] * axes[:rank]
     if rank == 2:
         return np.sort(ConvexHull(points.T).vertices).astype(np.intp)
@@ -136,8 +132,6 @@ def couple_group_cuts(chances: Sequence[tuple[CutIndices, Array]]) -> tuple[CutI
 
 OBJECTIVE_TIE = 1e-8
 """Objectives that differ by no more than this count as equal."""
-INITIAL_CUTS = 33
-"""Number of evenly spread cuts that a group starts with if its relevant cuts are not all known."""
 MIN_CUT_CHANCE = 1e-9
 """Smaller chances are treated as rounding errors of 0."""
 
@@ -146,38 +140,23 @@ MIN_CUT_CHANCE = 1e-9
 class GroupHull:
     """A hull with a block of points for each group (Hardt, Price, Srebro 2016, for any goal).
 
-    If the cuts of every group can be reduced to the vertices of their own hull, the best point is
-    the optimum over all cuts. Otherwise cuts that are cheap at the prices of the current best point
-    are added until none promises to improve it by more than the gap. By duality this is equally
-    certain if no goal has fractions; with fractions it only holds locally.
-
     Attributes
     ----------
     kept
-        The cuts of each group that are points of the hull.
-    whole
-        For each group, whether no other cuts can matter.
+        The cuts of each group that are points of the hull: no others can matter to the goals.
     """
 
     program: RateProgram
     kinds: RowKinds
     cells: list[GroupCuts]
     gap: float
-    kept: list[CutIndices] = field(default_factory=list)
-    whole: list[bool] = field(default_factory=list)
+    kept: list[CutIndices] = field(init=False)
     feasible: bool = False
-    _tangents: list[tuple[int, LinearTerm]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        moves = goal_directions(self.program) @ self.kinds.slopes
-        with_error = np.vstack([moves, self.error @ self.kinds.slopes])
-        for cell in self.cells:
-            vertices = hull_vertices(cell, with_error[:, cell.kinds])
-            if vertices is None:
-                vertices = hull_vertices(cell, moves[:, cell.kinds])
-            self.whole.append(vertices is not None)
-            even = np.linspace(0, len(cell) - 1, INITIAL_CUTS).astype(np.intp)
-            self.kept.append(even if vertices is None else vertices)
+        directions = np.vstack([goal_directions(self.program), self.error])
+        moves = directions @ self.kinds.slopes
+        self.kept = [hull_vertices(cell, moves[:, cell.kinds]) for cell in self.cells]
 
     @property
     def error(self) -> Array:
@@ -189,11 +168,6 @@ class GroupHull:
     def origin(self) -> Array:
         """(K,) the rates when all decisions are negative."""
         return np.nan_to_num(self.kinds.matrix.c)
-
-    @property
-    def sure(self) -> bool:
-        """Whether bounds and gaps hold for all cuts, not only for those that are kept."""
-        return all(self.whole) or not self.program.fractions
 
     @property
     def columns(self) -> RatePoints:
@@ -209,11 +183,9 @@ class GroupHull:
         If the latter satisfies them after all, the search for the best point gave up and there is
         no bound.
         """
-        relaxation = Relaxation(self.program, self.columns, tangents=self._tangents)
-        optimum = optimize_over_hull(relaxation, 0.5 * self.gap)
+        optimum = optimize_over_hull(Relaxation(self.program, self.columns), 0.5 * self.gap)
         self.feasible = optimum is not None
         if optimum is not None:
-            self._tangents = optimum.tangents
             return optimum
         elastic = Relaxation(self.program, self.columns, elastic=True)
         nearest = optimize_over_hull(elastic, 0.5 * self.gap)
@@ -244,31 +216,13 @@ class GroupHull:
         value = float(self.program.value(aim, near.rates))
         return replace(found, weights=near.weights, rates=near.rates, value=value)
 
-    def cheaper(self, optimum: HullOptimum) -> tuple[float, list[CutIndices]]:
-        """Return the total saving promised by each group's cheapest cut, and the cuts to keep.
-
-        These are the kept cuts and the cheapest ones. Groups that are whole are skipped.
-        """
-        saved, more = 0.0, list(self.kept)
-        for c, (cell, chances) in enumerate(zip(self.cells, self._split(optimum), strict=True)):
-            if not self.whole[c]:
-                costs = cell.costs(optimum.prices, self.kinds.slopes)
-                cheapest = int(np.argmin(costs))
-                saved += float(chances @ costs[self.kept[c]]) - float(costs[cheapest])
-                more[c] = np.union1d(self.kept[c], [cheapest])
-        return saved, more
-
     def chances(self, optimum: HullOptimum) -> list[tuple[CutIndices, Array]]:
         """Return each group's cuts with positive chances, and these chances, which sum to 1."""
-        parts = []
-        for kept, chances in zip(self.kept, self._split(optimum), strict=True):
+        parts, ends = [], np.cumsum([len(kept) for kept in self.kept])
+        for kept, chances in zip(self.kept, np.split(optimum.weights, ends[:-1]), strict=True):
             some = chances > MIN_CUT_CHANCE
             parts.append((kept[some], chances[some] / chances[some].sum()))
         return parts
-
-    def _split(self, optimum: HullOptimum) -> list[Array]:
-        """Return the chances of the kept cuts of each group."""
-        return np.split(optimum.weights, np.cumsum([len(kept) for kept in self.kept])[:-1])
 
     def rates(self, combinations: CutIndices) -> Array:
         """Return (K, N) the rates of N combinations (C, N) of one cut per group."""

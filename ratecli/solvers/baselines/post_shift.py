@@ -6,7 +6,6 @@ import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -29,8 +28,6 @@ from ratecli.solvers.hull.best import HullOptimum
 from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RateProgram
 from ratecli.solvers.problem import Problem
 
-MAX_ROUNDS = 100
-
 
 def solve_post_shift(
     problem: Problem,
@@ -41,43 +38,35 @@ def solve_post_shift(
 ) -> Solution:
     """Return the best random and the best single choice of thresholds: see `solvers.PostShift`.
 
-    This is column generation over the cuts of groups: find the best point of the hull of some cuts,
-    then add cuts that are cheap at its prices.
+    The random choice is the best point of a hull with a block for each group.
     """
-    begun, trace = time.perf_counter(), list[dict[str, Any]]()
+    begun = time.perf_counter()
     scorer, short = fit_plain_classifier(problem, loss, rng)
     progress(f"{loss} loss fitted")
     program, kinds = RateProgram.of(problem), RowKinds.by(problem.rates)
     groups = Groups.of_problem(problem)
     cells = cuts_by_group(scorer.score(problem.X), groups, kinds, goal_directions(program))
-    hull, ended = GroupHull(program, kinds, cells, gap), False
-    while not ended and len(trace) < MAX_ROUNDS:
-        optimum = hull.best()
-        promised, more = hull.cheaper(optimum)
-        kept = sum(map(len, hull.kept))
-        ended = promised <= 0.5 * gap or kept == sum(map(len, more))
-        bound = optimum.bound - max(promised, 0.0)
-        optimum = hull.settled(optimum) if ended else optimum
-        left = optimum.value - bound
-        chances = hull.chances(optimum)
-        hull.kept = more
-        row = {
-            "iteration": len(trace) + 1,
-            "objective": float(program.value(program.objective, optimum.rates)),
-            "violation": max(float(program.excess(optimum.rates)), 0.0),
-            "cuts": kept,
-            "seconds": time.perf_counter() - begun,
-        }
-        trace.append(row | ({"gap": left} if hull.sure and np.isfinite(left) else {}))
-        progress(f"objective {row['objective']:.5g}, violation {row['violation']:.2g}, {kept} cuts")
-    single = best_deterministic_cuts(hull, optimum, bound, chances)
+    hull = GroupHull(program, kinds, cells, gap)
+    best = hull.best()
+    optimum = hull.settled(best)
+    chances, left = hull.chances(optimum), optimum.value - best.bound
+    single = best_deterministic_cuts(hull, optimum, best.bound, chances)
     choices, weights = couple_group_cuts(chances)
+    objective = float(program.value(program.objective, optimum.rates))
     if hull.feasible and not single.violation and single.objective < optimum.value - gap:
         # an interrupted search may return a random choice that is worse than the single one
-        choices, weights = single.cuts[None, :], np.ones(1)
+        choices, weights, objective = single.cuts[None, :], np.ones(1), single.objective
         left += single.objective - optimum.value
-        trace[-1]["objective"] = single.objective
-    trace[-1]["exact"] = single.exact
+    row = {
+        "iteration": 1,
+        "objective": objective,
+        "violation": max(float(program.excess(optimum.rates)), 0.0),
+        "cuts": sum(map(len, hull.kept)),
+        "seconds": time.perf_counter() - begun,
+        "exact": single.exact,
+    }
+    row |= {"gap": left} if np.isfinite(left) else {}
+    progress(f"objective {objective:.5g}, violation {row['violation']:.2g}, {row['cuts']} cuts")
 
     def classifier(cuts: CutIndices) -> GroupThreshold:
         thresholds = [cell.thresholds[cut] for cell, cut in zip(cells, cuts, strict=True)]
@@ -89,20 +78,20 @@ def solve_post_shift(
     }
     multipliers = program.by_goal(optimum.multipliers)
     if not hull.feasible:
-        missed = trace[-1]["violation"]
-        reason = f"every choice of thresholds misses some constraint by {missed:.3g} or more"
+        missed = f"{row['violation']:.3g} or more"
+        reason = f"every choice of thresholds misses some constraint by {missed}"
         status, reason = unmet_status(program, kinds, reason)
-        return Solution(variants, status, reason, multipliers, tuple(trace))
+        return Solution(variants, status, reason, multipliers, (row,))
     if program.missed(optimum.rates) == np.inf:
         reason = UNDEFINED_RATIO_REASON
-    elif ended and left <= gap:
+    elif left <= gap:
         reason = short
     elif np.isinf(left):
         reason = "the search for the best random choice gave up"
     else:
         reason = f"the objective may be {left:.2g} above the least one"
     status = "iteration_limit" if reason else "solved"
-    return Solution(variants, status, reason, multipliers, tuple(trace))
+    return Solution(variants, status, reason, multipliers, (row,))
 
 
 ROUNDING = 1e-12
@@ -166,7 +155,7 @@ def best_deterministic_cuts(
     starts = [search.best(np.array(supports).T, exact=False), search.coarse()]
     starts += [near] if near is not None else []
     moved = search.moved(min(starts, key=lambda choice: choice.key))
-    sure = hull.sure and hull.feasible and not moved.violation
+    sure = hull.feasible and not moved.violation
     return replace(moved, exact=sure and moved.objective <= bound + search.slack)
 
 

@@ -134,10 +134,7 @@ class PostShift(Solver):
     The variant `stochastic` is a random choice among thresholds, which satisfies all constraints on
     the training set with the smallest objective of any such choice. It is the best point of a hull
     with a block for each group, whose points are the group's cuts; most groups have a single
-    threshold, few need a random choice between two. It is optimal within `gap` (`gap` in the trace)
-    unless a goal has ratios of rates and a group has more than two kinds of rows that count
-    differently (labels and a deployed model's decisions, or several data sets): then it is a local
-    optimum, and the trace has no gap.
+    threshold, few need a random choice between two. It is optimal within `gap`, as the trace says.
 
     The variant `deterministic` is the best single threshold for each group. It is a global optimum
     if `exact` in the trace is true: if there are few choices, or if no goal compares ratios.
