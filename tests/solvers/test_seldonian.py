@@ -23,7 +23,7 @@ from ratecli.solvers.seldonian.sequential import SqpOptimizer, minimize_worst_bo
 from ratecli.solvers.seldonian.soft import (
     BIAS_SHIFTS,
     LagrangianOptimizer,
-    OptimizerSettings,
+    candidate_selection,
     constant_model,
     select_candidate,
 )
@@ -37,7 +37,7 @@ def solved(problem: Problem, **options: object) -> Solution:
 def chosen_by(problem: Problem, **options: object) -> CandidateSelection:
     solver = Seldonian(**options)  # type: ignore[arg-type]
     assert problem.promise
-    return solver.candidate_selection(problem, problem.promise)
+    return candidate_selection(solver, problem, problem.promise)
 
 
 def objective(solution: Solution, selection: CandidateSelection) -> float:
@@ -259,10 +259,10 @@ def test_a_number_that_is_none_does_not_discard_what_was_found(monkeypatch):
         return slopes(self, point) * (np.nan if calls[0] > 450 else 1.0)
 
     monkeypatch.setattr(CandidateSelection, "gradient", breaking)
-    found = select_candidate(
-        selection, OptimizerSettings("lagrangian", step=0.1), CandidateTracker()
+    found, _ = select_candidate(
+        selection, Seldonian(optimizer="lagrangian", step=0.1), CandidateTracker()
     )
-    assert found.point.passes
+    assert found.passes
     assert calls[0] == 451
 
 

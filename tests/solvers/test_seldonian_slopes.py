@@ -21,6 +21,7 @@ from ratecli.solvers.seldonian.scores import (
     smooth_objective,
 )
 from ratecli.solvers.seldonian.selection import CandidateSelection
+from ratecli.solvers.seldonian.soft import candidate_selection
 from ratecli.solvers.seldonian.solver import Seldonian
 
 CLASSES = [
@@ -37,7 +38,7 @@ NUMBERS = [
 
 
 def selection(problem, **options) -> CandidateSelection:
-    return Seldonian(**options).candidate_selection(problem, problem.promise)
+    return candidate_selection(Seldonian(**options), problem, problem.promise)
 
 
 def check(chosen: CandidateSelection, seed: int) -> None:

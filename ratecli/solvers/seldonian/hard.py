@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.certify.prediction import smallest_factor
-from ratecli.certify.safety_test import SafetyTestSpec
 from ratecli.models.base import Array
 from ratecli.models.linear import Logistic
 from ratecli.rates import expression as ex
@@ -21,6 +19,7 @@ from ratecli.rates.tangent import values
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.numerics.thresholds import Thresholds
 from ratecli.solvers.problem import ERROR_RATE, Problem
+from ratecli.solvers.seldonian.inflation import make_inflation
 from ratecli.solvers.seldonian.prediction import MeanEstimate, TestPrediction, predict_safety_test
 from ratecli.solvers.seldonian.scores import DecisionOutputs
 from ratecli.solvers.seldonian.selection import (
@@ -31,7 +30,8 @@ from ratecli.solvers.seldonian.selection import (
     shortfall_reason,
 )
 from ratecli.solvers.seldonian.sequential import SqpOptimizer, minimize_worst_bound
-from ratecli.solvers.seldonian.soft import desaturate_point
+from ratecli.solvers.seldonian.soft import candidate_selection, desaturate_point
+from ratecli.solvers.seldonian.solver import Seldonian
 
 BOUND_ROUNDING = 1e-9
 """Tolerance for the estimate of a goal whose predicted bound is at most 0."""
@@ -148,6 +148,8 @@ class ThresholdCandidates:
         return list(dict.fromkeys([*least.tolist(), *spread.tolist()]))
 
 
+SURROGATE_BOUND = "student_t"
+"""Bound of the soft models that guide the search for hard decisions, whatever the test uses."""
 SOFT_SHARPNESS = (1.0, 4.0)
 """Sharpness of the probabilities that constrain soft models, relative to the model's own."""
 STRICTNESS_LEVELS = 6
@@ -177,109 +179,103 @@ class ThresholdModel:
         return Logistic(self.w[:-1], float(self.w[-1]))
 
 
-@dataclass
+@dataclass(frozen=True)
 class HardDecisionSearch:
-    """Searches for the best deterministic linear classifier that is expected to pass the test.
-
-    Decisions have no slopes, so scores come from soft models: minimizers of the log loss whose
-    bounds are tightened step by step, with the model's own probabilities and with steeper ones,
-    which are closer to decisions. On each model's scores all thresholds are tried exactly, with the
-    test's own bounds on decisions.
-    """
+    """Tries thresholds on the scores of models, with the test's own bounds on decisions."""
 
     problem: Problem
-    safety: SafetyTestSpec
     selection: CandidateSelection
-    inflated: Callable[[TestPrediction], TestPrediction]
+    prediction: TestPrediction
+    track: CandidateTracker = field(default_factory=CandidateTracker)
 
-    def solve(self, progress: Progress) -> Solution:
-        track, path = CandidateTracker(), list[Array]()
-        for sharpness in SOFT_SHARPNESS:
-            path += self._path(sharpness)
-            progress(f"{len(path)} soft models")
-        prediction = self._prediction(path[0])
-        best: ThresholdModel | None = None
-        for w in path:
-            best = self._better(w, prediction, best, track)
-        if best is None:
-            return self._nearest(path, prediction, track)
-        for part in 0.5 ** np.arange(1, REFINEMENT_ROUNDS + 1):
-            for end in _path_neighbours(path, best.w):
-                w = (1 - part) * _normalize_scores(best.w) + part * _normalize_scores(end)
-                best = self._better(w, prediction, best, track) or best
-        progress(f"{len(track.trace)} models, objective {best.objective:.6g}")
-        return Solution({"deterministic": best.classifier}, trace=tuple(track.trace))
-
-    def _path(self, sharpness: float) -> list[Array]:
-        """Return weights of soft models, from the unconstrained optimum to the smallest bound."""
-        model = replace(self.selection.model, sharpness=sharpness)
-        soft = replace(self.selection, model=model)
-        point = start = desaturate_point(soft, soft.at(np.zeros(soft.design.width)))
-        last = minimize_worst_bound(soft, start, CandidateTracker(), exact=SOFT_TOLERANCE)
-        path = [start.w]
-        if np.isfinite(start.worst) and last.worst < start.worst:
-            levels = np.linspace(start.worst, last.worst, STRICTNESS_LEVELS + 1)[1:-1]
-            for level in levels.tolist():
-                shifted = replace(soft, prediction=replace(soft.prediction, needed=level))
-                track = CandidateTracker()
-                search = SqpOptimizer(shifted, track, exact=SOFT_TOLERANCE)
-                reached, _ = search.run(shifted.at(point.v), MAX_SOFT_STEPS)
-                point = track.best or reached
-                path.append(point.w)
-        return [*path, last.w]
-
-    def _prediction(self, w: Array) -> TestPrediction:
-        outputs = self._decisions(w)
-        return self.inflated(predict_safety_test(self.problem, self.safety, outputs))
-
-    def _decisions(self, w: Array) -> DecisionOutputs:
-        return DecisionOutputs((self.selection.design.scores(w) > 0).astype(float))
-
-    def _cuts(self, w: Array, prediction: TestPrediction) -> ThresholdCandidates:
+    def cuts(self, w: Array) -> ThresholdCandidates:
         """Return the thresholds for the file's objective if it uses decisions only, else error."""
         node = self.problem.objective.expression
         if not all(leaf.rate.of == "decision" for leaf in ex.leaves(node)):
             node = ERROR_RATE
         scores = self.selection.design.scores(np.append(w[:-1], 0.0))
-        return ThresholdCandidates(scores, self.problem.rates, node, prediction)
+        return ThresholdCandidates(scores, self.problem.rates, node, self.prediction)
 
-    def _better(
-        self,
-        w: Array,
-        prediction: TestPrediction,
-        best: ThresholdModel | None,
-        track: CandidateTracker,
-    ) -> ThresholdModel | None:
+    def better(self, w: Array, best: ThresholdModel | None) -> ThresholdModel | None:
         """Return the best model of `best` and all thresholds on the scores of w, or None."""
-        cuts = self._cuts(w, prediction)
+        cuts = self.cuts(w)
         k = cuts.best(best.objective if best else np.inf)
         if k is not None:
             best = ThresholdModel.of(w, cuts, k)
         if best is not None:
-            track.note(best.objective, best.worst)
+            self.track.note(best.objective, best.worst)
         return best
 
-    def _nearest(
-        self, path: list[Array], prediction: TestPrediction, track: CandidateTracker
-    ) -> Solution:
+    def nearest(self, path: list[Array]) -> Solution:
         """Return the decisions with the smallest bound found, with the reason why none passes."""
-        models, tried = list[ThresholdModel](), [self._cuts(w, prediction) for w in path]
+        models, tried = list[ThresholdModel](), [self.cuts(w) for w in path]
         for w, cuts in zip(path, tried, strict=True):
             models.append(ThresholdModel.of(w, cuts, min(cuts.promising, key=cuts.worst)))
-            track.note(models[-1].objective, models[-1].worst)
+            self.track.note(models[-1].objective, models[-1].worst)
         order = np.argsort([model.worst for model in models])
         nearest = models[order[0]]
 
         def passes(times: float) -> bool:
-            more = prediction.scaled(times)
+            more = self.prediction.scaled(times)
             pairs = ((tried[k], cut) for k in order for cut in tried[k].promising)
             return any(cuts.worst(cut, more) <= 0 for cuts, cut in pairs)
 
-        upper = prediction.at(self._decisions(nearest.w)).upper
+        upper = self.prediction.at(_decisions(self.selection, nearest.w)).upper
         factor = smallest_factor(passes, MAX_ROW_FACTOR, ROW_FACTOR_HALVINGS)
-        reason = shortfall_reason(prediction, upper, factor)
-        classifiers = {"deterministic": nearest.classifier}
-        return Solution(classifiers, "iteration_limit", reason, trace=tuple(track.trace))
+        reason = shortfall_reason(self.prediction, upper, factor)
+        trace, classifiers = tuple(self.track.trace), {"deterministic": nearest.classifier}
+        return Solution(classifiers, "iteration_limit", reason, trace=trace)
+
+
+def solve_hard(options: Seldonian, problem: Problem, progress: Progress) -> Solution:
+    """Search for the best deterministic linear classifier that is expected to pass the test.
+
+    Decisions have no slopes, so scores come from soft models: minimizers of the log loss whose
+    bounds are tightened step by step, with the model's own probabilities and with steeper ones,
+    which are closer to decisions. On each model's scores all thresholds are tried exactly.
+    """
+    safety, path = problem.promise, list[Array]()
+    assert safety is not None
+    selection = candidate_selection(options, problem, replace(safety, bound=SURROGATE_BOUND))
+    for sharpness in SOFT_SHARPNESS:
+        path += _soft_models(selection, sharpness)
+        progress(f"{len(path)} soft models")
+    prediction = predict_safety_test(problem, safety, _decisions(selection, path[0]))
+    inflation = make_inflation(options.inflation, prediction.bounds)
+    search = HardDecisionSearch(problem, selection, prediction.inflated(inflation))
+    best: ThresholdModel | None = None
+    for w in path:
+        best = search.better(w, best)
+    if best is None:
+        return search.nearest(path)
+    for part in 0.5 ** np.arange(1, REFINEMENT_ROUNDS + 1):
+        for end in _path_neighbours(path, best.w):
+            w = (1 - part) * _normalize_scores(best.w) + part * _normalize_scores(end)
+            best = search.better(w, best) or best
+    progress(f"{len(search.track.trace)} models, objective {best.objective:.6g}")
+    return Solution({"deterministic": best.classifier}, trace=tuple(search.track.trace))
+
+
+def _soft_models(selection: CandidateSelection, sharpness: float) -> list[Array]:
+    """Return weights of soft models, from the unconstrained optimum to the smallest bound."""
+    soft = replace(selection, model=replace(selection.model, sharpness=sharpness))
+    point = start = desaturate_point(soft, soft.at(np.zeros(soft.design.width)))
+    last = minimize_worst_bound(soft, start, CandidateTracker(), exact=SOFT_TOLERANCE)
+    path = [start.w]
+    if np.isfinite(start.worst) and last.worst < start.worst:
+        levels = np.linspace(start.worst, last.worst, STRICTNESS_LEVELS + 1)[1:-1]
+        for level in levels.tolist():
+            shifted = replace(soft, prediction=replace(soft.prediction, needed=level))
+            track = CandidateTracker()
+            search = SqpOptimizer(shifted, track, exact=SOFT_TOLERANCE)
+            reached, _ = search.run(shifted.at(point.v), MAX_SOFT_STEPS)
+            point = track.best or reached
+            path.append(point.w)
+    return [*path, last.w]
+
+
+def _decisions(selection: CandidateSelection, w: Array) -> DecisionOutputs:
+    return DecisionOutputs((selection.design.scores(w) > 0).astype(float))
 
 
 def _path_neighbours(path: list[Array], w: Array) -> list[Array]:

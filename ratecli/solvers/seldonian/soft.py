@@ -5,18 +5,28 @@ It holds two of the optimizers, `lagrangian` and `cma`; `sequential` is in a mod
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import logit
 
 from ratecli.certify.prediction import smallest_factor
+from ratecli.certify.safety_test import SafetyTestSpec
 from ratecli.models.base import Array
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.numerics.steps import Stepper
-from ratecli.solvers.problem import sum_by_goal
-from ratecli.solvers.seldonian.scores import ConvexObjective
+from ratecli.solvers.problem import Problem, sum_by_goal
+from ratecli.solvers.seldonian.inflation import make_inflation
+from ratecli.solvers.seldonian.prediction import predict_safety_test
+from ratecli.solvers.seldonian.scores import (
+    ConvexObjective,
+    DesignMatrix,
+    WhitenedCoordinates,
+    fit_unconstrained,
+    plain_objective,
+    score_model_of,
+    smooth_objective,
+)
 from ratecli.solvers.seldonian.selection import (
     MAX_ROW_FACTOR,
     ROW_FACTOR_HALVINGS,
@@ -26,6 +36,7 @@ from ratecli.solvers.seldonian.selection import (
     shortfall_reason,
 )
 from ratecli.solvers.seldonian.sequential import MIN_DECREASE, SqpOptimizer, minimize_worst_bound
+from ratecli.solvers.seldonian.solver import Seldonian
 
 ADAM_DECAYS = (0.9, 0.95)
 """Decay of the running means of slopes and of their squares (those of the toolkit)."""
@@ -136,44 +147,21 @@ SIGN_TOLERANCE = 1e-3
 """Replaces `BOUND_TOLERANCE` where only the sign of the bound matters."""
 
 
-@dataclass(frozen=True)
-class OptimizerSettings:
-    """The optimizer and its options: see `solver.Seldonian`."""
-
-    optimizer: str = "sequential"
-    iterations: int = 1000
-    step: float = 0.01
-    multiplier: float = 0.5
-    seed: int = 1
-
-    def run(
-        self, selection: CandidateSelection, track: CandidateTracker, start: CandidatePoint
-    ) -> Array:
-        """Search from a start, and return the multipliers (P,)."""
-        search: SqpOptimizer | LagrangianOptimizer | CmaEvolution
-        match self.optimizer:
-            case "lagrangian":
-                search = LagrangianOptimizer(selection, track, self.step, self.multiplier)
-            case "cma":
-                search = CmaEvolution(selection, track, self.seed)
-            case _:
-                exact = max(MIN_DECREASE, ROW_TOLERANCE / selection.design.X.shape[0])
-                search = SqpOptimizer(selection, track, exact=exact)
-        return search.run(start, self.iterations)[1]
-
-
 def solve_smooth(
-    selection: CandidateSelection, settings: OptimizerSettings, progress: Progress
+    options: Seldonian, problem: Problem, rng: np.random.Generator, progress: Progress
 ) -> Solution:
     """Return the best candidate expected to pass, or the one with the smallest bound."""
+    seed = int(rng.integers(1, 2**31))
+    assert problem.promise is not None
+    selection = candidate_selection(options, problem, problem.promise)
     track, model = CandidateTracker(), selection.model
-    chosen = select_candidate(selection, settings, track)
+    chosen, multipliers = select_candidate(selection, options, track, seed)
     name = "estimate" if model.numeric else "stochastic"
-    if chosen.point.passes:
-        progress(f"{len(track.trace)} steps, objective {chosen.point.objective:.6g}")
-        classifier = {name: model.classifier(chosen.point.w)}
-        return Solution(classifier, "solved", "", chosen.multipliers, tuple(track.trace))
-    nearest = point = minimize_worst_bound(selection, chosen.point, track)
+    if chosen.passes:
+        progress(f"{len(track.trace)} steps, objective {chosen.objective:.6g}")
+        classifier = {name: model.classifier(chosen.w)}
+        return Solution(classifier, "solved", "", multipliers, tuple(track.trace))
+    nearest = point = minimize_worst_bound(selection, chosen, track)
     progress(f"{len(track.trace)} steps, smallest bound {nearest.worst:+.4g}")
 
     def passes(times: float) -> bool:
@@ -191,35 +179,42 @@ def solve_smooth(
     return Solution(classifier, "iteration_limit", reason, trace=tuple(track.trace))
 
 
-@dataclass(frozen=True)
-class SelectedCandidate:
-    """A candidate and the multipliers of the constraints."""
-
-    point: CandidatePoint
-    multipliers: Mapping[str, float] = field(default_factory=dict)
-
-
 def select_candidate(
-    selection: CandidateSelection, settings: OptimizerSettings, track: CandidateTracker
-) -> SelectedCandidate:
+    selection: CandidateSelection, options: Seldonian, track: CandidateTracker, seed: int = 1
+) -> tuple[CandidatePoint, dict[str, float]]:
     """Return the candidate with the smallest objective found among those expected to pass.
 
-    If the optimum without constraints is expected to pass, it is returned. If the optimizer finds
-    no candidate that passes, or none better than a constant model, it is restarted from another
-    point that passes. If there is none, the candidate with the smallest bound is returned.
+    The multipliers of the constraints are returned as well. If the optimum without constraints is
+    expected to pass, it is returned. If the optimizer finds no candidate that passes, or none
+    better than a constant model, it is restarted from another point that passes. If there is none,
+    the candidate with the smallest bound is returned.
     """
+
+    def search(start: CandidatePoint) -> Array:
+        """Search from a start, and return the multipliers (P,)."""
+        optimizer: SqpOptimizer | LagrangianOptimizer | CmaEvolution
+        match options.optimizer:
+            case "lagrangian":
+                optimizer = LagrangianOptimizer(selection, track, options.step, options.multiplier)
+            case "cma":
+                optimizer = CmaEvolution(selection, track, seed)
+            case _:
+                exact = max(MIN_DECREASE, ROW_TOLERANCE / selection.design.X.shape[0])
+                optimizer = SqpOptimizer(selection, track, exact=exact)
+        return optimizer.run(start, options.iterations)[1]
+
     optimum = selection.at(np.zeros(selection.design.width))
     track.step(optimum)
     if optimum.passes and isinstance(selection.objective, ConvexObjective):
-        return SelectedCandidate(optimum)
+        return optimum, {}
     start = desaturate_point(selection, optimum)
-    multipliers = settings.run(selection, track, start)
+    multipliers = search(start)
     if restart := _find_better_start(selection, start, track):
         track.see(restart)
-        multipliers = settings.run(selection, track, restart)
+        multipliers = search(restart)
     known = np.where(np.isfinite(multipliers), multipliers, 0)
     best = track.best or track.nearest or start
-    return SelectedCandidate(best, sum_by_goal(selection.prediction.owners, known))
+    return best, sum_by_goal(selection.prediction.owners, known)
 
 
 def desaturate_point(selection: CandidateSelection, point: CandidatePoint) -> CandidatePoint:
@@ -266,3 +261,21 @@ def constant_model(selection: CandidateSelection, shift: float) -> CandidatePoin
         bias = float(logit(np.clip(mean, MIN_POSITIVE_SHARE, 1 - MIN_POSITIVE_SHARE))) + shift
     w = np.append(np.zeros(selection.design.width - 1), bias)
     return selection.at(selection.coordinates.place(w))
+
+
+def candidate_selection(
+    options: Seldonian, problem: Problem, safety: SafetyTestSpec
+) -> CandidateSelection:
+    """Return the optimization problem of smooth models, predicting the given safety test."""
+    design, model = DesignMatrix(problem.X), score_model_of(problem)
+    plain = plain_objective(problem, model)
+    objective = smooth_objective(problem.objective, problem.rates, model)
+    convex = objective if isinstance(objective, ConvexObjective) else plain
+    origin = fit_unconstrained(convex, design, problem.l2)
+    scores = design.scores(origin)
+    cap = np.inf if model.numeric else CURVATURE_SCORE_CAP
+    curvatures = plain.curvatures(np.clip(scores, -cap, cap))
+    coordinates = WhitenedCoordinates.around(design, origin, curvatures, problem.l2)
+    prediction = predict_safety_test(problem, safety, model.outputs(scores))
+    inflated = prediction.inflated(make_inflation(options.inflation, prediction.bounds))
+    return CandidateSelection(design, objective, problem.l2, inflated, model, coordinates)

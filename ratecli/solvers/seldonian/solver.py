@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -13,17 +13,11 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import MEASURABLE_SHAPES, Goal
 from ratecli.solvers.base import Progress, Role, Solution, Solver
-from ratecli.solvers.seldonian.inflation import InflationOption, make_inflation
+from ratecli.solvers.seldonian.inflation import InflationOption
 
 if TYPE_CHECKING:
-    from ratecli.certify.safety_test import SafetyTestSpec
     from ratecli.rates.matrix import RateMatrix
     from ratecli.solvers.problem import Problem
-    from ratecli.solvers.seldonian.prediction import TestPrediction
-    from ratecli.solvers.seldonian.selection import CandidateSelection
-
-SURROGATE_BOUND = "student_t"
-"""Bound of the soft models that guide the search for hard decisions, whatever the test uses."""
 
 LAGRANGIAN_OPTIONS = ("step", "multiplier")
 """Options of `optimizer: lagrangian` alone."""
@@ -107,43 +101,12 @@ class Seldonian(Solver):
         return Diagnostic("E308", message, "say decisions: randomized")
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        from ratecli.solvers.seldonian.hard import HardDecisionSearch
-        from ratecli.solvers.seldonian.soft import OptimizerSettings, solve_smooth
+        from ratecli.solvers.seldonian.hard import solve_hard
+        from ratecli.solvers.seldonian.soft import solve_smooth
 
         if problem.promise is None:
             message = "'seldonian' trains for a safety test, and there is none"
             raise FaultError(Diagnostic("E102", message, "say at the top: safety: {delta: 0.05}"))
-        seed = int(rng.integers(1, 2**31))
         if self.decisions == "deterministic":
-            surrogate = replace(problem.promise, bound=SURROGATE_BOUND)
-            selection = self.candidate_selection(problem, surrogate)
-            search = HardDecisionSearch(problem, problem.promise, selection, self.inflated)
-            return search.solve(progress)
-        selection = self.candidate_selection(problem, problem.promise)
-        settings = OptimizerSettings(
-            self.optimizer, self.iterations, self.step, self.multiplier, seed
-        )
-        return solve_smooth(selection, settings, progress)
-
-    def candidate_selection(self, problem: Problem, safety: SafetyTestSpec) -> CandidateSelection:
-        """Return the optimization problem of soft models, predicting the given safety test."""
-        from ratecli.solvers.seldonian import scores as sc
-        from ratecli.solvers.seldonian.prediction import predict_safety_test
-        from ratecli.solvers.seldonian.scores import DesignMatrix, WhitenedCoordinates
-        from ratecli.solvers.seldonian.selection import CandidateSelection
-        from ratecli.solvers.seldonian.soft import CURVATURE_SCORE_CAP
-
-        design, model = DesignMatrix(problem.X), sc.score_model_of(problem)
-        plain = sc.plain_objective(problem, model)
-        objective = sc.smooth_objective(problem.objective, problem.rates, model)
-        convex = objective if isinstance(objective, sc.ConvexObjective) else plain
-        origin = sc.fit_unconstrained(convex, design, problem.l2)
-        scores = design.scores(origin)
-        cap = np.inf if model.numeric else CURVATURE_SCORE_CAP
-        curvatures = plain.curvatures(np.clip(scores, -cap, cap))
-        coordinates = WhitenedCoordinates.around(design, origin, curvatures, problem.l2)
-        prediction = self.inflated(predict_safety_test(problem, safety, model.outputs(scores)))
-        return CandidateSelection(design, objective, problem.l2, prediction, model, coordinates)
-
-    def inflated(self, prediction: TestPrediction) -> TestPrediction:
-        return prediction.inflated(make_inflation(self.inflation, prediction.bounds))
+            return solve_hard(self, problem, progress)
+        return solve_smooth(self, problem, rng, progress)
