@@ -155,13 +155,11 @@ class Bound(ABC):
             _check_values(sample)
         if not all(np.isfinite(sample.values).all() for sample in samples):
             return math.inf
-        scaled = []
-        for i, lows, highs in zip(
-            predictor.live, predictor.sizes.lows, predictor.sizes.highs, strict=True
-        ):
+        scaled, sizes = [], predictor.sizes
+        for i, *ends in zip(predictor.live, sizes.lows, sizes.highs, strict=True):
             values = np.clip(np.asarray(samples[i].values, dtype=float), *samples[i].range)
-            ends = float(lows), float(highs)
-            scaled.append(BoundedSample(predictor.factors[i] * values, ends))
+            low, high = map(float, ends)
+            scaled.append(BoundedSample(predictor.factors[i] * values, (low, high)))
         above = self.above(scaled, delta, rng) if scaled else 0.0
         return predictor.unit * predictor.clipped(predictor.known + above)
 
@@ -185,38 +183,7 @@ class Bound(ABC):
         ValueError
             If delta is not in (0, 1), a coefficient is not finite, or a range is invalid.
         """
-        if not 0 < delta < 1:
-            raise ValueError(f"delta must be between 0 and 1, not {delta}")
-        ranges = np.array([part.range for part in parts], dtype=float).reshape(-1, 2)
-        for low, high in ranges.tolist():
-            if not low <= high or low == math.inf or high == -math.inf:
-                raise ValueError(f"no range of measurements: [{low}, {high}]")
-        coefficients = [part.coefficient for part in parts]
-        if not all(map(math.isfinite, coefficients)):
-            worst = max(coefficients, key=abs)
-            raise ValueError(f"a coefficient must be a finite number, not {worst}")
-        unit = power_of_2(coefficients)
-        factors = np.array(coefficients) / unit
-        scaled = np.multiply(
-            factors[:, None], ranges, out=np.zeros_like(ranges), where=factors[:, None] != 0
-        )
-        lows, highs = np.sort(scaled, axis=1).T
-        rows = np.array([float(part.rows) for part in parts])
-        live = (lows != highs) & (rows >= self.least_rows)
-        if self.needs_range:
-            live &= np.isfinite(scaled).all(axis=1)
-        return BoundPredictor(
-            self,
-            delta,
-            unit,
-            factors,
-            ranges.T[0],
-            ranges.T[1],
-            np.flatnonzero(live).tolist(),
-            SampleSizes(rows[live], lows[live], highs[live]),
-            float(highs[~live].sum()),
-            (float(lows.sum()), float(highs.sum())),
-        )
+        return BoundPredictor(self, parts, delta)
 
     def above(
         self,
@@ -242,7 +209,6 @@ class Bound(ABC):
         """Predict the bound on the sum of (k,) means of at least one sample; coefficients are 1."""
 
 
-@dataclass(frozen=True)
 class BoundPredictor:
     """Predicts a bound from the moments of k samples; see `Bound.predicted`.
 
@@ -250,8 +216,8 @@ class BoundPredictor:
     ----------
     unit, factors
         Unit of the coefficients, and (k,) the coefficients in this unit.
-    lows, highs
-        (k,) ends of the ranges of the measurements.
+    ranges
+        (k, 2) ends of the ranges of the measurements.
     live, sizes
         Indices of the informative samples, and their sizes after multiplication by factors.
     known
@@ -260,16 +226,32 @@ class BoundPredictor:
         The range of the sum, in units.
     """
 
-    bound: Bound
-    delta: float
-    unit: float
-    factors: Array
-    lows: Array
-    highs: Array
-    live: list[int]
-    sizes: SampleSizes
-    known: float
-    ends: Interval
+    def __init__(
+        self, bound: Bound, parts: Sequence[BoundedSample] | Sequence[SampleMoments], delta: float
+    ) -> None:
+        if not 0 < delta < 1:
+            raise ValueError(f"delta must be between 0 and 1, not {delta}")
+        coefficients = [part.coefficient for part in parts]
+        if not all(map(math.isfinite, coefficients)):
+            worst = max(coefficients, key=abs)
+            raise ValueError(f"a coefficient must be a finite number, not {worst}")
+        for low, high in (part.range for part in parts):
+            if not low <= high or low == math.inf or high == -math.inf:
+                raise ValueError(f"no range of measurements: [{low}, {high}]")
+        self.bound, self.delta, self.unit = bound, delta, power_of_2(coefficients)
+        self.factors = np.array(coefficients) / self.unit
+        self.ranges = np.array([part.range for part in parts], dtype=float).reshape(-1, 2)
+        scaled, factors = np.zeros_like(self.ranges), self.factors[:, None]
+        np.multiply(factors, self.ranges, out=scaled, where=factors != 0)
+        lows, highs = np.sort(scaled, axis=1).T
+        rows = np.array([float(part.rows) for part in parts])
+        live = (lows != highs) & (rows >= bound.least_rows)
+        if bound.needs_range:
+            live &= np.isfinite(scaled).all(axis=1)
+        self.live = np.flatnonzero(live).tolist()
+        self.sizes = SampleSizes(rows[live], lows[live], highs[live])
+        self.known = float(highs[~live].sum())
+        self.ends = float(lows.sum()), float(highs.sum())
 
     def __call__(self, means: Array, deviations: Array) -> PredictedBound:
         """Predict at (k,) means, which are clipped to their ranges, and deviations."""
@@ -280,7 +262,7 @@ class BoundPredictor:
         value, live = self.known, self.live
         if live:
             factors = self.factors[live]
-            inside = np.minimum(np.maximum(means, self.lows), self.highs)[live]
+            inside = np.minimum(np.maximum(means, self.ranges[:, 0]), self.ranges[:, 1])[live]
             own = self.bound.expected(
                 self.sizes, factors * inside, np.abs(factors) * deviations[live], self.delta
             )

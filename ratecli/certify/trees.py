@@ -287,6 +287,7 @@ class _Quantities:
         return sorted(bounds, key=lambda each: (each[0], -each[1]))
 
 
+OPERATORS = {ex.Sum: "+", ex.Product: "*", ex.Quotient: "/"}
 MAX_RECORDED_TREES = 12
 """How many trees of a maximum are recorded: the ones with the largest upper ends."""
 
@@ -342,28 +343,18 @@ class GoalTreeRecorder:
         place = self.plan.places.get(node)
         if place is not None:
             return self._bounded(place, tree)
-        children, text = ex.children(node), ""
+        ends, children = self._interval(node, tree), ex.children(node)
+        text = node.function if isinstance(node, ex.Apply) else OPERATORS.get(type(node))
         match node:
-            case ex.Constant(value=value):
-                text, children = syntax.number_text(value), ()
             case ex.Sum(terms=(*first, last)):
                 rest = first[0] if len(first) == 1 else ex.Sum(tuple(first))
-                negative = _is_negative(last)
-                ends = self._interval(node, tree)
-                second = self._negated(last, tree) if negative else self._node(last, tree)
-                return _record("-" if negative else "+", ends, self._node(rest, tree), second)
+                if _is_negative(last):
+                    return _record("-", ends, self._node(rest, tree), self._negated(last, tree))
+                children = rest, last
             case ex.Product(left=ex.Constant(value=-1.0), right=right):
                 text, children = "-", (right,)
-            case ex.Product():
-                text = "*"
-            case ex.Quotient():
-                text = "/"
-            case ex.Apply(function=name):
-                text = "**" if name == POWER else name
-            case _:
-                text, children = ex.to_text(node), ()
         nodes = [self._node(child, tree) for child in children]
-        return _record(text, self._interval(node, tree), *nodes)
+        return _record(text or ex.to_text(node), ends, *nodes)
 
     def _negated(self, node: Expression, tree: int) -> TreeRecord:
         place = self.plan.places.get(node)
@@ -378,9 +369,9 @@ class GoalTreeRecorder:
         if size != 1:
             low, high = size * low, size * high
             node = _record("*", (low, high), _constant(size), node)
-        if place.factor < 0 and shift > 0:
-            return _record("-", (shift - high, shift - low), _constant(shift), node)
         if place.factor < 0:
+            if shift > 0:
+                return _record("-", (shift - high, shift - low), _constant(shift), node)
             low, high = -high, -low
             node = _record("-", (low, high), node)
         if not shift:
@@ -390,22 +381,23 @@ class GoalTreeRecorder:
 
     def _quantity(self, k: int, tree: int) -> tuple[TreeRecord, Interval]:
         """Return the record of a quantity, with the delta of each end that has a bound."""
-        low, high = self.plan.quantities[k].range()
-        ends, deltas = {-1: low, 1: high}, dict[int, float | None]({-1: None, 1: None})
-        for limit, bound in zip(self.limits.tolist(), self.plan.bounds, strict=True):
+        plan, ends = self.plan, list(self.plan.quantities[k].range())
+        deltas: list[float | None] = [None, None]
+        for limit, bound in zip(self.limits.tolist(), plan.bounds, strict=True):
             if (bound.tree, bound.quantity) == (tree, k):
-                ends[bound.sign], deltas[bound.sign] = limit, bound.delta
-        interval = ends[-1], ends[1]
-        record = _record(ex.to_text(self.plan.quantities[k].expression()), interval) | {
+                side = bound.sign > 0
+                ends[side], deltas[side] = limit, bound.delta
+        record = _record(ex.to_text(plan.quantities[k].expression()), (ends[0], ends[1])) | {
             "estimate": json_number(self.estimates[k]),
             "rows": list(self.rows[k]),
-            "delta": list(deltas.values()),
+            "delta": deltas,
             "bound": self.bounds[k],
         }
-        return record, interval
+        return record, (ends[0], ends[1])
 
 
 def _record(text: str, interval: Interval, *children: TreeRecord) -> TreeRecord:
+    text = "**" if text == POWER else text
     return {"text": text, "interval": list(map(json_number, interval)), "children": list(children)}
 
 
