@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import NamedTuple
 
 from ratecli.errors import Diagnostic, SourceLocation
@@ -46,13 +47,6 @@ CHARACTERS_PER_CELL = 20
 """Characters to examine per terminal cell, since a line may be as long as its file."""
 CONTEXT_SHARE = 0.3
 """Fraction of a cut line's width to keep before the span."""
-
-
-class TerminalCell(NamedTuple):
-    """One character of a file as displayed on a terminal."""
-
-    text: str
-    width: int
 
 
 class LineWindow(NamedTuple):
@@ -119,63 +113,54 @@ def _place_lines(place: SourceLocation, gutter: int, loud: str, width: int) -> l
 
 
 def _window(place: SourceLocation, room: int) -> LineWindow:
-    """Return the line as cells, cut on both sides of the span if it is too long."""
+    """Return the line as printable characters, cut on both sides of the span if it is too long."""
     near, start = room * CHARACTERS_PER_CELL, min(place.column - 1, len(place.excerpt))
     first = max(0, start - near)
     last = start + min(place.width, near) + near
-    cells = [_cell(character) for character in place.excerpt[first:last]]
+    line = [_printable(character) for character in place.excerpt[first:last]]
     start -= first
-    end = min(start + place.width, len(cells))
-    before, span, after = cells[:start], cells[start:end], cells[end:]
-    if _width(cells) <= room:
+    end = min(start + place.width, len(line))
+    before, span, after = line[:start], line[start:end], line[end:]
+    if _width(line) <= room:
         head, tail = ELLIPSIS * (first > 0), ELLIPSIS * (last < len(place.excerpt))
     else:
         room -= 2 * len(ELLIPSIS)
         span_room = min(_width(span), room)
         left = max(int(CONTEXT_SHARE * room), room - span_room - _width(after))
-        before, head = _last(before, min(left, room - span_room))
+        reversed_before, head = _first(before[::-1], min(left, room - span_room))
+        before = reversed_before[::-1]
         span, _ = _first(span, room - _width(before))
-        after, tail = _first(cells[start + len(span) :], room - _width(before) - _width(span))
-    text = head + "".join(cell.text for cell in (*before, *span, *after)) + tail
+        after, tail = _first(line[start + len(span) :], room - _width(before) - _width(span))
+    text = head + "".join((*before, *span, *after)) + tail
     return LineWindow(text, len(head) + _width(before), max(1, _width(span)))
 
 
-def _cell(character: str) -> TerminalCell:
+def _printable(character: str) -> str:
+    """Return what to display for a character: spaces for a tab, a mark for control characters."""
     if character == "\t":
-        return TerminalCell(TAB, len(TAB))
-    category = unicodedata.category(character)
-    if category in UNPRINTABLE_CATEGORIES:  # escape codes and direction marks
-        return TerminalCell("\ufffd", 1)
-    if category in {"Mn", "Me"}:
-        return TerminalCell(character, 0)
-    return TerminalCell(
-        character, 2 if unicodedata.east_asian_width(character) in {"W", "F"} else 1
+        return TAB
+    return "\ufffd" if unicodedata.category(character) in UNPRINTABLE_CATEGORIES else character
+
+
+def _width(characters: Iterable[str]) -> int:
+    """Return the number of terminal cells: none for combining characters, two for wide ones."""
+    return sum(
+        len(text) if text == TAB else 2 if unicodedata.east_asian_width(text) in {"W", "F"} else 1
+        for text in characters
+        if text == TAB or unicodedata.category(text) not in {"Mn", "Me"}
     )
 
 
-def _width(cells: Iterable[TerminalCell]) -> int:
-    return sum(cell.width for cell in cells)
-
-
-def _first(cells: list[TerminalCell], room: int) -> tuple[list[TerminalCell], str]:
-    """Return as many cells as fit, and an ellipsis if there are more."""
-    kept: list[TerminalCell] = []
-    for cell in cells:
-        room -= cell.width
-        if room < 0:
-            return kept, ELLIPSIS
-        kept.append(cell)
-    return kept, ""
-
-
-def _last(cells: list[TerminalCell], room: int) -> tuple[list[TerminalCell], str]:
-    kept, mark = _first(cells[::-1], room)
-    return kept[::-1], mark
+def _first(characters: list[str], room: int) -> tuple[list[str], str]:
+    """Return as many characters as fit, and an ellipsis if there are more."""
+    widths = accumulate(_width([each]) for each in characters)
+    count = sum(width <= room for width in widths)
+    return characters[:count], ELLIPSIS if count < len(characters) else ""
 
 
 def strip_control_characters(text: str) -> str:
     """Return the text as one line without control characters."""
-    return "".join(_cell(character).text for character in " ".join(text.splitlines()))
+    return "".join(map(_printable, " ".join(text.splitlines())))
 
 
 def _paint(text: str, paint: str, color: bool) -> str:
