@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    ConfigDict,
     Field,
     GetJsonSchemaHandler,
     ModelWrapValidatorHandler,
@@ -21,7 +20,7 @@ from pydantic_core import CoreSchema
 from ratecli.config.base import NameText, Spec
 from ratecli.config.filter import AlgorithmFilter
 from ratecli.config.safety import AlgorithmSafety
-from ratecli.config.sweep import SWEEP_SCHEMA, SweepField
+from ratecli.config.sweep import SweepField
 from ratecli.config.validation import diagnostics_of, type_error
 from ratecli.errors import Diagnostic, InvalidValueError, Loc
 
@@ -31,8 +30,6 @@ ENTRY_KEYS = ("constraints_on", "filter", "margin", "safety", "sweep")
 
 class AlgorithmSpec(Spec):
     """An algorithm, the label of its results, its options and its own sweep."""
-
-    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     name: NameText = Field(description="The algorithm; `ratecli ls algorithms` lists them.")
     label: NameText = Field(description="The name of its results; default: the algorithm's.")
@@ -85,8 +82,7 @@ class AlgorithmSpec(Spec):
         fields = schema.pop("properties")
         for key in ("required", "additionalProperties", "type"):
             schema.pop(key, None)
-        sweep = SWEEP_SCHEMA | {"description": fields["sweep"]["description"]}
-        own = {key: fields[key] for key in ENTRY_KEYS} | {"as": fields["label"], "sweep": sweep}
+        own = {key: fields[key] for key in ENTRY_KEYS} | {"as": fields["label"]}
         entry = {
             "type": "object",
             "minProperties": 1,

@@ -174,9 +174,12 @@ def validate_rule(value: object) -> object:
     return value
 
 
-def _validate_scalar(value: object) -> object:
+def validate_scalar(value: object) -> object:
+    """Return a number, text, true or false; raise InvalidValueError for anything else."""
     if not isinstance(value, str | int | float):
         raise type_error("a number, a text, true or false", value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise value_error("a finite number", value)
     return value
 
 
@@ -193,7 +196,7 @@ ColumnNames = Annotated[tuple[ColumnName, ...], Field(min_length=1)]
 StrictFlag = Annotated[bool, Strict()]
 SeedNumber = Annotated[int, Strict(), Field(ge=0)]
 ScalarValue = Annotated[
-    bool | int | float | str, BeforeValidator(_validate_scalar), WithJsonSchema(SCALAR_SCHEMA)
+    bool | int | float | str, BeforeValidator(validate_scalar), WithJsonSchema(SCALAR_SCHEMA)
 ]
 """A value of a swept name or of a column."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pydantic import ValidationError
+
 from ratecli.config.algorithm import entry_label, entry_label_loc, entry_options, entry_sweep
 from ratecli.config.base import FAILURE_RATE, RESERVED_RESULT_FILES, SOLUTION_RATE
 from ratecli.config.filter import FILTER
@@ -12,11 +14,11 @@ from ratecli.config.sweep import (
     DATASET_AXIS,
     MAX_POINTS,
     SWEEP_KEYWORDS,
-    read_sweep,
+    Sweep,
     sweep_points,
 )
 from ratecli.config.validation import quote_value
-from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean
+from ratecli.errors import Diagnostic, Loc, did_you_mean
 
 RESULT_COLUMNS = ("algorithm", "variant", "seed", "split", "metric", "value")
 """Columns of the results that a swept name would shadow."""
@@ -224,8 +226,8 @@ def _sweep_sizes(raw: Mapping[str, Any]) -> Iterator[Diagnostic]:
 
 def _count_points(sweep: Mapping[str, Any]) -> int:
     try:
-        return len(sweep_points(read_sweep(dict(sweep)))) if sweep else 1
-    except FaultError:
+        return len(sweep_points(Sweep.model_validate(sweep))) if sweep else 1
+    except ValidationError:
         return 1
 
 

@@ -10,17 +10,34 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from decimal import Context, Decimal
 from fractions import Fraction
 from itertools import product
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import (
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PlainSerializer,
+    PlainValidator,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
-from ratecli.config.base import SCALAR_SCHEMA, check_name
-from ratecli.config.document import describe_location
-from ratecli.config.validation import describe_type, quote_value, type_error
+from ratecli.config.base import (
+    SCALAR_SCHEMA,
+    NameText,
+    ScalarValue,
+    Spec,
+    StrictText,
+    check_name,
+    validate_scalar,
+)
+from ratecli.config.document import LOCATION_MARK
+from ratecli.config.validation import diagnostics_of, quote_value, type_error
 from ratecli.errors import Diagnostic, InvalidValueError, Loc
 
 SweepValue = str | int | float | bool
@@ -39,14 +56,78 @@ DATASET_AXIS = "dataset"
 AXIS_HINT = "write a list, linspace(first, last, count) or logspace(first, last, count)"
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """A validated `sweep:`; an axis that is text is a `linspace` or `logspace`, expanded on use."""
+def _validate_axis(value: object) -> object:
+    """Return the values of a list as a tuple, or the text of a `linspace` or `logspace`."""
+    if isinstance(value, str):
+        _check_space(value)
+        return value
+    if not isinstance(value, list | tuple):
+        raise type_error("a list of values", value, AXIS_HINT)
+    if not value:
+        message = f"{LOCATION_MARK} has no values"
+        raise InvalidValueError(Diagnostic("E105", message, AXIS_HINT, key=True))
+    faults: list[Diagnostic] = []
+    for k, each in enumerate(value):
+        try:
+            validate_scalar(each)
+        except InvalidValueError as error:
+            faults += [fault.under(k) for fault in error.faults]
+    if faults:
+        raise InvalidValueError(faults)
+    return tuple(value)
 
-    axes: Mapping[str, tuple[SweepValue, ...] | str] = field(default_factory=dict)
-    zip: tuple[tuple[str, ...], ...] = ()
-    include: tuple[SweepPoint, ...] = ()
-    exclude: tuple[SweepPoint, ...] = ()
+
+def _check_space(text: str) -> None:
+    found = SPACE_PATTERN.fullmatch(text) if len(text) <= MAX_SPACE_LENGTH else None
+    if found is None:
+        message = f"{quote_value(text)} is not a list of values"
+        raise InvalidValueError(Diagnostic("E105", message, AXIS_HINT))
+    name, first, last, count = found.groups()
+    ends = (float(first), float(last))
+    message, hint = "", None
+    if not 1 <= int(count) <= MAX_POINTS:
+        message = f"the count of {name} must be from 1 to {MAX_POINTS}, not {count}"
+    elif not all(map(math.isfinite, ends)):
+        message = f"the ends of {name} must be finite numbers"
+    elif name == "logspace" and min(ends) <= 0:
+        message = "the ends of logspace must be greater than 0"
+        hint = "its arguments are the first and last value, not exponents"
+    if message:
+        raise InvalidValueError(Diagnostic("E105", message, hint))
+
+
+Axis = Annotated[
+    Any,
+    PlainValidator(_validate_axis),
+    WithJsonSchema(
+        {
+            "description": "The values of one name.",
+            "anyOf": [
+                {"type": "array", "minItems": 1, "items": SCALAR_SCHEMA},
+                {"type": "string", "pattern": r"^\s*(linspace|logspace)\s*\(.*\)\s*$"},
+            ],
+        }
+    ),
+]
+"""A list of values; a text is a `linspace` or `logspace`, expanded on use."""
+Points = tuple[Annotated[dict[NameText, ScalarValue], Field(min_length=1)], ...]
+
+
+class Sweep(Spec):
+    """Names with their values, and how they are combined; additional keys are the names."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Axis] = Field(init=False)
+
+    zip: tuple[Annotated[tuple[StrictText, ...], Field(min_length=1)], ...] = Field(
+        (), description="Groups of names that vary together."
+    )
+    include: Points = Field((), description="Points to add or to complete.")
+    exclude: Points = Field((), description="Points to leave out.")
+
+    @property
+    def axes(self) -> dict[str, tuple[SweepValue, ...] | str]:
+        return dict(self.model_extra or {})
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -56,15 +137,84 @@ class Sweep:
 
     def as_file(self) -> dict[str, Any]:
         """Return the sweep as written in a file."""
-        axes = {
-            name: axis if isinstance(axis, str) else list(axis) for name, axis in self.axes.items()
-        }
-        rest = {
-            "zip": [list(group) for group in self.zip],
-            "include": [dict(point) for point in self.include],
-            "exclude": [dict(point) for point in self.exclude],
-        }
-        return axes | {key: value for key, value in rest.items() if value}
+        data = self.model_dump(mode="json", exclude_defaults=True)
+        return dict(sorted(data.items(), key=lambda item: item[0] in SWEEP_KEYWORDS))
+
+    @classmethod
+    def cross_check(cls, raw: Mapping[str, Any]) -> Iterator[Diagnostic]:
+        for name in raw:
+            yield from check_name(name, (name,), key=True)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _checked(cls, raw: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """Return a sweep; raise InvalidValueError with an E105 for each error in it."""
+        if not isinstance(raw, dict):
+            if isinstance(raw, cls):
+                return raw
+            raise type_error("a mapping of names to lists of values", raw, AXIS_HINT)
+        try:
+            sweep = handler(raw)
+            faults = [*_name_errors(sweep)] or [*_grid_errors(sweep)]
+        except ValidationError as error:
+            faults = diagnostics_of(error)
+        if faults:
+            raise InvalidValueError(replace(fault, code="E105") for fault in faults)
+        return sweep
+
+
+SweepField = Annotated[Sweep, PlainSerializer(Sweep.as_file)]
+
+
+def _error(message: str, hint: str | None, *loc: str | int, key: bool = False) -> Diagnostic:
+    return Diagnostic("E105", message, hint, loc=loc, key=key)
+
+
+def _name_errors(sweep: Sweep) -> Iterator[Diagnostic]:
+    """Yield errors of names under `zip` and `exclude`."""
+    seen: set[str] = set()
+    names = f"names: {', '.join(sweep.axes) or 'none'}"
+    for k, group in enumerate(sweep.zip):
+        lengths = {name: _axis_length(sweep.axes[name]) for name in group if name in sweep.axes}
+        for j, name in enumerate(group):
+            if name not in sweep.axes:
+                yield _error(f"{quote_value(name)} is not a name of this sweep", names, "zip", k, j)
+            elif name in seen:
+                yield _error(f"'{name}' is zipped twice", None, "zip", k, j)
+            seen.add(name)
+        if len(set(lengths.values())) > 1:
+            listed = ", ".join(f"{name} has {count}" for name, count in lengths.items())
+            yield _error(f"zipped names need equally many values: {listed}", None, "zip", k)
+    for k, point in enumerate(sweep.exclude):
+        for name in point.keys() - sweep.axes.keys():
+            message = f"{quote_value(name)} is not a name of this sweep"
+            yield _error(message, names, "exclude", k, name, key=True)
+
+
+def _axis_length(axis: tuple[SweepValue, ...] | str) -> int:
+    if isinstance(axis, str):
+        found = SPACE_PATTERN.fullmatch(axis)
+        return int(found[4]) if found else 0
+    return len(axis)
+
+
+def _grid_errors(sweep: Sweep) -> Iterator[Diagnostic]:
+    followers = {name for group in sweep.zip for name in group[1:]}
+    lengths = (_axis_length(axis) for name, axis in sweep.axes.items() if name not in followers)
+    size = math.prod(lengths)  # without creating the points
+    if size > MAX_POINTS:
+        message = f"the sweep has {size} points; at most {MAX_POINTS} are allowed"
+        yield _error(message, None, key=True)
+        return
+    found = sweep_points(sweep)
+    if not found:
+        yield _error("every point of the sweep is excluded", None, "exclude", key=True)
+    for k, extra in enumerate(sweep.include):
+        lacking = [name for name in sweep.names if name not in extra] if extra in found else []
+        partly = [name for name in extra if any(name not in point for point in found)]
+        for name in [*lacking, *partly][:1]:
+            message = f"only some points give a value to '{name}'"
+            yield _error(message, "every point must have the same names", "include", k)
 
 
 def sweep_value_loc(sweep: Sweep, name: str, value: SweepValue) -> Loc:
@@ -177,185 +327,3 @@ def _logspace(first: str, last: str, count: int) -> tuple[float, ...]:
     step = context.divide(context.subtract(high, low), max(count - 1, 1))
     inner = [float(context.exp(context.fma(step, k, low))) for k in range(1, count - 1)]
     return (float(first), *inner, float(last))[:count]
-
-
-def read_sweep(raw: object) -> Sweep:
-    """Return a sweep from plain data; raise InvalidValueError with all errors in it."""
-    if isinstance(raw, Sweep):
-        return raw
-    if not isinstance(raw, dict):
-        raise type_error("a mapping of names to lists of values", raw, AXIS_HINT)
-    axes = {name: axis for name, axis in raw.items() if name not in SWEEP_KEYWORDS}
-    faults = [
-        *_axes_errors(axes),
-        *_zip_errors(raw.get("zip", []), axes),
-        *_points_errors("include", raw.get("include", [])),
-        *_points_errors("exclude", raw.get("exclude", []), axes),
-    ]
-    if faults:
-        raise InvalidValueError(faults)
-    sweep = Sweep(
-        axes={name: axis if isinstance(axis, str) else tuple(axis) for name, axis in axes.items()},
-        zip=tuple(tuple(group) for group in raw.get("zip", ())),
-        include=tuple(raw.get("include", ())),
-        exclude=tuple(raw.get("exclude", ())),
-    )
-    if faults := list(_grid_errors(sweep)):
-        raise InvalidValueError(faults)
-    return sweep
-
-
-def _error(loc: Loc, message: str, hint: str | None = None, *, key: bool = False) -> Diagnostic:
-    return Diagnostic("E105", message, hint, loc=loc, key=key)
-
-
-def _axes_errors(axes: Mapping[str, Any]) -> Iterator[Diagnostic]:
-    for name, axis in axes.items():
-        yield from check_name(name, (name,), key=True)
-        if isinstance(axis, str):
-            yield from _space_errors((name,), axis)
-        elif not isinstance(axis, list):
-            message = f"'{name}' must be a list of values, not {describe_type(axis)}"
-            yield _error((name,), message, AXIS_HINT)
-        elif not axis:
-            yield _error((name,), f"'{name}' has no values", AXIS_HINT, key=True)
-        else:
-            for k, value in enumerate(axis):
-                yield from _value_errors((name, k), value)
-
-
-def _value_errors(loc: Loc, value: object) -> Iterator[Diagnostic]:
-    if isinstance(value, float) and not math.isfinite(value):
-        yield _error(loc, f"{describe_location(loc)} must be a finite number, not {value}")
-    elif not isinstance(value, str | int | float):
-        wanted = "a number, a text, true or false"
-        message = f"{describe_location(loc)} must be {wanted}, not {describe_type(value)}"
-        yield _error(loc, message)
-
-
-def _space_errors(loc: Loc, text: str) -> Iterator[Diagnostic]:
-    found = SPACE_PATTERN.fullmatch(text) if len(text) <= MAX_SPACE_LENGTH else None
-    if found is None:
-        yield _error(loc, f"{quote_value(text)} is not a list of values", AXIS_HINT)
-        return
-    name, first, last, count = found.groups()
-    ends = (float(first), float(last))
-    if not 1 <= int(count) <= MAX_POINTS:
-        yield _error(loc, f"the count of {name} must be from 1 to {MAX_POINTS}, not {count}")
-    if not all(map(math.isfinite, ends)):
-        yield _error(loc, f"the ends of {name} must be finite numbers")
-    elif name == "logspace" and min(ends) <= 0:
-        hint = "its arguments are the first and last value, not exponents"
-        yield _error(loc, "the ends of logspace must be greater than 0", hint)
-
-
-def _zip_errors(groups: object, axes: Mapping[str, Any]) -> Iterator[Diagnostic]:
-    if not (isinstance(groups, list) and all(isinstance(each, list) and each for each in groups)):
-        hint = "write zip: [[a, b]] to vary a and b together"
-        yield _error(("zip",), "'zip' must be a list of lists of names", hint)
-        return
-    seen: set[str] = set()
-    for k, group in enumerate(groups):
-        known = [name for name in group if isinstance(name, str) and name in axes]
-        for j, name in enumerate(group):
-            if name not in known:
-                yield _unknown_name(("zip", k, j), name, axes)
-            elif name in seen:
-                yield _error(("zip", k, j), f"'{name}' is zipped twice")
-            seen.add(str(name))
-        lengths = {name: _axis_length(axes[name]) for name in known}
-        if len(set(lengths.values())) > 1:
-            listed = ", ".join(f"{name} has {count}" for name, count in lengths.items())
-            yield _error(("zip", k), f"zipped names need equally many values: {listed}")
-
-
-def _axis_length(axis: Any) -> int:
-    if isinstance(axis, str):
-        found = SPACE_PATTERN.fullmatch(axis)
-        return int(found[4]) if found else 0
-    return len(axis) if isinstance(axis, list | tuple) else 0
-
-
-def _unknown_name(
-    loc: Loc, name: object, axes: Mapping[str, Any], *, key: bool = False
-) -> Diagnostic:
-    message = f"{quote_value(name)} is not a name of this sweep"
-    return _error(loc, message, f"names: {', '.join(axes) or 'none'}", key=key)
-
-
-def _points_errors(
-    keyword: str, points: object, axes: Mapping[str, Any] | None = None
-) -> Iterator[Diagnostic]:
-    """Yield errors of `include` or `exclude`; the latter may only use names of `axes`."""
-    if not isinstance(points, list):
-        message = f"'{keyword}' must be a list of mappings, not {describe_type(points)}"
-        yield _error((keyword,), message)
-        return
-    for k, point in enumerate(points):
-        if not isinstance(point, dict) or not point:
-            message = f"{describe_location((keyword, k))} must be a mapping of names to values"
-            yield _error((keyword, k), message, f"write {keyword}: [{{name: value}}]")
-            continue
-        for name, value in point.items():
-            loc = (keyword, k, name)
-            yield from check_name(name, loc, key=True)
-            yield from _value_errors(loc, value)
-            if axes is not None and name not in axes:
-                yield _unknown_name(loc, name, axes, key=True)
-
-
-def _grid_errors(sweep: Sweep) -> Iterator[Diagnostic]:
-    followers = {name for group in sweep.zip for name in group[1:]}
-    lengths = (_axis_length(axis) for name, axis in sweep.axes.items() if name not in followers)
-    size = math.prod(lengths)  # without creating the points
-    if size > MAX_POINTS:
-        message = f"the sweep has {size} points; at most {MAX_POINTS} are allowed"
-        yield _error((), message, key=True)
-        return
-    found = sweep_points(sweep)
-    if not found:
-        yield _error(("exclude",), "every point of the sweep is excluded", key=True)
-    for k, extra in enumerate(sweep.include):
-        if missing := _partly_set_name(extra, found, sweep.names):
-            hint = "every point of a sweep must have the same names"
-            yield _error(("include", k), f"only some points give a value to '{missing}'", hint)
-
-
-def _partly_set_name(
-    extra: SweepPoint, found: list[SweepPoint], names: tuple[str, ...]
-) -> str | None:
-    """Return a name to which, because of an entry of `include`, only some points give a value."""
-    lacking = [name for name in names if name not in extra] if extra in found else []
-    partly = [name for name in extra if any(name not in point for point in found)]
-    return next(iter([*lacking, *partly]), None)
-
-
-_POINTS_SCHEMA = {
-    "type": "array",
-    "items": {"type": "object", "minProperties": 1, "additionalProperties": SCALAR_SCHEMA},
-}
-SWEEP_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "zip": {
-            "type": "array",
-            "items": {"type": "array", "minItems": 1, "items": {"type": "string"}},
-            "description": "Groups of names that vary together.",
-        },
-        "include": {**_POINTS_SCHEMA, "description": "Points to add or to complete."},
-        "exclude": {**_POINTS_SCHEMA, "description": "Points to leave out."},
-    },
-    "additionalProperties": {
-        "description": "The values of one name.",
-        "anyOf": [
-            {"type": "array", "minItems": 1, "items": SCALAR_SCHEMA},
-            {"type": "string", "pattern": r"^\s*(linspace|logspace)\s*\(.*\)\s*$"},
-        ],
-    },
-}
-SweepField = Annotated[
-    Sweep,
-    PlainValidator(read_sweep),
-    PlainSerializer(Sweep.as_file),
-    WithJsonSchema(SWEEP_SCHEMA),
-]

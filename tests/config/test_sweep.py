@@ -4,9 +4,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from ratecli.config.sweep import Sweep, expand_axis, read_sweep, sweep_points
-from ratecli.errors import FaultError
+from ratecli.config.sweep import Sweep, expand_axis, sweep_points
 
 VALUES = st.one_of(
     st.integers(-5, 5),
@@ -20,7 +20,7 @@ AXES = st.dictionaries(
 
 
 def grid(**raw):
-    return sweep_points(read_sweep(raw))
+    return sweep_points(Sweep.model_validate(raw))
 
 
 def typed(point):
@@ -90,14 +90,14 @@ def test_repeated_values_make_one_point():
 
 
 def test_an_algorithms_sweep_is_crossed_in_and_replaces_names():
-    outer = read_sweep({"k": [1, 2], "j": [5]})
-    assert sweep_points(outer, read_sweep({"i": [3, 4]})) == [
+    outer = Sweep.model_validate({"k": [1, 2], "j": [5]})
+    assert sweep_points(outer, Sweep.model_validate({"i": [3, 4]})) == [
         {"k": 1, "j": 5, "i": 3},
         {"k": 1, "j": 5, "i": 4},
         {"k": 2, "j": 5, "i": 3},
         {"k": 2, "j": 5, "i": 4},
     ]
-    assert sweep_points(outer, read_sweep({"k": [9]})) == [{"j": 5, "k": 9}]
+    assert sweep_points(outer, Sweep.model_validate({"k": [9]})) == [{"j": 5, "k": 9}]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_figure_2s_targets():
 
 @given(AXES)
 def test_the_grid_is_the_product_without_repetitions(axes):
-    found = sweep_points(read_sweep(axes))
+    found = sweep_points(Sweep.model_validate(axes))
     distinct = [len({(isinstance(v, bool), v) for v in values}) for values in axes.values()]
     assert len(found) == math.prod(distinct)
     assert len({typed(point) for point in found}) == len(found)
@@ -137,19 +137,19 @@ def test_the_grid_is_the_product_without_repetitions(axes):
 
 @given(AXES.filter(bool), st.data())
 def test_exclude_removes_exactly_the_matching_points(axes, data):
-    before = sweep_points(read_sweep(axes))
+    before = sweep_points(Sweep.model_validate(axes))
     names = data.draw(st.sets(st.sampled_from(sorted(axes)), min_size=1))
     chosen = data.draw(st.sampled_from(before))
     pairs = {name: chosen[name] for name in names}
     kept = [p for p in before if typed({n: p[n] for n in pairs}) != typed(pairs)]
     try:
-        after = sweep_points(read_sweep(axes | {"exclude": [pairs]}))
-    except FaultError:
+        after = sweep_points(Sweep.model_validate(axes | {"exclude": [pairs]}))
+    except ValidationError:
         after = []
     assert after == kept
 
 
 @given(AXES)
 def test_a_sweep_is_read_again_as_it_was_written(axes):
-    sweep = read_sweep(axes)
-    assert read_sweep(sweep.as_file()) == sweep
+    sweep = Sweep.model_validate(axes)
+    assert Sweep.model_validate(sweep.as_file()) == sweep
