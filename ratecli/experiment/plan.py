@@ -6,11 +6,11 @@ The key is a hash of everything that affects the trial's numbers.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 
 from ratecli.config.document import Document
 from ratecli.config.experiment import DeployedSpec, Experiment
@@ -383,11 +383,9 @@ class RunForecast:
 
 def forecast_run(plan: Plan, ledger: Path) -> list[RunForecast]:
     """Return a forecast for each label, in the file's order; `ledger` may be missing."""
-    stored = _read_stored_trials(plan, ledger)
-    labels: dict[str, list[PlannedTrial]] = {}
-    for trial in stored.trials.values():
-        labels.setdefault(trial.label, []).append(trial)
-    return [_make_forecast(label, [(stored, own)], stored.kept) for label, own in labels.items()]
+    (rows,) = _forecast_trials([(plan, ledger)])
+    labels = dict.fromkeys(row.trial.label for row in rows)
+    return [_total(label, [row for row in rows if row.trial.label == label]) for label in labels]
 
 
 def forecast_runs(several: Sequence[tuple[str, Plan, Path]]) -> list[RunForecast]:
@@ -397,59 +395,53 @@ def forecast_runs(several: Sequence[tuple[str, Plan, Path]]) -> list[RunForecast
     since a run of all copies it. The time of an algorithm without stored trials is taken from the
     other experiments.
     """
-    found = [_read_stored_trials(plan, ledger) for _, plan, ledger in several]
-    times = {name: time for each in reversed(found) for name, time in each.seconds.items()}
-    found = [replace(each, seconds={**times, **each.seconds}) for each in found]
-    shared = {key for each in found for key in each.kept if key in each.trials}
-    forecasts = [
-        _make_forecast(name, [(each, each.trials.values())], each.kept | shared)
-        for (name, _, _), each in zip(several, found, strict=True)
-    ]
-    seen: set[str] = set()
-    parts = []
-    for each in found:
-        parts.append((each, [trial for key, trial in each.trials.items() if key not in seen]))
-        seen |= each.trials.keys()
-    return [*forecasts, _make_forecast("all", parts, shared)]
+    found = _forecast_trials([(plan, ledger) for _, plan, ledger in several])
+    totals = [_total(name, rows) for (name, _, _), rows in zip(several, found, strict=True)]
+    unique = {row.trial.key: row for rows in reversed(found) for row in rows}
+    return [*totals, _total("all", unique.values())]
 
 
-@dataclass(frozen=True)
-class _StoredTrials:
-    """The planned trials, the keys stored in the ledger, and mean seconds per algorithm."""
+class _TrialForecast(NamedTuple):
+    """A planned trial, whether it is stored, and the expected seconds if they are known."""
 
-    trials: Mapping[str, PlannedTrial]
-    kept: frozenset[str]
-    seconds: Mapping[str, float]
+    trial: PlannedTrial
+    stored: bool
+    seconds: float | None
 
 
-def _read_stored_trials(plan: Plan, ledger: Path) -> _StoredTrials:
-    trials = {trial.key: trial for trial in plan.planned}
+def _forecast_trials(several: Sequence[tuple[Plan, Path]]) -> list[list[_TrialForecast]]:
+    """Return the trials of each plan, each once, with what the ledgers say about them."""
+    stored = [_read_stored_seconds(plan, ledger) for plan, ledger in several]
+    kept = {key for keys, _ in stored for key in keys}
+    times = {name: time for _, seconds in reversed(stored) for name, time in seconds.items()}
+    found = []
+    for (plan, _), (_, own) in zip(several, stored, strict=True):
+        seconds = times | own
+        trials = {trial.key: trial for trial in plan.planned}.values()
+        found.append(
+            [_TrialForecast(each, each.key in kept, seconds.get(each.algorithm)) for each in trials]
+        )
+    return found
+
+
+def _read_stored_seconds(plan: Plan, ledger: Path) -> tuple[set[str], dict[str, float]]:
+    """Return the keys of planned trials that are stored, and the mean seconds per algorithm."""
     if not ledger.is_file():
-        return _StoredTrials(trials, frozenset(), {})
+        return set(), {}
     with LedgerStore(ledger, readonly=True) as store:
         before, results, _ = store.read()
-    algorithm_of = {trial.key: trial.algorithm for trial in [*before, *trials.values()]}
-    kept = {key: result for key, result in results.items() if result.status in CACHED_STATUSES}
+    algorithms = {trial.key: trial.algorithm for trial in [*before, *plan.planned]}
     times: dict[str, list[float]] = {}
-    for key, result in kept.items():
-        if key in algorithm_of:
-            times.setdefault(algorithm_of[key], []).append(result.seconds)
-    return _StoredTrials(trials, frozenset(kept), {name: mean(own) for name, own in times.items()})
+    for key, result in results.items():
+        if result.status in CACHED_STATUSES and key in algorithms:
+            times.setdefault(algorithms[key], []).append(result.seconds)
+    kept = {key for key, result in results.items() if result.status in CACHED_STATUSES}
+    seconds = {name: mean(own) for name, own in times.items()}
+    return kept & {trial.key for trial in plan.planned}, seconds
 
 
-def _make_forecast(
-    label: str,
-    parts: Iterable[tuple[_StoredTrials, Collection[PlannedTrial]]],
-    kept: Collection[str],
-) -> RunForecast:
-    """Combine trials of several experiments into one forecast; trials in `kept` need not run."""
-    count = lacking = 0
-    times: list[float | None] = []
-    for stored, own in parts:
-        to_run = [trial for trial in own if trial.key not in kept]
-        count += len(own)
-        lacking += len(to_run)
-        times += [stored.seconds.get(trial.algorithm) for trial in to_run]
+def _total(label: str, rows: Collection[_TrialForecast]) -> RunForecast:
+    times = [row.seconds for row in rows if not row.stored]
     known = [time for time in times if time is not None]
     seconds = sum(known) if len(known) == len(times) else None
-    return RunForecast(label, count, count - lacking, seconds)
+    return RunForecast(label, len(rows), len(rows) - len(times), seconds)

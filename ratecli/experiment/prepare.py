@@ -105,7 +105,7 @@ def _check_without_data(
     reading = ExperimentReader(experiment, document, rules, numeric)
     cases = reading.cases(refuse=refuse)
     column = experiment.deployed.column if experiment.deployed else None
-    slices = tuple((name, tuple(cuts)) for name, cuts in rules.compared_columns().items())
+    slices = tuple((name, tuple(cuts)) for name, cuts in reading.compared_columns(cases).items())
     for name, entry in entries.items():
         if entry.path is not None:
             own = slices if entry.stream else ()

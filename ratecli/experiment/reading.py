@@ -23,8 +23,8 @@ from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
 from ratecli.config.filter import FILTER
 from ratecli.config.sweep import SweepPoint, sweep_points
-from ratecli.errors import Diagnostic, FaultError, Loc, errors_at
-from ratecli.experiment.cases import OF_PLACEHOLDER, Case
+from ratecli.errors import Diagnostic, FaultError, Loc, errors_at, errors_under
+from ratecli.experiment.cases import OF_PLACEHOLDER, Case, measured_rates
 from ratecli.experiment.checks.goals import (
     check_case,
     check_entry,
@@ -51,15 +51,7 @@ from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
 from ratecli.rates.expression import Expression
 from ratecli.rates.parser import parse_conditions, parse_constraint, parse_expression
 from ratecli.rates.resolve import Scope
-from ratecli.rates.syntax import (
-    BinaryOperation,
-    Condition,
-    NameNode,
-    Negation,
-    Relation,
-    SliceName,
-    SyntaxNode,
-)
+from ratecli.rates.syntax import Condition, Relation, SyntaxNode
 from ratecli.solvers.base import Solver
 from ratecli.solvers.margin import MarginSpec
 
@@ -131,35 +123,6 @@ class ParsedRules:
         for rule in self.constraints.values():
             yield from rule.operands
 
-    def compared_columns(self) -> dict[str, list[float]]:
-        """Return the columns that define groups, and the numbers that each is compared with."""
-        conditions = chain(*self.groups.values(), *map(_tree_conditions, self.trees()))
-        found: dict[str, set[float]] = {}
-        for condition in conditions:
-            if isinstance(condition, str):
-                found.setdefault(condition, set())
-                continue
-            numbers = found.setdefault(condition.column, set())
-            for value in condition.values:
-                with suppress(ValueError):
-                    numbers.add(float(value))
-        return {name: sorted(numbers) for name, numbers in sorted(found.items())}
-
-
-def _tree_conditions(node: SyntaxNode) -> Iterator[Condition | str]:
-    """Yield the conditions of slices, and the columns of `by=`."""
-    parts: tuple[SyntaxNode, ...] = ()
-    if isinstance(node, Negation):
-        parts = (node.operand,)
-    elif isinstance(node, BinaryOperation):
-        parts = (node.left, node.right)
-    elif isinstance(node, NameNode):
-        yield from node.by
-        yield from (item for item in node.items if not isinstance(item, SliceName))
-        parts = node.arguments or ()
-    for part in parts:
-        yield from _tree_conditions(part)
-
 
 @dataclass
 class ExperimentReader:
@@ -228,12 +191,25 @@ class ExperimentReader:
         return tuple(self.warnings)
 
     @contextmanager
-    def collecting(self, *loc: str | int) -> Iterator[None]:
+    def collecting(self) -> Iterator[None]:
         """Collect errors raised in the block, and go on after it."""
         try:
             yield
         except FaultError as error:
-            self.add(fault.under(*loc) for fault in error.faults)
+            self.add(error.faults)
+
+    def compared_columns(self, cases: Iterable[Case]) -> dict[str, list[float]]:
+        """Return the columns that define groups, and the numbers that each is compared with."""
+        trees = [tree for case in cases for _, tree in case.texts()]
+        slices = [leaf.where.conditions for tree in trees for leaf in measured_rates(tree)]
+        groups = [conditions for own in self.groups.values() for conditions in own.values()]
+        found: dict[str, set[float]] = {}
+        for condition in chain.from_iterable([*slices, *groups]):
+            numbers = found.setdefault(condition.column, set())
+            for value in condition.values:
+                with suppress(ValueError):
+                    numbers.add(float(value))
+        return {name: sorted(numbers) for name, numbers in sorted(found.items())}
 
     # names
 
@@ -306,7 +282,7 @@ class ExperimentReader:
 
     def _is_usable(self, entry: AlgorithmSpec) -> bool:
         before = len(self.faults)
-        with self.collecting(*self.experiment.entry_loc(entry.label)):
+        with self.collecting(), errors_under(*self.experiment.entry_loc(entry.label)):
             usable_solver_class(entry.name)
         return len(self.faults) == before
 
@@ -323,15 +299,14 @@ class ExperimentReader:
         own = set(entry.sweep.names if entry.sweep else ()) & point.keys()
         varied = own & set(option_names(entry.name)) - options.keys()
         options |= {name: point[name] for name in varied}
-        try:
-            return make_solver(entry.name, options, self.experiment.constraints)
-        except FaultError as error:
-            faults = [
-                fault.under("sweep") if varied.intersection(fault.loc[:1]) else fault
-                for fault in error.faults
-            ]
-            loc = self.experiment.entry_loc(entry.label)
-            raise FaultError([fault.under(*loc) for fault in faults]) from None
+        with errors_under(*self.experiment.entry_loc(entry.label)):
+            try:
+                return make_solver(entry.name, options, self.experiment.constraints)
+            except FaultError as error:
+                raise FaultError(
+                    fault.under("sweep") if varied.intersection(fault.loc[:1]) else fault
+                    for fault in error.faults
+                ) from None
 
     def _case(self, entry: AlgorithmSpec, point: SweepPoint) -> Case | None:
         """Return the case of an entry at a sweep point; None after collecting errors."""
