@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from oracles.goals import Rules, problem, smooth_rows
-from oracles.instances import INTERCEPTS, KINDS, instance
+from oracles.instances import INTERCEPTS, instance
 from oracles.problem3 import least
 from scipy.optimize import linprog, minimize
 
-from ratecli.solvers.majorize import augmented, newton
+from ratecli.solvers.majorize import newton
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian, balance_slopes
 from ratecli.solvers.majorize.convex import (
     COMPROMISE_GAP,
@@ -82,13 +82,6 @@ def test_balanced_slopes_are_the_nearest_that_add_up_to_0(seed):
         constraints={"type": "eq", "fun": np.sum, "jac": np.ones_like},
     )  # fmt: skip
     np.testing.assert_allclose(found, nearest.x, atol=1e-6)
-
-
-def test_slopes_that_balance_are_left_alone():
-    slopes, bound = np.array([0.5, -0.25, -0.25]), np.ones(3)
-    np.testing.assert_allclose(balance_slopes(slopes, bound, bound), slopes, atol=1e-15)
-    assert balance_slopes(np.array([0.5]), np.ones(1), np.ones(1)) == pytest.approx(0)
-    assert balance_slopes(np.array([0.5]), np.ones(1), np.zeros(1)) == pytest.approx(0)
 
 
 # --- without a solution
@@ -167,23 +160,6 @@ def test_a_feasible_start_that_no_price_pays_for_is_not_taken_for_the_solution()
 # --- the search
 
 
-def test_every_place_bounds_the_optimum_from_both_sides(monkeypatch):
-    """All lower bounds, and the values of all feasible points, of a search."""
-    bounds: list[float] = []
-    dual = ConvexProblem.dual
-    monkeypatch.setattr(
-        ConvexProblem, "dual", lambda *given: bounds.append(dual(*given)) or bounds[-1]
-    )
-    for kind in KINDS:
-        convex = instance(3, 3, "unregularized", kind)
-        optimum = least(convex)
-        assert optimum
-        bounds.clear()
-        AugmentedLagrangian(GOAL).solve(convex, zeros(convex))
-        assert len(bounds) > 1 or kind == "no objective"
-        assert max(bounds) <= optimum[0] + 1e-8
-
-
 @pytest.mark.parametrize("kind", ["dense", "rates", "touching"])
 def test_it_starts_from_points_and_slopes_of_a_problem_like_it(kind):
     for intercept in INTERCEPTS:
@@ -210,14 +186,6 @@ def test_it_never_ends_above_a_feasible_anchor():
         )
         found = AugmentedLagrangian(GOAL).solve(convex, anchor)
         assert found.value <= convex.values(anchor)[0] + 1e-15
-
-
-def test_a_search_cut_short_says_so(monkeypatch):
-    monkeypatch.setattr(augmented, "MAX_ROUNDS", 2)
-    convex = instance(1, 3, "regularized", "dense")
-    found = AugmentedLagrangian(GOAL).solve(convex, zeros(convex))
-    assert not found.converged
-    assert found.gap > 1e-7
 
 
 def test_gaps_are_relative_to_the_value_or_a_hundredth_of_the_range():

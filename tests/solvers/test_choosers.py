@@ -63,12 +63,6 @@ def test_the_center_of_a_trapezoid_that_the_box_cuts_off():
     assert center_of_mass(model(columns, 1.0, ceiling=2.0)) == pytest.approx([5 / 3])
 
 
-def test_the_center_of_a_pyramid():
-    """Height 1 over the square [0, 2]^2, least at its sides."""
-    columns = np.array([[0.0, 2.0, 0.0, 2.0], [1.0, -1.0, 0.0, 0.0], [0.0, 0.0, 1.0, -1.0]])
-    assert center_of_mass(model(columns, 0.0)) == pytest.approx([1.0, 1.0])
-
-
 def test_a_body_without_inside_is_cut_at_the_maximizer():
     for lower in (0.25, 0.3):
         assert center_of_mass(model(TENT, lower)) == pytest.approx([1.0])

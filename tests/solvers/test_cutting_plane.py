@@ -133,21 +133,6 @@ def test_without_a_feasible_mixture_excess_costs_the_ceiling():
     assert plan.value == pytest.approx(0.5)
 
 
-def test_order_of_the_constraints_does_not_matter():
-    rules = Rules({"o": "max_gap(tpr, by=g) <= 0.05", "r": "recall >= 0.6"})
-    convex, chooser = first(problem(smooth_rows(0, n=120), rules)), choosers.model_maximizer
-    turn = np.concatenate([[0], np.random.default_rng(0).permutation(7) + 1])
-    ramp = convex.ramp
-    other = ConvexProblem(
-        RampProblem(ramp.rows, ramp.up[turn], ramp.down[turn], ramp.constants[turn], ramp.l2),
-        convex.up[turn], convex.down[turn], convex.flat[turn],
-    )  # fmt: skip
-    one, two = solved(convex, chooser), solved(other, chooser)
-    is_solution(convex, one)
-    is_solution(other, two)
-    assert abs(one.value - two.value) <= GAP + 1e-6
-
-
 @pytest.mark.parametrize(
     ("chooser", "part"), [(choosers.model_maximizer, 0.5), (choosers.center_of_mass, 0.7)]
 )

@@ -45,18 +45,3 @@ def test_every_side_solves_the_same_system(products, shape, constraints, stored,
         found = solve_newton_system(ramp, chosen, extra, 3.0, right)
         # a bias that no row holds is large, and as exact as its part of the system
         np.testing.assert_allclose(matrix @ found, right, atol=1e-8)
-
-
-def test_a_weight_without_penalty_and_without_rows_gets_a_little_curvature():
-    ramp = of(np.zeros((4, 1)), "unregularized", 2.0)
-    found = solve_newton_system(ramp, np.arange(0), np.zeros((0, 2)), 1.0, np.ones(2))
-    np.testing.assert_allclose(found, [0.5, 1 / (2 * linear.UNPENALIZED_CURVATURE)])
-
-
-def test_conjugate_gradients_are_as_exact_as_newton_needs(monkeypatch):
-    by_gradients(monkeypatch, 0.0)
-    rng = np.random.default_rng(1)
-    ramp, right = of(rng.normal(size=(50, 30)), "none", 1e-3), rng.normal(size=30)
-    found = solve_newton_system(ramp, np.arange(50), np.zeros((0, 30)), 1.0, right)
-    left = system(ramp, np.arange(50), np.zeros((0, 30)), 1.0) @ found - right
-    assert np.linalg.norm(left) <= 2 * linear.CG_TOLERANCE * np.linalg.norm(right)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from oracles.games import GOALS, features, game_of, solved
-from oracles.goals import grid_rows, problem, smooth_rows
+from oracles.goals import problem, smooth_rows
 
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull.forms import RateProgram
@@ -118,16 +118,6 @@ def test_a_step_is_that_of_plain_numpy(name):
                 down = prices[owner + 1] * atom.slopes(slacks[span]) - signed[span]
                 slacks[span] = atom.boxed(slacks[span] - learning * down)
         np.testing.assert_allclose(game.slacks, slacks, atol=1e-9)
-
-
-def test_rows_of_one_kind_with_equal_features_are_one():
-    rows = grid_rows(0, n=400)
-    kinds = RowKinds.by(problem(rows, GOALS["kl"]).rates)
-    lanes = LaneRows.of(rows.X, kinds)
-    assert lanes.X.shape[0] == len(
-        {(*x, k) for x, k in zip(rows.X.tolist(), kinds.of, strict=True)}
-    )
-    assert lanes.all.weight.sum() == 400
 
 
 def draws(n: int, size: int, count: int, seed: int = 0):

@@ -69,14 +69,6 @@ def test_cuts_at_the_maximum_to_1e_6(kind, most):
         holds(problem, solved(cuts(problem, 5e-7, choosers.model_maximizer), problem), 5e-7)
 
 
-@pytest.mark.parametrize(
-    ("kind", "intercept", "gap"), [("dense", "unregularized", 1e-6), ("rates", "regularized", 1e-5)]
-)
-def test_cuts_at_the_center_of_mass(kind, intercept, gap):
-    for problem in instances(range(1), range(3), kind, intercept):
-        holds(problem, solved(cuts(problem, gap, choosers.center_of_mass), problem), gap)
-
-
 def test_cuts_of_many_constraints():
     problem = instance(0, 5, "unregularized", "rates")
     holds(problem, solved(cuts(problem, 1e-4, choosers.center_of_mass), problem), 1e-4)

@@ -67,19 +67,6 @@ def test_the_nearest_point_is_what_a_generic_optimizer_finds(kind, constraints):
         assert prox.at(u, found.v).value == found.value
 
 
-def test_three_rows_by_hand():
-    """Hinges of slope 0.5 up, 1 down and both, sigma = 1: moved by its slope, or to the corner."""
-    ramp = instance(0, 0, "none", "dense").ramp
-    up, down = np.array([[0.5, 0.0, 1.0]]), np.array([[0.0, 1.0, 1.0]])
-    problem = ConvexProblem(ramp, up, down, np.zeros(1))
-    found = ProximalOperator(problem, 1.0, np.zeros(0), PRICE, 0.0).at(
-        np.array([1.0, 0.0, 1.0]), np.zeros(0)
-    )
-    np.testing.assert_allclose(found.y, [0.5, 0.5, 0.5])
-    np.testing.assert_allclose(found.slopes, [0.5, -0.5, 0.5])
-    assert found.corner.tolist() == [False, True, True]
-
-
 def test_excess_costs_its_price_where_no_point_meets_the_constraint():
     problem = instance(0, 1, "none", "dense")
     least = float(problem.flat[1])
@@ -98,15 +85,6 @@ def test_a_margin_is_kept():
     assert found.v.any()
     assert (problem.at(found.y)[1:] <= -margin + 1e-9).all()
     np.testing.assert_allclose(found.values[1:], problem.at(found.y)[1:] + margin)
-
-
-def test_an_objective_that_is_constant_has_a_nearest_point_too():
-    problem = instance(2, 1, "none", "no objective")
-    u = np.random.default_rng(0).normal(size=len(problem.ramp.rows)) * 3
-    assert problem.at(u)[1] > 0.01
-    _, found = searched(problem, u, 0.01)
-    assert found.v[0] > 0
-    assert problem.at(found.y)[1] == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.parametrize("intercept", INTERCEPTS)

@@ -1,33 +1,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles.instances import INTERCEPTS
 from scipy import sparse
 
-from ratecli.solvers.majorize import rows as rows_module
 from ratecli.solvers.majorize.rows import FeatureRows, merge_equal_rows
 
 X = np.array([[1.0, 2.0], [0.0, -1.0], [3.0, 0.0]])
-
-
-@pytest.mark.parametrize("features", [X, sparse.csr_array(X)])
-def test_scores_pull_and_features_are_one_linear_map(features, monkeypatch):
-    for intercept in INTERCEPTS:
-        rows = FeatureRows(features, intercept)
-        full = X if intercept == "none" else np.hstack([X, np.ones((3, 1))])
-        w = np.arange(1.0, full.shape[1] + 1)
-        assert rows.width == full.shape[1]
-        np.testing.assert_array_equal(rows.scores(w), full @ w)
-        np.testing.assert_array_equal(rows.pull(np.array([1.0, -2.0, 0.5])), [1, -2, 0.5] @ full)
-        for small in (0, rows_module.MAX_DENSE_ENTRIES):  # as stored, or held dense
-            monkeypatch.setattr(rows_module, "MAX_DENSE_ENTRIES", small)
-            rows, chosen = FeatureRows(features, intercept), np.array([2, 0])
-            np.testing.assert_array_equal(rows.dense(chosen), full[chosen])
-            np.testing.assert_array_equal(rows.some(chosen).scores(w), full[chosen] @ w)
-            np.testing.assert_array_equal(rows.squares(), (full**2).sum(axis=0))
 
 
 def test_only_an_unregularized_bias_has_no_penalty():
@@ -55,12 +35,6 @@ def test_rows_that_cost_nothing_are_left_out():
     none, costs = merge_equal_rows(X, np.zeros((2, 3)))
     assert none.shape == (0, 2)
     assert costs.shape == (2, 0)
-
-
-def test_rows_that_all_differ_are_not_copied():
-    rows = np.random.default_rng(0).normal(size=(30, 2))
-    few, _ = merge_equal_rows(rows, np.ones((1, 30)))
-    assert few is rows
 
 
 def test_different_rows_with_one_key_are_not_merged():

@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 from ratecli.rates.analysis import monotonicity
 from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import Scope, resolve
-from ratecli.solvers.players.atoms import SmoothAtom, bisect_slopes, minimize_in_unit_box
+from ratecli.solvers.players.atoms import SmoothAtom
 
 SMOOTH = [
     "exp(tpr)",
@@ -87,28 +87,3 @@ def test_two_arguments_of_max_are_no_worse_than_one_lane_at_a_time():
     for b in range(8):
         start = np.full((2, 1), 0.5)
         assert values[b] <= atom._loss(weight[[b]], pull[:, [b]], start)[0][0] + 1e-12
-
-
-def test_newton_finds_the_least_of_quadratics_in_a_box():
-    """Of x' A x / 2 - b' x, by the slopes there: none that points into the box."""
-    rng = np.random.default_rng(2)
-    root, b = rng.normal(size=(40, 3, 3)), 2 * rng.normal(size=(3, 40))
-    A = root @ root.transpose(0, 2, 1) + 0.01 * np.eye(3)
-
-    def loss(x):
-        slopes = np.einsum("bij,j...b->i...b", A, x)
-        shape = (3, *(1,) * (x.ndim - 2), 40)
-        value = (0.5 * slopes * x - b.reshape(shape) * x).sum(axis=0)
-        return value, slopes - b.reshape(shape)
-
-    found, known = minimize_in_unit_box(loss, rng.random((3, 40)))
-    _, slopes = loss(found)
-    assert known.all()
-    assert ((found > 0) & (found < 1)).any()
-    assert np.abs(found - np.clip(found - slopes, 0, 1)).max() < 1e-8
-
-
-def test_slopes_turn_where_they_are_said_to():
-    at = np.array([[-1.0, 0.0, 0.3, 1.0, 2.0]])
-    found = bisect_slopes(lambda x: np.sign(x - at), 5)
-    np.testing.assert_allclose(found, np.clip(at, 0, 1), atol=1e-12)

@@ -45,13 +45,6 @@ def test_liblinear_comes_close_and_proves_nothing(intercept, kind):
         assert optimum[0] - 1e-8 <= convex.values(fit.w)[0] <= optimum[0] + 1e-5
 
 
-def test_liblinear_cut_short_says_so():
-    convex = lagrangian(0, "regularized", "dense")
-    assert not svm.liblinear_svm(0, 1e-9, 1)(
-        convex, np.zeros(convex.ramp.rows.width), 0.0
-    ).converged
-
-
 @pytest.mark.parametrize("least_by", [svm.newton_svm(), svm.liblinear_svm(0)])
 def test_a_problem_without_costs_is_left_at_zero(least_by):
     ramp = RampProblem.of(FeatureRows(np.ones((4, 2))), np.zeros((1, 4)), np.array([0.5]), 1.0)
