@@ -92,8 +92,8 @@ def pass_over_parts(
     table: Array,
     weights: Array,
     sides: Array,
-    yes: Array,
     pull: Array,
+    yes: Array,
     slopes: Array,
 ) -> None:
     """Count decisions and accumulate slopes where row i is the sum of the parts `parts[i]`.
@@ -123,41 +123,6 @@ def pass_over_parts(
                     for g in range(parts.shape[1]):
                         u = parts[row, g]
                         store_lanes(pulled, u, add_lanes(load_lanes(pulled, u), slope))
-                add_to_lanes(counted, q, count)
-                store_lanes(slopes[block], last, add_lanes(load_lanes(slopes[block], last), change))
-
-
-@numba.njit(cache=True)
-def pass_over_scores(
-    starts: Array,
-    weight: Array,
-    scores: Array,
-    weights: Array,
-    sides: Array,
-    yes: Array,
-    slopes: Array,
-) -> None:
-    """Count decisions and accumulate slopes where scores (L, m, WIDTH) without the bias are given.
-
-    The scores are overwritten with their slopes.
-    """
-    kinds, last = len(starts) - 1, weights.shape[1] - 1
-    zero = broadcast_lanes(np.float32(0))
-    for block in range(len(scores)):
-        own, counted = scores[block], yes[block]
-        bias = load_lanes(weights[block], last)
-        for q in range(kinds):
-            low, high = load_lanes(sides[block], q), load_lanes(sides[block], kinds + q)
-            for first in range(starts[q], starts[q + 1], COUNT_BLOCK_ROWS):
-                count = change = zero
-                for i in range(first, min(first + COUNT_BLOCK_ROWS, starts[q + 1])):
-                    score = add_lanes(bias, load_lanes(own, i))
-                    count = add_lanes(
-                        count, select_where_above(score, zero, broadcast_lanes(weight[i]))
-                    )
-                    slope = _hinge_slope(score, weight[i], low, high)
-                    change = add_lanes(change, slope)
-                    store_lanes(own, i, slope)
                 add_to_lanes(counted, q, count)
                 store_lanes(slopes[block], last, add_lanes(load_lanes(slopes[block], last), change))
 

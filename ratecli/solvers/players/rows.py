@@ -19,7 +19,6 @@ from ratecli.solvers.players.kernel import (
     draw_batch,
     multiply_rows,
     pass_over_parts,
-    pass_over_scores,
 )
 from ratecli.solvers.players.lanes import WIDTH, Floats32
 
@@ -183,13 +182,7 @@ class LaneRows:
         seen = some or self.all
         if self._parts is None:
             return pass_over_rows(self._taken(seen), seen, W, sides)
-        yes, slopes = _zero_sums(W, sides)
-        of, table = self._parts
-        scores = lane_scores(table, W)
-        pull = np.zeros_like(scores)
-        pass_over_parts(of, *seen, scores, W, sides, yes, pull, slopes)
-        _add_feature_slopes(table, pull, slopes)
-        return PassResult(yes, slopes)
+        return pass_over_rows(self._parts.table, seen, W, sides, self._parts.of)
 
     def counted(self, answers: Sequence[Floats32]) -> list[Array]:
         """Return the positively decided weight on all rows, as `run` does, for several weights."""
@@ -221,22 +214,31 @@ class LaneRows:
         return find_shared_parts(sparse.csc_array(self.X))
 
 
-def _zero_sums(W: Floats32, sides: Floats32) -> tuple[Array, Floats32]:
-    return np.zeros((len(W), sides.shape[1] // 2, WIDTH)), np.zeros(W.shape, np.float32)
-
-
 def pass_over_rows(
-    X: Floats32 | CsrArrays, some: RowSelection, W: Floats32, sides: Floats32
+    X: Floats32 | CsrArrays,
+    some: RowSelection,
+    W: Floats32,
+    sides: Floats32,
+    of: Uint32Array | None = None,
 ) -> PassResult:
-    """Run a pass over rows with the features X (m, d); slopes are 0 if all sides are."""
-    yes, slopes = _zero_sums(W, sides)
+    """Run a pass over rows; slopes are 0 if all sides are.
+
+    X are the features of the selected rows or, with `of` (n, G), those of the parts that rows are
+    sums of.
+    """
+    rows = some.rows
+    if of is None:  # each row is a part of its own
+        rows = np.arange(len(some.weight), dtype=np.uint32)
+        of = rows[:, None]
+    yes, slopes = np.zeros((len(W), sides.shape[1] // 2, WIDTH)), np.zeros(W.shape, np.float32)
     for first in range(0, len(W), LANE_BLOCKS_AT_ONCE):
         block = slice(first, first + LANE_BLOCKS_AT_ONCE)
-        scores = lane_scores(X, W[block])
-        own = slopes[block]
-        pass_over_scores(some.starts, some.weight, scores, W[block], sides[block], yes[block], own)
+        scores, added = lane_scores(X, W[block]), (yes[block], slopes[block])
+        pull = np.zeros_like(scores)
+        weights = W[block], sides[block]
+        pass_over_parts(of, rows, some.starts, some.weight, scores, *weights, pull, *added)
         if sides[block].any():
-            _add_feature_slopes(X, scores, own)
+            _add_feature_slopes(X, pull, slopes[block])
     return PassResult(yes, slopes)
 
 
