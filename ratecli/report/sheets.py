@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ratecli.ledger.records import (
     CONSTRAINT_TOLERANCE,
     FILTER_STAGE_PREFIX,
@@ -302,7 +304,7 @@ class BestCandidate:
     """A variant of an algorithm at a sweep point.
 
     `name` is the algorithm, with the variant if there are several. `worst` is the largest mean
-    violation, NaN if unknown.
+    violation, NaN if unknown, minus infinity without constraints.
     """
 
     name: str
@@ -350,26 +352,21 @@ def best_results(ledger: Ledger) -> BestResults:
     tasks: dict[str, list[BestCandidate]] = {}
     points: dict[str, Mapping[str, Any]] = {}
     for group in seed_groups(ledger):
+        objective = group.estimate(split, OBJECTIVE).mean
+        if objective is None or math.isnan(objective):
+            continue
         several = len(variants[group.label]) > 1
         name = f"{group.label} ({group.variant})" if several else group.label
-        candidate = _candidate(ledger, group, split, name)
-        if candidate is not None:
-            point = {each: group.point[each] for each in names if each in group.point}
-            key = format_point(point)  # as displayed: 1 and 1.0 define the same task
-            tasks.setdefault(key, []).append(candidate)
-            points[key] = point
+        violations = [
+            group.estimate(split, VIOLATION_PREFIX + each).mean for each in ledger.constraints
+        ]
+        worst = float(np.max(np.array(violations, dtype=float), initial=-math.inf))
+        point = {each: group.point[each] for each in names if each in group.point}
+        key = format_point(point)  # as displayed: 1 and 1.0 define the same task
+        tasks.setdefault(key, []).append(BestCandidate(name, group, objective, worst))
+        points[key] = point
     best = [(points[key], min(each, key=lambda c: c.rank)) for key, each in tasks.items()]
     return BestResults(split, names, best)
-
-
-def _candidate(ledger: Ledger, group: SeedGroup, split: str, name: str) -> BestCandidate | None:
-    objective = group.estimate(split, OBJECTIVE).mean
-    if objective is None or math.isnan(objective):
-        return None
-    found = [group.estimate(split, VIOLATION_PREFIX + each).mean for each in ledger.constraints]
-    known = [math.nan if each is None else each for each in found]
-    worst = math.nan if any(map(math.isnan, known)) else max(known, default=0.0)
-    return BestCandidate(name, group, objective, worst)
 
 
 def best_sheet(ledger: Ledger) -> Sheet:
@@ -391,16 +388,15 @@ def _best_row(
 ) -> SheetRow:
     group, split = best.group, found.split
     objective, planned = group.estimate(split, OBJECTIVE), len(group.outcomes)
-    tone = "good" if best.feasible else "bad"
-    feasible = best.feasible or not ledger.constraints
-    name = best.name if feasible else f"none (closest: {best.name})"
+    name = best.name if best.feasible else f"none (closest: {best.name})"
     row = [(each, point.get(each)) for each in found.names]
-    row.append(("best", SheetCell(name, tone="" if feasible else "bad")))
+    row.append(("best", SheetCell(name, tone="" if best.feasible else "bad")))
     if others := [each for each in ledger.sweep if each not in found.names]:
         at = {each: group.point[each] for each in others if each in group.point}
         row.append(("at", format_point(at)))
     row.append((OBJECTIVE, estimate_cell(objective, objective.n)))
     if ledger.constraints:
+        tone = "good" if best.feasible else "bad"
         worst = UNKNOWN if math.isnan(best.worst) else number_cell(best.worst, tone)
         row.append(("worst violation", worst))
         row.append(("satisfied in", satisfied_cell([group], split)))
@@ -412,23 +408,21 @@ def describe_best(ledger: Ledger) -> str:
     """Summarize the best results in words; "" if there are none."""
     found = best_results(ledger)
     where, total = f"on {found.split} rows", len(found.tasks)
-    feasible = [best for _, best in found.tasks if best.feasible or not ledger.constraints]
-    if not total:
-        return ""
+    feasible = [best for _, best in found.tasks if best.feasible]
     if total == 1 and not feasible:
         closest = found.tasks[0][1].name
         return f"No algorithm satisfies all constraints {where} on average (closest: {closest})."
     if total == 1:
         among = ", among those that satisfy all constraints on average" * bool(ledger.constraints)
-        best = feasible[0]
-        objective = format_number(best.objective)
-        return f"{best.name} has the lowest objective {where}, {objective}{among}."
-    names = Counter(best.name for best in feasible)
-    listed = ", ".join(f"{name} ({count})" for name, count in names.most_common(MAX_NAMED))
-    rest = f" and {len(names) - MAX_NAMED} others" if len(names) > MAX_NAMED else ""
-    lowest = f"Lowest objective {where}, by number of sweep points: {listed}{rest}."
-    if not ledger.constraints:
-        return lowest
-    count = f"At {len(feasible)} of {total} sweep points"
-    some = f"{count}, some algorithm satisfies all constraints {where} on average."
-    return f"{some} {lowest}" if feasible else some
+        objective = format_number(feasible[0].objective)
+        return f"{feasible[0].name} has the lowest objective {where}, {objective}{among}."
+    texts = []
+    if total and ledger.constraints:
+        count = f"At {len(feasible)} of {total} sweep points"
+        texts.append(f"{count}, some algorithm satisfies all constraints {where} on average.")
+    if feasible:
+        names = Counter(best.name for best in feasible)
+        listed = ", ".join(f"{name} ({count})" for name, count in names.most_common(MAX_NAMED))
+        rest = f" and {len(names) - MAX_NAMED} others" if len(names) > MAX_NAMED else ""
+        texts.append(f"Lowest objective {where}, by number of sweep points: {listed}{rest}.")
+    return " ".join(texts)
