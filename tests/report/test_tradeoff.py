@@ -124,11 +124,8 @@ def test_along_a_sweep_x_is_the_swept_value():
     first, second = collected(curve(), ALONG)
     assert labels([first, second]) == ["majorize (deterministic)", "majorize (stochastic)"]
     assert places(first) == [(1.0, 0.9), (2.0, 1.9), (3.0, 2.9)]
-    assert first.points[0].x.half is None
-    assert not first.flat
-
-
-def test_another_swept_name_makes_further_lines_even_if_it_varies_faster():
+    assert (first.points[0].x.half, first.flat) == (None, False)
+    # another swept name makes further lines, even if it varies faster
     points = [({"target": t, "cost": c}, float(t + c)) for t in (1, 2) for c in (10, 20)]
     found = collected(points_of(*points), ALONG)
     assert list(map(places, found)) == [[(1, 11), (2, 12)], [(1, 21), (2, 22)]]
@@ -136,31 +133,33 @@ def test_another_swept_name_makes_further_lines_even_if_it_varies_faster():
 
 def test_an_algorithm_without_the_swept_name_is_a_horizontal_line():
     flat, *rest = collected([*plain({}, 3.0, 5.0), *curve(seeds=2)], ALONG)
-    assert (flat.label, flat.flat) == ("plain", True)
-    assert not any(line.flat for line in rest)
+    assert (flat.label, flat.flat, [line.flat for line in rest]) == ("plain", True, [False] * 2)
     (point,) = flat.points
     # two seeds, s = sqrt(2): the half width is t(1) = 12.706...
     assert (point.y.mean, point.y.half) == (4.0, pytest.approx(12.7062047))
     assert point.place is None
 
 
-def test_equal_values_along_a_sweep_are_a_horizontal_line():
-    (line,) = collected([t for k in (1, 2, 3) for t in plain({"target": k}, 3.46, 3.5)], ALONG)
-    assert line.flat
-    assert [point.y.mean for point in line.points] == [pytest.approx(3.48)]
-
-
-@pytest.mark.parametrize("ratios", [(3.46, 3.46, 3.47), (3.46, 3.46, None), (3.46, None, None)])
-def test_values_that_differ_or_are_missing_are_no_horizontal_line(ratios):
-    trials = [("a", {"target": t}, {"main": y} if y else {}) for t, y in enumerate(ratios)]
+@pytest.mark.parametrize(
+    ("ratios", "flat"),
+    [
+        ([(3.46, 3.5)] * 3, True),
+        ([(3.46,), (3.46,), (3.47,)], False),
+        ([(3.46,), (3.46,), ()], False),
+        ([(3.46,), (), ()], False),
+        ([(1.0, 3.0), (0.0, 4.0)], False),  # equal means, unequal intervals
+    ],
+)
+def test_equal_values_along_a_sweep_are_a_horizontal_line(ratios, flat):
+    trials = [
+        ("a", {"target": t}, {"main": ratio} if ratio else {})
+        for t, seeds in enumerate(ratios)
+        for ratio in seeds or (None,)
+    ]
     (line,) = collected(trials, ALONG)
-    assert not line.flat
-    assert [x for x, _ in places(line)] == [t for t, y in enumerate(ratios) if y is not None]
-
-
-def test_unequal_intervals_are_no_horizontal_line():
-    trials = [*plain({"target": 1}, 1.0, 3.0), *plain({"target": 2}, 0.0, 4.0)]
-    assert not collected(trials, ALONG)[0].flat
+    assert line.flat == flat
+    expected = [None] if flat else [t for t, seeds in enumerate(ratios) if seeds]
+    assert [place and place[0] for place in places(line)] == expected
 
 
 def test_a_requested_horizontal_line_has_a_position_among_metrics_only():
@@ -187,19 +186,15 @@ def test_the_x_axis_covers_the_whole_sweep_of_curves():
     assert swept_values(ledger, ACROSS, PlotSelection()) == []
 
 
-def test_a_selection_of_algorithms_keeps_their_colours():
+def test_a_selection_keeps_colours_and_single_variants():
     trials = [*plain({}, 3.4), *curve(), *points_of(({"target": 1}, 1.0), label="other")]
+    everything = collected(trials, ALONG)
     found = collected(trials, ALONG, algorithms=("majorize",), lines=("plain",))
     assert labels(found) == ["plain", "majorize (deterministic)", "majorize (stochastic)"]
-    assert [line.style for line in found] == [line.style for line in collected(trials, ALONG)[:3]]
-
-
-def test_a_selection_of_variants_keeps_algorithms_with_a_single_one():
-    found = collected([*plain({}, 3.4), *curve()], ALONG, variants=("stochastic",))
-    assert [(line.label, line.variant) for line in found] == [
-        ("plain", 0),
-        ("majorize (stochastic)", 1),
-    ]
+    assert [line.style for line in found] == [line.style for line in everything[:3]]
+    found = collected(trials, ALONG, variants=("stochastic",))
+    assert labels(found) == ["plain", "majorize (stochastic)", "other"]
+    assert [line.style for line in found] == [everything[k].style for k in (0, 2, 3)]
 
 
 def test_a_missing_variant_is_noted():
@@ -227,21 +222,20 @@ def test_images_are_equal_whatever_the_users_settings(example, images):
         assert draw_plots(example) == images
 
 
-def test_texts_of_a_plot_of_two_metrics(images):
+def test_texts_of_a_plot(images):
     svg = images[0].svg.decode()
-    ET.fromstring(svg)
     interval = "mean and 95 % Student-t interval over 4 to 5 seeds"
     names = ("ratio (test)", "error (test)", "best possible", "majorize (stochastic)", interval)
     assert texts(svg, "kappa = 0.8", *names) == [1] * 6
     assert "date" not in svg
     assert images[0].png.startswith(b"\x89PNG")
-
-
-def test_texts_of_a_plot_along_a_sweep():
     svg = drawn([*plain({}, 3.4, 3.5), *curve(seeds=2)], SWEPT | {"diagonal": True})
     names = ("target", "ratio (test)", "plain", "ratio = target, met exactly", "target (test)")
     assert texts(svg, *names) == [1, 1, 1, 1, 0]
-    assert "one seed, no intervals" in drawn(curve(), SWEPT)
+    svg = drawn(points_of(({"k": 0.5}, 0.5)), PLOT)
+    assert texts(svg, "one seed, no intervals") == [1]
+    svg = drawn(points_of(({"k": 0.5}, 0.5)), PLOT | {"split": "validation"})
+    assert texts(svg, NO_NUMBERS) == [1]
 
 
 def test_the_best_possible_trade_off_is_drawn_within_the_range_of_the_algorithms(example, images):
@@ -253,11 +247,6 @@ def test_the_best_possible_trade_off_is_drawn_within_the_range_of_the_algorithms
 def test_a_diagonal_outside_the_visible_range_is_not_drawn():
     plot = SWEPT | {"y": "error"}
     assert drawn(curve((4.0, 5.0)), plot | {"diagonal": True}) == drawn(curve((4.0, 5.0)), plot)
-
-
-def test_nothing_to_draw_is_noted():
-    svg = drawn(points_of(({"k": 0.5}, 0.5)), PLOT | {"split": "validation"})
-    assert texts(svg, NO_NUMBERS) == [1]
 
 
 @pytest.mark.parametrize("label", ["_hidden", "$x_{$", "a<b&c"])
@@ -368,18 +357,14 @@ def test_a_panel_has_its_own_points_and_those_of_no_panel():
     }
 
 
-def test_only_selected_algorithms_make_panels():
+def test_panels_are_the_values_of_selected_algorithms():
     trials = [*TWO, *points_of(({"dataset": "wiki"}, 0.1), label="other")]
     found = panels(trials, BY | {"algorithms": ["fit"]})
     assert list(found) == ["dataset = adult", "dataset = law"]
-
-
-def test_1_and_true_are_two_panels():
     found = panels(points_of(({"dataset": 1}, 0.1), ({"dataset": True}, 0.2)), BY)
     assert {title: len(lines) for title, lines in found.items()} == {
-        "dataset = 1": 1,
-        "dataset = true": 1,
-    }
+        "dataset = 1": 1, "dataset = true": 1,
+    }  # fmt: skip
 
 
 def test_a_limit_is_drawn_in_its_panel_or_in_all():
@@ -396,16 +381,9 @@ def test_panels_have_one_legend_and_labels_at_the_edges():
     names = ("dataset = adult", "dataset = law", "error (test)", "ratio (test)", "fit", "late")
     assert texts(svg, *names) == [1, 1, 1, 2, 1, 1]
     assert svg.count('id="legend_') == 1
-
-
-def test_an_empty_panel_is_noted():
-    trials = [("fit", {"dataset": "adult"}, {}), *TWO[4:]]
-    assert texts(drawn(trials, BY), NO_NUMBERS) == [1]
-
-
-@pytest.mark.parametrize(("count", "columns"), [(1, 1), (2, 2), (3, 3), (4, 2), (5, 3), (12, 3)])
-def test_columns_of_panels(count, columns):
-    assert panel_columns(count) == columns
+    # an empty panel is noted
+    assert texts(drawn([("fit", {"dataset": "adult"}, {}), *TWO[4:]], BY), NO_NUMBERS) == [1]
+    assert [panel_columns(count) for count in (1, 2, 3, 4, 5, 12)] == [1, 2, 3, 2, 3, 3]
 
 
 def test_splits_are_side_by_side():
@@ -425,15 +403,8 @@ def test_splits_are_side_by_side():
     assert both.caption == "error against ratio (train and test)"
     svg = both.svg.decode()
     assert texts(svg, "train", "test", "ratio", "error", "ratio (test)") == [1, 1, 2, 1, 0]
-    facts = [dict(mark.facts) for mark in both.marks]
-    assert {fact["ratio (train)"] for fact in facts if "ratio (train)" in fact} == {
-        "0.1000",
-        "0.2000",
-    }
-    assert {fact["ratio (test)"] for fact in facts if "ratio (test)" in fact} == {
-        "1.1000",
-        "1.2000",
-    }
+    means = {dict(mark.facts).get("ratio (test)") for mark in both.marks}
+    assert means == {None, "1.1000", "1.2000"}
     names = [f"data = {d} ({split})" for d in "uv" for split in ("train", "test")]
     assert texts(image(split=["train", "test"], by="data").svg.decode(), *names) == [1] * 4
     assert image(split=["train"]).svg == image(split="train").svg
