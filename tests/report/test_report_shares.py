@@ -116,11 +116,7 @@ def test_tables_show_them_with_their_intervals():
         "0.2900 ± 0.0196 (n=5)", "0.2500 [0.0866, 0.4910]", "0.0500 [0.0013, 0.2487]",
         "0.0500 [0.0013, 0.2487]", "20", "ok 5, no_solution_found 15",
     ]  # fmt: skip
-    assert rows[SAFE, "100"][:4] == [
-        "",
-        "0.0000 [0.0000, 0.1684]",
-        *["0.0000 [0.0000, 0.1684]"] * 2,
-    ]
+    assert rows[SAFE, "100"][:4] == ["", *["0.0000 [0.0000, 0.1684]"] * 3]
     assert cell_legend(ledger) == f"{MEANS_LEGEND} {SHARES_LEGEND}"
     assert SHARES_LEGEND in render_report(ledger, [])
     assert cell_legend(promised()) == MEANS_LEGEND

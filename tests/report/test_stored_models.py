@@ -27,6 +27,7 @@ def write(folder, trials, models, status="ok", *, info=None, meta=None, encoding
         key: TrialResult(key, status, info=info or {}, models=models[key], encoding=encoding)
         for key in models
     }
+    folder.mkdir(exist_ok=True)
     with LedgerStore(folder / "trials.sqlite") as store:
         store.begin(trials, {})
         for result in results.values():
@@ -87,28 +88,25 @@ def test_no_two_models_share_a_folder(one, other):
         assert not set(name) & set("/\\: ,;\"'*?<>|&$\n")
 
 
-def test_trials_of_one_key_are_one_model(tmp_path):
+def test_each_planned_trial_has_a_folder_with_safe_file_names(tmp_path):
     trials = [trial("a", "k"), trial("b", "k"), trial("a", "k", x="1"), trial("a", "k", x=1)]
-    assert write(tmp_path, trials, {"k": {"v": b"1"}}) == {
-        "a-seed=0/v.npz": b"1",
-        "b-seed=0/v.npz": b"1",
-        "a-x=1-seed=0/v.npz": b"1",
+    assert write(tmp_path / "1", trials, {"k": {"v": b"1"}}) == {
+        f"{folder}/v.npz": b"1" for folder in ("a-seed=0", "b-seed=0", "a-x=1-seed=0")
     }
-
-
-def test_variants_have_safe_names(tmp_path):
     models = {"main": b"1", "a/b": b"2", "a b": b"3", "..": b"4"}
-    assert write(tmp_path, [trial("a", "k")], {"k": models}) == {
-        "a-seed=0/main.npz": b"1",
-        "a-seed=0/a-b.npz": b"2",
-        "a-seed=0/a-b-2.npz": b"3",
-        "a-seed=0/unnamed.npz": b"4",
+    names = ("main", "a-b", "a-b-2", "unnamed")
+    assert write(tmp_path / "2", [trial("a", "k")], {"k": models}) == {
+        f"a-seed=0/{name}.npz": data for name, data in zip(names, models.values(), strict=True)
     }
+
+
+ENCODING = json.dumps({"blocks": [{"column": "é", "levels": ["ü"]}], "others": {}, "levels": 1})
 
 
 @pytest.mark.parametrize("status", ["infeasible", "no_solution_found", "diverged", "error"])
-def test_what_gave_no_answer_leaves_no_model(tmp_path, status):
-    assert write(tmp_path, [trial("a", "k")], {"k": {"v": b"1"}}, status) == {}
+def test_a_trial_without_a_solution_has_no_files(tmp_path, status):
+    found = write(tmp_path, [trial("a", "k")], {"k": {"v": b"1"}}, status, encoding=ENCODING)
+    assert found == {}
     assert not (tmp_path / "models").exists()
 
 
@@ -188,9 +186,6 @@ def test_who_was_tested_and_gave_nothing_has_certificates_alone(tmp_path, status
     assert set(write(tmp_path, trials[1:], {"l": {"v": b"1"}})) == {"a-seed=1/v.npz"}
 
 
-ENCODING = json.dumps({"blocks": [{"column": "é", "levels": ["ü"]}], "others": {}, "levels": 1})
-
-
 def test_what_made_the_features_stands_beside_the_models(tmp_path):
     models = {"main/x": b"1", "other": b"2"}
     trials = [trial("a", "k", 3, kappa=0.5)]
@@ -213,12 +208,7 @@ def test_what_made_the_features_stands_beside_the_models(tmp_path):
     assert set(write(tmp_path, [trial("b", "l")], {"l": {"v": b"1"}})) == {"b-seed=0/v.npz"}
 
 
-def test_who_has_no_model_has_no_encoder(tmp_path):
-    models = {"k": {"v": b"1"}}
-    assert write(tmp_path, [trial("a", "k")], models, "diverged", encoding=ENCODING) == {}
-
-
-def test_a_file_is_written_once_and_mended(tmp_path):
+def test_only_changed_files_are_written(tmp_path):
     trials, models = (
         [trial("a", "k"), trial("a", "l", seed=1)],
         {"k": {"v": b"1"}, "l": {"v": b"2"}},
