@@ -28,7 +28,7 @@ def texts(ledger):
     return [[cell.text for cell in row] for row in best_sheet(ledger).rows]
 
 
-def test_the_least_objective_of_those_that_keep_their_promises():
+def test_the_lowest_objective_of_feasible_candidates():
     answers = {
         ("plain", ()): [(0.1, 0.3), (0.1, 0.3)],
         ("good", ()): [(0.2, -0.1), (0.2, -0.1)],
@@ -40,18 +40,18 @@ def test_the_least_objective_of_those_that_keep_their_promises():
     assert texts(ledger_of(answers, constraints=()))[0][0] == "plain"
 
 
-def test_what_holds_on_average_says_how_often():
+def test_a_candidate_feasible_on_average_has_its_share_of_trials():
     answers = {("a", ()): [(0.2, -0.3), (0.2, 0.1), None]}
     assert texts(ledger_of(answers)) == [["a", "0.2000 ± 0.0000", "-0.1000", "1 of 2", "2 of 3"]]
 
 
-def test_where_nobody_keeps_them_who_misses_by_least():
+def test_the_closest_candidate_if_none_is_feasible():
     answers = {("a", ()): [(0.1, 0.3)], ("b", ()): [(0.5, 0.2)], ("c", ()): [(0.0, math.nan)]}
     (row,) = best_sheet(ledger_of(answers)).rows
     assert (row[0].text, row[0].tone, row[2].text) == ("none (closest: b)", "bad", "0.2000")
 
 
-def test_another_rule_is_another_task_and_another_setting_is_not():
+def test_swept_names_of_constraints_make_tasks():
     answers = {
         ("a", (("kappa", kappa), ("rate", rate))): [(kappa * rate, -1.0)]
         for kappa in (1, 2)
@@ -69,7 +69,7 @@ def test_another_rule_is_another_task_and_another_setting_is_not():
     assert len(swept.rows) == 4
 
 
-def test_1_and_1_point_0_are_the_same_question():
+def test_1_and_1_point_0_are_the_same_task():
     answers = {("a", (("kappa", 1),)): [(0.2, -1.0)], ("b", (("kappa", 1.0),)): [(0.1, -1.0)]}
     assert [row[:2] for row in texts(ledger_of(answers))] == [["1", "b"]]
 
@@ -96,7 +96,7 @@ def test_the_best_results_in_words():
     assert said(ledger_of({("a", ()): [None]})) == ""
 
 
-def test_without_test_rows_the_next_best_split_is_looked_at():
+def test_without_a_test_set_another_split_is_used():
     assert (
         best_sheet(ledger_of({("a", ()): [(0.1, 0.0)]}, split="train")).title
         == "Best results (train)"

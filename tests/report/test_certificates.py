@@ -62,13 +62,13 @@ def test_a_row_is_a_constraint_at_a_point():
     assert [cell.tone for cell in sheet.rows[0]][-2] == "part"
 
 
-def test_what_is_no_number_is_above_all_others():
+def test_nan_counts_as_an_infinite_upper_end():
     ledger = certified(certificate(tutorial(), "nan"), certificate(tutorial(), "-inf", passed=True))
     assert texts(certificate_sheet(ledger))[0][-2:] == ["1 of 2", "nan"]
     assert texts(certificate_sheet(certified(certificate(tutorial(), "nan"))))[0][-1] == "inf"
 
 
-def test_bounds_that_differ_are_all_named():
+def test_different_bounds_are_all_named():
     records = [
         certificate(tutorial(), bound=name, exact=e) for name, e in (("a", True), ("b", False))
     ]
@@ -76,7 +76,7 @@ def test_bounds_that_differ_are_all_named():
     assert row[5:7] == ["a, b", "exact, approximate"]
 
 
-def test_drawn_is_the_first_seed_at_the_last_point():
+def test_the_first_seed_at_the_last_point_is_drawn():
     ledger = ending_at([0.2, 0.1])
     ((name, found),) = certificates_to_draw(ledger)
     assert name == "certificate-seldonian-main-parity"
@@ -84,7 +84,7 @@ def test_drawn_is_the_first_seed_at_the_last_point():
     assert omitted_trees_note(ledger) == "Trees of the first trial at the last tested sweep point."
 
 
-def test_not_more_are_drawn_than_anybody_looks_at():
+def test_at_most_12_trees_are_drawn():
     ledger = certified(*(certificate(tutorial(), constraint=f"c{k}") for k in range(15)))
     assert len(certificates_to_draw(ledger)) == 12
     assert omitted_trees_note(ledger).endswith("; 3 more are not drawn.")
@@ -102,16 +102,10 @@ def test_main_variants_are_drawn_before_others():
 
 
 def test_a_plot_keeps_its_name():
-    plot = {
-        "kind": "tradeoff",
-        "x": "error",
-        "y": "error",
-        "file": "certificate-seldonian-main-parity",
-    }
+    name = "certificate-seldonian-main-parity"
+    plot = {"kind": "tradeoff", "x": "error", "y": "error", "file": name}
     ledger = certified(certificate(tutorial()), report={"plots": [plot]})
-    assert [name for name, _ in certificates_to_draw(ledger)] == [
-        "certificate-seldonian-main-parity-2"
-    ]
+    assert [each for each, _ in certificates_to_draw(ledger)] == [f"{name}-2"]
 
 
 def meet(found):
@@ -149,7 +143,7 @@ TREES = {
 
 
 @pytest.mark.parametrize("name", TREES)
-def test_no_box_is_upon_another_and_parents_are_above_the_middle_of_their_children(name):
+def test_boxes_do_not_overlap_and_parents_are_above_their_children(name):
     found = layout_boxes(build_box_tree(TREES[name]))
     assert not meet(found)
     assert min(box.left for box in found) >= 0
@@ -178,7 +172,7 @@ def test_a_node_shows_what_was_recorded():
     )  # fmt: skip
 
 
-def test_infinities_and_sides_that_nobody_asked_for():
+def test_infinite_ends_and_one_sided_bounds():
     record = leaf(
         "fpr", 0, 1, (None, 0.05), interval=["-inf", "inf"], estimate="nan", rows=[1200, 7]
     )
@@ -186,14 +180,14 @@ def test_infinities_and_sides_that_nobody_asked_for():
     assert found.numbers[:4] == ("[-∞, ∞]", "estimate nan", "rows 1,200 + 7", "delta 0.05 upper")
 
 
-def test_of_a_maximum_the_largest_are_drawn():
+def test_the_largest_parts_of_a_maximum_are_drawn():
     root = build_box_tree(broad(40))
     assert root.leaves == MAX_LEAVES
     names = [child.text[0] for child in root.children]
     assert names == [*(f"tpr[{k}]" for k in range(25, 40)), "25 more"]
 
 
-def test_of_a_deep_tree_the_top_is_drawn():
+def test_a_deep_tree_is_cut_at_the_bottom():
     root = build_box_tree(balanced(6))
     assert root.leaves == MAX_LEAVES
     cut = root.children[0].children[0].children[0].children[0]
@@ -201,7 +195,7 @@ def test_of_a_deep_tree_the_top_is_drawn():
     assert cut.numbers == ("[-0.1000, 0.1000]", "6 below not drawn")
 
 
-def test_the_picture_says_what_it_shows():
+def test_texts_of_a_tree():
     passed = certificate(
         tutorial(), -0.1, passed=True, constraint="odds", exact=True, explanation=""
     )
@@ -232,7 +226,7 @@ def test_page_and_files(tmp_path):
     assert "Certificates" not in render_report(ledger_of([(planned("a", 0), None)]), [])
 
 
-def test_reasons_are_told_once_and_no_more_as_what_did_not_finish():
+def test_trials_without_a_solution_are_listed_by_reason_and_not_as_failures():
     trials = [planned(SAFE, seed, amount=100) for seed in range(6)]
     pairs = [(trial, nothing(trial)) for trial in trials[:3]]
     pairs += [(trial, replace(nothing(trial), reason="no rows")) for trial in trials[3:4]]

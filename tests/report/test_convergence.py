@@ -121,7 +121,7 @@ def test_scales_depend_on_the_values():
     assert list(map(spans_decades, values)) == [False, True, False]
 
 
-def test_panels_are_the_values_of_the_name():
+def test_panels_are_the_values_of_by():
     trials = [("fit", 0, {"dataset": d}, FALLING, "ok") for d in ("adult", "law")]
     trials.append(("everywhere", 0, {}, FALLING, "ok"))
     ledger = ledger_of(trials, [{"kind": "convergence", "by": "dataset", "x": "seconds"}])
@@ -137,7 +137,7 @@ def test_panels_are_the_values_of_the_name():
         assert f"<!-- {text} -->" in svg
 
 
-def test_the_drawing_says_what_it_shows():
+def test_texts_of_a_plot():
     trials = [("fit", seed, {"kappa": k}, FALLING, "ok") for k in (1, 2) for seed in (0, 1)]
     trials.append(("slow", 0, {"kappa": 1}, rows((9.0, 0.0), (0.01, 0.0), step=1000), "ok"))
     ledger = ledger_of(trials, [{"kind": "convergence"}, {"kind": "convergence", "title": "$x_{$"}])
@@ -156,13 +156,9 @@ def test_the_drawing_says_what_it_shows():
     assert "mathdefault" not in svg
 
 
-def test_without_constraints_there_is_no_violation():
-    ledger = ledger_of([("fit", 0, {}, FALLING, "ok")], constraints={})
-    (picture,) = draw_plots(ledger)
-    assert b"worst violation" not in picture.svg
-    assert b"over 1 seed," in picture.svg
-
-
-def test_nothing_to_draw_says_so():
-    (picture,) = draw_plots(ledger_of([("plain", 0, {}, (), "ok")]))
-    assert NO_NUMBERS.encode() in picture.svg
+def test_without_constraints_there_is_no_violation_and_without_traces_a_note():
+    (image,) = draw_plots(ledger_of([("fit", 0, {}, FALLING, "ok")], constraints={}))
+    assert b"worst violation" not in image.svg
+    assert b"over 1 seed," in image.svg
+    (image,) = draw_plots(ledger_of([("plain", 0, {}, (), "ok")]))
+    assert NO_NUMBERS.encode() in image.svg

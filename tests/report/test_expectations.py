@@ -17,7 +17,6 @@ from ratecli.report.expectations import (
     warn_unmet_expectations,
 )
 from ratecli.report.html import render_report
-from ratecli.report.regression.findings import CheckVerdict
 from ratecli.report.tables import csv_text, summary_table
 from ratecli.report.write import summary_markdown
 
@@ -82,28 +81,23 @@ def test_verdicts(said, expected):
     assert verdict(**said) == expected
 
 
-def test_a_check_passes_with_what_is_good():
+def test_verdicts_that_let_a_check_fail():
     bad = {verdict for verdict in ExpectationVerdict if not verdict.good}
     assert bad == {ExpectationVerdict.DIFFERS, ExpectationVerdict.NOT_MEASURED}
 
 
-def test_a_check_knows_every_verdict_but_that_of_what_is_only_shown():
-    other = {ExpectationVerdict.SHOWN, ExpectationVerdict.NOT_MEASURED}
-    assert {str(each) for each in set(ExpectationVerdict) - other} <= set(CheckVerdict)
-
-
-def test_one_seed_has_no_interval_to_lie_in():
+def test_one_seed_has_no_interval():
     (found,) = compare_expectations(ledger_of(entry(paper=0.4, within="ci"), errors=(0.4,)))
     assert (found.verdict, found.reason) == ("not measured", "there is no interval")
 
 
 @pytest.mark.parametrize("error", [float("inf"), float("-inf")])
-def test_what_is_infinite_is_far_from_everything(error):
+def test_an_infinite_value_differs(error):
     (found,) = compare_expectations(ledger_of(entry(value=1, within=1e300), errors=(error, 0.5)))
     assert found.verdict == "differs"
 
 
-def test_without_a_variant_all_of_them_are_meant():
+def test_without_a_variant_all_are_compared():
     said = {"algorithm": "fit", "metric": "error", "at_most": 0.6}
     found = compare_expectations(ledger_of(said))
     assert [(each.group.variant, each.verdict) for each in found] == [
@@ -112,7 +106,7 @@ def test_without_a_variant_all_of_them_are_meant():
     ]
 
 
-def test_a_variant_that_nobody_gave_is_not_measured():
+def test_a_missing_variant_is_not_measured():
     (found,) = compare_expectations(ledger_of(entry(variant="mein", at_most=1)))
     assert (found.verdict, found.reason) == ("not measured", "no such number")
     assert found.measured.n == 0
@@ -127,7 +121,7 @@ def test_a_trial_that_failed_is_not_measured():
     assert (found.verdict, found.reason) == ("not measured", "error 1")
 
 
-def test_only_the_point_that_is_named_is_compared():
+def test_only_matching_sweep_points_are_compared():
     plan = [planned("fit", 0, kappa=k, dataset=d) for k in (0.5, 1.0) for d in ("a", "b")]
     results = {t.key: measured(t, {("main", "test"): {"error": 0.1}}) for t in plan}
 
@@ -148,7 +142,7 @@ def sheet_texts(ledger):
     return [[cell.text for cell in row] for row in expectation_sheet(ledger).rows]
 
 
-def test_what_fails_comes_first():
+def test_failed_expectations_come_first():
     ledger = ledger_of(
         entry(paper=0.7, source="Table 1"), entry(at_most=0.6), entry(value=0.4, within="2%"),
         kappa=0.8,
@@ -168,7 +162,7 @@ def test_what_fails_comes_first():
     assert [row[-3].tone for row in sheet.rows] == ["bad", "none", "good"]
 
 
-def test_the_summary_has_them_beside_its_numbers():
+def test_the_summary_has_expectations_beside_its_numbers():
     ledger = ledger_of(
         entry(paper=0.7, source="Table 1"), entry(at_most=0.6), entry(variant="mein", at_least=2)
     )
@@ -184,19 +178,16 @@ def test_the_summary_has_them_beside_its_numbers():
     ]
 
 
-def test_a_file_that_expects_nothing_has_no_such_columns_and_sections():
-    ledger = ledger_of()
-    assert "verdict" not in summary_table(ledger).columns
-    assert "Comparison" not in summary_markdown(ledger) + render_report(ledger, [])
-
-
-def test_page_and_summary_show_the_table():
+def test_page_and_summary_show_the_table_of_expectations_if_there_are_any():
     ledger = ledger_of(entry(at_most=0.6, source="<i>"))
     assert "\n## Comparison with expectations\n" in summary_markdown(ledger)
     text = render_report(ledger, [])
     assert "<h2>Comparison with expectations</h2>" in text
     assert "≤ 0.6" in text
     assert "&lt;i&gt;" in text
+    ledger = ledger_of()
+    assert "verdict" not in summary_table(ledger).columns
+    assert "Comparison" not in summary_markdown(ledger) + render_report(ledger, [])
 
 
 def test_each_expectation_that_differs_is_one_warning():

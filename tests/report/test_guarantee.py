@@ -68,7 +68,7 @@ def answers(*points, label="fit", violation=-0.1):
     ]
 
 
-def test_every_rate_is_what_it_was_made():
+def test_rates_at_each_amount():
     found = drawn(promised())
     for label in (SAFE, PLAIN):
         line = found[label]
@@ -79,7 +79,7 @@ def test_every_rate_is_what_it_was_made():
     assert {point.y.n for point in found[PLAIN][0]} == {TRIALS}
 
 
-def test_what_crashed_is_left_out_and_told():
+def test_crashed_trials_are_not_counted_and_noted():
     ledger = promised()
     for trial in [t for t in ledger.plan if t.label == SAFE and t.seed in (18, 19)]:
         ledger.results[trial.key] = TrialResult(trial.key, "error", "E501")
@@ -91,7 +91,7 @@ def test_what_crashed_is_left_out_and_told():
     assert b"shares of 18 to 20 trials" in picture.svg
 
 
-def test_where_a_variant_was_never_kept_its_solution_rate_is_0():
+def test_a_missing_variant_has_the_solution_rate_0():
     pairs = []
     for amount, kept in ((10, ("a", "b")), (20, ("a",)), (30, ())):
         trial = planned("fit", 0, amount=amount)
@@ -103,7 +103,7 @@ def test_where_a_variant_was_never_kept_its_solution_rate_is_0():
     assert list(drawn(of(pairs, PLOT | {"variants": ["b"]}))) == ["fit (b)"]
 
 
-def test_who_never_found_anything_is_drawn():
+def test_an_algorithm_without_solutions_is_drawn():
     pairs = [(t, nothing(t)) for t in (planned("fit", 0, amount=a) for a in (10, 20))]
     line = drawn(of(pairs))["fit"]
     assert [rates(line, column) for column in range(3)] == [[None] * 2, [0.0] * 2, [0.0] * 2]
@@ -125,7 +125,7 @@ def test_other_swept_names_make_lines_and_panels():
     assert b"<!-- task = adult -->" in second.svg
 
 
-def test_without_the_swept_name_it_goes_across():
+def test_an_algorithm_without_the_swept_name_is_a_horizontal_line():
     ledger = of([*answers({}), *answers({"amount": 10}, {"amount": 20}, label="other")])
     assert amounts(drawn(ledger)["fit"]) == [None]
     assert b"<!-- fit -->" in draw_plots(ledger)[0].svg
@@ -146,7 +146,7 @@ BOTH = {"parity": 0.1, "odds": 0.05}
         ([{}, {}], {}, {}),
     ],
 )  # fmt: skip
-def test_lines_at_what_was_allowed(tests, asked, expected):
+def test_allowed_failure_rates(tests, asked, expected):
     """Of two trials, with the deltas at which they were tested."""
     pairs = []
     for amount, allowed in enumerate(tests):
@@ -173,7 +173,7 @@ def test_long_sweeps_have_a_logarithmic_axis_in_plain_notation():
     assert b"<!-- 20 -->" in draw_plots(of(answers({"amount": 10}, {"amount": 20})))[0].svg
 
 
-def test_the_drawing_says_what_it_shows():
+def test_texts_of_a_plot():
     ledger = promised()
     ledger.results[ledger.plan[0].key] = nothing(
         ledger.plan[0], info={"certificates": [certificate(tutorial())]}
@@ -187,14 +187,12 @@ def test_the_drawing_says_what_it_shows():
     ):  # fmt: skip
         assert f"<!-- {text} -->" in svg
     assert "violates a constraint on test rows, which stand for the truth" in svg
-    assert (
-        picture.caption
-        == "error, solution rate and failure rate by amount (test rows as the truth)"
-    )
+    rates = "error, solution rate and failure rate"
+    assert picture.caption == f"{rates} by amount (test rows as the truth)"
     assert picture.name == "guarantee-amount-error"
 
 
-def test_nothing_to_draw_says_so():
+def test_nothing_to_draw_is_noted():
     pairs = [(t, nothing(t, "error")) for t in [planned("fit", 0, amount=10)]]
     (picture,) = draw_plots(of(pairs))
     assert picture.svg.count(NO_NUMBERS.encode()) == 3

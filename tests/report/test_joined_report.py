@@ -38,7 +38,7 @@ def rows(page: str, title: str) -> list[list[str]]:
     ]
 
 
-def test_differences_come_first_and_what_is_not_judged_last(tmp_path):
+def test_differences_come_first_and_figures_without_a_verdict_last(tmp_path):
     stored(tmp_path / "a", "a", expect=EXPECT)
     page = render_joined([tmp_path / "a"], tmp_path / "report.html")
     found = rows(page, "Paper figures and measured values")
@@ -56,7 +56,7 @@ def test_differences_come_first_and_what_is_not_judged_last(tmp_path):
     assert [row[2] for row in rows(page, "Other expectations")] == ["≥ 0.1"]
 
 
-def test_each_row_leads_to_the_experiments_own_report(tmp_path):
+def test_each_row_links_to_the_experiments_report(tmp_path):
     for name in ("a b", "c"):
         stored(tmp_path / "deep" / name, name)
     (tmp_path / "deep" / "a b" / "report.html").write_text("")
@@ -70,7 +70,7 @@ def test_each_row_leads_to_the_experiments_own_report(tmp_path):
     assert "figures of papers" not in page
 
 
-def test_how_each_ended_and_how_many_keep_their_promises(tmp_path):
+def test_statuses_and_shares_of_satisfied_constraints(tmp_path):
     ledger = stored(tmp_path / "a", "a")
     (row,) = rows(render_joined([tmp_path / "a"], tmp_path / "x.html"), "Experiments")
     assert row[2:4] == ["90", "ok 54, not_met 30, no_solution_found 5, error 1"]
@@ -83,7 +83,7 @@ def test_how_each_ended_and_how_many_keep_their_promises(tmp_path):
     assert (kept, measured) == (sum(each <= 1e-6 for each in numbers), len(numbers))
 
 
-def test_a_ledger_that_is_none_is_named_beside_the_others(tmp_path):
+def test_an_unreadable_ledger_is_named_beside_the_others(tmp_path):
     stored(tmp_path / "a", "a", expect=EXPECT)
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "trials.sqlite").write_bytes(b"not a database" * 100)

@@ -154,7 +154,7 @@ def test_names_are_text_wherever_they_are_shown(opened):
     assert page.locator("script").count() == 2
 
 
-def test_a_click_on_a_head_sorts_by_the_mean_and_a_key_does_too(opened):
+def test_a_click_or_key_on_a_column_head_sorts_by_the_mean(opened):
     page = opened()
     found = sheet(page, "Table 1 (test)")
     head = found.locator("th", has_text="error")
@@ -186,7 +186,7 @@ def test_words_filter_rows(opened):
     assert len(column(found, "algorithm")) == every
 
 
-def test_a_shadow_is_where_a_table_goes_on(opened):
+def test_a_shadow_shows_where_a_table_can_be_scrolled(opened):
     page = opened(viewport=PHONE, color_scheme="light")
     box = sheet(page, "Table 1 (test)").locator(".scroll")
     box.scroll_into_view_if_needed()
@@ -206,7 +206,7 @@ def test_a_shadow_is_where_a_table_goes_on(opened):
     assert right == 1
 
 
-def test_pointing_at_a_mark_tells_its_row_of_the_summary(opened, results):
+def test_the_tooltip_of_a_mark_has_its_row_of_the_summary(opened, results):
     page = opened()
     canvas = page.locator(".canvas").first
     rows = csv.DictReader((results / "first" / "summary.csv").read_text("utf-8").splitlines())
@@ -244,7 +244,7 @@ def test_pointing_at_a_mark_tells_its_row_of_the_summary(opened, results):
     assert not tip.is_visible()
 
 
-def test_a_finger_is_told_too(opened):
+def test_a_tap_shows_the_tooltip(opened):
     page = opened(viewport=PHONE, has_touch=True, is_mobile=True)
     canvas, tip = page.locator(".canvas").first, page.locator(".tip")
     canvas.scroll_into_view_if_needed()
@@ -321,7 +321,7 @@ CONTRASTS = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_words_stand_out_from_their_ground(opened, scheme):
+def test_text_has_enough_contrast(opened, scheme):
     page = opened(color_scheme=scheme)
     found = page.evaluate(CONTRASTS)
     assert len(found) > 20
@@ -346,7 +346,7 @@ def test_the_button_changes_light_to_dark_and_back(opened):
     assert ground() == before
 
 
-def test_paper_has_no_folds_no_boxes_and_no_night(opened):
+def test_print_expands_everything_and_is_light(opened):
     page = opened(color_scheme="dark")
     stack, fold = page.locator("td pre").first, page.locator("#provenance dl").first
     assert not stack.is_visible()
@@ -366,7 +366,7 @@ def test_paper_has_no_folds_no_boxes_and_no_night(opened):
     assert page.pdf().startswith(b"%PDF")
 
 
-def test_the_page_over_all_has_what_differs_first_and_leads_to_each(opened):
+def test_the_joined_page_has_differences_first_and_links(opened):
     page = opened("report.html")
     found = sheet(page, "Paper figures and measured values")
     assert column(found, "verdict") == ["differs", "differs", "holds", "holds"]

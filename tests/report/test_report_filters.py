@@ -206,7 +206,7 @@ def test_nothing_to_draw_is_noted(plot):
 
 
 @pytest.mark.parametrize("plot", [POSTERIORS, SHARES])
-def test_trials_that_were_stored_without_it_are_counted(plot):
+def test_trials_stored_without_a_summary_are_counted(plot):
     (drawn,) = draw_plots(ledger_of(plot, a0_2_3=untold, a0_4_3=untold))
     assert f"<!-- {MISSING_SUMMARY}: 2 -->".encode() in drawn.svg
     assert MISSING_SUMMARY.encode() not in draw_plots(ledger_of(plot))[0].svg
@@ -262,7 +262,7 @@ def test_bars_are_drawn_as_they_are(figures):
         assert f"<!-- {text} -->".encode() in drawn.svg
 
 
-def test_of_some_seeds_the_bars_say_how_many():
+def test_the_number_of_seeds_of_bars_is_noted():
     (drawn,) = draw_plots(ledger_of(SHARES, seeds=(3, 5, 7), a0_2_5=failed))
     assert b"mean over 2 to 3 seeds" in drawn.svg
     (drawn,) = draw_plots(ledger_of(SHARES, seeds=(3,)))

@@ -11,7 +11,7 @@ from ratecli.ledger.view import Ledger
 from ratecli.report.groups import count_satisfied, estimate_mean, seed_groups
 
 
-def test_the_interval_is_students():
+def test_the_interval_of_a_mean_is_students():
     values = [0.11, 0.14, 0.12, 0.19, 0.15]
     found = estimate_mean(values)
     low, high = stats.t.interval(0.95, 4, loc=sum(values) / 5, scale=stats.sem(values))
@@ -20,37 +20,28 @@ def test_the_interval_is_students():
     assert (found.n, found.nan) == (5, 0)
 
 
-def test_two_numbers_by_hand():
-    # s = sqrt(2), so the half width is t(1) * s / sqrt(2) = t(1) = 12.706...
-    assert estimate_mean([1.0, 3.0]).half == pytest.approx(12.7062047)
-
-
-def test_one_number_has_no_interval():
-    found = estimate_mean([0.5])
-    assert (found.mean, found.half, found.low, found.high, found.n) == (0.5, None, None, None, 1)
-
-
-def test_equal_numbers_have_exactly_no_spread():
-    found = estimate_mean([0.1] * 7)
-    assert (found.mean, found.half) == (0.1, 0.0)
-
-
-def test_nan_is_left_out_and_counted():
-    found = estimate_mean([1.0, math.nan, 3.0])
-    assert (found.mean, found.n, found.nan) == (2.0, 2, 1)
-    assert found.half == estimate_mean([1.0, 3.0]).half
-
-
-def test_nothing_but_nan_has_no_mean():
-    found = estimate_mean([math.nan, math.nan])
-    assert (found.mean, found.n, found.nan) == (None, 0, 2)
+@pytest.mark.parametrize(
+    ("values", "mean", "half", "n", "nan"),
+    [
+        ([1.0, 3.0], 2.0, 12.7062047, 2, 0),  # s = sqrt(2): the half width is t(1) = 12.706...
+        ([0.5], 0.5, None, 1, 0),
+        ([0.1] * 7, 0.1, 0.0, 7, 0),
+        ([1.0, math.nan, 3.0], 2.0, 12.7062047, 2, 1),
+        ([math.nan, math.nan], None, None, 0, 2),
+    ],
+)
+def test_means(values, mean, half, n, nan):
+    found = estimate_mean(values)
+    assert (found.mean, found.n, found.nan) == (mean, n, nan)
+    assert found.half == (half and pytest.approx(half))
+    assert (found.interval is None) == (half is None)
 
 
 @pytest.mark.parametrize(
     ("values", "mean"),
     [([1.0, math.inf], math.inf), ([-math.inf] * 2, -math.inf), ([math.inf, -math.inf], math.nan)],
 )
-def test_an_infinity_stays_one_and_has_no_interval(values, mean):
+def test_an_infinite_mean_has_no_interval(values, mean):
     found = estimate_mean(values)
     assert found.mean == pytest.approx(mean, nan_ok=True)
     assert (found.half, found.n) == (None, 2)
@@ -73,7 +64,7 @@ def test_a_failed_trial_counts_in_the_status_only(example):
     assert group.trials([("test", "error")]) == group.estimate("test", "error").n == 4
 
 
-def test_where_nothing_was_measured_there_are_no_trials(example):
+def test_only_trials_with_measurements_are_counted(example):
     group = seed_groups(example)[0]
     assert (
         group.trials([("test", "error")])
@@ -86,7 +77,7 @@ def test_where_nothing_was_measured_there_are_no_trials(example):
 @pytest.mark.parametrize(
     "status", ["error", "timeout", "infeasible", "no_solution_found", "diverged"]
 )
-def test_what_has_no_answer_gives_no_number_even_if_one_is_stored(status):
+def test_trials_without_a_solution_have_no_numbers_even_if_stored(status):
     trial = planned("a", 0, kappa=0.5)
     result = measured(trial, {("main", "test"): {"error": 0.1}}, status=status)
     ledger = Ledger([trial], {trial.key: result}, {})
@@ -99,7 +90,7 @@ def test_a_trial_without_a_result_was_not_run():
     assert Ledger([trial], {}, {}).status(trial) == "not_run"
 
 
-def test_sweep_points_that_python_holds_equal_stay_apart():
+def test_sweep_points_equal_in_python_stay_apart():
     plan = [planned("a", 0, flag=value) for value in (1, 1.0, True)]
     results = {trial.key: TrialResult(trial.key, "ok") for trial in plan}
     assert len(seed_groups(Ledger(plan, results, {}))) == 3
@@ -113,7 +104,7 @@ def test_trials_that_share_a_result_all_have_its_numbers():
     assert [item.value for item in ledger.measurements() if item.metric == "error"] == [0.2, 0.2]
 
 
-def test_a_promise_holds_up_to_rounding_where_it_is_measured():
+def test_constraints_are_satisfied_up_to_rounding():
     """A NaN counts nowhere but on training rows, where it is a promise that was not kept."""
     plan = [planned("a", seed) for seed in range(4)]
     violations = (-0.1, 1e-12, 0.01, math.nan)

@@ -144,7 +144,7 @@ def test_an_empty_run_still_has_a_page():
     assert "not_run 1" in found
 
 
-def test_goals_carry_their_class(example):
+def test_goals_have_a_class(example):
     assert [(name, kind) for name, _, kind in goal_rows(example)] == [
         ("objective", "affine"),
         ("parity", "affine"),
@@ -157,7 +157,7 @@ UNKEPT = (
 )
 
 
-def test_a_warning_of_many_trials_is_said_once(example):
+def test_a_warning_of_many_trials_is_listed_once(example):
     assert collect_warnings(example) == [
         ("W401: group 'women' of 'loans' has 12 rows", 0),
         (UNKEPT, 0),
@@ -165,14 +165,14 @@ def test_a_warning_of_many_trials_is_said_once(example):
     ]
 
 
-def test_sort_keys_are_what_the_script_reads():
+def test_sort_keys_are_numbers_of_the_script():
     number = SheetColumn("x", numeric=True)
     assert 'data-sort="0.1"' in cell_attributes(number, SheetCell("0.10 ± 0.2", 0.1))
     assert 'data-sort="-Infinity"' in cell_attributes(number, SheetCell("-inf", float("-inf")))
     assert "data-sort" not in cell_attributes(number, SheetCell("ok 5"))
 
 
-def test_the_stack_of_a_failed_trial_is_folded_below_its_reason(example):
+def test_the_traceback_of_a_failed_trial_is_below_its_reason(example):
     stack = "Traceback (most recent call last):\n  <i>"
     results = {
         key: replace(each, info={"traceback": stack}) if each.status == "error" else each
@@ -183,7 +183,7 @@ def test_the_stack_of_a_failed_trial_is_folded_below_its_reason(example):
     assert "  &lt;i&gt;</pre></details>" in found
 
 
-def test_a_page_of_thousands_of_rows_has_the_first():
+def test_of_thousands_of_rows_the_page_has_the_first():
     plan = [planned("a", 0, kappa=k / 5000) for k in range(5000)]
     results = {trial.key: TrialResult(trial.key, "error", f"E501: {trial.key}") for trial in plan}
     found = render_report(Ledger(plan, results, {"experiment": {"name": "many"}}), [])
@@ -205,7 +205,7 @@ def test_the_manifest_is_shown_without_repetitions(example, tmp_path):
     assert with_manifest(example, tmp_path) is example
 
 
-def test_letters_are_shared_and_everything_else_is_a_drawings_own(images):
+def test_glyphs_are_shared_and_all_other_ids_belong_to_a_drawing(images):
     drawings = PageDrawings()
     first, second = (drawings.add(picture) for picture in images)
     letters = set(re.findall(r'id="(DejaVu[^"]*)"', drawings.glyphs))

@@ -20,7 +20,7 @@ CRASHED = ("error", "timeout", "diverged")
 
 
 @pytest.mark.parametrize(("k", "n"), [(0, 1), (1, 1), (0, 20), (3, 20), (20, 20), (17, 1000)])
-def test_the_interval_is_the_exact_binomial_one(k, n):
+def test_the_interval_of_a_share_is_exact(k, n):
     found = estimate_share(k, n)
     expected = stats.binomtest(k, n).proportion_ci(0.95, "exact")
     assert found.mean == k / n
@@ -47,7 +47,7 @@ def rates(group, split="test"):
     return [(each.mean, each.n) for each in found]
 
 
-def test_what_finds_nothing_fails_nothing():
+def test_trials_without_a_solution_do_not_fail():
     (group,) = group_of(0.2, -0.1, "no_solution_found", "infeasible")
     assert rates(group) == [(0.5, 4), (0.25, 4)]
     # on training rows nobody breaks it
@@ -67,12 +67,12 @@ def test_a_trial_that_was_not_run_counts_nowhere():
     assert rates(group) == [(1.0, 1), (1.0, 1)]
 
 
-def test_rounding_breaks_nothing_and_infinity_does():
+def test_rounding_is_no_violation_and_infinity_is():
     (group,) = group_of(9e-7, 2e-6, math.inf)
     assert rates(group)[1] == (2 / 3, 3)
 
 
-def test_of_a_rule_without_a_value_nobody_knows():
+def test_an_undefined_violation_is_not_counted():
     (group,) = group_of(math.nan, 0.2, "no_solution_found")
     failure = group.estimate("test", "failure_rate")
     assert (failure.mean, failure.n, failure.nan) == (0.5, 2, 1)
@@ -81,7 +81,7 @@ def test_of_a_rule_without_a_value_nobody_knows():
     assert unknown.estimate("validation", "failure_rate").mean is None
 
 
-def test_all_rules_and_one():
+def test_failure_rates_of_all_constraints_and_of_one():
     trials = [planned("fit", seed) for seed in range(3)]
     broken = [{"a"}, {"a", "b"}, set()]
     pairs = []
@@ -94,7 +94,7 @@ def test_all_rules_and_one():
     assert failed == [2 / 3, 2 / 3, 1 / 3, 0.0]
 
 
-def test_a_variant_that_was_not_kept_is_no_solution():
+def test_a_missing_variant_is_no_solution():
     pairs = []
     for seed, variants in enumerate((("a", "b"), ("a",), ())):
         trial = planned("fit", seed)
@@ -105,7 +105,7 @@ def test_a_variant_that_was_not_kept_is_no_solution():
     assert rates(second) == [(1 / 3, 3), (1 / 3, 3)]
 
 
-def test_tables_show_them_with_their_intervals():
+def test_tables_show_rates_with_their_intervals():
     columns = ["error", "solution_rate", "failure_rate", "failure_rate.parity"]
     tables = [{"rows": ["algorithm", "amount"], "columns": columns}]
     ledger = promised()
@@ -144,13 +144,13 @@ EXPECTED = [
 
 
 @pytest.mark.parametrize(("said", "verdict"), EXPECTED)
-def test_expectations_judge_them(said, verdict):
+def test_expectations_of_rates(said, verdict):
     entry = {"algorithm": SAFE, "amount": 300, **said}
     (found,) = compare_expectations(promised(expect=[entry]))
     assert str(found.verdict) == verdict
 
 
-def test_nobody_finds_anything_and_nobody_fails():
+def test_expectations_without_any_solution():
     said = [{"algorithm": "fit", "metric": "failure_rate", "at_most": 0, "variant": "main"}]
     said += [{"algorithm": "fit", "metric": "solution_rate", "at_least": 0.1}]
     trials = [planned("fit", seed) for seed in range(4)]
@@ -158,7 +158,7 @@ def test_nobody_finds_anything_and_nobody_fails():
     assert [str(each.verdict) for each in compare_expectations(ledger)] == ["holds", "differs"]
 
 
-def test_the_summary_has_what_is_expected_of_them():
+def test_the_summary_has_expected_rates():
     entry = {"algorithm": SAFE, "amount": 300, "metric": "solution_rate", "at_least": 0.2}
     found = summary_table(promised(expect=[entry]))
     row = found[found["metric"] == "solution_rate"].iloc[0]

@@ -55,13 +55,13 @@ def test_metrics_are_sorted_by_plan_variant_split_and_metric(two):
     assert list(frame["seed"]) == sorted(frame["seed"])
 
 
-def test_metrics_csv_gives_the_same_bits_back(example):
+def test_metrics_csv_restores_the_same_bits(example):
     frame = metrics_table(example)
     rows = csv.DictReader(io.StringIO(csv_text(frame)))
     assert [float(row["value"]) for row in rows] == list(frame["value"])
 
 
-def test_csv_writes_floats_by_repr_and_yaml_words(two):
+def test_csv_has_floats_by_repr_and_words_of_yaml(two):
     assert csv_text(metrics_table(two)).splitlines()[1:4] == [
         "fit,main,0.8,0,train,objective,0.1",
         "fit,main,0.8,0,train,ratio,nan",
@@ -88,7 +88,7 @@ def test_nothing_measured_still_has_its_columns():
 
 
 @pytest.mark.parametrize("name", ["n", "mean", "nan", "status"])
-def test_a_sweep_name_like_a_column_of_ours_keeps_its_words(name):
+def test_a_swept_name_may_be_that_of_a_column(name):
     trial = planned("a", 0, **{name: "word"})
     ledger = Ledger([trial], {trial.key: measured(trial, {("m", "test"): {"error": 0.5}})}, {})
     assert (
@@ -117,7 +117,7 @@ def test_summary_counts_what_it_averages(two):
     assert "fit,main,0.8,test,ratio,0.5,,,1,1" in csv_text(summary_table(two), nan="").splitlines()
 
 
-def test_the_table_has_what_the_file_asks_for(example):
+def test_the_table_has_the_requested_columns(example):
     sheet, named = requested_sheets(example)
     assert (sheet.title, named.title) == ("Table 1 (test)", "errors (train)")
     assert [column.title for column in sheet.columns] == [
@@ -131,7 +131,7 @@ def test_the_table_has_what_the_file_asks_for(example):
     assert rows[-1] == ["three_player", "stochastic", "1", *empty, "0", "no_solution_found 5"]
 
 
-def test_rows_that_would_look_alike_are_told_apart(example):
+def test_columns_are_added_to_distinguish_rows(example):
     table = {"rows": ["algorithm"], "columns": ["error"]}
     (sheet,) = requested_sheets(with_tables(example, table))
     assert [column.title for column in sheet.columns[:3]] == ["algorithm", "variant", "kappa"]
@@ -149,7 +149,7 @@ def test_a_table_by_seed_has_single_numbers(two):
     ]
 
 
-def test_without_a_wish_there_is_one_table_with_everything(two):
+def test_without_requested_tables_there_is_one_with_everything(two):
     (sheet,) = requested_sheets(two)
     assert [column.title for column in sheet.columns[:6]] == [
         "algorithm", "variant", "kappa", "objective", "ratio", "error",
@@ -158,7 +158,7 @@ def test_without_a_wish_there_is_one_table_with_everything(two):
     assert texts(sheet)[0][4] == "0.5000 (n=1)"
 
 
-def test_a_constraint_that_no_table_shows_is_known(example):
+def test_constraints_that_no_table_shows(example):
     assert unlisted_constraints(example) == set()
     assert unlisted_constraints(with_tables(example, {"columns": ["error"]})) == {"parity"}
 
@@ -180,7 +180,7 @@ def test_satisfied_constraints_count_trials(example):
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
-def test_what_is_measured_nowhere_is_neither_kept_nor_broken(seeds):
+def test_an_undefined_violation_is_neither_satisfied_nor_violated(seeds):
     plan = [planned("a", seed) for seed in range(seeds)]
     violation = {"violation.parity": math.nan}
     results = {trial.key: measured(trial, {("m", "test"): violation}) for trial in plan}

@@ -38,7 +38,7 @@ def test_the_files_are_written_and_nothing_else(reported):
     assert found == {*FILES, "trials.sqlite", REPORT_LOCK_FILE}
 
 
-def test_the_order_in_which_trials_ended_does_not_show(reported, example, tmp_path):
+def test_the_order_in_which_trials_ended_has_no_effect(reported, example, tmp_path):
     other = store(tmp_path / "other", example, reversed(example.plan))
     assert write_report(other) == [other / name for name in FILES]
     assert contents(other) == contents(reported)
@@ -64,7 +64,7 @@ write_report(Path(sys.argv[1]))
 
 
 @pytest.mark.parametrize("written", [0, len(FILES) - 3])
-def test_what_a_killed_report_leaves_is_gone_after_the_next(reported, tmp_path, written):
+def test_the_next_report_removes_remains_of_a_killed_one(reported, tmp_path, written):
     shutil.copy(reported / "trials.sqlite", tmp_path)
     killed = subprocess.run([sys.executable, "-c", KILLED, tmp_path, str(written)], check=False)
     assert killed.returncode == -signal.SIGKILL
@@ -97,7 +97,7 @@ def test_another_process_writes_the_same_bytes(reported, tmp_path):
     assert contents(tmp_path) == contents(reported)
 
 
-def test_the_summary_says_what_was_resampled(reported):
+def test_texts_of_the_summary(reported):
     text = (reported / "summary.md").read_text(encoding="utf-8")
     assert text.startswith(
         "# quickstart\n\nMean ± half the width of the 95 % Student-t interval over n seeds."
@@ -112,7 +112,7 @@ def test_a_ledger_reads_back_as_it_was(reported, example):
     assert list(found.measurements()) == list(example.measurements())
 
 
-def test_without_a_ledger_it_is_a_fault_and_nothing_is_written(tmp_path):
+def test_without_a_ledger_nothing_is_written(tmp_path):
     with pytest.raises(FaultError):
         write_report(tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -46,7 +46,7 @@ def contents(place):
     }
 
 
-def test_names_say_which_trial():
+def test_folder_names_identify_trials():
     trials = [
         trial("majorize", "a", target=1.25, n=3),
         trial("majorize", "b", seed=1, target=1e20, n=-3),
@@ -110,7 +110,7 @@ def test_a_trial_without_a_solution_has_no_files(tmp_path, status):
     assert not (tmp_path / "models").exists()
 
 
-def test_what_is_not_planned_any_more_goes_and_other_files_stay(tmp_path):
+def test_models_of_unplanned_trials_are_removed_and_other_files_kept(tmp_path):
     before = [trial("a", "k1", x=1), trial("a", "k2", x=2), trial("b", "k3")]
     models = {"k1": {"v": b"1", "w": b"1"}, "k2": {"v": b"2"}, "k3": {"v": b"3"}}
     write(tmp_path, before, models)
@@ -157,7 +157,7 @@ def strict(data):
     return json.loads(data, parse_constant=refused)
 
 
-def test_certificates_stand_beside_the_models_they_are_of(tmp_path):
+def test_certificates_are_beside_their_models(tmp_path):
     models = {"k": {"a b": b"1"}}
     found = write(tmp_path, [trial("a", "k", 3, kappa=0.5)], models, info=TESTED, meta=RULES)
     assert set(found) == {"a-kappa=0.5-seed=3/a-b.npz", "a-kappa=0.5-seed=3/certificates.json"}
@@ -177,7 +177,7 @@ def test_certificates_stand_beside_the_models_they_are_of(tmp_path):
 
 
 @pytest.mark.parametrize("status", ["no_solution_found", "diverged"])
-def test_who_was_tested_and_gave_nothing_has_certificates_alone(tmp_path, status):
+def test_a_tested_trial_without_a_solution_has_certificates_alone(tmp_path, status):
     trials = [trial("a", "k"), trial("a", "l", seed=1)]
     found = write(tmp_path, trials[:1], {"k": {"v": b"1"}}, status, info=TESTED, meta=RULES)
     assert set(found) == {"a-seed=0/certificates.json"}
@@ -186,7 +186,7 @@ def test_who_was_tested_and_gave_nothing_has_certificates_alone(tmp_path, status
     assert set(write(tmp_path, trials[1:], {"l": {"v": b"1"}})) == {"a-seed=1/v.npz"}
 
 
-def test_what_made_the_features_stands_beside_the_models(tmp_path):
+def test_the_encoder_is_beside_the_models(tmp_path):
     models = {"main/x": b"1", "other": b"2"}
     trials = [trial("a", "k", 3, kappa=0.5)]
     found = write(tmp_path, trials, {"k": models}, encoding=ENCODING)
@@ -222,7 +222,7 @@ def test_only_changed_files_are_written(tmp_path):
     assert [path.stat().st_mtime == 1000 for path in files] == [True, False]
 
 
-def test_a_folder_that_cannot_be(tmp_path):
+def test_a_file_in_place_of_a_folder_is_an_error(tmp_path):
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "a-seed=0").touch()
     with pytest.raises(FaultError, match=r"E505: cannot write to '.*a-seed=0': File exists"):

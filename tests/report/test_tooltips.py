@@ -57,7 +57,7 @@ def test_marks_of_all_panels_are_where_the_markers_are():
     }  # fmt: skip
 
 
-def test_no_two_parts_share_an_id_and_each_entry_of_the_legend_is_a_series(images):
+def test_ids_are_unique_and_each_legend_entry_is_a_series(images):
     root = ET.fromstring(images[0].svg)
     ids = [part.get("id") for part in root.iter() if part.get("id")]
     assert len(ids) == len(set(ids))
@@ -65,7 +65,7 @@ def test_no_two_parts_share_an_id_and_each_entry_of_the_legend_is_a_series(image
     assert entries == {str(number) for number in range(len(images[0].series))}
 
 
-def test_a_plot_along_a_trace_tells_each_place():
+def test_each_point_of_a_trace_has_a_mark():
     trial = planned("fit", 0)
     trace = tuple({"iteration": k, "objective": 1.0 / k, "violation": 0.5} for k in (1, 2, 3))
     result = measured(trial, {("main", "test"): {"error": 0.1}}, trace=trace)
@@ -119,11 +119,11 @@ def _points(tooltips: Tooltips, *, places) -> Figure:
     return figure
 
 
-def test_what_is_outside_or_nowhere_is_not_told():
+def test_points_outside_the_axes_have_no_mark():
     places = [(0.5, 0.5), (1.5, 0.5), (0.5, -0.2), (float("nan"), 0.5), (1.0, 0.0)]
     assert len(make_plot_image("p", "c", partial(_points, places=places)).marks) == 2
 
 
-def test_of_too_many_places_the_first_are_told():
+def test_the_number_of_marks_is_limited():
     places = [(0.5, k / MAX_MARKS / 2) for k in range(MAX_MARKS + 1)]
     assert len(make_plot_image("p", "c", partial(_points, places=places)).marks) == MAX_MARKS
