@@ -86,6 +86,10 @@ class ExpectationVerdict(StrEnum):
         return self not in {ExpectationVerdict.DIFFERS, ExpectationVerdict.NOT_MEASURED}
 
     @property
+    def text(self) -> str:
+        return str(self) or NOT_JUDGED
+
+    @property
     def tone(self) -> str:
         """The tone of cells."""
         return ("good" if self.good else "bad") if self else "none"
@@ -195,7 +199,7 @@ def comparison_cells(each: ExpectationComparison) -> SheetRow:
         text = f"{sign}{format_number(mean - each.figure)}"
         difference = SheetCell(text, mean - each.figure)
     ends = SheetCell(" to ".join(map(format_number, interval)), interval[0]) if interval else ""
-    verdict = f"{each.verdict or NOT_JUDGED}{': ' * bool(each.reason)}{each.reason}"
+    verdict = ": ".join(filter(None, [each.verdict.text, each.reason]))
     return [
         ("expected", SheetCell(f"{SIGNS[entry.kind]}{each.figure:g}", each.figure)),
         ("measured", value),
@@ -217,7 +221,7 @@ def count_verdicts(found: Iterable[ExpectationComparison]) -> list[tuple[str, in
     """Return each verdict with its count and tone, failed ones first."""
     count = Counter(each.verdict for each in found)
     return [
-        (str(verdict) or NOT_JUDGED, count[verdict], verdict.tone)
+        (verdict.text, count[verdict], verdict.tone)
         for verdict in ExpectationVerdict
         if count[verdict]
     ]
@@ -232,7 +236,7 @@ def filtered_by_verdict(
     """
     counts = [(word, count) for word, count, _ in count_verdicts(found)]
     options = [("", len(found)), *counts] if len(counts) > 1 else []
-    return options, [str(each.verdict) or NOT_JUDGED for each in found]
+    return options, [each.verdict.text for each in found]
 
 
 def _matching_groups(found: Sequence[SeedGroup], entry: Expectation) -> Iterator[SeedGroup]:

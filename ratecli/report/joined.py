@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from ratecli.errors import Diagnostic, FaultError
@@ -133,25 +132,25 @@ def render_joined(folders: Sequence[Path], place: Path) -> str:
 
 
 def _experiment_row(each: JoinedExperiment, place: Path) -> SheetRow:
-    values: dict[str, Any] = dict.fromkeys(
-        ("experiment", "question", "trials", "ended", "satisfied on test", "expected numbers"), ""
-    )
-    values["experiment"] = each.name_cell(place)
-    if each.ledger is None:
-        values["ended"] = (
-            SheetCell(UNREADABLE, tone="bad") if each.errors else SheetCell(NOT_RUN, tone="part")
-        )
-        return list(values.items())
-    verdicts = count_verdicts(each.comparisons)
-    tone = "bad" if any(tone == "bad" for *_, tone in verdicts) else ""
-    values["question"] = _first_sentence(str(each.ledger.experiment.get("description") or ""))
-    values["trials"] = each.statuses.total()
-    values["ended"] = status_cell(each.statuses)
-    if each.ledger.constraints:
-        values["satisfied on test"] = satisfied_cell(seed_groups(each.ledger.algorithms), "test")
+    ledger, verdicts = each.ledger, count_verdicts(each.comparisons)
+    ended, satisfied = SheetCell(NOT_RUN, tone="part"), SheetCell("")
+    if ledger is not None:
+        ended = status_cell(each.statuses)
+        if ledger.constraints:
+            satisfied = satisfied_cell(seed_groups(ledger.algorithms), "test")
+    elif each.errors:
+        ended = SheetCell(UNREADABLE, tone="bad")
     counted = ", ".join(f"{word} {count}" for word, count, _ in verdicts)
-    values["expected numbers"] = SheetCell(counted, tone=tone)
-    return list(values.items())
+    tone = "bad" if any(tone == "bad" for *_, tone in verdicts) else ""
+    description = ledger.experiment.get("description") if ledger else ""
+    return [
+        ("experiment", each.name_cell(place)),
+        ("question", _first_sentence(str(description or ""))),
+        ("trials", each.statuses.total() if ledger else None),
+        ("ended", ended),
+        ("satisfied on test", satisfied),
+        ("expected numbers", SheetCell(counted, tone=tone)),
+    ]
 
 
 def _figure_row(each: JoinedExperiment, one: ExpectationComparison, place: Path) -> SheetRow:
