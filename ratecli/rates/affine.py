@@ -138,6 +138,17 @@ class RatioSum:
     affine: Affine
     ratios: tuple[RatioTerm, ...] = ()
 
+    @property
+    def fraction(self) -> tuple[Affine, Affine] | None:
+        """Numerator and denominator of the sum, None if it is not one ratio plus a number."""
+        if not self.ratios:
+            return self.affine, Affine({}, 1.0)
+        if len(self.ratios) > 1 or self.affine.coefficients:
+            return None
+        (ratio,) = self.ratios
+        constant = ratio.denominator * self.affine.constant
+        return ratio.numerator * ratio.weight + constant, ratio.denominator
+
 
 def affine(node: Expression) -> Affine | None:
     """Return the affine form of an expression, None if it is not affine."""
@@ -194,14 +205,8 @@ def _sum_forms(parts: Iterable[RatioSum]) -> RatioSum:
 def clear_denominators(node: Expression) -> Affine | None:
     """Return an affine form that is at most 0 exactly where `node` is, or None if there is none."""
     form = ratio_sum(node)
-    if form is None:
-        return None
-    if not form.ratios:
-        return form.affine
-    if len(form.ratios) > 1 or form.affine.coefficients:
-        return None
-    (ratio,) = form.ratios
-    return ratio.numerator * ratio.weight + ratio.denominator * form.affine.constant
+    fraction = form and form.fraction
+    return fraction[0] if fraction else None
 
 
 def positive_combination(form: Affine) -> Affine:
@@ -248,27 +253,15 @@ def implied_threshold(metric: Expression, piece: Expression) -> float | None:
     For a metric N / D (or N), the piece must have the form `a D + b N`; then t = -a / b.
     """
     form, bound = ratio_sum(metric), affine(piece)
-    if form is None or bound is None or len(form.ratios) > 1:
+    fraction = form and form.fraction
+    if not fraction or bound is None:
         return None
-    if form.ratios:
-        (ratio,) = form.ratios
-        top = ratio.numerator * ratio.weight + ratio.denominator * form.affine.constant
-        bottom = ratio.denominator
-        if form.affine.coefficients:
-            return None
-    else:
-        top, bottom = form.affine, Affine({}, 1.0)
-    return _solve_threshold(bound, bottom, top)
-
-
-def _solve_threshold(whole: Affine, first: Affine, second: Affine) -> float | None:
-    """Solve `whole = b (second - t first)` for t; return None if there are no such b and t."""
-    forms = (first, second, whole)
+    forms = (*fraction, bound)
     leaves = dict.fromkeys(leaf for form in forms for leaf in form.coefficients)
     rows = [[form.coefficients.get(leaf, 0.0) for form in forms] for leaf in leaves]
     table = np.array([*rows, [form.constant for form in forms]])
-    (a, b), *_ = np.linalg.lstsq(table[:, :2], table[:, 2])
-    exact = np.allclose(table[:, :2] @ [a, b], table[:, 2], atol=1e-12)
+    (b, a), *_ = np.linalg.lstsq(table[:, :2], table[:, 2])
+    exact = np.allclose(table[:, :2] @ [b, a], table[:, 2], atol=1e-12)
     return float(-a / b) if exact and abs(b) > 1e-12 else None
 
 
@@ -337,28 +330,17 @@ def _distance(parts: tuple[Expression, ...], factor: float) -> Balance | None:
 def _share_difference(node: Expression) -> tuple[Leaf, float, float] | None:
     """Match `c * (share of a group - t)`: return the group, c and t, or None."""
     form = ratio_sum(node)
-    if form is None or form.affine.coefficients or len(form.ratios) != 1:
-        return None
-    (ratio,) = form.ratios
-    groups = [leaf for leaf in ratio.numerator.coefficients if leaf.rate == JOINT_RATE]
-    if len(groups) != 1 or not _is_share(ratio, groups[0]):
+    top, bottom = (form and form.fraction) or (Affine({}), Affine({}))
+    groups = [leaf for leaf in top.coefficients if leaf.rate == JOINT_RATE]
+    if len(groups) != 1 or top.constant or bottom.constant:
         return None
     (group,) = groups
     whole = _denominator(group)
-    unit = ratio.weight / ratio.denominator.coefficients[whole]
-    scale = unit * ratio.numerator.coefficients[group]
-    shift = unit * ratio.numerator.coefficients.get(whole, 0.0) + form.affine.constant
-    return group, scale, -shift / scale
-
-
-def _is_share(ratio: RatioTerm, group: Leaf) -> bool:
-    """Whether a ratio is (a * joint rate of a group + b * positive rate) / positive rate."""
-    whole, top, bottom = _denominator(group), ratio.numerator, ratio.denominator
-    return (
-        not (bottom.constant or top.constant)
-        and set(bottom.coefficients) == {whole}
-        and set(top.coefficients) <= {group, whole}
-    )
+    if set(bottom.coefficients) != {whole} or not set(top.coefficients) <= {group, whole}:
+        return None
+    scale = top.coefficients[group]
+    target = -top.coefficients.get(whole, 0.0) / scale
+    return group, scale / bottom.coefficients[whole], target
 
 
 def _denominator(group: Leaf) -> Leaf:
