@@ -6,7 +6,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ratecli.solvers.majorize.cutting_plane import (
-    CutColumns,
     UpperModel,
     center_of_mass,
     model_maximizer,
@@ -18,7 +17,7 @@ TENT = np.array([[0.0, 0.5], [0.25, -0.25]])
 
 
 def model(columns: np.ndarray, lower: float, ceiling: float = 10.0) -> UpperModel:
-    plan = solve_master(CutColumns(np.zeros((1, columns.shape[1])), columns), ceiling)
+    plan = solve_master(columns, ceiling)
     return UpperModel(columns, ceiling, lower, plan.multipliers)
 
 

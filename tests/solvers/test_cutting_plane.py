@@ -17,9 +17,9 @@ from ratecli.solvers.majorize.convex import (
 )
 from ratecli.solvers.majorize.cutting_plane import (
     CutChooser,
-    CutColumns,
     CutSolution,
     CuttingPlane,
+    UpperModel,
     solve_master,
 )
 from ratecli.solvers.majorize.majorization import make_ramp_problem
@@ -115,18 +115,18 @@ def test_toy_of_two_points_under_a_coverage_constraint(chooser):
 
 def test_the_model_of_two_cuts_has_its_maximum_between_them():
     """Vector 9.3: cuts v / 4 and 1/2 - v / 4; the mixture behind it takes half of each point."""
-    columns = CutColumns(np.array([[0.0, 1.0]]), np.array([[0.0, 0.5], [0.25, -0.25]]))
+    columns = np.array([[0.0, 0.5], [0.25, -0.25]])
     plan = solve_master(columns, ceiling=10.0)
     assert plan.value == pytest.approx(0.25)
     np.testing.assert_allclose(plan.multipliers, [1.0])
     np.testing.assert_allclose(plan.mixture, [0.5, 0.5])
     assert not plan.excess.any()
     for v, h in ((0.0, 0.0), (1.0, 0.25), (4.0, -0.5)):
-        assert columns.model(np.array([v])) == h
+        assert UpperModel(columns, 10.0, 0.0, plan.multipliers).at(np.array([v])) == h
 
 
 def test_without_a_feasible_mixture_excess_costs_the_ceiling():
-    columns = CutColumns(np.array([[0.0, 1.0]]), np.array([[0.0, 0.5], [0.25, 0.1]]))
+    columns = np.array([[0.0, 0.5], [0.25, 0.1]])
     plan = solve_master(columns, ceiling=2.0)
     np.testing.assert_allclose(plan.excess, [0.25])
     np.testing.assert_allclose(plan.multipliers, [2.0])

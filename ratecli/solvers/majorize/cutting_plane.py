@@ -99,6 +99,10 @@ class UpperModel(NamedTuple):
     lower: float
     maximizer: Array
 
+    def at(self, v: Array) -> float:
+        """Return h(v), the smallest Lagrangian of a column."""
+        return float((self.columns[0] + v @ self.columns[1:]).min())
+
 
 CutChooser = Callable[[UpperModel], Array]
 
@@ -166,27 +170,6 @@ LP_OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance
 """Well below `FEASIBILITY_TOLERANCE`, so that the violation added by each step is too."""
 
 
-@dataclass(frozen=True)
-class CutColumns:
-    """Points W (d, S) with their objective and constraint values (m + 1, S)."""
-
-    W: Array
-    values: Array
-
-    @classmethod
-    def of(cls, problem: ConvexProblem, W: Array) -> CutColumns:
-        return cls(W, np.stack([problem.values(w) for w in W.T], axis=1))
-
-    def with_point(self, problem: ConvexProblem, w: Array) -> CutColumns:
-        """Return the columns with the point w added."""
-        values = np.hstack([self.values, problem.values(w)[:, None]])
-        return CutColumns(np.hstack([self.W, w[:, None]]), values)
-
-    def model(self, v: Array) -> float:
-        """Return h(v), the smallest Lagrangian of a column."""
-        return float((self.values[0] + v @ self.values[1:]).min())
-
-
 class MasterSolution(NamedTuple):
     """Best mixture q (S,) of the columns, excess (m,) at `ceiling` per unit, and duals."""
 
@@ -227,13 +210,11 @@ class CuttingPlane:
         seen, v = anchor[:, None], np.zeros(problem.constraints)
         if isinstance(before, CutSolution):
             seen, v = np.hstack([before.seen, seen]), before.multipliers
-        columns = CutColumns.of(problem, seen)
-        lower = float(problem.flat[0] + v @ problem.flat[1:])  # hinges are at least 0
-        search = _CuttingPlaneRun(problem, self.goal, columns, lower, 2 * float(v.max(initial=0.0)))
+        search = _CuttingPlaneRun(problem, self.goal, seen, v)
         for _ in range(self.cuts):
             least = search.asked / (2 * problem.constraints + 4)
-            accuracy = max((search.columns.model(v) - search.lower) / 2, least)
-            search.cut(v, self.svm(problem.lagrangian(v), search.columns.W[:, -1], accuracy))
+            accuracy = max((search.model.at(v) - search.lower) / 2, least)
+            search.cut(v, self.svm(problem.lagrangian(v), search.W[:, -1], accuracy))
             if search.settled:
                 if search.final:
                     break
@@ -246,36 +227,33 @@ class CuttingPlane:
 
 
 class _CuttingPlaneRun:
-    """Current columns, best dual value and box, and the best mixture of the columns."""
+    """Points W (d, S) with their values (m + 1, S), best dual value, box, and best mixture."""
 
-    def __init__(
-        self,
-        problem: ConvexProblem,
-        goal: StoppingRule,
-        columns: CutColumns,
-        lower: float,
-        box: float,
-    ) -> None:
-        self.problem, self.goal, self.columns, self.lower = problem, goal, columns, lower
-        self.box = min(max(1.0, box), goal.ceiling)
-        self.plan = solve_master(columns, self.box)
+    def __init__(self, problem: ConvexProblem, goal: StoppingRule, W: Array, v: Array) -> None:
+        self.problem, self.goal, self.W = problem, goal, W
+        self.values = np.stack([problem.values(w) for w in W.T], axis=1)
+        self.lower = float(problem.flat[0] + v @ problem.flat[1:])  # hinges are at least 0
+        self.box = min(max(1.0, 2 * float(v.max(initial=0.0))), goal.ceiling)
+        self.plan = solve_master(self.values, self.box)
         self.svms, self.certain = 0, True
 
     def cut(self, v: Array, fit: LagrangianMinimum) -> None:
         """Add the column of the SVM at v, the bound it proves, and the new mixture's column."""
-        self.columns = self.columns.with_point(self.problem, fit.w)
-        reached = fit.lower
-        if reached is None:
-            reached = float(self.columns.values[0, -1] + v @ self.columns.values[1:, -1])
-        self.lower = max(self.lower, reached)
+        self._add(fit.w)
+        reached = float(self.values[0, -1] + v @ self.values[1:, -1])
+        self.lower = max(self.lower, reached if fit.lower is None else fit.lower)
         self.svms, self.certain = self.svms + 1, self.certain and fit.converged
-        self.plan = solve_master(self.columns, self.box)
-        self.columns = self.columns.with_point(self.problem, self.columns.W @ self.plan.mixture)
+        self.plan = solve_master(self.values, self.box)
+        self._add(self.W @ self.plan.mixture)
+
+    def _add(self, w: Array) -> None:
+        self.W = np.hstack([self.W, w[:, None]])
+        self.values = np.hstack([self.values, self.problem.values(w)[:, None]])
 
     def widen(self) -> None:
         """Increase the box fourfold, up to the ceiling."""
         self.box = min(4 * self.box, self.goal.ceiling)
-        self.plan = solve_master(self.columns, self.box)
+        self.plan = solve_master(self.values, self.box)
 
     @property
     def asked(self) -> float:
@@ -284,17 +262,17 @@ class _CuttingPlaneRun:
 
     @property
     def model(self) -> UpperModel:
-        return UpperModel(self.columns.values, self.box, self.lower, self.plan.multipliers)
+        return UpperModel(self.values, self.box, self.lower, self.plan.multipliers)
 
     @property
     def missed(self) -> Array:
         """(m,) excess of the newest column."""
-        return constraint_excess(self.columns.values[1:, -1])
+        return constraint_excess(self.values[1:, -1])
 
     @property
     def gap(self) -> float:
         """The gap of the newest column, which is the mean over the best mixture."""
-        worth = float(self.columns.values[0, -1]) + self.box * float(self.missed.sum())
+        worth = float(self.values[0, -1]) + self.box * float(self.missed.sum())
         return max(worth - self.lower, 0.0)
 
     @property
@@ -310,24 +288,26 @@ class _CuttingPlaneRun:
         return dear or not self.missed.any()
 
     def solution(self) -> CutSolution:
-        W, values = self.columns.W, self.columns.values
         converged = self.certain and self.settled and self.final
         return CutSolution(
-            W[:, -1].copy(),
-            float(values[0, -1]),
+            self.W[:, -1].copy(),
+            float(self.values[0, -1]),
             self.plan.multipliers,
             self.missed,
             self.lower,
             self.gap,
             self.svms,
             converged,
-            W[:, -MAX_KEPT_POINTS:].copy(),
+            self.W[:, -MAX_KEPT_POINTS:].copy(),
         )
 
 
-def solve_master(columns: CutColumns, ceiling: float) -> MasterSolution:
-    """Solve the linear program dual to the upper model of z(v) on the box [0, ceiling]^m."""
-    objective, constraints = columns.values[0], columns.values[1:]
+def solve_master(values: Array, ceiling: float) -> MasterSolution:
+    """Solve the linear program dual to the upper model of z(v) on the box [0, ceiling]^m.
+
+    Columns have the objective and constraint values (m + 1, S).
+    """
+    objective, constraints = values[0], values[1:]
     m, count = constraints.shape
     if m == 0:
         return MasterSolution(
