@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -26,8 +25,7 @@ def import_sklearn_linear() -> Any:
     return sklearn
 
 
-@dataclass(frozen=True)
-class LiblinearFit:
+class LiblinearFit(NamedTuple):
     """Weights (d,) and whether the tolerance was reached."""
 
     weights: Array
@@ -46,15 +44,8 @@ def fit_hinge(
     X: Features, signs: Array, weights: Array, *, seed: int, tolerance: float, iterations: int
 ) -> LiblinearFit:
     """Minimize `|w|^2 / 2 + sum of weights * max(0, 1 - signs * Xw)` by dual coordinate descent."""
-    model = import_sklearn_linear().svm.LinearSVC(
-        loss="hinge",
-        dual=True,
-        fit_intercept=False,
-        C=1.0,
-        tol=tolerance,
-        max_iter=iterations,
-        random_state=seed,
-    )
+    model = import_sklearn_linear().svm.LinearSVC(loss="hinge", dual=True)
+    model.set_params(tol=tolerance, max_iter=iterations, random_state=seed)
     return _fit_sklearn_model(model, X, signs, weights)
 
 
@@ -62,33 +53,24 @@ def fit_logistic(
     X: Features, signs: Array, weights: Array, *, seed: int, tolerance: float, iterations: int
 ) -> LiblinearFit:
     """Minimize `|w|^2 / 2 + sum of weights * log(1 + exp(-signs * Xw))` by trust region Newton."""
-    model = import_sklearn_linear().linear_model.LogisticRegression(
-        solver="liblinear",
-        fit_intercept=False,
-        C=1.0,
-        tol=tolerance,
-        max_iter=iterations,
-        random_state=seed,
-    )
+    model = import_sklearn_linear().linear_model.LogisticRegression(solver="liblinear")
+    model.set_params(tol=tolerance, max_iter=iterations, random_state=seed)
     return _fit_sklearn_model(model, X, signs, weights)
 
 
 def _fit_sklearn_model(model: Any, X: Features, signs: Array, weights: Array) -> LiblinearFit:
     if len(np.unique(signs)) == 1:
         # LIBLINEAR rejects a single class; a zero row of the other class does not change the fit.
-        zeros = np.zeros((1, X.shape[1]))
-        X = np.vstack([X, zeros]) if isinstance(X, np.ndarray) else _append_rows(X, zeros)
+        X = X.copy()
+        X.resize((X.shape[0] + 1, X.shape[1]))
         signs, weights = np.append(signs, -signs[0]), np.append(weights, weights.min())
     early = import_sklearn_linear().exceptions.ConvergenceWarning
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", early)
+        model.set_params(fit_intercept=False, C=1.0)
         model.fit(to_int32_indices(X), signs, sample_weight=weights)
     converged = not any(issubclass(w.category, early) for w in caught)
     return LiblinearFit(np.asarray(model.coef_[0], dtype=float), converged)
-
-
-def _append_rows(X: sparse.csr_array, rows: Array) -> sparse.csr_array:
-    return sparse.csr_array(sparse.vstack([X, sparse.csr_array(rows)], format="csr"))
 
 
 def to_int32_indices(X: Features) -> Features:

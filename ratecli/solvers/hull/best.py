@@ -146,11 +146,15 @@ def _candidate_points(
     """Return the relaxation's point and, if solvable, the exact optimum at the point's levels."""
     if relaxation.is_flat:
         return [relaxed]
-    try:
-        exact = relaxation.solve(np.stack([relaxed.levels, relaxed.levels], axis=1))
-    except ArithmeticError:
-        exact = None
+    exact = _solve_or_none(relaxation, np.stack([relaxed.levels, relaxed.levels], axis=1))
     return [relaxed] if exact is None else [relaxed, exact]
+
+
+def _solve_or_none(relaxation: Relaxation, boxes: Array) -> RelaxationOptimum | None:
+    try:
+        return relaxation.solve(boxes)
+    except ArithmeticError:
+        return None
 
 
 def _split_box(boxes: Array, relaxed: RelaxationOptimum) -> list[Array]:
@@ -179,26 +183,17 @@ def _polished_optimum(
     priced, at = relaxation, found
     for _ in range(0 if relaxation.is_flat else MAX_POLISH_ROUNDS):
         near = _linearized_relaxation(relaxation, found.rates)
-        try:
-            step = near.solve(near.boxes)
-        except ArithmeticError:  # keep the point; only its prices are less accurate
-            step = None
-        if step is None:
+        step = _solve_or_none(near, near.boxes)
+        if step is None:  # keep the point; only its prices are less accurate
             break
         priced, at = near, step
         better = _point_value(relaxation, step)
         if better >= value - MIN_IMPROVEMENT:
             break
         found, value = step, better
-    return HullOptimum(
-        found.weights,
-        found.rates,
-        value,
-        min(value, bound),
-        priced.prices(at),
-        priced.multipliers(at),
-        relaxation.tangents,
-    )
+    prices, multipliers = priced.prices(at), priced.multipliers(at)
+    ends, point = (value, min(value, bound)), (found.weights, found.rates)
+    return HullOptimum(*point, *ends, prices, multipliers, relaxation.tangents)
 
 
 def _linearized_relaxation(relaxation: Relaxation, rates: Array) -> Relaxation:
