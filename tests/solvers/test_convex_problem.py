@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from oracles.goals import Rules, forms, grid_rows, problem, smooth_rows
 from oracles.instances import INTERCEPTS, KINDS, instance
 from oracles.problem3 import least
-from scipy import sparse
 
 from ratecli.models.linear import ramp as ramp_of
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
@@ -104,17 +103,6 @@ def test_terms_are_bounded_one_by_one_as_in_the_paper():
     np.testing.assert_allclose(found, wanted)
 
 
-def test_a_bias_that_is_not_regularized_costs_nothing():
-    rows = grid_rows(0).X
-    values = [
-        RampProblem.of(FeatureRows(rows, intercept), np.zeros((1, 40)), np.zeros(1), 0.5).values(
-            np.array([1.0, 2.0, 3.0])
-        )[0]
-        for intercept in ("regularized", "unregularized")
-    ]
-    assert values == [0.25 * 14, 0.25 * 5]
-
-
 def test_objectives_beyond_those_of_any_decisions():
     """1.5 at most and -2 at least, plus 0.25; a constant has no range and counts as 1."""
     rows = FeatureRows(np.eye(3), "none")
@@ -169,20 +157,6 @@ def test_the_oracle_has_no_duality_gap(kind):
 
 
 # --- from rules
-
-
-def test_dense_and_sparse_rows_have_the_same_values():
-    goals = problem(grid_rows(3), Rules({"c": "positive_rate <= 0.4"}))
-    dense = make_ramp_problem(Majorize(), goals)
-    thin = RampProblem(
-        FeatureRows(sparse.csr_array(dense.rows.X)), dense.up, dense.down, dense.constants, dense.l2
-    )
-    anchor = dense.rows.scores(np.array([0.3, -0.2, 0.1]))
-    for w in np.random.default_rng(0).normal(size=(4, 3)):
-        np.testing.assert_allclose(
-            ConvexProblem.tight_at(thin, anchor).values(w),
-            ConvexProblem.tight_at(dense, anchor).values(w),
-        )
 
 
 def test_rules_become_rows_of_the_ramp_problem():

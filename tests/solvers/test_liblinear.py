@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from ratecli.solvers.liblinear import add_ones_column, fit_hinge, fit_logistic
+from ratecli.solvers.liblinear import fit_hinge, fit_logistic
 
 X = np.random.default_rng(0).normal(size=(30, 3))
 SIGNS = np.where(X[:, 0] + 0.3 * X[:, 1] > 0, 1.0, -1.0)
@@ -41,11 +41,4 @@ def test_weights_are_costs_not_shares(fit):
     np.testing.assert_allclose(some.weights, fewer.weights, atol=1e-4)
     assert np.linalg.norm(fit(X, SIGNS, 9 * costs, **options).weights) > np.linalg.norm(
         some.weights
-    )
-
-
-def test_a_column_of_ones_is_last_in_both_forms():
-    np.testing.assert_array_equal(add_ones_column(X)[:, -1], np.ones(30))
-    np.testing.assert_array_equal(
-        add_ones_column(sparse.csr_array(X)).toarray(), add_ones_column(X)
     )

@@ -262,16 +262,6 @@ def test_all_inner_solvers_reach_the_same_convex_value(family):
 
 
 @pytest.mark.parametrize("family", ["nothing", "four"])
-def test_the_same_seed_gives_the_same_weights_to_the_last_bit(family):
-    goals = on(smooth_rows(4, n=200), family)
-    one, two = (solve(goals, Majorize(iterations=3), seed=7) for _ in range(2))
-    np.testing.assert_array_equal(
-        one.variants["stochastic"].weights, two.variants["stochastic"].weights
-    )
-    assert one.multipliers == two.multipliers
-
-
-@pytest.mark.parametrize("family", ["nothing", "four"])
 def test_it_does_not_matter_how_rows_are_stored(family, monkeypatch):
     """Held dense with their ones, as small ones are, or left as they are, dense or sparse."""
     rows = smooth_rows(0, n=100)
@@ -297,18 +287,6 @@ def test_constraints_in_another_order_give_the_same_value(family):
         assert one.trace[0]["bound"] == pytest.approx(two.trace[0]["bound"], rel=GAP)
     assert one.status == two.status
     assert set(one.multipliers) == set(two.multipliers)
-
-
-def test_an_inactive_constraint_changes_nothing():
-    rows = smooth_rows(0)
-    free, idle = (
-        solve(problem(rows, Rules(rules)))
-        for rules in ({}, {"r": "recall >= 0.01", "f": "fpr <= 0.99"})
-    )
-    assert idle.multipliers == {"r": 0.0, "f": 0.0}
-    np.testing.assert_allclose(
-        idle.variants["stochastic"].weights, free.variants["stochastic"].weights, atol=1e-9
-    )
 
 
 def test_without_an_intercept_there_is_none():

@@ -28,7 +28,6 @@ from ratecli.solvers.players.game import (
 )
 from ratecli.solvers.players.lagrangian import OBJECTIVE_OWNER, make_lagrangian
 from ratecli.solvers.players.lanes import unpack_lanes
-from ratecli.solvers.players.solver import ThreePlayer
 from ratecli.solvers.problem import Problem
 
 LINES = (LinearTerm(np.array([1.0, 0.0]), 0.0), LinearTerm(np.array([0.0, 1.0]), 0.0))
@@ -309,25 +308,9 @@ def test_nothing_but_error_is_a_game_of_one(setting):
     assert best - 1e-9 <= error <= best + 0.02
 
 
-def test_an_oracle_takes_fewer_steps_and_keeps_each():
-    descending, responding = ThreePlayer(), ThreePlayer(oracle="linear")
-    assert (descending.steps, descending.every) == (5000, 10)
-    assert (responding.steps, responding.every) == (200, 1)
-    assert ThreePlayer(oracle="linear", steps=7, every=2).steps == 7
-
-
 def test_weights_beyond_all_numbers_are_a_divergence():
     found = solved(
         problem(smooth_rows(1), GOALS["kl"]), steps=50, learning_rate=1e40, optimizer="sgd"
     )
     assert found.status == "diverged"
     assert not found.variants
-
-
-def test_rows_without_features_have_a_bias():
-    rows = replace(grid_rows(0), X=np.zeros((40, 0)))
-    found = ThreePlayer(steps=20).solve(
-        problem(rows, Rules()), np.random.default_rng(0), lambda _: None
-    )
-    assert found.status == "solved"
-    assert len(np.unique(found.variants["stochastic"].decide(rows.X))) == 1

@@ -67,16 +67,6 @@ def test_the_nearest_point_is_what_a_generic_optimizer_finds(kind, constraints):
         assert prox.at(u, found.v).value == found.value
 
 
-def test_excess_costs_its_price_where_no_point_meets_the_constraint():
-    problem = instance(0, 1, "none", "dense")
-    least = float(problem.flat[1])
-    high = ConvexProblem(problem.ramp, problem.up, problem.down, problem.flat - [0, least - 1])
-    u = np.zeros(len(problem.ramp.rows))
-    _, found = searched(high, u, 0.1)
-    assert found.v == [PRICE]
-    assert high.at(found.y)[1] >= 1
-
-
 def test_a_margin_is_kept():
     problem = instance(1, 2, "none", "dense")
     u = np.random.default_rng(0).normal(size=len(problem.ramp.rows))
