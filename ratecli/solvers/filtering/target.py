@@ -74,9 +74,8 @@ class FilterTarget:
         columns = [(groups, alpha) for node, alpha in bounds for groups in node.columns]
         secret = [leaf for groups, _ in columns for leaf in groups]
         whole = Leaf(POSITIVE_RATE, wanted.groups[0].over, wanted.groups[0].split)
-        matrix = _select_rates(problem.rates, [*dict.fromkeys([*wanted.groups, *secret]), whole])
-        if leave_out:
-            matrix = _rates_of_known_rows(matrix, problem.known)
+        leaves = [*dict.fromkeys([*wanted.groups, *secret]), whole]
+        matrix = _select_rates(problem.rates, leaves, problem.known if leave_out else {})
         index, kinds = matrix.index(), RowKinds.by(matrix)
         places = np.array([index[leaf] for leaf in secret], dtype=np.intp)
         sizes = [len(groups) for groups, _ in columns]
@@ -141,22 +140,18 @@ class FilterTarget:
         return np.hstack([shift - slack, -shift - slack]).T
 
 
-def _select_rates(rates: RateMatrix, leaves: list[Leaf]) -> RateMatrix:
-    """Return the rates of `leaves`, in this order."""
-    index = rates.index()
-    at = [index[leaf] for leaf in leaves]
-    parts = (rates.sums, rates.against, rates.members)
-    return RateMatrix(tuple(leaves), *(sparse.csr_array(part[at]) for part in parts))
+def _select_rates(rates: RateMatrix, leaves: list[Leaf], known: Mapping[str, Mask]) -> RateMatrix:
+    """Return the rates of `leaves`, in this order.
 
-
-def _rates_of_known_rows(rates: RateMatrix, known: Mapping[str, Mask]) -> RateMatrix:
-    """Return the rates over the rows that have a value in every column that defines groups."""
-    columns = {each.column for leaf in rates.leaves for each in leaf.where.conditions}
-    kept = np.logical_and.reduce([known[name] for name in sorted(columns)])
-    if not (kept & (rates.sums[[-1]].toarray()[0] != 0)).any():
-        raise FaultError(Diagnostic("E408", NO_KNOWN_GROUPS))
-    over = sparse.diags_array(kept.astype(float))
-    parts = [sparse.csr_array(part @ over) for part in (rates.sums, rates.against, rates.members)]
+    With `known`, they are over the rows that have a value in every column that defines groups.
+    """
+    at = [rates.index()[leaf] for leaf in leaves]
+    parts = [sparse.csr_array(part[at]) for part in (rates.sums, rates.against, rates.members)]
+    columns = {each.column for leaf in leaves for each in leaf.where.conditions} if known else ()
     for part in parts:
+        for name in columns:
+            part.data[~known[name][part.indices]] = 0.0
         part.eliminate_zeros()
-    return RateMatrix(rates.leaves, *parts)
+    if not parts[0][[-1]].nnz:
+        raise FaultError(Diagnostic("E408", NO_KNOWN_GROUPS))
+    return RateMatrix(tuple(leaves), *parts)

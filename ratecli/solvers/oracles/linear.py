@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -68,13 +68,9 @@ def _search_directions(
     d = columns.shape[1]
     for j in rng.permutation(d):
         part = slice(columns.indptr[j], columns.indptr[j + 1])
-        used = columns.data[part] != 0
-        if used.any():
-            yield (
-                np.eye(1, d, j)[0],
-                columns.indices[part][used].astype(np.intp),
-                columns.data[part][used],
-            )
+        used, slopes = columns.indices[part].astype(np.intp), columns.data[part]
+        if slopes.any():
+            yield np.eye(1, d, j)[0], used[slopes != 0], slopes[slopes != 0]
     for _ in range(RANDOM_DIRECTIONS):
         direction = rng.normal(size=d)
         slopes = columns @ direction
@@ -130,53 +126,39 @@ class LinearOracle:
         """
         costs = self.ground.costs(prices)
         shares = costs / np.abs(costs).sum()
+
+        def smooth_cost(w: Array, sharpness: float) -> tuple[float, Array]:
+            chances = expit(sharpness * (self._rows @ w))
+            cost = shares * chances
+            slopes = sharpness * cost * (1 - chances)
+            return float(cost.sum() + self.l2 / 2 * w @ w), self._columns @ slopes + self.l2 * w
+
+        def with_best_bias(w: Array) -> Array:
+            return np.append(w[:-1], -Thresholds.of(self.ground.X @ w[:-1]).cheapest(shares))
+
         if isinstance(near, Threshold):
-            start = np.append(near.weights, near.bias)
+            tried = [np.append(near.weights, near.bias)]
         else:
-            start = self._logistic(shares)
+            tried = [self._logistic(shares)]
+        for sharpness in SIGMOID_SHARPNESS:
+            options = {"maxiter": MAX_SMOOTH_STEPS}
+            descent = minimize(
+                smooth_cost, tried[-1], sharpness, jac=True, method="L-BFGS-B", options=options
+            )
+            tried.append(descent.x)
         # because of the penalty, the descent may end at a higher cost than it started from
-        w = min(
-            (self._cut(w, shares) for w in self._descent(start, shares)), key=self._cost(shares)
-        )
+        w = min(map(with_best_bias, tried), key=lambda w: shares @ (self._rows @ w > 0))
         for _ in range(self.sweeps):
             w = sweep_directions(self._rows, w, shares, self.rng)
-        w = self._cut(w, shares)
+        w = with_best_bias(w)
         return Threshold(w[:-1], float(w[-1]))
-
-    def _cut(self, w: Array, shares: Array) -> Array:
-        """Return the weights with the best bias."""
-        return np.append(w[:-1], -Thresholds.of(self.ground.X @ w[:-1]).cheapest(shares))
-
-    def _cost(self, shares: Array) -> Callable[[Array], float]:
-        return lambda w: float(shares @ (self._rows @ w > 0))
 
     def _logistic(self, shares: Array) -> Array:
         used = np.flatnonzero(shares)
-        found = fit_logistic(
-            self._rows[used],
-            -np.sign(shares[used]),
-            np.abs(shares[used]) / self.l2,
-            seed=0,
-            tolerance=START_TOLERANCE,
-            iterations=100,
-        )
-        return found.weights
-
-    def _descent(self, w: Array, shares: Array) -> Iterator[Array]:
-        """Yield the starting point, and the end of the descent at each sharpness."""
-        yield w
-        for sharpness in SIGMOID_SHARPNESS:
-
-            def loss(w: Array, sharpness: float = sharpness) -> tuple[float, Array]:
-                chances = expit(sharpness * (self._rows @ w))
-                cost = shares * chances
-                slopes = sharpness * cost * (1 - chances)
-                return float(cost.sum() + self.l2 / 2 * w @ w), self._columns @ slopes + self.l2 * w
-
-            w = minimize(
-                loss, w, jac=True, method="L-BFGS-B", options={"maxiter": MAX_SMOOTH_STEPS}
-            ).x
-            yield w
+        rows, signs, weights = self._rows[used], -np.sign(shares[used]), np.abs(shares[used])
+        return fit_logistic(
+            rows, signs, weights / self.l2, seed=0, tolerance=START_TOLERANCE, iterations=100
+        ).weights
 
 
 MIN_SINGULAR_SHARE = 1e-10
@@ -205,15 +187,9 @@ class PairedRegressionOracle:
         """(d + 1, Q) coefficients of the regression of each kind's share, the bias last."""
         X, shares = add_ones_column(self.ground.X), self.ground.shares
         weights = np.asarray(shares.sum(axis=0), dtype=float)
-        weighted = (
-            X * weights[:, None] if isinstance(X, np.ndarray) else X.multiply(weights[:, None])
-        )
-        gram, moments = X.T @ weighted, shares @ X
-        dense = [
-            part if isinstance(part, np.ndarray) else sparse.csr_array(part).toarray()
-            for part in (gram, moments)
-        ]
-        return np.asarray(np.linalg.lstsq(dense[0], dense[1].T, rcond=MIN_SINGULAR_SHARE)[0])
+        parts = X.T @ (sparse.diags_array(weights) @ X), shares @ X
+        gram, moments = (each.toarray() if sparse.issparse(each) else each for each in parts)
+        return np.asarray(np.linalg.lstsq(gram, moments.T, rcond=MIN_SINGULAR_SHARE)[0])
 
     def answer(self, prices: Array, near: Classifier | None) -> Classifier:  # noqa: ARG002
         costs = self.ground.kind_costs(prices)
