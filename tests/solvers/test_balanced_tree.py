@@ -59,7 +59,7 @@ SPLITS = {
     st.sampled_from(sorted(SPLITS)),
     st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_every_split_keeps_secrets_and_comes_nearer(seed, groups, alpha, name, weighted):
     rows = people(seed, n=300, groups=groups, weighted=weighted)
     options = SPLITS[name]

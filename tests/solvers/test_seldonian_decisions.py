@@ -105,7 +105,7 @@ def test_the_objective_of_the_file_is_that_of_decisions():
 
 
 def test_where_no_decisions_are_expected_to_pass_the_nearest_are_given():
-    problem = promised(smooth_rows(0), {"c": "accuracy >= 0.97"}, tests=400)
+    problem = promised(smooth_rows(0, n=150), {"c": "accuracy >= 0.97"}, tests=150)
     solution = run(Seldonian(decisions="deterministic"), problem)
     assert solution.status == "iteration_limit"
     assert "the smallest bound attainable is +" in solution.reason
@@ -118,7 +118,8 @@ def test_the_rows_that_are_said_to_be_enough_for_decisions_are(rule):
     solver = Seldonian(decisions="deterministic", inflation=1)
 
     def ended(tests):
-        problem = promised(smooth_rows(1), {"c": rule}, tests=tests, bound="clopper_pearson")
+        rows = smooth_rows(1, n=150)
+        problem = promised(rows, {"c": rule}, tests=tests, bound="clopper_pearson")
         return run(solver, problem)
 
     found = ended(12)

@@ -48,7 +48,7 @@ def halves(rule: str, objective: str, *, numeric: bool, delta: float = 0.05) -> 
 
 
 def solved(made: Problem, inflation: float, optimizer: str = "sequential") -> Solution:
-    solver = Seldonian(inflation=inflation, optimizer=optimizer)  # type: ignore[arg-type]
+    solver = Seldonian(inflation=inflation, optimizer=optimizer, iterations=400)  # type: ignore[arg-type]
     return run(solver, made)
 
 
