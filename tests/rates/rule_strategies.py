@@ -70,13 +70,7 @@ def _spaced(*parts: str | st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 _SLICES = st.sampled_from(
-    [
-        "[women]",
-        "[ sex = Female , age>=30 ]",
-        "[city='New York']",
-        '[job != ("a b", c)]@test',
-        "@ train",
-    ]
+    ["[women]", "[ sex = F , age>=30 ]", "[city='New York']", '[job != ("a b", c)]@test', "@ train"]
 )
 _ATOMS = st.sampled_from(
     ["5%", ".5", "1e-3", "2.", "12.5 %", "tpr", "kappa", "f_score(2)"]

@@ -18,9 +18,7 @@ from ratecli.rates.parser import MAX_LENGTH, parse_conditions, parse_expression
 from ratecli.rates.resolve import Scope, check_conditions, resolve
 
 
-def mark_of(
-    faulty: str, code: str, help_: str = "", message: str = ""
-) -> tuple[str, str, str, str]:
+def mark_of(faulty: str, code: str, help_: str = "", message: str = "") -> tuple[str, ...]:
     return faulty, code, help_, message
 
 
