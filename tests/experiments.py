@@ -6,9 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.prepare import prepare
 from ratecli.files import LEDGER_FILE
+from ratecli.ledger.records import PlannedTrial, TrialResult
 from ratecli.ledger.store import LedgerStore
 from ratecli.runner.executors import SerialExecutor
 from ratecli.runner.run import RunOutcome, run_experiment
@@ -36,3 +39,29 @@ def run_file(path: Path, *overrides: str) -> tuple[RunOutcome, LedgerStore]:
     folder = path.parent / "results"
     outcome = run_experiment(prepare(path, overrides), folder, SerialExecutor(), quiet=True)
     return outcome, LedgerStore(folder / LEDGER_FILE, readonly=True)
+
+
+def faults(path: Path, *overrides: str) -> list[Diagnostic]:
+    """The errors of a file that cannot be prepared."""
+    with pytest.raises(FaultError) as caught:
+        prepare(path, overrides)
+    return list(caught.value.faults)
+
+
+def measured_values(
+    planned: PlannedTrial, result: TrialResult, variant: str = ""
+) -> dict[tuple[str, str], float]:
+    """What a trial measured by metric and split, of a variant or the main one."""
+    variant = variant or result.values[0].variant
+    measured = {
+        (value.metric, value.split): value.value
+        for value in result.values
+        if value.variant == variant
+    }
+    splits = {split for _, split in measured}
+    return {
+        (name, split): measured[metric, split]
+        for name, metric in planned.metrics.items()
+        for split in splits
+        if (metric, split) in measured
+    }

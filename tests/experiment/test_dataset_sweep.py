@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from experiments import people, run_file, write
+from experiments import faults, people, run_file, write
 from ratecli.errors import FaultError
 from ratecli.experiment.prepare import prepare
 
@@ -100,9 +100,7 @@ def test_an_algorithm_may_take_some_of_the_data_sets(folder):
 
 def test_what_is_wrong_with_a_column_names_the_data_set(folder):
     text = BOTH.replace("women: 'positive_rate[women]'", "women: 'positive_rate[sex = F]'")
-    with pytest.raises(FaultError) as caught:
-        prepare(write(folder, text))
-    (fault,) = caught.value.faults
+    (fault,) = faults(write(folder, text))
     assert (fault.code, fault.message) == ("E205", "in 'south' there is no column 'sex'")
 
 

@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import people, run_file, write
-from ratecli.errors import FaultError
+from experiments import faults, measured_values, people, run_file, write
 from ratecli.experiment.explain import explain
 from ratecli.experiment.prepare import prepare
 from ratecli.files import LEDGER_FILE
@@ -64,14 +63,8 @@ def trials(store):
     found = {}
     for planned in store.plan():
         result = store.result(planned.key)
-        numbers = {
-            (name, value.split): value.value
-            for value in result.values
-            if value.variant == result.values[0].variant
-            for name, metric in planned.metrics.items()
-            if metric == value.metric
-        }
-        found.setdefault(planned.label, []).append((planned, result, numbers))
+        measured = measured_values(planned, result)
+        found.setdefault(planned.label, []).append((planned, result, measured))
     return found
 
 
@@ -84,12 +77,9 @@ def jobs(prepared):
 def rows_of(prepared, store, label, seed=0):
     """The rows that a trial was given."""
     job = jobs(prepared)[label, seed]
-    given = (
-        {job.training_rows.row_filter.key: store.result(job.training_rows.row_filter.key)}
-        if job.training_rows.row_filter
-        else {}
-    )
-    return load_training_rows(job.data, job.seed, None, job.training_rows, given)
+    row_filter = job.training_rows.row_filter
+    results = {row_filter.key: store.result(row_filter.key)} if row_filter else {}
+    return load_training_rows(job.data, job.seed, None, job.training_rows, results)
 
 
 def women(sample, split="train"):
@@ -130,10 +120,9 @@ def test_other_rows_are_as_they_were(folder):
     prepared = prepare(path)
     for take in ("weights", "sample"):
         job = jobs(prepared)["unconstrained", 0]
-        blob = store.result(job.training_rows.row_filter.key).models["expected"]
-        how = TrainingRowsSpec(
-            job.training_rows.drawing, replace(job.training_rows.row_filter, take=take)
-        )
+        row_filter = job.training_rows.row_filter
+        blob = store.result(row_filter.key).models["expected"]
+        how = TrainingRowsSpec(job.training_rows.drawing, replace(row_filter, take=take))
         given, plain = filter_trial_data(job.data, 0, None, how, blob), load_trial_data(job.data, 0)
         for split in ("validation", "test"):
             here = plain.sample.part == split
@@ -310,17 +299,15 @@ def test_a_filter_that_keeps_nobody_leaves_no_solution(folder, take):
     stage = store.result(job.training_rows.row_filter.key)
     found = loads(stage.models["expected"])
     nobody = dumps(replace(found, keep=np.zeros(found.proxy.values)))
-    result = run_trial(job, {stage.key: replace(stage, models={"expected": nobody})})
-    assert (result.status, result.reason) == (
-        "no_solution_found",
-        "the filter keeps no training row",
-    )
-    nothing = TrialResult(stage.key, "no_solution_found")
-    result = run_trial(job, {stage.key: nothing})
-    assert (result.status, result.reason) == (
-        "no_solution_found",
-        "the filter is needed and found no solution",
-    )
+    for given, reason in (
+        (replace(stage, models={"expected": nobody}), "the filter keeps no training row"),
+        (
+            TrialResult(stage.key, "no_solution_found"),
+            "the filter is needed and found no solution",
+        ),
+    ):
+        result = run_trial(job, {stage.key: given})
+        assert (result.status, result.reason) == ("no_solution_found", reason)
 
 
 def test_targets_of_ones_own(folder):
@@ -362,12 +349,8 @@ def test_rows_of_a_safety_test_are_not_filtered(folder, take):
     # the untested algorithm trains on all training rows, through a filter of them all
     assert list(found) == ["unconstrained", "untested", "filter", "filter_untested"]
     for label in ("unconstrained", "untested"):
-        rows, sieve = (
-            rows_of(prepared, store, label),
-            jobs(prepared)[label, 0].training_rows.row_filter,
-        )
-        assert women(rows.sample) > 0.4
-        stage = store.result(sieve.key)
+        assert women(rows_of(prepared, store, label).sample) > 0.4
+        stage = store.result(jobs(prepared)[label, 0].training_rows.row_filter.key)
         assert stage.info["rows"].get("safety", 0) == (240 if label == "unconstrained" else 0)
     rows = rows_of(prepared, store, "unconstrained")
     assert rows.splits()["safety"] == 240
@@ -383,9 +366,7 @@ def test_rows_of_a_safety_test_are_not_filtered(folder, take):
 def test_predictions_of_a_test_need_rows_that_count_alike(folder):
     for entry in ("seldonian", "majorize: {safety: {aim: 0.9}}"):
         file = text("weights", SAFE).replace("[unconstrained,", f"[{entry},")
-        with pytest.raises(FaultError) as caught:
-            prepare(write(folder, file))
-        (fault,) = caught.value.faults
+        (fault,) = faults(write(folder, file))
         assert (fault.code, fault.place.line) == ("E104", 7)
         assert "predicts its safety test from training rows" in fault.message
     file = text("sample", SAFE).replace("[unconstrained,", "[seldonian,")
@@ -426,9 +407,7 @@ def test_others_are_measured_on_the_same_rows_with_their_own_features(folder, ta
 def test_an_audit_has_the_rows_of_what_is_deployed(folder):
     file = text(file=OTHERS).replace("deployed: 'of(deployed, error)'", "e: error")
     both = file.replace("[majorize: {iterations: 2}, ", "[audit, ")
-    with pytest.raises(FaultError) as caught:
-        prepare(write(folder, both))
-    (fault,) = caught.value.faults
+    (fault,) = faults(write(folder, both))
     assert (fault.code, fault.place.line) == ("E310", 8)
     assert "filter: false of both or of neither" in fault.help
     outcome, _ = run_file(write(folder, both.replace("[audit,", "[audit: {filter: false},")))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments import people, run_file, write
+from experiments import faults as refused
+from experiments import measured_values, people, run_file, write
 from ratecli.errors import FaultError
 from ratecli.experiment.cases import resolve_goals
 from ratecli.experiment.explain import explain
@@ -63,19 +64,17 @@ def test_a_share_of_those_decided_yes_is_kept(tmp_path, algorithm):
     women = {}
     for trial in store.plan():
         result = store.result(trial.key)
-        main = next(iter(result.models))
-        known = {(v.split, v.metric): v.value for v in result.values if v.variant == main}
+        main, known = next(iter(result.models)), measured_values(trial, result)
         for split in ("train", "test"):
             share, other, least, far, tells = (
-                known[split, trial.metrics[name]]
-                for name in ("women", "men", "least", "far", "tells")
+                known[name, split] for name in ("women", "men", "least", "far", "tells")
             )
             assert share + other == pytest.approx(1)
             assert least == min(share, other)
             assert far == pytest.approx(abs(share - 0.5) * np.sqrt(2))
             assert 0 < tells < 0.5
             assert tells == pytest.approx(by_hand(path, loads(result.models[main]), split))
-        women[trial.algorithm] = known["train", trial.metrics["women"]]
+        women[trial.algorithm] = known["women", "train"]
     assert women["unconstrained"] < 0.35
     assert 0.4 - 1e-9 <= women[algorithm] < 0.43
 
@@ -149,9 +148,7 @@ def test_a_safety_test_bounds_a_share_by_all_rows(folder):
 
 def test_a_safety_test_bounds_no_disclosivity(folder):
     path = write(folder, SAFE.replace("RULE", "'disclosivity(by=sex) <= 0.2'"))
-    with pytest.raises(FaultError) as caught:
-        prepare(path)
-    (fault,) = caught.value.faults
+    (fault,) = refused(path)
     assert fault.code == "E308"
     assert fault.message.startswith("a safety test cannot bound 'disclosivity(by=sex)'")
 
@@ -177,9 +174,8 @@ def test_disclosivity_against_the_deployed_model_and_other_algorithms(folder):
     outcome, store = run_file(path)
     assert outcome.counts == {"ok": 2}
     trial = store.plan()[0]
-    found = {v.split: v.value for v in store.result(trial.key).values
-             if v.metric == trial.metrics["m"]}  # fmt: skip
-    assert np.isfinite(list(found.values())).all()
+    known = measured_values(trial, store.result(trial.key))
+    assert np.isfinite([known["m", split] for split in ("train", "test")]).all()
 
 
 def test_explain_shows_a_rule_of_disclosivity_as_it_is(folder):
@@ -217,8 +213,6 @@ def test_numbers_have_no_disclosivity(folder):
         "label: y", "label: x, target: number, label_range: [-5, 5]"
     )
     new = new.replace("[majorize]", "[unconstrained: {loss: squared}]")
-    with pytest.raises(FaultError) as caught:
-        prepare(write(folder, new))
-    (fault,) = caught.value.faults
+    (fault,) = refused(write(folder, new))
     assert fault.code == "E306"
     assert "'disclosivity(by=sex)' needs labels of two classes" in fault.message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments import people, run_file, write
+from experiments import faults, people, run_file, write
 from ratecli.errors import FaultError
 from ratecli.experiment.explain import explain
 from ratecli.experiment.prepare import check_available, prepare
@@ -41,9 +41,7 @@ def planned(folder, text, name="other.yaml"):
 def refused(folder, old, new):
     """The one fault of a changed file, and the text that its place shows."""
     assert old in FILE
-    with pytest.raises(FaultError) as caught:
-        prepare(write(folder, FILE.replace(old, new)))
-    (fault,) = caught.value.faults
+    (fault,) = faults(write(folder, FILE.replace(old, new)))
     start = fault.place.column - 1
     return fault, fault.place.excerpt[start : start + fault.place.width]
 
