@@ -144,14 +144,10 @@ class Case:
 
     def of(self, *, goals_only: bool = False) -> list[str]:
         """Return the labels of the algorithms that must run before this one, sorted."""
-        return sorted({node.algorithm for node in self.ofs(goals_only=goals_only)} - {DEPLOYED})
-
-    def ofs(self, *, goals_only: bool = False) -> Iterator[ex.AlgorithmMetric]:
-        """Yield every `of(...)` node, including those of the deployed model."""
         trees = [goal.expression for goal in self.goals()]
         trees += [] if goals_only else self.metrics.values()
-        for tree in trees:
-            yield from references(tree)
+        labels = {part.algorithm for tree in trees for part in references(tree)}
+        return sorted(labels - {DEPLOYED})
 
 
 @dataclass(frozen=True)

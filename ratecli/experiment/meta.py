@@ -10,7 +10,7 @@ import numpy as np
 from ratecli.config.report import Plot, TradeoffPlot
 from ratecli.datasets import registry
 from ratecli.datasets.entry import DatasetEntry
-from ratecli.experiment.cases import Case, resolve_goals
+from ratecli.experiment.cases import Case, references, resolve_goals
 from ratecli.experiment.checks.report import find_frontier, plots_of, swept_names
 from ratecli.experiment.prepare import PreparedExperiment
 from ratecli.ledger.provenance import code_versions
@@ -110,7 +110,7 @@ def _constraint_levels(cases: Sequence[Case], metric: str, by: str | None) -> li
         return [{"value": 0.0, "label": "limit"}]
     found: dict[str, dict[str, Any]] = {}
     for case in cases:
-        if metric not in case.metrics or any(case.ofs()):
+        if metric not in case.metrics or any(references(tree) for _, tree in case.texts()):
             continue
         panel = {"panel": case.point[by]} if by in case.point else {}
         for goal in resolve_goals(case, _unreachable_of)[1]:

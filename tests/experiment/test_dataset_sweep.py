@@ -110,7 +110,7 @@ def test_what_is_said_of_a_group_names_the_data_set_and_its_line(folder):
     with pytest.raises(FaultError) as caught:
         prepare(write(folder, text))
     fault = next(fault for fault in caught.value.faults if fault.code == "E408")
-    assert "of 'south' is in the group 'women'" in fault.message
+    assert "is in the group 'women' of 'south'" in fault.message
     assert fault.place.excerpt.lstrip().startswith("south:")
 
 

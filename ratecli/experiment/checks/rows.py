@@ -140,7 +140,11 @@ def check_filter_groups(
         places: dict[Leaf, tuple[Loc, Span | None]] = {}
         for leaf, loc in _filter_groups(case):
             places.setdefault(leaf, _group_place(experiment, case, leaf, loc))
-        found = [(leaf, fault) for leaf in places for fault in _check_group_size(rows, leaf)]
+        found = []
+        for leaf in places:
+            where = Slice.of(leaf.where.datasets, leaf.where.conditions)
+            sizes = _check_group_size(rows, where, f"the group '{where}'", "training ")
+            found += [(leaf, fault) for fault in sizes]
         found += _check_group_columns(rows.sample, case)
         found += _check_target_shares(rows.sample, case)
         for leaf, fault in found:
@@ -174,26 +178,22 @@ def _group_place(
     return (FILTER, "balance", columns.index(leaf.where.conditions[0].column)), None
 
 
-def _check_group_size(rows: TrialData, leaf: Leaf) -> Iterator[Diagnostic]:
-    where = Slice.of(leaf.where.datasets, leaf.where.conditions)
-    counts = {split: int(rows.sample.rows(where, split).sum()) for split in rows.splits()}
-    if not counts["train"]:
-        hint = "take its rows together with those of another value, or leave them out of the data"
-        yield Diagnostic("E408", f"no training row is in the group '{where}'", hint)
-    else:
-        yield from _small_group_warnings(f"the group '{where}'", sum(counts.values()), counts)
-
-
-def _small_group_warnings(
-    group: str, count: int, splits: Mapping[str, int]
+def _check_group_size(
+    rows: TrialData, where: Slice, group: str, needed: str = ""
 ) -> Iterator[Diagnostic]:
-    """Yield a W401 for a group with few rows, overall or in single splits."""
+    """Yield an E408 for a group without (training) rows, W401 if it is small or not in a split."""
+    sample = rows.sample
+    count = sample.counted(sample.rows(where))
+    splits = {split: sample.counted(sample.rows(where, split)) for split in rows.splits()}
+    if not (splits["train"] if needed else count):
+        hint = "take its rows together with those of another value, or leave them out of the data"
+        yield Diagnostic("E408", f"no {needed}row is in {group}", hint if needed else None)
+        return
     if count < SMALL_GROUP:
         yield Diagnostic("W401", f"{group} has only {_rows(count)}: its rates say little")
     for split, found in splits.items():
         if not found:
-            message = f"{group} has no {split} rows: it has no rates there"
-            yield Diagnostic("W401", message)
+            yield Diagnostic("W401", f"{group} has no {split} rows: it has no rates there")
         elif found < SMALL_GROUP <= count:
             message = f"{group} has only {_rows(found, split)}: its rates say little there"
             yield Diagnostic("W401", message)
@@ -261,17 +261,10 @@ def _check_file_groups(
 ) -> Iterator[Diagnostic]:
     """Yield an E408 or W401 for each group of the file that is empty or small."""
     of = "" if len(reading.groups) == 1 else f" of '{pool[0]}'"
-    sample = rows.sample
     for name, conditions in reading.groups[pool].items():
         where = Slice.of(set(), iter(conditions))
-        count = sample.counted(sample.rows(where))
-        loc = reading.rules.group_loc(name, pool)
-        if not count:
-            yield Diagnostic("E408", f"no row{of} is in the group '{name}'", loc=loc)
-            continue
-        splits = {split: sample.counted(sample.rows(where, split)) for split in rows.splits()}
-        for fault in _small_group_warnings(f"the group '{name}'{of}", count, splits):
-            yield replace(fault, loc=loc)
+        for fault in _check_group_size(rows, where, f"the group '{name}'{of}"):
+            yield replace(fault, loc=reading.rules.group_loc(name, pool))
 
 
 # rates
