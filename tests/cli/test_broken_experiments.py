@@ -236,8 +236,7 @@ def test_a_variant_that_there_is_none_of(folder, cli):
         assert "did you mean 'stochastic'? variants: deterministic, stochastic" in answer.err
         assert answer.code == 0
     page = (folder / "results" / "x" / "report.html").read_text()
-    summary = page.partition('id="came-out"')[2].partition("</section>")[0]
-    assert "<li>W208: no trial gave a variant &#39;stochastc&#39;</li>" in summary
+    assert "<li>W208: no trial gave a variant &#39;stochastc&#39;</li>" in page
 
 
 def test_an_expected_variant_that_there_is_none_of(folder, cli):
