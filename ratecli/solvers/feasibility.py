@@ -44,7 +44,7 @@ def min_violation(program: RateProgram, kinds: RowKinds) -> float:
     """
     # imported here because they import numba, which takes a third of a second in every process
     from ratecli.solvers.hull.best import optimize_over_hull
-    from ratecli.solvers.hull.columns import RatePoints
+    from ratecli.solvers.hull.forms import RatePoints
     from ratecli.solvers.hull.relaxation import Relaxation
 
     everything = Relaxation(program, RatePoints.decisions(kinds), elastic=True, floor=0.0)

@@ -18,8 +18,7 @@ from ratecli.solvers.majorize.convex import (
     StoppingRule,
 )
 from ratecli.solvers.majorize.majorization import make_ramp_problem
-from ratecli.solvers.majorize.newton import MoreauEnvelope
-from ratecli.solvers.majorize.prox import ProximalOperator
+from ratecli.solvers.majorize.newton import MoreauEnvelope, ProximalOperator
 from ratecli.solvers.majorize.solver import Majorize
 
 GOAL = StoppingRule(0.0, 1e4, 1e6, absolute=1e-7)

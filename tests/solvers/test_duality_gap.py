@@ -11,8 +11,7 @@ from oracles.goals import Rules, problem, smooth_rows
 from ratecli.models.linear import Threshold
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull.best import optimize_over_hull
-from ratecli.solvers.hull.columns import RatePoints
-from ratecli.solvers.hull.forms import RateProgram
+from ratecli.solvers.hull.forms import RatePoints, RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
 from ratecli.solvers.numerics.steps import Stepper
 from ratecli.solvers.players.game import (

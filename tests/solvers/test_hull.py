@@ -12,8 +12,7 @@ from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull import best as search
 from ratecli.solvers.hull.best import optimize_over_hull
 from ratecli.solvers.hull.bilinear import make_bilinear_program
-from ratecli.solvers.hull.columns import RatePoints
-from ratecli.solvers.hull.forms import RateProgram
+from ratecli.solvers.hull.forms import RatePoints, RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
 
 GAP = 1e-5

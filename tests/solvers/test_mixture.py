@@ -8,8 +8,7 @@ from oracles.goals import Rows, Rules, grid_rows, problem, smooth_rows
 
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull.best import optimize_over_hull
-from ratecli.solvers.hull.columns import RatePoints
-from ratecli.solvers.hull.forms import RateProgram
+from ratecli.solvers.hull.forms import RatePoints, RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
 from ratecli.solvers.mixture.search import max_slack_problem
 from ratecli.solvers.mixture.solver import Mixture

@@ -16,8 +16,7 @@ from ratecli.models.storage import dumps, loads
 from ratecli.models.trees import TreeEnsemble
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull.best import optimize_over_hull
-from ratecli.solvers.hull.columns import RatePoints
-from ratecli.solvers.hull.forms import RateProgram
+from ratecli.solvers.hull.forms import RatePoints, RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
 from ratecli.solvers.mixture.solver import Mixture
 from ratecli.solvers.oracles.base import OracleRows

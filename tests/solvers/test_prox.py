@@ -6,7 +6,7 @@ from oracles.instances import INTERCEPTS, instance
 from scipy.optimize import minimize
 
 from ratecli.solvers.majorize.convex import ConvexProblem
-from ratecli.solvers.majorize.prox import ProximalOperator, ProxPoint
+from ratecli.solvers.majorize.newton import ProximalOperator, ProxPoint
 
 PRICE = 1e3
 

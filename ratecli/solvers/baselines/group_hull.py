@@ -14,8 +14,7 @@ from ratecli.rates import expression as ex
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.groups import Groups
 from ratecli.solvers.hull.best import MAX_EXCESS, HullOptimum, optimize_over_hull
-from ratecli.solvers.hull.columns import RatePoints
-from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RateProgram
+from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RatePoints, RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
 from ratecli.solvers.numerics.thresholds import Thresholds
 from ratecli.solvers.problem import ERROR_RATE

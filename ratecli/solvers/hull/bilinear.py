@@ -22,8 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ratecli.models.base import Array
-from ratecli.solvers.hull.columns import RatePoints
-from ratecli.solvers.hull.forms import Fraction, LinearTerm, ProgramForm, RateProgram
+from ratecli.solvers.hull.forms import Fraction, LinearTerm, ProgramForm, RatePoints, RateProgram
 
 MIN_DENOMINATOR_SHARE = 1e-3
 """Minimum allowed value of a denominator, relative to its maximum."""

@@ -24,8 +24,7 @@ from ratecli.solvers.hull.bilinear import (
     BilinearProgram,
     make_bilinear_program,
 )
-from ratecli.solvers.hull.columns import RatePoints
-from ratecli.solvers.hull.forms import ConvexTerm, LinearTerm, RateProgram
+from ratecli.solvers.hull.forms import ConvexTerm, LinearTerm, RatePoints, RateProgram
 from ratecli.solvers.hull.linear import LevelLp, LpOptimum
 
 CURVE_TOLERANCE = 1e-8

@@ -2,7 +2,7 @@
 
 The method is applied to the scores y = X w (Rockafellar 1976). Its multipliers are slopes, one per
 row, which form a dual point. Each round solves a smooth problem by Newton's method (`newton`), with
-the constraints inside (`prox`), so no outer search over multipliers is needed, unlike in Algorithm
+the constraints inside, so no outer search over multipliers is needed, unlike in Algorithm
 2.
 
 Compared with dual coordinate ascent, each step yields both ends of the gap, however ill-conditioned
@@ -26,8 +26,7 @@ from ratecli.solvers.majorize.convex import (
     StoppingRule,
     constraint_excess,
 )
-from ratecli.solvers.majorize.newton import EnvelopePoint, MoreauEnvelope
-from ratecli.solvers.majorize.prox import ProximalOperator
+from ratecli.solvers.majorize.newton import EnvelopePoint, MoreauEnvelope, ProximalOperator
 
 MAX_ROUNDS = 60
 """Maximum number of slope updates."""

@@ -17,8 +17,7 @@ from ratecli.models.mixture import MajorityVote, MixtureClassifier
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.hull.best import MAX_EXCESS, optimize_over_hull
-from ratecli.solvers.hull.columns import RatePoints
-from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RateProgram
+from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RatePoints, RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
 from ratecli.solvers.numerics.steps import Stepper
 from ratecli.solvers.oracles.choice import make_oracle, make_oracle_rows
