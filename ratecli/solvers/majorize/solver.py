@@ -42,7 +42,8 @@ class Majorize(Solver):
         once; `cutting_plane`, the paper's Algorithm 2 over exact SVMs; `liblinear`, the same over
         LIBLINEAR's SVMs.
     chooser
-        Where Algorithm 2 cuts: `center` (of mass, appendix E.2) or `maximization` (E.1).
+        Where Algorithm 2 cuts: `center` (of mass, appendix E.2; with more than four constraints,
+        of the largest ball inside) or `maximization` (E.1).
     cuts
         Maximum number of SVMs that Algorithm 2 fits for one convex problem.
     hashed
