@@ -64,7 +64,7 @@ def cuts_by_group(
     A group whose decisions affect the goals in none of their `directions` (F, K) has one cut, at
     the threshold 0.
     """
-    found = []
+    cells = []
     order = np.argsort(groups.of, kind="stable")
     ends = np.cumsum(np.bincount(groups.of, minlength=len(groups.patterns)))
     for rows in np.split(order, ends[:-1]):
@@ -72,12 +72,12 @@ def cuts_by_group(
         if not (directions @ kinds.slopes[:, present]).any():
             above = kinds.weight[rows] * (scores[rows] > 0)
             once = np.asarray(np.bincount(own, above, len(present)), dtype=float)
-            found.append(GroupCuts(np.zeros(1), present, once[:, None]))
+            cells.append(GroupCuts(np.zeros(1), present, once[:, None]))
             continue
         cuts = Thresholds.of(scores[rows])
         weights = kinds.weight[rows] * (own == np.arange(len(present))[:, None])
-        found.append(GroupCuts(cuts.values, present, cuts.positive_sums(weights)))
-    return found
+        cells.append(GroupCuts(cuts.values, present, cuts.positive_sums(weights)))
+    return cells
 
 
 def goal_directions(program: RateProgram) -> Array:
@@ -88,8 +88,8 @@ def goal_directions(program: RateProgram) -> Array:
     for curve in (curve for form in forms for curve in form.curves):
         unit = np.eye(len(curve.index))
         rows += [unit[curve.index[leaf]] for leaf in ex.leaves(curve.expression)]
-    found = np.array(rows)
-    return found[found.any(axis=1)]
+    slopes = np.array(rows)
+    return slopes[slopes.any(axis=1)]
 
 
 def hull_vertices(cell: GroupCuts, moves: Array) -> CutIndices:
@@ -195,25 +195,25 @@ class GroupHull:
         value = float(self.program.value(self.program.objective, nearest.rates))
         return replace(nearest, value=value, bound=-np.inf)
 
-    def settled(self, found: HullOptimum) -> HullOptimum:
-        """Return the point of least error among those as good as `found`.
+    def settled(self, optimum: HullOptimum) -> HullOptimum:
+        """Return the point of least error among those as good as `optimum`.
 
         Distinguishes between optima of objectives such as divergences, which are 0 for very
-        different choices. Returns `found` if it is infeasible or if the objective has fractions.
+        different choices. Returns `optimum` if it is infeasible or if the objective has fractions.
         """
-        aim, most = self.program.objective, found.value + OBJECTIVE_TIE
-        if not self.feasible or aim.shares.any():
-            return found
-        bound = replace(aim, line=aim.line + LinearTerm(0.0 * self.error, -most))
+        objective, most = self.program.objective, optimum.value + OBJECTIVE_TIE
+        if not self.feasible or objective.shares.any():
+            return optimum
+        bound = replace(objective, line=objective.line + LinearTerm(0.0 * self.error, -most))
         constraints = (*self.program.constraints, bound)
-        error = ProgramForm(LinearTerm(self.error, 0.0), 0.0 * aim.shares)
+        error = ProgramForm(LinearTerm(self.error, 0.0), 0.0 * objective.shares)
         owners = (*self.program.owners, "objective")
         program = replace(self.program, objective=error, constraints=constraints, owners=owners)
         near = optimize_over_hull(Relaxation(program, self.columns), 0.5 * self.gap)
         if near is None:
-            return found
-        value = float(self.program.value(aim, near.rates))
-        return replace(found, weights=near.weights, rates=near.rates, value=value)
+            return optimum
+        value = float(self.program.value(objective, near.rates))
+        return replace(optimum, weights=near.weights, rates=near.rates, value=value)
 
     def chances(self, optimum: HullOptimum) -> list[tuple[CutIndices, Array]]:
         """Return each group's cuts with positive chances, and these chances, which sum to 1."""

@@ -57,8 +57,8 @@ def fit_plain_classifier(
         E306 if no row has a label, E406 if labels are numbers.
     """
     if score_model_of(problem).numeric:
-        message = f"the labels are numbers, and {loss} loss tells two classes apart"
-        raise FaultError(Diagnostic("E406", message, "say unconstrained: {loss: squared}"))
+        message = f"the labels are numbers, but {loss} loss needs two classes"
+        raise FaultError(Diagnostic("E406", message, "use unconstrained: {loss: squared}"))
     if problem.stream is not None:
         # imported here because it imports numba, which takes a fifth of a second in every process
         from ratecli.solvers.streamed.plain import fit_plain_streamed
@@ -88,8 +88,8 @@ def fit_plain_estimate(problem: Problem) -> LinearRegressor:
     """
     model = score_model_of(problem)
     if not model.numeric:
-        message = "the labels are two classes, and squared loss estimates numbers"
-        raise FaultError(Diagnostic("E406", message, "say loss: hinge, or loss: logistic"))
+        message = "the labels are two classes, but squared loss needs numbers"
+        raise FaultError(Diagnostic("E406", message, "use loss: hinge, or loss: logistic"))
     w = fit_unconstrained(plain_objective(problem, model), DesignMatrix(problem.X), problem.l2)
     return LinearRegressor(w[:-1], float(w[-1]), model.range)
 

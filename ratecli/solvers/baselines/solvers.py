@@ -150,7 +150,7 @@ class PostShift(Solver):
     loss: Literal["logistic", "hinge"] = "logistic"
     gap: Annotated[float, Gt(0)] = 1e-5
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     objectives: ClassVar[frozenset[str]] = PROGRAM_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
 

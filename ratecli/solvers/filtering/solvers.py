@@ -101,16 +101,16 @@ class BalancedTree(Solver):
 
     def __post_init__(self) -> None:
         if self.relaxed and self.kept:
-            raise ValueError("with 'relaxed' weights there is no least share to keep: say kept: 0")
+            raise ValueError("'relaxed' weights cannot keep a minimum share of rows: set kept: 0")
         if oracle_uses_groups(self.oracle):
-            raise ValueError("a filter is not told the groups: leave out 'groups' of its 'plugin'")
+            raise ValueError("a filter does not know the groups: remove 'groups' from its 'plugin'")
 
     @property
     def idle(self) -> Mapping[str, str]:
         """Options without effect: `offset` only applies to the paper's split."""
         if self.split == "progress":
             return {}
-        return {"offset": "'offset' is of 'split: progress', and this is nearest"}
+        return {"offset": "'offset' only applies to 'split: progress'"}
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         from ratecli.solvers.filtering.filters import solve_balanced_tree
@@ -165,7 +165,7 @@ class GuessedGroup(Solver):
         """Options without effect: naive weights depend only on the predictions."""
         if self.weights == "qp":
             return {}
-        return {"kept": "'kept' is of 'weights: qp', and these are naive"}
+        return {"kept": "'kept' only applies to 'weights: qp'"}
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         from ratecli.solvers.filtering.filters import solve_guessed_group

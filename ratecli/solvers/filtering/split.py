@@ -178,7 +178,7 @@ class _LeafProgram:
         larger[1] = 1 - most
         return larger
 
-    def prices(self, found: LeastSquaresOptimum) -> tuple[Array, float]:
+    def prices(self, optimum: LeastSquaresOptimum) -> tuple[Array, float]:
         """Return prices (R,) of an answer's mass and a constant.
 
         An answer improves the optimum if its total cost is negative.
@@ -186,20 +186,20 @@ class _LeafProgram:
         size = self.leaves[self.own].mass.size
         corners = np.vstack([np.zeros(size), np.eye(size)])
         squares, _, total = self._objective(corners)
-        costs = found.residual @ squares + found.prices @ self._limits(corners)
+        costs = optimum.residual @ squares + optimum.prices @ self._limits(corners)
         if total is not None:
-            costs = costs + found.level * total
+            costs = costs + optimum.level * total
         return costs[1:] - costs[0], float(costs[0])
 
-    def gap(self, found: LeastSquaresOptimum, cost: float) -> float:
+    def gap(self, optimum: LeastSquaresOptimum, cost: float) -> float:
         """Return by how much the distance can still fall if no answer costs less than `cost`.
 
         The chances of all answers sum to at most the inverse of the largest of `kept`, `child` and
         0.001.
         """
         most = max(self.options.kept, self.options.child, 1e-3)
-        floor = max(found.distance**2 + 2 * min(cost, 0.0) / most, 0.0)
-        return float(found.distance - np.sqrt(floor))
+        floor = max(optimum.distance**2 + 2 * min(cost, 0.0) / most, 0.0)
+        return float(optimum.distance - np.sqrt(floor))
 
 
 @dataclass(frozen=True)

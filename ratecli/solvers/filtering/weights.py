@@ -96,12 +96,12 @@ def _nearest_on_simplex(offsets: Array, sizes: Array, kept: float) -> Array:
     right = np.append(np.zeros(offsets.shape[1]), SUM_PENALTY)
     most = np.minimum(sizes / kept, 1.0) if kept > 0 else np.ones(len(sizes))
     most = np.maximum(most, sizes)  # keeping all rows is always allowed
-    found = lsq_linear(
+    result = lsq_linear(
         system, right, (0.0, most), method="bvls", tol=1e-15, max_iter=50 * len(sizes)
     )
-    if found.status == 0:
-        raise FaultError(Diagnostic("E501", "sampling weights are not found: too many active sets"))
-    return np.asarray(np.maximum(found.x, 0.0))
+    if result.status == 0:
+        raise FaultError(Diagnostic("E501", "sampling weights: too many active sets"))
+    return np.asarray(np.maximum(result.x, 0.0))
 
 
 def leaf_weights(target: FilterTarget, options: BalancedTree, masses: Array) -> SamplingWeights:
@@ -112,7 +112,7 @@ def leaf_weights(target: FilterTarget, options: BalancedTree, masses: Array) -> 
     )
 
 
-def maximize_kept_rows(A: Array, shares: Array, found: SamplingWeights) -> SamplingWeights:
+def maximize_kept_rows(A: Array, shares: Array, weights: SamplingWeights) -> SamplingWeights:
     """Return weights with the same induced shares of groups that keep as many rows as possible.
 
     With more values than groups many weights are optimal. This is a linear program in the mix and
@@ -121,18 +121,18 @@ def maximize_kept_rows(A: Array, shares: Array, found: SamplingWeights) -> Sampl
     used = np.flatnonzero(shares > MIN_SHARE)
     one = np.ones((1, len(used)))
     equal = np.hstack([np.vstack([A[used].T, one]), np.zeros((A.shape[1] + 1, 1))])
-    right = equal[:, :-1] @ found.mix[used]
+    right = equal[:, :-1] @ weights.mix[used]
     most = np.hstack([np.eye(len(used)), -shares[used][:, None]])
     last = np.append(np.zeros(len(used)), 1.0)
     solved = linprog(last, most, np.zeros(len(used)), equal, right, bounds=(0, None))
     if not solved.success:  # only due to rounding: the given mix is a solution
-        return found
+        return weights
     mix = np.zeros(len(shares))
     mix[used] = np.maximum(solved.x[:-1], 0.0)
     mix /= mix.sum()
     keep = np.divide(mix, shares, out=np.zeros_like(mix), where=shares > MIN_SHARE)
     keep /= keep.max()
-    if keep @ shares < found.keep @ shares:
+    if keep @ shares < weights.keep @ shares:
         # the program's rounding error is large for a rare value
-        return found
-    return replace(found, mix=mix, keep=keep)
+        return weights
+    return replace(weights, mix=mix, keep=keep)

@@ -43,8 +43,8 @@ def classifier_class(name: str) -> type[BaseEstimator]:
     """Return the class of that name, from `CLASSIFIER_MODULES` or `list_classifiers()`."""
     if name not in CLASSIFIER_MODULES:
         return list_classifiers()[name]
-    found: type[BaseEstimator] = getattr(import_module(CLASSIFIER_MODULES[name]), name)
-    return found
+    estimator: type[BaseEstimator] = getattr(import_module(CLASSIFIER_MODULES[name]), name)
+    return estimator
 
 
 @cache
@@ -54,29 +54,35 @@ def list_classifiers() -> dict[str, type[BaseEstimator]]:
     The first call is slow.
     """
 
-    def has_defaults(found: type[BaseEstimator]) -> bool:
-        parameters = inspect.signature(found).parameters.values()
+    def has_defaults(estimator: type[BaseEstimator]) -> bool:
+        parameters = inspect.signature(estimator).parameters.values()
         return all(each.default is not each.empty for each in parameters)
 
     classifiers = all_estimators(type_filter="classifier")
-    return {k: found for k, found in classifiers if k != DUMMY_CLASSIFIER and has_defaults(found)}
+    return {
+        k: estimator
+        for k, estimator in classifiers
+        if k != DUMMY_CLASSIFIER and has_defaults(estimator)
+    }
 
 
 @cache
 def weighted_classifier_names() -> tuple[str, ...]:
     """Return the names of classifiers whose `fit` takes sample weights, in alphabetical order."""
-    return tuple(name for name, found in list_classifiers().items() if takes_sample_weights(found))
+    return tuple(
+        name for name, estimator in list_classifiers().items() if takes_sample_weights(estimator)
+    )
 
 
-def takes_sample_weights(found: type[BaseEstimator]) -> bool:
-    return "sample_weight" in inspect.signature(found.fit).parameters
+def takes_sample_weights(estimator: type[BaseEstimator]) -> bool:
+    return "sample_weight" in inspect.signature(estimator.fit).parameters
 
 
-def parameter_error(found: type[BaseEstimator], key: str, value: Any) -> str | None:
+def parameter_error(estimator: type[BaseEstimator], key: str, value: Any) -> str | None:
     """Return scikit-learn's message if it does not accept a parameter's value."""
     try:
         # private, but `fit` runs the same check first
-        found(**{key: value})._validate_params()  # noqa: SLF001
+        estimator(**{key: value})._validate_params()  # noqa: SLF001
     except (ValueError, TypeError) as error:
         return " ".join(str(error).split())
     return None

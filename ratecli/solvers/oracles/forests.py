@@ -114,9 +114,9 @@ def _convert_histogram_boosting(model: Any) -> TreeEnsemble:
 
 def _place_in_column(values: Array, k: int, count: int) -> Array:
     """Return (N, Q) values with those given in column k, or in the second if there is only one."""
-    found = np.zeros((len(values), max(count, 2)))
-    found[:, k + (count == 1)] = values
-    return found
+    columns = np.zeros((len(values), max(count, 2)))
+    columns[:, k + (count == 1)] = values
+    return columns
 
 
 def _combine_boosted_trees(

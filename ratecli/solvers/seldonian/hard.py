@@ -74,15 +74,15 @@ class ThresholdCandidates:
     @cached_property
     def values(self) -> Array:
         """(T,) the objective; infinite where it is undefined."""
-        found = values(self.objective, self.all_rates, self.rates.index())
-        return np.asarray(np.nan_to_num(found, nan=np.inf))
+        objective = values(self.objective, self.all_rates, self.rates.index())
+        return np.asarray(np.nan_to_num(objective, nan=np.inf))
 
     @cached_property
     def estimates(self) -> Array:
         """(P, T) values of the trees at the point estimates: lower limits of their bounds."""
         trees = [node for goal in self.prediction.goals for _, node in goal.nodes]
-        found = [values(tree, self.all_rates, self.rates.index()) for tree in trees]
-        return np.nan_to_num(np.reshape(found, (len(trees), -1)), nan=np.inf)
+        ends = [values(tree, self.all_rates, self.rates.index()) for tree in trees]
+        return np.nan_to_num(np.reshape(ends, (len(trees), -1)), nan=np.inf)
 
     @cached_property
     def violations(self) -> Array:
@@ -134,11 +134,11 @@ class ThresholdCandidates:
         steps = np.sin(np.linspace(-np.pi / 2, np.pi / 2, BOUND_KNOTS))
         knots = np.unique(cuts[np.round((steps + 1) / 2 * (len(cuts) - 1)).astype(int)])
         above = np.array([self.ends(cut) for cut in knots.tolist()]).T - self.estimates[:, knots]
-        hopeful = np.ones(len(cuts), dtype=bool)
+        possible = np.ones(len(cuts), dtype=bool)
         for own, estimates in zip(above, self.estimates[:, cuts], strict=True):
             distance = np.interp(cuts, knots, np.nan_to_num(own, nan=0.0, posinf=0.0))
-            hopeful &= estimates + INTERPOLATION_SAFETY * distance <= BOUND_ROUNDING
-        return hopeful
+            possible &= estimates + INTERPOLATION_SAFETY * distance <= BOUND_ROUNDING
+        return possible
 
     @cached_property
     def promising(self) -> list[int]:

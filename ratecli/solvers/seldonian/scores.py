@@ -133,8 +133,8 @@ class WhitenedCoordinates:
 
     def _solved(self, right: Array, *, transposed: bool) -> Array:
         """Solve with LAPACK directly: for few weights, SciPy's checks take ten times as long."""
-        found, _ = dtrtrs(self.root, right, trans=int(transposed))
-        return np.asarray(found).reshape(right.shape)
+        solution, _ = dtrtrs(self.root, right, trans=int(transposed))
+        return np.asarray(solution).reshape(right.shape)
 
 
 @dataclass(frozen=True)

@@ -81,15 +81,13 @@ class Seldonian(Solver):
 
         `deterministic` uses no optimizer options, and only `lagrangian` has step sizes.
         """
+        keys: tuple[str, ...] = LAGRANGIAN_OPTIONS
+        needed = "optimizer: lagrangian"
         if self.decisions == "deterministic":
-            why = "is of the search for randomized models: 'decisions: deterministic' takes none"
-            return {
-                key: f"'{key}' {why}" for key in ("optimizer", "iterations", *LAGRANGIAN_OPTIONS)
-            }
-        if self.optimizer != "lagrangian":
-            why = f"is of 'optimizer: lagrangian', and this is {self.optimizer}"
-            return {key: f"'{key}' {why}" for key in LAGRANGIAN_OPTIONS}
-        return {}
+            keys, needed = ("optimizer", "iterations", *keys), "decisions: randomized"
+        elif self.optimizer == "lagrangian":
+            return {}
+        return {key: f"'{key}' only applies to '{needed}'" for key in keys}
 
     def obstacle(self, goal: Goal, rates: RateMatrix) -> Diagnostic | None:  # noqa: ARG002
         if self.decisions == "randomized":
@@ -97,16 +95,18 @@ class Seldonian(Solver):
         others = [leaf for leaf in ex.leaves(*goal.pieces) if leaf.rate.of != "decision"]
         if not others:
             return None
-        message = f"'{others[0]}' is no rate of decisions, which the test would be about"
-        return Diagnostic("E308", message, "say decisions: randomized")
+        message = (
+            f"'{others[0]}' is not a rate of decisions, as 'decisions: deterministic' requires"
+        )
+        return Diagnostic("E308", message, "use decisions: randomized")
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         from ratecli.solvers.seldonian.hard import solve_hard
         from ratecli.solvers.seldonian.soft import solve_smooth
 
         if problem.promise is None:
-            message = "'seldonian' trains for a safety test, and there is none"
-            raise FaultError(Diagnostic("E102", message, "say at the top: safety: {delta: 0.05}"))
+            message = "'seldonian' needs a safety test"
+            raise FaultError(Diagnostic("E102", message, "add at the top: safety: {delta: 0.05}"))
         if self.decisions == "deterministic":
             return solve_hard(self, problem, progress)
         return solve_smooth(self, problem, rng, progress)
