@@ -206,7 +206,7 @@ def _file_names(raw: Mapping[str, Any]) -> Iterator[Diagnostic]:
 def _sweep_sizes(raw: Mapping[str, Any]) -> Iterator[Diagnostic]:
     """Yield errors of sweeps and seeds that are too many in combination.
 
-    `read_sweep` checks each sweep alone.
+    `Sweep` checks each sweep alone.
     """
     outer = _count_points(_mapping(raw.get("sweep")))
     sizes = {loc: outer * _count_points(entry_sweep(entry)) for loc, entry in _entries(raw)}

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import typer
 
-from ratecli.cli.app import main
 from ratecli.cli.arguments import experiment_files
 
 
@@ -45,11 +44,3 @@ def test_a_folder_or_a_pattern_that_means_nothing_is_refused(folder, given, said
     (folder / "c").mkdir()
     with pytest.raises(typer.BadParameter, match=said):
         experiment_files([Path(given)])
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_folder_is_validated_whole(capsys):
-    assert main(["validate", "b"]) == 2
-    said = capsys.readouterr().err
-    assert "b/one.yml" in said
-    assert "b/two.yaml" in said

@@ -12,7 +12,7 @@ from dataclasses import fields
 import pytest
 from small import SMALL, command, environment, process
 
-from ratecli.config.experiment import json_schema, load_experiment
+from ratecli.config.experiment import json_schema
 from ratecli.config.report import PLOT_TYPES
 from ratecli.experiment.catalogue import LISTINGS, PLOT_DESCRIPTIONS, describable_names, describe
 from ratecli.experiment.file_schema import file_schema
@@ -159,20 +159,6 @@ def test_schema(cli):
     assert json.loads(cli("schema").out) == file_schema()
 
 
-def test_init_writes_a_file_that_runs_and_never_overwrites(folder, cli):
-    answer = cli("init")
-    path = folder / "experiment.yaml"
-    assert answer.code == 0
-    assert load_experiment(path)[0].name == "my-experiment"
-    assert cli("validate", path).code == 0
-    path.write_text("mine")
-    answer = cli("init")
-    assert answer.code == 2
-    assert "already exists" in answer.err
-    assert path.read_text() == "mine"
-    assert cli("init", "missing/folder.yaml").code == 2
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -244,10 +230,3 @@ def test_colour_only_on_a_terminal(folder, cli, monkeypatch):
     answer = cli("validate", "exp.yaml")
     assert "E001" in answer.err
     assert "\x1b[" not in answer.err
-
-
-def test_types_of_options_are_said_in_words(cli):
-    said = {each["name"]: each["type"] for each in json.loads(
-        cli("show", "three_player", "--json").out)["options"]}  # fmt: skip
-    assert said["learning_rate"] == "number, more than 0"
-    assert said["tune"] == ("{learning_rate | multiplier_rate: [number, more than 0, ...]} | null")

@@ -128,23 +128,6 @@ def test_fetch_what_an_experiment_needs(cli, folder, small):
     assert answer.out == f"{folder / 'data' / 'toy' / 't.csv'}  verified\n"
 
 
-@pytest.mark.usefixtures("toy")
-def test_fetch_offline_and_missing(cli, folder):
-    answer = cli("fetch", "toy", "--offline")
-    assert answer.code == 4
-    assert answer.err.startswith("error[E401]: 'toy/t.csv' is not in ")
-    assert not (folder / "data").exists()
-
-
-@pytest.mark.usefixtures("toy")
-def test_fetch_a_file_that_is_not_the_published_one(cli, folder, mirror):
-    mirror.write_bytes(CONTENT[:-1])
-    answer = cli("fetch", "toy")
-    assert answer.code == 4
-    assert "error[E403]" in answer.err
-    assert not (folder / "data").exists()
-
-
 def test_fetch_an_unknown_name(cli):
     answer = cli("fetch", "adlut", "nowhere.yaml")
     assert answer.code == 2
