@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
+    ConfigDict,
     Field,
     GetJsonSchemaHandler,
     ModelWrapValidatorHandler,
@@ -24,17 +25,15 @@ from ratecli.config.sweep import SweepField
 from ratecli.config.validation import diagnostics_of, type_error
 from ratecli.errors import Diagnostic, InvalidValueError, Loc
 
-ENTRY_KEYS = ("constraints_on", "filter", "margin", "safety", "sweep")
-"""Keys of an entry other than its label and the algorithm's options."""
-
 
 class AlgorithmSpec(Spec):
-    """An algorithm, the label of its results, its options and its own sweep."""
+    """An algorithm with the label of its results and its own sweep; other keys are its options."""
+
+    model_config = ConfigDict(extra="allow")
 
     name: NameText = Field(description="The algorithm; `ratecli ls algorithms` lists them.")
-    label: NameText = Field(description="The name of its results; default: the algorithm's.")
-    options: dict[str, Any] = Field(
-        default_factory=dict, description="Its hyper-parameters; `ratecli show NAME` lists them."
+    label: NameText = Field(
+        alias="as", description="The name of its results; default: the algorithm's."
     )
     constraints_on: Literal["train", "validation"] = Field(
         "train",
@@ -61,6 +60,11 @@ class AlgorithmSpec(Spec):
         "A name that is one of its options sets it.",
     )
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The algorithm's hyper-parameters; `ratecli show NAME` lists them."""
+        return dict(self.model_extra or {})
+
     @model_validator(mode="wrap")
     @classmethod
     def _from_entry(cls, raw: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
@@ -68,10 +72,16 @@ class AlgorithmSpec(Spec):
             return raw
         _check_shape(raw)
         name, given = (raw, {}) if isinstance(raw, str) else next(iter(raw.items()))
+        outer = (name,) if isinstance(raw, dict) else ()
         try:
-            return handler(_entry_fields(name, given or {}))
+            return handler({"as": name, **(given or {}), "name": name})
         except ValidationError as error:
-            faults = [_relocated(each, str(name), raw) for each in diagnostics_of(error)]
+            faults = [
+                replace(each, loc=outer, key=bool(outer))
+                if each.loc == ("name",) or not outer
+                else each.under(*outer)
+                for each in diagnostics_of(error)
+            ]
             raise InvalidValueError(faults) from None
 
     @classmethod
@@ -79,21 +89,18 @@ class AlgorithmSpec(Spec):
         cls, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
         schema = handler.resolve_ref_schema(handler(core))
-        fields = schema.pop("properties")
+        keys = schema.pop("properties")
         for key in ("required", "additionalProperties", "type"):
             schema.pop(key, None)
-        own = {key: fields[key] for key in ENTRY_KEYS} | {"as": fields["label"]}
+        name = keys.pop("name")
+        options = {"type": ["object", "null"], "description": "Its options.", "properties": keys}
         entry = {
             "type": "object",
             "minProperties": 1,
             "maxProperties": 1,
-            "additionalProperties": {
-                "type": ["object", "null"],
-                "description": fields["options"]["description"],
-                "properties": own,
-            },
+            "additionalProperties": options,
         }
-        return schema | {"anyOf": [fields["name"], entry]}
+        return schema | {"anyOf": [name, entry]}
 
     def as_file(self) -> dict[str, Any]:
         """Return the entry as written in a file, with all values explicit."""
@@ -155,19 +162,3 @@ def _check_shape(raw: object) -> None:
     if given is not None and not isinstance(given, dict):
         hint = f"write `- {name}: {{option: value}}`"
         raise type_error("a mapping of options to values", given, hint, loc=(name,))
-
-
-def _entry_fields(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    options = {key: value for key, value in given.items() if key not in {"as", *ENTRY_KEYS}}
-    own = {key: given[key] for key in ENTRY_KEYS if key in given}
-    return {"name": name, "label": given.get("as", name), "options": options} | own
-
-
-def _relocated(fault: Diagnostic, name: str, raw: object) -> Diagnostic:
-    """Move a diagnostic from a field of the model to the corresponding place in the file."""
-    field, *rest = fault.loc
-    if field in ENTRY_KEYS:
-        return replace(fault, loc=(name, field, *rest))
-    inside = (name, "as") if field == "label" and entry_label(raw) != name else (name,)
-    loc = inside if isinstance(raw, dict) else ()
-    return replace(fault, loc=loc, key=len(loc) == 1)
