@@ -16,12 +16,7 @@ from ratecli.apply.stored import StoredModel, load_applicable_model
 from ratecli.datasets import tables as own
 from ratecli.datasets.columns import ColumnKind
 from ratecli.datasets.encode import columns_as_known, encode_new_rows, new_row_warnings
-from ratecli.datasets.tables import (
-    SEPARATOR_HELP,
-    format_of_output,
-    read_table_file,
-    table_bytes,
-)
+from ratecli.datasets.tables import SEPARATOR_HELP, format_of_output, read_table_file, table_bytes
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import atomic_write
 from ratecli.ledger.keys import random_stream

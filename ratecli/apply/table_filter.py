@@ -30,12 +30,7 @@ from ratecli.datasets.tables import format_of_output, read_table_file, table_byt
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.prepare import prepare_document
 from ratecli.files import ENCODER_FILE, FILTER_FILE, atomic_write_all, report_write_errors
-from ratecli.ledger.records import (
-    CONSTRAINT_TOLERANCE,
-    FILTERS_KEY,
-    PlannedTrial,
-    TrialResult,
-)
+from ratecli.ledger.records import CONSTRAINT_TOLERANCE, FILTERS_KEY, PlannedTrial, TrialResult
 from ratecli.models.storage import loads
 from ratecli.rates.resolve import MAX_VALUES
 from ratecli.rates.syntax import number_text, quote

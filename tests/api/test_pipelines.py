@@ -61,10 +61,7 @@ def test_sensitive_columns_reach_the_end_of_a_pipeline(loans):
     X, y = loans
     model = RateConstrainedClassifier(constraints=PARITY, parameters={"kappa": 0.5})
     pipeline = Pipeline(
-        [
-            ("columns", columns()),
-            ("model", model.set_fit_request(sensitive_features=True)),
-        ]
+        [("columns", columns()), ("model", model.set_fit_request(sensitive_features=True))]
     )
     ratio = rate_scorer(RATIO).set_score_request(sensitive_features=True)
     search = GridSearchCV(

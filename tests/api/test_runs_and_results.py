@@ -124,20 +124,6 @@ def test_mistakes_have_their_place_in_the_mapping(folder):
         ratecli.run(EXPERIMENT, jobs=0)
 
 
-def test_a_trial_that_fails_is_a_row_and_a_warning(folder):
-    failing = EXPERIMENT | {
-        "name": "failing",
-        "sweep": {"kappa": [0.8]},
-        "algorithms": [{"mixture": {"oracle": {"KNeighborsClassifier": {}}}}],
-    }
-    try:
-        results = ratecli.run(failing, output=folder)
-    except ValueError as refused:  # an oracle without weights is refused before any trial
-        assert "KNeighborsClassifier" in str(refused)  # noqa: PT017
-    else:
-        assert set(results.trials["status"]) == {"error"}
-
-
 def test_data_sets_come_as_rows_and_labels():
     X, y = ratecli.load_dataset("loans", rows=300)
     assert X.shape == (300, 8)

@@ -85,12 +85,7 @@ def test_without_the_key_nothing_is_resolved():
         ("{balance: []}", "E104", 19, "'balance' must not be empty"),
         ("{balans: sex}", "E101", 10, "unknown key 'balans'"),
         ("{balance: sex, disclosivity: 1.5}", "E104", 38, "must be from 0 to 1, not 1.5"),
-        (
-            "{balance: sex, disclosivity: -0.1}",
-            "E104",
-            38,
-            "must be from 0 to 1, not -0.1",
-        ),
+        ("{balance: sex, disclosivity: -0.1}", "E104", 38, "must be from 0 to 1, not -0.1"),
         ("{balance: sex, disclosivity: 10%}", "E104", 38, "such as 0.05 or 1/20"),
         ("{balance: sex, disclosivity: true}", "E103", 38, "or a name of the sweep"),
         ("{balance: sex, take: 1}", "E104", 30, "'1' is not a choice for 'take'"),

@@ -98,10 +98,7 @@ def test_features_are_bins_and_chosen_pairs(dealt: Table):
 )
 @pytest.mark.parametrize(
     ("module", "label", "d2", "d3", "width"),
-    [
-        (adult, "income", 7815, 11722, 1921),
-        (bank, "y", 7234, 10851, 2235),
-    ],
+    [(adult, "income", 7815, 11722, 1921), (bank, "y", 7234, 10851, 2235)],
 )
 def test_real_files(module: ModuleType, label: str, d2: int, d3: int, width: int):
     name, chosen = module.SOURCE.name, {*module.DEPLOYED_FEATURES, *module.CROSSED_FEATURES}

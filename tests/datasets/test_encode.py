@@ -39,12 +39,7 @@ def test_names_and_values():
     encoder = fit(given_table, [True, True, True, False])
     assert encoder.names == ("sex=Female", "sex=Male", "age")
     scale = np.std([20, 30, 40])
-    expected = [
-        [0, 1, -10 / scale],
-        [1, 0, 0],
-        [0, 1, 10 / scale],
-        [0, 0, 60 / scale],
-    ]
+    expected = [[0, 1, -10 / scale], [1, 0, 0], [0, 1, 10 / scale], [0, 0, 60 / scale]]
     np.testing.assert_allclose(dense(encoder.transform(given_table)), expected)
 
 

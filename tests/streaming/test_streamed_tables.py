@@ -66,6 +66,18 @@ def all_rows(rows):
     return rows.taken(range(rows.runs()))
 
 
+def same_features(rows, encoder, table, train, atol):
+    """Check that streamed features are those in memory, and return them."""
+    known = Encoder.fit([table], [np.flatnonzero(train)])
+    assert encoder.names == known.names
+    X, Y = (
+        each.toarray() if sparse.issparse(each) else each
+        for each in (rows.encoded.features(all_rows(rows)), known.transform(table))
+    )
+    np.testing.assert_allclose(X, Y, atol=atol)
+    return X
+
+
 @pytest.mark.parametrize("name", ["t.parquet", "t.csv"])
 @pytest.mark.parametrize(
     "spec", [{}, {"validation": 0.2}, {"test": 0.5, "stratify": ["sex", "label"]}, {"by": "part"}]
@@ -81,13 +93,7 @@ def test_rows_features_and_splits_are_those_in_memory(tmp_path, name, spec):
     np.testing.assert_array_equal(cells.label[there.cell], table.label)
     np.testing.assert_array_equal(cells.columns["sex"][there.cell], table.frame["sex"])
     np.testing.assert_allclose(there.weight, table.weight, rtol=1e-7)
-    known = Encoder.fit([table], [np.flatnonzero(part == "train")])
-    assert encoder.names == known.names
-    X, Y = (
-        each.toarray() if sparse.issparse(each) else each
-        for each in (rows.encoded.features(there), known.transform(table))
-    )
-    np.testing.assert_allclose(X, Y, atol=1e-9)
+    X = same_features(rows, encoder, table, part == "train", atol=1e-9)
     np.testing.assert_allclose(rows.encoded.scores(there, np.eye(X.shape[1])), X, atol=1e-12)
     W = np.random.default_rng(0).normal(size=(X.shape[1], 9))
     for count in (0, 1, 4, 7, 9):
@@ -503,14 +509,8 @@ def test_columns_of_every_type_are_read_as_in_memory(tmp_path):
     options = {"path": "t.parquet", "label": "y", "categorical": ["cat"]}
     _, cells, rows, encoder = dealt(options, tmp_path, slices={"day": [], "long": [2.0**40]})
     here = load_entry_table(options, tmp_path)
-    train = np.flatnonzero(assign_split_parts(here, {}, np.random.default_rng(3)) == "train")
-    known, there = Encoder.fit([here], [train]), all_rows(rows)
-    assert encoder.names == known.names
-    X, Y = (
-        each.toarray() if sparse.issparse(each) else each
-        for each in (rows.encoded.features(there), known.transform(here))
-    )
-    np.testing.assert_allclose(X, Y, atol=1e-12)
+    train, there = assign_split_parts(here, {}, np.random.default_rng(3)) == "train", all_rows(rows)
+    same_features(rows, encoder, here, train, atol=1e-12)
     assert (cells.columns["day"][there.cell] == here.frame["day"]).all()
     pq.write_table(pa.table({"x": [[1], [2]], "y": [0, 1]}), tmp_path / "list.parquet")
     assert "column 'x' holds list" in fault({"path": "list.parquet", "label": "y"}, tmp_path)
