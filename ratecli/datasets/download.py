@@ -97,7 +97,7 @@ def fetch_files(
             _Fetch(source, file, offline, progress).to(path)
         elif file.sha256 and sha256_of(path) != file.sha256:
             message = f"'{path}' is not the published file: its sha256 is {sha256_of(path)[:12]}..."
-            raise FaultError(Diagnostic("E403", message, "move it away to have it downloaded anew"))
+            raise FaultError(Diagnostic("E403", message, "move it away to download it again"))
         if not file.sha256:
             unverified.append(_unverified_error(file, path))
     if unverified:
@@ -263,7 +263,7 @@ def _download(url: str, writer: _VerifyingWriter) -> None:
             if permanent or not retries_left:
                 raise _FileUnavailableError(_reason(error)) from error
         except (ValueError, HTTPError) as error:  # invalid headers or redirects
-            raise _FileUnavailableError(f"the answer makes no sense: {error}") from error
+            raise _FileUnavailableError(f"invalid answer: {error}") from error
         time.sleep(RETRY_SECONDS)
     return None
 
@@ -310,7 +310,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, requests.Timeout):
         return "no answer in time"
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
-        return "the connection broke off"
+        return "the connection was interrupted"
     return "no connection" if isinstance(error, requests.ConnectionError) else str(error)
 
 

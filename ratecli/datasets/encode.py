@@ -410,7 +410,7 @@ def _number_errors(column: pd.Series, values: NDArray[np.float64]) -> Iterator[D
         if wrong.any():
             row, count = int(np.argmax(wrong)), int(wrong.sum())
             shown = what.format(column.iloc[row])
-            more = f", and {count} such in all" if count > 1 else ""
+            more = f", and {count} such rows in all" if count > 1 else ""
             message = f"column '{column.name}' {shown} in row {row + 1}{more}"
             yield Diagnostic(code, message, "correct it; an empty field is a missing number")
 

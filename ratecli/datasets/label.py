@@ -53,7 +53,7 @@ def read_number(
         row = int(np.flatnonzero(wrong)[0])
         message = (
             f"label column '{name}' holds {label[row]:g} in row {row + 1}, which is not from "
-            f"{low:g} to {high:g}, and {int(wrong.sum())} such in all"
+            f"{low:g} to {high:g}, and {int(wrong.sum())} such rows in all"
         )
         way = (
             "a promise holds only if no label can lie outside 'label_range': widen it, or mend the "

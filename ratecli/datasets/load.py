@@ -119,7 +119,7 @@ def _own_file(entry: DatasetEntry, base: Path) -> Path:
 def check_sha256(entry: DatasetEntry, found: str) -> None:
     """Raise E403 if the SHA-256 of an entry's file is not the stated one."""
     if entry.sha256 is not None and entry.sha256.lower() != found:
-        message = f"'{entry.path}' is not the file that was meant: its sha256 is {found}"
+        message = f"'{entry.path}' is not the file that 'sha256' states: its sha256 is {found}"
         hint = f"'sha256' says {entry.sha256.lower()}"
         raise FaultError(Diagnostic("E403", message, hint, loc=("sha256",)))
 
@@ -221,7 +221,7 @@ def _weight(frame: pd.DataFrame, name: str | None) -> NDArray[np.float64] | None
         relative_weights(weight)  # the total over all data sets is checked when they are stacked
     except ValueError as error:
         message = f"weight column '{name}' {error}"
-        raise FaultError(Diagnostic("E411", message, "drop rows that are not to count")) from None
+        raise FaultError(Diagnostic("E411", message, "drop rows that should not count")) from None
     return weight
 
 

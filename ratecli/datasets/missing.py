@@ -62,7 +62,7 @@ def missing_cells_error(
     first = min(each.first for each in wrong)
     what = "an infinite value" if first == infinite.first else "no number"
     total = sum(each.many for each in wrong)
-    message = f"column '{name}' has {what} in row {first + 1}, and {total} such in all"
+    message = f"column '{name}' has {what} in row {first + 1}, and {total} such rows in all"
     return Diagnostic("E407", message, FILL_HELP if infinite.many else FILL_OR_MEAN_HELP)
 
 

@@ -57,9 +57,9 @@ def source_of_plugin(plugin: plugins.Plugin) -> Source:
     """Return the source of a plugin; raise E210 if it is invalid."""
     found = plugin.load()
     if not isinstance(found, Source):
-        raise plugin.broken("it is no Source of ratecli.datasets.source")
+        raise plugin.broken("it is not a Source of ratecli.datasets.source")
     if found.name != plugin.name:
-        raise plugin.broken(f"the source calls itself '{found.name}'")
+        raise plugin.broken(f"the name of the source is '{found.name}'")
     if not found.preparations:
         raise plugin.broken("the source has no preparation")
     unknown = [key for key in found.options if key not in SOURCE_OPTIONS]
@@ -177,7 +177,7 @@ def list_sources() -> list[dict[str, Any]]:
     for name, claimed in plugins.plugins_by_name("data set").items():
         if name not in SOURCES:
             origin = " and ".join(each.origin for each in claimed)
-            said = {"summary": f"`ratecli show {name}` says more", "from": origin}
+            said = {"summary": f"`ratecli show {name}` has the details", "from": origin}
             rows.append(dict.fromkeys(rows[0]) | {"name": name, "sensitive": []} | said)
     return rows
 

@@ -45,12 +45,12 @@ def _canonical(value: Any) -> Any:
         case list() | tuple():
             return [_canonical(item) for item in value]
         case _:
-            raise TypeError(f"{type(value).__name__} cannot enter a key: {value!r}")
+            raise TypeError(f"{type(value).__name__} cannot be part of a key: {value!r}")
 
 
 def _number(value: float) -> int | float:
     if math.isnan(value):
-        raise ValueError("NaN cannot enter a key: it is not equal to itself")
+        raise ValueError("NaN cannot be part of a key: it is not equal to itself")
     return int(value) if value.is_integer() else value
 
 

@@ -218,7 +218,9 @@ class LedgerStore:
             raise _not_a_ledger(self._path)
         if version != LEDGER_VERSION:
             message = f"'{self._path}' is a ledger of version {version}, not {LEDGER_VERSION}"
-            help_ = "read it with the ratecli that wrote it, or begin a new one with --fresh"
+            help_ = (
+                "read it with the version of ratecli that wrote it, or start a new one with --fresh"
+            )
             raise FaultError(Diagnostic("E502", message, help=help_))
         if readonly:
             self._db.execute("PRAGMA query_only = ON")
@@ -251,8 +253,8 @@ class LedgerStore:
         try:
             yield
         except (ValueError, RecursionError) as error:
-            message = f"the ledger '{self._path}' holds what no run has written: {_reason(error)}"
-            hint = "begin a new one with --fresh, or move it away"
+            message = f"the ledger '{self._path}' contains data that ratecli did not write: {_reason(error)}"
+            hint = "start a new one with --fresh, or move it away"
             raise FaultError(Diagnostic("E503", message, help=hint)) from error
         except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError):
             raise  # a bug in ratecli, not a problem of the file
@@ -263,7 +265,7 @@ class LedgerStore:
             message = f"the ledger '{self._path}' cannot be used: {error}"
             help_ = None
             if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-                message = f"another process holds '{self._path}' (waited {self._timeout:g} s)"
+                message = f"another process is using '{self._path}' (waited {self._timeout:g} s)"
                 help_ = "wait until it has ended, or end it, and run again"
             raise FaultError(Diagnostic("E503", message, help=help_)) from error
 

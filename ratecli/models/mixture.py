@@ -29,13 +29,13 @@ class MixtureClassifier(Classifier):
         fits = chances.shape == (len(self.members),)
         if not (fits and (chances >= 0).all() and abs(chances.sum() - 1) <= 1e-9):
             raise ValueError(
-                f"chances {chances} are no distribution over {len(self.members)} members"
+                f"chances {chances} are not a distribution over {len(self.members)} members"
             )
         widths = {member.width for member in self.members}
         if len(widths) > 1:
-            raise ValueError(f"members of a mixture see {sorted(widths)} features")
+            raise ValueError(f"members of a mixture have {sorted(widths)} features")
         if len({member.slices for member in self.members}) > 1:
-            raise ValueError("members of a mixture look at different slices")
+            raise ValueError("members of a mixture use different slices")
 
     @property
     def width(self) -> int:

@@ -77,7 +77,7 @@ class SplitTree:
             and all(split.width == self.width and not split.slices for split in self.splits)
         )
         if not fits:
-            raise ValueError("the nodes make no tree of splits")
+            raise ValueError("the nodes are not a tree of splits")
 
     @property
     def leaves(self) -> IntArray:

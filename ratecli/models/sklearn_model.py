@@ -27,9 +27,9 @@ def reject_zip_bomb(blob: bytes) -> None:
     with zipfile.ZipFile(io.BytesIO(blob)) as archive:
         parts = archive.infolist()
     if any(part.compress_type != zipfile.ZIP_STORED for part in parts):
-        raise ZipBombError("it is compressed, and what a run writes is not")
+        raise ZipBombError("it is compressed, which ratecli's files are not")
     if sum(part.file_size for part in parts) > len(blob):
-        raise ZipBombError("it says it holds more than it does")
+        raise ZipBombError("its contents are larger than the file")
 
 
 TRUSTED_TYPES = (
@@ -70,9 +70,9 @@ class SklearnModel:
         width = getattr(self.model, "n_features_in_", None)
         right = isinstance(width, int) and 0 < width <= MAX_FEATURES
         if not isinstance(self.model, ClassifierMixin) or not right:
-            raise ValueError("it is no fitted classifier of scikit-learn")
+            raise ValueError("it is not a fitted classifier of scikit-learn")
         if self.probabilities(np.zeros((1, self.width))).shape != (1, self.classes):
-            raise ValueError("it gives no number for each class")
+            raise ValueError("it does not return a number for each class")
 
     @property
     def width(self) -> int:
@@ -143,7 +143,7 @@ def load_skops(blob: bytes) -> SklearnModel:
         except InconsistentVersionWarning as warning:
             made, here = warning.original_sklearn_version, warning.current_sklearn_version
             raise ValueError(
-                f"it was stored by scikit-learn {made}, and here is {here}"
+                f"it was stored by scikit-learn {made}, but {here} is installed"
             ) from warning
 
 

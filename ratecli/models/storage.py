@@ -105,12 +105,12 @@ def loads(blob: bytes) -> Classifier:
     try:
         # NumPy would take other bytes for a pickle and suggest how to load it
         if not blob.startswith(ZIP_SIGNATURES):
-            raise ValueError("it is no .npz file")
+            raise ValueError("it is not an .npz file")
         reject_zip_bomb(blob)
         with np.load(io.BytesIO(blob), allow_pickle=False) as archive:
             arrays = dict(archive)
         if any(array.size > len(blob) for array in arrays.values()):  # elements of zero bytes
-            raise ValueError("it says it holds more than it does")
+            raise ValueError("its contents are larger than the file")
         classifier: Classifier = _read_model(arrays, CLASSIFIERS)
     except READ_ERRORS as error:
         raise ValueError(f"no stored classifier: {error}") from error

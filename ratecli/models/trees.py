@@ -69,7 +69,7 @@ class TreeEnsemble:
             and bool(((self.children[inner] > own) & (self.children[inner] < n)).all())
         )
         if not fits:
-            raise ValueError("the nodes make no trees")
+            raise ValueError("the nodes are not trees")
 
     @property
     def classes(self) -> int:

@@ -212,12 +212,12 @@ class DaskPool:
             raise error
         message = f"the workers of the cluster cannot run trials: {type(error).__name__}: {error}"
         raise FaultError(
-            Diagnostic("E512", message, "they need ratecli of the same version as here")
+            Diagnostic("E512", message, "install the same version of ratecli on all workers")
         )
 
     def _lost(self, why: str) -> FaultError:
         self._is_lost = True
-        hint = "what had ended is stored: run again to go on"
+        hint = "finished trials are stored: run again to continue"
         return FaultError(Diagnostic("E513", f"the Dask cluster is lost: {why}", hint))
 
 

@@ -62,7 +62,7 @@ class Schedule:
         while self._ready:
             task = self._tasks[self._ready.popleft()]
             if not self._hooks.wanted(task.key):
-                self._finish(TrialResult(task.key, "error", "it is not wanted any more"))
+                self._finish(TrialResult(task.key, "error", "no remaining experiment needs it"))
                 continue
             results = {
                 need: self._results[need] if need in self._tasks else self._hooks.recall(need)

@@ -445,12 +445,12 @@ def solution_status(
     measured = {v.metric: v.value for v in values if v.variant == main and v.split == "train"}
     violations = {goal.name: measured[ex.to_text(goal.expression)] for goal in case.constraints}
     missed = [
-        f"'{name}' " + ("as it is undefined there" if math.isnan(value) else f"by {value:.3g}")
+        f"'{name}' " + ("(undefined)" if math.isnan(value) else f"by {value:.3g}")
         for name, value in violations.items()
         if not value <= CONSTRAINT_TOLERANCE
     ]
     if case.solver.role != "ignores" and missed:
-        reason = f"{main} misses {', '.join(missed)} on training rows"
+        reason = f"{main} violates {', '.join(missed)} on the training set"
         return "not_met", f"{solution.reason}; {reason}" if solution.reason else reason
     return ("ok" if solution.status == "solved" else solution.status), solution.reason
 

@@ -46,8 +46,9 @@ def violation_warnings(
             broken = [test for test in kept if test > CONSTRAINT_TOLERANCE]
             if broken:
                 message = (
-                    f"'{constraint}' holds for '{label}' on training rows and not on test rows in "
-                    f"{len(broken)} of {len(kept)} trials, missed by {mean(broken):.3g} on average"
+                    f"'{label}' satisfies '{constraint}' on the training set but violates it on "
+                    f"the test set in {len(broken)} of {len(kept)} trials, by {mean(broken):.3g} on "
+                    "average"
                 )
                 warnings.append(Diagnostic("W402", message))
     return warnings
@@ -78,7 +79,7 @@ def constant_warnings(
             if worse:
                 value, constant = (mean(each) for each in zip(*worse, strict=True))
                 message = (
-                    f"'{label}' ({variant}) is no better than a constant decision on test rows in "
+                    f"'{label}' ({variant}) is no better than a constant decision on the test set in "
                     f"{len(worse)} of {len(pairs)} trials: objective {value:.4g} against "
                     f"{constant:.4g}"
                 )

@@ -449,7 +449,7 @@ def test_values_that_training_rows_did_not_have_are_warned_of(loans):
         model.predict(new)
     assert {str(each.message)[:4] for each in caught} == {"W404", "W405"}
     assert all(each.filename == __file__ for each in caught)
-    with pytest.raises(ValueError, match="'debt' has no number in row 2, and 1 such in all"):
+    with pytest.raises(ValueError, match="'debt' has no number in row 2, and 1 such rows in all"):
         RateConstrainedClassifier().fit(new, ["a", "b", "a"])
 
 

@@ -57,7 +57,7 @@ def test_what_holds_no_classifier_is_told_in_words(folder, cli):
     np.savez(folder / "empty.npz")
     np.savez(folder / "objects.npz", kind=np.array([print]))
     reasons = {
-        "people.csv": "it is no .npz file",
+        "people.csv": "it is not an .npz file",
         "empty.npz": "it has no array 'kind'",
         "objects.npz": "Object arrays cannot be loaded",
     }

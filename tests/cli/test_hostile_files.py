@@ -147,7 +147,7 @@ def test_a_ledger_that_someone_changed(ran, folder, cli, statement):
     db.close()
     answer = cli("report", "small.yaml")
     assert answer.code == 2
-    assert "holds what no run has written" in answer.err
+    assert "contains data that ratecli did not write" in answer.err
 
 
 def test_names_in_a_ledger_lead_nowhere_else(ran, folder, cli, listing):

@@ -246,7 +246,7 @@ def test_a_broken_metric_and_data_set_are_told_where_they_are_named(broken, fold
     answer = cli("validate", "exp.yaml")
     assert answer.err.count("E210") == 1
     assert "exp.yaml:4:19" in answer.err
-    assert "it is no Source of ratecli.datasets.source" in answer.err
+    assert "it is not a Source of ratecli.datasets.source" in answer.err
     (folder / "exp.yaml").write_text(text.replace("source: people", "source: loans"))
     answer = cli("validate", "exp.yaml")
     line = text.splitlines().index("  error: 1 - shaky[men]") + 1

@@ -334,7 +334,7 @@ def test_two_models_of_one_table(folder, cli):
 def test_what_is_no_model(folder, cli):
     for name, said in {
         "nothing.npz": "error[E405]: 'nothing.npz' does not exist",
-        "people.csv": "error[E404]: 'people.csv' holds no stored classifier: it is no .npz file",
+        "people.csv": "error[E404]: 'people.csv' holds no stored classifier: it is not an .npz file",
         "results": "error[E405]: 'results/encoder.json' does not exist",
     }.items():
         answer = cli("predict", name, "people.csv")

@@ -91,9 +91,9 @@ def test_infinite_values_and_how_many_words(encoder: Encoder):
     given = frame(sex=["F"] * 3, age=[1.0, np.inf, -np.inf], job=["a"] * 3)
     (fault,) = faults(encoder, given)
     assert fault.code == "E407"
-    assert "an infinite value in row 2, and 2 such in all" in fault.message
+    assert "an infinite value in row 2, and 2 such rows in all" in fault.message
     (fault,) = faults(encoder, given.assign(age=pd.Series(["x", "y", "1"], dtype=object)))
-    assert "here 'x' in row 1, and 2 such in all" in fault.message
+    assert "here 'x' in row 1, and 2 such rows in all" in fault.message
 
 
 def test_columns_of_either_kind():

@@ -177,7 +177,7 @@ def test_infinite_numbers_and_other_roles_are_as_before(tmp_path: Path):
     found.loc[40:41, "gaps"] = np.inf
     write(found, tmp_path / "t.csv")
     (fault, _) = faults(OPTIONS | {"path": "t.csv"}, tmp_path)
-    assert fault.message == "column 'gaps' has an infinite value in row 41, and 2 such in all"
+    assert fault.message == "column 'gaps' has an infinite value in row 41, and 2 such rows in all"
     assert "missing" not in fault.help
     options = OPTIONS | {"path": "t.csv", "drop": ["part", "gaps"]}
     (fault, _) = faults(options | {"drop": ["part"], "weight": "gaps"}, tmp_path)

@@ -368,7 +368,7 @@ def test_a_label_that_is_a_number(base: Path):
             "1 5 6 2",
             [0, 4],
             "E406",
-            "holds 5 in row 2, which is not from 0 to 4, and 2 such in all",
+            "holds 5 in row 2, which is not from 0 to 4, and 2 such rows in all",
         ),
         ("-1 5 6 2", [0, None], "E406", "holds -1 in row 1, which is not from 0 to inf"),
         ("1 inf 2 3", [None, None], "E406", "holds inf in row 2"),

@@ -247,7 +247,7 @@ def test_a_held_ledger_is_waited_for_then_told(ledger):
         other = sqlite3.connect(ledger, isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
         begun = time.monotonic()
-        with pytest.raises(FaultError, match=r"E503: another process holds .* \(waited 0.2 s\)"):
+        with pytest.raises(FaultError, match=r"E503: another process is using .* \(waited 0.2 s\)"):
             store.put(trial())
         assert time.monotonic() - begun >= 0.15
         other.execute("COMMIT")

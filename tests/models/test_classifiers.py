@@ -85,7 +85,7 @@ def test_a_mixture_answers_with_the_mean_over_its_members() -> None:
     "chances", [[1.0], [0.5, 0.4], [1.5, -0.5], [np.nan, 1.0], [np.inf, 0.0], [[0.5], [0.5]]]
 )
 def test_chances_that_are_no_distribution_are_refused(chances: list[float]) -> None:
-    with pytest.raises(ValueError, match="no distribution over 2 members"):
+    with pytest.raises(ValueError, match="not a distribution over 2 members"):
         MixtureClassifier((Threshold(LINE), Threshold(LINE)), np.array(chances))
 
 

@@ -49,7 +49,7 @@ def test_mixtures_of_it_look_at_its_slices():
     np.testing.assert_allclose(mixed.decide(ROWS), [0.25, 1, 1, 0, 1])
     hashed = HashedMixture((MODEL, other), np.array([0.25, 0.75]), 3)
     assert (hashed.decide(ROWS) == hashed.decide(sparse.csr_array(ROWS))).all()
-    with pytest.raises(ValueError, match="look at different slices"):
+    with pytest.raises(ValueError, match="use different slices"):
         MixtureClassifier((MODEL, Threshold(np.ones(2))), np.array([0.5, 0.5]))
 
 

@@ -241,7 +241,7 @@ def test_arrays_that_do_not_fit_together_are_a_value_error(model, changed) -> No
 
 def test_members_of_a_mixture_see_the_same_features() -> None:
     other = {"1.kind": "ramp", "1.weights": np.ones(3), "1.bias": 0.0}
-    with pytest.raises(ValueError, match=r"see \[2, 3\] features"):
+    with pytest.raises(ValueError, match=r"have \[2, 3\] features"):
         loads(archive(kind="mixture", chances=np.array([0.5, 0.5]), **MEMBER, **other))
 
 

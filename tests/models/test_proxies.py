@@ -119,7 +119,7 @@ def test_samples_over_many_salts_keep_what_the_filter_is_expected_to():
     ],
 )
 def test_what_is_no_tree_is_refused(children):
-    with pytest.raises(ValueError, match="no tree"):
+    with pytest.raises(ValueError, match="not a tree"):
         SplitTree(3, np.array(children), tree().splits)
 
 

@@ -152,8 +152,8 @@ def test_goals_have_a_class(example):
 
 
 UNKEPT = (
-    "W402: 'parity' holds for 'three_player' on training rows and not on test rows in 1 of 24 trials, "
-    "missed by 0.000433 on average"
+    "W402: 'three_player' satisfies 'parity' on the training set but violates it on the test set in "
+    "1 of 24 trials, by 0.000433 on average"
 )
 
 
