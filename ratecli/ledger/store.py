@@ -218,10 +218,8 @@ class LedgerStore:
             raise _not_a_ledger(self._path)
         if version != LEDGER_VERSION:
             message = f"'{self._path}' is a ledger of version {version}, not {LEDGER_VERSION}"
-            help_ = (
-                "read it with the version of ratecli that wrote it, or start a new one with --fresh"
-            )
-            raise FaultError(Diagnostic("E502", message, help=help_))
+            hint = "read it with the version that wrote it, or start a new one with --fresh"
+            raise FaultError(Diagnostic("E502", message, hint))
         if readonly:
             self._db.execute("PRAGMA query_only = ON")
             return
@@ -253,7 +251,8 @@ class LedgerStore:
         try:
             yield
         except (ValueError, RecursionError) as error:
-            message = f"the ledger '{self._path}' contains data that ratecli did not write: {_reason(error)}"
+            what = f"contains data that ratecli did not write: {_reason(error)}"
+            message = f"the ledger '{self._path}' {what}"
             hint = "start a new one with --fresh, or move it away"
             raise FaultError(Diagnostic("E503", message, help=hint)) from error
         except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError):

@@ -46,9 +46,9 @@ def violation_warnings(
             broken = [test for test in kept if test > CONSTRAINT_TOLERANCE]
             if broken:
                 message = (
-                    f"'{label}' satisfies '{constraint}' on the training set but violates it on "
-                    f"the test set in {len(broken)} of {len(kept)} trials, by {mean(broken):.3g} on "
-                    "average"
+                    f"'{label}' satisfies '{constraint}' on the training set but violates it "
+                    f"on the test set in {len(broken)} of {len(kept)} trials, "
+                    f"by {mean(broken):.3g} on average"
                 )
                 warnings.append(Diagnostic("W402", message))
     return warnings
@@ -79,8 +79,8 @@ def constant_warnings(
             if worse:
                 value, constant = (mean(each) for each in zip(*worse, strict=True))
                 message = (
-                    f"'{label}' ({variant}) is no better than a constant decision on the test set in "
-                    f"{len(worse)} of {len(pairs)} trials: objective {value:.4g} against "
+                    f"'{label}' ({variant}) is no better than a constant decision on the test set "
+                    f"in {len(worse)} of {len(pairs)} trials: objective {value:.4g} against "
                     f"{constant:.4g}"
                 )
                 warnings.append(Diagnostic("W408", message))
