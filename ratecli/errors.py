@@ -119,6 +119,13 @@ def errors_under(*outer: str | int) -> Iterator[None]:
         raise type(error)([each.under(*outer) for each in error.faults]) from error.__cause__
 
 
+def exception_line(error: BaseException) -> str:
+    """Return an exception as one line of text."""
+    if isinstance(error, FaultError):
+        return "; ".join(f"{fault.code}: {fault.message}" for fault in error.faults)
+    return " ".join(f"{type(error).__name__}: {error}".rstrip(": ").split())
+
+
 def did_you_mean(word: str, known: Iterable[str], what: str = "known") -> str:
     """Return help for an unknown name: the closest known one, and the list if it is short."""
     names = sorted(known)

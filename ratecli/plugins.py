@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, v
 from importlib.util import find_spec
 from typing import Literal
 
-from ratecli.errors import Diagnostic, FaultError
+from ratecli.errors import Diagnostic, FaultError, exception_line
 
 PluginKind = Literal["algorithm", "data set", "metric"]
 ENTRY_POINT_GROUPS: dict[PluginKind, str] = {
@@ -65,8 +65,7 @@ class Plugin:
         try:
             return self.entry.load()
         except (Exception, SystemExit) as error:
-            said = " ".join(f"{type(error).__name__}: {error}".rstrip(": ").split())
-            raise self.broken(said) from error
+            raise self.broken(exception_line(error)) from error
 
     def broken(self, why: str) -> FaultError:
         """Return an E210 with the given reason."""

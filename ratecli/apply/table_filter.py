@@ -33,7 +33,7 @@ from ratecli.files import ENCODER_FILE, FILTER_FILE, atomic_write_all, report_wr
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE, FILTERS_KEY, PlannedTrial, TrialResult
 from ratecli.models.storage import loads
 from ratecli.rates.resolve import MAX_VALUES
-from ratecli.rates.syntax import number_text, quote
+from ratecli.rates.syntax import quote, value_text
 from ratecli.runner.trial import run_trial
 from ratecli.sampling.encoding import Encoding
 
@@ -111,7 +111,7 @@ def _group_errors(column: pd.Series, name: str) -> Iterator[Diagnostic]:
 
 
 def _words(column: pd.Series) -> pd.Series:
-    return column if is_text(column) else column.map(lambda value: number_text(float(value)))
+    return column if is_text(column) else column.map(lambda value: value_text(float(value)))
 
 
 def _row_id_warnings(column: pd.Series, name: str) -> Iterator[Diagnostic]:
@@ -310,7 +310,7 @@ def filter_goals(by: Sequence[str], disclosivity: float) -> dict[str, Any]:
         raise FaultError(Diagnostic("E104", message))
     columns = ", ".join(map(quote, by))
     over = f"by=({columns})" if len(by) > 1 else f"by={columns}"
-    rule = f"disclosivity({over}) <= {number_text(disclosivity)}"
+    rule = f"disclosivity({over}) <= {value_text(disclosivity)}"
     return {
         "objective": f"imbalance({over})",
         "constraints": {"secret": rule} if disclosivity < 1 else {},  # a limit of 1 always holds

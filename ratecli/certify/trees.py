@@ -402,7 +402,7 @@ def _record(text: str, interval: Interval, *children: TreeRecord) -> TreeRecord:
 
 
 def _constant(value: float) -> TreeRecord:
-    return _record(syntax.number_text(value), (value, value))
+    return _record(syntax.value_text(value), (value, value))
 
 
 def _is_negative(term: Expression) -> bool:

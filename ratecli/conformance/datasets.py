@@ -18,7 +18,6 @@ from ratecli.conformance.outcome import (
     CheckFailedError,
     CheckList,
     PluginReport,
-    exception_line,
     run_checks,
     skip,
     watch_side_effects,
@@ -29,7 +28,7 @@ from ratecli.datasets.encode import Encoder
 from ratecli.datasets.registry import SOURCE_OPTIONS, import_function, json_sha256
 from ratecli.datasets.source import Raw, Source
 from ratecli.datasets.table import Table
-from ratecli.errors import FaultError
+from ratecli.errors import FaultError, exception_line
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 MIN_ROWS = 200

@@ -15,7 +15,7 @@ from typing import Generic, Literal, NoReturn, TypeVar
 
 import numpy as np
 
-from ratecli.errors import FaultError
+from ratecli.errors import exception_line
 
 CheckState = Literal["ok", "failed", "warning", "skipped"]
 S = TypeVar("S")
@@ -146,13 +146,6 @@ def _run_check(check: PluginCheck[S], subject: S) -> CheckResult:
         return CheckResult(check.name, "ok")
     state: CheckState = "warning" if isinstance(reason, Caution) else "failed"
     return CheckResult(check.name, state, str(reason), check.mend)
-
-
-def exception_line(error: BaseException) -> str:
-    """Return an exception as one line of text."""
-    if isinstance(error, FaultError):
-        return "; ".join(f"{fault.code}: {fault.message}" for fault in error.faults)
-    return " ".join(f"{type(error).__name__}: {error}".rstrip(": ").split())
 
 
 @dataclass

@@ -24,10 +24,10 @@ from ratecli.certify.safety_test import SafetyTestSpec
 from ratecli.conformance.outcome import (
     CheckFailedError,
     SideEffects,
-    exception_line,
     skip,
     watch_side_effects,
 )
+from ratecli.errors import exception_line
 from ratecli.experiment.checks.goals import refusal_reason
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.linear import Threshold

@@ -22,12 +22,11 @@ from ratecli.conformance.outcome import (
     CheckResult,
     OptimalityGap,
     PluginReport,
-    exception_line,
     run_checks,
     skip,
 )
 from ratecli.conformance.problems import SEED, SolverRun, SolverSubject
-from ratecli.errors import FaultError
+from ratecli.errors import FaultError, exception_line
 from ratecli.experiment.options import all_options
 from ratecli.ledger.keys import trial_key
 from ratecli.ledger.records import TrialResult

@@ -32,7 +32,7 @@ from ratecli.datasets.paths import find_user_file, resolve_user_path, unreadable
 from ratecli.datasets.roles import column_roles
 from ratecli.datasets.source import Raw, Source
 from ratecli.datasets.table import Table
-from ratecli.errors import Diagnostic, FaultError, errors_at
+from ratecli.errors import Diagnostic, FaultError, errors_at, exception_line
 from ratecli.rates.sample import relative_weights
 
 
@@ -70,8 +70,8 @@ def _run_preparation(source: Source, preparation: str, raw: Raw) -> Table:
     except FaultError:
         raise
     except Exception as error:  # a plugin may raise anything
-        said = " ".join(f"{type(error).__name__}: {error}".rstrip(": ").split())
-        raise plugin.broken(f"its preparation '{preparation}' fails: {said}") from error
+        reason = exception_line(error)
+        raise plugin.broken(f"its preparation '{preparation}' fails: {reason}") from error
     if not isinstance(table, Table):
         raise plugin.broken(f"its preparation '{preparation}' gives no Table")
     return table

@@ -128,19 +128,15 @@ def _check_condition(condition: Condition, scope: Scope) -> None:
     known = _column_values(column, span, scope)
     if scope.columns is None:
         return
-    texts = list(map(_value_text, known))
+    texts = list(map(syntax.value_text, known))
     if condition.op in {"=", "!="}:
-        for value in map(_value_text, condition.values):
+        for value in map(syntax.value_text, condition.values):
             if value not in texts:
                 help_ = did_you_mean(value, texts, "values")
                 refuse("E206", f"'{value}' is not a value of '{column}'", span, help_)
     elif words := [str(value) for value in known if math.isnan(syntax.parse_number(value))]:
         message = f"'{condition.op}' compares numbers, '{column}' holds words"
         refuse("E206", message, span, f"compare with = or !=; values: {', '.join(words[:12])}")
-
-
-def _value_text(value: str | float) -> str:
-    return value if isinstance(value, str) else syntax.number_text(value)
 
 
 def _column_values(column: str, span: Span, scope: Scope) -> Sequence[str | float]:

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.rates.expression import Slice
-from ratecli.rates.syntax import Condition, number_text, parse_number
+from ratecli.rates.syntax import Condition, parse_number, value_text
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -114,15 +114,11 @@ class Sample:
         if condition.op in {"=", "!="}:
             equal = np.zeros(len(self), dtype=bool)
             for value in condition.values:
-                shown = parse_number(value) if numeric else _text(value)
+                shown = parse_number(value) if numeric else value_text(value)
                 equal |= np.asarray(column == shown, dtype=np.bool_)
             return equal if condition.op == "=" else ~equal & np.asarray(pd.notna(column))
         compare = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
         return np.asarray(compare[condition.op](column.astype(float), condition.values[0]))
-
-
-def _text(value: str | float) -> str:
-    return number_text(value) if isinstance(value, float) else value
 
 
 def _all_masks(masks: list[Mask]) -> Mask:

@@ -31,7 +31,10 @@ def quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def number_text(value: float) -> str:
+def value_text(value: str | float) -> str:
+    """Return a value of a column as text; whole numbers have no decimal point."""
+    if isinstance(value, str):
+        return value
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
 
 
@@ -53,7 +56,7 @@ class Condition:
     span: Span = field(default=NO_SPAN, compare=False)
 
     def __str__(self) -> str:
-        texts = [quote(v) if isinstance(v, str) else number_text(v) for v in self.values]
+        texts = [quote(v) if isinstance(v, str) else value_text(v) for v in self.values]
         right = texts[0] if len(texts) == 1 else "(" + ", ".join(texts) + ")"
         return f"{quote(self.column)} {self.op} {right}"
 
@@ -78,7 +81,7 @@ class NumberLiteral:
     span: Span = field(default=NO_SPAN, compare=False)
 
     def __str__(self) -> str:
-        return number_text(self.value)
+        return value_text(self.value)
 
 
 @dataclass(frozen=True)
