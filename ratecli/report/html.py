@@ -133,33 +133,20 @@ def goal_rows(ledger: Ledger) -> list[tuple[str, str, str]]:
 def experiment_facts(ledger: Ledger) -> list[tuple[str, str]]:
     """Return name and text of each part of the setup: data, algorithms, sweep, seeds, metrics."""
     data = ledger.meta.get("datasets") or {}
-    experiment = ledger.experiment
-    rows = [f"{name} ({entry.get('rows', '?')} rows)" for name, entry in data.items()]
     sweep = [
         f"{name}: {_shortened(trial.point[name] for trial in ledger.plan if name in trial.point)}"
         for name in ledger.sweep
     ]
     found = {
-        "data": ", ".join(rows),
+        "data": ", ".join(f"{name} ({each.get('rows', '?')} rows)" for name, each in data.items()),
         "algorithms": ", ".join(dict.fromkeys(trial.label for trial in ledger.algorithms.plan)),
-        **{part: _one_line(experiment.get(part)) for part in ("filter", "safety", "deployed")},
         "sweep": "; ".join(sweep),
         "seeds": _shortened(trial.seed for trial in ledger.plan),
     }
-    for key, name in (("groups", "group"), ("metrics", "metric")):
-        rules: Mapping[str, str | Mapping[str, str]] = experiment.get(key) or {}
-        found |= {
-            f"{name} {each}": rule
-            if isinstance(rule, str)
-            else "; ".join(f"{dataset}: {text}" for dataset, text in rule.items())
-            for each, rule in rules.items()
-        }
+    for part in ("filter", "safety", "deployed", "groups", "metrics"):
+        pairs = _flatten(ledger.experiment.get(part))
+        found[part] = "; ".join(": ".join(filter(None, pair)) for pair in pairs)
     return [(name, text) for name, text in found.items() if text]
-
-
-def _one_line(part: Any) -> str:
-    """Format a section of the experiment file in one line."""
-    return "; ".join(f"{key} {text}".strip() for key, text in _flatten(part))
 
 
 def _shortened(values: Iterable[Any]) -> str:
