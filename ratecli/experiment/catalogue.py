@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
@@ -44,17 +45,6 @@ if TYPE_CHECKING:
 
 ListingRow = dict[str, Any]
 
-PLOT_DESCRIPTIONS = {
-    "tradeoff": "a metric against another or against a swept name, "
-    "a series an algorithm and variant",
-    "convergence": "objective and worst violation on the way, a line an algorithm",
-    "guarantee": "performance, solution rate and failure rate along a swept number, "
-    "a series an algorithm",
-    "posteriors": "who the values of a filter's proxy are: the shares of groups in each, "
-    "a heat map a sweep point",
-    "group_shares": "shares of groups among all rows and among those that a filter keeps, "
-    "bars a sweep point",
-}
 OF_DESCRIPTION = (
     "what another algorithm measured, as in of(unconstrained, error), or the deployed model, as in "
     "of(deployed, error)"
@@ -165,9 +155,16 @@ def listing_warnings(listed: str) -> list[Diagnostic]:
 
 
 def list_plots() -> list[ListingRow]:
+    # pydantic is needed for plots only
+    from ratecli.config.report import PLOT_TYPES  # noqa: PLC0415
+
     return [
-        {"name": name, "means": means, "keys": [row["key"] for row in _plot_keys(name)]}
-        for name, means in PLOT_DESCRIPTIONS.items()
+        {
+            "name": name,
+            "means": inspect.getdoc(plot),
+            "keys": [row["key"] for row in _plot_keys(name)],
+        }
+        for name, plot in PLOT_TYPES.items()
     ]
 
 
@@ -260,15 +257,17 @@ def _describe_term(name: str) -> ListingRow | None:
     Raises E210 for a plugin's metric that cannot be used.
     """
     listings = {"metric": list_metrics, "function": list_functions, "plot": list_plots}
-    found = [(what, row) for what in listings for row in listings[what]() if row["name"] == name]
-    if not found:
+    found = ((what, row) for what in listings for row in listings[what]() if row["name"] == name)
+    what, row = next(found, ("", None))
+    if row is None:
         return None
-    what, row = found[0]
     if row.get("kind") == "plugin":
         metric = find_metric(name)
         assert metric is not None
         rate = {"kind": "rate", "means": metric.means}
         row |= _composite_row(name, metric) if isinstance(metric, Composite) else rate
+    if what == "plot":
+        row["keys"] = _plot_keys(name)
     return {"name": name, "what": what, **row, **dict(_details(name))}
 
 
@@ -297,12 +296,9 @@ def _details(name: str) -> Iterator[tuple[str, Any]]:
     if name in BALANCE_METRICS:
         yield "written", f"{name}(by=sex)"
         yield "over several columns", f"{name}(by=(sex, race))"
-    if name in PLOT_DESCRIPTIONS:
-        yield "keys", _plot_keys(name)
 
 
 def _plot_keys(name: str) -> list[ListingRow]:
-    # pydantic is needed for plots only
     from ratecli.config.report import PLOT_TYPES  # noqa: PLC0415
 
     keys = PLOT_TYPES[name].model_fields.items()

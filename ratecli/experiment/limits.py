@@ -38,7 +38,9 @@ class TrialLimits:
     def check(self) -> None:
         """Raise E511 if a limit cannot be enforced on this system."""
         if self.memory is not None and not process_memory(os.getpid()):
-            message = "limits.memory cannot be kept: this system does not say what a process holds"
+            message = (
+                "limits.memory cannot be enforced: this system does not report a process's memory"
+            )
             raise FaultError(Diagnostic("E511", message, "leave it out, or run elsewhere"))
 
     def patience(self, seconds: float) -> float | None:
@@ -74,9 +76,9 @@ def _larger_limit(one: Amount | None, other: Amount | None) -> Amount | None:
 
 
 def _memory_message(limit: int, held: int, before: int) -> str:
-    told = f"its process held {format_memory(held)} of memory, the limit is {format_memory(limit)}"
-    told += f"; {format_memory(before)} of it before the trial began" if before else ""
-    return f"{told}: a process alone takes more than the limit" if before > limit else told
+    text = f"its process held {format_memory(held)} of memory, the limit is {format_memory(limit)}"
+    text += f"; {format_memory(before)} of it before the trial began" if before else ""
+    return f"{text}: a process alone takes more than the limit" if before > limit else text
 
 
 def format_memory(count: int) -> str:
@@ -91,6 +93,6 @@ def process_memory(pid: int) -> int:
             pages = Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]
             return int(pages) * os.sysconf("SC_PAGE_SIZE")
         command = ["ps", "-o", "rss=", "-p", str(pid)]
-        told = subprocess.run(command, capture_output=True, check=False)  # noqa: S603  no shell
-        return int(told.stdout) * 1024
+        output = subprocess.run(command, capture_output=True, check=False)  # noqa: S603  no shell
+        return int(output.stdout) * 1024
     return 0

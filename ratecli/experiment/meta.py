@@ -10,13 +10,12 @@ import numpy as np
 from ratecli.config.report import Plot, TradeoffPlot
 from ratecli.datasets import registry
 from ratecli.datasets.entry import DatasetEntry
-from ratecli.experiment.cases import Case, references, resolve_goals
+from ratecli.experiment.cases import OF_PLACEHOLDER, Case, references, resolve_goals
 from ratecli.experiment.checks.report import find_frontier, plots_of, swept_names
 from ratecli.experiment.prepare import PreparedExperiment
 from ratecli.ledger.provenance import code_versions
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.plugins import find_plugin
-from ratecli.rates import expression as ex
 from ratecli.rates.affine import implied_threshold
 from ratecli.rates.metrics import plugin_metric_names, plugins_used_in
 from ratecli.sampling.rows import get_any_table
@@ -113,17 +112,13 @@ def _constraint_levels(cases: Sequence[Case], metric: str, by: str | None) -> li
         if metric not in case.metrics or any(references(tree) for _, tree in case.texts()):
             continue
         panel = {"panel": case.point[by]} if by in case.point else {}
-        for goal in resolve_goals(case, _unreachable_of)[1]:
+        for goal in resolve_goals(case, lambda _: OF_PLACEHOLDER)[1]:
             for piece in goal.pieces:
                 value = implied_threshold(case.metrics[metric], piece)
                 if value is not None:
                     line = {"value": round(value, 12), "label": f"{goal.name}: {value:g}"}
                     found.setdefault(repr((panel, round(value, 12))), line | panel)
     return sorted(found.values(), key=lambda line: float(line["value"]))
-
-
-def _unreachable_of(node: ex.AlgorithmMetric) -> float:
-    raise AssertionError(node)
 
 
 def _frontiers(prepared: PreparedExperiment) -> dict[str, list[list[float]]]:
@@ -134,5 +129,5 @@ def _frontiers(prepared: PreparedExperiment) -> dict[str, list[list[float]]]:
         if frontier is not None:
             xs = np.linspace(0.0, 1.0, FRONTIER_POINTS)
             ys = registry.import_function(frontier.function)(xs)
-            found[str(loc[-1])] = [[float(x), float(y)] for x, y in zip(xs, ys, strict=True)]
+            found[str(loc[-1])] = np.column_stack([xs, ys]).tolist()
     return found

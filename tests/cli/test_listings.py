@@ -14,7 +14,7 @@ from small import SMALL, command, environment, process
 
 from ratecli.config.experiment import json_schema
 from ratecli.config.report import PLOT_TYPES
-from ratecli.experiment.catalogue import LISTINGS, PLOT_DESCRIPTIONS, describable_names, describe
+from ratecli.experiment.catalogue import LISTINGS, describable_names, describe
 from ratecli.experiment.file_schema import file_schema
 from ratecli.experiment.option_schema import algorithm_notes, option_schemas
 from ratecli.rates.functions import FUNCTIONS
@@ -100,7 +100,7 @@ def test_all_that_has_a_name_is_listed():
     assert listed["metrics"] == [*RATES, *COMPOSITES, *RANKINGS, *BALANCE_METRICS]
     assert listed["functions"] == [*FUNCTIONS, *TEMPLATES, OF]
     assert listed["algorithms"] == list(all_algorithms())
-    assert listed["plots"] == list(PLOT_DESCRIPTIONS)
+    assert listed["plots"] == list(PLOT_TYPES)
     synonyms = [each for row in LISTINGS["metrics"]() for each in row["synonyms"]]
     assert sorted(synonyms) == sorted(SYNONYMS)
 
@@ -108,7 +108,7 @@ def test_all_that_has_a_name_is_listed():
 def test_plots_are_those_of_the_file():
     parts = json_schema()["$defs"]
     kinds = [parts[part.__name__]["properties"]["kind"]["const"] for part in PLOT_TYPES.values()]
-    assert kinds == list(PLOT_TYPES) == list(PLOT_DESCRIPTIONS)
+    assert kinds == list(PLOT_TYPES)
 
 
 @pytest.mark.parametrize("name", describable_names())
