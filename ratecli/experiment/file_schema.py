@@ -39,39 +39,41 @@ CONDITION_DESCRIPTION = (
 def file_schema() -> JsonSchema:
     """Return the schema (draft 2020-12) of experiment files, with all valid names explained."""
     schema = deepcopy(json_schema())
-    parts = schema["$defs"]
+    parts, algorithms = schema["$defs"], list(all_algorithms().values())
     source = parts["DatasetSpec"]["properties"]["source"]
-    source["anyOf"] = [_enumerate_names(list_datasets(), "summary"), {"type": "null"}]
-    parts["AlgorithmSpec"] = _algorithm_entry_schema(parts["AlgorithmSpec"], parts)
-    parts["FilterSpec"]["properties"]["algorithm"] |= _filter_schema()
+    source["anyOf"] = [_enumerate_names(list_datasets()), {"type": "null"}]
+    own_keys = parts["AlgorithmSpec"]["anyOf"][1]["additionalProperties"]["properties"]
+    for algorithm in algorithms:
+        parts[f"options.{algorithm.name}"] = _algorithm_options_schema(algorithm, own_keys)
+    parts["AlgorithmSpec"] |= _algorithm_choice(algorithms)
+    # filters of plugins are accepted in files; loading every plugin to list them is slow
+    filters = [each for each in algorithms if each.path.startswith("ratecli.solvers.filtering.")]
+    choice = _algorithm_choice(filters) | {"default": DEFAULT_FILTER}
+    parts["FilterSpec"]["properties"]["algorithm"] |= choice
     _describe_rules(schema["properties"])
     return schema
 
 
-def _enumerate_names(rows: list[dict[str, Any]], means: str) -> JsonSchema:
+def _enumerate_names(rows: list[dict[str, Any]]) -> JsonSchema:
     """Return the schema of one of some names, each with its description."""
     return {
         "type": "string",
-        "oneOf": [{"const": row["name"], "description": row[means]} for row in rows],
+        "oneOf": [{"const": row["name"], "description": row["summary"]} for row in rows],
     }
 
 
-def _algorithm_entry_schema(part: JsonSchema, parts: dict[str, Any]) -> JsonSchema:
-    """Return the schema of an entry of `algorithms:`: a name, alone or with options."""
-    _, entry = part["anyOf"]
-    own = entry["additionalProperties"]["properties"]
-    for algorithm in all_algorithms().values():
-        parts[_options_key(algorithm.name)] = _algorithm_options_schema(algorithm, own)
-    named = {
-        algorithm.name: {"$ref": f"#/$defs/{_options_key(algorithm.name)}"}
-        for algorithm in all_algorithms().values()
+def _algorithm_choice(algorithms: list[Algorithm]) -> JsonSchema:
+    """Return the schema of one of some algorithms: a name, alone or with options."""
+    named = {each.name: {"$ref": f"#/$defs/options.{each.name}"} for each in algorithms}
+    entry = {
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 1,
+        "properties": named,
+        "additionalProperties": False,
     }
-    entry = entry | {"properties": named, "additionalProperties": False}
-    return part | {"anyOf": [_enumerate_names(list_solvers(), "summary"), entry]}
-
-
-def _options_key(name: str) -> str:
-    return f"options.{name}"
+    rows = [row for row in list_solvers() if row["name"] in named]
+    return {"anyOf": [_enumerate_names(rows), entry]}
 
 
 def _algorithm_options_schema(algorithm: Algorithm, own: JsonSchema) -> JsonSchema:
@@ -110,25 +112,6 @@ def _with_swept_names(schema: JsonSchema) -> JsonSchema:
     ]
     free_text = any(kind.get("type") == "string" and "enum" not in kind for kind in kinds)
     return {"anyOf": parts if free_text else [*parts, SWEPT_NAME_SCHEMA]}
-
-
-def _filter_schema() -> JsonSchema:
-    """Return the schema of the algorithms that are filters, by name or with options."""
-    names = [algorithm.name for algorithm in all_algorithms().values() if _is_filter(algorithm)]
-    rows = [row for row in list_solvers() if row["name"] in names]
-    named = {name: {"$ref": f"#/$defs/{_options_key(name)}"} for name in names}
-    entry = {
-        "type": "object",
-        "minProperties": 1,
-        "maxProperties": 1,
-        "properties": named,
-        "additionalProperties": False,
-    }
-    return {"anyOf": [_enumerate_names(rows, "summary"), entry], "default": DEFAULT_FILTER}
-
-
-def _is_filter(algorithm: Algorithm) -> bool:
-    return algorithm.path.startswith("ratecli.solvers.filtering.")
 
 
 def _describe_rules(keys: dict[str, Any]) -> None:

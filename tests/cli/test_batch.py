@@ -348,7 +348,7 @@ def test_a_limit_that_the_system_cannot_keep(cli, small, monkeypatch):
     monkeypatch.setenv("PATH", os.devnull)  # no `ps`
     answer = cli("run", small, "--memory", "2GiB", "--executor", "serial")
     assert answer.code == 2
-    assert "error[E511]: limits.memory cannot be kept" in answer.err
+    assert "error[E511]: limits.memory cannot be enforced" in answer.err
 
 
 def test_what_a_process_holds():
