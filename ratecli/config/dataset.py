@@ -32,10 +32,11 @@ from ratecli.config.base import (
 from ratecli.config.validation import type_error, unknown_key, value_error
 from ratecli.datasets.entry import DatasetEntry
 from ratecli.errors import Diagnostic, FaultError, InvalidValueError
+from ratecli.rates.syntax import SPLITS
 
 MAX_LEVELS = 30
 """Maximum number of levels; templates such as `mean(precision, by=level)` have the same limit."""
-DATASET_PARTS = ("train", "validation", "test")
+DATASET_PARTS = SPLITS[:3]
 SHARED_KEYS = ("split", "levels")
 SOURCE_KEYS = ("source", "preparation", "rows", "seed", "vectors", *SHARED_KEYS)
 EXCLUSIVE_SPLIT_KEYS = {

@@ -6,7 +6,7 @@ import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema, model_validator
 
@@ -26,9 +26,7 @@ from ratecli.config.base import (
 from ratecli.config.sweep import SweepValue
 from ratecli.config.validation import invalid_choice, type_error, unknown_key, value_error
 from ratecli.errors import Diagnostic, InvalidValueError
-
-SplitName = Literal["train", "validation", "test", "safety"]
-SPLITS = get_args(SplitName)
+from ratecli.rates.syntax import SPLITS, SplitName
 
 
 def _validate_splits(value: object) -> object:

@@ -27,6 +27,7 @@ from ratecli.datasets.download import fetch_files, source_checksums
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.registry import SOURCE_OPTIONS, import_function, json_sha256
 from ratecli.datasets.source import Raw, Source
+from ratecli.datasets.split import SPLIT_NAMES
 from ratecli.datasets.table import Table
 from ratecli.errors import FaultError, exception_line
 
@@ -35,7 +36,6 @@ MIN_ROWS = 200
 """Rows of a generated table that is checked."""
 MAX_LISTED = 20
 """Tables with more features than this need not name them in their notes."""
-PART_VALUES = {"train", "validation", "test"}
 
 
 @dataclass
@@ -187,8 +187,8 @@ def _columns(data: SourceSubject, _: str, table: Table) -> Iterator[str]:
     for name in (*table.features, *data.source.sensitive):
         if name not in frame:
             yield f"there is no column '{name}', which is a feature or sensitive"
-    if table.part is not None and not set(table.part.tolist()) <= PART_VALUES:
-        yield f"'part' has other values than {', '.join(sorted(PART_VALUES))}"
+    if table.part is not None and not set(table.part.tolist()) <= set(SPLIT_NAMES):
+        yield f"'part' has other values than {', '.join(SPLIT_NAMES)}"
     if table.weight is not None and not (np.isfinite(table.weight) & (table.weight > 0)).all():
         yield "its weights are not all positive numbers"
 

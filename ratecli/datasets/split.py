@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from ratecli.datasets.entry import SplitOptions
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.rates.syntax import SPLITS
 
-SPLIT_NAMES = ("train", "validation", "test")
+SPLIT_NAMES = SPLITS[:3]
+"""The parts that a file can specify: train, validation and test."""
 _TEST = Fraction(1, 3)
 """Share of the test part by default."""
 

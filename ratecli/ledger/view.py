@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX, PlannedTrial, TrialResult
 from ratecli.ledger.store import LedgerStore
+from ratecli.rates.syntax import SPLITS
 
 MEASURED_STATUSES = frozenset({"ok", "not_met", "iteration_limit"})
 """Statuses with measured numbers; other trials are reported by their status only."""
@@ -18,7 +19,6 @@ NOT_RUN = "not_run"
 """Status of a planned trial without a result, because the run was interrupted."""
 
 T = TypeVar("T")
-SPLITS = ("train", "validation", "test", "safety")
 
 
 @dataclass(frozen=True)

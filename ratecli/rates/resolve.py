@@ -24,7 +24,7 @@ from ratecli.rates.expression import (
 from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.metrics import BUILTIN_NAMES, find_metric, find_rate, plugin_metric_names
 from ratecli.rates.parser import parse_expression
-from ratecli.rates.syntax import Condition, NameNode, SyntaxNode, refuse
+from ratecli.rates.syntax import SPLITS, Condition, NameNode, SyntaxNode, refuse
 from ratecli.rates.table import (
     BALANCE_METRICS,
     DEPLOYED,
@@ -37,7 +37,6 @@ from ratecli.rates.table import (
     canonical_name,
 )
 
-SPLITS = ("train", "validation", "test", "safety")
 MAX_VALUES = 30
 """Templates refuse columns with more values than this: there would be too many pairs."""
 MAX_NODES = 50_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field, replace
-from typing import Literal, NoReturn
+from typing import Literal, NoReturn, get_args
 
 from ratecli.errors import Diagnostic, FaultError, Span
 
@@ -17,6 +17,9 @@ NO_SPAN = Span(0, 0)
 BARE_WORD = re.compile(r"[A-Za-z_](?:[\w.+/&-]*\w)?", re.ASCII)
 """A column or value that needs no quotes."""
 
+SplitName = Literal["train", "validation", "test", "safety"]
+SPLITS = get_args(SplitName)
+"""The parts of the rows; rows of `safety` are held out of `train` for a safety test."""
 Comparison = Literal["=", "!=", "<", "<=", ">", ">="]
 
 

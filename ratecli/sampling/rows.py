@@ -30,6 +30,7 @@ from ratecli.rates.expression import ALL_ROWS
 from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Floats, Sample, relative_weights
+from ratecli.rates.syntax import SPLITS
 from ratecli.sampling.encoding import Encoding, read_decisions, slice_memberships
 from ratecli.sampling.resampling import NO_RESAMPLING, RowSplit, SamplingSpec, split_dataset_rows
 from ratecli.sampling.streamed_rows import (
@@ -161,9 +162,6 @@ class TrialData:
         sample = self.sample
         counts = {name: sample.counted(sample.rows(ALL_ROWS, name)) for name in SPLITS}
         return {name: count for name, count in counts.items() if count}
-
-
-SPLITS = ("train", "validation", "test", "safety")
 
 
 def get_tables(data: ExperimentData) -> dict[str, Table]:

@@ -18,9 +18,10 @@ from ratecli.files import LEDGER_FILE, atomic_write, report_write_errors
 from ratecli.ledger.provenance import code_versions
 from ratecli.ledger.records import FILTER_STAGE_PREFIX, PlannedTrial
 from ratecli.ledger.store import LedgerStore
-from ratecli.ledger.view import NOT_RUN, SPLITS, Ledger
+from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.rates.metrics import Direction, direction
 from ratecli.rates.parser import parse_expression
+from ratecli.rates.syntax import SPLITS
 from ratecli.rates.table import BALANCE_METRICS
 from ratecli.report.expectations import SIGNS, ExpectationVerdict, compare_expectations
 from ratecli.report.regression.compare import (
