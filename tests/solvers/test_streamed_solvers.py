@@ -22,7 +22,7 @@ from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.problem import ERROR_RATE
 from ratecli.solvers.streamed import plain, player
 from ratecli.solvers.streamed.plain import StreamedNewton, fit_plain_streamed
-from ratecli.solvers.streamed.player import StreamedLaneRows, make_streamed_rows
+from ratecli.solvers.streamed.player import StreamedBatchSampler, StreamedLaneRows
 from ratecli.streaming.stream import SCHEDULER_VARIABLE, RowStream, cluster_client
 
 
@@ -183,7 +183,8 @@ def test_batches_stand_for_all_rows(folder, monkeypatch, pool):
     monkeypatch.setattr(player, "RARE_KIND_ROWS", 4)
     _, stream = problems(folder, rows=2500)
     kinds = RowKinds.by(stream.rates)
-    rows, batch = make_streamed_rows(stream.stream, kinds, 24, np.random.default_rng(0))
+    rows = StreamedLaneRows(stream.stream, kinds)
+    batch = StreamedBatchSampler(rows, 24, np.random.default_rng(0))
     W = np.random.default_rng(1).normal(size=(1, rows.width + 1, WIDTH)).astype(np.float32)
     nothing = np.zeros((1, 2 * kinds.count, WIDTH), np.float32)
     yes = []

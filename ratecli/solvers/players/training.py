@@ -36,7 +36,7 @@ from ratecli.solvers.players.game import (
 from ratecli.solvers.players.lagrangian import make_lagrangian
 from ratecli.solvers.players.rows import BatchSampler, LaneRows
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.streamed.player import make_streamed_rows
+from ratecli.solvers.streamed.player import StreamedBatchSampler, StreamedLaneRows
 
 if TYPE_CHECKING:
     from ratecli.solvers.players.solver import ThreePlayer
@@ -111,12 +111,13 @@ def make_game(
         oracle = make_oracle(solver.oracle, ground, problem.l2, rng)
         player = BestResponsePlayer(form, ground, oracle)
     elif problem.stream is not None:
-        streamed, drawn = make_streamed_rows(problem.stream, kinds, solver.batch, rng)
-        player = DescentPlayer.start(form, streamed, solver.optimizer, learning, drawn)
+        streamed = StreamedLaneRows(problem.stream, kinds)
+        drawn = solver.batch and StreamedBatchSampler(streamed, solver.batch, rng)
+        player = DescentPlayer.start(form, streamed, solver.optimizer, learning, drawn or None)
     else:
         rows = LaneRows.of(problem.X, kinds)
-        batch = None if solver.batch is None else BatchSampler.of(rows, solver.batch, rng)
-        player = DescentPlayer.start(form, rows, solver.optimizer, learning, batch)
+        batch = solver.batch and BatchSampler.of(rows, solver.batch, rng)
+        player = DescentPlayer.start(form, rows, solver.optimizer, learning, batch or None)
     slacks = initial_slacks(form, len(grid))
     prices = initial_prices(form, slacks)
     ascent = GradientAscent(Stepper(solver.optimizer, raising), solver.radius)

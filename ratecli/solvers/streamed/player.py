@@ -9,10 +9,10 @@ on the table, the batch size and the seed only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.models.records import RecordBatch, RecordEncoder
@@ -37,8 +37,7 @@ RARE_SAMPLE_ROWS = 2**12
 """Approximate number of rows in the sample of a rare kind."""
 
 
-@dataclass(frozen=True)
-class RowsByKind:
+class RowsByKind(NamedTuple):
     """Features of rows sorted by kind."""
 
     X: CsrArrays
@@ -53,21 +52,12 @@ class RowsByKind:
         order = np.argsort(kind, kind="stable")
         kept = rows.some(used[order])
         starts = np.searchsorted(kind[order], np.arange(kinds.count + 1)).astype(np.int64)
+        columns, values = encoded.entries(kept)
         every = np.arange(len(order), dtype=np.uint32)
-        return cls(
-            _csr_arrays(encoded, kept), RowSelection(every, starts, kept.weight.astype(np.float32))
-        )
-
-
-def _csr_arrays(encoded: RecordEncoder, rows: RecordBatch) -> CsrArrays:
-    columns, values = encoded.entries(rows)
-    m, blocks = columns.shape
-    return CsrArrays(
-        np.arange(m, dtype=np.uint32),
-        np.arange(0, m * blocks + 1, blocks, dtype=np.int64),
-        columns.ravel().astype(np.uint32),
-        values.ravel().astype(np.float32),
-    )
+        ends = np.arange(0, columns.size + 1, columns.shape[1], dtype=np.int64)
+        entries = columns.ravel().astype(np.uint32), values.ravel().astype(np.float32)
+        some = RowSelection(every, starts, kept.weight.astype(np.float32))
+        return cls(CsrArrays(every, ends, *entries), some)
 
 
 @dataclass(frozen=True)
@@ -136,85 +126,50 @@ class StreamedLaneRows:
         return self.pool.X._replace(rows=some.rows)
 
 
-@dataclass
 class StreamedBatchSampler:
-    """Samples batches from a pool, stratified by kind as `players.rows.BatchSampler` does.
+    """Samples batches of about `size` rows, stratified by kind as `players.rows.BatchSampler` does.
 
-    Attributes
-    ----------
-    rows
-        The rows whose pool is filled.
-    size
-        Approximate number of rows in a batch.
-    there
-        (Q,) total number of rows of each kind.
-    rare
-        (C,) the cells of kinds that are sampled separately, into `reserve`.
+    They come from a pool, which becomes that of `rows`. Kinds that are `rare` are sampled once and
+    separately, into `reserve`, which is part of every pool.
     """
 
-    rows: StreamedLaneRows
-    size: int
-    rng: np.random.Generator
-    there: Array
-    rare: NDArray[np.bool_]
-    reserve: RecordBatch | None
-    runs: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))
-    left: int = 0
-    batch: BatchSampler | None = None
-
-    @classmethod
-    def of(
-        cls, rows: StreamedLaneRows, size: int, rng: np.random.Generator
-    ) -> StreamedBatchSampler:
+    def __init__(self, rows: StreamedLaneRows, size: int, rng: np.random.Generator) -> None:
+        self.rows, self.size, self.rng = rows, size, rng
         kinds, stream = rows.kinds, rows.stream
         counts = np.where(kinds.weight > 0, stream.count, 0.0)
-        there = np.asarray(np.bincount(kinds.of, counts, kinds.count), dtype=float)
-        pool = max(MIN_POOL_ROWS, BATCHES_PER_POOL * size)
-        few = (there * min(1.0, pool / max(there.sum(), 1.0)) < RARE_KIND_ROWS) & (
-            there.sum() > pool
-        )
-        rare = few[kinds.of] & (counts > 0)
-        reserve = None
-        if rare.any():
-            share = np.minimum(1.0, RARE_SAMPLE_ROWS / np.maximum(there[kinds.of], 1.0))
-            reserve = stream.drawn(np.where(rare, share, 0.0), int(rng.integers(2**63)))
-        return cls(rows, size, rng, there, rare, reserve)
+        self.there = np.asarray(np.bincount(kinds.of, counts, kinds.count), dtype=float)
+        self.total = float(self.there.sum())
+        self.pool_rows = max(MIN_POOL_ROWS, BATCHES_PER_POOL * size)
+        few = self.there * self.pool_rows < RARE_KIND_ROWS * self.total
+        self.rare = few[kinds.of] & (counts > 0) & (self.total > self.pool_rows)
+        self.reserve: RecordBatch | None = None
+        if self.rare.any():
+            share = np.minimum(1.0, RARE_SAMPLE_ROWS / np.maximum(self.there[kinds.of], 1.0))
+            chances = np.where(self.rare, share, 0.0)
+            self.reserve = stream.drawn(chances, int(rng.integers(2**63)))
+        self.runs = np.zeros(0, np.intp)
+        self.batch = self._fill()
+        self.left = len(self.batch.order)
 
     def draw(self) -> RowSelection:
         if self.left <= 0:
-            self._fill()
-        assert self.batch is not None
+            whole = self.rows.stream.runs() * RUN_LENGTH <= self.pool_rows
+            self.batch = self.batch if whole else self._fill()
+            self.left = int(self.total) if whole else len(self.batch.order)
         found = self.batch.draw()
         self.left -= len(found.rows)
         return found
 
-    def _fill(self) -> None:
-        """Fill the pool with other runs and the whole reserve."""
-        stream, kinds = self.rows.stream, self.rows.kinds
-        pool = max(MIN_POOL_ROWS, BATCHES_PER_POOL * self.size)
-        everything = (
-            self.batch is not None and self.left <= 0 and stream.runs() * RUN_LENGTH <= pool
-        )
-        if everything:
-            self.left = int(self.there.sum())
-            return
-        count = min(-(-pool // RUN_LENGTH), stream.runs())
+    def _fill(self) -> BatchSampler:
+        """Fill the pool with other runs and the whole reserve, and return a sampler of it."""
+        stream = self.rows.stream
+        count = min(-(-self.pool_rows // RUN_LENGTH), stream.runs())
         if len(self.runs) < count:
             self.runs = np.append(self.runs, self.rng.permutation(stream.runs()))
         taken, self.runs = self.runs[:count], self.runs[count:]
         found = stream.taken(np.sort(taken).tolist())
         if self.reserve is not None:
-            common = found.some(~self.rare[found.cell])
-            found = common.followed_by(self.reserve)
-        self.rows.pool = RowsByKind.of(stream.encoded, found, kinds)
-        self.left = len(self.rows.pool.some.rows)
-        some = self.rows.pool.some._replace(rows=self.rows.pool.some.rows.copy())
-        self.batch = BatchSampler.stratified(some, self.there, self.size, self.rng)
-
-
-def make_streamed_rows(
-    stream: RowStream, kinds: RowKinds, batch: int | None, rng: np.random.Generator
-) -> tuple[StreamedLaneRows, StreamedBatchSampler | None]:
-    """Return the rows, and a sampler of batches unless `batch` is None."""
-    rows = StreamedLaneRows(stream, kinds)
-    return rows, None if batch is None else StreamedBatchSampler.of(rows, batch, rng)
+            found = found.some(~self.rare[found.cell]).followed_by(self.reserve)
+        pool = self.rows.pool = RowsByKind.of(stream.encoded, found, self.rows.kinds)
+        some = pool.some._replace(rows=pool.some.rows.copy())
+        return BatchSampler.stratified(some, self.there, self.size, self.rng)
