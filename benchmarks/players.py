@@ -300,7 +300,7 @@ def game_of(problem: Problem, lanes: int) -> ThreePlayerGame:
     fixed = ~kinds.patterns.any(axis=1)
     form = make_lagrangian(RateProgram.of(problem), np.nan_to_num(problem.rates.c), fixed)
     rates = np.geomspace(1e-3, 1, lanes)
-    player = DescentPlayer.start(form, LaneRows.of(problem.X, kinds), "adam", rates)
+    player = DescentPlayer(form, LaneRows(problem.X, kinds), "adam", rates)
     slacks = initial_slacks(form, lanes)
     prices, ascent = initial_prices(form, slacks), GradientAscent(Stepper("adam", rates), None)
     return ThreePlayerGame(form, player, ascent, Stepper("sgd", rates), prices, slacks)

@@ -46,7 +46,7 @@ def hinged(X, kinds, W, sides):
 def test_a_pass_counts_decisions_and_gathers_slopes(storage, lanes):
     kinds = RowKinds.by(problem(smooth_rows(0, n=3000), GOALS["kl"]).rates)
     X = features(storage, 3000)
-    rows = LaneRows.of(X, kinds)
+    rows = LaneRows(X, kinds)
     assert (rows._parts is not None) == (storage == "one-hot")
     rng = np.random.default_rng(0)
     W = rng.normal(size=(X.shape[1] + 1, lanes)).astype(np.float32)
@@ -67,7 +67,7 @@ def test_scores_that_are_no_numbers_count_as_no_and_pull_nothing(storage):
     X = features(storage, 300)
     W = np.zeros((X.shape[1] + 1, 2))
     W[-1] = np.nan, 2.0
-    rows = LaneRows.of(X, kinds)
+    rows = LaneRows(X, kinds)
     found = rows.run(pack_lanes(W), pack_lanes(np.ones((2 * kinds.count, 2))))
     yes = unpack_lanes(found.yes, 2)
     np.testing.assert_array_equal(yes[:, 0], 0.0)
@@ -123,7 +123,7 @@ def test_a_step_is_that_of_plain_numpy(name):
 def draws(n: int, size: int, count: int, seed: int = 0):
     rows = smooth_rows(0, n=n)
     kinds = RowKinds.by(problem(rows, GOALS["kl"]).rates)
-    lanes = LaneRows.of(rows.X, kinds)
+    lanes = LaneRows(rows.X, kinds)
     batch = BatchSampler.of(lanes, size, np.random.default_rng(seed))
     return lanes, [batch.draw() for _ in range(count)]
 

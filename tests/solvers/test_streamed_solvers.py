@@ -158,7 +158,7 @@ def test_passes_of_lanes_are_those_of_rows_in_memory(folder):
     memory, stream = problems(folder)
     kinds, cells = RowKinds.by(memory.rates), RowKinds.by(stream.rates)
     np.testing.assert_array_equal(kinds.patterns, cells.patterns)
-    lanes, rows = LaneRows.of(memory.X, kinds), StreamedLaneRows(stream.stream, cells)
+    lanes, rows = LaneRows(memory.X, kinds), StreamedLaneRows(stream.stream, cells)
     rng = np.random.default_rng(0)
     W = rng.normal(size=(2, rows.width + 1, WIDTH)).astype(np.float32)
     sides = rng.random((2, 2 * kinds.count, WIDTH)).astype(np.float32)

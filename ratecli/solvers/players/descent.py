@@ -72,7 +72,6 @@ class BestResponsePlayer:
         return self.oracle.answer(prices, near if self.oracle.starts else None)
 
 
-@dataclass
 class DescentPlayer:
     """Linear classifiers in B lanes that descend on a hinge for each term of the Lagrangian.
 
@@ -81,27 +80,19 @@ class DescentPlayer:
     Algorithm 2, and Algorithm 3 as corrected).
     """
 
-    form: ProgramLagrangian
-    rows: LaneRows | StreamedLaneRows
-    stepper: Stepper
-    W: Floats32
-    lanes: int
-    batch: BatchSampler | StreamedBatchSampler | None = None
-    _seen: RowSelection | None = None
-
-    @classmethod
-    def start(
-        cls,
+    def __init__(
+        self,
         form: ProgramLagrangian,
         rows: LaneRows | StreamedLaneRows,
         rule: StepRule,
         learning: Array,
         batch: BatchSampler | StreamedBatchSampler | None = None,
-    ) -> DescentPlayer:
+    ) -> None:
         """Start from zero weights, with one learning rate for each of B lanes."""
-        stepper = Stepper(rule, pack_lanes(learning[None]))
-        W = pack_lanes(np.zeros((rows.width + 1, len(learning))))
-        return cls(form, rows, stepper, W, len(learning), batch)
+        self.form, self.rows, self.batch, self.lanes = form, rows, batch, len(learning)
+        self.stepper = Stepper(rule, pack_lanes(learning[None]))
+        self.W = pack_lanes(np.zeros((rows.width + 1, self.lanes)))
+        self._seen: RowSelection | None = None
 
     @staticmethod
     def classifier(answer: Floats32, lane: int) -> Threshold:

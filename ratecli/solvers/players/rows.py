@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -134,7 +133,6 @@ class PassResult(NamedTuple):
     slopes: Floats32
 
 
-@dataclass(frozen=True)
 class LaneRows:
     """Rows sorted by kind, with equal rows merged; lanes are blocks as defined in `lanes`.
 
@@ -154,14 +152,7 @@ class LaneRows:
         (n,) the rows that a rate counts, sorted by kind.
     """
 
-    kinds: RowKinds
-    X: Features
-    all: RowSelection
-    member: Uint32Array
-    used: NDArray[np.intp]
-
-    @classmethod
-    def of(cls, X: Features, kinds: RowKinds) -> LaneRows:
+    def __init__(self, X: Features, kinds: RowKinds) -> None:
         """Merge rows of one kind with equal features, and leave out rows that no rate counts."""
         used = np.flatnonzero(kinds.weight)
         products = np.asarray(X @ np.random.default_rng(0).normal(size=X.shape[1]))[used]
@@ -170,9 +161,9 @@ class LaneRows:
         new = np.concatenate([[True], (np.diff(key) != 0) | (np.diff(kind) != 0)])
         weight = np.add.reduceat(kinds.weight[used], np.flatnonzero(new)).astype(np.float32)
         starts = np.searchsorted(kind[new], np.arange(kinds.count + 1)).astype(np.int64)
-        every = RowSelection(np.arange(len(weight), dtype=np.uint32), starts, weight)
-        member = (np.cumsum(new) - 1).astype(np.uint32)
-        return cls(kinds, X[used[new]], every, member, used)
+        self.kinds, self.X, self.used = kinds, X[used[new]], used
+        self.all = RowSelection(np.arange(len(weight), dtype=np.uint32), starts, weight)
+        self.member = (np.cumsum(new) - 1).astype(np.uint32)
 
     def run(self, W: Floats32, sides: Floats32, some: RowSelection | None = None) -> PassResult:
         """Return counts of decisions and slopes of hinges.
@@ -274,7 +265,6 @@ def _add_feature_slopes(X: Floats32 | CsrArrays, given: Floats32, slopes: Floats
         slopes[:, :-1] += X.T @ given
 
 
-@dataclass
 class BatchSampler:
     """Samples batches without replacement, stratified by kind, with at least one row of each kind.
 
@@ -283,42 +273,32 @@ class BatchSampler:
 
     Attributes
     ----------
-    order
-        (n,) the rows that a rate counts, by kind, as indices in `LaneRows`; after a draw, the
-        sampled rows of each kind come first.
-    weight
-        (n,) weight of each.
-    starts
-        (Q + 1,) where each kind begins.
-    ends
-        (Q + 1,) the same among the sampled rows.
+    order, weight
+        (n,) the rows by kind, and their weights; after a draw, the sampled ones of each kind come
+        first.
+    starts, ends
+        (Q + 1,) where each kind begins, among all rows and among the sampled ones.
     """
 
-    order: Uint32Array
-    weight: Floats32
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    rng: np.random.Generator
+    def __init__(
+        self, some: RowSelection, there: Array, size: int, rng: np.random.Generator
+    ) -> None:
+        """Sample about `size` of some rows, which represent `there` (Q,) rows of each kind."""
+        share, here = min(1.0, size / there.sum()), np.diff(some.starts)
+        taken = np.minimum(np.maximum(np.rint(share * there), 1), here)
+        stands = np.repeat(there / np.maximum(taken, 1), here)
+        self.order, self.starts, self.rng = some.rows.copy(), some.starts, rng
+        self.weight = (some.weight * stands).astype(np.float32)
+        self.ends = np.append(0, np.cumsum(taken)).astype(np.int64)
 
     @classmethod
     def of(cls, rows: LaneRows, size: int, rng: np.random.Generator) -> BatchSampler:
-        """Return a sampler of about `size` rows, at most all of them."""
+        """Return a sampler of about `size` rows in memory, at most all of them."""
         kinds = rows.kinds
         there = np.bincount(kinds.of[rows.used], minlength=kinds.count).astype(float)
         starts = np.append(0, np.cumsum(there)).astype(np.int64)
-        weight = kinds.weight[rows.used]
-        return cls.stratified(RowSelection(rows.member.copy(), starts, weight), there, size, rng)
-
-    @classmethod
-    def stratified(
-        cls, some: RowSelection, there: Array, size: int, rng: np.random.Generator
-    ) -> BatchSampler:
-        """Return a sampler of some rows, which represent `there` (Q,) rows of each kind."""
-        share, here = min(1.0, size / there.sum()), np.diff(some.starts)
-        taken = np.minimum(np.maximum(np.rint(share * there), 1), here)
-        ends = np.append(0, np.cumsum(taken)).astype(np.int64)
-        weight = (some.weight * np.repeat(there / np.maximum(taken, 1), here)).astype(np.float32)
-        return cls(some.rows, weight, some.starts, ends, rng)
+        every = RowSelection(rows.member, starts, kinds.weight[rows.used])
+        return cls(every, there, size, rng)
 
     def draw(self) -> RowSelection:
         size = int(self.ends[-1])

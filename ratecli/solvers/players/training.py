@@ -113,11 +113,11 @@ def make_game(
     elif problem.stream is not None:
         streamed = StreamedLaneRows(problem.stream, kinds)
         drawn = solver.batch and StreamedBatchSampler(streamed, solver.batch, rng)
-        player = DescentPlayer.start(form, streamed, solver.optimizer, learning, drawn or None)
+        player = DescentPlayer(form, streamed, solver.optimizer, learning, drawn or None)
     else:
-        rows = LaneRows.of(problem.X, kinds)
+        rows = LaneRows(problem.X, kinds)
         batch = solver.batch and BatchSampler.of(rows, solver.batch, rng)
-        player = DescentPlayer.start(form, rows, solver.optimizer, learning, batch or None)
+        player = DescentPlayer(form, rows, solver.optimizer, learning, batch or None)
     slacks = initial_slacks(form, len(grid))
     prices = initial_prices(form, slacks)
     ascent = GradientAscent(Stepper(solver.optimizer, raising), solver.radius)

@@ -171,5 +171,4 @@ class StreamedBatchSampler:
         if self.reserve is not None:
             found = found.some(~self.rare[found.cell]).followed_by(self.reserve)
         pool = self.rows.pool = RowsByKind.of(stream.encoded, found, self.rows.kinds)
-        some = pool.some._replace(rows=pool.some.rows.copy())
-        return BatchSampler.stratified(some, self.there, self.size, self.rng)
+        return BatchSampler(pool.some, self.there, self.size, self.rng)
