@@ -11,7 +11,7 @@ from oracles.goals import Rows, Rules, problem
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull import best as search
 from ratecli.solvers.hull.best import optimize_over_hull
-from ratecli.solvers.hull.bilinear import make_bilinear_program
+from ratecli.solvers.hull.bilinear import BilinearProgram
 from ratecli.solvers.hull.forms import RatePoints, RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
 
@@ -124,9 +124,9 @@ def test_three_groups(name, seed):
 )
 def test_few_levels_will_do(rules, groups, levels):
     program, rates = instance(0, rules, 5, groups)
-    made = make_bilinear_program(program, RatePoints.classifiers(rates), elastic=False)
+    made = BilinearProgram(program, RatePoints.classifiers(rates), elastic=False)
     assert len(made.boxes) == levels
-    made = make_bilinear_program(program, RatePoints.classifiers(rates), elastic=True)
+    made = BilinearProgram(program, RatePoints.classifiers(rates), elastic=True)
     assert len(made.boxes) <= levels + 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -66,11 +66,9 @@ def optimize_over_hull(relaxation: Relaxation, gap: float) -> HullOptimum | None
     otherwise None.
     """
     search = _BranchAndBound(relaxation, gap)
-    search.run()
     found, value = search.found, search.upper
     if found is None and search.bound < np.inf and not relaxation.elastic:
         nearest = _BranchAndBound(replace(relaxation, elastic=True, tangents=[]), gap)
-        nearest.run()
         found = nearest.found
         value = np.inf if found is None else _point_value(relaxation, found)
     if found is None or value == np.inf:
@@ -78,20 +76,15 @@ def optimize_over_hull(relaxation: Relaxation, gap: float) -> HullOptimum | None
     return _polished_optimum(relaxation, found, value, min(value, search.bound))
 
 
-@dataclass
 class _BranchAndBound:
     """Boxes by their bounds, the best point so far, and the lowest bound of dropped boxes."""
 
-    relaxation: Relaxation
-    gap: float
-    found: RelaxationOptimum | None = None
-    upper: float = np.inf
-    left_out: float = np.inf
-    heap: list[tuple[float, int, Array, RelaxationOptimum]] = field(default_factory=list)
-    count: itertools.count[int] = field(default_factory=itertools.count)
-
-    def run(self) -> None:
-        """Run until the gap is closed or, if elastic, until all constraints are satisfied."""
+    def __init__(self, relaxation: Relaxation, gap: float) -> None:
+        """Search until the gap is closed or, if elastic, until all constraints are satisfied."""
+        self.relaxation, self.gap, self.count = relaxation, gap, itertools.count()
+        self.found: RelaxationOptimum | None = None
+        self.upper = self.left_out = np.inf
+        self.heap: list[tuple[float, int, Array, RelaxationOptimum]] = []
         enough = 0.0 if self.relaxation.elastic else -np.inf
         self._open(self.relaxation.boxes, -np.inf)
         for _ in range(MAX_NODES):

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ratecli.models.base import Array
 from ratecli.solvers.hull.forms import Fraction, LinearTerm, ProgramForm, RatePoints, RateProgram
 
 MIN_DENOMINATOR_SHARE = 1e-3
@@ -67,44 +66,29 @@ class FractionSpread:
     owners: tuple[int, ...]
 
 
-@dataclass(frozen=True)
 class BilinearProgram:
     """Minimize a row subject to others being at most 0, over a hull and a box of P levels.
 
+    With `elastic`, the objective is the largest constraint. `floor` is the minimum allowed value
+    of a denominator, relative to its maximum.
+
     Attributes
     ----------
+    objective, rows
+        The objective, and the rows that must be at most 0.
     boxes
         (P, 2) ranges of the levels that have to be searched.
     scaled
         The line that equals 1 after scaling the weights; None if the scale is 1.
     """
 
-    objective: BilinearRow
-    rows: tuple[BilinearRow, ...]
-    boxes: Array
-    scaled: LinearTerm | None
-
-
-def make_bilinear_program(
-    program: RateProgram,
-    columns: RatePoints,
-    *,
-    elastic: bool,
-    floor: float = MIN_DENOMINATOR_SHARE,
-) -> BilinearProgram:
-    """Return the bilinear form of a program.
-
-    With `elastic`, the objective is the largest constraint. `floor` is the minimum allowed value
-    of a denominator, relative to its maximum.
-    """
-    return _BilinearBuilder(program, columns, elastic, floor).program_form()
-
-
-class _BilinearBuilder:
-    """Builds the bilinear form of a program."""
-
     def __init__(
-        self, program: RateProgram, columns: RatePoints, elastic: bool, floor: float
+        self,
+        program: RateProgram,
+        columns: RatePoints,
+        *,
+        elastic: bool,
+        floor: float = MIN_DENOMINATOR_SHARE,
     ) -> None:
         self.program, self.columns, self.elastic = program, columns, elastic
         self.aims = [] if elastic else [program.objective]
@@ -129,19 +113,19 @@ class _BilinearBuilder:
         # rows that keep denominators away from 0, where a fraction is undefined
         bottoms = [fraction.bottom for fraction in program.fractions]
         self.floors = [bottom * -1.0 + floor * columns.range(bottom)[1] for bottom in bottoms]
-
-    def program_form(self) -> BilinearProgram:
-        rows = [*map(self._constraint, self.others), *self._level_bounds()]
-        for number, spread in enumerate(self.spreads, len(self.leveled)):
-            rows += self._spread(number, spread)
-        rows += [BilinearRow(line) for line in self.floors]
+        self.scaled = None if self.single is None else bottoms[self.single]
+        self.objective, self.rows = self._objective(), tuple(self._rows())
         boxes = [self.ranges[m] for m in self.leveled]
         boxes += [self._smallest_range(spread) for spread in self.spreads]
-        boxes += [self._slack_range()] if self.elastic else []
-        scaled = None if self.single is None else self.program.fractions[self.single].bottom
-        return BilinearProgram(
-            self._objective(), tuple(rows), np.array(boxes).reshape(len(boxes), 2), scaled
-        )
+        boxes += [self._slack_range()] if elastic else []
+        self.boxes = np.array(boxes).reshape(len(boxes), 2)
+
+    def _rows(self) -> Iterator[BilinearRow]:
+        yield from map(self._constraint, self.others)
+        yield from self._level_bounds()
+        for number, spread in enumerate(self.spreads, len(self.leveled)):
+            yield from self._spread(number, spread)
+        yield from map(BilinearRow, self.floors)
 
     def _leveled(self) -> list[int]:
         """Return the fractions that need a level, in the order of the levels."""

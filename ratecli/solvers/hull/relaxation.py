@@ -19,11 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array
-from ratecli.solvers.hull.bilinear import (
-    MIN_DENOMINATOR_SHARE,
-    BilinearProgram,
-    make_bilinear_program,
-)
+from ratecli.solvers.hull.bilinear import MIN_DENOMINATOR_SHARE, BilinearProgram
 from ratecli.solvers.hull.forms import ConvexTerm, LinearTerm, RatePoints, RateProgram
 from ratecli.solvers.hull.linear import LevelLp, LpOptimum
 
@@ -90,9 +86,7 @@ class Relaxation:
     @cached_property
     def bilinear(self) -> BilinearProgram:
         """The bilinear form of the program."""
-        return make_bilinear_program(
-            self.program, self.columns, elastic=self.elastic, floor=self.floor
-        )
+        return BilinearProgram(self.program, self.columns, elastic=self.elastic, floor=self.floor)
 
     @property
     def boxes(self) -> Array:
