@@ -55,10 +55,8 @@ def pair_limit(counts: Array, rows: Array, weights: Array, delta: float) -> floa
     Rates are restricted to limits of their own, each with error probability NUISANCE delta / 4; R
     gets the rest of delta (Berger and Boos 1994).
     """
-    pair = [
-        _Rate.around(*each, NUISANCE * delta / 4)
-        for each in zip(counts, rows, weights, strict=True)
-    ]
+    sides = zip(counts, rows, weights, strict=True)
+    pair = [_Rate.around(*side, NUISANCE * delta / 4) for side in sides]
     few, many = sorted(pair, key=lambda rate: rate.window.size)
     lines = min(max(ELEMENTS // (few.window.size + many.window.size), MIN_LINES), LINES)
     step = (few.room + many.room) / (2 * lines)
@@ -202,12 +200,11 @@ class ClopperPearson(Bound):
         counts = np.array([_count(sample, rng) for sample in samples])
         total = math.fsum(sample.range[0] for sample in samples)
         for pair, share in _mean_pairs(widths, rows):
+            own = counts[pair], rows[pair]
             if pair.size == 1:
-                total += float(
-                    widths[pair] @ clopper_pearson_upper(counts[pair], rows[pair], share * delta)
-                )
+                total += float(widths[pair] @ clopper_pearson_upper(*own, share * delta))
             else:
-                total += pair_limit(counts[pair], rows[pair], widths[pair], share * delta)
+                total += pair_limit(*own, widths[pair], share * delta)
         return total
 
     def expected(

@@ -22,9 +22,9 @@ from ratecli.solvers.seldonian.selection import CandidateSelection, CandidateTra
 from ratecli.solvers.seldonian.sequential import SqpOptimizer, minimize_worst_bound
 from ratecli.solvers.seldonian.soft import (
     BIAS_SHIFTS,
-    LagrangianOptimizer,
     candidate_selection,
     constant_model,
+    descend_lagrangian,
     select_candidate,
 )
 from ratecli.solvers.seldonian.solver import Seldonian
@@ -271,7 +271,8 @@ def test_the_nearest_candidate_is_that_of_the_least_worst_end():
     problem = promised(smooth_rows(0), {"c": GAP.replace("0.1", "0.02"), "d": "tpr >= -50"})
     selection = chosen_by(problem, inflation=2)
     track = CandidateTracker()
-    LagrangianOptimizer(selection, track, 0.01, 0.5).run(selection.at(np.zeros(6)), 100)
+    options = Seldonian(optimizer="lagrangian", iterations=100)
+    descend_lagrangian(selection, track, selection.at(np.zeros(6)), options)
     assert track.nearest
     assert track.nearest.worst == pytest.approx(min(r["violation"] for r in track.trace), abs=1e-12)
     assert (

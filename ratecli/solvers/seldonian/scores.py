@@ -61,11 +61,8 @@ class DesignMatrix:
     def curvature(self, weights: Array) -> Array:
         """Return the weighted sum (d + 1, d + 1) of outer squares of rows, for weights (n,)."""
         whole = np.empty((self.width, self.width))
-        if isinstance(self.X, np.ndarray):
-            whole[:-1, :-1] = self.X.T @ (weights[:, None] * self.X)
-        else:
-            weighted = sparse.diags_array(weights) @ self.X
-            whole[:-1, :-1] = (self.transposed @ weighted).toarray()
+        squares = self.transposed @ (sparse.diags_array(weights) @ self.X)
+        whole[:-1, :-1] = squares.toarray() if sparse.issparse(squares) else squares
         whole[-1] = self.pull(weights)
         whole[:, -1] = whole[-1]
         return whole
@@ -104,16 +101,14 @@ class WhitenedCoordinates:
         penalty = np.append(np.full(design.width - 1, l2), 0.0)
         if design.width > MAX_DENSE_WEIGHTS:
             diagonal = design.squares(rows) + penalty
-            return cls(
-                origin, np.sqrt(diagonal + max(DESIGN_RIDGE * float(diagonal.mean()), 1e-30))
-            )
+            ridge = max(DESIGN_RIDGE * float(diagonal.mean()), 1e-30)
+            return cls(origin, np.sqrt(diagonal + ridge))
         matrix = design.curvature(rows) + np.diag(penalty)
         diagonal = np.diag(matrix)
         # features of small scale have small curvatures: the ridge is relative to each one
-        ridge = DESIGN_RIDGE * diagonal + np.where(
-            diagonal > 0, 0.0, max(float(diagonal.mean()), 1e-30)
-        )
-        return cls(origin, np.asfortranarray(cholesky(matrix + np.diag(ridge))))
+        typical = max(float(diagonal.mean()), 1e-30)
+        matrix += np.diag(DESIGN_RIDGE * diagonal + np.where(diagonal > 0, 0.0, typical))
+        return cls(origin, np.asfortranarray(cholesky(matrix)))
 
     def weights(self, v: Array) -> Array:
         if self.root.ndim == 1:

@@ -5,7 +5,7 @@ It holds two of the optimizers, `lagrangian` and `cma`; `sequential` is in a mod
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from scipy.special import logit
@@ -46,47 +46,42 @@ LAGRANGIAN_MARGIN = 1e-6
 """Ends are required to be this far below 0, because iterates oscillate around the boundary."""
 
 
-@dataclass(frozen=True)
-class LagrangianOptimizer:
-    """Searches for the saddle point of `objective + multipliers . ends`.
+def descend_lagrangian(
+    selection: CandidateSelection,
+    track: CandidateTracker,
+    start: CandidatePoint,
+    options: Seldonian,
+) -> Array:
+    """Search for the saddle point of `objective + multipliers . ends`.
 
-    The best iterate that passes is kept. Multipliers are nonnegative. An infinite end has no slope
-    and counts as 1. A non-finite iterate ends the search.
+    Return the damped multipliers (P,) at the best iterate that passes. Multipliers are nonnegative.
+    An infinite end has no slope and counts as 1. A non-finite iterate ends the search.
     """
 
-    selection: CandidateSelection
-    track: CandidateTracker
-    rate: float
-    multiplier: float
-
-    def run(self, start: CandidatePoint, steps: int) -> tuple[CandidatePoint, Array]:
-        """Return the last point, and the damped multipliers (P,) at the best one."""
-        point, ends = start, self._ends(start)
-        descent, ascent = (Stepper("adam", self.rate, ADAM_DECAYS) for _ in range(2))
-        multipliers = np.full(len(ends), self.multiplier)
-        best = damped = self._damped(multipliers, ends)
-        for k in range(steps):
-            slopes = self.selection.gradient(point) + self.selection.jacobian(point).T @ damped
-            if not np.isfinite(slopes).all():
-                break
-            descent.rate = ascent.rate = self.rate * (1 - k / steps)
-            multipliers = np.maximum(multipliers - ascent.step(-ends), 0.0)
-            point = self.selection.at(point.v - descent.step(slopes))
-            ends = self._ends(point)
-            self.track.step(point)
-            damped = self._damped(multipliers, ends)
-            if point is self.track.best:
-                best = damped
-        return point, best
-
-    @staticmethod
-    def _damped(multipliers: Array, ends: Array) -> Array:
-        return np.maximum(multipliers + MULTIPLIER_DAMPING * ends, 0.0)
-
-    @staticmethod
-    def _ends(point: CandidatePoint) -> Array:
+    def ends_at(point: CandidatePoint) -> Array:
         finite = np.isfinite(point.upper)
         return np.where(finite, point.upper + LAGRANGIAN_MARGIN, np.sign(point.upper))
+
+    def damped_multipliers() -> Array:
+        return np.maximum(multipliers + MULTIPLIER_DAMPING * ends, 0.0)
+
+    point, ends = start, ends_at(start)
+    descent, ascent = (Stepper("adam", options.step, ADAM_DECAYS) for _ in range(2))
+    multipliers = np.full(len(ends), options.multiplier)
+    best = damped = damped_multipliers()
+    for k in range(options.iterations):
+        slopes = selection.gradient(point) + selection.jacobian(point).T @ damped
+        if not np.isfinite(slopes).all():
+            break
+        descent.rate = ascent.rate = options.step * (1 - k / options.iterations)
+        multipliers = np.maximum(multipliers - ascent.step(-ends), 0.0)
+        point = selection.at(point.v - descent.step(slopes))
+        ends = ends_at(point)
+        track.step(point)
+        damped = damped_multipliers()
+        if point is track.best:
+            best = damped
+    return best
 
 
 INITIAL_SIGMA = 0.2
@@ -97,36 +92,34 @@ an infinite end.
 """
 
 
-@dataclass(frozen=True)
-class CmaEvolution:
-    """CMA-ES of the package `cma`, seeded and without output."""
+def evolve(
+    selection: CandidateSelection,
+    track: CandidateTracker,
+    start: CandidatePoint,
+    iterations: int,
+    seed: int,
+) -> Array:
+    """Search by CMA-ES of the package `cma`; return zeros (P,), as it has no multipliers."""
+    import cma
 
-    selection: CandidateSelection
-    track: CandidateTracker
-    seed: int
-
-    def run(self, start: CandidatePoint, steps: int) -> tuple[CandidatePoint, Array]:
-        """Return the last mean, and zeros (P,) because there are no multipliers."""
-        import cma
-
-        tolerances = {"tolfun": 1e-7, "tolfunhist": 1e-8, "tolx": 1e-6}
-        quiet = {"verbose": -9, "verb_log": 0, "verb_disp": 0}
-        options = {"seed": self.seed, "maxiter": steps} | tolerances | quiet
-        search = cma.CMAEvolutionStrategy(start.v, INITIAL_SIGMA, options)
-        while not search.stop():
-            places = search.ask()
-            points = [self.selection.at(np.asarray(place)) for place in places]
-            for point in points:
-                self.track.see(point)
-            search.tell(places, [self.penalized(point) for point in points])
-            self.track.step(min(points, key=self.penalized))
-        return self.selection.at(np.asarray(search.result.xfavorite)), np.zeros(len(start.upper))
-
-    def penalized(self, point: CandidatePoint) -> float:
+    def penalized(point: CandidatePoint) -> float:
         """Return the objective if a candidate passes, else a larger penalty."""
         if point.passes:
             return point.objective
         return FAILED_PENALTY + float(np.clip(point.upper, 0.0, INFINITE_BOUND_PENALTY).sum())
+
+    tolerances = {"tolfun": 1e-7, "tolfunhist": 1e-8, "tolx": 1e-6}
+    quiet = {"verbose": -9, "verb_log": 0, "verb_disp": 0}
+    options = {"seed": seed, "maxiter": iterations} | tolerances | quiet
+    search = cma.CMAEvolutionStrategy(start.v, INITIAL_SIGMA, options)
+    while not search.stop():
+        places = search.ask()
+        points = [selection.at(np.asarray(place)) for place in places]
+        for point in points:
+            track.see(point)
+        search.tell(places, [penalized(point) for point in points])
+        track.step(min(points, key=penalized))
+    return np.zeros(len(start.upper))
 
 
 ROW_TOLERANCE = 1e-5
@@ -192,16 +185,12 @@ def select_candidate(
 
     def search(start: CandidatePoint) -> Array:
         """Search from a start, and return the multipliers (P,)."""
-        optimizer: SqpOptimizer | LagrangianOptimizer | CmaEvolution
-        match options.optimizer:
-            case "lagrangian":
-                optimizer = LagrangianOptimizer(selection, track, options.step, options.multiplier)
-            case "cma":
-                optimizer = CmaEvolution(selection, track, seed)
-            case _:
-                exact = max(MIN_DECREASE, ROW_TOLERANCE / selection.design.X.shape[0])
-                optimizer = SqpOptimizer(selection, track, exact=exact)
-        return optimizer.run(start, options.iterations)[1]
+        if options.optimizer == "lagrangian":
+            return descend_lagrangian(selection, track, start, options)
+        if options.optimizer == "cma":
+            return evolve(selection, track, start, options.iterations, seed)
+        exact = max(MIN_DECREASE, ROW_TOLERANCE / selection.design.X.shape[0])
+        return SqpOptimizer(selection, track, exact=exact).run(start, options.iterations)[1]
 
     optimum = selection.at(np.zeros(selection.design.width))
     track.step(optimum)
