@@ -60,12 +60,10 @@ SOURCE = Source(
     name="adult",
     summary="census of 1994: does a person earn over 50,000 dollars a year?",
     preparations={
-        "plain": "ratecli.datasets.sources.adult:prepare",
-        "churn": "ratecli.datasets.sources.adult:prepare_churn",
-        "narasimhan2019": "ratecli.datasets.sources.adult:prepare_narasimhan2019",
-        "narasimhan2019_as_published": (
-            "ratecli.datasets.sources.adult:prepare_narasimhan2019_as_published"
-        ),
+        "plain": f"{__name__}:prepare",
+        "churn": f"{__name__}:prepare_churn",
+        "narasimhan2019": f"{__name__}:prepare_narasimhan2019",
+        "narasimhan2019_as_published": (f"{__name__}:prepare_narasimhan2019_as_published"),
     },
     rows=48842,
     label="income = >50K",

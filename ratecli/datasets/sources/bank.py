@@ -38,8 +38,8 @@ SOURCE = Source(
     name="bank",
     summary="calls of a Portuguese bank: does the client subscribe a deposit?",
     preparations={
-        "plain": "ratecli.datasets.sources.bank:prepare",
-        "churn": "ratecli.datasets.sources.bank:prepare_churn",
+        "plain": f"{__name__}:prepare",
+        "churn": f"{__name__}:prepare_churn",
     },
     rows=45211,
     label="y = yes",

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 SOURCE = Source(
     name="clicks",
     summary="generated: three data sets and a deployed model, 30,008 features, for churn",
-    preparations={"plain": "ratecli.datasets.sources.clicks:prepare"},
+    preparations={"plain": f"{__name__}:prepare"},
     version=2,
     rows=254_609,
     label="clicked = yes, hidden where set = d3",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SOURCE = Source(
     name="communities",
     summary="communities of the USA: is violent crime above the 70th percentile?",
-    preparations={"plain": "ratecli.datasets.sources.communities:prepare"},
+    preparations={"plain": f"{__name__}:prepare"},
     rows=1994,
     label="ViolentCrimesPerPop above its 70th percentile",
     sensitive=("black_share",),

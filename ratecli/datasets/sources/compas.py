@@ -39,8 +39,8 @@ SOURCE = Source(
     name="compas",
     summary="defendants in Broward County: charged again within two years?",
     preparations={
-        "propublica": "ratecli.datasets.sources.compas:prepare",
-        "narasimhan2019": "ratecli.datasets.sources.compas:prepare_narasimhan2019",
+        "propublica": f"{__name__}:prepare",
+        "narasimhan2019": f"{__name__}:prepare_narasimhan2019",
     },
     rows=6172,
     label="two_year_recid = 1",

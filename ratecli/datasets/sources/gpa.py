@@ -36,8 +36,8 @@ SOURCE = Source(
     name="gpa",
     summary="students at a Brazilian university: how good will their grades be?",
     preparations={
-        "classification": "ratecli.datasets.sources.gpa:prepare",
-        "regression": "ratecli.datasets.sources.gpa:prepare_regression",
+        "classification": f"{__name__}:prepare",
+        "regression": f"{__name__}:prepare_regression",
     },
     numbers={"regression": GPA_RANGE},
     rows=43_303,

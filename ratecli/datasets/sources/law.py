@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 SOURCE = Source(
     name="law",
     summary="law students of 1991: do they pass the bar exam?",
-    preparations={"plain": "ratecli.datasets.sources.law:prepare"},
+    preparations={"plain": f"{__name__}:prepare"},
     rows=23086,
     label="pass_bar = yes",
     sensitive=("race", "sex"),

@@ -45,10 +45,10 @@ SOURCE = Source(
     name="loans",
     summary="generated loan applicants with a known optimal trade-off",
     preparations={
-        "plain": "ratecli.datasets.sources.loans:prepare",
-        "deployed": "ratecli.datasets.sources.loans:prepare_deployed",
-        "unlabelled": "ratecli.datasets.sources.loans:prepare_unlabelled",
-        "egregious": "ratecli.datasets.sources.loans:prepare_egregious",
+        "plain": f"{__name__}:prepare",
+        "deployed": f"{__name__}:prepare_deployed",
+        "unlabelled": f"{__name__}:prepare_unlabelled",
+        "egregious": f"{__name__}:prepare_egregious",
     },
     rows=4000,
     label="repaid = yes",
@@ -60,7 +60,7 @@ SOURCE = Source(
         "seed": Option(default=0, least=0, most=2**63 - 1),
     },
     frontier=Frontier(
-        function="ratecli.datasets.sources.loans:frontier",
+        function=f"{__name__}:frontier",
         x="positive_rate[sex = Female] / positive_rate[sex = Male]",
         y="error",
         preparations=("plain", "deployed", "unlabelled"),

@@ -49,7 +49,7 @@ _DIXON = (
 CORPUS = Source(
     name="wiki",
     summary="comments on Wikipedia's talk pages: fit to stay, or toxic?",
-    preparations={"plain": "ratecli.datasets.sources.wiki:prepare"},
+    preparations={"plain": f"{__name__}:prepare"},
     rows=159_686,
     label="toxic = no",
     sensitive=("mentions_gay",),
@@ -68,7 +68,7 @@ STAND_IN = replace(
     CORPUS,
     name="wiki_standin",
     summary="stand-in for wiki: 1,492 real comments that name an identity",
-    preparations={"plain": "ratecli.datasets.sources.wiki:prepare_standin"},
+    preparations={"plain": f"{__name__}:prepare_standin"},
     rows=1492,
     licence="CC BY 4.0; the comments, from Wikipedia, CC BY-SA 3.0",
     citation=_DIXON,
@@ -98,7 +98,7 @@ MADLIBS = replace(
     STAND_IN,
     name="madlibs",
     summary="stand-in for wiki: 76,564 sentences filled into templates",
-    preparations={"plain": "ratecli.datasets.sources.wiki:prepare_madlibs"},
+    preparations={"plain": f"{__name__}:prepare_madlibs"},
     rows=76_564,
     licence="CC BY 4.0",
     notes="""\
