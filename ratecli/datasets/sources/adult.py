@@ -63,7 +63,7 @@ SOURCE = Source(
         "plain": f"{__name__}:prepare",
         "churn": f"{__name__}:prepare_churn",
         "narasimhan2019": f"{__name__}:prepare_narasimhan2019",
-        "narasimhan2019_as_published": (f"{__name__}:prepare_narasimhan2019_as_published"),
+        "narasimhan2019_as_published": f"{__name__}:prepare_narasimhan2019_as_published",
     },
     rows=48842,
     label="income = >50K",
