@@ -190,7 +190,7 @@ def test_a_server_that_is_too_slow(
 ):
     monkeypatch.setattr(download, "WINDOW", 0.5)
     monkeypatch.setattr(download, "CHUNK", 128)
-    pause = 0.004 if head else 0.1  # without the head, it is the head that is slow
+    pause = 0.004 if head else 0.03  # without the head, it is the head that is slow
     url = web.give_raw("/t.csv", head + CONTENT if head else HEAD, pause=pause)
     began = time.monotonic()
     fault = refused(source(remote(url)))
