@@ -63,17 +63,16 @@ def load_entry_table(
 def _run_preparation(source: Source, preparation: str, raw: Raw) -> Table:
     """Return the table of a preparation; raise E210 if a plugin's preparation fails."""
     plugin = registry.providing_plugin(source)
-    if plugin is None:
-        return registry.preparation_function(source, preparation)(raw)
     try:
-        table: object = registry.preparation_function(source, preparation)(raw)
-    except FaultError:
-        raise
+        table: object = registry.import_function(source.preparations[preparation])(raw)
     except Exception as error:  # a plugin may raise anything
+        if plugin is None or isinstance(error, FaultError):
+            raise
         reason = exception_line(error)
         raise plugin.broken(f"its preparation '{preparation}' fails: {reason}") from error
-    if not isinstance(table, Table):
-        raise plugin.broken(f"its preparation '{preparation}' gives no Table")
+    if plugin is not None and not isinstance(table, Table):
+        raise plugin.broken(f"its preparation '{preparation}' does not return a Table")
+    assert isinstance(table, Table)
     return table
 
 
@@ -215,7 +214,8 @@ def _weight(frame: pd.DataFrame, name: str | None) -> NDArray[np.float64] | None
     weight = as_float_array(frame[name])
     wrong = ~(np.isfinite(weight) & (weight > 0))
     if wrong.any():
-        message = f"weight column '{name}' is not a positive number in row {_first(wrong)}"
+        row = int(np.flatnonzero(wrong)[0]) + 1  # from 1, not counting the header
+        message = f"weight column '{name}' is not a positive number in row {row}"
         raise FaultError(Diagnostic("E411", message, "drop such rows, or give them a small weight"))
     try:
         relative_weights(weight)  # the total over all data sets is checked when they are stacked
@@ -223,8 +223,3 @@ def _weight(frame: pd.DataFrame, name: str | None) -> NDArray[np.float64] | None
         message = f"weight column '{name}' {error}"
         raise FaultError(Diagnostic("E411", message, "drop rows that should not count")) from None
     return weight
-
-
-def _first(wrong: NDArray[np.bool_]) -> int:
-    """Return the number of the first marked row, from 1, not counting the header."""
-    return int(np.flatnonzero(wrong)[0]) + 1

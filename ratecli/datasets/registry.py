@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from ratecli import plugins
 from ratecli.datasets.entry import DatasetEntry
-from ratecli.datasets.source import Option, Raw, Source
+from ratecli.datasets.source import Option, Source
 from ratecli.datasets.sources import SOURCES
 from ratecli.errors import Diagnostic, FaultError, did_you_mean, errors_at
 
 if TYPE_CHECKING:
-    from ratecli.datasets.table import Table
+    pass
 
 
 ROW_OPTIONS = ("split", "levels")
@@ -158,10 +158,6 @@ def source_digest(
 def json_sha256(content: Mapping[str, Any]) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def preparation_function(source: Source, name: str) -> Callable[[Raw], Table]:
-    return import_function(source.preparations[name])
 
 
 def import_function(path: str) -> Callable[..., Any]:

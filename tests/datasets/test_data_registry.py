@@ -35,7 +35,7 @@ def test_listings_import_nothing_heavy():
 def test_every_source_is_complete(name: str):
     source = SOURCES[name]
     for preparation in source.preparations:
-        assert callable(registry.preparation_function(source, preparation))
+        assert callable(registry.import_function(source.preparations[preparation]))
     if source.frontier:
         assert callable(registry.import_function(source.frontier.function))
     for file in source.files:

@@ -10,8 +10,13 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.limits import UNLIMITED, TrialLimits
 from ratecli.experiment.plan import Task
 from ratecli.ledger.records import TrialResult
-from ratecli.runner.executors import DaskExecutor, Hooks, ProcessExecutor, SerialExecutor
-from ratecli.runner.schedule import Schedule
+from ratecli.runner.executors import (
+    DaskExecutor,
+    Hooks,
+    ProcessExecutor,
+    Schedule,
+    SerialExecutor,
+)
 from ratecli.runner.worker import THREAD_VARIABLES, failure_result
 
 
