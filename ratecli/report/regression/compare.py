@@ -298,12 +298,15 @@ class _SeriesChange:
 def _family_changes(own: Sequence[SeedSeries], terms: ComparisonTerms) -> Iterator[_SeriesChange]:
     differences = mean_differences([each.values for each in own])
     far = [each is not None and each.largest > terms.at(each.was) for each in differences]
+    groups: dict[bool, list[SeedPair]] = {}
+    for series in own:
+        groups.setdefault(series.values.paired, []).append(series.values)
+    chances = {paired: undefined_chance(pairs) for paired, pairs in groups.items()}
     for series, found, moved in zip(own, differences, far, strict=True):
         paired = series.values.paired
-        chances = undefined_chance([each.values for each in own if each.values.paired is paired])
         may_fail = moved and found is not None and found.error is not None
         group = (paired, *series.family)
-        yield _SeriesChange(series, found, may_fail, not any(far), group, *chances)
+        yield _SeriesChange(series, found, may_fail, not any(far), group, *chances[paired])
 
 
 def _verdict(
