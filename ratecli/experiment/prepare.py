@@ -94,7 +94,7 @@ def _check_without_data(
     experiment: Experiment, document: Document, *, refuse: bool = True
 ) -> PreparedExperiment:
     entries = {name: spec.entry() for name, spec in experiment.datasets.items()}
-    _each_entry(entries, document, _check_source_options)
+    _each_entry(entries, document, lambda _, entry: entry.source and registry.settle_options(entry))
     ranges = {name: registry.label_range(entry) for name, entry in entries.items()}
     numeric = frozenset(name for name, limits in ranges.items() if limits is not None)
     if len(numeric) == len(entries):
@@ -118,11 +118,6 @@ def _check_without_data(
     return PreparedExperiment(
         experiment, document, rules, numeric, data, tuple(cases), warnings, model
     )
-
-
-def _check_source_options(_: str, entry: DatasetEntry) -> None:
-    if entry.source is not None:
-        registry.settle_options(entry)
 
 
 def list_missing_files(known: PreparedExperiment) -> list[str]:

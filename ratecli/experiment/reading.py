@@ -30,7 +30,6 @@ from ratecli.experiment.checks.goals import (
     check_entry,
     check_filter_compatibility,
     check_goal_ranges,
-    check_levels,
     check_support,
     check_swept_names,
 )
@@ -162,7 +161,6 @@ class ExperimentReader:
         self.add(check_swept_names(self.experiment))
         self.finish()
         self.add(self.rules.faults)
-        self.add(check_levels(self.experiment, self.numeric))
         cases = [
             case
             for entry in self.experiment.algorithms
@@ -267,15 +265,7 @@ class ExperimentReader:
 
     def _no_value(self, name: str, entry: AlgorithmSpec) -> Diagnostic:
         """Return an E203 for a name that varies for other algorithms only."""
-        others = [
-            f"'{other.label}'"
-            for other in self.experiment.algorithms
-            if other.sweep and name in other.sweep.names
-        ]
-        hint = (
-            f"only {' and '.join(others)} {'sweeps' if len(others) == 1 else 'sweep'} it: give "
-            f"'{entry.label}' one too, as in sweep: {{{name}: [1]}}, or sweep it for all algorithms"
-        )
+        hint = f"say sweep: {{{name}: [1]}} in its entry, or sweep it for all algorithms"
         return Diagnostic("E203", f"'{name}' has no value for '{entry.label}'", hint)
 
     # algorithms

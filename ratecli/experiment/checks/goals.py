@@ -72,15 +72,6 @@ def check_swept_names(experiment: Experiment) -> Iterator[Diagnostic]:
             yield Diagnostic("E106", message, "sweep another name", loc=loc, key=True)
 
 
-def check_levels(experiment: Experiment, numeric: Collection[str]) -> Iterator[Diagnostic]:
-    """Yield an E104 for each data set whose labels are numbers and whose entry has `levels`."""
-    for name in numeric:
-        if experiment.datasets[name].levels is not None:
-            message = "'levels' are thresholds of decisions, and the label is a number"
-            loc = ("datasets", name, "levels")
-            yield Diagnostic("E104", message, "leave it out", loc=loc, key=True)
-
-
 def check_entry(
     experiment: Experiment, entry: AlgorithmSpec, found: type[Solver]
 ) -> Iterator[Diagnostic]:
@@ -190,6 +181,11 @@ def _check_labels(
         )
         yield Diagnostic("E411", message, _one_by_one(case), loc=("datasets", numbers[0]), key=True)
     elif numbers:
+        for name in numbers:
+            if experiment.datasets[name].levels is not None:
+                message = "'levels' are thresholds of decisions, and the label is a number"
+                levels = ("datasets", name, "levels")
+                yield Diagnostic("E104", message, "leave it out", loc=levels, key=True)
         rates = " and ".join(name for name, rate in RATES.items() if rate.of in NUMERIC_ERROR_RATES)
         for text_loc, tree in case.texts():
             for leaf in measured_rates(tree):
