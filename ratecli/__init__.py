@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ratecli.api.balanced import BalancedFilter as BalancedFilter
     from ratecli.api.classifier import RateConstrainedClassifier as RateConstrainedClassifier
-    from ratecli.api.data import load_dataset as load_dataset
     from ratecli.api.errors import FaultError as FaultError
     from ratecli.api.errors import NoSolutionFoundError as NoSolutionFoundError
     from ratecli.api.errors import RatecliWarning as RatecliWarning
     from ratecli.api.results import Results as Results
     from ratecli.api.results import load_results as load_results
+    from ratecli.api.running import load_dataset as load_dataset
     from ratecli.api.running import run as run
     from ratecli.api.scoring import rate_score as rate_score
     from ratecli.api.scoring import rate_scorer as rate_scorer
@@ -33,7 +33,7 @@ _WHERE = {
     "RatecliWarning": "api.errors",
     "Results": "api.results",
     "SafetyTest": "api.tested",
-    "load_dataset": "api.data",
+    "load_dataset": "api.running",
     "load_results": "api.results",
     "rate_score": "api.scoring",
     "rate_scorer": "api.scoring",

@@ -1,4 +1,4 @@
-"""Run an experiment from Python."""
+"""Run experiments and load registered data sets from Python."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ import json
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
 
 from ratecli.api.errors import convert_errors, issue_warning, issue_warnings
 from ratecli.api.results import Results, load_results
 from ratecli.config.document import Document
 from ratecli.config.override import apply_overrides
+from ratecli.datasets.entry import DatasetEntry
+from ratecli.datasets.load import load_entry_table
+from ratecli.datasets.registry import find_source
+from ratecli.datasets.table import Table
 from ratecli.experiment.prepare import (
     PreparedExperiment,
     check_file,
@@ -126,3 +133,69 @@ def _overrides(settings: Sequence[str] | Mapping[str, Any]) -> list[str]:
 def _plain_value(value: Any) -> Any:
     """Convert a NumPy value or a path for JSON."""
     return fspath(value) if isinstance(value, PathLike) else value.tolist()
+
+
+class Dataset(NamedTuple):
+    """Rows X (n, d) and labels y (n,): 1, 0 or NaN (unlabelled), or numbers."""
+
+    X: pd.DataFrame
+    y: pd.Series
+
+
+def load_dataset(name: str, *, split: str | None = None, **options: Any) -> Dataset:
+    """Load a registered data set (`ratecli ls datasets`), downloading and verifying it if
+    necessary.
+
+    Parameters
+    ----------
+    name : str
+        Name of the data set, such as `adult`, or `loans`, which is generated.
+    split : str, default=None
+        `train`, `validation` or `test`, if the data set has an official split; None for all rows.
+    **options
+        Options of the data set, as in an experiment file: `rows=2000`,
+        `preparation="narasimhan2019"`.
+
+    Returns
+    -------
+    Dataset
+        A pair `X, y`. X has the features, followed by the sensitive columns that are not features;
+        pass these to an estimator as `drop`.
+
+    Raises
+    ------
+    ValueError
+        If the data set does not exist or cannot be downloaded, or its features are not columns
+        (texts).
+
+    Examples
+    --------
+    >>> import ratecli
+    >>> X, y = ratecli.load_dataset("loans", rows=500)
+    >>> X.shape
+    (500, 8)
+    """
+    with convert_errors():
+        source = find_source(name)
+        table = load_entry_table(DatasetEntry.of({"source": name, **options}), Path())
+    if table.matrix is not None:
+        raise ValueError(f"the features of '{name}' are ready-made, not columns of a table")
+    extra = [
+        each for each in source.sensitive if each in table.frame and each not in table.features
+    ]
+    rows = _rows(table, name, split)
+    X = table.frame.loc[rows, [*table.features, *extra]].reset_index(drop=True)
+    label = table.label[rows]
+    whole = table.label_range is None and not np.isnan(label).any()
+    return Dataset(X, pd.Series(label.astype(np.int64) if whole else label, name=source.label))
+
+
+def _rows(table: Table, name: str, split: str | None) -> Any:
+    if split is None:
+        return np.ones(len(table), dtype=bool)
+    known = () if table.part is None else np.unique(table.part).tolist()
+    if split not in known:
+        raise ValueError(
+            f"'{name}' has no rows called '{split}', only: {', '.join(known) or 'all'}"
+        )
+    return table.part == split

@@ -35,12 +35,12 @@ from ratecli.sampling.deployed import load_deployed_model
 from ratecli.sampling.resampling import SamplingSpec
 from ratecli.sampling.rows import (
     ExperimentData,
+    TableWriteProgress,
     check_split,
     check_table,
     load_trial_data,
     slice_columns,
 )
-from ratecli.sampling.streamed_rows import TableWriteProgress
 from ratecli.streaming.table import entry_digest
 
 

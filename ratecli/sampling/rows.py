@@ -33,17 +33,18 @@ from ratecli.rates.sample import Floats, Sample, relative_weights
 from ratecli.rates.syntax import SPLITS
 from ratecli.sampling.encoding import Encoding, read_decisions, slice_memberships
 from ratecli.sampling.resampling import NO_RESAMPLING, RowSplit, SamplingSpec, split_dataset_rows
-from ratecli.sampling.streamed_rows import (
-    TableWriteProgress,
-    check_memory,
-    open_streamed_table,
-    predict_stream,
-)
 from ratecli.streaming.encode import encoded_stream
 from ratecli.streaming.split import StreamedSplit
 from ratecli.streaming.stream import RowStream
-from ratecli.streaming.table import StreamedTable, read_streamed_table
+from ratecli.streaming.table import (
+    StreamedTable,
+    check_memory,
+    open_streamed_table,
+    read_streamed_table,
+)
 
+TableWriteProgress = Callable[[str, int, int | None], None]
+"""Called with a data set's name, the rows written so far, and their total or None if unknown."""
 LEVEL_COLUMN = "level"
 """Column with the level of each copy of a row: 0.0 to M - 1."""
 
@@ -134,7 +135,7 @@ class TrialData:
         if self.stream is None or not classifiers:
             return {name: self.predictions(each) for name, each in classifiers.items()}
         label = self.sample.label if estimated else None
-        return dict(predict_stream(self.stream, classifiers, label))
+        return dict(self.stream.predictions(classifiers, label))
 
     def predictions(self, classifier: Classifier) -> Predictions:
         """Return predictions on all rows; E411 for slices of missing columns."""

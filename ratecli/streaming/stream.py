@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, cast
@@ -25,11 +25,14 @@ from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Linear, Logistic, Ramp, RandomizedLogistic, Threshold
 from ratecli.models.mixture import MajorityVote, MixtureClassifier
 from ratecli.models.records import RecordBatch, RecordEncoder
-from ratecli.rates.matrix import log_loss
+from ratecli.rates.matrix import Predictions, log_loss
+from ratecli.rates.table import Measurement
 from ratecli.streaming.store import RecordStore, read_exactly
 
 SumArrays: TypeAlias = tuple[Array, ...]
 
+MEASUREMENTS: tuple[Measurement, ...] = ("decision", "error", "squared_error", "log_loss")
+"""In the order of `RowStream.measurements`."""
 RUN_LENGTH = 64
 """Adjacent rows that are read together when rows from anywhere are needed."""
 PARTITION_ROWS = 2**19
@@ -166,6 +169,22 @@ class RowStream:
         found: Array = self.measurements([classifier])[0, 0]
         return found
 
+    def predictions(
+        self, classifiers: Mapping[str, Classifier], label: Array | None
+    ) -> dict[str, StreamedPredictions]:
+        """Return the predictions of each classifier by name, computed in one pass.
+
+        The errors of estimates are included only if the `label` (C,) of each cell is given.
+        """
+        unknown = np.full(len(self), np.nan)
+        found = self.measurements(tuple(classifiers.values()), label)
+        return {
+            name: StreamedPredictions(
+                means[0], unknown, unknown, means=dict(zip(MEASUREMENTS, means, strict=False))
+            )
+            for name, means in zip(classifiers, found, strict=True)
+        }
+
     def measurements(self, classifiers: Sequence[Classifier], label: Array | None = None) -> Array:
         """Return (M, 1, C) cell means of the decisions of M classifiers, from one pass.
 
@@ -175,6 +194,20 @@ class RowStream:
         inputs = ClassifierInputs(self.encoded, tuple(classifiers))
         (sums,) = self.sums(PredictionSums(inputs, len(self), label))
         return np.divide(sums, self.weight, where=self.weight > 0, out=np.zeros_like(sums))
+
+
+@dataclass(frozen=True)
+class StreamedPredictions(Predictions):
+    """Predictions of a classifier on C cells, as means of the rows in each cell.
+
+    Scores and estimates of single rows are unknown; `means` has what rates need, by measurement.
+    """
+
+    means: Mapping[Measurement, Array] = field(default_factory=dict)
+
+    def measure(self, of: Measurement, label: Array) -> Array:
+        del label  # included in the means
+        return self.means[of]
 
 
 def row_weights(records: NDArray[np.void], weight_at: int | None) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +203,23 @@ def read_streamed_table(
         label_of = _labels(known[roles.label], entry.positive)
     named = tuple((path.name, each) for path, each in zip(files.paths, sums, strict=True))
     return StreamedTable(store, roles, label_of, streamed_digest(entry, files, sums), named)
+
+
+@lru_cache(maxsize=8)
+def open_streamed_table(entry: DatasetEntry, base: Path) -> StreamedTable:
+    """Return the table of an entry, which is kept for later calls."""
+    return read_streamed_table(entry, base)
+
+
+def check_memory(name: str, table: StreamedTable, bound: int | None) -> None:
+    """Raise E412 if reading the table piece by piece takes more than `bound` bytes."""
+    if bound is not None and table.memory > bound:
+        message = (
+            f"to read '{name}' piece by piece takes about {table.memory / 2**20:.0f} MiB, "
+            f"and a trial may take {bound / 2**20:.0f}"
+        )
+        hint = "say limits: {memory: ...} of more, or leave out columns: drop: [...]"
+        raise FaultError(Diagnostic("E412", message, hint))
 
 
 def check_splits_rows(column: ColumnFacts) -> None:

@@ -26,7 +26,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(folder):
-    with pytest.warns(RatecliWarning, match="W402: 'parity' holds for 'majorize' on training rows"):
+    with pytest.warns(RatecliWarning, match="W402: 'majorize' satisfies 'parity' on"):
         return ratecli.run(EXPERIMENT, output=folder / "results")
 
 
