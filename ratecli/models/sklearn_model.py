@@ -14,12 +14,8 @@ import numpy as np
 from ratecli.models.base import Array, Features
 
 
-class ZipBombError(ValueError):
-    """A zip archive whose contents are larger than the archive."""
-
-
 def reject_zip_bomb(blob: bytes) -> None:
-    """Raise ZipBombError if a zip archive is compressed or counts some of its bytes more than once.
+    """Raise ValueError if a zip archive is compressed or counts some of its bytes more than once.
 
     The archives that ratecli writes are not, so reading one never takes more memory than the size
     of the file. Raises BadZipFile and similar errors for data that is not a zip archive.
@@ -27,9 +23,9 @@ def reject_zip_bomb(blob: bytes) -> None:
     with zipfile.ZipFile(io.BytesIO(blob)) as archive:
         parts = archive.infolist()
     if any(part.compress_type != zipfile.ZIP_STORED for part in parts):
-        raise ZipBombError("it is compressed, which ratecli's files are not")
+        raise ValueError("it is compressed, which ratecli's files are not")
     if sum(part.file_size for part in parts) > len(blob):
-        raise ZipBombError("its contents are larger than the file")
+        raise ValueError("its contents are larger than the file")
 
 
 TRUSTED_TYPES = (
