@@ -215,14 +215,16 @@ class Trial:
         if unknown:
             raise FaultError(unknown)
         problem = training_problem(self.rows, *self._solver_goals("train"), self.spec.l2)
-        if problem.validation is not None:
+        validation = problem.validation
+        if validation is not None:
             objective, constraints = self._solver_goals("validation")
-            validation = replace(problem.validation, objective=objective, constraints=constraints)
-            problem = replace(problem, validation=validation)
-        problem = replace(problem, promise=case.safety_spec(self.rows.splits().get("safety", 0)))
-        if case.solver.needs_deployed:
-            problem = replace(problem, deployed=self._deployed_model())
-        return problem
+            validation = replace(validation, objective=objective, constraints=constraints)
+        return replace(
+            problem,
+            validation=validation,
+            promise=case.safety_spec(self.rows.splits().get("safety", 0)),
+            deployed=self._deployed_model() if case.solver.needs_deployed else None,
+        )
 
     def solve(self, problem: Problem) -> MeasuredSolution:
         """Solve the trial's problem and measure the solution."""
