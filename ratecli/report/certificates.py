@@ -10,6 +10,7 @@ from typing import Any
 
 from ratecli.ledger.records import PlannedTrial
 from ratecli.ledger.view import Ledger
+from ratecli.report.groups import group_by
 from ratecli.report.sheet import (
     Sheet,
     SheetRow,
@@ -68,9 +69,8 @@ def collect_certificates(ledger: Ledger) -> list[TrialCertificate]:
 
 def certificate_sheet(ledger: Ledger) -> Sheet:
     """Return a row with the number of passes for each algorithm, variant, point and constraint."""
-    rows: dict[tuple[str, ...], list[TrialCertificate]] = {}
-    for each in collect_certificates(ledger):
-        rows.setdefault((*each.about, repr(each.trial.point)), []).append(each)
+    certificates = collect_certificates(ledger)
+    rows = group_by(certificates, lambda each: (*each.about, repr(each.trial.point)))
     return make_sheet("Certificates", [_row(ledger, own) for own in rows.values()], NOTE)
 
 

@@ -34,8 +34,8 @@ from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.report.groups import (
     IntervalEstimate,
     SeedGroup,
-    groups_by_point,
     is_failure,
+    same_points,
     seed_groups,
     select_variant,
 )
@@ -252,7 +252,7 @@ def _matching_groups(found: Sequence[SeedGroup], entry: Expectation) -> Iterator
         yield from there
         return
     known = {group.variant for group in own} - {""}
-    for several in groups_by_point(there):
+    for several in same_points(there):
         group = select_variant(several, entry.variant)
         yield group if entry.variant in known or not known else replace(group, outcomes=())
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from scipy.special import betaincinv, stdtrit
 
 from ratecli.config.base import FAILURE_RATE, SOLUTION_RATE
-from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX, PlannedTrial
+from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 
 LEVEL = 0.95
@@ -95,6 +95,8 @@ def _infinite(numbers: list[float]) -> float:
 CONCLUSIVE = MEASURED_STATUSES | {"no_solution_found", "infeasible"}
 """Statuses of trials that count in solution and failure rates."""
 
+ItemT = TypeVar("ItemT")
+KeyT = TypeVar("KeyT", bound=Hashable)
 SplitMetric = tuple[str, str]
 """A split and a metric, which identify a value."""
 
@@ -209,31 +211,38 @@ def seed_groups(ledger: Ledger, *, by_seed: bool = False) -> tuple[SeedGroup, ..
 
 
 def _groups(ledger: Ledger, by_seed: bool) -> Iterator[SeedGroup]:
-    trials: dict[tuple[str, ...], list[PlannedTrial]] = {}
-    variants: dict[str, set[str]] = {}
-    for trial in ledger.plan:
-        # repr: 1, 1.0 and true are different sweep points but equal dict keys
-        key = trial.label, repr(trial.point), repr(trial.seed) if by_seed else ""
-        trials.setdefault(key, []).append(trial)
-        variants.setdefault(trial.label, set()).update(ledger.numbers(trial))
-    for same in trials.values():
-        first = same[0]
-        here = {variant for trial in same for variant in ledger.numbers(trial)}
+    variants = {
+        label: {variant for trial in trials for variant in ledger.numbers(trial)}
+        for label, trials in group_by(ledger.plan, lambda trial: trial.label).items()
+    }
+    # repr: 1, 1.0 and true are different sweep points but equal dict keys
+    same_point = group_by(
+        ledger.plan,
+        lambda trial: (trial.label, repr(trial.point), repr(trial.seed) if by_seed else ""),
+    )
+    for trials in same_point.values():
+        first, numbers = trials[0], [ledger.numbers(trial) for trial in trials]
+        here = {variant for each in numbers for variant in each}
         for variant in sorted(here or variants[first.label]) or [""]:
-            outcomes = (
-                TrialOutcome(ledger.status(each), ledger.numbers(each).get(variant))
-                for each in same
+            outcomes = tuple(
+                TrialOutcome(ledger.status(trial), each.get(variant))
+                for trial, each in zip(trials, numbers, strict=True)
             )
             seed = first.seed if by_seed else None
-            yield SeedGroup(first.label, variant, first.point, seed, tuple(outcomes))
+            yield SeedGroup(first.label, variant, first.point, seed, outcomes)
 
 
-def groups_by_point(groups: Iterable[SeedGroup]) -> list[list[SeedGroup]]:
+def group_by(items: Iterable[ItemT], key: Callable[[ItemT], KeyT]) -> dict[KeyT, list[ItemT]]:
+    """Return the items by key, in order of first occurrence."""
+    found: dict[KeyT, list[ItemT]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
+
+
+def same_points(groups: Iterable[SeedGroup]) -> list[list[SeedGroup]]:
     """Return the groups at each sweep point together, which differ in their variants."""
-    found: dict[str, list[SeedGroup]] = {}
-    for group in groups:
-        found.setdefault(repr(group.point), []).append(group)
-    return list(found.values())
+    return list(group_by(groups, lambda group: repr(group.point)).values())
 
 
 def select_variant(several: Sequence[SeedGroup], variant: str) -> SeedGroup:

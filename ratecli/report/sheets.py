@@ -18,7 +18,14 @@ from ratecli.ledger.records import (
     PlannedTrial,
 )
 from ratecli.ledger.view import Ledger
-from ratecli.report.groups import SeedGroup, SplitMetric, count_satisfied, is_share, seed_groups
+from ratecli.report.groups import (
+    SeedGroup,
+    SplitMetric,
+    count_satisfied,
+    group_by,
+    is_share,
+    seed_groups,
+)
 from ratecli.report.sheet import (
     UNKNOWN,
     Sheet,
@@ -75,20 +82,19 @@ SHARES_LEGEND = (
 def no_solution_sheet(ledger: Ledger) -> Sheet:
     """Return the reasons why trials of each algorithm found no solution, frequent ones first."""
     planned = Counter(trial.label for trial in ledger.plan)
-    found: dict[str, dict[str, list[PlannedTrial]]] = {label: {} for label in planned}
-    for trial in ledger.plan:
-        if ledger.status(trial) == NO_SOLUTION:
-            alike = NUMBER.sub("#", ledger.reason(trial))
-            found[trial.label].setdefault(alike, []).append(trial)
+    unsolved = [trial for trial in ledger.plan if ledger.status(trial) == NO_SOLUTION]
+    alike = group_by(
+        unsolved, lambda trial: (trial.label, NUMBER.sub("#", ledger.reason(trial)))
+    ).values()
+    order = list(planned)
     rows = [
         [
-            ("algorithm", label),
-            ("trials", SheetCell(f"{len(trials)} of {planned[label]}", len(trials))),
+            ("algorithm", trials[0].label),
+            ("trials", share_cell(len(trials), planned[trials[0].label])),
             ("first", _trial_name(trials[0])),
             ("reason", ledger.reason(trials[0])),
         ]
-        for label, reasons in found.items()
-        for trials in sorted(reasons.values(), key=len, reverse=True)
+        for trials in sorted(alike, key=lambda each: (order.index(each[0].label), -len(each)))
     ]
     return make_sheet("Why no solution was found", rows, NO_SOLUTION_NOTE)
 
@@ -131,9 +137,7 @@ def _violation_cell(group: SeedGroup, split: str, name: str) -> SheetCell:
 
 def satisfaction_sheet(ledger: Ledger) -> Sheet:
     """Return how often each algorithm satisfied each constraint, over seeds and sweep points."""
-    members: dict[tuple[str, str], list[SeedGroup]] = {}
-    for group in seed_groups(ledger.algorithms):
-        members.setdefault((group.label, group.variant), []).append(group)
+    members = group_by(seed_groups(ledger.algorithms), lambda group: (group.label, group.variant))
     rows = [
         [
             ("algorithm", label),
@@ -162,12 +166,16 @@ def _satisfied_cell(groups: Sequence[SeedGroup], split: str, name: str) -> Sheet
 
 def failures_sheet(ledger: Ledger) -> Sheet:
     """Return failed and unfinished trials with reasons; seeds that ended alike share a row."""
-    alike: dict[tuple[str, str, str, str], list[PlannedTrial]] = {}
-    for trial in ledger.plan:
-        status = ledger.status(trial)
-        if status not in ORDINARY_STATUSES:
-            key = (trial.label, repr(dict(trial.point)), status, ledger.reason(trial))
-            alike.setdefault(key, []).append(trial)
+    failed = [trial for trial in ledger.plan if ledger.status(trial) not in ORDINARY_STATUSES]
+    alike = group_by(
+        failed,
+        lambda trial: (
+            trial.label,
+            repr(dict(trial.point)),
+            ledger.status(trial),
+            ledger.reason(trial),
+        ),
+    )
     rows = [
         [
             ("algorithm", label),
@@ -190,23 +198,21 @@ def _stack(ledger: Ledger, trial: PlannedTrial) -> str:
 
 def status_sheet(ledger: Ledger) -> Sheet:
     """Return how the trials of each algorithm ended, and their total time."""
-    found: dict[str, Counter[str]] = {}
-    seconds: dict[str, float] = {}
-    for trial in ledger.plan:
-        found.setdefault(trial.label, Counter())[ledger.status(trial)] += 1
-        result = ledger.results.get(trial.key)
-        spent = result.seconds if result else 0.0
-        seconds[trial.label] = seconds.get(trial.label, 0.0) + spent
-    statuses = [status for status, *_ in count_by_status(sum(found.values(), Counter()))]
-    rows = [
-        [
-            ("algorithm", label),
-            ("trials", counts.total()),
-            *((status, _count_cell(counts[status], status)) for status in statuses),
-            ("seconds", SheetCell(f"{seconds[label]:,.1f}", seconds[label])),
-        ]
-        for label, counts in found.items()
-    ]
+    found = group_by(ledger.plan, lambda trial: trial.label)
+    statuses = [status for status, *_ in count_by_status(Counter(map(ledger.status, ledger.plan)))]
+    rows = []
+    for label, trials in found.items():
+        counts = Counter(map(ledger.status, trials))
+        results = [ledger.results[trial.key] for trial in trials if trial.key in ledger.results]
+        seconds = sum(result.seconds for result in results)
+        rows.append(
+            [
+                ("algorithm", label),
+                ("trials", len(trials)),
+                *((status, _count_cell(counts[status], status)) for status in statuses),
+                ("seconds", SheetCell(f"{seconds:,.1f}", seconds)),
+            ]
+        )
     return make_sheet("How trials ended", rows, "Seconds are the sum over all trials.")
 
 
@@ -303,10 +309,12 @@ def _distinguishing_names(
 class BestCandidate:
     """A variant of an algorithm at a sweep point.
 
-    `name` is the algorithm, with the variant if there are several. `worst` is the largest mean
-    violation, NaN if unknown, minus infinity without constraints.
+    `name` is the algorithm, with the variant if there are several. `task` has the values of the
+    task's swept names. `worst` is the largest mean violation, NaN if unknown, minus infinity
+    without constraints.
     """
 
+    task: Mapping[str, Any]
     name: str
     group: SeedGroup
     objective: float
@@ -326,11 +334,11 @@ class BestCandidate:
 
 @dataclass(frozen=True)
 class BestResults:
-    """The best candidate of each task, with the task's values of the swept `names`."""
+    """The best candidate of each task, which is defined by the values of the swept `names`."""
 
     split: str
     names: Sequence[str]
-    tasks: Sequence[tuple[Mapping[str, Any], BestCandidate]]
+    candidates: Sequence[BestCandidate]
 
 
 def best_results(ledger: Ledger) -> BestResults:
@@ -346,26 +354,23 @@ def best_results(ledger: Ledger) -> BestResults:
     rules = [str(ledger.experiment.get(OBJECTIVE, "")), *ledger.constraints.values()]
     words = set(re.findall(r"\w+", " ".join(rules)))
     names = [name for name in ledger.sweep if name in own or name in words]
-    variants: dict[str, set[str]] = {}
-    for group in seed_groups(ledger):
-        variants.setdefault(group.label, set()).add(group.variant)
-    tasks: dict[str, list[BestCandidate]] = {}
-    points: dict[str, Mapping[str, Any]] = {}
-    for group in seed_groups(ledger):
-        objective = group.estimate(split, OBJECTIVE).mean
-        if objective is None or math.isnan(objective):
-            continue
-        several = len(variants[group.label]) > 1
-        name = f"{group.label} ({group.variant})" if several else group.label
-        violations = [
-            group.estimate(split, VIOLATION_PREFIX + each).mean for each in ledger.constraints
-        ]
-        worst = float(np.max(np.array(violations, dtype=float), initial=-math.inf))
-        point = {each: group.point[each] for each in names if each in group.point}
-        key = format_point(point)  # as displayed: 1 and 1.0 define the same task
-        tasks.setdefault(key, []).append(BestCandidate(name, group, objective, worst))
-        points[key] = point
-    best = [(points[key], min(each, key=lambda c: c.rank)) for key, each in tasks.items()]
+    candidates = []
+    for groups in group_by(seed_groups(ledger), lambda group: group.label).values():
+        several = len({group.variant for group in groups}) > 1
+        for group in groups:
+            objective = group.estimate(split, OBJECTIVE).mean
+            if objective is None or math.isnan(objective):
+                continue
+            name = f"{group.label} ({group.variant})" if several else group.label
+            task = {each: group.point[each] for each in names if each in group.point}
+            violations = [
+                group.estimate(split, VIOLATION_PREFIX + each).mean for each in ledger.constraints
+            ]
+            worst = float(np.max(np.array(violations, dtype=float), initial=-math.inf))
+            candidates.append(BestCandidate(task, name, group, objective, worst))
+    # as displayed: 1 and 1.0 define the same task
+    tasks = group_by(candidates, lambda candidate: format_point(candidate.task))
+    best = [min(several, key=lambda candidate: candidate.rank) for several in tasks.values()]
     return BestResults(split, names, best)
 
 
@@ -379,17 +384,15 @@ def best_sheet(ledger: Ledger) -> Sheet:
             "every constraint is at most 0 there, and in how many trials all constraints are "
             "satisfied. The best was chosen on these rows, so its objective is slightly optimistic."
         )
-    rows = [_best_row(ledger, found, point, best) for point, best in found.tasks]
+    rows = [_best_row(ledger, found, best) for best in found.candidates]
     return make_sheet(f"Best results ({found.split})", rows, note)
 
 
-def _best_row(
-    ledger: Ledger, found: BestResults, point: Mapping[str, Any], best: BestCandidate
-) -> SheetRow:
+def _best_row(ledger: Ledger, found: BestResults, best: BestCandidate) -> SheetRow:
     group, split = best.group, found.split
     objective, planned = group.estimate(split, OBJECTIVE), len(group.outcomes)
     name = best.name if best.feasible else f"none (closest: {best.name})"
-    row = [(each, point.get(each)) for each in found.names]
+    row = [(each, best.task.get(each)) for each in found.names]
     row.append(("best", SheetCell(name, tone="" if best.feasible else "bad")))
     if others := [each for each in ledger.sweep if each not in found.names]:
         at = {each: group.point[each] for each in others if each in group.point}
@@ -407,10 +410,10 @@ def _best_row(
 def describe_best(ledger: Ledger) -> str:
     """Summarize the best results in words; "" if there are none."""
     found = best_results(ledger)
-    where, total = f"on {found.split} rows", len(found.tasks)
-    feasible = [best for _, best in found.tasks if best.feasible]
+    where, total = f"on {found.split} rows", len(found.candidates)
+    feasible = [best for best in found.candidates if best.feasible]
     if total == 1 and not feasible:
-        closest = found.tasks[0][1].name
+        closest = found.candidates[0].name
         return f"No algorithm satisfies all constraints {where} on average (closest: {closest})."
     if total == 1:
         among = ", among those that satisfy all constraints on average" * bool(ledger.constraints)

@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from ratecli.ledger.view import Ledger, split_rank
-from ratecli.report.expectations import ExpectationComparison, compare_expectations
-from ratecli.report.groups import SeedGroup, seed_groups
+from ratecli.report.expectations import compare_expectations
+from ratecli.report.groups import SeedGroup, group_by, seed_groups
 
 NUMBERS = ("mean", "low", "high", "n", "nan")
 EXPECTED = ("expect", "figure", "within", "source", "verdict")
@@ -54,7 +54,6 @@ def summary_table(ledger: Ledger) -> pd.DataFrame:
     If the file has expectations, five columns show them. A row with several expectations is
     repeated for each; expectations without values come last.
     """
-    expected: dict[tuple[str, ...], list[ExpectationComparison]] = {}
     groups: dict[tuple[str, ...], SeedGroup] = {}
     for group in seed_groups(ledger):
         order = {metric: k for k, metric in enumerate(ledger.metrics)}
@@ -62,10 +61,11 @@ def summary_table(ledger: Ledger) -> pd.DataFrame:
             group.values, key=lambda place: (split_rank(place[0]), order[place[1]])
         ):
             groups[_key(group, split, metric)] = group
-    for each in compare_expectations(ledger):
-        key = _key(each.group, each.entry.split, each.entry.metric)
-        groups.setdefault(key, each.group)
-        expected.setdefault(key, []).append(each)
+    expected = group_by(
+        compare_expectations(ledger),
+        lambda each: _key(each.group, each.entry.split, each.entry.metric),
+    )
+    groups |= {key: each[0].group for key, each in expected.items() if key not in groups}
     rows = []
     for key, group in groups.items():
         *_, split, metric = key

@@ -29,6 +29,7 @@ from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.report.certificates import collect_certificates
 from ratecli.report.expectations import expectation_sheet
+from ratecli.report.groups import group_by
 from ratecli.report.html import render_report
 from ratecli.report.plots import draw_plots
 from ratecli.report.plots.tree import draw_trees
@@ -180,12 +181,10 @@ def trial_folders(trials: Iterable[PlannedTrial]) -> dict[str, PlannedTrial]:
     to be quoted in YAML.
     """
     names = [(_name(trial), trial) for trial in trials]
-    keys: dict[str, set[str]] = {}
-    for name, trial in names:
-        keys.setdefault(name.casefold(), set()).add(trial.key)
+    alike = group_by(names, lambda pair: pair[0].casefold())
     found = {}
     for name, trial in names:
-        if len(keys[name.casefold()]) > 1 or len(name) > MAX_FOLDER_NAME:
+        if len({each.key for _, each in alike[name.casefold()]}) > 1 or len(name) > MAX_FOLDER_NAME:
             unique = f"{name[:MAX_FOLDER_NAME]}-{trial.key[:MAX_NAME_PART]}"
             found[unique_file_name(unique)] = trial
         else:

@@ -301,7 +301,7 @@ def mark_empty(axes: Axes) -> None:
 
 def legend_below(figure: Figure, handles: Iterable[Artist], notes: Sequence[str]) -> None:
     """Add a legend with distinct labels below all panels; increase the figure's height to fit."""
-    distinct = _distinct(handles)
+    distinct = list({str(handle.get_label()): handle for handle in handles}.values())
     width, height = figure.get_size_inches()
     longest = max((len(str(handle.get_label())) for handle in distinct), default=1)
     columns = max(1, min(len(distinct), int(width / (0.75 + 0.075 * longest))))
@@ -311,14 +311,6 @@ def legend_below(figure: Figure, handles: Iterable[Artist], notes: Sequence[str]
     figure.legend(
         handles=distinct, title=title, loc="outside lower left", ncols=columns, alignment="left"
     )
-
-
-def _distinct(handles: Iterable[Artist]) -> list[Artist]:
-    """Return the first handle of each label, in order."""
-    found: dict[str, Artist] = {}
-    for handle in handles:
-        found.setdefault(str(handle.get_label()), handle)
-    return list(found.values())
 
 
 def describe_count(counts: Sequence[int], unit: str) -> str:

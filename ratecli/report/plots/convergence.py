@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ratecli.config.report import ConvergencePlot
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
+from ratecli.report.groups import group_by
 from ratecli.report.plots import canvas
 from ratecli.report.plots.canvas import PlotImage, Tooltips
 from ratecli.report.plots.lines import (
@@ -63,21 +64,26 @@ def convergence_curves(ledger: Ledger, x: str, selection: PlotSelection) -> list
     if not {trial.label for trial in ledger.filter_stage.plan} & {*selection.algorithms}:
         ledger = ledger.algorithms
     labels = list(dict.fromkeys(trial.label for trial in ledger.plan))
-    traces: dict[str, dict[str, list[Trace]]] = {label: {} for label in labels}
-    points = {repr(trial.point): trial.point for trial in ledger.plan}
-    for trial in ledger.plan:
-        if selection.includes_trial(trial) and ledger.status(trial) in MEASURED_STATUSES:
-            rows = [row for row in ledger.results[trial.key].trace if x in row]
-            if rows:
-                traces[trial.label].setdefault(repr(trial.point), []).append(rows)
+    traces = [
+        (trial, rows)
+        for trial in ledger.plan
+        if selection.includes_trial(trial) and ledger.status(trial) in MEASURED_STATUSES
+        if (rows := [row for row in ledger.results[trial.key].trace if x in row])
+    ]
     found = []
-    for position, (label, by_point) in enumerate(traces.items()):
+    for position, label in enumerate(labels):
+        own = [(trial, rows) for trial, rows in traces if trial.label == label]
         curves = []
-        for key, seeds in by_point.items():
-            objective, violation = (align_traces(seeds, x, y) for y in LABELS)
-            violation = violation.mask(violation <= CONSTRAINT_TOLERANCE, 0.0)
-            curve = ConvergenceCurve(label, position, at=points[key])
-            curves.append(replace(curve, objective=objective, violation=violation))
+        for seeds in group_by(own, lambda pair: repr(pair[0].point)).values():
+            objective, violation = (align_traces([rows for _, rows in seeds], x, y) for y in LABELS)
+            curve = ConvergenceCurve(
+                label,
+                position,
+                at=seeds[0][0].point,
+                objective=objective,
+                violation=violation.mask(violation <= CONSTRAINT_TOLERANCE, 0.0),
+            )
+            curves.append(curve)
         found += distinguish_lines(curves)
     return found
 

@@ -10,6 +10,7 @@ from ratecli.config.report import BaseFilterPlot
 from ratecli.config.sweep import has_one_of_values
 from ratecli.ledger.records import FILTERS_KEY, PlannedTrial
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
+from ratecli.report.groups import group_by
 from ratecli.report.plots.options import PlotSelection
 from ratecli.report.sheet import format_point
 
@@ -57,11 +58,13 @@ def filter_panels(ledger: Ledger, options: BaseFilterPlot) -> list[FilterPanel]:
     """Return the panels in plan order, of other algorithms than filters only if requested."""
     selection = PlotSelection.of(options)
     filters = {trial.label for trial in ledger.plan if _filters(ledger, trial)}
-    found: dict[tuple[str, str], list[PlannedTrial]] = {}
-    for trial in ledger.plan:
-        shown = selection.includes(trial.label) if selection.algorithms else trial.label in filters
-        if shown and has_one_of_values(trial.point, options.at):
-            found.setdefault((trial.label, repr(trial.point)), []).append(trial)
+    shown = [
+        trial
+        for trial in ledger.plan
+        if has_one_of_values(trial.point, options.at)
+        if (selection.includes(trial.label) if selection.algorithms else trial.label in filters)
+    ]
+    found = group_by(shown, lambda trial: (trial.label, repr(trial.point)))
     several = len({label for label, _ in found}) > 1
     return [FilterPanel(_title(ledger, each[0], several), each) for each in found.values()]
 

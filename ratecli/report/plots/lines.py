@@ -17,7 +17,8 @@ from ratecli.report.groups import (
     NO_ESTIMATE,
     IntervalEstimate,
     SeedGroup,
-    groups_by_point,
+    group_by,
+    same_points,
     seed_groups,
     select_variant,
 )
@@ -165,9 +166,7 @@ def collect_lines(
     finite values are left out, and what the sweep does not affect becomes one point or a flat line.
     """
     ledger = ledger.for_metrics([axes.y] if axes.swept else [axes.x, axes.y])
-    algorithms: dict[str, list[SeedGroup]] = {}
-    for group in seed_groups(ledger):
-        algorithms.setdefault(group.label, []).append(group)
+    algorithms = group_by(seed_groups(ledger), lambda group: group.label)
     found: list[SweepLine] = []
     for position, (label, groups) in enumerate(algorithms.items()):
         variants = sorted({group.variant for group in groups} - {""}) or [""]
@@ -176,8 +175,7 @@ def collect_lines(
             if selection.includes(label) and selection.includes_variant(variant, variants):
                 owner = f"{label} ({variant})" if len(variants) > 1 else label
                 points = [
-                    axes.point(select_variant(siblings, variant))
-                    for siblings in groups_by_point(shown)
+                    axes.point(select_variant(siblings, variant)) for siblings in same_points(shown)
                 ]
                 line = SweepLine(owner, position, number)
                 if label in selection.lines or _is_flat(points, axes, simplify=simplify):
@@ -236,10 +234,10 @@ def _curves(
         places = {(_rounded(point.x)[0], _rounded(point.y)[0]) for point in points}
         if len(places) < len(points) and len(places) == 1:
             points = [replace(points[0], at={})]
-    curves: dict[str, list[LinePoint]] = {}
-    for point in points:
-        others = {name: value for name, value in point.at.items() if name != along}
-        curves.setdefault(repr(others), []).append(point)
+    curves = group_by(
+        points,
+        lambda point: repr({name: value for name, value in point.at.items() if name != along}),
+    )
     lines = [
         replace(line, at=curve[0].at, points=tuple(_ordered(curve, along)))
         for curve in curves.values()
