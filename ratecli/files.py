@@ -107,7 +107,7 @@ def unique_file_name(wish: str, taken: Container[str] = ()) -> str:
 
 
 def write_failed_error(path: Path, reason: str) -> Diagnostic:
-    hint = "make room there, or choose another folder with --output"
+    hint = "free disk space, or choose another folder with --output"
     return Diagnostic("E505", f"cannot write to '{path}': {reason}", hint)
 
 

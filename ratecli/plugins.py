@@ -69,11 +69,9 @@ class Plugin:
 
     def broken(self, why: str) -> FaultError:
         """Return an E210 with the given reason."""
-        what = f"the {self.kind} '{self.name}' of the package '{self.origin}' cannot be used: {why}"
-        way = (
-            f"`ratecli test-plugin {self.package}` says all that is wrong" if self.package else None
-        )
-        return FaultError(Diagnostic("E210", what, way))
+        message = f"the {self.kind} '{self.name}' of the package '{self.origin}' cannot be used"
+        hint = f"`ratecli test-plugin {self.package}` lists what is wrong"
+        return FaultError(Diagnostic("E210", f"{message}: {why}", hint if self.package else None))
 
 
 def plugins_by_name(kind: PluginKind) -> Mapping[str, tuple[Plugin, ...]]:
@@ -124,8 +122,8 @@ def unusable_plugin_warnings(kind: PluginKind, own: Collection[str]) -> Iterator
         if name in own:
             for each in claimed:
                 what = f"the {kind} '{name}' of the package '{each.origin}' is not used"
-                why = f"{what}: ratecli has one of that name"
-                yield Diagnostic("W210", why, "rename the entry point")
+                message = f"{what}: ratecli has one of that name"
+                yield Diagnostic("W210", message, "rename the entry point")
             continue
         try:
             plugin = find_plugin(kind, name)

@@ -6,7 +6,6 @@ import json
 import unicodedata
 from collections.abc import Iterable
 from itertools import accumulate
-from typing import NamedTuple
 
 from ratecli.errors import Diagnostic, SourceLocation
 
@@ -49,14 +48,6 @@ CONTEXT_SHARE = 0.3
 """Fraction of a cut line's width to keep before the span."""
 
 
-class LineWindow(NamedTuple):
-    """The displayed part of a line, and the position of the carets below it."""
-
-    text: str
-    indent: int
-    carets: int
-
-
 def render_diagnostics(faults: Iterable[Diagnostic], color: bool, width: int = 100) -> str:
     """Return text in compiler style, with a blank line between diagnostics.
 
@@ -64,7 +55,7 @@ def render_diagnostics(faults: Iterable[Diagnostic], color: bool, width: int = 1
     """
     several = list(faults)
     more = len(several) - MAX_RENDERED
-    rest = [f"... and {more} more: mend these first"] if more > 0 else []
+    rest = [f"... and {more} more: correct these first"] if more > 0 else []
     return "\n\n".join(
         [*(_render_one(fault, color, width) for fault in several[:MAX_RENDERED]), *rest]
     )
@@ -101,38 +92,40 @@ def _place_lines(place: SourceLocation, gutter: int, loud: str, width: int) -> l
     where = f"{strip_control_characters(place.file)}:{place.line}:{place.column}"
     bar = " " * gutter + _paint("|", BLUE, color)
     number = _paint(f" {place.line} |", BLUE, color)
-    window = _window(place, max(MIN_RENDER_WIDTH, width - gutter - 2))
-    carets = _paint("^" * window.carets, loud, color)
-    excerpt = f"{number} {window.text}".rstrip()
+    excerpt, indent, carets = _window(place, max(MIN_RENDER_WIDTH, width - gutter - 2))
+    marks = _paint("^" * carets, loud, color)
     return [
         f"{' ' * (gutter - 1)}{arrow} {where}",
         bar,
-        excerpt,
-        f"{bar} {' ' * window.indent}{carets}",
+        f"{number} {excerpt}".rstrip(),
+        f"{bar} {' ' * indent}{marks}",
     ]
 
 
-def _window(place: SourceLocation, room: int) -> LineWindow:
-    """Return the line as printable characters, cut on both sides of the span if it is too long."""
-    near, start = room * CHARACTERS_PER_CELL, min(place.column - 1, len(place.excerpt))
+def _window(place: SourceLocation, width: int) -> tuple[str, int, int]:
+    """Return the line, cut on both sides of the span if it is too long, and its carets.
+
+    The carets are described by their indentation and number.
+    """
+    near, start = width * CHARACTERS_PER_CELL, min(place.column - 1, len(place.excerpt))
     first = max(0, start - near)
     last = start + min(place.width, near) + near
     line = [_printable(character) for character in place.excerpt[first:last]]
     start -= first
     end = min(start + place.width, len(line))
     before, span, after = line[:start], line[start:end], line[end:]
-    if _width(line) <= room:
+    if _width(line) <= width:
         head, tail = ELLIPSIS * (first > 0), ELLIPSIS * (last < len(place.excerpt))
     else:
-        room -= 2 * len(ELLIPSIS)
-        span_room = min(_width(span), room)
-        left = max(int(CONTEXT_SHARE * room), room - span_room - _width(after))
-        reversed_before, head = _first(before[::-1], min(left, room - span_room))
+        width -= 2 * len(ELLIPSIS)
+        span_width = min(_width(span), width)
+        left = max(int(CONTEXT_SHARE * width), width - span_width - _width(after))
+        reversed_before, head = _first(before[::-1], min(left, width - span_width))
         before = reversed_before[::-1]
-        span, _ = _first(span, room - _width(before))
-        after, tail = _first(line[start + len(span) :], room - _width(before) - _width(span))
+        span, _ = _first(span, width - _width(before))
+        after, tail = _first(line[start + len(span) :], width - _width(before) - _width(span))
     text = head + "".join((*before, *span, *after)) + tail
-    return LineWindow(text, len(head) + _width(before), max(1, _width(span)))
+    return text, len(head) + _width(before), max(1, _width(span))
 
 
 def _printable(character: str) -> str:
@@ -151,10 +144,10 @@ def _width(characters: Iterable[str]) -> int:
     )
 
 
-def _first(characters: list[str], room: int) -> tuple[list[str], str]:
+def _first(characters: list[str], width: int) -> tuple[list[str], str]:
     """Return as many characters as fit, and an ellipsis if there are more."""
-    widths = accumulate(_width([each]) for each in characters)
-    count = sum(width <= room for width in widths)
+    ends = accumulate(_width([each]) for each in characters)
+    count = sum(end <= width for end in ends)
     return characters[:count], ELLIPSIS if count < len(characters) else ""
 
 

@@ -10,13 +10,7 @@ from pydantic import ValidationError
 from ratecli.config.algorithm import entry_label, entry_label_loc, entry_options, entry_sweep
 from ratecli.config.base import FAILURE_RATE, RESERVED_RESULT_FILES, SOLUTION_RATE
 from ratecli.config.filter import FILTER
-from ratecli.config.sweep import (
-    DATASET_AXIS,
-    MAX_POINTS,
-    SWEEP_KEYWORDS,
-    Sweep,
-    sweep_points,
-)
+from ratecli.config.sweep import DATASET_AXIS, MAX_POINTS, SWEEP_KEYWORDS, Sweep, sweep_points
 from ratecli.config.validation import quote_value
 from ratecli.errors import Diagnostic, Loc, did_you_mean
 

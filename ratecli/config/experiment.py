@@ -213,8 +213,7 @@ class Experiment(Spec):
         description="Penalty on the size of model weights.",
     )
     deployed: DeployedSpec | None = Field(
-        None,
-        description="The current model, for churn, wins, losses and of(deployed, ...).",
+        None, description="The current model, for churn, wins, losses and of(deployed, ...)."
     )
     resample: OptionalResample = Field(
         None,
@@ -232,8 +231,7 @@ class Experiment(Spec):
         description="A balanced filter of the training rows; its own trials are called filter.",
     )
     sweep: SweepField = Field(
-        default_factory=Sweep,
-        description="What varies: names with values, for rules and options.",
+        default_factory=Sweep, description="What varies: names with values, for rules and options."
     )
     algorithms: Annotated[tuple[AlgorithmSpec, ...], Field(min_length=1)] = Field(
         description="The algorithms to compare: names, or names with options."

@@ -105,8 +105,7 @@ class TradeoffPlot(BasePaneledPlot):
     )
     y: ColumnName = Field(description="Vertical axis: a metric.")
     split: SplitNames = Field(
-        ("test",),
-        description="The rows that are measured; each of several splits gets a panel.",
+        ("test",), description="The rows that are measured; each of several splits gets a panel."
     )
     variants: VariantNames = None
     lines: tuple[NameText, ...] = Field(
@@ -157,8 +156,7 @@ class BaseFilterPlot(BasePlot):
         description="The column whose groups are shown; required if goals use several columns.",
     )
     at: dict[ColumnName, Annotated[tuple[ScalarValue, ...], Field(min_length=1)]] = Field(
-        {},
-        description="Sweep points: names of the sweep with lists of values; default: all.",
+        {}, description="Sweep points: names of the sweep with lists of values; default: all."
     )
 
 

@@ -104,8 +104,7 @@ class SafetySpec(Spec):
         None, description="Columns (or label) with equal shares in the test and in training."
     )
     order: Literal["shuffled", "positional"] = Field(
-        "shuffled",
-        description="Which rows to hold out: random ones, or the last ones of the file.",
+        "shuffled", description="Which rows to hold out: random ones, or the last ones of the file."
     )
     test: StrictFlag = Field(
         default=True,

@@ -373,12 +373,7 @@ ESCAPE_HINT = "use single quotes, where a backslash is a backslash"
 INDENT_HINT = "keys that belong together, and entries of one list, begin in the same column"
 SYNTAX_ADVICE = (
     (r"character '\\t' that", -1, "a tab is not allowed here", "replace tabs by spaces"),
-    (
-        r"character '(.)' that",
-        -1,
-        "a value cannot begin with '{0}' unquoted",
-        QUOTE_HINT,
-    ),
+    (r"character '(.)' that", -1, "a value cannot begin with '{0}' unquoted", QUOTE_HINT),
     (r"expected alphabetic", 0, "a value cannot begin with this unquoted", QUOTE_HINT),
     (
         r"mapping values are not",
@@ -404,12 +399,7 @@ SYNTAX_ADVICE = (
         "an unquoted value inside {{ }} or [ ] cannot contain '['",
         "put a rule with brackets in quotes: 'tpr[women] >= 0.8'",
     ),
-    (
-        r"expected ',' or '(.)'",
-        0,
-        "this bracket is not closed",
-        "add '{0}' or a comma",
-    ),
+    (r"expected ',' or '(.)'", 0, "this bracket is not closed", "add '{0}' or a comma"),
     (r"unexpected end of stream", 0, "this quoted text never ends", "add the closing quote"),
     (r"unknown escape|escape seq", -1, "this is not an escape of double quotes", ESCAPE_HINT),
     (r"expected chomping", 0, "after '|' or '>' the text begins on the next line", QUOTE_HINT),

@@ -134,8 +134,7 @@ GOALS = {
     "precision-floor": Goal(found, lambda m, floor: m["precision"] >= floor - ROUNDING),
     "neyman-pearson": Goal(alarms_and_misses, lambda m, limit: m["fpr"] <= limit + ROUNDING),
     "egregious": Goal(
-        egregious,
-        lambda m, kappa: min(m["right_refused"], m["right_accepted"]) >= kappa - ROUNDING,
+        egregious, lambda m, kappa: min(m["right_refused"], m["right_accepted"]) >= kappa - ROUNDING
     ),
 }
 

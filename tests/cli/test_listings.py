@@ -38,16 +38,7 @@ QUICK = [
     *(["ls", kind] for kind in LISTINGS),
     *(
         ["show", name]
-        for name in (
-            "loans",
-            "recall",
-            "f1",
-            "share",
-            "kl",
-            "max_gap",
-            "disclosivity",
-            "tradeoff",
-        )
+        for name in ("loans", "recall", "f1", "share", "kl", "max_gap", "disclosivity", "tradeoff")
     ),
 ]
 

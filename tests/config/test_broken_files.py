@@ -86,11 +86,7 @@ KEYS = [
     ("E103", "deployed: ⟦majorize⟧\n", None),
     ("E103", "report: {tables: [{rows: [⟦1⟧], columns: [a]}]}\n", "in quotes"),
     ("E103", "report: {tables: [{rows: ⟦a⟧, columns: [a]}]}\n", "[a]"),
-    (
-        "E103",
-        "report: {plots: [{kind: tradeoff, x: a, y: b, optimum: ⟦yes⟧}]}\n",
-        None,
-    ),
+    ("E103", "report: {plots: [{kind: tradeoff, x: a, y: b, optimum: ⟦yes⟧}]}\n", None),
     ("E103", "report: {plots: [{kind: tradeoff, x: a, y: b, diagonal: ⟦1⟧}]}\n", None),
     ("E103", "report: {plots: [{kind: tradeoff, x: a, y: b, lines: ⟦c⟧}]}\n", "[c]"),
     ("E104", "report: {plots: [{kind: tradeoff, x: a, y: b, lines: [⟦c d⟧]}]}\n", None),
@@ -121,11 +117,7 @@ KEYS = [
     ("E106", "metrics: {⟦objective⟧: error}\n", None),
     ("E106", "metrics: {⟦solution_rate⟧: error}\n", "rename"),
     ("E106", "sweep: {⟦failure_rate⟧: [1]}\n", "rename"),
-    (
-        "E106",
-        TWO_FILES,
-        None,
-    ),
+    ("E106", TWO_FILES, None),
     ("E302", f"objective: ⟦{'(' * 10_000 + ')' * 10_000}⟧\n", None),
     ("E302", f"groups: {{a: ⟦'{'(' * 10_000 + ')' * 10_000}'⟧}}\n", None),
 ]
@@ -169,10 +161,7 @@ ALGORITHMS = [
     ("E104", "algorithms: [{⟦a-b⟧: }]\n"),
     ("E104", "algorithms: [{a: {as: ⟦b c⟧}}]\n"),
     ("E105", "algorithms: [{a: {sweep: {k: ⟦5⟧}}}]\n"),
-    (
-        "E105",
-        TWO_SWEEPS,
-    ),
+    ("E105", TWO_SWEEPS),
     ("E106", "algorithms: [a, ⟦a⟧]\n"),
     ("E106", "algorithms:\n  - a\n  - b: {as: ⟦a⟧}\n"),
     ("E106", "algorithms:\n  - a\n  - ⟦a⟧: {x: 1}\n"),

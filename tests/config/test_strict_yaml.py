@@ -93,11 +93,7 @@ def test_values_may_be_written_once_and_used_again():
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), max_size=20)
 SCALAR = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-(2**63) + 1, 2**63 - 1),
-    st.floats(allow_nan=False),
-    TEXT,
+    st.none(), st.booleans(), st.integers(-(2**63) + 1, 2**63 - 1), st.floats(allow_nan=False), TEXT
 )
 DATA = st.recursive(
     SCALAR,
