@@ -122,19 +122,6 @@ def test_all_faults_of_all_files_come_at_once(folder, cli):
     assert answer.code == 2
 
 
-@pytest.mark.parametrize(
-    ("settings", "column"),
-    [("seeds", 1), ("algorithms.7=x", 12), ("name.a=3", 6), ("seeds=[1", 7), ("=3", 1)],
-)
-def test_a_bad_override(folder, cli, listing, settings, column):
-    (folder / "exp.yaml").write_text(PLAIN)
-    before = listing()
-    answer = cli("run", "exp.yaml", "--set", settings)
-    assert shown(answer.err) == [("E107", "--set", (1, column))]
-    assert answer.code == 2
-    assert listing() == before
-
-
 def test_a_metric_may_name_a_split_that_some_data_sets_have(folder, cli):
     """Of those that are taken one by one; here it is the first."""
     (folder / "exp.yaml").write_text(HALVES.replace("error: error", "a: error@validation"))
@@ -142,12 +129,6 @@ def test_a_metric_may_name_a_split_that_some_data_sets_have(folder, cli):
     assert answer.code == 0, answer.err
     answer = cli("validate", "exp.yaml", "--set", "sweep.dataset=[b]")
     assert [code for code, *_ in shown(answer.err)] == ["E208"]
-
-
-def test_a_bad_value_of_an_override_is_shown_there(folder, cli):
-    (folder / "exp.yaml").write_text(PLAIN)
-    answer = cli("validate", "exp.yaml", "--set", "objective=eror")
-    assert shown(answer.err) == [("E203", "--set", (1, 11))]
 
 
 @pytest.mark.parametrize(("name", "content"), [("missing.yaml", None), ("exp.yaml", b"\xff\xfe")])

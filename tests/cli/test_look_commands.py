@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 
 import pytest
 from small import SMALL, quickstart
@@ -62,32 +61,6 @@ def test_validate_without_the_data(cli, folder, small):
     assert answer.code == 0
     assert "not checked with its data (compas/compas-scores-two-years.csv not here)" in answer.out
     assert not (folder / "data").exists()
-
-
-@pytest.mark.parametrize("form", ["json", "github"])
-def test_validate_for_programs(cli, small, form):
-    good = cli("validate", small, "--format", form)
-    assert (good.code, good.out.strip(), good.err) == (0, "[]" if form == "json" else "", "")
-    small.write_text(BROKEN)
-    answer = cli("validate", small, "--format", form)
-    assert (answer.code, answer.err) == (2, "")
-    if form == "json":
-        (fault,) = json.loads(answer.out)
-        assert (fault["code"], fault["line"], fault["column"]) == ("E101", 15, 1)
-        assert fault["file"] == str(small)
-    else:
-        assert answer.out.startswith(
-            f"::error file={small},line=15,endLine=15,col=1,endColumn=6,title=E101::"
-        )
-
-
-def test_good_files_beside_broken_ones_are_named(cli, folder, small):
-    other = folder / "broken.yaml"
-    other.write_text(BROKEN)
-    answer = cli("validate", other, small)
-    assert answer.code == 2
-    assert "error[E101]" in answer.err
-    assert answer.out == f"{small}: no errors, 8 trials\n"
 
 
 def test_explain(cli, small, listing):

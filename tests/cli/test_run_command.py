@@ -148,23 +148,6 @@ def test_two_experiments_of_one_name(folder, cli, small):
     assert not (folder / "results").exists()
 
 
-def test_results_cannot_go_into_a_file(folder, cli, small):
-    (folder / "taken").write_text("")
-    assert cli("run", small, "-o", "taken").code == 2
-
-
-def test_several_experiments(folder, run, plain):
-    other = folder / "other.yaml"
-    other.write_text(PLAIN.replace("name: small", "name: other"))
-    answer = run(plain, other, "--set", "seeds=1")
-    assert answer.code == 0
-    assert {path.name for path in (folder / "results").iterdir()} == {
-        "small",
-        "other",
-        "report.html",
-    }
-
-
 def test_fresh_forgets(run, plain):
     run(plain, "-q", "--set", "seeds=1")
     assert f"({TRIALS} run now)" in run(plain, "--fresh").out
@@ -218,15 +201,6 @@ def test_plan_before_and_after(cli, run, plain, listing):
     assert rows["majorize"] == ["4", "2", "2"]
     assert "unknown" not in cli("plan", plain).out
     assert listing() == before
-
-
-def test_plan_without_the_data(folder, cli, small):
-    small.write_text(SMALL.replace("source: loans, rows: 200", "source: adult"))
-    answer = cli("plan", small)
-    assert answer.code == 0
-    assert "adult/adult.data, adult/adult.test" in answer.out
-    assert f"{TRIALS} trials" in answer.out
-    assert not (folder / "data").exists()
 
 
 def test_report_writes_the_same_again(folder, cli, run, small):
