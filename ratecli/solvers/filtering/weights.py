@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import linprog, lsq_linear, nnls
+from scipy.optimize import linprog, nnls
 
-from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 from ratecli.solvers.filtering.solvers import BalancedTree
 from ratecli.solvers.filtering.target import FilterTarget
+from ratecli.solvers.numerics.quadratic import minimize_quadratic
 
 MIN_SHARE = 1e-12
 """Smaller shares of all rows are treated as rounding errors of 0."""
-
-SUM_PENALTY = 1e3
-"""Weight of the penalty that makes weights sum to 1, relative to distances of shares."""
 
 
 @dataclass(frozen=True)
@@ -81,27 +78,14 @@ def optimal_sampling_weights(
 
 
 def _nearest_on_simplex(offsets: Array, sizes: Array, kept: float) -> Array:
-    """Minimize `|q @ offsets|` over q (L,) with `0 <= q <= sizes / kept` and a sum of nearly 1.
-
-    Solved by active sets. The sum is pulled to 1 by a penalty instead of being fixed: the d that
-    minimizes `s^2 |d|^2 + w^2 (1 - s)^2` is the one that does so for s = 1, except that the upper
-    limits depend on s, which is near 1.
-
-    Raises
-    ------
-    FaultError
-        E501 if there are too many active sets.
-    """
-    system = np.vstack([offsets.T, np.full(len(sizes), SUM_PENALTY)])
-    right = np.append(np.zeros(offsets.shape[1]), SUM_PENALTY)
+    """Minimize `|q @ offsets|` over q (L,) with `0 <= q <= sizes / kept` that sum to 1."""
+    start = sizes / sizes.sum()
     most = np.minimum(sizes / kept, 1.0) if kept > 0 else np.ones(len(sizes))
-    most = np.maximum(most, sizes)  # keeping all rows is always allowed
-    result = lsq_linear(
-        system, right, (0.0, most), method="bvls", tol=1e-15, max_iter=50 * len(sizes)
-    )
-    if result.status == 0:
-        raise FaultError(Diagnostic("E501", "sampling weights: too many active sets"))
-    return np.asarray(np.maximum(result.x, 0.0))
+    limits = np.zeros(len(sizes)), np.maximum(most, start)  # keeping all rows is always allowed
+    curvature = offsets @ offsets.T
+    # equal slopes do not matter for a fixed sum: they only set the scale of the tolerance
+    slope = np.full(len(sizes), np.abs(curvature).max())
+    return minimize_quadratic(curvature, slope, limits, start, fixed_sum=True)
 
 
 def leaf_weights(target: FilterTarget, options: BalancedTree, masses: Array) -> SamplingWeights:
