@@ -127,34 +127,26 @@ class Enclosure:
         return self.ends[-1][1].value
 
     @property
-    def low_slopes(self) -> Floats:
-        """(B,) derivatives of `low` in the limits; see `high_slopes`."""
-        return self._slopes(-1)
-
-    @property
     def high_slopes(self) -> Floats:
         """(B,) derivatives of `high` in the limits; 0 if the end is infinite.
 
-        One-sided derivatives at a kink, such as a maximum of equal numbers.
+        One-sided derivatives at a kink, such as a maximum of equal numbers. The chain rule is
+        applied from the root down, at the points where the ends are attained.
         """
-        return self._slopes(1)
-
-    def _slopes(self, side: int) -> Floats:
-        """Apply the chain rule from the root down, at the points where the ends are attained."""
         total = np.zeros(self.inclusion.size)
-        left = [(len(self.ends) - 1, side, 1.0)]
-        while left:
-            number, side, weight = left.pop()
+        waiting = [(len(self.ends) - 1, 1, 1.0)]
+        while waiting:
+            number, side, weight = waiting.pop()
             node, end = self.inclusion.nodes[number], self.ends[number][(side + 1) // 2]
             if not math.isfinite(end.value):
                 continue
             if not isinstance(node, _OperationNode):
-                reach = node[(side + 1) // 2]
-                if reach.limit is not None:
-                    total[reach.limit] += weight * reach.factor
+                bounded = node[(side + 1) // 2]
+                if bounded.limit is not None:
+                    total[bounded.limit] += weight * bounded.factor
             elif end.point is not None:
                 slopes = node.operation.slopes(*node.operation.near(*end.point.at))
-                left += [
+                waiting += [
                     (part, other, weight * slope)
                     for slope, other, part in zip(slopes, end.point.ends, node.inside, strict=True)
                     # slopes are not finite at infinite arguments
