@@ -58,7 +58,7 @@ class Rate:
 _RATES = (
     Rate("positive_rate", "all", "all", "none", "share of positive decisions", "negative_rate"),
     Rate("negative_rate", "all", "none", "all", "share of negative decisions", "positive_rate"),
-    Rate("joint_rate", "all", "all", "none", "share of rows in the slice and positive", whole=True),
+    Rate("joint_rate", "all", "all", "none", "in the slice and decided positively", whole=True),
     Rate("error", "labelled", "-", "+", "share of wrong decisions", "accuracy"),
     Rate("accuracy", "labelled", "+", "-", "share of correct decisions", "error"),
     Rate("tpr", "+", "all", "none", "share of positive rows decided positively", "fnr"),
@@ -71,10 +71,20 @@ _RATES = (
     Rate("false_negatives", "labelled", "none", "+", "share of false negatives", "true_positives"),
     Rate("base_rate", "labelled", "+", "+", "share of positive labels, for any decisions"),
     Rate(
-        "churn", "deployed", "deployed_no", "deployed_yes", "unlike the deployed model", "agreement"
+        "churn",
+        "deployed",
+        "deployed_no",
+        "deployed_yes",
+        "share of decisions that differ from those of the deployed model",
+        "agreement",
     ),
     Rate(
-        "agreement", "deployed", "deployed_yes", "deployed_no", "like the deployed model", "churn"
+        "agreement",
+        "deployed",
+        "deployed_yes",
+        "deployed_no",
+        "share of decisions that equal those of the deployed model",
+        "churn",
     ),
     Rate(
         "wins",
@@ -97,7 +107,7 @@ _RATES = (
         "labelled",
         "all",
         "none",
-        "mean of -log of the estimated probability of the label",
+        "mean of -log of the estimated probability of the label; infinite if it is 0",
         of="log_loss",
     ),
 )
