@@ -58,7 +58,7 @@ from ratecli.solvers.players.game import (
     initial_prices,
     initial_slacks,
 )
-from ratecli.solvers.players.lagrangian import make_lagrangian
+from ratecli.solvers.players.lagrangian import ProgramLagrangian
 from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.players.solver import ThreePlayer
 from ratecli.solvers.players.training import shrink_mixture
@@ -297,8 +297,7 @@ def mixture_seconds(case: Case) -> tuple[float, tuple[float, float]]:
 def game_of(problem: Problem, lanes: int) -> ThreePlayerGame:
     """A game of so many lanes."""
     kinds = RowKinds.by(problem.rates)
-    fixed = ~kinds.patterns.any(axis=1)
-    form = make_lagrangian(RateProgram.of(problem), np.nan_to_num(problem.rates.c), fixed)
+    form = ProgramLagrangian(RateProgram.of(problem), kinds)
     rates = np.geomspace(1e-3, 1, lanes)
     player = DescentPlayer(form, LaneRows(problem.X, kinds), "adam", rates)
     slacks = initial_slacks(form, lanes)

@@ -20,7 +20,7 @@ from ratecli.solvers.players.game import (
     initial_prices,
     initial_slacks,
 )
-from ratecli.solvers.players.lagrangian import ProgramLagrangian, make_lagrangian
+from ratecli.solvers.players.lagrangian import ProgramLagrangian
 
 RULES = Rules({"p": "positive_rate[g=a] <= 0.8 * positive_rate[g=b]", "r": "recall >= 0.75"})
 RADIUS = 4.0
@@ -58,7 +58,7 @@ def test_the_duality_gap_is_not_negative_and_falls_as_the_theory_says(seed):
     given = problem(smooth_rows(seed), RULES)
     program, kinds = RateProgram.of(given), RowKinds.by(given.rates)
     rates = enumerated(given)
-    form = make_lagrangian(program, np.nan_to_num(given.rates.c), ~kinds.patterns.any(axis=1))
+    form = ProgramLagrangian(program, kinds)
     slopes, constants = form.sides
     sides = slopes @ rates + constants[:, :1]
     optimum = optimize_over_hull(Relaxation(program, RatePoints.classifiers(rates)), 1e-7)

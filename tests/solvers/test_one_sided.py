@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from oracles.goals import Rules, grid_rows, problem
 
@@ -11,14 +10,13 @@ from ratecli.rates.analysis import find_two_sided_rate
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.players.atoms import QuadraticMean
-from ratecli.solvers.players.lagrangian import ProgramLagrangian, make_lagrangian
+from ratecli.solvers.players.lagrangian import ProgramLagrangian
 from ratecli.solvers.players.solver import ThreePlayer
 from ratecli.solvers.problem import Problem
 
 
 def form_of(given: Problem) -> ProgramLagrangian:
-    fixed = ~RowKinds.by(given.rates).patterns.any(axis=1)
-    return make_lagrangian(RateProgram.of(given), np.nan_to_num(given.rates.c), fixed)
+    return ProgramLagrangian(RateProgram.of(given), RowKinds.by(given.rates))
 
 
 SIDES = {

@@ -26,7 +26,7 @@ from ratecli.solvers.players.game import (
     project_onto_simplex_cap,
     stationary_distributions,
 )
-from ratecli.solvers.players.lagrangian import OBJECTIVE_OWNER, make_lagrangian
+from ratecli.solvers.players.lagrangian import OBJECTIVE_OWNER, ProgramLagrangian
 from ratecli.solvers.players.lanes import unpack_lanes
 from ratecli.solvers.problem import Problem
 
@@ -39,8 +39,7 @@ def column(*values: float) -> np.ndarray:
 
 def form_of(given: Problem):
     kinds = RowKinds.by(given.rates)
-    fixed = ~kinds.patterns.any(axis=1)
-    return make_lagrangian(RateProgram.of(given), np.nan_to_num(given.rates.c), fixed), kinds
+    return ProgramLagrangian(RateProgram.of(given), kinds), kinds
 
 
 def test_responses_of_logarithms():

@@ -15,6 +15,7 @@ from ratecli.rates import expression as ex
 from ratecli.rates.affine import affine
 from ratecli.rates.analysis import monotonicity
 from ratecli.rates.expression import Expression
+from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull.forms import (
     ROUNDING,
     LinearTerm,
@@ -59,7 +60,6 @@ class AtomBundle:
     shares: Array | None
 
 
-@dataclass(frozen=True)
 class ProgramLagrangian:
     """The function that the three players play on.
 
@@ -76,10 +76,25 @@ class ProgramLagrangian:
         The A atoms of the rest, and the constraint that each belongs to, or `OBJECTIVE_OWNER`.
     """
 
-    objective: LinearTerm
-    constraints: tuple[LinearTerm, ...]
-    atoms: tuple[ConvexAtom, ...]
-    owners: tuple[int, ...]
+    def __init__(self, program: RateProgram, kinds: RowKinds) -> None:
+        """Split the goals of a program into affine parts and atoms.
+
+        Rates that do not depend on decisions are moved to the constants.
+
+        Raises
+        ------
+        FaultError
+            E308 where a goal is not monotone in a rate: each slack bounds its rate from one side
+            only.
+        """
+        self._program, self._none = program, program.objective.line * 0.0
+        fixed = np.logical_not(kinds.patterns.any(axis=1))
+        self._fixed = np.where(fixed, np.nan_to_num(kinds.matrix.c), 0.0), fixed
+        self.atoms, self.owners = list[ConvexAtom](), list[int]()
+        self.constraints = [
+            self._split(form, owner) for owner, form in enumerate(program.constraints)
+        ]
+        self.objective = self._split(program.objective, OBJECTIVE_OWNER)
 
     @cached_property
     def spans(self) -> tuple[slice, ...]:
@@ -153,38 +168,11 @@ class ProgramLagrangian:
             found[bundle.slots] = weights[bundle.members] * slopes
         return found
 
-
-def make_lagrangian(
-    program: RateProgram, constants: Array, fixed: NDArray[np.bool_]
-) -> ProgramLagrangian:
-    """Return the Lagrangian of a program over K rates.
-
-    Rates that are `fixed` (K,) do not depend on decisions and equal `constants`.
-
-    Raises
-    ------
-    FaultError
-        E308 where a goal is not monotone in a rate: each slack bounds its rate from one side only.
-    """
-    builder = _AtomBuilder(program, constants, fixed)
-    lines = [builder.split(form, owner) for owner, form in enumerate(program.constraints)]
-    objective = builder.split(program.objective, OBJECTIVE_OWNER)
-    return ProgramLagrangian(objective, tuple(lines), tuple(builder.atoms), tuple(builder.owners))
-
-
-class _AtomBuilder:
-    """Splits goals into affine parts and atoms, which it collects."""
-
-    def __init__(self, program: RateProgram, constants: Array, fixed: NDArray[np.bool_]) -> None:
-        self.program, self.constants, self.fixed = program, constants, fixed
-        self.none = program.objective.line * 0.0
-        self.atoms, self.owners = list[ConvexAtom](), list[int]()
-
-    def split(self, form: ProgramForm, owner: int) -> LinearTerm:
+    def _split(self, form: ProgramForm, owner: int) -> LinearTerm:
         """Return the affine part of a goal, and collect the atoms of the rest."""
         line = form.line
         for m in form.fractions:
-            fraction, share = self.program.fractions[m], float(form.shares[m])
+            fraction, share = self._program.fractions[m], float(form.shares[m])
             low, high = fraction.range
             end = low if share > 0 else high
             top = (fraction.top + fraction.bottom * -end) * share  # never negative
@@ -201,9 +189,10 @@ class _AtomBuilder:
         found = affine(node)
         if found is None:
             return None
-        line = linear_term_of(found, self.program.index)
-        still = np.where(self.fixed, line.slopes, 0.0)
-        return LinearTerm(line.slopes - still, line.constant + float(still @ self.constants))
+        line = linear_term_of(found, self._program.index)
+        constants, fixed = self._fixed
+        still = np.where(fixed, line.slopes, 0.0)
+        return LinearTerm(line.slopes - still, line.constant + float(still @ constants))
 
     def _split_convex(self, node: Expression, factor: float) -> LinearTerm:
         """Return the affine part of `factor * node`, and collect its atoms."""
@@ -212,7 +201,7 @@ class _AtomBuilder:
             return flat * factor
         match node:
             case ex.Sum(terms=terms):
-                return sum((self._split_convex(term, factor) for term in terms), self.none)
+                return sum((self._split_convex(term, factor) for term in terms), self._none)
             case ex.Product(left=ex.Constant(value=value), right=right):
                 return self._split_convex(right, factor * value)
             case ex.Apply(function=name, arguments=arguments):
@@ -222,7 +211,7 @@ class _AtomBuilder:
                     if offset is not None:
                         return offset
         self.atoms.append(self._smooth_atom(node, factor))
-        return self.none
+        return self._none
 
     def _split_closed_form(
         self, name: str, lines: list[LinearTerm], factor: float
@@ -242,13 +231,13 @@ class _AtomBuilder:
             self.atoms.append(QuadraticMean(pair, factor))
         else:
             return None
-        return self.none
+        return self._none
 
     def _split_divergence(self, p: float, q: LinearTerm, factor: float) -> LinearTerm:
         """KL(p, q) = constant - p log q - (1 - p) log(1 - q), decreasing in q and in 1 - q."""
         shares = [(s, line) for s, line in ((p, q), (1 - p, q * -1.0 + 1.0)) if s > 0]
         self.atoms += [NegativeLog((line,), factor * share) for share, line in shares]
-        return self.none + factor * float(sum(share * np.log(share) for share, _ in shares))
+        return self._none + factor * float(sum(share * np.log(share) for share, _ in shares))
 
     def _smooth_atom(self, node: Expression, factor: float) -> SmoothAtom:
         """Return `factor * node` as an atom over its rates; raise E308 if not monotone in one."""
@@ -259,7 +248,7 @@ class _AtomBuilder:
                 message = f"'{ex.to_text(node)}' neither grows nor falls in '{ex.to_text(leaf)}'"
                 hint = "take `mixture`, or write it with kl, max or rms"
                 raise FaultError(Diagnostic("E308", message, hint))
-        units = np.eye(len(self.program.index))
-        lines = tuple(LinearTerm(units[self.program.index[leaf]], 0.0) for leaf in signs)
+        units = np.eye(len(self._program.index))
+        lines = tuple(LinearTerm(units[self._program.index[leaf]], 0.0) for leaf in signs)
         own = {leaf: k for k, leaf in enumerate(signs)}
         return SmoothAtom(lines=lines, expression=scaled, index=own, signs=tuple(signs.values()))

@@ -33,7 +33,7 @@ from ratecli.solvers.players.game import (
     initial_prices,
     initial_slacks,
 )
-from ratecli.solvers.players.lagrangian import make_lagrangian
+from ratecli.solvers.players.lagrangian import ProgramLagrangian
 from ratecli.solvers.players.rows import BatchSampler, LaneRows
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.streamed.player import StreamedBatchSampler, StreamedLaneRows
@@ -102,8 +102,7 @@ def make_game(
 ) -> ThreePlayerGame:
     """Return the game of all settings of a grid before its first step."""
     program, kinds = RateProgram.of(problem), RowKinds.by(problem.rates)
-    fixed = np.logical_not(kinds.patterns.any(axis=1))
-    form = make_lagrangian(program, np.nan_to_num(problem.rates.c), fixed)
+    form = ProgramLagrangian(program, kinds)
     learning, raising = (np.array([each[name] for each in grid]) for name in grid[0])
     player: ClassifierPlayer
     if solver.oracle is not None:
