@@ -115,12 +115,6 @@ def test_a_disclosivity_is_bounded_between_0_and_1(folder):
         assert found[0].place.line == 5
 
 
-def test_a_share_is_no_more_than_all(folder):
-    (found,) = faults(folder, rule="share[sex = F] <= 1 + alpha")
-    assert found.code == "E305"
-    assert found.message == "'rule' always holds, whatever the classifier does"
-
-
 SAFE = """
 name: tested
 datasets: {people: {path: people.csv, label: y, drop: [old]}}

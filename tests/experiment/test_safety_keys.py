@@ -89,12 +89,6 @@ def test_a_files_aim_says_nothing_to_those_who_hold_no_constraint(folder):
     assert keys(folder, TESTED, own, "safety.aim=0.9") == keys(folder, TESTED, own)
 
 
-def test_a_delta_may_be_a_fraction(folder):
-    plain = keys(folder, TESTED)
-    assert keys(folder, TESTED, "safety.delta=1/20") == plain
-    assert keys(folder, TESTED, "safety.delta={some: 1/20}") == plain
-
-
 def test_an_aim_is_the_inflation_of_those_who_leave_room_themselves(folder):
     own = "algorithms=[seldonian: {KEYS}]"
     plain, passing = (keys(folder, TESTED, own.replace("KEYS", f"inflation: {each}"))
@@ -106,10 +100,17 @@ def test_an_aim_is_the_inflation_of_those_who_leave_room_themselves(folder):
     assert set(keys(folder, TESTED, bare).values()).isdisjoint(passing.values())
 
 
-def test_the_same_test_has_the_same_key_however_it_is_written(folder):
-    plain = keys(folder, TESTED)
-    assert keys(folder, TESTED, "safety={fraction: 1/2}") == plain
-    assert keys(folder, TESTED, "safety.delta={some: 0.05, right: 0.05}") == plain
+@pytest.mark.parametrize(
+    "written",
+    [
+        "safety={fraction: 1/2}",
+        "safety.delta=1/20",
+        "safety.delta={some: 1/20}",
+        "safety.delta={some: 0.05, right: 0.05}",
+    ],
+)
+def test_the_same_test_has_the_same_key_however_it_is_written(folder, written):
+    assert keys(folder, TESTED, written) == keys(folder, TESTED)
 
 
 def test_an_entry_speaks_louder_than_the_file(folder):
