@@ -285,16 +285,6 @@ def scale_to_unit(sample: BoundedSample) -> tuple[float, Array]:
     return high - low, (sample.values - low) / (high - low)
 
 
-def split_delta(widths: Array, rows: Array) -> Array:
-    """Divide delta among bounds of several means, in proportion to width / sqrt(rows).
-
-    The largest possible standard errors are proportional to this, and it nearly minimizes the sum
-    of the bounds. It depends on no measurement, which keeps the bounds valid.
-    """
-    errors = widths / np.sqrt(rows)
-    return np.asarray(errors / errors.sum())
-
-
 def _check_values(sample: BoundedSample) -> None:
     low, high = sample.range
     values = sample.values[np.isfinite(sample.values)]
