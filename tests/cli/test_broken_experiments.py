@@ -218,12 +218,12 @@ def test_a_variant_that_there_is_none_of(folder, cli):
     (folder / "exp.yaml").write_text(text)
     for _ in range(2):
         answer = cli("run", "exp.yaml", "-q", "-j", 1)
-        message = "no trial gave a variant 'stochastc'"
+        message = "no trial returned a variant 'stochastc'"
         assert warned(answer.err) == [("W208", message, places[0])]
         assert "did you mean 'stochastic'? variants: deterministic, stochastic" in answer.err
         assert answer.code == 0
     page = (folder / "results" / "x" / "report.html").read_text()
-    assert "<li>W208: no trial gave a variant &#39;stochastc&#39;</li>" in page
+    assert "<li>W208: no trial returned a variant &#39;stochastc&#39;</li>" in page
 
 
 def test_an_expected_variant_that_there_is_none_of(folder, cli):
@@ -234,7 +234,7 @@ def test_an_expected_variant_that_there_is_none_of(folder, cli):
     text, places = marked(LOANS + f"algorithms: [unconstrained, mixture: {{calls: 2}}]\n{entry}")
     (folder / "exp.yaml").write_text(text)
     answer = cli("run", "exp.yaml", "-q", "-j", 1)
-    message = "no trial of 'unconstrained' gave a variant 'stochastic'"
+    message = "no trial of 'unconstrained' returned a variant 'stochastic'"
     assert ("W208", message, places[0]) in warned(answer.err)
     assert "variants: deterministic\n" in answer.err
     assert answer.code == 0

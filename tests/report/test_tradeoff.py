@@ -199,7 +199,7 @@ def test_a_selection_keeps_colours_and_single_variants():
 
 def test_a_missing_variant_is_noted():
     svg = drawn([*plain({}, 3.4), *curve()], SWEPT | {"variants": ["stochastik", "deterministic"]})
-    assert "no trial has a variant 'stochastik'" in svg
+    assert "no trial returned a variant 'stochastik'" in svg
     assert "'deterministic'" not in svg
 
 

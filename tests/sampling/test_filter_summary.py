@@ -115,7 +115,7 @@ def test_a_variant_that_no_trial_gave_is_told(tmp_path):
     )
     outcome, _ = run_file(write(tmp_path, text))
     (warning,) = outcome.warnings
-    assert (warning.code, warning.message) == ("W208", "no trial gave a variant 'expekted'")
+    assert (warning.code, warning.message) == ("W208", "no trial returned a variant 'expekted'")
     assert warning.help.startswith("did you mean 'expected'")
 
 

@@ -397,7 +397,7 @@ def check_variants(
     for loc, name, known, of in named:
         if known and name not in known:
             hint = did_you_mean(name, known, "variants")
-            yield Diagnostic("W208", f"no trial{of} gave a variant '{name}'", hint, loc=loc)
+            yield Diagnostic("W208", f"no trial{of} returned a variant '{name}'", hint, loc=loc)
 
 
 def find_frontier(

@@ -103,4 +103,5 @@ def missing_variant_notes(ledger: Ledger, selection: PlotSelection) -> list[str]
     if not selection.variants:
         return []
     known = {item.variant for item in ledger.measurements()}
-    return [f"no trial has a variant '{name}'" for name in selection.variants if name not in known]
+    missing = [name for name in selection.variants if name not in known]
+    return [f"no trial returned a variant '{name}'" for name in missing]
