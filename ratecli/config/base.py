@@ -143,6 +143,11 @@ def matching(pattern: re.Pattern[str]) -> dict[str, Any]:
     return {"type": "string", "pattern": f"^{pattern.pattern}$"}
 
 
+def any_of(*schemas: dict[str, Any]) -> WithJsonSchema:
+    """Return the annotation of a field that is described by one of several JSON schemas."""
+    return WithJsonSchema({"anyOf": list(schemas)})
+
+
 def is_scalar(value: object) -> bool:
     """Return whether a value is a number or a text."""
     return isinstance(value, int | float | str) and not isinstance(value, bool)

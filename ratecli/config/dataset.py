@@ -24,6 +24,7 @@ from ratecli.config.base import (
     SeedNumber,
     Spec,
     StrictFlag,
+    any_of,
     check_one_key,
     exact_number,
     require_value,
@@ -80,9 +81,7 @@ def _validate_group(value: object) -> object:
 GroupCondition = Annotated[
     str | dict[str, str],
     PlainValidator(_validate_group),
-    WithJsonSchema(
-        {"anyOf": [RULE_SCHEMA, {"type": "object", "additionalProperties": RULE_SCHEMA}]}
-    ),
+    any_of(RULE_SCHEMA, {"type": "object", "additionalProperties": RULE_SCHEMA}),
 ]
 FractionField = Annotated[
     float | str, BeforeValidator(FRACTION_RANGE.validate), WithJsonSchema(FRACTION_RANGE.schema)

@@ -18,8 +18,10 @@ from ratecli.config.base import (
     SlugText,
     Spec,
     StrictText,
+    any_of,
     check_one_key,
     is_scalar,
+    matching,
 )
 from ratecli.config.conflicts import MAX_SEEDS, find_conflicts
 from ratecli.config.dataset import DatasetSpec, GroupCondition, OptionalResample
@@ -77,7 +79,7 @@ def _parse_amount(value: object, units: dict[str, float], hint: str) -> float:
 def _amount_schema(units: dict[str, float]) -> WithJsonSchema:
     pattern = rf"^[0-9.]+(?:[eE][-+]?[0-9]+)? ?({'|'.join(units)})$"
     number = {"type": "number", "exclusiveMinimum": 0}
-    return WithJsonSchema({"anyOf": [number, {"type": "string", "pattern": pattern}]})
+    return any_of(number, {"type": "string", "pattern": pattern})
 
 
 DurationField = Annotated[
@@ -137,26 +139,15 @@ def _validate_penalty(value: object) -> object:
 Seeds = Annotated[
     tuple[int, ...],
     BeforeValidator(_validate_seeds),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": 1, "maximum": MAX_SEEDS},
-                {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
-            ]
-        }
+    any_of(
+        {"type": "integer", "minimum": 1, "maximum": MAX_SEEDS},
+        {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
     ),
 ]
 Penalty = Annotated[
     float | str,
     BeforeValidator(_validate_penalty),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "exclusiveMinimum": 0},
-                {"type": "string", "pattern": f"^{PER_ROW_PATTERN.pattern}$"},
-            ]
-        }
-    ),
+    any_of({"type": "number", "exclusiveMinimum": 0}, matching(PER_ROW_PATTERN)),
 ]
 
 

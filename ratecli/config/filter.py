@@ -14,6 +14,7 @@ from ratecli.config.base import (
     NumberRange,
     RuleText,
     Spec,
+    any_of,
     check_one_key,
     exact_number,
     is_name,
@@ -77,20 +78,18 @@ FilterColumns = Annotated[
     tuple[ColumnName, ...],
     BeforeValidator(_validate_columns),
     Field(min_length=1),
-    WithJsonSchema({"anyOf": [_TEXT, {"type": "array", "minItems": 1, "items": _TEXT}]}),
+    any_of(_TEXT, {"type": "array", "minItems": 1, "items": _TEXT}),
 ]
 DisclosivityField = Annotated[
     float | str, PlainValidator(_validate_disclosivity), WithJsonSchema(DISCLOSIVITY_RANGE.schema)
 ]
 FilterAlgorithm = Annotated[
-    dict[str, dict[str, Any]],
-    PlainValidator(_validate_algorithm),
-    WithJsonSchema({"anyOf": [_TEXT, _ALGORITHM_SCHEMA]}),
+    dict[str, dict[str, Any]], PlainValidator(_validate_algorithm), any_of(_TEXT, _ALGORITHM_SCHEMA)
 ]
 TakeField = Annotated[
     str,
     PlainValidator(_validate_take),
-    WithJsonSchema({"anyOf": [{"enum": list(TAKE_CHOICES)}, matching(IDENTIFIER_PATTERN)]}),
+    any_of({"enum": list(TAKE_CHOICES)}, matching(IDENTIFIER_PATTERN)),
 ]
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, Strict, model_validator
 
 from ratecli.config.base import (
     ColumnName,
@@ -20,6 +20,7 @@ from ratecli.config.base import (
     Spec,
     StrictFlag,
     StrictText,
+    any_of,
     check_one_key,
     is_scalar,
 )
@@ -49,9 +50,7 @@ SplitNames = Annotated[
     tuple[SplitName, ...],
     Field(min_length=1),
     BeforeValidator(_validate_splits),
-    WithJsonSchema(
-        {"anyOf": [SPLIT_SCHEMA, {"type": "array", "items": SPLIT_SCHEMA, "minItems": 1}]}
-    ),
+    any_of(SPLIT_SCHEMA, {"type": "array", "items": SPLIT_SCHEMA, "minItems": 1}),
 ]
 """One split, or a list of splits that get separate panels."""
 VariantNames = Annotated[
@@ -236,16 +235,9 @@ StrictNumber = Annotated[float, Strict()]
 Tolerance = Annotated[
     float | str,
     BeforeValidator(_validate_tolerance),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "minimum": 0},
-                {
-                    "type": "string",
-                    "pattern": rf"^({CONFIDENCE_INTERVAL}|{PERCENT_PATTERN.pattern})$",
-                },
-            ]
-        }
+    any_of(
+        {"type": "number", "minimum": 0},
+        {"type": "string", "pattern": rf"^({CONFIDENCE_INTERVAL}|{PERCENT_PATTERN.pattern})$"},
     ),
 ]
 

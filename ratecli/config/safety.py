@@ -12,6 +12,7 @@ from ratecli.config.base import (
     NumberRange,
     Spec,
     StrictFlag,
+    any_of,
     exact_number,
     require_value,
 )
@@ -48,13 +49,9 @@ def _validate_delta(value: object) -> object:
 DeltaField = Annotated[
     float | str | dict[str, float | str],
     PlainValidator(_validate_delta),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                *PROBABILITY_RANGE.schema["anyOf"],
-                {"type": "object", "additionalProperties": PROBABILITY_RANGE.schema},
-            ]
-        }
+    any_of(
+        *PROBABILITY_RANGE.schema["anyOf"],
+        {"type": "object", "additionalProperties": PROBABILITY_RANGE.schema},
     ),
 ]
 FractionField = Annotated[
