@@ -180,5 +180,5 @@ SeparatorOption: TypeAlias = Annotated[
     str | None,
     Option(metavar="CHARACTER", help="CSV separator. Default: a comma, or a tab for .tsv."),
 ]
-OfflineOption: TypeAlias = Annotated[bool, Option("--offline", help="Download nothing.")]
+OfflineOption: TypeAlias = Annotated[bool, Option("--offline", help="Do not use the network.")]
 JsonOption: TypeAlias = Annotated[bool, Option("--json", help="Print JSON.")]
