@@ -159,7 +159,7 @@ class BalancedFilter(MappingParamsEstimator):
         values = found.values[MAIN_VARIANT]
         if not values["disclosivity"] <= self.disclosivity + CONSTRAINT_TOLERANCE:
             raise NoSolutionFoundError(
-                f"what {self.algorithm} says of a row shifts the chance of its group by up to "
+                f"the output of {self.algorithm} shifts the probability of a row's group by up to "
                 f"{values['disclosivity']:.4f}, more than {self.disclosivity:g}: allow more, "
                 f"or take balanced_tree"
             )

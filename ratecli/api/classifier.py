@@ -210,7 +210,7 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
 
     def _fit_spec(self) -> FitSpec:
         if self.safety is None and solver_class(self.solver).needs_promise:
-            message = f"'{self.solver}' trains for a safety test, and there is none"
+            message = f"'{self.solver}' requires a safety test"
             raise FaultError(Diagnostic("E102", message, 'say safety={"delta": 0.05}'))
         return FitSpec(
             self.solver,

@@ -200,8 +200,8 @@ def _append_columns(table: pa.Table, columns: Mapping[str, Any], prefix: str) ->
     """Append columns to a table. Raise E411 if it already has one of their names."""
     taken = [prefix + name for name in columns if prefix + name in table.column_names]
     if taken:
-        message = f"the table has a column '{taken[0]}' already, which is to be added"
-        hint = "rename it, or put something before the names with --prefix"
+        message = f"the table already has a column '{taken[0]}', which would be added"
+        hint = "rename it, or add a prefix to the new names with --prefix"
         raise FaultError(Diagnostic("E411", message, hint))
     for name, values in columns.items():
         table = table.append_column(prefix + name, pa.array(values))

@@ -87,7 +87,7 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
         record = _read_record(path)
         path = path / _choose_variant(record, path, variant)
     elif variant is not None:
-        message = f"a variant is chosen of a trial's folder, and '{path}' is none"
+        message = f"'--variant' needs the folder of a trial, and '{path}' is none"
         raise FaultError(Diagnostic("E104", message, "leave out '--variant', or name the folder"))
     blob = _read(path)
     classifier = load_classifier(str(path), blob)
@@ -95,7 +95,7 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
     hint = "copy both from the folder of one trial"
     sha256 = hashlib.sha256(blob).hexdigest()
     if all(entry["sha256"] != sha256 for entry in record["models"]):
-        message = f"'{path}' is none of the models that the '{ENCODER_FILE}' beside it is of"
+        message = f"the '{ENCODER_FILE}' beside '{path}' describes other models"
         raise FaultError(Diagnostic("E404", message, hint))
     try:
         encoding = encoding_for_tables(record, str(path))
@@ -133,7 +133,7 @@ def _read_record(folder: Path) -> Mapping[str, Any]:
     path = folder / ENCODER_FILE
     if not path.is_file():
         way = (
-            "it says how features are made of columns: copy it along with a model; where an older "
+            "it describes the features: copy it along with a model; where an older "
             "ratecli ran the trials, run them again with --fresh"
         )
         raise missing_file_error(str(path), "does not exist", way)
@@ -165,7 +165,7 @@ def _check_trial(folder: Path) -> None:
 
 
 def _broken_file(path: Path, reason: str) -> FaultError:
-    message = f"'{path}' does not say how features are made of columns: {reason}"
+    message = f"'{path}' does not describe the features: {reason}"
     return FaultError(Diagnostic("E404", message, "`ratecli report FILE` writes it again"))
 
 
@@ -196,12 +196,12 @@ def encoding_for_tables(record: object, name: str) -> Encoding:
             f"the features of '{name}' {READY_MADE_FEATURES[str(error)]}: "
             "they are not made of columns"
         )
-        hint = "models can be applied whose features are columns of numbers and of text"
+        hint = "only models whose features are columns of numbers or text can be applied"
         raise FaultError(Diagnostic("E411", message, hint)) from None
     if encoding.levels > 1:
         message = (
             f"'{name}' decides each row at {encoding.levels} levels, and a table has each row once"
         )
-        hint = "models can be applied of data sets without 'levels'"
+        hint = "only models of data sets without 'levels' can be applied"
         raise FaultError(Diagnostic("E411", message, hint))
     return encoding

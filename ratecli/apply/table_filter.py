@@ -51,7 +51,7 @@ def check_output_folder(folder: Path) -> None:
             Diagnostic("E104", f"'{folder}' is no folder", "name another with --filter")
         )
     if (folder / ENCODER_FILE).exists() and not (folder / FILTER_FILE).exists():
-        message = f"'{folder}' holds the models of a trial, which could not be applied any more"
+        message = f"'{folder}' holds the models of a trial, which would be overwritten"
         raise FaultError(Diagnostic("E104", message, "name another folder with --filter"))
 
 
@@ -329,10 +329,10 @@ def _model(wanted: FilterRequest, planned: PlannedTrial, result: TrialResult) ->
     said = next(v.value for v in result.values if (v.split, v.metric) == ("train", metric))
     if not said <= wanted.disclosivity + CONSTRAINT_TOLERANCE:
         message = (
-            f"what {name} says of a row shifts the chance of its group by up to {said:.4f}, "
+            f"the output of {name} shifts the probability of a row's group by up to {said:.4f}, "
             f"more than {wanted.disclosivity:g}"
         )
-        way = "balanced_tree keeps to what --disclosivity allows; or allow more"
+        way = "use balanced_tree, which satisfies the limit, or allow more"
         raise FaultError(Diagnostic("E501", message, way))
     encoding = Encoding.from_json(json.loads(result.encoding))
     return StoredModel(MAIN_MODEL_FILE, loads(result.models[MAIN_VARIANT]), encoding)
@@ -480,7 +480,7 @@ def _filter_warnings(report: Mapping[str, Any]) -> Iterator[Diagnostic]:
     gain = train["after"] and train["before"]["imbalance"] - train["after"]["imbalance"]
     if gain is not None and gain < IMBALANCE_TOLERANCE:
         message = f"no filter was found that balances groups at a disclosivity of {limit:g}"
-        hint = "allow more, or give columns that tell more of the groups"
+        hint = "allow more, or add columns that are related to the groups"
         yield Diagnostic("W407", message, hint)
     if test is not None and test["disclosivity"] > limit + CONSTRAINT_TOLERANCE:
         message = (

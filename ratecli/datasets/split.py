@@ -125,7 +125,7 @@ def _by_column(table: Table, spec: SplitOptions, name: str) -> NDArray[np.str_]:
     wrong = ~values.isin(SPLIT_NAMES).to_numpy()
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
-        message = f"column '{name}' holds {values.iloc[row]!r} in row {row + 1}, which is no part"
+        message = f"column '{name}' holds {values.iloc[row]!r} in row {row + 1}, which is no split"
         raise impossible_split_error(message, "its values must be train, validation or test")
     return values.to_numpy(dtype="<U10")
 

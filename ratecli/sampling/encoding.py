@@ -73,7 +73,7 @@ def slice_columns_of(classifier: Classifier) -> list[str]:
 def _check_slice_columns(sample: Sample, where: Slice) -> Iterator[Diagnostic]:
     for condition in where.conditions:
         column = sample.columns.get(condition.column)
-        start = f"the classifier looks at whether a row has '{condition}', and"
+        start = f"the classifier uses the condition '{condition}', and"
         if column is None:
             hint = did_you_mean(condition.column, sample.columns, "columns")
             yield Diagnostic("E411", f"{start} there is no column '{condition.column}'", hint)

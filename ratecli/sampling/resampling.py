@@ -118,7 +118,7 @@ def _resample_rows(count: int, share: Fraction, rng: np.random.Generator) -> Row
     """Sample training rows from all rows, followed by each row once as a test row."""
     size = round(share * count)
     if not size:
-        message = f"a share of {float(share):g} of {count} rows is no row to train on"
+        message = f"a share of {float(share):g} of {count} rows leaves no row to train on"
         raise FaultError(Diagnostic("E410", message, "draw a greater share"))
     rows = np.concatenate([rng.integers(count, size=size), np.arange(count)])
     part = np.full(len(rows), "test", dtype="<U10")

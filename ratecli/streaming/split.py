@@ -274,15 +274,15 @@ class StreamedSplit:
         values = self.groupings[name].values
         wrong = [value for value in values if value not in SPLIT_NAMES]
         if wrong:
-            message = f"column '{name}' holds {wrong[0]!r}, which is no part"
+            message = f"column '{name}' holds {wrong[0]!r}, which is no split"
             raise impossible_split_error(message, "its values must be train, validation or test")
         return np.array([SPLIT_NAMES.index(value) for value in values])[places]
 
     def _too_many(self) -> FaultError:
         names = ", ".join(f"'{name}'" for name in self.groupings if name)
-        message = f"the columns {names} tell more than {MAX_CELLS} kinds of streamed rows apart"
+        message = f"the columns {names} distinguish more than {MAX_CELLS} kinds of streamed rows"
         return FaultError(
-            Diagnostic("E411", message, "tell groups and strata by fewer, or by coarser ones")
+            Diagnostic("E411", message, "define groups and strata by fewer or coarser columns")
         )
 
     def _cells(self, path: Path, known: Mapping[str, Any]) -> CellTable:

@@ -225,7 +225,7 @@ def check_memory(name: str, table: StreamedTable, bound: int | None) -> None:
 def check_splits_rows(column: ColumnFacts) -> None:
     """Raise E411 if a column has too many values to distinguish rows by."""
     if not column.kept:
-        message = f"column '{column.name}' has too many values to tell groups of streamed rows by"
+        message = f"column '{column.name}' has too many values to define groups of streamed rows"
         raise FaultError(Diagnostic("E411", message, "take a column with fewer"))
 
 
@@ -252,7 +252,7 @@ def _feature_diagnostics(
             yield stray_word_error(name, column.first_word_row, column.first_word)
     if not column.kept:
         message = f"column '{name}' has more than {MAX_TEXT_LEVELS} values"
-        yield Diagnostic("E411", message, "name it under 'drop': so many categories tell nothing")
+        yield Diagnostic("E411", message, "name it under 'drop'")
 
 
 @errors_at("weight")

@@ -100,7 +100,9 @@ def test_mistakes_are_value_errors(options, told, loans):
 
 def test_a_filter_that_tells_too_much_is_none(loans):
     X, _ = loans
-    with pytest.raises(NoSolutionFoundError, match="shifts the chance of its group by up to"):
+    with pytest.raises(
+        NoSolutionFoundError, match="shifts the probability of a row's group by up to"
+    ):
         BalancedFilter("sex", algorithm="naive_proxy", disclosivity=0.01).fit(X)
 
 

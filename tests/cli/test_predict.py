@@ -249,7 +249,7 @@ def test_variants_of_a_folder(cli):
     file = f"{trial('majorize')}/deterministic.npz"
     answer = cli("predict", file, "people.csv", "--variant", "stochastic")
     assert answer.code == 2
-    assert "error[E104]: a variant is chosen of a trial's folder" in answer.err
+    assert "error[E104]: '--variant' needs the folder of a trial" in answer.err
     answer = cli("predict", "results/first", "people.csv")
     assert answer.code == 4
     assert "such as results/first/models/majorize-seed=0" in answer.err
@@ -321,7 +321,7 @@ def test_two_models_of_one_table(folder, cli):
     assert cli("predict", trial("unconstrained"), "people.csv", "-o", "one.csv").code == 0
     answer = cli("predict", trial("majorize"), "one.csv", "-o", "two.csv")
     assert answer.code == 4
-    assert "error[E411]: the table has a column 'score' already" in answer.err
+    assert "error[E411]: the table already has a column 'score'" in answer.err
     answer = cli("predict", trial("majorize"), "one.csv", "-o", "two.csv", "--prefix", "fair_")
     assert answer.code == 0
     found = read((folder / "two.csv").read_text())
@@ -362,7 +362,7 @@ def test_a_model_goes_with_its_own_encoder(folder, cli):
     shutil.copy(other / "encoder.json", model.parent)
     answer = cli("predict", "copied/mine.npz", "people.csv")
     assert answer.code == 4
-    assert "'copied/mine.npz' is none of the models that the 'encoder.json' beside" in answer.err
+    assert "the 'encoder.json' beside 'copied/mine.npz' describes other models" in answer.err
     shutil.copy(place / "encoder.json", model.parent)
     assert cli("predict", "copied/mine.npz", "people.csv").out == known
 
@@ -388,7 +388,7 @@ def test_broken_encoders(folder, cli):
         for model in (path.parent, path.parent / "deterministic.npz"):
             answer = cli("predict", model, "people.csv")
             assert (answer.code, answer.out) == (4, ""), text
-            assert "encoder.json' does not say how features are made of columns: " in answer.err
+            assert "encoder.json' does not describe the features: " in answer.err
             assert "`ratecli report FILE` writes it again" in " ".join(answer.err.split())
     assert cli("report", "first.yaml").code == 0
     assert cli("predict", path.parent, "people.csv").code == 0
