@@ -64,13 +64,7 @@ def check_results(
         known = read_reference(place) if place.exists() else None
         ledger, found = load_current_results(prepared, folder)
     except FaultError as error:  # E506, E502, E503: continue with other files
-        ledger, found = (
-            None,
-            [
-                _not_compared("reference", each.message, each.help or "", each.code)
-                for each in error.faults
-            ],
-        )
+        ledger, found = None, list(map(_from_diagnostic, error.faults))
     if ledger is None:
         return CheckReport(path, experiment.name, None, found)
     found += expectation_findings(ledger, experiment.expect)
@@ -181,10 +175,8 @@ def expectation_findings(ledger: Ledger, entries: Sequence[Expectation]) -> Iter
         if each.verdict is ExpectationVerdict.SHOWN:
             continue
         if each.verdict is ExpectationVerdict.NOT_MEASURED:
-            verdict, help_ = (
-                CheckVerdict.NOT_COMPARED,
-                "see trials.csv for how the trials ended",
-            )
+            verdict = CheckVerdict.NOT_COMPARED
+            help_ = "see trials.csv for how the trials ended"
         else:
             verdict = CheckVerdict(str(each.verdict))
         if verdict is CheckVerdict.DIFFERS:
@@ -206,8 +198,13 @@ def expectation_findings(ledger: Ledger, entries: Sequence[Expectation]) -> Iter
         )
 
 
-def _not_compared(against: FindingSource, detail: str, help_: str, code: str = "") -> Finding:
-    return Finding(CheckVerdict.NOT_COMPARED, against, detail=detail, help=help_, code=code)
+def _not_compared(against: FindingSource, detail: str, help_: str) -> Finding:
+    return Finding(CheckVerdict.NOT_COMPARED, against, detail=detail, help=help_)
+
+
+def _from_diagnostic(error: Diagnostic) -> Finding:
+    found = _not_compared("reference", error.message, error.help or "")
+    return replace(found, code=error.code)
 
 
 def _add_details(prepared: PreparedExperiment, found: Sequence[Finding]) -> list[Finding]:
