@@ -30,7 +30,7 @@ class PredictedColumns:
     """Predicted columns (n,) by name, and a short summary."""
 
     columns: Mapping[str, NDArray[np.generic]]
-    told: str
+    summary: str
 
 
 def prediction_columns(classifier: Classifier, X: Features, seed: int) -> PredictedColumns:
@@ -78,20 +78,20 @@ def _decision_columns(scores: Array, chances: Array, seed: int) -> PredictedColu
     draws = random_stream(seed, "predict").random(len(chances))
     yes = draws < chances
     drawn = int(((chances > 0) & (chances < 1)).sum())
-    told = f"{yes.sum()} yes, {(~yes).sum()} no"
+    summary = f"{yes.sum()} yes, {(~yes).sum()} no"
     if drawn:
-        told += f"; {drawn} of them by chance, sampled with --seed {seed}"
+        summary += f"; {drawn} of them by chance, sampled with --seed {seed}"
     columns: dict[str, NDArray[np.generic]] = {
         "score": scores,
         "chance": chances,
         "decision": yes.astype(np.int8),
     }
-    return PredictedColumns(columns, told)
+    return PredictedColumns(columns, summary)
 
 
 def _estimate_columns(estimates: Array) -> PredictedColumns:
-    told = f"estimates from {estimates.min():g} to {estimates.max():g}"
-    return PredictedColumns({"estimate": estimates}, told)
+    summary = f"estimates from {estimates.min():g} to {estimates.max():g}"
+    return PredictedColumns({"estimate": estimates}, summary)
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class PredictResult:
     content: bytes | None = None
 
 
-def predict_file(asked: PredictRequest) -> PredictResult:
+def predict_file(request: PredictRequest) -> PredictResult:
     """Predict for every row, and add the predictions to the table as columns.
 
     Raises
@@ -140,20 +140,20 @@ def predict_file(asked: PredictRequest) -> PredictResult:
         it does not fit the model or already has a column to be added, E104 for an invalid output,
         E505 if the output cannot be written.
     """
-    model = load_applicable_model(asked.model, asked.variant)
-    separator = own.separator_of(asked.table) if asked.separator is None else asked.separator
-    table = read_table_file(asked.table, separator)
-    form = format_of_output(asked.table, asked.output)
-    found, warnings = predict_table(model, asked.table, table, asked.seed)
-    whole = _append_columns(table, found.columns, asked.prefix)
-    between = own.separator_of(asked.output or asked.table)
+    model = load_applicable_model(request.model, request.variant)
+    separator = own.separator_of(request.table) if request.separator is None else request.separator
+    table = read_table_file(request.table, separator)
+    form = format_of_output(request.table, request.output)
+    found, warnings = predict_table(model, request.table, table, request.seed)
+    whole = _append_columns(table, found.columns, request.prefix)
+    output_separator = own.separator_of(request.output or request.table)
     written = table_bytes(
-        whole, asked.table, form, between if asked.separator is None else separator
+        whole, request.table, form, output_separator if request.separator is None else separator
     )
-    line = f"{asked.output or asked.table}: {_summary_line(found, table.num_rows)}"
-    if asked.output is None:
+    line = f"{request.output or request.table}: {_summary_line(found, table.num_rows)}"
+    if request.output is None:
         return PredictResult(line, warnings, written)
-    atomic_write(asked.output, written)
+    atomic_write(request.output, written)
     return PredictResult(line, warnings)
 
 
@@ -178,7 +178,7 @@ def predict_table(
 
 
 def _summary_line(found: PredictedColumns, rows: int) -> str:
-    return f"{rows} row{'s' * (rows != 1)}, {found.told}"
+    return f"{rows} row{'s' * (rows != 1)}, {found.summary}"
 
 
 def _known_columns(model: StoredModel, path: Path, table: pa.Table) -> pd.DataFrame:

@@ -216,7 +216,7 @@ class FilterResult:
     content: bytes | None = None
 
 
-def learn_table_filter(wanted: FilterRequest) -> FilterResult:
+def learn_table_filter(request: FilterRequest) -> FilterResult:
     """Learn a filter on the rows of a table and sample the rows to keep.
 
     Nothing is written if an error is raised.
@@ -228,40 +228,40 @@ def learn_table_filter(wanted: FilterRequest) -> FilterResult:
         E408, E410, E411 for invalid columns, E501 if the filter reveals too much or keeps no row,
         E505 if an output cannot be written.
     """
-    if wanted.algorithm not in FILTER_ALGORITHMS:
-        hint = did_you_mean(wanted.algorithm, FILTER_ALGORITHMS, "filters")
-        raise FaultError(Diagnostic("E202", f"no filter is called '{wanted.algorithm}'", hint))
-    path = wanted.table
-    separator = own.separator_of(path) if wanted.separator is None else wanted.separator
+    if request.algorithm not in FILTER_ALGORITHMS:
+        hint = did_you_mean(request.algorithm, FILTER_ALGORITHMS, "filters")
+        raise FaultError(Diagnostic("E202", f"no filter is called '{request.algorithm}'", hint))
+    path = request.table
+    separator = own.separator_of(path) if request.separator is None else request.separator
     table = read_table_file(path, separator)
-    form = format_of_output(path, wanted.output)
-    if wanted.folder is not None:
-        check_output_folder(wanted.folder)
-    groups, warnings = check_filter_columns(path, table, wanted.by, wanted.drop)
-    planned, result, more = _train_filter(wanted, separator)
-    model = _model(wanted, planned, result)
-    predicted, surprises = predict_table(model, path, table, wanted.seed)
+    form = format_of_output(path, request.output)
+    if request.folder is not None:
+        check_output_folder(request.folder)
+    groups, warnings = check_filter_columns(path, table, request.by, request.drop)
+    planned, result, more = _train_filter(request, separator)
+    model = _model(request, planned, result)
+    predicted, row_warnings = predict_table(model, path, table, request.seed)
     kept = predicted.columns["kept"] == 1
     if not kept.any():
-        message = f"of {table.num_rows} rows none is kept with --seed {wanted.seed}"
+        message = f"of {table.num_rows} rows none is kept with --seed {request.seed}"
         raise FaultError(Diagnostic("E501", message, "ask for more of them, as in --kept 0.2"))
-    report = filter_report(planned, result, wanted.disclosivity, groups, kept)
-    output_separator = wanted.separator or own.separator_of(wanted.output or path)
+    report = filter_report(planned, result, request.disclosivity, groups, kept)
+    output_separator = request.separator or own.separator_of(request.output or path)
     rows = table_bytes(table.filter(pa.array(kept)), path, form, output_separator)
-    text = json.dumps(_request_record(wanted) | report, indent=1, ensure_ascii=False) + "\n"
-    _write(wanted, rows, {**_files(planned, result), FILTER_FILE: text})
-    warned = (*warnings, *more, *surprises, *_filter_warnings(report))
-    return FilterResult(len(kept), report, warned, rows if wanted.output is None else None)
+    text = json.dumps(_request_record(request) | report, indent=1, ensure_ascii=False) + "\n"
+    _write(request, rows, {**_files(planned, result), FILTER_FILE: text})
+    warned = (*warnings, *more, *row_warnings, *_filter_warnings(report))
+    return FilterResult(len(kept), report, warned, rows if request.output is None else None)
 
 
 def _train_filter(
-    wanted: FilterRequest, separator: str
+    request: FilterRequest, separator: str
 ) -> tuple[PlannedTrial, TrialResult, tuple[Diagnostic, ...]]:
     """Run the only trial of an experiment about the table; return it with its result and warnings.
 
     Locations in the generated experiment file are removed from errors and warnings.
     """
-    document = Document.of_data(_experiment(wanted, separator), wanted.table.absolute())
+    document = Document.of_data(_experiment(request, separator), request.table.absolute())
     try:
         known = prepare_document(document)
         (task,) = known.plan.tasks
@@ -276,27 +276,27 @@ def _without_location(fault: Diagnostic) -> Diagnostic:
     return replace(fault, place=None, span=None, help=way)
 
 
-def _experiment(wanted: FilterRequest, separator: str) -> dict[str, object]:
+def _experiment(request: FilterRequest, separator: str) -> dict[str, object]:
     """Return the content of an experiment about the table. The filter uses no label."""
-    path = wanted.table.absolute()
+    path = request.table.absolute()
     kind = own.table_format(path)
-    test: str | float = wanted.test.replace(" ", "")
+    test: str | float = request.test.replace(" ", "")
     with suppress(ValueError):  # a fraction such as 1/3 remains text
         test = float(test)
     table = {
         "path": path,
         "sha256": sha256_of(path),
         **({"separator": separator} if kind == "csv" else {}),
-        "drop": list(dict.fromkeys([*wanted.by, *wanted.drop])),
-        "missing": wanted.missing,
-        "split": {"test": test, "stratify": list(wanted.by)},
+        "drop": list(dict.fromkeys([*request.by, *request.drop])),
+        "missing": request.missing,
+        "split": {"test": test, "stratify": list(request.by)},
     }
     return {
         "name": "filter",
         "datasets": {"table": table},
-        "algorithms": [{wanted.algorithm: wanted.options}],
-        "seeds": [wanted.seed],
-        **filter_goals(wanted.by, wanted.disclosivity),
+        "algorithms": [{request.algorithm: request.options}],
+        "seeds": [request.seed],
+        **filter_goals(request.by, request.disclosivity),
     }
 
 
@@ -318,19 +318,19 @@ def filter_goals(by: Sequence[str], disclosivity: float) -> dict[str, Any]:
     }
 
 
-def _model(wanted: FilterRequest, planned: PlannedTrial, result: TrialResult) -> StoredModel:
+def _model(request: FilterRequest, planned: PlannedTrial, result: TrialResult) -> StoredModel:
     """Return the filter. Raise E501 if none was found or if it exceeds the disclosivity limit."""
-    name = wanted.algorithm
+    name = request.algorithm
     if MAIN_VARIANT not in result.models:
         raise FaultError(
             Diagnostic("E501", f"{name} found no filter: {result.reason or result.status}")
         )
     metric = planned.metrics["disclosivity"]
     said = next(v.value for v in result.values if (v.split, v.metric) == ("train", metric))
-    if not said <= wanted.disclosivity + CONSTRAINT_TOLERANCE:
+    if not said <= request.disclosivity + CONSTRAINT_TOLERANCE:
         message = (
             f"the output of {name} shifts the probability of a row's group by up to {said:.4f}, "
-            f"more than {wanted.disclosivity:g}"
+            f"more than {request.disclosivity:g}"
         )
         way = "use balanced_tree, which satisfies the limit, or allow more"
         raise FaultError(Diagnostic("E501", message, way))
@@ -345,22 +345,22 @@ def _files(planned: PlannedTrial, result: TrialResult) -> Mapping[str, bytes]:
     )
 
 
-def _request_record(wanted: FilterRequest) -> dict[str, object]:
+def _request_record(request: FilterRequest) -> dict[str, object]:
     return {
-        "table": wanted.table.name,
-        "by": list(wanted.by),
-        "algorithm": wanted.algorithm,
-        "options": wanted.options,
-        "missing": wanted.missing,
-        "test": wanted.test,
-        "seed": wanted.seed,
+        "table": request.table.name,
+        "by": list(request.by),
+        "algorithm": request.algorithm,
+        "options": request.options,
+        "missing": request.missing,
+        "test": request.test,
+        "seed": request.seed,
     }
 
 
-def _write(wanted: FilterRequest, rows: bytes, files: Mapping[str, str | bytes]) -> None:
+def _write(request: FilterRequest, rows: bytes, files: Mapping[str, str | bytes]) -> None:
     """Write the rows and the filter, or neither if one fails."""
-    every: dict[Path, str | bytes] = {} if wanted.output is None else {wanted.output: rows}
-    folder, made = wanted.folder, list[Path]()
+    every: dict[Path, str | bytes] = {} if request.output is None else {request.output: rows}
+    folder, made = request.folder, list[Path]()
     try:
         if folder is not None:
             every |= {folder / name: data for name, data in files.items()}

@@ -24,7 +24,7 @@ def test_of_who_is_certain():
         assert found.columns["score"].tolist() == [-2, 0, 0.5, 3]
         assert found.columns["chance"].tolist() == [0, 0, 1, 1]
         assert found.columns["decision"].tolist() == [0, 0, 1, 1]
-        assert found.told == "2 yes, 2 no"
+        assert found.summary == "2 yes, 2 no"
 
 
 def test_of_who_is_not():
@@ -33,7 +33,7 @@ def test_of_who_is_not():
     chances = 1 / (1 + np.exp(-X[:, 0]))
     shares = found.columns["decision"].reshape(4, 5000).mean(axis=1)
     assert np.abs(shares - chances).max() < 4 * 0.5 / np.sqrt(5000)
-    assert found.told.endswith("; 20000 of them by chance, sampled with --seed 1")
+    assert found.summary.endswith("; 20000 of them by chance, sampled with --seed 1")
     again = prediction_columns(RandomizedLogistic(ONE), rows[:7], seed=1).columns["decision"]
     assert again.tolist() == found.columns["decision"][:7].tolist()
     other = prediction_columns(RandomizedLogistic(ONE), rows, seed=2).columns["decision"]
@@ -58,7 +58,7 @@ def test_of_who_estimates_numbers(many):
     assert {name: column.tolist() for name, column in found.columns.items()} == {
         "estimate": [-1, 0, 0.5, 2.5]
     }
-    assert found.told == "estimates from -1 to 2.5"
+    assert found.summary == "estimates from -1 to 2.5"
 
 
 CHILDREN = np.array([[1, 2], [LEAF, LEAF], [LEAF, LEAF]])
@@ -78,7 +78,7 @@ def test_of_a_filter():
     assert np.abs(value.mean(axis=1) - second).max() < error
     assert np.abs(kept.mean(axis=1) - chance).max() < error
     assert kept[value == 1].all()
-    assert found.told == f"{kept.sum()} of them kept, sampled with --seed 1"
+    assert found.summary == f"{kept.sum()} of them kept, sampled with --seed 1"
     fewer = prediction_columns(model, rows[:7], seed=1).columns
     assert fewer["value"].tolist() == found.columns["value"][:7].tolist()
     assert fewer["kept"].tolist() == found.columns["kept"][:7].tolist()
@@ -97,7 +97,7 @@ def test_of_a_filter_that_keeps_by_a_hash():
         == prediction_columns(model, rows, seed=2).columns["kept"].tolist()
     )
     assert ((found.columns["chance"] > 0.25) & (found.columns["chance"] < 1)).all()
-    assert found.told.endswith(" of them kept, by a hash of each")
+    assert found.summary.endswith(" of them kept, by a hash of each")
 
 
 @pytest.mark.parametrize("model", [Threshold, RandomizedLogistic, LinearRegressor])
