@@ -271,16 +271,6 @@ def test_data_that_cannot_be_had_stops_its_own_experiment_only(folder, cli, file
     assert not (folder / "results" / "small").exists()
 
 
-def test_a_mistake_in_one_file_stops_all(folder, cli, files):
-    files[0].write_text(PLAIN + "colour: red\n")
-    files[1].write_text(OTHER.replace("sex = Male", "sex = Mail"))
-    answer = cli("run", *files)
-    assert answer.code == 2
-    assert "E101" in answer.err
-    assert "E206" in answer.err
-    assert not (folder / "results").exists()
-
-
 def test_an_interrupt_says_what_is_stored_of_each(folder, files):
     for file in files:
         file.write_text(file.read_text().replace("seeds: 1", "seeds: 60"))
@@ -325,14 +315,6 @@ def test_limits_of_the_command_line(cli, files):
     assert answer.code == 1
     assert "the limit is 64 MiB; " in answer.out
     assert "a process alone takes more than the limit" in answer.out
-
-
-@pytest.mark.parametrize("option", [("--timeout", "soon"), ("--memory", "much")])
-def test_limits_that_are_none(cli, small, option):
-    answer = cli("run", small, *option)
-    assert answer.code == 2
-    assert "error[E104]" in answer.err
-    assert option[1] in answer.err
 
 
 def test_limits_are_in_no_key(files):

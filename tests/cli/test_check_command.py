@@ -360,15 +360,6 @@ def test_several_files_are_one_answer(folder, cli):
     assert "nothing is stored in 'results/other'" in answer.err
 
 
-@pytest.mark.usefixtures("pinned")
-def test_a_wrong_file_is_bad_usage(folder, cli):
-    (folder / "small.yaml").write_text("name: small\nseedz: 3\n")
-    for command in ("check", "pin"):
-        answer = cli(command, "small.yaml")
-        assert answer.code == 2
-        assert "error[E101]" in answer.err
-
-
 def test_the_workflow_for_readers_does_what_it_says(stored, folder, cli):
     text = (Path(__file__).parents[2] / "docs" / "examples" / "ratecli.yml").read_text("utf-8")
     steps = yaml.safe_load(text)["jobs"]["check"]["steps"]
