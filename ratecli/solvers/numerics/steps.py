@@ -47,12 +47,15 @@ class Stepper:
             return np.asarray(self.rate * slopes)
         if self._moments is None:
             self._moments = np.zeros((2, *slopes.shape), slopes.dtype)
-        (first, second), current = self._moments.astype(float), slopes.astype(float)
-        keep, keep_square = self.decays
-        first = keep * first + (1 - keep) * current
-        second = keep_square * second + (1 - keep_square) * current * current
-        self._moments[:] = first, second
-        mean = 1 / (1 - keep**self.taken) * first
-        square = 1 / (1 - keep_square**self.taken) * second
-        step = self.rate * mean / (np.sqrt(square) + ADAM_EPSILON)
+        moments, current = self._moments.astype(float), np.asarray(slopes, dtype=float)
+        (mean, square), (keep, keep_square) = moments, self.decays
+        mean *= keep
+        mean += (1 - keep) * current
+        square *= keep_square
+        square += (1 - keep_square) * current * current
+        self._moments[:] = moments
+        mean *= 1 / (1 - keep**self.taken)
+        square *= 1 / (1 - keep_square**self.taken)
+        step = self.rate * mean
+        step /= np.sqrt(square, out=square) + ADAM_EPSILON
         return np.asarray(step, dtype=slopes.dtype)

@@ -111,8 +111,7 @@ class DescentPlayer:
         before = self.W
         self._seen = None if self.batch is None else self.batch.draw()
         passed = self.rows.run(before, pack_lanes(self._sides @ prices), self._seen)
-        with np.errstate(over="ignore", invalid="ignore"):  # divergence is checked after the game
-            self.W = (before - self.stepper.step(passed.slopes)).astype(np.float32)
+        self.W = (before - self.stepper.step(passed.slopes)).astype(np.float32)
         return before, self.rows.kinds.rates(unpack_lanes(passed.yes, self.lanes))
 
     def measured(self, answers: Sequence[Floats32], seen: Sequence[Array]) -> list[Array]:

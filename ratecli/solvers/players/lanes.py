@@ -34,8 +34,7 @@ def pack_lanes(lanes: Array) -> Floats32:
     n, count = lanes.shape
     blocks = -(-count // WIDTH)
     filled = np.zeros((n, blocks * WIDTH), np.float32)
-    with np.errstate(over="ignore"):  # divergence is checked after the game
-        filled[:, :count] = lanes
+    filled[:, :count] = lanes
     return np.ascontiguousarray(filled.reshape(n, blocks, WIDTH).swapaxes(0, 1))
 
 
