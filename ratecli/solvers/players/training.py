@@ -60,7 +60,8 @@ def train(
 ) -> Solution:
     """Play the game of all settings at once, and return the solution of the best setting."""
     program = RateProgram.of(problem)
-    game = make_game(solver, problem, grid, rng)
+    with np.errstate(over="ignore"):  # of learning rates in single precision
+        game = make_game(solver, problem, grid, rng)
     assert solver.steps is not None
     assert solver.every is not None
     begun = time.perf_counter()
