@@ -52,8 +52,7 @@ import numpy as np
 
 from ratecli.config.document import Document
 from ratecli.experiment.prepare import prepare_document
-from ratecli.ledger.keys import random_stream
-from ratecli.ledger.records import TrialResult
+from ratecli.ledger.records import TrialResult, random_stream
 from ratecli.rates.metrics import Direction
 from ratecli.report.groups import IntervalEstimate, estimate_share
 from ratecli.report.regression.compare import TOLERANCE, ComparisonTerms, compare_points

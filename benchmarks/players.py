@@ -50,7 +50,7 @@ from ratecli.runner.worker import THREAD_VARIABLES, limit_to_one_thread
 from ratecli.sampling.rows import ExperimentData, TrialData, load_trial_data
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.mixture.solver import Mixture
-from ratecli.solvers.numerics.steps import Stepper
+from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.players.descent import DescentPlayer
 from ratecli.solvers.players.game import (
     GradientAscent,

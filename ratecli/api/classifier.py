@@ -22,11 +22,9 @@ from ratecli.api.goals import ConstraintSpec, FitSpec
 from ratecli.api.rows import InputRows
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.options import solver_class
-from ratecli.ledger.keys import random_stream
-from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX
+from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX, random_stream
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.cost_sensitive import CostSensitiveClassifier
-from ratecli.models.group_threshold import GroupThreshold
+from ratecli.models.composed import CostSensitiveClassifier, GroupThreshold
 from ratecli.models.linear import Ramp, RandomizedLogistic, Threshold
 
 AUTO: Literal["auto"] = "auto"

@@ -24,8 +24,7 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.cases import Case
 from ratecli.experiment.checks.rows import check_rows
 from ratecli.experiment.plan import TrialSpec
-from ratecli.ledger.keys import random_stream
-from ratecli.ledger.records import MeasuredValue
+from ratecli.ledger.records import MeasuredValue, random_stream
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.rates import expression as ex
 from ratecli.rates.matrix import Predictions

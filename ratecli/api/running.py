@@ -25,7 +25,7 @@ from ratecli.experiment.prepare import (
     check_parsed_document,
     prepare_data,
 )
-from ratecli.ledger.lock import lock_results
+from ratecli.ledger.store import lock_results
 from ratecli.report.expectations import warn_unmet_expectations
 from ratecli.report.write import check_report_folder, write_and_load_report
 from ratecli.runner.executors import Executor, parse_executor

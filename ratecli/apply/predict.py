@@ -19,7 +19,7 @@ from ratecli.datasets.encode import columns_as_known, encode_new_rows, new_row_w
 from ratecli.datasets.tables import SEPARATOR_HELP, format_of_output, read_table_file, table_bytes
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import atomic_write
-from ratecli.ledger.keys import random_stream
+from ratecli.ledger.records import random_stream
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.proxies import ProxyFilter, SampledFilter
 from ratecli.sampling.encoding import append_slices, slice_columns_of

@@ -14,8 +14,8 @@ from ratecli.cli.arguments import with_file_name
 from ratecli.cli.console import EXIT_INTERRUPTED, format_table, pluralize, print_diagnostics
 from ratecli.cli.results import JOINED_REPORT
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.ledger.lock import lock_results
 from ratecli.ledger.records import TrialResult
+from ratecli.ledger.store import lock_results
 from ratecli.ledger.view import Ledger
 from ratecli.render import terminal_safe
 from ratecli.report.expectations import (

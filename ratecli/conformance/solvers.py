@@ -28,8 +28,7 @@ from ratecli.conformance.outcome import (
 from ratecli.conformance.problems import SEED, SolverRun, SolverSubject
 from ratecli.errors import FaultError, exception_line
 from ratecli.experiment.options import all_options
-from ratecli.ledger.keys import trial_key
-from ratecli.ledger.records import TrialResult
+from ratecli.ledger.records import TrialResult, trial_key
 from ratecli.ledger.store import result_documents
 from ratecli.models.base import Array, Classifier
 from ratecli.models.storage import dumps, loads

@@ -29,10 +29,12 @@ from ratecli.datasets.columns import (
     ColumnKind,
     LevelCodes,
     as_float_array,
+    check_scale,
     is_text,
+    no_mean_error,
+    out_of_range_error,
 )
 from ratecli.datasets.label import MISSING_WORDS
-from ratecli.datasets.missing import check_scale, no_mean_error, out_of_range_error
 from ratecli.datasets.table import Table
 from ratecli.datasets.tables import parse_number_word
 from ratecli.errors import Diagnostic, FaultError, did_you_mean

@@ -14,8 +14,7 @@ from ratecli.config.sweep import SweepPoint
 from ratecli.errors import Loc
 from ratecli.experiment.options import options_in_key
 from ratecli.experiment.safety import SafetyTestSettings
-from ratecli.ledger.keys import trial_key
-from ratecli.ledger.records import VIOLATION_PREFIX
+from ratecli.ledger.records import VIOLATION_PREFIX, trial_key
 from ratecli.plugins import find_plugin
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs

@@ -26,9 +26,8 @@ from ratecli.experiment.cases import (
 from ratecli.experiment.filter_stage import filter_stage_cases
 from ratecli.experiment.limits import UNLIMITED, TrialLimits
 from ratecli.experiment.options import all_options
-from ratecli.ledger.keys import trial_key
 from ratecli.ledger.provenance import code_versions
-from ratecli.ledger.records import CACHED_STATUSES, PlannedTrial
+from ratecli.ledger.records import CACHED_STATUSES, PlannedTrial, trial_key
 from ratecli.ledger.store import LedgerStore
 from ratecli.rates import expression as ex
 from ratecli.sampling.filtered import RowFilter, TrainingRowsSpec

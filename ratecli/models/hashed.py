@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli.models.base import Array, Features
+from ratecli.models.composed import MixtureClassifier
 from ratecli.models.linear import Linear, ramp
-from ratecli.models.mixture import MixtureClassifier
 
 Words = NDArray[np.uint64]
 

@@ -19,11 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.cost_sensitive import CostSensitiveClassifier
-from ratecli.models.group_threshold import GroupThreshold
+from ratecli.models.composed import (
+    CostSensitiveClassifier,
+    GroupThreshold,
+    MajorityVote,
+    MixtureClassifier,
+)
 from ratecli.models.hashed import HashedMixture, HashedRamp
 from ratecli.models.linear import LinearRegressor, Logistic, Ramp, RandomizedLogistic, Threshold
-from ratecli.models.mixture import MajorityVote, MixtureClassifier
 from ratecli.models.proxies import ClassifierProxy, Proxy, ProxyFilter, SampledFilter, SplitTree
 from ratecli.models.sklearn_model import SklearnModel, dump_skops, load_skops, reject_zip_bomb
 from ratecli.models.trees import TreeEnsemble

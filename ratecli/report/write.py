@@ -23,9 +23,8 @@ from ratecli.files import (
     unique_file_name,
     write_failed_error,
 )
-from ratecli.ledger.lock import REPORT_LOCK_FILE, lock_report
 from ratecli.ledger.records import VIOLATION_PREFIX, PlannedTrial
-from ratecli.ledger.store import LedgerStore
+from ratecli.ledger.store import REPORT_LOCK_FILE, LedgerStore, lock_report
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.report.certificates import collect_certificates
 from ratecli.report.expectations import expectation_sheet

@@ -16,12 +16,12 @@ from ratecli.experiment.cases import Case, resolve_goals, uses_deployed_model
 from ratecli.experiment.checks.goals import refusal_reason
 from ratecli.experiment.checks.rows import check_known_groups
 from ratecli.experiment.plan import TrialSpec
-from ratecli.ledger.keys import random_stream
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
     CONSTRAINT_TOLERANCE,
     MeasuredValue,
     TrialResult,
+    random_stream,
 )
 from ratecli.models.base import Classifier
 from ratecli.models.storage import dumps, loads

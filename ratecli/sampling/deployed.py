@@ -14,7 +14,7 @@ from ratecli.datasets.paths import find_user_file, unreadable_file_error
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import MODELS_FOLDER
 from ratecli.models.base import Classifier
-from ratecli.models.group_threshold import GroupThreshold
+from ratecli.models.composed import GroupThreshold
 from ratecli.models.linear import Threshold
 from ratecli.models.storage import loads
 from ratecli.rates.matrix import Predictions

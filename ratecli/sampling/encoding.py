@@ -14,7 +14,7 @@ from ratecli.datasets.columns import ColumnKind, as_array
 from ratecli.datasets.encode import Encoder
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.models.base import Classifier, Features
-from ratecli.models.group_threshold import append_memberships
+from ratecli.models.composed import append_memberships
 from ratecli.rates.expression import Slice
 from ratecli.rates.parser import parse_conditions
 from ratecli.rates.sample import Floats, Mask, Sample

@@ -10,8 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.ledger.keys import random_stream
-from ratecli.ledger.records import TrialResult
+from ratecli.ledger.records import TrialResult, random_stream
 from ratecli.models.storage import loads
 from ratecli.rates.sample import Mask
 from ratecli.sampling.resampling import RowSplit, SamplingSpec

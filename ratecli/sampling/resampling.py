@@ -13,7 +13,7 @@ from ratecli.datasets.entry import SplitOptions
 from ratecli.datasets.split import assign_split_parts, reserve_safety_rows
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.ledger.keys import random_stream
+from ratecli.ledger.records import random_stream
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.paths import modification_time
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.ledger.keys import random_stream
+from ratecli.ledger.records import random_stream
 from ratecli.models.base import Classifier, Features
-from ratecli.models.group_threshold import append_memberships
+from ratecli.models.composed import append_memberships
 from ratecli.models.proxies import ProxyFilter
 from ratecli.rates.expression import ALL_ROWS
 from ratecli.rates.interval import Interval

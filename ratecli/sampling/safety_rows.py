@@ -13,7 +13,7 @@ from ratecli.certify.bound import Measurements
 from ratecli.certify.certificate import certify
 from ratecli.certify.prediction import CandidateRows
 from ratecli.certify.safety_test import SafetyTestSpec
-from ratecli.ledger.keys import random_stream
+from ratecli.ledger.records import random_stream
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Leaf

@@ -16,9 +16,9 @@ from ratecli.rates.analysis import Goal
 from ratecli.rates.tangent import any_undefined, tangent, values
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.seldonian.inflation import calibrate_inflation
 from ratecli.solvers.seldonian.prediction import predict_safety_test
 from ratecli.solvers.seldonian.scores import DecisionOutputs
+from ratecli.solvers.seldonian.solver import calibrate_inflation
 
 GUARD_VERSION = 3
 """Version in the key of each guarded trial; increased when its results change."""
@@ -53,7 +53,7 @@ class MarginSpec:
         satisfy the constraint.
     aim
         Required probability, at least one half, of passing the safety test that follows. The result
-        of the test is predicted from training rows (see `seldonian.inflation.calibrate_inflation`).
+        of the test is predicted from training rows (see `seldonian.solver.calibrate_inflation`).
     """
 
     split: Literal["train", "validation"] = "train"

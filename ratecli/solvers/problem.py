@@ -10,7 +10,7 @@ import numpy as np
 from ratecli.certify.safety_test import SafetyTestSpec
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.group_threshold import append_memberships
+from ratecli.models.composed import append_memberships
 from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Leaf

@@ -11,9 +11,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.datasets.columns import MISSING_CATEGORY
+from ratecli.datasets.columns import (
+    MISSING_CATEGORY,
+    check_scale,
+    no_mean_error,
+    out_of_range_error,
+)
 from ratecli.datasets.encode import Encoder, NumericBlock, OneHotBlock
-from ratecli.datasets.missing import check_scale, no_mean_error, out_of_range_error
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.records import FeatureCoding, RecordBatch, RecordEncoder
 from ratecli.streaming.split import CellTable, weight_position

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ratecli.models.base import Array, Classifier
+from ratecli.models.composed import MajorityVote, MixtureClassifier
 from ratecli.models.linear import Linear, Logistic, Ramp, RandomizedLogistic, Threshold
-from ratecli.models.mixture import MajorityVote, MixtureClassifier
 from ratecli.models.records import RecordBatch, RecordEncoder
 from ratecli.rates.matrix import Predictions, log_loss
 from ratecli.rates.table import Measurement

@@ -14,24 +14,24 @@ from numpy.typing import NDArray
 
 from ratecli.datasets import load, registry
 from ratecli.datasets import tables as own
-from ratecli.datasets.columns import ColumnKind
-from ratecli.datasets.download import sha256_of
-from ratecli.datasets.entry import DatasetEntry
-from ratecli.datasets.label import MISSING_WORDS, read_label
-from ratecli.datasets.missing import (
+from ratecli.datasets.columns import (
     FEW_LEVELS,
     CellCounts,
+    ColumnKind,
     has_stray_words,
     missing_cells_error,
     stray_word_error,
 )
+from ratecli.datasets.download import sha256_of
+from ratecli.datasets.entry import DatasetEntry
+from ratecli.datasets.label import MISSING_WORDS, read_label
+from ratecli.datasets.load import ColumnRoles, column_roles
 from ratecli.datasets.paths import (
     find_user_file,
     missing_file_error,
     resolve_user_path,
     unreadable_file_error,
 )
-from ratecli.datasets.roles import ColumnRoles, column_roles
 from ratecli.errors import Diagnostic, FaultError, errors_at
 from ratecli.streaming.reading import TableFiles
 from ratecli.streaming.scan import (

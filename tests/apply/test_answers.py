@@ -7,8 +7,8 @@ import pytest
 
 from ratecli.apply.predict import prediction_columns
 from ratecli.errors import FaultError
+from ratecli.models.composed import MixtureClassifier
 from ratecli.models.linear import LinearRegressor, Logistic, RandomizedLogistic, Threshold
-from ratecli.models.mixture import MixtureClassifier
 from ratecli.models.proxies import ProxyFilter, SampledFilter, SplitTree
 from ratecli.models.trees import LEAF
 

@@ -19,9 +19,8 @@ from ratecli.experiment import limits
 from ratecli.experiment.limits import process_memory
 from ratecli.experiment.prepare import prepare
 from ratecli.files import LEDGER_FILE
-from ratecli.ledger.lock import lock_results
 from ratecli.ledger.records import TrialResult
-from ratecli.ledger.store import LedgerStore
+from ratecli.ledger.store import LedgerStore, lock_results
 from ratecli.runner import dask_pool as dask_crew
 from ratecli.runner.executors import SerialExecutor
 from ratecli.runner.run import RunRequest, run_experiments

@@ -11,7 +11,7 @@ from small import SMALL
 from ratecli.cli.results import JOINED_REPORT, REFERENCE
 from ratecli.config.base import RESERVED_RESULT_FILES
 from ratecli.files import LEDGER_FILE
-from ratecli.ledger.lock import LOCK_FILE, REPORT_LOCK_FILE
+from ratecli.ledger.store import LOCK_FILE, REPORT_LOCK_FILE
 from ratecli.report.write import REPORT_FILES, REPORT_FOLDERS, check_report_folder
 
 SEVERAL = (("report.html",), ("metrics.csv", "summary.md"))

@@ -14,8 +14,8 @@ from small import PLAIN, TRIALS, command, stored
 
 from ratecli.errors import FaultError
 from ratecli.files import LEDGER_FILE
-from ratecli.ledger import lock
-from ratecli.ledger.lock import LOCK_FILE, lock_report, lock_results
+from ratecli.ledger import store as lock
+from ratecli.ledger.store import LOCK_FILE, lock_report, lock_results
 from ratecli.report.write import write_report
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")

@@ -11,7 +11,7 @@ import numpy as np
 from ratecli_example.cuts import RandomCuts
 from scipy import sparse
 
-from ratecli.models.group_threshold import GroupThreshold
+from ratecli.models.composed import GroupThreshold
 from ratecli.models.linear import Ramp, Threshold
 from ratecli.solvers.base import Solution
 

@@ -9,7 +9,7 @@ import pytest
 from experiments import faults, measured_values, people, run_file, write
 from ratecli.experiment.explain import explain
 from ratecli.experiment.prepare import check_available, prepare
-from ratecli.models.group_threshold import GroupThreshold
+from ratecli.models.composed import GroupThreshold
 from ratecli.models.linear import Threshold
 from ratecli.models.storage import dumps, loads
 from ratecli.sampling.rows import load_trial_data

@@ -8,6 +8,7 @@ from hypothesis.extra import numpy as arrays
 from scipy import sparse
 
 from ratecli.models.base import Classifier
+from ratecli.models.composed import MajorityVote, MixtureClassifier
 from ratecli.models.hashed import HashedMixture, HashedRamp
 from ratecli.models.linear import (
     LinearRegressor,
@@ -17,7 +18,6 @@ from ratecli.models.linear import (
     Threshold,
     ramp,
 )
-from ratecli.models.mixture import MajorityVote, MixtureClassifier
 
 NUMBERS = st.floats(-1e6, 1e6)
 SCORES = arrays.arrays(np.float64, 5, elements=NUMBERS)

@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
-from ratecli.models.cost_sensitive import ARGMAX_COSTS, CostSensitiveClassifier
+from ratecli.models.composed import ARGMAX_COSTS, CostSensitiveClassifier
 from ratecli.models.sklearn_model import SklearnModel, dump_skops, load_skops
 from ratecli.models.storage import dumps, loads, model_arrays
 from ratecli.models.trees import LEAF, TreeEnsemble

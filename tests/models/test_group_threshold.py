@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from ratecli.models.group_threshold import GroupThreshold
+from ratecli.models.composed import GroupThreshold, MixtureClassifier
 from ratecli.models.hashed import HashedMixture
 from ratecli.models.linear import Logistic, Threshold
-from ratecli.models.mixture import MixtureClassifier
 
 PATTERNS = np.array([[False, False], [True, False], [True, True]])
 """Men; women; women of 60 and more."""

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.stats import kstest
 
+from ratecli.models.composed import MixtureClassifier
 from ratecli.models.hashed import HashedMixture, HashedRamp, uniforms_for_rows
 from ratecli.models.linear import Ramp, Threshold
-from ratecli.models.mixture import MixtureClassifier
 from ratecli.models.storage import dumps, loads
 
 

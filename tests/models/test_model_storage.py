@@ -12,8 +12,12 @@ from hypothesis.extra import numpy as arrays
 from sklearn.naive_bayes import GaussianNB
 
 from ratecli.models.base import Classifier
-from ratecli.models.cost_sensitive import CostSensitiveClassifier
-from ratecli.models.group_threshold import GroupThreshold
+from ratecli.models.composed import (
+    CostSensitiveClassifier,
+    GroupThreshold,
+    MajorityVote,
+    MixtureClassifier,
+)
 from ratecli.models.hashed import HashedMixture, HashedRamp
 from ratecli.models.linear import (
     Linear,
@@ -23,7 +27,6 @@ from ratecli.models.linear import (
     RandomizedLogistic,
     Threshold,
 )
-from ratecli.models.mixture import MajorityVote, MixtureClassifier
 from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter, SplitTree
 from ratecli.models.sklearn_model import SklearnModel
 from ratecli.models.storage import dumps, loads, model_arrays

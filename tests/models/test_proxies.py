@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
+from ratecli.models.composed import MixtureClassifier
 from ratecli.models.linear import Threshold
-from ratecli.models.mixture import MixtureClassifier
 from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter, SplitTree
 from ratecli.models.trees import LEAF
 from ratecli.solvers.oracles.forests import TREE_CONVERTERS

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.group_threshold import append_memberships
+from ratecli.models.composed import append_memberships
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import affine_pieces, constraint_goal, objective_goal
 from ratecli.rates.matrix import build_rate_matrix

@@ -11,7 +11,7 @@ import pytest
 from synthetic_ledger import store
 
 from ratecli.errors import FaultError
-from ratecli.ledger.lock import REPORT_LOCK_FILE
+from ratecli.ledger.store import REPORT_LOCK_FILE
 from ratecli.ledger.view import Ledger
 from ratecli.report.write import write_report
 

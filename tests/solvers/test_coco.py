@@ -9,7 +9,7 @@ import pytest
 from oracles.goals import Rows, Rules, problem, run, smooth_rows
 
 from ratecli.experiment.options import make_solver
-from ratecli.models.group_threshold import GroupThreshold
+from ratecli.models.composed import GroupThreshold
 from ratecli.models.storage import dumps, loads
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.baselines.solvers import PostShift

@@ -13,7 +13,7 @@ from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull.best import optimize_over_hull
 from ratecli.solvers.hull.forms import RatePoints, RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
-from ratecli.solvers.numerics.steps import Stepper
+from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.players.game import (
     GradientAscent,
     ThreePlayerGame,

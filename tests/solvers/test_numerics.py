@@ -6,9 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from ratecli.solvers.numerics.quadratic import minimize_quadratic
-from ratecli.solvers.numerics.steps import Stepper
-from ratecli.solvers.numerics.thresholds import Thresholds
+from ratecli.solvers.numerics import Stepper, Thresholds, minimize_quadratic
 
 
 def quadratic(seed: int, size: int) -> tuple[np.random.Generator, np.ndarray, np.ndarray]:

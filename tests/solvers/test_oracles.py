@@ -10,7 +10,7 @@ from scipy import sparse
 
 from ratecli.errors import FaultError
 from ratecli.models.base import Classifier
-from ratecli.models.cost_sensitive import CostSensitiveClassifier
+from ratecli.models.composed import CostSensitiveClassifier
 from ratecli.models.linear import Threshold
 from ratecli.models.storage import dumps, loads
 from ratecli.models.trees import TreeEnsemble

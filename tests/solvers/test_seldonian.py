@@ -17,7 +17,6 @@ from ratecli.models.linear import LinearRegressor, RandomizedLogistic
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines.solvers import Unconstrained
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.seldonian.inflation import calibrate_inflation, check_inflation
 from ratecli.solvers.seldonian.selection import CandidateSelection, CandidateTracker
 from ratecli.solvers.seldonian.sequential import SqpOptimizer, minimize_worst_bound
 from ratecli.solvers.seldonian.soft import (
@@ -27,7 +26,7 @@ from ratecli.solvers.seldonian.soft import (
     descend_lagrangian,
     select_candidate,
 )
-from ratecli.solvers.seldonian.solver import Seldonian
+from ratecli.solvers.seldonian.solver import Seldonian, calibrate_inflation, check_inflation
 
 
 def solved(problem: Problem, **options: object) -> Solution:

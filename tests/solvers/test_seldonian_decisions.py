@@ -9,10 +9,9 @@ from ratecli.models.linear import Logistic
 from ratecli.rates import expression as ex
 from ratecli.solvers.problem import ERROR_RATE
 from ratecli.solvers.seldonian.hard import BOUND_KNOTS, ThresholdCandidates
-from ratecli.solvers.seldonian.inflation import BoundInflation, calibrate_inflation
 from ratecli.solvers.seldonian.prediction import predict_safety_test
 from ratecli.solvers.seldonian.scores import DecisionOutputs
-from ratecli.solvers.seldonian.solver import Seldonian
+from ratecli.solvers.seldonian.solver import BoundInflation, Seldonian, calibrate_inflation
 
 RULES = {"c": GAP, "d": "tpr >= 0.3"}
 

@@ -15,10 +15,9 @@ from ratecli.certify.safety_test import SafetyTestSpec
 from ratecli.models.linear import LinearRegressor, RandomizedLogistic
 from ratecli.solvers.base import Solution
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.seldonian.inflation import BoundInflation
 from ratecli.solvers.seldonian.prediction import predict_safety_test
 from ratecli.solvers.seldonian.scores import score_model_of
-from ratecli.solvers.seldonian.solver import Seldonian
+from ratecli.solvers.seldonian.solver import BoundInflation, Seldonian
 
 FILE = Path(os.environ.get("RATECLI_DATA_MIRROR", "data")) / "gpa" / "gpa_regression_dataset.csv"
 pytestmark = pytest.mark.skipif(not FILE.exists(), reason="needs the data set gpa")

@@ -18,8 +18,8 @@ from ratecli.cli.app import app
 from ratecli.cli.console import ProgressMeter, record_progress
 from ratecli.errors import FaultError
 from ratecli.experiment.prepare import check_file, prepare
+from ratecli.models.composed import MajorityVote, MixtureClassifier
 from ratecli.models.linear import Logistic, Ramp, RandomizedLogistic, Threshold
-from ratecli.models.mixture import MajorityVote, MixtureClassifier
 from ratecli.rates.matrix import measure
 from ratecli.runner.trial import run_trial
 from ratecli.sampling.rows import load_trial_data

@@ -16,7 +16,7 @@ from ratecli.solvers.groups import Groups
 from ratecli.solvers.hull.best import MAX_EXCESS, HullOptimum, optimize_over_hull
 from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RatePoints, RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
-from ratecli.solvers.numerics.thresholds import Thresholds
+from ratecli.solvers.numerics import Thresholds
 from ratecli.solvers.problem import ERROR_RATE
 
 CutIndices = NDArray[np.intp]

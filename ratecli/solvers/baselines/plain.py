@@ -21,7 +21,7 @@ from ratecli.solvers.liblinear import add_ones_column, fit_logistic
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import ConvexProblem, ConvexSolution, RampProblem, StoppingRule
 from ratecli.solvers.majorize.rows import FeatureRows
-from ratecli.solvers.numerics.thresholds import SCORE_TIE, Thresholds
+from ratecli.solvers.numerics import SCORE_TIE, Thresholds
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.scores import (
     DesignMatrix,

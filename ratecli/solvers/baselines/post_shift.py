@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.group_threshold import GroupThreshold
-from ratecli.models.mixture import MixtureClassifier
+from ratecli.models.composed import GroupThreshold, MixtureClassifier
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.baselines.group_hull import (

@@ -16,8 +16,8 @@ from fairlearn.reductions import ClassificationMoment, ExponentiatedGradient
 from sklearn.linear_model import LogisticRegression
 
 from ratecli.models.base import Array, Classifier
+from ratecli.models.composed import MajorityVote, MixtureClassifier
 from ratecli.models.linear import Logistic, Threshold
-from ratecli.models.mixture import MajorityVote, MixtureClassifier
 from ratecli.rates.analysis import affine_pieces
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.baselines import solvers

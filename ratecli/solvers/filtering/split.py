@@ -11,7 +11,7 @@ from scipy import sparse
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier
-from ratecli.models.mixture import MixtureClassifier
+from ratecli.models.composed import MixtureClassifier
 from ratecli.solvers.filtering.solvers import BalancedTree
 from ratecli.solvers.filtering.target import FilterTarget
 from ratecli.solvers.filtering.weights import MIN_SHARE, leaf_weights

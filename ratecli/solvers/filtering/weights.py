@@ -10,7 +10,7 @@ from scipy.optimize import linprog, nnls
 from ratecli.models.base import Array
 from ratecli.solvers.filtering.solvers import BalancedTree
 from ratecli.solvers.filtering.target import FilterTarget
-from ratecli.solvers.numerics.quadratic import minimize_quadratic
+from ratecli.solvers.numerics import minimize_quadratic
 
 MIN_SHARE = 1e-12
 """Smaller shares of all rows are treated as rounding errors of 0."""

@@ -29,7 +29,7 @@ from ratecli.models.base import Array
 from ratecli.models.linear import HALF
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.rows import MAX_DENSE_ENTRIES, FeatureRows
-from ratecli.solvers.numerics.quadratic import minimize_quadratic
+from ratecli.solvers.numerics import minimize_quadratic
 
 Mask = NDArray[np.bool_]
 

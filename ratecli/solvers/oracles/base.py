@@ -10,12 +10,11 @@ import numpy as np
 from scipy import sparse
 
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.cost_sensitive import CostSensitiveClassifier
-from ratecli.models.group_threshold import GroupThreshold, extract_memberships
+from ratecli.models.composed import CostSensitiveClassifier, GroupThreshold, extract_memberships
 from ratecli.models.linear import Threshold
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.majorize.rows import merge_equal_rows
-from ratecli.solvers.numerics.thresholds import Thresholds
+from ratecli.solvers.numerics import Thresholds
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,7 @@ def oracle_uses_groups(value: Any) -> bool:
 
 def make_oracle_rows(value: Any, problem: Problem, kinds: RowKinds) -> OracleRows:
     """Return the rows as the oracle that a checked option names needs them."""
-    from ratecli.models.group_threshold import append_memberships
+    from ratecli.models.composed import append_memberships
     from ratecli.solvers.groups import Groups
     from ratecli.solvers.oracles.base import OracleRows
 

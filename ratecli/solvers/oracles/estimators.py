@@ -19,8 +19,7 @@ from sklearn.utils import all_estimators, get_tags
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.cost_sensitive import ARGMAX_COSTS, CostSensitiveClassifier
-from ratecli.models.group_threshold import GroupThreshold
+from ratecli.models.composed import ARGMAX_COSTS, CostSensitiveClassifier, GroupThreshold
 from ratecli.models.linear import Threshold
 from ratecli.models.sklearn_model import SklearnModel
 from ratecli.models.trees import TreeEnsemble

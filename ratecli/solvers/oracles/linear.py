@@ -16,7 +16,7 @@ from scipy.special import expit
 from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
 from ratecli.solvers.liblinear import add_ones_column, fit_logistic
-from ratecli.solvers.numerics.thresholds import Thresholds
+from ratecli.solvers.numerics import Thresholds
 from ratecli.solvers.oracles.base import OracleRows
 
 STEP_TIE = 1e-9

@@ -10,7 +10,7 @@ import numpy as np
 
 from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
-from ratecli.solvers.numerics.steps import Stepper, StepRule
+from ratecli.solvers.numerics import Stepper, StepRule
 from ratecli.solvers.oracles.base import Oracle, OracleRows
 from ratecli.solvers.players.lagrangian import ProgramLagrangian
 from ratecli.solvers.players.lanes import WIDTH, Floats32, pack_lanes, unpack_lanes

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ratecli.models.base import Array
-from ratecli.solvers.numerics.steps import Stepper
+from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.players.atoms import MIN_SHARE, RatioAtom, SmoothAtom
 from ratecli.solvers.players.descent import BestResponsePlayer, DescentPlayer
 from ratecli.solvers.players.lagrangian import OBJECTIVE_OWNER, ProgramLagrangian

@@ -12,14 +12,14 @@ import numpy as np
 from scipy.stats import rankdata
 
 from ratecli.models.base import Array, Classifier
+from ratecli.models.composed import MajorityVote, MixtureClassifier
 from ratecli.models.hashed import HashedMixture
-from ratecli.models.mixture import MajorityVote, MixtureClassifier
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.hull.best import MAX_EXCESS, optimize_over_hull
 from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RatePoints, RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
-from ratecli.solvers.numerics.steps import Stepper
+from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.oracles.choice import make_oracle, make_oracle_rows
 from ratecli.solvers.players.descent import BestResponsePlayer, DescentPlayer
 from ratecli.solvers.players.game import (

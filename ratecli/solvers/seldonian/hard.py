@@ -17,9 +17,8 @@ from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask
 from ratecli.rates.tangent import values
 from ratecli.solvers.base import Progress, Solution
-from ratecli.solvers.numerics.thresholds import Thresholds
+from ratecli.solvers.numerics import Thresholds
 from ratecli.solvers.problem import ERROR_RATE, Problem
-from ratecli.solvers.seldonian.inflation import make_inflation
 from ratecli.solvers.seldonian.prediction import MeanEstimate, TestPrediction, predict_safety_test
 from ratecli.solvers.seldonian.scores import DecisionOutputs
 from ratecli.solvers.seldonian.selection import (
@@ -31,7 +30,7 @@ from ratecli.solvers.seldonian.selection import (
 )
 from ratecli.solvers.seldonian.sequential import SqpOptimizer, minimize_worst_bound
 from ratecli.solvers.seldonian.soft import candidate_selection, desaturate_point
-from ratecli.solvers.seldonian.solver import Seldonian
+from ratecli.solvers.seldonian.solver import Seldonian, make_inflation
 
 BOUND_ROUNDING = 1e-9
 """Tolerance for the estimate of a goal whose predicted bound is at most 0."""

@@ -20,8 +20,8 @@ from ratecli.rates.analysis import pieces
 from ratecli.rates.enclosure import InclusionFunction
 from ratecli.rates.expression import Expression
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.seldonian.inflation import BoundInflation
 from ratecli.solvers.seldonian.scores import DesignMatrix, ModelOutputs
+from ratecli.solvers.seldonian.solver import BoundInflation
 
 
 @dataclass(frozen=True)

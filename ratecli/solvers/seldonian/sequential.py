@@ -16,9 +16,9 @@ import numpy as np
 
 from ratecli.models.base import Array
 from ratecli.rates.sample import Mask
-from ratecli.solvers.numerics.quadratic import minimize_quadratic
-from ratecli.solvers.seldonian.inflation import BoundInflation
+from ratecli.solvers.numerics import minimize_quadratic
 from ratecli.solvers.seldonian.selection import CandidatePoint, CandidateSelection, CandidateTracker
+from ratecli.solvers.seldonian.solver import BoundInflation
 
 MAX_SQP_STEPS = 200
 MAX_CURVATURE_PAIRS = 60

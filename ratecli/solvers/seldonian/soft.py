@@ -14,9 +14,8 @@ from ratecli.certify.prediction import smallest_factor
 from ratecli.certify.safety_test import SafetyTestSpec
 from ratecli.models.base import Array
 from ratecli.solvers.base import Progress, Solution
-from ratecli.solvers.numerics.steps import Stepper
+from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.problem import Problem, sum_by_goal
-from ratecli.solvers.seldonian.inflation import make_inflation
 from ratecli.solvers.seldonian.prediction import predict_safety_test
 from ratecli.solvers.seldonian.scores import (
     ConvexObjective,
@@ -36,7 +35,7 @@ from ratecli.solvers.seldonian.selection import (
     shortfall_reason,
 )
 from ratecli.solvers.seldonian.sequential import MIN_DECREASE, SqpOptimizer, minimize_worst_bound
-from ratecli.solvers.seldonian.solver import Seldonian
+from ratecli.solvers.seldonian.solver import Seldonian, make_inflation
 
 ADAM_DECAYS = (0.9, 0.95)
 """Decay of the running means of slopes and of their squares (those of the toolkit)."""

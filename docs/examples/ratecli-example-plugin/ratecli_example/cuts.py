@@ -7,7 +7,7 @@ import numpy as np
 from annotated_types import Ge
 
 from ratecli.models.base import Array, Features
-from ratecli.models.group_threshold import GroupThreshold
+from ratecli.models.composed import GroupThreshold
 from ratecli.models.linear import Threshold
 from ratecli.rates.analysis import Shape
 from ratecli.solvers.base import Progress, Solution, Solver

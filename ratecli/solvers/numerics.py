@@ -1,0 +1,170 @@
+"""Small numerical methods that several solvers share.
+
+Thresholds on scores, steps of gradient methods, and quadratic programs of a few variables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratecli.models.base import Array
+
+SCORE_TIE = 1e-12
+"""Scores closer than this, relative to the largest, count as equal: another matrix product may
+round the same row differently, and it must get the same decision.
+"""
+OUTER_DISTANCE = 1.0
+"""Distance of the outermost thresholds (all positive, none positive) from the scores."""
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """All T thresholds on the scores of m rows, from no positive decision to only positive ones.
+
+    Attributes
+    ----------
+    order
+        (m,) the rows by decreasing score.
+    counts
+        (T,) how many of them are positive at each threshold, ascending from 0 to m.
+    values
+        (T,) the thresholds, descending, midway between neighbouring scores.
+    """
+
+    order: NDArray[np.intp]
+    counts: NDArray[np.intp]
+    values: Array
+
+    @classmethod
+    def of(cls, scores: Array) -> Thresholds:
+        """Return all thresholds on scores (m,), m at least 1."""
+        order = np.argsort(-scores, kind="stable")
+        ranked = scores[order]
+        tie = SCORE_TIE * max(float(np.abs(ranked).max()), 1.0)
+        counts = np.flatnonzero(np.concatenate([[True], -np.diff(ranked) > tie, [True]]))
+        first, last = ranked[0] + 2 * OUTER_DISTANCE, ranked[-1] - 2 * OUTER_DISTANCE
+        ends = np.concatenate([[first], ranked, [last]])
+        return cls(order, counts, 0.5 * (ends[counts] + ends[counts + 1]))
+
+    def positive_sums(self, weights: Array) -> Array:
+        """Return the sums (..., T) of weights (..., m) over the rows with a positive decision."""
+        reached = np.cumsum(weights[..., self.order], axis=-1)
+        return np.concatenate([0.0 * reached[..., :1], reached], axis=-1)[..., self.counts]
+
+    def cheapest(self, costs: Array) -> float:
+        """Return the threshold with the smallest total cost (m,) of positive decisions."""
+        return float(self.values[np.argmin(self.positive_sums(costs))])
+
+
+Gradient = NDArray[np.floating]
+StepRule = Literal["adam", "sgd"]
+
+ADAM_EPSILON = 1e-8
+"""Added to the denominator of Adam's steps."""
+
+
+@dataclass
+class Stepper:
+    """Steps against gradients of any shape.
+
+    `sgd` is the gradient times the rate; `adam` is that of Kingma and Ba 2015, algorithm 1, with
+    bias correction. Moments have the precision of the first gradient. In single precision their
+    relative error is 1e-7, as that of the gradients is, and squares of gradients below 1e-22
+    vanish, so that only `ADAM_EPSILON` limits the step.
+
+    Attributes
+    ----------
+    rate
+        The step size: a number, or an array that is broadcast over the gradients.
+    decays
+        Decay rates of Adam's running means of gradients and of their squares.
+    taken
+        The number of steps so far.
+    """
+
+    rule: StepRule
+    rate: float | Gradient
+    decays: tuple[float, float] = (0.9, 0.999)
+    taken: int = 0
+    _moments: Gradient | None = None
+
+    def step(self, slopes: Gradient) -> Gradient:
+        """Return the step to subtract."""
+        self.taken += 1
+        if self.rule == "sgd":
+            return np.asarray(self.rate * slopes)
+        if self._moments is None:
+            self._moments = np.zeros((2, *slopes.shape), slopes.dtype)
+        moments, current = self._moments.astype(float), np.asarray(slopes, dtype=float)
+        (mean, square), (keep, keep_square) = moments, self.decays
+        mean *= keep
+        mean += (1 - keep) * current
+        square *= keep_square
+        square += (1 - keep_square) * current * current
+        self._moments[:] = moments
+        mean *= 1 / (1 - keep**self.taken)
+        square *= 1 / (1 - keep_square**self.taken)
+        step = self.rate * mean
+        step /= np.sqrt(square, out=square) + ADAM_EPSILON
+        return np.asarray(step, dtype=slopes.dtype)
+
+
+RIDGE = 1e-12
+"""Curvature added to all directions, relative to the mean, because some may have none."""
+MAX_CHANGES = 10
+"""Maximum number of active-set changes per variable."""
+SLOPE_TOLERANCE = 1e-12
+"""Slope, relative to the largest at 0, below which a bound stays active."""
+
+
+def minimize_quadratic(
+    curvature: Array,
+    slope: Array,
+    bounds: tuple[Array, Array],
+    start: Array,
+    *,
+    fixed_sum: bool = False,
+) -> Array:
+    """Minimize `x' curvature x / 2 - slope @ x` over x (m,) within bounds, from a feasible start.
+
+    With `fixed_sum`, x keeps the sum of the start. Active-set method: take Newton's step up to the
+    first bound in its way, and keep that bound active until its slope points inside. Along
+    directions without curvature the function is linear and has its minimum on a bound.
+    """
+    (low, high), size = bounds, len(slope)
+    ridged = curvature.copy()
+    ridged[np.diag_indices(size)] += RIDGE * (float(np.trace(curvature)) / size or 1.0)
+    x, free = start, np.ones(size, dtype=bool)
+    for _ in range(MAX_CHANGES * size):
+        move = np.zeros(size)
+        move[free] = _newton_step(ridged[np.ix_(free, free)], (slope - ridged @ x)[free], fixed_sum)
+        ends = np.where(move > 0, high, low)
+        shares = np.divide(ends - x, move, out=np.full(size, np.inf), where=move != 0)
+        share = float(shares.min())
+        if share < 1:
+            x, stopped = x + share * move, shares <= share
+            x[stopped], free = ends[stopped], free & ~stopped
+            continue
+        x = x + move
+        falls = slope - ridged @ x
+        if fixed_sum:
+            falls -= falls[free].mean() if free.any() else np.median(falls)
+        inside = np.where(x >= high, -falls, falls) * ~free
+        if inside.max() <= SLOPE_TOLERANCE * np.abs(slope).max():
+            break
+        free[np.argmax(inside)] = True
+    return x
+
+
+def _newton_step(curvature: Array, slope: Array, fixed_sum: bool) -> Array:
+    if not fixed_sum or not len(slope):
+        return np.asarray(np.linalg.solve(curvature, slope), dtype=float)
+    # the common part of the slopes is irrelevant and may hide their differences by rounding
+    scale, right = np.abs(curvature).max(), np.append(slope - slope.mean(), 0.0)
+    ones = np.ones((len(slope), 1))
+    system = np.block([[curvature / scale, ones], [ones.T, np.zeros((1, 1))]])
+    return np.asarray(np.linalg.solve(system, right / scale)[:-1], dtype=float)
