@@ -130,9 +130,9 @@ def model_of(*slices):
 @pytest.mark.parametrize(
     ("slices", "code", "message"),
     [
-        (("sexe = F",), "E411", "has 'sexe = F', and there is no column 'sexe'"),
+        (("sexe = F",), "E411", "uses the condition 'sexe = F', and there is no column 'sexe'"),
         (("sexe = F", "sexe = F, x < 1"), "E411", "there is no column 'sexe'"),
-        (("sex < 3",), "E411", "has 'sex < 3', and 'sex' holds words"),
+        (("sex < 3",), "E411", "uses the condition 'sex < 3', and 'sex' holds words"),
         (("sex =",), "E404", "'old.npz' holds no stored classifier: E301"),
         (
             ("women",),
