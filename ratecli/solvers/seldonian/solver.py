@@ -147,7 +147,7 @@ class Seldonian(Solver):
     step: Annotated[float, Gt(0)] = 0.01
     multiplier: Annotated[float, Ge(0)] = 0.5
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     role: ClassVar[Role] = "enforces"
     needs_promise: ClassVar[bool] = True
     numbers: ClassVar[Mapping[str, Any] | None] = {"decisions": "randomized"}
