@@ -5,7 +5,9 @@ Thresholds on scores, steps of gradient methods, and quadratic programs of a few
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -91,26 +93,44 @@ class Stepper:
     decays: tuple[float, float] = (0.9, 0.999)
     taken: int = 0
     _moments: Gradient | None = None
+    _rates: Gradient | None = None
 
     def step(self, slopes: Gradient) -> Gradient:
         """Return the step to subtract."""
         self.taken += 1
         if self.rule == "sgd":
             return np.asarray(self.rate * slopes)
-        if self._moments is None:
-            self._moments = np.zeros((2, *slopes.shape), slopes.dtype)
-        moments, current = self._moments.astype(float), np.asarray(slopes, dtype=float)
-        (mean, square), (keep, keep_square) = moments, self.decays
-        mean *= keep
-        mean += (1 - keep) * current
-        square *= keep_square
-        square += (1 - keep_square) * current * current
-        self._moments[:] = moments
-        mean *= 1 / (1 - keep**self.taken)
-        square *= 1 / (1 - keep_square**self.taken)
-        step = self.rate * mean
-        step /= np.sqrt(square, out=square) + ADAM_EPSILON
-        return np.asarray(step, dtype=slopes.dtype)
+        if self._moments is None or self._rates is None:
+            self._moments = np.zeros((2, slopes.size), slopes.dtype)
+            self._rates = np.broadcast_to(self.rate, slopes.shape).ravel()
+        step = np.empty(slopes.size, slopes.dtype)
+        scales = tuple(1 / (1 - decay**self.taken) for decay in self.decays)
+        _compiled_adam()(slopes.ravel(), self._rates, self._moments, self.decays, scales, step)
+        return step.reshape(slopes.shape)
+
+
+def _adam(  # noqa: PLR0917  (compiled functions take arrays)
+    slopes: Gradient,
+    rates: Gradient,
+    moments: Gradient,
+    decays: tuple[float, float],
+    scales: tuple[float, float],
+    step: Gradient,
+) -> None:
+    """Compute a step (n,) in double precision; update the moments (2, n) in place."""
+    for k in range(slopes.size):
+        mean = decays[0] * moments[0, k] + (1 - decays[0]) * slopes[k]
+        square = decays[1] * moments[1, k] + (1 - decays[1]) * slopes[k] * slopes[k]
+        moments[0, k], moments[1, k] = mean, square
+        step[k] = rates[k] * (scales[0] * mean) / (np.sqrt(scales[1] * square) + ADAM_EPSILON)
+
+
+@cache
+def _compiled_adam() -> Callable[..., None]:
+    import numba  # takes 0.2 s, and few solvers take such steps
+
+    compiled: Callable[..., None] = numba.njit(cache=True)(_adam)
+    return compiled
 
 
 RIDGE = 1e-12
