@@ -1,6 +1,6 @@
-"""The pages of the reference, made of the code each time that the site is built, so that they cannot go stale.
+"""Generate the pages of the reference from the code each time that the site is built.
 
-A hook of MkDocs (`hooks:` in mkdocs.yml). Nothing of it is kept under docs/.
+A hook of MkDocs (`hooks:` in mkdocs.yml). The pages are not stored under docs/.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from ratecli.errors import CODES, FAMILIES
 from ratecli.experiment import catalogue
 
-MADE = "Made of the code: `{}` tells the same.\n"
+MADE = "Generated from the code: `{}` prints the same.\n"
 SAID = re.compile(r"^<!-- .*? -->\n", re.MULTILINE)
 CLASSES = {
     "affine": "sums of rates with numbers before them, such as `tpr[women] - 0.8 * tpr`",
