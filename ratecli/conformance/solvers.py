@@ -58,8 +58,8 @@ def check_solver(
 ) -> PluginReport:
     """Check a solver's class, or an instance with its own options.
 
-    It is run about thirty times on tables of 60 rows, on problems with known optima. If its
-    options are wrong, the other checks are skipped.
+    The solver runs about thirty times on tables of 60 rows, on problems with known optima. If
+    its declarations or options are wrong, the other checks are skipped.
     """
     instance = solver() if isinstance(solver, type) else solver
     subject, gaps = SolverSubject(instance), tuple[OptimalityGap, ...]()

@@ -1,8 +1,8 @@
 """Write the records of a streamed table while its files are read.
 
-The format of records is known only when all is read: the sorted words of each column, and whether
-single precision represents all numbers. The first rows are a good guess, so records are written by
-that guess, with words numbered as they occur, and renumbered at the end if later rows added words.
+The format of records depends on all rows: on the sorted words of each column, and on whether single
+precision represents all numbers. It is guessed from the first rows, and records are written by that
+guess, with words numbered as they occur, and renumbered at the end if later rows added words.
 If the guess was wrong, the files are read again.
 """
 

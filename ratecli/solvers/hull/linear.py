@@ -1,6 +1,6 @@
 """Linear programs with few rows and many columns at variable levels.
 
-A column is taken at any levels in a box, possibly at several; its entries are affine in the levels.
+A column may be used at any levels in a box, even at several; its entries are affine in the levels.
 Only corners of the box matter, and the cheapest corner of a column is found without enumeration.
 
 They are solved by the revised simplex method with an explicit inverse. The column of least reduced

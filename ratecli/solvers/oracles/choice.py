@@ -162,7 +162,7 @@ def oracle_uses_groups(value: Any) -> bool:
 
 
 def make_oracle_rows(value: Any, problem: Problem, kinds: RowKinds) -> OracleRows:
-    """Return the rows as the oracle that a checked option names needs them."""
+    """Return the rows in the form that the oracle of a checked option needs."""
     from ratecli.models.composed import append_memberships
     from ratecli.solvers.groups import Groups
     from ratecli.solvers.oracles.base import OracleRows
