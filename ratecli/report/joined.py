@@ -104,7 +104,7 @@ def render_joined(folders: Sequence[Path], place: Path) -> str:
     """Render the page; `place` is the path it will have."""
     experiments = [JoinedExperiment.read(folder) for folder in dict.fromkeys(folders)]
     rows = sorted(
-        ((each, comparison) for each in experiments for comparison in each.comparisons),
+        ((each, result) for each in experiments for result in each.comparisons),
         key=lambda row: list(ExpectationVerdict).index(row[1].verdict),
     )
     papers = [row for row in rows if row[1].entry.kind == "paper"]
@@ -113,7 +113,7 @@ def render_joined(folders: Sequence[Path], place: Path) -> str:
     tables = [
         (
             make_sheet(title, [_figure_row(*row, place) for row in section_rows], NOTE),
-            *filtered_by_verdict([comparison for _, comparison in section_rows]),
+            *filtered_by_verdict([result for _, result in section_rows]),
         )
         for title, section_rows in sections
         if section_rows
@@ -126,7 +126,7 @@ def render_joined(folders: Sequence[Path], place: Path) -> str:
         missing=[each.name for each in experiments if each.ledger is None and not each.errors],
         unreadable=[(each.name, error) for each in experiments for error in each.errors],
         trials=count_by_status(sum((each.statuses for each in experiments), Counter())),
-        verdicts=count_verdicts(comparison for _, comparison in papers),
+        verdicts=count_verdicts(result for _, result in papers),
         sheets=tables,
     )
 
@@ -153,19 +153,13 @@ def _experiment_row(joined: JoinedExperiment, place: Path) -> SheetRow:
     ]
 
 
-def _figure_row(
-    joined: JoinedExperiment, comparison: ExpectationComparison, place: Path
-) -> SheetRow:
+def _figure_row(joined: JoinedExperiment, result: ExpectationComparison, place: Path) -> SheetRow:
     """Return the row of an expected figure."""
-    group, metric = comparison.group, comparison.entry.metric
+    group, metric = result.group, result.entry.metric
     name = f"{group.label} ({group.variant})" if group.variant else group.label
-    about = [f"{metric} of {name}", format_point(group.point), comparison.entry.split]
+    about = [f"{metric} of {name}", format_point(group.point), result.entry.split]
     figure = ", ".join(filter(None, about))
-    return [
-        ("experiment", joined.name_cell(place)),
-        ("figure", figure),
-        *comparison_cells(comparison),
-    ]
+    return [("experiment", joined.name_cell(place)), ("figure", figure), *comparison_cells(result)]
 
 
 def _first_sentence(text: str) -> str:
