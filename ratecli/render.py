@@ -53,11 +53,11 @@ def render_diagnostics(faults: Iterable[Diagnostic], color: bool, width: int = 1
 
     Each has its code and message, the location, the line with carets, and help.
     """
-    several = list(faults)
-    more = len(several) - MAX_RENDERED
+    diagnostics = list(faults)
+    more = len(diagnostics) - MAX_RENDERED
     rest = [f"... and {more} more: correct these first"] if more > 0 else []
     return "\n\n".join(
-        [*(_render_one(fault, color, width) for fault in several[:MAX_RENDERED]), *rest]
+        [*(_render_one(fault, color, width) for fault in diagnostics[:MAX_RENDERED]), *rest]
     )
 
 
@@ -72,13 +72,13 @@ def diagnostics_to_github(faults: Iterable[Diagnostic]) -> str:
 
 
 def _render_one(fault: Diagnostic, color: bool, width: int) -> str:
-    loud = RED if fault.is_error else YELLOW
-    label = _paint(f"{_severity(fault)}[{fault.code}]", loud, color)
+    accent = RED if fault.is_error else YELLOW
+    label = _paint(f"{_severity(fault)}[{fault.code}]", accent, color)
     lines = [label + _paint(f": {strip_control_characters(fault.message)}", BOLD, color)]
     gutter = 3
     if fault.place is not None:
         gutter = len(str(fault.place.line)) + 2
-        lines += _place_lines(fault.place, gutter, loud if color else "", width)
+        lines += _place_lines(fault.place, gutter, accent if color else "", width)
     if fault.help:
         lines.append(
             f"{' ' * gutter}{_paint('=', BLUE, color)} help: {strip_control_characters(fault.help)}"
@@ -86,14 +86,14 @@ def _render_one(fault: Diagnostic, color: bool, width: int) -> str:
     return "\n".join(lines)
 
 
-def _place_lines(place: SourceLocation, gutter: int, loud: str, width: int) -> list[str]:
-    color = bool(loud)
+def _place_lines(place: SourceLocation, gutter: int, accent: str, width: int) -> list[str]:
+    color = bool(accent)
     arrow = _paint("-->", BLUE, color)
     where = f"{strip_control_characters(place.file)}:{place.line}:{place.column}"
     bar = " " * gutter + _paint("|", BLUE, color)
     number = _paint(f" {place.line} |", BLUE, color)
     excerpt, indent, carets = _window(place, max(MIN_RENDER_WIDTH, width - gutter - 2))
-    marks = _paint("^" * carets, loud, color)
+    marks = _paint("^" * carets, accent, color)
     return [
         f"{' ' * (gutter - 1)}{arrow} {where}",
         bar,
@@ -107,9 +107,9 @@ def _window(place: SourceLocation, width: int) -> tuple[str, int, int]:
 
     The carets are described by their indentation and number.
     """
-    near, start = width * CHARACTERS_PER_CELL, min(place.column - 1, len(place.excerpt))
-    first = max(0, start - near)
-    last = start + min(place.width, near) + near
+    margin, start = width * CHARACTERS_PER_CELL, min(place.column - 1, len(place.excerpt))
+    first = max(0, start - margin)
+    last = start + min(place.width, margin) + margin
     line = [_printable(character) for character in place.excerpt[first:last]]
     start -= first
     end = min(start + place.width, len(line))
@@ -120,10 +120,10 @@ def _window(place: SourceLocation, width: int) -> tuple[str, int, int]:
         width -= 2 * len(ELLIPSIS)
         span_width = min(_width(span), width)
         left = max(int(CONTEXT_SHARE * width), width - span_width - _width(after))
-        reversed_before, head = _first(before[::-1], min(left, width - span_width))
+        reversed_before, head = _fit(before[::-1], min(left, width - span_width))
         before = reversed_before[::-1]
-        span, _ = _first(span, width - _width(before))
-        after, tail = _first(line[start + len(span) :], width - _width(before) - _width(span))
+        span, _ = _fit(span, width - _width(before))
+        after, tail = _fit(line[start + len(span) :], width - _width(before) - _width(span))
     text = head + "".join((*before, *span, *after)) + tail
     return text, len(head) + _width(before), max(1, _width(span))
 
@@ -144,7 +144,7 @@ def _width(characters: Iterable[str]) -> int:
     )
 
 
-def _first(characters: list[str], width: int) -> tuple[list[str], str]:
+def _fit(characters: list[str], width: int) -> tuple[list[str], str]:
     """Return as many characters as fit, and an ellipsis if there are more."""
     ends = accumulate(_width([each]) for each in characters)
     count = sum(end <= width for end in ends)
@@ -156,8 +156,8 @@ def strip_control_characters(text: str) -> str:
     return "".join(map(_printable, " ".join(text.splitlines())))
 
 
-def _paint(text: str, paint: str, color: bool) -> str:
-    return f"{paint}{text}{RESET}" if color else text
+def _paint(text: str, style: str, color: bool) -> str:
+    return f"{style}{text}{RESET}" if color else text
 
 
 def _severity(fault: Diagnostic) -> str:
@@ -186,16 +186,18 @@ def _command(fault: Diagnostic) -> str:
         properties = {"file": place.file, "line": place.line, "endLine": place.line}
         properties |= {"col": place.column, "endColumn": end}
     properties["title"] = fault.code
-    listed = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items())
+    listed = ",".join(f"{key}={_escape_property(str(value))}" for key, value in properties.items())
     message = strip_control_characters(fault.message) + (
         f"\nhelp: {strip_control_characters(fault.help)}" if fault.help else ""
     )
-    return f"::{_severity(fault)} {listed}::{_data(message)}"
+    return f"::{_severity(fault)} {listed}::{_escape_data(message)}"
 
 
-def _data(text: str) -> str:
+def _escape_data(text: str) -> str:
+    """Escape the message of a GitHub workflow command."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+def _escape_property(text: str) -> str:
+    """Escape the value of a property of a GitHub workflow command."""
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")

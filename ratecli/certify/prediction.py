@@ -34,7 +34,7 @@ class CandidateRows:
 
 @dataclass(frozen=True)
 class ExpectedOutcome:
-    """Confidence limits and upper ends to expect.
+    """The predicted outcome of a safety test: confidence limits, and the upper end of each tree.
 
     Attributes
     ----------
@@ -134,8 +134,8 @@ def _explain_unusable(name: str, sample: BoundedSample) -> str:
     if sample.rows < MIN_GROUP_ROWS:
         few = "1 safety row" if sample.rows == 1 else f"{sample.rows} safety rows"
         return f"{few} for '{name}': too few for any bound"
-    broken = int((~np.isfinite(sample.values)).sum())
-    return f"of {sample.rows:,} measurements for '{name}', {broken:,} are not finite numbers"
+    not_finite = int((~np.isfinite(sample.values)).sum())
+    return f"of {sample.rows:,} measurements for '{name}', {not_finite:,} are not finite numbers"
 
 
 def rows_needed(
@@ -173,6 +173,6 @@ def smallest_factor(passes: Callable[[float], bool], most: float, halvings: int)
 
 
 def round_up(count: float, digits: int = 3) -> int:
-    """Round up to some significant digits."""
+    """Round up to `digits` significant digits."""
     unit: int = 10 ** max(math.floor(math.log10(max(count, 1))) + 1 - digits, 0)
     return math.ceil(count / unit) * unit

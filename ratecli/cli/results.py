@@ -77,17 +77,17 @@ def _stored_folders(files: Sequence[Path], folders: Sequence[Path]) -> list[Path
     """
     from ratecli.files import LEDGER_FILE  # noqa: PLC0415
 
-    found = dict.fromkeys(folder for folder in folders if (folder / LEDGER_FILE).is_file())
+    stored = dict.fromkeys(folder for folder in folders if (folder / LEDGER_FILE).is_file())
     missing = [
         f"nothing is stored in '{folder}' yet: `ratecli run {file}` first"
         for file, folder in zip(files, folders, strict=True)
-        if folder not in found
+        if folder not in stored
     ]
-    if not found:
+    if not stored:
         raise typer.BadParameter("; ".join(missing))
     for text in missing:
         typer.echo(f"not run: {text}", err=True)
-    return list(found)
+    return list(stored)
 
 
 def check(
@@ -118,9 +118,9 @@ def check(
     if form is OutputFormat.JSON:
         print_json(checks_to_json(checks))
     else:
-        for prepared, found in zip(ready, checks, strict=True):
-            _print_result(prepared, found, github=form is OutputFormat.GITHUB)
-    raise typer.Exit(0 if all(found.holds for found in checks) else EXIT_CHECK_FAILED)
+        for prepared, outcome in zip(ready, checks, strict=True):
+            _print_result(prepared, outcome, github=form is OutputFormat.GITHUB)
+    raise typer.Exit(0 if all(outcome.holds for outcome in checks) else EXIT_CHECK_FAILED)
 
 
 def pin(
@@ -134,8 +134,8 @@ def pin(
 
     def pin_one(prepared: PreparedExperiment) -> str:
         path = _reference_path(prepared, reference)
-        found = pin_reference(prepared, output / prepared.experiment.name, path)
-        trials = sum(len(point.seeds) for point in found.trials)
+        pinned = pin_reference(prepared, output / prepared.experiment.name, path)
+        trials = sum(len(point.seeds) for point in pinned.trials)
         return f"pinned {pluralize(trials, 'trial')} in {path}; commit it with the file"
 
     ready = collect_errors(files, check_available)
@@ -156,27 +156,27 @@ def _write_junit(checks: list[CheckReport], path: Path) -> None:
     atomic_write(path, to_junit(checks))
 
 
-def _print_result(prepared: PreparedExperiment, found: CheckReport, *, github: bool) -> None:
+def _print_result(prepared: PreparedExperiment, outcome: CheckReport, *, github: bool) -> None:
     from ratecli.render import diagnostics_to_github  # noqa: PLC0415
     from ratecli.report.regression import findings as fd  # noqa: PLC0415
 
     placed = prepared.document.placed
-    notes = [placed(note) for note in found.notes]
-    shown = fd.FAILING if github else (fd.CheckVerdict.NOT_COMPARED,)
-    faults = [placed(finding.diagnostic) for finding in found.of(*shown)]
+    notes = [placed(note) for note in outcome.notes]
+    verdicts = fd.FAILING if github else (fd.CheckVerdict.NOT_COMPARED,)
+    faults = [placed(finding.diagnostic) for finding in outcome.of(*verdicts)]
     if github:
         typer.echo(diagnostics_to_github([*faults, *notes]), nl=bool(faults or notes))
     else:
         print_diagnostics([*faults[:MAX_SHOWN], *notes])
         if more := len(faults[MAX_SHOWN:]):
             typer.echo(f"... {more} more not compared: --format json has all", err=True)
-    typer.echo(fd.check_summary(found))
-    sheet = fd.findings_sheet(found)
+    typer.echo(fd.check_summary(outcome))
+    sheet = fd.findings_sheet(outcome)
     if sheet.rows and not github:
         numbers = [column.title for column in sheet.columns if column.numeric]
-        heads = [column.title for column in sheet.columns]
+        titles = [column.title for column in sheet.columns]
         rows = [[cell.text for cell in row] for row in sheet.rows]
-        typer.echo(format_table(heads, rows, numbers))
-    for line in ("" if github else fd.omitted_note(found), fd.versions_note(found)):
+        typer.echo(format_table(titles, rows, numbers))
+    for line in ("" if github else fd.omitted_note(outcome), fd.versions_note(outcome)):
         if line:
             typer.echo(line)

@@ -38,7 +38,7 @@ def apply_overrides(document: Document, overrides: Sequence[str]) -> Document:
 
 def _apply_override(document: Document, source: SourceText) -> Document:
     path, equals, value = source.text.partition("=")
-    steps = [source.scalar(*found.span()) for found in STEP_PATTERN.finditer(path)]
+    steps = [source.scalar(*match.span()) for match in STEP_PATTERN.finditer(path)]
     if not equals or ".".join(step.value for step in steps) != path.strip() or not steps:
         message, hint = "an override is written path=value", "as in sweep.kappa=[0.8, 0.9]"
         raise FaultError(source.error("E107", message, hint, 0, len(path)))

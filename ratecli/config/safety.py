@@ -34,15 +34,15 @@ def _validate_delta(value: object) -> object:
     if not isinstance(value, dict):
         PROBABILITY_RANGE.validate(value)
         return float(exact_number(value) or 0) if isinstance(value, str) and "/" in value else value
-    found: list[Diagnostic] = []
+    faults: list[Diagnostic] = []
     deltas = dict[str, object]()
     for name, each in value.items():
         try:
             deltas[name] = _validate_delta(PROBABILITY_RANGE.validate(each))
         except FaultError as error:
-            found += [fault.under(name) for fault in error.faults]
-    if found:
-        raise InvalidValueError(found)
+            faults += [fault.under(name) for fault in error.faults]
+    if faults:
+        raise InvalidValueError(faults)
     return deltas
 
 

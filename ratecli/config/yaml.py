@@ -195,10 +195,10 @@ def read_source(path: Path) -> SourceText:
     try:
         return SourceText(str(path), raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        good = raw[: error.start].decode("utf-8-sig", "replace")
-        source = SourceText(str(path), good + "\ufffd")
+        valid = raw[: error.start].decode("utf-8-sig", "replace")
+        source = SourceText(str(path), valid + "\ufffd")
         message, hint = "the file is not UTF-8 text", "save it as UTF-8"
-        raise FaultError(source.error("E005", message, hint, len(good))) from None
+        raise FaultError(source.error("E005", message, hint, len(valid))) from None
 
 
 def _raise_unreadable(path: Path, problem: str, hint: str | None = None) -> NoReturn:
@@ -237,12 +237,13 @@ class StrictLoader(Reader, Scanner, Parser, Composer, BaseResolver):
         return SourceMark(self.source, self.index, self.line, self.column)
 
     def document(self) -> Node:
+        """Return the root of the only document; raise FaultError for violations of the rules."""
         self._next_event()
-        opening: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
-        if isinstance(opening, yaml.StreamEndEvent):
+        first: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(first, yaml.StreamEndEvent):
             raise FaultError(self.source.error("E004", "the file is empty", None, 0))
-        if getattr(opening, "tags", None):
-            self._note("E004", "tag directives are not allowed", "remove the line", opening)
+        if getattr(first, "tags", None):
+            self._note("E004", "tag directives are not allowed", "remove the line", first)
         root = self.compose_document()
         assert root is not None
         following = self._next_event()
@@ -259,7 +260,7 @@ class StrictLoader(Reader, Scanner, Parser, Composer, BaseResolver):
         if isinstance(event, yaml.AliasEvent):
             self._next_event()
             return self._alias(event)
-        self._grow(1, self.depth, event)
+        self._count_nodes(1, self.depth, event)
         if getattr(event, "tag", None) is not None:
             self._refuse_tag(event)
         self.anchors.pop(event.anchor, None)  # YAML allows an anchor to be defined again
@@ -296,10 +297,11 @@ class StrictLoader(Reader, Scanner, Parser, Composer, BaseResolver):
         if node not in self.sizes:
             self._stop("E003", f"'*{event.anchor}' contains itself", None, event)
         size, height = self.sizes[node]
-        self._grow(size, self.depth + height, event)
+        self._count_nodes(size, self.depth + height, event)
         return node
 
-    def _grow(self, nodes: int, depth: int, event: yaml.Event) -> None:
+    def _count_nodes(self, nodes: int, depth: int, event: yaml.Event) -> None:
+        """Add to the number of nodes; raise E003 if there are too many, or nested too deeply."""
         self.nodes += nodes
         if self.nodes > MAX_NODES:
             message = f"the file contains more than {MAX_NODES} values, counting aliases"
@@ -309,11 +311,11 @@ class StrictLoader(Reader, Scanner, Parser, Composer, BaseResolver):
 
     def _refuse_tag(self, event: yaml.NodeEvent) -> None:
         assert event.start_mark is not None
-        found = TAG_PATTERN.search(self.source.text, event.start_mark.index)
-        assert found is not None
+        tag = TAG_PATTERN.search(self.source.text, event.start_mark.index)
+        assert tag is not None
         hint = "remove it; put text that begins with '!' in quotes"
-        message = f"the YAML tag '{found.group()[:60]}' is not allowed"
-        self.faults.append(self.source.error("E004", message, hint, *found.span()))
+        message = f"the YAML tag '{tag.group()[:60]}' is not allowed"
+        self.faults.append(self.source.error("E004", message, hint, *tag.span()))
 
     def _check_scalar(self, node: ScalarNode) -> None:
         if INVALID_CHARACTERS.search(node.value):
@@ -427,14 +429,14 @@ def syntax_diagnostic(source: SourceText, error: yaml.MarkedYAMLError) -> Diagno
     marks = [mark for mark in (error.context_mark, error.problem_mark) if mark is not None]
     if MISSING_SPACE_PROBLEMS.search(problem):
         for number in _lines_above([mark.line for mark in marks], source):
-            if space := MISSING_SPACE_PATTERN.match(source.line(number)):
-                message, colon = "a space is missing after this ':'", space.start(1)
+            if missing := MISSING_SPACE_PATTERN.match(source.line(number)):
+                message, colon = "a space is missing after this ':'", missing.start(1)
                 start = source.offset(number) + colon
                 return source.error("E001", message, "write 'key: value'", start)
-    for pattern, which, message, hint in SYNTAX_ADVICE:
-        if found := re.search(pattern, problem):
-            start = min(marks[which].index, source.last)
-            words = [text.format(*found.groups()) for text in (message, hint)]
+    for pattern, index, message, hint in SYNTAX_ADVICE:
+        if match := re.search(pattern, problem):
+            start = min(marks[index].index, source.last)
+            words = [text.format(*match.groups()) for text in (message, hint)]
             return source.error("E001", words[0], words[1], start)
     raise AssertionError(problem)
 

@@ -58,11 +58,11 @@ def check_solver(
 ) -> PluginReport:
     """Check a solver's class, or an instance with its own options.
 
-    It is run about thirty times on tables of 60 rows, on problems with known optima. If its
-    options are wrong, the other checks are skipped.
+    The solver runs about thirty times on tables of 60 rows, on problems with known optima. If
+    its declarations or options are wrong, the other checks are skipped.
     """
-    made = solver() if isinstance(solver, type) else solver
-    subject, gaps = SolverSubject(made), tuple[OptimalityGap, ...]()
+    instance = solver() if isinstance(solver, type) else solver
+    subject, gaps = SolverSubject(instance), tuple[OptimalityGap, ...]()
     checks = run_checks(OPTION_CHECKS, subject)
     if any(check.state == "failed" for check in checks):
         reason = "a check of its declarations failed"
@@ -70,7 +70,7 @@ def check_solver(
     else:
         checks += run_checks(SOLUTION_CHECKS, subject)
         gaps = tuple(_gaps(subject))
-    kind = type(made)
+    kind = type(instance)
     return PluginReport("algorithm", name or kind.__name__, origin or kind.__module__, checks, gaps)
 
 
@@ -109,15 +109,15 @@ def _options(subject: SolverSubject) -> Iterator[str]:
     "annotate them, as in Annotated[int, Ge(1)]",
 )
 def _typed(subject: SolverSubject) -> Iterator[str]:
-    wrong = {"no": "such value"}
+    invalid = {"no": "such value"}
     options = all_options(subject.solver)
     for name in options:
-        changed = options | {name: wrong}
+        changed = options | {name: invalid}
         try:
             TypeAdapter(subject.kind).validate_json(json.dumps(changed), strict=True)
         except ValueError:
             continue
-        yield Caution(f"the option '{name}' accepts any value, even {wrong}")
+        yield Caution(f"the option '{name}' accepts any value, even {invalid}")
 
 
 @option_check("documents its options", "a line for each under `Attributes`")
@@ -184,9 +184,9 @@ def _by_row(subject: SolverSubject) -> Iterator[str]:
         X = run.problem.X
         order = np.random.default_rng(0).permutation(X.shape[0])
         for rows in () if variant.slices else (order, order[:1]):
-            expected, found = run.problem.decisions(variant)[rows], variant.decide(X[rows])
-            if np.shape(found) != np.shape(expected) or not np.allclose(
-                found, expected, rtol=0, atol=1e-12
+            expected, actual = run.problem.decisions(variant)[rows], variant.decide(X[rows])
+            if np.shape(actual) != np.shape(expected) or not np.allclose(
+                actual, expected, rtol=0, atol=1e-12
             ):
                 yield f"{where} decides the same rows differently in another order or alone"
 
@@ -249,13 +249,14 @@ def _measured(subject: SolverSubject) -> Iterator[str]:
         exact = run.goals.exact(run.rows.training)
         if exact is None or run.main is None or run.decisions is None:
             continue
-        for expected, found in (
+        for expected, actual in (
             (exact.value(run.decisions), run.problem.value(run.main)),
             (max(exact.violation(run.decisions), 0.0), run.violation),
         ):
-            # tangents to a convex function are exact enough up to 1
-            if abs(expected - found) > OBJECTIVE_TOLERANCE and expected <= 1:
-                yield f"'{run.goals.name}' has {found:.9g} by ratecli, {expected:.9g} by this check"
+            # this package's tangents to convex functions are accurate enough only up to 1
+            if abs(expected - actual) > OBJECTIVE_TOLERANCE and expected <= 1:
+                name = run.goals.name
+                yield f"'{name}' has {actual:.9g} by ratecli, {expected:.9g} by this check"
 
 
 @solution_check("is reproducible", "use random numbers from `rng` only")
@@ -299,15 +300,15 @@ def _row_order(subject: SolverSubject) -> Iterator[str]:
 @solution_check("uses weights", "see problem.rates, problem.labels() and problem.rows()")
 def _weights(subject: SolverSubject) -> Iterator[str]:
     goals, rows = subject.first, tiny.weighted_table()
-    one = subject.run("weights", goals, rows)
-    if isinstance(one.error, FaultError):
-        skip(f"it refuses rows of different weights: {exception_line(one.error)}")
-    many = subject.run("repeated rows", goals, tiny.repeat_rows(rows))
-    for reason in _differences(one, many, "where rows are repeated instead of weighted"):
-        equal = subject.run("no weights", goals, replace(rows, weight=np.ones(len(rows))))
-        if one.decisions is None or equal.decisions is None:
+    weighted = subject.run("weights", goals, rows)
+    if isinstance(weighted.error, FaultError):
+        skip(f"it refuses rows of different weights: {exception_line(weighted.error)}")
+    repeated = subject.run("repeated rows", goals, tiny.repeat_rows(rows))
+    for reason in _differences(weighted, repeated, "where rows are repeated instead of weighted"):
+        unweighted = subject.run("no weights", goals, replace(rows, weight=np.ones(len(rows))))
+        if weighted.decisions is None or unweighted.decisions is None:
             yield reason
-        elif np.abs(one.decisions - equal.decisions).mean() <= IGNORED_WEIGHTS_TOLERANCE:
+        elif np.abs(weighted.decisions - unweighted.decisions).mean() <= IGNORED_WEIGHTS_TOLERANCE:
             yield f"weights have no effect: {reason}"
         else:
             yield Caution(reason)

@@ -31,6 +31,7 @@ TABLE_OPTIONS = (
 
 
 def _stated(options: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that are neither None nor ()."""
     return {key: value for key, value in asdict(options).items() if value not in (None, ())}
 
 
@@ -61,7 +62,7 @@ class DatasetEntry:
     Attributes
     ----------
     deployed
-        The column with the decisions of a deployed model, which is no feature.
+        The column with the decisions of a deployed model, which is not a feature.
     slices
         For each column that defines groups of streamed rows, the numbers it is compared with.
     """
@@ -116,8 +117,8 @@ class DatasetEntry:
     def table_options(self) -> dict[str, Any]:
         """Return the stated options that change the table."""
         stated = self.stated()
-        found = {key: stated[key] for key in TABLE_OPTIONS if key in stated}
-        return found if self.split.by is None else found | {"by": self.split.by}
+        options = {key: stated[key] for key in TABLE_OPTIONS if key in stated}
+        return options if self.split.by is None else options | {"by": self.split.by}
 
     @property
     def fills_with_means(self) -> bool:
@@ -126,6 +127,7 @@ class DatasetEntry:
 
 
 def _hashable(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with lists converted to tuples."""
     return {
         key: tuple(value) if isinstance(value, list) else value for key, value in options.items()
     }

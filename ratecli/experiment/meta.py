@@ -40,13 +40,13 @@ def report_metadata(prepared: PreparedExperiment) -> dict[str, Any]:
 
 
 def _goal_metadata(cases: Sequence[Case]) -> list[dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
+    goals: dict[str, dict[str, str]] = {}
     for case in cases:
         for goal in case.goals():
-            found.setdefault(
+            goals.setdefault(
                 goal.name, {"name": goal.name, "text": goal.text, "class": str(goal.shape)}
             )
-    return list(found.values())
+    return list(goals.values())
 
 
 def dataset_metadata(prepared: PreparedExperiment) -> dict[str, Any]:
@@ -74,16 +74,16 @@ def used_plugins(prepared: PreparedExperiment) -> list[dict[str, str]]:
     algorithms = [entry.name for entry in experiment.algorithms]
     if experiment.filter is not None:
         algorithms.append(experiment.filter.name)
-    found = [all_algorithms()[name].plugin for name in dict.fromkeys(algorithms)]
+    plugins = [all_algorithms()[name].plugin for name in dict.fromkeys(algorithms)]
     sources = dict.fromkeys(entry.source for entry in experiment.datasets.values())
-    found += [registry.providing_plugin(registry.find_source(each)) for each in sources if each]
+    plugins += [registry.providing_plugin(registry.find_source(each)) for each in sources if each]
     if plugin_metric_names():
         trees = prepared.rules.trees()
         names = set[str]().union(*(plugins_used_in(tree, swept) for tree in trees))
-        found += [find_plugin("metric", name) for name in sorted(names)]
+        plugins += [find_plugin("metric", name) for name in sorted(names)]
     return [
         {"kind": each.kind, "name": each.name, "package": each.package, "version": each.version}
-        for each in found
+        for each in plugins
         if each is not None
     ]
 
@@ -95,19 +95,19 @@ def _constraint_lines(plot: Plot, cases: Sequence[Case]) -> dict[str, Any]:
     """
     if not isinstance(plot, TradeoffPlot):
         return {}
-    still = plot.y.startswith(VIOLATION_PREFIX) or any(plot.x in case.metrics for case in cases)
-    heights = _constraint_levels(cases, plot.y, plot.by) if still else []
+    is_fixed = plot.y.startswith(VIOLATION_PREFIX) or any(plot.x in case.metrics for case in cases)
+    heights = _constraint_levels(cases, plot.y, plot.by) if is_fixed else []
     return {"levels": _constraint_levels(cases, plot.x, plot.by), "heights": heights}
 
 
 def _constraint_levels(cases: Sequence[Case], metric: str, by: str | None) -> list[dict[str, Any]]:
-    """Return the values of a metric at which a constraint is just met, with their labels.
+    """Return the values of a metric at which a constraint holds with equality, with labels.
 
     `panel` is the value of the name `by` for which the line holds, if it is swept.
     """
     if metric.startswith(VIOLATION_PREFIX):
         return [{"value": 0.0, "label": "limit"}]
-    found: dict[str, dict[str, Any]] = {}
+    lines: dict[str, dict[str, Any]] = {}
     for case in cases:
         if metric not in case.metrics or any(references(tree) for _, tree in case.texts()):
             continue
@@ -117,17 +117,17 @@ def _constraint_levels(cases: Sequence[Case], metric: str, by: str | None) -> li
                 value = implied_threshold(case.metrics[metric], piece)
                 if value is not None:
                     line = {"value": round(value, 12), "label": f"{goal.name}: {value:g}"}
-                    found.setdefault(repr((panel, round(value, 12))), line | panel)
-    return sorted(found.values(), key=lambda line: float(line["value"]))
+                    lines.setdefault(repr((panel, round(value, 12))), line | panel)
+    return sorted(lines.values(), key=lambda line: float(line["value"]))
 
 
 def _frontiers(prepared: PreparedExperiment) -> dict[str, list[list[float]]]:
     """Return the known frontier of each plot with `optimum`, by the plot's index."""
-    found = {}
+    frontiers = {}
     for loc, plot in plots_of(prepared.experiment, TradeoffPlot):
         frontier = find_frontier(plot, prepared.cases, prepared.data) if plot.optimum else None
         if frontier is not None:
             xs = np.linspace(0.0, 1.0, FRONTIER_POINTS)
             ys = registry.import_function(frontier.function)(xs)
-            found[str(loc[-1])] = np.column_stack([xs, ys]).tolist()
-    return found
+            frontiers[str(loc[-1])] = np.column_stack([xs, ys]).tolist()
+    return frontiers

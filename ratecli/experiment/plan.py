@@ -1,4 +1,4 @@
-"""Plans the trials of an experiment: each case with each seed, identified by a key.
+"""Plan the trials of an experiment: each case with each seed, identified by a key.
 
 The key is a hash of everything that affects the trial's numbers.
 """
@@ -111,12 +111,13 @@ class Plan:
             (trial.label, trial.point.get(DATASET_AXIS)): trial.key
             for trial in reversed(self.planned)
         }
-        tasks, wanted, found = {each.key: each for each in self.tasks}, [*firsts.values()], set()
-        while wanted:
-            key = wanted.pop()
-            found.add(key)
-            wanted += tasks[key].needs
-        return replace(self, tasks=tuple(each for each in self.tasks if each.key in found))
+        tasks = {task.key: task for task in self.tasks}
+        pending, required = [*firsts.values()], set[str]()
+        while pending:
+            key = pending.pop()
+            required.add(key)
+            pending += tasks[key].needs
+        return replace(self, tasks=tuple(each for each in self.tasks if each.key in required))
 
 
 def make_plan(
@@ -213,8 +214,8 @@ class _Planner:
         """Return the trial of a case and seed; the trials that it needs are made first."""
         at = (index, seed)
         if at in self.open:
-            circle = " -> ".join(self.cases[i].label for i, _ in [*self.open, at])
-            message = f"algorithms need one another in a circle: {circle}"
+            cycle = " -> ".join(self.cases[i].label for i, _ in [*self.open, at])
+            message = f"algorithms need one another in a circle: {cycle}"
             raise _reference_error(self.cases[self.open[-1][0]], self.cases[index].label, message)
         if at not in self.specs:
             self.open.append(at)
@@ -280,24 +281,24 @@ class _Planner:
         Only metrics may refer to the case's own result.
         """
         case = self.cases[index]
-        found = {label: self._matching_case(label, case) for label in case.of()}
-        own = [label for label, other in found.items() if other == index]
+        cases = {label: self._matching_case(label, case) for label in case.of()}
+        own = [label for label, other in cases.items() if other == index]
         if own and case.solver.role != "ignores" and set(own) & set(case.of(goals_only=True)):
             message = f"a goal of '{case.label}' depends on its own result by of({own[0]}, ...)"
             raise _reference_error(case, own[0], message, "name another algorithm")
-        return {label: other for label, other in found.items() if other != index}
+        return {label: other for label, other in cases.items() if other != index}
 
     def _matching_case(self, label: str, case: Case) -> int:
         """Return the only case of another algorithm that agrees with this case's sweep point."""
-        found = [
+        hits = [
             index
             for index, other in enumerate(self.cases)
             if other.label == label
             and all(other.point[key] == case.point[key] for key in case.point.keys() & other.point)
         ]
-        if len(found) == 1:
-            return found[0]
-        message = f"'{case.label}' needs one result of '{label}', and {len(found)} match its point"
+        if len(hits) == 1:
+            return hits[0]
+        message = f"'{case.label}' needs one result of '{label}', and {len(hits)} match its point"
         hint = "both must share the sweep names that distinguish the results"
         raise _reference_error(case, label, message, hint)
 
@@ -307,12 +308,13 @@ DEPLOYED_LOC: Loc = ("deployed", "algorithm")
 
 def _reference_error(case: Case, label: str, message: str, hint: str | None = None) -> FaultError:
     """Return an E310 at the text where `case` refers to a result of `label`."""
-    found = [(loc, part.span) for loc, tree in case.texts() for part in references(tree, label)]
-    loc, span = found[0] if found else (DEPLOYED_LOC, None)
+    mentions = [(loc, part.span) for loc, tree in case.texts() for part in references(tree, label)]
+    loc, span = mentions[0] if mentions else (DEPLOYED_LOC, None)
     return FaultError(Diagnostic("E310", message, hint, span, loc=loc))
 
 
-def _same_test(label: str) -> str:
+def _same_test_hint(label: str) -> str:
+    """Return how to let an algorithm hold out the same rows as another one."""
     return (
         f"give '{label}' the same fraction, stratify and order of `safety`, "
         "and `test: false` if it is not to be tested itself"
@@ -321,8 +323,8 @@ def _same_test(label: str) -> str:
 
 def _check_own_decisions(case: Case) -> None:
     """Raise E310 if the deployed algorithm itself, or a goal of it, needs the deployed model."""
-    held = case.solver.role != "ignores" and any(map(uses_deployed_model, case.goals()))
-    if case.solver.needs_deployed or held:
+    uses_model = case.solver.role != "ignores" and any(map(uses_deployed_model, case.goals()))
+    if case.solver.needs_deployed or uses_model:
         message = f"'{case.label}' is the deployed model and needs a deployed model"
         hint = "deploy another algorithm"
         raise FaultError(Diagnostic("E310", message, hint, loc=DEPLOYED_LOC))
@@ -338,7 +340,7 @@ def _check_independent(case: Case, other: Case) -> None:
     used = any(references(goal.expression, label) for goal in goals)
     if case.safety is not None and used and not other.drawing.same_rows(case.drawing):
         message = f"the safety test of '{case.label}' needs rows that '{label}' has not seen"
-        raise _reference_error(case, label, message, _same_test(label))
+        raise _reference_error(case, label, message, _same_test_hint(label))
 
 
 def _check_deployed(case: Case, deployed: Case) -> None:
@@ -346,14 +348,14 @@ def _check_deployed(case: Case, deployed: Case) -> None:
 
     An algorithm that audits the deployed model must have exactly the same rows.
     """
-    alike, label = case.drawing.same_rows(deployed.drawing), deployed.label
+    same_rows, label = case.drawing.same_rows(deployed.drawing), deployed.label
     filters = [each.filtering for each in (case, deployed)]
     same_filter = len({each and (each.key, each.take) for each in filters}) == 1
-    hint = _same_test(label)
-    if case.solver.needs_deployed and not (alike and same_filter):
+    hint = _same_test_hint(label)
+    if case.solver.needs_deployed and not (same_rows and same_filter):
         message = f"'{case.label}' must have the training rows of '{label}', which is deployed"
-        hint = f"say filter: false of both or of neither; {hint}" if alike else hint
-    elif not alike and case.safety and any(map(uses_deployed_model, relevant_goals(case))):
+        hint = f"say filter: false of both or of neither; {hint}" if same_rows else hint
+    elif not same_rows and case.safety and any(map(uses_deployed_model, relevant_goals(case))):
         message = (
             f"the safety test of '{case.label}' needs rows that '{label}', "
             "which is deployed, has not seen"
@@ -394,9 +396,9 @@ def forecast_runs(several: Sequence[tuple[str, Plan, Path]]) -> list[RunForecast
     since a run of all copies it. The time of an algorithm without stored trials is taken from the
     other experiments.
     """
-    found = _forecast_trials([(plan, ledger) for _, plan, ledger in several])
-    totals = [_total(name, rows) for (name, _, _), rows in zip(several, found, strict=True)]
-    unique = {row.trial.key: row for rows in reversed(found) for row in rows}
+    forecasts = _forecast_trials([(plan, ledger) for _, plan, ledger in several])
+    totals = [_total(name, rows) for (name, _, _), rows in zip(several, forecasts, strict=True)]
+    unique = {row.trial.key: row for rows in reversed(forecasts) for row in rows}
     return [*totals, _total("all", unique.values())]
 
 
@@ -411,16 +413,16 @@ class _TrialForecast(NamedTuple):
 def _forecast_trials(several: Sequence[tuple[Plan, Path]]) -> list[list[_TrialForecast]]:
     """Return the trials of each plan, each once, with what the ledgers say about them."""
     stored = [_read_stored_seconds(plan, ledger) for plan, ledger in several]
-    kept = {key for keys, _ in stored for key in keys}
+    keys = set[str]().union(*(cached for cached, _ in stored))
     times = {name: time for _, seconds in reversed(stored) for name, time in seconds.items()}
-    found = []
+    forecasts = []
     for (plan, _), (_, own) in zip(several, stored, strict=True):
         seconds = times | own
         trials = {trial.key: trial for trial in plan.planned}.values()
-        found.append(
-            [_TrialForecast(each, each.key in kept, seconds.get(each.algorithm)) for each in trials]
+        forecasts.append(
+            [_TrialForecast(each, each.key in keys, seconds.get(each.algorithm)) for each in trials]
         )
-    return found
+    return forecasts
 
 
 def _read_stored_seconds(plan: Plan, ledger: Path) -> tuple[set[str], dict[str, float]]:
@@ -428,15 +430,15 @@ def _read_stored_seconds(plan: Plan, ledger: Path) -> tuple[set[str], dict[str, 
     if not ledger.is_file():
         return set(), {}
     with LedgerStore(ledger, readonly=True) as store:
-        before, results, _ = store.read()
-    algorithms = {trial.key: trial.algorithm for trial in [*before, *plan.planned]}
+        stored_plan, results, _ = store.read()
+    algorithms = {trial.key: trial.algorithm for trial in [*stored_plan, *plan.planned]}
+    cached = {key: each for key, each in results.items() if each.status in CACHED_STATUSES}
     times: dict[str, list[float]] = {}
-    for key, result in results.items():
-        if result.status in CACHED_STATUSES and key in algorithms:
+    for key, result in cached.items():
+        if key in algorithms:
             times.setdefault(algorithms[key], []).append(result.seconds)
-    kept = {key for key, result in results.items() if result.status in CACHED_STATUSES}
     seconds = {name: mean(own) for name, own in times.items()}
-    return kept & {trial.key for trial in plan.planned}, seconds
+    return cached.keys() & {trial.key for trial in plan.planned}, seconds
 
 
 def _total(label: str, rows: Collection[_TrialForecast]) -> RunForecast:

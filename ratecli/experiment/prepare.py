@@ -1,4 +1,4 @@
-"""Reads an experiment file, checks it with and without its data, and plans its trials."""
+"""Read an experiment file, check it with and without its data, and plan its trials."""
 
 from __future__ import annotations
 
@@ -102,19 +102,19 @@ def _check_without_data(
         absent = {key: value for key, value in defaults.items() if key not in document.data}
         experiment = experiment.model_copy(update=absent)
     rules = ParsedRules.of(experiment)
-    reading = ExperimentReader(experiment, document, rules, numeric)
-    cases = reading.cases(refuse=refuse)
+    reader = ExperimentReader(experiment, document, rules, numeric)
+    cases = reader.cases(refuse=refuse)
     column = experiment.deployed.column if experiment.deployed else None
-    slices = tuple((name, tuple(cuts)) for name, cuts in reading.compared_columns(cases).items())
+    slices = tuple((name, tuple(cuts)) for name, cuts in reader.compared_columns(cases).items())
     for name, entry in entries.items():
         if entry.path is not None:
             own = slices if entry.stream else ()
             entries[name] = replace(entry, deployed=column, slices=own)
     used = {name for case in cases for name in case.datasets}
     data = ExperimentData.of(entries, document.path.parent).only(used)
-    reading.add(check_known_optima(experiment, cases, data))
+    reader.add(check_known_optima(experiment, cases, data))
     model = load_deployed_model(experiment, document, data.folder)
-    warnings = reading.finish()
+    warnings = reader.finish()
     return PreparedExperiment(
         experiment, document, rules, numeric, data, tuple(cases), warnings, model
     )
@@ -145,15 +145,15 @@ def fetch_sources(
     known: PreparedExperiment, *, offline: bool, progress: DownloadProgress | None = None
 ) -> list[Path]:
     """Download the files of every registered source; raise E401-E403, E409 at the entry's place."""
-    found: list[Path] = []
+    paths: list[Path] = []
 
     def fetch(_: str, entry: DatasetEntry) -> None:
         if entry.source is not None:
             source = registry.find_source(entry.source)
-            found.extend(fetch_files(source, offline=offline, progress=progress).values())
+            paths.extend(fetch_files(source, offline=offline, progress=progress).values())
 
     _each_entry(known.data.entries, known.document, fetch)
-    return found
+    return paths
 
 
 def prepare(
@@ -204,32 +204,32 @@ def check_available(
     return known
 
 
-def _plan_cases(known: PreparedExperiment) -> Plan:
+def _plan_cases(checked: PreparedExperiment) -> Plan:
     return make_plan(
-        known.experiment, known.document, known.cases, known.data, known.deployed_model
+        checked.experiment, checked.document, checked.cases, checked.data, checked.deployed_model
     )
 
 
 def _check_with_data(
-    known: PreparedExperiment, *, refuse: bool = True, written: TableWriteProgress | None = None
+    prepared: PreparedExperiment, *, refuse: bool = True, written: TableWriteProgress | None = None
 ) -> PreparedExperiment:
-    experiment, document, data = known.experiment, known.document, known.data
-    bound = experiment.limits.memory
+    experiment, document, data = prepared.experiment, prepared.document, prepared.data
+    memory_limit = experiment.limits.memory
     entries = data.entries
-    _each_entry(entries, document, lambda name, _: check_table(data, name, bound, written))
-    pools = dict.fromkeys(case.datasets for case in known.cases)
+    _each_entry(entries, document, lambda name, _: check_table(data, name, memory_limit, written))
+    pools = dict.fromkeys(case.datasets for case in prepared.cases)
     columns = {pool: _column_values(data.only(pool)) for pool in pools}
-    reading = ExperimentReader(experiment, document, known.rules, known.numeric, columns)
-    cases = reading.cases(refuse=refuse)
+    reader = ExperimentReader(experiment, document, prepared.rules, prepared.numeric, columns)
+    cases = reader.cases(refuse=refuse)
     if experiment.resample is None:
         seed = experiment.seeds[0]
         _each_entry(entries, document, lambda name, _: check_split(data, name, seed))
-    reading.add(check_sampling(experiment, data, cases))
-    reading.finish()
-    _check_rows(known, reading, cases)
-    reading.add(check_known_optima(experiment, cases, data))
-    found = replace(known, cases=tuple(cases), warnings=reading.finish())
-    return replace(found, plan=_plan_cases(found))
+    reader.add(check_sampling(experiment, data, cases))
+    reader.finish()
+    _check_rows(prepared, reader, cases)
+    reader.add(check_known_optima(experiment, cases, data))
+    checked = replace(prepared, cases=tuple(cases), warnings=reader.finish())
+    return replace(checked, plan=_plan_cases(checked))
 
 
 def _cases_by_rows(
@@ -240,42 +240,42 @@ def _cases_by_rows(
     Cases that differ only in the share of sampled training rows count as one, at the largest share:
     a small sample may lack a group, and then the trial reports it.
     """
-    most = max((case.share for case in cases if case.share is not None), default=None)
-    found: dict[tuple[DatasetNames, SamplingSpec], list[Case]] = {}
+    largest = max((case.share for case in cases if case.share is not None), default=None)
+    groups: dict[tuple[DatasetNames, SamplingSpec], list[Case]] = {}
     for case in cases:
-        found.setdefault((case.datasets, replace(case.drawing, share=most)), []).append(case)
-    return found
+        groups.setdefault((case.datasets, replace(case.drawing, share=largest)), []).append(case)
+    return groups
 
 
 def _check_rows(
-    known: PreparedExperiment, reading: ExperimentReader, cases: Sequence[Case]
+    prepared: PreparedExperiment, reader: ExperimentReader, cases: Sequence[Case]
 ) -> None:
     """Add the errors and warnings about the rows of each pool of data sets, and of each filter.
 
     This includes E208 if a report, metric or expectation uses a split without rows in the relevant
     data sets.
     """
-    assert reading.columns is not None
-    experiment, data = known.experiment, known.data
+    assert reader.columns is not None
+    experiment, data = prepared.experiment, prepared.data
     splits: dict[DatasetNames, list[str]] = {}
     split_rates: dict[SplitRate, bool] = {}
     for (pool, drawing), own in _cases_by_rows(cases).items():
-        with reading.collecting():
-            columns, model = reading.columns[pool], known.deployed_model
+        with reader.collecting():
+            columns, model = reader.columns[pool], prepared.deployed_model
             rows = load_rows(experiment, data.only(pool), columns, model, drawing)
             splits.setdefault(pool, []).extend(rows.splits())
             for rate, exists in find_split_rows(rows.sample, own).items():
                 split_rates[rate] = exists or split_rates.get(rate, False)
-            reading.add(check_rows(reading, rows, own))
+            reader.add(check_rows(reader, rows, own))
     stages = list(filter_stage_cases(cases).values())
     for (pool, drawing), own in _cases_by_rows(stages).items():
         assert experiment.filter is not None
-        with reading.collecting(), errors_at(*filter_goal_loc(experiment.filter)):
+        with reader.collecting(), errors_at(*filter_goal_loc(experiment.filter)):
             rows = load_trial_data(data.only(pool), experiment.seeds[0], None, drawing)
-            reading.add(check_filter_groups(experiment, rows, own))
-    if splits.keys() == reading.columns.keys():
-        reading.add(check_splits(experiment, splits))
-        reading.add(check_split_rates(split_rates))
+            reader.add(check_filter_groups(experiment, rows, own))
+    if splits.keys() == reader.columns.keys():
+        reader.add(check_splits(experiment, splits))
+        reader.add(check_split_rates(split_rates))
 
 
 def _column_values(data: ExperimentData) -> ColumnValues:

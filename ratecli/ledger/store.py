@@ -238,10 +238,10 @@ class LedgerStore:
     def meta(self) -> dict[str, Any]:
         with self._transaction() as db:
             rows = db.execute("SELECT name, value FROM meta ORDER BY rowid").fetchall()
-            found = {str(name): _parse_json(value) for name, value in rows}
-            for name in found.keys() & {"warnings", END_WARNINGS_KEY}:
-                _validate(list[str], found[name])
-            return found
+            meta = {str(name): _parse_json(value) for name, value in rows}
+            for name in meta.keys() & {"warnings", END_WARNINGS_KEY}:
+                _validate(list[str], meta[name])
+            return meta
 
     def results(self) -> dict[str, TrialResult]:
         """Return every stored trial by key, including failed ones, without models and encodings."""
@@ -387,7 +387,7 @@ def _insert(db: sqlite3.Connection, result: TrialResult) -> None:
     db.executemany(
         "INSERT INTO numbers SELECT ?, ?, id, ? FROM measures"
         " WHERE variant = ? AND split = ? AND metric = ?",
-        ((trial, at, float(value.value), *measures[at]) for at, value in enumerate(result.values)),
+        ((trial, i, float(value.value), *measures[i]) for i, value in enumerate(result.values)),
     )
     models = ((trial, variant, data) for variant, data in result.models.items())
     db.executemany("INSERT INTO models VALUES (?, ?, ?)", models)
@@ -420,7 +420,7 @@ def _parse_result(
     row: Sequence[Any], values: Mapping[int, tuple[MeasuredValue, ...]], **others: Any
 ) -> TrialResult:
     """Return the result in a row of `trials`, given the values of each trial by its row ID."""
-    number, key, status, reason, seconds, info, trace, multipliers = row
+    row_id, key, status, reason, seconds, info, trace, multipliers = row
     if status not in CACHED_STATUSES | FAILED_STATUSES:
         raise ValueError(f"no trial ends as {status!r}")
     fields = {
@@ -431,7 +431,7 @@ def _parse_result(
         "info": _parse_json(info),
         "trace": tuple(_validate(list[Any], _parse_json(trace))),
         "multipliers": _parse_json(multipliers),
-        "values": values.get(number, ()),
+        "values": values.get(row_id, ()),
     }
     return _build(TrialResult, fields | others)
 
@@ -441,7 +441,7 @@ def _parse_json(text: object) -> Any:
 
 
 def _values(
-    db: sqlite3.Connection, where: str = "", *given: int
+    db: sqlite3.Connection, where: str = "", *parameters: int
 ) -> dict[int, tuple[MeasuredValue, ...]]:
     """Return the values of each trial by its row ID, in the order in which they were stored."""
     names = {measure[0]: measure[1:] for measure in db.execute("SELECT * FROM measures")}
@@ -452,7 +452,7 @@ def _values(
     )
     return {
         trial: tuple(_parse_value(names.get(measure), value) for _, measure, value in rows)
-        for trial, rows in groupby(db.execute(query, given), key=itemgetter(0))
+        for trial, rows in groupby(db.execute(query, parameters), key=itemgetter(0))
     }
 
 

@@ -45,14 +45,15 @@ class Affine:
 
     def range(self) -> Interval:
         """Return the minimum and maximum over all possible rates (see `group_by_joint_bound`)."""
-        terms = (self._bundle(rays) for rays in group_by_joint_bound(self.coefficients))
+        terms = (self._bundle_range(rays) for rays in group_by_joint_bound(self.coefficients))
         return add(*terms, (self.constant, self.constant))
 
     def sum_over(self, ray: Ray) -> float:
         """Return the sum of the coefficients of a ray's rates."""
         return sum(self.coefficients.get(leaf, 0.0) for leaf in ray)
 
-    def _bundle(self, rays: Sequence[Ray]) -> Interval:
+    def _bundle_range(self, rays: Sequence[Ray]) -> Interval:
+        """Return the range of the terms of one bundle."""
         sums = [self.sum_over(ray) for ray in rays]
         if len(rays) == 1:
             return multiply((sums[0],) * 2, rays[0][0].rate.range)
@@ -69,23 +70,21 @@ def group_by_joint_bound(leaves: Iterable[Leaf]) -> list[list[Ray]]:
     Joint rates of disjoint slices and the positive rate of all rows form a bundle, because the
     former add up to at most the latter. Every other rate is a bundle of its own.
     """
-    found = dict[object, list[Ray]]()
+    bundles = dict[object, list[Ray]]()
     for leaf in sorted(dict.fromkeys(leaves), key=lambda leaf: leaf.rate == JOINT_RATE):
-        if leaf.rate not in {JOINT_RATE, POSITIVE_RATE}:
-            found[leaf] = [(leaf,)]
-            continue
         key = leaf.over, leaf.split
         if leaf.rate == POSITIVE_RATE:
-            found[key] = [(leaf,)]
-            continue
-        rays = found.setdefault(key, [()])
-        if all(
-            _are_disjoint(leaf, other) for ray in rays for other in ray if other.rate == JOINT_RATE
+            bundles[key] = [(leaf,)]
+        elif leaf.rate == JOINT_RATE and all(
+            _are_disjoint(leaf, other)
+            for ray in bundles.setdefault(key, [()])
+            for other in ray
+            if other.rate == JOINT_RATE
         ):
-            rays.append((leaf, *rays[0]))
+            bundles[key].append((leaf, *bundles[key][0]))
         else:
-            found[leaf] = [(leaf,)]
-    return list(found.values())
+            bundles[leaf] = [(leaf,)]
+    return list(bundles.values())
 
 
 def _are_disjoint(one: Leaf, other: Leaf) -> bool:
@@ -187,18 +186,18 @@ def _scaled(form: RatioSum, factor: float) -> RatioSum:
 
 
 def _sum_forms(parts: Iterable[RatioSum]) -> RatioSum:
-    total, gathered = Affine({}), list[RatioTerm]()
+    total, ratios = Affine({}), list[RatioTerm]()
     for part in parts:
         total += part.affine
         for ratio in part.ratios:
-            same = [i for i, r in enumerate(gathered) if r.denominator == ratio.denominator]
+            same = [i for i, r in enumerate(ratios) if r.denominator == ratio.denominator]
             if same:
-                other = gathered[same[0]]
+                other = ratios[same[0]]
                 top = other.numerator * other.weight + ratio.numerator * ratio.weight
-                gathered[same[0]] = RatioTerm(1.0, top, ratio.denominator)
+                ratios[same[0]] = RatioTerm(1.0, top, ratio.denominator)
             else:
-                gathered.append(ratio)
-    kept = (r for r in gathered if r.weight and (r.numerator.coefficients or r.numerator.constant))
+                ratios.append(ratio)
+    kept = (r for r in ratios if r.weight and (r.numerator.coefficients or r.numerator.constant))
     return RatioSum(total, tuple(kept))
 
 
@@ -239,12 +238,12 @@ def bound_text(form: Affine) -> str:
 
     Rates that do not depend on decisions are moved to the bound.
     """
-    moving, fixed = dict[Leaf, float](), dict[Leaf, float]()
+    variable, fixed = dict[Leaf, float](), dict[Leaf, float]()
     for leaf, coefficient in form.coefficients.items():
-        side = fixed if leaf.rate.yes == leaf.rate.no else moving
+        side = fixed if leaf.rate.yes == leaf.rate.no else variable
         side[leaf] = float(f"{coefficient:.6g}")
     right = Affine(fixed, float(f"{form.constant:.6g}")) * -1.0
-    return f"{ex.to_text(Affine(moving).expression())} <= {ex.to_text(right.expression())}"
+    return f"{ex.to_text(Affine(variable).expression())} <= {ex.to_text(right.expression())}"
 
 
 def implied_threshold(metric: Expression, piece: Expression) -> float | None:
@@ -293,8 +292,8 @@ def balance(node: Expression) -> Balance | None:
     """
     match node:
         case ex.Product(left=ex.Constant(value=factor), right=right) if factor > 0:
-            found = balance(right)
-            return found and Balance(found.groups, found.target, factor * found.factor)
+            inner = balance(right)
+            return inner and Balance(inner.groups, inner.target, factor * inner.factor)
         case ex.Apply(function="rms", arguments=parts):
             return _distance(parts, 1 / math.sqrt(len(parts)))
         case ex.Apply(function="sqrt", arguments=(ex.Sum(terms=terms),)):
@@ -316,9 +315,9 @@ def _squared_base(node: Expression) -> Expression | None:
 
 def _distance(parts: tuple[Expression, ...], factor: float) -> Balance | None:
     """Match `factor` times the root of the sum of the parts' squares."""
-    found = [_share_difference(part) for part in parts]
-    terms = [each for each in found if each is not None]
-    if len(terms) < len(found) or len({_denominator(leaf) for leaf, _, _ in terms}) != 1:
+    matches = [_share_difference(part) for part in parts]
+    terms = [each for each in matches if each is not None]
+    if len(terms) < len(matches) or len({_denominator(leaf) for leaf, _, _ in terms}) != 1:
         return None
     size = abs(terms[0][1])
     if any(not math.isclose(abs(each), size, rel_tol=FACTOR_TOLERANCE) for _, each, _ in terms):
@@ -335,12 +334,12 @@ def _share_difference(node: Expression) -> tuple[Leaf, float, float] | None:
     if len(groups) != 1 or top.constant or bottom.constant:
         return None
     (group,) = groups
-    whole = _denominator(group)
-    if set(bottom.coefficients) != {whole} or not set(top.coefficients) <= {group, whole}:
+    total = _denominator(group)
+    if set(bottom.coefficients) != {total} or not set(top.coefficients) <= {group, total}:
         return None
     scale = top.coefficients[group]
-    target = -top.coefficients.get(whole, 0.0) / scale
-    return group, scale / bottom.coefficients[whole], target
+    target = -top.coefficients.get(total, 0.0) / scale
+    return group, scale / bottom.coefficients[total], target
 
 
 def _denominator(group: Leaf) -> Leaf:

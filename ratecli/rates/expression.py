@@ -42,7 +42,7 @@ class Slice:
 
     @property
     def visible(self) -> Slice:
-        """The slice without its data sets, which cannot be told from a row's columns."""
+        """The slice without its data sets, which a row's columns do not reveal."""
         return Slice((), self.conditions)
 
     @property
@@ -305,8 +305,8 @@ def operation(node: Expression) -> Operation | None:
 
 def operands(node: Expression) -> tuple[Expression, ...]:
     """Return the arguments of a node's operation: its children, or one of them for a square."""
-    own = operation(node)
-    return () if own is None else children(node)[:1] if own is iv.square else children(node)
+    kind = operation(node)
+    return () if kind is None else children(node)[:1] if kind is iv.square else children(node)
 
 
 def walk(node: Expression) -> Iterator[Expression]:
@@ -318,8 +318,8 @@ def walk(node: Expression) -> Iterator[Expression]:
 
 def leaves(*nodes: Expression) -> list[Leaf]:
     """Return the distinct rates of some expressions in order of appearance."""
-    found = (part for node in nodes for part in walk(node) if isinstance(part, Leaf))
-    return list(dict.fromkeys(found))
+    rates = (part for node in nodes for part in walk(node) if isinstance(part, Leaf))
+    return list(dict.fromkeys(rates))
 
 
 def measured_nodes(node: Expression) -> Iterator[MeasuredNode]:

@@ -46,7 +46,7 @@ EXPERIMENTS_NOTE = (
 
 @dataclass(frozen=True)
 class JoinedExperiment:
-    """One of the joined experiments. Without a ledger it was not run, or `errors` says why."""
+    """An experiment on the page. If `ledger` is None, it was not run or `errors` explains why."""
 
     folder: Path
     ledger: Ledger | None
@@ -102,64 +102,64 @@ def write_joined(folders: Sequence[Path], place: Path) -> Path:
 
 def render_joined(folders: Sequence[Path], place: Path) -> str:
     """Render the page; `place` is the path it will have."""
-    found = [JoinedExperiment.read(folder) for folder in dict.fromkeys(folders)]
+    experiments = [JoinedExperiment.read(folder) for folder in dict.fromkeys(folders)]
     rows = sorted(
-        ((each, one) for each in found for one in each.comparisons),
+        ((each, result) for each in experiments for result in each.comparisons),
         key=lambda row: list(ExpectationVerdict).index(row[1].verdict),
     )
     papers = [row for row in rows if row[1].entry.kind == "paper"]
     others = [row for row in rows if row[1].entry.kind != "paper"]
-    titles = (("Paper figures and measured values", papers), ("Other expectations", others))
+    sections = (("Paper figures and measured values", papers), ("Other expectations", others))
     tables = [
         (
-            make_sheet(title, [_figure_row(*row, place) for row in several], NOTE),
-            *filtered_by_verdict([one for _, one in several]),
+            make_sheet(title, [_figure_row(*row, place) for row in section_rows], NOTE),
+            *filtered_by_verdict([result for _, result in section_rows]),
         )
-        for title, several in titles
-        if several
+        for title, section_rows in sections
+        if section_rows
     ]
     return render_template(
         "joined.html.j2",
         experiments=make_sheet(
-            "Experiments", [_experiment_row(each, place) for each in found], EXPERIMENTS_NOTE
+            "Experiments", [_experiment_row(each, place) for each in experiments], EXPERIMENTS_NOTE
         ),
-        missing=[each.name for each in found if each.ledger is None and not each.errors],
-        unreadable=[(each.name, error) for each in found for error in each.errors],
-        trials=count_by_status(sum((each.statuses for each in found), Counter())),
-        verdicts=count_verdicts(one for _, one in papers),
+        missing=[each.name for each in experiments if each.ledger is None and not each.errors],
+        unreadable=[(each.name, error) for each in experiments for error in each.errors],
+        trials=count_by_status(sum((each.statuses for each in experiments), Counter())),
+        verdicts=count_verdicts(result for _, result in papers),
         sheets=tables,
     )
 
 
-def _experiment_row(each: JoinedExperiment, place: Path) -> SheetRow:
-    ledger, verdicts = each.ledger, count_verdicts(each.comparisons)
+def _experiment_row(joined: JoinedExperiment, place: Path) -> SheetRow:
+    ledger, verdicts = joined.ledger, count_verdicts(joined.comparisons)
     ended, satisfied = SheetCell(NOT_RUN, tone="part"), SheetCell("")
     if ledger is not None:
-        ended = status_cell(each.statuses)
+        ended = status_cell(joined.statuses)
         if ledger.constraints:
             satisfied = satisfied_cell(seed_groups(ledger.algorithms), "test")
-    elif each.errors:
+    elif joined.errors:
         ended = SheetCell(UNREADABLE, tone="bad")
     counted = ", ".join(f"{word} {count}" for word, count, _ in verdicts)
     tone = "bad" if any(tone == "bad" for *_, tone in verdicts) else ""
     description = ledger.experiment.get("description") if ledger else ""
     return [
-        ("experiment", each.name_cell(place)),
+        ("experiment", joined.name_cell(place)),
         ("question", _first_sentence(str(description or ""))),
-        ("trials", each.statuses.total() if ledger else None),
+        ("trials", joined.statuses.total() if ledger else None),
         ("ended", ended),
         ("satisfied on test", satisfied),
         ("expected numbers", SheetCell(counted, tone=tone)),
     ]
 
 
-def _figure_row(each: JoinedExperiment, one: ExpectationComparison, place: Path) -> SheetRow:
+def _figure_row(joined: JoinedExperiment, result: ExpectationComparison, place: Path) -> SheetRow:
     """Return the row of an expected figure."""
-    group, metric = one.group, one.entry.metric
+    group, metric = result.group, result.entry.metric
     name = f"{group.label} ({group.variant})" if group.variant else group.label
-    about = [f"{metric} of {name}", format_point(group.point), one.entry.split]
+    about = [f"{metric} of {name}", format_point(group.point), result.entry.split]
     figure = ", ".join(filter(None, about))
-    return [("experiment", each.name_cell(place)), ("figure", figure), *comparison_cells(one)]
+    return [("experiment", joined.name_cell(place)), ("figure", figure), *comparison_cells(result)]
 
 
 def _first_sentence(text: str) -> str:

@@ -89,11 +89,11 @@ class Worker:
         process = self._process or self._start()
         self._pipe.send((message.key, message.content))
         self._pipe.recv_bytes()  # everything that the trial needs has been imported
-        limits, begun = message.limits, time.monotonic()
+        limits, start = message.limits, time.monotonic()
         memory_before = 0 if limits.memory is None else process_memory(process.pid or 0)
-        while not self._pipe.poll(limits.patience(time.monotonic() - begun)):
+        while not self._pipe.poll(limits.patience(time.monotonic() - start)):
             memory = 0 if limits.memory is None else process_memory(process.pid or 0)
-            seconds = time.monotonic() - begun
+            seconds = time.monotonic() - start
             exceeded = limits.broken(message.key, seconds, memory, memory_before)
             if exceeded is not None:
                 process.kill()
@@ -109,12 +109,12 @@ class Worker:
 
     def _start(self) -> SpawnProcess:
         context = get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        arguments = (theirs, os.getpid(), self._environment)
+        self._pipe, child_end = context.Pipe()
+        arguments = (child_end, os.getpid(), self._environment)
         self._process = context.Process(target=serve_trials, args=arguments)
         with _start_lock, block_interrupts(), _allow_child_processes():
             self._process.start()
-        theirs.close()
+        child_end.close()
         if self._killed:
             self._process.kill()
         return self._process
@@ -131,7 +131,7 @@ class Worker:
 
 
 class ProcessPool:
-    """Runs up to `jobs` trials in parallel, each in a worker process that a thread attends to."""
+    """Runs up to `jobs` trials in parallel, each in a worker process with a thread of its own."""
 
     def __init__(self, jobs: int) -> None:
         self._jobs = jobs

@@ -23,13 +23,13 @@ from ratecli.rates.sample import Floats, Mask, Sample
 def read_decisions(column: Any, name: str) -> Floats:
     """Return the deployed model's decisions; E406 unless the column has only 0, 1 and gaps."""
     decisions = column if column.dtype.kind == "f" else pd.to_numeric(column, errors="coerce")
-    strange = pd.notna(column) & ~np.isin(decisions, (0.0, 1.0))
-    if strange.any():
-        shown = column[np.flatnonzero(strange)[0]]
+    invalid = pd.notna(column) & ~np.isin(decisions, (0.0, 1.0))
+    if invalid.any():
+        example = column[np.flatnonzero(invalid)[0]]
         raise FaultError(
             Diagnostic(
                 "E406",
-                f"'{shown}' in the column '{name}' is no decision of a deployed model",
+                f"'{example}' in the column '{name}' is no decision of a deployed model",
                 "decisions are 0 and 1; leave the cell empty where there is none",
             )
         )
@@ -59,8 +59,8 @@ def append_slices(classifier: Classifier, X: Features, columns: pd.DataFrame) ->
     if not classifier.slices:
         return X
     arrays = {str(name): as_array(column) for name, column in columns.items()}
-    unknown, nothing = np.full(len(columns), np.nan), np.full(len(columns), "")
-    sample = Sample(arrays, unknown, nothing, nothing, np.ones(len(columns)))
+    unknown, empty = np.full(len(columns), np.nan), np.full(len(columns), "")
+    sample = Sample(arrays, unknown, empty, empty, np.ones(len(columns)))
     return append_memberships(X, slice_memberships(sample, classifier.slices))
 
 
@@ -106,8 +106,8 @@ class Encoding:
     def of(cls, encoder: Encoder, columns: Mapping[str, Any], levels: int) -> Encoding:
         """Return the encoding; `columns` are (n,) arrays, with dtype object for text."""
         features = encoder.kinds
-        others = {
-            name: COLUMN_KINDS[columns[name].dtype.kind == "O"]
+        others: dict[str, ColumnKind] = {
+            name: "text" if columns[name].dtype.kind == "O" else "number"
             for name in columns
             if name not in features
         }

@@ -181,12 +181,12 @@ BUILT_IN_ALGORITHMS = (
 @cache
 def all_algorithms() -> dict[str, Algorithm]:
     """Return all algorithms by name, built-in ones first. Plugins cannot replace built-in ones."""
-    found = {algorithm.name: algorithm for algorithm in BUILT_IN_ALGORITHMS}
-    for name, claimed in plugins.plugins_by_name("algorithm").items():
-        origin = " and ".join(each.origin for each in claimed)
-        other = Algorithm(name, "", origin, claimed[0].entry.value, plugged=True)
-        found.setdefault(name, other)
-    return found
+    algorithms = {algorithm.name: algorithm for algorithm in BUILT_IN_ALGORITHMS}
+    for name, entries in plugins.plugins_by_name("algorithm").items():
+        origin = " and ".join(each.origin for each in entries)
+        other = Algorithm(name, "", origin, entries[0].entry.value, plugged=True)
+        algorithms.setdefault(name, other)
+    return algorithms
 
 
 def plugin_solver_class(plugin: plugins.Plugin) -> type[Solver]:
@@ -199,16 +199,16 @@ def plugin_solver_class(plugin: plugins.Plugin) -> type[Solver]:
     """
     from ratecli.solvers.base import Solver
 
-    found = plugin.load()
-    if not (isinstance(found, type) and issubclass(found, Solver)):
+    solver = plugin.load()
+    if not (isinstance(solver, type) and issubclass(solver, Solver)):
         raise plugin.broken("it is no class derived from ratecli.solvers.base.Solver")
-    if isabstract(found):
+    if isabstract(solver):
         raise plugin.broken("its class has no method 'solve'")
-    parameters = getattr(found, "__dataclass_params__", None)
-    if "__dataclass_params__" not in vars(found) or not getattr(parameters, "frozen", False):
+    parameters = vars(solver).get("__dataclass_params__")
+    if parameters is None or not parameters.frozen:
         raise plugin.broken("its class must be decorated with @dataclass(frozen=True)")
-    options = fields(found)  # type: ignore[arg-type]  # mypy does not know that it is a dataclass
+    options = fields(solver)  # type: ignore[arg-type]  # mypy does not know that it is a dataclass
     without = [each.name for each in options if each.default is each.default_factory is MISSING]
     if without:
         raise plugin.broken(f"its option '{without[0]}' has no default")
-    return found
+    return solver

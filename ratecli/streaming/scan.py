@@ -1,8 +1,8 @@
-"""Writing the records of a streamed table while its files are read.
+"""Write the records of a streamed table while its files are read.
 
-The format of records is known only when all is read: the sorted words of each column, and whether
-single precision represents all numbers. The first rows are a good guess, so records are written by
-that guess, with words numbered as they occur, and renumbered at the end if later rows added words.
+The format of records depends on all rows: on the sorted words of each column, and on whether single
+precision represents all numbers. It is guessed from the first rows, and records are written by that
+guess, with words numbered as they occur, and renumbered at the end if later rows added words.
 If the guess was wrong, the files are read again.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ratecli.datasets import tables as own
+from ratecli.datasets import tables
 from ratecli.datasets.label import MISSING_WORDS
 from ratecli.streaming.reading import NumberArray, TableFiles, read_numbers
 from ratecli.streaming.store import (
@@ -115,7 +115,7 @@ def _scan_and_write(
         rows += len(next(iter(batch.values())))
         progress(rows)
     if not rows:
-        raise own.not_a_table_error(
+        raise tables.not_a_table_error(
             path, "it has no rows", "give it some below the names of its columns"
         )
     return rows, [scan.facts() for scan in scans.values()]
@@ -124,7 +124,7 @@ def _scan_and_write(
 class ColumnPiece(NamedTuple):
     """A batch of a column as words, as numbers (None unless all words are), or as both."""
 
-    words: own.WordCodes | None
+    words: tables.WordCodes | None
     numbers: NumberArray | None
 
 
@@ -160,28 +160,28 @@ class ColumnScan:
 
     def add(self, array: pa.Array, start: int) -> ColumnPiece:
         """Add the values of the rows from `start` on, and return them."""
-        kind = own.value_type(array)
-        words: own.WordCodes | None = None
+        kind = tables.value_type(array)
+        words: tables.WordCodes | None = None
         values: NumberArray | None
-        if own.is_number_type(kind) and not self.categorical:
+        if tables.is_number_type(kind) and not self.categorical:
             values, self.number_type = read_numbers(array), True
         else:
-            self.numeric = self.numeric and own.is_text_type(kind)
-            words = own.read_words(self.path, self.name, array)
+            self.numeric = self.numeric and tables.is_text_type(kind)
+            words = tables.read_words(self.path, self.name, array)
             values = self._add_words(words, start)
         if values is not None:
             _add_numbers(self.numbers, values, start)
             self.any_number = self.any_number or not np.isnan(values).all()
         return ColumnPiece(words, values)
 
-    def _add_words(self, piece: own.WordCodes, start: int) -> NumberArray | None:
+    def _add_words(self, piece: tables.WordCodes, start: int) -> NumberArray | None:
         """Add words; return their numbers if all words so far are numbers or missing."""
         counts = np.bincount(piece.codes, minlength=len(piece.words))
         if self.levels is not None:
             self.levels.update(piece.words[k] for k in np.flatnonzero(counts))
             if len(self.levels) > MAX_TEXT_LEVELS:
                 self.levels = None
-        values = own.parse_words(piece)
+        values = tables.parse_words(piece)
         if values is not None:
             self.text.present += int((~np.isnan(values)).sum())
             return values if self.numeric else None
@@ -189,7 +189,7 @@ class ColumnScan:
         wrong = np.zeros(len(piece.words), dtype=bool)
         for k, word in enumerate(piece.words):
             if word is not None and word.casefold() not in MISSING_WORDS:
-                wrong[k] = np.isnan(own.parse_number_word(word))
+                wrong[k] = np.isnan(tables.parse_number_word(word))
                 self.text.present += int(counts[k])
         self.text.not_numbers += int(counts[wrong].sum())
         if not self.text.first_word and counts[wrong].any():
@@ -204,7 +204,7 @@ class ColumnScan:
             return ColumnFacts(self.name, self.numbers)
         if self.number_type:
             reason = f"column '{self.name}' holds numbers in one file and text in another"
-            raise own.not_a_table_error(self.path, reason, "store it as text in all files")
+            raise tables.not_a_table_error(self.path, reason, "store it as text in all files")
         if self.levels is not None:
             self.text.levels = sorted(self.levels, key=_with_none_last)
         return self.text
@@ -218,18 +218,18 @@ def _add_numbers(facts: NumberFacts, values: NumberArray, start: int) -> None:
     """Add the numbers of the rows from `start` on."""
     finite = np.isfinite(values)
     if not finite.all():
-        gone, infinite = np.isnan(values), np.isinf(values)
-        facts.missing += int(gone.sum())
+        missing, infinite = np.isnan(values), np.isinf(values)
+        facts.missing += int(missing.sum())
         facts.infinite += int(infinite.sum())
-        facts.first_missing = _first_row(facts.first_missing, gone, start)
+        facts.first_missing = _first_row(facts.first_missing, missing, start)
         facts.first_infinite = _first_row(facts.first_infinite, infinite, start)
     facts.not_positive = _first_row(facts.not_positive, ~(values > 0), start)
     facts.least = min(facts.least, float(np.fmin.reduce(values, initial=0.0)))
     facts.most = max(facts.most, float(np.fmax.reduce(values, initial=0.0)))
     facts.single = facts.single and fits_single_precision(values)
     if facts.distinct is not None:
-        known = np.unique(np.concatenate([facts.distinct, values[~np.isnan(values)]]))
-        facts.distinct = known.tolist() if len(known) <= MAX_DISTINCT_NUMBERS else None
+        distinct = np.unique(np.concatenate([facts.distinct, values[~np.isnan(values)]]))
+        facts.distinct = distinct.tolist() if len(distinct) <= MAX_DISTINCT_NUMBERS else None
 
 
 def fits_single_precision(values: NumberArray) -> bool:
@@ -244,7 +244,7 @@ def _first_row(known: int, marked: NDArray[np.bool_], start: int) -> int:
 
 
 class RecordWriter:
-    """Writes records in the format guessed from the first rows; `fits` while the guess is right."""
+    """Writes records in a format guessed from the first rows; `fits` is false if it was wrong."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.fits = True
@@ -269,7 +269,7 @@ class RecordWriter:
         if not self.fits:
             return
         columns: list[Any] = [pieces[name].numbers for name in self._numbers]
-        columns += [self._encode(known, pieces[name].words) for name, known in self._codes.items()]
+        columns += [self._encode(codes, pieces[name].words) for name, codes in self._codes.items()]
         self.fits = all(column is not None for column in columns)
         if self.fits and columns:
             records = np.empty(len(columns[0]), self._record)
@@ -291,42 +291,41 @@ class RecordWriter:
         return record_dtype(len(self._numbers), len(self._codes), single=single, levels=most)
 
     def _encode(
-        self, known: dict[str | None, int], piece: own.WordCodes | None
+        self, codes: dict[str | None, int], piece: tables.WordCodes | None
     ) -> NDArray[np.integer] | None:
         """Return words as codes, numbering new words; None if there are too many."""
         if piece is None or self._record is None:
             return None
         for k in np.flatnonzero(np.bincount(piece.codes, minlength=len(piece.words))):
-            known.setdefault(piece.words[k], len(known))
+            codes.setdefault(piece.words[k], len(codes))
         kind = self._record["codes"].base
-        if len(known) > np.iinfo(kind).max + 1:
+        if len(codes) > np.iinfo(kind).max + 1:
             return None
-        return np.array([known.get(word, 0) for word in piece.words], kind)[piece.codes]
+        return np.array([codes.get(word, 0) for word in piece.words], kind)[piece.codes]
 
     def finish(self, store: RecordStore) -> bool:
         """Return whether the file now holds the records of `store`, renumbering words if needed."""
         names = [column.name for column in store.numbers], [column.name for column in store.texts]
-        if not self.fits or names != (self._numbers, list(self._codes)):
+        own = self._numbers, list(self._codes)
+        if not self.fits or names != own or self._record != store.record:
             return False
-        if self._record != store.record:
-            return False
-        places = []
+        new_codes = []
         for column in store.texts:
-            at = _codes_of(column.levels or ())
-            places.append(np.array([at[word] for word in self._codes[column.name]]))
-        if not all((place == np.arange(len(place))).all() for place in places):
-            self._renumber(store, places)
+            indices = _codes_of(column.levels or ())
+            new_codes.append(np.array([indices[word] for word in self._codes[column.name]]))
+        if not all((mapping == np.arange(len(mapping))).all() for mapping in new_codes):
+            self._renumber(store, new_codes)
         return True
 
-    def _renumber(self, store: RecordStore, places: Sequence[NDArray[np.intp]]) -> None:
+    def _renumber(self, store: RecordStore, new_codes: Sequence[NDArray[np.intp]]) -> None:
         """Replace the codes in all records by the indices of the sorted words."""
         buffer = np.empty(BLOCK_ROWS, store.record)
         for start in range(0, store.rows, BLOCK_ROWS):
             piece = buffer[: min(BLOCK_ROWS, store.rows - start)]
             self._file.seek(start * store.record.itemsize)
             read_exactly(self._file, piece)
-            for k, place in enumerate(places):
-                piece["codes"][:, k] = place[piece["codes"][:, k]]
+            for k, mapping in enumerate(new_codes):
+                piece["codes"][:, k] = mapping[piece["codes"][:, k]]
             self._file.seek(start * store.record.itemsize)
             self._file.write(array_bytes(piece))
 

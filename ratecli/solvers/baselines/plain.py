@@ -66,14 +66,14 @@ def fit_plain_classifier(
         return fit_plain_streamed(problem, loss)
     if loss == "logistic":
         return _fit_logistic(problem, rng)
-    svm, short = _fit_svm_cached(problem), ""
+    svm, reason = _fit_svm_cached(problem), ""
     if not svm.converged:
-        short = (
+        reason = (
             f"the SVM stopped after {svm.work} Newton steps with a gap of {svm.gap:.2g}, above "
             f"{SVM_GAP:.2g} of its loss"
         )
     # In rate units the scores, and so the weights, are half as large as with a margin of 1.
-    return Threshold(2 * svm.w[:-1], 2 * float(svm.w[-1])), short
+    return Threshold(2 * svm.w[:-1], 2 * float(svm.w[-1])), reason
 
 
 def fit_plain_estimate(problem: Problem) -> LinearRegressor:
@@ -152,35 +152,35 @@ def solve_thresholded(
     progress: Progress,
 ) -> Solution:
     """Return the plain classifier with the best threshold that satisfies the given constraints."""
-    begun = time.perf_counter()
-    plain, short = fit_plain_classifier(problem, loss, rng)
+    start = time.perf_counter()
+    plain, suboptimal = fit_plain_classifier(problem, loss, rng)
     progress(f"{loss} loss fitted")
     own = -plain.bias
     thresholds, rates = threshold_rates(problem.X @ plain.weights, problem.rates, own)
     program = RateProgram.of(replace(problem, constraints=goals))
     missed = program.missed(rates, ROUNDING)
-    allowed = missed == 0
-    if not allowed.any():
+    feasible = missed == 0
+    if not feasible.any():
         reason = _unmet_reason(program, rates[:, missed.argmin()])
         return Solution({}, *unmet_status(program, RowKinds.by(problem.rates), reason))
     values = program.value(program.objective, rates)
     known = np.nan_to_num(values, nan=np.inf)  # undefined is worse than any other value
-    least = allowed & (known <= known[allowed].min() + ROUNDING)
-    best = int(np.where(least, np.abs(thresholds - own), np.inf).argmin())
+    is_best = feasible & (known <= known[feasible].min() + ROUNDING)
+    best = int(np.where(is_best, np.abs(thresholds - own), np.inf).argmin())
     classifier = Threshold(plain.weights, -float(thresholds[best]))
     row = {
         "iteration": 1,
         "objective": float(values[best]),
         "violation": problem.violation(classifier),
         "shift": own - float(thresholds[best]),
-        "seconds": time.perf_counter() - begun,
+        "seconds": time.perf_counter() - start,
     }
-    status = "iteration_limit" if short else "solved"
-    return Solution({"deterministic": classifier}, status, short, trace=(row,))
+    status = "iteration_limit" if suboptimal else "solved"
+    return Solution({"deterministic": classifier}, status, suboptimal, trace=(row,))
 
 
 def _unmet_reason(program: RateProgram, rates: Array) -> str:
-    """Return why there is no solution, given the rates (K,) of the threshold that misses least."""
+    """Return why there is no solution, given the rates (K,) at the threshold of least violation."""
     excess = [float(program.value(form, rates)) for form in program.constraints]
     worst = int(np.argmax(excess))
     names = " and ".join(f"'{name}'" for name in dict.fromkeys(program.owners))

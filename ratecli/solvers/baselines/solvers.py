@@ -1,4 +1,4 @@
-"""The baseline algorithms and their options; modules of their own solve the problems."""
+"""The baseline algorithms and their options; other modules solve the problems."""
 
 from __future__ import annotations
 

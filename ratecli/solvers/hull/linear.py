@@ -1,6 +1,6 @@
 """Linear programs with few rows and many columns at variable levels.
 
-A column is taken at any levels in a box, possibly at several; its entries are affine in the levels.
+A column may be used at any levels in a box, even at several; its entries are affine in the levels.
 Only corners of the box matter, and the cheapest corner of a column is found without enumeration.
 
 They are solved by the revised simplex method with an explicit inverse. The column of least reduced
@@ -82,7 +82,7 @@ class SimplexBasis(NamedTuple):
 
 @numba.njit(cache=True)
 def run_simplex(table: SimplexTable, basis: SimplexBasis) -> bool:
-    """Pivot until no reduced cost is negative by a fresh inverse; return whether it got there."""
+    """Pivot until a fresh inverse gives no negative reduced cost; return whether that succeeded."""
     m = len(basis.inverse)
     candidates = table.fixed.shape[1] - table.equal
     pivots = 0
@@ -113,18 +113,18 @@ def run_simplex(table: SimplexTable, basis: SimplexBasis) -> bool:
         for k in range(len(table.places)):
             p, i = table.places[k]
             column[i] += levels[p] * table.times[k, j]
-        moved = np.zeros(m)
+        direction = np.zeros(m)
         for i in range(m):
             for k in range(m):
-                moved[i] += basis.inverse[i, k] * column[1 + k]
-        r = leaving_row(basis, moved, candidates)
+                direction[i] += basis.inverse[i, k] * column[1 + k]
+        r = leaving_row(basis, direction, candidates)
         if r < 0:
             return False
         basis.head[r], basis.levels[r], basis.matrix[:, r] = j, levels, column
-        basis.inverse[r] /= moved[r]
+        basis.inverse[r] /= direction[r]
         for i in range(m):
             for k in range(m if i != r else 0):
-                basis.inverse[i, k] -= moved[i] * basis.inverse[r, k]
+                basis.inverse[i, k] -= direction[i] * basis.inverse[r, k]
         pivots += 1
     return False
 
@@ -162,36 +162,36 @@ def refresh_inverse(basis: SimplexBasis) -> bool:
 
 
 @numba.njit(cache=True)
-def leaving_row(basis: SimplexBasis, moved: Array, artificial: int) -> int:
-    """Return the row of the lexicographically least ratio inverse / moved, -1 if none.
+def leaving_row(basis: SimplexBasis, direction: Array, artificial: int) -> int:
+    """Return the row of the lexicographically least ratio inverse / direction, -1 if none.
 
     Artificial columns, from `artificial` on, that have reached 0 stay at 0.
     """
     inverse = basis.inverse
-    m, found = len(moved), -1
+    m, best = len(direction), -1
     for i in range(m):
-        there = basis.head[i] >= artificial and inverse[i, 0] <= TOLERANCE
-        if there and abs(moved[i]) > MIN_ARTIFICIAL_PIVOT:
+        at_zero = basis.head[i] >= artificial and inverse[i, 0] <= TOLERANCE
+        if at_zero and abs(direction[i]) > MIN_ARTIFICIAL_PIVOT:
             return i
-        if moved[i] <= MIN_PIVOT:
+        if direction[i] <= MIN_PIVOT:
             continue
-        apart, k = -1.0 if found < 0 else 0.0, 0
-        while abs(apart) <= RATIO_TIE and k < m:
-            apart = inverse[i, k] * moved[found] - inverse[found, k] * moved[i]
+        difference, k = -1.0 if best < 0 else 0.0, 0
+        while abs(difference) <= RATIO_TIE and k < m:
+            difference = inverse[i, k] * direction[best] - inverse[best, k] * direction[i]
             k += 1
-        if apart < 0:
-            found = i
-    return found
+        if difference < 0:
+            best = i
+    return best
 
 
 @dataclass(frozen=True)
 class LpOptimum:
-    """An optimum.
+    """An optimal solution.
 
     Attributes
     ----------
     columns, levels, x
-        (N,) nonzero columns, the levels (N, P) at which they are taken, and (N,) their values.
+        (K,) nonzero columns, the levels (K, P) at which they are taken, and (K,) their values.
     duals
         (m + 1,) -1 for the costs, and duals of the rows; the first of these is the optimal value.
     """
@@ -225,28 +225,28 @@ class LevelLp:
     equal: int
 
     @cached_property
-    def _sizes(self) -> Array:
+    def _scales(self) -> Array:
         """(m + 1,) scales by which the rows are divided; the costs are not scaled."""
-        found = np.abs(self.fixed).max(axis=1)
-        np.maximum.at(found, self.places[:, 1], np.abs(self.times).max(axis=1))
-        found[0] = 1.0
-        return np.where(found > 0, found, 1.0)
+        scales = np.abs(self.fixed).max(axis=1)
+        np.maximum.at(scales, self.places[:, 1], np.abs(self.times).max(axis=1))
+        scales[0] = 1.0
+        return np.where(scales > 0, scales, 1.0)
 
     @cached_property
     def _scaled(self) -> tuple[Array, Array]:
         """Scaled rows with slacks and artificial columns, and scaled terms of levels."""
-        m, sizes = len(self.fixed) - 1, self._sizes
+        m, scales = len(self.fixed) - 1, self._scales
         units = np.roll(np.eye(m + 1, m, -1), -self.equal, axis=1)
-        fixed = np.hstack([self.fixed / sizes[:, None], units])
-        return fixed, np.pad(self.times / sizes[self.places[:, 1], None], ((0, 0), (0, m)))
+        fixed = np.hstack([self.fixed / scales[:, None], units])
+        return fixed, np.pad(self.times / scales[self.places[:, 1], None], ((0, 0), (0, m)))
 
     def solve(self, boxes: Array) -> LpOptimum | None:
-        """Return an optimum for levels in boxes (P, 2), None if it is infeasible.
+        """Return an optimum for levels in boxes (P, 2), None if the program is infeasible.
 
         Raises
         ------
         ArithmeticError
-            If HiGHS does not find out either.
+            If HiGHS is needed and cannot solve it either.
         """
         fixed, times = self._scaled
         m, count = len(fixed) - 1, self.fixed.shape[1]
@@ -258,32 +258,32 @@ class LevelLp:
         )
         head = np.roll(np.arange(count, count + m), self.equal)
         basis = SimplexBasis(head, np.zeros((m, len(low))), phase_one.fixed[:, head], np.eye(m))
-        done = run_simplex(phase_one, basis)
-        if done and self._missed(basis) > TOLERANCE:
+        finished = run_simplex(phase_one, basis)
+        if finished and self._infeasibility(basis) > TOLERANCE:
             return None
         basis.matrix[0] = fixed[0, head]
         for (p, _), extra in zip(self.places[~rows], times[~rows], strict=True):
             basis.matrix[0] += basis.levels[:, p] * extra[head]
-        if not (done and run_simplex(table, basis) and self._is_sure(basis)):
+        if not (finished and run_simplex(table, basis) and self._is_verified(basis)):
             return self._by_highs(boxes)
-        own, sizes = head < count, self._sizes
-        x = np.maximum(basis.inverse[own, 0], 0.0) / sizes[1]
-        return LpOptimum(head[own], basis.levels[own], x, basis_duals(basis) / sizes)
+        regular, scales = head < count, self._scales
+        x = np.maximum(basis.inverse[regular, 0], 0.0) / scales[1]
+        return LpOptimum(head[regular], basis.levels[regular], x, basis_duals(basis) / scales)
 
-    def _missed(self, basis: SimplexBasis) -> float:
+    def _infeasibility(self, basis: SimplexBasis) -> float:
         """Return the total violation of the equations."""
         artificial = basis.head >= sum(self.fixed.shape) - 1 - self.equal
         return float(np.abs(basis.inverse[artificial, 0]).sum())
 
-    def _is_sure(self, basis: SimplexBasis) -> bool:
+    def _is_verified(self, basis: SimplexBasis) -> bool:
         """Whether the basis satisfies its rows and its cost agrees with the duals, when scaled.
 
         That no column has a negative reduced cost was checked by the simplex method.
         """
         x, value = basis.inverse[:, 0], float(basis_duals(basis)[1])
-        off = basis.matrix @ x - np.append(value, np.eye(len(x))[0])
-        worst = max(float(np.abs(off[1:]).max()), -float(x.min()), self._missed(basis))
-        return worst <= 2 * TOLERANCE and abs(off[0]) <= DUALITY_TOLERANCE * (1 + abs(value))
+        residuals = basis.matrix @ x - np.append(value, np.eye(len(x))[0])
+        worst = max(float(np.abs(residuals[1:]).max()), -float(x.min()), self._infeasibility(basis))
+        return worst <= 2 * TOLERANCE and abs(residuals[0]) <= DUALITY_TOLERANCE * (1 + abs(value))
 
     def _by_highs(self, boxes: Array) -> LpOptimum | None:
         count = self.fixed.shape[1]
@@ -294,22 +294,22 @@ class LevelLp:
         for (p, i), each in zip(self.places, self.times, strict=True):
             table[i] += corners[:, p, None] * each
         cost, *rows = table.reshape(len(table), -1)
-        right = np.eye(len(rows))[0]
-        found = linprog(
+        right_side = np.eye(len(rows))[0]
+        result = linprog(
             cost,
             A_ub=rows[self.equal :] or None,
-            b_ub=right[self.equal :],
+            b_ub=right_side[self.equal :],
             A_eq=rows[: self.equal],
-            b_eq=right[: self.equal],
+            b_eq=right_side[: self.equal],
             options={
                 "primal_feasibility_tolerance": TOLERANCE,
                 "dual_feasibility_tolerance": TOLERANCE,
             },
         )
-        if found.status == HIGHS_INFEASIBLE:
+        if result.status == HIGHS_INFEASIBLE:
             return None
-        if found.status != 0:
-            raise ArithmeticError(f"a linear program was not solved: {found.message}")
-        (some,) = np.nonzero(found.x > 0)
-        duals = np.concatenate([[-1.0], found.eqlin.marginals, found.ineqlin.marginals])
-        return LpOptimum(some % count, corners[some // count], found.x[some], duals)
+        if result.status != 0:
+            raise ArithmeticError(f"a linear program was not solved: {result.message}")
+        (nonzero,) = np.nonzero(result.x > 0)
+        duals = np.concatenate([[-1.0], result.eqlin.marginals, result.ineqlin.marginals])
+        return LpOptimum(nonzero % count, corners[nonzero // count], result.x[nonzero], duals)

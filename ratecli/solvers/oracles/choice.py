@@ -87,8 +87,8 @@ class _NamedOptions:
 
         By default, a logistic regression adds the penalty `l2 / 2 |w|^2` to its mean loss.
         """
-        own = {"C": 1 / (rows * l2), "max_iter": MAX_LOGISTIC_ITERATIONS}
-        return (own if self.name == LOGISTIC else {}) | dict(self.options)
+        defaults = {"C": 1 / (rows * l2), "max_iter": MAX_LOGISTIC_ITERATIONS}
+        return (defaults if self.name == LOGISTIC else {}) | dict(self.options)
 
     def check_names(self, names: Iterable[str]) -> None:
         """Raise E101 if there is an option of another name."""
@@ -107,18 +107,18 @@ class _NamedOptions:
 
 def check_oracle(value: Any) -> Any:
     """Return the value; raise E101, E103 or E104 if it does not name an oracle."""
-    chosen = _NamedOptions.parse(value)
-    if chosen.name in (LINEAR_ORACLE, REGRESSION_ORACLE):
-        chosen.check_names(())
-    elif chosen.name == PLUGIN_ORACLE:
-        chosen.check_names((PROBABILITIES_OPTION, GROUPS_OPTION))
-        if not isinstance(chosen.options.get(GROUPS_OPTION, False), bool):
-            loc = (*chosen.loc, GROUPS_OPTION)
+    choice = _NamedOptions.parse(value)
+    if choice.name in (LINEAR_ORACLE, REGRESSION_ORACLE):
+        choice.check_names(())
+    elif choice.name == PLUGIN_ORACLE:
+        choice.check_names((PROBABILITIES_OPTION, GROUPS_OPTION))
+        if not isinstance(choice.options.get(GROUPS_OPTION, False), bool):
+            loc = (*choice.loc, GROUPS_OPTION)
             message = f"'{GROUPS_OPTION}' must be true or false"
             raise InvalidValueError(Diagnostic("E103", message, loc=loc))
-        _check_learner(chosen.probabilities, chances=True)
+        _check_learner(choice.probabilities, probabilities=True)
     else:
-        _check_learner(chosen, [LINEAR_ORACLE, REGRESSION_ORACLE, PLUGIN_ORACLE])
+        _check_learner(choice, [LINEAR_ORACLE, REGRESSION_ORACLE, PLUGIN_ORACLE])
     return value
 
 
@@ -131,7 +131,7 @@ def check_probability_classifier(value: Any) -> Any:
 
     Raises InvalidValueError with E101, E103 or E104 if it does not.
     """
-    _check_learner(_NamedOptions.parse(value), chances=True)
+    _check_learner(_NamedOptions.parse(value), probabilities=True)
     return value
 
 
@@ -150,19 +150,19 @@ def fit_probability_classifier(
     """
     from ratecli.solvers.oracles.estimators import fit_estimator, make_estimator
 
-    chosen, (X, classes, weights) = _NamedOptions.parse(value), rows
-    model = make_estimator(chosen.name, chosen.parameters(l2, X.shape[0]), rng)
+    choice, (X, classes, weights) = _NamedOptions.parse(value), rows
+    model = make_estimator(choice.name, choice.parameters(l2, X.shape[0]), rng)
     return fit_estimator(model, X, classes, weights / weights.mean())
 
 
 def oracle_uses_groups(value: Any) -> bool:
     """Return whether the oracle that a checked option names uses the slices of the goals."""
-    chosen = _NamedOptions.parse(value)
-    return chosen.name == PLUGIN_ORACLE and bool(chosen.options.get(GROUPS_OPTION, False))
+    choice = _NamedOptions.parse(value)
+    return choice.name == PLUGIN_ORACLE and bool(choice.options.get(GROUPS_OPTION, False))
 
 
 def make_oracle_rows(value: Any, problem: Problem, kinds: RowKinds) -> OracleRows:
-    """Return the rows as the oracle that a checked option names needs them."""
+    """Return the rows in the form that the oracle of a checked option needs."""
     from ratecli.models.composed import append_memberships
     from ratecli.solvers.groups import Groups
     from ratecli.solvers.oracles.base import OracleRows
@@ -180,17 +180,17 @@ def make_oracle(
     """Return the oracle that a checked option names; `l2` and `sweeps` are for `LinearOracle`."""
     from ratecli.solvers.oracles.linear import LinearOracle, PairedRegressionOracle
 
-    chosen = _NamedOptions.parse(value)
-    if chosen.name == LINEAR_ORACLE:
+    choice = _NamedOptions.parse(value)
+    if choice.name == LINEAR_ORACLE:
         return LinearOracle(ground, l2, sweeps, rng)
-    if chosen.name == REGRESSION_ORACLE:
+    if choice.name == REGRESSION_ORACLE:
         return PairedRegressionOracle(ground)
     # imports scikit-learn, which is slow
     from ratecli.solvers.oracles import estimators
 
-    if chosen.name != PLUGIN_ORACLE:
-        return estimators.ClassifierOracle(ground, chosen.name, chosen.options, rng)
-    model = chosen.probabilities
+    if choice.name != PLUGIN_ORACLE:
+        return estimators.ClassifierOracle(ground, choice.name, choice.options, rng)
+    model = choice.probabilities
     parameters = model.parameters(l2, ground.count)
     if oracle_uses_groups(value):
         return estimators.GroupPlugInOracle(ground, model.name, parameters, rng)
@@ -198,26 +198,26 @@ def make_oracle(
 
 
 def _check_learner(
-    chosen: _NamedOptions, others: Iterable[str] = (), *, chances: bool = False
+    choice: _NamedOptions, others: Iterable[str] = (), *, probabilities: bool = False
 ) -> None:
     """Check that scikit-learn has the classifier with these options, and that it takes weights."""
-    name = chosen.name
-    if not chosen.options and name in ([LOGISTIC] if chances else CLASSIFIER_MODULES):
+    name = choice.name
+    if not choice.options and name in ([LOGISTIC] if probabilities else CLASSIFIER_MODULES):
         return
     # importing scikit-learn is slow, and so is listing all its classifiers
     from ratecli.solvers.oracles import estimators
 
     if name not in CLASSIFIER_MODULES and name not in estimators.list_classifiers():
-        what = "classifiers" if chances else "oracles"
+        kind = "classifiers" if probabilities else "oracles"
         known = [*others, *estimators.weighted_classifier_names()]
-        hint = f"{did_you_mean(name, known, what)}, or another of scikit-learn"
-        raise chosen.error(f"scikit-learn has no classifier '{name}'", hint)
+        hint = f"{did_you_mean(name, known, kind)}, or another of scikit-learn"
+        raise choice.error(f"scikit-learn has no classifier '{name}'", hint)
     model = estimators.classifier_class(name)
     if not estimators.takes_sample_weights(model):
-        raise chosen.error(f"{name} takes no sample weights", f"these do: {EXAMPLE_CLASSIFIERS}")
-    chosen.check_names(model().get_params(deep=False))
-    for key, value in chosen.options.items():
+        raise choice.error(f"{name} takes no sample weights", f"these do: {EXAMPLE_CLASSIFIERS}")
+    choice.check_names(model().get_params(deep=False))
+    for key, value in choice.options.items():
         if message := estimators.parameter_error(model, key, value):
-            raise InvalidValueError(Diagnostic("E104", message, loc=(*chosen.loc, key)))
-    if chances and not hasattr(model(**chosen.options), "predict_proba"):
-        raise chosen.error(f"{name} gives no probabilities", f"these do: {EXAMPLE_CLASSIFIERS}")
+            raise InvalidValueError(Diagnostic("E104", message, loc=(*choice.loc, key)))
+    if probabilities and not hasattr(model(**choice.options), "predict_proba"):
+        raise choice.error(f"{name} gives no probabilities", f"these do: {EXAMPLE_CLASSIFIERS}")
