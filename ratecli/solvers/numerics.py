@@ -81,7 +81,8 @@ class Stepper:
     Attributes
     ----------
     rate
-        The step size: a number, or an array that is broadcast over the gradients.
+        The step size: a number, or an array that is broadcast over the gradients. It may be changed
+        between steps.
     decays
         Decay rates of Adam's running means of gradients and of their squares.
     taken
@@ -93,19 +94,18 @@ class Stepper:
     decays: tuple[float, float] = (0.9, 0.999)
     taken: int = 0
     _moments: Gradient | None = None
-    _rates: Gradient | None = None
 
     def step(self, slopes: Gradient) -> Gradient:
         """Return the step to subtract."""
         self.taken += 1
         if self.rule == "sgd":
             return np.asarray(self.rate * slopes)
-        if self._moments is None or self._rates is None:
+        if self._moments is None:
             self._moments = np.zeros((2, slopes.size), slopes.dtype)
-            self._rates = np.broadcast_to(self.rate, slopes.shape).ravel()
+        rates = np.broadcast_to(self.rate, slopes.shape).ravel()
         step = np.empty(slopes.size, slopes.dtype)
         scales = tuple(1 / (1 - decay**self.taken) for decay in self.decays)
-        _compiled_adam()(slopes.ravel(), self._rates, self._moments, self.decays, scales, step)
+        _compiled_adam()(slopes.ravel(), rates, self._moments, self.decays, scales, step)
         return step.reshape(slopes.shape)
 
 
