@@ -143,9 +143,10 @@ def rows_needed(
 ) -> float | None:
     """Return roughly how many safety rows it takes until all trees are expected to pass.
 
-    None beyond `MAX_ROWS_NEEDED`. Groups keep their shares of the rows, and measurements their
-    moments. The prediction for `rows` rows differs a little from what was measured, because bounds
-    use more than moments, so the predicted distance of each end from its estimate is rescaled.
+    Return None if it takes more than `MAX_ROWS_NEEDED`. The shares of the groups and the moments of
+    the measurements are assumed to stay the same. The prediction for `rows` rows differs a little
+    from what was measured, because bounds use more than moments, so the predicted distance of each
+    end from its estimate is rescaled.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = (ends - estimates) / (expected.upper() - estimates)

@@ -1,6 +1,6 @@
 """Encoding of a streamed table's columns as features, fitted on the training rows.
 
-The result is that of the in-memory encoder for the same table, up to rounding.
+The result equals that of the in-memory encoder for the same table, up to rounding.
 """
 
 from __future__ import annotations
