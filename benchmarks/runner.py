@@ -20,7 +20,7 @@ from runner_trials import spin, trial
 
 from ratecli.experiment.plan import Task
 from ratecli.ledger.records import PlannedTrial, TrialResult
-from ratecli.ledger.store import LedgerStore
+from ratecli.ledger.store import LedgerStore, LedgerWriter
 from ratecli.runner.dask_pool import start_local_cluster
 from ratecli.runner.executors import DaskExecutor, Executor, ProcessExecutor, SerialExecutor
 
@@ -48,11 +48,14 @@ def stored(executor: Executor, count: int, seconds: float) -> tuple[float, float
 
         def done(result: TrialResult) -> None:
             took[0] += result.seconds
-            store.put(result)
+            writer.put(result)
 
         begun, worked = time.perf_counter(), time.process_time()
         store.begin(plan, {})
+        writer = LedgerWriter(store)
         executor.run(tasks, trial, done)
+        writer.flush()
+        writer.close()
         return time.perf_counter() - begun, took[0], time.process_time() - worked
 
 

@@ -1,6 +1,6 @@
 """A run to be killed: `python ledger_child.py LEDGER JOBS TRIALS SECONDS`; with no jobs, two on Dask.
 
-It writes a dot for each trial that ended.
+As `runner.run` does, it stores from a thread. It writes a dot for each trial that ended.
 """
 
 import os
@@ -13,7 +13,7 @@ from small_trials import numbers
 
 from ratecli.experiment.plan import Task
 from ratecli.ledger.records import PlannedTrial
-from ratecli.ledger.store import LedgerStore
+from ratecli.ledger.store import LedgerStore, LedgerWriter
 from ratecli.runner.executors import DaskExecutor, Hooks, ProcessExecutor, SerialExecutor
 
 
@@ -35,11 +35,21 @@ def run(ledger, jobs, trials, seconds, tell=lambda: None):
         known = store.known()
         left = [task for task in todo if task.key not in known]
 
+        writer = LedgerWriter(store)
+
         def keep(result):
-            store.put(result)
+            writer.put(result)
             tell()
 
-        executor.run(left, numbers, keep, Hooks(recall=store.result))
+        def recall(key):
+            writer.flush()
+            return store.result(key)
+
+        try:
+            executor.run(left, numbers, keep, Hooks(recall=recall))
+            writer.flush()
+        finally:
+            writer.close()
 
 
 if __name__ == "__main__":

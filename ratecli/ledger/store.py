@@ -14,7 +14,9 @@ import json
 import sqlite3
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from itertools import groupby
@@ -172,7 +174,9 @@ class LedgerStore:
             path.parent.mkdir(parents=True, exist_ok=True)
         uri = f"{path.absolute().as_uri()}?mode={'rw' if readonly else 'rwc'}"
         with self._report_errors():
-            self._db = sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)
+            self._db = sqlite3.connect(
+                uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False
+            )
         try:
             with self._report_errors():
                 self._open(readonly)
@@ -216,12 +220,17 @@ class LedgerStore:
 
     def put(self, result: TrialResult) -> None:
         """Store a trial: a cached result of its key is kept, a failed one is replaced."""
+        self.put_all([result])
+
+    def put_all(self, results: Sequence[TrialResult]) -> None:
+        """Store trials as `put` does, all of them or none."""
         with self._transaction("IMMEDIATE") as db:
-            query = "SELECT status FROM trials WHERE key = ?"
-            row = db.execute(query, (result.key,)).fetchone()
-            if row is None or row[0] not in CACHED_STATUSES:
-                db.execute("DELETE FROM trials WHERE key = ?", (result.key,))
-                _insert(db, result)
+            for result in results:
+                query = "SELECT status FROM trials WHERE key = ?"
+                row = db.execute(query, (result.key,)).fetchone()
+                if row is None or row[0] not in CACHED_STATUSES:
+                    db.execute("DELETE FROM trials WHERE key = ?", (result.key,))
+                    _insert(db, result)
 
     def read(self) -> tuple[list[PlannedTrial], dict[str, TrialResult], dict[str, Any]]:
         """Return `plan`, `results` and `meta` in one transaction, so that they are consistent."""
@@ -344,6 +353,54 @@ class LedgerStore:
                 message = f"another process is using '{self._path}' (waited {self._timeout:g} s)"
                 help_ = "wait until it has ended, or end it, and run again"
             raise FaultError(Diagnostic("E503", message, help=help_)) from error
+
+
+MAX_WAITING = 64
+"""Number of results waiting to be stored at which `LedgerWriter.put` waits for the disk."""
+
+
+class LedgerWriter:
+    """Stores results in order, in a background thread, so that trials do not wait for the disk.
+
+    All waiting results are stored in one transaction, because each transaction syncs the disk. A
+    killed process loses the waiting results; `close` stores them. Call `flush` before you use the
+    store for anything else.
+    """
+
+    def __init__(self, store: LedgerStore) -> None:
+        self._store = store
+        self._waiting: deque[TrialResult] = deque()
+        self._thread = ThreadPoolExecutor(1)
+        self._error: BaseException | None = None
+
+    def put(self, result: TrialResult) -> None:
+        """Store a result soon; raise the error of an earlier write, if any."""
+        if len(self._waiting) >= MAX_WAITING:
+            self.flush()
+        self._raise_error()
+        self._waiting.append(result)
+        self._thread.submit(self._write)
+
+    def flush(self) -> None:
+        """Wait until all results are stored; raise the error of a write, if any."""
+        self._thread.submit(self._write).result()
+        self._raise_error()
+
+    def close(self) -> None:
+        """Store the waiting results and stop the thread, without raising errors of writes."""
+        self._thread.shutdown()
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _write(self) -> None:
+        results = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        try:
+            if results and self._error is None:
+                self._store.put_all(results)
+        except BaseException as error:  # noqa: BLE001  raised by the next `put` or `flush`
+            self._error = error
 
 
 def _execute_all(db: sqlite3.Connection, script: str) -> None:

@@ -21,7 +21,7 @@ from ratecli.experiment.prepare import PreparedExperiment
 from ratecli.files import LEDGER_FILE, atomic_write, report_write_errors
 from ratecli.ledger.provenance import build_manifest
 from ratecli.ledger.records import END_WARNINGS_KEY, FAILED_STATUSES, PlannedTrial, TrialResult
-from ratecli.ledger.store import LedgerStore
+from ratecli.ledger.store import LedgerStore, LedgerWriter
 from ratecli.runner.executors import Executor, Hooks
 from ratecli.runner.progress import open_progress
 from ratecli.runner.trial import run_trial
@@ -157,13 +157,14 @@ class ExperimentRun:
                 # left by a killed run
                 ledger.with_name(f"{LEDGER_FILE}-journal").unlink(missing_ok=True)
         self._write_record(None)
-        self.store = LedgerStore(ledger)
+        self._store = LedgerStore(ledger)
         try:
-            self.store.begin(prepared.plan.planned, report_metadata(prepared))
-            known = self.store.known()
+            self._store.begin(prepared.plan.planned, report_metadata(prepared))
+            known = self._store.known()
         except BaseException:
-            self.store.close()
+            self._store.close()
             raise
+        self._writer = LedgerWriter(self._store)
         self.tasks = {task.key: task for task in prepared.plan.tasks}
         self.names = {
             each.key: trial_display_name(each)
@@ -174,18 +175,25 @@ class ExperimentRun:
         self.left = {task.key for task in self.todo}
 
     def put(self, result: TrialResult) -> None:
-        self.store.put(result)
+        self._writer.put(result)
         self.left.discard(result.key)
 
+    def result(self, key: str) -> TrialResult:
+        """Return a result that was stored or put."""
+        self._writer.flush()
+        return self._store.result(key)
+
     def close(self) -> None:
-        self.store.close()
+        self._writer.close()
+        self._store.close()
 
     def finish(self) -> RunOutcome:
         """Complete the record and close the ledger, after all trials have ended."""
-        results = self.store.results()
+        self._writer.flush()
+        results = self._store.results()
         warnings = _end_warnings(self.request.prepared, results)
         texts = [f"{fault.code}: {fault.message}" for fault in warnings]
-        self.store.set_meta(END_WARNINGS_KEY, texts)
+        self._store.set_meta(END_WARNINGS_KEY, texts)
         self.close()
         self._write_record(datetime.now(UTC))
         ended = [(self.names[key], results[key]) for key in self.tasks]
@@ -278,7 +286,7 @@ class _Batch:
                 for key in shared:
                     if source in self.runs and target in self.runs:
                         with self.dropping(source.request):
-                            result = source.store.result(key)
+                            result = source.result(key)
                             with self.dropping(target.request):
                                 target.put(result)
                 target.todo = [task for task in target.todo if task.key in target.left]
@@ -325,7 +333,7 @@ class _Batch:
         return any(key in run.tasks for run in self.runs)
 
     def _recall(self, key: str) -> TrialResult:
-        return next(run for run in self.runs if key in run.tasks).store.result(key)
+        return next(run for run in self.runs if key in run.tasks).result(key)
 
 
 def _constraint_names(task: Task) -> tuple[str, ...]:
