@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import ratecli
-from ratecli.cli import catalogue, data, files, plan, results, run
+from ratecli.cli import catalogue, data, files, results, run
 from ratecli.cli.console import CommandGroup, replace_unencodable
 from ratecli.render import terminal_safe
 
@@ -26,7 +26,7 @@ app = typer.Typer(
 )
 COMMANDS: dict[str, Callable[..., None]] = {
     "run": run.run,
-    "plan": plan.plan,
+    "plan": run.plan,
     "validate": files.validate,
     "explain": files.explain,
     "init": files.init,

@@ -1,29 +1,36 @@
-"""Arguments shared by several commands, and the handling of several files."""
+"""Arguments shared by several commands, the files they name, and shell completion.
+
+Completion is fast, and silent on errors.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeAlias, TypeVar
 
 import typer
 from typer import Argument, Option
 
-from ratecli.cli.completion import YAML_SUFFIXES, complete_experiments, complete_settings
 from ratecli.errors import Diagnostic, FaultError
 
 if TYPE_CHECKING:
     from ratecli.experiment.prepare import PreparedExperiment
-    from ratecli.runner.run import RunRequest
 
 Item = TypeVar("Item")
 ResultT = TypeVar("ResultT")
+P = ParamSpec("P")
 
 EXIT_NO_DATA = 4
 """Exit code if data is not available."""
 RESULTS_FOLDER = Path("results")
 STDOUT = Path("-")
+YAML_SUFFIXES = (".yaml", ".yml")
+TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".data", ".parquet", ".pq")
+MAX_COMPLETIONS = 500
+MAX_VALUE_LENGTH = 40
 
 
 def collect_errors(items: Iterable[Item], act: Callable[[Item], ResultT]) -> list[ResultT]:
@@ -50,24 +57,17 @@ def prepare_files(
     FaultError
         If any file has another error, or no file has its data.
     """
+    ready: list[PreparedExperiment] = []
     missing: list[Diagnostic] = []
-
-    def prepared(file: Path) -> list[PreparedExperiment]:
+    errors: list[Diagnostic] = []
+    for file in files:
         try:
-            return [make(file)]
+            ready.append(make(file))
         except FaultError as error:
             faults = with_file_name(file, error.faults) if len(files) > 1 else error.faults
-            if error.exit_code != EXIT_NO_DATA:
-                raise FaultError(faults) from None
-            missing.extend(faults)
-            return []
-
-    try:
-        ready = [each for found in collect_errors(files, prepared) for each in found]
-    except FaultError as error:
-        raise FaultError([*error.faults, *missing]) from None
-    if not ready:
-        raise FaultError(missing)
+            (missing if error.exit_code == EXIT_NO_DATA else errors).extend(faults)
+    if errors or not ready:
+        raise FaultError([*errors, *missing])
     return ready, missing
 
 
@@ -77,25 +77,6 @@ def with_file_name(file: Path, faults: Iterable[Diagnostic]) -> list[Diagnostic]
         replace(fault, message=f"{file}: {fault.message}") if fault.place is None else fault
         for fault in faults
     ]
-
-
-def run_requests(prepared: Iterable[PreparedExperiment], output: Path) -> list[RunRequest]:
-    """Return the requests to run experiments, with a results folder for each.
-
-    Raises BadParameter if two share a folder, and E310 if one compares with a model that another
-    would overwrite.
-    """
-    from ratecli.runner.run import RunRequest  # noqa: PLC0415
-    from ratecli.sampling.deployed import check_model_preserved  # noqa: PLC0415
-
-    requests = [RunRequest(each, output / each.experiment.name) for each in prepared]
-    check_distinct_outputs((each.prepared.path, each.folder) for each in requests)
-    results = {each.folder: each.prepared.path for each in requests}
-    collect_errors(
-        (each.prepared for each in requests),
-        lambda one: check_model_preserved(one.experiment, one.document, one.data.folder, results),
-    )
-    return requests
 
 
 def check_distinct_outputs(outputs: Iterable[tuple[Path, Path]]) -> None:
@@ -143,6 +124,138 @@ def _files_in(path: Path) -> list[Path]:
 def _is_hidden(found: Path, given: Path) -> bool:
     """Return whether a part of the path that the user did not write begins with a dot."""
     return any(part.startswith(".") and part not in given.parts for part in found.parts)
+
+
+Completions = list[tuple[str, str]]
+"""Pairs of a completion and a line of help that some shells show."""
+
+
+def _ignore_errors(offer: Callable[P, Iterable[tuple[str, str]]]) -> Callable[P, Completions]:
+    """Decorate a completion function to return nothing on errors: messages would disrupt typing."""
+
+    @wraps(offer)
+    def quiet(*args: P.args, **kwargs: P.kwargs) -> Completions:
+        try:
+            return list(offer(*args, **kwargs))[:MAX_COMPLETIONS]
+        except Exception:  # noqa: BLE001  files and plugins may raise anything
+            return []
+
+    return quiet
+
+
+@_ignore_errors
+def complete_names(incomplete: str) -> Iterator[tuple[str, str]]:
+    """Offer all names that `show` accepts."""
+    from ratecli.experiment.catalogue import LISTINGS  # noqa: PLC0415
+    from ratecli.rates.table import SYNONYMS  # noqa: PLC0415
+
+    rows = [row for kind in LISTINGS if kind != "experiments" for row in LISTINGS[kind]()]
+    found = {row["name"]: row.get("means") or row.get("summary") or "" for row in rows}
+    found |= {name: f"the same as {meant}" for name, meant in SYNONYMS.items()}
+    yield from _with_prefix(found, incomplete)
+
+
+@_ignore_errors
+def complete_datasets(incomplete: str) -> Iterator[tuple[str, str]]:
+    """Offer data sets, and experiments whose data to fetch."""
+    from ratecli.datasets.registry import list_sources  # noqa: PLC0415
+
+    yield from _with_prefix({row["name"]: row["summary"] for row in list_sources()}, incomplete)
+    yield from _paths(incomplete, YAML_SUFFIXES)
+
+
+@_ignore_errors
+def complete_templates(incomplete: str) -> Iterator[tuple[str, str]]:
+    from ratecli.config.starter import template_summaries  # noqa: PLC0415
+
+    yield from _with_prefix({**template_summaries(), "own-data": "Your own table"}, incomplete)
+
+
+@_ignore_errors
+def complete_experiments(incomplete: str) -> Iterator[tuple[str, str]]:
+    return _paths(incomplete, YAML_SUFFIXES)
+
+
+@_ignore_errors
+def complete_tables(incomplete: str) -> Iterator[tuple[str, str]]:
+    return _paths(incomplete, TABLE_SUFFIXES)
+
+
+@_ignore_errors
+def complete_models(incomplete: str) -> Iterator[tuple[str, str]]:
+    """Offer trials with stored models, as `results/NAME/models/TRIAL`, and files."""
+    found = sorted(Path("results").glob("*/models/*/"))
+    yield from _with_prefix({path.as_posix(): "" for path in found if path.is_dir()}, incomplete)
+    yield from _paths(incomplete, (".npz",))
+
+
+@_ignore_errors
+def complete_columns(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]:
+    """Offer the columns of the table given as `--data` or as the argument CSV."""
+    import csv  # noqa: PLC0415
+
+    table = _given_file(ctx, ("data", "table"), TABLE_SUFFIXES)
+    separator = ctx.params.get("separator") or ("\t" if table.suffix == ".tsv" else ",")
+    with table.open(encoding="utf-8-sig", newline="") as file:
+        names = next(csv.reader([file.readline(2**16)], delimiter=separator))
+    yield from _with_prefix({name.strip(): "" for name in names}, incomplete)
+
+
+@_ignore_errors
+def complete_settings(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]:
+    """Offer the keys of the first given file, as written in `--set`."""
+    from ratecli.config.document import Document  # noqa: PLC0415
+
+    data = Document.read(_given_file(ctx, ("file", "files"), YAML_SUFFIXES)).data
+    keys = {f"{key}=": f"now {_shortened(value)}" for key, value in _parts(data, ())}
+    yield from _with_prefix(keys, incomplete)
+
+
+def _given_file(ctx: typer.Context, names: tuple[str, ...], endings: tuple[str, ...]) -> Path:
+    """Return the first file given as one of these parameters.
+
+    Arguments of an incomplete command line may not have been parsed yet.
+    """
+    values = [ctx.params[name] for name in names if ctx.params.get(name)]
+    parsed = [each for value in values for each in (value if isinstance(value, list) else [value])]
+    unparsed = [text for text in ctx.args if text.lower().endswith(endings)]
+    return Path([*parsed, *unparsed][0])
+
+
+def _parts(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    """Yield all values whose path consists of plain words, each mapping before its entries."""
+    if path:
+        yield ".".join(path), value
+    steps: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        steps = value.items()
+    elif isinstance(value, list) and any(isinstance(part, dict) for part in value):
+        steps = enumerate(value)
+    for step, part in steps:
+        if not set(".= ") & set(str(step)):
+            yield from _parts(part, (*path, str(step)))
+
+
+def _shortened(value: Any) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[: MAX_VALUE_LENGTH - 3]}..."
+
+
+def _with_prefix(known: Mapping[str, str], incomplete: str) -> Iterator[tuple[str, str]]:
+    for name, means in known.items():
+        if name.startswith(incomplete) and name.isprintable():
+            yield name, means if means.isprintable() else ""
+
+
+def _paths(incomplete: str, endings: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Offer folders and files with these endings; hidden ones only if the user typed a dot."""
+    head, slash, tail = incomplete.rpartition("/")
+    names: dict[str, str] = {}
+    for path in sorted(Path(f"{head}/" if slash else ".").iterdir()):
+        is_hidden = path.name.startswith(".") and not tail
+        if not is_hidden and (path.is_dir() or path.suffix.lower() in endings):
+            names[f"{head}{slash}{path.name}{'/' * path.is_dir()}"] = ""
+    yield from _with_prefix(names, incomplete)
 
 
 FileArgument: TypeAlias = Annotated[

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 import typer
 
 from ratecli.cli.arguments import with_file_name
-from ratecli.cli.console import EXIT_INTERRUPTED, format_table, pluralize, print_diagnostics
+from ratecli.cli.console import (
+    EXIT_INTERRUPTED,
+    format_sheet,
+    format_table,
+    pluralize,
+    print_diagnostics,
+)
 from ratecli.cli.results import JOINED_REPORT
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import TrialResult
@@ -26,21 +31,11 @@ from ratecli.report.expectations import (
 from ratecli.report.joined import write_joined
 from ratecli.report.sheets import requested_sheets
 from ratecli.report.write import check_report_folder, write_and_load_report
-from ratecli.runner.executors import DaskExecutor, Executor, SerialExecutor
+from ratecli.runner.executors import DaskExecutor, Executor
 from ratecli.runner.run import RunOutcome, RunRequest, count_stored_trials, run_experiments
 
 MAX_SHOWN_ROWS = 20
 MAX_SHOWN_REASONS = 10
-
-
-@dataclass(frozen=True)
-class BatchOptions:
-    """How to run trials and how much to print."""
-
-    executor: Executor
-    fresh: bool
-    quiet: bool
-    verbose: bool
 
 
 @dataclass
@@ -54,7 +49,6 @@ class ExperimentEnd:
     request: RunRequest
     outcome: RunOutcome | None = None
     error: FaultError | None = None
-    report: Future[tuple[Ledger, list[Path]]] | None = None
     ledger: Ledger | None = None
     written: Sequence[Path] = ()
 
@@ -63,32 +57,34 @@ class ExperimentEnd:
         return self.request.folder.name
 
 
-def run_batch(requests: Sequence[RunRequest], options: BatchOptions) -> int:
-    """Run experiments with their results folders locked, and return the exit code.
+@dataclass
+class Batch:
+    """Runs experiments, writes a report on each, and prints a summary."""
 
-    Raises FaultError (E512) before anything is written if a cluster is not available.
-    """
-    if isinstance(options.executor, DaskExecutor):
-        options.executor.check()
-    batch = _Batch(requests, options)
-    with ExitStack() as stack:
-        batch.run([each for each in requests if batch.lock(each, stack)])
-        batch.print_results()
-    return batch.code
+    requests: Sequence[RunRequest]
+    executor: Executor
+    _: KW_ONLY
+    fresh: bool = False
+    quiet: bool = False
+    verbose: bool = False
 
+    def __post_init__(self) -> None:
+        self._code = 0
+        self._ends = {each.folder: ExperimentEnd(each) for each in self.requests}
 
-class _Batch:
-    """Runs experiments, and writes reports one at a time in a thread."""
+    def run(self) -> int:
+        """Run the experiments with their results folders locked, and return the exit code.
 
-    def __init__(self, requests: Sequence[RunRequest], options: BatchOptions) -> None:
-        self.code = 0
-        self._options = options
-        self._ends = {each.folder: ExperimentEnd(each) for each in requests}
-        self._writer = ThreadPoolExecutor(1)
-        serial = isinstance(options.executor, SerialExecutor)
-        self._in_background = len(requests) > 1 and not serial
+        Raises FaultError (E512) before anything is written if a cluster is not available.
+        """
+        if isinstance(self.executor, DaskExecutor):
+            self.executor.check()
+        with ExitStack() as stack:
+            self._run_trials([each for each in self.requests if self._lock(each, stack)])
+            self._print_results()
+        return self._code
 
-    def lock(self, request: RunRequest, stack: ExitStack) -> bool:
+    def _lock(self, request: RunRequest, stack: ExitStack) -> bool:
         """Lock the folder and return whether that succeeded and it is suitable for a report."""
         try:
             stack.enter_context(lock_results(request.folder))
@@ -98,35 +94,36 @@ class _Batch:
             return False
         return True
 
-    def run(self, requests: Sequence[RunRequest]) -> None:
+    def _run_trials(self, requests: Sequence[RunRequest]) -> None:
         for each in requests:
             print_diagnostics(each.prepared.warnings)
-        fresh, quiet = self._options.fresh, self._options.quiet
-        executor = self._options.executor
         try:
-            run_experiments(requests, executor, self._ended, self._fail, fresh=fresh, quiet=quiet)
+            run_experiments(
+                requests,
+                self.executor,
+                self._write_report,
+                self._fail,
+                fresh=self.fresh,
+                quiet=self.quiet,
+            )
         except KeyboardInterrupt:
             self._print_stopped(requests, "interrupted")
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except FaultError as error:  # an error of the executor, not of one experiment
             print_diagnostics(error.faults)
             self._print_stopped(requests, "stopped")
-            self.code = max(self.code, error.exit_code)
-        finally:
-            self._writer.shutdown()
+            self._code = max(self._code, error.exit_code)
 
-    def _ended(self, outcome: RunOutcome) -> None:
-        """Write the report of an experiment whose trials have ended."""
+    def _write_report(self, outcome: RunOutcome) -> None:
+        """Write the report of an experiment whose trials have ended; `_fail` gets its errors."""
         end = self._ends[outcome.folder]
         end.outcome = outcome
-        end.report = self._writer.submit(write_and_load_report, outcome.folder)
-        if not self._in_background:
-            wait([end.report])
+        end.ledger, end.written = write_and_load_report(outcome.folder)
 
     def _fail(self, request: RunRequest, error: FaultError) -> None:
         """Record the error of one experiment, which does not stop the others."""
         self._ends[request.folder].error = error
-        self.code = max(self.code, error.exit_code)
+        self._code = max(self._code, error.exit_code)
         self._print_named(request, error.faults)
 
     def _print_named(self, request: RunRequest, faults: Iterable[Diagnostic]) -> None:
@@ -143,32 +140,29 @@ class _Batch:
                 message = f"{how}: {stored} of {planned} trials are stored in {each.folder}{rest}"
                 typer.echo(message, err=True)
 
-    def print_results(self) -> None:
-        """Print the results in the order of the files."""
+    def _print_results(self) -> None:
+        """Print warnings and results in the order of the files."""
         ends = list(self._ends.values())
         for end in ends:
-            self._take_report(end)
+            self._print_warnings(end)
         joined = self._write_joined() if len(ends) > 1 else []
-        if self._options.quiet:
+        if self.quiet:
             return
         if len(ends) > 1:
             typer.echo(terminal_safe("\n".join([*summarize_experiments(ends), *joined])))
         elif ends[0].ledger is not None:
             typer.echo(terminal_safe("\n".join(summarize_experiment(ends[0]))))
 
-    def _take_report(self, end: ExperimentEnd) -> None:
-        """Take the result of writing a report, and print warnings and failures."""
-        if end.outcome is None or end.report is None:
+    def _print_warnings(self, end: ExperimentEnd) -> None:
+        """Print the warnings about an experiment's results and, if `verbose`, its failures."""
+        if end.outcome is None:
             return
-        self.code = max(self.code, end.outcome.exit_code)
-        try:
-            end.ledger, end.written = end.report.result()
-        except FaultError as error:
-            self._fail(end.request, error)
+        self._code = max(self._code, end.outcome.exit_code)
+        if end.ledger is None:
             return
         warnings = [*end.outcome.warnings, *warn_unmet_expectations(end.ledger)]
         self._print_named(end.request, warnings)
-        for name, result in end.outcome.failed if self._options.verbose else ():
+        for name, result in end.outcome.failed if self.verbose else ():
             details = result.info.get("traceback", result.reason)
             typer.echo(terminal_safe(f"{name}\n{details}"), err=True)
 
@@ -182,7 +176,7 @@ class _Batch:
             return [f"report   {write_joined(folders, folders[0].parent / JOINED_REPORT)}"]
         except FaultError as error:
             print_diagnostics(error.faults)
-            self.code = max(self.code, error.exit_code)
+            self._code = max(self._code, error.exit_code)
             return []
 
 
@@ -250,13 +244,10 @@ def _expected(ledger: Ledger) -> str:
 
 def _short_table(ledger: Ledger) -> list[str]:
     sheet = requested_sheets(ledger)[0]
-    rows = [[cell.text for cell in row] for row in sheet.rows]
-    heads = [column.title for column in sheet.columns]
-    numbers = [column.title for column in sheet.columns if column.numeric]
-    more = len(rows) - MAX_SHOWN_ROWS
+    more = len(sheet.rows) - MAX_SHOWN_ROWS
     return [
         f"{sheet.title}: mean ± half the 95% interval over seeds",
-        *format_table(heads, rows[:MAX_SHOWN_ROWS], numbers).splitlines(),
+        *format_sheet(sheet, MAX_SHOWN_ROWS).splitlines(),
         *([f"... {more} more rows in summary.md"] if more > 0 else []),
         "",
     ]

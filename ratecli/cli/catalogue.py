@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument
 
-from ratecli.cli.arguments import JsonOption, OfflineOption
-from ratecli.cli.completion import complete_names
+from ratecli.cli.arguments import JsonOption, OfflineOption, complete_names
 from ratecli.cli.console import format_table, pluralize, print_diagnostics, print_json
 from ratecli.render import terminal_safe
 
@@ -35,28 +33,12 @@ class ListingKind(StrEnum):
     PLUGINS = "plugins"
 
 
-KindArgument: TypeAlias = Annotated[
-    ListingKind, Argument(metavar="KIND", help=f"What to list: {', '.join(ListingKind)}.")
-]
-NameArgument: TypeAlias = Annotated[
-    str,
-    Argument(
-        metavar="NAME",
-        help="A data set, metric, algorithm, function, plot or code.",
-        autocompletion=complete_names,
-    ),
-]
-PluginArgument: TypeAlias = Annotated[
-    str,
-    Argument(
-        metavar="NAME|PACKAGE|MODULE:OBJECT",
-        help="An algorithm, data set or metric, a package with some, or an object that is not "
-        "installed yet.",
-    ),
-]
-
-
-def ls(kind: KindArgument, as_json: JsonOption = False) -> None:
+def ls(
+    kind: Annotated[
+        ListingKind, Argument(metavar="KIND", help=f"What to list: {', '.join(ListingKind)}.")
+    ],
+    as_json: JsonOption = False,
+) -> None:
     """List everything of a kind."""
     from ratecli.experiment.catalogue import LISTINGS, listing_warnings  # noqa: PLC0415
     from ratecli.plugins import OWN_PACKAGE  # noqa: PLC0415
@@ -76,7 +58,17 @@ def ls(kind: KindArgument, as_json: JsonOption = False) -> None:
         typer.echo(format_table(heads, cells, numbers))
 
 
-def show(name: NameArgument, as_json: JsonOption = False) -> None:
+def show(
+    name: Annotated[
+        str,
+        Argument(
+            metavar="NAME",
+            help="A data set, metric, algorithm, function, plot or code.",
+            autocompletion=complete_names,
+        ),
+    ],
+    as_json: JsonOption = False,
+) -> None:
     """Show everything about a name."""
     from ratecli.errors import did_you_mean  # noqa: PLC0415
     from ratecli.experiment.catalogue import describable_names, describe  # noqa: PLC0415
@@ -112,7 +104,16 @@ def _cell(value: Any) -> str:
 
 
 def check_plugin(
-    target: PluginArgument, offline: OfflineOption = False, as_json: JsonOption = False
+    target: Annotated[
+        str,
+        Argument(
+            metavar="NAME|PACKAGE|MODULE:OBJECT",
+            help="An algorithm, data set or metric, a package with some, or an object that is not "
+            "installed yet.",
+        ),
+    ],
+    offline: OfflineOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check that a plugin meets ratecli's requirements, on tiny problems with known optima."""
     from ratecli.conformance import check_target  # noqa: PLC0415
@@ -127,14 +128,10 @@ def check_plugin(
 
 def _plain(report: PluginReport) -> dict[str, Any]:
     """Return a report for JSON, with null in place of NaN and infinity."""
-    gaps = [
-        {
-            key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in asdict(gap).items()
-        }
-        for gap in report.gaps
-    ]
-    return asdict(report) | {"holds": report.holds, "gaps": gaps}
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415
+
+    plain: dict[str, Any] = to_jsonable_python(report, inf_nan_mode="null")
+    return plain | {"holds": report.holds}
 
 
 def _plugin_summary(report: PluginReport) -> str:
@@ -151,15 +148,10 @@ def _plugin_summary(report: PluginReport) -> str:
 
 def _gap_table(gaps: tuple[OptimalityGap, ...]) -> str:
     heads = ["problem", "status", "objective", "best possible", "best line", "violation", "seconds"]
-    rows = [
-        [
-            gap.problem,
-            gap.status,
-            *map(_number, (gap.objective, gap.best, gap.line, gap.violation)),
-            f"{gap.seconds:.2f}",
-        ]
-        for gap in gaps
-    ]
+    rows = []
+    for gap in gaps:
+        numbers = map(_number, (gap.objective, gap.best, gap.line, gap.violation))
+        rows.append([gap.problem, gap.status, *numbers, f"{gap.seconds:.2f}"])
     return format_table(heads, rows, heads[2:])
 
 

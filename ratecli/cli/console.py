@@ -7,10 +7,10 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -18,8 +18,9 @@ from typer.core import TyperGroup
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.render import terminal_safe, terminal_safe_json
 
-DownloadCallback = Callable[[str, int, int], None]
-RecordCallback = Callable[[str, int, int | None], None]
+if TYPE_CHECKING:
+    from ratecli.report.sheet import Sheet
+
 MEGABYTE = 1e6
 MAX_WIDTH = 120
 EXIT_INTERRUPTED = 130
@@ -29,12 +30,13 @@ EXIT_PIPE_CLOSED = 141
 
 @dataclass
 class ProgressMeter:
-    """Prints progress on standard error.
+    """Prints progress on standard error, unless it is `quiet`.
 
     If `live`, it updates a line for each name; otherwise it prints a line per name.
     """
 
     live: bool
+    quiet: bool = False
     name: str = ""
     line: str = ""
 
@@ -55,7 +57,7 @@ class ProgressMeter:
         if name != self.name:
             self.end()
         line = f"\r{live}" if self.live else plain
-        if line and line != self.line:
+        if line and line != self.line and not self.quiet:
             typer.echo(line, nl=not self.live, err=True)
             self.name, self.line = name, line
 
@@ -66,15 +68,15 @@ class ProgressMeter:
 
 
 @contextmanager
-def download_progress(*, quiet: bool = False) -> Iterator[DownloadCallback | None]:
-    """Yield a callback that prints download progress, or None if `quiet`.
+def progress_meter(*, quiet: bool = False) -> Iterator[ProgressMeter]:
+    """Yield a meter for the progress of downloads and of writing streamed tables.
 
-    SIGTERM raises an exception inside the context, so that partial downloads are removed.
+    SIGTERM raises an exception inside the context, so that partial files are removed.
     """
-    meter = ProgressMeter(live=sys.stderr.isatty())
+    meter = ProgressMeter(sys.stderr.isatty(), quiet)
     before = signal.signal(signal.SIGTERM, _terminated)
     try:
-        yield None if quiet else meter.download
+        yield meter
     finally:
         signal.signal(signal.SIGTERM, before)
         meter.end()
@@ -82,16 +84,6 @@ def download_progress(*, quiet: bool = False) -> Iterator[DownloadCallback | Non
 
 def _terminated(number: int, _: object) -> None:
     raise SystemExit(128 + number)
-
-
-@contextmanager
-def record_progress(*, quiet: bool = False) -> Iterator[RecordCallback | None]:
-    """Yield a callback that prints how many rows of a streamed table were written, or None."""
-    meter = ProgressMeter(live=sys.stderr.isatty())
-    try:
-        yield None if quiet else meter.record
-    finally:
-        meter.end()
 
 
 def print_diagnostics(faults: Iterable[Diagnostic]) -> None:
@@ -131,6 +123,13 @@ def format_table(
         pad = str.rjust if head in flush else str.ljust
         columns.append([pad(text, width) for text in (head, *cells)])
     return "\n".join("  ".join(line).rstrip() for line in zip(*columns, strict=True))
+
+
+def format_sheet(sheet: Sheet, most: int | None = None) -> str:
+    """Return a table of a report as text, at most its first `most` rows."""
+    heads = [column.title for column in sheet.columns]
+    rows = [[cell.text for cell in row] for row in sheet.rows[:most]]
+    return format_table(heads, rows, [each.title for each in sheet.columns if each.numeric])
 
 
 def pluralize(count: int, noun: str) -> str:

@@ -2,120 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 from typer import Argument, Option
 
-from ratecli.cli.arguments import STDOUT, OfflineOption, SeparatorOption, collect_errors
-from ratecli.cli.completion import (
+from ratecli.cli.arguments import (
+    STDOUT,
     YAML_SUFFIXES,
+    OfflineOption,
+    SeparatorOption,
+    collect_errors,
     complete_columns,
     complete_datasets,
     complete_models,
     complete_tables,
 )
 from ratecli.cli.console import (
-    DownloadCallback,
-    download_progress,
     format_table,
     pluralize,
     print_diagnostics,
+    progress_meter,
 )
 
 if TYPE_CHECKING:
     from ratecli.apply.table_filter import FilterRequest, FilterResult
 
-SourcesArgument: TypeAlias = Annotated[
-    list[str],
-    Argument(
-        metavar="NAME|FILE",
-        help="Data sets (`ratecli ls datasets`) or experiments.",
-        autocompletion=complete_datasets,
-    ),
-]
 TableArgument: TypeAlias = Annotated[
     Path, Argument(metavar="CSV", help="A CSV or Parquet file.", autocompletion=complete_tables)
 ]
 TableOutputOption: TypeAlias = Annotated[
     Path, Option("--output", "-o", metavar="FILE", help="Output file; - is standard output.")
 ]
-ModelArgument: TypeAlias = Annotated[
-    Path,
-    Argument(
-        metavar="MODEL",
-        help="results/NAME/models/TRIAL/VARIANT.npz, or the folder TRIAL for its main variant; or "
-        "a folder written by `ratecli filter`.",
-        autocompletion=complete_models,
-    ),
-]
-VariantOption: TypeAlias = Annotated[
-    str | None, Option(metavar="NAME", help="Another variant of the trial in MODEL.")
-]
-PrefixOption: TypeAlias = Annotated[str, Option(help="Prefix of the names of added columns.")]
-GroupColumnsOption: TypeAlias = Annotated[
-    list[str],
-    Option(
-        metavar="COLUMN",
-        help="A column whose values get equal shares; may be repeated. Not an input of the filter.",
-        autocompletion=complete_columns,
-    ),
-]
-FilterFolderOption: TypeAlias = Annotated[
-    Path | None,
-    Option(
-        "--filter",
-        metavar="FOLDER",
-        help="Store the filter here, for `ratecli predict FOLDER NEW.csv`.",
-    ),
-]
-AlphaOption: TypeAlias = Annotated[
-    float,
-    Option(
-        metavar="ALPHA",
-        help="The most by which the filter may change the probability of a group, from 0 to 1.",
-    ),
-]
-FilterAlgorithmOption: TypeAlias = Annotated[
-    str, Option(metavar="NAME", help="balanced_tree | qp_proxy | naive_proxy.")
-]
-ShareOption: TypeAlias = Annotated[
-    float | None,
-    Option(
-        metavar="SHARE", help="Smallest share of rows to keep. Default: 0.1; not for naive_proxy."
-    ),
-]
-DropOption: TypeAlias = Annotated[
-    list[str] | None,
-    Option(metavar="COLUMN", help="A column that is not an input; may be repeated."),
-]
-TargetColumnOption: TypeAlias = Annotated[
-    str | None, Option(metavar="COLUMN", help="The column to predict later; not an input, either.")
-]
-MissingOption: TypeAlias = Annotated[
-    str,
-    Option(metavar="HOW", help="Missing numbers: error | mean (of the rows used for learning)."),
-]
-HoldoutOption: TypeAlias = Annotated[
-    str, Option(metavar="FRACTION", help="Share of rows to hold out and to report on.")
-]
-KeptRowsSeedOption: TypeAlias = Annotated[
-    int, Option(help="Seed of the rows that are held out and kept.")
-]
-DecisionSeedOption: TypeAlias = Annotated[int, Option(help="Seed of randomized decisions.")]
 
 
-def fetch(wanted: SourcesArgument, offline: OfflineOption = False) -> None:
+def fetch(
+    wanted: Annotated[
+        list[str],
+        Argument(
+            metavar="NAME|FILE",
+            help="Data sets (`ratecli ls datasets`) or experiments.",
+            autocompletion=complete_datasets,
+        ),
+    ],
+    offline: OfflineOption = False,
+) -> None:
     """Download and verify data sets, or all that experiments need."""
-    with download_progress() as progress:
+    with progress_meter() as meter:
         found = collect_errors(
-            map(Path, wanted), lambda each: _fetch(each, offline=offline, progress=progress)
+            map(Path, wanted), lambda each: _fetch(each, offline=offline, progress=meter.download)
         )
     typer.echo("\n".join(line for lines in found for line in lines))
 
 
-def _fetch(wanted: Path, *, offline: bool, progress: DownloadCallback | None) -> list[str]:
+def _fetch(wanted: Path, *, offline: bool, progress: Callable[[str, int, int], None]) -> list[str]:
     """Return a line for each downloaded file.
 
     `wanted` is an experiment file if it contains a slash or has a YAML ending, otherwise a data
@@ -137,13 +79,23 @@ def _fetch(wanted: Path, *, offline: bool, progress: DownloadCallback | None) ->
 
 
 def predict(
-    model: ModelArgument,
+    model: Annotated[
+        Path,
+        Argument(
+            metavar="MODEL",
+            help="results/NAME/models/TRIAL/VARIANT.npz, or the folder TRIAL for its main variant; "
+            "or a folder written by `ratecli filter`.",
+            autocompletion=complete_models,
+        ),
+    ],
     table: TableArgument,
     output: TableOutputOption = STDOUT,
     *,
-    variant: VariantOption = None,
-    seed: DecisionSeedOption = 0,
-    prefix: PrefixOption = "",
+    variant: Annotated[
+        str | None, Option(metavar="NAME", help="Another variant of the trial in MODEL.")
+    ] = None,
+    seed: Annotated[int, Option(help="Seed of randomized decisions.")] = 0,
+    prefix: Annotated[str, Option(help="Prefix of the names of added columns.")] = "",
     separator: SeparatorOption = None,
 ) -> None:
     """Apply a stored classifier to a table: add columns with its score, probability and decision.
@@ -162,18 +114,60 @@ def predict(
 
 def filter_table(
     table: TableArgument,
-    by: GroupColumnsOption,
+    by: Annotated[
+        list[str],
+        Option(
+            metavar="COLUMN",
+            help="A column whose values get equal shares; may be repeated. Not an input of the "
+            "filter.",
+            autocompletion=complete_columns,
+        ),
+    ],
     output: TableOutputOption = STDOUT,
     *,
-    folder: FilterFolderOption = None,
-    disclosivity: AlphaOption = 0.1,
-    algorithm: FilterAlgorithmOption = "balanced_tree",
-    kept: ShareOption = None,
-    drop: DropOption = None,
-    label: TargetColumnOption = None,
-    missing: MissingOption = "error",
-    test: HoldoutOption = "0",
-    seed: KeptRowsSeedOption = 0,
+    folder: Annotated[
+        Path | None,
+        Option(
+            "--filter",
+            metavar="FOLDER",
+            help="Store the filter here, for `ratecli predict FOLDER NEW.csv`.",
+        ),
+    ] = None,
+    disclosivity: Annotated[
+        float,
+        Option(
+            metavar="ALPHA",
+            help="The most by which the filter may change the probability of a group, from 0 to 1.",
+        ),
+    ] = 0.1,
+    algorithm: Annotated[
+        str, Option(metavar="NAME", help="balanced_tree | qp_proxy | naive_proxy.")
+    ] = "balanced_tree",
+    kept: Annotated[
+        float | None,
+        Option(
+            metavar="SHARE",
+            help="Smallest share of rows to keep. Default: 0.1; not for naive_proxy.",
+        ),
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        Option(metavar="COLUMN", help="A column that is not an input; may be repeated."),
+    ] = None,
+    label: Annotated[
+        str | None,
+        Option(metavar="COLUMN", help="The column to predict later; not an input, either."),
+    ] = None,
+    missing: Annotated[
+        str,
+        Option(
+            metavar="HOW", help="Missing numbers: error | mean (of the rows used for learning)."
+        ),
+    ] = "error",
+    test: Annotated[
+        str, Option(metavar="FRACTION", help="Share of rows to hold out and to report on.")
+    ] = "0",
+    seed: Annotated[int, Option(help="Seed of the rows that are held out and kept.")] = 0,
     separator: SeparatorOption = None,
 ) -> None:
     """Subsample a table so that groups are balanced, with a filter that reveals little about

@@ -18,14 +18,16 @@ from ratecli.cli.arguments import (
     SeparatorOption,
     SettingsOption,
     collect_errors,
+    complete_columns,
+    complete_tables,
+    complete_templates,
 )
-from ratecli.cli.completion import complete_columns, complete_tables, complete_templates
 from ratecli.cli.console import (
     format_table,
     pluralize,
     print_diagnostics,
     print_json,
-    record_progress,
+    progress_meter,
     sort_diagnostics,
 )
 from ratecli.errors import Diagnostic, FaultError
@@ -42,35 +44,6 @@ class OutputFormat(StrEnum):
 
 
 FormatOption: TypeAlias = Annotated[OutputFormat, Option("--format", help="Output format.")]
-TargetArgument: TypeAlias = Annotated[
-    Path, Argument(metavar="[PATH]", show_default=True, help="- is standard output.")
-]
-TemplateOption: TypeAlias = Annotated[
-    str | None,
-    Option(
-        "--template",
-        "-t",
-        metavar="NAME",
-        help="Which starter file; see --list.",
-        autocompletion=complete_templates,
-    ),
-]
-DataOption: TypeAlias = Annotated[
-    Path | None, Option(metavar="CSV", help="Your own table.", autocompletion=complete_tables)
-]
-LabelOption: TypeAlias = Annotated[
-    str | None,
-    Option(metavar="COLUMN", help="The column to predict.", autocompletion=complete_columns),
-]
-GroupOption: TypeAlias = Annotated[
-    str | None,
-    Option(metavar="COLUMN", help="The column with groups.", autocompletion=complete_columns),
-]
-PositiveOption: TypeAlias = Annotated[
-    str | None, Option(metavar="VALUE", help="The positive value of the label.")
-]
-ListOption: TypeAlias = Annotated[bool, Option("--list", help="List the starter files.")]
-ForceOption: TypeAlias = Annotated[bool, Option("--force", help="Replace an existing file.")]
 
 
 def validate(
@@ -100,8 +73,8 @@ def _check_file(file: Path, settings: Sequence[str], warnings: list[Diagnostic])
     """Return one line about a file without errors."""
     from ratecli.experiment.prepare import check_available, list_missing_files  # noqa: PLC0415
 
-    with record_progress() as written:
-        prepared = check_available(file, settings, written=written)
+    with progress_meter() as meter:
+        prepared = check_available(file, settings, written=meter.record)
     warnings += prepared.warnings
     if missing := list_missing_files(prepared):
         return f"{file}: no errors; not checked with its data ({', '.join(missing)} not here)"
@@ -113,8 +86,8 @@ def explain(file: FileArgument, settings: SettingsOption = None) -> None:
     from ratecli.experiment import explain as explanation  # noqa: PLC0415
     from ratecli.experiment.prepare import check_available  # noqa: PLC0415
 
-    with record_progress() as written:
-        prepared = check_available(file, settings or (), refuse=False, written=written)
+    with progress_meter() as meter:
+        prepared = check_available(file, settings or (), refuse=False, written=meter.record)
     typer.echo(terminal_safe("\n".join(explanation.explain(prepared))))
     print_diagnostics(prepared.warnings)
     errors = [fault for fault in prepared.warnings if fault.is_error]
@@ -129,16 +102,38 @@ def schema() -> None:
 
 
 def init(
-    path: TargetArgument = Path("experiment.yaml"),
+    path: Annotated[
+        Path, Argument(metavar="[PATH]", show_default=True, help="- is standard output.")
+    ] = Path("experiment.yaml"),
     *,
-    template: TemplateOption = None,
-    data: DataOption = None,
-    label: LabelOption = None,
-    group: GroupOption = None,
-    positive: PositiveOption = None,
+    template: Annotated[
+        str | None,
+        Option(
+            "--template",
+            "-t",
+            metavar="NAME",
+            help="Which starter file; see --list.",
+            autocompletion=complete_templates,
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        Option(metavar="CSV", help="Your own table.", autocompletion=complete_tables),
+    ] = None,
+    label: Annotated[
+        str | None,
+        Option(metavar="COLUMN", help="The column to predict.", autocompletion=complete_columns),
+    ] = None,
+    group: Annotated[
+        str | None,
+        Option(metavar="COLUMN", help="The column with groups.", autocompletion=complete_columns),
+    ] = None,
+    positive: Annotated[
+        str | None, Option(metavar="VALUE", help="The positive value of the label.")
+    ] = None,
     separator: SeparatorOption = None,
-    listed: ListOption = False,
-    force: ForceOption = False,
+    listed: Annotated[bool, Option("--list", help="List the starter files.")] = False,
+    force: Annotated[bool, Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Write a commented starter file, for a family of goals or for your own table."""
     from ratecli.config.starter import template_summaries  # noqa: PLC0415

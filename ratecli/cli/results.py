@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -18,7 +18,7 @@ from ratecli.cli.arguments import (
     check_distinct_outputs,
     collect_errors,
 )
-from ratecli.cli.console import format_table, pluralize, print_diagnostics, print_json
+from ratecli.cli.console import format_sheet, pluralize, print_diagnostics, print_json
 from ratecli.cli.files import FormatOption, OutputFormat
 
 if TYPE_CHECKING:
@@ -33,12 +33,6 @@ JOINED_REPORT = "report.html"
 ReferenceOption: TypeAlias = Annotated[
     Path, Option("--reference", metavar="FOLDER", file_okay=False, help="Folder of references.")
 ]
-ToleranceOption: TypeAlias = Annotated[
-    float, Option(min=0.0, help="Differences to ignore, relative for numbers above 1.")
-]
-JunitOption: TypeAlias = Annotated[
-    Path | None, Option(dir_okay=False, metavar="OUT", help="Write JUnit XML to this file.")
-]
 
 
 def report(files: FilesArgument, output: OutputOption = RESULTS_FOLDER) -> None:
@@ -47,13 +41,25 @@ def report(files: FilesArgument, output: OutputOption = RESULTS_FOLDER) -> None:
     Several experiments also get a joint page, report.html in the results folder. During a run, the
     report shows what is stored so far.
     """
-    folders = collect_errors(files, lambda file: _folder(file, output))
-    stored = _stored_folders(files, folders)
+    from ratecli.config.experiment import load_experiment  # noqa: PLC0415
+    from ratecli.files import LEDGER_FILE  # noqa: PLC0415
     from ratecli.report.joined import write_joined  # noqa: PLC0415
     from ratecli.report.write import write_report  # noqa: PLC0415
 
+    loaded = collect_errors(files, lambda file: (output / load_experiment(file)[0].name, file))
+    folders = list(dict.fromkeys(folder for folder, _ in loaded))
+    stored = [folder for folder in folders if (folder / LEDGER_FILE).is_file()]
+    missing = [
+        f"nothing is stored in '{folder}' yet: `ratecli run {file}` first"
+        for folder, file in loaded
+        if folder not in stored
+    ]
+    if not stored:
+        raise typer.BadParameter("; ".join(missing))
+    for text in missing:
+        typer.echo(f"not run: {text}", err=True)
     writers: list[Callable[[], list[Path]]] = [partial(write_report, folder) for folder in stored]
-    if len(dict.fromkeys(folders)) > 1:
+    if len(folders) > 1:
         writers.append(lambda: [write_joined(folders, output / JOINED_REPORT)])
 
     def print_paths(write: Callable[[], list[Path]]) -> None:
@@ -63,40 +69,17 @@ def report(files: FilesArgument, output: OutputOption = RESULTS_FOLDER) -> None:
     collect_errors(writers, print_paths)
 
 
-def _folder(file: Path, output: Path) -> Path:
-    """Return the results folder of an experiment."""
-    from ratecli.config.experiment import load_experiment  # noqa: PLC0415
-
-    return output / load_experiment(file)[0].name
-
-
-def _stored_folders(files: Sequence[Path], folders: Sequence[Path]) -> list[Path]:
-    """Return the distinct folders that contain results, and print which do not.
-
-    Raises BadParameter if none does.
-    """
-    from ratecli.files import LEDGER_FILE  # noqa: PLC0415
-
-    stored = dict.fromkeys(folder for folder in folders if (folder / LEDGER_FILE).is_file())
-    missing = [
-        f"nothing is stored in '{folder}' yet: `ratecli run {file}` first"
-        for file, folder in zip(files, folders, strict=True)
-        if folder not in stored
-    ]
-    if not stored:
-        raise typer.BadParameter("; ".join(missing))
-    for text in missing:
-        typer.echo(f"not run: {text}", err=True)
-    return list(stored)
-
-
 def check(
     files: FilesArgument,
     output: OutputOption = RESULTS_FOLDER,
     reference: ReferenceOption = REFERENCE,
     *,
-    tolerance: ToleranceOption = 0.001,
-    junit: JunitOption = None,
+    tolerance: Annotated[
+        float, Option(min=0.0, help="Differences to ignore, relative for numbers above 1.")
+    ] = 0.001,
+    junit: Annotated[
+        Path | None, Option(dir_okay=False, metavar="OUT", help="Write JUnit XML to this file.")
+    ] = None,
     form: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Compare results with `expect` and with the pinned reference; exit 3 if that fails."""
@@ -173,10 +156,7 @@ def _print_result(prepared: PreparedExperiment, outcome: CheckReport, *, github:
     typer.echo(fd.check_summary(outcome))
     sheet = fd.findings_sheet(outcome)
     if sheet.rows and not github:
-        numbers = [column.title for column in sheet.columns if column.numeric]
-        titles = [column.title for column in sheet.columns]
-        rows = [[cell.text for cell in row] for row in sheet.rows]
-        typer.echo(format_table(titles, rows, numbers))
+        typer.echo(format_sheet(sheet))
     for line in ("" if github else fd.omitted_note(outcome), fd.versions_note(outcome)):
         if line:
             typer.echo(line)

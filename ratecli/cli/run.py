@@ -1,9 +1,11 @@
-"""The command `run`."""
+"""The commands `run` and `plan`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Option
@@ -15,88 +17,86 @@ from ratecli.cli.arguments import (
     OfflineOption,
     OutputOption,
     SettingsOption,
+    check_distinct_outputs,
+    collect_errors,
     prepare_files,
-    run_requests,
 )
-from ratecli.cli.console import download_progress, print_diagnostics, record_progress
+from ratecli.cli.console import format_table, pluralize, print_diagnostics, progress_meter
 
 if TYPE_CHECKING:
+    from ratecli.experiment.plan import RunForecast
+    from ratecli.experiment.prepare import PreparedExperiment
     from ratecli.runner.executors import Executor
+    from ratecli.runner.run import RunRequest
 
-
-JobsOption: TypeAlias = Annotated[
-    int | None,
-    Option(
-        "--jobs",
-        "-j",
-        metavar="N",
-        min=1,
-        help="Number of parallel worker processes. Default: 2, or 1 on a single core; on a "
-        "cluster, all its threads.",
-    ),
-]
-ExecutorOption: TypeAlias = Annotated[
-    str | None,
-    Option(
-        metavar="WHERE",
-        help="Where trials run: serial, processes, dask (a new local cluster) or "
-        "dask://HOST:PORT (a running one). Default: processes, or serial for one job.",
-    ),
-]
-TimeoutOption: TypeAlias = Annotated[
-    str | None, Option(metavar="TIME", help="Time limit of a trial, such as 90s or '10 min'.")
-]
-MemoryOption: TypeAlias = Annotated[
-    str | None, Option(metavar="SIZE", help="Memory limit of a trial's process, such as 4GiB.")
-]
-SmokeOption: TypeAlias = Annotated[
-    bool,
-    Option("--smoke", help="Run one trial of each algorithm on each data set, as a quick test."),
-]
-FreshOption: TypeAlias = Annotated[bool, Option("--fresh", help="Delete stored trials first.")]
-QuietOption: TypeAlias = Annotated[
-    bool, Option("--quiet", "-q", help="Show only failures and warnings.")
-]
-VerboseOption: TypeAlias = Annotated[
-    bool, Option("--verbose", "-v", help="Show the traceback of failed trials.")
-]
+UNKNOWN = "unknown"
+HEADS = ("trials", "stored", "to run", "time")
 
 
 def run(  # one parameter per option
     files: FilesArgument,
     settings: SettingsOption = None,
-    jobs: JobsOption = None,
-    executor: ExecutorOption = None,
+    jobs: Annotated[
+        int | None,
+        Option(
+            "--jobs",
+            "-j",
+            metavar="N",
+            min=1,
+            help="Number of parallel worker processes. Default: 2, or 1 on a single core; on a "
+            "cluster, all its threads.",
+        ),
+    ] = None,
+    executor: Annotated[
+        str | None,
+        Option(
+            metavar="WHERE",
+            help="Where trials run: serial, processes, dask (a new local cluster) or "
+            "dask://HOST:PORT (a running one). Default: processes, or serial for one job.",
+        ),
+    ] = None,
     *,
-    timeout: TimeoutOption = None,
-    memory: MemoryOption = None,
+    timeout: Annotated[
+        str | None, Option(metavar="TIME", help="Time limit of a trial, such as 90s or '10 min'.")
+    ] = None,
+    memory: Annotated[
+        str | None, Option(metavar="SIZE", help="Memory limit of a trial's process, such as 4GiB.")
+    ] = None,
     output: OutputOption = RESULTS_FOLDER,
     offline: OfflineOption = False,
-    smoke: SmokeOption = False,
-    fresh: FreshOption = False,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = False,
+    smoke: Annotated[
+        bool,
+        Option(
+            "--smoke", help="Run one trial of each algorithm on each data set, as a quick test."
+        ),
+    ] = False,
+    fresh: Annotated[bool, Option("--fresh", help="Delete stored trials first.")] = False,
+    quiet: Annotated[
+        bool, Option("--quiet", "-q", help="Show only failures and warnings.")
+    ] = False,
+    verbose: Annotated[
+        bool, Option("--verbose", "-v", help="Show the traceback of failed trials.")
+    ] = False,
 ) -> None:
     """Run all trials that are not stored yet, then write tables, plots and the report."""
     where = _executor(executor, jobs)
-    from ratecli.cli.batch import BatchOptions, run_batch  # noqa: PLC0415
+    from ratecli.cli.batch import Batch  # noqa: PLC0415
     from ratecli.experiment.prepare import prepare  # noqa: PLC0415
 
     limits = {"limits.time": timeout, "limits.memory": memory}
     changes = [*(settings or ()), *(f"{key}={value}" for key, value in limits.items() if value)]
-    with download_progress(quiet=quiet) as progress, record_progress(quiet=quiet) as written:
+    with progress_meter(quiet=quiet) as meter:
         ready, missing = prepare_files(
             files,
             lambda file: prepare(
-                file, changes, offline=offline, progress=progress, written=written
+                file, changes, offline=offline, progress=meter.download, written=meter.record
             ),
         )
     print_diagnostics(missing)
     if smoke:
         ready = [replace(each, plan=each.plan.first_of_each()) for each in ready]
-    requests = run_requests(ready, output)
-    options = BatchOptions(where, fresh=fresh, quiet=quiet, verbose=verbose)
-    raise typer.Exit(max(EXIT_NO_DATA if missing else 0, run_batch(requests, options)))
+    code = Batch(_requests(ready, output), where, fresh=fresh, quiet=quiet, verbose=verbose).run()
+    raise typer.Exit(max(EXIT_NO_DATA if missing else 0, code))
 
 
 def _executor(kind: str | None, jobs: int | None) -> Executor:
@@ -106,3 +106,103 @@ def _executor(kind: str | None, jobs: int | None) -> Executor:
         return parse_executor(kind, jobs)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--executor") from None
+
+
+def _requests(prepared: Iterable[PreparedExperiment], output: Path) -> list[RunRequest]:
+    """Return the requests to run experiments, with a results folder for each.
+
+    Raises BadParameter if two share a folder, and E310 if one compares with a model that another
+    would overwrite.
+    """
+    from ratecli.runner.run import RunRequest  # noqa: PLC0415
+    from ratecli.sampling.deployed import check_model_preserved  # noqa: PLC0415
+
+    requests = [RunRequest(each, output / each.experiment.name) for each in prepared]
+    check_distinct_outputs((each.prepared.path, each.folder) for each in requests)
+    results = {each.folder: each.prepared.path for each in requests}
+    collect_errors(
+        (each.prepared for each in requests),
+        lambda one: check_model_preserved(one.experiment, one.document, one.data.folder, results),
+    )
+    return requests
+
+
+def plan(
+    files: FilesArgument, settings: SettingsOption = None, output: OutputOption = RESULTS_FOLDER
+) -> None:
+    """Show what `run` would do. Runs nothing, writes no results, downloads nothing.
+
+    The total counts a trial that several experiments have in common once.
+    """
+    from ratecli.experiment.prepare import check_available, list_missing_files  # noqa: PLC0415
+
+    with progress_meter() as meter:
+        ready, lacking = prepare_files(
+            files, lambda file: check_available(file, settings or (), written=meter.record)
+        )
+    print_diagnostics(lacking)
+    requests = _requests(ready, output)
+    print_diagnostics(warning for each in ready for warning in each.warnings)
+    to_fetch = {
+        each.folder: listed for each in requests if (listed := list_missing_files(each.prepared))
+    }
+    known = [each for each in requests if each.folder not in to_fetch]
+    incomplete = [each for each in requests if each.folder in to_fetch]
+    _print_forecasts(known, incomplete, by_algorithm=len(files) == 1 and not to_fetch)
+    for each in incomplete:
+        names = ", ".join(to_fetch[each.folder])
+        typer.echo(f"to fetch first: {names} (`ratecli fetch {each.prepared.path}`)")
+    if to_fetch:
+        typer.echo("stored trials are unknown until the data is present")
+    raise typer.Exit(EXIT_NO_DATA if lacking else 0)
+
+
+def _print_forecasts(
+    known: list[RunRequest], incomplete: list[RunRequest], *, by_algorithm: bool
+) -> None:
+    """Print a row per algorithm of the only experiment, or one per experiment, and a total.
+
+    Only the number of trials is known of `incomplete` experiments, whose data is missing.
+    """
+    from ratecli.experiment.plan import forecast_run, forecast_runs  # noqa: PLC0415
+    from ratecli.files import LEDGER_FILE  # noqa: PLC0415
+
+    *forecasts, total = forecast_runs(
+        [(each.folder.name, each.prepared.plan, each.folder / LEDGER_FILE) for each in known]
+    )
+    shared = sum(each.trials for each in forecasts) - total.trials
+    first = "experiment"
+    if by_algorithm:
+        (only,) = known
+        first = "algorithm"
+        forecasts = forecast_run(only.prepared.plan, only.folder / LEDGER_FILE)
+        typer.echo(f"{only.folder.name}: results in {only.folder}\n")
+    unknown = [UNKNOWN] * 3
+    trials = {
+        each.folder.name: len(each.prepared.cases) * len(each.prepared.experiment.seeds)
+        for each in incomplete
+    }
+    rows = [
+        *map(_row, forecasts),
+        *([name, str(count), *unknown] for name, count in trials.items()),
+    ]
+    count = total.trials + sum(trials.values())
+    rows.append(["all", str(count), *(unknown if trials else _row(total)[2:])])
+    typer.echo(format_table([first, *HEADS], rows, HEADS))
+    typer.echo()
+    if shared:
+        typer.echo(f"the total counts {pluralize(shared, 'shared trial')} once")
+    typer.echo("time: of one process, from the mean of stored trials")
+
+
+def _row(forecast: RunForecast) -> list[str]:
+    counts = (forecast.trials, forecast.stored, forecast.to_run)
+    return [forecast.label, *map(str, counts), _time(forecast.seconds)]
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return UNKNOWN
+    if seconds < 90:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -14,7 +14,7 @@ import pytest
 import typer
 from small import PLAIN, SMALL, TRIALS, command, stored
 
-from ratecli.cli.batch import BatchOptions, run_batch
+from ratecli.cli.batch import Batch
 from ratecli.experiment import limits
 from ratecli.experiment.limits import process_memory
 from ratecli.experiment.prepare import prepare
@@ -292,11 +292,8 @@ def test_an_interrupt_says_what_is_stored_of_each(folder, files):
 
 def test_an_interrupt_is_one_whatever_became_of_a_ledger(folder, capsys):
     found = asked(folder, PLAIN, OTHER)
-    manner = BatchOptions(
-        Interrupted(found[0].folder / LEDGER_FILE), fresh=False, quiet=True, verbose=False
-    )
     with pytest.raises(typer.Exit) as ended:
-        run_batch(found, manner)
+        Batch(found, Interrupted(found[0].folder / LEDGER_FILE), quiet=True).run()
     assert ended.value.exit_code == 130
     err = capsys.readouterr().err
     assert f"interrupted: {TRIALS} of {TRIALS} trials are stored in {found[1].folder}\n" in err
