@@ -16,15 +16,14 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
-from ratecli.conformance.datasets import check_dataset
-from ratecli.conformance.metrics import check_metric
+from ratecli.conformance.data import check_dataset, check_metric
 from ratecli.conformance.outcome import CheckResult, OptimalityGap, PluginReport
 from ratecli.conformance.solvers import check_solver
 from ratecli.datasets.source import Source
 from ratecli.datasets.sources import SOURCES
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.catalogue import load_plugin
-from ratecli.plugins import ENTRY_POINT_GROUPS, OWN_PACKAGE, Plugin, installed_plugins_by_kind
+from ratecli.plugins import OWN_PACKAGE, Plugin, PluginKind, installed_plugins_by_kind
 from ratecli.rates.metrics import find_metric
 from ratecli.rates.table import Composite, Rate, canonical_name
 from ratecli.solvers.base import Solver
@@ -47,7 +46,7 @@ def check_target(text: str, *, offline: bool = False) -> list[PluginReport]:
     Raises E210 if there are none, or if an object cannot be a plugin.
     """
     if ":" in text:
-        return [_check_path(text, offline=offline)]
+        return [_check_plugin(_plugin_at_path(text), offline=offline)]
     plugins = installed_plugins_by_kind()
     named = [each for each in plugins if each.name == text] or [
         each for each in plugins if _normalize_name(each.package) == _normalize_name(text)
@@ -85,30 +84,29 @@ def _check_plugin(plugin: Plugin, *, offline: bool) -> PluginReport:
     return _check(found, plugin.name, plugin.origin, offline=offline)
 
 
-def _check_path(text: str, *, offline: bool) -> PluginReport:
-    """Check `module:object`; the module may be in the current folder."""
+def _plugin_at_path(text: str) -> Plugin:
+    """Return the plugin `module:object`; the module may be in the current folder."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     attribute = text.partition(":")[2]
-    probe = Plugin("algorithm", EntryPoint(attribute, text, ENTRY_POINT_GROUPS["algorithm"]), "")
-    found = probe.load()
+    found = Plugin("algorithm", EntryPoint(attribute, text, ""), "").load()
+    kind: PluginKind = "algorithm"
+    if isinstance(found, Source | Rate | Composite):
+        kind = "data set" if isinstance(found, Source) else "metric"
+    elif not (isinstance(found, type) and issubclass(found, Solver)):
+        message = f"'{text}' is no Solver, Source, Rate or Composite"
+        hint = "name the class or object itself, not its module"
+        raise FaultError(Diagnostic("E210", message, hint))
     name = found.name if isinstance(found, Source | Rate) else attribute.lower()
-    if isinstance(found, Rate | Composite):  # `check_metric` reports its errors
-        return check_metric(found, name=name, origin=probe.origin)
-    if isinstance(found, Source):
-        return _check_plugin(Plugin("data set", EntryPoint(name, text, ""), ""), offline=offline)
-    if isinstance(found, type) and issubclass(found, Solver):
-        return _check_plugin(Plugin("algorithm", EntryPoint(name, text, ""), ""), offline=offline)
-    message = f"'{text}' is no Solver, Source, Rate or Composite"
-    raise FaultError(Diagnostic("E210", message, "name the class or object itself, not its module"))
+    return Plugin(kind, EntryPoint(name, text, ""), "")
 
 
 def _built_in_objects(name: str) -> Iterator[tuple[str, Any]]:
     """Yield the built-in objects with that name."""
-    yield from (
-        (name, row.load()(**dict(row.preset))) for row in BUILT_IN_ALGORITHMS if row.name == name
-    )
+    for row in BUILT_IN_ALGORITHMS:
+        if row.name == name:
+            yield name, row.load()(**dict(row.preset))
     if name in SOURCES:
         yield name, SOURCES[name]
     metric = canonical_name(name)

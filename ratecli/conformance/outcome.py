@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Generic, Literal, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
 from ratecli.errors import exception_line
 
 CheckState = Literal["ok", "failed", "warning", "skipped"]
-S = TypeVar("S")
 
 WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND
 CHANGE_EVENTS = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink"}
@@ -100,52 +99,45 @@ class Caution(str):
 
 
 @dataclass(frozen=True)
-class PluginCheck(Generic[S]):
-    """A check: `reasons` yields why it fails, and nothing if it passes."""
+class PluginCheck:
+    """A check: `reasons(subject)` yields why it fails, and nothing if it passes."""
 
     name: str
     mend: str
-    reasons: Callable[[S], Iterable[str]]
+    reasons: Callable[[Any], Iterable[str]]
 
-
-Reasons = Callable[[S], Iterable[str]]
-
-
-class CheckList(list[PluginCheck[S]]):
-    """Checks in the order of their definition."""
-
-    def check(self, name: str, mend: str) -> Callable[[Reasons[S]], Reasons[S]]:
-        """Return a decorator that adds a check."""
-
-        def add(reasons: Reasons[S]) -> Reasons[S]:
-            self.append(PluginCheck(name, mend, reasons))
-            return reasons
-
-        return add
+    def run(self, subject: object) -> CheckResult:
+        """Run the check. The first failure counts; an exception fails a check, too."""
+        try:
+            reasons = list(self.reasons(subject))
+        except CheckSkippedError as error:
+            return CheckResult(self.name, "skipped", str(error))
+        except CheckFailedError as error:
+            reasons = [str(error)]
+        except (Exception, SystemExit) as error:  # noqa: BLE001  plugins may raise anything
+            reasons = [exception_line(error)]
+        if not reasons:
+            return CheckResult(self.name, "ok")
+        failures = [reason for reason in reasons if not isinstance(reason, Caution)]
+        reason = str([*failures, *reasons][0])
+        return CheckResult(self.name, "failed" if failures else "warning", reason, self.mend)
 
 
 def skip(reason: str) -> NoReturn:
     raise CheckSkippedError(reason)
 
 
-def run_checks(checks: Iterable[PluginCheck[S]], subject: S) -> tuple[CheckResult, ...]:
-    """Run all checks. The first reason counts; an exception fails a check, too."""
-    return tuple(_run_check(check, subject) for check in checks)
-
-
-def _run_check(check: PluginCheck[S], subject: S) -> CheckResult:
-    try:
-        reason = next(iter(check.reasons(subject)), None)
-    except CheckSkippedError as error:
-        return CheckResult(check.name, "skipped", str(error))
-    except CheckFailedError as error:
-        reason = str(error)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  plugins may raise anything
-        reason = exception_line(error)
-    if reason is None:
-        return CheckResult(check.name, "ok")
-    state: CheckState = "warning" if isinstance(reason, Caution) else "failed"
-    return CheckResult(check.name, state, str(reason), check.mend)
+def run_checks(subject: object, *stages: Iterable[PluginCheck]) -> tuple[CheckResult, ...]:
+    """Run all checks of each stage; skip the stages after one with a failure."""
+    results: list[CheckResult] = []
+    for stage in stages:
+        if any(result.state == "failed" for result in results):
+            results += [
+                CheckResult(each.name, "skipped", "an earlier check failed") for each in stage
+            ]
+        else:
+            results += [check.run(subject) for check in stage]
+    return tuple(results)
 
 
 @dataclass
@@ -187,20 +179,12 @@ def _install_audit_hook() -> None:
     sys.addaudithook(_on_audit_event)
 
 
-def _on_audit_event(event: str, arguments: tuple[object, ...]) -> None:
+def _on_audit_event(event: str, arguments: tuple[Any, ...]) -> None:
     if not _watching or (event != "open" and event not in CHANGE_EVENTS):
         return
-    path = arguments[0]
-    if not isinstance(path, str | bytes | os.PathLike):  # a file descriptor
+    if not isinstance(arguments[0], str | bytes | os.PathLike):  # a file descriptor
         return
-    if event == "open" and not _opens_for_writing(*arguments[1:3]):
-        return
-    text = os.fsdecode(path)
-    if not any(part in text for part in IGNORED_PATHS):
-        _watching[-1].written.append(text)
-
-
-def _opens_for_writing(mode: object, flags: object) -> bool:
-    if isinstance(mode, str):
-        return any(sign in mode for sign in "wax+")
-    return isinstance(flags, int) and bool(flags & WRITE_FLAGS)
+    path = os.fsdecode(arguments[0])
+    reads = event == "open" and not (arguments[2] & WRITE_FLAGS)
+    if not reads and not any(part in path for part in IGNORED_PATHS):
+        _watching[-1].written.append(path)

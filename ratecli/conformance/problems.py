@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -21,12 +21,7 @@ from scipy.optimize import linprog
 from scipy.special import expit
 
 from ratecli.certify.safety_test import SafetyTestSpec
-from ratecli.conformance.outcome import (
-    CheckFailedError,
-    SideEffects,
-    skip,
-    watch_side_effects,
-)
+from ratecli.conformance.outcome import CheckFailedError, SideEffects, skip, watch_side_effects
 from ratecli.errors import exception_line
 from ratecli.experiment.checks.goals import refusal_reason
 from ratecli.models.base import Array, Classifier, Features
@@ -35,6 +30,7 @@ from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
 from ratecli.rates.parser import parse_constraint, parse_expression
 from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
 from ratecli.rates.sample import Mask, Sample
+from ratecli.rates.table import RATES
 from ratecli.runner.trial import training_problem
 from ratecli.sampling.rows import TrialData
 from ratecli.solvers.base import Solution, Solver
@@ -138,90 +134,65 @@ def unusual_tables() -> dict[str, TinyTable]:
     }
 
 
-@dataclass(frozen=True)
-class PiecewiseLinear:
-    """A convex function of decisions p (n,): the maximum of K functions `coefficients @ p + c`.
+def linear_rate(rows: TinyTable, name: str, group: str = "") -> Array:
+    """Return a rate of all rows or of a group, counted from labels, as a function of decisions.
 
-    `coefficients` is (K, n), `constants` (K,).
+    A piecewise linear function of n decisions p is a matrix (K, n + 1): its value is the maximum of
+    the K numbers `form[:, :n] @ p + form[:, n]`. For a rate, K is 1.
     """
-
-    coefficients: Array
-    constants: Array
-
-    def at(self, decisions: Array) -> float:
-        return float((self.coefficients @ decisions + self.constants).max())
-
-    def __add__(self, other: PiecewiseLinear | float) -> PiecewiseLinear:
-        """Add a number or a linear function."""
-        if not isinstance(other, PiecewiseLinear):
-            return replace(self, constants=self.constants + other)
-        coefficients = self.coefficients + other.coefficients
-        return PiecewiseLinear(coefficients, self.constants + other.constants)
-
-    def __sub__(self, other: PiecewiseLinear | float) -> PiecewiseLinear:
-        return self + -1.0 * other
-
-    def __rmul__(self, factor: float) -> PiecewiseLinear:
-        return PiecewiseLinear(factor * self.coefficients, factor * self.constants)
-
-
-def linear_rate(rows: TinyTable, name: str, group: str = "") -> PiecewiseLinear:
-    """Return a rate of all rows or of a group, counted from labels, as a linear function.
-
-    `tp`, `fp` and `fn` are the shares of true positives, ... among labelled rows.
-    """
-    positive, negative = rows.label == 1, rows.label == 0
-    every, none = np.ones(len(rows), dtype=bool), np.zeros(len(rows), dtype=bool)
-    among, yes, no = {  # rows to average over; which count by a positive or negative decision
-        "positive_rate": (every, every, none),
-        "error": (positive | negative, negative, positive),
-        "tpr": (positive, every, none),
-        "fpr": (negative, every, none),
-        "fnr": (positive, none, every),
-        "tp": (positive | negative, positive, none),
-        "fp": (positive | negative, negative, none),
-        "fn": (positive | negative, none, positive),
-    }[name]
+    masks = {
+        "all": np.ones(len(rows), dtype=bool),
+        "none": np.zeros(len(rows), dtype=bool),
+        "labelled": ~np.isnan(rows.label),
+        "+": rows.label == 1,
+        "-": rows.label == 0,
+    }
+    rate = RATES[name]
+    among, yes, no = masks[rate.among], masks[rate.yes], masks[rate.no]
     share = np.where(among & (rows.group == group) if group else among, rows.weight, 0.0)
     share /= share.sum()
-    return PiecewiseLinear((share * yes - share * no)[None], np.array([share @ no]))
+    return np.append(share * yes - share * no, share @ no)[None]
 
 
-def _kl(target: float, rate: PiecewiseLinear) -> PiecewiseLinear:
-    """Return KL(target || rate) of two Bernoulli distributions."""
+def _kl(target: float, rate: Array) -> Array:
+    """Return tangents to KL(target || rate) of two Bernoulli distributions."""
     q = expit(np.linspace(-5, 5, TANGENTS))
     value = target * np.log(target / q) + (1 - target) * np.log((1 - target) / (1 - q))
     slope = (q - target) / (q * (1 - q))
-    return PiecewiseLinear(
-        slope[:, None] * rate.coefficients, slope * rate.constants + value - slope * q
-    )
+    tangents: Array = slope[:, None] * rate
+    tangents[:, -1] += value - slope * q
+    return tangents
 
 
-def _rms(first: PiecewiseLinear, second: PiecewiseLinear) -> PiecewiseLinear:
-    """Return the root mean square of two rates: its tangents are projections on a direction."""
-    angles = np.linspace(0, np.pi / 2, TANGENTS)
-    x, y = np.cos(angles) / math.sqrt(2), np.sin(angles) / math.sqrt(2)
-    coefficients = x[:, None] * first.coefficients + y[:, None] * second.coefficients
-    return PiecewiseLinear(coefficients, x * first.constants + y * second.constants)
+def _rms(first: Array, second: Array) -> Array:
+    """Return tangents to the root mean square of two rates: projections on directions."""
+    angles = np.linspace(0, np.pi / 2, TANGENTS)[:, None]
+    tangents: Array = np.cos(angles) * first + np.sin(angles) * second
+    return tangents / math.sqrt(2)
+
+
+def _value(form: Array, decisions: Array) -> float:
+    return float((form[:, :-1] @ decisions + form[:, -1]).max())
 
 
 @dataclass(frozen=True)
 class ExactProblem:
-    """Minimize `objective / denominator` so that each of `limits` is at most 0.
+    """Minimize `objective / denominator` so that each `form` of the limits is at most its bound.
 
-    The denominator is linear and never negative; None means 1.
+    All functions are piecewise linear (see `linear_rate`). The denominator is linear and never
+    negative; None means 1.
     """
 
-    objective: PiecewiseLinear
-    limits: tuple[PiecewiseLinear, ...] = ()
-    denominator: PiecewiseLinear | None = None
+    objective: Array
+    limits: tuple[tuple[Array, float], ...] = ()
+    denominator: Array | None = None
 
     def value(self, decisions: Array) -> float:
-        below = 1.0 if self.denominator is None else self.denominator.at(decisions)
-        return self.objective.at(decisions) / below if below > 0 else math.nan
+        below = 1.0 if self.denominator is None else _value(self.denominator, decisions)
+        return _value(self.objective, decisions) / below if below > 0 else math.nan
 
     def violation(self, decisions: Array) -> float:
-        return max((limit.at(decisions) for limit in self.limits), default=0.0)
+        return max((_value(form, decisions) - bound for form, bound in self.limits), default=0.0)
 
     def best(self, cells: RowPositions, slack: float = 0.0) -> float:
         """Return the least objective of decisions that are equal within each cell.
@@ -233,25 +204,24 @@ class ExactProblem:
         groups = np.equal.outer(np.arange(cells.max() + 1), cells).astype(float)
         count = len(groups)
 
-        def rows(form: PiecewiseLinear, bound: float, own: float) -> Array:
+        def rows(form: Array, bound: float, own: float) -> Array:
             """Return the coefficients of y, t and the objective's value in `form <= bound`."""
-            constants = form.constants - bound
-            ends = np.column_stack([constants, np.full(len(constants), own)])
-            return np.hstack([form.coefficients @ groups.T, ends])
+            ends = np.column_stack([form[:, -1] - bound, np.full(len(form), own)])
+            return np.hstack([form[:, :-1] @ groups.T, ends])
 
         upper = np.vstack(
             [
                 rows(self.objective, 0.0, -1.0),
-                *(rows(limit, slack, 0.0) for limit in self.limits),
+                *(rows(form, bound + slack, 0.0) for form, bound in self.limits),
                 np.hstack([np.eye(count), np.full((count, 1), -1.0), np.zeros((count, 1))]),
             ]
         )
-        one = PiecewiseLinear(np.zeros((1, len(cells))), np.ones(1))
+        one = np.append(np.zeros(len(cells)), 1.0)[None]
         found = linprog(
             np.append(np.zeros(count + 1), 1.0),
             upper,
             np.zeros(len(upper)),
-            rows(self.denominator or one, 0.0, 0.0),
+            rows(one if self.denominator is None else self.denominator, 0.0, 0.0),
             np.ones(1),
             bounds=[(0.0, None)] * (count + 1) + [(None, None)],
         )
@@ -296,7 +266,7 @@ def linear_decisions(rows: TinyTable) -> Mask:
     return np.asarray(np.unique(masks, axis=0)[:, of.ravel()])
 
 
-RateFunction = Callable[..., PiecewiseLinear]
+RateFunction = Callable[..., Array]
 """`linear_rate` of a table."""
 
 
@@ -339,45 +309,43 @@ class TinyProblemGoals:
         return not any([refusal_reason(solver, objective, objective=True)[0], *refused])
 
 
-def _error(rate: RateFunction, *limits: PiecewiseLinear) -> ExactProblem:
-    return ExactProblem(rate("error"), limits)
-
-
 TINY_PROBLEM_GOALS = (
-    TinyProblemGoals("least error", formula=_error),
+    TinyProblemGoals("least error", formula=lambda rate: ExactProblem(rate("error"))),
     TinyProblemGoals(
         "parity",
         rules={"p": "positive_rate[g = a] >= 0.9 * positive_rate[g = b]"},
-        formula=lambda rate: _error(
-            rate, 0.9 * rate("positive_rate", "b") - rate("positive_rate", "a")
+        formula=lambda rate: ExactProblem(
+            rate("error"), ((0.9 * rate("positive_rate", "b") - rate("positive_rate", "a"), 0.0),)
         ),
     ),
     TinyProblemGoals(
         "recall",
         rules={"r": "tpr[g = a] >= 0.6", "few": "positive_rate <= 0.3"},
-        formula=lambda rate: _error(
-            rate, -1.0 * rate("tpr", "a") + 0.6, rate("positive_rate") - 0.3
+        formula=lambda rate: ExactProblem(
+            rate("error"), ((-rate("tpr", "a"), -0.6), (rate("positive_rate"), 0.3))
         ),
     ),
     TinyProblemGoals(
         "equal errors",
         "1 - q_mean",
         {"few": "positive_rate <= 0.4"},
-        lambda rate: ExactProblem(_rms(rate("fpr"), rate("fnr")), (rate("positive_rate") - 0.4,)),
+        lambda rate: ExactProblem(_rms(rate("fpr"), rate("fnr")), ((rate("positive_rate"), 0.4),)),
     ),
     TinyProblemGoals(
         "a divergence",
         rules={"near": "kl(0.6, positive_rate[g = a]) <= 0.01"},
-        formula=lambda rate: _error(rate, _kl(0.6, rate("positive_rate", "a")) - 0.01),
+        formula=lambda rate: ExactProblem(
+            rate("error"), ((_kl(0.6, rate("positive_rate", "a")), 0.01),)
+        ),
     ),
     TinyProblemGoals(
         "f1",
         "1 - f1",
         {"few": "positive_rate <= 0.3"},
         lambda rate: ExactProblem(
-            rate("fp") + rate("fn"),
-            (rate("positive_rate") - 0.3,),
-            2.0 * rate("tp") + rate("fp") + rate("fn"),
+            rate("error"),
+            ((rate("positive_rate"), 0.3),),
+            2.0 * rate("true_positives") + rate("error"),
         ),
     ),
     TinyProblemGoals("two ratios", rules={"f": "f1[g = a] >= 0.9 * f1[g = b]"}),
@@ -385,7 +353,9 @@ TINY_PROBLEM_GOALS = (
     TinyProblemGoals(
         "out of reach",
         rules={"r": "tpr >= 0.95", "few": "positive_rate <= 0.1"},
-        formula=lambda rate: _error(rate, -1.0 * rate("tpr") + 0.95, rate("positive_rate") - 0.1),
+        formula=lambda rate: ExactProblem(
+            rate("error"), ((-rate("tpr"), -0.95), (rate("positive_rate"), 0.1))
+        ),
         possible=False,
     ),
 )
@@ -422,12 +392,11 @@ class SolverRun:
 
     @property
     def required_solution(self) -> Solution:
-        """The solution; raises CheckFailedError if `solve` raised or returned something else."""
-        where = f"on '{self.goals.name}'"
-        if self.error is not None:
-            raise CheckFailedError(f"{where} it raises {exception_line(self.error)}")
-        if not isinstance(self.solution, Solution):
-            raise CheckFailedError(f"{where} it returns {type(self.solution).__name__}")
+        """The solution; raises CheckFailedError if there is none."""
+        if self.solution is None:
+            assert self.error is not None
+            reason = f"on '{self.goals.name}' it raises {exception_line(self.error)}"
+            raise CheckFailedError(reason)
         return self.solution
 
     @property
@@ -440,7 +409,7 @@ class SolverRun:
         """The violation of the main classifier; 0 without one."""
         return 0.0 if self.main is None else self.problem.violation(self.main)
 
-    def cells(self) -> Any:
+    def cells(self) -> RowPositions:
         """Return (n,) cell numbers: rows in one cell are equal for the main classifier."""
         slices = self.main.slices if self.main is not None else ()
         members = [self.problem.slices[text].astype(float) for text in slices]
@@ -488,16 +457,17 @@ class SolverSubject:
         _ = self.first
         return [self.run(goals.name, goals, plain_table()) for goals in self.goals]
 
+    def exact_runs(self) -> Iterator[tuple[SolverRun, Solution, ExactProblem]]:
+        """Yield the plain runs with a solution on problems whose optimum is known."""
+        for run in self.plain_runs():
+            exact = run.goals.exact(run.rows.training)
+            if exact is not None and run.solution is not None:
+                yield run, run.solution, exact
+
     def all_runs(self) -> list[SolverRun]:
         """Return the runs on all supported goals, and all other runs so far."""
         self.plain_runs()
         return list(self.runs.values())
-
-    def variants(self, runs: list[SolverRun]) -> Iterator[tuple[SolverRun, Classifier, str]]:
-        """Yield each classifier of some runs, with its name for messages."""
-        for run in runs:
-            for name, variant in run.solution.variants.items() if run.solution else ():
-                yield run, variant, f"variant '{name}' on '{run.goals.name}'"
 
     def run(
         self, name: str, goals: TinyProblemGoals, rows: TinyTable, solver: Solver | None = None
@@ -507,6 +477,13 @@ class SolverSubject:
         if name not in self.runs:
             self.runs[name] = _run(solver or self.solver, goals, rows)
         return self.runs[name]
+
+
+def all_variants(runs: Iterable[SolverRun]) -> Iterator[tuple[SolverRun, Classifier, str]]:
+    """Yield each classifier of some runs, with its name for messages."""
+    for run in runs:
+        for name, variant in run.solution.variants.items() if run.solution else ():
+            yield run, variant, f"variant '{name}' on '{run.goals.name}'"
 
 
 def _run(solver: Solver, goals: TinyProblemGoals, rows: TinyTable) -> SolverRun:
@@ -524,6 +501,9 @@ def _run(solver: Solver, goals: TinyProblemGoals, rows: TinyTable) -> SolverRun:
         except Exception as raised:  # noqa: BLE001  plugins may raise anything
             error = raised
     seconds = time.perf_counter() - start
+    if not isinstance(solution, Solution):
+        error = error or TypeError(f"solve returned {type(solution).__name__}, not a Solution")
+        solution = None
     return SolverRun(goals, rows, problem, solution, error, tuple(calls), effects, seconds)
 
 

@@ -9,6 +9,7 @@ import math
 import pickle
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -18,19 +19,17 @@ from pydantic import TypeAdapter
 from ratecli.conformance import problems as tiny
 from ratecli.conformance.outcome import (
     Caution,
-    CheckList,
-    CheckResult,
     OptimalityGap,
+    PluginCheck,
     PluginReport,
     run_checks,
     skip,
 )
-from ratecli.conformance.problems import SEED, SolverRun, SolverSubject
+from ratecli.conformance.problems import SEED, SolverRun, SolverSubject, all_variants
 from ratecli.errors import FaultError, exception_line
 from ratecli.experiment.options import all_options
 from ratecli.ledger.records import TrialResult, trial_key
 from ratecli.ledger.store import result_documents
-from ratecli.models.base import Array, Classifier
 from ratecli.models.storage import dumps, loads
 from ratecli.rates.analysis import Shape
 from ratecli.solvers.base import Role, Solver
@@ -48,10 +47,6 @@ Randomized searches may end at different solutions.
 IGNORED_WEIGHTS_TOLERANCE = 0.01
 """Largest mean change in decisions that still counts as "sample weights had no effect"."""
 
-OPTION_CHECKS = CheckList[SolverSubject]()
-SOLUTION_CHECKS = CheckList[SolverSubject]()
-option_check, solution_check = OPTION_CHECKS.check, SOLUTION_CHECKS.check
-
 
 def check_solver(
     solver: type[Solver] | Solver, *, name: str = "", origin: str = ""
@@ -62,19 +57,13 @@ def check_solver(
     its declarations or options are wrong, the other checks are skipped.
     """
     instance = solver() if isinstance(solver, type) else solver
-    subject, gaps = SolverSubject(instance), tuple[OptimalityGap, ...]()
-    checks = run_checks(OPTION_CHECKS, subject)
-    if any(check.state == "failed" for check in checks):
-        reason = "a check of its declarations failed"
-        checks += tuple(CheckResult(each.name, "skipped", reason) for each in SOLUTION_CHECKS)
-    else:
-        checks += run_checks(SOLUTION_CHECKS, subject)
-        gaps = tuple(_gaps(subject))
-    kind = type(instance)
+    subject, kind = SolverSubject(instance), type(instance)
+    checks = run_checks(subject, OPTION_CHECKS, SOLUTION_CHECKS)
+    failed = any(check.state == "failed" for check in checks)
+    gaps = () if failed else tuple(_gaps(subject))
     return PluginReport("algorithm", name or kind.__name__, origin or kind.__module__, checks, gaps)
 
 
-@option_check("declares what it supports", "set role, objectives, constraints, version")
 def _declares(subject: SolverSubject) -> Iterator[str]:
     kind = subject.kind
     if kind.role not in get_args(Role):
@@ -89,101 +78,85 @@ def _declares(subject: SolverSubject) -> Iterator[str]:
         yield f"its version is {kind.version!r}, not a whole number from 1"
 
 
-@option_check("has options with defaults", "use a frozen dataclass of JSON values")
 def _options(subject: SolverSubject) -> Iterator[str]:
     parameters = vars(subject.kind).get("__dataclass_params__")
     if parameters is None or not parameters.frozen:
         yield "its class is not a frozen dataclass"
+    documentation = inspect.getdoc(subject.kind) or ""
+    # `dataclass` generates a docstring that starts like a call
+    if not documentation or documentation.startswith(f"{subject.kind.__name__}("):
+        yield "its class has no docstring"
     for each in dataclasses.fields(subject.solver):  # type: ignore[arg-type]
         if each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING:
             yield f"the option '{each.name}' has no default"
-    options = all_options(subject.solver)
+        if f"\n{each.name}\n" not in documentation:
+            yield f"its docstring does not describe '{each.name}'"
+    options, adapter = all_options(subject.solver), TypeAdapter(subject.kind)
     text = json.dumps(options)
-    if TypeAdapter(subject.kind).validate_json(text, strict=True) != subject.solver:
+    if adapter.validate_json(text, strict=True) != subject.solver:
         yield f"its options are not equal to themselves after they were written as {text}"
     trial_key(options)
-
-
-@option_check(
-    "checks the types of its options",
-    "annotate them, as in Annotated[int, Ge(1)]",
-)
-def _typed(subject: SolverSubject) -> Iterator[str]:
     invalid = {"no": "such value"}
-    options = all_options(subject.solver)
     for name in options:
-        changed = options | {name: invalid}
-        try:
-            TypeAdapter(subject.kind).validate_json(json.dumps(changed), strict=True)
-        except ValueError:
-            continue
-        yield Caution(f"the option '{name}' accepts any value, even {invalid}")
+        with suppress(ValueError):
+            adapter.validate_json(json.dumps(options | {name: invalid}), strict=True)
+            yield Caution(f"the option '{name}' accepts any value, even {invalid}")
 
 
-@option_check("documents its options", "a line for each under `Attributes`")
-def _documented(subject: SolverSubject) -> Iterator[str]:
-    text = inspect.getdoc(subject.kind) or ""
-    # `dataclass` generates a docstring that starts like a call
-    if not text or text.startswith(f"{subject.kind.__name__}("):
-        yield "its class has no docstring"
-    for each in dataclasses.fields(subject.solver):  # type: ignore[arg-type]
-        if f"\n{each.name}\n" not in text:
-            yield f"its docstring does not describe '{each.name}'"
-
-
-@option_check("can be pickled", "define it at module level")
 def _pickled(subject: SolverSubject) -> Iterator[str]:
     if pickle.loads(pickle.dumps(subject.solver)) != subject.solver:  # noqa: S301  bytes made here
         yield "it is not equal to itself after it was pickled"
 
 
-@solution_check("solves supported goals", "return a Solution with all its fields")
-def _solves(subject: SolverSubject) -> Iterator[str]:
+def _solutions(subject: SolverSubject) -> Iterator[str]:
     for run in subject.plain_runs():
-        solution, where = run.required_solution, f"on '{run.goals.name}'"
-        if solution.status not in SOLUTION_STATUSES:
-            listed = ", ".join(SOLUTION_STATUSES)
-            yield f"{where} its status is '{solution.status}', not one of {listed}"
-        if solution.status in {"solved", "iteration_limit"} and not solution.variants:
-            yield f"{where} it is {solution.status} and returns no classifier"
-        if solution.status != "solved" and not solution.reason:
-            yield f"{where} it is {solution.status} and gives no reason"
-        for unknown in solution.multipliers.keys() - run.goals.rules.keys():
-            yield f"{where} '{unknown}' among its multipliers is not a constraint"
+        yield from _solution_errors(subject, run)
+        if subject.enforces and run.goals.possible and run.required_solution.status == "infeasible":
+            yield f"'{run.goals.name}' is called infeasible, and is feasible"
 
 
-@solution_check("has valid decisions", "return (n,) floats in [0, 1]")
-def _decides(subject: SolverSubject) -> Iterator[str]:
-    for run, variant, where in subject.variants(subject.plain_runs()):
-        n, width = run.problem.X.shape
+def _solution_errors(subject: SolverSubject, run: SolverRun, where: str = "") -> Iterator[str]:
+    """Yield what is wrong with a solution, whatever the goals and rows are."""
+    solution, where = run.required_solution, where or f"on '{run.goals.name}'"
+    if solution.status not in SOLUTION_STATUSES:
+        listed = ", ".join(SOLUTION_STATUSES)
+        yield f"{where} its status is '{solution.status}', not one of {listed}"
+    if solution.status in {"solved", "iteration_limit"} and not solution.variants:
+        yield f"{where} it is {solution.status} and returns no classifier"
+    if solution.status != "solved" and not solution.reason:
+        yield f"{where} it is {solution.status} and gives no reason"
+    for unknown in solution.multipliers.keys() - run.goals.rules.keys():
+        yield f"{where} '{unknown}' among its multipliers is not a constraint"
+    n = run.problem.X.shape[0]
+    for name, variant in solution.variants.items():
+        decisions = run.problem.decisions(variant)
+        if np.shape(decisions) != (n,):
+            yield f"{where} '{name}' has decisions of the shape {np.shape(decisions)}, not ({n},)"
+        low, high = np.min(decisions), np.max(decisions)
+        if not (np.isfinite(decisions).all() and low >= 0 and high <= 1):
+            yield f"{where} '{name}' has decisions from {low:g} to {high:g}, not in [0, 1]"
+    if subject.enforces and solution.status == "solved" and run.violation > MAX_EXCESS:
+        yield f"{where} it is called solved, and a constraint is violated by {run.violation:.3g}"
+
+
+def _classifiers(subject: SolverSubject) -> Iterator[str]:
+    for run, variant, where in all_variants(subject.plain_runs()):
+        X = run.problem.X
+        n, width = X.shape
         if variant.width != width:
             yield f"{where} has the width {variant.width}, not {width}"
         for unknown in set(variant.slices) - set(run.problem.slices):
             yield f"{where} uses the slice '{unknown}', which no goal names"
-        if variant.slices and not subject.solver.sees_slices:
-            yield f"{where} uses slices, but `sees_slices` is false"
-        yield from (f"{where} {reason}" for reason in _invalid_decisions(run, variant))
-        # only `problem` can append the slice columns to the features
-        for key in () if variant.slices else ("score", "estimate"):
-            answer = getattr(variant, key)(run.problem.X)
+        if variant.slices:  # only `problem` can append the slice columns to the features
+            if not subject.solver.sees_slices:
+                yield f"{where} uses slices, but `sees_slices` is false"
+            continue
+        for key in ("score", "estimate"):
+            answer = getattr(variant, key)(X)
             if np.shape(answer) != (n,):
                 yield f"'{key}' of {where} has the shape {np.shape(answer)}, not ({n},)"
-
-
-def _invalid_decisions(run: SolverRun, variant: Classifier) -> Iterator[str]:
-    decisions, n = run.problem.decisions(variant), run.problem.X.shape[0]
-    if np.shape(decisions) != (n,):
-        yield f"has decisions of the shape {np.shape(decisions)}, not ({n},)"
-    if not (np.isfinite(decisions).all() and decisions.min() >= 0 and decisions.max() <= 1):
-        yield f"has decisions from {decisions.min():g} to {decisions.max():g}, not in [0, 1]"
-
-
-@solution_check("decides each row independently", "use features (and slices) only")
-def _by_row(subject: SolverSubject) -> Iterator[str]:
-    for run, variant, where in subject.variants(subject.plain_runs()):
-        X = run.problem.X
-        order = np.random.default_rng(0).permutation(X.shape[0])
-        for rows in () if variant.slices else (order, order[:1]):
+        order = np.random.default_rng(0).permutation(n)
+        for rows in (order, order[:1]):
             expected, actual = run.problem.decisions(variant)[rows], variant.decide(X[rows])
             if np.shape(actual) != np.shape(expected) or not np.allclose(
                 actual, expected, rtol=0, atol=1e-12
@@ -191,75 +164,25 @@ def _by_row(subject: SolverSubject) -> Iterator[str]:
                 yield f"{where} decides the same rows differently in another order or alone"
 
 
-@solution_check(
-    "has a correct status",
-    "return `solved` only if problem.violation(main) is 0",
-)
-def _status(subject: SolverSubject) -> Iterator[str]:
-    """Check that `solved` means feasible, and that feasible problems are not called infeasible."""
-    if not subject.enforces:
-        skip(f"it {subject.kind.role} goals")
-    for run in subject.plain_runs():
-        status, where = run.solution.status if run.solution else "", f"'{run.goals.name}' is called"
-        if status == "solved" and run.violation > MAX_EXCESS:
-            yield f"{where} solved, and a constraint is violated by {run.violation:.3g}"
-        if status == "infeasible" and run.goals.possible:
-            yield f"{where} infeasible, and is feasible"
-
-
-@solution_check("recognizes infeasible goals", "return infeasible or no_solution_found")
-def _infeasible(subject: SolverSubject) -> Iterator[str]:
-    impossible = [run for run in subject.plain_runs() if not run.goals.possible]
-    if not impossible or not subject.enforces:
-        skip("it does not support the goals, or does not enforce them")
-    for run in impossible:
-        if run.required_solution.status == "solved":
-            yield f"'{run.goals.name}' is called solved, and no decisions satisfy it"
-
-
-@solution_check(
-    "is not better than the optimum",
-    "train on X alone; measure with `problem`",
-)
 def _not_below_optimum(subject: SolverSubject) -> Iterator[str]:
     """Check that neither the measured nor the claimed objective is below the known optimum."""
-    for run in subject.plain_runs():
-        training, where = run.rows.training, f"on '{run.goals.name}'"
-        exact = run.goals.exact(training)
-        if exact is None or run.solution is None:
-            continue
+    for run, solution, exact in subject.exact_runs():
+        where = f"on '{run.goals.name}'"
         if run.decisions is not None:
             best = exact.best(run.cells(), max(exact.violation(run.decisions), 0.0))
             objective = exact.value(run.decisions)
             if objective < best - OBJECTIVE_TOLERANCE:
                 yield f"{where} its objective is {objective:.6g}, and {best:.6g} is the optimum"
-        cells = tiny.indistinguishable_rows(tiny.dense(run.problem.X), training.group == "a")
+        group = run.rows.training.group == "a"
+        cells = tiny.indistinguishable_rows(tiny.dense(run.problem.X), group)
         best = exact.best(cells, OBJECTIVE_TOLERANCE)
-        for step in run.solution.trace:
+        for step in solution.trace:
             objective = float(step.get("objective", math.inf))
             feasible = float(step.get("violation", math.inf)) <= OBJECTIVE_TOLERANCE
             if feasible and objective < best - OBJECTIVE_TOLERANCE:
                 yield f"{where} its trace has {objective:.6g}, and {best:.6g} is the optimum"
 
 
-@solution_check("is measured correctly", "this is an error of ratecli: please report it")
-def _measured(subject: SolverSubject) -> Iterator[str]:
-    """Compare the objective and violation of `Problem` with those computed by this package."""
-    for run in subject.plain_runs():
-        exact = run.goals.exact(run.rows.training)
-        if exact is None or run.main is None or run.decisions is None:
-            continue
-        for expected, actual in (
-            (exact.value(run.decisions), run.problem.value(run.main)),
-            (max(exact.violation(run.decisions), 0.0), run.violation),
-        ):
-            # this package's tangents to convex functions are accurate enough only up to 1
-            if abs(expected - actual) > OBJECTIVE_TOLERANCE and expected <= 1:
-                name = run.goals.name
-                yield f"'{name}' has {actual:.9g} by ratecli, {expected:.9g} by this check"
-
-
-@solution_check("is reproducible", "use random numbers from `rng` only")
 def _reproducible(subject: SolverSubject) -> Iterator[str]:
     """Check that the result depends on the given generator, not on global random states."""
     goals, state, numpy_state = subject.first, random.getstate(), np.random.get_state()  # noqa: NPY002
@@ -289,7 +212,6 @@ def _contents(run: SolverRun) -> Any:
     ]
 
 
-@solution_check("ignores the order of rows", "avoid sums that depend on the order of rows")
 def _row_order(subject: SolverSubject) -> Iterator[str]:
     goals, rows = subject.first, tiny.plain_table()
     other = rows.at(np.random.default_rng(3).permutation(len(rows)))
@@ -297,7 +219,6 @@ def _row_order(subject: SolverSubject) -> Iterator[str]:
     yield from map(Caution, _differences(*pair, "with its rows in another order"))
 
 
-@solution_check("uses weights", "see problem.rates, problem.labels() and problem.rows()")
 def _weights(subject: SolverSubject) -> Iterator[str]:
     goals, rows = subject.first, tiny.weighted_table()
     weighted = subject.run("weights", goals, rows)
@@ -327,21 +248,14 @@ def _differences(one: SolverRun, other: SolverRun, when: str) -> Iterator[str]:
             yield f"its {what} is {there:.3g} {when}, else {here:.3g}"
 
 
-@solution_check("handles unusual tables", "return a status and a reason")
 def _unusual_tables(subject: SolverSubject) -> Iterator[str]:
     """Check that unusual tables give a valid answer, or a diagnostic that explains why not."""
     for name, rows in tiny.unusual_tables().items():
-        run, where = subject.run(name, subject.first, rows), f"on a table with {name}"
-        if isinstance(run.error, FaultError):
-            continue
-        solution = run.required_solution
-        for variant in solution.variants.values():
-            yield from (f"{where} it {reason}" for reason in _invalid_decisions(run, variant))
-        if subject.enforces and solution.status == "solved" and run.violation > MAX_EXCESS:
-            yield f"{where} it is called solved, and violated by {run.violation:.3g}"
+        run = subject.run(name, subject.first, rows)
+        if not isinstance(run.error, FaultError):
+            yield from _solution_errors(subject, run, f"on a table with {name}")
 
 
-@solution_check("refuses other goals", "raise, or return no_solution_found with a reason")
 def _unsupported_goals(subject: SolverSubject) -> Iterator[str]:
     """Check that goals outside the declared classes are not falsely solved.
 
@@ -352,18 +266,14 @@ def _unsupported_goals(subject: SolverSubject) -> Iterator[str]:
         skip(f"it {subject.kind.role} goals, or supports all")
     for goals in others:
         run = subject.run(f"unsupported {goals.name}", goals, tiny.plain_table())
-        if run.error and not isinstance(run.error, FaultError | ValueError | NotImplementedError):
+        if run.error is None:
+            yield from _solution_errors(subject, run)
+        elif not isinstance(run.error, FaultError | ValueError | NotImplementedError):
             yield Caution(f"on '{goals.name}' it raises {exception_line(run.error)}")
-        if run.solution and run.solution.status == "solved" and run.violation > MAX_EXCESS:
-            yield (
-                f"'{goals.name}', which it does not support, is called solved, and violated by "
-                f"{run.violation:.3g}"
-            )
 
 
-@solution_check("can be stored", "return classifiers of ratecli.models")
 def _stored(subject: SolverSubject) -> Iterator[str]:
-    for run, variant, where in subject.variants(subject.all_runs()):
+    for run, variant, where in all_variants(subject.all_runs()):
         try:
             restored = run.problem.decisions(loads(dumps(variant)))
         except Exception as error:  # noqa: BLE001  plugins may raise anything
@@ -371,63 +281,79 @@ def _stored(subject: SolverSubject) -> Iterator[str]:
         else:
             if not np.array_equal(restored, run.problem.decisions(variant)):
                 yield f"{where} decides differently after it was stored"
-
-
-@solution_check("can be recorded", "keys of a trace: iteration, objective, violation, seconds")
-def _recorded(subject: SolverSubject) -> Iterator[str]:
-    for run in subject.all_runs():
-        if (solution := run.solution) is None:
-            continue
-        for missing in (TRACE_KEYS - step.keys() for step in solution.trace):
-            yield from (f"its trace has no '{key}'" for key in missing)
-        result = TrialResult(
-            "k", "ok", solution.reason, 0.0, {}, solution.trace, solution.multipliers
-        )
-        result_documents(result)
+    for solution in (run.solution for run in subject.all_runs() if run.solution):
+        for step in solution.trace:
+            yield from (f"its trace has no '{key}'" for key in TRACE_KEYS - step.keys())
+        trace, multipliers = solution.trace, solution.multipliers
+        result_documents(TrialResult("k", "ok", trace=trace, multipliers=multipliers))
         pickle.dumps(solution)
 
 
-@solution_check("uses its own random numbers", "pass `rng` on, also to scikit-learn")
-def _own_random(subject: SolverSubject) -> Iterator[str]:
-    if any(run.effects.random for run in subject.all_runs()):
-        yield "it changes the global random state of NumPy or Python"
-
-
-@solution_check("has no side effects", "report through `progress`, and write no files")
 def _side_effects(subject: SolverSubject) -> Iterator[str]:
-    for effects in (run.effects for run in subject.all_runs()):
+    for run in subject.all_runs():
+        effects, rows, problem = run.effects, run.rows.training, run.problem
+        if effects.random:
+            yield "it changes the global random state of NumPy or Python"
         if effects.printed:
             yield f"it prints '{effects.printed.strip()[:40]}'"
         yield from (f"it writes to {path}" for path in effects.written)
-
-
-@solution_check("reports progress", "call progress with one line of text")
-def _progress(subject: SolverSubject) -> Iterator[str]:
-    for call in (call for run in subject.all_runs() for call in run.progress):
-        if len(call) != 1 or not isinstance(call[0], str) or not call[0].strip():
-            yield f"it calls progress{call!r}"
-
-
-@solution_check("does not change its input", "copy arrays before you change them")
-def _unchanged(subject: SolverSubject) -> Iterator[str]:
-    """Check that the problem is unchanged, since other solvers get the same arrays."""
-    for run in subject.all_runs():
-        rows, problem = run.rows.training, run.problem
+        for call in run.progress:
+            if len(call) != 1 or not isinstance(call[0], str) or not call[0].strip():
+                yield f"it calls progress{call!r}, not with one line of text"
+        # other solvers get the same arrays
         pairs = (problem.label, rows.label), (tiny.dense(problem.X), tiny.dense(rows.X))
         if not all(np.array_equal(*pair, equal_nan=True) for pair in pairs):
             yield f"after '{run.goals.name}' the features or labels are changed"
 
 
+OPTION_CHECKS = (
+    PluginCheck(
+        "declares what it supports", "set role, objectives, constraints, version", _declares
+    ),
+    PluginCheck(
+        "has valid options",
+        "use a frozen dataclass with annotated types, defaults and a line each in `Attributes`",
+        _options,
+    ),
+    PluginCheck("can be pickled", "define it at module level", _pickled),
+)
+SOLUTION_CHECKS = (
+    PluginCheck("returns valid solutions", "see Solution of ratecli.solvers.base", _solutions),
+    PluginCheck("returns valid classifiers", "use features (and slices) only", _classifiers),
+    PluginCheck(
+        "is not better than the optimum",
+        "train on X alone; measure with `problem`",
+        _not_below_optimum,
+    ),
+    PluginCheck("is reproducible", "use random numbers from `rng` only", _reproducible),
+    PluginCheck(
+        "ignores the order of rows", "avoid sums that depend on the order of rows", _row_order
+    ),
+    PluginCheck("uses weights", "see problem.rates, problem.labels() and problem.rows()", _weights),
+    PluginCheck("handles unusual tables", "return a status and a reason", _unusual_tables),
+    PluginCheck(
+        "refuses other goals", "raise, or return no_solution_found and a reason", _unsupported_goals
+    ),
+    PluginCheck(
+        "can be stored",
+        "return classifiers of ratecli.models, and a trace of numbers and text",
+        _stored,
+    ),
+    PluginCheck(
+        "has no side effects",
+        "copy arrays, draw from `rng`, report with progress(text), and write no files",
+        _side_effects,
+    ),
+)
+
+
 def _gaps(subject: SolverSubject) -> Iterator[OptimalityGap]:
-    for run in subject.plain_runs() if subject.goals else ():
-        exact = run.goals.exact(run.rows.training)
-        if exact is None or run.solution is None:
-            continue
+    for run, solution, exact in subject.exact_runs() if subject.goals else ():
         line = exact.best_line(tiny.linear_decisions(run.rows.training))
         value = violation = best = math.nan
-        decisions: Array | None = run.decisions
-        if decisions is not None:
+        if (decisions := run.decisions) is not None:
             value, violation = exact.value(decisions), max(exact.violation(decisions), 0.0)
             best = exact.best(run.cells(), violation)
-        status, seconds = run.solution.status, run.seconds
-        yield OptimalityGap(run.goals.name, status, value, violation, best, line, seconds)
+        yield OptimalityGap(
+            run.goals.name, solution.status, value, violation, best, line, run.seconds
+        )

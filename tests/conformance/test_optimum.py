@@ -1,4 +1,4 @@
-"""The exact optima of the kit, against grids and against every subset of points."""
+"""The exact optima of the tiny problems, against grids and against every subset of points."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ STEPS = np.linspace(0, 1, 21)
 EXACT = [goals for goals in TINY_PROBLEM_GOALS if goals.formula is not None]
 
 
-def three_places() -> TinyTable:
-    """Plain rows of which all but three kinds of places are put together."""
+def three_point_table() -> TinyTable:
+    """Return the plain table with the first feature clipped to three values."""
     rows = plain_table().training
     place = np.clip(rows.X[:, 0], -1, 1)
     return TinyTable(place[:, None], rows.label, rows.group, rows.weight, rows.part)
 
 
 @pytest.mark.parametrize("goals", EXACT, ids=lambda goals: goals.name)
-def test_the_best_of_all_rules_is_that_of_a_grid(goals):
-    rows = three_places()
+def test_the_optimum_is_that_of_a_grid(goals):
+    rows = three_point_table()
     exact, cells = goals.exact(rows), indistinguishable_rows(rows.X)
     values = [
         exact.value(p)
@@ -47,7 +47,7 @@ def test_the_best_of_all_rules_is_that_of_a_grid(goals):
 
 
 @pytest.mark.parametrize("goals", EXACT, ids=lambda goals: goals.name)
-def test_who_sees_more_and_may_miss_more_can_do_no_worse(goals):
+def test_optima_are_lower_with_more_inputs_more_slack_or_nonlinear_rules(goals):
     rows = plain_table().training
     exact, group = goals.exact(rows), (rows.group == "a").astype(float)
     blind, seeing = (
@@ -63,7 +63,7 @@ def test_who_sees_more_and_may_miss_more_can_do_no_worse(goals):
         assert blind <= line + 1e-9
 
 
-def test_a_weight_is_as_many_rows():
+def test_a_weight_equals_repeated_rows():
     rows = weighted_table()
     many = repeat_rows(rows)
     for goals in EXACT:
@@ -73,7 +73,7 @@ def test_a_weight_is_as_many_rows():
         assert one == pytest.approx(other, abs=1e-9)
 
 
-def test_lines_are_all_that_a_line_can_part():
+def test_linear_decisions_are_all_separable_subsets():
     places = FEATURE_POINTS[:6]
     rows = TinyTable(places, np.zeros(6), np.full(6, "a"), np.ones(6), np.full(6, "train"))
     found = {tuple(mask.tolist()) for mask in linear_decisions(rows)}
@@ -87,8 +87,7 @@ def test_lines_are_all_that_a_line_can_part():
     assert found == parted
 
 
-def test_the_tables_are_what_the_goals_are_for():
-    """Constraints that bind: without them the least error is less."""
+def test_constraints_raise_the_optimum():
     rows = plain_table().training
     free = TINY_PROBLEM_GOALS[0].exact(rows).best(indistinguishable_rows(rows.X))
     for goals in EXACT[1:3]:
