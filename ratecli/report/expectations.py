@@ -106,6 +106,12 @@ class ExpectationComparison:
     def figure(self) -> float:
         return float(getattr(self.entry, self.entry.kind))
 
+    @property
+    def target(self) -> str:
+        """The expected number with its tolerance, such as `≤ 0.22 within ci`."""
+        within = "" if self.entry.within is None else f" within {format_scalar(self.entry.within)}"
+        return f"{SIGNS[self.entry.kind]}{self.figure:g}{within}"
+
     @cached_property
     def measured(self) -> IntervalEstimate:
         return self.group.estimate(self.entry.split, self.entry.metric)
@@ -257,14 +263,6 @@ def _matching_groups(found: Sequence[SeedGroup], entry: Expectation) -> Iterator
         yield group if entry.variant in known or not known else replace(group, outcomes=())
 
 
-EXPECTED_WORDING = {
-    "paper": "the paper has",
-    "value": "expected is",
-    "at_most": "expected is at most",
-    "at_least": "expected is at least",
-}
-
-
 def warn_unmet_expectations(ledger: Ledger) -> list[Diagnostic]:
     """Return a W501 for each expectation from which some group differs."""
     found = []
@@ -283,6 +281,6 @@ def _warning_text(each: ExpectationComparison) -> str:
     entry, group = each.entry, each.group
     about = ", ".join(filter(None, [group.variant, format_point(group.point), entry.split]))
     measured = format_number(float("nan") if each.measured.mean is None else each.measured.mean)
-    within = f" within {format_scalar(entry.within)}" if entry.within is not None else ""
-    wanted = f"{EXPECTED_WORDING[entry.kind]} {each.figure:g}{within}"
-    return f"'{entry.metric}' of '{entry.algorithm}' is {measured} ({about}), {wanted}"
+    return (
+        f"'{entry.metric}' of '{entry.algorithm}' is {measured} ({about}), expected: {each.target}"
+    )

@@ -11,7 +11,7 @@ import base64
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -34,7 +34,7 @@ from ratecli.report.expectations import (
 )
 from ratecli.report.plots.canvas import LEGEND, MAX_MARKS, SERIES, PlotImage
 from ratecli.report.plots.tree import omitted_trees_note
-from ratecli.report.sheet import SheetCell, SheetColumn, count_by_status, format_scalar
+from ratecli.report.sheet import SheetCell, SheetColumn, count_by_status, format_list, format_scalar
 from ratecli.report.sheets import (
     best_sheet,
     cell_legend,
@@ -53,8 +53,6 @@ MAX_ROWS = 400
 """Maximum rows of a table on a page; the CSV files have all rows."""
 LONG_TEXT = 48
 """Cells with more characters may wrap."""
-MAX_LISTED = 12
-"""Longer lists of values are shortened."""
 MAX_WARNINGS = 100
 MAX_SUMMARY_WARNINGS = 5
 """Maximum number of warnings of the run in the summary; the full list is further down."""
@@ -134,27 +132,19 @@ def experiment_facts(ledger: Ledger) -> list[tuple[str, str]]:
     """Return name and text of each part of the setup: data, algorithms, sweep, seeds, metrics."""
     data = ledger.meta.get("datasets") or {}
     sweep = [
-        f"{name}: {_shortened(trial.point[name] for trial in ledger.plan if name in trial.point)}"
+        f"{name}: {format_list(trial.point[name] for trial in ledger.plan if name in trial.point)}"
         for name in ledger.sweep
     ]
     found = {
         "data": ", ".join(f"{name} ({each.get('rows', '?')} rows)" for name, each in data.items()),
         "algorithms": ", ".join(dict.fromkeys(trial.label for trial in ledger.algorithms.plan)),
         "sweep": "; ".join(sweep),
-        "seeds": _shortened(trial.seed for trial in ledger.plan),
+        "seeds": format_list(trial.seed for trial in ledger.plan),
     }
     for part in ("filter", "safety", "deployed", "groups", "metrics"):
         pairs = _flatten(ledger.experiment.get(part))
         found[part] = "; ".join(": ".join(filter(None, pair)) for pair in pairs)
     return [(name, text) for name, text in found.items() if text]
-
-
-def _shortened(values: Iterable[Any]) -> str:
-    """Join distinct values; shorten long lists to the first, the last and their number."""
-    texts = list(dict.fromkeys(map(format_scalar, values)))
-    if len(texts) <= MAX_LISTED:
-        return ", ".join(texts)
-    return f"{texts[0]} to {texts[-1]} ({len(texts)} values)"
 
 
 def collect_warnings(ledger: Ledger) -> list[tuple[str, int]]:

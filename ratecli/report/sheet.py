@@ -12,6 +12,8 @@ from ratecli.report.groups import CONCLUSIVE, IntervalEstimate, SeedGroup, count
 
 UNKNOWN = "-"
 """Shown for the variant of an algorithm without values, and for what was not measured."""
+MAX_LISTED = 12
+"""Longer lists of values are shortened."""
 TONES = ("", "part", "bad")
 """Tones of statuses, from good to bad."""
 
@@ -78,6 +80,14 @@ def format_scalar(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def format_list(values: Iterable[Any]) -> str:
+    """Join distinct values; shorten long lists to the first, the last and their number."""
+    texts = list(dict.fromkeys(map(format_scalar, values)))
+    if len(texts) <= MAX_LISTED:
+        return ", ".join(texts)
+    return f"{texts[0]} to {texts[-1]} ({len(texts)} values)"
 
 
 def format_point(point: Mapping[str, Any]) -> str:

@@ -237,4 +237,4 @@ def test_what_differs_from_what_is_expected_is_a_warning_and_no_failure(folder, 
         answer = cli("run", "exp.yaml", "--jobs", "1", *quiet)
         assert answer.code == 0
         assert answer.err.count("warning[W501]: 'error' of 'majorize' is ") == 1
-        assert "(stochastic, kappa = 0.6, test), expected is at most 0.01\n" in answer.err
+        assert "(stochastic, kappa = 0.6, test), expected: ≤ 0.01\n" in answer.err

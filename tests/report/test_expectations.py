@@ -205,7 +205,7 @@ def test_each_expectation_that_differs_is_one_warning():
     assert {fault.code for fault in faults} == {"W501"}
     ours = "'error' of 'fit' is 0.5000 (main, k = 3, test), "
     assert [fault.message.removeprefix(ours) for fault in faults] == [
-        "expected is at most 0.4",
-        "the paper has 0.1 within 2%",
-        "expected is at least 0.9, and 1 of 2 rows differs",
+        "expected: ≤ 0.4",
+        "expected: paper 0.1 within 2%",
+        "expected: ≥ 0.9, and 1 of 2 rows differs",
     ]

@@ -15,7 +15,15 @@ from typing import Any, Literal
 from xml.etree import ElementTree as ET
 
 from ratecli.errors import Diagnostic, Loc
-from ratecli.report.sheet import Sheet, SheetCell, SheetColumn, format_number, format_scalar
+from ratecli.report.sheet import (
+    Sheet,
+    SheetCell,
+    SheetRow,
+    format_number,
+    format_point,
+    make_sheet,
+    number_cell,
+)
 
 
 class CheckVerdict(StrEnum):
@@ -47,7 +55,7 @@ FindingSource = Literal["reference", "expect", "run"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One comparison.
+    """One comparison, or the reason why something was not compared.
 
     Attributes
     ----------
@@ -60,13 +68,8 @@ class Finding:
         Number of seeds.
     left_out
         Number of seeds left out because a value is undefined.
-    needed
-        For two samples, the number of seeds per side needed to detect a loss of half a percentage
-        point; 0 if not applicable.
     detail
         How the values were compared, or why they were not.
-    remark
-        A remark to show even if the comparison passes.
     help
         What to do about the finding.
     loc
@@ -75,8 +78,8 @@ class Finding:
         The error code, if it is not E508 (or E509 if nothing was compared).
     """
 
-    verdict: CheckVerdict
-    against: FindingSource
+    verdict: CheckVerdict = CheckVerdict.NOT_COMPARED
+    against: FindingSource = "reference"
     algorithm: str = ""
     variant: str = ""
     point: Mapping[str, Any] = field(default_factory=dict)
@@ -87,11 +90,9 @@ class Finding:
     interval: tuple[float, float] | None = None
     seeds: int = 0
     left_out: int = 0
-    needed: int = 0
     detail: str = ""
-    remark: str = ""
     help: str = ""
-    loc: Loc = ("name",)
+    loc: Loc = ()
     code: str = ""
 
     @property
@@ -101,8 +102,7 @@ class Finding:
     @property
     def who(self) -> str:
         """Model and split: `majorize (stochastic, kappa = 0.8, test)`; "" for a whole file."""
-        point = [f"{name} = {format_scalar(value)}" for name, value in self.point.items()]
-        about = ", ".join(filter(None, [self.variant, *point, self.split]))
+        about = ", ".join(filter(None, [self.variant, format_point(self.point), self.split]))
         return f"{self.algorithm} ({about})" if about else self.algorithm
 
     @property
@@ -133,11 +133,16 @@ class Finding:
         """
         if self.was is None or self.now is None or self.difference is None:
             return self.detail
-        moved = (
-            f"{format_number(self.was)} -> {format_number(self.now)}, "
-            f"by {format_signed(self.difference)}"
-        )
-        return f"{moved}{format_interval(self.interval)}, {self.detail}".removesuffix(", ")
+        values = f"{format_number(self.was)} -> {format_number(self.now)}"
+        return f"{values}, by {self.change}, {self.detail}".removesuffix(", ")
+
+    @property
+    def change(self) -> str:
+        """The difference with its interval, such as `+0.0050 [+0.0031, +0.0069]`; "" if unknown."""
+        if self.difference is None:
+            return ""
+        interval = ", ".join(map(format_signed, self.interval or ()))
+        return format_signed(self.difference) + (f" [{interval}]" if interval else "")
 
     @property
     def diagnostic(self) -> Diagnostic:
@@ -178,10 +183,6 @@ def format_signed(value: float) -> str:
     return f"{'+' * (value >= 0)}{format_number(value)}"
 
 
-def format_interval(interval: tuple[float, float] | None) -> str:
-    return f" [{format_signed(interval[0])}, {format_signed(interval[1])}]" if interval else ""
-
-
 INVALID_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that are invalid in XML 1.0."""
 
@@ -191,45 +192,39 @@ def to_junit(checks: Sequence[CheckReport]) -> bytes:
 
     Values that were not compared are an `error`, other failed comparisons a `failure`.
     """
-    root = ET.Element("testsuites", _counts([each for one in checks for each in one.findings]))
+    root = ET.Element("testsuites")
     for one in checks:
-        suite = _element(root, "testsuite", name=one.name, file=str(one.path))
-        suite.attrib |= _counts(one.findings)
+        suite = ET.SubElement(root, "testsuite", name=one.name, file=str(one.path))
         for each in one.findings:
             about = f"{each.metric} of {each.who}" if each.metric else each.who or "results"
             other = "what is expected" if each.against == "expect" else "the reference"
             classname = ".".join(filter(None, [one.name, each.algorithm]))
             name, file = f"{about} against {other}", str(one.path)
-            case = _element(suite, "testcase", name=name, classname=classname, file=file, time="0")
+            about_case = {"name": name, "classname": classname, "file": file, "time": "0"}
+            case = ET.SubElement(suite, "testcase", about_case)
             if not each.verdict.good:
                 tag = "error" if each.verdict is CheckVerdict.NOT_COMPARED else "failure"
-                detail = _element(case, tag, type=each.verdict, message=each.sentence)
-                detail.text = _clean(f"{each.sentence}\n{each.help}")
+                detail = ET.SubElement(case, tag, type=each.verdict, message=each.sentence)
+                detail.text = f"{each.sentence}\n{each.help}"
+    for each_suite in (root, *root):
+        for name, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error")):
+            each_suite.set(name, str(len(list(each_suite.iter(tag)))))
+        each_suite.set("time", "0")
+    for element in root.iter():
+        element.attrib = {key: _clean(text) for key, text in element.attrib.items()}
+        element.text = _clean(element.text or "")
     ET.indent(root)
     text: bytes = ET.tostring(root, "utf-8", xml_declaration=True)
     return text + b"\n"
-
-
-def _element(parent: ET.Element, tag: str, **attributes: str) -> ET.Element:
-    return ET.SubElement(parent, tag, {key: _clean(text) for key, text in attributes.items()})
-
-
-def _counts(findings: Sequence[Finding]) -> dict[str, str]:
-    errors = sum(each.verdict is CheckVerdict.NOT_COMPARED for each in findings)
-    failures = sum(not each.verdict.good for each in findings) - errors
-    counts = {"tests": len(findings), "failures": failures, "errors": errors, "skipped": 0}
-    return {name: str(count) for name, count in counts.items()} | {"time": "0"}
 
 
 def _clean(text: str) -> str:
     return INVALID_XML.sub("\ufffd", text)
 
 
-FAILED_VERDICTS = FAILING[1:]
-IMPROVED_VERDICTS = (CheckVerdict.IMPROVED, CheckVerdict.BETTER)
-"""Verdicts listed in the table, failing and passing ones."""
-MAX_FAILED = 40
-MAX_IMPROVED = 10
+TABLE_VERDICTS = (*FAILING[1:], CheckVerdict.IMPROVED, CheckVerdict.BETTER)
+"""Verdicts listed in the table, failing ones first."""
+MAX_ROWS = 40
 
 
 def check_summary(check: CheckReport) -> str:
@@ -246,48 +241,31 @@ def check_summary(check: CheckReport) -> str:
 
 
 def findings_sheet(check: CheckReport) -> Sheet:
-    """Return a table of changes: failed ones first, then the largest ones.
-
-    `omitted_note` reports the changes beyond its length.
-    """
-    found = [*check.of(*FAILED_VERDICTS)[:MAX_FAILED], *check.of(*IMPROVED_VERDICTS)[:MAX_IMPROVED]]
+    """Return a table of the first `MAX_ROWS` changes: failed ones first, then the largest ones."""
+    found = check.of(*TABLE_VERDICTS)[:MAX_ROWS]
     names = list(dict.fromkeys(name for each in found for name in each.point))
-    columns = (
-        *map(SheetColumn, ("verdict", "algorithm", "variant", *names, "split", "metric")),
-        *(SheetColumn(title, numeric=True) for title in ("was", "now", "difference")),
-        SheetColumn("comparison"),
-    )
-    return Sheet("What moved", columns, tuple(_row(each, names) for each in found))
+    return make_sheet("What moved", [_row(each, names) for each in found])
 
 
-def _row(each: Finding, names: Sequence[str]) -> tuple[SheetCell, ...]:
-    moved = ""
-    if each.difference is not None:
-        moved = f"{format_signed(each.difference)}{format_interval(each.interval)}"
-    texts = (
-        each.verdict,
-        each.algorithm,
-        each.variant,
-        *(format_scalar(each.point.get(name)) for name in names),
-        each.split,
-        each.metric,
-        *("" if value is None else format_number(value) for value in (each.was, each.now)),
-        moved,
-        each.detail,
-    )
-    return tuple(map(SheetCell, texts))
+def _row(each: Finding, names: Sequence[str]) -> SheetRow:
+    return [
+        ("verdict", str(each.verdict)),
+        ("algorithm", each.algorithm),
+        ("variant", each.variant),
+        *((name, each.point.get(name)) for name in names),
+        ("split", each.split),
+        ("metric", each.metric),
+        ("was", "" if each.was is None else number_cell(each.was)),
+        ("now", "" if each.now is None else number_cell(each.now)),
+        ("difference", SheetCell(each.change, each.difference)),
+        ("comparison", each.detail),
+    ]
 
 
 def omitted_note(check: CheckReport) -> str:
     """Return `... and 12 more: --format json has all`, or "" if the table has all changes."""
-    failed, fine = (
-        max(0, len(check.of(*verdicts)) - most)
-        for verdicts, most in ((FAILED_VERDICTS, MAX_FAILED), (IMPROVED_VERDICTS, MAX_IMPROVED))
-    )
-    if not failed + fine:
-        return ""
-    failing = f", {failed} of them failures" if failed else ""
-    return f"... and {failed + fine} more{failing}: --format json has all"
+    omitted = len(check.of(*TABLE_VERDICTS)) - MAX_ROWS
+    return f"... and {omitted} more: --format json has all" if omitted > 0 else ""
 
 
 def versions_note(check: CheckReport) -> str:
@@ -320,7 +298,7 @@ def checks_to_json(checks: Sequence[CheckReport]) -> dict[str, Any]:
 
 JSON_KEYS = (
     *("verdict", "good", "against", "algorithm", "variant", "point", "split", "metric"),
-    *("was", "now", "difference", "low", "high", "seeds", "left_out", "needed", "told", "way_out"),
+    *("was", "now", "difference", "low", "high", "seeds", "left_out", "told", "way_out"),
 )
 """Keys of a comparison."""
 
@@ -329,7 +307,7 @@ def _record(each: Finding) -> dict[str, Any]:
     low, high = each.interval or (None, None)
     found = vars(each) | {"good": each.verdict.good, "point": dict(each.point)}
     found |= {"difference": each.difference, "low": low, "high": high}
-    found |= {"needed": each.needed or None, "told": each.detail, "way_out": each.help}
+    found |= {"told": each.detail, "way_out": each.help}
     return {key: _plain(found[key]) for key in JSON_KEYS}
 
 

@@ -10,22 +10,24 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import PlannedTrial
 from ratecli.ledger.view import Ledger
+from ratecli.report.groups import group_by
 
-FORMAT: Literal[1] = 1
-"""Version of the file format."""
 DIGITS = 9
 """Significant digits: more than any tolerance needs, but few enough to be equal across CPUs."""
 OBJECTIVE = "objective"
+SCALAR_LIST = re.compile(r"\[\n\s*([^\[\]{}]*?)\s*\]")
+"""A list of numbers or statuses in indented JSON."""
 
 PinnedNumber = float | Literal["nan", "inf", "-inf"] | None
 """None if a trial has no such value."""
@@ -68,21 +70,17 @@ class PinnedTrials(_Strict):
     @property
     def solved(self) -> dict[int, float]:
         """1 for each seed that returned a classifier, 0 for others."""
-        solved = {
-            seed
-            for values in self.numbers.values()
-            for seed, value in values.items()
-            if value is not None
-        }
+        solved = {seed for values in self.numbers.values() for seed in values}
         return {seed: float(seed in solved) for seed in self.seeds}
 
     @cached_property
-    def numbers(self) -> dict[VariantMetric, dict[int, float | None]]:
-        """Values by seed, None for seeds that have none."""
+    def numbers(self) -> dict[VariantMetric, dict[int, float]]:
+        """Values by seed, without seeds that have none."""
         return {
             place: {
-                seed: None if value is None else float(value)
+                seed: float(value)
                 for seed, value in zip(self.seeds, values, strict=True)
+                if value is not None
             }
             for place, values in self._lists()
         }
@@ -108,16 +106,14 @@ def point_key(label: str, point: Mapping[str, Any]) -> PointKey:
     return label, repr(sorted(point.items()))
 
 
-def trials_by_point(ledger: Ledger) -> list[list[PlannedTrial]]:
-    """Group trials that differ only in their seed, in plan order."""
-    found: dict[PointKey, list[PlannedTrial]] = {}
-    for trial in ledger.plan:
-        found.setdefault(point_key(trial.label, trial.point), []).append(trial)
-    return list(found.values())
+def pin_points(ledger: Ledger) -> list[PinnedTrials]:
+    """Return the results to pin of each algorithm and sweep point, in plan order."""
+    points = group_by(ledger.plan, lambda trial: point_key(trial.label, trial.point))
+    return [_pin_trials(ledger, trials) for trials in points.values()]
 
 
-def pin_trials(ledger: Ledger, trials: Sequence[PlannedTrial]) -> PinnedTrials:
-    """Return the results to pin of trials that differ only in their seed, sorted by seed.
+def _pin_trials(ledger: Ledger, trials: Sequence[PlannedTrial]) -> PinnedTrials:
+    """Return the results of trials that differ only in their seed, sorted by seed.
 
     An objective that is also a metric is omitted.
     """
@@ -142,13 +138,12 @@ def pin_trials(ledger: Ledger, trials: Sequence[PlannedTrial]) -> PinnedTrials:
 
 def build_reference(ledger: Ledger) -> Reference:
     """Return the reference; `ledger` must have the experiment's name, data and versions."""
-    found = (pin_trials(ledger, trials) for trials in trials_by_point(ledger))
     return Reference(
-        format=FORMAT,
+        format=1,
         name=ledger.experiment["name"],
         data=dataset_digests(ledger),
         versions=dict(ledger.meta["versions"]),
-        trials=sorted(found, key=lambda each: each.algorithm),
+        trials=sorted(pin_points(ledger), key=lambda each: each.algorithm),
     )
 
 
@@ -157,56 +152,27 @@ def dataset_digests(ledger: Ledger) -> dict[str, str]:
 
 
 def reference_text(found: Reference) -> str:
-    """Return the file's text, with sorted keys and one line per list."""
-    return "\n".join(_lines(found.model_dump(), "")) + "\n"
+    """Return the file's text, with sorted keys and one line per list of numbers."""
+    text = json.dumps(found.model_dump(), indent=1, ensure_ascii=False, sort_keys=True)
+    return SCALAR_LIST.sub(lambda each: f"[{' '.join(each[1].split())}]", text) + "\n"
 
 
 def read_reference(path: Path) -> Reference:
     """Read a reference file. Raise FaultError (E506) if it is invalid."""
     try:
-        return Reference.model_validate(json.loads(path.read_text("utf-8")))
+        return Reference.model_validate_json(path.read_bytes())
     except OSError as error:
         reason = error.strerror or str(error)
     except ValidationError as error:
         first = error.errors()[0]
         reason = f"{'.'.join(map(str, first['loc'])) or 'all of it'}: {first['msg']}"
-    except (ValueError, RecursionError) as error:
-        reason = str(error)
     message = f"'{path}' is no reference that can be read: {reason}"
     hint = "take it from version control again, or write it anew with `ratecli pin`"
     raise FaultError(Diagnostic("E506", message, hint))
 
 
 def _encode_number(value: float) -> PinnedNumber:
-    if math.isnan(value):
-        return "nan"
-    if math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    return float(f"{value:.{DIGITS}g}") + 0.0  # avoid -0.0, which would show up as a change
-
-
-def _lines(value: Any, indent: str) -> Iterator[str]:
-    """Yield JSON lines: one for each entry of a mapping or of a list of mappings."""
-    deeper = f"{indent} "
-    if isinstance(value, Mapping) and value:
-        yield "{"
-        yield from _entries([(f"{_plain(key)}: ", value[key]) for key in sorted(value)], deeper)
-        yield f"{indent}}}"
-    elif isinstance(value, list) and value and isinstance(value[0], Mapping):
-        yield "["
-        yield from _entries([("", each) for each in value], deeper)
-        yield f"{indent}]"
-    else:
-        yield _plain(value)
-
-
-def _entries(entries: Sequence[tuple[str, Any]], indent: str) -> Iterator[str]:
-    for at, (head, value) in enumerate(entries):
-        first, *rest = _lines(value, indent)
-        lines = [f"{indent}{head}{first}", *rest]
-        lines[-1] += "," * (at < len(entries) - 1)
-        yield from lines
-
-
-def _plain(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+    """Round to `DIGITS`; -0.0 becomes 0.0, as it would show up as a change."""
+    if not math.isfinite(value):
+        return cast("PinnedNumber", repr(value))
+    return float(f"{value:.{DIGITS}g}") + 0.0

@@ -1,4 +1,4 @@
-"""Differences of measured values from pinned ones, their intervals, and undefined values.
+"""Differences of measured values from pinned ones, with their confidence intervals.
 
 A *family* is one metric of one variant of one algorithm on one split, at all its sweep points.
 These measure the same quantity with about the same noise, so their variance estimates are pooled.
@@ -22,79 +22,36 @@ more. Products over few seeds overestimate q, so the formula errs on the safe si
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from numpy.typing import NDArray
+from scipy.special import stdtrit
 
-BySeed = Mapping[int, float | None]
-"""Values by seed: NaN or infinite where a value is undefined, None without a classifier."""
+BySeed = Mapping[int, float]
+"""Values by seed, of the seeds that returned a classifier; NaN or infinite where undefined."""
+Numbers = NDArray[np.float64]
 
 MIN_SEEDS = 5
-"""Minimum number of seeds for an interval: with fewer, a loss is never significant."""
-MIN_SAMPLE = 2
-"""Minimum number of values for a variance, if there are enough seeds but some lack a value."""
-POWER = 0.9
-"""Probability of detecting a loss with the number of seeds that `needed` returns."""
+"""Minimum number of seeds for an interval: with fewer, noise cannot be estimated."""
 
 
-@dataclass(frozen=True)
-class SeedPair:
-    """The pinned and the current values of one metric at one sweep point, for all seeds."""
+class SeedDesign(NamedTuple):
+    """How the seeds of two sides are compared: as pairs or as samples, and with an interval or not.
 
-    was: BySeed
-    now: BySeed
+    Seeds are paired if enough are on both sides, or if some are and either side has too few.
+    """
 
-    @cached_property
-    def common(self) -> int:
-        return len(self.was.keys() & self.now.keys())
+    paired: bool
+    enough: bool
 
-    @property
-    def paired(self) -> bool:
-        """Whether to compare seeds as pairs.
-
-        This is so if enough seeds are on both sides, or if some are and either side has too few.
-        """
-        fewest = min(len(self.was), len(self.now))
-        return self.common >= MIN_SEEDS or (self.common > 0 and fewest < MIN_SEEDS)
-
-    @property
-    def enough(self) -> bool:
-        """Whether there are enough seeds to tell a difference from noise."""
-        return (self.common if self.paired else min(len(self.was), len(self.now))) >= MIN_SEEDS
-
-    @cached_property
-    def answered(self) -> tuple[frozenset[int], frozenset[int]]:
-        """The seeds with a classifier before and now; if paired, those with one both times."""
-        was, now = (
-            frozenset(seed for seed, value in side.items() if value is not None)
-            for side in (self.was, self.now)
-        )
-        return (was & now, was & now) if self.paired else (was, now)
-
-    @cached_property
-    def undefined(self) -> tuple[frozenset[int], frozenset[int]]:
-        """The seeds with a classifier and without a finite value, before and now."""
-        was, now = (
-            frozenset(seed for seed in seeds if not math.isfinite(side[seed] or 0.0))
-            for side, seeds in zip((self.was, self.now), self.answered, strict=True)
-        )
-        return was, now
-
-    @property
-    def undefined_changed(self) -> bool:
-        """Whether other seeds are undefined than before; any seed, if they are unpaired."""
-        was, now = self.undefined
-        return was != now if self.paired else bool(was or now)
-
-    @property
-    def undefined_text(self) -> str:
-        before, after = map(len, self.answered)
-        was, now = map(len, self.undefined)
-        return f"undefined at {now} of {after} seeds, {was} of {before} pinned"
+    @classmethod
+    def of(cls, was: Collection[int], now: Collection[int]) -> SeedDesign:
+        common, fewest = len({*was} & {*now}), min(len(was), len(now))
+        paired = common >= MIN_SEEDS or (common > 0 and fewest < MIN_SEEDS)
+        return cls(paired, (common if paired else fewest) >= MIN_SEEDS)
 
 
 @dataclass(frozen=True)
@@ -105,22 +62,19 @@ class MeanDifference:
     ----------
     was, now
         The means.
-    sizes
-        Number of seeds on either side.
-    paired
-        Whether the same seeds are compared.
+    seeds
+        Number of pairs, or size of the smaller of two samples.
     largest
         Largest absolute change of a single seed; infinite for two samples, where it is unknown.
     error
-        The standard error, None if there are not enough seeds.
+        The standard error, None if it cannot be estimated.
     df
         Degrees of freedom of Student's t.
     """
 
     was: float
     now: float
-    sizes: tuple[int, int]
-    paired: bool
+    seeds: int
     largest: float
     error: float | None = None
     df: float = math.inf
@@ -129,11 +83,6 @@ class MeanDifference:
     def value(self) -> float:
         return self.now - self.was
 
-    @property
-    def seeds(self) -> int:
-        """The number of pairs, or the size of the smaller of two samples."""
-        return min(self.sizes)
-
     def interval(self, tail: float) -> tuple[float, float] | None:
         """Return the bounds that the difference exceeds with probability at most `tail` each."""
         if self.error is None:
@@ -141,150 +90,67 @@ class MeanDifference:
         half = -float(stdtrit(self.df, tail)) * self.error if self.error else 0.0
         return self.value - half, self.value + half
 
-    def needed(self, loss: float, tail: float) -> int:
-        """Return about how many seeds per side are needed to detect a `loss` with probability 0.9.
 
-        This is the n with loss = (t + z) error sqrt(m / n), where t is the Student quantile at
-        `tail`, z the normal quantile at 0.9, and m the harmonic mean of the sizes. Zero without an
-        interval.
-        """
-        if not self.error:
-            return 0
-        size = 2 / sum(1 / each for each in self.sizes)
-        reach = float(ndtri(POWER) - stdtrit(self.df, tail)) * self.error
-        return math.ceil(size * (reach / loss) ** 2)
-
-
-def mean_differences(family: Sequence[SeedPair]) -> list[MeanDifference | None]:
+def mean_differences(
+    family: Sequence[tuple[BySeed, BySeed]], design: SeedDesign
+) -> list[MeanDifference | None]:
     """Return the differences of one family by point; None where there is nothing to compare.
 
-    Paired seeds are compared where both sides have a value. If too few seeds do, or if seeds are
-    not paired, the values of each side form a sample. A single pair uses the variance of other
-    points, or has no interval.
+    Seeds whose value is undefined, of pairs on either side, are left out.
     """
-    points = [_select_samples(each, MIN_SAMPLE) for each in family]
-    if sum(each.size - 1 for each in _pooled_points(points, paired=True)) >= MIN_SEEDS - 1:
-        points = [_select_samples(each, 1) for each in family]
-    pools = {
-        paired: [_pool_sample(each) for each in zip(*samples, strict=True)]
-        for paired in (True, False)
-        if (samples := [each.samples for each in _pooled_points(points, paired=paired)])
-    }
-    return [
-        None if each is None else _difference(each, pools.get(each.paired, [])) for each in points
-    ]
+    seeds = list({seed: None for pair in family for side in pair for seed in side})
+    was, now = (_table([pair[k] for pair in family], seeds) for k in (0, 1))
+    changes = now - was
+    if design.paired:
+        was, now = (np.where(np.isnan(changes), math.nan, side) for side in (was, now))
+    sizes = np.minimum(np.isfinite(was).sum(axis=1), np.isfinite(now).sum(axis=1))
+    if not design.paired and not design.enough:
+        sizes[:] = 0
+    found: list[MeanDifference | None] = [None] * len(family)
+    rows = np.flatnonzero(sizes)
+    largest = np.full(len(family), math.inf)
+    if design.paired:
+        largest[rows] = np.nanmax(np.abs(changes[rows]), axis=1)
+    samples = [changes[rows]] if design.paired else [was[rows], now[rows]]
+    errors = _standard_errors(samples) if design.enough else [(None, math.inf)] * len(rows)
+    for k, (error, df) in zip(rows.tolist(), errors, strict=True):
+        means = float(np.nanmean(was[k])), float(np.nanmean(now[k]))
+        found[k] = MeanDifference(*means, int(sizes[k]), float(largest[k]), error, df)
+    return found
 
 
-Sample = dict[int, float]
-"""Finite values by seed."""
-
-
-@dataclass(frozen=True)
-class _PointSamples:
-    """The finite values to compare at one point, and their samples: differences if paired.
-
-    `certain` is whether an interval can be computed.
-    """
-
-    was: Sample
-    now: Sample
-    samples: tuple[Sample, ...]
-    certain: bool
-
-    @property
-    def paired(self) -> bool:
-        return len(self.samples) == 1
-
-    @property
-    def size(self) -> int:
-        return min(map(len, self.samples))
-
-    @property
-    def moved(self) -> bool:
-        return not self.paired or any(self.samples[0].values())
-
-
-def _select_samples(pair: SeedPair, least: int) -> _PointSamples | None:
-    """Select the values to compare; `least` is the minimum number of pairs for an interval."""
-    was, now = (
-        {seed: value for seed, value in side.items() if value is not None and math.isfinite(value)}
-        for side in (pair.was, pair.now)
-    )
-    pairs = [seed for seed in was if seed in now] if pair.paired else []
-    if pair.enough and len(pairs) < least and min(len(was), len(now)) >= MIN_SAMPLE:
-        return _PointSamples(was, now, (was, now), certain=True)
-    if not pairs:
-        return None
-    was, now = ({seed: side[seed] for seed in pairs} for side in (was, now))
-    changes = {seed: now[seed] - was[seed] for seed in pairs}
-    return _PointSamples(was, now, (changes,), certain=pair.enough and len(pairs) >= least)
-
-
-def _pooled_points(points: Sequence[_PointSamples | None], *, paired: bool) -> list[_PointSamples]:
-    """Return the points with several seeds where not all differences are 0."""
-    return [
-        each
-        for each in points
-        if each and each.paired is paired and each.certain and each.moved and each.size > 1
-    ]
-
-
-def _pool_sample(points: Sequence[Sample]) -> tuple[float, float]:
-    """Return s_j and q_j of one sample."""
-    seeds = list({seed: None for each in points for seed in each})
+def _table(points: Sequence[BySeed], seeds: Sequence[int]) -> Numbers:
+    """Return the values by point and seed, NaN where they are missing or undefined."""
     values = np.array([[each.get(seed, math.nan) for seed in seeds] for each in points])
-    there = np.isfinite(values).astype(float)
-    deviations = np.nan_to_num(values - np.nanmean(values, axis=1, keepdims=True))
-    products, free = deviations @ deviations.T, there @ there.T - 1
-    total = float(np.trace(free))
-    doubts = products**2 / np.maximum(free, 1.0) * (free > 0)
-    return float(np.trace(products)) / total, float(doubts.sum()) / total**2
+    return np.where(np.isfinite(values), values, math.nan).reshape(len(points), len(seeds))
 
 
-def _difference(point: _PointSamples, pool: Sequence[tuple[float, float]]) -> MeanDifference:
-    was, now = (float(np.mean(list(each.values()))) for each in (point.was, point.now))
-    largest = max(map(abs, point.samples[0].values())) if point.paired else math.inf
-    sizes = len(point.was), len(point.now)
-    found = MeanDifference(was, now, sizes, point.paired, largest)
-    if not point.certain:
-        return found
-    if not point.moved:
-        return replace(found, error=0.0)
-    pooled = sum(s / len(each) for each, (s, _) in zip(point.samples, pool, strict=True))
-    doubt = sum(q / len(each) ** 2 for each, (_, q) in zip(point.samples, pool, strict=True))
-    own = sum(
-        float(np.var(list(each.values()), ddof=1)) / len(each)
-        for each in point.samples
-        if len(each) >= MIN_SAMPLE
-    )
-    df = pooled**2 / doubt if doubt else math.inf
-    return replace(found, error=math.sqrt(max(own, pooled)), df=df)
+def _standard_errors(samples: Sequence[Numbers]) -> list[tuple[float | None, float]]:
+    """Return the standard error of each point, and its degrees of freedom.
 
-
-def undefined_chance(points: Sequence[SeedPair]) -> tuple[float, float]:
-    """Return the probability that noise alone gives at least this increase in undefined seeds.
-
-    The second number is the smallest probability that could have been reached. Either all `points`
-    are paired or none is: the tests of McNemar and Fisher, where a seed counts once for all points.
+    The error is 0 if no pair changed. Such points are not pooled.
     """
-    if not any(any(each.undefined) for each in points):
-        return 1.0, 1.0
-    from scipy.stats import binom, hypergeom  # noqa: PLC0415  slow, and rarely needed
-
-    if points[0].paired:
-        steps: Counter[int] = Counter()
-        for each in points:
-            was, now = each.undefined
-            steps.update(now)
-            steps.subtract(was)
-        more = sum(step > 0 for step in steps.values())
-        moved = more + sum(step < 0 for step in steps.values())
-        chance, least = binom.sf([more - 1, moved - 1], moved, 0.5)
-    else:
-        gone, lost, before, after = (
-            len(frozenset().union(*side))
-            for side in zip(*((*each.undefined, *each.answered) for each in points), strict=True)
-        )
-        highest = min(gone + lost, after)
-        chance, least = hypergeom.sf([lost - 1, highest - 1], before + after, gone + lost, after)
-    return float(chance), float(least)
+    moved = np.any([np.nan_to_num(values).any(axis=1) for values in samples], axis=0)
+    moved |= len(samples) > 1
+    own, pooled, doubt = np.zeros((3, len(moved)))
+    for values in samples:
+        there = np.isfinite(values)
+        sizes = there.sum(axis=1)
+        deviations = np.nan_to_num(values - np.nanmean(values, axis=1, keepdims=True))
+        own += (deviations**2).sum(axis=1) / np.maximum(sizes - 1, 1) / sizes
+        several = moved & (sizes > 1)
+        total = (sizes - 1)[several].sum()
+        if not total:
+            return [(None if each else 0.0, math.inf) for each in moved]
+        products = deviations[several] @ deviations[several].T
+        common = there[several].astype(float)
+        free = common @ common.T - 1
+        doubts = products**2 / np.maximum(free, 1.0) * (free > 0)
+        pooled += np.trace(products) / total / sizes
+        doubt += doubts.sum() / total**2 / sizes**2
+    errors = np.sqrt(np.maximum(own, pooled)).tolist()
+    freedom = np.divide(pooled**2, doubt, out=np.full(len(doubt), math.inf), where=doubt > 0)
+    return [
+        (error, df) if each else (0.0, math.inf)
+        for each, error, df in zip(moved, errors, freedom.tolist(), strict=True)
+    ]

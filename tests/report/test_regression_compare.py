@@ -1,0 +1,335 @@
+"""Verdicts of comparisons with pinned results: rules, false alarms, power, and what is reported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from synthetic_ledger import measured, planned
+
+from ratecli.ledger.view import Ledger
+from ratecli.rates.metrics import Direction
+from ratecli.report.groups import estimate_share
+from ratecli.report.regression.check import seed_notes
+from ratecli.report.regression.compare import (
+    TOLERANCE,
+    ComparisonTerms,
+    compare_points,
+    compare_with_reference,
+)
+from ratecli.report.regression.findings import (
+    MAX_ROWS,
+    CheckReport,
+    CheckVerdict,
+    Finding,
+    findings_sheet,
+    omitted_note,
+)
+from ratecli.report.regression.reference import PinnedTrials, build_reference
+
+BETTER = {"error": Direction.LOW, "accuracy": Direction.HIGH, "solution_rate": Direction.HIGH}
+FIVE = [0.20, 0.21, 0.19, 0.22, 0.18]
+NOISE = [0.02, -0.01, 0.015, -0.012, 0.004]
+TEN = [0.20, 0.21, 0.19, 0.22, 0.18, 0.20, 0.23, 0.17, 0.21, 0.19]
+AGAIN = [0.20, 0.20, 0.20, 0.21, 0.19, 0.19, 0.23, 0.18, 0.21, 0.19]
+"""The same, sampled anew."""
+NAN = "nan"
+
+
+def point(numbers, metric="error", first=0, status="ok", **at) -> PinnedTrials:
+    """One metric of one variant on the test set, a number a seed; None for a trial without any."""
+    solved = any(each is not None for each in numbers)
+    return PinnedTrials(
+        algorithm="fit",
+        point=at,
+        seeds=list(range(first, first + len(numbers))),
+        statuses=["no_solution_found" if each is None else status for each in numbers],
+        values={"v": {"test": {metric: list(numbers)}}} if solved else {},
+    )
+
+
+def findings(now, was, tolerance=TOLERANCE) -> list[Finding]:
+    """Compare one point or several; leave out solution rates that are the same."""
+    sides = [[each] if isinstance(each, PinnedTrials) else each for each in (now, was)]
+    found = compare_points(*sides, ComparisonTerms(tolerance, BETTER))
+    return [each for each in found if each.metric != "solution_rate" or each.verdict != "same"]
+
+
+def verdicts(now, was, **more) -> dict[str, str]:
+    return {each.metric: str(each.verdict) for each in findings(now, was, **more)}
+
+
+def moved(by, numbers=FIVE):
+    return [number + by for number in numbers]
+
+
+def without(numbers, *seeds, by=NAN):
+    return [by if seed in seeds else number for seed, number in enumerate(numbers)]
+
+
+@pytest.mark.parametrize(
+    ("metric", "by", "expected"),
+    [
+        ("error", 0.0, "same"),
+        ("error", 0.005, "regressed"),
+        ("error", -0.005, "improved"),
+        ("accuracy", -0.005, "regressed"),
+        ("accuracy", 0.005, "improved"),
+        ("ratio", 0.005, "changed"),
+        ("ratio", -0.005, "changed"),
+        ("error", 0.0009, "same"),
+    ],
+)
+@pytest.mark.parametrize("seeds", [1, 5])
+def test_a_change_of_all_seeds(metric, by, expected, seeds):
+    numbers = FIVE[:seeds]
+    assert verdicts(point(moved(by, numbers), metric), point(numbers, metric)) == {metric: expected}
+
+
+def test_noise_is_ignored_with_five_seeds_and_counts_with_fewer():
+    now = [a + b for a, b in zip(FIVE, NOISE, strict=True)]
+    assert verdicts(point(now), point(FIVE)) == {"error": "same"}
+    (found,) = findings(point(now[:3]), point(FIVE[:3]))
+    assert (found.verdict, found.detail) == ("regressed", "3 seeds: no interval")
+    assert found.interval is None
+
+
+@pytest.mark.parametrize(
+    ("now", "was", "tolerance", "expected"),
+    [
+        (50.04, 50.0, TOLERANCE, "same"),
+        (50.06, 50.0, TOLERANCE, "changed"),
+        (0.2002, 0.2, 0, "changed"),
+        (0.25, 0.2, 0.1, "same"),
+    ],
+)
+def test_the_tolerance_is_relative_for_numbers_above_1(now, was, tolerance, expected):
+    found = verdicts(point([now], "ratio"), point([was], "ratio"), tolerance=tolerance)
+    assert found == {"ratio": expected}
+
+
+def test_slack_of_a_satisfied_constraint_is_not_compared():
+    name = "violation.parity"
+    assert verdicts(point([-0.2] * 5, name), point([-0.3] * 5, name)) == {name: "same"}
+    (found,) = findings(point([0.01] * 5, name), point([-0.3] * 5, name))
+    assert (found.verdict, found.was, found.now) == ("regressed", 0.0, 0.01)
+
+
+def test_many_changed_metrics_require_wider_intervals():
+    now = [a + b for a, b in zip(FIVE, [0.004, 0.007, 0.003, 0.006, 0.009], strict=True)]
+    assert verdicts(point(now), point(FIVE)) == {"error": "regressed"}
+    names = [f"m{i}" for i in range(3000)]
+    many = [point([0.1] * 5, name, k=name) for name in names]
+    jumps = [point([0.1, 0.2, 0.1, 0.0, 0.1], name, k=name) for name in names]
+    assert set(verdicts([point(now), *jumps], [point(FIVE), *many]).values()) == {"same"}
+    # metrics that do not change do not count
+    assert verdicts([point(now), *many], [point(FIVE), *many])["error"] == "regressed"
+
+
+@pytest.mark.parametrize(
+    ("now", "was", "detail"),
+    [
+        (point([0.1], k=1), point([0.1], k=1.0), "it is not pinned"),
+        ([], point([0.1]), "it is pinned and no longer in the file"),
+        (point([0.1]), point([0.1], "other"), "it is pinned and no longer measured"),
+        (point([0.1] * 4), point([0.1] * 4, first=4), "no seed gave a number both times"),
+        (point([0.1]), point([NAN]), "no seed gave a number both times"),
+        (point([0.1], status="diverged"), point([0.1]), "it is diverged at seed 0, which is not"),
+    ],
+)
+def test_values_that_cannot_be_compared_fail(now, was, detail):
+    found = next(each for each in findings(now, was) if each.verdict == "not compared")
+    assert found.detail.startswith(detail)
+
+
+def test_data_sets_that_changed_are_named():
+    trial = planned("fit", 0)
+    result = {trial.key: measured(trial, {("v", "test"): {"error": 0.1}})}
+
+    def details(now, was):
+        ledgers = [
+            Ledger([trial], result, {
+                "experiment": {"name": "x"}, "versions": {},
+                "datasets": {name: {"digest": digest} for name, digest in data.items()},
+            })
+            for data in (now, was)
+        ]  # fmt: skip
+        reference = build_reference(ledgers[1])
+        found = compare_with_reference(ledgers[0], reference, ComparisonTerms(0.001, {}))
+        return [each.detail for each in found]
+
+    assert details({"a": "1", "b": "2", "c": "3"}, {"b": "2", "c": "4", "d": "5"}) == [
+        "data set 'a' is not pinned",
+        "data set 'c' is not what was pinned: its file or its options are others",
+        "data set 'd' is pinned and no longer in the file",
+    ]
+    assert set(details({"a": "1"}, {"a": "1"})) == {"1 seed: no interval"}
+
+
+def test_other_seeds_are_also_compared_over_the_rows_of_all_splits():
+    """High values on the test set go with low ones on the training set; a loss is on both."""
+    noise = [0.02, -0.03, 0.01, -0.02, 0.03, -0.01]
+
+    def splits(by, first):
+        sides = {"test": moved(0.2 + by, noise), "train": [0.2 + by - e / 2 for e in noise]}
+        values = {"v": {name: {"error": own, "violation.x": own} for name, own in sides.items()}}
+        return point(noise, first=first).model_copy(update={"values": values})
+
+    def failed(first, **rows):
+        terms = ComparisonTerms(0.001, BETTER, rows)
+        found = compare_points([splits(0.005, first)], [splits(0.0, 0)], terms)
+        return {(each.split, each.metric) for each in found if each.verdict == "regressed"}
+
+    assert failed(9) == set()
+    assert failed(9, train=200, test=100) == {("train + test", "error")}
+    assert "train + test" not in dict(failed(0, train=200, test=100))
+
+
+def test_solution_rates_are_compared():
+    some, fewer = [0.1, None] * 5, [0.1, None] * 4 + [None, None]
+    none, every = point([None] * 5), point([0.1] * 5)
+    assert verdicts(none, every) == {"solution_rate": "regressed"}
+    assert verdicts(every, none) == {"solution_rate": "improved"}
+    assert verdicts(none, none) == {}
+    assert verdicts(point(fewer), point(some)) == {"error": "same"}  # one in ten less is noise
+    diverged = point([None] * 5).model_copy(update={"statuses": ["diverged"] * 5})
+    assert verdicts(diverged, diverged) == {}
+    assert verdicts(every, diverged) == {"solution_rate": "improved"}
+
+
+@pytest.mark.parametrize(
+    ("now", "was", "value", "share"),
+    [
+        ([NAN, 0.1], [NAN, 0.1], "same", "same"),
+        ([NAN, NAN], [NAN, NAN], "same", "same"),
+        (["inf"], [NAN], "same", "same"),
+        ([0.1, NAN], [0.1, 0.1], "same", "regressed"),
+        (without(AGAIN, 3, 5), without(TEN, 3), "same", "same"),
+        (without(AGAIN, 3, by="inf"), without(TEN, 3), "same", "same"),
+        (without(AGAIN, *range(3)), TEN, "same", "same"),
+        (without(AGAIN, *range(6)), TEN, "same", "regressed"),
+        (without([NAN] * 10), TEN, "not compared", "regressed"),
+        (AGAIN, without(TEN, *range(8)), "same", "improved"),
+        (without(moved(0.03, AGAIN), 3), without(TEN, 5), "regressed", "same"),
+    ],
+)
+def test_the_share_of_undefined_seeds_is_compared(now, was, value, share):
+    assert verdicts(point(now), point(was)) == {"error": value, "undefined.error": share}
+
+
+def test_undefined_seeds_are_left_out_of_means():
+    found, _ = findings(point(without(AGAIN, 3, 5)), point(without(TEN, 3)))
+    assert (found.seeds, found.left_out, found.detail) == (8, 2, "paired over 8 seeds")
+    found, _ = findings(point(without(AGAIN, 3), first=20), point(without(TEN, 5)))
+    assert (found.verdict, found.detail) == ("same", "two samples of 9 seeds or more")
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Noise of a simulation, like that of real runs (`benchmarks/check.py` measures real trials).
+
+    `own` and `shared` are the standard deviations of a seed's difference at one sweep point and at
+    all of them; `undefined` are the shares of undefined seeds before and now; with `other` seeds,
+    the rows differ, too.
+    """
+
+    seeds: int
+    own: float
+    shared: float = 0.0
+    undefined: tuple[float, float] = (0.0, 0.0)
+    other: bool = False
+
+    def count_failures(self, loss=0.0, comparisons=200, points=6) -> int:
+        """Simulate comparisons and return how many fail."""
+        rng = np.random.default_rng(1)
+        count = 0
+        for _ in range(comparisons):
+            rows = rng.normal(0.17, 0.009, (2, 1, self.seeds))  # shared by all sweep points
+            was, now = rows + rng.normal(0, 0.003, (2, points, self.seeds))
+            now = (now if self.other else was) + loss
+            now = now + rng.normal(0, self.own, (points, self.seeds))
+            now = now + rng.normal(0, self.shared, self.seeds)
+            for side, share in zip((was, now), self.undefined, strict=True):
+                side[rng.random(side.shape) < share] = np.nan
+            first = self.seeds * self.other
+            found = findings(
+                [point(row, first=first, k=k) for k, row in enumerate(now.tolist())],
+                [point(row, k=k) for k, row in enumerate(was.tolist())],
+            )
+            count += any(not each.verdict.good for each in found)
+        return count
+
+
+FEW, SAMPLED, OTHER = Scenario(5, 0.002), Scenario(10, 0.004, 0.002), Scenario(100, 0.0, other=True)
+UNDEFINED = [Scenario(10, 0.02, undefined=shares) for shares in ((0.1, 0.1), (0.3, 0.3), (0, 0.4))]
+
+
+@pytest.mark.parametrize("scenario", [FEW, SAMPLED, OTHER], ids=["few", "sampled", "other"])
+def test_noise_seldom_fails_and_half_a_point_mostly_does(scenario):
+    assert estimate_share(scenario.count_failures(), 200).low <= 0.05
+    assert scenario.count_failures(0.005) >= 0.9 * 200
+
+
+def test_undefined_seeds_seldom_fail_by_noise_and_mostly_by_a_loss():
+    rare, frequent, lost = (each.count_failures(comparisons=100) for each in UNDEFINED)
+    assert max(rare, frequent) <= 5
+    assert lost >= 95
+
+
+def test_improvements_and_equal_results_never_fail():
+    assert FEW.count_failures(-0.005) == 0
+    equal = Scenario(5, 0.0)
+    failures = [equal.count_failures(loss, comparisons=20) for loss in (0.0, 0.0009, 0.002)]
+    assert failures == [0, 0, 20]
+
+
+OTHER_SEEDS = (
+    "seeds that are pinned are in the file; no longer in the file: 0, 1, 2, 3; "
+    "not pinned: 5 to 29 (25 values); 5 and 26 seeds are compared as two samples"
+)
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "message"),
+    [
+        ({1, 2}, {2, 1}, None),
+        (range(5), range(3), "3 of 5 seeds that are pinned are in the file; no longer in the file: 3, 4"),
+        (range(5), range(7), "5 of 5 seeds that are pinned are in the file; not pinned: 5, 6"),
+        (range(5), range(4, 30), "1 of 5 " + OTHER_SEEDS),
+    ],
+)  # fmt: skip
+def test_changed_seeds_are_noted(was, now, message):
+    notes = seed_notes(set(was), set(now))
+    assert [note.message for note in notes] == ([message] if message else [])
+    assert all(note.loc == ("seeds",) for note in notes)
+
+
+def finding(verdict, by, half=None, metric="m"):
+    interval = None if half is None else (by - half, by + half)
+    return Finding(verdict, was=0.0, now=by, interval=interval, metric=metric)
+
+
+def table(*found):
+    """Return the metrics of the table's rows, and the note below the table."""
+    made = CheckReport(Path("x.yaml"), "x", None, found)
+    sheet = findings_sheet(made)
+    at = [column.title for column in sheet.columns].index("metric")
+    return [row[at].text for row in sheet.rows], omitted_note(made)
+
+
+def test_failures_come_first_and_large_changes_before_small_ones():
+    found = [
+        finding(CheckVerdict.IMPROVED, -0.9, 0.001, "better"),
+        finding(CheckVerdict.CHANGED, 0.5, 0.1, "changed"),
+        finding(CheckVerdict.REGRESSED, 0.5, 0.4, "wide"),
+        finding(CheckVerdict.REGRESSED, 0.02, 0.01, "narrow"),
+        finding(CheckVerdict.REGRESSED, 0.01, 0.0, "certain"),
+        finding(CheckVerdict.REGRESSED, 0.03, None, "larger"),
+        finding(CheckVerdict.SAME, 0.0, 0.1, "same"),
+    ]
+    rows = ["larger", "certain", "narrow", "wide", "changed", "better"]
+    assert table(*found) == (rows, "")
+    many = [finding(CheckVerdict.CHANGED, 0.1, 0.01)] * MAX_ROWS
+    assert table(*found, *many)[1] == "... and 6 more: --format json has all"
