@@ -2,8 +2,7 @@
 
 On a9a (where it is at hand): one target of Figure 2 of Goh et al. 2016 at 8 majorization steps from a
 cold start, each convex problem to a relative gap of 1e-4, against LIBLINEAR's unconstrained SVM and
-against Algorithm 2 as published, LIBLINEAR cold inside, and fairlearn if it is there; then the whole
-path of 96 targets. On generated rows: seconds against rows, features, non-zeros and constraints, one
+against Algorithm 2 as published, LIBLINEAR cold inside, and fairlearn if it is there. On generated rows: seconds against rows, features, non-zeros and constraints, one
 convex problem each, drawn to benchmarks/majorize.png. `--clicks` solves one target of Figure 3 at full
 size. Seconds are of the processor, one core.
 """
@@ -32,17 +31,16 @@ from ratecli.rates.resolve import Scope, constraint_differences, resolve, violat
 from ratecli.runner.trial import training_problem
 from ratecli.runner.worker import limit_to_one_thread
 from ratecli.sampling.rows import ExperimentData, TrialData, load_trial_data
+from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.majorize import cutting_plane as choosers
 from ratecli.solvers.majorize import cutting_plane as svm
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem, StoppingRule
 from ratecli.solvers.majorize.cutting_plane import CuttingPlane
 from ratecli.solvers.majorize.majorization import make_ramp_problem
-from ratecli.solvers.majorize.rows import FeatureRows
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
 
-TARGETS = np.linspace(1, 3.5, 96)
 ONE = 1.25
 GAP = 1e-4
 
@@ -74,15 +72,12 @@ def bench_a9a(found: TrialData) -> None:
     X, y = found.X[train], found.sample.label[train]
     fit = partial(LinearSVC(loss="hinge", tol=1e-3, max_iter=20_000).fit, X, y)
     one = problem_at(found, ONE)
-    problems = [problem_at(found, target) for target in TARGETS]
     solve = partial(Majorize(gap=GAP).solve, one, np.random.default_rng(0), silent)
     before, ours, theirs = fastest(fit, 5), fastest(solve, 3), fastest(lambda: as_published(one))
-    path = fastest(lambda: Majorize(gap=GAP).path(problems, np.random.default_rng(0), silent))
     plain = min(before, fastest(fit, 5))  # a machine does not run at one speed for minutes
     print(f"a9a: a plain SVM fit (LIBLINEAR, tolerance 1e-3) takes {plain:.2f} s")
     print(f"one target, 8 steps, cold: {ours:.2f} s = {ours / plain:.1f} fits; "
           f"Algorithm 2 over cold LIBLINEAR: {theirs:.1f} s, {theirs / ours:.1f} times as long")  # fmt: skip
-    print(f"the path of {len(TARGETS)} targets: {path:.0f} s = {path / plain:.0f} fits")
     if importlib.util.find_spec("fairlearn"):
         bench_fairlearn(X, y, found.sample.columns["sex"][train], ours)
 
@@ -116,7 +111,7 @@ def generated(n: int, d: int, entries: int, constraints: int) -> ConvexProblem:
         inside = group == g
         coefficients.append(np.where(inside, 1 / inside.sum(), -1 / (~inside).sum()))
     constants = np.concatenate([[y.mean()], np.full(constraints, -0.02)])
-    ramp = RampProblem.of(FeatureRows(X), np.array(coefficients), constants, 2 / n)
+    ramp = RampProblem.of(DesignMatrix(X), np.array(coefficients), constants, 2 / n)
     return ConvexProblem.tight_at(ramp, np.zeros(n))
 
 

@@ -12,6 +12,13 @@ Array: TypeAlias = NDArray[np.float64]
 Features: TypeAlias = NDArray[np.float64] | sparse.csr_array
 
 
+def append_columns(X: Features, columns: Array) -> Features:
+    """Return X (n, d) followed by other columns (n, k), dense or sparse as X is."""
+    if isinstance(X, np.ndarray):
+        return np.hstack([X, columns])
+    return sparse.csr_array(sparse.hstack([X, sparse.csr_array(columns)], format="csr"))
+
+
 class Classifier(Protocol):
     """A rule that maps rows of features, shape (n, d), to decisions.
 

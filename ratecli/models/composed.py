@@ -8,9 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from ratecli.models.base import Array, Classifier, Features
+from ratecli.models.base import Array, Classifier, Features, append_columns
 from ratecli.models.linear import HALF
 from ratecli.models.sklearn_model import SklearnModel
 from ratecli.models.trees import TreeEnsemble
@@ -116,10 +115,7 @@ def append_memberships(X: Features, members: Sequence[NDArray[np.bool_]]) -> Fea
     """Return (n, d + S) features followed by a 0/1 column for each of S masks of shape (n,)."""
     if not len(members):
         return X
-    columns = np.stack(members, axis=1).astype(float)
-    if isinstance(X, np.ndarray):
-        return np.hstack([X, columns])
-    return sparse.csr_array(sparse.hstack([X, sparse.csr_array(columns)], format="csr"))
+    return append_columns(X, np.stack(members, axis=1).astype(float))
 
 
 def extract_memberships(X: Features, width: int) -> Array:

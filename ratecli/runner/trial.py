@@ -42,9 +42,8 @@ from ratecli.sampling.rows import TrialData, load_trial_data
 from ratecli.sampling.safety_rows import SafetyRows, rates_on_split
 from ratecli.sampling.undefined import check_defined_ratios, empty_rate
 from ratecli.solvers.base import Solution
-from ratecli.solvers.feasibility import unmet_status
 from ratecli.solvers.fit_cache import cache_adjusted_time
-from ratecli.solvers.hull.forms import RateProgram
+from ratecli.solvers.hull.forms import RateProgram, unmet_status
 from ratecli.solvers.liblinear import import_sklearn_linear
 from ratecli.solvers.margin import solve_with_margin
 from ratecli.solvers.problem import ERROR_RATE, Problem

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from ratecli.models.base import Array, Features
+
+ClassificationLoss = Literal["hinge", "logistic"]
 
 
 @cache
@@ -32,42 +34,36 @@ class LiblinearFit(NamedTuple):
     converged: bool
 
 
-def add_ones_column(X: Features) -> Features:
-    """Return X with a column of ones, which makes the bias a regularized weight."""
-    ones = np.ones((X.shape[0], 1))
-    if isinstance(X, np.ndarray):
-        return np.hstack([X, ones])
-    return sparse.csr_array(sparse.hstack([X, sparse.csr_array(ones)], format="csr"))
-
-
-def fit_hinge(
-    X: Features, signs: Array, weights: Array, *, seed: int, tolerance: float, iterations: int
+def fit_liblinear(
+    loss: ClassificationLoss,
+    X: Features,
+    signs: Array,
+    weights: Array,
+    *,
+    seed: int,
+    tolerance: float,
+    iterations: int,
 ) -> LiblinearFit:
-    """Minimize `|w|^2 / 2 + sum of weights * max(0, 1 - signs * Xw)` by dual coordinate descent."""
-    model = import_sklearn_linear().svm.LinearSVC(loss="hinge", dual=True)
+    """Minimize `|w|^2 / 2 + sum of weights * loss(signs * Xw)`.
+
+    The loss `hinge` is max(0, 1 - z), minimized by dual coordinate descent; `logistic` is
+    log(1 + exp(-z)), minimized by trust region Newton.
+    """
+    sklearn = import_sklearn_linear()
+    if loss == "hinge":
+        model = sklearn.svm.LinearSVC(loss="hinge", dual=True)
+    else:
+        model = sklearn.linear_model.LogisticRegression(solver="liblinear")
     model.set_params(tol=tolerance, max_iter=iterations, random_state=seed)
-    return _fit_sklearn_model(model, X, signs, weights)
-
-
-def fit_logistic(
-    X: Features, signs: Array, weights: Array, *, seed: int, tolerance: float, iterations: int
-) -> LiblinearFit:
-    """Minimize `|w|^2 / 2 + sum of weights * log(1 + exp(-signs * Xw))` by trust region Newton."""
-    model = import_sklearn_linear().linear_model.LogisticRegression(solver="liblinear")
-    model.set_params(tol=tolerance, max_iter=iterations, random_state=seed)
-    return _fit_sklearn_model(model, X, signs, weights)
-
-
-def _fit_sklearn_model(model: Any, X: Features, signs: Array, weights: Array) -> LiblinearFit:
+    model.set_params(fit_intercept=False, C=1.0)
     if len(np.unique(signs)) == 1:
         # LIBLINEAR rejects a single class; a zero row of the other class does not change the fit.
         X = X.copy()
         X.resize((X.shape[0] + 1, X.shape[1]))
         signs, weights = np.append(signs, -signs[0]), np.append(weights, weights.min())
-    early = import_sklearn_linear().exceptions.ConvergenceWarning
+    early = sklearn.exceptions.ConvergenceWarning
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", early)
-        model.set_params(fit_intercept=False, C=1.0)
         model.fit(to_int32_indices(X), signs, sample_weight=weights)
     converged = not any(issubclass(w.category, early) for w in caught)
     return LiblinearFit(np.asarray(model.coef_[0], dtype=float), converged)

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ratecli.certify.safety_test import SafetyTestSpec
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import append_memberships
+from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal
-from ratecli.rates.expression import Leaf
 from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask
@@ -21,7 +22,7 @@ from ratecli.rates.table import RATES
 from ratecli.rates.tangent import any_undefined, values
 from ratecli.streaming.stream import RowStream
 
-ERROR_RATE = Leaf(RATES["error"])
+ERROR_RATE = ex.Leaf(RATES["error"])
 
 
 @dataclass(frozen=True)
@@ -152,9 +153,68 @@ def combine_affine_forms(rates: RateMatrix, forms: Sequence[Affine]) -> tuple[Ar
     return mix @ rates.A, mix @ np.nan_to_num(rates.c) + constants
 
 
+def min_constraint_excess(coefficients: Array, constants: Array) -> float:
+    """Return the minimum over p in [0, 1]^n of the largest of `coefficients @ p + constants`."""
+    from scipy.optimize import linprog
+
+    m, count = coefficients.shape
+    found = linprog(
+        np.append(np.zeros(count), 1.0),
+        A_ub=np.hstack([coefficients, -np.ones((m, 1))]),
+        b_ub=-constants,
+        bounds=[(0, 1)] * count + [(None, None)],
+    )
+    if found.status != 0:
+        raise ArithmeticError(f"the program over decisions was not solved: {found.message}")
+    return float(found.fun)
+
+
 def sum_by_goal(owners: Sequence[str], found: Array) -> dict[str, float]:
     """Return the sum of `found` (J,) over the pieces of each constraint, by constraint name."""
     total = dict.fromkeys(owners, 0.0)
     for name, value in zip(owners, found, strict=True):
         total[name] += float(value)
     return total
+
+
+HASH_BOUND = 2**62
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The cells into which the slices of the goals' rates partition the rows.
+
+    Only slices of rates that depend on decisions count. The data set that a row comes from does not
+    define a group.
+
+    Attributes
+    ----------
+    slices
+        S conditions as text, in alphabetical order.
+    patterns
+        (C, S) which slices the rows of each group are in.
+    of
+        (n,) the group of each row, 0 to C - 1.
+    """
+
+    slices: tuple[str, ...]
+    patterns: NDArray[np.bool_]
+    of: NDArray[np.intp]
+
+    @classmethod
+    def of_problem(cls, problem: Problem) -> Groups:
+        """Return the groups of a problem's rows."""
+        pieces = [p for goal in (problem.objective, *problem.constraints) for p in goal.pieces]
+        moving = (leaf for leaf in ex.leaves(*pieces) if leaf.rate.yes != leaf.rate.no)
+        texts = sorted({str(leaf.where.visible) for leaf in moving if leaf.where.conditions})
+        n = problem.X.shape[0]
+        members = np.array([problem.slices[text] for text in texts], dtype=bool).reshape(-1, n).T
+        return cls.by(tuple(texts), members)
+
+    @classmethod
+    def by(cls, slices: tuple[str, ...], members: NDArray[np.bool_]) -> Groups:
+        """Return the cells of memberships (n, S)."""
+        words = np.random.default_rng(0).integers(-HASH_BOUND, HASH_BOUND, size=len(slices))
+        # Integer sums modulo 2^64 are exact, so equal patterns have equal sums.
+        _, first, of = np.unique(members @ words, return_index=True, return_inverse=True)
+        return cls(slices, members[first], of)

@@ -8,8 +8,8 @@ import numpy as np
 from scipy import sparse
 
 from ratecli.models.base import Array, Features
+from ratecli.solvers.design_matrix import DesignMatrix, Intercept
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
-from ratecli.solvers.majorize.rows import FeatureRows, Intercept
 
 INTERCEPTS: tuple[Intercept, ...] = ("regularized", "unregularized", "none")
 
@@ -31,7 +31,7 @@ def instance(seed: int, constraints: int, intercept: Intercept, kind: str) -> Co
     up, down = _costs(rng, constraints, n, kind)
     l2 = 10 ** (rng.uniform(-8, -5) if kind == "tiny penalty" else rng.uniform(-4, 0))
     anchor = rng.normal(size=n) * rng.uniform(0, 1.5) * (seed % 2)
-    ramp = RampProblem(FeatureRows(X, intercept), up, down, np.zeros(constraints + 1), l2)
+    ramp = RampProblem(DesignMatrix(X, intercept), up, down, np.zeros(constraints + 1), l2)
     w = rng.normal(size=ramp.rows.width) * 10 ** rng.uniform(-2, 0)
     slack = 0.0 if kind == "touching" else rng.uniform(0, 0.02, constraints)
     constants = np.append(0.0, -ConvexProblem.tight_at(ramp, anchor).values(w)[1:] - slack)

@@ -9,9 +9,9 @@ from oracles.instances import INTERCEPTS, KINDS, instance
 from oracles.problem3 import least
 
 from ratecli.models.linear import ramp as ramp_of
+from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.majorization import make_ramp_problem
-from ratecli.solvers.majorize.rows import FeatureRows
 from ratecli.solvers.majorize.solver import Majorize
 
 ROWS, FEATURES, GOALS = 6, 2, 2
@@ -26,7 +26,7 @@ def matrix(rows: int, columns: int) -> st.SearchStrategy[np.ndarray]:
 @st.composite
 def ramps(draw) -> RampProblem:
     constants = draw(matrix(1, GOALS + 1))[0]
-    rows = FeatureRows(draw(matrix(ROWS, FEATURES)), draw(st.sampled_from(INTERCEPTS)))
+    rows = DesignMatrix(draw(matrix(ROWS, FEATURES)), draw(st.sampled_from(INTERCEPTS)))
     up, down = (np.abs(draw(matrix(GOALS + 1, ROWS))) for _ in range(2))
     return RampProblem(rows, up, down, constants, draw(st.floats(0.0, 2.0)))
 
@@ -43,7 +43,7 @@ def positive_bound(z, anchor):
 def bounds_of_one_row(sign, z, anchor):
     """What `ConvexProblem` makes of one row that a yes (sign 1) or a no (-1) costs 1."""
     one = RampProblem.of(
-        FeatureRows(np.eye(1), "none"), np.array([[sign]]), np.array([float(sign < 0)]), 0.0
+        DesignMatrix(np.eye(1), "none"), np.array([[sign]]), np.array([float(sign < 0)]), 0.0
     )
     return [
         ConvexProblem.tight_at(one, np.array([at])).values(np.array([score]))[0]
@@ -83,7 +83,7 @@ def test_a_convex_problem_is_convex(problem, seed, share):
 
 
 def test_a_score_near_a_corner_gets_the_other_bound_with_ties():
-    rows = FeatureRows(np.eye(1), "none")
+    rows = DesignMatrix(np.eye(1), "none")
     one = RampProblem.of(rows, np.ones((1, 1)), np.zeros(1), 0.0)
     for anchor, ties, at_2 in ((0.499, 0.0, 2.5), (0.499, 0.01, 1.0), (0.48, 0.01, 2.5)):
         convex = ConvexProblem.tight_at(one, np.array([anchor]), ties)
@@ -95,7 +95,7 @@ def test_terms_are_bounded_one_by_one_as_in_the_paper():
     rng = np.random.default_rng(0)
     X, coefficients = rng.normal(size=(30, 3)), rng.normal(size=(2, 30))
     at, w = rng.normal(size=3), rng.normal(size=3)
-    ramp_problem = RampProblem.of(FeatureRows(X, "none"), coefficients, np.array([0.1, -0.2]), 0.5)
+    ramp_problem = RampProblem.of(DesignMatrix(X, "none"), coefficients, np.array([0.1, -0.2]), 0.5)
     up, down = positive_bound(X @ w, X @ at), positive_bound(-X @ w, -X @ at)
     wanted = np.where(coefficients > 0, coefficients * up, -coefficients * (down - 1)).sum(axis=1)
     wanted += [0.1 + 0.25 * (w @ w), -0.2]
@@ -105,7 +105,7 @@ def test_terms_are_bounded_one_by_one_as_in_the_paper():
 
 def test_objectives_beyond_those_of_any_decisions():
     """1.5 at most and -2 at least, plus 0.25; a constant has no range and counts as 1."""
-    rows = FeatureRows(np.eye(3), "none")
+    rows = DesignMatrix(np.eye(3), "none")
     ramp_problem = RampProblem.of(rows, np.array([[1.0, -2.0, 0.5]]), np.array([0.25]), 0.0)
     assert ramp_problem.spread == 3.5
     assert ramp_problem.beyond(0) == 1.75
@@ -179,7 +179,7 @@ def test_merging_rows_changes_no_value(seed, intercept):
     rules = Rules({"r": "recall >= 0.8", "o": "max_gap(tpr, by=g) <= 0.1", "c": "churn <= 0.2"})
     goals = problem(grid_rows(seed, n=80), rules)
     merged = make_ramp_problem(Majorize(intercept=intercept), goals)
-    plain = RampProblem.of(FeatureRows(goals.X, intercept), *forms(goals), 2 * goals.l2)
+    plain = RampProblem.of(DesignMatrix(goals.X, intercept), *forms(goals), 2 * goals.l2)
     assert len(merged.rows) < 50 < len(plain.rows)
     rng = np.random.default_rng(seed)
     for _ in range(5):

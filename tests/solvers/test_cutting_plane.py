@@ -6,6 +6,7 @@ from oracles.goals import Rules, grid_rows, problem, smooth_rows
 from oracles.instances import instance
 from oracles.problem3 import least
 
+from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.majorize import cutting_plane as choosers
 from ratecli.solvers.majorize import cutting_plane as svm
 from ratecli.solvers.majorize.convex import (
@@ -23,7 +24,6 @@ from ratecli.solvers.majorize.cutting_plane import (
     solve_master,
 )
 from ratecli.solvers.majorize.majorization import make_ramp_problem
-from ratecli.solvers.majorize.rows import FeatureRows
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
 
@@ -100,7 +100,7 @@ def test_liblinear_inside_comes_as_close_as_it_is_exact(rules, seed):
 @CHOOSERS
 def test_toy_of_two_points_under_a_coverage_constraint(chooser):
     """Protocols of Goh et al. 2016, vector 9.3; the penalty is tiny, not absent."""
-    rows = FeatureRows(np.array([[1.0], [-1.0]]), "unregularized")
+    rows = DesignMatrix(np.array([[1.0], [-1.0]]), "unregularized")
     coefficients = np.array([[-0.5, 0.5], [0.5, 0.5]])
     ramp = RampProblem.of(rows, coefficients, np.array([0.5, -0.25]), 1e-4)
     convex = ConvexProblem.tight_at(ramp, np.zeros(2))

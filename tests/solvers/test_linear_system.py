@@ -6,10 +6,10 @@ from oracles.instances import INTERCEPTS
 from scipy import sparse
 
 from ratecli.models.base import Array, Features
+from ratecli.solvers.design_matrix import DesignMatrix, Intercept
 from ratecli.solvers.majorize import newton as linear
 from ratecli.solvers.majorize.convex import RampProblem
 from ratecli.solvers.majorize.newton import solve_newton_system
-from ratecli.solvers.majorize.rows import FeatureRows, Intercept
 
 
 def by_gradients(monkeypatch, products):
@@ -19,7 +19,7 @@ def by_gradients(monkeypatch, products):
 
 
 def of(X: Features, intercept: Intercept, l2: float) -> RampProblem:
-    return RampProblem.of(FeatureRows(X, intercept), np.zeros((1, X.shape[0])), np.zeros(1), l2)
+    return RampProblem.of(DesignMatrix(X, intercept), np.zeros((1, X.shape[0])), np.zeros(1), l2)
 
 
 def system(ramp: RampProblem, chosen: Array, extra: Array, sigma: float) -> Array:

@@ -126,28 +126,3 @@ def test_so_they_are_with_algorithm_2_inside(family, solver):
     for seed in range(2 if solver == "liblinear" else 1):
         goals = random_problem(family, seed)
         assert holds(goals, solve(goals, inner), inner)
-
-
-RULES = {
-    "parity": ("positive_rate[g=a] >= {} * positive_rate[g=c]", np.linspace(0.5, 1.0, 4)),
-    "churn": ("churn <= {}", np.linspace(0.2, 0.14, 4)),
-    "recall": ("recall >= {}", np.linspace(0.7, 0.95, 4)),
-    "odds": ("max_gap(tpr, by=g) <= {}", np.linspace(0.2, 0.02, 4)),
-}
-
-
-@pytest.mark.parametrize("family", RULES)
-def test_a_path_is_certified_at_each_target_and_as_good_as_cold_solves(family):
-    """From a target that is all but idle to one that costs a lot; the first is solved as if alone."""
-    solver, rng, rows = Majorize(iterations=4), np.random.default_rng(0), smooth_rows(1, n=250)
-    rule, values = RULES[family]
-    rules = [{"t": rule.format(value), "f": "fpr <= 0.4"} for value in values]
-    problems = [problem(rows, Rules(each)) for each in rules]
-    path = solver.path(problems, rng, lambda _: None)
-    assert path[-1].multipliers["t"] > 0.1, "the last target binds"
-    for k, (goals, solution) in enumerate(zip(problems, path, strict=True)):
-        assert holds(goals, solution, solver)
-        cold = solve(goals, solver)
-        # another solution within the gap may lead to another local optimum
-        ends = [each.trace[-1]["objective"] for each in (solution, cold)]
-        assert ends[0] == pytest.approx(ends[1], rel=0.02 if k else 0)

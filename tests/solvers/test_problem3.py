@@ -16,7 +16,6 @@ from ratecli.solvers.majorize import newton as linear
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import (
     FEASIBILITY_TOLERANCE,
-    ConvexMethod,
     ConvexProblem,
     ConvexSolution,
     StoppingRule,
@@ -28,7 +27,7 @@ def goal(problem: ConvexProblem, gap: float) -> StoppingRule:
     return StoppingRule(0.0, 1e4 * (problem.ramp.spread or 1.0), 1e6, absolute=gap)
 
 
-def solved(method: ConvexMethod, problem: ConvexProblem) -> ConvexSolution:
+def solved(method: AugmentedLagrangian | CuttingPlane, problem: ConvexProblem) -> ConvexSolution:
     return method.solve(problem, np.zeros(problem.ramp.rows.width))
 
 

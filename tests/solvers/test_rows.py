@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from ratecli.solvers.majorize.rows import FeatureRows, merge_equal_rows
+from ratecli.solvers.design_matrix import DesignMatrix, merge_equal_rows
 
 X = np.array([[1.0, 2.0], [0.0, -1.0], [3.0, 0.0]])
 
 
 def test_only_an_unregularized_bias_has_no_penalty():
-    assert FeatureRows(X, "regularized").penalties(0.5).tolist() == [0.5, 0.5, 0.5]
-    assert FeatureRows(X, "unregularized").penalties(0.5).tolist() == [0.5, 0.5, 0.0]
-    assert FeatureRows(X, "none").penalties(0.5).tolist() == [0.5, 0.5]
+    assert DesignMatrix(X, "regularized").penalties(0.5).tolist() == [0.5, 0.5, 0.5]
+    assert DesignMatrix(X, "unregularized").penalties(0.5).tolist() == [0.5, 0.5, 0.0]
+    assert DesignMatrix(X, "none").penalties(0.5).tolist() == [0.5, 0.5]
 
 
 @given(st.integers(0, 10_000), st.booleans())

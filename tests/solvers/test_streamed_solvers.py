@@ -16,7 +16,8 @@ from ratecli.rates.matrix import RowKinds
 from ratecli.runner.trial import training_problem
 from ratecli.sampling.rows import ExperimentData, load_trial_data
 from ratecli.solvers.baselines.solvers import Unconstrained
-from ratecli.solvers.liblinear import add_ones_column, fit_logistic
+from ratecli.solvers.design_matrix import add_ones_column
+from ratecli.solvers.liblinear import fit_liblinear
 from ratecli.solvers.players.lanes import WIDTH
 from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.problem import ERROR_RATE
@@ -68,9 +69,8 @@ def test_logistic_regression_is_least(folder, l2):
     memory, stream = problems(folder, l2=l2)
     found, reason = fit_plain_streamed(stream, "logistic")
     signs, weights = memory.labels()
-    known = fit_logistic(
-        add_ones_column(memory.X), signs, weights / l2, seed=0, tolerance=1e-10, iterations=10**4
-    )
+    X, options = add_ones_column(memory.X), {"seed": 0, "tolerance": 1e-10, "iterations": 10**4}
+    known = fit_liblinear("logistic", X, signs, weights / l2, **options)
     best = replace(found, weights=known.weights[:-1], bias=float(known.weights[-1]))
     assert reason == ""
     assert loss(memory, found, l2)[0] <= loss(memory, best, l2)[0] + 1e-8

@@ -7,9 +7,9 @@ import pytest
 from oracles.instances import instance
 from oracles.problem3 import least, toy_dual
 
+from ratecli.solvers.design_matrix import DesignMatrix, Intercept
 from ratecli.solvers.majorize import cutting_plane as svm
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
-from ratecli.solvers.majorize.rows import FeatureRows, Intercept
 
 
 def lagrangian(seed: int, intercept: Intercept, kind: str) -> ConvexProblem:
@@ -47,7 +47,7 @@ def test_liblinear_comes_close_and_proves_nothing(intercept, kind):
 
 @pytest.mark.parametrize("least_by", [svm.newton_svm(), svm.liblinear_svm(0)])
 def test_a_problem_without_costs_is_left_at_zero(least_by):
-    ramp = RampProblem.of(FeatureRows(np.ones((4, 2))), np.zeros((1, 4)), np.array([0.5]), 1.0)
+    ramp = RampProblem.of(DesignMatrix(np.ones((4, 2))), np.zeros((1, 4)), np.array([0.5]), 1.0)
     fit = least_by(ConvexProblem.tight_at(ramp, np.zeros(4)), np.zeros(3), 1e-6)
     assert fit.converged
     assert not fit.w.any()
@@ -55,7 +55,7 @@ def test_a_problem_without_costs_is_left_at_zero(least_by):
 
 def test_dual_function_of_two_points_under_a_coverage_constraint():
     """Protocols of Goh et al. 2016, vector 9.3; the penalty is tiny, not absent."""
-    rows = FeatureRows(np.array([[1.0], [-1.0]]), "unregularized")
+    rows = DesignMatrix(np.array([[1.0], [-1.0]]), "unregularized")
     coefficients = np.array([[-0.5, 0.5], [0.5, 0.5]])
     ramp = RampProblem.of(rows, coefficients, np.array([0.5, -0.25]), 1e-6)
     convex = ConvexProblem.tight_at(ramp, np.zeros(2))

@@ -12,11 +12,11 @@ from scipy.optimize import minimize
 from ratecli.errors import FaultError
 from ratecli.solvers.baselines import plain
 from ratecli.solvers.baselines.solvers import Thresholded, Unconstrained, Zafar
+from ratecli.solvers.design_matrix import DesignMatrix as ScoredRows
+from ratecli.solvers.design_matrix import add_ones_column
 from ratecli.solvers.fit_cache import FitCache
-from ratecli.solvers.liblinear import add_ones_column
 from ratecli.solvers.majorize import augmented
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
-from ratecli.solvers.majorize.rows import FeatureRows as ScoredRows
 
 
 def test_without_labels_there_is_nothing_to_fit():

@@ -15,7 +15,7 @@ from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines import zafar
 from ratecli.solvers.baselines.solvers import Unconstrained, Zafar
 from ratecli.solvers.baselines.zafar import group_contrasts
-from ratecli.solvers.liblinear import add_ones_column
+from ratecli.solvers.design_matrix import add_ones_column
 from ratecli.solvers.majorize import augmented
 from ratecli.solvers.majorize.convex import FEASIBILITY_TOLERANCE
 from ratecli.solvers.problem import Problem

@@ -34,7 +34,7 @@ from ratecli.rates.metrics import BUILTIN_NAMES
 from ratecli.rates.syntax import NO_SPAN
 from ratecli.rates.table import DEPLOYED, RATES
 from ratecli.solvers.base import Solver
-from ratecli.solvers.feasibility import min_constraint_excess
+from ratecli.solvers.problem import min_constraint_excess
 from ratecli.solvers.registry import all_algorithms
 
 SHAPE_NAMES = {

@@ -12,12 +12,11 @@ from scipy.spatial import ConvexHull
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.matrix import RowKinds
-from ratecli.solvers.groups import Groups
 from ratecli.solvers.hull.best import MAX_EXCESS, HullOptimum, optimize_over_hull
 from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RatePoints, RateProgram
 from ratecli.solvers.hull.relaxation import Relaxation
 from ratecli.solvers.numerics import Thresholds
-from ratecli.solvers.problem import ERROR_RATE
+from ratecli.solvers.problem import ERROR_RATE, Groups
 
 CutIndices = NDArray[np.intp]
 """Ascending indices of cuts of a group. Cut 0 has no positive decisions; thresholds descend."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 
@@ -14,23 +13,19 @@ from ratecli.models.linear import LinearRegressor, Logistic, Threshold
 from ratecli.rates.analysis import Goal
 from ratecli.rates.matrix import RateMatrix, RowKinds
 from ratecli.solvers.base import Progress, Solution
-from ratecli.solvers.feasibility import unmet_status
+from ratecli.solvers.design_matrix import DesignMatrix, add_ones_column
 from ratecli.solvers.fit_cache import FitCache, array_digest
-from ratecli.solvers.hull.forms import RateProgram
-from ratecli.solvers.liblinear import add_ones_column, fit_logistic
+from ratecli.solvers.hull.forms import RateProgram, unmet_status
+from ratecli.solvers.liblinear import ClassificationLoss, fit_liblinear
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import ConvexProblem, ConvexSolution, RampProblem, StoppingRule
-from ratecli.solvers.majorize.rows import FeatureRows
 from ratecli.solvers.numerics import SCORE_TIE, Thresholds
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.scores import (
-    DesignMatrix,
     fit_unconstrained,
     plain_objective,
     score_model_of,
 )
-
-ClassificationLoss = Literal["hinge", "logistic"]
 
 SVM_GAP = 1e-5
 """Duality gap of the SVM, relative to the mean hinge loss."""
@@ -90,7 +85,9 @@ def fit_plain_estimate(problem: Problem) -> LinearRegressor:
     if not model.numeric:
         message = "the labels are two classes, but squared loss needs numbers"
         raise FaultError(Diagnostic("E406", message, "use loss: hinge, or loss: logistic"))
-    w = fit_unconstrained(plain_objective(problem, model), DesignMatrix(problem.X), problem.l2)
+    w = fit_unconstrained(
+        plain_objective(problem, model), DesignMatrix(problem.X, "unregularized"), problem.l2
+    )
     return LinearRegressor(w[:-1], float(w[-1]), model.range)
 
 
@@ -103,7 +100,7 @@ def _fit_svm_cached(problem: Problem) -> ConvexSolution:
 
 
 def _fit_svm(X: Features, coefficients: Array, constant: Array, l2: float) -> ConvexSolution:
-    ramp = RampProblem.of(FeatureRows(X), coefficients, constant, 2 * l2)
+    ramp = RampProblem.of(DesignMatrix(X), coefficients, constant, 2 * l2)
     convex = ConvexProblem.tight_at(ramp, np.zeros(len(ramp.rows)))
     goal = StoppingRule(SVM_GAP, ceiling=np.inf, hopeless=np.inf)
     return AugmentedLagrangian(goal).solve(convex, np.zeros(ramp.rows.width))
@@ -112,7 +109,8 @@ def _fit_svm(X: Features, coefficients: Array, constant: Array, l2: float) -> Co
 def _fit_logistic(problem: Problem, rng: np.random.Generator) -> tuple[Logistic, str]:
     signs, weights = problem.labels()
     labelled = np.flatnonzero(signs)
-    fit = fit_logistic(
+    fit = fit_liblinear(
+        "logistic",
         add_ones_column(problem.X[labelled]),
         signs[labelled],
         weights[labelled] / problem.l2,

@@ -20,12 +20,11 @@ from ratecli.solvers.baselines.group_hull import (
     cuts_by_group,
     goal_directions,
 )
-from ratecli.solvers.baselines.plain import ClassificationLoss, fit_plain_classifier
-from ratecli.solvers.feasibility import unmet_status
-from ratecli.solvers.groups import Groups
+from ratecli.solvers.baselines.plain import fit_plain_classifier
 from ratecli.solvers.hull.best import HullOptimum
-from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RateProgram
-from ratecli.solvers.problem import Problem
+from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RateProgram, unmet_status
+from ratecli.solvers.liblinear import ClassificationLoss
+from ratecli.solvers.problem import Groups, Problem
 
 
 def solve_post_shift(

@@ -13,10 +13,9 @@ from ratecli.models.linear import HALF, Threshold
 from ratecli.rates.analysis import Goal, affine_pieces
 from ratecli.rates.matrix import RateMatrix
 from ratecli.solvers.base import Progress, Solution
-from ratecli.solvers.liblinear import add_ones_column
+from ratecli.solvers.design_matrix import DesignMatrix, add_ones_column
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem, StoppingRule
-from ratecli.solvers.majorize.rows import FeatureRows
 from ratecli.solvers.problem import Problem, combine_affine_forms, sum_by_goal
 
 ZAFAR_GAP = 5e-7
@@ -110,7 +109,7 @@ def bounded_covariance_problem(problem: Problem, means: Array, covariance: float
         [[error, np.zeros((1, m))], [np.zeros((m, n)), np.eye(m) / CONTRAST_LENGTH]]
     )
     constants = np.append(constant, np.full(m, -HALF / CONTRAST_LENGTH - covariance / 2))
-    rows = FeatureRows(_stack(X, CONTRAST_LENGTH * means), "none")
+    rows = DesignMatrix(_stack(X, CONTRAST_LENGTH * means), "none")
     ramp = RampProblem.of(rows, coefficients, constants, 2 * problem.l2)
     return ConvexProblem.tight_at(ramp, np.zeros(n + m))
 

@@ -347,3 +347,37 @@ class RatePoints:
         low, high = (ends.reduceat(values, starts).sum() for ends in (np.minimum, np.maximum))
         start = float(line.at(self.origin))
         return start + float(low), start + float(high)
+
+
+SURE_VIOLATION = 1e-5
+"""Largest unavoidable violation that may be a rounding error."""
+VIOLATION_GAP = 1e-4
+"""Accuracy of the lower bound on the violation."""
+
+
+def min_violation(program: RateProgram, kinds: RowKinds) -> float:
+    """Return a proven lower bound on the worst violation under any decisions on the rows.
+
+    The bound is accurate to `VIOLATION_GAP`. Return 0 if no proof was found.
+    """
+    # imported here because they import numba, which takes a third of a second in every process
+    from ratecli.solvers.hull.best import optimize_over_hull
+    from ratecli.solvers.hull.relaxation import Relaxation
+
+    everything = Relaxation(program, RatePoints.decisions(kinds), elastic=True, floor=0.0)
+    found = optimize_over_hull(everything, VIOLATION_GAP)
+    return 0.0 if found is None else found.bound
+
+
+def unmet_status(
+    program: RateProgram, kinds: RowKinds, reason: str, status: str = "no_solution_found"
+) -> tuple[str, str]:
+    """Return status and reason for an algorithm that did not satisfy all constraints.
+
+    The status is `infeasible` only if no decisions at all could satisfy them; otherwise `status`
+    and `reason` are returned unchanged.
+    """
+    least = min_violation(program, kinds)
+    if least <= SURE_VIOLATION:
+        return status, reason
+    return "infeasible", f"{reason}; any decisions miss some constraint by {least:.3g} or more"

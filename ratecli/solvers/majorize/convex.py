@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
 from ratecli.models.base import Array
 from ratecli.models.linear import HALF, hinge, ramp
-from ratecli.solvers.majorize.rows import FeatureRows
+from ratecli.solvers.design_matrix import DesignMatrix
 
 
 @dataclass(frozen=True)
@@ -33,14 +32,16 @@ class RampProblem:
         Weight of |w|^2 / 2 in rate units (lambda of the paper).
     """
 
-    rows: FeatureRows
+    rows: DesignMatrix
     up: Array
     down: Array
     constants: Array
     l2: float
 
     @classmethod
-    def of(cls, rows: FeatureRows, coefficients: Array, constants: Array, l2: float) -> RampProblem:
+    def of(
+        cls, rows: DesignMatrix, coefficients: Array, constants: Array, l2: float
+    ) -> RampProblem:
         """Return the problem with `coefficients @ p + constants`, coefficients (m + 1, n)."""
         up, down = np.maximum(coefficients, 0), np.maximum(-coefficients, 0)
         return cls(rows, up, down, constants, l2)
@@ -223,16 +224,3 @@ class ConvexSolution:
     def feasible(self) -> bool:
         """Whether the point satisfies all constraints."""
         return not self.excess.any()
-
-
-class ConvexMethod(Protocol):
-    """Solves a sequence of convex problems on the same rows."""
-
-    def solve(
-        self, problem: ConvexProblem, anchor: Array, before: ConvexSolution | None = None
-    ) -> ConvexSolution:
-        """Return a solution that is no worse than the weights `anchor`.
-
-        `before` is the solution of a similar problem.
-        """
-        ...

@@ -19,7 +19,8 @@ from scipy.optimize import linprog
 from scipy.spatial import Delaunay, HalfspaceIntersection, QhullError
 
 from ratecli.models.base import Array
-from ratecli.solvers.liblinear import add_ones_column, fit_hinge
+from ratecli.solvers.design_matrix import add_ones_column
+from ratecli.solvers.liblinear import fit_liblinear
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian, CertifiedSolution
 from ratecli.solvers.majorize.convex import (
     COMPROMISE_GAP,
@@ -79,7 +80,9 @@ def liblinear_svm(
         X, signs = rows.X[used % len(rows)], np.where(used < len(rows), -1.0, 1.0)
         X = add_ones_column(X) if rows.biased else X
         weights = costs[used] * 2 / problem.ramp.l2
-        found = fit_hinge(X, signs, weights, seed=seed, tolerance=tolerance, iterations=passes)
+        found = fit_liblinear(
+            "hinge", X, signs, weights, seed=seed, tolerance=tolerance, iterations=passes
+        )
         return LagrangianMinimum(found.weights / 2, None, found.converged)
 
     return least

@@ -12,23 +12,20 @@ import numpy as np
 from ratecli.models.base import Array, Classifier
 from ratecli.models.hashed import HashedRamp
 from ratecli.models.linear import Ramp, Threshold
-from ratecli.rates.affine import Affine
-from ratecli.rates.analysis import Goal as RateGoal
 from ratecli.rates.analysis import affine_pieces
+from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution
-from ratecli.solvers.feasibility import min_constraint_excess
+from ratecli.solvers.design_matrix import DesignMatrix, merge_equal_rows
+from ratecli.solvers.hull.forms import RateProgram, unmet_status
 from ratecli.solvers.majorize import cutting_plane as cuts
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import (
-    FEASIBILITY_TOLERANCE,
-    ConvexMethod,
     ConvexProblem,
     ConvexSolution,
     RampProblem,
     StoppingRule,
     constraint_excess,
 )
-from ratecli.solvers.majorize.rows import FeatureRows, merge_equal_rows
 from ratecli.solvers.problem import Problem, sum_by_goal
 
 if TYPE_CHECKING:
@@ -52,11 +49,11 @@ MIN_PROGRESS_FACTOR = 0.99
 
 @dataclass
 class _MajorizationState:
-    """State of majorization: weights, (m + 1,) ramp values, convex solutions, trace."""
+    """State of majorization: weights, (m + 1,) ramp values, last solution, trace."""
 
     w: Array
     values: Array
-    found: list[ConvexSolution] = field(default_factory=list)
+    found: ConvexSolution | None = None
     trace: list[Mapping[str, Any]] = field(default_factory=list)
 
     @property
@@ -66,8 +63,7 @@ class _MajorizationState:
 
     def step(self, found: ConvexSolution, values: Array, seconds: float) -> None:
         """Move to the solution of a convex problem and record the step in the trace."""
-        self.w, self.values = found.w, values
-        self.found.append(found)
+        self.w, self.values, self.found = found.w, values, found
         row = {
             "iteration": len(self.trace) + 1,
             "objective": float(values[0]),
@@ -81,37 +77,35 @@ class _MajorizationState:
         self.trace.append(row)
 
 
-def solve_similar(
-    solver: Majorize,
-    problem: Problem,
-    near: Sequence[ConvexSolution] | None,
-    rng: np.random.Generator,
-    progress: Progress,
-) -> tuple[Solution, list[ConvexSolution]]:
-    """Run Algorithm 1; also return the solutions of all convex problems on the way.
-
-    `near` are those of a similar problem.
-    """
+def solve_by_majorization(
+    solver: Majorize, problem: Problem, rng: np.random.Generator, progress: Progress
+) -> Solution:
+    """Run Algorithm 1."""
     ramp = make_ramp_problem(solver, problem)
     names = [goal.name for goal in problem.constraints for _ in affine_pieces(goal)]
     methods = [make_method(solver, ramp, rng, price) for price in EXCESS_PRICES]
-    run = _descend(ramp, solver.iterations, methods, near or (), progress)
+    run = _descend(ramp, solver.iterations, methods, progress)
     if run.missed:
-        again = _descend(ramp, solver.iterations, methods[-1:], (), progress)
+        again = _descend(ramp, solver.iterations, methods[-1:], progress)
         run = min(run, again, key=lambda each: each.missed)
-    status, reason = _ending(solver, run, problem, names)
+    assert run.found is not None
+    status, reason = _status_and_reason(solver, run, run.found, problem, names)
     variants = {} if run.missed else _variants(solver, run.w, rng)
-    multipliers = sum_by_goal(names, run.found[-1].multipliers)
-    return Solution(variants, status, reason, multipliers, tuple(run.trace)), run.found
+    multipliers = sum_by_goal(names, run.found.multipliers)
+    return Solution(variants, status, reason, multipliers, tuple(run.trace))
 
 
 def make_ramp_problem(solver: Majorize, problem: Problem) -> RampProblem:
     """Return Problem 2 of the goals on merged rows."""
-    coefficients, constants = problem.rows(_affine_forms([problem.objective, *problem.constraints]))
+    goals = (problem.objective, *problem.constraints)
+    coefficients, constants = problem.rows([form for goal in goals for form in affine_pieces(goal)])
     costs = np.concatenate([np.maximum(coefficients, 0), np.maximum(-coefficients, 0)])
     X, costs = merge_equal_rows(problem.X, costs)
     up, down = np.split(costs, 2)
-    return RampProblem(FeatureRows(X, solver.intercept), up, down, constants, 2 * problem.l2)
+    return RampProblem(DesignMatrix(X, solver.intercept), up, down, constants, 2 * problem.l2)
+
+
+ConvexMethod = AugmentedLagrangian | cuts.CuttingPlane
 
 
 def make_method(
@@ -132,13 +126,13 @@ def _descend(
     ramp: RampProblem,
     iterations: int,
     methods: Sequence[ConvexMethod],
-    near: Sequence[ConvexSolution],
     progress: Progress,
 ) -> _MajorizationState:
     """Take majorization steps from w = 0.
 
     Until a point is feasible, each method is used until it stalls; later ones put a higher price on
-    excess. After that the last one is used.
+    excess. After that the last one is used. A solution that violates a constraint is not the start
+    of the next problem: its multipliers are prices, far above those of that problem.
     """
     w, left, begun = np.zeros(ramp.rows.width), iterations, time.perf_counter()
     run = _MajorizationState(w, ramp.values(w))
@@ -146,7 +140,8 @@ def _descend(
         ties, before = RAMP_TIE if _has_converged(run.trace) else 0.0, run.missed
         convex = ConvexProblem.tight_at(ramp, ramp.rows.scores(run.w), ties)
         method = methods[0] if before else methods[-1]
-        found = method.solve(convex, run.w, _most_similar_solution(run.found, near))
+        last = run.found if run.found is not None and run.found.feasible else None
+        found = method.solve(convex, run.w, last)
         values = ramp.values(found.w)
         # with ties the bound is slightly above the ramps at w
         worse = constraint_excess(values[1:]).any() or values[0] >= run.values[0]
@@ -174,21 +169,21 @@ def _variants(solver: Majorize, w: Array, rng: np.random.Generator) -> Mapping[s
     return found
 
 
-def _ending(
-    solver: Majorize, run: _MajorizationState, problem: Problem, names: list[str]
+def _status_and_reason(
+    solver: Majorize,
+    run: _MajorizationState,
+    last: ConvexSolution,
+    problem: Problem,
+    names: list[str],
 ) -> tuple[str, str]:
-    """Return status and reason; `infeasible` only if no decisions at all are feasible."""
-    missed, last = constraint_excess(run.values[1:]), run.found[-1]
+    missed = constraint_excess(run.values[1:])
     if missed.any():
         worst = int(np.argmax(missed))
         reason = (
             f"'{names[worst]}' could not be met: the best compromise of step {len(run.trace)} "
             f"misses it by {missed[worst]:.3g}"
         )
-        least = min_constraint_excess(*problem.rows(_affine_forms(problem.constraints)))
-        if least <= FEASIBILITY_TOLERANCE:
-            return "no_solution_found", reason
-        return "infeasible", f"{reason}, and any decisions miss some constraint by {least:.3g}"
+        return unmet_status(RateProgram.of(problem), RowKinds.by(problem.rates), reason)
     if last.converged:
         return "solved", ""
     unit = "Newton steps" if solver.inner == "newton" else "SVMs"
@@ -202,26 +197,9 @@ def _draw_seed(rng: np.random.Generator) -> int:
     return int(rng.integers(2**31))
 
 
-def _affine_forms(goals: Sequence[RateGoal]) -> list[Affine]:
-    return [form for goal in goals for form in affine_pieces(goal)]
-
-
 def _has_converged(trace: list[Mapping[str, Any]]) -> bool:
     """Whether the last step's improvement was within its gap."""
     if len(trace) < 2:
         return False
     before, last = trace[-2:]
     return bool(before["objective"] - last["objective"] <= last["gap"])
-
-
-def _most_similar_solution(
-    found: Sequence[ConvexSolution], near: Sequence[ConvexSolution]
-) -> ConvexSolution | None:
-    """Return the solution of the problem most similar to the next one, or None.
-
-    That is the solution of the same step of the previous problem, or the last one. Solutions that
-    violate a constraint are not used: their multipliers are prices, far above those of the next
-    problem.
-    """
-    like = near[len(found)] if len(found) < len(near) else found[-1] if found else None
-    return like if like is None or like.feasible else None

@@ -27,8 +27,8 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from ratecli.models.base import Array
 from ratecli.models.linear import HALF
+from ratecli.solvers.design_matrix import MAX_DENSE_ENTRIES, DesignMatrix
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
-from ratecli.solvers.majorize.rows import MAX_DENSE_ENTRIES, FeatureRows
 from ratecli.solvers.numerics import minimize_quadratic
 
 Mask = NDArray[np.bool_]
@@ -197,10 +197,10 @@ def _solve_in_rows(rows: Array, sigma: float, diagonal: Array, right: Array) -> 
 
 
 def _solve_by_conjugate_gradients(
-    rows: FeatureRows, extra: Array, sigma: float, diagonal: Array, right: Array
+    rows: DesignMatrix, extra: Array, sigma: float, diagonal: Array, right: Array
 ) -> Array:
     """Solve by conjugate gradients with a diagonal preconditioner, without forming a matrix."""
-    scale = diagonal + sigma * (rows.squares() + (extra**2).sum(axis=0))
+    scale = diagonal + sigma * (rows.squares(np.ones(len(rows))) + (extra**2).sum(axis=0))
 
     def product(p: Array) -> Array:
         return np.asarray(

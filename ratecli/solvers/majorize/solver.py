@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -68,21 +67,6 @@ class Majorize(Solver):
             raise ValueError("LIBLINEAR cannot leave the intercept unregularized")
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        return self.path([problem], rng, progress)[0]
+        from ratecli.solvers.majorize.majorization import solve_by_majorization
 
-    def path(
-        self, problems: Sequence[Problem], rng: np.random.Generator, progress: Progress
-    ) -> list[Solution]:
-        """Solve problems on the same rows, neighbours on a sweep, faster than separately.
-
-        Each convex problem starts from the solution of the same step of the previous problem. It is
-        solved to the same gap, but the points within the gap differ, and with them the later steps:
-        a solution may be another local optimum than that of `solve`.
-        """
-        from ratecli.solvers.majorize.majorization import solve_similar
-
-        solutions, near = [], None
-        for problem in problems:
-            solution, near = solve_similar(self, problem, near, rng, progress)
-            solutions.append(solution)
-        return solutions
+        return solve_by_majorization(self, problem, rng, progress)

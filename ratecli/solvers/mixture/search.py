@@ -17,9 +17,14 @@ from ratecli.rates.analysis import Shape, constraint_goal, objective_goal
 from ratecli.rates.matrix import RowKinds
 from ratecli.rates.resolve import violation_expression
 from ratecli.solvers.base import Progress, Solution
-from ratecli.solvers.feasibility import unmet_status
 from ratecli.solvers.hull.best import MAX_EXCESS, HullOptimum, optimize_over_hull
-from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, LinearTerm, RatePoints, RateProgram
+from ratecli.solvers.hull.forms import (
+    UNDEFINED_RATIO_REASON,
+    LinearTerm,
+    RatePoints,
+    RateProgram,
+    unmet_status,
+)
 from ratecli.solvers.hull.relaxation import Relaxation
 from ratecli.solvers.oracles.base import Oracle, OracleRows, with_threshold
 from ratecli.solvers.oracles.choice import make_oracle, make_oracle_rows

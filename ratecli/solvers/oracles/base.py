@@ -13,7 +13,7 @@ from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import CostSensitiveClassifier, GroupThreshold, extract_memberships
 from ratecli.models.linear import Threshold
 from ratecli.rates.matrix import RowKinds
-from ratecli.solvers.majorize.rows import merge_equal_rows
+from ratecli.solvers.design_matrix import merge_equal_rows
 from ratecli.solvers.numerics import Thresholds
 
 

@@ -164,8 +164,8 @@ def oracle_uses_groups(value: Any) -> bool:
 def make_oracle_rows(value: Any, problem: Problem, kinds: RowKinds) -> OracleRows:
     """Return the rows in the form that the oracle of a checked option needs."""
     from ratecli.models.composed import append_memberships
-    from ratecli.solvers.groups import Groups
     from ratecli.solvers.oracles.base import OracleRows
+    from ratecli.solvers.problem import Groups
 
     if not oracle_uses_groups(value):
         return OracleRows.of(problem.X, kinds)

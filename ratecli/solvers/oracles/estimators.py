@@ -25,12 +25,11 @@ from ratecli.models.sklearn_model import SklearnModel
 from ratecli.models.trees import TreeEnsemble
 from ratecli.rates.sample import Mask
 from ratecli.solvers.fit_cache import FitCache, array_digest
-from ratecli.solvers.groups import Groups
 from ratecli.solvers.liblinear import to_int32_indices
 from ratecli.solvers.oracles.base import OracleRows
 from ratecli.solvers.oracles.choice import CLASSIFIER_MODULES
 from ratecli.solvers.oracles.forests import TREE_CONVERTERS
-from ratecli.solvers.problem import ERROR_RATE
+from ratecli.solvers.problem import ERROR_RATE, Groups
 
 MAX_DENSE_ROW_ENTRIES = 2**28
 """Largest number of entries of a feature matrix that is made dense (2 GiB)."""

@@ -15,7 +15,8 @@ from scipy.special import expit
 
 from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
-from ratecli.solvers.liblinear import add_ones_column, fit_logistic
+from ratecli.solvers.design_matrix import add_ones_column
+from ratecli.solvers.liblinear import fit_liblinear
 from ratecli.solvers.numerics import Thresholds
 from ratecli.solvers.oracles.base import OracleRows
 
@@ -156,8 +157,9 @@ class LinearOracle:
     def _logistic(self, shares: Array) -> Array:
         used = np.flatnonzero(shares)
         rows, signs, weights = self._rows[used], -np.sign(shares[used]), np.abs(shares[used])
-        return fit_logistic(
-            rows, signs, weights / self.l2, seed=0, tolerance=START_TOLERANCE, iterations=100
+        weights = weights / self.l2
+        return fit_liblinear(
+            "logistic", rows, signs, weights, seed=0, tolerance=START_TOLERANCE, iterations=100
         ).weights
 
 

@@ -19,8 +19,9 @@ from ratecli.models.base import Array
 from ratecli.rates.analysis import pieces
 from ratecli.rates.enclosure import InclusionFunction
 from ratecli.rates.expression import Expression
+from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.seldonian.scores import DesignMatrix, ModelOutputs
+from ratecli.solvers.seldonian.scores import ModelOutputs
 from ratecli.solvers.seldonian.solver import BoundInflation
 
 
@@ -299,7 +300,10 @@ def predict_safety_test(
     FaultError
         E308 and E411, as `plan_goal_test` and `independent_parts` do.
     """
-    design, share = DesignMatrix(problem.X), safety.rows / max(problem.X.shape[0], 1)
+    design, share = (
+        DesignMatrix(problem.X, "unregularized"),
+        safety.rows / max(problem.X.shape[0], 1),
+    )
     groups, numbers, designs = (
         list[MeanEstimate](),
         dict[object, int](),
@@ -312,7 +316,7 @@ def predict_safety_test(
         key = (places, rows.of, rows.slope.tobytes(), rows.offset.tobytes())
         if key not in numbers:
             if places not in designs:
-                designs[places] = design.rows(rows.rows)
+                designs[places] = design.some(rows.rows)
             numbers[key] = len(groups)
             groups.append(MeanEstimate(rows, designs[places], share))
         return numbers[key]

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 from scipy.linalg import cholesky
 from scipy.linalg.lapack import dtrtrs
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from ratecli.models.base import Array, Classifier, Features
+from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import LinearRegressor, RandomizedLogistic
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Expression, Leaf, leaves
@@ -24,53 +22,13 @@ from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask
 from ratecli.rates.tangent import tangent
+from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.problem import ERROR_RATE, Problem
 
 DESIGN_RIDGE = 1e-10
 """Curvature added to directions without any, relative to the mean."""
 MAX_DENSE_WEIGHTS = 2500
 """Largest number of weights with a full curvature matrix; above it only the diagonal is used."""
-
-
-@dataclass(frozen=True)
-class DesignMatrix:
-    """Features X (n, d) with an implicit bias; weights w (d + 1,) have the bias last."""
-
-    X: Features
-
-    @property
-    def width(self) -> int:
-        return int(self.X.shape[1]) + 1
-
-    @cached_property
-    def transposed(self) -> Features:
-        """(d, n), stored so that sums over rows are fast."""
-        return self.X.T if isinstance(self.X, np.ndarray) else sparse.csr_array(self.X.T)
-
-    def rows(self, rows: NDArray[np.intp]) -> DesignMatrix:
-        return self if len(rows) == self.X.shape[0] else DesignMatrix(self.X[rows])
-
-    def scores(self, w: Array) -> Array:
-        """Return the scores (n,)."""
-        return np.asarray(self.X @ w[:-1] + w[-1], dtype=float)
-
-    def pull(self, weights: Array) -> Array:
-        """Return weighted sums of rows: (d + 1,) or (d + 1, k) for weights (n,) or (n, k)."""
-        return np.concatenate([self.transposed @ weights, weights.sum(axis=0)[None]])
-
-    def curvature(self, weights: Array) -> Array:
-        """Return the weighted sum (d + 1, d + 1) of outer squares of rows, for weights (n,)."""
-        whole = np.empty((self.width, self.width))
-        squares = self.transposed @ (sparse.diags_array(weights) @ self.X)
-        whole[:-1, :-1] = squares.toarray() if sparse.issparse(squares) else squares
-        whole[-1] = self.pull(weights)
-        whole[:, -1] = whole[-1]
-        return whole
-
-    def squares(self, weights: Array) -> Array:
-        """Return the diagonal (d + 1,) of `curvature`."""
-        squared = self.X**2 if isinstance(self.X, np.ndarray) else self.X.power(2)
-        return np.append(squared.T @ weights, weights.sum())
 
 
 @dataclass(frozen=True)
@@ -98,7 +56,7 @@ class WhitenedCoordinates:
 
         The bias is not penalized.
         """
-        penalty = np.append(np.full(design.width - 1, l2), 0.0)
+        penalty = design.penalties(l2)
         if design.width > MAX_DENSE_WEIGHTS:
             diagonal = design.squares(rows) + penalty
             ridge = max(DESIGN_RIDGE * float(diagonal.mean()), 1e-30)

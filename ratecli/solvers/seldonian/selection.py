@@ -14,9 +14,9 @@ import numpy as np
 
 from ratecli.certify.prediction import round_up
 from ratecli.models.base import Array
+from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.seldonian.prediction import PredictedTestResult, TestPrediction
 from ratecli.solvers.seldonian.scores import (
-    DesignMatrix,
     ScoreModel,
     ScoreObjective,
     WhitenedCoordinates,

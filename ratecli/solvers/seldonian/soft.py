@@ -14,12 +14,12 @@ from ratecli.certify.prediction import smallest_factor
 from ratecli.certify.safety_test import SafetyTestSpec
 from ratecli.models.base import Array
 from ratecli.solvers.base import Progress, Solution
+from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.problem import Problem, sum_by_goal
 from ratecli.solvers.seldonian.prediction import predict_safety_test
 from ratecli.solvers.seldonian.scores import (
     ConvexObjective,
-    DesignMatrix,
     WhitenedCoordinates,
     fit_unconstrained,
     plain_objective,
@@ -255,7 +255,7 @@ def candidate_selection(
     options: Seldonian, problem: Problem, safety: SafetyTestSpec
 ) -> CandidateSelection:
     """Return the optimization problem of smooth models, predicting the given safety test."""
-    design, model = DesignMatrix(problem.X), score_model_of(problem)
+    design, model = DesignMatrix(problem.X, "unregularized"), score_model_of(problem)
     plain = plain_objective(problem, model)
     objective = smooth_objective(problem.objective, problem.rates, model)
     convex = objective if isinstance(objective, ConvexObjective) else plain

@@ -11,8 +11,7 @@ from ratecli.models.composed import GroupThreshold
 from ratecli.models.linear import Threshold
 from ratecli.rates.analysis import Shape
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.groups import Groups
-from ratecli.solvers.problem import Problem
+from ratecli.solvers.problem import Groups, Problem
 
 ROUNDING = 1e-9
 

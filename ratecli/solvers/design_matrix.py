@@ -1,16 +1,16 @@
-"""Rows whose scores are linear in the weights, with a bias that need not be a column."""
+"""Features with a bias that need not be a column: products with weights and with slopes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from ratecli.models.base import Array, Features
-from ratecli.solvers.liblinear import add_ones_column
+from ratecli.models.base import Array, Features, append_columns
 
 Intercept = Literal["regularized", "unregularized", "none"]
 
@@ -22,8 +22,8 @@ MAX_MERGED_SHARE = 0.9
 
 
 @dataclass(frozen=True)
-class FeatureRows:
-    """Features X (n, d) and the kind of bias; weights w are (d,) or, with a bias, (d + 1,)."""
+class DesignMatrix:
+    """Features X (n, d) and the kind of bias; weights w are (d,) or, with a bias last, (d + 1,)."""
 
     X: Features
     intercept: Intercept = "regularized"
@@ -41,8 +41,13 @@ class FeatureRows:
         """Number of weights, bias included."""
         return int(self.X.shape[1]) + self.biased
 
+    @cached_property
+    def transposed(self) -> Features:
+        """(d, n), stored so that sums over rows are fast."""
+        return self.X.T if isinstance(self.X, np.ndarray) else sparse.csr_array(self.X.T)
+
     def scores(self, w: Array) -> Array:
-        """Return (n,) scores; the last weight is the bias, if there is one."""
+        """Return (n,) scores."""
         if not self.biased:
             return np.asarray(self.X @ w)
         return np.asarray(self.X @ w[:-1] + w[-1])
@@ -52,7 +57,7 @@ class FeatureRows:
 
         For several functions at a time, slopes are (n, k) and the result is (width, k).
         """
-        pulled = np.asarray(self.X.T @ slopes)
+        pulled = np.asarray(self.transposed @ slopes)
         if not self.biased:
             return pulled
         return np.concatenate([pulled, np.sum(slopes, axis=0, keepdims=True)])
@@ -64,12 +69,21 @@ class FeatureRows:
             found[-1] = 0.0
         return found
 
-    def squares(self) -> Array:
-        """Return (width,) the sum of squares of each feature."""
-        return FeatureRows(self.X**2, self.intercept).pull(np.ones(len(self)))
+    def curvature(self, weights: Array) -> Array:
+        """Return the weighted sum (width, width) of outer squares of rows, with a bias."""
+        whole = np.empty((self.width, self.width))
+        squares = self.transposed @ (sparse.diags_array(weights) @ self.X)
+        whole[:-1, :-1] = squares.toarray() if sparse.issparse(squares) else squares
+        whole[-1] = whole[:, -1] = self.pull(weights)
+        return whole
 
-    def some(self, chosen: NDArray[np.intp]) -> FeatureRows:
-        return FeatureRows(self.X[chosen], self.intercept)
+    def squares(self, weights: Array) -> Array:
+        """Return (width,) the weighted sum of squares of each feature: `curvature`'s diagonal."""
+        return replace(self, X=self.X**2).pull(weights)
+
+    def some(self, chosen: NDArray[np.intp]) -> DesignMatrix:
+        """Return the matrix of some rows."""
+        return replace(self, X=self.X[chosen])
 
     def dense(self, chosen: NDArray[np.intp]) -> Array:
         """Return dense features (len(chosen), width) of some rows, the bias as a column of ones."""
@@ -85,6 +99,11 @@ class FeatureRows:
         """(n, width) dense features, the bias as a column of ones."""
         X = add_ones_column(self.X) if self.biased else self.X
         return X if isinstance(X, np.ndarray) else np.asarray(X.toarray())
+
+
+def add_ones_column(X: Features) -> Features:
+    """Return X with a column of ones, which makes the bias a regularized weight."""
+    return append_columns(X, np.ones((X.shape[0], 1)))
 
 
 def merge_equal_rows(X: Features, costs: Array) -> tuple[Features, Array]:
