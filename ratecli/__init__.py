@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from ratecli.api.errors import FaultError as FaultError
     from ratecli.api.errors import NoSolutionFoundError as NoSolutionFoundError
     from ratecli.api.errors import RatecliWarning as RatecliWarning
-    from ratecli.api.results import Results as Results
-    from ratecli.api.results import load_results as load_results
-    from ratecli.api.running import load_dataset as load_dataset
-    from ratecli.api.running import run as run
+    from ratecli.api.runs import Results as Results
+    from ratecli.api.runs import load_dataset as load_dataset
+    from ratecli.api.runs import load_results as load_results
+    from ratecli.api.runs import run as run
     from ratecli.api.scoring import rate_score as rate_score
     from ratecli.api.scoring import rate_scorer as rate_scorer
     from ratecli.api.scoring import violation_scorer as violation_scorer
@@ -31,13 +31,13 @@ _WHERE = {
     "NoSolutionFoundError": "api.errors",
     "RateConstrainedClassifier": "api.classifier",
     "RatecliWarning": "api.errors",
-    "Results": "api.results",
+    "Results": "api.runs",
     "SafetyTest": "api.tested",
-    "load_dataset": "api.running",
-    "load_results": "api.results",
+    "load_dataset": "api.runs",
+    "load_results": "api.runs",
     "rate_score": "api.scoring",
     "rate_scorer": "api.scoring",
-    "run": "api.running",
+    "run": "api.runs",
     "violation_scorer": "api.scoring",
 }
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
-from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warning, issue_warnings
+from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warnings
 from ratecli.api.estimator import MappingParamsEstimator, seed_from_random_state
 from ratecli.api.fitting import FitResult, LabelledRows, fit_rows
 from ratecli.api.goals import FitSpec
@@ -115,15 +115,13 @@ class BalancedFilter(MappingParamsEstimator):
             by = self._by(inputs)
             if not by:
                 self._keep_all()
-                issue_warning(
-                    "there are no groups to balance: name columns by `by`, or give "
-                    "sensitive_features"
-                )
+                hint = "name columns by `by`, or give sensitive_features"
+                issue_warnings([f"there are no groups to balance: {hint}"])
                 return self
             nothing = np.full(len(inputs), np.nan)
             rows = LabelledRows.of(inputs, nothing, np.ones(len(inputs)))
             dropped = [name for name in self.drop if name not in by]
-            encode = inputs.raw is not None
+            encode = inputs.matrix is None
             found = fit_rows(
                 self._fit_spec(by),
                 rows,
@@ -152,9 +150,9 @@ class BalancedFilter(MappingParamsEstimator):
         self.imbalance_, self.disclosivity_, self.kept_ = 0.0, 0.0, 1.0
 
     def _keep(self, found: FitResult) -> None:
-        chosen = found.solution.variants.get(MAIN_VARIANT)
+        chosen = found.measured.solution.variants.get(MAIN_VARIANT)
         if not isinstance(chosen, ProxyFilter):
-            reason = found.ending.reason or found.ending.status
+            reason = found.measured.reason or found.measured.status
             raise NoSolutionFoundError(f"{self.algorithm} found no filter: {reason}")
         values = found.values[MAIN_VARIANT]
         if not values["disclosivity"] <= self.disclosivity + CONSTRAINT_TOLERANCE:
@@ -177,9 +175,9 @@ class BalancedFilter(MappingParamsEstimator):
             inputs = self._inputs(X, None, reset=False)
             if self.filter_ is None:
                 return np.ones(len(inputs))
-            chances = self.filter_.keep_probability(self._reader.shown(inputs, self.filter_))
-            issue_warnings(self._reader.new_value_warnings(inputs))
-        return chances
+            shown, warnings = self._reader.inputs_for(self.filter_, inputs)
+        issue_warnings(warnings)
+        return self.filter_.keep_probability(shown)
 
     def sample_weight(self, X: Any) -> Array:
         """Return weights (n,) under which groups are as balanced as among kept rows: `chances`."""
@@ -205,9 +203,8 @@ class BalancedFilter(MappingParamsEstimator):
             inputs = self._inputs(X, None, reset=False)
             if self.filter_ is None:
                 return np.arange(len(inputs))
-            said = prediction_columns(
-                self.filter_, self._reader.shown(inputs, self.filter_), self._seed
-            )
+            shown, _ = self._reader.inputs_for(self.filter_, inputs)
+            said = prediction_columns(self.filter_, shown, self._seed)
         rows = np.flatnonzero(said.columns["kept"])
         if not len(rows):
             raise NoSolutionFoundError(

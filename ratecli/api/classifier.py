@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warning, issue_warnings
+from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warnings
 from ratecli.api.estimator import (
     BinaryLabels,
     MappingParamsEstimator,
@@ -19,7 +19,6 @@ from ratecli.api.estimator import (
 )
 from ratecli.api.fitting import FitResult, LabelledRows, fit_rows, normalize_weights
 from ratecli.api.goals import ConstraintSpec, FitSpec
-from ratecli.api.rows import InputRows
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.options import solver_class
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX, random_stream
@@ -227,7 +226,8 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
 
     def _keep(self, found: FitResult) -> None:
         """Choose a classifier from the result and set the fitted attributes."""
-        variants, ending = found.solution.variants, found.ending
+        solution, ending = found.measured.solution, found.measured
+        variants = solution.variants
         if not variants:
             reason = found.read.names.in_text(ending.reason or ending.status)
             tested = ending.info.get("certificates")
@@ -244,9 +244,7 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
             for name, called in shown.items()
             if VIOLATION_PREFIX + name in values
         }
-        self.multipliers_ = {
-            shown[name]: value for name, value in found.solution.multipliers.items()
-        }
+        self.multipliers_ = {shown[name]: value for name, value in solution.multipliers.items()}
         self.certificates_ = list(ending.info.get("certificates", ()))
         self.bounds_ = {
             shown[each["constraint"]]: float(each["upper"])
@@ -273,9 +271,9 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
             if not amount <= CONSTRAINT_TOLERANCE
         ]
         if broken:
-            issue_warning(f"the {chosen} classifier misses {', '.join(broken)} on training rows")
+            issue_warnings([f"the {chosen} classifier misses {', '.join(broken)} on training rows"])
         elif self.status_ != "ok":
-            issue_warning(f"{self.solver} ended as {self.status_}: {self.reason_}")
+            issue_warnings([f"{self.solver} ended as {self.status_}: {self.reason_}"])
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
         """Return the likelier decision for each row.
@@ -324,9 +322,9 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
     def _shown(self, X: Any, sensitive: Any) -> tuple[Classifier, Features]:
         check_is_fitted(self, self._found)
         with convert_errors():
-            inputs: InputRows = self._inputs(X, sensitive, reset=False)
-            shown = self._reader.shown(inputs, self.classifier_)
-            issue_warnings(self._reader.new_value_warnings(inputs))
+            inputs = self._inputs(X, sensitive, reset=False)
+            shown, warnings = self._reader.inputs_for(self.classifier_, inputs)
+        issue_warnings(warnings)
         return self.classifier_, shown
 
     @staticmethod

@@ -44,15 +44,11 @@ def convert_errors() -> Iterator[None]:
         raise InvalidInputError(error.faults) from None
 
 
-def issue_warning(*doubts: Diagnostic | str) -> None:
+def issue_warnings(doubts: Iterable[Diagnostic | str]) -> None:
     """Issue a warning for each text or diagnostic, attributed to the caller outside of ratecli."""
-    for text in dict.fromkeys(map(_text, doubts)):
+    texts = (each if isinstance(each, str) else f"{each.code}: {each.message}" for each in doubts)
+    for text in dict.fromkeys(texts):
         warnings.warn(text, RatecliWarning, stacklevel=_caller_level())
-
-
-def issue_warnings(faults: Iterable[Diagnostic]) -> None:
-    """Issue the diagnostics that are warnings."""
-    issue_warning(*(fault for fault in faults if not fault.is_error))
 
 
 def _caller_level() -> int:
@@ -62,7 +58,3 @@ def _caller_level() -> int:
     while frame is not None and frame.f_code.co_filename.startswith(PACKAGE_FOLDER):
         frame, level = frame.f_back, level + 1
     return level
-
-
-def _text(doubt: Diagnostic | str) -> str:
-    return doubt if isinstance(doubt, str) else f"{doubt.code}: {doubt.message}"

@@ -140,24 +140,19 @@ class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
 
     def _check_frame(self, X: pd.DataFrame, *, reset: bool) -> None:
         """Check a DataFrame; columns that are not features may be missing after training."""
-        whole = X if reset else self._with_dropped(X)
+        whole = X
+        if not reset:
+            check_is_fitted(self, self._found)
+            names = list(getattr(self, "feature_names_in_", ()))
+            if list(X.columns) == [
+                each for each in names if each in X or each not in self._unseen()
+            ]:
+                whole = X.reindex(columns=names)
         validate_data(self, whole, reset=reset, skip_check_array=True)
         if not len(X):
             raise ValueError(
                 f"Found array with 0 sample(s) (shape={X.shape}): no row to learn from."
             )
-
-    def _with_dropped(self, X: pd.DataFrame) -> pd.DataFrame:
-        """Return X with missing columns that are not features added, filled with None."""
-        check_is_fitted(self, self._found)
-        names = [str(name) for name in getattr(self, "feature_names_in_", ())]
-        gone = [name for name in self._unseen() if name in names and name not in X]
-        if not gone:
-            return X
-        left = [name for name in names if name not in gone]
-        if list(X.columns) != left:
-            return X
-        return X.assign(**dict.fromkeys(gone, None))[names]
 
 
 def seed_from_random_state(random_state: Any) -> int:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight
 from ratecli.api.goals import ROWS_DATASET, FitSpec, ParsedFitSpec
 from ratecli.api.rows import InputRows
 from ratecli.datasets.columns import ColumnKind, is_text
-from ratecli.datasets.encode import Encoder, columns_as_known, encode_new_rows, new_row_warnings
+from ratecli.datasets.encode import Encoder, columns_as_known
 from ratecli.datasets.entry import MISSING_IS_ERROR, MISSING_TO_MEAN
 from ratecli.datasets.load import check_feature
 from ratecli.datasets.split import reserve_safety_rows
@@ -31,11 +31,10 @@ from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Sample, relative_weights
 from ratecli.runner.trial import MeasuredSolution, Trial
 from ratecli.runner.worker import limit_to_one_thread
-from ratecli.sampling.encoding import append_slices, read_decisions, slice_columns_of
+from ratecli.sampling.encoding import Encoding, read_decisions
 from ratecli.sampling.filtered import TrainingRowsSpec
 from ratecli.sampling.resampling import Holdout
 from ratecli.sampling.rows import ExperimentData, TrialData
-from ratecli.solvers.base import Solution
 
 WEIGHT_BITS = 32
 """Bits to which sample weights are rounded, so that rounding errors of a constant factor have no
@@ -52,17 +51,15 @@ class FeatureReader:
 
     Attributes
     ----------
-    encoder
-        Encoder of the columns of a DataFrame; None if features are used as they are.
-    numbers
-        Columns of a DataFrame that are used as features without encoding.
-    kinds
-        Kind of each column that constraints may refer to, as seen in training.
+    encoding
+        The encoding of the columns of a DataFrame; features that are used as they are count as
+        ready-made in it.
+    unencoded
+        Columns of a DataFrame that are used as they are.
     """
 
-    encoder: Encoder | None
-    numbers: tuple[str, ...]
-    kinds: Mapping[str, ColumnKind]
+    encoding: Encoding
+    unencoded: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -73,8 +70,8 @@ class FeatureReader:
         *,
         encode: bool | Literal["auto"],
         missing: str = MISSING_IS_ERROR,
-    ) -> FeatureReader:
-        """Learn how to make features from the rows `train`; all rows must have valid features.
+    ) -> tuple[FeatureReader, Features]:
+        """Learn how to make features from the rows `train`; return also the features of all rows.
 
         `encode="auto"` encodes a DataFrame that has text among its features, or whose missing
         numbers are replaced by means.
@@ -85,74 +82,67 @@ class FeatureReader:
             E407 or E411 for features that are not finite or cannot be used as they are, E104 for
             options that conflict.
         """
-        for option, value, allowed in (
-            ("encode", encode, (True, False, "auto")),
-            ("missing", missing, (MISSING_IS_ERROR, MISSING_TO_MEAN)),
-        ):
-            if value not in allowed:
-                listed = ", ".join(map(repr, allowed))
-                message = f"{option} is {value!r}, and must be one of {listed}"
-                raise FaultError(Diagnostic("E104", message))
+        _check_options(inputs, encode, missing)
         means = missing == MISSING_TO_MEAN
-        if (inputs.raw is None and encode is True) or (
-            means and (inputs.raw is None or encode is False)
-        ):
-            asked = "missing is 'mean'" if means else "encode is True"
-            message = f"{asked}, and " + (
-                "X is an array: its features are used as they are"
-                if inputs.raw is None
-                else "encode is False: numbers are used as they are"
-            )
-            raise FaultError(Diagnostic("E104", message, "give a DataFrame, or leave it out"))
-        if inputs.matrix is not None and inputs.raw is None:
-            _check_sizes(inputs.matrix, [f"x{k}" for k in range(inputs.matrix.shape[1])])
-            return cls(None, (), inputs.kinds)
-        frame = inputs.features(features)
+        frame = inputs.named(features)
+        for name in features:
+            _check_feature(frame[name], name, means=means)
         text = [name for name in features if is_text(frame[name])]
         if encode is False and text:
             message = f"column '{text[0]}' holds text, which is no feature as it is"
             raise FaultError(Diagnostic("E411", message, "say encode=True, or drop it"))
-        for name in features:
-            _check_feature(frame[name], name, means=means)
-        if not (text or means if encode == "auto" else encode):
-            _check_sizes(frame.to_numpy(dtype=np.float64), features)
-            return cls(None, tuple(features), inputs.kinds)
-        unlabelled = np.full(len(inputs), np.nan)
-        table = Table(frame, tuple(features), unlabelled, digest="", missing=means)
-        return cls(Encoder.fit([table], [train]), (), inputs.kinds)
+        matrix = inputs.matrix
+        if matrix is None and not (text or means if encode == "auto" else encode):
+            matrix = frame.to_numpy(dtype=np.float64)
+        if matrix is None:
+            table = Table(
+                frame, tuple(features), np.full(len(inputs), np.nan), digest="", missing=means
+            )
+            encoder = Encoder.fit([table], [train])
+            return cls(Encoding.of(encoder, inputs.columns, levels=1)), encoder.transform(table)
+        names = features or [f"x{k}" for k in range(matrix.shape[1])]
+        _check_sizes(matrix, names)
+        encoding = Encoding.of(Encoder(tuple(names), ()), inputs.columns, levels=1)
+        return cls(encoding, tuple(features)), matrix
 
-    def features(self, inputs: InputRows) -> Features:
-        """Return (n, d) features; raise E205, E407, E411 if columns differ from training."""
-        if inputs.raw is None:
-            assert inputs.matrix is not None
-            return inputs.matrix
-        if self.encoder is not None:
-            return encode_new_rows(self.encoder, inputs.features(self.encoder.kinds))
-        kinds: dict[str, ColumnKind | None] = dict.fromkeys(self.numbers, "number")
-        found = columns_as_known(inputs.features(self.numbers), kinds, inputs.names)
-        for name in self.numbers:
-            check_feature(found[name], name, meant_as_text=False)
-        return found.to_numpy(dtype=np.float64)
-
-    def new_value_warnings(self, inputs: InputRows) -> list[Diagnostic]:
-        """Return W404 and W405 for values that did not occur in the training rows."""
-        if self.encoder is None or inputs.raw is None:
-            return []
-        return new_row_warnings(self.encoder, inputs.features(self.encoder.kinds))
-
-    def shown(self, inputs: InputRows, classifier: Classifier) -> Features:
+    def inputs_for(
+        self, classifier: Classifier, inputs: InputRows
+    ) -> tuple[Features, list[Diagnostic]]:
         """Return the inputs of a classifier (n, d + S): features, then membership in each of its
-        slices.
+        slices. Also return warnings about values that did not occur in training rows.
 
         Raises
         ------
         FaultError
-            E205 if a column used by its slices is missing, and as in `features`.
+            E205, E407, E411 if columns are missing or differ from training.
         """
-        names = slice_columns_of(classifier)
-        kinds = {name: self.kinds.get(name) for name in names}
-        columns = columns_as_known(inputs.named(names), kinds, list(inputs.columns))
-        return append_slices(classifier, self.features(inputs), columns)
+        matrix = inputs.matrix
+        if self.unencoded:
+            kinds: dict[str, ColumnKind | None] = dict.fromkeys(self.unencoded, "number")
+            found = columns_as_known(inputs.named(kinds), kinds, inputs.names)
+            for name in kinds:
+                check_feature(found[name], name, meant_as_text=False)
+            matrix = found.to_numpy(dtype=np.float64)
+        frame = inputs.named(self.encoding.columns_for(classifier))
+        return self.encoding.inputs_for(classifier, frame, list(inputs.columns), matrix)
+
+
+def _check_options(inputs: InputRows, encode: bool | str, missing: str) -> None:
+    """Raise E104 for invalid options of features, and for options that have no effect."""
+    for option, value, allowed in (
+        ("encode", encode, (True, False, "auto")),
+        ("missing", missing, (MISSING_IS_ERROR, MISSING_TO_MEAN)),
+    ):
+        if value not in allowed:
+            listed = ", ".join(map(repr, allowed))
+            message = f"{option} is {value!r}, and must be one of {listed}"
+            raise FaultError(Diagnostic("E104", message))
+    is_array, means = inputs.matrix is not None, missing == MISSING_TO_MEAN
+    if (is_array and encode is True) or (means and (is_array or encode is False)):
+        reason = "X is an array" if is_array else "encode is False"
+        message = f"missing is {missing!r} and encode is {encode!r}, but numbers are used unchanged"
+        hint = f"{reason}: give a DataFrame to encode, or leave out the options"
+        raise FaultError(Diagnostic("E104", message, hint))
 
 
 def _check_feature(column: Any, name: str, *, means: bool) -> None:
@@ -289,9 +279,8 @@ class FitResult:
 
     read: ParsedFitSpec
     reader: FeatureReader
-    solution: Solution
+    measured: MeasuredSolution
     values: Mapping[str, Mapping[str, float]]
-    ending: MeasuredSolution
     warnings: tuple[Diagnostic, ...]
 
 
@@ -318,13 +307,13 @@ def fit_rows(
     features = select_features(rows.inputs, [*drop, *read.case.unseen, *deployed])
     rows = rows.put_aside(read.case.holdout, seed)
     train = rows.training()
-    reader = FeatureReader.of(rows.inputs, features, train, encode=encode, missing=missing)
-    data = TrialData(rows.sample(spec.deployed), reader.features(rows.inputs))
+    reader, X = FeatureReader.of(rows.inputs, features, train, encode=encode, missing=missing)
+    data = TrialData(rows.sample(spec.deployed), X)
     with read.names.in_errors(), limit_to_one_thread():
         warnings = check_fit_rows(read, data)
-        found = _RowsFit(read, data, seed).solved(read.case)
+        found = _solve(read, data, seed, read.case)
     values = _by_name(read.case, found.values)
-    return FitResult(read, reader, found.solution, values, found, tuple(warnings))
+    return FitResult(read, reader, found, values, tuple(warnings))
 
 
 def select_features(inputs: InputRows, dropped: Sequence[str]) -> list[str]:
@@ -337,7 +326,7 @@ def select_features(inputs: InputRows, dropped: Sequence[str]) -> list[str]:
         no feature is left.
     """
     inputs.require(dropped)
-    if inputs.raw is None:
+    if inputs.matrix is not None:
         inside = [name for name in dropped if name in inputs.names and name not in inputs.beside]
         if inside:
             message = f"'{inside[0]}' is a column of an array, and all of these are features"
@@ -356,35 +345,24 @@ def check_fit_rows(read: ParsedFitSpec, data: TrialData) -> list[Diagnostic]:
     return list(reading.finish())
 
 
-@dataclass(frozen=True)
-class _RowsFit:
-    read: ParsedFitSpec
-    data: TrialData
-    seed: int
-
-    def solved(self, case: Case) -> MeasuredSolution:
-        """Solve a case after solving the cases of the algorithms that its goals refer to."""
-        needed = case.of(goals_only=True)
-        others = {other.label: other for other in self.read.others if other.label in needed}
-        reference = {label: self._main(other) for label, other in others.items()}
-        job = make_job(self.read, case, self.data.sample, self.seed)
-        trial = Trial(job, self.data, reference)
-        return trial.solve(trial.problem())
-
-    def _main(self, case: Case) -> Predictions:
+def _solve(read: ParsedFitSpec, data: TrialData, seed: int, case: Case) -> MeasuredSolution:
+    """Solve a case after solving the cases of the algorithms that its goals refer to."""
+    needed = case.of(goals_only=True)
+    reference: dict[str, Predictions] = {}
+    for other in (each for each in read.others if each.label in needed):
         # this algorithm ignores goals, so dropping them does not change the classifier it finds
-        found = self.solved(replace(case, constraints=(), metrics={}))
-        return self.data.predictions(next(iter(found.solution.variants.values())))
-
-
-def make_job(read: ParsedFitSpec, case: Case, sample: Sample, seed: int) -> TrialSpec:
-    """Return the specification of a trial that depends on no other trial."""
-    l2 = read.experiment.regularization.l2
+        found = _solve(read, data, seed, replace(other, constraints=(), metrics={}))
+        reference[other.label] = data.predictions(next(iter(found.solution.variants.values())))
+    experiment = read.reading.experiment
+    l2 = experiment.regularization.l2
     if isinstance(l2, str):  # n counts repeated rows: it is the sum of the weights
-        train = sample.weight[sample.part == "train"]
+        train = data.sample.weight[data.sample.part == "train"]
         l2 = float(l2.removesuffix("/n")) / float(train.sum())
+    deployed = None if experiment.deployed is None else experiment.deployed.column
     rows = TrainingRowsSpec(case.drawing)
-    return TrialSpec("", seed, case, NO_DATA, l2, rows, deployed_column=read.deployed)
+    spec = TrialSpec("", seed, case, NO_DATA, l2, rows, deployed_column=deployed)
+    trial = Trial(spec, data, reference)
+    return trial.solve(trial.problem())
 
 
 def _by_name(case: Case, values: Sequence[MeasuredValue]) -> dict[str, dict[str, float]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ratecli.config.document import Document
-from ratecli.config.experiment import Experiment, read_experiment
+from ratecli.config.experiment import read_experiment
 from ratecli.errors import Diagnostic, FaultError, Loc
 from ratecli.experiment.cases import Case
 from ratecli.experiment.reading import ExperimentReader, ParsedRules
@@ -83,7 +83,7 @@ class FitSpec:
                 message = f"of({other.label}, ...) names an algorithm that enforces constraints"
                 hint = "name one that ignores them, such as unconstrained"
                 raise FaultError(Diagnostic("E310", message, hint))
-        return ParsedFitSpec(experiment, document, reading, case, tuple(others), names)
+        return ParsedFitSpec(reading, case, tuple(others), names)
 
     def _document(self) -> Document:
         """Return the experiment, with the user's arguments as places."""
@@ -176,14 +176,7 @@ class ConstraintNames:
 class ParsedFitSpec:
     """A parsed `FitSpec`; `others` are the cases of the algorithms that `of(...)` refers to."""
 
-    experiment: Experiment
-    document: Document
     reading: ExperimentReader
     case: Case
     others: tuple[Case, ...]
     names: ConstraintNames
-
-    @property
-    def deployed(self) -> str | None:
-        """The column with a deployed model's decisions."""
-        return None if self.experiment.deployed is None else self.experiment.deployed.column

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ratecli.datasets import tables as own
-from ratecli.datasets.columns import ColumnKind, LazyMapping, as_array, is_text
+from ratecli.datasets.columns import LazyMapping, as_array
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.prepare import distinct_values
 from ratecli.models.base import Features
@@ -29,15 +29,16 @@ class InputRows:
 
     Attributes
     ----------
-    raw
-        X, if it is a DataFrame.
+    frame
+        X as a DataFrame. The columns of an array are called x0, x1, ...; those of a sparse array
+        are left out, since constraints cannot use them.
     matrix
-        X (n, d), if it is an array; its columns are called x0, x1, ...
+        X (n, d) if it is an array; None if it is a DataFrame.
     beside
         Sensitive features, numeric or text. A column of X of the same name has the same values.
     """
 
-    raw: pd.DataFrame | None
+    frame: pd.DataFrame
     matrix: Features | None
     beside: pd.DataFrame
 
@@ -54,31 +55,33 @@ class InputRows:
             the name of a column of X but different values.
         """
         beside = _sensitive_frame(sensitive, X.shape[0])
-        check_indices({"X": X, **others, "sensitive_features": sensitive})
-        if isinstance(sensitive, Mapping):
-            parts = {f"sensitive_features[{name!r}]": each for name, each in sensitive.items()}
-            check_indices({"X": X, **others, **parts})
-        inputs = cls(None, X, beside)
+        parts = (
+            {f"sensitive_features[{name!r}]": each for name, each in sensitive.items()}
+            if isinstance(sensitive, Mapping)
+            else {"sensitive_features": sensitive}
+        )
+        check_indices({"X": X, **others, **parts})
         if isinstance(X, pd.DataFrame):
-            frame = X.set_axis(list(map(str, X.columns)), axis=1)
-            if not frame.columns.is_unique:
-                twice = frame.columns[frame.columns.duplicated()][0]
-                raise FaultError(Diagnostic("E404", f"X has two columns called '{twice}'"))
-            inputs = cls(frame, None, beside)
+            frame, matrix = X.set_axis(list(map(str, X.columns)), axis=1), None
+        elif isinstance(X, np.ndarray):
+            frame, matrix = pd.DataFrame(X).add_prefix("x"), X
+        else:
+            frame, matrix = pd.DataFrame(index=range(X.shape[0])), X
+        if not frame.columns.is_unique:
+            twice = frame.columns[frame.columns.duplicated()][0]
+            raise FaultError(Diagnostic("E404", f"X has two columns called '{twice}'"))
+        inputs = cls(frame, matrix, beside)
         for name in beside.columns.intersection(inputs.names):
-            inputs.check_same(name)
+            inputs._check_same(name)
         return inputs
 
     def __len__(self) -> int:
         return len(self.beside)
 
-    @cached_property
+    @property
     def names(self) -> list[str]:
-        """Names of the columns of X; empty for a sparse array, which constraints cannot use."""
-        if self.raw is not None:
-            return list(self.raw.columns)
-        dense = self.matrix if isinstance(self.matrix, np.ndarray) else np.zeros((0, 0))
-        return [f"x{k}" for k in range(dense.shape[1])]
+        """Names of the columns of X that constraints may use."""
+        return list(self.frame.columns)
 
     @cached_property
     def typed(self) -> Mapping[str, pd.Series]:
@@ -96,16 +99,7 @@ class InputRows:
         """Distinct values (text or floats) of each column."""
         return LazyMapping(self.typed, lambda name: distinct_values(self.columns[name]))
 
-    @cached_property
-    def kinds(self) -> Mapping[str, ColumnKind]:
-        """Kind of each column."""
-        numbers: list[str] = self.names if self.raw is None else []
-        return {
-            name: "number" if name in numbers or not is_text(self.typed[name]) else "text"
-            for name in self.typed
-        }
-
-    def check_same(self, name: str) -> None:
+    def _check_same(self, name: str) -> None:
         """Raise ValueError if a sensitive feature and the column of X of the same name differ."""
         own, beside = as_array(self._of_X(name)), as_array(self.beside[name])
         differs = np.ones(1, dtype=bool)
@@ -120,14 +114,9 @@ class InputRows:
             )
 
     def _of_X(self, name: str) -> pd.Series:
-        if self.raw is not None:
-            return infer_column_types(self.raw[[name]], "X")[name]
-        assert self.matrix is not None
-        return pd.Series(self.matrix[:, int(name[1:])], dtype=np.float64)
-
-    def features(self, names: Iterable[str]) -> pd.DataFrame:
-        """Return those of the named columns that X has."""
-        return self.named(name for name in names if name in self.names)
+        if self.matrix is not None:
+            return self.frame[name].astype(np.float64)
+        return infer_column_types(self.frame[[name]], "X")[name]
 
     def named(self, names: Iterable[str]) -> pd.DataFrame:
         """Return those of the named columns that constraints may refer to."""
@@ -142,9 +131,10 @@ class InputRows:
             raise FaultError(Diagnostic("E205", f"there is no column '{missing[0]}'", hint))
 
     def take(self, rows: NDArray[np.intp]) -> InputRows:
-        raw = None if self.raw is None else self.raw.iloc[rows]
-        matrix = None if self.matrix is None else self.matrix[rows]
-        return InputRows(raw, matrix, self.beside.iloc[rows].reset_index(drop=True))
+        frame, beside = (
+            each.iloc[rows].reset_index(drop=True) for each in (self.frame, self.beside)
+        )
+        return InputRows(frame, None if self.matrix is None else self.matrix[rows], beside)
 
 
 def check_indices(arguments: Mapping[str, Any]) -> None:
@@ -153,12 +143,14 @@ def check_indices(arguments: Mapping[str, Any]) -> None:
     scikit-learn matches rows by position, pandas by index. If the two differ, either may be
     intended, so the caller must decide.
     """
-    pandas = {
-        name: each for name, each in arguments.items() if isinstance(each, pd.DataFrame | pd.Series)
+    indices = {
+        name: each.index
+        for name, each in arguments.items()
+        if isinstance(each, pd.DataFrame | pd.Series)
     }
-    first, *others = pandas or [""]
-    for name in others:
-        index, other = pandas[first].index, pandas[name].index
+    first = next(iter(indices), "")
+    for name, other in indices.items():
+        index = indices[first]
         if len(index) != len(other) or index.equals(other):  # lengths are checked elsewhere
             continue
         pairs = zip(index.tolist(), other.tolist(), strict=True)
@@ -197,27 +189,23 @@ def to_arrow_table(frame: pd.DataFrame, what: str) -> pa.Table:
 
 
 def _sensitive_frame(sensitive: Any, count: int) -> pd.DataFrame:
+    """Convert a DataFrame, mapping, Series or array (n,) to a DataFrame of numbers and text."""
     if sensitive is None:
         return pd.DataFrame(index=range(count))
-    framed = _as_frame(sensitive)
-    found = infer_column_types(
-        framed.set_axis(list(map(str, framed.columns)), axis=1), "sensitive_features"
-    )
+    if isinstance(sensitive, pd.DataFrame):
+        framed = sensitive
+    elif isinstance(sensitive, Mapping):
+        framed = pd.DataFrame({name: np.asarray(values) for name, values in sensitive.items()})
+    elif isinstance(sensitive, pd.Series):
+        framed = sensitive.to_frame(SENSITIVE_NAME if sensitive.name is None else sensitive.name)
+    else:
+        array = np.asarray(sensitive)
+        if array.ndim != 1:
+            message = "sensitive_features must be a DataFrame, so that rules can name its columns"
+            raise ValueError(f"{message}, not an array of shape {array.shape}")
+        framed = pd.DataFrame({SENSITIVE_NAME: array})
+    named = framed.set_axis(list(map(str, framed.columns)), axis=1)
+    found = infer_column_types(named, "sensitive_features")
     if len(found) != count:
         raise ValueError(f"sensitive_features has {len(found)} rows, and X has {count}")
     return found
-
-
-def _as_frame(sensitive: Any) -> pd.DataFrame:
-    """Convert a DataFrame, mapping, Series or array (n,) to a DataFrame."""
-    if isinstance(sensitive, pd.DataFrame):
-        return sensitive
-    if isinstance(sensitive, Mapping):
-        return pd.DataFrame({name: np.asarray(values) for name, values in sensitive.items()})
-    if isinstance(sensitive, pd.Series):
-        return sensitive.to_frame(SENSITIVE_NAME if sensitive.name is None else sensitive.name)
-    array = np.asarray(sensitive)
-    if array.ndim != 1:
-        message = "sensitive_features must be a DataFrame, so that rules can name its columns"
-        raise ValueError(f"{message}, not an array of shape {array.shape}")
-    return pd.DataFrame({SENSITIVE_NAME: array})

@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warning, issue_warnings
+from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warnings
 from ratecli.api.estimator import (
     BinaryLabels,
     RateScoreMixin,
@@ -155,7 +155,7 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
             rows = LabelledRows.of(inputs, classes.yes(y), np.ones(len(inputs)))
             self.classes_ = classes.labels
             if not self.constraints:
-                issue_warning("there are no constraints: nothing is tested")
+                issue_warnings(["there are no constraints: nothing is tested"])
                 every = self._candidate(X, y, sensitive_features, rows.training(), params)
                 return self._keep(every, None)
             seed = seed_from_random_state(self.random_state)
@@ -204,11 +204,10 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         own = {name: _safe_indexing(value, rows) for name, value in routed.items()}
         return clone(self.estimator).fit(_safe_indexing(X, rows), _safe_indexing(y, rows), **own)
 
-    @staticmethod
     def _verdict(
-        read: ParsedFitSpec, rows: LabelledRows, yes: Array, seed: int
+        self, read: ParsedFitSpec, rows: LabelledRows, yes: Array, seed: int
     ) -> SafetyTestResult:
-        data = TrialData(rows.sample(read.deployed), yes[:, None])
+        data = TrialData(rows.sample(self.deployed), yes[:, None])
         with read.names.in_errors():
             issue_warnings(check_fit_rows(read, data))
             _, rules = goals_with_numbers(read.case, data, {}, "train")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from ratecli.apply.predict import predict_table
-from ratecli.apply.stored import StoredModel, encoder_json
+from ratecli.apply.predict import StoredModel, encoder_json, predict_table
 from ratecli.config.document import Document
 from ratecli.datasets import tables as own
 from ratecli.datasets.columns import FILL_OR_MEAN_HELP, as_float_array, is_text
@@ -39,103 +37,18 @@ from ratecli.sampling.encoding import Encoding
 FILTER_ALGORITHMS = ("balanced_tree", "qp_proxy", "naive_proxy")
 WITHOUT_MIN_KEPT = "naive_proxy"
 """The filter without an option for the minimum share of rows to keep."""
+DEFAULT_MIN_KEPT = 0.1
+"""Default minimum share of rows to keep: a filter that keeps hardly any row is of little use."""
 MAX_DISTINCT_SHARE = 0.5
 """Text columns with a larger share of distinct values are probably IDs."""
-
-
-def check_output_folder(folder: Path) -> None:
-    """Raise E104 if writing the filter to this folder would overwrite something else."""
-    if folder.exists() and not folder.is_dir():
-        raise FaultError(
-            Diagnostic("E104", f"'{folder}' is no folder", "name another with --filter")
-        )
-    if (folder / ENCODER_FILE).exists() and not (folder / FILTER_FILE).exists():
-        message = f"'{folder}' holds the models of a trial, which would be overwritten"
-        raise FaultError(Diagnostic("E104", message, "name another folder with --filter"))
-
-
-def check_filter_columns(
-    path: Path, table: pa.Table, by: Sequence[str], drop: Sequence[str]
-) -> tuple[Groups, list[Diagnostic]]:
-    """Return the groups of all rows, and a W406 for each text column that looks like a row ID.
-
-    Raises
-    ------
-    FaultError
-        E205 for missing columns, E104 for a column named twice, E411 for a column that does not
-        define groups or if no column is left for the filter.
-    """
-    names = list(table.column_names)
-    named = [("--by", name) for name in by] + [("--drop or --label", name) for name in drop]
-    faults = [
-        Diagnostic(
-            "E205",
-            f"there is no column '{name}', which {option} names",
-            did_you_mean(name, names, "columns"),
-        )
-        for option, name in dict.fromkeys(named)
-        if name not in names
-    ]
-    twice = [name for k, name in enumerate(by) if name in by[:k]]
-    faults += [Diagnostic("E104", f"--by names '{name}' twice") for name in dict.fromkeys(twice)]
-    seen = [name for name in names if name not in {*by, *drop}]
-    if not faults and not seen:
-        hint = f"columns: {', '.join(names)}"
-        faults = [Diagnostic("E411", "no column is left as an input of the filter", hint)]
-    if faults:
-        raise FaultError(faults)
-    frame = own.typed_columns(path, table, [*by, *seen], ())
-    faults = [fault for name in by for fault in _group_errors(frame[name], name)]
-    if faults:
-        raise FaultError(faults)
-    groups = {name: _words(frame[name]) for name in by}
-    return groups, [fault for name in seen for fault in _row_id_warnings(frame[name], name)]
-
-
-def _group_errors(column: pd.Series, name: str) -> Iterator[Diagnostic]:
-    missing = ~np.isfinite(as_float_array(column)) if not is_text(column) else column.isna()
-    values = column.unique()
-    if missing.any():
-        row, count = int(np.argmax(missing)) + 1, int(missing.sum())
-        more = f", and in {count} rows in all" if count > 1 else ""
-        message = f"column '{name}' has no value in row {row}{more}: the group is not known there"
-        hint = "leave such rows out, or give them a value such as 'unknown'"
-        yield Diagnostic("E411", message, hint)
-    elif len(values) == 1:
-        message = f"column '{name}' has one value only, '{_words(column).iloc[0]}'"
-        yield Diagnostic("E411", message, "name a column of two groups or more")
-    elif len(values) > MAX_VALUES:
-        message = f"column '{name}' has {len(values)} values, and groups are at most {MAX_VALUES}"
-        yield Diagnostic("E411", message, "add a column that combines its values, and name that")
-
-
-def _words(column: pd.Series) -> pd.Series:
-    return column if is_text(column) else column.map(lambda value: value_text(float(value)))
-
-
-def _row_id_warnings(column: pd.Series, name: str) -> Iterator[Diagnostic]:
-    if is_text(column) and column.nunique() > max(MAX_VALUES, MAX_DISTINCT_SHARE * len(column)):
-        message = (
-            f"column '{name}' has {column.nunique()} words in {len(column)} rows: "
-            "a filter that uses it does not generalize to new rows"
-        )
-        yield Diagnostic("W406", message, f"leave out names and row IDs: --drop {name}")
-
-
-Groups = Mapping[str, pd.Series]
-"""The group of each row, by column."""
-GroupShares = Mapping[str, Mapping[str, float]]
-"""The share of each group, by column."""
-SPLIT_TITLES = {"train": "training rows", "test": "held-out rows"}
-REPORT_DIGITS = 10
-"""Decimal places of numbers in the report."""
 MAIN_VARIANT = "expected"
 """Name of the variant that a filter's trial returns."""
 MAIN_MODEL_FILE = f"{MAIN_VARIANT}.npz"
+SPLIT_TITLES = {"train": "training rows", "test": "held-out rows"}
+REPORT_DIGITS = 10
+"""Decimal places of numbers in the report."""
 IMBALANCE_TOLERANCE = 1e-6
 """The imbalance must decrease by at least this much to count as an improvement."""
-DEFAULT_MIN_KEPT = 0.1
-"""Default minimum share of rows to keep: a filter that keeps hardly any row is of little use."""
 HELP_BY_CODE = {
     "E407": "correct the values, or leave the column out with --drop",
     FILL_OR_MEAN_HELP: (
@@ -144,6 +57,8 @@ HELP_BY_CODE = {
     "E411": "correct it, or leave the column out with --drop",
 }
 """Help texts for errors in features, by error code or by the help text for experiment files."""
+GroupShares = Mapping[str, Mapping[str, float]]
+"""The share of each group, by column."""
 
 
 @dataclass(frozen=True)
@@ -230,13 +145,12 @@ def learn_table_filter(request: FilterRequest) -> FilterResult:
     if request.algorithm not in FILTER_ALGORITHMS:
         hint = did_you_mean(request.algorithm, FILTER_ALGORITHMS, "filters")
         raise FaultError(Diagnostic("E202", f"no filter is called '{request.algorithm}'", hint))
-    path = request.table
+    path, output = request.table, request.output
     separator = own.separator_of(path) if request.separator is None else request.separator
     table = read_table_file(path, separator)
-    form = format_of_output(path, request.output)
-    if request.folder is not None:
-        check_output_folder(request.folder)
-    groups, warnings = check_filter_columns(path, table, request.by, request.drop)
+    form = format_of_output(path, output)
+    _check_folder(request.folder)
+    frame, warnings = _check_columns(request, table)
     planned, result, more = _train_filter(request, separator)
     model = _model(request, planned, result)
     predicted, row_warnings = predict_table(model, path, table, request.seed)
@@ -244,13 +158,88 @@ def learn_table_filter(request: FilterRequest) -> FilterResult:
     if not kept.any():
         message = f"of {table.num_rows} rows none is kept with --seed {request.seed}"
         raise FaultError(Diagnostic("E501", message, "ask for more of them, as in --kept 0.2"))
-    report = filter_report(planned, result, request.disclosivity, groups, kept)
-    output_separator = request.separator or own.separator_of(request.output or path)
-    rows = table_bytes(table.filter(pa.array(kept)), path, form, output_separator)
-    text = json.dumps(_request_record(request) | report, indent=1, ensure_ascii=False) + "\n"
-    _write(request, rows, {**_files(planned, result), FILTER_FILE: text})
+    report = _filter_report(planned, result, request.disclosivity, frame[kept])
+    rows_separator = request.separator or own.separator_of(output or path)
+    rows = table_bytes(table.filter(pa.array(kept)), path, form, rows_separator)
+    _write(request, rows, _files(request, planned, result, report))
     warned = (*warnings, *more, *row_warnings, *_filter_warnings(report))
-    return FilterResult(len(kept), report, warned, rows if request.output is None else None)
+    return FilterResult(len(kept), report, warned, rows if output is None else None)
+
+
+def _check_folder(folder: Path | None) -> None:
+    """Raise E104 if writing the filter to this folder would overwrite something else."""
+    if folder is None or not folder.exists():
+        return
+    if not folder.is_dir():
+        message = f"'{folder}' is no folder"
+    elif (folder / ENCODER_FILE).exists() and not (folder / FILTER_FILE).exists():
+        message = f"'{folder}' holds the models of a trial, which would be overwritten"
+    else:
+        return
+    raise FaultError(Diagnostic("E104", message, "name another folder with --filter"))
+
+
+def _check_columns(
+    request: FilterRequest, table: pa.Table
+) -> tuple[pd.DataFrame, list[Diagnostic]]:
+    """Return the groups of all rows as text, and a W406 for each text column that looks like a row
+    ID.
+
+    Raises
+    ------
+    FaultError
+        E205 for missing columns, E104 for a column named twice, E411 for a column that does not
+        define groups or if no column is left for the filter.
+    """
+    names, by = table.column_names, request.by
+    seen = [name for name in names if name not in {*by, *request.drop}]
+    options = dict.fromkeys(request.drop, "--drop or --label") | dict.fromkeys(by, "--by")
+    faults = []
+    for name, option in options.items():
+        if name not in names:
+            message = f"there is no column '{name}', which {option} names"
+            faults.append(Diagnostic("E205", message, did_you_mean(name, names, "columns")))
+        elif by.count(name) > 1:
+            faults.append(Diagnostic("E104", f"--by names '{name}' twice"))
+    if not faults and not seen:
+        hint = f"columns: {', '.join(names)}"
+        faults = [Diagnostic("E411", "no column is left as an input of the filter", hint)]
+    if faults:
+        raise FaultError(faults)
+    frame = own.typed_columns(request.table, table, [*by, *seen], ())
+    if faults := [fault for name in by for fault in _group_errors(frame[name], name)]:
+        raise FaultError(faults)
+    groups = {name: _as_words(frame[name]) for name in by}
+    return pd.DataFrame(groups), [
+        fault for name in seen for fault in _row_id_warnings(frame[name], name)
+    ]
+
+
+def _group_errors(column: pd.Series, name: str) -> Iterator[Diagnostic]:
+    missing = column.isna() if is_text(column) else ~np.isfinite(as_float_array(column))
+    count = column.nunique()
+    if missing.any():
+        row = int(np.argmax(missing)) + 1
+        message = f"column '{name}' has no value in row {row}, and {missing.sum()} such rows in all"
+        hint = "leave such rows out, or give them a value such as 'unknown'"
+        yield Diagnostic("E411", message, hint)
+    elif not 2 <= count <= MAX_VALUES:
+        values = f"{count} value{'s' * (count != 1)}"
+        message = f"column '{name}' has {values}, and groups must be 2 to {MAX_VALUES}"
+        yield Diagnostic("E411", message, "name another column, which may combine values of this")
+
+
+def _as_words(column: pd.Series) -> pd.Series:
+    return column if is_text(column) else column.map(lambda value: value_text(float(value)))
+
+
+def _row_id_warnings(column: pd.Series, name: str) -> Iterator[Diagnostic]:
+    if is_text(column) and column.nunique() > max(MAX_VALUES, MAX_DISTINCT_SHARE * len(column)):
+        message = (
+            f"column '{name}' has {column.nunique()} words in {len(column)} rows: "
+            "a filter that uses it does not generalize to new rows"
+        )
+        yield Diagnostic("W406", message, f"leave out names and row IDs: --drop {name}")
 
 
 def _train_filter(
@@ -337,15 +326,11 @@ def _model(request: FilterRequest, planned: PlannedTrial, result: TrialResult) -
     return StoredModel(MAIN_MODEL_FILE, loads(result.models[MAIN_VARIANT]), encoding)
 
 
-def _files(planned: PlannedTrial, result: TrialResult) -> Mapping[str, bytes]:
-    models = {MAIN_VARIANT: result.models[MAIN_VARIANT]}
-    return {MAIN_MODEL_FILE: models[MAIN_VARIANT]} | encoder_json(
-        planned, result.encoding, {MAIN_VARIANT: MAIN_MODEL_FILE}, models
-    )
-
-
-def _request_record(request: FilterRequest) -> dict[str, object]:
-    return {
+def _files(
+    request: FilterRequest, planned: PlannedTrial, result: TrialResult, report: Mapping[str, Any]
+) -> dict[str, str | bytes]:
+    """Return the files of a stored filter by name."""
+    record: dict[str, Any] = {
         "table": request.table.name,
         "by": list(request.by),
         "algorithm": request.algorithm,
@@ -354,40 +339,39 @@ def _request_record(request: FilterRequest) -> dict[str, object]:
         "test": request.test,
         "seed": request.seed,
     }
+    model = result.models[MAIN_VARIANT]
+    names = {MAIN_VARIANT: MAIN_MODEL_FILE}
+    return {
+        MAIN_MODEL_FILE: model,
+        **encoder_json(planned, result.encoding, names, {MAIN_VARIANT: model}),
+        FILTER_FILE: json.dumps({**record, **report}, indent=1, ensure_ascii=False) + "\n",
+    }
 
 
 def _write(request: FilterRequest, rows: bytes, files: Mapping[str, str | bytes]) -> None:
     """Write the rows and the filter, or neither if one fails."""
     every: dict[Path, str | bytes] = {} if request.output is None else {request.output: rows}
-    folder, made = request.folder, list[Path]()
-    try:
+    folder = request.folder
+    with ExitStack() as undo:
         if folder is not None:
             every |= {folder / name: data for name, data in files.items()}
-            above = (folder, *folder.parents)
-            absent = [each for each in above if not each.exists()]
-            with report_write_errors(folder):
-                for each in reversed(absent):
+            absent = [each for each in (folder, *folder.parents) if not each.exists()]
+            for each in reversed(absent):
+                with report_write_errors(folder):
                     each.mkdir()
-                    made.append(each)
+                undo.callback(each.rmdir)
         atomic_write_all(every)
-    except FaultError:
-        for each in reversed(made):
-            with report_write_errors(each):
-                each.rmdir()
-        raise
+        undo.pop_all()
 
 
-def filter_report(
-    planned: PlannedTrial,
-    result: TrialResult,
-    limit: float,
-    groups: Groups,
-    kept: NDArray[np.bool_],
+def _filter_report(
+    planned: PlannedTrial, result: TrialResult, limit: float, kept: pd.DataFrame
 ) -> dict[str, Any]:
     """Return the report on the main variant of a filter's trial, as JSON data.
 
     `expected` has the effect on each split; its `after` are the groups among the rows that are
-    expected to be kept, None if none are. `sample` are the rows `kept` (n,) of the table.
+    expected to be kept, None if none are. `sample` are the rows that were kept; `kept` has their
+    groups.
     """
     variant = next(iter(result.models))
     columns = result.info[FILTERS_KEY][variant]["columns"]
@@ -403,15 +387,15 @@ def filter_report(
         for split, rows in result.info["rows"].items()
     }
     shares = {
-        name: {group: float((groups[name][kept] == group).mean()) for group in found["groups"]}
+        name: {group: float((kept[name] == group).mean()) for group in found["groups"]}
         for name, found in columns.items()
     }
-    share = round(float(kept.mean()), REPORT_DIGITS)
+    share = round(len(kept) / sum(result.info["rows"].values()), REPORT_DIGITS)
     return {
         "limit": limit,
         "features": [block["column"] for block in json.loads(result.encoding)["blocks"]],
         "expected": expected,
-        "sample": {"rows": int(kept.sum()), "kept": share} | _with_imbalance(shares),
+        "sample": {"rows": len(kept), "kept": share} | _with_imbalance(shares),
     }
 
 
@@ -445,20 +429,16 @@ def report_table(report: Mapping[str, Any]) -> list[list[str]]:
     The rows are each group's share, the imbalance, the share kept, and the disclosivity.
     """
     sample, expected = report["sample"], report["expected"]
-    names = [f"{name} = {group}" for name, each in sample["shares"].items() for group in each]
-    columns = {"": [*names, "imbalance", "kept", f"disclosivity, at most {report['limit']:g}"]}
+    groups = [f"{name} = {group}" for name, each in sample["shares"].items() for group in each]
+    last = f"disclosivity, at most {report['limit']:g}"
+    columns = [["", *groups, "imbalance", "kept", last]]
     for name, part in expected.items():
         title = SPLIT_TITLES[name] if len(expected) > 1 else "all rows"
-        columns[title] = [*_share_cells(part["before"], len(names)), "", ""]
-        after = _share_cells(part["after"], len(names))
-        columns[f"{title}: expected"] = [
-            *after,
-            f"{part['kept']:.4f}",
-            f"{part['disclosivity']:.4f}",
-        ]
-    columns["sampled"] = [*_share_cells(sample, len(names)), f"{sample['kept']:.4f}", ""]
-    heads = [head.rpartition(": ")[2] for head in columns]
-    return [heads, *map(list, zip(*columns.values(), strict=True))]
+        columns.append([title, *_share_cells(part["before"], len(groups)), "", ""])
+        effect = (f"{part[key]:.4f}" for key in ("kept", "disclosivity"))
+        columns.append(["expected", *_share_cells(part["after"], len(groups)), *effect])
+    columns.append(["sampled", *_share_cells(sample, len(groups)), f"{sample['kept']:.4f}", ""])
+    return list(map(list, zip(*columns, strict=True)))
 
 
 def _share_cells(groups: Mapping[str, Any] | None, count: int) -> list[str]:
@@ -471,11 +451,8 @@ def _share_cells(groups: Mapping[str, Any] | None, count: int) -> list[str]:
 
 def _filter_warnings(report: Mapping[str, Any]) -> Iterator[Diagnostic]:
     """Warn if groups are not more balanced (W407) or held-out rows exceed the limit (W402)."""
-    limit, train, test = (
-        report["limit"],
-        report["expected"]["train"],
-        report["expected"].get("test"),
-    )
+    limit, expected = report["limit"], report["expected"]
+    train, test = expected["train"], expected.get("test")
     gain = train["after"] and train["before"]["imbalance"] - train["after"]["imbalance"]
     if gain is not None and gain < IMBALANCE_TOLERANCE:
         message = f"no filter was found that balances groups at a disclosivity of {limit:g}"

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ratecli.apply.stored import encoder_json
+from ratecli.apply.predict import encoder_json
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import (
     ENCODER_FILE,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -11,7 +11,12 @@ import numpy as np
 import pandas as pd
 
 from ratecli.datasets.columns import ColumnKind, as_array
-from ratecli.datasets.encode import Encoder
+from ratecli.datasets.encode import (
+    Encoder,
+    columns_as_known,
+    encode_new_rows,
+    new_row_warnings,
+)
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.models.base import Classifier, Features
 from ratecli.models.composed import append_memberships
@@ -52,22 +57,6 @@ def slice_memberships(sample: Sample, slices: Sequence[str]) -> list[Mask]:
     if faults:
         raise FaultError(faults)
     return [sample.rows(where) for where in wheres]
-
-
-def append_slices(classifier: Classifier, X: Features, columns: pd.DataFrame) -> Features:
-    """Return the inputs of a classifier: features, then membership in each of its slices."""
-    if not classifier.slices:
-        return X
-    arrays = {str(name): as_array(column) for name, column in columns.items()}
-    unknown, empty = np.full(len(columns), np.nan), np.full(len(columns), "")
-    sample = Sample(arrays, unknown, empty, empty, np.ones(len(columns)))
-    return append_memberships(X, slice_memberships(sample, classifier.slices))
-
-
-def slice_columns_of(classifier: Classifier) -> list[str]:
-    """Return the columns that the slices of a classifier use."""
-    texts = classifier.slices
-    return sorted({each.column for text in texts for each in parse_conditions(text)})
 
 
 def _check_slice_columns(sample: Sample, where: Slice) -> Iterator[Diagnostic]:
@@ -137,3 +126,39 @@ class Encoding:
     def kind(self, column: str) -> ColumnKind | None:
         """Return the kind of a column in training; None if unknown."""
         return self.encoder.kinds.get(column) or self.others.get(column)
+
+    def columns_for(self, classifier: Classifier) -> dict[str, ColumnKind | None]:
+        """Return the columns that a classifier needs, for its features and its slices, by kind."""
+        conditions = [each for text in classifier.slices for each in parse_conditions(text)]
+        columns = sorted({each.column for each in conditions})
+        return {**{name: self.kind(name) for name in columns}, **self.encoder.kinds}
+
+    def inputs_for(
+        self,
+        classifier: Classifier,
+        frame: pd.DataFrame,
+        names: Collection[str],
+        matrix: Features | None = None,
+    ) -> tuple[Features, list[Diagnostic]]:
+        """Return a classifier's inputs for new rows: features, then membership in its slices.
+
+        `frame` has those of the columns `columns_for` that the rows have, `names` are all of their
+        columns, for suggestions. The features are made from columns unless they are ready-made in
+        `matrix`. Also return warnings about values that did not occur in training rows.
+
+        Raises
+        ------
+        FaultError
+            E205 for a missing column, E407 or E411 for values that differ in kind from training.
+        """
+        known = columns_as_known(frame, self.columns_for(classifier), names)
+        warnings: list[Diagnostic] = []
+        if matrix is None:
+            matrix = encode_new_rows(self.encoder, known)
+            warnings = new_row_warnings(self.encoder, known)
+        if not classifier.slices:
+            return matrix, warnings
+        arrays = {str(name): as_array(column) for name, column in known.items()}
+        unknown, empty = np.full(len(known), np.nan), np.full(len(known), "")
+        sample = Sample(arrays, unknown, empty, empty, np.ones(len(known)))
+        return append_memberships(matrix, slice_memberships(sample, classifier.slices)), warnings

@@ -459,7 +459,7 @@ def test_missing_numbers_are_means_where_that_is_said(loans):
         debt=X["debt"].where(X["debt"] < X["debt"].quantile(0.8))
     )
     model = RateConstrainedClassifier(missing="mean").fit(numbers, y)
-    encoder = model._reader.encoder
+    encoder = model._reader.encoding.encoder
     assert encoder.names == ("income", "debt", "debt=(missing)")
     assert encoder.blocks[1].mean == pytest.approx(numbers["debt"].mean())
     with warnings.catch_warnings():
@@ -485,7 +485,7 @@ def test_categories_stay_categories(loans):
     coded = X.assign(region=pd.Categorical(X["region"].map({"east": 1, "north": 2, "south": 3, "west": 4})))  # fmt: skip
     model = RateConstrainedClassifier().fit(coded, y)
     plain = RateConstrainedClassifier().fit(X, y)
-    assert [name for name in model._reader.encoder.names if "region" in name] == [
+    assert [name for name in model._reader.encoding.encoder.names if "region" in name] == [
         f"region={code}" for code in (1, 2, 3, 4)
     ]
     assert (model.predict(coded) == plain.predict(X)).all()

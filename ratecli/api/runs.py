@@ -1,0 +1,360 @@
+"""Run experiments, read their results as DataFrames, and load registered data sets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ratecli.api.errors import convert_errors, issue_warnings
+from ratecli.api.rows import to_arrow_table
+from ratecli.apply.predict import StoredModel, encoding_for_tables, predict_table
+from ratecli.config.document import Document
+from ratecli.config.experiment import load_experiment
+from ratecli.config.override import apply_overrides
+from ratecli.datasets.entry import DatasetEntry
+from ratecli.datasets.load import load_entry_table
+from ratecli.datasets.paths import missing_file_error
+from ratecli.datasets.registry import find_source
+from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.experiment.prepare import (
+    check_file,
+    check_parsed_document,
+    prepare_data,
+)
+from ratecli.files import LEDGER_FILE
+from ratecli.ledger.records import PlannedTrial
+from ratecli.ledger.store import LedgerStore, lock_results
+from ratecli.ledger.view import Ledger
+from ratecli.models.base import Array
+from ratecli.models.storage import loads
+from ratecli.report.expectations import warn_unmet_expectations
+from ratecli.report.tables import metrics_table, summary_table, trials_table
+from ratecli.report.write import check_report_folder, write_and_load_report
+from ratecli.runner.executors import Executor, parse_executor
+from ratecli.runner.run import run_experiment as run_trials
+from ratecli.runner.run import trial_display_name
+from ratecli.sampling.deployed import check_model_preserved
+
+YAML_ENDINGS = (".yaml", ".yml")
+DEFAULT_PATH = Path("experiment")
+"""Path of an experiment that is not in a file: relative paths start from the working directory."""
+
+
+def run(
+    source: str | PathLike[str] | Mapping[str, Any],
+    *,
+    settings: Sequence[str] | Mapping[str, Any] = (),
+    output: str | PathLike[str] = "results",
+    jobs: int = 1,
+    executor: str | Executor | None = None,
+    offline: bool = False,
+    fresh: bool = False,
+) -> Results:
+    """Run the trials of an experiment that are not stored yet, as `ratecli run` does, and write its
+    report.
+
+    Parameters
+    ----------
+    source
+        The experiment file, or its content as a mapping; then paths are relative to the working
+        directory.
+    settings
+        Values to override: `["seeds=3"]` or `{"seeds": 3, "sweep.kappa": [0.8, 0.9]}`.
+    output
+        The folder in which to create the results folder NAME.
+    jobs
+        Number of trials to run in parallel, each in its own process if there is more than one. A
+        script that calls this must then be importable: put its code under `if __name__ ==
+        "__main__":`.
+    executor
+        Where trials run: `serial`, `processes`, `dask`, the address of a cluster as in
+        `dask://host:port`, or an executor object. Default: `serial` for one job, otherwise
+        `processes`.
+    offline
+        Whether downloads are forbidden.
+    fresh
+        Whether to delete stored trials first.
+
+    Returns
+    -------
+    Results
+        A failed trial is a row of `trials` with the status `error`; a warning reports it.
+
+    Raises
+    ------
+    ValueError
+        If the experiment cannot be run; the attribute `faults` lists the errors with their
+        locations.
+    """
+    with convert_errors():
+        if jobs < 1:
+            raise ValueError(f"jobs must be at least 1, not {jobs}")
+        if executor is None or isinstance(executor, str):
+            executor = parse_executor(executor, jobs)
+        if isinstance(source, Mapping):
+            document = Document.of_data(source, DEFAULT_PATH)
+            known = check_parsed_document(apply_overrides(document, _overrides(settings)))
+        else:
+            known = check_file(Path(source), _overrides(settings))
+        prepared = prepare_data(known, offline=offline)
+        folder = Path(output) / prepared.experiment.name
+        issue_warnings(prepared.warnings)
+        check_model_preserved(
+            prepared.experiment, prepared.document, prepared.data.folder, {folder: prepared.path}
+        )
+        with lock_results(folder):
+            check_report_folder(folder)
+            outcome = run_trials(prepared, folder, executor, fresh=fresh, quiet=True)
+            ledger, _ = write_and_load_report(folder)
+        failed = [f"a trial failed: {name}: {result.reason}" for name, result in outcome.failed]
+        issue_warnings([*outcome.warnings, *warn_unmet_expectations(ledger), *failed])
+    return load_results(folder)
+
+
+def _overrides(settings: Sequence[str] | Mapping[str, Any]) -> list[str]:
+    if isinstance(settings, str):
+        return [settings]
+    if not isinstance(settings, Mapping):
+        return list(settings)
+    return [
+        f"{path}={json.dumps(value, default=_plain_value, ensure_ascii=False)}"
+        for path, value in settings.items()
+    ]
+
+
+def _plain_value(value: Any) -> Any:
+    """Convert a NumPy value or a path for JSON."""
+    return fspath(value) if isinstance(value, PathLike) else value.tolist()
+
+
+class Dataset(NamedTuple):
+    """Rows X (n, d) and labels y (n,): 1, 0 or NaN (unlabelled), or numbers."""
+
+    X: pd.DataFrame
+    y: pd.Series
+
+
+def load_dataset(name: str, *, split: str | None = None, **options: Any) -> Dataset:
+    """Load a registered data set (`ratecli ls datasets`), downloading and verifying it if
+    necessary.
+
+    Parameters
+    ----------
+    name : str
+        Name of the data set, such as `adult`, or `loans`, which is generated.
+    split : str, default=None
+        `train`, `validation` or `test`, if the data set has an official split; None for all rows.
+    **options
+        Options of the data set, as in an experiment file: `rows=2000`,
+        `preparation="narasimhan2019"`.
+
+    Returns
+    -------
+    Dataset
+        A pair `X, y`. X has the features, followed by the sensitive columns that are not features;
+        pass these to an estimator as `drop`.
+
+    Raises
+    ------
+    ValueError
+        If the data set does not exist or cannot be downloaded, or its features are not columns
+        (texts).
+
+    Examples
+    --------
+    >>> import ratecli
+    >>> X, y = ratecli.load_dataset("loans", rows=500)
+    >>> X.shape
+    (500, 8)
+    """
+    with convert_errors():
+        source = find_source(name)
+        table = load_entry_table(DatasetEntry.of({"source": name, **options}), Path())
+    if table.matrix is not None:
+        raise ValueError(f"the features of '{name}' are ready-made, not columns of a table")
+    rows: Any = np.ones(len(table), dtype=bool)
+    if split is not None:
+        known = () if table.part is None else np.unique(table.part).tolist()
+        if split not in known:
+            listed = ", ".join(known) or "all"
+            raise ValueError(f"'{name}' has no rows called '{split}', only: {listed}")
+        rows = table.part == split
+    columns = dict.fromkeys([*table.features, *source.sensitive])
+    X = table.frame.loc[rows, [each for each in columns if each in table.frame]]
+    label = table.label[rows]
+    whole = table.label_range is None and not np.isnan(label).any()
+    y = pd.Series(label.astype(np.int64) if whole else label, name=source.label)
+    return Dataset(X.reset_index(drop=True), y)
+
+
+class ResultModel(StoredModel):
+    """A model of a run, which can be applied to DataFrames."""
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that input rows must have."""
+        return list(self.encoding.encoder.kinds)
+
+    def answers(self, frame: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:
+        """Return the columns that `ratecli predict` adds to a table.
+
+        Parameters
+        ----------
+        frame : DataFrame of n rows
+            Must contain the columns of the training rows, in any order.
+        seed : int, default=0
+            Seed of a randomized classifier's decisions.
+
+        Returns
+        -------
+        DataFrame
+            n rows with the index of `frame`. For a classifier, `score`, `chance` (the probability
+            of a positive decision) and `decision` (1 or 0); for a model of numbers, `estimate`; for
+            a filter, `chance`, `value` and `kept`.
+
+        Raises
+        ------
+        ValueError
+            If the rows do not fit the model; the attribute `faults` lists the errors.
+        """
+        with convert_errors():
+            found, faults = predict_table(self, Path("X"), to_arrow_table(frame, "X"), seed)
+        issue_warnings(faults)
+        return pd.DataFrame(dict(found.columns), index=frame.index)
+
+    def predict(self, frame: pd.DataFrame, *, seed: int = 0) -> NDArray[Any]:
+        """Return decisions (n,), 1 or 0, or estimates; for a filter, whether each row is kept."""
+        found = self.answers(frame, seed=seed)
+        return np.asarray(found[found.columns[-1]])
+
+    def chances(self, frame: pd.DataFrame) -> Array:
+        """Return the probability (n,) of a positive decision, or of a filter keeping the row."""
+        return np.asarray(self.answers(frame)["chance"], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of a run.
+
+    Attributes
+    ----------
+    folder : Path
+        Folder of the results.
+    experiment : dict
+        The experiment with all defaults filled in (`resolved.yaml`).
+    metrics : DataFrame
+        One row per measured number, as in `metrics.csv`: `algorithm`, `variant`, a column for each
+        swept name, `seed`, `split`, `metric`, `value`.
+    summary : DataFrame
+        Means over seeds, as in `summary.csv`, with 95 % confidence intervals from `low` to
+        `high`; `n` is the number of seeds, `nan` the number of seeds without a value.
+    trials : DataFrame
+        One row per planned trial with its `status`, `reason` and `seconds`.
+    """
+
+    folder: Path
+    experiment: Mapping[str, Any] = field(repr=False)
+    metrics: pd.DataFrame = field(repr=False)
+    summary: pd.DataFrame = field(repr=False)
+    trials: pd.DataFrame = field(repr=False)
+
+    def model(
+        self,
+        algorithm: str | None = None,
+        variant: str | None = None,
+        *,
+        seed: int | None = None,
+        **point: Any,
+    ) -> ResultModel:
+        """Return a classifier of the run that can be applied to a DataFrame.
+
+        Parameters
+        ----------
+        algorithm : str, default=None
+            Label of the algorithm; may be omitted if there is only one.
+        variant : str, default=None
+            A variant such as `stochastic`; None for the main one.
+        seed : int, default=None
+            Seed of the trial; None for the first.
+        **point
+            Values of swept names, such as `kappa=0.8`, as needed to identify the trial.
+
+        Raises
+        ------
+        ValueError
+            If no trial or more than one matches, the trial has no model, or its features are not
+            made from columns.
+        """
+        with convert_errors(), LedgerStore(self.folder / LEDGER_FILE, readonly=True) as store:
+            trial = _find_trial(store.plan(), algorithm, seed, point)
+            models, encoding = store.models(trial.key), store.encoding(trial.key)
+        name = trial_display_name(trial)
+        with convert_errors():
+            if not models:
+                raise FaultError(Diagnostic("E404", f"the trial '{name}' left no model"))
+            chosen = next(iter(models)) if variant is None else variant
+            if chosen not in models:
+                hint = did_you_mean(chosen, models, "variants")
+                raise FaultError(Diagnostic("E104", f"'{name}' has no variant '{chosen}'", hint))
+            name = f"{name}, {chosen}"
+            described = encoding_for_tables(json.loads(encoding), name)
+            return ResultModel(name, loads(models[chosen]), described)
+
+
+def load_results(path: str | PathLike[str], *, output: str | PathLike[str] = "results") -> Results:
+    """Read the results of a run; requires neither the data nor the experiment file.
+
+    Parameters
+    ----------
+    path
+        The results folder, its ledger `trials.sqlite`, or the experiment file.
+    output
+        The folder that contains the results folder, if `path` is an experiment file.
+
+    Raises
+    ------
+    ValueError
+        If there are no results, or the ledger is not of this version; the attribute `faults` lists
+        the errors.
+    """
+    with convert_errors():
+        folder = Path(path)
+        if folder.name == LEDGER_FILE:
+            folder = folder.parent
+        elif folder.suffix in YAML_ENDINGS:
+            folder = Path(output) / load_experiment(folder)[0].name
+        if not (folder / LEDGER_FILE).is_file():
+            way = "`ratecli run` leaves them in results/NAME"
+            raise missing_file_error(str(folder), "holds no results", way)
+        ledger = Ledger.read(folder / LEDGER_FILE)
+        trials = trials_table(ledger)
+        ended = (ledger.results.get(trial.key) for trial in ledger.plan)
+        trials["seconds"] = [float("nan") if each is None else each.seconds for each in ended]
+        experiment = dict(ledger.experiment)
+        return Results(folder, experiment, metrics_table(ledger), summary_table(ledger), trials)
+
+
+def _find_trial(
+    plan: list[PlannedTrial], algorithm: str | None, seed: int | None, point: Mapping[str, Any]
+) -> PlannedTrial:
+    """Return the one trial that matches; raise E104 if there is none or more than one."""
+    fitting = [
+        trial
+        for trial in plan
+        if algorithm in {None, trial.label} and point.items() <= dict(trial.point).items()
+    ]
+    first = seed if seed is not None or not fitting else fitting[0].seed
+    found = [trial for trial in fitting if trial.seed == first]
+    if len(found) == 1:
+        return found[0]
+    listed = "; ".join(trial_display_name(trial) for trial in (found or plan)[:8])
+    message = f"{len(found) or 'no'} trials fit"
+    raise FaultError(Diagnostic("E104", message, f"say which algorithm, seed and values: {listed}"))
