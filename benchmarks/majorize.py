@@ -21,8 +21,8 @@ from common import SCOPE, fastest
 from scipy import sparse
 from sklearn.svm import LinearSVC
 
-from ratecli.datasets.download import fetch_files
 from ratecli.datasets.entry import DatasetEntry
+from ratecli.datasets.files import fetch_files
 from ratecli.datasets.registry import find_source
 from ratecli.errors import FaultError
 from ratecli.rates.analysis import constraint_goal, objective_goal

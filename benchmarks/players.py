@@ -35,8 +35,8 @@ import numpy as np
 from common import SCOPE, fastest
 from scipy import sparse
 
-from ratecli.datasets.download import fetch_files
 from ratecli.datasets.entry import DatasetEntry
+from ratecli.datasets.files import fetch_files
 from ratecli.datasets.registry import find_source
 from ratecli.errors import FaultError
 from ratecli.models.base import Array, Classifier, Features

@@ -12,8 +12,8 @@ import numpy as np
 from common import SCOPE, fastest
 from sklearn.metrics import accuracy_score, recall_score
 
-from ratecli.datasets.download import fetch_files
 from ratecli.datasets.entry import DatasetEntry
+from ratecli.datasets.files import fetch_files
 from ratecli.datasets.registry import find_source
 from ratecli.errors import FaultError
 from ratecli.rates.matrix import Predictions, measure

@@ -34,8 +34,8 @@ import numpy as np
 import yaml
 from common import fastest
 
-from ratecli.datasets.download import fetch_files
 from ratecli.datasets.entry import DatasetEntry
+from ratecli.datasets.files import fetch_files
 from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.registry import find_source
 from ratecli.datasets.table import Table

@@ -23,9 +23,5 @@ def assign_split_parts(table, spec, rng):
     return split.assign_split_parts(table, SplitOptions(**spec), rng)
 
 
-def entry_digest(options, base):
-    return streamed.entry_digest(DatasetEntry.of(options), base)
-
-
 def read_streamed_table(options, base, *more):
     return streamed.read_streamed_table(DatasetEntry.of(options), base, *more)

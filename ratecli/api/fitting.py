@@ -32,8 +32,7 @@ from ratecli.rates.sample import Sample, relative_weights
 from ratecli.runner.trial import MeasuredSolution, Trial
 from ratecli.runner.worker import limit_to_one_thread
 from ratecli.sampling.encoding import Encoding, read_decisions
-from ratecli.sampling.filtered import TrainingRowsSpec
-from ratecli.sampling.resampling import Holdout
+from ratecli.sampling.resampling import Holdout, TrainingRowsSpec
 from ratecli.sampling.rows import ExperimentData, TrialData
 
 WEIGHT_BITS = 32

@@ -20,8 +20,8 @@ from ratecli.config.document import Document
 from ratecli.config.experiment import load_experiment
 from ratecli.config.override import apply_overrides
 from ratecli.datasets.entry import DatasetEntry
+from ratecli.datasets.files import missing_file_error
 from ratecli.datasets.load import load_entry_table
-from ratecli.datasets.paths import missing_file_error
 from ratecli.datasets.registry import find_source
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.prepare import (

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ratecli.datasets import tables as own
 from ratecli.datasets.encode import ReadyMadeError
-from ratecli.datasets.paths import missing_file_error, unreadable_file_error
+from ratecli.datasets.files import missing_file_error, unreadable_file_error
 from ratecli.datasets.tables import SEPARATOR_HELP, format_of_output, read_table_file, table_bytes
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.files import ENCODER_FILE, MODELS_FOLDER, atomic_write

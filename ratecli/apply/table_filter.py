@@ -21,8 +21,8 @@ from ratecli.apply.predict import StoredModel, encoder_json, predict_table
 from ratecli.config.document import Document
 from ratecli.datasets import tables as own
 from ratecli.datasets.columns import FILL_OR_MEAN_HELP, as_float_array, is_text
-from ratecli.datasets.download import sha256_of
 from ratecli.datasets.entry import MISSING_IS_ERROR
+from ratecli.datasets.files import sha256_of
 from ratecli.datasets.tables import format_of_output, read_table_file, table_bytes
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.prepare import prepare_document

@@ -70,7 +70,7 @@ def _fetch(wanted: Path, *, offline: bool, progress: Callable[[str, int, int], N
         prepare.list_missing_files(known)
         paths = prepare.fetch_sources(known, offline=offline, progress=progress)
     else:
-        from ratecli.datasets.download import fetch_files  # noqa: PLC0415
+        from ratecli.datasets.files import fetch_files  # noqa: PLC0415
         from ratecli.datasets.registry import find_source  # noqa: PLC0415
 
         files = fetch_files(find_source(str(wanted)), offline=offline, progress=progress)

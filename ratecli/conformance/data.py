@@ -23,8 +23,8 @@ from ratecli.conformance.outcome import (
     watch_side_effects,
 )
 from ratecli.datasets.columns import is_text
-from ratecli.datasets.download import fetch_files, source_checksums
 from ratecli.datasets.encode import Encoder
+from ratecli.datasets.files import fetch_files, source_checksums
 from ratecli.datasets.registry import SOURCE_OPTIONS, import_function, json_sha256
 from ratecli.datasets.source import Raw, Source
 from ratecli.datasets.split import SPLIT_NAMES

@@ -1,14 +1,14 @@
-"""Columns of a table: numbers, and text with None for missing values, and errors in them.
+"""Columns of a table: numbers, text with None for missing values, labels, and errors in them.
 
-Also indicator features of bins and categories, and a lazily filled mapping of columns.
+Also indicator features of bins and categories, and a mapping of columns made on first use.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -16,32 +16,40 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ratecli.errors import Diagnostic, FaultError
+from ratecli.errors import Diagnostic, FaultError, did_you_mean, errors_at
 
-_NUMBER_SHARE = 0.9
-"""Share of numbers from which a text column is taken for a numeric one with errors in it."""
+T = TypeVar("T")
+ColumnKind: TypeAlias = Literal["number", "text"]
+
+MISSING_WORDS = frozenset({"", "?", "na", "n/a", "nan", "null", "none"})
+"""Words, in lower case, for a missing value in numeric columns and labels."""
+MISSING_CATEGORY = "(missing)"
+"""The category, in feature names, of rows with a missing value."""
 
 FEW_LEVELS = 20
+"""A text column with more words, hardly any of which is not a number, is taken for numbers."""
+_STRAY_SHARE = 0.1
+"""A text column with a smaller share of other words is taken for numbers."""
 
+_PAIRS = ({"0", "1"}, {"-1", "1"}, {"false", "true"})
+_POSITIVE = ("1", "true")
 
-def has_stray_words(distinct: int, share: float) -> bool:
-    """Return whether a text column looks numeric with a few stray words.
-
-    `distinct` is its number of distinct words, `share` the share of rows that are not numbers.
-    """
-    return distinct > FEW_LEVELS and share <= 1 - _NUMBER_SHARE
-
-
-def stray_word_error(name: str, row: int, word: str) -> Diagnostic:
-    """Return the E411 for the first stray word; `row` counts from 0."""
-    message = f"column '{name}' holds numbers, but '{word}' in row {row + 1}"
-    return Diagnostic(
-        "E411", message, "correct it, or name the column under 'categorical' or 'drop'"
-    )
-
-
-FILL_HELP = "fill in the values, or name the column under 'drop' or 'categorical'"
 FILL_OR_MEAN_HELP = "say 'missing: mean', fill in the values, or name the column under 'drop'"
+
+
+def stray_word_error(
+    name: str, distinct: int, share: float, row: int, word: str
+) -> Diagnostic | None:
+    """Return the E411 for a text column that looks numeric with a few stray words, or None.
+
+    `distinct` is its number of distinct words, `share` the share of rows that are not numbers, and
+    `word` the first of these, in a row counted from 0.
+    """
+    if distinct <= FEW_LEVELS or not 0 < share < _STRAY_SHARE:
+        return None
+    message = f"column '{name}' holds numbers, but '{word}' in row {row + 1}"
+    hint = "correct it, or name the column under 'categorical' or 'drop'"
+    return Diagnostic("E411", message, hint)
 
 
 class CellCounts(NamedTuple):
@@ -71,13 +79,14 @@ def missing_cells_error(
     what = "an infinite value" if first == infinite.first else "no number"
     total = sum(each.many for each in wrong)
     message = f"column '{name}' has {what} in row {first + 1}, and {total} such rows in all"
-    return Diagnostic("E407", message, FILL_HELP if infinite.many else FILL_OR_MEAN_HELP)
+    hint = "fill in the values, or name the column under 'drop' or 'categorical'"
+    return Diagnostic("E407", message, hint if infinite.many else FILL_OR_MEAN_HELP)
 
 
-def no_mean_error(name: str) -> Diagnostic:
+def no_mean_error(name: str) -> FaultError:
     """Return the E407 for a feature without a number in any training row."""
     message = f"column '{name}' has no number in the training rows, whose mean a missing one is"
-    return Diagnostic("E407", message, "name it under 'drop', or look at 'split'")
+    return FaultError(Diagnostic("E407", message, "name it under 'drop', or look at 'split'"))
 
 
 def check_scale(name: str, scale: float) -> None:
@@ -89,22 +98,14 @@ def check_scale(name: str, scale: float) -> None:
         raise FaultError(Diagnostic("E407", message, way))
 
 
-def out_of_range_error(name: str, shown: str, mean: float, scale: float) -> Diagnostic:
+def out_of_range_error(name: str, shown: str, mean: float, scale: float) -> FaultError:
     """Return the E407 for a number that would become an infinite feature."""
     message = (
         f"column '{name}' has {shown}, which is too far from its numbers in the training rows: "
         f"their mean is {mean:g}, and their standard deviation {scale:g}"
     )
-    return Diagnostic(
-        "E407", message, "correct it, or name the column under 'drop' before training"
-    )
-
-
-T = TypeVar("T")
-ColumnKind: TypeAlias = Literal["number", "text"]
-
-MISSING_CATEGORY = "(missing)"
-"""The category, in feature names, of rows with a missing value."""
+    hint = "correct it, or name the column under 'drop' before training"
+    return FaultError(Diagnostic("E407", message, hint))
 
 
 @dataclass(frozen=True)
@@ -122,20 +123,15 @@ def level_codes(column: pd.Series) -> LevelCodes:
     return LevelCodes(*pd.factorize(filled, sort=True))
 
 
-def as_text(values: Any) -> pd.Series:
-    """Return an object column of str and None, whatever text type pandas read."""
-    column = pd.Series(values).astype(object)
-    return column.where(column.notna(), None).astype(object)
-
-
 def is_text(column: pd.Series) -> bool:
     return not pd.api.types.is_numeric_dtype(column)
 
 
 def with_text(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the frame with every non-numeric column converted to text, and index 0..n-1."""
+    """Return the frame with index 0..n-1 and text as objects: str, and None for missing values."""
     columns = {
-        name: as_text(column) if is_text(column) else column for name, column in frame.items()
+        name: column.astype(object).where(column.notna(), None) if is_text(column) else column
+        for name, column in frame.items()
     }
     return pd.DataFrame(columns).reset_index(drop=True)
 
@@ -147,11 +143,6 @@ def as_float_array(column: pd.Series) -> NDArray[np.float64]:
 def as_array(column: pd.Series) -> NDArray[Any]:
     """Return text as an object array, with None for missing values, or numbers as floats."""
     return np.asarray(column, dtype=object) if is_text(column) else as_float_array(column)
-
-
-def equals_indicator(column: pd.Series, value: str) -> NDArray[np.float64]:
-    """Return 1 where a text column equals the value, else 0."""
-    return np.asarray(column == value, dtype=np.float64)
 
 
 def bin_indicators(values: NDArray[np.float64], edges: Sequence[float]) -> NDArray[np.float64]:
@@ -171,34 +162,130 @@ def step_indicators(values: NDArray[np.float64], edges: Sequence[float]) -> NDAr
 
 def category_indicators(column: pd.Series) -> NDArray[np.float64]:
     """Return (n, k) indicators of the k values that occur, in alphabetical order."""
-    levels, found = np.unique(column.fillna(MISSING_CATEGORY).to_numpy(str), return_inverse=True)
-    return np.eye(len(levels))[found]
+    return pd.get_dummies(column.fillna(MISSING_CATEGORY)).to_numpy(np.float64)
 
 
-@dataclass(frozen=True)
 class LazyMapping(Mapping[str, T]):
     """A mapping whose values are made on first use, since most columns of a table are not used."""
 
-    names: Iterable[str]
-    make: Callable[[str], T]
-    made: dict[str, T] = field(default_factory=dict)
+    def __init__(self, names: Iterable[str], make: Callable[[str], T]) -> None:
+        self._names = dict.fromkeys(names)
+        self._value = cache(make)
 
     def __getitem__(self, name: str) -> T:
-        if name not in self.made:
-            if name not in self.known:
-                raise KeyError(name)
-            self.made[name] = self.make(name)
-        return self.made[name]
+        if name not in self._names:
+            raise KeyError(name)
+        return self._value(name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.known
+        return name in self._names
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.known)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self.known)
+        return len(self._names)
 
-    @cached_property
-    def known(self) -> Mapping[str, None]:
-        return dict.fromkeys(self.names)
+
+def read_label(column: pd.Series, name: str, positive: Any = None) -> NDArray[np.float64]:
+    """Return 1 for the positive value, 0 for the other one, NaN for missing values.
+
+    Raises
+    ------
+    FaultError
+        E406 unless there are two values, one of which is known to be positive.
+    """
+    codes, levels = pd.factorize(column)
+    keys = [None if _is_missing(level) else value_key(level) for level in levels]
+    shown = {word: str(level) for word, level in zip(keys, levels, strict=True) if word is not None}
+    chosen = _positive(shown, name, positive)
+    meaning = [np.nan if word is None else float(word == chosen) for word in keys]
+    return np.array([*meaning, np.nan])[codes]  # the code of a missing value is -1
+
+
+def read_number(
+    column: pd.Series, name: str, label_range: tuple[float, float]
+) -> NDArray[np.float64]:
+    """Return the numbers of the column, NaN where missing.
+
+    Raises
+    ------
+    FaultError
+        E411 if the column holds text; E406 if it holds no number at all, an infinite one, or one
+        outside the range.
+    """
+    if is_text(column):
+        shown = next((word for word in column if word is not None), "")
+        message = f"label column '{name}' holds text, such as '{shown}'"
+        way = "a label that is a number needs numbers; leave 'target' out for two classes"
+        raise FaultError(Diagnostic("E411", message, way, loc=("label",)))
+    label = as_float_array(column)
+    if np.isnan(label).all():
+        raise _no_label(name)
+    low, high = label_range
+    wrong = ~(np.isfinite(label) & (label >= low) & (label <= high) | np.isnan(label))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        message = (
+            f"label column '{name}' holds {label[row]:g} in row {row + 1}, which is not from "
+            f"{low:g} to {high:g}, and {int(wrong.sum())} such rows in all"
+        )
+        way = "a guarantee needs the range of all labels: widen 'label_range', or correct the rows"
+        raise FaultError(Diagnostic("E406", message, way, loc=("label_range",)))
+    return label
+
+
+def value_key(value: Any) -> str:
+    """Return a key that is equal for equal values however they are written.
+
+    For example 1, 1.0 and '1'; true, True and 'True'.
+    """
+    word = str(value).strip()
+    if word.casefold() in ("true", "false"):
+        return word.casefold()
+    try:
+        return format(float(word), ".17g")
+    except ValueError:
+        return word
+
+
+def _is_missing(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.strip().casefold() in MISSING_WORDS
+    return bool(np.isnan(value))
+
+
+@errors_at("label")
+def _positive(shown: dict[str, str], name: str, positive: Any) -> str:
+    """Return the key of the positive value; raise E406 if the label is unusable or ambiguous."""
+    values = ", ".join(f"'{word}'" for word in sorted(shown.values())[:6])
+    if not shown:
+        raise _no_label(name)
+    if len(shown) > 2:
+        more = ", ..." if len(shown) > 6 else ""
+        message = f"label column '{name}' has {len(shown)} values, not two: {values}{more}"
+        way = (
+            "add a column that says yes or no, and name it as 'label'; or, if the label is a "
+            "number, say 'target: number'"
+        )
+        raise FaultError(Diagnostic("E406", message, way))
+    if positive is not None and value_key(positive) not in shown:
+        message = f"'{positive}' is not a value of the label column '{name}'"
+        hint = did_you_mean(str(positive), shown.values(), "values")
+        raise FaultError(Diagnostic("E406", message, hint, loc=("positive",)))
+    if len(shown) == 1:
+        message = f"label column '{name}' holds one class only: {values}"
+        raise FaultError(Diagnostic("E406", message, "training needs rows of both classes"))
+    if positive is not None:
+        return value_key(positive)
+    if set(shown) not in _PAIRS:
+        message = f"label column '{name}' has the values {values}: which one is positive?"
+        example = max(shown.values())
+        raise FaultError(Diagnostic("E406", message, f"say so, as in 'positive: {example}'"))
+    return next(word for word in _POSITIVE if word in shown)
+
+
+def _no_label(name: str) -> FaultError:
+    way = "leave 'label' out if the table has no labels"
+    message = f"label column '{name}' holds no value at all"
+    return FaultError(Diagnostic("E406", message, way, loc=("label",)))

@@ -56,8 +56,10 @@ def add_deployed_model(
     features `known`; the pairs of the features `crossed` become features.
     """
     rng = np.random.default_rng(SEED)
-    dealt = _assign_sets(len(table), rng)
-    bins, levels = _bin_features(table, dealt["older"])
+    ends = np.cumsum(apportion(len(table), list(SET_SHARES.values())))[:-1]
+    dealt = dict(zip(SET_SHARES, np.split(rng.permutation(len(table)), ends), strict=True))
+    binned = [_bin_column(table.frame[name], dealt["older"]) for name in table.features]
+    bins, levels = np.column_stack([each for each, _ in binned]), tuple(n for _, n in binned)
     seen = [table.features.index(name) for name in known]
     columns = CrossedBins(tuple(levels[k] for k in seen), pairs=()).features(bins[:, seen])
     model = train_logistic_regression(columns[dealt["older"]], table.label[dealt["older"]])
@@ -68,9 +70,17 @@ def add_deployed_model(
     sets = {name: np.sort(rows) for name, rows in dealt.items() if name != "older"}
     rows = np.concatenate(list(sets.values()))
     name = np.repeat(np.array(list(sets), dtype=object), [len(each) for each in sets.values()])
+    frame = table.frame.iloc[rows]
+    hidden = pd.Series(name == "d3", index=frame.index)
+    frame = frame.assign(
+        **{label: frame[label].mask(hidden)},
+        set=name,
+        deployed=(score[rows] > 0).astype(np.int64),
+        deployed_score=score[rows],
+    )
     return replace(
         table,
-        frame=_frame(table.frame.iloc[rows], label, name, score[rows]),
+        frame=with_text(frame),
         features=(),
         label=np.where(name == "d3", np.nan, table.label[rows]),
         part=None,
@@ -78,51 +88,21 @@ def add_deployed_model(
     )
 
 
-def _assign_sets(total: int, rng: np.random.Generator) -> dict[str, NDArray[np.int64]]:
-    """Return the rows of each set of `SET_SHARES`; the sets are disjoint."""
-    counts = apportion(total, list(SET_SHARES.values()))
-    ends = np.cumsum(counts)[:-1]
-    return dict(zip(SET_SHARES, np.split(rng.permutation(total), ends), strict=True))
+def _bin_column(column: pd.Series, older: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
+    """Return the (n,) bins of a column and how many it has, fitted on the older rows.
 
-
-def _bin_features(
-    table: Table, older: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], tuple[int, ...]]:
-    """Return (n, k) bins of the features and how many each has, fitted on the older rows."""
-    columns = [table.frame[name] for name in table.features]
-    binned = [_bin_text(c, older) if is_text(c) else _bin_numbers(c, older) for c in columns]
-    return np.column_stack([bins for bins, _ in binned]), tuple(levels for _, levels in binned)
-
-
-def _bin_numbers(column: pd.Series, older: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-    values = as_float_array(column)
-    cuts = quantile_cuts(values[older], BINS)
-    return bin_values(values, cuts), len(cuts) + 1
-
-
-def _bin_text(column: pd.Series, older: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-    """Return the bins and their number; if there are rare categories, bin 0 merges them."""
+    If a text column has rare categories, bin 0 merges them.
+    """
+    if not is_text(column):
+        values = as_float_array(column)
+        cuts = quantile_cuts(values[older], BINS)
+        return bin_values(values, cuts), len(cuts) + 1
     levels = column.fillna(MISSING_CATEGORY)
     shares = levels.iloc[older].value_counts(normalize=True)
     common = pd.Index(sorted(shares.index[shares >= RARE_SHARE]))
     codes = common.get_indexer(levels)
     others = int(codes.min() < 0)
     return codes + others, len(common) + others
-
-
-def _frame(
-    rows: pd.DataFrame, label: str, name: NDArray[np.object_], score: NDArray[np.float64]
-) -> pd.DataFrame:
-    """Return the rows with their set and the deployed decision; the label is empty in d3."""
-    hidden = pd.Series(name == "d3", index=rows.index)
-    return with_text(
-        rows.assign(
-            **{label: rows[label].mask(hidden)},
-            set=name,
-            deployed=(score > 0).astype(np.int64),
-            deployed_score=score,
-        )
-    )
 
 
 def train_logistic_regression(features: sparse.csr_array, label: Floats) -> LogisticRegression:

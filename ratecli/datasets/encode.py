@@ -26,6 +26,8 @@ from scipy import sparse
 
 from ratecli.datasets.columns import (
     MISSING_CATEGORY,
+    MISSING_WORDS,
+    CellCounts,
     ColumnKind,
     LevelCodes,
     as_float_array,
@@ -34,7 +36,6 @@ from ratecli.datasets.columns import (
     no_mean_error,
     out_of_range_error,
 )
-from ratecli.datasets.label import MISSING_WORDS
 from ratecli.datasets.table import Table
 from ratecli.datasets.tables import parse_number_word
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
@@ -71,24 +72,21 @@ class NumericBlock:
         return (self.column, *more)
 
     def entries(self, table: Table) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return, for each row, which of the features may be nonzero, and its value."""
+        """Return, for each row, which of the features may be nonzero, and its value.
+
+        Raises E407 for a number too far from those of the training rows.
+        """
         column = table.values[self.column]
         assert isinstance(column, np.ndarray)
         with np.errstate(over="ignore"):
             values = (column - self.mean) / self.scale
-            gone = np.isnan(values)
-            values[gone] = float(self.missing)
-            finite = np.isfinite(values.sum())
-        if not finite:
-            self._refuse_infinite(column, values)
+        gone, far = np.isnan(values), np.isinf(values)
+        if far.any():
+            row = int(np.argmax(far))
+            shown = f"{column[row]:g} in row {row + 1}"
+            raise out_of_range_error(self.column, shown, self.mean, self.scale)
+        values[gone] = float(self.missing)
         return (gone & self.missing).astype(np.int64), values
-
-    def _refuse_infinite(self, column: NDArray[np.float64], values: NDArray[np.float64]) -> None:
-        """Raise E407 for a number too far from those of the training rows."""
-        far = np.flatnonzero(np.isinf(values))
-        if len(far):
-            shown = f"{column[far[0]]:g} in row {far[0] + 1}"
-            raise FaultError(out_of_range_error(self.column, shown, self.mean, self.scale))
 
 
 @dataclass(frozen=True)
@@ -107,9 +105,8 @@ class OneHotBlock:
         column = table.values[self.column]
         assert isinstance(column, LevelCodes)
         known = {level: k for k, level in enumerate(self.levels)}
-        place = np.array([known.get(name, -1) for name in column.names], dtype=np.intp)[
-            column.codes
-        ]
+        places = np.array([known.get(name, -1) for name in column.names], dtype=np.intp)
+        place = places[column.codes]
         return np.maximum(place, 0), (place >= 0).astype(np.float64)
 
 
@@ -126,27 +123,42 @@ class Encoder:
     idf: tuple[float, ...] | None = None
 
     @classmethod
+    def of(cls, blocks: Sequence[NumericBlock | OneHotBlock]) -> Encoder:
+        """Return the encoder of some columns."""
+        return cls(tuple(name for block in blocks for name in block.names), tuple(blocks))
+
+    @classmethod
     def fit(
         cls, tables: Sequence[Table], train: Sequence[BlockPositions], unseen: Sequence[str] = ()
     ) -> Encoder:
         """Fit on the training rows `train` of each table; a row may occur several times.
 
-        The columns `unseen` are left out of the features; raises E411 if the features are
-        ready-made. Raises E407 for a column with missing numbers to be replaced by the mean but no
-        known number.
+        The columns `unseen` are left out of the features.
+
+        Raises
+        ------
+        FaultError
+            E407 for a column with missing numbers to be replaced by the mean but no known number,
+            E410 if there are no training rows, E411 if the features of the tables differ, are
+            ready-made with columns `unseen`, or if none is left.
         """
-        width = _common_width(tables)
-        if width is not None:
-            _refuse_unseen(unseen)
-            return cls(tuple(f"x{i + 1}" for i in range(width)), (), _fit_counts(tables, train))
-        _refuse_no_rows(train)
-        seen = [name for name in _common_features(tables) if name not in unseen]
-        if not seen:
-            raise FaultError(
-                Diagnostic("E411", f"there are no features but {' and '.join(unseen)}")
-            )
-        blocks = tuple(_fit_column(name, tables, train) for name in seen)
-        return cls(tuple(name for block in blocks for name in block.names), blocks)
+        _check_same_features(tables)
+        first = tables[0]
+        if first.matrix is not None:
+            if unseen:
+                listed = ", ".join(f"'{name}'" for name in unseen)
+                message = f"the features are ready-made: {listed} cannot be kept out of them"
+                hint = "take a data set of columns, such as adult for a9a"
+                raise FaultError(Diagnostic("E411", message, hint))
+            names = tuple(f"x{k + 1}" for k in range(first.matrix.shape[1]))
+            return cls(names, (), _fit_idf(tables, train) if first.counts else None)
+        check_training_rows(sum(map(len, train)))
+        left = [name for name in first.features if name not in unseen]
+        if not left:
+            but = f" but {' and '.join(unseen)}" if unseen else ""
+            hint = "look at 'features' and 'drop'"
+            raise FaultError(Diagnostic("E411", f"there are no features{but}", hint))
+        return cls.of([_fit_column(name, tables, train) for name in left])
 
     @property
     def kinds(self) -> dict[str, ColumnKind]:
@@ -187,22 +199,12 @@ class Encoder:
         named += [list(block.levels) for block in blocks if isinstance(block, OneHotBlock)]
         if any(len(set(names)) < len(names) for names in named):
             raise ValueError("it describes a column or a level twice")
-        return cls(tuple(name for block in blocks for name in block.names), blocks)
+        return cls.of(blocks)
 
     def transform(self, table: Table) -> EncodedFeatures:
         """Return (n, d) features; a ready-made matrix without counts is returned unchanged."""
         if table.matrix is not None:
             return table.matrix if self.idf is None else _tf_idf(table.matrix, self.idf)
-        if len(self.blocks) == len(self.names) and not any(
-            isinstance(block, OneHotBlock) for block in self.blocks
-        ):  # each block has one feature: the same as `_sparse`, directly
-            return np.stack([block.entries(table)[1] for block in self.blocks], axis=1)
-        matrix = self._sparse(table)
-        filled = len(self.blocks) / max(len(self.names), 1)
-        return matrix if filled < _SPARSE_BELOW else matrix.toarray()
-
-    def _sparse(self, table: Table) -> sparse.csr_array:
-        """Return the sparse features; each block has one entry per row, in order of features."""
         shape = (len(table), len(self.blocks))
         columns, values = np.empty(shape, dtype=np.int64), np.empty(shape)
         start = 0
@@ -210,46 +212,48 @@ class Encoder:
             place, values[:, k] = block.entries(table)
             columns[:, k] = start + place
             start += len(block.names)
+        if start == len(self.blocks) and "text" not in self.kinds.values():
+            return values  # each block has one feature
         starts = np.arange(0, columns.size + 1, len(self.blocks))
-        matrix = sparse.csr_array(
-            (values.ravel(), columns.ravel(), starts), shape=(len(table), len(self.names))
-        )
+        matrix = sparse.csr_array((values.ravel(), columns.ravel(), starts), (len(table), start))
         matrix.eliminate_zeros()
-        return matrix
+        return matrix if len(self.blocks) < _SPARSE_BELOW * start else matrix.toarray()
 
 
-def _refuse_unseen(unseen: Sequence[str]) -> None:
-    if unseen:
-        listed = ", ".join(f"'{name}'" for name in unseen)
-        message = f"the features are ready-made: {listed} cannot be kept out of them"
-        raise FaultError(
-            Diagnostic("E411", message, "take a data set of columns, such as adult for a9a")
-        )
-
-
-def _refuse_no_rows(train: Sequence[BlockPositions]) -> None:
-    if not any(map(len, train)):
+def check_training_rows(count: float) -> None:
+    if not count:
         message = "there are no training rows"
         raise FaultError(Diagnostic("E410", message, "look at 'split'", loc=("split",)))
 
 
-def _fit_counts(
-    tables: Sequence[Table], train: Sequence[BlockPositions]
-) -> tuple[float, ...] | None:
+def _check_same_features(tables: Sequence[Table]) -> None:
+    """Raise E411 unless the tables have the same columns, or ready-made matrices of one kind."""
+    first, *others = tables
+    for table in others:
+        message, hint = "", "use data sets with the same features"
+        differing = sorted(set(first.features) ^ set(table.features))
+        matrices = [each.matrix for each in (first, table)]
+        if len({None if matrix is None else matrix.shape[1] for matrix in matrices}) > 1:
+            message = "ready-made matrices of one width go together only"
+        elif first.counts != table.counts:
+            message = "one holds counts of terms, another does not"
+        elif differing:
+            message = f"'{differing[0]}' is in one of them only"
+            hint = "name the common ones under 'features', or the others under 'drop'"
+        if message:
+            message = f"the data sets' features differ: {message}"
+            raise FaultError(Diagnostic("E411", message, hint))
+
+
+def _fit_idf(tables: Sequence[Table], train: Sequence[BlockPositions]) -> tuple[float, ...]:
     """Return the idf of each term, 1 + log((1 + n) / (1 + n_t)), as in scikit-learn.
 
-    n is the number of training rows, n_t of which have term t. Return None if no matrix has counts.
+    n is the number of training rows, n_t of which have term t.
     """
-    kinds = {table.counts for table in tables}
-    if len(kinds) > 1:
-        message = "the data sets' features differ: one holds counts of terms, another does not"
-        raise FaultError(Diagnostic("E411", message, "use data sets with the same features"))
-    if not kinds.pop():
-        return None
     # needed for text only
     from sklearn.feature_extraction.text import TfidfTransformer  # noqa: PLC0415
 
-    _refuse_no_rows(train)
+    check_training_rows(sum(map(len, train)))
     matrices = [table.matrix for table in tables if table.matrix is not None]
     rows = [matrix[own] for matrix, own in zip(matrices, train, strict=True)]
     fitted = TfidfTransformer().fit(sparse.vstack(rows, format="csr"))
@@ -263,32 +267,6 @@ def _tf_idf(counts: EncodedFeatures, idf: tuple[float, ...]) -> sparse.csr_array
     weighted = sparse.csr_array(counts, dtype=np.float64, copy=True)
     weighted.data *= np.array(idf)[weighted.indices]
     return sparse.csr_array(normalize(weighted, copy=False))
-
-
-def _common_width(tables: Sequence[Table]) -> int | None:
-    """Return the width of the ready-made matrices, None if the tables have columns instead."""
-    widths = {None if table.matrix is None else table.matrix.shape[1] for table in tables}
-    if len(widths) != 1:
-        message = (
-            "the data sets' features differ: ready-made matrices of one width go together only"
-        )
-        raise FaultError(Diagnostic("E411", message, "use data sets with the same features"))
-    return widths.pop()
-
-
-def _common_features(tables: Sequence[Table]) -> tuple[str, ...]:
-    first = tables[0].features
-    for table in tables[1:]:
-        differing = sorted(set(first) ^ set(table.features))
-        if differing:
-            message = f"the data sets' features differ: '{differing[0]}' is in one of them only"
-            way = "name the common ones under 'features', or the others under 'drop'"
-            raise FaultError(Diagnostic("E411", message, way))
-    if not first:
-        raise FaultError(
-            Diagnostic("E411", "there are no features", "look at 'features' and 'drop'")
-        )
-    return first
 
 
 def _fit_column(
@@ -310,7 +288,7 @@ def _fit_column(
     values, told = found[~np.isnan(found)], any(table.missing for table in tables)
     if not len(values):
         if told:
-            raise FaultError(no_mean_error(name))
+            raise no_mean_error(name)
         return NumericBlock(name, mean=0.0, scale=1.0)
     missing = told and len(values) < len(found)
     least, most = float(values.min()), float(values.max())
@@ -324,30 +302,18 @@ def _fit_column(
     return NumericBlock(name, mean, scale, missing)
 
 
-def encode_new_rows(encoder: Encoder, frame: pd.DataFrame) -> EncodedFeatures:
-    """Return (n, d) features of rows; the columns may be in any order, and there may be others.
+def encode_new_rows(
+    encoder: Encoder, known: pd.DataFrame
+) -> tuple[EncodedFeatures, list[Diagnostic]]:
+    """Return (n, d) features of rows whose columns are converted by `columns_as_known`.
 
     A missing number is replaced by the mean of the training rows; a category not seen in training
-    has no feature. `new_row_warnings` reports both, unless the training rows had missing numbers,
-    too.
-
-    Raises
-    ------
-    FaultError
-        E205 for each missing column, E411 for text where training rows had numbers or numbers where
-        they had text, E407 for infinite values.
+    has no feature. Also return warnings: W404 for each column with such categories, W405 for each
+    with missing numbers that had none in training.
     """
-    return encoder.transform(_new_table(encoder, frame))
-
-
-def new_row_warnings(encoder: Encoder, frame: pd.DataFrame) -> list[Diagnostic]:
-    """Return warnings about new rows.
-
-    W404 for each column with categories not seen in training, W405 for each with missing numbers
-    that had none in training.
-    """
-    table = _new_table(encoder, frame)
-    return [fault for block in encoder.blocks for fault in _block_warnings(block, table)]
+    table = Table(known, tuple(encoder.kinds), np.full(len(known), np.nan), digest="")
+    faults = [fault for block in encoder.blocks for fault in _block_warnings(block, table)]
+    return encoder.transform(table), faults
 
 
 def columns_as_known(
@@ -360,7 +326,8 @@ def columns_as_known(
     Raises
     ------
     FaultError
-        As `encode_new_rows`.
+        E205 for each missing column, E411 for text where training rows had numbers or numbers where
+        they had text, E407 for infinite values.
     """
     faults, columns = list[Diagnostic](), dict[str, Any]()
     for name, kind in kinds.items():
@@ -369,8 +336,8 @@ def columns_as_known(
             message = f"there is no column '{name}', which the model needs"
             faults.append(Diagnostic("E205", message, hint))
         elif kind == "number":
-            columns[name] = _parse_numbers(frame[name])
-            faults += _number_errors(frame[name], columns[name])
+            columns[name], found = _parse_numbers(frame[name])
+            faults += found
         elif kind == "text" and not is_text(frame[name]):
             message = f"column '{name}' holds numbers, and it held text in training"
             hint = "give its values as text, written as they were in training"
@@ -382,39 +349,27 @@ def columns_as_known(
     return pd.DataFrame(columns, frame.index)
 
 
-def _new_table(encoder: Encoder, frame: pd.DataFrame) -> Table:
-    known = columns_as_known(frame, encoder.kinds)
-    return Table(known, tuple(encoder.kinds), np.full(len(frame), np.nan), digest="")
-
-
-def _parse_numbers(column: pd.Series) -> NDArray[np.float64]:
-    """Return the column as numbers, NaN for other words."""
-    if not is_text(column):
-        return as_float_array(column)
-    words = (np.nan if word is None else parse_number_word(word) for word in column)
-    return np.fromiter(words, dtype=float, count=len(column))
-
-
-def _number_errors(column: pd.Series, values: NDArray[np.float64]) -> Iterator[Diagnostic]:
-    """Yield the errors of a column that held numbers in training, given its `values`."""
-    present = (
-        ~np.isnan(as_float_array(column))
-        if not is_text(column)
-        else np.array(
-            [word is not None and word.casefold() not in MISSING_WORDS for word in column],
-            dtype=bool,
-        )
-    )
-    for code, what, wrong in (
-        ("E411", "held numbers in training, and here '{}'", present & np.isnan(values)),
+def _parse_numbers(column: pd.Series) -> tuple[NDArray[np.float64], list[Diagnostic]]:
+    """Return a column that held numbers in training as numbers, NaN if missing, and its errors."""
+    if is_text(column):
+        words = column.fillna("")
+        values = words.map(parse_number_word).to_numpy(dtype=np.float64)
+        wrong = np.isnan(values) & ~words.str.casefold().isin(MISSING_WORDS).to_numpy()
+    else:
+        values, wrong = as_float_array(column), np.zeros(len(column), dtype=bool)
+    faults = []
+    for code, what, marked in (
+        ("E411", "held numbers in training, and here '{}'", wrong),
         ("E407", "has an infinite value", np.isinf(values)),
     ):
-        if wrong.any():
-            row, count = int(np.argmax(wrong)), int(wrong.sum())
-            shown = what.format(column.iloc[row])
-            more = f", and {count} such rows in all" if count > 1 else ""
-            message = f"column '{column.name}' {shown} in row {row + 1}{more}"
-            yield Diagnostic(code, message, "correct it; an empty field is a missing number")
+        cells = CellCounts.of(marked)
+        if cells.many:
+            shown = what.format(column.iloc[cells.first])
+            more = f", and {cells.many} such rows in all" if cells.many > 1 else ""
+            message = f"column '{column.name}' {shown} in row {cells.first + 1}{more}"
+            hint = "correct it; an empty field is a missing number"
+            faults.append(Diagnostic(code, message, hint))
+    return values, faults
 
 
 def _block_warnings(block: NumericBlock | OneHotBlock, table: Table) -> Iterator[Diagnostic]:

@@ -13,21 +13,8 @@ from ratecli.errors import Diagnostic, FaultError, did_you_mean
 
 MISSING_IS_ERROR, MISSING_TO_MEAN = "error", "mean"
 """Values of `missing:`: refuse missing numbers, or replace them by the training rows' mean."""
-TABLE_OPTIONS = (
-    "format",
-    "separator",
-    "label",
-    "positive",
-    "target",
-    "label_range",
-    "features",
-    "drop",
-    "weight",
-    "categorical",
-    "missing",
-    "deployed",
-)
-"""Options that change the table; those of the split change trials instead."""
+_NOT_THE_TABLE = frozenset({"path", "stream", "sha256", "levels", "slices"})
+"""Options of a user's own file that do not change the table."""
 
 
 def _stated(options: Any) -> dict[str, Any]:
@@ -115,9 +102,8 @@ class DatasetEntry:
         }
 
     def table_options(self) -> dict[str, Any]:
-        """Return the stated options that change the table."""
-        stated = self.stated()
-        options = {key: stated[key] for key in TABLE_OPTIONS if key in stated}
+        """Return the stated options that change the table of a user's own file."""
+        options = {k: value for k, value in self.stated().items() if k not in _NOT_THE_TABLE}
         return options if self.split.by is None else options | {"by": self.split.by}
 
     @property

@@ -1,4 +1,4 @@
-"""NumPy, pandas and SciPy, imported when first used.
+"""NumPy, pandas, SciPy and what imports them, loaded on first use.
 
 `ratecli ls datasets` reads the modules of `sources/`, and must not wait for these libraries.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["columns", "np", "pd", "sparse", "special"]
+__all__ = ["NDArray", "Table", "columns", "deployed_model", "np", "pd", "sparse", "special"]
 
 
 class LazyModule:
@@ -24,10 +24,14 @@ class LazyModule:
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
+    from numpy.typing import NDArray
     from scipy import sparse, special
 
-    from ratecli.datasets import columns
+    from ratecli.datasets import columns, deployed_model
+    from ratecli.datasets.table import Table
 else:
     np, pd = LazyModule("numpy"), LazyModule("pandas")
     sparse, special = LazyModule("scipy.sparse"), LazyModule("scipy.special")
     columns = LazyModule("ratecli.datasets.columns")
+    deployed_model = LazyModule("ratecli.datasets.deployed_model")
+    NDArray = Table = object  # used in annotations only, which are not evaluated

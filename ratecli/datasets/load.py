@@ -12,105 +12,100 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.datasets import registry
-from ratecli.datasets import tables as own
 from ratecli.datasets.columns import (
     FEW_LEVELS,
+    MISSING_WORDS,
     CellCounts,
     as_float_array,
-    has_stray_words,
     is_text,
     missing_cells_error,
+    read_label,
+    read_number,
     stray_word_error,
 )
-from ratecli.datasets.download import (
-    DownloadProgress,
+from ratecli.datasets.entry import DatasetEntry
+from ratecli.datasets.files import (
     fetch_files,
+    find_user_file,
+    missing_file_error,
     missing_source_files,
+    read_errors,
+    resolve_user_path,
     sha256_of,
     source_checksums,
+    stored_sha256,
 )
-from ratecli.datasets.entry import DatasetEntry
-from ratecli.datasets.label import MISSING_WORDS, read_label, read_number
-from ratecli.datasets.paths import find_user_file, resolve_user_path, unreadable_file_error
 from ratecli.datasets.source import Raw, Source
 from ratecli.datasets.table import Table
-from ratecli.datasets.tables import guess_separator
+from ratecli.datasets.tables import (
+    FORMAT_BY_SUFFIX,
+    TableFile,
+    guess_separator,
+    parse_number_word,
+    read_own_table,
+)
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean, errors_at, exception_line
 from ratecli.rates.sample import relative_weights
 
 
-@dataclass(frozen=True)
-class ColumnRoles:
-    """The columns used as label, weight and features."""
-
-    label: str | None
-    weight: str | None
-    features: tuple[str, ...]
-
-
-def column_roles(entry: DatasetEntry, columns: Sequence[str]) -> ColumnRoles:
-    """Return the checked roles of the columns.
+def feature_names(entry: DatasetEntry, columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that are features.
 
     Raises E205 if a named column does not exist; E411 if a column has two roles or no feature is
     left.
     """
-    label, weight = entry.label, entry.weight
     _check_names(entry, columns)
-    taken = {label: "the label", weight: "the weight", entry.split.by: "what splits the rows"}
-    taken |= dict.fromkeys(entry.drop, "dropped")
-    taken[entry.deployed] = "the deployed model's decisions"
+    taken: dict[str | None, str] = {
+        entry.label: "the label",
+        entry.weight: "the weight",
+        entry.split.by: "what splits the rows",
+        **dict.fromkeys(entry.drop, "dropped"),
+        entry.deployed: "the deployed model's decisions",
+    }
     for k, name in enumerate(entry.features):
         if name in taken:
             message = f"column '{name}' cannot be a feature: it is {taken[name]}"
             loc = ("features", k)
             raise FaultError(Diagnostic("E411", message, "take it out of 'features'", loc=loc))
-    if label is not None and label == weight:
-        message = f"column '{label}' cannot be both label and weight"
+    if entry.label is not None and entry.label == entry.weight:
+        message = f"column '{entry.label}' cannot be both label and weight"
         raise FaultError(Diagnostic("E411", message, "name another column", loc=("weight",)))
     left = [name for name in columns if name not in taken]
     features = tuple(dict.fromkeys(entry.features or left))
     if not features:
         shown = ", ".join(f"'{name}'" for name in columns[:20]) + ", ..." * (len(columns) > 20)
         raise FaultError(Diagnostic("E411", "no column is left as a feature", f"columns: {shown}"))
-    return ColumnRoles(label, weight, features)
+    return features
 
 
 def _check_names(entry: DatasetEntry, columns: Sequence[str]) -> None:
-    named: dict[Loc, str] = {
-        (key,): name for key in ("label", "weight") if (name := getattr(entry, key)) is not None
-    } | {
-        (key, k): name
-        for key in ("features", "drop", "categorical")
-        for k, name in enumerate(getattr(entry, key))
-    }
-    known, mark = frozenset(columns), guess_separator(columns)
-    said = mark and f"columns seem to be separated by {mark!r}: say separator: {mark!r}"
+    """Raise an E205 for each column that the entry names and the table does not have."""
+    named: list[tuple[Loc, str | None]] = [(("label",), entry.label), (("weight",), entry.weight)]
+    for key in ("features", "drop", "categorical"):
+        named += [((key, k), name) for k, name in enumerate(getattr(entry, key))]
+    known, hint = frozenset(columns), ""
+    if mark := guess_separator(columns):
+        hint = f"columns seem to be separated by {mark!r}: say separator: {mark!r}"
     faults = [
         Diagnostic(
             "E205",
             f"'{name}' under '{loc[0]}' is not a column",
-            said or did_you_mean(name, columns, "columns"),
+            hint or did_you_mean(name, columns, "columns"),
             loc=loc,
         )
-        for loc, name in named.items()
-        if name not in known
+        for loc, name in named
+        if name is not None and name not in known
     ]
     if faults:
         raise FaultError(faults)
 
 
-def load_entry_table(
-    entry: DatasetEntry,
-    base: Path,
-    *,
-    offline: bool = False,
-    progress: DownloadProgress | None = None,
-) -> Table:
+def load_entry_table(entry: DatasetEntry, base: Path, *, offline: bool = False) -> Table:
     """Return the table of one entry; relative paths start from the folder `base`."""
     if entry.source is None:
         return _load_own(entry, base)
     source, settled = registry.find_source(entry.source), registry.settle_options(entry)
-    paths = fetch_files(source, offline=offline, progress=progress)
+    paths = fetch_files(source, offline=offline)
     given = files_from_options(entry, base)
     sums = source_checksums(source)
     raw = Raw(
@@ -131,8 +126,8 @@ def _run_preparation(source: Source, preparation: str, raw: Raw) -> Table:
     except Exception as error:  # a plugin may raise anything
         if plugin is None or isinstance(error, FaultError):
             raise
-        reason = exception_line(error)
-        raise plugin.broken(f"its preparation '{preparation}' fails: {reason}") from error
+        reason = f"its preparation '{preparation}' fails: {exception_line(error)}"
+        raise plugin.broken(reason) from error
     if plugin is not None and not isinstance(table, Table):
         raise plugin.broken(f"its preparation '{preparation}' does not return a Table")
     assert isinstance(table, Table)
@@ -142,7 +137,7 @@ def _run_preparation(source: Source, preparation: str, raw: Raw) -> Table:
 def table_digest(entry: DatasetEntry, base: Path) -> str:
     """Return the digest of the entry's table; files are hashed but not parsed."""
     if entry.source is None:
-        return _own_digest(entry, _own_file(entry, base))
+        return find_own_files(entry, base).digest
     source, settled = registry.find_source(entry.source), registry.settle_options(entry)
     given = {key: sha256_of(path) for key, path in files_from_options(entry, base).items()}
     return registry.source_digest(source, settled | given, source_checksums(source))
@@ -154,9 +149,9 @@ def files_from_options(entry: DatasetEntry, base: Path) -> dict[str, Path]:
     for key in registry.find_source(str(entry.source)).file_options:
         given = getattr(entry, key, None)
         if given is not None:
-            with errors_at(key):
+            with errors_at(key), read_errors(given, base / given):
                 paths[key] = find_user_file(given, base)
-                _sha256_or_error(given, paths[key])
+                sha256_of(paths[key])
     return paths
 
 
@@ -169,59 +164,91 @@ def missing_entry_files(entry: DatasetEntry, base: Path) -> list[str]:
     return [] if there else [str(path)]
 
 
+@dataclass(frozen=True)
+class OwnFiles:
+    """The files of a user's table, in order, their SHA-256 sums, and the digest of the table."""
+
+    files: tuple[TableFile, ...]
+    sums: tuple[str, ...]
+    digest: str
+
+    @property
+    def named_sums(self) -> tuple[tuple[str, str], ...]:
+        """The name and SHA-256 of each file, for the records of trials."""
+        return tuple((file.path.name, sha) for file, sha in zip(self.files, self.sums, strict=True))
+
+
 @errors_at("path")
-def _own_file(entry: DatasetEntry, base: Path) -> Path:
-    """Return the path of the file; raise E403 if its sha256 is not the stated one."""
+def find_own_files(entry: DatasetEntry, base: Path) -> OwnFiles:
+    """Return the file that an entry names; if it is streamed, also all tables of a folder, by name.
+
+    Raises
+    ------
+    FaultError
+        E405 if there is none, E404 if the format is unknown or there are several, E403 if the
+        SHA-256 is not the stated one.
+    """
     given = str(entry.path)
-    path = find_user_file(given, base)
-    check_sha256(entry, _sha256_or_error(given, path))
-    return path
+    path = resolve_user_path(given, base)
+    if not (entry.stream and path.is_dir()):
+        paths = [find_user_file(given, base)]
+    else:
+        paths = sorted(each for each in path.iterdir() if each.suffix.lower() in FORMAT_BY_SUFFIX)
+        if not paths:
+            way = "put files that end in .parquet or .csv there"
+            raise missing_file_error(given, "is a folder without a table", way)
+    files = tuple(TableFile.of(each, entry.format, entry.separator) for each in paths)
+    kind = files[0].kind
+    if any(file.kind != kind for file in files):
+        message = f"'{given}' holds tables of both formats"
+        raise FaultError(Diagnostic("E404", message, "keep those of one format in the folder"))
+    sums = _checksums(entry, paths)
+    content: dict[str, Any] = {"sha256": sums[0], "suffix": paths[0].suffix.lower()}
+    if entry.stream:
+        content = {"streamed": sums, "kind": kind}
+    digest = registry.json_sha256(content | {"options": entry.table_options()})
+    return OwnFiles(files, sums, digest)
 
 
-def check_sha256(entry: DatasetEntry, found: str) -> None:
-    """Raise E403 if the SHA-256 of an entry's file is not the stated one."""
-    if entry.sha256 is not None and entry.sha256.lower() != found:
-        message = f"'{entry.path}' is not the file that 'sha256' states: its sha256 is {found}"
+def _checksums(entry: DatasetEntry, paths: Sequence[Path]) -> tuple[str, ...]:
+    """Return the SHA-256 of each file; raise E403 if it differs from the stated one.
+
+    The sums of streamed files are stored, and computed again only if one is stated.
+    """
+    read = stored_sha256 if entry.stream and entry.sha256 is None else sha256_of
+    with read_errors(str(entry.path), paths[0]):
+        sums = tuple(map(read, paths))
+    if entry.sha256 is not None and sums != (entry.sha256.lower(),):
+        message = f"'{entry.path}' is not the file that 'sha256' states: its sha256 is {sums[0]}"
         hint = f"'sha256' says {entry.sha256.lower()}"
+        if len(sums) > 1:
+            message = f"'{entry.path}' is a folder, and 'sha256' is of one file"
+            hint = "leave out 'sha256', or name one file"
         raise FaultError(Diagnostic("E403", message, hint, loc=("sha256",)))
-
-
-def _sha256_or_error(given: str, path: Path) -> str:
-    """Return the sha256; raise E405 if the file cannot be read."""
-    try:
-        return sha256_of(path)
-    except OSError as error:
-        raise unreadable_file_error(given, path, error) from error
-
-
-def _own_digest(entry: DatasetEntry, path: Path) -> str:
-    content = {
-        "sha256": sha256_of(path),
-        "suffix": path.suffix.lower(),
-        "options": entry.table_options(),
-    }
-    return registry.json_sha256(content)
+    return sums
 
 
 def _load_own(entry: DatasetEntry, base: Path) -> Table:
-    path = _own_file(entry, base)
+    own = find_own_files(entry, base)
     with errors_at("path"):
-        kind = entry.format or own.table_format(path)
-        separator = entry.separator or own.separator_of(path)
-        frame = own.read_own_table(path, kind, separator, entry.categorical)
-    roles = column_roles(entry, [str(name) for name in frame.columns])
+        frame = read_own_table(own.files[0], entry.categorical)
+    features = feature_names(entry, [str(name) for name in frame.columns])
     means = entry.fills_with_means
-    for name in roles.features:
+    for name in features:
         check_feature(frame[name], name, meant_as_text=name in entry.categorical, means=means)
-    label_range = registry.label_range(entry)
+    label_range, label = registry.label_range(entry), np.full(len(frame), np.nan)
+    if entry.label is not None and label_range is not None:
+        label = read_number(frame[entry.label], entry.label, label_range)
+    elif entry.label is not None:
+        label = read_label(frame[entry.label], entry.label, entry.positive)
     return Table(
         frame=frame,
-        features=roles.features,
-        label=_label(frame, roles.label, label_range, entry.positive),
+        features=features,
+        label=label,
         label_range=label_range,
-        weight=_weight(frame, roles.weight),
-        digest=_own_digest(entry, path),
-        files=((path.name, sha256_of(path)),),
+        weight=None if entry.weight is None else _read_weight(frame[entry.weight], entry.weight),
+        digest=own.digest,
+        files=own.named_sums,
         missing=means,
     )
 
@@ -234,55 +261,45 @@ def check_feature(
     E407 for infinite numbers, and for missing ones unless they are replaced by `means`; E411 for
     words among numbers.
     """
-    if is_text(column):
-        if not meant_as_text:
-            _check_stray_words(column, name)
-        return
-    values = as_float_array(column)
-    missing, infinite = CellCounts.of(np.isnan(values)), CellCounts.of(np.isinf(values))
-    if fault := missing_cells_error(name, len(values), missing, infinite, means=means):
+    fault = None
+    if not is_text(column):
+        values = as_float_array(column)
+        missing, infinite = CellCounts.of(np.isnan(values)), CellCounts.of(np.isinf(values))
+        fault = missing_cells_error(name, len(values), missing, infinite, means=means)
+    elif not meant_as_text and column.nunique(dropna=False) > FEW_LEVELS:
+        words = column.dropna()
+        words = words[~words.str.casefold().isin(MISSING_WORDS)]
+        slips = words.map(parse_number_word).isna()
+        if slips.any():
+            row, share = int(words.index[slips][0]), float(slips.mean())
+            fault = stray_word_error(name, words.nunique(), share, row, words[row])
+    if fault is not None:
         raise FaultError(fault)
 
 
-def _check_stray_words(column: pd.Series, name: str) -> None:
-    """Raise E411 for a column of numbers with a few words among them."""
-    if len(set(column)) <= FEW_LEVELS:
-        return
-    words = column.dropna()
-    words = words[~words.str.casefold().isin(MISSING_WORDS)]
-    slips = words.map(own.parse_number_word).isna()
-    if has_stray_words(words.nunique(), float(slips.mean())):
-        row = int(words.index[slips][0])
-        raise FaultError(stray_word_error(name, row, words[row]))
-
-
-def _label(
-    frame: pd.DataFrame, name: str | None, label_range: tuple[float, float] | None, positive: Any
-) -> NDArray[np.float64]:
-    if name is None:
-        return np.full(len(frame), np.nan)
-    if label_range is not None:
-        return read_number(frame[name], name, label_range)
-    return read_label(frame[name], name, positive)
-
-
 @errors_at("weight")
-def _weight(frame: pd.DataFrame, name: str | None) -> NDArray[np.float64] | None:
-    if name is None:
-        return None
-    if is_text(frame[name]):
-        raise FaultError(
-            Diagnostic("E411", f"weight column '{name}' holds text", "name another column")
-        )
-    weight = as_float_array(frame[name])
+def _read_weight(column: pd.Series, name: str) -> NDArray[np.float64]:
+    if is_text(column):
+        raise text_weight_error(name)
+    weight = as_float_array(column)
     wrong = ~(np.isfinite(weight) & (weight > 0))
     if wrong.any():
-        row = int(np.flatnonzero(wrong)[0]) + 1  # from 1, not counting the header
-        message = f"weight column '{name}' is not a positive number in row {row}"
-        raise FaultError(Diagnostic("E411", message, "drop such rows, or give them a small weight"))
+        raise weight_error(name, int(np.argmax(wrong)))
     try:
         relative_weights(weight)  # the total over all data sets is checked when they are stacked
     except ValueError as error:
         message = f"weight column '{name}' {error}"
         raise FaultError(Diagnostic("E411", message, "drop rows that should not count")) from None
     return weight
+
+
+def text_weight_error(name: str) -> FaultError:
+    message = f"weight column '{name}' holds text"
+    return FaultError(Diagnostic("E411", message, "name another column"))
+
+
+def weight_error(name: str, row: int) -> FaultError:
+    """Return the E411 for a weight that is not a positive number; `row` counts from 0."""
+    message = f"weight column '{name}' is not a positive number in row {row + 1}"
+    hint = "drop such rows, or give them a small weight"
+    return FaultError(Diagnostic("E411", message, hint))

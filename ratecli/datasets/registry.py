@@ -11,17 +11,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ratecli import plugins
 from ratecli.datasets.entry import DatasetEntry
-from ratecli.datasets.source import Option, Source
+from ratecli.datasets.source import Source
 from ratecli.datasets.sources import SOURCES
 from ratecli.errors import Diagnostic, FaultError, did_you_mean, errors_at
-
-if TYPE_CHECKING:
-    pass
-
 
 ROW_OPTIONS = ("split", "levels")
 """Options of an entry that affect how the rows of a table are used, not the table."""
@@ -100,26 +96,20 @@ def settle_options(entry: DatasetEntry) -> dict[str, Any]:
     ]
     settled: dict[str, Any] = {"preparation": entry.preparation or next(iter(source.preparations))}
     if settled["preparation"] not in source.preparations:
-        faults.append(_unknown_preparation(source, settled["preparation"]))
+        message = f"'{entry.preparation}' is not a preparation of '{source.name}'"
+        hint = did_you_mean(settled["preparation"], source.preparations, "preparations")
+        faults.append(Diagnostic("E104", message, hint, loc=("preparation",)))
     for key, option in source.options.items():
         stated = getattr(entry, key)
         settled[key] = option.default if stated is None else stated
         if not option.least <= settled[key] <= option.most:
-            faults.append(_out_of_range(key, settled[key], option))
+            ends = f"between {option.least} and {option.most}"
+            message = f"'{key}' is {settled[key]}, but must lie {ends}"
+            hint = f"leave it out for {option.default}"
+            faults.append(Diagnostic("E104", message, hint, loc=(key,)))
     if faults:
         raise FaultError(faults)
     return settled
-
-
-def _unknown_preparation(source: Source, name: str) -> Diagnostic:
-    known = did_you_mean(name, source.preparations, "preparations")
-    message = f"'{name}' is not a preparation of '{source.name}'"
-    return Diagnostic("E104", message, known, loc=("preparation",))
-
-
-def _out_of_range(key: str, value: int, option: Option) -> Diagnostic:
-    message = f"'{key}' is {value}, but must lie between {option.least} and {option.most}"
-    return Diagnostic("E104", message, f"leave it out for {option.default}", loc=(key,))
 
 
 def label_range(entry: DatasetEntry) -> tuple[float, float] | None:
@@ -179,21 +169,16 @@ def list_sources() -> list[dict[str, Any]]:
 
 
 def _row(source: Source, origin: str) -> dict[str, Any]:
+    sizes = [file.size for file in source.files]
     return {
         "name": source.name,
         "rows": source.rows,
         "label": source.label,
         "sensitive": list(source.sensitive),
-        "bytes": _bytes(source),
+        "bytes": sum(sizes) if all(sizes) else None,  # to download, None if unknown
         "summary": source.summary,
         "from": origin,
     }
-
-
-def _bytes(source: Source) -> int | None:
-    """Return the bytes to download, None if unknown."""
-    sizes = [file.size for file in source.files]
-    return sum(sizes) if all(sizes) else None
 
 
 def describe_source(name: str) -> dict[str, Any]:

@@ -8,14 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from ratecli.datasets.table import Table
+from ratecli.datasets.lazy import NDArray, Table, columns, np, pd
 
 
 @dataclass(frozen=True)
@@ -24,7 +19,7 @@ class RemoteFile:
 
     `members` leads from the archive at `url` to the file, through an inner archive if necessary; a
     mirror has the bare file. If the published bytes are unknown to ratecli, `sha256` is empty and
-    `size` 0: the user must vouch for the download (ratecli/datasets/download.py).
+    `size` 0: the user must vouch for the download (ratecli/datasets/files.py).
     """
 
     name: str
@@ -112,10 +107,10 @@ class Raw:
 
         The words in `frame` become strings, missing ones None.
         """
-        from ratecli.datasets.columns import with_text  # noqa: PLC0415  slow
-        from ratecli.datasets.table import Table  # noqa: PLC0415
+        from ratecli.datasets.table import Table  # noqa: PLC0415  imports NumPy and pandas
 
-        contents: dict[str, Any] = {"frame": with_text(frame), "features": (), "label": label}
+        frame = columns.with_text(frame)
+        contents: dict[str, Any] = {"frame": frame, "features": (), "label": label}
         return Table(**contents | others, digest=self.digest, files=self.files)
 
 

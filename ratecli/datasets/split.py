@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -20,6 +20,11 @@ SPLIT_NAMES = SPLITS[:3]
 """The parts that a file can specify: train, validation and test."""
 _TEST = Fraction(1, 3)
 """Share of the test part by default."""
+PartSampler = Callable[
+    [NDArray[np.int64], Mapping[str, Fraction], NDArray[np.int64], np.random.Generator],
+    NDArray[np.str_],
+]
+"""Samples parts, like `sample_parts`."""
 
 
 def assign_split_parts(
@@ -28,17 +33,33 @@ def assign_split_parts(
     """Return the part of each row: "train", "validation" or "test".
 
     Parts come from a column (`by`), from the official split, or are sampled by fractions with
-    `rng`. The caller makes `rng` from the `seed` in `spec`.
+    `rng`. The caller makes `rng` from the `seed` in `spec`. Raises E410 if a part would be empty.
+    """
+    part = split_rows(table, spec, rng)
+    check_parts({name: int((part == name).sum()) for name in SPLIT_NAMES}, spec, table.part)
+    return part
+
+
+def split_rows(
+    table: Table,
+    spec: SplitOptions,
+    rng: np.random.Generator,
+    sample: PartSampler | None = None,
+) -> NDArray[np.str_]:
+    """Return the part of each row, like `assign_split_parts`; parts may be empty.
+
+    `sample` replaces `sample_parts`.
     """
     if spec.by is not None:
-        part = _by_column(table, spec, spec.by)
-    elif _is_official(table, spec):
-        part = _official(table, spec, rng)
-    else:
-        shares = part_shares(spec)
-        part = sample_parts(np.arange(len(table)), shares, _strata(table, spec.stratify), rng)
-        return _all_there(part, spec, tested=shares["test"] > 0)
-    return _all_there(part, spec)
+        return _by_column(table, spec, spec.by)
+    part, rows, shares = np.full(len(table), "train", "<U10"), np.arange(len(table)), None
+    if is_official(spec, table.part):
+        assert table.part is not None
+        part, held = table.part.astype("<U10"), parse_fraction(spec.validation or 0, "validation")
+        rows, shares = np.flatnonzero(part == "train"), {"train": 1 - held, "validation": held}
+    strata = _strata(table, spec.stratify)
+    part[rows] = (sample or sample_parts)(rows, shares or part_shares(spec), strata, rng)
+    return part
 
 
 def reserve_safety_rows(
@@ -88,44 +109,31 @@ def _too_many_strata(
     return StrataError(Diagnostic("E410", message, hint, loc=("split",)))
 
 
-def _is_official(table: Table, spec: SplitOptions) -> bool:
+def is_official(spec: SplitOptions, part: NDArray[np.str_] | None) -> bool:
+    """Return whether rows keep the official split `part`; raise E410 if that is impossible."""
     stated = [key for key in ("train", "test") if getattr(spec, key) is not None]
-    default = table.part is not None and not stated
+    default = part is not None and not stated
     if not (default if spec.official is None else spec.official):
         return False
-    if table.part is None:
-        raise impossible_split_error(
-            "the data set has no official split", "give fractions, as in 'test: 1/3'"
-        )
+    if part is None:
+        message = "the data set has no official split"
+        raise impossible_split_error(message, "give fractions, as in 'test: 1/3'")
     if stated:
         message = f"'{stated[0]}' does not go with the official split"
-        raise impossible_split_error(
-            message, "only 'validation' does: it is taken out of the train part"
-        )
+        hint = "only 'validation' does: it is taken out of the train part"
+        raise impossible_split_error(message, hint)
     return True
-
-
-def _official(table: Table, spec: SplitOptions, rng: np.random.Generator) -> NDArray[np.str_]:
-    assert table.part is not None
-    part = table.part.astype("<U10")
-    held = parse_fraction(spec.validation or 0, "validation")
-    shares = {"train": 1 - held, "validation": held}
-    rows = np.flatnonzero(part == "train")
-    part[rows] = sample_parts(rows, shares, _strata(table, spec.stratify), rng)
-    return part
 
 
 def _by_column(table: Table, spec: SplitOptions, name: str) -> NDArray[np.str_]:
     others = [key for key in ("official", "stratify", *SPLIT_NAMES) if getattr(spec, key)]
     if others:
-        raise impossible_split_error(
-            f"'by' and '{others[0]}' exclude one another", "leave one of them out"
-        )
+        message = f"'by' and '{others[0]}' exclude one another"
+        raise impossible_split_error(message, "leave one of them out")
     values = _column(table, name)
-    wrong = ~values.isin(SPLIT_NAMES).to_numpy()
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        message = f"column '{name}' holds {values.iloc[row]!r} in row {row + 1}, which is no split"
+    wrong = values[~values.isin(SPLIT_NAMES)].tolist()
+    if wrong:
+        message = f"column '{name}' holds {wrong[0]!r}, which is no split"
         raise impossible_split_error(message, "its values must be train, validation or test")
     return values.to_numpy(dtype="<U10")
 
@@ -135,13 +143,10 @@ def parse_fraction(value: Any, key: str) -> Fraction:
     try:
         share = Fraction(str(value).replace(" ", ""))
     except (ValueError, ZeroDivisionError):
-        raise impossible_split_error(
-            f"'{key}: {value}' is not a fraction", "write 0.25 or 1/4"
-        ) from None
+        share = Fraction(-1)
     if not 0 <= share <= 1:
-        raise impossible_split_error(
-            f"'{key}: {value}' is not between 0 and 1", "write 0.25 or 1/4"
-        )
+        message = f"'{key}: {value}' is not a fraction between 0 and 1"
+        raise impossible_split_error(message, "write 0.25 or 1/4")
     return share
 
 
@@ -213,21 +218,21 @@ def apportion(total: int, shares: list[Fraction]) -> list[int]:
     return counts
 
 
-def _all_there(
-    part: NDArray[np.str_], spec: SplitOptions, *, tested: bool = True
-) -> NDArray[np.str_]:
-    """Raise E410 if a part is empty; the test part may be (`tested` false) if its share is 0."""
-    check_parts({name: int((part == name).sum()) for name in SPLIT_NAMES}, spec, tested=tested)
-    return part
+def check_parts(
+    counts: Mapping[str, int], spec: SplitOptions, official: NDArray[np.str_] | None
+) -> None:
+    """Raise E410 if a part of which `counts` has the number of rows is empty.
 
-
-def check_parts(counts: Mapping[str, int], spec: SplitOptions, *, tested: bool) -> None:
-    """Raise E410 if a part of which `counts` has the number of rows is empty."""
-    wanted = ["train", "test"] if tested else ["train"]
-    if parse_fraction(spec.validation or 0, "validation"):
-        wanted.append("validation")
-    for name in wanted:
-        if not counts[name]:
+    The test part may be empty if its share is 0.
+    """
+    shared = spec.by is None and not is_official(spec, official)
+    wanted = {
+        "train": 1,
+        "test": part_shares(spec)["test"] if shared else 1,
+        "validation": parse_fraction(spec.validation or 0, "validation"),
+    }
+    for name, share in wanted.items():
+        if share and not counts[name]:
             message = f"the {name} part would be empty ({sum(counts.values())} rows in all)"
             raise impossible_split_error(message, "use other fractions or more rows")
 

@@ -11,9 +11,9 @@ import csv
 import io
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,9 +26,8 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from ratecli.datasets.download import looks_like_html, sha256_of
-from ratecli.datasets.label import MISSING_WORDS
-from ratecli.datasets.paths import missing_file_error, unreadable_file_error
+from ratecli.datasets.columns import MISSING_WORDS
+from ratecli.datasets.files import check_is_file, looks_like_html, read_errors, sha256_of
 from ratecli.errors import Diagnostic, FaultError
 
 FORMAT_BY_SUFFIX = {
@@ -41,58 +40,16 @@ FORMAT_BY_SUFFIX = {
 }
 _NO_SEPARATORS = ('"', "\r", "\n", "\0")
 _HEAD = 2**16
-_MISSING = pa.array(sorted(MISSING_WORDS))
 _LARGEST_EXACT = 2**53
+_FEW_WORDS = 100
+"""Words that are parsed first, because Arrow is slow to reject many words that are no numbers."""
 
-
-def read_own_table(
-    path: Path, kind: str, separator: str, categorical: Collection[str] = ()
-) -> pd.DataFrame:
-    """Return the columns of the file, numeric or text, with index 0..n-1.
-
-    Do not change the frame: the next caller for the same file gets the same object.
-    """
-    return _read(path.absolute(), kind, separator, tuple(categorical), sha256_of(path))
-
-
-@lru_cache(maxsize=1)
-def _read(
-    path: Path, kind: str, separator: str, categorical: tuple[str, ...], sha256: str
-) -> pd.DataFrame:
-    del sha256  # part of the cache key: a changed file is read again
-    table = read_raw_table(path, kind, separator)
-    return typed_columns(path, table, table.column_names, categorical)
-
-
-def read_raw_table(path: Path, kind: str, separator: str) -> pa.Table:
-    """Return the table as in the file, CSV columns as text; only column names are stripped."""
-    names = column_names(path, kind, separator)
-    if kind == "csv":
-        table = _read_csv(path, separator, names)
-    else:
-        with parquet_errors(path):
-            table = pa.parquet.ParquetFile(path).read()
-    if table.num_rows == 0:
-        raise not_a_table_error(
-            path, "it has no rows", "give it some below the names of its columns"
-        )
-    return table.rename_columns(names)
-
-
-def typed_columns(
-    path: Path, table: pa.Table, names: Collection[str], categorical: Collection[str]
-) -> pd.DataFrame:
-    """Return some columns of a raw table, numeric or text, with index 0..n-1."""
-    index, text = pd.RangeIndex(table.num_rows), frozenset(categorical)
-    place = {name: k for k, name in enumerate(table.column_names)}
-    arrays = {
-        name: _typed(path, name, table.column(place[name]), text=name in text) for name in names
-    }
-    columns = {
-        name: pd.Series(values, index, dtype=object) if values.dtype == object else values
-        for name, values in arrays.items()
-    }
-    return pd.DataFrame(columns, index)
+BATCH = 2**15
+"""Rows of a Parquet file per batch."""
+PIECE = 2**22
+"""Bytes of a CSV file per batch."""
+BUFFER = 2**18
+"""Read buffer per column of a Parquet file, in bytes."""
 
 
 def separator_of(path: Path) -> str:
@@ -127,165 +84,258 @@ def not_a_table_error(path: Path, reason: str, way: str) -> FaultError:
     return FaultError(Diagnostic("E404", f"'{path.name}' is not a table: {reason}", way))
 
 
-def _check_unique_names(path: Path, names: list[str]) -> None:
-    for number, name in enumerate(names, start=1):
-        if not name:
-            raise not_a_table_error(
-                path, f"its column {number} has no name", "name it in the first line"
-            )
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        reason = f"column '{repeated[0]}' is there {names.count(repeated[0])} times"
-        raise not_a_table_error(path, reason, "give each column a name of its own")
+@dataclass(frozen=True)
+class TableFile:
+    """A file with a table: its format, `csv` or `parquet`, and the separator of a CSV file."""
+
+    path: Path
+    kind: str
+    separator: str
+
+    @classmethod
+    def of(cls, path: Path, kind: str | None, separator: str | None) -> TableFile:
+        """Return the file with defaults for its suffix; raise E404 if its format is unknown."""
+        return cls(path, kind or table_format(path), separator or separator_of(path))
+
+    def names(self) -> list[str]:
+        """Return the names of the columns; raise E404 if it is no table with distinct names."""
+        if self.kind == "csv":
+            check_separator(self.separator)
+            found = self._header()
+        else:
+            with self._arrow_errors():
+                found = pa.parquet.read_schema(self.path).names
+        names = [name.strip() for name in found]
+        if "" in names:
+            reason = f"its column {names.index('') + 1} has no name"
+            raise not_a_table_error(self.path, reason, "name it in the first line")
+        repeated = next((name for name in names if names.count(name) > 1), None)
+        if repeated is not None:
+            reason = f"column '{repeated}' is there {names.count(repeated)} times"
+            raise not_a_table_error(self.path, reason, "give each column a name of its own")
+        return names
+
+    def rows(self) -> int | None:
+        """Return the number of rows, None for a CSV file; raise E404 if a file is broken."""
+        if self.kind == "csv":
+            return None
+        with self._arrow_errors():
+            return int(pa.parquet.read_metadata(self.path).num_rows)
+
+    def read(self) -> pa.Table:
+        """Return the table as in the file, CSV columns as text; only column names are stripped."""
+        names = self.names()
+        with self._arrow_errors():
+            if self.kind == "csv":
+                table = pa.csv.read_csv(self.path, **self._csv_options())
+            else:
+                table = pa.parquet.ParquetFile(self.path).read()
+        if table.num_rows == 0:
+            raise no_rows_error(self.path)
+        return table.rename_columns(names)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in batches, with the column names of the file; E404 if it is broken."""
+        with self._arrow_errors():
+            if self.kind == "csv":
+                reading = pa.csv.ReadOptions(block_size=PIECE, use_threads=False)
+                with pa.csv.open_csv(self.path, reading, **self._csv_options()) as reader:
+                    yield from reader
+            else:
+                schema = pa.parquet.read_schema(self.path)
+                texts = [field.name for field in schema if is_text_type(field.type)]
+                with pa.parquet.ParquetFile(
+                    self.path, buffer_size=BUFFER, pre_buffer=False, read_dictionary=texts
+                ) as file:
+                    yield from file.iter_batches(batch_size=BATCH, use_threads=False)
+
+    def _csv_options(self) -> dict[str, Any]:
+        """Return options for PyArrow to split the fields of a file and to read them as text."""
+        types = dict.fromkeys(self._header(), pa.string())
+        return {
+            "parse_options": pa.csv.ParseOptions(delimiter=self.separator, newlines_in_values=True),
+            "convert_options": pa.csv.ConvertOptions(column_types=types, strings_can_be_null=False),
+        }
+
+    @contextmanager
+    def _arrow_errors(self) -> Iterator[None]:
+        """Convert Arrow's errors about the content of the file to an E404."""
+        try:
+            yield
+        except (pa.ArrowException, OSError) as error:
+            reason = (str(error).splitlines() or ["no reason given"])[0][:200]
+            if self.kind == "parquet":
+                reason, way = f"Parquet cannot read it: {reason}", "check 'format'"
+            elif not isinstance(error, pa.ArrowInvalid):
+                raise
+            elif "UTF8" in str(error) or "UTF-8" in str(error):
+                raise self._not_utf8() from error
+            else:
+                reason = reason.removeprefix("CSV parse error: ")
+                way = "every row needs as many fields as the first line"
+                if mark := guess_separator(self._header()):
+                    way = f"columns seem to be separated by {mark!r}: say so with 'separator'"
+            raise not_a_table_error(self.path, reason, way) from error
+
+    def _header(self) -> list[str]:
+        """Return the names in the first line, as written; raise E404 if this is not a CSV file."""
+        path = self.path
+        with path.open("rb") as opened:
+            head = opened.read(_HEAD)
+        if not head.strip():
+            way = "give a file with a line of column names and rows"
+            raise not_a_table_error(path, "it is empty", way)
+        if looks_like_html(head):
+            raise not_a_table_error(path, "it is an HTML page", "download the data itself")
+        if b"\0" in head:
+            way = "say 'format: parquet' if it is one"
+            raise not_a_table_error(path, "it is a binary file", way)
+        try:
+            with path.open(encoding="utf-8-sig", newline="") as text:
+                rows = csv.reader(text, delimiter=self.separator, strict=True)
+                return next((row for row in rows if row), [])
+        except UnicodeDecodeError as error:
+            raise self._not_utf8() from error
+        except csv.Error as error:
+            reason = f"its first line cannot be read: {error}"
+            raise not_a_table_error(path, reason, "check the quotes") from error
+
+    def _not_utf8(self) -> FaultError:
+        return not_a_table_error(self.path, "it is not UTF-8 text", "save it as UTF-8")
 
 
-def column_names(path: Path, kind: str, separator: str) -> list[str]:
-    """Return the names of a file's columns; raise E404 if it is no table with distinct names."""
-    if kind == "csv":
-        check_separator(separator)
-        names = read_header(path, separator)
-    else:
-        with parquet_errors(path):
-            names = pa.parquet.read_schema(path).names
-    names = [name.strip() for name in names]
-    _check_unique_names(path, names)
-    return names
+def no_rows_error(path: Path) -> FaultError:
+    way = "give it some below the names of its columns"
+    return not_a_table_error(path, "it has no rows", way)
 
 
-def _read_csv(path: Path, separator: str, names: Sequence[str]) -> pa.Table:
-    parsing, options = csv_options(path, separator)
-    try:
-        return pa.csv.read_csv(path, parse_options=parsing, convert_options=options)
-    except pa.ArrowInvalid as error:
-        raise broken_csv_error(path, error, names) from error
+def read_own_table(file: TableFile, categorical: Collection[str] = ()) -> pd.DataFrame:
+    """Return the columns of the file, numeric or text, with index 0..n-1.
+
+    Do not change the frame: the next caller for the same file gets the same object.
+    """
+    whole = replace(file, path=file.path.absolute())
+    return _read(whole, tuple(categorical), sha256_of(file.path))
 
 
-def csv_options(path: Path, separator: str) -> tuple[Any, Any]:
-    """Return options for PyArrow to split the fields of a file and to read them as text."""
-    names = read_header(path, separator)
-    options = pa.csv.ConvertOptions(
-        column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
-    )
-    return pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True), options
+@lru_cache(maxsize=1)
+def _read(file: TableFile, categorical: tuple[str, ...], sha256: str) -> pd.DataFrame:
+    del sha256  # part of the cache key: a changed file is read again
+    table = file.read()
+    return typed_columns(file.path, table, table.column_names, categorical)
 
 
-def broken_csv_error(path: Path, error: Exception, names: Sequence[str] = ()) -> FaultError:
-    """Return the E404 for an Arrow error on a CSV file whose first line has the given `names`."""
-    if "UTF8" in str(error) or "UTF-8" in str(error):
-        return not_utf8_error(path)
-    reason = str(error).removeprefix("CSV parse error: ").splitlines()[0][:200]
-    way = "every row needs as many fields as the first line"
-    if mark := guess_separator(names):
-        way = f"columns seem to be separated by {mark!r}: say so with 'separator'"
-    return not_a_table_error(path, reason, way)
-
-
-@contextmanager
-def parquet_errors(path: Path) -> Iterator[None]:
-    """Convert Arrow's errors about a Parquet file to an E404."""
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        reason = (str(error).splitlines() or ["no reason given"])[0][:200]
-        raise not_a_table_error(
-            path, f"Parquet cannot read it: {reason}", "check 'format'"
-        ) from error
-
-
-def read_header(path: Path, separator: str) -> list[str]:
-    """Return the names in the first line, as written; raise E404 if this is not a CSV file."""
-    with path.open("rb") as opened:
-        head = opened.read(_HEAD)
-    if not head.strip():
-        raise not_a_table_error(
-            path, "it is empty", "give a file with a line of column names and rows"
-        )
-    if looks_like_html(head):
-        raise not_a_table_error(path, "it is an HTML page", "download the data itself")
-    if b"\0" in head:
-        raise not_a_table_error(path, "it is a binary file", "say 'format: parquet' if it is one")
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as text:
-            rows = csv.reader(text, delimiter=separator, strict=True)
-            return next((row for row in rows if row), [])
-    except UnicodeDecodeError as error:
-        raise not_utf8_error(path) from error
-    except csv.Error as error:
-        raise not_a_table_error(
-            path, f"its first line cannot be read: {error}", "check the quotes"
-        ) from error
-
-
-def not_utf8_error(path: Path) -> FaultError:
-    return not_a_table_error(path, "it is not UTF-8 text", "save it as UTF-8")
+def typed_columns(
+    path: Path, table: pa.Table, names: Collection[str], categorical: Collection[str]
+) -> pd.DataFrame:
+    """Return some columns of a raw table, numeric or text, with index 0..n-1."""
+    index, place = pd.RangeIndex(table.num_rows), {n: k for k, n in enumerate(table.column_names)}
+    arrays = {
+        name: _typed(path, name, table.column(place[name]), text=name in categorical)
+        for name in names
+    }
+    columns = {
+        name: pd.Series(values, index, dtype=object) if values.dtype == object else values
+        for name, values in arrays.items()
+    }
+    return pd.DataFrame(columns, index)
 
 
 def _typed(path: Path, name: str, column: pa.ChunkedArray, *, text: bool) -> NDArray[Any]:
     """Return a numeric array, or an object array of text with None for missing values."""
     kind = value_type(column)
     if is_number_type(kind) and not text:
-        return _as_numbers(column)
-    parse = is_text_type(kind) and not text
-    if parse and not pa.types.is_dictionary(column.type):
-        with check_representable(path, name, kind):
-            numbers = _cast(pc.utf8_trim_whitespace(column))
-        if numbers is not None and not np.isnan(numbers).all():
-            return _as_integers(numbers)
-    words = read_words(path, name, column)
-    numbers = parse_words(words) if parse else None
+        if pa.types.is_integer(column.type) and column.null_count == 0:
+            return np.asarray(column.to_numpy())
+        return np.asarray(as_doubles(column).to_numpy())
+    _check_type(path, name, column)
+    words = _stripped(path, name, column)
+    numbers = _parse(words) if is_text_type(kind) and not text else None
     if numbers is not None and not np.isnan(numbers).all():
         return _as_integers(numbers)
-    return np.array(words.words, dtype=object)[words.codes]
+    return _without_empty(words)
 
 
 class WordCodes(NamedTuple):
-    """Text as (m,) indices of the distinct `words`.
+    """Text as (m,) indices of the distinct `words`, None for a missing value.
 
-    Words are stripped of surrounding whitespace; an empty word is None.
+    `numbers` are the (m,) numbers that the words represent, NaN for missing ones; None if a word is
+    not a number.
     """
 
     codes: NDArray[np.int64]
-    words: tuple[str | None, ...]
+    words: NDArray[np.object_]
+    numbers: NDArray[np.float64] | None
 
 
-def value_type(column: pa.ChunkedArray | pa.Array) -> pa.DataType:
-    """Return the type of the values of a column, dictionary-encoded or not."""
-    return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-
-
-def read_words(path: Path, name: str, column: pa.ChunkedArray | pa.Array) -> WordCodes:
+def read_words(path: Path, name: str, column: pa.Array) -> WordCodes:
     """Return the values of a column as words.
 
     Raises E404 if it holds neither numbers nor text.
     """
-    kind = value_type(column)
-    check_column_type(path, name, kind)
+    _check_type(path, name, column)
     array = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    if isinstance(array, pa.ChunkedArray):
-        array = array.unify_dictionaries().combine_chunks()
-    codes = pc.fill_null(array.indices, len(array.dictionary)).to_numpy(zero_copy_only=False)
-    with check_representable(path, name, kind):
-        words = array.dictionary
-        texts = (pc.utf8_trim_whitespace(words) if is_text_type(kind) else words).to_pylist()
-    found = tuple(None if text in {None, ""} else str(text) for text in texts)
-    return WordCodes(np.asarray(codes, dtype=np.int64), (*found, None))
+    words = pa.concat_arrays([_stripped(path, name, array.dictionary), pa.array([""])])
+    codes = pc.fill_null(array.indices, len(words) - 1).to_numpy(zero_copy_only=False)
+    codes, numbers = np.asarray(codes, dtype=np.int64), _parse(words)
+    return WordCodes(codes, _without_empty(words), None if numbers is None else numbers[codes])
 
 
-def parse_words(found: WordCodes) -> NDArray[np.float64] | None:
+def _check_type(path: Path, name: str, column: Any) -> None:
+    """Raise E404 unless an Arrow array has numbers, text, or values that can be shown as text."""
+    kind, types = value_type(column), pa.types
+    tests = (is_text_type, is_number_type, types.is_boolean, types.is_null, types.is_temporal)
+    if not any(test(kind) for test in tests):
+        raise not_a_table_error(path, f"column '{name}' holds {kind}", "keep numbers and text only")
+
+
+def _stripped(path: Path, name: str, column: Any) -> Any:
+    """Return the values of an Arrow array as text without surrounding spaces, "" if missing.
+
+    Raises E404 if they cannot be represented.
+    """
+    kind = value_type(column)
+    with _check_representable(path, name, kind):
+        if not is_text_type(kind):
+            words = [None if value is None else str(value) for value in column.to_pylist()]
+            column = pa.array(words, pa.string())
+        found = pc.utf8_trim_whitespace(pc.fill_null(column.cast(pa.string()), ""))
+        found.validate(full=True)  # UTF-8 inside of words
+        return found
+
+
+def _without_empty(words: Any) -> NDArray[np.object_]:
+    """Return an Arrow array of text as objects, None for an empty word."""
+    found = words.to_numpy(zero_copy_only=False)
+    found[np.equal(found, "")] = None
+    return np.asarray(found)
+
+
+def _parse(words: Any) -> NDArray[np.float64] | None:
     """Return the numbers that words represent, NaN for missing ones; None if a word is not one."""
-    texts = pa.array(["" if word is None else word for word in found.words], pa.string())
-    missing = pc.is_in(pc.utf8_lower(texts), value_set=_MISSING)
-    unsigned = pc.replace_substring_regex(texts, r"^\+([0-9.])", r"\1")
-    numbers = _cast(pc.if_else(missing, pa.scalar(None, pa.string()), unsigned))
-    return None if numbers is None else numbers[found.codes]
+    numbers = None
+    for some in (words[:_FEW_WORDS], words):
+        numbers = _cast(some)
+        if numbers is None:
+            missing = pc.is_in(pc.utf8_lower(some), value_set=pa.array(sorted(MISSING_WORDS)))
+            unsigned = pc.replace_substring_regex(some, r"^\+([0-9.])", r"\1")
+            numbers = _cast(pc.if_else(missing, pa.scalar(None, pa.string()), unsigned))
+        if numbers is None:
+            break
+    return numbers
 
 
-def _cast(words: pa.ChunkedArray | pa.Array) -> NDArray[np.float64] | None:
+def _cast(words: Any) -> NDArray[np.float64] | None:
     try:
         numbers = words.cast(pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
         return None
     return np.asarray(numbers, dtype=np.float64)
+
+
+def value_type(column: Any) -> pa.DataType:
+    """Return the type of the values of an Arrow array, dictionary-encoded or not."""
+    return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
 
 
 def is_number_type(kind: pa.DataType) -> bool:
@@ -294,22 +344,18 @@ def is_number_type(kind: pa.DataType) -> bool:
     return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind))
 
 
-def check_column_type(path: Path, name: str, kind: pa.DataType) -> None:
-    """Raise E404 for a column that is neither numbers nor text nor can be shown as text."""
-    tests = (is_text_type, is_number_type, pa.types.is_boolean, pa.types.is_null)
-    if not any(test(kind) for test in (*tests, pa.types.is_temporal)):
-        raise not_a_table_error(path, f"column '{name}' holds {kind}", "keep numbers and text only")
+def is_text_type(kind: pa.DataType) -> bool:
+    """Return whether values of the type are text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def python_values(path: Path, name: str, column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """Return the values of a column as Python objects; raise E404 if that is impossible."""
-    with check_representable(path, name, column.type):
-        values: list[Any] = column.to_pylist()
-    return values
+def as_doubles(column: Any) -> Any:
+    """Return an Arrow array as doubles; large integers are rounded as NumPy rounds them."""
+    return column.cast(pa.float64(), safe=False)
 
 
 @contextmanager
-def check_representable(path: Path, name: str, kind: pa.DataType) -> Iterator[None]:
+def _check_representable(path: Path, name: str, kind: pa.DataType) -> Iterator[None]:
     """Raise an E404 that names the column if Arrow or Python cannot represent one of its values."""
     try:
         yield
@@ -319,22 +365,6 @@ def check_representable(path: Path, name: str, kind: pa.DataType) -> Iterator[No
         if is_text_type(kind.value_type if pa.types.is_dictionary(kind) else kind):
             reason, way = f"column '{name}' holds text that is not UTF-8", "save it as UTF-8"
         raise not_a_table_error(path, reason, way) from error
-
-
-def is_text_type(kind: pa.DataType) -> bool:
-    """Return whether values of the type are text."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _as_numbers(column: pa.ChunkedArray) -> NDArray[Any]:
-    if pa.types.is_integer(column.type) and column.null_count == 0:
-        return np.asarray(column.to_numpy())
-    return np.asarray(as_doubles(column).to_numpy())
-
-
-def as_doubles(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
-    """Return numbers of any type as doubles; large integers are rounded as NumPy rounds them."""
-    return column.cast(pa.float64(), safe=False)
 
 
 def parse_number_word(word: str) -> float:
@@ -353,35 +383,23 @@ def _as_integers(values: NDArray[np.float64]) -> NDArray[np.float64] | NDArray[n
     return values
 
 
-FILE_NAME_HELP = "end its name in .csv, .tsv or .parquet"
-
-
 SEPARATOR_HELP = "columns seem to be separated by {mark}: say --separator {mark}"
 
 
 def read_table_file(
-    path: Path, separator: str, read: Callable[[Path, str, str], Any] = read_raw_table
+    path: Path, separator: str, read: Callable[[TableFile], Any] = TableFile.read
 ) -> Any:
-    """Return `read(path, format, separator)` for a table's file; by default the raw table.
+    """Return what `read` makes of a table's file, by default the raw table.
 
     Raises
     ------
     FaultError
         E104 for an invalid separator; E404 or E405 for a file that cannot be read as a table.
     """
-    try:
-        there = path.is_file()
-    except OSError as error:  # for example a name that is too long
-        raise unreadable_file_error(str(path), path, error) from error
-    if not there:
-        what = "is a folder" if path.is_dir() else "does not exist"
-        raise missing_file_error(str(path), what, "give the path of a CSV or Parquet file")
-    kind = table_format(path)
-    check_separator(separator)
-    try:
-        return read(path, kind, separator)
-    except OSError as error:
-        raise unreadable_file_error(str(path), path, error) from error
+    with read_errors(str(path), path):
+        check_is_file(str(path), path, "give the path of a CSV or Parquet file")
+        check_separator(separator)
+        return read(TableFile.of(path, None, separator))
 
 
 def format_of_output(table: Path, output: Path | None) -> str:
@@ -395,17 +413,20 @@ def format_of_output(table: Path, output: Path | None) -> str:
     """
     if output is None:
         return "csv"
-    form = FORMAT_BY_SUFFIX.get(output.suffix.lower())
+    form, origin = (FORMAT_BY_SUFFIX.get(path.suffix.lower()) for path in (output, table))
+    message = hint = ""
     if form is None:
-        raise _refused_output(f"'{output}' does not say which format it is to have", FILE_NAME_HELP)
-    if output.exists() and output.samefile(table):
-        raise _refused_output(f"'{output}' is the table itself", "name another file with --output")
-    if form == "parquet" and FORMAT_BY_SUFFIX.get(table.suffix.lower()) != "parquet":
+        message = f"'{output}' does not say which format it is to have"
+        hint = "end its name in .csv, .tsv or .parquet"
+    elif output.exists() and output.samefile(table):
+        message, hint = f"'{output}' is the table itself", "name another file with --output"
+    elif form == "parquet" != origin:
         message = (
-            f"'{output}' would be Parquet, and '{table}' does not say of which types its columns "
-            "are"
+            f"'{output}' would be Parquet, and '{table}' does not say which types its columns have"
         )
-        raise _refused_output(message, "let the output be a CSV as well")
+        hint = "let the output be a CSV as well"
+    if form is None or message:
+        raise FaultError(Diagnostic("E104", message, hint))
     return form
 
 
@@ -421,13 +442,12 @@ def table_bytes(table: pa.Table, origin: Path, form: str, separator: str) -> byt
         buffer = io.BytesIO()
         pa.parquet.write_table(table, buffer)
         return buffer.getvalue()
+    columns = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        with _check_representable(origin, name, column.type):
+            columns.append(column.to_pylist())
     text = io.StringIO()
     writer = csv.writer(text, delimiter=separator, lineterminator="\n")
     writer.writerow(table.column_names)
-    columns = zip(table.column_names, table.columns, strict=True)
-    writer.writerows(zip(*(python_values(origin, *each) for each in columns), strict=True))
+    writer.writerows(zip(*columns, strict=True))
     return text.getvalue().encode()
-
-
-def _refused_output(message: str, way: str) -> FaultError:
-    return FaultError(Diagnostic("E104", message, way))

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ratecli.config.document import Document
 from ratecli.config.experiment import DeployedSpec, Experiment
 from ratecli.config.sweep import DATASET_AXIS
+from ratecli.datasets.load import table_digest
 from ratecli.errors import Diagnostic, FaultError, Loc
 from ratecli.experiment.cases import (
     Case,
@@ -30,9 +31,8 @@ from ratecli.ledger.provenance import code_versions
 from ratecli.ledger.records import CACHED_STATUSES, PlannedTrial, trial_key
 from ratecli.ledger.store import LedgerStore
 from ratecli.rates import expression as ex
-from ratecli.sampling.filtered import RowFilter, TrainingRowsSpec
+from ratecli.sampling.resampling import RowFilter, TrainingRowsSpec
 from ratecli.sampling.rows import ExperimentData
-from ratecli.streaming.table import entry_digest
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ class _Planner:
             "l2": experiment.regularization.l2,
         }
         self.datasets = {
-            name: {"digest": entry_digest(entry, data.folder), "split": entry.split.stated()}
+            name: {"digest": table_digest(entry, data.folder), "split": entry.split.stated()}
             | ({"levels": entry.levels} if entry.levels > 1 else {})
             for name, entry in data.entries.items()
         }

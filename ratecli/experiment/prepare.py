@@ -13,9 +13,9 @@ from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment, load_experiment, read_experiment
 from ratecli.datasets import registry
 from ratecli.datasets.columns import LazyMapping
-from ratecli.datasets.download import DownloadProgress, fetch_files
 from ratecli.datasets.entry import DatasetEntry
-from ratecli.datasets.load import files_from_options, missing_entry_files
+from ratecli.datasets.files import DownloadProgress, fetch_files
+from ratecli.datasets.load import files_from_options, missing_entry_files, table_digest
 from ratecli.errors import Diagnostic, FaultError, errors_at
 from ratecli.experiment.cases import Case
 from ratecli.experiment.checks.report import check_known_optima, check_splits
@@ -41,7 +41,6 @@ from ratecli.sampling.rows import (
     load_trial_data,
     slice_columns,
 )
-from ratecli.streaming.table import entry_digest
 
 
 @dataclass(frozen=True)
@@ -134,7 +133,7 @@ def list_missing_files(known: PreparedExperiment) -> list[str]:
         if entry.source is not None:
             files_from_options(entry, folder)
         else:
-            entry_digest(entry, folder)
+            table_digest(entry, folder)
 
     _each_entry(entries, known.document, check)
     sources = [entry for entry in entries.values() if entry.source is not None]

@@ -19,9 +19,8 @@ import yaml
 
 from ratecli.config.document import Document
 from ratecli.datasets import tables as own
-from ratecli.datasets.columns import as_float_array, is_text
-from ratecli.datasets.label import MISSING_WORDS, read_label, value_key
-from ratecli.datasets.paths import resolve_user_path
+from ratecli.datasets.columns import MISSING_WORDS, as_float_array, is_text, read_label, value_key
+from ratecli.datasets.files import resolve_user_path
 from ratecli.datasets.tables import SEPARATOR_HELP, read_table_file
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.prepare import prepare_document

@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 import dask
 from distributed import Client, Future, KilledWorker, LocalCluster, get_worker
 
-from ratecli.datasets.download import data_folder
+from ratecli.datasets.files import data_folder
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.plan import Task
 from ratecli.ledger.provenance import code_versions

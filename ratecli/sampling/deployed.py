@@ -10,7 +10,7 @@ import numpy as np
 
 from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
-from ratecli.datasets.paths import find_user_file, unreadable_file_error
+from ratecli.datasets.files import find_user_file, unreadable_file_error
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import MODELS_FOLDER
 from ratecli.models.base import Classifier

@@ -11,12 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ratecli.datasets.columns import ColumnKind, as_array
-from ratecli.datasets.encode import (
-    Encoder,
-    columns_as_known,
-    encode_new_rows,
-    new_row_warnings,
-)
+from ratecli.datasets.encode import Encoder, columns_as_known, encode_new_rows
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.models.base import Classifier, Features
 from ratecli.models.composed import append_memberships
@@ -154,8 +149,7 @@ class Encoding:
         known = columns_as_known(frame, self.columns_for(classifier), names)
         warnings: list[Diagnostic] = []
         if matrix is None:
-            matrix = encode_new_rows(self.encoder, known)
-            warnings = new_row_warnings(self.encoder, known)
+            matrix, warnings = encode_new_rows(self.encoder, known)
         if not classifier.slices:
             return matrix, warnings
         arrays = {str(name): as_array(column) for name, column in known.items()}

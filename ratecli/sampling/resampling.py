@@ -1,4 +1,4 @@
-"""Selects a trial's rows: resampled or split, with some held out for a safety test."""
+"""Which rows a trial uses: resampled or split, some held out for a safety test, filtered."""
 
 from __future__ import annotations
 
@@ -62,6 +62,33 @@ class SamplingSpec:
 
 
 NO_RESAMPLING = SamplingSpec()
+
+
+@dataclass(frozen=True)
+class RowFilter:
+    """The filter that training rows pass through.
+
+    Attributes
+    ----------
+    key
+        Key of the trial that computes the filter.
+    drawing
+        How the rows of that trial are chosen.
+    take
+        `weights` or `sample` (see `experiment.cases.CaseFilter`).
+    """
+
+    key: str
+    drawing: SamplingSpec
+    take: str
+
+
+@dataclass(frozen=True)
+class TrainingRowsSpec:
+    """How the training rows of a trial are chosen and filtered."""
+
+    drawing: SamplingSpec
+    row_filter: RowFilter | None = None
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The rows of an experiment: tables are read once per process, then stacked and split per seed.
 
-With `levels: M`, each row occurs M times, once per level. Streamed data sets are included.
+With `levels: M`, each row occurs M times, once per level. A balanced filter weights training rows
+by their chance to be kept, or samples them. Streamed data sets are included.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,21 +20,27 @@ from scipy import sparse
 from ratecli.datasets.columns import LazyMapping, is_text
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.entry import DatasetEntry
+from ratecli.datasets.files import modification_time
 from ratecli.datasets.load import load_entry_table
-from ratecli.datasets.paths import modification_time
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.ledger.records import random_stream
+from ratecli.ledger.records import TrialResult, random_stream
 from ratecli.models.base import Classifier, Features
 from ratecli.models.composed import append_memberships
 from ratecli.models.proxies import ProxyFilter
+from ratecli.models.storage import loads
 from ratecli.rates.expression import ALL_ROWS
-from ratecli.rates.interval import Interval
 from ratecli.rates.matrix import Predictions
-from ratecli.rates.sample import Floats, Sample, relative_weights
+from ratecli.rates.sample import Sample, relative_weights
 from ratecli.rates.syntax import SPLITS
 from ratecli.sampling.encoding import Encoding, read_decisions, slice_memberships
-from ratecli.sampling.resampling import NO_RESAMPLING, RowSplit, SamplingSpec, split_dataset_rows
+from ratecli.sampling.resampling import (
+    NO_RESAMPLING,
+    RowSplit,
+    SamplingSpec,
+    TrainingRowsSpec,
+    split_dataset_rows,
+)
 from ratecli.streaming.encode import encoded_stream
 from ratecli.streaming.split import StreamedSplit
 from ratecli.streaming.stream import RowStream
@@ -47,29 +55,16 @@ TableWriteProgress = Callable[[str, int, int | None], None]
 """Called with a data set's name, the rows written so far, and their total or None if unknown."""
 LEVEL_COLUMN = "level"
 """Column with the level of each copy of a row: 0.0 to M - 1."""
-
-
-def check_level_column(table: Table, levels: int) -> None:
-    """Raise E411 if rows are to be copied at levels and their table already has a level column."""
-    if levels > 1 and LEVEL_COLUMN in table.frame:
-        message = (
-            f"with 'levels' each row gets a column '{LEVEL_COLUMN}', and the table already has one"
-        )
-        hint = "rename the table's own column"
-        raise FaultError(Diagnostic("E411", message, hint, loc=("levels",)))
-
-
-def features_at_levels(X: Features, levels: int) -> Features:
-    """Return (M n, d + M) features, sparse if X is: rows repeated M times, with one-hot levels."""
-    n = X.shape[0]
-    if isinstance(X, np.ndarray):
-        return np.hstack([np.repeat(X, levels, axis=0), np.tile(np.eye(levels), (n, 1))])
-    which = sparse.kron(np.ones((n, 1)), sparse.eye_array(levels), format="csr")
-    rows = X[np.repeat(np.arange(n), levels)]
-    return sparse.csr_array(sparse.hstack([rows, which], format="csr"))
-
+MIN_KEEP_CHANCE = 1e-12
+"""A smaller chance to be kept by a filter counts as 0: it is a rounding error."""
+DROPPED = "dropped"
+"""Marks training rows that a filter drops; it is not a split."""
 
 RowPositions = NDArray[np.intp]
+
+
+class NoRowsKeptError(FaultError):
+    """Raised if a filter keeps no training rows."""
 
 
 class DatasetItem(NamedTuple):
@@ -106,6 +101,17 @@ class ExperimentData:
     def entries(self) -> dict[str, DatasetEntry]:
         return {item.name: item.entry for item in self.items}
 
+    @property
+    def levels(self) -> int:
+        """The number of levels, which all data sets share (`config.conflicts`)."""
+        (levels,) = {item.entry.levels for item in self.items}
+        return levels
+
+    @property
+    def streamed(self) -> bool:
+        """Whether rows are streamed; a streamed data set is always the only one."""
+        return any(item.entry.stream for item in self.items)
+
 
 @dataclass(frozen=True)
 class TrialData:
@@ -113,9 +119,8 @@ class TrialData:
 
     Each row of the data occurs `levels` times. `encoding` is JSON that describes how features are
     made of columns (`sampling.encoding`). `before` are the rows before a filter weighted or dropped
-    some, None without a filter (`sampling.filtered`). With a `stream`, rows are not in memory: the
-    sample consists of cells of rows with equal rates (`streaming.stream`), and X has no
-    columns.
+    some, None without a filter. With a `stream`, rows are not in memory: the sample consists of
+    cells of rows with equal rates (`streaming.stream`), and X has no columns.
     """
 
     sample: Sample
@@ -143,7 +148,8 @@ class TrialData:
             return self.answers({"": classifier})[""]
         X = append_memberships(self.X, slice_memberships(self.sample, classifier.slices))
         if isinstance(classifier, ProxyFilter):
-            return _apply_row_filter(classifier, X)
+            kept = classifier.decide(X)
+            return Predictions(kept, kept, kept, classifier.memberships(X))
         return Predictions(classifier.decide(X), classifier.score(X), classifier.estimate(X))
 
     def counted(self, some: RowPositions) -> float:
@@ -180,118 +186,16 @@ def _read_table(item: DatasetItem, folder: Path) -> Table:
     return load_entry_table(item.entry, folder, offline=True)
 
 
-@lru_cache(maxsize=2)
-def load_trial_data(
-    data: ExperimentData,
-    seed: int,
-    deployed: str | None = None,
-    drawing: SamplingSpec = NO_RESAMPLING,
-) -> TrialData:
-    """Return the stacked rows of a seed; `deployed` is a column with a model's decisions.
-
-    Results that differ only in the rows held out for a safety test have the same rows in the same
-    order, with features encoded as their own training rows require.
-    """
-    if is_streamed(data):
-        return load_streamed_trial_data(data, seed, deployed)
-    found = {name: split_dataset(data, name, seed, drawing) for name in data.entries}
-    return build_trial_data(data, found, deployed, drawing.unseen)
+def get_streamed_table(data: ExperimentData) -> StreamedTable:
+    """Return the table of the only data set, which is streamed."""
+    (item,) = data.items
+    return open_streamed_table(item.entry, data.folder)
 
 
-def build_trial_data(
-    data: ExperimentData, found: Mapping[str, RowSplit], deployed: str | None, unseen: Sequence[str]
-) -> TrialData:
-    """Return the rows of a seed, like `load_trial_data`, from rows that are already split.
-
-    `found` maps each data set to its split. Rows without a split are neither training nor test
-    rows.
-    """
-    named, levels = get_tables(data), common_level_count(data)
-    tables, splits = list(named.values()), [found[name] for name in named]
-    encoder = Encoder.fit(tables, [split.rows[split.part == "train"] for split in splits], unseen)
-    # each row is encoded once, however often it is sampled
-    pairs = list(zip(tables, splits, strict=True))
-    X = _stack_features([_take_rows(encoder.transform(t), split.rows) for t, split in pairs])
-    starts = np.cumsum([0, *map(len, tables)])[:-1]
-    positions = [start + split.rows for start, split in zip(starts, splits, strict=True)]
-    rows = np.repeat(np.concatenate(positions), levels)
-    names = [np.full(len(each.part), name) for name, each in found.items()]
-    stacked = _stack_tables(data)
-    columns = _with_level_column(
-        stacked.columns,
-        np.tile(np.arange(levels, dtype=float), len(rows) // levels),
-        lambda column: _take_rows(column, rows),
-    )
-    sample = Sample(
-        columns=columns,
-        label=_take_rows(stacked.label, rows),
-        dataset=np.repeat(np.concatenate(names), levels),
-        part=np.repeat(np.concatenate([split.part for split in splits]), levels),
-        weight=_take_rows(stacked.weight, rows),
-        label_range=_common_range([table.label_range for table in tables]),
-    )
-    if deployed is not None:
-        sample = sample.with_deployed(read_decisions(columns[deployed], deployed))
-    encoding = Encoding.of(encoder, stacked.columns, levels).text()
-    X = X if levels == 1 else features_at_levels(X, levels)
-    return TrialData(sample, X, levels, encoding)
-
-
-def _with_level_column(
-    columns: Mapping[str, Any], levels: Floats, make: Callable[[Any], Any]
-) -> Mapping[str, Any]:
-    """Return columns, made lazily, and the column `levels` unless there is one level only."""
-    added = {LEVEL_COLUMN: levels} if levels.any() else {}
-    return LazyMapping(
-        [*columns, *added], lambda name: added[name] if name in added else make(columns[name])
-    )
-
-
-def _apply_row_filter(found: ProxyFilter, X: Features) -> Predictions:
-    kept = found.decide(X)
-    return Predictions(kept, kept, kept, found.memberships(X))
-
-
-@dataclass(frozen=True)
-class _StackedTables:
-    columns: Mapping[str, Any]
-    label: Floats
-    weight: Floats
-
-
-@lru_cache(maxsize=2)
-def _stack_tables(data: ExperimentData) -> _StackedTables:
-    """Stack all rows of all tables, each once; the data of every seed is taken from it."""
-    found = list(get_tables(data).values())
-    try:
-        weight = relative_weights(np.concatenate([_row_weights(table) for table in found]))
-    except ValueError as error:
-        message = f"the weight of all data sets together {error}"
-        raise FaultError(Diagnostic("E411", message, "weigh them in the same unit")) from None
-    return _StackedTables(
-        stack_columns(found), np.concatenate([table.label for table in found]), weight
-    )
-
-
-def _take_rows(values: Any, rows: RowPositions) -> Any:
-    """Return the values at some positions, without a copy if these are all rows in order."""
-    if len(rows) == values.shape[0] and (rows == np.arange(len(rows))).all():
-        return values
-    return values[rows]
-
-
-def slice_columns(data: ExperimentData) -> Mapping[str, Any]:
-    """Return every column that slices may name, over all rows; if streamed, each value once."""
-    if is_streamed(data):
-        return get_streamed_table(data).values()
-    levels = np.arange(common_level_count(data), dtype=float)
-    return _with_level_column(_stack_tables(data).columns, levels, lambda column: column)
-
-
-def common_level_count(data: ExperimentData) -> int:
-    """Return the number of levels, which all data sets share (`config.conflicts`)."""
-    (levels,) = {item.entry.levels for item in data.items}
-    return levels
+def get_any_table(data: ExperimentData, name: str) -> Table | StreamedTable:
+    """Return a table, in memory or streamed."""
+    own = data.only([name])
+    return get_streamed_table(own) if own.streamed else get_table(own, name)
 
 
 def check_table(
@@ -302,15 +206,20 @@ def check_table(
 ) -> None:
     """Read a table and raise its errors, E404 to E413.
 
-    E412 if a streamed table takes more than `bound` bytes. `written` reports its rows as they are
-    converted to records.
+    E412 if a streamed table takes more than `bound` bytes; E411 if rows are to be copied at levels
+    and their table already has a level column. `written` reports the rows of a streamed table as
+    they are converted to records.
     """
     entry = data.entries[name]
     if entry.stream:
         progress = None if written is None else partial(written, name)
         check_memory(name, read_streamed_table(entry, data.folder, progress), bound)
-    else:
-        check_level_column(get_table(data, name), entry.levels)
+    elif LEVEL_COLUMN in get_table(data, name).frame and entry.levels > 1:
+        message = (
+            f"with 'levels' each row gets a column '{LEVEL_COLUMN}', and the table already has one"
+        )
+        hint = "rename the table's own column"
+        raise FaultError(Diagnostic("E411", message, hint, loc=("levels",)))
 
 
 def split_dataset(
@@ -328,24 +237,198 @@ def check_split(data: ExperimentData, name: str, seed: int) -> None:
         split_dataset(data, name, seed)
 
 
-def get_any_table(data: ExperimentData, name: str) -> Table | StreamedTable:
-    """Return a table, in memory or streamed."""
-    own = data.only([name])
-    return get_streamed_table(own) if is_streamed(own) else get_table(data, name)
+@lru_cache(maxsize=2)
+def load_trial_data(
+    data: ExperimentData,
+    seed: int,
+    deployed: str | None = None,
+    drawing: SamplingSpec = NO_RESAMPLING,
+) -> TrialData:
+    """Return the stacked rows of a seed; `deployed` is a column with a model's decisions.
+
+    Results that differ only in the rows held out for a safety test have the same rows in the same
+    order, with features encoded as their own training rows require.
+    """
+    if data.streamed:
+        return _load_streamed(data, seed, deployed)
+    found = {name: split_dataset(data, name, seed, drawing) for name in data.entries}
+    return _stack_trial_data(data, found, deployed, drawing.unseen)
 
 
-def get_streamed_table(data: ExperimentData) -> StreamedTable:
-    """Return the table of the only data set, which is streamed."""
-    (item,) = data.items
-    return open_streamed_table(item.entry, data.folder)
+def load_training_rows(
+    data: ExperimentData,
+    seed: int,
+    deployed: str | None,
+    how: TrainingRowsSpec,
+    results: Mapping[str, TrialResult],
+) -> TrialData:
+    """Return the rows of a trial; `results` has the result of the filter's trial, by key.
+
+    Raises
+    ------
+    NoRowsKeptError
+        E410 if no training row is left.
+    """
+    if how.row_filter is None:
+        return load_trial_data(data, seed, deployed, how.drawing)
+    blob = next(iter(results[how.row_filter.key].models.values()))
+    return filter_trial_data(data, seed, deployed, how, blob)
 
 
-def is_streamed(data: ExperimentData) -> bool:
-    """Return whether rows are streamed; a streamed data set is always the only one."""
-    return any(item.entry.stream for item in data.items)
+@lru_cache(maxsize=2)
+def filter_trial_data(
+    data: ExperimentData, seed: int, deployed: str | None, how: TrainingRowsSpec, blob: bytes
+) -> TrialData:
+    """Return the rows of `load_trial_data` after a stored filter, which changes only training rows.
+
+    With `take: weights`, the weight of a training row is multiplied by its chance of being kept;
+    with `take: sample`, it is kept with that chance. Dropped rows belong to no split, and features
+    are encoded as the remaining rows require.
+    """
+    assert how.row_filter is not None
+    unfiltered = load_trial_data(data, seed, None, how.row_filter.drawing)
+    train = unfiltered.sample.part == "train"
+    kept = np.where(train, unfiltered.predictions(loads(blob)).decisions, 1.0)
+    kept[kept < MIN_KEEP_CHANCE] = 0.0
+    if how.row_filter.take == "sample":
+        sampled = random_stream(seed, "filter sample").random(len(kept)) < kept
+        kept = np.where(train, sampled, 1.0)
+    if not kept[train].any():
+        message = "the filter keeps no training row"
+        raise NoRowsKeptError(Diagnostic("E410", message, "say take: weights, or bound less"))
+    splits = {name: split_dataset(data, name, seed, how.drawing) for name in data.entries}
+    ends = np.cumsum([0, *(len(each.part) for each in splits.values())])
+    for (name, each), (start, end) in zip(list(splits.items()), pairwise(ends), strict=True):
+        part = np.where(kept[start:end] == 0, DROPPED, each.part)
+        splits[name] = RowSplit(each.rows, part)
+    rows = _stack_trial_data(data, splits, deployed, how.drawing.unseen)
+    before = replace(rows.sample, part=unfiltered.sample.part, _cache={})
+    weight = before.weight * np.where(kept > 0, kept, 1.0)
+    return replace(rows, sample=replace(rows.sample, weight=weight, _cache={}), before=before)
 
 
-def load_streamed_trial_data(data: ExperimentData, seed: int, deployed: str | None) -> TrialData:
+def _stack_trial_data(
+    data: ExperimentData, found: Mapping[str, RowSplit], deployed: str | None, unseen: Sequence[str]
+) -> TrialData:
+    """Return the rows of a seed, like `load_trial_data`, from rows that are already split.
+
+    `found` maps each data set to its split. Rows without a split are neither training nor test
+    rows.
+    """
+    named, levels, stacked = get_tables(data), data.levels, _stack_tables(data)
+    tables, splits = list(named.values()), [found[name] for name in named]
+    encoder = Encoder.fit(tables, [split.rows[split.part == "train"] for split in splits], unseen)
+    # each row is encoded once, however often it is sampled
+    pairs = list(zip(tables, splits, strict=True))
+    X = _stack_features([_take_rows(encoder.transform(t), split.rows) for t, split in pairs])
+    starts = np.cumsum([0, *map(len, tables)])[:-1]
+    positions = [start + split.rows for start, split in zip(starts, splits, strict=True)]
+    rows = np.repeat(np.concatenate(positions), levels)
+    columns = _with_levels(
+        stacked.columns, levels, lambda column: _take_rows(column, rows), X.shape[0]
+    )
+    sample = Sample(
+        columns=columns,
+        label=_take_rows(stacked.label, rows),
+        dataset=_take_rows(stacked.dataset, rows),
+        part=np.repeat(np.concatenate([split.part for split in splits]), levels),
+        weight=_take_rows(stacked.weight, rows),
+        label_range=stacked.label_range,
+    )
+    encoding = Encoding.of(encoder, stacked.columns, levels).text()
+    X = X if levels == 1 else features_at_levels(X, levels)
+    return TrialData(_with_decisions(sample, deployed), X, levels, encoding)
+
+
+def features_at_levels(X: Features, levels: int) -> Features:
+    """Return (M n, d + M) features, sparse if X is: rows repeated M times, with one-hot levels."""
+    n = X.shape[0]
+    if isinstance(X, np.ndarray):
+        return np.hstack([np.repeat(X, levels, axis=0), np.tile(np.eye(levels), (n, 1))])
+    which = sparse.kron(np.ones((n, 1)), sparse.eye_array(levels), format="csr")
+    rows = X[np.repeat(np.arange(n), levels)]
+    return sparse.csr_array(sparse.hstack([rows, which], format="csr"))
+
+
+def _with_levels(
+    columns: Mapping[str, Any], levels: int, take: Callable[[Any], Any], rows: int = 1
+) -> Mapping[str, Any]:
+    """Return `take` of each column, made on first use, and a level column if there are levels."""
+    if levels == 1:
+        return LazyMapping(columns, lambda name: take(columns[name]))
+    level = np.tile(np.arange(levels, dtype=float), rows)
+    names = [*columns, LEVEL_COLUMN]
+    return LazyMapping(names, lambda n: level if n == LEVEL_COLUMN else take(columns[n]))
+
+
+def _with_decisions(sample: Sample, deployed: str | None) -> Sample:
+    """Return the sample with the deployed model's decisions in a column, if any."""
+    if deployed is None:
+        return sample
+    return sample.with_deployed(read_decisions(sample.columns[deployed], deployed))
+
+
+@lru_cache(maxsize=2)
+def _stack_tables(data: ExperimentData) -> Sample:
+    """Stack all rows of all tables, each once; the data of every seed is taken from it."""
+    named = get_tables(data)
+    tables = list(named.values())
+    weights = [np.ones(len(each)) if each.weight is None else each.weight for each in tables]
+    try:
+        weight = relative_weights(np.concatenate(weights))
+    except ValueError as error:
+        message = f"the weight of all data sets together {error}"
+        raise FaultError(Diagnostic("E411", message, "weigh them in the same unit")) from None
+    names = dict.fromkeys(str(name) for table in tables for name in table.frame.columns)
+    ranges = [table.label_range for table in tables if table.label_range is not None]
+    return Sample(
+        columns=LazyMapping(names, partial(_stack_column, tables)),
+        label=np.concatenate([table.label for table in tables]),
+        dataset=np.concatenate([np.full(len(table), name) for name, table in named.items()]),
+        part=np.full(len(weight), ""),
+        weight=weight,
+        # the range that covers all numeric labels
+        label_range=(min(low for low, _ in ranges), max(high for _, high in ranges))
+        if ranges
+        else None,
+    )
+
+
+def _stack_column(tables: Sequence[Table], name: str) -> NDArray[Any]:
+    """Stack a column over all tables; where missing, floats are NaN and objects None."""
+    columns = [table.frame.get(name) for table in tables]
+    text = any(column is not None and is_text(column) for column in columns)
+    kind, missing = (object, None) if text else (float, np.nan)
+    found = [
+        np.full(len(table), missing) if column is None else column
+        for column, table in zip(columns, tables, strict=True)
+    ]
+    return np.concatenate([np.asarray(column, dtype=kind) for column in found])
+
+
+def _stack_features(blocks: Sequence[Features]) -> Features:
+    if len(blocks) == 1:
+        return blocks[0]
+    if all(isinstance(block, np.ndarray) for block in blocks):
+        return np.vstack(blocks)
+    return sparse.csr_array(sparse.vstack(blocks, format="csr"))
+
+
+def _take_rows(values: Any, rows: RowPositions) -> Any:
+    """Return the values at some positions, without a copy if these are all rows in order."""
+    if len(rows) == values.shape[0] and (rows == np.arange(len(rows))).all():
+        return values
+    return values[rows]
+
+
+def slice_columns(data: ExperimentData) -> Mapping[str, Any]:
+    """Return every column that slices may name, over all rows; if streamed, each value once."""
+    if data.streamed:
+        return get_streamed_table(data).values()
+    return _with_levels(_stack_tables(data).columns, data.levels, lambda column: column)
+
+
+def _load_streamed(data: ExperimentData, seed: int, deployed: str | None) -> TrialData:
     """Return the rows of a seed, like `load_trial_data`, of a streamed data set.
 
     Raises
@@ -354,7 +437,7 @@ def load_streamed_trial_data(data: ExperimentData, seed: int, deployed: str | No
         E205, E406, E410, E411, E413.
     """
     (item,) = data.items
-    table, entry = open_streamed_table(item.entry, data.folder), item.entry
+    table, entry = get_streamed_table(data), item.entry
     own = seed if entry.split.seed is None else entry.split.seed
 
     def random(stretch: int) -> np.random.Generator:
@@ -373,47 +456,6 @@ def load_streamed_trial_data(data: ExperimentData, seed: int, deployed: str | No
         weight=cells.weight,
         count=cells.count,
     )
-    if deployed is not None:
-        sample = sample.with_deployed(read_decisions(sample.columns[deployed], deployed))
     others = {name: kind for name, kind in table.kinds.items() if name not in encoder.kinds}
-    encoding = Encoding(encoder, others).text()
-    return TrialData(sample, np.zeros((len(sample), 0)), encoding=encoding, stream=stream)
-
-
-def _common_range(ranges: Sequence[Interval | None]) -> Interval | None:
-    """Return the range that covers all numeric labels; None for labels of two classes."""
-    known = [each for each in ranges if each is not None]
-    if not known:
-        return None
-    return min(low for low, _ in known), max(high for _, high in known)
-
-
-def _row_weights(table: Table) -> Floats:
-    return np.ones(len(table)) if table.weight is None else table.weight
-
-
-def _stack_features(blocks: Sequence[Features]) -> Features:
-    if len(blocks) == 1:
-        return blocks[0]
-    if all(isinstance(block, np.ndarray) for block in blocks):
-        return np.vstack(blocks)
-    return sparse.csr_array(sparse.vstack(blocks, format="csr"))
-
-
-def stack_columns(found: Sequence[Table]) -> Mapping[str, Any]:
-    """Stack each column over all tables; where missing, floats are NaN and objects None."""
-    names = dict.fromkeys(str(name) for table in found for name in table.frame.columns)
-    return LazyMapping(names, partial(_stack_column, found=found))
-
-
-def _stack_column(name: str, found: Sequence[Table]) -> Any:
-    present = [table.frame[name] for table in found if name in table.frame]
-    if any(is_text(column) for column in present):
-        kind, missing = object, None
-    else:
-        kind, missing = float, np.nan
-    columns = [
-        table.frame[name] if name in table.frame else np.full(len(table), missing)
-        for table in found
-    ]
-    return np.concatenate([np.asarray(column, dtype=kind) for column in columns])
+    X, encoding = np.zeros((len(sample), 0)), Encoding(encoder, others).text()
+    return TrialData(_with_decisions(sample, deployed), X, encoding=encoding, stream=stream)

@@ -17,8 +17,7 @@ from ratecli.datasets.columns import (
     no_mean_error,
     out_of_range_error,
 )
-from ratecli.datasets.encode import Encoder, NumericBlock, OneHotBlock
-from ratecli.errors import Diagnostic, FaultError
+from ratecli.datasets.encode import Encoder, NumericBlock, OneHotBlock, check_training_rows
 from ratecli.models.records import FeatureCoding, RecordBatch, RecordEncoder
 from ratecli.streaming.split import CellTable, weight_position
 from ratecli.streaming.store import ColumnFacts
@@ -49,18 +48,15 @@ def encoded_stream(table: StreamedTable, cells: CellTable) -> tuple[RowStream, E
 
 def plain_encoder(table: StreamedTable) -> Encoder:
     """Return the features as stored in records, before fitting on the training rows."""
-    columns = [table.columns[name] for name in table.roles.features]
-    blocks = tuple(
-        OneHotBlock(column.name, tuple(map(_level_name, column.levels or ())))
-        if column.numbers is None
-        else NumericBlock(column.name, 0.0, 1.0)
-        for column in columns
+    columns = [table.columns[name] for name in table.features]
+    return Encoder.of(
+        [
+            OneHotBlock(column.name, tuple(map(_level_name, column.levels or ())))
+            if column.numbers is None
+            else NumericBlock(column.name, 0.0, 1.0)
+            for column in columns
+        ]
     )
-    return _encoder_of(blocks)
-
-
-def _encoder_of(blocks: tuple[NumericBlock | OneHotBlock, ...]) -> Encoder:
-    return Encoder(tuple(name for block in blocks for name in block.names), blocks)
 
 
 def _level_name(level: str | None) -> str:
@@ -84,9 +80,7 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
         E410 if there are no training rows, E407 if a column of numbers has none in them.
     """
     coding = train.encoded.coding
-    if not train.count.sum():
-        message = "there are no training rows"
-        raise FaultError(Diagnostic("E410", message, "look at 'split'", loc=("split",)))
+    check_training_rows(train.count.sum())
     center = _center(train)
     count, known, sums, squares, seen = train.sums(_Moments(coding, center))
     (rows,) = count
@@ -96,7 +90,7 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
         if not np.isfinite(a):
             check_scale(name, np.inf)
         if not n:
-            raise FaultError(no_mean_error(name))
+            raise no_mean_error(name)
         scale = _deviation(n, total, each)
         if scale <= DEVIATION_ROUNDING * abs(a):
             scale = 1.0
@@ -109,8 +103,8 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
         levels = np.array(list(map(_level_name, column.levels or ())), dtype=object)
         there = levels[seen[start : start + len(levels)] > 0]
         blocks[column.name] = OneHotBlock(column.name, tuple(sorted(set(there))))
-    ordered = tuple(blocks[name] for name in table.roles.features)
-    return _encoder_of(ordered), FeatureShares(known / rows, seen / rows)
+    encoder = Encoder.of([blocks[name] for name in table.features])
+    return encoder, FeatureShares(known / rows, seen / rows)
 
 
 def _deviation(n: float, total: float, squares: NDArray[np.float64]) -> float:
@@ -134,9 +128,7 @@ def _refuse_infinite(column: ColumnFacts, block: NumericBlock) -> None:
     assert column.numbers is not None
     for value in (column.numbers.least, column.numbers.most):
         if not np.isfinite((value - block.mean) / block.scale):
-            raise FaultError(
-                out_of_range_error(block.column, f"{value:g}", block.mean, block.scale)
-            )
+            raise out_of_range_error(block.column, f"{value:g}", block.mean, block.scale)
 
 
 def _center(train: RowStream) -> NDArray[np.float64]:

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from ratecli.datasets import tables
-from ratecli.datasets.label import MISSING_WORDS
-from ratecli.streaming.reading import NumberArray, TableFiles, read_numbers
+from ratecli.datasets.columns import MISSING_WORDS
+from ratecli.datasets.load import OwnFiles
 from ratecli.streaming.store import (
     FACTS_FILE,
     RECORDS_FILE,
@@ -45,31 +45,30 @@ RECORDS_VERSION = 4
 BLOCK_ROWS = 2**12
 """Rows of records that are filled at once, so that they stay in the CPU's cache."""
 
+NumberArray: TypeAlias = NDArray[np.floating]
 RecordProgress = Callable[[int, int | None], None]
 """Called with the number of rows written and the total, None if that is not known yet."""
 
 
 def open_or_write_store(
-    files: TableFiles,
-    sums: Sequence[str],
-    categorical: Sequence[str],
-    progress: RecordProgress | None = None,
+    own: OwnFiles, categorical: Sequence[str], progress: RecordProgress | None = None
 ) -> RecordStore:
-    """Return the store of files with these SHA-256 sums, writing it if needed.
+    """Return the store of a table's files, writing it if needed.
 
     Raises
     ------
     FaultError
         E404 if a file cannot be read as a table, E413 if records cannot be stored.
     """
-    key = [RECORDS_VERSION, list(sums), files.kind, files.separator, sorted(categorical)]
+    first = own.files[0]
+    key = [RECORDS_VERSION, own.sums, first.kind, first.separator, sorted(categorical)]
     name = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
     folder = (streamed_tables_folder() / name).absolute()
     found = open_record_store(folder)
     if found is not None:
         return found
     with replace_on_success(folder / FACTS_FILE) as facts:
-        store = _write_store(files, categorical, facts.parent, progress or (lambda *_: None))
+        store = _write_store(own, categorical, facts.parent, progress or (lambda *_: None))
         facts.write_text(store.facts(), "utf-8")
         # another process may have written the file meanwhile, with the same content
         store.path.replace(folder / RECORDS_FILE)
@@ -77,26 +76,50 @@ def open_or_write_store(
 
 
 def _write_store(
-    files: TableFiles, categorical: Sequence[str], folder: Path, progress: RecordProgress
+    own: OwnFiles, categorical: Sequence[str], folder: Path, progress: RecordProgress
 ) -> RecordStore:
-    total = files.rows()
+    counts = [file.rows() for file in own.files]
+    total = None if None in counts else sum(filter(None, counts))
     progress(0, total)
     with (folder / RECORDS_FILE).open("w+b", buffering=2**20) as file:
         writer = RecordWriter(file)
-        rows, columns = _scan_and_write(files, categorical, writer, lambda n: progress(n, total))
+        rows, columns = _scan_and_write(own, categorical, writer, lambda n: progress(n, total))
         store = RecordStore(folder, rows, tuple(columns))
         if not writer.finish(store):
             file.seek(0)
             file.truncate()
             exact = RecordWriter.exact(file, store)
-            again = _scan_and_write(files, categorical, exact, lambda n: progress(n, rows))
+            again = _scan_and_write(own, categorical, exact, lambda n: progress(n, rows))
             if again != (rows, columns):
                 raise OSError("the table changed while it was read")
     return store
 
 
+def common_names(own: OwnFiles) -> list[str]:
+    """Return the column names; raise E404 if a file has other columns than the first."""
+    first, *others = own.files
+    names = first.names()
+    for file in others:
+        found = file.names()
+        if found != names:
+            differing = [name for name in (*names, *found) if (name in names) != (name in found)]
+            other = differing[0] if differing else "the order"
+            reason = f"its columns are not those of '{first.path.name}': '{other}'"
+            hint = "all files of a table need the same columns"
+            raise tables.not_a_table_error(file.path, reason, hint)
+    return names
+
+
+def _batches(own: OwnFiles) -> Iterator[Mapping[str, pa.Array]]:
+    """Yield batches of all columns by name, in the order of the rows."""
+    for file in own.files:
+        for batch in file.batches():
+            names = [name.strip() for name in batch.schema.names]
+            yield dict(zip(names, batch.columns, strict=True))
+
+
 def _scan_and_write(
-    files: TableFiles,
+    own: OwnFiles,
     categorical: Collection[str],
     writer: RecordWriter,
     progress: Callable[[int], None],
@@ -108,16 +131,14 @@ def _scan_and_write(
     FaultError
         E404 if a file cannot be read as a table.
     """
-    path, rows = files.paths[0], 0
-    scans = {name: ColumnScan(path, name, name in categorical) for name in files.names()}
-    for batch in files.batches():
+    path, rows = own.files[0].path, 0
+    scans = {name: ColumnScan(path, name, name in categorical) for name in common_names(own)}
+    for batch in _batches(own):
         writer.add({name: scans[name].add(array, rows) for name, array in batch.items()})
         rows += len(next(iter(batch.values())))
         progress(rows)
     if not rows:
-        raise tables.not_a_table_error(
-            path, "it has no rows", "give it some below the names of its columns"
-        )
+        raise tables.no_rows_error(path)
     return rows, [scan.facts() for scan in scans.values()]
 
 
@@ -150,13 +171,12 @@ class ColumnScan:
     numbers: NumberFacts = field(default_factory=NumberFacts)
     text: ColumnFacts = field(init=False)
     levels: set[str | None] | None = field(default_factory=set)
-    numeric: bool = True
+    numeric: bool = field(init=False)
     any_number: bool = False
     number_type: bool = False
 
     def __post_init__(self) -> None:
-        self.text = ColumnFacts(self.name)
-        self.numeric = not self.categorical
+        self.text, self.numeric = ColumnFacts(self.name), not self.categorical
 
     def add(self, array: pa.Array, start: int) -> ColumnPiece:
         """Add the values of the rows from `start` on, and return them."""
@@ -164,39 +184,39 @@ class ColumnScan:
         words: tables.WordCodes | None = None
         values: NumberArray | None
         if tables.is_number_type(kind) and not self.categorical:
-            values, self.number_type = read_numbers(array), True
+            self.number_type = True
+            values = _read_numbers(array)
         else:
-            self.numeric = self.numeric and tables.is_text_type(kind)
             words = tables.read_words(self.path, self.name, array)
-            values = self._add_words(words, start)
+            self._add_words(words, start)
+            self.numeric &= tables.is_text_type(kind) and words.numbers is not None
+            values = words.numbers if self.numeric else None
         if values is not None:
             _add_numbers(self.numbers, values, start)
             self.any_number = self.any_number or not np.isnan(values).all()
         return ColumnPiece(words, values)
 
-    def _add_words(self, piece: tables.WordCodes, start: int) -> NumberArray | None:
-        """Add words; return their numbers if all words so far are numbers or missing."""
+    def _add_words(self, piece: tables.WordCodes, start: int) -> None:
         counts = np.bincount(piece.codes, minlength=len(piece.words))
         if self.levels is not None:
-            self.levels.update(piece.words[k] for k in np.flatnonzero(counts))
+            self.levels.update(piece.words[counts > 0].tolist())
             if len(self.levels) > MAX_TEXT_LEVELS:
                 self.levels = None
-        values = tables.parse_words(piece)
-        if values is not None:
-            self.text.present += int((~np.isnan(values)).sum())
-            return values if self.numeric else None
-        self.numeric = False
-        wrong = np.zeros(len(piece.words), dtype=bool)
-        for k, word in enumerate(piece.words):
-            if word is not None and word.casefold() not in MISSING_WORDS:
-                wrong[k] = np.isnan(tables.parse_number_word(word))
-                self.text.present += int(counts[k])
-        self.text.not_numbers += int(counts[wrong].sum())
-        if not self.text.first_word and counts[wrong].any():
-            row = int(np.argmax(wrong[piece.codes]))
+        if piece.numbers is not None:
+            self.text.present += int((~np.isnan(piece.numbers)).sum())
+            return
+        known = [word is not None and word.casefold() not in MISSING_WORDS for word in piece.words]
+        stray = [
+            there and np.isnan(tables.parse_number_word(word))
+            for there, word in zip(known, piece.words, strict=True)
+        ]
+        self.text.present += int(counts[known].sum())
+        self.text.not_numbers += int(counts[stray].sum())
+        rows = np.array(stray)[piece.codes]
+        if not self.text.first_word and rows.any():
+            row = int(np.argmax(rows))
             self.text.first_word_row = start + row
             self.text.first_word = str(piece.words[piece.codes[row]])
-        return None
 
     def facts(self) -> ColumnFacts:
         """Return the facts about all batches."""
@@ -208,6 +228,16 @@ class ColumnScan:
         if self.levels is not None:
             self.text.levels = sorted(self.levels, key=_with_none_last)
         return self.text
+
+
+def _read_numbers(array: pa.Array) -> NumberArray:
+    """Return the values of a column of numbers, NaN where missing; float32 columns stay float32."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_decimal(array.type) or array.null_count:
+        array = tables.as_doubles(array)
+    found = array.to_numpy(zero_copy_only=False)
+    return np.asarray(found, np.float32 if found.dtype == np.float32 else np.float64)
 
 
 def _with_none_last(word: str | None) -> tuple[bool, str]:
@@ -264,15 +294,15 @@ class RecordWriter:
 
     def add(self, pieces: Mapping[str, ColumnPiece]) -> None:
         """Write the next rows, given by column."""
-        if self._record is None:
-            self._record = self._guess(pieces)
+        record = self._record = self._record or self._guess(pieces)
         if not self.fits:
             return
         columns: list[Any] = [pieces[name].numbers for name in self._numbers]
-        columns += [self._encode(codes, pieces[name].words) for name, codes in self._codes.items()]
+        kind = record["codes"].base
+        columns += [_encode(codes, pieces[name].words, kind) for name, codes in self._codes.items()]
         self.fits = all(column is not None for column in columns)
         if self.fits and columns:
-            records = np.empty(len(columns[0]), self._record)
+            records = np.empty(len(columns[0]), record)
             _fill_records(records, columns)
             self._file.write(array_bytes(records))
 
@@ -285,28 +315,15 @@ class RecordWriter:
                 self._numbers.append(name)
                 single = single and fits_single_precision(numbers)
             elif words is not None:
-                present = {words.words[k] for k in np.unique(words.codes)}
-                self._codes[name] = _codes_of(sorted(present, key=_with_none_last))
+                present = words.words[np.unique(words.codes)].tolist()
+                self._codes[name] = _codes_of(sorted(set(present), key=_with_none_last))
         most = max(map(len, self._codes.values()), default=0)
         return record_dtype(len(self._numbers), len(self._codes), single=single, levels=most)
 
-    def _encode(
-        self, codes: dict[str | None, int], piece: tables.WordCodes | None
-    ) -> NDArray[np.integer] | None:
-        """Return words as codes, numbering new words; None if there are too many."""
-        if piece is None or self._record is None:
-            return None
-        for k in np.flatnonzero(np.bincount(piece.codes, minlength=len(piece.words))):
-            codes.setdefault(piece.words[k], len(codes))
-        kind = self._record["codes"].base
-        if len(codes) > np.iinfo(kind).max + 1:
-            return None
-        return np.array([codes.get(word, 0) for word in piece.words], kind)[piece.codes]
-
     def finish(self, store: RecordStore) -> bool:
         """Return whether the file now holds the records of `store`, renumbering words if needed."""
-        names = [column.name for column in store.numbers], [column.name for column in store.texts]
-        own = self._numbers, list(self._codes)
+        names = [[column.name for column in each] for each in (store.numbers, store.texts)]
+        own = [self._numbers, list(self._codes)]
         if not self.fits or names != own or self._record != store.record:
             return False
         new_codes = []
@@ -332,6 +349,19 @@ class RecordWriter:
 
 def _codes_of(words: Sequence[str | None]) -> dict[str | None, int]:
     return {word: k for k, word in enumerate(words)}
+
+
+def _encode(
+    codes: dict[str | None, int], piece: tables.WordCodes | None, kind: np.dtype[Any]
+) -> NDArray[np.integer] | None:
+    """Return words as codes, adding new words to `codes`; None if there are too many."""
+    if piece is None:
+        return None
+    for k in np.unique(piece.codes):
+        codes.setdefault(piece.words[k], len(codes))
+    if len(codes) > np.iinfo(kind).max + 1:
+        return None
+    return np.array([codes.get(word, 0) for word in piece.words], kind)[piece.codes]
 
 
 def _fill_records(records: Any, columns: Sequence[Any]) -> None:

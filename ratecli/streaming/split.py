@@ -17,17 +17,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.datasets.entry import SplitOptions
 from ratecli.datasets.split import (
     SPLIT_NAMES,
     check_parts,
-    impossible_split_error,
     missing_column_error,
-    part_shares,
     sample_parts,
+    split_rows,
 )
+from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.streaming.store import RecordStore, array_bytes, replace_on_success
 from ratecli.streaming.stream import CELL_DTYPE, row_weights
@@ -154,8 +155,8 @@ class StreamedSplit:
             E205, E410 for an impossible split, E411 if there are too many groups, E413 if the file
             cannot be written.
         """
-        roles = self.table.roles
-        key = [CELLS_VERSION, roles.label, self.table.label_of.tolist(), roles.weight, self.random]
+        table = self.table
+        key = [CELLS_VERSION, table.label, table.label_of.tolist(), table.weight, self.random]
         key += [{name: sorted(cuts) for name, cuts in self.slices.items()}, self.spec.stated()]
         digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
         path = self.table.store.folder / f"cells-{digest}"
@@ -170,7 +171,7 @@ class StreamedSplit:
     @cached_property
     def groupings(self) -> dict[str, Grouping]:
         """How each column distinguishes rows, by name; the label is the column ''."""
-        spec, label = self.spec, self.table.roles.label
+        spec, label = self.spec, self.table.label
         # slices may also name columns of other tables
         names = [name for name in self.slices if name in self.table.columns]
         names += [] if spec.by is None else [spec.by]
@@ -210,8 +211,7 @@ class StreamedSplit:
         count, weight = totals.tolist()
         part = np.array(list(known)) % len(SPLIT_NAMES)
         counts = np.bincount(part, count, len(SPLIT_NAMES)).astype(int).tolist()
-        tested = self.spec.by is not None or part_shares(self.spec)["test"] > 0
-        check_parts(dict(zip(SPLIT_NAMES, counts, strict=True)), self.spec, tested=tested)
+        check_parts(dict(zip(SPLIT_NAMES, counts, strict=True)), self.spec, None)
         return {"keys": list(known), "count": count, "weight": weight}
 
     def _stretches(self) -> Iterator[tuple[list[CellIndices], NDArray[np.float64]]]:
@@ -237,46 +237,27 @@ class StreamedSplit:
         wrong = (weight < low) | (weight > high)
         if wrong.any():
             k = int(np.argmax(wrong))
-            name = self.table.roles.weight
+            name = self.table.weight
             message = f"weight column '{name}' has {weight[k]:g} in row {start + k + 1}"
             hint = f"multiply the column: weights of streamed rows lie between {low:g} and {high:g}"
             raise FaultError(Diagnostic("E411", message, hint))
 
     def _parts(self, places: Sequence[CellIndices], k: int) -> CellIndices:
         """Return the index in `SPLIT_NAMES` of the part of each row of stretch k, as (m,)."""
-        of = dict(zip(self.groupings, places, strict=True))
-        rows = min(STRETCH, self.table.store.rows - k * STRETCH)
-        if self.spec.official:
-            message = "a streamed table has no official split"
-            raise impossible_split_error(message, "give fractions, as in 'test: 1/3'")
-        if self.spec.by is not None:
-            return self._stated(of[self.spec.by], self.spec.by)
-        strata = np.zeros(rows, dtype=np.int64)
-        for name in self.spec.stratify:
-            place, size = self._stratum(name, of)
-            strata = strata * size + place
-        shares, random = part_shares(self.spec), self.generator(k)
-        if self.table.store.rows <= STRETCH:
-            part = sample_parts(np.arange(rows), shares, strata, random)
-            return _positions(part)
-        return _split_stretch(strata, list(shares.values()), random)
-
-    def _stratum(self, name: str, of: Mapping[str, CellIndices]) -> tuple[CellIndices, int]:
-        """Return indices in the order of the values, so that strata equal those in memory."""
-        if name != "label":
-            return of[name], len(self.groupings[name].values)
-        if "" not in of:
-            return np.zeros(1, dtype=np.int64), 1
-        order = np.nan_to_num(self.table.label_of, nan=2.0).astype(np.int64)
-        return np.append(order, 2)[of[""]], 3
-
-    def _stated(self, places: CellIndices, name: str) -> CellIndices:
-        values = self.groupings[name].values
-        wrong = [value for value in values if value not in SPLIT_NAMES]
-        if wrong:
-            message = f"column '{name}' holds {wrong[0]!r}, which is no split"
-            raise impossible_split_error(message, "its values must be train, validation or test")
-        return np.array([SPLIT_NAMES.index(value) for value in values])[places]
+        spec, of, total = self.spec, dict(zip(self.groupings, places, strict=True)), len(self.table)
+        rows = min(STRETCH, total - k * STRETCH)
+        columns = {name: of[name] for name in spec.stratify if name != "label"}
+        label = np.full(rows, np.nan)
+        if spec.by is not None:  # split the values of the column
+            columns, label = {spec.by: self.groupings[spec.by].values}, label[:0]
+        elif "" in of:
+            label = np.append(self.table.label_of, np.nan)[of[""]]
+        index = None if spec.by is not None else range(rows)
+        sample = sample_parts if total <= STRETCH else sample_parts_on_average
+        stretch = Table(pd.DataFrame(columns, index), (), label, "")
+        part = split_rows(stretch, spec, self.generator(k), sample)
+        found = np.select([part == name for name in SPLIT_NAMES], range(len(SPLIT_NAMES)))
+        return found if spec.by is None else found[of[spec.by]]
 
     def _too_many(self) -> FaultError:
         names = ", ".join(f"'{name}'" for name in self.groupings if name)
@@ -302,28 +283,27 @@ class StreamedSplit:
 def weight_position(table: StreamedTable) -> int | None:
     """Return the index of the weight among the numbers of a record; None if rows count alike."""
     names = [column.name for column in table.store.numbers]
-    return None if table.roles.weight is None else names.index(table.roles.weight)
+    return None if table.weight is None else names.index(table.weight)
 
 
-def _positions(part: NDArray[np.str_]) -> CellIndices:
-    return np.select([part == name for name in SPLIT_NAMES], range(len(SPLIT_NAMES)))
+def sample_parts_on_average(
+    rows: CellIndices,
+    shares: Mapping[str, Fraction],
+    strata: CellIndices,
+    rng: np.random.Generator,
+) -> NDArray[np.str_]:
+    """Sample parts like `sample_parts`, but round shares of strata up or down at random.
 
-
-def _split_stretch(
-    strata: CellIndices, shares: Sequence[Fraction], random: np.random.Generator
-) -> CellIndices:
-    """Split a stretch: each part gets its share of every stratum, rounded up or down at random.
-
-    The rounding makes the shares exact on average.
+    So the shares of many stretches are exact on average.
     """
-    ends = np.cumsum([float(share) for share in shares])
-    found = np.empty(len(strata), dtype=np.int64)
-    for value in np.unique(strata):
-        members = random.permutation(np.flatnonzero(strata == value))
-        upto = np.floor(len(members) * ends + random.random()).astype(np.int64)
+    ends = np.cumsum([float(share) for share in shares.values()])
+    found, stratum = np.empty(len(rows), dtype="<U10"), strata[rows]
+    for value in np.unique(stratum):
+        members = rng.permutation(np.flatnonzero(stratum == value))
+        upto = np.floor(len(members) * ends + rng.random()).astype(np.int64)
         upto[-1] = len(members)
         upto = np.minimum(upto, len(members))
-        found[members] = np.repeat(np.arange(len(shares)), np.diff(upto, prepend=0))
+        found[members] = np.repeat(list(shares), np.diff(upto, prepend=0))
     return found
 
 

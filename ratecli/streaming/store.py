@@ -9,7 +9,6 @@ folder; a store that was removed is written again.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.datasets.download import data_folder, sha256_of
+from ratecli.datasets.files import data_folder
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import staged_folder
 
@@ -193,25 +192,6 @@ def read_exactly(file: BinaryIO, piece: NDArray[Any]) -> None:
         if not count:
             raise OSError("the file of a streamed table ends too early: was it changed meanwhile?")
         view = view[count:]
-
-
-def cached_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, from a cache file if it has not changed since.
-
-    The cache key is a file's path, size, modification time and inode.
-    """
-    status = path.stat()
-    key = f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ino}"
-    note = streamed_tables_folder() / "sums" / hashlib.sha256(key.encode()).hexdigest()
-    try:
-        known = note.read_text("ascii").strip()
-    except OSError:
-        known = ""
-    if len(known) != 64:
-        known = sha256_of(path)
-        with replace_on_success(note) as new:
-            new.write_text(known + "\n", "ascii")
-    return known
 
 
 def streamed_tables_folder() -> Path:

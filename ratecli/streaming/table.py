@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -12,97 +12,26 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ratecli.datasets import load, registry
-from ratecli.datasets import tables as own
 from ratecli.datasets.columns import (
     FEW_LEVELS,
+    MISSING_WORDS,
     CellCounts,
     ColumnKind,
-    has_stray_words,
     missing_cells_error,
+    read_label,
     stray_word_error,
 )
-from ratecli.datasets.download import sha256_of
 from ratecli.datasets.entry import DatasetEntry
-from ratecli.datasets.label import MISSING_WORDS, read_label
-from ratecli.datasets.load import ColumnRoles, column_roles
-from ratecli.datasets.paths import (
-    find_user_file,
-    missing_file_error,
-    resolve_user_path,
-    unreadable_file_error,
-)
+from ratecli.datasets.load import feature_names, find_own_files, text_weight_error, weight_error
 from ratecli.errors import Diagnostic, FaultError, errors_at
-from ratecli.streaming.reading import TableFiles
 from ratecli.streaming.scan import (
     MAX_DISTINCT_NUMBERS,
     MAX_TEXT_LEVELS,
     RecordProgress,
+    common_names,
     open_or_write_store,
 )
-from ratecli.streaming.store import ColumnFacts, RecordStore, cached_sha256
-
-
-@errors_at("path")
-def table_files_of(entry: DatasetEntry, base: Path) -> TableFiles:
-    """Return the file that an entry names, or all tables of the folder, sorted by name.
-
-    Raises
-    ------
-    FaultError
-        E405 if there is none, E404 if the format is unknown or there are several.
-    """
-    given = str(entry.path)
-    path = resolve_user_path(given, base)
-    if not path.is_dir():
-        paths = [find_user_file(given, base)]
-    else:
-        paths = sorted(
-            each for each in path.iterdir() if each.suffix.lower() in own.FORMAT_BY_SUFFIX
-        )
-        if not paths:
-            way = "put files that end in .parquet or .csv there"
-            raise missing_file_error(given, "is a folder without a table", way)
-    kinds = {entry.format or own.table_format(each) for each in paths}
-    if len(kinds) > 1:
-        message = f"'{given}' holds tables of both formats"
-        raise FaultError(Diagnostic("E404", message, "keep those of one format in the folder"))
-    separator = entry.separator or own.separator_of(paths[0])
-    return TableFiles(tuple(paths), kinds.pop(), separator)
-
-
-def entry_digest(entry: DatasetEntry, base: Path) -> str:
-    """Return the digest that the table of an entry will have, streamed or in memory."""
-    if entry.stream:
-        files = table_files_of(entry, base)
-        return streamed_digest(entry, files, file_checksums(entry, files))
-    return load.table_digest(entry, base)
-
-
-@errors_at("path")
-def file_checksums(entry: DatasetEntry, files: TableFiles) -> list[str]:
-    """Return the SHA-256 of each file; raise E403 if it differs from the stated one.
-
-    If one is stated, the checksum is computed again instead of being read from the cache.
-    """
-    read = cached_sha256 if entry.sha256 is None else sha256_of
-    try:
-        sums = [read(path) for path in files.paths]
-    except OSError as error:
-        raise unreadable_file_error(str(entry.path), files.paths[0], error) from error
-    if entry.sha256 is not None and len(sums) > 1:
-        message = f"'{entry.path}' is a folder, and 'sha256' is of one file"
-        hint = "leave out 'sha256', or name one file"
-        raise FaultError(Diagnostic("E403", message, hint, loc=("sha256",)))
-    load.check_sha256(entry, sums[0])
-    return sums
-
-
-def streamed_digest(entry: DatasetEntry, files: TableFiles, sums: Sequence[str]) -> str:
-    """Return the digest of the table, from its files' checksums and the entry's options."""
-    content = {"streamed": list(sums), "kind": files.kind, "options": entry.table_options()}
-    return registry.json_sha256(content)
-
+from ratecli.streaming.store import ColumnFacts, RecordStore
 
 BASE_MEMORY = 360 * 2**20
 """Memory of a process before it reads anything, in bytes: mostly Python and its libraries."""
@@ -122,6 +51,8 @@ class StreamedTable:
     ----------
     store
         The records of the rows.
+    features, label, weight
+        Names of columns; label and weight are None if there is none.
     label_of
         1, 0 or NaN for each level or number of the label's column, in their order; empty without a
         label.
@@ -130,7 +61,9 @@ class StreamedTable:
     """
 
     store: RecordStore
-    roles: ColumnRoles
+    features: tuple[str, ...]
+    label: str | None
+    weight: str | None
     label_of: NDArray[np.float64]
     digest: str
     files: tuple[tuple[str, str], ...]
@@ -150,7 +83,7 @@ class StreamedTable:
     @property
     def memory(self) -> int:
         """Approximate memory in bytes of a process that reads the table, whatever its rows."""
-        features = [self.columns[name] for name in self.roles.features]
+        features = [self.columns[name] for name in self.features]
         sizes = [
             len(column.levels or ()) if column.numbers is None else 1 + (column.numbers.missing > 0)
             for column in features
@@ -183,26 +116,25 @@ def read_streamed_table(
     FaultError
         E205, E403 to E407, E411 as for a table in memory, E413 if records cannot be stored.
     """
-    files = table_files_of(entry, base)
-    sums = file_checksums(entry, files)
+    own = find_own_files(entry, base)
     with errors_at("path"):
-        names = files.names()
-    roles = column_roles(entry, names)
+        names = common_names(own)
+    features = feature_names(entry, names)
     with errors_at("path"):
-        store = open_or_write_store(files, sums, entry.categorical, progress)
+        store = open_or_write_store(own, entry.categorical, progress)
     known = {column.name: column for column in store.columns}
-    for name in roles.features:
-        for fault in _feature_diagnostics(known[name], entry, store.rows):
+    for name in features:
+        if fault := _feature_error(known[name], entry, store.rows):
             raise FaultError(fault)
     for name in known.keys() & dict(entry.slices).keys():
         check_splits_rows(known[name])
-    if roles.weight is not None:
-        _check_weight(known[roles.weight])
+    if entry.weight is not None:
+        _check_weight(known[entry.weight])
     label_of = np.zeros(0)
-    if roles.label is not None:
-        label_of = _labels(known[roles.label], entry.positive)
-    named = tuple((path.name, each) for path, each in zip(files.paths, sums, strict=True))
-    return StreamedTable(store, roles, label_of, streamed_digest(entry, files, sums), named)
+    if entry.label is not None:
+        label_of = _labels(known[entry.label], entry.positive)
+    roles = features, entry.label, entry.weight
+    return StreamedTable(store, *roles, label_of, own.digest, own.named_sums)
 
 
 @lru_cache(maxsize=8)
@@ -229,42 +161,42 @@ def check_splits_rows(column: ColumnFacts) -> None:
         raise FaultError(Diagnostic("E411", message, "take a column with fewer"))
 
 
-def _feature_diagnostics(
-    column: ColumnFacts, entry: DatasetEntry, rows: int
-) -> Iterator[Diagnostic]:
-    """Yield the errors of a feature column: missing or infinite values, stray words, too many
-    levels.
+def _feature_error(column: ColumnFacts, entry: DatasetEntry, rows: int) -> Diagnostic | None:
+    """Return the first error of a feature column, or None.
+
+    Errors are missing or infinite values, stray words, and too many levels.
     """
-    name = column.name
-    if column.numbers is not None:
-        facts = column.numbers
+    name, facts = column.name, column.numbers
+    if facts is not None:
         missing = CellCounts(facts.missing, facts.first_missing)
         infinite = CellCounts(facts.infinite, facts.first_infinite)
-        means = entry.fills_with_means
-        if fault := missing_cells_error(name, rows, missing, infinite, means=means):
-            yield fault
-        return
+        return missing_cells_error(name, rows, missing, infinite, means=entry.fills_with_means)
     if name not in entry.categorical and column.first_word:
         words = (level for level in column.levels or () if level is not None)
         distinct = sum(word.casefold() not in MISSING_WORDS for word in words)
-        share = column.not_numbers / column.present
-        if has_stray_words(distinct if column.kept else FEW_LEVELS + 1, share):
-            yield stray_word_error(name, column.first_word_row, column.first_word)
+        fault = stray_word_error(
+            name,
+            distinct if column.kept else FEW_LEVELS + 1,
+            column.not_numbers / column.present,
+            column.first_word_row,
+            column.first_word,
+        )
+        if fault is not None:
+            return fault
     if not column.kept:
         message = f"column '{name}' has more than {MAX_TEXT_LEVELS} values"
-        yield Diagnostic("E411", message, "name it under 'drop'")
+        return Diagnostic("E411", message, "name it under 'drop'")
+    return None
 
 
 @errors_at("weight")
 def _check_weight(column: ColumnFacts) -> None:
     if column.numbers is None:
-        message = f"weight column '{column.name}' holds text"
-        raise FaultError(Diagnostic("E411", message, "name another column"))
+        raise text_weight_error(column.name)
     facts = column.numbers
     first = [k for k in (facts.first_missing, facts.first_infinite, facts.not_positive) if k >= 0]
     if first:
-        message = f"weight column '{column.name}' is not a positive number in row {min(first) + 1}"
-        raise FaultError(Diagnostic("E411", message, "drop such rows, or give them a small weight"))
+        raise weight_error(column.name, min(first))
 
 
 def _labels(column: ColumnFacts, positive: Any) -> NDArray[np.float64]:

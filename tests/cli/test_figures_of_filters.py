@@ -13,7 +13,7 @@ from entries import load_entry_table
 from sklearn.model_selection import train_test_split
 
 from ratecli.cli.app import main
-from ratecli.datasets.download import fetch_files
+from ratecli.datasets.files import fetch_files
 from ratecli.datasets.registry import find_source
 
 MIRROR = os.environ.get("RATECLI_DATA_MIRROR", "")

@@ -16,7 +16,7 @@ from nested import changed, paths
 from small import PLAIN
 
 from ratecli.cli.app import main
-from ratecli.datasets.download import extract_member
+from ratecli.datasets.files import extract_member
 from ratecli.errors import FaultError
 from ratecli.models.linear import Threshold
 from ratecli.models.storage import dumps, loads

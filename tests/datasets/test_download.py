@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 from toy_source import CONTENT, Answers, remote, source
 
-from ratecli.datasets import download
+from ratecli.datasets import files
 from ratecli.datasets.source import RemoteFile, Source
 from ratecli.errors import Diagnostic, FaultError
 
 
 def refused(toy: Source, *, offline: bool = False) -> Diagnostic:
     with pytest.raises(FaultError) as caught:
-        download.fetch_files(toy, offline=offline)
+        files.fetch_files(toy, offline=offline)
     assert caught.value.exit_code == 4
     (fault,) = caught.value.faults
     assert fault.help
@@ -43,12 +43,12 @@ def zipped(*members: tuple[str | zipfile.ZipInfo, bytes | str]) -> bytes:
 def test_downloads_once_and_tells_progress(web: Answers, data: Path):
     toy = source(remote(web.give("/t.csv", CONTENT)))
     told: list[tuple[str, int, int]] = []
-    paths = download.fetch_files(toy, progress=lambda *what: told.append(what))
+    paths = files.fetch_files(toy, progress=lambda *what: told.append(what))
     assert paths == {"t.csv": data / "toy" / "t.csv"}
     assert paths["t.csv"].read_bytes() == CONTENT
     assert told[-1] == ("t.csv", len(CONTENT), len(CONTENT))
     assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
-    download.fetch_files(toy)
+    files.fetch_files(toy)
     assert web.asked["/t.csv"] == 1
     assert sorted(p.name for p in data.rglob("*")) == ["t.csv", "toy"]
 
@@ -64,18 +64,18 @@ def test_a_file_nobody_has_seen_is_brought_and_refused(
     toy = source(unknown(web.give("/t.csv", CONTENT, length=length)))
     told: list[tuple[str, int, int]] = []
     with pytest.raises(FaultError) as caught:
-        download.fetch_files(toy, progress=lambda *what: told.append(what))
+        files.fetch_files(toy, progress=lambda *what: told.append(what))
     (fault,) = caught.value.faults
     assert fault.code == "E403"
     assert str(fault.help).endswith(f"{hashlib.sha256(CONTENT).hexdigest()}  t.csv")
-    assert told[-1:] == [("t.csv", len(CONTENT), len(CONTENT))] * (length is None)
+    assert told[-1:] == [("t.csv", len(CONTENT), len(CONTENT))]
     (data / "toy" / "SHA256SUMS").write_text(str(fault.help).rpartition("SHA256SUMS: ")[2])
-    download.fetch_files(toy, offline=True)
+    files.fetch_files(toy, offline=True)
     assert web.asked["/t.csv"] == 1
 
 
 def test_a_file_of_unknown_size_has_a_limit(web: Answers, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(download, "UNKNOWN_LIMIT", len(CONTENT) - 1)
+    monkeypatch.setattr(files, "UNKNOWN_LIMIT", len(CONTENT) - 1)
     fault = refused(source(unknown(web.give("/t.csv", CONTENT))))
     assert (fault.code, "over 3,999 bytes" in fault.message) == ("E403", True)
 
@@ -84,15 +84,15 @@ def test_a_file_that_is_there_needs_no_network(web: Answers, data: Path):
     (data / "toy").mkdir(parents=True)
     (data / "toy" / "t.csv").write_bytes(CONTENT)
     toy = source(remote(web.address + "/t.csv"))
-    assert download.missing_source_files(toy) == []
-    download.fetch_files(toy, offline=True)
-    download.fetch_files(toy)
+    assert files.missing_source_files(toy) == []
+    files.fetch_files(toy, offline=True)
+    files.fetch_files(toy)
     assert not web.asked
 
 
 def test_a_changed_file_is_refused_and_kept(web: Answers):
     toy = source(remote(web.give("/t.csv", CONTENT)))
-    path = download.fetch_files(toy)["t.csv"]
+    path = files.fetch_files(toy)["t.csv"]
     path.write_bytes(CONTENT + b"3,4\n")
     assert refused(toy).code == "E403"
     assert path.read_bytes() == CONTENT + b"3,4\n"
@@ -147,7 +147,7 @@ def test_connection_that_breaks_off_is_tried_again(web: Answers, data: Path):
     url = web.give("/t.csv", CONTENT[:100], length=len(CONTENT))
     fault = refused(source(remote(url)))
     assert fault.code == "E402"
-    assert web.asked["/t.csv"] == download.RETRIES + 1
+    assert web.asked["/t.csv"] == files.RETRIES + 1
     assert left_behind(data) == []
 
 
@@ -157,7 +157,7 @@ def test_connection_that_breaks_off_is_tried_again(web: Answers, data: Path):
 def test_a_stated_length_that_is_no_number_does_not_matter(web: Answers, length: str):
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n".encode()
     toy = source(remote(web.give_raw("/t.csv", head + CONTENT)))
-    assert download.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
+    assert files.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_stated_length_that_is_no_number_does_not_matter(web: Answers, length:
 def test_answers_that_make_no_sense(
     web: Answers, data: Path, monkeypatch: pytest.MonkeyPatch, head: bytes
 ):
-    monkeypatch.setattr(download, "RETRIES", 0)
+    monkeypatch.setattr(files, "RETRIES", 0)
     status = b"302 Found" if head.startswith(b"Location") else b"200 OK"
     url = web.give_raw("/t.csv", b"HTTP/1.1 " + status + b"\r\n" + head + CONTENT)
     assert refused(source(remote(url))).code == "E402"
@@ -188,8 +188,8 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n"
 def test_a_server_that_is_too_slow(
     web: Answers, data: Path, monkeypatch: pytest.MonkeyPatch, head: bytes
 ):
-    monkeypatch.setattr(download, "WINDOW", 0.5)
-    monkeypatch.setattr(download, "CHUNK", 128)
+    monkeypatch.setattr(files, "WINDOW", 0.5)
+    monkeypatch.setattr(files, "CHUNK", 128)
     pause = 0.004 if head else 0.03  # without the head, it is the head that is slow
     url = web.give_raw("/t.csv", head + CONTENT if head else HEAD, pause=pause)
     began = time.monotonic()
@@ -204,12 +204,12 @@ def test_a_server_that_is_too_slow(
 def test_a_mirror_that_is_too_slow_leaves_the_public_address_its_turn(
     web: Answers, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(download, "WINDOW", 0.5)
-    monkeypatch.setattr(download, "CHUNK", 128)
+    monkeypatch.setattr(files, "WINDOW", 0.5)
+    monkeypatch.setattr(files, "CHUNK", 128)
     web.give_raw("/m/toy/t.csv", HEAD + CONTENT, pause=0.004)
     monkeypatch.setenv("RATECLI_DATA_MIRROR", web.address + "/m")
     toy = source(remote(web.give("/t.csv", CONTENT)))
-    assert download.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
+    assert files.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -228,14 +228,14 @@ def test_what_a_killed_download_leaves_is_gone_after_the_next(
         process.send_signal(number)
     assert process.returncode in {-number, 128 + number}
     assert len(list(data.glob(".fetch-*"))) == 1 + (number == signal.SIGKILL)
-    download.fetch_files(source(remote(web.give("/toy/t.csv", CONTENT))))
+    files.fetch_files(source(remote(web.give("/toy/t.csv", CONTENT))))
     assert sorted(path.name for path in data.iterdir()) == [alive.name, "toy"]
 
 
 def test_a_server_that_fails_once(web: Answers):
     web.give("/t.csv", b"busy", status=500)
     toy = source(remote(web.give("/t.csv", CONTENT)))
-    assert download.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
+    assert files.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
     assert web.asked["/t.csv"] == 2
 
 
@@ -249,7 +249,7 @@ def test_a_file_that_is_not_there_is_asked_for_once(web: Answers, data: Path):
 
 def test_no_server_at_all(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("RATECLI_DATA_MIRROR", raising=False)
-    monkeypatch.setattr(download, "RETRIES", 0)
+    monkeypatch.setattr(files, "RETRIES", 0)
     fault = refused(source(remote("http://127.0.0.1:1/t.csv")))
     assert (fault.code, "no connection" in fault.message) == ("E402", True)
 
@@ -270,14 +270,14 @@ def test_mirror_folder_comes_first_and_works_offline(
     (mirror / "t.csv").write_bytes(CONTENT)
     monkeypatch.setenv("RATECLI_DATA_MIRROR", str(tmp_path / "mirror"))
     toy = source(remote(web.give("/t.csv", b"other")))
-    assert download.fetch_files(toy, offline=True)["t.csv"].read_bytes() == CONTENT
+    assert files.fetch_files(toy, offline=True)["t.csv"].read_bytes() == CONTENT
     assert not web.asked
 
 
 def test_mirror_on_the_web_then_the_public_address(web: Answers, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("RATECLI_DATA_MIRROR", web.address + "/mirror/")
     toy = source(remote(web.give("/t.csv", CONTENT)))
-    download.fetch_files(toy)
+    files.fetch_files(toy)
     assert list(web.asked) == ["/mirror/toy/t.csv", "/t.csv"]
 
 
@@ -303,7 +303,7 @@ def test_a_data_folder_that_cannot_be_made(
 def test_file_inside_an_inner_archive(web: Answers, data: Path):
     outer = zipped(("inner.zip", zipped(("t.csv", CONTENT))), ("other.txt", b"x"))
     toy = source(remote(web.give("/z.zip", outer), CONTENT, "inner.zip", "t.csv"))
-    assert download.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
+    assert files.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
     assert sorted(p.name for p in data.rglob("*")) == ["t.csv", "toy"]
 
 
@@ -311,12 +311,12 @@ def test_a_mirror_holds_the_bare_file(web: Answers, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("RATECLI_DATA_MIRROR", web.address + "/m")
     web.give("/m/toy/t.csv", CONTENT)
     toy = source(remote(web.address + "/z.zip", CONTENT, "t.csv"))
-    assert download.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
+    assert files.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
 
 
 def test_hash_is_taken_again_when_a_file_changes(tmp_path: Path):
     path = tmp_path / "f"
     path.write_bytes(b"one")
-    first = download.sha256_of(path)
+    first = files.sha256_of(path)
     path.write_bytes(b"three")
-    assert download.sha256_of(path) != first
+    assert files.sha256_of(path) != first

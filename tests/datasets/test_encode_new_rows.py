@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from ratecli.datasets.encode import Encoder, columns_as_known, encode_new_rows, new_row_warnings
+from ratecli.datasets import encode
+from ratecli.datasets.encode import Encoder, columns_as_known
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
 
@@ -30,6 +31,10 @@ def encoder() -> Encoder:
     return Encoder.fit([Table(given, tuple(TRAIN), np.zeros(4), "")], [np.arange(4)])
 
 
+def encode_new_rows(encoder: Encoder, given: pd.DataFrame) -> tuple[Any, list[Diagnostic]]:
+    return encode.encode_new_rows(encoder, columns_as_known(given, encoder.kinds))
+
+
 def dense(X: Any) -> np.ndarray:
     return X.toarray() if sparse.issparse(X) else X
 
@@ -44,18 +49,18 @@ def test_the_same_rows_have_the_same_features(encoder: Encoder):
     given = frame(**TRAIN)
     known = encoder.transform(Table(given, tuple(TRAIN), np.zeros(4), ""))
     again = Encoder.from_json(encoder.as_json())
-    np.testing.assert_array_equal(dense(encode_new_rows(again, given)), dense(known))
+    np.testing.assert_array_equal(dense(encode_new_rows(again, given)[0]), dense(known))
     moved = given.assign(other=[1, 2, 3, 4], more="x")[["more", "job", "age", "other", "sex"]]
-    np.testing.assert_array_equal(dense(encode_new_rows(again, moved)), dense(known))
-    assert new_row_warnings(again, given) == []
+    np.testing.assert_array_equal(dense(encode_new_rows(again, moved)[0]), dense(known))
+    assert encode_new_rows(again, given)[1] == []
 
 
 def test_new_values_and_missing_ones_are_told_of(encoder: Encoder):
     given = frame(sex=["X", "F", "F"], age=[np.nan, 35.0, np.nan], job=["a", "c", "d"])
-    X = dense(encode_new_rows(encoder, given))
+    X = dense(encode_new_rows(encoder, given)[0])
     assert encoder.names == ("sex=F", "sex=M", "age", "job=(missing)", "job=a", "job=b")
     assert X.tolist() == [[0, 0, 0, 0, 1, 0], [1, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0]]
-    sex, age, job = new_row_warnings(encoder, given)
+    sex, age, job = encode_new_rows(encoder, given)[1]
     assert [fault.code for fault in (sex, age, job)] == ["W404", "W405", "W404"]
     assert "'sex': 1 row with a value that no training row had, such as 'X'" in sex.message
     assert "'age': 2 rows without a number" in age.message
@@ -66,16 +71,16 @@ def test_new_values_and_missing_ones_are_told_of(encoder: Encoder):
 
 def test_no_value_where_training_rows_all_had_one(encoder: Encoder):
     given = frame(sex=[None, "F"], age=[1, 2], job=["a", "a"])
-    (fault,) = new_row_warnings(encoder, given)
+    (fault,) = encode_new_rows(encoder, given)[1]
     assert "such as '(missing)'" in fault.message
-    assert dense(encode_new_rows(encoder, given))[0, :2].tolist() == [0, 0]
+    assert dense(encode_new_rows(encoder, given)[0])[0, :2].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("words", [[None, None], ["?", "NA"], [None, "nan"]])
 def test_a_column_of_numbers_without_any(encoder: Encoder, words: list[str | None]):
     given = frame(sex=["F", "M"], age=pd.Series(words, dtype=object), job=["a", "a"])
     given["age"] = given["age"].astype(object)
-    assert dense(encode_new_rows(encoder, given))[:, 2].tolist() == [0, 0]
+    assert dense(encode_new_rows(encoder, given)[0])[:, 2].tolist() == [0, 0]
 
 
 def test_all_that_does_not_fit_is_told_at_once(encoder: Encoder):

@@ -12,7 +12,7 @@ from entries import load_entry_table, read_streamed_table, table_digest
 from scipy import sparse
 from sklearn.impute import SimpleImputer
 
-from ratecli.datasets.encode import Encoder, NumericBlock, encode_new_rows, new_row_warnings
+from ratecli.datasets.encode import Encoder, NumericBlock, encode_new_rows
 from ratecli.datasets.entry import SplitOptions
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
@@ -230,8 +230,8 @@ def test_new_rows_without_a_number(tmp_path: Path):
     write(frame(), tmp_path / "t.csv")
     encoder = fit(load_entry_table(OPTIONS | {"path": "t.csv"}, tmp_path))
     row = {"x": [0.5], "gaps": [np.nan], "learned": [0.5], "job": ["a"], "late": [np.nan]}
-    X = dense(encode_new_rows(encoder, pd.DataFrame(row)))[0]
-    of = dict(zip(encoder.names, X, strict=True))
+    X, (fault,) = encode_new_rows(encoder, pd.DataFrame(row))
+    of = dict(zip(encoder.names, dense(X)[0], strict=True))
     assert (of["gaps"], of["gaps=(missing)"], of["learned=(missing)"], of["late"]) == (0, 1, 0, 0)
-    (fault,) = new_row_warnings(encoder, pd.DataFrame(row))  # training rows lacked none of `late`
+    # training rows lacked none of `late`
     assert (fault.code, fault.message[:13]) == ("W405", "column 'late'")

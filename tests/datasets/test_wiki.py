@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from entries import load_entry_table, missing_entry_files, table_digest
 
-from ratecli.datasets.download import missing_source_files, source_checksums
+from ratecli.datasets.files import missing_source_files, source_checksums
 from ratecli.datasets.sources import SOURCES
 from ratecli.errors import Diagnostic, FaultError
 

@@ -18,13 +18,13 @@ from ratecli.models.storage import dumps, loads
 from ratecli.runner.executors import ProcessExecutor, SerialExecutor
 from ratecli.runner.run import run_experiment
 from ratecli.runner.trial import run_trial
-from ratecli.sampling.filtered import (
+from ratecli.sampling.resampling import TrainingRowsSpec
+from ratecli.sampling.rows import (
     DROPPED,
-    TrainingRowsSpec,
     filter_trial_data,
     load_training_rows,
+    load_trial_data,
 )
-from ratecli.sampling.rows import load_trial_data
 
 FILE = """
 name: stage

@@ -14,14 +14,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from entries import assign_split_parts, entry_digest, load_entry_table, read_streamed_table
+from entries import assign_split_parts, load_entry_table, read_streamed_table, table_digest
 from scipy import sparse
 
+from ratecli.datasets import tables
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.entry import SplitOptions
 from ratecli.datasets.split import SPLIT_NAMES
 from ratecli.errors import FaultError
-from ratecli.streaming import reading, scan, store
+from ratecli.streaming import scan, store
 from ratecli.streaming import split as split_module
 from ratecli.streaming.encode import encoded_stream
 from ratecli.streaming.split import StreamedSplit
@@ -120,8 +121,8 @@ def test_numbers_do_not_hang_on_how_much_is_read_at_once(tmp_path, monkeypatch):
     found = []
     for k, (batch, piece) in enumerate([(2**15, 2**22), (9, 700), (77, 1500)]):
         monkeypatch.setenv("RATECLI_DATA", str(tmp_path / f"data{k}"))
-        monkeypatch.setattr(reading, "BATCH", batch)
-        monkeypatch.setattr(reading, "PIECE", piece)
+        monkeypatch.setattr(tables, "BATCH", batch)
+        monkeypatch.setattr(tables, "PIECE", piece)
         for name in ("t.parquet", "t.csv"):
             _, cells, _, encoder = dealt(OPTIONS | {"path": name}, tmp_path)
             (records,) = (tmp_path / f"data{k}").glob(f"streamed/{cells.path.parent.name}/records")
@@ -373,17 +374,17 @@ def test_late_rows_change_how_all_are_written(tmp_path, monkeypatch, what):
     table.astype({"empty": "string"}).to_parquet(tmp_path / "t.parquet", row_group_size=300)
     options = {"path": "t.parquet", "drop": ["code", "empty"], "stream": True}
     options |= {"label": "y", "positive": "yes"}
-    readings, batches = [], reading.TableFiles.batches
+    readings, batches = [], tables.TableFile.batches
 
     def counted(self):
-        readings.append(reading.BATCH)
+        readings.append(tables.BATCH)
         return batches(self)
 
-    monkeypatch.setattr(reading.TableFiles, "batches", counted)
+    monkeypatch.setattr(tables.TableFile, "batches", counted)
     found = []
     for batch in (2**15, 300):
         monkeypatch.setenv("RATECLI_DATA", str(tmp_path / f"data{batch}"))
-        monkeypatch.setattr(reading, "BATCH", batch)
+        monkeypatch.setattr(tables, "BATCH", batch)
         found.append(read_streamed_table(options, tmp_path).store)
     assert readings.count(300) == 1 + again
     assert readings.count(2**15) <= 1 + again  # a batch may end with the row group
@@ -401,7 +402,7 @@ def test_late_rows_change_how_all_are_written(tmp_path, monkeypatch, what):
 
 
 def test_rows_are_told_of_while_they_are_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "BATCH", 50)
+    monkeypatch.setattr(tables, "BATCH", 50)
     for name, total in (("t.parquet", 120), ("t.csv", None)):
         write(frame(120), tmp_path / name)
         told = []
@@ -418,15 +419,15 @@ def test_keys_follow_what_files_hold(tmp_path):
     table = frame(100)
     options = OPTIONS | {"path": "t.parquet"}
     write(table, tmp_path / "t.parquet")
-    first = entry_digest(options, tmp_path)
+    first = table_digest(options, tmp_path)
     assert read_streamed_table(options, tmp_path).digest == first
-    assert entry_digest(options | {"split": {"test": 0.5}}, tmp_path) == first
-    assert entry_digest({k: v for k, v in options.items() if k != "stream"}, tmp_path) != first
+    assert table_digest(options | {"split": {"test": 0.5}}, tmp_path) == first
+    assert table_digest({k: v for k, v in options.items() if k != "stream"}, tmp_path) != first
     (known,) = [sha for _, sha in read_streamed_table(options, tmp_path).files]
-    assert entry_digest(options | {"sha256": known.upper()}, tmp_path) == first
+    assert table_digest(options | {"sha256": known.upper()}, tmp_path) == first
     assert fault(options | {"sha256": "0" * 64}, tmp_path).startswith("E403")
     write(table.assign(z=1.0), tmp_path / "t.parquet")
-    assert entry_digest(options, tmp_path) != first
+    assert table_digest(options, tmp_path) != first
 
 
 def test_words_beyond_number_are_refused_as_features_only(tmp_path, monkeypatch):

@@ -17,15 +17,8 @@ matches this group rather than sex.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ratecli.datasets.lazy import np, pd, sparse
+from ratecli.datasets.lazy import NDArray, Table, np, pd, sparse
 from ratecli.datasets.source import Raw, RemoteFile, Source, notes_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ratecli.datasets.table import Table
 
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
 

@@ -46,13 +46,9 @@ method.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from ratecli.datasets.lazy import columns, np, pd, sparse
+from ratecli.datasets.lazy import Table, columns, deployed_model, np, pd, sparse
 from ratecli.datasets.source import Raw, RemoteFile, Source, notes_of
-
-if TYPE_CHECKING:
-    from ratecli.datasets.table import Table
 
 _UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult"
 
@@ -132,7 +128,7 @@ def prepare(raw: Raw) -> Table:
     frame = read.assign(income=read["income"].str.rstrip("."))
     return raw.table(
         frame,
-        columns.equals_indicator(frame["income"], ">50K"),
+        columns.as_float_array(frame["income"] == ">50K"),
         features=FEATURES,
         part=np.repeat(["train", "test"], [len(train), len(test)]),
     )
@@ -140,9 +136,7 @@ def prepare(raw: Raw) -> Table:
 
 def prepare_churn(raw: Raw) -> Table:
     """Return both official files as one sample with a deployed model; their split is ignored."""
-    from ratecli.datasets.deployed_model import add_deployed_model
-
-    return add_deployed_model(
+    return deployed_model.add_deployed_model(
         prepare(raw), label="income", known=DEPLOYED_FEATURES, crossed=CROSSED_FEATURES
     )
 

@@ -26,13 +26,8 @@ features        a ready-made matrix of indicators of bins, of categories and of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ratecli.datasets.lazy import columns, pd
+from ratecli.datasets.lazy import Table, columns, deployed_model, pd
 from ratecli.datasets.source import Raw, RemoteFile, Source, notes_of
-
-if TYPE_CHECKING:
-    from ratecli.datasets.table import Table
 
 SOURCE = Source(
     name="bank",
@@ -74,13 +69,11 @@ CROSSED_FEATURES = tuple("age balance housing contact month duration pdays poutc
 def prepare(raw: Raw) -> Table:
     frame = pd.read_csv(raw.paths["bank-full.csv"], sep=";", keep_default_na=False)
     features = tuple(str(name) for name in frame.columns if name not in NO_FEATURES)
-    return raw.table(frame, columns.equals_indicator(frame["y"], "yes"), features=features)
+    return raw.table(frame, columns.as_float_array(frame["y"] == "yes"), features=features)
 
 
 def prepare_churn(raw: Raw) -> Table:
     """Return the table with a deployed model."""
-    from ratecli.datasets.deployed_model import add_deployed_model
-
-    return add_deployed_model(
+    return deployed_model.add_deployed_model(
         prepare(raw), label="y", known=DEPLOYED_FEATURES, crossed=CROSSED_FEATURES
     )

@@ -27,21 +27,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any, TypeAlias
 
-from ratecli.datasets.lazy import np, pd, special
+from ratecli.datasets.lazy import NDArray, Table, deployed_model, np, pd, sparse, special
 from ratecli.datasets.source import Option, Raw, Source, notes_of
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from scipy import sparse
-    from sklearn.linear_model import LogisticRegression
-
-    from ratecli.datasets.deployed_model import CrossedBins
-    from ratecli.datasets.table import Table
-
-    Floats: TypeAlias = NDArray[np.float64]
-    Bins: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = "NDArray[np.float64]"
+Bins: TypeAlias = "NDArray[np.int64]"
 
 SOURCE = Source(
     name="clicks",
@@ -117,7 +109,7 @@ class ClickPopulation:
     base: float
     linear: Floats
     bump: Floats
-    pairs: NDArray[np.int64]
+    pairs: Bins
     signs: Floats
     corner: Floats
 
@@ -125,8 +117,7 @@ class ClickPopulation:
         """Return (rows, 31) samples of z."""
         own = np.sqrt(1 - (self.loadings**2).sum(axis=1))
         common = rng.normal(size=(rows, _FACTORS)) @ self.loadings.T
-        z: Floats = self.mean + common + own * rng.normal(size=(rows, len(own)))
-        return z
+        return np.asarray(self.mean + common + own * rng.normal(size=(rows, len(own))))
 
     def log_odds(self, z: Floats) -> Floats:
         """Return (n,) logits of P(y = 1 | z)."""
@@ -134,19 +125,16 @@ class ClickPopulation:
             special.expit(5 * (self.signs[:, k] * z[:, self.pairs[:, k]] - 0.8)) for k in (0, 1)
         ]
         effects = z @ self.linear + np.exp(-(z**2)) @ self.bump + (high[0] * high[1]) @ self.corner
-        log_odds: Floats = self.base + effects
-        return log_odds
+        return np.asarray(self.base + effects)
 
     def labels(self, z: Floats, rng: np.random.Generator) -> Floats:
         """Return (n,) samples of y."""
         return np.where(rng.random(len(z)) < special.expit(self.log_odds(z)), 1.0, 0.0)
 
 
-def feature_map() -> CrossedBins:
+def feature_map() -> deployed_model.CrossedBins:
     """Return the 30,008 features."""
-    from ratecli.datasets.deployed_model import CrossedBins
-
-    return CrossedBins.of_all(_LEVELS)
+    return deployed_model.CrossedBins.of_all(_LEVELS)
 
 
 @lru_cache(maxsize=1)
@@ -189,43 +177,35 @@ class DeployedClickModel:
     """
 
     cuts: tuple[Floats, ...]
-    model: LogisticRegression
+    model: Any = None
 
     def bins(self, observed: Floats) -> Bins:
         """Return (n, 31) bins, 0 to 7, of the observed columns."""
-        return _bin_columns(observed, self.cuts)
+        pairs = zip(observed.T, self.cuts, strict=True)
+        return np.column_stack([deployed_model.bin_values(*pair) for pair in pairs])
 
     def score(self, bins: Bins) -> Floats:
         """Return (n,) log-odds; the decision is 1 where they are positive."""
-        score: Floats = self.model.decision_function(_column_indicators(bins))
-        return score
+        return np.asarray(self.model.decision_function(_column_indicators(bins)))
 
 
 @lru_cache(maxsize=1)
 def train_deployed_model() -> DeployedClickModel:
-    from ratecli.datasets.deployed_model import quantile_cuts, train_logistic_regression
-
     rng = np.random.default_rng((POPULATION, 1))
     _, older = build_populations()
     z = older.draw(OLDER_ROWS, rng)
     observed = observed_columns(z)
-    cuts = tuple(quantile_cuts(column, BINS) for column in observed.T)
-    features = _column_indicators(_bin_columns(observed, cuts))
-    return DeployedClickModel(cuts, train_logistic_regression(features, older.labels(z, rng)))
-
-
-def _bin_columns(observed: Floats, cuts: tuple[Floats, ...]) -> Bins:
-    from ratecli.datasets.deployed_model import bin_values
-
-    pairs = zip(observed.T, cuts, strict=True)
-    return np.column_stack([bin_values(column, inner) for column, inner in pairs])
+    binned = DeployedClickModel(
+        tuple(deployed_model.quantile_cuts(column, BINS) for column in observed.T)
+    )
+    features = _column_indicators(binned.bins(observed))
+    model = deployed_model.train_logistic_regression(features, older.labels(z, rng))
+    return replace(binned, model=model)
 
 
 def _column_indicators(bins: Bins) -> sparse.csr_array:
     """Return the 248 features of the deployed model."""
-    from ratecli.datasets.deployed_model import CrossedBins
-
-    return CrossedBins(_LEVELS, pairs=()).features(bins)
+    return deployed_model.CrossedBins(_LEVELS, pairs=()).features(bins)
 
 
 def observed_columns(z: Floats) -> Floats:
@@ -268,12 +248,11 @@ def set_sizes(rows: int) -> list[int]:
 
 def _near_boundary(rows: int, rng: np.random.Generator) -> Floats:
     """Return z of rows of the present population near the deployed model's decision boundary."""
-    from ratecli.datasets.deployed_model import sample_near_boundary
-
     present, model = build_populations()[0], train_deployed_model()
     kept = np.empty((0, len(FEATURES)))
     while len(kept) < rows:
         z = present.draw(_BATCH_ROWS, rng)
         score = model.score(model.bins(observed_columns(z)))
-        kept = np.vstack([kept, z[sample_near_boundary(score, SAMPLING_SCALE, rng)]])
+        near = deployed_model.sample_near_boundary(score, SAMPLING_SCALE, rng)
+        kept = np.vstack([kept, z[near]])
     return kept[:rows]

@@ -15,13 +15,8 @@ is replaced by the mean of the training rows. The codes county and community are
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ratecli.datasets.lazy import columns, np, pd
+from ratecli.datasets.lazy import Table, columns, np, pd
 from ratecli.datasets.source import Raw, RemoteFile, Source, notes_of
-
-if TYPE_CHECKING:
-    from ratecli.datasets.table import Table
 
 SOURCE = Source(
     name="communities",

@@ -27,13 +27,9 @@ rounds differently.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from ratecli.datasets.lazy import columns, np, pd
+from ratecli.datasets.lazy import Table, columns, np, pd
 from ratecli.datasets.source import Raw, RemoteFile, Source, notes_of
-
-if TYPE_CHECKING:
-    from ratecli.datasets.table import Table
 
 SOURCE = Source(
     name="compas",

@@ -22,13 +22,9 @@ same.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from ratecli.datasets.lazy import columns, np, pd
+from ratecli.datasets.lazy import Table, columns, np, pd
 from ratecli.datasets.source import Raw, RemoteFile, Source, notes_of
-
-if TYPE_CHECKING:
-    from ratecli.datasets.table import Table
 
 GPA_RANGE = (0.0, 4.0)
 

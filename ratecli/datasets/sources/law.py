@@ -29,13 +29,8 @@ which a missing result counts as failing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ratecli.datasets.lazy import columns, pd
+from ratecli.datasets.lazy import Table, columns, pd
 from ratecli.datasets.source import Raw, RemoteFile, Source, notes_of
-
-if TYPE_CHECKING:
-    from ratecli.datasets.table import Table
 
 SOURCE = Source(
     name="law",

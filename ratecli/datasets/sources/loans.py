@@ -31,15 +31,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from ratecli.datasets.lazy import columns, np, pd, special
+from ratecli.datasets.lazy import NDArray, Table, columns, np, pd, special
 from ratecli.datasets.source import Frontier, Option, Raw, Source, notes_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ratecli.datasets.table import Table
 
 SOURCE = Source(
     name="loans",

@@ -25,16 +25,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ratecli.datasets.lazy import columns, np, pd, sparse
+from ratecli.datasets.lazy import NDArray, Table, columns, np, pd, sparse
 from ratecli.datasets.source import Raw, RemoteFile, Source, notes_of
 from ratecli.errors import Diagnostic, FaultError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ratecli.datasets.table import Table
 
 _FIGSHARE = "https://ndownloader.figshare.com/files"
 _BIAS_ANALYSIS = (
@@ -171,7 +165,7 @@ def _table(
     texts, vectors = text.tolist(), raw.paths.get("vectors")
     return raw.table(
         frame,
-        columns.equals_indicator(frame["toxic"], "no"),
+        columns.as_float_array(frame["toxic"] == "no"),
         part=part,
         matrix=hashed_counts(texts) if vectors is None else mean_vectors(texts, vectors),
         counts=vectors is None,

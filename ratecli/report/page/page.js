@@ -50,12 +50,14 @@ for (const button of document.querySelectorAll("th > button")) {
   button.addEventListener("click", () => sort(button.parentElement));
 }
 
-// Long tables: filter rows by words.
+// Long tables: filter rows by words, and by kind if the rows have kinds.
 const LONG = 12;
 for (const sheet of document.querySelectorAll(".sheet")) {
   const rows = [...sheet.querySelectorAll("tbody > tr")];
-  if (rows.length < LONG) continue;
-  const filters = sheet.insertBefore(create("div", "filters"), sheet.querySelector(".scroll"));
+  const choices = [...sheet.querySelectorAll(".choices button")];
+  if (rows.length < LONG && !choices.length) continue;
+  const filters = sheet.querySelector(".filters") ?? sheet.insertBefore(create("div", "filters"), sheet.querySelector(".scroll"));
+  filters.hidden = false;
   const box = create("input");
   box.type = "search";
   box.placeholder = "Filter rows";
@@ -64,17 +66,24 @@ for (const sheet of document.querySelectorAll(".sheet")) {
   status.setAttribute("role", "status");
   filters.append(box, status);
   const texts = rows.map((row) => row.textContent.toLowerCase());
-  function filter() {
+  function choose() {
     const wanted = box.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const kind = choices.find((each) => each.getAttribute("aria-pressed") === "true")?.dataset.kind ?? "";
     let count = 0;
     rows.forEach((row, k) => {
-      row.hidden = !wanted.every((word) => texts[k].includes(word));
+      row.hidden = !(wanted.every((word) => texts[k].includes(word)) && (!kind || row.dataset.kind === kind));
       count += !row.hidden;
     });
     status.textContent = count === rows.length ? `${rows.length} rows` : `${count} of ${rows.length} rows`;
   }
-  box.addEventListener("input", filter);
-  filter();
+  for (const button of choices) {
+    button.addEventListener("click", () => {
+      for (const other of choices) other.setAttribute("aria-pressed", String(other === button));
+      choose();
+    });
+  }
+  box.addEventListener("input", choose);
+  choose();
 }
 
 // Plots: tooltips for the mouse and the arrow keys; legend entries hide and show series.

@@ -1,6 +1,8 @@
-"""Find or download the files of a source, and verify them.
+"""Find the files of data sets: the user's own, and those of sources, downloaded and verified.
 
-A file is looked for in the data folder ($RATECLI_DATA or ./data), in the mirror
+A path in an experiment file is relative to the file's folder.
+
+A file of a source is looked for in the data folder ($RATECLI_DATA or ./data), in the mirror
 ($RATECLI_DATA_MIRROR, a folder or an address that has <source>/<file>), and at the public address,
 in this order. It is written to a temporary folder inside the data folder and moved to its
 destination atomically once its sha256 is correct, so that the data folder never has a file other
@@ -11,6 +13,7 @@ like one that does not answer.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import lzma
@@ -22,17 +25,21 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 from ratecli.datasets.source import RemoteFile, Source
 from ratecli.errors import Diagnostic, FaultError, errors_at
-from ratecli.files import staged_folder
+from ratecli.files import atomic_write, staged_folder
 
 DownloadProgress = Callable[[str, int, int], None]
-"""Callback that receives the name of the file, the bytes so far and the total bytes."""
+"""Receives the name of a file, its bytes so far and in all (those so far if that is unknown)."""
+
+_NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+_MAX_SHOWN = 200
+"""Characters of a path that a message shows."""
 
 CHECKSUM_FILE = "SHA256SUMS"
 _CHECKSUM_LINE = re.compile(r"([0-9a-fA-F]{64}) [ *](.+)")
@@ -50,6 +57,108 @@ TIMEOUT = 30
 CHUNK = 2**14
 PERMANENT_STATUSES = frozenset({400, 401, 403, 404, 405, 406, 410, 451})
 """HTTP status codes for which a retry does not help."""
+
+
+def resolve_user_path(given: str, base: Path) -> Path:
+    """Return the absolute path of `given`, relative to the folder `base`.
+
+    Raises E405 if a relative path leaves both `base` and the current folder, or if the path cannot
+    be accessed. A file that does not exist is no error.
+    """
+    if "\0" in given:
+        raise missing_file_error(repr(given), "is not a path", "give the path of a file")
+    path = Path(os.path.normpath(base.absolute() / given))
+    roots = [Path(os.path.normpath(root.absolute())) for root in (base, Path.cwd())]
+    if not Path(given).is_absolute() and not any(path.is_relative_to(root) for root in roots):
+        way = "put the file beside the experiment, or give an absolute path"
+        raise missing_file_error(given, "leads out of the experiment's folder", way)
+    try:
+        path.stat()
+    except OSError as error:
+        if error.errno not in _NOTHING_THERE:  # for example a name that is too long
+            raise unreadable_file_error(given, path, error) from error
+    return path
+
+
+def modification_time(given: str | None, base: Path) -> int:
+    """Return the modification time of the user's table in nanoseconds, 0 if unknown.
+
+    For a folder, the latest time of the folder and its files.
+    """
+    with suppress(OSError, ValueError):
+        if given is not None:
+            path = base / given
+            return max(each.stat().st_mtime_ns for each in (path, *path.glob("*")))
+    return 0
+
+
+def find_user_file(given: str, base: Path) -> Path:
+    """Return the absolute path of an existing file; raise E405 if there is none."""
+    path = resolve_user_path(given, base)
+    check_is_file(given, path, f"looked for {path}")
+    return path
+
+
+def check_is_file(given: str, path: Path, way: str) -> None:
+    """Raise E405 if `path`, which the user wrote as `given`, is not a file."""
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise missing_file_error(given, what, way)
+
+
+def unreadable_file_error(given: str, path: Path, error: OSError) -> FaultError:
+    """Return the E405 for a file that exists and cannot be read."""
+    shown = [
+        text if len(text) <= _MAX_SHOWN else f"...{text[-_MAX_SHOWN:]}"
+        for text in (given, str(path))
+    ]
+    return missing_file_error(
+        shown[0], f"cannot be read: {error.strerror}", f"looked at {shown[1]}"
+    )
+
+
+@contextmanager
+def read_errors(given: str, path: Path) -> Iterator[None]:
+    """Convert errors of reading a user's file to E405."""
+    try:
+        yield
+    except OSError as error:
+        raise unreadable_file_error(given, path, error) from error
+
+
+def missing_file_error(given: str, what: str, way: str) -> FaultError:
+    return FaultError(Diagnostic("E405", f"'{given}' {what}", way))
+
+
+def sha256_of(path: Path) -> str:
+    """Return the sha256 of a file; it is cached until the size or modification time changes."""
+    status = path.stat()
+    return _sha256(str(path.resolve()), status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _sha256(path: str, size: int, changed: int) -> str:  # noqa: ARG001  (parts of the cache's key)
+    with Path(path).open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def stored_sha256(path: Path) -> str:
+    """Return the sha256 of a large file, from a note in the data folder if it has not changed.
+
+    The name of the note is a hash of the file's path, size, modification time and inode.
+    """
+    status = path.stat()
+    key = f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ino}"
+    note = data_folder() / "streamed" / "sums" / hashlib.sha256(key.encode()).hexdigest()
+    with suppress(OSError):
+        known = note.read_text("ascii").strip()
+        if len(known) == 64:
+            return known
+    known = sha256_of(path)
+    with suppress(OSError, FaultError):  # without the note, the file is hashed again
+        note.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(note, known, lasting=False)
+    return known
 
 
 def data_folder() -> Path:
@@ -88,8 +197,7 @@ def fetch_files(
     all the same, so that the E403 can report its sha256.
     """
     checksums = dict(source_checksums(source))
-    paths = {}
-    unverified = []
+    paths, unverified = {}, []
     for published in source.files:
         file = replace(published, sha256=checksums[published.name])
         path = paths[file.name] = data_folder() / source.file_path(file)
@@ -99,32 +207,15 @@ def fetch_files(
             message = f"'{path}' is not the published file: its sha256 is {sha256_of(path)[:12]}..."
             raise FaultError(Diagnostic("E403", message, "move it away to download it again"))
         if not file.sha256:
-            unverified.append(_unverified_error(file, path))
+            message = f"'{path}' cannot be verified: its published sha256 is not known to ratecli"
+            way = (
+                f"fetched from {file.url}; if you trust it, add this line to "
+                f"{path.with_name(CHECKSUM_FILE)}: {sha256_of(path)}  {file.name}"
+            )
+            unverified.append(Diagnostic("E403", message, way))
     if unverified:
         raise FaultError(unverified)
     return paths
-
-
-def sha256_of(path: Path) -> str:
-    """Return the sha256 of a file; it is cached until the size or modification time changes."""
-    status = path.stat()
-    return _sha256(str(path.resolve()), status.st_size, status.st_mtime_ns)
-
-
-@lru_cache(maxsize=256)
-def _sha256(path: str, size: int, changed: int) -> str:  # noqa: ARG001  (parts of the cache's key)
-    with Path(path).open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
-def _unverified_error(file: RemoteFile, path: Path) -> Diagnostic:
-    """Return the E403 for a downloaded file that nobody has vouched for."""
-    message = f"'{path}' cannot be verified: its published sha256 is not known to ratecli"
-    way = (
-        f"fetched from {file.url}; if you trust it, add this line to "
-        f"{path.with_name(CHECKSUM_FILE)}: {sha256_of(path)}  {file.name}"
-    )
-    return Diagnostic("E403", message, way)
 
 
 @dataclass(frozen=True)
@@ -159,9 +250,8 @@ class _Fetch:
     def _stage(self, work: Path) -> Path:
         """Return the path of the verified file in `work`, from the first address that has it."""
         source, file = self.source, self.file
-        mirror = os.environ.get("RATECLI_DATA_MIRROR")
         addresses = [(file.url, file.members)]
-        if mirror:  # has the bare file
+        if mirror := os.environ.get("RATECLI_DATA_MIRROR"):  # has the bare file
             addresses.insert(0, (f"{mirror.rstrip('/')}/{source.file_path(file)}", ()))
         size = file.size or UNKNOWN_LIMIT
         reasons: list[str] = []
@@ -170,7 +260,7 @@ class _Fetch:
             if remote and self.offline:
                 continue
             target, limit = work / str(len(reasons)), ARCHIVE_LIMIT if members else size
-            writer = _VerifyingWriter(target, file, limit, self.progress)
+            writer = _CheckedWriter(target, file, limit, self.progress)
             try:
                 (_download if remote else _copy)(location, writer)
             except _FileUnavailableError as error:
@@ -178,7 +268,13 @@ class _Fetch:
                 continue
             if members:
                 target.write_bytes(extract_member(target, members, size))
-            self._verify(target, location)
+            found, done = sha256_of(target), target.stat().st_size
+            if file.sha256 and found != file.sha256:
+                cut = f" ({done:,} of {file.size:,} bytes)" if done < file.size else ""
+                reason = f"its sha256 is {found}, expected {file.sha256}"
+                raise _wrong_file(
+                    file, f" from {location} is not the published file{cut}: {reason}"
+                )
             return target
         if self.offline:
             message = f"'{source.file_path(file)}' is not in {data_folder()}"
@@ -187,15 +283,11 @@ class _Fetch:
         message = f"'{source.file_path(file)}' could not be downloaded: " + "; ".join(reasons)
         raise FaultError(Diagnostic("E402", message, "try again later, or set RATECLI_DATA_MIRROR"))
 
-    def _verify(self, staged: Path, location: str) -> None:
-        file, found, size = self.file, sha256_of(staged), staged.stat().st_size
-        if file.sha256 and found != file.sha256:
-            cut = f" ({size:,} of {file.size:,} bytes)" if size < file.size else ""
-            message = (
-                f"'{file.name}' from {location} is not the published file{cut}: "
-                f"its sha256 is {found}, expected {file.sha256}"
-            )
-            raise FaultError(Diagnostic("E403", message, "nothing was kept; try a mirror"))
+
+def _wrong_file(file: RemoteFile, what: str) -> FaultError:
+    return FaultError(
+        Diagnostic("E403", f"'{file.name}'{what}", "nothing was kept; try again or set a mirror")
+    )
 
 
 class _FileUnavailableError(Exception):
@@ -203,7 +295,7 @@ class _FileUnavailableError(Exception):
 
 
 @dataclass
-class _VerifyingWriter:
+class _CheckedWriter:
     """Writes a file while checking its size and content and reporting progress."""
 
     target: Path
@@ -213,29 +305,20 @@ class _VerifyingWriter:
     done: int = 0
     abandoned: bool = False
 
-    def write(self, chunks: Iterator[bytes], stated: int) -> None:
-        """Write the file; `stated` is the size that the server reports, 0 if unknown.
-
-        Without any known size, no progress is reported.
-        """
-        self.done, total = 0, self.file.size or stated
+    def write(self, chunks: Iterator[bytes]) -> None:
+        self.done = 0
         with self.target.open("wb") as opened:
             for chunk in chunks:
                 if self.abandoned:
                     return
                 if self.done == 0 and looks_like_html(chunk):
-                    message = f"'{self.file.name}' looks like an HTML page, not like the data"
-                    way = "nothing was kept; there may be a login or error page instead of the file"
-                    raise FaultError(Diagnostic("E403", message, way))
+                    raise _wrong_file(self.file, " looks like an HTML page, not like the data")
                 self.done += len(chunk)
                 if self.done > self.limit:
-                    message = (
-                        f"'{self.file.name}' is not the published file: "
-                        f"it is over {self.limit:,} bytes"
-                    )
-                    raise FaultError(Diagnostic("E403", message, "nothing was kept; try a mirror"))
-                if total and self.progress is not None:
-                    self.progress(self.file.name, self.done, max(self.done, total))
+                    what = f" is not the published file: it is over {self.limit:,} bytes"
+                    raise _wrong_file(self.file, what)
+                if self.progress is not None:
+                    self.progress(self.file.name, self.done, max(self.done, self.file.size))
                 opened.write(chunk)
 
 
@@ -243,15 +326,15 @@ def looks_like_html(head: bytes) -> bool:
     return re.match(rb"[\xef\xbb\xbf\s]*<(!doctype )?html", head, re.IGNORECASE) is not None
 
 
-def _copy(location: str, writer: _VerifyingWriter) -> None:
+def _copy(location: str, writer: _CheckedWriter) -> None:
     origin = Path(location)
     if not origin.is_file():
         raise _FileUnavailableError("no such file")
     with origin.open("rb") as opened:
-        writer.write(iter(lambda: opened.read(CHUNK), b""), origin.stat().st_size)
+        writer.write(iter(lambda: opened.read(CHUNK), b""))
 
 
-def _download(url: str, writer: _VerifyingWriter) -> None:
+def _download(url: str, writer: _CheckedWriter) -> None:
     import requests  # noqa: PLC0415  (only a download needs it)
     from urllib3.exceptions import HTTPError  # noqa: PLC0415
 
@@ -268,7 +351,7 @@ def _download(url: str, writer: _VerifyingWriter) -> None:
     return None
 
 
-def _receive_in_thread(url: str, writer: _VerifyingWriter) -> None:
+def _receive_in_thread(url: str, writer: _CheckedWriter) -> None:
     """Download a file in a thread that is abandoned if it is too slow; re-raise its exception.
 
     The timeout of a socket restarts with every byte that arrives, and the headers can be slow, too,
@@ -282,9 +365,7 @@ def _receive_in_thread(url: str, writer: _VerifyingWriter) -> None:
         try:
             with requests.get(url, stream=True, timeout=TIMEOUT) as answer:
                 answer.raise_for_status()
-                stated = answer.headers.get("Content-Length", "")
-                size = int(stated) if re.fullmatch("[0-9]{1,18}", stated) else 0
-                writer.write(answer.iter_content(CHUNK), size)
+                writer.write(answer.iter_content(CHUNK))
         except Exception as error:  # noqa: BLE001  raised again below
             errors.append(error)
 
@@ -307,14 +388,15 @@ def _reason(error: Exception) -> str:
 
     if isinstance(error, requests.HTTPError):
         return f"the server answered {error.response.status_code} {error.response.reason}"
-    if isinstance(error, requests.Timeout):
-        return "no answer in time"
-    if isinstance(error, requests.exceptions.ChunkedEncodingError):
-        return "the connection was interrupted"
-    return "no connection" if isinstance(error, requests.ConnectionError) else str(error)
+    reasons = {
+        requests.Timeout: "no answer in time",
+        requests.exceptions.ChunkedEncodingError: "the connection was interrupted",
+        requests.ConnectionError: "no connection",
+    }
+    return next((text for kind, text in reasons.items() if isinstance(error, kind)), str(error))
 
 
-BROKEN_ARCHIVE_ERRORS = (
+_BROKEN_ARCHIVE_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
     lzma.LZMAError,
@@ -334,7 +416,7 @@ def extract_member(path: Path, members: tuple[str, ...], size: int) -> bytes:
         limit = size if depth == len(members) else ARCHIVE_LIMIT
         try:
             content = _read_member(content, member, limit)
-        except BROKEN_ARCHIVE_ERRORS as error:
+        except _BROKEN_ARCHIVE_ERRORS as error:
             message = f"'{member}' cannot be extracted, not a whole zip archive: {error}"
             hint = "try again later, or use a mirror"
             raise FaultError(Diagnostic("E402", message, hint)) from error
@@ -342,23 +424,22 @@ def extract_member(path: Path, members: tuple[str, ...], size: int) -> bytes:
 
 
 def _read_member(content: bytes, member: str, limit: int) -> bytes:
+    reason = ""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for info in archive.infolist():
             name = info.filename.replace("\\", "/")
             leaves = ".." in name.split("/") or re.match("/|[A-Za-z]:", name)
             if leaves or stat.S_ISLNK(info.external_attr >> 16):
-                raise _unsafe_archive(f"its member '{info.filename}' leaves the folder")
-        if member not in archive.namelist():
+                reason = f"its member '{info.filename}' leaves the folder"
+        if not reason and member not in archive.namelist():
             known = ", ".join(archive.namelist()[:8])
             message = f"the archive holds no '{member}'"
             raise FaultError(Diagnostic("E402", message, f"it holds: {known}"))
-        with archive.open(member) as opened:
-            found = opened.read(limit + 1)  # the size stated in an archive may be wrong
-    if len(found) > limit:
-        raise _unsafe_archive(f"its member '{member}' is larger than {limit:,} bytes")
-    return found
-
-
-def _unsafe_archive(reason: str) -> FaultError:
+        if not reason:
+            with archive.open(member) as opened:
+                found = opened.read(limit + 1)  # the size stated in an archive may be wrong
+            if len(found) <= limit:
+                return found
+            reason = f"its member '{member}' is larger than {limit:,} bytes"
     hint = "nothing was extracted; use another address"
-    return FaultError(Diagnostic("E409", f"the archive is unsafe: {reason}", hint))
+    raise FaultError(Diagnostic("E409", f"the archive is unsafe: {reason}", hint))
