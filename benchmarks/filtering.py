@@ -21,7 +21,7 @@ from ratecli.errors import FaultError
 from ratecli.experiment.prepare import prepare
 from ratecli.ledger.records import TrialResult
 from ratecli.runner.trial import run_trial
-from ratecli.runner.worker import limit_to_one_thread
+from ratecli.runner.workers import limit_to_one_thread
 from ratecli.sampling.rows import load_trial_data
 from ratecli.solvers.filtering.target import FilterTarget  # noqa: F401  imported before the clock starts
 

@@ -29,7 +29,7 @@ from ratecli.rates.analysis import constraint_goal, objective_goal
 from ratecli.rates.parser import parse_conditions, parse_constraint, parse_expression
 from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
 from ratecli.runner.trial import training_problem
-from ratecli.runner.worker import limit_to_one_thread
+from ratecli.runner.workers import limit_to_one_thread
 from ratecli.sampling.rows import ExperimentData, TrialData, load_trial_data
 from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.majorize import cutting_plane as choosers

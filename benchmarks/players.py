@@ -46,7 +46,7 @@ from ratecli.rates.parser import parse_constraint, parse_expression
 from ratecli.rates.resolve import constraint_differences, resolve, violation_expression
 from ratecli.rates.sample import Sample
 from ratecli.runner.trial import training_problem
-from ratecli.runner.worker import THREAD_VARIABLES, limit_to_one_thread
+from ratecli.runner.workers import THREAD_VARIABLES, limit_to_one_thread
 from ratecli.sampling.rows import ExperimentData, TrialData, load_trial_data
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.mixture.solver import Mixture

@@ -19,7 +19,7 @@ from ratecli.errors import FaultError
 from ratecli.rates.matrix import Predictions, measure
 from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import resolve
-from ratecli.runner.worker import limit_to_one_thread
+from ratecli.runner.workers import limit_to_one_thread
 from ratecli.sampling.rows import ExperimentData, TrialData, load_trial_data
 
 

@@ -45,7 +45,7 @@ from ratecli.ledger.records import TrialResult
 from ratecli.models.base import Array
 from ratecli.models.storage import loads
 from ratecli.runner.trial import run_trial
-from ratecli.runner.worker import THREAD_VARIABLES, limit_to_one_thread
+from ratecli.runner.workers import THREAD_VARIABLES, limit_to_one_thread
 from ratecli.sampling.rows import load_trial_data
 
 RATIO = "min((PR | [M])/(PR | [F]), (PR | [F])/(PR | [M])) >= {}"

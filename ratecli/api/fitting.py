@@ -30,7 +30,7 @@ from ratecli.rates import expression as ex
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Sample, relative_weights
 from ratecli.runner.trial import MeasuredSolution, Trial
-from ratecli.runner.worker import limit_to_one_thread
+from ratecli.runner.workers import limit_to_one_thread
 from ratecli.sampling.encoding import Encoding, read_decisions
 from ratecli.sampling.resampling import Holdout, TrainingRowsSpec
 from ratecli.sampling.rows import ExperimentData, TrialData

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import pickle
+import math
 import secrets
 import threading
 import time
@@ -12,7 +12,6 @@ from asyncio import CancelledError
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
 
 import dask
 from distributed import Client, Future, KilledWorker, LocalCluster, get_worker
@@ -22,8 +21,13 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.plan import Task
 from ratecli.ledger.provenance import code_versions
 from ratecli.ledger.records import TrialResult
-from ratecli.runner.worker import TrialRun
-from ratecli.runner.worker_pool import TaskMessage, Worker, block_interrupts, worker_death_result
+from ratecli.runner.workers import (
+    TaskMessage,
+    TrialRun,
+    Worker,
+    block_interrupts,
+    worker_death_result,
+)
 from ratecli.streaming.stream import SCHEDULER_VARIABLE
 
 IDLE_SECONDS = 60.0
@@ -134,35 +138,48 @@ class DaskPool:
         self._client = client
         self._jobs = jobs
         self._keys: dict[Future[TrialResult], str] = {}
-        self._ended: SimpleQueue[Future[TrialResult]] = SimpleQueue()
         self._is_lost = False
         self._threads = 0
-        self._looked = self._seen = time.monotonic()
-        self._look()
+        self._looked, self._seen = -math.inf, time.monotonic()
 
-    def has_room(self, running: int) -> bool:
-        """Return whether to submit another trial.
+    @property
+    def capacity(self) -> int:
+        """The number of trials to submit; at least 1, as a cluster without workers may get some.
 
-        One trial may always be submitted, as a cluster without workers may get some.
+        Raise FaultError (E513) if the cluster is lost.
         """
-        return running < max(1, min(self._threads, self._jobs or self._threads))
+        if time.monotonic() - self._looked > DASK_POLL_SECONDS:
+            self._look()
+        return max(1, min(self._threads, self._jobs or self._threads))
 
-    def submit(self, task: Task, run: TrialRun) -> None:
-        message = TaskMessage(task.key, pickle.dumps(run), task.limits)
+    def submit(self, task: Task, run: TrialRun) -> Future[TrialResult]:
+        message = TaskMessage.of(task, run)
         future = self._client.submit(run_on_worker, self._run, message, pure=False, retries=0)
         self._keys[future] = task.key
-        future.add_done_callback(self._ended.put)
+        return future
 
-    def wait(self) -> TrialResult:
-        """Wait for a result.
+    def result(self, future: Future[TrialResult]) -> TrialResult:
+        """Return the result of a trial that has ended.
 
         Raise FaultError: E512 if workers cannot run trials, E513 if the cluster is lost.
         """
-        while True:
-            if time.monotonic() - self._looked > DASK_POLL_SECONDS:
-                self._look()
-            with suppress(Empty):
-                return self._result(self._ended.get(timeout=DASK_POLL_SECONDS))
+        key = self._keys.pop(future)
+        if future.cancelled():
+            raise self._lost("the scheduler is gone")
+        try:
+            error = future.exception()
+            if error is None:
+                return future.result()
+        except OSError as closed:
+            raise self._lost("the scheduler does not answer any more") from closed
+        if isinstance(error, KilledWorker):
+            return worker_death_result(key, "a Dask worker was lost")
+        if isinstance(error, FaultError):
+            raise error
+        message = f"the workers of the cluster cannot run trials: {type(error).__name__}: {error}"
+        raise FaultError(
+            Diagnostic("E512", message, "install the same version of ratecli on all workers")
+        )
 
     def close(self) -> None:
         """End the run's processes. Losing a worker or the cluster is harmless at this point."""
@@ -195,25 +212,6 @@ class DaskPool:
             self._seen = self._looked
         elif self._looked - self._seen > LOST_WORKER_SECONDS:
             raise self._lost(f"it has had no workers for {LOST_WORKER_SECONDS:g} s")
-
-    def _result(self, future: Future[TrialResult]) -> TrialResult:
-        key = self._keys.pop(future)
-        if future.cancelled():
-            raise self._lost("the scheduler is gone")
-        try:
-            error = future.exception()
-            if error is None:
-                return future.result()
-        except OSError as closed:
-            raise self._lost("the scheduler does not answer any more") from closed
-        if isinstance(error, KilledWorker):
-            return worker_death_result(key, "a Dask worker was lost")
-        if isinstance(error, FaultError):
-            raise error
-        message = f"the workers of the cluster cannot run trials: {type(error).__name__}: {error}"
-        raise FaultError(
-            Diagnostic("E512", message, "install the same version of ratecli on all workers")
-        )
 
     def _lost(self, why: str) -> FaultError:
         self._is_lost = True

@@ -10,18 +10,21 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from graphlib import TopologicalSorter
 from importlib.util import find_spec
-from typing import Protocol
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.limits import UNLIMITED
 from ratecli.experiment.plan import Task
 from ratecli.ledger.records import FAILED_STATUSES, TrialResult
-from ratecli.runner.worker import (
+from ratecli.runner.workers import (
+    ProcessPool,
     TrialFunction,
     TrialRun,
     failure_result,
@@ -29,10 +32,12 @@ from ratecli.runner.worker import (
     run_checked,
     run_guarded,
 )
-from ratecli.runner.worker_pool import ProcessPool
 
 USUAL_JOBS = 2
 """Default number of processes. Each holds its own copy of the data, so not all cores are used."""
+
+POLL_SECONDS = 1.0
+"""Seconds between looks at a pool: a cluster may be lost, or get more workers."""
 
 EXECUTOR_KINDS = "serial, processes, dask and dask://HOST:PORT"
 CLUSTER_ADDRESS = re.compile(r"(dask|tcp|tls)://([^/\s]+:\d+)")
@@ -120,16 +125,17 @@ class Schedule:
 
 
 class TrialPool(Protocol):
-    """Runs trials."""
+    """Runs trials. Futures are those of the standard library, or of Dask."""
 
-    def has_room(self, running: int) -> bool:
-        """Return whether another trial would start immediately while `running` others run."""
+    @property
+    def capacity(self) -> int:
+        """The number of trials that can run at the same time; raises E513 if a cluster is lost."""
 
-    def submit(self, task: Task, run: TrialRun) -> None:
-        """Start a trial; raise whatever pickling `run` raises."""
+    def submit(self, task: Task, run: TrialRun) -> Any:
+        """Start a trial and return its future; raise whatever pickling `run` raises."""
 
-    def wait(self) -> TrialResult:
-        """Return the result of the next trial that ends."""
+    def result(self, future: Any) -> TrialResult:
+        """Return the result of a trial that has ended."""
 
 
 class Executor(ABC):
@@ -154,40 +160,41 @@ class Executor(ABC):
         for limits in {task.limits for task in todo}:
             limits.check()
         schedule, running = Schedule(todo, on_done, hooks), 0
+        ended: SimpleQueue[Any] = SimpleQueue()
         with self._open_pool(todo) as pool:
             while True:
-                while pool.has_room(running) and (ready := schedule.take()):
+                while running < pool.capacity and (ready := schedule.take()):
                     task, results = ready
+                    run = partial(run_checked, function, task.payload, results)
                     try:
-                        pool.submit(task, partial(run_checked, function, task.payload, results))
+                        pool.submit(task, run).add_done_callback(ended.put)
                         running += 1
                     except Exception as error:  # noqa: BLE001  pickling may raise anything
                         schedule.end(failure_result(task.key, error))
                 if not running:
                     return
-                schedule.end(pool.wait())
-                running -= 1
+                with suppress(Empty):
+                    future = ended.get(timeout=POLL_SECONDS)
+                    running -= 1
+                    schedule.end(pool.result(future))
 
     @abstractmethod
     def _open_pool(self, tasks: Sequence[Task]) -> AbstractContextManager[TrialPool]:
         """Return a pool for the tasks, whose trials are killed if an exception ends its context."""
 
 
-@dataclass
 class _InlinePool:
     """Runs one trial at a time in this process."""
 
-    result: TrialResult | None = None
+    capacity = 1
 
-    def has_room(self, running: int) -> bool:
-        return not running
+    def submit(self, task: Task, run: TrialRun) -> Future[TrialResult]:
+        future: Future[TrialResult] = Future()
+        future.set_result(run_guarded(task.key, run))
+        return future
 
-    def submit(self, task: Task, run: TrialRun) -> None:
-        self.result = run_guarded(task.key, run)
-
-    def wait(self) -> TrialResult:
-        assert self.result is not None
-        return self.result
+    def result(self, future: Future[TrialResult]) -> TrialResult:
+        return future.result()
 
 
 @contextmanager

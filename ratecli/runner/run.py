@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Self, TextIO
 
 import yaml
 
@@ -22,10 +24,19 @@ from ratecli.files import LEDGER_FILE, atomic_write, report_write_errors
 from ratecli.ledger.provenance import build_manifest
 from ratecli.ledger.records import END_WARNINGS_KEY, FAILED_STATUSES, PlannedTrial, TrialResult
 from ratecli.ledger.store import LedgerStore, LedgerWriter
+from ratecli.render import terminal_safe
 from ratecli.runner.executors import Executor, Hooks
-from ratecli.runner.progress import open_progress
 from ratecli.runner.trial import run_trial
 from ratecli.runner.warnings import constant_warnings, violation_warnings
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+
+LINE_SECONDS = 2.0
+"""Minimum seconds between plain lines, so that logs of thousands of trials stay readable."""
+
+TrialNamer = Callable[[str], str]
+"""Returns the display name of the trial with this key."""
 
 
 @dataclass(frozen=True)
@@ -302,7 +313,7 @@ class _Batch:
                 other = tasks.setdefault(task.key, task)
                 tasks[task.key] = replace(other, limits=other.limits.wider(task.limits))
         stored = len(names) - len(tasks)
-        with open_progress(len(names), stored, names.__getitem__, quiet=quiet) as progress:
+        with RunProgress(len(names), stored, names.__getitem__, quiet=quiet) as progress:
 
             def done(result: TrialResult) -> None:
                 concerned = [run for run in self.runs if result.key in run.left]
@@ -338,3 +349,105 @@ class _Batch:
 
 def _constraint_names(task: Task) -> tuple[str, ...]:
     return tuple(goal.name for goal in task.payload.case.constraints)
+
+
+class RunProgress:
+    """The progress of a run: a live bar on a terminal, otherwise plain lines; failures in any case.
+
+    `stored` of the `total` trials have a result from an earlier run. If `quiet`, only failures are
+    printed. The stream is stderr by default.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        stored: int,
+        name: TrialNamer,
+        *,
+        quiet: bool = False,
+        stream: TextIO | None = None,
+    ) -> None:
+        self._total, self._stored, self._ended, self._failed = total, stored, 0, 0
+        self._name, self._quiet, self._out = name, quiet, stream or sys.stderr
+        self._running: dict[str, None] = {}
+        self._printed, self._line = time.monotonic(), ""
+        self._bar = None if quiet or not self._out.isatty() else _rich_bar(self._out)
+        if self._bar is not None:
+            self._task = self._bar.add_task("", total=total, completed=stored, now="")
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._refresh()
+            self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._running.clear()
+        self._refresh()
+        if self._bar is not None:
+            self._bar.stop()
+        elif self._line:
+            self._print(self._line)
+
+    def start(self, key: str) -> None:
+        """Show that a trial has started."""
+        self._running[key] = None
+        self._refresh()
+
+    def done(self, result: TrialResult) -> None:
+        """Show that a trial has ended; as a plain line at most every two seconds."""
+        name = self._name(result.key)
+        self._running.pop(result.key, None)
+        self._ended += 1
+        if result.status in FAILED_STATUSES:
+            self._failed += 1
+            self._print(failure_line(name, result))
+        self._refresh()
+        if self._bar is None and not self._quiet:
+            self._line = f"{self._counts()}  {name}: {result.status}, {result.seconds:.1f} s"
+            if time.monotonic() - self._printed >= LINE_SECONDS:
+                self._print(self._line)
+                self._printed, self._line = time.monotonic(), ""
+
+    def _counts(self) -> str:
+        width = len(str(self._total))
+        asides = [f"{self._stored} stored before"] if self._stored else []
+        asides += [f"{self._failed} failed"] if self._failed else []
+        aside = f" ({', '.join(asides)})" if asides else ""
+        return f"{self._stored + self._ended:{width}}/{self._total}{aside}"
+
+    def _refresh(self) -> None:
+        if self._bar is not None:
+            completed, now = self._stored + self._ended, "; ".join(map(self._name, self._running))
+            self._bar.update(self._task, completed=completed, description=self._counts(), now=now)
+
+    def _print(self, line: str) -> None:
+        if self._bar is None:
+            print(line, file=self._out, flush=True)
+        else:
+            console = self._bar.console
+            console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
+
+
+def failure_line(name: str, result: TrialResult) -> str:
+    """Format a failed trial like other errors."""
+    reason = result.reason or result.status
+    return terminal_safe(f"error[E501]: {name}: {reason}")
+
+
+def _rich_bar(out: TextIO) -> RichProgress:
+    # import rich only here, as most commands do not need it
+    from rich import progress  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Column  # noqa: PLC0415
+
+    now = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+    return progress.Progress(
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(bar_width=24),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.fields[now]}", markup=False, table_column=now),
+        console=Console(file=out),
+        expand=True,
+    )

@@ -1,4 +1,7 @@
-"""Worker processes. Each has its own pipe, so the death of one does not affect others."""
+"""Run trials: in this process, or in worker processes that may die without affecting others.
+
+Each trial runs in a single thread, and every exception becomes a result.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +11,98 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import current_process, get_context, resource_tracker
+from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from queue import LifoQueue, SimpleQueue
-from typing import Self
+from queue import LifoQueue
+from typing import TYPE_CHECKING, Any, Self
 
+from threadpoolctl import threadpool_limits
+
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.limits import TrialLimits, process_memory
-from ratecli.experiment.plan import Task
 from ratecli.ledger.records import TrialResult
-from ratecli.runner.worker import TrialRun, failure_result, serve_trials
+from ratecli.ledger.store import result_documents
 
+if TYPE_CHECKING:  # a worker process needs memory and time for each import
+    from ratecli.experiment.plan import Task
+
+TrialFunction = Callable[[Any, Mapping[str, TrialResult]], TrialResult]
+"""Runs one trial: (payload, results of the trials it depends on by key) -> its result."""
+TrialRun = Callable[[], TrialResult]
+"""Runs a trial whose arguments are known."""
+
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
+ORPHAN_SECONDS = 0.5
 MAX_WORKER_DEATHS = 2
 """A trial fails after this many of its workers died."""
 EXIT_SECONDS = 5.0
 
 _start_lock = threading.Lock()
+
+
+def run_checked(
+    function: TrialFunction, payload: Any, given: Mapping[str, TrialResult]
+) -> TrialResult:
+    """Run a trial and check that its result can be stored, so that only this trial may fail."""
+    result = function(payload, given)
+    result_documents(result)
+    return result
+
+
+def run_guarded(key: str, run: TrialRun) -> TrialResult:
+    """Run a trial and convert any exception except KeyboardInterrupt into an error result."""
+    begun = time.perf_counter()
+    try:
+        return run()
+    except (Exception, SystemExit) as error:  # noqa: BLE001  one trial must not end the others
+        return failure_result(key, error, time.perf_counter() - begun)
+
+
+def failure_result(key: str, error: BaseException, seconds: float = 0.0) -> TrialResult:
+    """Return the result of a trial that raised `error`."""
+    if isinstance(error, FaultError):
+        reason = "; ".join(map(_failure_reason, error.faults))
+    else:
+        reason = f"{type(error).__name__}: {error}".rstrip(": ")
+    info = {"traceback": "".join(traceback.format_exception(error))}
+    return TrialResult(key, "error", " ".join(reason.split()), seconds, info)
+
+
+def _failure_reason(fault: Diagnostic) -> str:
+    """Return the message, with its code unless that is E501, which every failed trial has."""
+    return fault.message if fault.code == "E501" else f"{fault.code}: {fault.message}"
+
+
+@contextmanager
+def limit_to_one_thread() -> Iterator[None]:
+    """Limit numerical libraries to one thread, so that results do not depend on the thread count.
+
+    The environment variables apply to libraries loaded later, `threadpool_limits` to loaded ones.
+    """
+    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+    try:
+        with threadpool_limits(limits=1):
+            yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
 
 
 @dataclass(frozen=True)
@@ -36,6 +112,11 @@ class TaskMessage:
     key: str
     content: bytes
     limits: TrialLimits
+
+    @classmethod
+    def of(cls, task: Task, run: TrialRun) -> TaskMessage:
+        """Return the message; raise whatever pickling `run` raises."""
+        return cls(task.key, pickle.dumps(run), task.limits)
 
 
 def worker_death_result(key: str, how: str) -> TrialResult:
@@ -86,15 +167,17 @@ class Worker:
     def _try(self, message: TaskMessage) -> TrialResult:
         """Run a trial once. Raise EOFError or OSError if its process dies."""
         is_new = self._process is None
-        process = self._process or self._start()
+        process, limits = self._process or self._start(), message.limits
+
+        def memory() -> int:
+            return 0 if limits.memory is None else process_memory(process.pid or 0)
+
         self._pipe.send((message.key, message.content))
         self._pipe.recv_bytes()  # everything that the trial needs has been imported
-        limits, start = message.limits, time.monotonic()
-        memory_before = 0 if limits.memory is None else process_memory(process.pid or 0)
+        start, memory_before = time.monotonic(), memory()
         while not self._pipe.poll(limits.patience(time.monotonic() - start)):
-            memory = 0 if limits.memory is None else process_memory(process.pid or 0)
             seconds = time.monotonic() - start
-            exceeded = limits.broken(message.key, seconds, memory, memory_before)
+            exceeded = limits.broken(message.key, seconds, memory(), memory_before)
             if exceeded is not None:
                 process.kill()
                 self._reap()
@@ -130,17 +213,48 @@ class Worker:
         return exit_code or 0
 
 
-class ProcessPool:
-    """Runs up to `jobs` trials in parallel, each in a worker process with a thread of its own."""
+def serve_trials(pipe: Connection, parent: int, environment: Mapping[str, str]) -> None:
+    """Run a worker process: answer requests until the other end of the pipe closes.
 
-    def __init__(self, jobs: int) -> None:
-        self._jobs = jobs
-        self._workers = [Worker() for _ in range(jobs)]
+    An empty message precedes each answer, after everything that the trial needs has been imported.
+    """
+    # Ctrl-C reaches every process of the terminal; the parent decides how to handle it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.update(environment)
+    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
+    with limit_to_one_thread(), suppress(EOFError, ConnectionError):
+        while True:
+            key, content = pipe.recv()
+            try:  # imports everything that the trial needs; the bytes come from the parent
+                run = pickle.loads(content)  # noqa: S301
+            except Exception as error:  # noqa: BLE001  unpickling may raise anything
+                run = partial(failure_result, key, error)
+            pipe.send_bytes(b"")
+            result = run_guarded(key, run)
+            try:
+                answer = pickle.dumps(result)
+            except Exception as error:  # noqa: BLE001  pickling may raise anything
+                answer = pickle.dumps(failure_result(key, error))
+            pipe.send_bytes(answer)
+
+
+def _exit_with_parent(parent: int) -> None:
+    """End this process soon after its parent ended, even during a trial."""
+    while os.getppid() == parent:
+        time.sleep(ORPHAN_SECONDS)
+    os._exit(1)
+
+
+class ProcessPool:
+    """Runs up to `capacity` trials in parallel, each in a worker process."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._workers = [Worker() for _ in range(capacity)]
         self._free: LifoQueue[Worker] = LifoQueue()  # reuse processes before starting others
         for worker in self._workers:
             self._free.put(worker)
-        self._threads = ThreadPoolExecutor(jobs)
-        self._ended: SimpleQueue[Future[TrialResult]] = SimpleQueue()
+        self._threads = ThreadPoolExecutor(capacity)
 
     def __enter__(self) -> Self:
         return self
@@ -154,15 +268,11 @@ class ProcessPool:
         for worker in self._workers:
             worker.close()
 
-    def has_room(self, running: int) -> bool:
-        return running < self._jobs
+    def submit(self, task: Task, run: TrialRun) -> Future[TrialResult]:
+        return self._threads.submit(self._run, TaskMessage.of(task, run))
 
-    def submit(self, task: Task, run: TrialRun) -> None:
-        message = TaskMessage(task.key, pickle.dumps(run), task.limits)
-        self._threads.submit(self._run, message).add_done_callback(self._ended.put)
-
-    def wait(self) -> TrialResult:
-        return self._ended.get().result()
+    def result(self, future: Future[TrialResult]) -> TrialResult:
+        return future.result()
 
     def _run(self, message: TaskMessage) -> TrialResult:
         worker = self._free.get()

@@ -27,7 +27,7 @@ from ratecli.runner import dask_pool as dask_worker
 from ratecli.runner.dask_pool import DaskPool, DaskRun, connect_client, run_on_worker
 from ratecli.runner.executors import DaskExecutor, ProcessExecutor, SerialExecutor
 from ratecli.runner.trial import run_trial
-from ratecli.runner.worker_pool import TaskMessage
+from ratecli.runner.workers import TaskMessage
 
 HERE = Path(__file__).parent
 

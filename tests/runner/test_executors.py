@@ -17,7 +17,7 @@ from ratecli.runner.executors import (
     Schedule,
     SerialExecutor,
 )
-from ratecli.runner.worker import THREAD_VARIABLES, failure_result
+from ratecli.runner.workers import THREAD_VARIABLES, failure_result
 
 
 @pytest.fixture(params=["serial", "processes", "dask"])

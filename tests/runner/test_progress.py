@@ -6,8 +6,8 @@ import select
 import pytest
 
 from ratecli.ledger.records import TrialResult
-from ratecli.runner import progress
-from ratecli.runner.progress import open_progress
+from ratecli.runner import run
+from ratecli.runner.run import RunProgress
 
 BAD = TrialResult("b", "error", "ValueError: [bold]no[/bold]")
 FAILURE = "error[E501]: trial b: ValueError: [bold]no[/bold]"
@@ -19,7 +19,7 @@ def name(key):
 
 def shown(*results, total=12, cached=3, quiet=False):
     out = io.StringIO()
-    with open_progress(total, cached, name, quiet=quiet, stream=out) as display:
+    with RunProgress(total, cached, name, quiet=quiet, stream=out) as display:
         for result in results:
             display.start(result.key)
             display.done(result)
@@ -35,7 +35,7 @@ def test_quick_trials_give_one_last_line_and_every_failure():
 
 
 def test_slow_trials_give_a_line_each(monkeypatch):
-    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    monkeypatch.setattr(run, "LINE_SECONDS", 0.0)
     results = [TrialResult("a", "ok"), TrialResult("c", "infeasible")]
     assert shown(*results, total=2, cached=0) == [
         "1/2  trial a: ok, 0.0 s",
@@ -77,7 +77,7 @@ def terminal(monkeypatch):
 
 def test_a_terminal_gets_a_bar(terminal):
     out, screen = terminal
-    with open_progress(4, 1, name, stream=out) as display:
+    with RunProgress(4, 1, name, stream=out) as display:
         display._bar.refresh()
         for result in (TrialResult("a", "ok"), BAD):
             display.start(result.key)
