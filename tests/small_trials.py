@@ -83,7 +83,7 @@ def _lock(key, detail, _given):
     with Path(detail).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         Path(f"{detail}.held").touch()
-        time.sleep(60)
+        time.sleep(600)
     return TrialResult(key, "ok")
 
 

@@ -1,4 +1,4 @@
-"""What looking at a file must not do: write, start programs, open connections, take too long."""
+"""What checking a file must not do: write, start programs, open connections, take too long."""
 
 from __future__ import annotations
 
@@ -7,59 +7,62 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from types import FrameType
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-EVENTS = frozenset(
-    {
-        "ctypes.dlopen", "os.chmod", "os.chown", "os.exec", "os.fork", "os.forkpty", "os.link", "os.mkdir",
-        "os.posix_spawn", "os.putenv", "os.remove", "os.rename", "os.rmdir", "os.spawn", "os.startfile", "os.symlink",
-        "os.system", "os.truncate", "os.utime", "pickle.find_class", "shutil.copyfile", "shutil.move", "shutil.rmtree",
-        "socket.bind", "socket.connect", "socket.getaddrinfo", "sqlite3.connect", "subprocess.Popen", "tempfile.mkdtemp",
-        "tempfile.mkstemp",
-    }
-)  # fmt: skip
-
+READING = ("os.listdir", "os.scandir", "os.walk", "os.fwalk", "os.getxattr", "os.listxattr")
+CHANGING = (
+    "os.",
+    "shutil.",
+    "socket.",
+    "sqlite3.",
+    "subprocess.",
+    "tempfile.",
+    "pickle.",
+    "ctypes.dlopen",
+)
+"""Beginnings of the names of audit events that change something outside, apart from `READING`."""
 CACHE = "__pycache__"
-"""There Python and Numba keep what they have compiled."""
+"""Where Python and Numba store what they have compiled."""
 
-_seen: list[str] | None = None
+_seen: list[list[str]] = []
 
 
 class TooLongError(BaseException):
-    """No `except Exception` of ours may swallow it."""
+    """Not an Exception, so that no `except Exception` catches it."""
 
 
 def _hook(event: str, arguments: tuple[object, ...]) -> None:
-    if _seen is None or (arguments and CACHE in str(arguments[0])):
+    if not _seen or (arguments and CACHE in str(arguments[0])):
         return
     if event == "open":
-        path, mode, flags = arguments
-        if (isinstance(flags, int) and flags & WRITING) and path != os.devnull:
-            _seen.append(f"open({path!r}, {mode!r})")
-    elif event in EVENTS:
-        _seen.append(f"{event}{arguments!r}")
+        path, _, flags = arguments
+        if isinstance(flags, int) and flags & WRITING and path != os.devnull:
+            _seen[-1].append(f"open{arguments!r}")
+    elif event.startswith(CHANGING) and event not in READING:
+        _seen[-1].append(f"{event}{arguments!r}")
 
 
-_hooked = False
+@cache
+def _install_hook() -> None:
+    sys.addaudithook(_hook)  # an audit hook cannot be removed
 
 
 @contextmanager
 def watched(seconds: float) -> Iterator[list[str]]:
-    """What is done inside that must not be, as a list that grows; TooLongError after some
-    seconds of the processor."""
-    global _hooked, _seen  # noqa: PLW0603  an audit hook cannot be taken away again
-    if not _hooked:
-        sys.addaudithook(_hook)
-        _hooked = True
-    found: list[str] = []
+    """Yield a list that grows by each forbidden action inside.
+
+    Raise TooLongError after some seconds of processor time.
+    """
+    _install_hook()
+    _seen.append([])
     before = signal.signal(signal.SIGPROF, _ring)
     signal.setitimer(signal.ITIMER_PROF, seconds, 1)  # again, should something swallow it
-    _seen = found
     try:
-        yield found
+        yield _seen[-1]
     finally:
-        _seen = None
+        _seen.pop()
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
 

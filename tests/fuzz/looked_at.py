@@ -1,4 +1,4 @@
-"""One file looked at in every way that runs nothing, and what must be true of the answer."""
+"""Check one file in every way that runs nothing, and what must be true of the answer."""
 
 from __future__ import annotations
 
@@ -23,17 +23,13 @@ CODE = re.compile(r"[EW]\d{3}")
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 SECONDS = 30.0
 CHECKED = 100
-"""Faults of one file; of thousands the others are no different."""
+"""Maximum number of diagnostics of one file to check."""
 
 
 def look(path: Path, seconds: float = SECONDS) -> str:
-    """`ok`, or the codes of the faults.
+    """Return the codes of the diagnostics, or `ok`.
 
-    Raises
-    ------
-    AssertionError
-        Where something was written or a fault is not as faults must be.
-    TooLongError
+    Raise AssertionError if something was written or a diagnostic is malformed, or TooLongError.
     """
     with watched(seconds) as done:
         try:
@@ -42,11 +38,14 @@ def look(path: Path, seconds: float = SECONDS) -> str:
             faults = prepared.warnings
         except FaultError as error:
             lines, faults = [], error.faults
-            assert faults, "a refusal that says nothing"
+            assert faults, "an error without a diagnostic"
         shown = [
-            render_diagnostics(faults, color=False), terminal_safe("\n".join(lines)), diagnostics_to_json(faults), diagnostics_to_github(faults)
-        ]  # fmt: skip
-    assert not done, f"looking at a file did {done[:5]}"
+            render_diagnostics(faults, color=False),
+            terminal_safe("\n".join(lines)),
+            diagnostics_to_json(faults),
+            diagnostics_to_github(faults),
+        ]
+    assert not done, f"checking a file did {done[:5]}"
     text = path.read_bytes().decode("utf-8-sig", "replace")
     for fault in faults[:CHECKED]:
         check(fault, path, text)
@@ -59,7 +58,7 @@ def look(path: Path, seconds: float = SECONDS) -> str:
 
 
 def check(fault: Diagnostic, path: Path, text: str) -> None:
-    """A code, a sentence, and a place that is in the file."""
+    """Check that a diagnostic has a code, a message, and a place that is in the file."""
     assert CODE.fullmatch(fault.code), fault
     assert fault.message.strip(), fault
     assert "\0" not in fault.message, fault
@@ -70,8 +69,6 @@ def check(fault: Diagnostic, path: Path, text: str) -> None:
         return
     assert place.file == str(path), fault
     assert 1 <= place.line <= len(text.splitlines()) + 1, fault
-    assert place.column >= 1, fault
-    assert place.width >= 0, fault
-    assert place.column - 1 <= len(place.excerpt) + 1, fault
-    assert place.column - 1 + place.width <= len(place.excerpt) + 2, fault
+    assert 0 <= place.column - 1 <= len(place.excerpt) + 1, fault
+    assert 0 <= place.width <= len(place.excerpt) + 3 - place.column, fault
     assert place.excerpt.rstrip("\ufffd") in text, fault

@@ -1,4 +1,4 @@
-"""What only a cluster can do: lose workers, its scheduler, or not be there."""
+"""Runs on a Dask cluster that loses workers or its scheduler, or does not exist."""
 
 import os
 import pickle
@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 from distributed import LocalCluster
 from small_trials import act
-from test_killed_runs import is_free
+from test_killed_runs import import_paths, is_free, wait_for
 from trial_reads import reading
 
 from experiments import write
@@ -22,14 +21,11 @@ from ratecli.errors import FaultError
 from ratecli.experiment.limits import UNLIMITED
 from ratecli.experiment.plan import Task
 from ratecli.experiment.prepare import prepare
-from ratecli.runner import dask_pool as dask_crew
-from ratecli.runner import dask_pool as dask_worker
+from ratecli.runner import dask_pool
 from ratecli.runner.dask_pool import DaskPool, DaskRun, connect_client, run_on_worker
 from ratecli.runner.executors import DaskExecutor, ProcessExecutor, SerialExecutor
 from ratecli.runner.trial import run_trial
 from ratecli.runner.workers import TaskMessage
-
-HERE = Path(__file__).parent
 
 
 def task(key, what="fine", detail=""):
@@ -45,7 +41,7 @@ def results(executor, tasks, function=act):
 @pytest.mark.parametrize(
     ("times", "status"), [pytest.param(1, "ok", marks=pytest.mark.slow), (99, "error")]
 )
-def test_a_trial_whose_dask_worker_is_killed_is_tried_once_more(cluster, tmp_path, times, status):
+def test_a_trial_whose_dask_worker_is_killed_is_retried_once(cluster, tmp_path, times, status):
     log = tmp_path / "log"
     tasks = [task(f"k{i}") for i in range(12)]
     tasks[1:1] = [task("x", "fell", (times, str(log)))]
@@ -57,8 +53,8 @@ def test_a_trial_whose_dask_worker_is_killed_is_tried_once_more(cluster, tmp_pat
 
 
 @pytest.fixture
-def running():
-    """A cluster in a process of its own: the process, and its address."""
+def separate_cluster():
+    """Yield the process of a cluster, and the cluster's address."""
     program = (
         "import sys, time\n"
         "from ratecli.runner.dask_pool import start_local_cluster\n"
@@ -68,17 +64,17 @@ def running():
         "        sys.stdin.read()\n"
     )
     pipes = {"stdout": subprocess.PIPE, "stdin": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "-c", program], env=paths(), **pipes) as process:
+    with subprocess.Popen([sys.executable, "-c", program], env=import_paths(), **pipes) as process:
         yield process, process.stdout.readline().strip()
         process.kill()
 
 
-def test_a_lost_scheduler_is_told_and_what_ended_is_kept(running, tmp_path):
-    process, address = running
+def test_a_lost_scheduler_is_reported_and_finished_trials_are_kept(separate_cluster, tmp_path):
+    process, address = separate_cluster
     held = tmp_path / "lock"
 
     def kill():
-        until(Path(f"{held}.held").exists)
+        wait_for(Path(f"{held}.held").exists)
         process.kill()
 
     killer = threading.Thread(target=kill)
@@ -92,27 +88,10 @@ def test_a_lost_scheduler_is_told_and_what_ended_is_kept(running, tmp_path):
     assert [result.key for result in kept] == ["a"]
 
 
-def paths():
-    """Where a process finds the functions of trials."""
-    return os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
-
-
-def until(condition, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
-
-
-def test_no_cluster_is_told(monkeypatch):
-    monkeypatch.setattr(dask_crew, "CONNECT_SECONDS", 0.3)
-    with pytest.raises(FaultError, match="E512: no Dask scheduler at tcp:") as told:
+def test_clusters_without_scheduler_or_workers_are_refused(monkeypatch):
+    monkeypatch.setattr(dask_pool, "CONNECT_SECONDS", 0.3)
+    with pytest.raises(FaultError, match="E512: no Dask scheduler at tcp:"):
         results(DaskExecutor("tcp://127.0.0.1:9"), [task("a")])
-    assert told.value.exit_code == 2
-
-
-def test_a_cluster_without_workers_is_told(monkeypatch):
-    monkeypatch.setattr(dask_crew, "CONNECT_SECONDS", 0.3)
     with (
         LocalCluster(n_workers=0, dashboard_address=None) as cluster,
         pytest.raises(FaultError, match=r"E512: the Dask scheduler at .* has had no worker"),
@@ -120,30 +99,25 @@ def test_a_cluster_without_workers_is_told(monkeypatch):
         results(DaskExecutor(cluster.scheduler_address), [task("a")])
 
 
-def test_a_worker_with_other_versions_is_refused():
+def test_workers_with_other_versions_are_refused(cluster, monkeypatch):
+    monkeypatch.setattr(dask_pool, "code_versions", lambda: {"numpy": "0.1"})
     with pytest.raises(FaultError, match=r"E512: a Dask worker has numpy .* instead of 0\.1"):
-        run_on_worker(DaskRun("r", {"numpy": "0.1"}, {}), TaskMessage("k", b"", UNLIMITED))
-
-
-def test_a_worker_that_cannot_run_trials_is_told(cluster, monkeypatch):
-    monkeypatch.setattr(dask_crew, "code_versions", lambda: {"numpy": "0.1"})
-    with pytest.raises(FaultError, match="E512: a Dask worker has numpy"):
         results(DaskExecutor(cluster), [task("a")])
 
 
-def test_processes_leave_when_a_run_falls_silent(cluster):
+def test_processes_of_an_idle_run_end(cluster):
     message = TaskMessage("a", pickle.dumps(partial(act, ("a", "process", ""), {})), UNLIMITED)
-    usual = dask_worker.IDLE_SECONDS
+    usual = dask_pool.IDLE_SECONDS
     with connect_client(cluster) as client:
-        client.run(setattr, dask_worker, "IDLE_SECONDS", 0.1)
+        client.run(setattr, dask_pool, "IDLE_SECONDS", 0.1)
         answer = client.submit(
             run_on_worker, DaskRun("silent", {}, {}), message, pure=False
         ).result()
         until_gone(answer.info["pid"])
-        client.run(setattr, dask_worker, "IDLE_SECONDS", usual)
+        client.run(setattr, dask_pool, "IDLE_SECONDS", usual)
 
 
-def test_fewer_at_once_than_a_cluster_could(cluster):
+def test_jobs_limits_parallel_trials_on_a_cluster(cluster):
     found = results(DaskExecutor(cluster, 1), [task(str(at), "between") for at in range(6)])
     spans = sorted(result.info["span"] for result in found.values())
     assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
@@ -155,18 +129,17 @@ def test_no_process_outlives_its_run(cluster):
         until_gone(pid)
 
 
-def test_a_worker_that_is_lost_at_the_end_takes_nothing_away(cluster):
+def test_a_worker_may_be_lost_at_the_end(cluster):
     with connect_client(cluster) as client:
         pool = DaskPool(client, 2)
         address, pid = min(client.run(os.getpid).items())
         os.kill(pid, signal.SIGKILL)
         pool.close()
-        # asked of the scheduler: a worker that is dead, unknown to it, takes 30 s not to answer
-        until(lambda: address not in (known := client.nthreads()) and len(known) == 2)
+        wait_for(lambda: address not in (known := client.nthreads()) and len(known) == 2)
 
 
 def until_gone(pid):
-    until(lambda: not Path(f"/proc/{pid}").exists())
+    wait_for(lambda: not Path(f"/proc/{pid}").exists())
 
 
 MANY = """\
@@ -179,7 +152,7 @@ metrics: {error: error, best: 'of(unconstrained, error)'}
 """
 
 
-def test_data_is_read_once_a_worker_and_numbers_do_not_depend_on_where(cluster, tmp_path):
+def test_workers_read_data_once_and_results_do_not_depend_on_the_executor(cluster, tmp_path):
     tasks = prepare(write(tmp_path, MANY)).plan.tasks
     here = results(SerialExecutor(), tasks, run_trial)
     assert len(here) == 8
@@ -193,13 +166,13 @@ def test_data_is_read_once_a_worker_and_numbers_do_not_depend_on_where(cluster, 
 
 
 def facts(result):
-    """All of a result but times: numbers by their bits."""
+    """Return all of a result except times, with numbers by their bits."""
     values = [(v.variant, v.split, v.metric, float(v.value).hex()) for v in result.values]
     return result.status, result.reason, values, result.models, result.encoding
 
 
 @pytest.mark.parametrize("local", [True, False])
-def test_an_interrupt_ends_what_runs_on_a_cluster(cluster, tmp_path, local):
+def test_an_interrupt_ends_trials_on_a_cluster(cluster, tmp_path, local):
     lock = tmp_path / "lock"
     program = (
         "import sys\n"
@@ -208,18 +181,20 @@ def test_an_interrupt_ends_what_runs_on_a_cluster(cluster, tmp_path, local):
         "from ratecli.experiment.plan import Task\n"
         "if __name__ == '__main__':\n"
         "    address, path = sys.argv[1:]\n"
-        "    tasks = [Task(path, (), (path, 'lock', path)), *(Task(str(k), (), (str(k), 'fine', k)) for k in range(9))]\n"
+        "    tasks = [Task(path, (), (path, 'lock', path))]\n"
+        "    tasks += [Task(str(k), (), (str(k), 'fine', k)) for k in range(9)]\n"
+        "    show = lambda each: print(each.key, flush=True)\n"
         "    try:\n"
-        "        DaskExecutor(address or None, 2).run(tasks, act, lambda each: print(each.key, flush=True))\n"
+        "        DaskExecutor(address or None, 2).run(tasks, act, show)\n"
         "    except KeyboardInterrupt:\n"
         "        sys.exit(130)\n"
     )
     command = [sys.executable, "-c", program, "" if local else cluster, str(lock)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, env=paths(), start_new_session=True, **pipes) as run:
-        until(Path(f"{lock}.held").exists)
+    with subprocess.Popen(command, env=import_paths(), start_new_session=True, **pipes) as run:
+        wait_for(Path(f"{lock}.held").exists)
         os.killpg(run.pid, signal.SIGINT)
         dots, errors = run.communicate(timeout=60)
     assert (run.returncode, errors) == (130, b"")
     assert len(dots.split()) <= 9
-    until(lambda: is_free(lock))
+    wait_for(lambda: is_free(lock))

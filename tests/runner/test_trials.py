@@ -1,4 +1,4 @@
-"""What a trial stores, against numbers counted by hand from its own model and rows."""
+"""Stored results of trials, compared with numbers counted from their models and rows."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import people, run_file, write
-from ratecli.errors import FaultError
+from experiments import faults, measured_values, people, run_file, write
 from ratecli.experiment.prepare import prepare
 from ratecli.ledger.records import BEST_CONSTANT_KEY
 from ratecli.models.storage import loads
 from ratecli.sampling.rows import load_trial_data
 
+PARITY = "positive_rate[women] >= 0.9 * positive_rate[men]"
 BASE = """
 name: small
 datasets:
@@ -36,43 +36,36 @@ def results_of(store):
     return {(p.label, p.seed, *p.point.values()): (p, store.result(p.key)) for p in store.plan()}
 
 
-def test_stored_numbers_are_those_of_the_stored_model(folder):
+def test_stored_values_are_those_of_the_stored_model(folder):
     path = write(folder, BASE)
-    prepared = prepare(path)
     outcome, store = run_file(path)
     assert outcome.counts == {"ok": 4}
     frame = pd.read_csv(folder / "people.csv")
+    y, women = (frame.y == 1).to_numpy(), (frame.sex == "F").to_numpy()
     for (_, seed), (planned, result) in results_of(store).items():
-        rows = load_trial_data(prepared.data, seed)
+        rows = load_trial_data(prepare(path).data, seed)
         for variant, blob in result.models.items():
             p = loads(blob).decide(rows.X)
+            measured = measured_values(planned, result, variant)
             for split in ("train", "test"):
                 part = rows.sample.part == split
-                known = {v.metric: v.value for v in result.values
-                         if v.variant == variant and v.split == split}  # fmt: skip
-
-                def rate(mask, part=part, p=p):
-                    return p[part & mask].mean()
-
-                y, women = frame.y == 1, frame.sex == "F"
-                wrong = np.where(frame.y == 1, 1 - p, p)
+                tpr = [p[part & y & group].mean() for group in (women, ~women)]
+                share = [p[part & group].mean() for group in (women, ~women)]
+                error = np.where(y, 1 - p, p)[part].mean()
                 expected = {
-                    "err": wrong[part].mean(),
-                    "objective": wrong[part].mean(),
-                    "women": rate(women),
-                    "gap": abs(rate(y & women) - rate(y & ~women)),
-                    "violation.parity": 0.9 * rate(~women) - rate(women),
+                    "err": error,
+                    "objective": error,
+                    "women": share[0],
+                    "gap": abs(tpr[0] - tpr[1]),
+                    "violation.parity": 0.9 * share[1] - share[0],
                 }
-                for name, value in expected.items():
-                    assert known[planned.metrics[name]] == pytest.approx(value, abs=1e-12)
+                found = {name: measured[name, split] for name in expected}
+                assert found == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize(("rule", "decision"), [("recall >= 0.6", 1), ("recall <= 0.6", 0)])
 def test_the_best_constant_decision_satisfies_the_constraints(folder, rule, decision):
-    path = write(
-        folder,
-        BASE.replace("parity: 'positive_rate[women] >= 0.9 * positive_rate[men]'", f"r: {rule}"),
-    )
+    path = write(folder, BASE.replace(f"parity: '{PARITY}'", f"r: {rule}"))
     prepared = prepare(path)
     _, store = run_file(path)
     label = (pd.read_csv(folder / "people.csv").y == 1).to_numpy()
@@ -83,7 +76,7 @@ def test_the_best_constant_decision_satisfies_the_constraints(folder, rule, deci
         )
 
 
-def test_training_rows_alone_decide_a_model(folder):
+def test_models_depend_on_training_rows_only(folder):
     path = write(folder, BASE)
     _, store = run_file(path)
     before = {key: store.result(p.key).models for key, (p, _) in results_of(store).items()}
@@ -98,7 +91,7 @@ def test_training_rows_alone_decide_a_model(folder):
             assert store.result(planned.key).models == before[key]
 
 
-def test_of_takes_the_number_of_the_other_algorithm_on_the_same_split(folder):
+def test_of_is_the_value_of_the_other_algorithm_on_the_same_split(folder):
     text = BASE.replace("metrics: {", "metrics: {price: 'error / of(unconstrained, error)', ")
     text = text.replace(
         "constraints: {", "constraints: {cost: 'error <= 1.3 * of(unconstrained, error)', "
@@ -106,18 +99,16 @@ def test_of_takes_the_number_of_the_other_algorithm_on_the_same_split(folder):
     _, store = run_file(write(folder, text))
     found = results_of(store)
     for seed in (0, 1):
-        plain, result = found["unconstrained", seed]
-        errors = {v.split: v.value for v in result.values if v.metric == "error"}
-        ours, theirs = found["majorize", seed]
-        for value in theirs.values:
-            same = {v.metric: v.value for v in theirs.values
-                    if v.variant == value.variant and v.split == value.split}  # fmt: skip
-            error = same["error"]
-            assert same[ours.metrics["price"]] == pytest.approx(error / errors[value.split])
-            cost = error - 1.3 * errors["train"]
-            assert same[ours.metrics["violation.cost"]] == pytest.approx(cost)
-        own = {v.value for v in result.values if v.metric == plain.metrics["price"]}
-        assert own == {1.0}
+        reference = measured_values(*found["unconstrained", seed])
+        planned, result = found["majorize", seed]
+        for variant in result.models:
+            measured = measured_values(planned, result, variant)
+            for split in ("train", "test"):
+                assert reference["price", split] == 1.0
+                error, plain = measured["err", split], reference["err", split]
+                assert measured["price", split] == pytest.approx(error / plain)
+                cost = error - 1.3 * reference["err", "train"]
+                assert measured["violation.cost", split] == pytest.approx(cost)
 
 
 @pytest.mark.parametrize("deployed", ["{column: old}", "{algorithm: unconstrained}"])
@@ -144,13 +135,12 @@ def test_churn_compares_with_the_deployed_model(folder, deployed):
             right = np.where(frame.y == 1, p, 1 - p)
             wins = np.where(old != frame.y, right, 0)[test].mean()
             losses = np.where(old == frame.y, 1 - right, 0)[test].mean()
-            known = {v.metric: v.value for v in result.values
-                     if v.variant == variant and v.split == "test"}  # fmt: skip
-            measured = [known[planned.metrics[name]] for name in ("churn", "wins", "losses")]
+            known = measured_values(planned, result, variant)
+            measured = [known[name, "test"] for name in ("churn", "wins", "losses")]
             assert measured == pytest.approx([differs, wins, losses])
 
 
-def test_several_data_sets_are_one_sample(tmp_path):
+def test_several_data_sets_are_measured_as_one_sample(tmp_path):
     for name, rows in (("a", 200), ("b", 120)):
         people(rows, rows).to_csv(tmp_path / f"{name}.csv", index=False)
     people(150, 3).drop(columns="y").to_csv(tmp_path / "c.csv", index=False)
@@ -168,100 +158,100 @@ metrics: {all: error, a: 'error[a]', b: 'error[b]', cover: 'positive_rate[c]', a
     outcome, store = run_file(path)
     assert outcome.counts == {"ok": 1}
     (planned,) = store.plan()
-    values = store.result(planned.key).values
-    known = {v.metric: v.value for v in values if v.variant == "stochastic" and v.split == "train"}
-    sizes = {"a": 133, "b": 80}
-    pooled = sum(known[planned.metrics[k]] * n for k, n in sizes.items()) / sum(sizes.values())
-    assert known["error"] == pytest.approx(pooled, abs=5e-3)
-    assert known[planned.metrics["ab"]] == pytest.approx(known["error"])
-    assert known[planned.metrics["cover"]] <= 0.4 + 1e-9
-
-
-def test_names_do_not_enter_a_key_and_everything_else_does(folder):
-    keys = {t.key for t in prepare(write(folder, BASE)).plan.tasks}
-
-    def changed(text: str, *overrides: str) -> bool:
-        plan = prepare(write(folder, text, "other.yaml"), overrides).plan
-        return {t.key for t in plan.tasks} != keys
-
-    assert not changed("# a comment\n" + BASE)
-    assert not changed(BASE.replace("women", "ladies").replace("parity", "fair"))
-    assert not changed(BASE.replace("name: small", "name: other").replace("err:", "mistakes:"))
-    reordered = "\n".join(reversed([line for line in BASE.strip().split("\n") if line[0] != " "]))
-    reordered = reordered.replace(
-        "datasets:", "datasets: {people: {path: people.csv, label: y, drop: [old]}}"
+    measured = measured_values(planned, store.result(planned.key), "stochastic")
+    a, b, pooled, both, cover = (
+        measured[name, "train"] for name in ("a", "b", "all", "ab", "cover")
     )
-    assert not changed(reordered)
-    assert not changed(BASE.replace("error\n", "error_rate\n"))
-    assert changed(BASE, "regularization.l2=2/n")
-    assert changed(BASE, "seeds=[0, 2]")
-    assert changed(BASE.replace("0.9", "0.8"))
-    assert changed(BASE.replace("iterations: 3", "iterations: 4"))
-    assert changed(BASE, "datasets.people.split.test=0.2", "datasets.people.split.train=0.8")
-    people(300, 2).to_csv(folder / "people.csv", index=False)
-    assert changed(BASE)
-
-
-def test_a_stated_split_seed_fixes_the_split_for_all_seeds(folder):
-    free = prepare(write(folder, BASE)).data
-    fixed = prepare(write(folder, BASE), ["datasets.people.split.seed=5"]).data
-    one, two = (load_trial_data(free, seed).sample.part for seed in (0, 1))
-    assert (one != two).any()
-    one, two = (load_trial_data(fixed, seed).sample.part for seed in (0, 1))
-    assert (one == two).all()
-
-
-def test_zero_is_zero_and_zero_over_zero_is_nothing(folder):
-    """A classifier that is the deployed model neither wins nor loses: no rounding pretends it does."""
-    text = BASE.replace("metrics: {", "metrics: {churn: churn, wins: wins, ratio: win_loss_ratio, ")
-    path = write(folder, text + "deployed: {algorithm: unconstrained}\n")
-    _, store = run_file(path)
-    planned, result = results_of(store)["unconstrained", 0]
-    known = {v.metric: v.value for v in result.values if v.split == "train"}
-    assert known[planned.metrics["churn"]] == known[planned.metrics["wins"]] == 0.0
-    assert np.isnan(known[planned.metrics["ratio"]])
-
-
-def test_the_deployed_column_is_no_feature(folder):
-    text = BASE.replace(", drop: [old]", "") + "deployed: {column: old}\n"
-    assert (
-        load_trial_data(prepare(write(folder, text)).data, 0).X.shape[1] == 4
-    )  # sex=F, sex=M, x, z
-
-
-@pytest.mark.parametrize("name", ["error", "recall", "max_gap", "of", "sqrt"])
-def test_a_swept_name_may_not_hide_the_language(folder, name):
-    text = BASE.replace("seeds: 2", "seeds: 2\nsweep: {" + name + ": [0.1, 0.2]}")
-    with pytest.raises(FaultError) as caught:
-        prepare(write(folder, text))
-    (fault,) = caught.value.faults
-    assert (fault.code, fault.place.line, fault.place.column) == ("E106", 10, 9)
-
-
-def test_an_objective_without_a_rate_says_nothing(folder):
-    with pytest.raises(FaultError, match="E305: the objective contains no rate"):
-        prepare(write(folder, BASE.replace("objective: error", "objective: 0.3 + 0.1")))
-
-
-def test_too_many_trials_are_refused_at_once(folder):
-    text = BASE.replace("seeds: 2", "seeds: 1000\nsweep: {a: 'linspace(0, 1, 999)'}")
-    with pytest.raises(FaultError, match="E105: this makes 1998000 trials, over 100000"):
-        prepare(write(folder, text))
+    assert pooled == pytest.approx((133 * a + 80 * b) / 213, abs=5e-3)
+    assert both == pytest.approx(pooled)
+    assert cover <= 0.4 + 1e-9
 
 
 @pytest.mark.parametrize(
-    "rule", ["0.5 <= positive_rate[women] <= 0.4", "0.9 <= tpr[men] - tnr[men] <= tpr[men] - 0.2"]
+    ("old", "new"),
+    [
+        ("\nname: small", "# a comment\nname: other"),
+        ("women", "ladies"),
+        ("parity", "fair"),
+        ("err:", "mistakes:"),
+        ("error\n", "error_rate\n"),
+    ],
 )
-def test_a_chain_that_nothing_can_meet_is_refused(folder, rule):
-    """Each comparison alone can be met."""
-    text = BASE.replace("positive_rate[women] >= 0.9 * positive_rate[men]", rule)
-    with pytest.raises(FaultError, match="E305: 'parity' can never hold"):
-        prepare(write(folder, text))
+def test_names_and_spelling_are_not_part_of_keys(folder, old, new):
+    assert old in BASE
+    assert keys(folder, BASE.replace(old, new)) == keys(folder, BASE)
 
 
-def test_a_chain_that_can_be_met_is_taken(folder):
-    rule = "0.3 <= positive_rate[women] <= 0.4"
-    text = BASE.replace("positive_rate[women] >= 0.9 * positive_rate[men]", rule)
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["regularization.l2=2/n"],
+        ["seeds=[0, 2]"],
+        [f"constraints.parity={PARITY.replace('0.9', '0.8')}"],
+        ["algorithms.1.majorize.iterations=4"],
+        ["datasets.people.split.test=0.2", "datasets.people.split.train=0.8"],
+    ],
+)
+def test_everything_that_changes_results_is_part_of_keys(folder, overrides):
+    assert keys(folder, BASE, *overrides) != keys(folder, BASE)
+
+
+def test_data_is_part_of_keys(folder):
+    before = keys(folder, BASE)
+    people(300, 2).to_csv(folder / "people.csv", index=False)
+    assert keys(folder, BASE) != before
+
+
+def keys(folder, text, *overrides):
+    return {task.key for task in prepare(write(folder, text), overrides).plan.tasks}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "same"), [([], False), (["datasets.people.split.seed=5"], True)]
+)
+def test_a_split_seed_fixes_the_split_for_all_seeds(folder, overrides, same):
+    data = prepare(write(folder, BASE), overrides).data
+    one, two = (load_trial_data(data, seed).sample.part for seed in (0, 1))
+    assert (one == two).all() == same
+
+
+def test_a_model_compared_with_itself_has_exactly_no_churn_and_no_win_loss_ratio(folder):
+    text = BASE.replace("metrics: {", "metrics: {churn: churn, wins: wins, ratio: win_loss_ratio, ")
+    _, store = run_file(write(folder, text + "deployed: {algorithm: unconstrained}\n"))
+    measured = measured_values(*results_of(store)["unconstrained", 0])
+    assert measured["churn", "train"] == measured["wins", "train"] == 0.0
+    assert np.isnan(measured["ratio", "train"])
+
+
+def test_the_deployed_column_is_not_a_feature(folder):
+    text = BASE.replace(", drop: [old]", "") + "deployed: {column: old}\n"
+    X = load_trial_data(prepare(write(folder, text)).data, 0).X
+    assert X.shape[1] == 4  # sex=F, sex=M, x, z
+
+
+@pytest.mark.parametrize("name", ["error", "recall", "max_gap", "of", "sqrt"])
+def test_sweep_names_cannot_be_names_of_the_language(folder, name):
+    (fault,) = faults(write(folder, BASE + "sweep: {" + name + ": [0.1, 0.2]}\n"))
+    assert (fault.code, fault.place.line, fault.place.column) == ("E106", 11, 9)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("objective: error", "objective: 0.3 + 0.1", "the objective contains no rate"),
+        ("seeds: 2", "seeds: 1000\nsweep: {a: 'linspace(0, 1, 999)'}", "this makes 1998000 trials"),
+        (PARITY, "0.5 <= positive_rate[women] <= 0.4", "'parity' can never hold"),
+        (PARITY, "0.9 <= tpr[men] - tnr[men] <= tpr[men] - 0.2", "'parity' can never hold"),
+    ],
+)
+def test_impossible_experiments_are_refused(folder, old, new, message):
+    assert old in BASE
+    (fault,) = faults(write(folder, BASE.replace(old, new)))
+    assert message in fault.message
+
+
+def test_a_feasible_chain_of_comparisons_is_accepted(folder):
+    text = BASE.replace(PARITY, "0.3 <= positive_rate[women] <= 0.4")
     assert prepare(write(folder, text)).plan.tasks
 
 
@@ -280,13 +270,11 @@ def test_a_constant_factor_of_row_weights_changes_nothing(folder, factor):
     assert all(found[0].values())
 
 
-def test_data_sets_weighed_in_units_too_far_apart_are_refused(folder):
+def test_data_sets_whose_weights_are_too_far_apart_are_refused(folder):
     for name, times in (("few", 1e-20), ("many", 1e20)):
         people(300, 1).assign(w=times).to_csv(folder / f"{name}.csv", index=False)
     data = "{a: {path: few.csv, label: y, weight: w}, b: {path: many.csv, label: y, weight: w}}"
     path = write(folder, f"name: far\ndatasets: {data}\nalgorithms: [unconstrained]\n")
-    with pytest.raises(FaultError) as caught:
-        prepare(path)
-    (fault,) = caught.value.faults
+    (fault,) = faults(path)
     assert fault.code == "E411"
     assert fault.message.startswith("the weight of all data sets together ranges from 1e-20 to")
