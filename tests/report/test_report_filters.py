@@ -16,78 +16,61 @@ from ratecli.ledger.view import Ledger
 from ratecli.report.html import render_report
 from ratecli.report.plots import draw_plots
 from ratecli.report.plots.canvas import COLOURS, NO_NUMBERS
-from ratecli.report.plots.filters import MISSING_SUMMARY, filter_panels
-from ratecli.report.plots.group_shares import BEFORE, share_bars
+from ratecli.report.plots.filters import BEFORE, filter_panels, posterior_table, share_bars
 from ratecli.report.plots.options import requested_plots
-from ratecli.report.plots.posteriors import posterior_table
 
 POSTERIORS = {"kind": "posteriors"}
 SHARES = {"kind": "group_shares"}
 JOBS = ["clerk", "nurse", "student"]
 BASE = [0.7, 0.2, 0.1]
-MORE = {"train": 0.0, "validation": 0.0, "test": 0.05}
-"""By how much more clerks there are on a split."""
+MORE_CLERKS = {"train": 0.0, "validation": 0.0, "test": 0.05}
+"""Difference of the share of clerks from `BASE`, by split."""
 
 
 def column(alpha, seed, names=JOBS):
-    """Of two values the second is never said where alpha is 0."""
+    """Return the stored summary of a column; where alpha is 0, no row has the second value."""
     splits = {}
-    for split, more in MORE.items():
-        last = BASE[2] - more
+    for split, more in MORE_CLERKS.items():
         shift = alpha / 2 + seed / 100
+        base = [BASE[0] + more, BASE[1], BASE[2] - more]
+        shifted = [base[0] - shift, base[1] + shift, base[2]]
         splits[split] = {
-            "base": [BASE[0] + more, BASE[1], last],
+            "base": base,
             "size": [1.0, 0.0] if alpha == 0 else [0.75, 0.25],
-            "posterior": [
-                [BASE[0] + more, BASE[1], last],
-                None if alpha == 0 else [BASE[0] + more - shift, BASE[1] + shift, last],
-            ],
-            "after": [BASE[0] + more - shift, BASE[1] + shift, last],
+            "posterior": [base, None if alpha == 0 else shifted],
+            "after": shifted,
         }
     return {"groups": list(names), "splits": splits}
 
 
-def told(alpha, seed):
+def summaries(alpha, seed):
     columns = {"job": column(alpha, seed), "sex": column(alpha, seed, ["F", "M", "X"])}
     return {
-        "filters": {
-            "expected": {"keep": [0.125, 1.0], "columns": columns},
-            "drawn": {"keep": [0.5, 1.0], "columns": {"job": column(alpha + 0.1, seed)}},
-        }
+        "expected": {"keep": [0.125, 1.0], "columns": columns},
+        "drawn": {"keep": [0.5, 1.0], "columns": {"job": column(alpha + 0.1, seed)}},
     }
 
 
-def result(trial, **info):
-    numbers = {("expected", "train"): {"error": 0.1}, ("drawn", "train"): {"error": 0.1}}
-    return measured(trial, numbers, info=info)
-
-
-def ledger_of(*plots, labels=("tree",), alphas=(0, 0.2, 0.4), seeds=(3, 5), **replaced):
-    """`replaced` are results by alpha and seed, as a0_2_5; 'plain' is an algorithm that gives no filter."""
+def ledger_of(*plots, labels=("tree",), alphas=(0, 0.2, 0.4), seeds=(3, 5), failed=()) -> Ledger:
+    """Return trials of filters, except of 'plain'; `failed` are pairs of alpha and seed."""
     plan = [
         planned(label, seed, alpha=alpha) for label in labels for alpha in alphas for seed in seeds
     ]
     results = {}
+    numbers = {("expected", "train"): {"error": 0.1}, ("drawn", "train"): {"error": 0.1}}
     for trial in plan:
-        alpha = trial.point["alpha"]
-        info = {} if trial.label == "plain" else told(alpha, trial.seed)
-        key = f"a{alpha}_{trial.seed}".replace(".", "_")
-        made = replaced.get(key, result)
-        results[trial.key] = made(trial, **info) if made is result else made(trial)
+        alpha, seed = trial.point["alpha"], trial.seed
+        info = {} if trial.label == "plain" else {"filters": summaries(alpha, seed)}
+        if (alpha, seed) in failed:
+            results[trial.key] = TrialResult(trial.key, "error", "E501")
+        else:
+            results[trial.key] = measured(trial, numbers, info=info)
     return Ledger(plan, results, {"experiment": {"name": "x", "report": {"plots": list(plots)}}})
 
 
-def failed(trial):
-    return TrialResult(trial.key, "error", "E501")
-
-
-def untold(trial):
-    return result(trial, rows={"train": 3})
-
-
 @pytest.fixture
-def figures(monkeypatch):
-    """What is saved, as it was drawn."""
+def draw(monkeypatch):
+    """`draw(ledger)` returns the image of its only plot, and the figure that was saved."""
     found = {}
     save = Figure.savefig
 
@@ -95,8 +78,14 @@ def figures(monkeypatch):
         found[id(self)] = self
         return save(self, *args, **keys)
 
+    def call(ledger):
+        found.clear()
+        (image,) = draw_plots(ledger)
+        (figure,) = found.values()
+        return image, figure
+
     monkeypatch.setattr(Figure, "savefig", saved)
-    return found
+    return call
 
 
 def maps(ledger):
@@ -109,19 +98,12 @@ def maps(ledger):
 def bars(ledger, position=0):
     """Return the bars of a plot by title."""
     plot = requested_plots(ledger)[position]
-    return {
-        each.title: each
+    found = [
+        share_bars(ledger, plot.options, panel, split)
         for split in plot.splits
         for panel in filter_panels(ledger, plot.options)
-        for each in [share_bars(ledger, plot.options, panel, split)]
-    }
-
-
-def figure_of(figures, ledger):
-    figures.clear()
-    (drawn,) = draw_plots(ledger)
-    (figure,) = figures.values()
-    return drawn, figure
+    ]
+    return {each.title: each for each in found}
 
 
 def test_a_map_has_the_base_rates_above_a_row_for_each_value():
@@ -134,6 +116,8 @@ def test_a_map_has_the_base_rates_above_a_row_for_each_value():
     # the last row is of the first seed, 3
     np.testing.assert_allclose(second, [BASE, BASE, [0.57, 0.33, 0.1]])
     np.testing.assert_allclose(first, [BASE, BASE, [np.nan] * 3])
+    # which is not replaced by another seed if it failed
+    assert maps(ledger_of(POSTERIORS, failed=[(0.2, 3)]))["alpha = 0.2"] is None
 
 
 @pytest.mark.parametrize(
@@ -142,11 +126,13 @@ def test_a_map_has_the_base_rates_above_a_row_for_each_value():
         ({"seed": 5}, (0.55, 0.35, 0.1)),
         ({"split": "test"}, (0.62, 0.33, 0.05)),
         ({"variant": "drawn"}, (0.52, 0.38, 0.1)),
+        ({"column": "sex"}, (0.57, 0.33, 0.1)),
     ],
 )
-def test_a_map_is_of_the_requested_seed_split_and_variant(options, last):
+def test_a_map_shows_the_requested_seed_split_variant_and_column(options, last):
     (found,) = maps(ledger_of(POSTERIORS | options | {"at": {"alpha": [0.2]}})).values()
     assert tuple(found.iloc[2]) == pytest.approx(last)
+    assert list(found.columns) == (["F", "M", "X"] if "column" in options else JOBS)
 
 
 def test_a_single_variant_is_shown_whatever_its_name():
@@ -156,15 +142,8 @@ def test_a_single_variant_is_shown_whatever_its_name():
     assert [table is None for table in maps(ledger).values()] == [False]
 
 
-def test_a_map_is_of_the_requested_column():
-    ledger = ledger_of(POSTERIORS | {"column": "sex"})
-    assert list(maps(ledger)["alpha = 0"].columns) == ["F", "M", "X"]
-    (image,) = draw_plots(ledger)
-    assert image.caption == "Shares of sex by the proxy's values (train, seed 3)"
-
-
-def test_cells_are_drawn_as_they_are(figures):
-    drawn, figure = figure_of(figures, ledger_of(POSTERIORS | {"at": {"alpha": [0, 0.4]}}))
+def test_cells_of_a_drawn_map(draw):
+    image, figure = draw(ledger_of(POSTERIORS | {"at": {"alpha": [0, 0.4]}}))
     left, right, bar = figure.axes
     assert [axes.get_title(loc="left") for axes in (left, right)] == ["alpha = 0", "alpha = 0.4"]
     assert (bar.get_ylim(), bar.get_ylabel()) == ((0, 1), "share")
@@ -180,39 +159,23 @@ def test_cells_are_drawn_as_they_are(figures):
     assert names == ["all rows", "1 (75 %, 0.12)", "2 (25 %, 1)"]
     places = [right.transData.transform((0, y))[1] for y in right.get_yticks()]
     assert places == sorted(places, reverse=True)
-    assert b"<!-- in brackets: share of all train rows, probability of being kept -->" in drawn.svg
-    ET.fromstring(drawn.svg)
+    assert b"<!-- in brackets: share of all train rows, probability of being kept -->" in image.svg
+    ET.fromstring(image.svg)
 
 
-def test_an_empty_panel_is_noted():
-    ledger = ledger_of(POSTERIORS, SHARES, a0_2_3=failed, a0_2_5=failed)
+def test_panels_without_numbers_are_noted():
+    ledger = ledger_of(POSTERIORS, SHARES, failed=[(0.2, 3), (0.2, 5)])
     assert [title for title, table in maps(ledger).items() if table is None] == ["alpha = 0.2"]
     empty = [title for title, each in bars(ledger, 1).items() if not each.groups]
     assert empty == ["alpha = 0.2 (train)", "alpha = 0.2 (test)"]
-    for drawn, count in zip(draw_plots(ledger), (1, 2), strict=True):
-        assert drawn.svg.count(f"<!-- {NO_NUMBERS} -->".encode()) == count
+    nothing = ledger_of(POSTERIORS, SHARES, labels=("plain",))
+    assert maps(nothing) == {}
+    images = [*draw_plots(ledger), *draw_plots(nothing)]
+    counts = [image.svg.count(f"<!-- {NO_NUMBERS} -->".encode()) for image in images]
+    assert counts == [1, 2, 1, 1]
 
 
-def test_the_first_seed_is_not_replaced_by_another():
-    assert maps(ledger_of(POSTERIORS, a0_2_3=failed))["alpha = 0.2"] is None
-
-
-@pytest.mark.parametrize("plot", [POSTERIORS, SHARES])
-def test_nothing_to_draw_is_noted(plot):
-    ledger = ledger_of(plot, labels=("plain",))
-    assert maps(ledger) == {}
-    (drawn,) = draw_plots(ledger)
-    assert f"<!-- {NO_NUMBERS} -->".encode() in drawn.svg
-
-
-@pytest.mark.parametrize("plot", [POSTERIORS, SHARES])
-def test_trials_stored_without_a_summary_are_counted(plot):
-    (drawn,) = draw_plots(ledger_of(plot, a0_2_3=untold, a0_4_3=untold))
-    assert f"<!-- {MISSING_SUMMARY}: 2 -->".encode() in drawn.svg
-    assert MISSING_SUMMARY.encode() not in draw_plots(ledger_of(plot))[0].svg
-
-
-def test_panels_are_of_filters_and_of_the_requested_points():
+def test_panels_are_filters_at_the_requested_points():
     both = ("plain", "tree", "guess")
     alphas = [f"alpha = {a}" for a in ("0", "0.2", "0.4")]
     named = [f"{label}, {alpha}" for label in ("tree", "guess") for alpha in alphas]
@@ -226,57 +189,51 @@ def test_panels_are_of_filters_and_of_the_requested_points():
 
 def test_bars_are_means_over_seeds_with_their_intervals():
     found = bars(ledger_of(SHARES, seeds=(0, 1, 2)))
-    splits, alphas = ("train", "test"), ("0", "0.2", "0.4")
-    assert list(found) == [f"alpha = {a} ({split})" for split in splits for a in alphas]
+    alphas = ("0", "0.2", "0.4")
+    assert list(found) == [f"alpha = {a} ({split})" for split in ("train", "test") for a in alphas]
     shown = found["alpha = 0.2 (test)"]
     assert list(shown.groups) == JOBS
     assert [each.mean for each in shown.before] == pytest.approx([0.75, 0.2, 0.05])
     assert [each.mean for each in shown.after] == pytest.approx([0.64, 0.31, 0.05])
     half = stats.t.ppf(0.975, 2) * 0.01 / np.sqrt(3)
     assert [each.half for each in shown.after] == pytest.approx([half, half, 0])
+    for split in ("validation", ["validation"]):
+        found = bars(ledger_of(SHARES | {"split": split}))
+        assert list(found) == [f"alpha = {a} (validation)" for a in alphas]
+        assert all(each.groups for each in found.values())
 
 
-def test_bars_are_drawn_as_they_are(figures):
-    drawn, figure = figure_of(figures, ledger_of(SHARES | {"at": {"alpha": [0.2, 0.4]}}))
+def test_drawn_bars(draw):
+    image, figure = draw(ledger_of(SHARES | {"at": {"alpha": [0.2, 0.4]}}))
     assert [axes.get_title(loc="left") for axes in figure.axes] == [
         f"alpha = {a} ({split})" for split in ("train", "test") for a in (0.2, 0.4)
     ]
-    axes = figure.axes[1]
-    widths = [patch.get_width() for patch in axes.patches]
+    patches, lines = figure.axes[1].patches, figure.axes[1].lines
+    widths = [patch.get_width() for patch in patches]
     assert widths == pytest.approx([*BASE, 0.46, 0.44, 0.1])
-    assert [to_hex(patch.get_facecolor()) for patch in axes.patches] == [
-        *[BEFORE] * 3,
-        *[COLOURS[0].lower()] * 3,
-    ]
-    ys = [patch.get_y() for patch in axes.patches]
+    colours = [to_hex(patch.get_facecolor()) for patch in patches]
+    assert colours == [*[BEFORE] * 3, *[COLOURS[0].lower()] * 3]
+    ys = [patch.get_y() for patch in patches]
     assert ys[:3] == sorted(ys[:3])
     assert all(before < after for before, after in zip(ys[:3], ys[3:], strict=True))
-    assert [line.get_xdata()[0] for line in axes.lines if len(set(line.get_xdata())) == 1] == [
-        pytest.approx(1 / 3)
-    ]
+    vertical = [line.get_xdata()[0] for line in lines if len(set(line.get_xdata())) == 1]
+    assert vertical == [pytest.approx(1 / 3)]
     assert len({axes.get_xlim() for axes in figure.axes}) == 1
     named = [[label.get_text() for label in axes.get_yticklabels()] for axes in figure.axes]
     assert named == [JOBS, [""] * 3] * 2
     note = "bars: mean over 2 seeds, with its 95 % Student-t interval"
     for text in (note, "all rows", "kept rows", "uniform share"):
-        assert f"<!-- {text} -->".encode() in drawn.svg
+        assert f"<!-- {text} -->".encode() in image.svg
 
 
 def test_the_number_of_seeds_of_bars_is_noted():
-    (drawn,) = draw_plots(ledger_of(SHARES, seeds=(3, 5, 7), a0_2_5=failed))
-    assert b"mean over 2 to 3 seeds" in drawn.svg
-    (drawn,) = draw_plots(ledger_of(SHARES, seeds=(3,)))
-    assert b"<!-- one seed, no intervals -->" in drawn.svg
+    (image,) = draw_plots(ledger_of(SHARES, seeds=(3, 5, 7), failed=[(0.2, 5)]))
+    assert b"mean over 2 to 3 seeds" in image.svg
+    (image,) = draw_plots(ledger_of(SHARES, seeds=(3,)))
+    assert b"<!-- one seed, no intervals -->" in image.svg
 
 
-@pytest.mark.parametrize("split", ["validation", ["validation"]])
-def test_bars_are_of_the_requested_splits(split):
-    found = bars(ledger_of(SHARES | {"split": split}))
-    assert list(found) == [f"alpha = {a} (validation)" for a in ("0", "0.2", "0.4")]
-    assert all(each.groups for each in found.values())
-
-
-def test_a_filter_that_keeps_nobody_has_no_shares_after():
+def test_a_filter_that_keeps_no_rows_has_no_shares_after():
     ledger = ledger_of(SHARES, alphas=(0.2,))
     for each in ledger.results.values():
         each.info["filters"]["expected"]["columns"]["job"]["splits"]["train"]["after"] = None
@@ -286,10 +243,14 @@ def test_a_filter_that_keeps_nobody_has_no_shares_after():
     draw_plots(ledger)
 
 
-def test_the_page_shows_them():
-    ledger = ledger_of(POSTERIORS | {"title": "Who is who"}, SHARES)
-    drawn = draw_plots(ledger)
-    assert [picture.name for picture in drawn] == ["posteriors", "group_shares"]
-    text = render_report(ledger, drawn)
-    assert "<strong>Who is who</strong>" in text
-    assert "<strong>Shares of job before and after (train and test)</strong>" in text
+def test_captions_and_names_on_the_page():
+    ledger = ledger_of(POSTERIORS | {"title": "Who is who"}, POSTERIORS, SHARES)
+    images = draw_plots(ledger)
+    assert [image.name for image in images] == ["posteriors", "posteriors-2", "group_shares"]
+    text = render_report(ledger, images)
+    for caption in (
+        "Who is who",
+        "Shares of job by the proxy&#39;s values (train, seed 3)",
+        "Shares of job before and after (train and test)",
+    ):
+        assert f"<strong>{caption}</strong>" in text

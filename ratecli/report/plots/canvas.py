@@ -43,6 +43,7 @@ MAX_COLUMNS = 3
 LEGEND_LINE = 0.2
 """Height of a legend line in inches."""
 NO_NUMBERS = "no trial has these numbers"
+ONE_SEED = "one seed, no intervals"
 STYLE: dict[str, Any] = {
     "axes.grid": True,
     "axes.spines.right": False,
@@ -318,3 +319,8 @@ def describe_count(counts: Sequence[int], unit: str) -> str:
     least, most = min(counts), max(counts)
     number = str(most) if least == most else f"{least} to {most}"
     return f"{number} {unit}{'s' * (most > 1)}"
+
+
+def describe_intervals(counts: Sequence[int], text: str) -> str:
+    """Return a text with `{}` replaced by the number of seeds, or that one seed has no interval."""
+    return text.format(describe_count(counts, "seed")) if max(counts) > 1 else ONE_SEED

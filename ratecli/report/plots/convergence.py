@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,19 @@ from ratecli.ledger.records import CONSTRAINT_TOLERANCE
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.report.groups import group_by
 from ratecli.report.plots import canvas
-from ratecli.report.plots.canvas import PlotImage, Tooltips
+from ratecli.report.plots.canvas import Tooltips
 from ratecli.report.plots.lines import (
     NamedLine,
     distinguish_lines,
     legend_handles,
     unnamed_lines_note,
 )
-from ratecli.report.plots.options import PlotRequest, PlotSelection, panel_selections
+from ratecli.report.plots.options import (
+    PlotDescription,
+    PlotRequest,
+    PlotSelection,
+    panel_selections,
+)
 from ratecli.report.sheet import format_number, format_scalar
 
 MAX_BINS = 60
@@ -45,15 +49,14 @@ class ConvergenceCurve(NamedLine):
     violation: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
-def draw_convergence(ledger: Ledger, plot: PlotRequest[ConvergencePlot]) -> PlotImage:
+def describe_convergence(ledger: Ledger, plot: PlotRequest[ConvergencePlot]) -> PlotDescription:
     x = plot.options.x
-    caption = plot.options.title or f"Objective and worst violation by {x} (train)"
     violation = " and the worst violation of a constraint" if ledger.constraints else ""
     what = (
         f"The objective{violation} on training rows by {x}. A line for each algorithm is the mean "
         "over seeds, its band their range."
     )
-    return canvas.make_plot_image(plot.name, caption, partial(_figure, ledger, plot), what)
+    return PlotDescription(f"Objective and worst violation by {x} (train)", what)
 
 
 def convergence_curves(ledger: Ledger, x: str, selection: PlotSelection) -> list[ConvergenceCurve]:
@@ -130,7 +133,9 @@ def logarithmic_axes(curves: Sequence[ConvergenceCurve]) -> tuple[bool, bool]:
     return x, canvas.spans_decades(values) and min(values) > 0
 
 
-def _figure(ledger: Ledger, plot: PlotRequest[ConvergencePlot], tooltips: Tooltips) -> Figure:
+def draw_convergence(
+    ledger: Ledger, plot: PlotRequest[ConvergencePlot], tooltips: Tooltips
+) -> Figure:
     selections, x = panel_selections(ledger, plot.options), plot.options.x
     panels = [convergence_curves(ledger, x, selection) for selection in selections]
     curves = [curve for panel in panels for curve in panel]

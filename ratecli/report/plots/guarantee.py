@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,7 +14,7 @@ from ratecli.ledger.view import Ledger
 from ratecli.report.certificates import collect_certificates
 from ratecli.report.groups import CONCLUSIVE
 from ratecli.report.plots import canvas
-from ratecli.report.plots.canvas import PlotImage, Tooltips
+from ratecli.report.plots.canvas import Tooltips
 from ratecli.report.plots.lines import (
     PlotAxes,
     SweepLine,
@@ -25,6 +24,7 @@ from ratecli.report.plots.lines import (
     unnamed_lines_note,
 )
 from ratecli.report.plots.options import (
+    PlotDescription,
     PlotRequest,
     PlotSelection,
     missing_variant_notes,
@@ -40,16 +40,15 @@ MIN_TOP = 0.1
 """The failure rate axis extends at least to this value."""
 
 
-def draw_guarantee(ledger: Ledger, plot: Request) -> PlotImage:
+def describe_guarantee(_: Ledger, plot: Request) -> PlotDescription:
     x, y, truth = plot.options.x, plot.options.y, plot.options.truth
-    rates = "solution rate and failure rate"
-    caption = plot.options.title or f"{y}, {rates} by {x} ({truth} rows as the truth)"
     what = (
         f"By {x}: {y} on {truth} rows; how often a classifier was returned; and how often one was "
         f"returned that violates {plot.options.constraint or 'a constraint'} on {truth} rows, with "
         "the allowed rate dotted."
     )
-    return canvas.make_plot_image(plot.name, caption, partial(_figure, ledger, plot), what)
+    caption = f"{y}, solution rate and failure rate by {x} ({truth} rows as the truth)"
+    return PlotDescription(caption, what)
 
 
 def guarantee_lines(ledger: Ledger, plot: Request, selection: PlotSelection) -> PanelLines:
@@ -88,7 +87,7 @@ def allowed_failure_rates(
     }
 
 
-def _figure(ledger: Ledger, plot: Request, tooltips: Tooltips) -> Figure:
+def draw_guarantee(ledger: Ledger, plot: Request, tooltips: Tooltips) -> Figure:
     selections = panel_selections(ledger, plot.options)
     found = [guarantee_lines(ledger, plot, selection) for selection in selections]
     rule, truth = plot.options.constraint or "any constraint", plot.options.truth

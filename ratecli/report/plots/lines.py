@@ -177,29 +177,34 @@ def collect_lines(
                 points = [
                     axes.point(select_variant(siblings, variant)) for siblings in same_points(shown)
                 ]
+                points = _simplified(points, axes) if simplify else points
                 line = SweepLine(owner, position, number)
-                if label in selection.lines or _is_flat(points, axes, simplify=simplify):
+                without_x = axes.swept and all(point.x.mean is None for point in points)
+                if label in selection.lines or without_x:
                     found += _flat_lines(line, points, axes, simplify=simplify)
                 else:
+                    points = [point for point in points if point.place or not simplify]
                     along = axes.x if axes.swept else _last_varying(ledger.sweep, points)
-                    found += _curves(line, points, along, simplify=simplify)
+                    found += _curves(line, points, along)
     return found
 
 
-def _is_flat(points: Sequence[LinePoint], axes: PlotAxes, *, simplify: bool) -> bool:
-    """Return whether a swept x does not apply to the algorithm, or y is the same everywhere."""
-    if not axes.swept:
-        return False
-    if all(point.x.mean is None for point in points):
-        return True
-    equal = points[0].y.finite and len({_rounded(point.y) for point in points}) == 1
-    return simplify and equal and len({point.x.mean for point in points}) > 1
-
-
-def _rounded(estimate: IntervalEstimate) -> tuple[str, ...]:
-    """Return mean and interval to nine digits, as values without effects may differ slightly."""
-    values = (estimate.mean, estimate.low, estimate.high)
+def _rounded(point: LinePoint) -> tuple[str, ...]:
+    """Return means and intervals to nine digits, as values without effects may differ slightly."""
+    values = (each for axis in (point.x, point.y) for each in (axis.mean, axis.low, axis.high))
     return tuple("" if value is None else f"{round(value, 12):.9g}" for value in values)
+
+
+def _simplified(points: Sequence[LinePoint], axes: PlotAxes) -> list[LinePoint]:
+    """Leave out points without y, and merge all points if the sweep has no effect on them.
+
+    Along a sweep, this requires a value at every point, and the merged point has no x.
+    """
+    there = [point for point in points if point.y.finite]
+    alike = [replace(point, x=NO_ESTIMATE) for point in points] if axes.swept else there
+    if len(alike) > 1 and alike[0].y.finite and len(set(map(_rounded, alike))) == 1:
+        return [replace(alike[0], at={})]
+    return there
 
 
 def _flat_lines(
@@ -209,11 +214,7 @@ def _flat_lines(
     if axes.swept:
         points = [replace(point, x=NO_ESTIMATE) for point in points]
     if simplify:
-        distinct: dict[object, LinePoint] = {}
-        for point in points:
-            if point.y.finite:
-                distinct.setdefault((_rounded(point.x), _rounded(point.y)), point)
-        points = list(distinct.values())
+        points = [first for first, *_ in group_by(points, _rounded).values()]
     return distinguish_lines(
         [replace(line, at=point.at, points=(replace(point, at={}),), flat=True) for point in points]
     )
@@ -225,15 +226,8 @@ def _last_varying(sweep: Sequence[str], points: Sequence[LinePoint]) -> str | No
     return varying[-1] if varying else None
 
 
-def _curves(
-    line: SweepLine, points: Sequence[LinePoint], along: str | None, *, simplify: bool
-) -> list[SweepLine]:
+def _curves(line: SweepLine, points: Sequence[LinePoint], along: str | None) -> list[SweepLine]:
     """Return a line along the name `along` for each setting of the other swept names."""
-    if simplify:
-        points = [point for point in points if point.place]
-        places = {(_rounded(point.x)[0], _rounded(point.y)[0]) for point in points}
-        if len(places) < len(points) and len(places) == 1:
-            points = [replace(points[0], at={})]
     curves = group_by(
         points,
         lambda point: repr({name: value for name, value in point.at.items() if name != along}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ratecli.config.report import PLOT_TYPES, BasePlot
 from ratecli.files import unique_file_name
@@ -28,6 +28,13 @@ class PlotRequest(Generic[PlotT]):
         """The measured splits, which may be stored as a string or a list."""
         split: str | Sequence[str] = getattr(self.options, "split", None) or "test"
         return (split,) if isinstance(split, str) else tuple(split)
+
+
+class PlotDescription(NamedTuple):
+    """The default caption of a plot, and an explanation for readers who are new to its kind."""
+
+    caption: str
+    what: str
 
 
 def requested_plots(ledger: Ledger) -> list[PlotRequest[Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, Literal
 
 from matplotlib.axes import Axes
@@ -13,7 +12,7 @@ from matplotlib.lines import Line2D
 from ratecli.config.report import TradeoffPlot
 from ratecli.ledger.view import Ledger
 from ratecli.report.plots import canvas
-from ratecli.report.plots.canvas import PlotImage, Tooltips
+from ratecli.report.plots.canvas import Tooltips
 from ratecli.report.plots.lines import (
     PlotAxes,
     SweepLine,
@@ -23,6 +22,7 @@ from ratecli.report.plots.lines import (
     unnamed_lines_note,
 )
 from ratecli.report.plots.options import (
+    PlotDescription,
     PlotRequest,
     PlotSelection,
     missing_variant_notes,
@@ -46,10 +46,8 @@ def plot_axes(ledger: Ledger, plot: PlotRequest[TradeoffPlot], split: str) -> Pl
     return PlotAxes(x, plot.options.y, split, x not in ledger.metrics and x in ledger.sweep)
 
 
-def draw_tradeoff(ledger: Ledger, plot: PlotRequest[TradeoffPlot]) -> PlotImage:
-    """Draw a trade-off plot, with a panel for each value of `by` and each split."""
+def describe_tradeoff(ledger: Ledger, plot: PlotRequest[TradeoffPlot]) -> PlotDescription:
     axes, splits = plot_axes(ledger, plot, plot.splits[0]), " and ".join(plot.splits)
-    caption = plot.options.title or f"{axes.y} against {axes.x} ({splits})"
     lines = (
         f"A line for each algorithm and variant along {axes.x}"
         if axes.swept
@@ -58,7 +56,7 @@ def draw_tradeoff(ledger: Ledger, plot: PlotRequest[TradeoffPlot]) -> PlotImage:
     limits = "; dotted: limits set by constraints" * any(constraint_levels(ledger, plot).values())
     best = "; dashed: the best that any rule can achieve" * bool(known_frontier(ledger, plot))
     what = f"{axes.y} over {axes.x} on {splits} rows. {lines}{limits}{best}."
-    return canvas.make_plot_image(plot.name, caption, partial(_figure, ledger, plot), what)
+    return PlotDescription(f"{axes.y} against {axes.x} ({splits})", what)
 
 
 def constraint_levels(
@@ -75,8 +73,8 @@ def known_frontier(ledger: Ledger, plot: PlotRequest[TradeoffPlot]) -> list[tupl
     return (ledger.meta.get("frontier") or {}).get(str(plot.position)) or []
 
 
-def _figure(ledger: Ledger, plot: PlotRequest[TradeoffPlot], tooltips: Tooltips) -> Figure:
-    """Draw all panels.
+def draw_tradeoff(ledger: Ledger, plot: PlotRequest[TradeoffPlot], tooltips: Tooltips) -> Figure:
+    """Draw a panel for each value of `by` and each split.
 
     Panels have their own axes, as magnitudes may differ. Panels that differ only in the split are
     side by side and share axes.
@@ -112,7 +110,9 @@ def _figure(ledger: Ledger, plot: PlotRequest[TradeoffPlot], tooltips: Tooltips)
         if not drawn:
             canvas.mark_empty(axes)
     if lines:
-        notes = [_describe_point(lines), *unnamed_lines_note(lines)]
+        counts = [point.y.n for line in lines for point in line.points]
+        intervals = "mean and 95 % Student-t interval over {}"
+        notes = [canvas.describe_intervals(counts, intervals), *unnamed_lines_note(lines)]
         notes += missing_variant_notes(ledger, selections[0])
         _add_legend(figure, handles, notes, single=single)
     return figure
@@ -202,11 +202,3 @@ def _add_legend(
         figure.legend(loc="outside right upper", **legend)
     else:
         figure.axes[0].legend(loc="best", **legend)
-
-
-def _describe_point(lines: Sequence[SweepLine]) -> str:
-    """Explain a point and its interval."""
-    counts = [point.y.n for line in lines for point in line.points]
-    if max(counts) == 1:
-        return "one seed, no intervals"
-    return f"mean and 95 % Student-t interval over {canvas.describe_count(counts, 'seed')}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -106,10 +107,8 @@ class TreeBox:
 
 def build_box_tree(record: Mapping[str, Any]) -> BoxNode:
     """Build the tree of a certificate's record, truncated if it is too large."""
-    node = _node(record)
-    if node.leaves > MAX_LEAVES and record["text"] == "max":
-        node = _limit_children(node, record)
-    shown, depth = node, len(node.levels)
+    node = shown = _node(record)
+    depth = len(node.levels)
     while shown.leaves > MAX_LEAVES and depth > 1:
         depth -= 1
         shown = _limit_depth(node, depth)
@@ -117,7 +116,7 @@ def build_box_tree(record: Mapping[str, Any]) -> BoxNode:
 
 
 def _node(record: Mapping[str, Any]) -> BoxNode:
-    children = tuple(map(_node, record["children"]))
+    children = _children(record["children"])
     lines = textwrap.wrap(SIGNS.get(record["text"], record["text"]), NODE_LINE_LENGTH)
     text = tuple(lines if len(lines) <= MAX_LINES else [*lines[: MAX_LINES - 1], "…"]) or ("",)
     low, high = map(float, record["interval"])
@@ -127,6 +126,16 @@ def _node(record: Mapping[str, Any]) -> BoxNode:
     if not children and low == high:
         return BoxNode("constant", text)
     return BoxNode("operator" if children else "cut", text, (interval,), children)
+
+
+def _children(records: Sequence[Mapping[str, Any]]) -> tuple[BoxNode, ...]:
+    """Return the child nodes; of too many (of a maximum), those with the largest upper ends."""
+    if len(records) <= MAX_LEAVES:
+        return tuple(map(_node, records))
+    ends = np.nan_to_num([-float(each["interval"][1]) for each in records], nan=-math.inf)
+    kept = sorted(np.argsort(ends, kind="stable")[: MAX_LEAVES - 1].tolist())
+    rest = BoxNode("cut", (f"{len(records) - len(kept)} more", "not drawn"))
+    return (*(_node(records[k]) for k in kept), rest)
 
 
 def format_bound(value: float | str) -> str:
@@ -145,22 +154,6 @@ def _facts(record: Mapping[str, Any]) -> list[str]:
         ),
         record["bound"],
     ]
-
-
-def _limit_children(node: BoxNode, record: Mapping[str, Any]) -> BoxNode:
-    """Keep the children of a maximum with the largest upper ends, as many as fit."""
-    ends = [float(child["interval"][1]) for child in record["children"]]
-    ranked = sorted(range(len(ends)), key=lambda k: -math.inf if math.isnan(ends[k]) else -ends[k])
-    kept: list[int] = []
-    space = MAX_LEAVES - 1
-    for k in ranked:
-        if not kept or node.children[k].leaves <= space:
-            kept.append(k)
-            space -= node.children[k].leaves
-    children = [node.children[k] for k in sorted(kept)]
-    if len(kept) < len(ranked):
-        children.append(BoxNode("cut", (f"{len(ranked) - len(kept)} more", "not drawn")))
-    return replace(node, children=tuple(children))
 
 
 def _limit_depth(node: BoxNode, depth: int) -> BoxNode:
