@@ -51,13 +51,7 @@ from ratecli.sampling.rows import ExperimentData, TrialData, load_trial_data
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.mixture.solver import Mixture
 from ratecli.solvers.numerics import Stepper
-from ratecli.solvers.players.descent import DescentPlayer
-from ratecli.solvers.players.game import (
-    GradientAscent,
-    ThreePlayerGame,
-    initial_prices,
-    initial_slacks,
-)
+from ratecli.solvers.players.game import DescentPlayer, GradientAscent, ThreePlayerGame
 from ratecli.solvers.players.lagrangian import ProgramLagrangian
 from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.players.solver import ThreePlayer
@@ -299,10 +293,10 @@ def game_of(problem: Problem, lanes: int) -> ThreePlayerGame:
     kinds = RowKinds.by(problem.rates)
     form = ProgramLagrangian(RateProgram.of(problem), kinds)
     rates = np.geomspace(1e-3, 1, lanes)
-    player = DescentPlayer(form, LaneRows(problem.X, kinds), "adam", rates)
-    slacks = initial_slacks(form, lanes)
-    prices, ascent = initial_prices(form, slacks), GradientAscent(Stepper("adam", rates), None)
-    return ThreePlayerGame(form, player, ascent, Stepper("sgd", rates), prices, slacks)
+    rows, width = LaneRows(problem.X, kinds), problem.X.shape[1]
+    player = DescentPlayer(form, rows, width, ("adam", rates))
+    ascent = GradientAscent(Stepper("adam", rates), None)
+    return ThreePlayerGame(form, player, ascent, rates)
 
 
 def generated(n: int, d: int, *, dense: bool) -> Problem:

@@ -159,7 +159,7 @@ def ours(rows: int, folder: Path) -> list[Cost]:
 def ratecli(command: list[str]) -> None:
     """A command of ratecli, and when Newton's method knew which loss (without the penalty)."""
     from ratecli.cli.app import main
-    from ratecli.solvers.streamed.plain import StreamedNewton
+    from ratecli.solvers.baselines.streamed import StreamedNewton
 
     losses, at = [], StreamedNewton.at
 

@@ -4,20 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles.games import GOALS, features, game_of, solved
-from oracles.goals import problem, smooth_rows
+from oracles.games import GOALS, features, game_of
+from oracles.goals import problem, run, smooth_rows
 
 from ratecli.rates.matrix import RowKinds
-from ratecli.solvers.hull.forms import RateProgram
-from ratecli.solvers.mixture.solver import Mixture
-from ratecli.solvers.players.atoms import RatioAtom
-from ratecli.solvers.players.lagrangian import OBJECTIVE_OWNER
+from ratecli.solvers.players.lagrangian import DescendingAtom
 from ratecli.solvers.players.lanes import pack_lanes, unpack_lanes
 from ratecli.solvers.players.rows import BatchSampler, LaneRows
 from ratecli.solvers.players.solver import ThreePlayer
 
 
-class Plain:
+class PlainAdam:
     """Adam as in the paper."""
 
     def __init__(self, rates):
@@ -43,11 +40,11 @@ def hinged(X, kinds, W, sides):
 
 @pytest.mark.parametrize("lanes", [3, 16, 17])
 @pytest.mark.parametrize("storage", ["one-hot", "dense", "sparse"])
-def test_a_pass_counts_decisions_and_gathers_slopes(storage, lanes):
+def test_pass_counts_decisions_and_sums_slopes(storage, lanes):
     kinds = RowKinds.by(problem(smooth_rows(0, n=3000), GOALS["kl"]).rates)
     X = features(storage, 3000)
     rows = LaneRows(X, kinds)
-    assert (rows._parts is not None) == (storage == "one-hot")
+    assert (rows.merged.parts is not None) == (storage == "one-hot")
     rng = np.random.default_rng(0)
     W = rng.normal(size=(X.shape[1] + 1, lanes)).astype(np.float32)
     sides = rng.random((2 * kinds.count, lanes))
@@ -62,7 +59,7 @@ def test_a_pass_counts_decisions_and_gathers_slopes(storage, lanes):
 
 
 @pytest.mark.parametrize("storage", ["one-hot", "dense", "sparse"])
-def test_scores_that_are_no_numbers_count_as_no_and_pull_nothing(storage):
+def test_nan_scores_are_negative_decisions_without_gradient(storage):
     kinds = RowKinds.by(problem(smooth_rows(0, n=300), GOALS["kl"]).rates)
     X = features(storage, 300)
     W = np.zeros((X.shape[1] + 1, 2))
@@ -76,20 +73,22 @@ def test_scores_that_are_no_numbers_count_as_no_and_pull_nothing(storage):
 
 
 @pytest.mark.parametrize("name", GOALS)
-def test_a_step_is_that_of_plain_numpy(name):
-    """All of a step, written out for one lane after another in double precision, atom by atom."""
+def test_steps_agree_with_plain_numpy(name):
+    """A step in double precision, written out atom by atom and lane by lane."""
     rows = smooth_rows(3, n=800)
     given = problem(replace(rows, X=features("one-hot", 800)), GOALS[name])
     kinds = RowKinds.by(given.rates)
     rates = [0.02, 0.1, 0.3]
     grid = [{"learning_rate": a, "multiplier_rate": b} for a in rates for b in rates]
     game = game_of(given, grid)
-    form, count = game.form, 1 + len(game.form.constraints)
+    form, count = game.form, 1 + game.form.constraints
     slopes, constants = form.sides
     added = (slopes @ kinds.slopes).T
     sides = np.concatenate([np.maximum(added, 0), np.maximum(-added, 0)])
     learning, raising = (np.array([each[key] for each in grid]) for key in grid[0])
-    descending, ascending = Plain(learning), Plain(raising)
+    descending, ascending = PlainAdam(learning), PlainAdam(raising)
+    ends = np.cumsum([0, *(len(each.lines) for each in form.atoms)])
+    atoms = [(each.atom, slice(*ends[a : a + 2]), each.owner) for a, each in enumerate(form.atoms)]
     for _ in range(12):
         prices, slacks = game.prices.copy(), game.slacks.copy()
         W = unpack_lanes(game.player.W, len(grid))
@@ -97,67 +96,67 @@ def test_a_step_is_that_of_plain_numpy(name):
         _, yes, pull = hinged(given.X, kinds, W, sides @ prices)
         np.testing.assert_allclose(seen_rates, kinds.rates(yes), atol=1e-6)
         moved = W - descending.step(pull)
-        far = np.abs(descending.first) > 1e-5  # else rounding is all that Adam takes a step of
+        far = np.abs(descending.first) > 1e-5  # smaller gradients are rounding errors
         off = np.abs(unpack_lanes(game.player.W, len(grid)) - moved) / learning
         assert off[far].max() < 3e-3
         signed = form.signs * prices[count:]
-        broken = np.zeros((count - 1, len(grid)))
-        for atom, span, owner in zip(form.atoms, form.spans, form.owners, strict=True):
-            if not isinstance(atom, RatioAtom):
-                slacks[span] = atom.respond(prices[owner + 1], signed[span])
-            if owner != OBJECTIVE_OWNER:
-                broken[owner] += atom.value(slacks[span])
+        broken = np.zeros((count, len(grid)))
+        for atom, span, owner in atoms:
+            if not isinstance(atom, DescendingAtom):
+                slacks[span] = atom.respond(prices[[owner]], signed[span, None])[:, 0]
+            broken[owner] += atom.value(slacks[span, None])[0]
         seen = slopes @ seen_rates + constants
-        broken += seen[1:count]
+        broken = broken[1:] + seen[1:count]
         risen = prices[1:] + ascending.step(
             np.concatenate([broken, seen[count:] - form.signs * slacks])
         )
         np.testing.assert_allclose(game.prices[1:], np.maximum(risen, 0), atol=1e-9)
-        for atom, span, owner in zip(form.atoms, form.spans, form.owners, strict=True):
-            if isinstance(atom, RatioAtom):
-                down = prices[owner + 1] * atom.slopes(slacks[span]) - signed[span]
-                slacks[span] = atom.boxed(slacks[span] - learning * down)
+        for atom, span, owner in atoms:
+            if isinstance(atom, DescendingAtom):
+                down = prices[owner] * atom.slopes(slacks[span, None])[:, 0] - signed[span]
+                slacks[span] = atom.boxed((slacks[span] - learning * down)[:, None])[:, 0]
         np.testing.assert_allclose(game.slacks, slacks, atol=1e-9)
 
 
 def draws(n: int, size: int, count: int, seed: int = 0):
+    """The rows in memory, and each batch with the indices of its rows."""
     rows = smooth_rows(0, n=n)
     kinds = RowKinds.by(problem(rows, GOALS["kl"]).rates)
-    lanes = LaneRows(rows.X, kinds)
-    batch = BatchSampler.of(lanes, size, np.random.default_rng(seed))
-    return lanes, [batch.draw() for _ in range(count)]
+    lanes = LaneRows(np.column_stack([rows.X, np.arange(n)]), kinds)
+    batch = BatchSampler(lanes.unmerged(), size, np.random.default_rng(seed))
+    found = [batch.draw() for _ in range(count)]
+    return lanes, [(some, some.X[:, -1].astype(int)) for some in found]
 
 
-def test_a_batch_has_of_each_kind_its_share_and_no_row_twice():
+def test_batches_have_a_share_of_each_kind_and_no_row_twice():
     lanes, found = draws(1000, 100, 5)
-    per_kind = np.bincount(lanes.kinds.of, minlength=lanes.kinds.count)
-    for some in found:
+    kinds = lanes.kinds
+    per_kind = np.bincount(kinds.of, minlength=kinds.count)
+    for some, rows in found:
         np.testing.assert_allclose(np.diff(some.starts), per_kind / 10, atol=0.5)
-        for q in range(lanes.kinds.count):
+        assert len(set(rows)) == len(rows)
+        for q in range(kinds.count):
             own = slice(some.starts[q], some.starts[q + 1])
-            assert some.weight[own].sum() == pytest.approx(lanes.kinds.totals[q], rel=1e-6)
-            begin, end = lanes.all.starts[q : q + 2]
-            assert ((some.rows[own] >= begin) & (some.rows[own] < end)).all()
-            assert len(set(some.rows[own])) == own.stop - own.start  # no two rows are equal here
-    assert any((found[0].rows != other.rows).any() for other in found[1:])
+            assert some.weight[own].sum() == pytest.approx(kinds.totals[q], rel=1e-6)
+            assert (kinds.of[rows[own]] == q).all()
+    assert any((found[0][1] != other).any() for _, other in found[1:])
 
 
-def test_each_row_is_drawn_as_often_as_others():
+def test_each_row_is_sampled_equally_often():
     lanes, found = draws(100, 25, 4000)
-    often = np.bincount(np.concatenate([some.rows for some in found]), minlength=100)
-    share = np.diff(found[0].starts) / np.diff(lanes.all.starts)
-    expected = 4000 * np.repeat(share, np.diff(lanes.all.starts))
-    assert np.abs(often - expected).max() < 5 * np.sqrt(4000) / 2
+    often = np.bincount(np.concatenate([rows for _, rows in found]), minlength=100)
+    share = np.diff(found[0][0].starts) / np.diff(lanes.merged.starts)
+    assert np.abs(often - 4000 * share[lanes.kinds.of]).max() < 5 * np.sqrt(4000) / 2
 
 
-def test_a_small_batch_has_one_row_of_each_kind():
-    lanes, (some,) = draws(200, 1, 1)
+def test_small_batches_have_one_row_of_each_kind():
+    lanes, ((some, _),) = draws(200, 1, 1)
     assert np.diff(some.starts).tolist() == [1] * lanes.kinds.count
     np.testing.assert_allclose(some.weight, lanes.kinds.totals)
 
 
 @pytest.mark.parametrize("storage", ["one-hot", "dense", "sparse"])
-def test_a_batch_of_all_rows_is_all_rows(storage):
+def test_batches_of_all_rows_train_as_no_batches(storage):
     given = problem(replace(smooth_rows(1), X=features(storage, 400)), GOALS["g-mean"])
     grid = [{"learning_rate": 0.1, "multiplier_rate": 0.1}] * 2
     games = [
@@ -167,61 +166,32 @@ def test_a_batch_of_all_rows_is_all_rows(storage):
     ]
     played = [game.play(30, 10) for game in games]
     for one, other in ((0, 2), (0, 4), (1, 3), (1, 5)):
-        for a, b in zip(played[one].answers, played[other].answers, strict=True):
-            np.testing.assert_allclose(a, b, atol=1e-5)
-        for a, b in zip(played[one].rates, played[other].rates, strict=True):
-            np.testing.assert_allclose(a, b, atol=2 / 400)  # of a score of 0 rounding decides
-        for a, b in zip(played[one].prices, played[other].prices, strict=True):
-            np.testing.assert_allclose(a, b, atol=0.1)
+        for a, b in zip(played[one], played[other], strict=True):
+            np.testing.assert_allclose(a.answer, b.answer, atol=1e-5)
+            np.testing.assert_allclose(a.rates, b.rates, atol=2 / 400)  # a score of 0 is rounded
+            np.testing.assert_allclose(a.prices, b.prices, atol=0.1)
 
 
-@pytest.mark.parametrize(
-    ("name", "setting"),
-    [
-        ("kl", {}),
-        ("g-mean", {}),
-        ("f1 parity", {}),
-        ("affine", {"optimizer": "sgd", "learning_rate": 0.5}),
-        ("kl", {"multipliers": "leader"}),
-        ("kl", {"multipliers": "swap_regret"}),
-        ("kl", {"rates": "surrogate"}),
-    ],
-)
-def test_with_batches_the_best_is_nearly_reached(name, setting):
-    """Within .1 of the best mixture's objective, as with all rows, and feasible on all rows."""
-    given = problem(smooth_rows(1), GOALS[name])
-    program = RateProgram.of(given)
-    options = {"steps": 1000, "learning_rate": 0.1, "multiplier_rate": 0.05, "batch": 80}
-    found = solved(given, **(options | setting))
-    assert found.status == "solved"
-    rates = given.rates.rates(found.variants["stochastic"].decide(given.X))
-    assert program.excess(rates) <= 1e-6
-    best = Mixture().solve(given, np.random.default_rng(0), lambda _: None).trace[-1]["objective"]
-    assert best - 1e-3 <= program.value(program.objective, rates) <= best + 0.1
-
-
-def test_checkpoints_of_batches_are_measured_on_all_rows():
+def test_kept_iterates_are_measured_on_all_rows():
     given = problem(smooth_rows(1), GOALS["kl"])
     grid = [{"learning_rate": 0.1, "multiplier_rate": 0.1}] * 3
     game = game_of(given, grid, batch=20)
-    played = game.play(20, 10)
-    for answer, rates in zip(played.answers, played.rates, strict=True):
+    for kept in game.play(20, 10):
         for lane in range(3):
-            decided = game.player.classifier(answer, lane).decide(given.X)
-            np.testing.assert_allclose(rates[:, lane], given.rates.rates(decided), atol=1e-9)
+            decided = game.player.classifier(kept.answer, lane).decide(given.X)
+            np.testing.assert_allclose(kept.rates[:, lane], given.rates.rates(decided), atol=1e-9)
 
 
-def test_batches_are_the_same_by_seed():
+def test_batches_depend_on_the_seed_only():
     given = problem(smooth_rows(1), GOALS["kl"])
-    solver = ThreePlayer(batch=40, steps=50)
     first, again, other = (
-        solver.solve(given, np.random.default_rng(seed), lambda _: None).variants["last"].weights
+        run(ThreePlayer(batch=40, steps=50), given, seed).variants["last"].weights
         for seed in (3, 3, 4)
     )
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
 
 
-def test_an_oracle_takes_no_batch():
+def test_oracles_take_no_batch():
     with pytest.raises(ValueError, match="sees all rows"):
         ThreePlayer(oracle="linear", batch=10)

@@ -56,7 +56,7 @@ def fit_plain_classifier(
         raise FaultError(Diagnostic("E406", message, "use unconstrained: {loss: squared}"))
     if problem.stream is not None:
         # imported here because it imports numba, which takes a fifth of a second in every process
-        from ratecli.solvers.streamed.plain import fit_plain_streamed
+        from ratecli.solvers.baselines.streamed import fit_plain_streamed
 
         return fit_plain_streamed(problem, loss)
     if loss == "logistic":

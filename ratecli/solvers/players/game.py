@@ -1,17 +1,163 @@
-"""The game of three players (classifier, slacks, multipliers) in B lanes (settings) at once."""
+"""The game of three players (classifier, slacks and multipliers) in B lanes (settings) at once."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ratecli.models.base import Array
-from ratecli.solvers.numerics import Stepper
-from ratecli.solvers.players.atoms import MIN_SHARE, RatioAtom, SmoothAtom
-from ratecli.solvers.players.descent import BestResponsePlayer, DescentPlayer
-from ratecli.solvers.players.lagrangian import OBJECTIVE_OWNER, ProgramLagrangian
+from ratecli.models.base import Array, Classifier
+from ratecli.models.linear import Threshold
+from ratecli.solvers.numerics import Stepper, StepRule
+from ratecli.solvers.oracles.base import Oracle, OracleRows
+from ratecli.solvers.players.lagrangian import (
+    MIN_SHARE,
+    ClosedFormAtom,
+    DescendingAtom,
+    ProgramLagrangian,
+)
+from ratecli.solvers.players.lanes import WIDTH, Floats32, pack_lanes, unpack_lanes
+from ratecli.solvers.players.rows import BatchSampler, KindRows, LaneRows
+from ratecli.solvers.players.streamed import StreamedBatchSampler, StreamedLaneRows
+
+
+class ClassifierPlayer(ABC):
+    """Plays classifiers in B lanes; an answer holds those of all lanes."""
+
+    form: ProgramLagrangian
+
+    @abstractmethod
+    def move(self, prices: Array) -> tuple[Any, Array]:
+        """Return the answer to the multipliers (1 + J + S, B), and its rates (K, B).
+
+        Raises FloatingPointError if multipliers are not finite.
+        """
+
+    @abstractmethod
+    def classifier(self, answer: Any, lane: int) -> Classifier:
+        """Return the classifier of one lane."""
+
+    def terms(self, answer: Any, rates: Array) -> Array:  # noqa: ARG002
+        """Return the terms (1 + J + S, B) of the Lagrangian that the multipliers see."""
+        slopes, constants = self.form.sides
+        return np.asarray(slopes @ rates + constants)
+
+    def rates_on_all_rows(self, answers: Sequence[Any]) -> list[Array] | None:  # noqa: ARG002
+        """Return the rates (K, B) of several answers; None if `move` returned them."""
+        return None
+
+
+class BestResponsePlayer(ClassifierPlayer):
+    """An oracle's answers to the costs that a Lagrangian puts on the rates (Algorithm 1).
+
+    An oracle that needs a starting classifier gets its last answer in the same lane.
+    """
+
+    def __init__(self, form: ProgramLagrangian, ground: OracleRows, oracle: Oracle) -> None:
+        self.form, self.ground, self.oracle = form, ground, oracle
+        self._last: Sequence[Classifier | None] = ()
+
+    def move(self, prices: Array) -> tuple[Sequence[Classifier], Array]:
+        slopes, _ = self.form.sides
+        costs = slopes.T @ prices
+        if not np.isfinite(costs).all():
+            raise FloatingPointError(
+                "the multipliers grew beyond all numbers: lower multiplier_rate"
+            )
+        last = self._last or [None] * costs.shape[1]
+        answers = [self._answer(own, near) for own, near in zip(costs.T, last, strict=True)]
+        self._last = answers
+        rates = [self.ground.rates(self.ground.decide(answer)) for answer in answers]
+        return answers, np.stack(rates, axis=1)
+
+    def _answer(self, prices: Array, near: Classifier | None) -> Classifier:
+        if not self.ground.costs(prices).any():  # all answers cost the same
+            return near or self.ground.constant(yes=False)
+        return self.oracle.answer(prices, near)
+
+    def classifier(self, answer: Sequence[Classifier], lane: int) -> Classifier:
+        return answer[lane]
+
+
+class DescentPlayer(ClassifierPlayer):
+    """Linear classifiers in B lanes that descend on a hinge for each term of the Lagrangian.
+
+    Where a positive decision increases a term, the upper hinge `max(0, 1 + score)` is used; where
+    it decreases the term, the lower hinge `max(0, 1 - score)` (Narasimhan, Cotter, Gupta 2019,
+    Algorithm 2, and Algorithm 3 as corrected). An answer is the weights (L, d + 1, WIDTH).
+    """
+
+    def __init__(
+        self,
+        form: ProgramLagrangian,
+        rows: LaneRows | StreamedLaneRows,
+        width: int,
+        stepper: tuple[StepRule, Array],
+        batch: BatchSampler | StreamedBatchSampler | None = None,
+        *,
+        surrogate: bool = False,
+    ) -> None:
+        """Start from zero weights of `width` features.
+
+        `stepper` is the rule of the steps and one learning rate for each of B lanes. With
+        `surrogate`, multipliers see hinges instead of true rates.
+        """
+        rule, rates = stepper
+        self.form, self.rows, self.batch, self.surrogate = form, rows, batch, surrogate
+        self.lanes, self.stepper = len(rates), Stepper(rule, pack_lanes(rates[None]))
+        self.W = pack_lanes(np.zeros((width + 1, self.lanes)))
+        self._seen: LaneRows | StreamedLaneRows | KindRows = rows
+
+    def classifier(self, answer: Floats32, lane: int) -> Threshold:
+        *weights, bias = answer[lane // WIDTH, :, lane % WIDTH].astype(float)
+        return Threshold(np.array(weights), float(bias))
+
+    def move(self, prices: Array) -> tuple[Floats32, Array]:
+        """Take one step; return the weights before it and their rates.
+
+        With a batch, the rates are those of the sampled rows.
+        """
+        before = self.W
+        self._seen = self.rows if self.batch is None else self.batch.draw()
+        passed = self._seen.run(before, pack_lanes(self._sides @ prices))
+        self.W = (before - self.stepper.step(passed.slopes)).astype(np.float32)
+        return before, self.rows.kinds.rates(unpack_lanes(passed.yes, self.lanes))
+
+    def rates_on_all_rows(self, answers: Sequence[Floats32]) -> list[Array] | None:
+        if self.batch is None:
+            return None
+        kinds = self.rows.kinds
+        W = pack_lanes(np.hstack([unpack_lanes(each, self.lanes) for each in answers]))
+        passed = self.rows.run(W, np.zeros((len(W), 2 * kinds.count, WIDTH), np.float32))
+        rates = kinds.rates(unpack_lanes(passed.yes, len(answers) * self.lanes))
+        return np.split(rates, len(answers), axis=1)
+
+    def terms(self, answer: Floats32, rates: Array) -> Array:
+        """Return the terms, with hinges instead of counts as upper bounds if `surrogate`.
+
+        With a batch, they are computed on the rows sampled last.
+        """
+        if not self.surrogate:
+            return super().terms(answer, rates)
+        kinds, (slopes, constants) = self.rows.kinds, self.form.sides
+        above, below = (unpack_lanes(each, self.lanes) for each in self._seen.hinges(answer))
+        none = slopes @ np.nan_to_num(kinds.matrix.c)[:, None] + constants
+        hinges = self._sides.T @ np.concatenate([above, below - kinds.totals[:, None]])
+        return np.asarray(none + hinges)
+
+    @cached_property
+    def _sides(self) -> Array:
+        """(2 Q, 1 + J + S) effect on each term of positively deciding a weight of 1 of each kind.
+
+        The first Q rows hold increases, the others decreases, as positive numbers.
+        """
+        slopes, _ = self.form.sides
+        added = (slopes @ self.rows.kinds.slopes).T
+        return np.concatenate([np.maximum(added, 0.0), np.maximum(-added, 0.0)])
 
 
 class StepObservation(NamedTuple):
@@ -75,15 +221,14 @@ class FollowTheLeader:
 
     form: ProgramLagrangian
     ascent: GradientAscent
-    total: Array
+    total: float | Array = 0.0
 
     def next(self, prices: Array, seen: StepObservation) -> Array:
         risen = self.ascent.next(prices, seen)
         self.total = self.total + seen.arguments
         mean = np.clip(self.total / self.ascent.stepper.taken, MIN_SHARE, 1.0)
         count = len(seen.broken)
-        weights = self.form.weights(risen[: 1 + count])
-        risen[1 + count :] = slack_multipliers(self.form, weights, mean)
+        risen[1 + count :] = self.form.slack_multipliers(risen[: 1 + count], mean)
         return risen
 
 
@@ -120,7 +265,6 @@ class SwapRegret:
 
 
 MultiplierPlayer = GradientAscent | FollowTheLeader | SwapRegret
-ClassifierPlayer = BestResponsePlayer | DescentPlayer
 
 
 def stationary_distributions(matrix: Array) -> Array:
@@ -136,61 +280,75 @@ def stationary_distributions(matrix: Array) -> Array:
     return np.asarray(np.maximum(np.linalg.solve(system, right)[:, :, 0].T, 0.0))
 
 
-def slack_multipliers(form: ProgramLagrangian, weights: Array, at: Array) -> Array:
-    """Return multipliers (S, B) that make the slacks `at` best responses: slopes of the atoms."""
-    return np.asarray(np.maximum(form.signs * form.slopes(weights, at), 0.0))
-
-
 INITIAL_SLACK = 0.5
 """Assumed value of each argument before any rate is known."""
 
 
-@dataclass
-class GameIterates:
-    """The T iterates that were kept.
-
-    Each has an answer, its true rates (K, B), and the multipliers (1 + J + S, B) it responded to.
-    """
-
-    steps: list[int] = field(default_factory=list)
-    answers: list[Any] = field(default_factory=list)
-    rates: list[Array] = field(default_factory=list)
-    prices: list[Array] = field(default_factory=list)
-
-
-@dataclass
-class ThreePlayerGame:
-    """Simultaneous steps of all players (Algorithms 2 and 3 and relatives).
-
-    Slacks of convex atoms are best responses; slacks of ratios descend with the stepper `slack`.
+class Iterate(NamedTuple):
+    """Classifiers that were kept in a step, in B lanes.
 
     Attributes
     ----------
-    surrogate
-        Whether multipliers see hinges instead of true rates.
+    answer
+        The classifiers, as `ClassifierPlayer.move` returns them.
+    rates
+        (K, B) their rates on all rows.
+    prices
+        (1 + J + S, B) the multipliers to which they responded.
     """
 
-    form: ProgramLagrangian
-    player: ClassifierPlayer
-    multipliers: MultiplierPlayer
-    slack: Stepper
+    step: int
+    answer: Any
+    rates: Array
     prices: Array
-    slacks: Array
-    surrogate: bool = False
 
-    def play(self, steps: int, every: int) -> GameIterates:
+
+class ThreePlayerGame:
+    """Simultaneous steps of all players (Algorithms 2 and 3 and relatives).
+
+    Slacks are best responses where these have a closed form; the others descend.
+
+    Attributes
+    ----------
+    slack_rates
+        (B,) the step sizes of the slacks that descend.
+    prices
+        (1 + J + S, B) the multipliers: at first 1 for the objective, 0 for constraints, and those
+        of slacks that make the initial slacks best responses.
+    slacks
+        (S, B)
+    """
+
+    def __init__(
+        self,
+        form: ProgramLagrangian,
+        player: ClassifierPlayer,
+        multipliers: MultiplierPlayer,
+        slack_rates: Array,
+    ) -> None:
+        self.form, self.player, self.multipliers = form, player, multipliers
+        self.slack_rates, lanes = slack_rates, len(slack_rates)
+        self.slacks = np.full((len(form.signs), lanes), INITIAL_SLACK)
+        for bundle in form.bundles:
+            if isinstance(bundle.atom, DescendingAtom):
+                self.slacks[bundle.slots] = bundle.atom.start
+        prices = np.append(1.0, np.zeros(form.constraints))[:, None] * np.ones(lanes)
+        self.prices = np.concatenate([prices, form.slack_multipliers(prices, self.slacks)])
+        if isinstance(multipliers, SwapRegret):
+            self.prices = np.full_like(self.prices, 1 / len(self.prices))
+
+    def play(self, steps: int, every: int) -> list[Iterate]:
         """Run `steps` steps and keep the iterates 0, `every`, 2 `every`, ... and the last one."""
-        kept = GameIterates()
+        kept = []
         for step in range(steps + 1):
             prices = self.prices
             answer, rates = self.step()
             if step % every == 0 or step == steps:
-                kept.steps.append(step)
-                kept.answers.append(answer)
-                kept.rates.append(rates)
-                kept.prices.append(prices)
-        kept.rates = self.player.measured(kept.answers, kept.rates)
-        return kept
+                kept.append(Iterate(step, answer, rates, prices))
+        known = self.player.rates_on_all_rows([each.answer for each in kept])
+        if known is None:
+            return kept
+        return [each._replace(rates=rates) for each, rates in zip(kept, known, strict=True)]
 
     def step(self) -> tuple[Any, Array]:
         """Advance all players by one step.
@@ -198,60 +356,22 @@ class ThreePlayerGame:
         Return the classifiers that responded to the current multipliers, and their rates (K, B), as
         `ClassifierPlayer.move` does.
         """
-        answer: Any
         answer, rates = self.player.move(self.prices)
-        slopes, constants = self.form.sides
-        sides = self.player.bounds(answer) if self.surrogate else slopes @ rates + constants
-        signs, count = self.form.signs, len(self.form.constraints)
-        weights, pulls = self.form.weights(self.prices), signs * self.prices[1 + count :]
-        self._respond(weights, pulls)
-        limits, signed = sides[1 : 1 + count], sides[1 + count :]
+        terms = self.player.terms(answer, rates)
+        signs, first = self.form.signs, 1 + self.form.constraints
+        pulls = signs * self.prices[first:]
+        for bundle in self.form.bundles:
+            if isinstance(bundle.atom, ClosedFormAtom):
+                weight, pull = self.prices[bundle.owners], pulls[bundle.slots]
+                self.slacks[bundle.slots] = bundle.atom.respond(weight, pull)
+        limits, signed = terms[1:first], terms[first:]
         seen = StepObservation(
             limits + self.form.values(self.slacks), signed - signs * self.slacks, signs * signed
         )
-        self._descend(weights, pulls)
+        for bundle in self.form.bundles:
+            if isinstance(bundle.atom, DescendingAtom):
+                slacks, weight = self.slacks[bundle.slots], self.prices[bundle.owners]
+                slopes = weight * bundle.atom.slopes(slacks) - pulls[bundle.slots]
+                self.slacks[bundle.slots] = bundle.atom.boxed(slacks - self.slack_rates * slopes)
         self.prices = self.multipliers.next(self.prices, seen)
         return answer, rates
-
-    def _respond(self, weights: Array, pulls: Array) -> None:
-        """Set the slacks of convex atoms to best responses.
-
-        Weights are (A, B), signed multipliers (S, B).
-        """
-        for bundle in self.form.bundles:
-            atom, weight, pull = bundle.atom, weights[bundle.members], pulls[bundle.slots]
-            if isinstance(atom, SmoothAtom):
-                near = self.slacks[bundle.slots]
-                self.slacks[bundle.slots] = atom.respond(weight, pull, near)
-            elif not isinstance(atom, RatioAtom):
-                self.slacks[bundle.slots] = atom.respond(weight, pull)
-
-    def _descend(self, weights: Array, pulls: Array) -> None:
-        """Take a gradient step with the slacks of ratios, projected onto their boxes."""
-        for bundle in self.form.bundles:
-            if isinstance(bundle.atom, RatioAtom):
-                before = self.slacks[bundle.slots]
-                slopes = weights[bundle.members] * bundle.atom.slopes(before) - pulls[bundle.slots]
-                self.slacks[bundle.slots] = bundle.atom.boxed(before - self.slack.step(slopes))
-
-
-def initial_slacks(form: ProgramLagrangian, lanes: int) -> Array:
-    """Return the initial slacks (S, B): `INITIAL_SLACK`, and 1 for those of ratios."""
-    slacks = np.full((len(form.signs), lanes), INITIAL_SLACK)
-    for bundle in form.bundles:
-        if isinstance(bundle.atom, RatioAtom):
-            slacks[bundle.slots] = 1.0
-    return slacks
-
-
-def initial_prices(form: ProgramLagrangian, slacks: Array) -> Array:
-    """Return the initial multipliers (1 + J + S, B).
-
-    They are 1 for the objective, 0 for constraints, and those of slacks make the initial slacks
-    best responses.
-    """
-    lanes = slacks.shape[1]
-    weights = np.zeros((len(form.atoms), lanes))
-    weights[[owner == OBJECTIVE_OWNER for owner in form.owners]] = 1.0
-    none = np.zeros((len(form.constraints), lanes))
-    return np.concatenate([np.ones((1, lanes)), none, slack_multipliers(form, weights, slacks)])

@@ -1,10 +1,23 @@
-"""The Lagrangian of a program over rates: affine terms, atoms and multipliers."""
+"""The Lagrangian of a program over rates: affine terms, atoms and multipliers.
+
+A curved goal is a sum of atoms `w f(xi)`. Each argument of an atom is affine in the rates and has a
+slack of its own: where f increases, the argument must not exceed its slack; where f decreases, it
+must not fall below it. With a multiplier mu >= 0 for each, the slack player minimizes
+
+    w f(xi) - sum of sign * mu * xi    over a box,
+
+the box that contains the arguments (Narasimhan, Cotter, Gupta 2019, section 3, where the conjugate
+of f must be restricted to the box). It plays the best response where that has a closed form, and
+descends elsewhere.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from functools import cached_property
-from itertools import pairwise
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +27,9 @@ from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import affine
 from ratecli.rates.analysis import monotonicity
-from ratecli.rates.expression import Expression
+from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.matrix import RowKinds
+from ratecli.rates.tangent import tangents, values
 from ratecli.solvers.hull.forms import (
     ROUNDING,
     LinearTerm,
@@ -23,39 +37,247 @@ from ratecli.solvers.hull.forms import (
     RateProgram,
     linear_term_of,
 )
-from ratecli.solvers.players.atoms import (
-    ConvexAtom,
-    NegativeGeometricMean,
-    NegativeHarmonicMean,
-    NegativeLog,
-    QuadraticMean,
-    RatioAtom,
-    SmoothAtom,
-    combine_atoms,
-)
 
-OBJECTIVE_OWNER = -1
-"""The owner of the objective's atoms."""
+MIN_SHARE = 1e-3
+"""Smallest share whose logarithm is taken: bounds multipliers by 1 / MIN_SHARE (protocols 3.3)."""
+TINY_DENOMINATOR = 1e-300
+
+Parameter = float | Array
+"""A parameter of a single atom, or (A, 1) those of A atoms that are evaluated together."""
+
+
+class ConvexAtom(ABC):
+    """A convex function of n slacks in B lanes, or A functions of one class at once.
+
+    `signs` (n,) are +1 where it increases in a slack, -1 where it decreases.
+    """
+
+    signs: tuple[int, ...]
+
+    @abstractmethod
+    def value(self, slacks: Array) -> Array:
+        """Return the values (A, B) at slacks (n, A, B)."""
+
+    @abstractmethod
+    def slopes(self, slacks: Array) -> Array:
+        """Return the derivatives (n, A, B)."""
+
+
+class ClosedFormAtom(ConvexAtom):
+    """An atom whose best response has a closed form: `scale` times a function of shares."""
+
+    scale: Parameter
+
+    @abstractmethod
+    def respond(self, weight: Array, pull: Array) -> Array:
+        """Return the slacks (n, A, B) that minimize `weight * f - pull @ slacks`.
+
+        Weights are (A, B), pulls (n, A, B).
+        """
+
+
+class DescendingAtom(ConvexAtom):
+    """An atom whose slacks take gradient steps, from `start` and projected onto a box."""
+
+    start: ClassVar[float]
+
+    @abstractmethod
+    def boxed(self, slacks: Array) -> Array:
+        """Project slacks (n, A, B) onto the box."""
 
 
 @dataclass(frozen=True)
-class AtomBundle:
-    """Atoms of one class that are evaluated together.
+class NegativeLog(ClosedFormAtom):
+    """`-scale * log(x)` of a share x."""
+
+    scale: Parameter
+    signs = (-1,)
+
+    def value(self, slacks: Array) -> Array:
+        return np.asarray(-self.scale * np.log(slacks[0]))
+
+    def respond(self, weight: Array, pull: Array) -> Array:
+        best = self.scale * weight / np.maximum(-pull, TINY_DENOMINATOR)
+        return np.asarray(np.minimum(np.maximum(best, MIN_SHARE), 1.0))
+
+    def slopes(self, slacks: Array) -> Array:
+        return -self.scale / np.maximum(slacks, MIN_SHARE)
+
+
+class _MeanAtom(ClosedFormAtom):
+    """A mean of two shares, or its negative.
+
+    The function is homogeneous: it doubles when both arguments do. So the best point is 0 or has an
+    argument that is 1.
+    """
+
+    def respond(self, weight: Array, pull: Array) -> Array:
+        ones, none = np.ones_like(weight), np.zeros_like(pull)
+        sides = [
+            none,
+            np.stack([ones, self._other(weight, pull[1])]),
+            np.stack([self._other(weight, pull[0]), ones]),
+        ]
+        worth = [weight * self.value(side) - (pull * side).sum(axis=0) for side in sides]
+        chosen = np.argmin(worth, axis=0)
+        return np.asarray(np.take_along_axis(np.stack(sides), chosen[None, None], axis=0)[0])
+
+    @abstractmethod
+    def _other(self, weight: Array, pull: Array) -> Array:
+        """Return the best share in [0, 1] of the other argument when one is 1."""
+
+
+@dataclass(frozen=True)
+class NegativeGeometricMean(_MeanAtom):
+    """`-scale * sqrt(x y)` (vector 9.8)."""
+
+    scale: Parameter
+    signs = (-1, -1)
+
+    def value(self, slacks: Array) -> Array:
+        return np.asarray(-self.scale * np.sqrt(slacks[0] * slacks[1]))
+
+    def _other(self, weight: Array, pull: Array) -> Array:
+        half = 0.5 * self.scale * weight / np.maximum(-pull, TINY_DENOMINATOR)
+        return np.asarray(np.minimum(half, 1.0) ** 2)
+
+    def slopes(self, slacks: Array) -> Array:
+        x, y = np.maximum(slacks, MIN_SHARE)
+        return np.asarray(-0.5 * self.scale * np.stack([np.sqrt(y / x), np.sqrt(x / y)]))
+
+
+@dataclass(frozen=True)
+class NegativeHarmonicMean(_MeanAtom):
+    """`-scale * 2 x y / (x + y)`."""
+
+    scale: Parameter
+    signs = (-1, -1)
+
+    def value(self, slacks: Array) -> Array:
+        total = slacks.sum(axis=0)
+        return np.asarray(
+            -2 * self.scale * slacks[0] * slacks[1] / np.maximum(total, TINY_DENOMINATOR)
+        )
+
+    def _other(self, weight: Array, pull: Array) -> Array:
+        square = 2 * self.scale * weight / np.maximum(-pull, TINY_DENOMINATOR)
+        return np.asarray(np.clip(np.sqrt(square) - 1, 0.0, 1.0))
+
+    def slopes(self, slacks: Array) -> Array:
+        x, y = np.maximum(slacks, MIN_SHARE)
+        return np.asarray(-2 * self.scale * np.stack([(y / (x + y)) ** 2, (x / (x + y)) ** 2]))
+
+
+@dataclass(frozen=True)
+class QuadraticMean(_MeanAtom):
+    """`scale * sqrt((x^2 + y^2) / 2)`."""
+
+    scale: Parameter
+    signs = (1, 1)
+
+    def value(self, slacks: Array) -> Array:
+        return np.asarray(self.scale * np.sqrt(0.5 * (slacks**2).sum(axis=0)))
+
+    def _other(self, weight: Array, pull: Array) -> Array:
+        sine = np.sqrt(2) * pull / np.maximum(self.scale * weight, TINY_DENOMINATOR)
+        sine = np.clip(sine, 0.0, np.sqrt(0.5))  # the share is 1 at the upper bound
+        return np.asarray(np.minimum(sine / np.sqrt(1 - sine**2), 1.0))
+
+    def slopes(self, slacks: Array) -> Array:
+        size = np.sqrt(2 * (slacks**2).sum(axis=0))
+        return np.asarray(self.scale * slacks / np.maximum(size, TINY_DENOMINATOR))
+
+
+@dataclass(frozen=True)
+class RatioAtom(DescendingAtom):
+    """`x / y` of an upper slack x and a lower slack y, which is not convex.
+
+    The box is that of Algorithm 3: numerator and denominator at most `most_top` and `most_bottom`,
+    the denominator at least `MIN_SHARE`.
+    """
+
+    most_top: Parameter
+    most_bottom: Parameter
+    signs = (1, -1)
+    start = 1.0
+
+    def value(self, slacks: Array) -> Array:
+        return np.asarray(slacks[0] / slacks[1])
+
+    def slopes(self, slacks: Array) -> Array:
+        found = np.empty_like(slacks)
+        found[0] = 1 / slacks[1]
+        found[1] = -slacks[0] * found[0] ** 2
+        return found
+
+    def boxed(self, slacks: Array) -> Array:
+        found = np.empty_like(slacks)
+        np.minimum(np.maximum(slacks[0], 0.0), self.most_top, out=found[0])
+        np.minimum(np.maximum(slacks[1], MIN_SHARE), self.most_bottom, out=found[1])
+        return found
+
+
+@dataclass(frozen=True)
+class SmoothAtom(DescendingAtom):
+    """Any other expression that is convex in its rates and monotone in each; A is 1.
+
+    The box leaves out the end of [0, 1] towards which the function grows: it may be infinite there.
+    """
+
+    expression: Expression
+    index: dict[Leaf, int]
+    signs: tuple[int, ...]
+    start = 0.5
+
+    def value(self, slacks: Array) -> Array:
+        return values(self.expression, slacks[:, 0], self.index)[None]
+
+    def slopes(self, slacks: Array) -> Array:
+        return tangents(self.expression, slacks[:, 0], self.index).slopes[:, None]
+
+    def boxed(self, slacks: Array) -> Array:
+        signs = np.array(self.signs)[:, None, None]
+        low, high = MIN_SHARE * (signs < 0), 1 - MIN_SHARE * (signs > 0)
+        return np.clip(slacks, low, high)
+
+
+def combine_atoms(atoms: Sequence[ConvexAtom]) -> ConvexAtom:
+    """Combine A atoms of one class into one with parameters (A, 1)."""
+    if isinstance(atoms[0], SmoothAtom):
+        return atoms[0]
+    parameters = np.array([astuple(atom) for atom in atoms])  # type: ignore[call-overload]
+    return type(atoms[0])(*parameters.T[:, :, None])
+
+
+OBJECTIVE_ROW = 0
+"""The row of the objective among the multipliers; constraint j has row 1 + j."""
+
+
+class _OwnedAtom(NamedTuple):
+    """A single atom, its arguments as functions of the rates, and the row of its goal."""
+
+    atom: ConvexAtom
+    lines: tuple[LinearTerm, ...]
+    owner: int
+
+
+class AtomBundle(NamedTuple):
+    """A atoms of one class that are evaluated together.
 
     Attributes
     ----------
     atom
-        All of them combined, or a single one.
-    members
-        (A,) indices among all atoms; shape () for a single one.
+        All of them combined.
+    owners
+        (A,) row of each one's goal among the multipliers.
     slots
-        (n, A) indices of their arguments among all slacks; (n,) for a single one.
+        (n, A) indices of their arguments among all slacks.
     shares
         (J, A) 1 where an atom belongs to a constraint; None if none does.
     """
 
     atom: ConvexAtom
-    members: NDArray[np.intp]
+    owners: NDArray[np.intp]
     slots: NDArray[np.intp]
     shares: Array | None
 
@@ -70,10 +292,10 @@ class ProgramLagrangian:
 
     Attributes
     ----------
-    objective, constraints
-        The affine part of each.
-    atoms, owners
-        The A atoms of the rest, and the constraint that each belongs to, or `OBJECTIVE_OWNER`.
+    lines
+        The affine part of the objective and of each of the J constraints.
+    atoms
+        The atoms of the rest; all together have S arguments.
     """
 
     def __init__(self, program: RateProgram, kinds: RowKinds) -> None:
@@ -90,22 +312,19 @@ class ProgramLagrangian:
         self._program, self._none = program, program.objective.line * 0.0
         fixed = np.logical_not(kinds.patterns.any(axis=1))
         self._fixed = np.where(fixed, np.nan_to_num(kinds.matrix.c), 0.0), fixed
-        self.atoms, self.owners = list[ConvexAtom](), list[int]()
-        self.constraints = [
-            self._split(form, owner) for owner, form in enumerate(program.constraints)
-        ]
-        self.objective = self._split(program.objective, OBJECTIVE_OWNER)
+        self.atoms = list[_OwnedAtom]()
+        constraints = [self._split(form, row) for row, form in enumerate(program.constraints, 1)]
+        self.lines = [self._split(program.objective, OBJECTIVE_ROW), *constraints]
 
-    @cached_property
-    def spans(self) -> tuple[slice, ...]:
-        """The slacks of each atom among all S."""
-        ends = np.cumsum([0, *(len(atom.lines) for atom in self.atoms)]).tolist()
-        return tuple(slice(a, b) for a, b in pairwise(ends))
+    @property
+    def constraints(self) -> int:
+        """J, the number of constraints."""
+        return len(self.lines) - 1
 
     @cached_property
     def signs(self) -> Array:
         """(S, 1) +1 where a slack bounds its argument from above, -1 where from below."""
-        return np.array([[float(s)] for atom in self.atoms for s in atom.signs]).reshape(-1, 1)
+        return np.array([[float(s)] for each in self.atoms for s in each.atom.signs]).reshape(-1, 1)
 
     @cached_property
     def sides(self) -> tuple[Array, Array]:
@@ -113,63 +332,48 @@ class ProgramLagrangian:
 
         The terms are the objective, the constraints, and each argument times its sign.
         """
-        signed = [
-            line * float(sign)
-            for atom in self.atoms
-            for line, sign in zip(atom.lines, atom.signs, strict=True)
-        ]
-        table = np.stack([line.vector for line in (self.objective, *self.constraints, *signed)])
+        arguments = [line for each in self.atoms for line in each.lines]
+        signed = [line * float(s) for line, s in zip(arguments, self.signs[:, 0], strict=True)]
+        table = np.stack([line.vector for line in (*self.lines, *signed)])
         return table[:, :-1].copy(), table[:, -1:]
 
     @cached_property
     def bundles(self) -> tuple[AtomBundle, ...]:
-        """All atoms, grouped by class; those without a closed form are single."""
+        """All atoms, grouped by class; those without a closed form or ratio are single."""
         alike = dict[object, list[int]]()
-        for a, atom in enumerate(self.atoms):
+        for a, (atom, *_) in enumerate(self.atoms):
             alike.setdefault(a if isinstance(atom, SmoothAtom) else type(atom), []).append(a)
         return tuple(map(self._bundle, alike.values()))
 
     def _bundle(self, members: list[int]) -> AtomBundle:
-        atoms = [self.atoms[a] for a in members]
-        first = np.array([self.spans[a].start for a in members], dtype=np.intp)
-        slots = first + np.arange(len(atoms[0].signs))[:, None]
-        shares = np.equal.outer(np.arange(len(self.constraints)) + 1, self._rows[members])
-        owned = shares.astype(float) if shares.any() else None
-        if isinstance(atoms[0], SmoothAtom):
-            return AtomBundle(atoms[0], np.array(members[0]), slots[:, 0], owned)
-        return AtomBundle(combine_atoms(atoms), np.array(members), slots, owned)
-
-    @cached_property
-    def _rows(self) -> NDArray[np.intp]:
-        """(A,) row of each atom's owner among the multipliers."""
-        return np.array([owner + 1 for owner in self.owners], dtype=np.intp)
-
-    def weights(self, prices: Array) -> Array:
-        """Return the weights (A, B) of the atoms.
-
-        `prices` (1 + J, B) are the multipliers of objective and constraints.
-        """
-        return np.asarray(prices[self._rows])
+        atoms = [self.atoms[a].atom for a in members]
+        starts = np.cumsum([0, *(len(each.lines) for each in self.atoms)])[members]
+        owners = np.array([self.atoms[a].owner for a in members], dtype=np.intp)
+        shares = np.equal.outer(np.arange(self.constraints) + 1, owners).astype(float)
+        slots = starts + np.arange(len(atoms[0].signs))[:, None]
+        return AtomBundle(combine_atoms(atoms), owners, slots, shares if shares.any() else None)
 
     def values(self, slacks: Array) -> Array:
         """Return the sums (J, B) of the constraints' atoms at slacks (S, B)."""
-        total = np.zeros((len(self.constraints), slacks.shape[1]))
+        total = np.zeros((self.constraints, slacks.shape[1]))
         for bundle in self.bundles:
             if bundle.shares is not None:
-                value = bundle.atom.value(slacks[bundle.slots])
-                total += bundle.shares @ value.reshape(-1, slacks.shape[1])
+                total += bundle.shares @ bundle.atom.value(slacks[bundle.slots])
         return total
 
-    def slopes(self, weights: Array, slacks: Array) -> Array:
-        """Return the derivatives (S, B) of the weighted atoms with respect to the slacks."""
+    def slack_multipliers(self, prices: Array, slacks: Array) -> Array:
+        """Return the multipliers (S, B) that make `slacks` (S, B) best responses: the slopes.
+
+        `prices` (1 + J, B) are the multipliers of the objective and the constraints.
+        """
         found = np.zeros_like(slacks)
         for bundle in self.bundles:
             slopes = bundle.atom.slopes(slacks[bundle.slots])
-            found[bundle.slots] = weights[bundle.members] * slopes
-        return found
+            found[bundle.slots] = prices[bundle.owners] * slopes
+        return np.asarray(np.maximum(self.signs * found, 0.0))
 
     def _split(self, form: ProgramForm, owner: int) -> LinearTerm:
-        """Return the affine part of a goal, and collect the atoms of the rest."""
+        """Return the affine part of the goal in row `owner`, and collect the atoms of the rest."""
         line = form.line
         for m in form.fractions:
             fraction, share = self._program.fractions[m], float(form.shares[m])
@@ -177,11 +381,11 @@ class ProgramLagrangian:
             end = low if share > 0 else high
             top = (fraction.top + fraction.bottom * -end) * share  # never negative
             line += share * end
-            most = (max(top.reach()[1], 1.0), max(fraction.bottom.reach()[1], 1.0))
-            self.atoms.append(RatioAtom((top, fraction.bottom), most))
+            pair = (top, fraction.bottom)
+            ratio = RatioAtom(*(max(part.reach()[1], 1.0) for part in pair))
+            self.atoms.append(_OwnedAtom(ratio, pair, owner))
         for curve in form.curves:
-            line += self._split_convex(curve.expression, 1.0)
-        self.owners += [owner] * (len(self.atoms) - len(self.owners))
+            line += self._split_convex(curve.expression, 1.0, owner)
         return line
 
     def _line(self, node: Expression) -> LinearTerm | None:
@@ -194,52 +398,35 @@ class ProgramLagrangian:
         still = np.where(fixed, line.slopes, 0.0)
         return LinearTerm(line.slopes - still, line.constant + float(still @ constants))
 
-    def _split_convex(self, node: Expression, factor: float) -> LinearTerm:
+    def _split_convex(self, node: Expression, factor: float, owner: int) -> LinearTerm:
         """Return the affine part of `factor * node`, and collect its atoms."""
         flat = self._line(node)
         if flat is not None:
             return flat * factor
         match node:
             case ex.Sum(terms=terms):
-                return sum((self._split_convex(term, factor) for term in terms), self._none)
+                return sum((self._split_convex(term, factor, owner) for term in terms), self._none)
             case ex.Product(left=ex.Constant(value=value), right=right):
-                return self._split_convex(right, factor * value)
+                return self._split_convex(right, factor * value, owner)
             case ex.Apply(function=name, arguments=arguments):
-                lines = [line for line in map(self._line, arguments) if line]
+                lines = tuple(line for line in map(self._line, arguments) if line)
                 if len(lines) == len(arguments):
-                    offset = self._split_closed_form(name, lines, factor)
-                    if offset is not None:
-                        return offset
-        self.atoms.append(self._smooth_atom(node, factor))
+                    if name == "kl" and factor > 0 and not lines[0].slopes.any():
+                        return self._split_divergence(lines[0].constant, lines[1], factor, owner)
+                    atom = _closed_form(name, lines, factor)
+                    if atom is not None:
+                        self.atoms.append(_OwnedAtom(atom, lines, owner))
+                        return self._none
+        self.atoms.append(self._smooth_atom(node, factor, owner))
         return self._none
 
-    def _split_closed_form(
-        self, name: str, lines: list[LinearTerm], factor: float
-    ) -> LinearTerm | None:
-        """Split a function into atoms whose best responses have a closed form, or return None."""
-        if name == "kl" and factor > 0 and not lines[0].slopes.any():
-            return self._split_divergence(lines[0].constant, lines[1], factor)
-        reaches = [line.reach() for line in lines]
-        if not all(-ROUNDING <= low <= high <= 1 + ROUNDING for low, high in reaches):
-            return None  # these atoms need arguments in [0, 1]
-        pair = tuple(lines)
-        if name == "geo_mean" and factor < 0:
-            self.atoms.append(NegativeGeometricMean(pair, -factor))
-        elif name == "harmonic_mean" and factor < 0:
-            self.atoms.append(NegativeHarmonicMean(pair, -factor))
-        elif name == "rms" and factor > 0 and len(lines) == 2:
-            self.atoms.append(QuadraticMean(pair, factor))
-        else:
-            return None
-        return self._none
-
-    def _split_divergence(self, p: float, q: LinearTerm, factor: float) -> LinearTerm:
+    def _split_divergence(self, p: float, q: LinearTerm, factor: float, owner: int) -> LinearTerm:
         """KL(p, q) = constant - p log q - (1 - p) log(1 - q), decreasing in q and in 1 - q."""
         shares = [(s, line) for s, line in ((p, q), (1 - p, q * -1.0 + 1.0)) if s > 0]
-        self.atoms += [NegativeLog((line,), factor * share) for share, line in shares]
-        return self._none + factor * float(sum(share * np.log(share) for share, _ in shares))
+        self.atoms += [_OwnedAtom(NegativeLog(factor * s), (line,), owner) for s, line in shares]
+        return self._none + factor * float(sum(s * np.log(s) for s, _ in shares))
 
-    def _smooth_atom(self, node: Expression, factor: float) -> SmoothAtom:
+    def _smooth_atom(self, node: Expression, factor: float, owner: int) -> _OwnedAtom:
         """Return `factor * node` as an atom over its rates; raise E308 if not monotone in one."""
         scaled = ex.multiply(ex.Constant(factor), node)
         signs = monotonicity(scaled)
@@ -251,4 +438,23 @@ class ProgramLagrangian:
         units = np.eye(len(self._program.index))
         lines = tuple(LinearTerm(units[self._program.index[leaf]], 0.0) for leaf in signs)
         own = {leaf: k for k, leaf in enumerate(signs)}
-        return SmoothAtom(lines=lines, expression=scaled, index=own, signs=tuple(signs.values()))
+        return _OwnedAtom(SmoothAtom(scaled, own, tuple(signs.values())), lines, owner)
+
+
+def _closed_form(
+    name: str, arguments: tuple[LinearTerm, ...], factor: float
+) -> ClosedFormAtom | None:
+    """Return `factor` times a function as an atom with a closed form, None if there is none.
+
+    The atoms need arguments in [0, 1].
+    """
+    reaches = [line.reach() for line in arguments]
+    if not all(-ROUNDING <= low <= high <= 1 + ROUNDING for low, high in reaches):
+        return None
+    if name == "geo_mean" and factor < 0:
+        return NegativeGeometricMean(-factor)
+    if name == "harmonic_mean" and factor < 0:
+        return NegativeHarmonicMean(-factor)
+    if name == "rms" and factor > 0 and len(arguments) == 2:
+        return QuadraticMean(factor)
+    return None

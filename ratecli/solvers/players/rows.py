@@ -1,9 +1,8 @@
-"""Rows of the descending player: equal rows are merged, and one pass serves all lanes."""
+"""Rows of the descending player: sorted by kind, and one pass serves all lanes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -13,13 +12,14 @@ from scipy import sparse
 
 from ratecli.models.base import Array, Features
 from ratecli.rates.matrix import RowKinds
-from ratecli.solvers.players.kernel import (
+from ratecli.solvers.players.lanes import (
+    WIDTH,
+    Floats32,
     add_transposed_product,
     draw_batch,
     multiply_rows,
     pass_over_parts,
 )
-from ratecli.solvers.players.lanes import WIDTH, Floats32
 
 Uint32Array = NDArray[np.uint32]
 
@@ -36,7 +36,7 @@ LANE_BLOCKS_AT_ONCE = 16
 
 
 class CsrArrays(NamedTuple):
-    """Compressed sparse rows as compiled functions take them; `rows` holds the row indices."""
+    """Compressed sparse rows as compiled functions take them; `rows` are the indices of some."""
 
     rows: Uint32Array
     starts: NDArray[np.int64]
@@ -51,6 +51,9 @@ class CsrArrays(NamedTuple):
             A.indices.astype(np.uint32),
             A.data.astype(np.float32),
         )
+
+
+LaneFeatures = Floats32 | CsrArrays
 
 
 class SharedRowParts(NamedTuple):
@@ -100,24 +103,6 @@ def _column_codes(X: sparse.csc_array, j: int) -> NDArray[np.intp]:
     return np.unique(column, return_inverse=True)[1]
 
 
-class RowSelection(NamedTuple):
-    """Rows of a pass, sorted by kind.
-
-    Attributes
-    ----------
-    rows
-        (m,) their indices.
-    starts
-        (Q + 1,) where each kind begins.
-    weight
-        (m,) weight of each.
-    """
-
-    rows: Uint32Array
-    starts: NDArray[np.int64]
-    weight: Floats32 | Array
-
-
 class PassResult(NamedTuple):
     """Results of a pass over rows, for B lanes.
 
@@ -133,122 +118,77 @@ class PassResult(NamedTuple):
     slopes: Floats32
 
 
-class LaneRows:
-    """Rows sorted by kind, with equal rows merged; lanes are blocks as defined in `lanes`.
+@dataclass(frozen=True)
+class KindRows:
+    """Rows sorted by kind; lanes are blocks as defined in `lanes`.
 
     Weights W are (L, d + 1, WIDTH), bias last.
 
     Attributes
     ----------
-    kinds
-        Kinds of the rows before merging.
     X
-        (m, d) features.
-    all
-        The m rows.
-    member
-        (n,) index of the merged row of each row in `used`.
-    used
-        (n,) the rows that a rate counts, sorted by kind.
+        Features of the m rows.
+    starts
+        (Q + 1,) where each kind begins.
+    weight
+        (m,) weight of each row.
+    parts
+        The parts that rows are sums of, if it pays to compute the scores of these.
     """
 
-    def __init__(self, X: Features, kinds: RowKinds) -> None:
-        """Merge rows of one kind with equal features, and leave out rows that no rate counts."""
-        used = np.flatnonzero(kinds.weight)
-        products = np.asarray(X @ np.random.default_rng(0).normal(size=X.shape[1]))[used]
-        order = np.lexsort((products, kinds.of[used]))
-        kind, key, used = kinds.of[used][order], products[order], used[order]
-        new = np.concatenate([[True], (np.diff(key) != 0) | (np.diff(kind) != 0)])
-        weight = np.add.reduceat(kinds.weight[used], np.flatnonzero(new)).astype(np.float32)
-        starts = np.searchsorted(kind[new], np.arange(kinds.count + 1)).astype(np.int64)
-        self.kinds, self.X, self.used = kinds, X[used[new]], used
-        self.all = RowSelection(np.arange(len(weight), dtype=np.uint32), starts, weight)
-        self.member = (np.cumsum(new) - 1).astype(np.uint32)
+    X: LaneFeatures
+    starts: NDArray[np.int64]
+    weight: Floats32
+    parts: SharedRowParts | None = None
 
-    def run(self, W: Floats32, sides: Floats32, some: RowSelection | None = None) -> PassResult:
-        """Return counts of decisions and slopes of hinges.
+    def select(
+        self, rows: Uint32Array, starts: NDArray[np.int64], weight: Array | Floats32
+    ) -> KindRows:
+        """Return some of the rows (m',), sorted by kind, with other weights."""
+        X, parts = self.X, self.parts
+        X = X._replace(rows=X.rows[rows]) if isinstance(X, CsrArrays) else X[rows]
+        parts = None if parts is None else parts._replace(of=parts.of[rows])
+        return KindRows(X, starts, weight.astype(np.float32), parts)
+
+    def run(self, W: Floats32, sides: Floats32) -> PassResult:
+        """Return counts of decisions and slopes of hinges; slopes are 0 if all sides are.
 
         `sides` (L, 2 Q, WIDTH) are coefficients of hinges, not negative.
         """
-        seen = some or self.all
-        if self._parts is None:
-            return pass_over_rows(self._taken(seen), seen, W, sides)
-        return pass_over_rows(self._parts.table, seen, W, sides, self._parts.of)
+        if self.parts is None:  # each row is a part of its own
+            X, of = self.X, np.arange(len(self.weight), dtype=np.uint32)[:, None]
+        else:
+            of, X = self.parts
+        yes, slopes = np.zeros((len(W), sides.shape[1] // 2, WIDTH)), np.zeros(W.shape, np.float32)
+        for first in range(0, len(W), LANE_BLOCKS_AT_ONCE):
+            block = slice(first, first + LANE_BLOCKS_AT_ONCE)
+            scores = _lane_scores(X, W[block])
+            pull, lanes = np.zeros_like(scores), (scores, W[block], sides[block])
+            pass_over_parts(of, self.starts, self.weight, *lanes, pull, yes[block], slopes[block])
+            if not sides[block].any():
+                continue
+            if isinstance(X, CsrArrays):
+                add_transposed_product(*X, pull, slopes[block])
+            else:
+                slopes[block, :-1] += X.T @ pull
+        return PassResult(yes, slopes)
 
-    def counted(self, answers: Sequence[Floats32]) -> list[Array]:
-        """Return the positively decided weight on all rows, as `run` does, for several weights."""
-        nothing = np.zeros((len(answers[0]), 2 * self.kinds.count, WIDTH), np.float32)
-        return [self.run(W, nothing).yes for W in answers]
+    def hinges(self, W: Floats32) -> tuple[Array, Array]:
+        """Return the sums over rows of each kind of `max(0, 1 + score)` and `max(0, 1 - score)`.
 
-    def hinges(self, W: Floats32, some: RowSelection | None = None) -> tuple[Array, Array]:
-        """Return the sums of upper and lower hinges, as `hinge_sums` does."""
-        seen = some or self.all
-        return hinge_sums(self._taken(seen), seen, W)
+        Both are (L, Q, WIDTH).
+        """
+        scores, weight = _lane_scores(self.X, W) + W[:, -1:], self.weight[:, None]
+        kinds = [slice(*ends) for ends in pairwise(self.starts)]
 
-    def _taken(self, some: RowSelection) -> Floats32 | CsrArrays:
-        """Return the features of the selected rows."""
-        if isinstance(self._features, CsrArrays):
-            return self._features._replace(rows=some.rows)
-        return self._features if some is self.all else self._features[some.rows]
+        def by_kind(hinges: Floats32) -> Array:
+            return np.stack([hinges[:, kind].sum(axis=1, dtype=float) for kind in kinds], axis=1)
 
-    @property
-    def width(self) -> int:
-        """Number of features d."""
-        return int(self.X.shape[1])
-
-    @cached_property
-    def _features(self) -> Floats32 | CsrArrays:
-        return CsrArrays.of(self.X) if sparse.issparse(self.X) else self.X.astype(np.float32)
-
-    @cached_property
-    def _parts(self) -> SharedRowParts | None:
-        return find_shared_parts(sparse.csc_array(self.X))
+        above, below = (by_kind(weight * np.maximum(1 + sign * scores, 0)) for sign in (1, -1))
+        return above, below
 
 
-def pass_over_rows(
-    X: Floats32 | CsrArrays,
-    some: RowSelection,
-    W: Floats32,
-    sides: Floats32,
-    of: Uint32Array | None = None,
-) -> PassResult:
-    """Run a pass over rows; slopes are 0 if all sides are.
-
-    X are the features of the selected rows or, with `of` (n, G), those of the parts that rows are
-    sums of.
-    """
-    rows = some.rows
-    if of is None:  # each row is a part of its own
-        rows = np.arange(len(some.weight), dtype=np.uint32)
-        of = rows[:, None]
-    yes, slopes = np.zeros((len(W), sides.shape[1] // 2, WIDTH)), np.zeros(W.shape, np.float32)
-    for first in range(0, len(W), LANE_BLOCKS_AT_ONCE):
-        block = slice(first, first + LANE_BLOCKS_AT_ONCE)
-        scores, added = lane_scores(X, W[block]), (yes[block], slopes[block])
-        pull = np.zeros_like(scores)
-        weights = W[block], sides[block]
-        pass_over_parts(of, rows, some.starts, some.weight, scores, *weights, pull, *added)
-        if sides[block].any():
-            _add_feature_slopes(X, pull, slopes[block])
-    return PassResult(yes, slopes)
-
-
-def hinge_sums(X: Floats32 | CsrArrays, some: RowSelection, W: Floats32) -> tuple[Array, Array]:
-    """Return the sums over rows of each kind of `max(0, 1 + score)` and of `max(0, 1 - score)`.
-
-    Both are (L, Q, WIDTH).
-    """
-    scores, weight = lane_scores(X, W) + W[:, -1:], some.weight[:, None]
-    kinds = [slice(*ends) for ends in pairwise(some.starts)]
-
-    def by_kind(hinges: Floats32) -> Array:
-        return np.stack([hinges[:, kind].sum(axis=1, dtype=float) for kind in kinds], axis=1)
-
-    above, below = (by_kind(weight * np.maximum(1 + sign * scores, 0)) for sign in (1, -1))
-    return above, below
-
-
-def lane_scores(X: Floats32 | CsrArrays, W: Floats32) -> Floats32:
+def _lane_scores(X: LaneFeatures, W: Floats32) -> Floats32:
     """Return the scores (L, m, WIDTH), without the bias."""
     if not isinstance(X, CsrArrays):
         return np.asarray(X @ W[:, :-1])
@@ -257,12 +197,46 @@ def lane_scores(X: Floats32 | CsrArrays, W: Floats32) -> Floats32:
     return scores
 
 
-def _add_feature_slopes(X: Floats32 | CsrArrays, given: Floats32, slopes: Floats32) -> None:
-    """Add to `slopes` the gradient in feature weights, given slopes (L, m, WIDTH) in the scores."""
-    if isinstance(X, CsrArrays):
-        add_transposed_product(*X, given, slopes)
-    else:
-        slopes[:, :-1] += X.T @ given
+class LaneRows:
+    """The rows in memory that a rate counts.
+
+    Attributes
+    ----------
+    kinds
+        Kinds of all rows.
+    merged
+        The rows, with equal ones of a kind merged.
+    """
+
+    def __init__(self, X: Features, kinds: RowKinds) -> None:
+        used = np.flatnonzero(kinds.weight)
+        products = np.asarray(X @ np.random.default_rng(0).normal(size=X.shape[1]))[used]
+        order = np.lexsort((products, kinds.of[used]))
+        kind, key, used = kinds.of[used][order], products[order], used[order]
+        new = np.concatenate([[True], (np.diff(key) != 0) | (np.diff(kind) != 0)])
+        weight = np.add.reduceat(kinds.weight[used], np.flatnonzero(new)).astype(np.float32)
+        some = X[used[new]]
+        features = CsrArrays.of(some) if sparse.issparse(some) else some.astype(np.float32)
+        parts = find_shared_parts(sparse.csc_array(some))
+        self.kinds = kinds
+        self.merged = KindRows(features, kind_starts(kind[new], kinds), weight, parts)
+        self._kind, self._weight = kind, kinds.weight[used]
+        self._member = (np.cumsum(new) - 1).astype(np.uint32)
+
+    def unmerged(self) -> KindRows:
+        """Return the rows without merging equal ones, for batches."""
+        return self.merged.select(self._member, kind_starts(self._kind, self.kinds), self._weight)
+
+    def run(self, W: Floats32, sides: Floats32) -> PassResult:
+        return self.merged.run(W, sides)
+
+    def hinges(self, W: Floats32) -> tuple[Array, Array]:
+        return self.merged.hinges(W)
+
+
+def kind_starts(kind: NDArray[np.intp], kinds: RowKinds) -> NDArray[np.int64]:
+    """Return (Q + 1,) where each kind begins among the sorted `kind` (m,) of rows."""
+    return np.searchsorted(kind, np.arange(kinds.count + 1)).astype(np.int64)
 
 
 class BatchSampler:
@@ -276,34 +250,30 @@ class BatchSampler:
     order, weight
         (n,) the rows by kind, and their weights; after a draw, the sampled ones of each kind come
         first.
-    starts, ends
-        (Q + 1,) where each kind begins, among all rows and among the sampled ones.
+    ends
+        (Q + 1,) where each kind begins among the sampled rows.
     """
 
     def __init__(
-        self, some: RowSelection, there: Array, size: int, rng: np.random.Generator
+        self, rows: KindRows, size: int, rng: np.random.Generator, there: Array | None = None
     ) -> None:
-        """Sample about `size` of some rows, which represent `there` (Q,) rows of each kind."""
-        share, here = min(1.0, size / there.sum()), np.diff(some.starts)
+        """Sample about `size` rows, which represent `there` (Q,) rows of each kind.
+
+        By default they represent themselves.
+        """
+        here = np.diff(rows.starts)
+        there = here.astype(float) if there is None else there
+        share = min(1.0, size / there.sum())
         taken = np.minimum(np.maximum(np.rint(share * there), 1), here)
         stands = np.repeat(there / np.maximum(taken, 1), here)
-        self.order, self.starts, self.rng = some.rows.copy(), some.starts, rng
-        self.weight = (some.weight * stands).astype(np.float32)
+        self.rows, self.rng = rows, rng
+        self.order = np.arange(len(rows.weight), dtype=np.uint32)
+        self.weight = (rows.weight * stands).astype(np.float32)
         self.ends = np.append(0, np.cumsum(taken)).astype(np.int64)
 
-    @classmethod
-    def of(cls, rows: LaneRows, size: int, rng: np.random.Generator) -> BatchSampler:
-        """Return a sampler of about `size` rows in memory, at most all of them."""
-        kinds = rows.kinds
-        there = np.bincount(kinds.of[rows.used], minlength=kinds.count).astype(float)
-        starts = np.append(0, np.cumsum(there)).astype(np.int64)
-        every = RowSelection(rows.member, starts, kinds.weight[rows.used])
-        return cls(every, there, size, rng)
-
-    def draw(self) -> RowSelection:
+    def draw(self) -> KindRows:
         size = int(self.ends[-1])
         rows, weight = np.empty(size, np.uint32), np.empty(size, np.float32)
-        draw_batch(
-            self.order, self.weight, self.starts, self.ends, self.rng.random(size), rows, weight
-        )
-        return RowSelection(rows, self.ends, weight)
+        ends, chances = (self.rows.starts, self.ends), self.rng.random(size)
+        draw_batch(self.order, self.weight, *ends, chances, rows, weight)
+        return self.rows.select(rows, self.ends, weight)

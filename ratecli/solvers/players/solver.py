@@ -32,9 +32,10 @@ above the best on Adult, and .000 and .004 on COMPAS; 400 steps are hardly bette
 class ThreePlayer(Solver):
     """Convex and ratio goals as a game of three players (Narasimhan, Cotter, Gupta 2019).
 
-    A linear classifier descends on hinge losses, slack variables stand for the rates in non-affine
-    terms and play best responses (for ratios they descend), and multipliers ascend on the true
-    rates. The other rows of the paper's Table 2, and two relatives, are settings:
+    A linear classifier descends on hinge losses. Slack variables stand for the rates in non-affine
+    terms; they play best responses where these have a closed form, and descend elsewhere.
+    Multipliers ascend on the true rates. The other rows of the paper's Table 2, and two relatives,
+    are settings:
 
         Algorithm 1   {oracle: linear, steps: 50, every: 1}
         Algorithm 2   {}  where goals are convex
@@ -108,7 +109,7 @@ class ThreePlayer(Solver):
     shrink: Literal["rates", "metrics"] = "rates"
     hashed: bool = False
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     one_sided: ClassVar[bool] = True
     streams: ClassVar[Mapping[str, Any] | None] = {"oracle": None}
     objectives: ClassVar[frozenset[str]] = PROGRAM_SHAPES

@@ -14,6 +14,7 @@ from scipy.stats import rankdata
 from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import MajorityVote, MixtureClassifier
 from ratecli.models.hashed import HashedMixture
+from ratecli.models.linear import Threshold
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.hull.best import MAX_EXCESS, optimize_over_hull
@@ -21,22 +22,21 @@ from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RatePoints, Rate
 from ratecli.solvers.hull.relaxation import Relaxation
 from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.oracles.choice import make_oracle, make_oracle_rows
-from ratecli.solvers.players.descent import BestResponsePlayer, DescentPlayer
 from ratecli.solvers.players.game import (
+    BestResponsePlayer,
     ClassifierPlayer,
+    DescentPlayer,
     FollowTheLeader,
-    GameIterates,
     GradientAscent,
+    Iterate,
     MultiplierPlayer,
     SwapRegret,
     ThreePlayerGame,
-    initial_prices,
-    initial_slacks,
 )
 from ratecli.solvers.players.lagrangian import ProgramLagrangian
 from ratecli.solvers.players.rows import BatchSampler, LaneRows
+from ratecli.solvers.players.streamed import StreamedBatchSampler, StreamedLaneRows
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.streamed.player import StreamedBatchSampler, StreamedLaneRows
 
 if TYPE_CHECKING:
     from ratecli.solvers.players.solver import ThreePlayer
@@ -75,7 +75,7 @@ def train(
     results = [
         SettingResult(program, game.player, played, lane, solver.shrink == "metrics")
         for lane in range(len(grid))
-        if game.player.finite(played.answers[-1], lane)
+        if _is_finite(game.player.classifier(played[-1].answer, lane))
     ]
     if not results:
         rates = "learning_rate or multiplier_rate"
@@ -110,25 +110,27 @@ def make_game(
         ground = make_oracle_rows(solver.oracle, problem, kinds)
         oracle = make_oracle(solver.oracle, ground, problem.l2, rng)
         player = BestResponsePlayer(form, ground, oracle)
-    elif problem.stream is not None:
-        streamed = StreamedLaneRows(problem.stream, kinds)
-        drawn = solver.batch and StreamedBatchSampler(streamed, solver.batch, rng)
-        player = DescentPlayer(form, streamed, solver.optimizer, learning, drawn or None)
     else:
-        rows = LaneRows(problem.X, kinds)
-        batch = solver.batch and BatchSampler.of(rows, solver.batch, rng)
-        player = DescentPlayer(form, rows, solver.optimizer, learning, batch or None)
-    slacks = initial_slacks(form, len(grid))
-    prices = initial_prices(form, slacks)
+        rows: LaneRows | StreamedLaneRows
+        batch: BatchSampler | StreamedBatchSampler | None = None
+        if problem.stream is not None:
+            rows = StreamedLaneRows(problem.stream, kinds)
+            if solver.batch is not None:
+                batch = StreamedBatchSampler(problem.stream, kinds, solver.batch, rng)
+        else:
+            rows = LaneRows(problem.X, kinds)
+            if solver.batch is not None:
+                batch = BatchSampler(rows.unmerged(), solver.batch, rng)
+        stepper, surrogate = (solver.optimizer, learning), solver.rates == "surrogate"
+        width = problem.X.shape[1]
+        player = DescentPlayer(form, rows, width, stepper, batch, surrogate=surrogate)
     ascent = GradientAscent(Stepper(solver.optimizer, raising), solver.radius)
     multipliers: MultiplierPlayer = ascent
     if solver.multipliers == "leader":
-        multipliers = FollowTheLeader(form, ascent, np.zeros((1, 1)))
+        multipliers = FollowTheLeader(form, ascent)
     elif solver.multipliers == "swap_regret":
-        multipliers = SwapRegret.even(len(prices), raising)
-        prices = np.full_like(prices, 1 / len(prices))
-    surrogate, slack = solver.rates == "surrogate", Stepper("sgd", learning)
-    return ThreePlayerGame(form, player, multipliers, slack, prices, slacks, surrogate)
+        multipliers = SwapRegret.even(1 + form.constraints + len(form.signs), raising)
+    return ThreePlayerGame(form, player, multipliers, learning)
 
 
 def best_iterate(objectives: Array, violations: Array) -> int:
@@ -199,14 +201,14 @@ class SettingResult:
 
     program: RateProgram
     player: ClassifierPlayer
-    played: GameIterates
+    played: Sequence[Iterate]
     lane: int
     by_metrics: bool
 
     @cached_property
     def rates(self) -> Array:
         """Rates (K, T) of the iterates."""
-        return np.stack([each[:, self.lane] for each in self.played.rates], axis=1)
+        return np.stack([each.rates[:, self.lane] for each in self.played], axis=1)
 
     @cached_property
     def objectives(self) -> Array:
@@ -224,7 +226,7 @@ class SettingResult:
         return shrink_by_metrics(self.objectives, np.array(each).reshape(-1, len(self.objectives)))
 
     def classifier(self, t: int) -> Classifier:
-        return self.player.classifier(self.played.answers[t], self.lane)
+        return self.player.classifier(self.played[t].answer, self.lane)
 
     def mixed(self, chances: Array) -> MixtureClassifier:
         kept = np.flatnonzero(chances > MIN_ITERATE_CHANCE)
@@ -238,7 +240,7 @@ class SettingResult:
     def variants(self) -> dict[str, Classifier]:
         """Return the classifiers of the solution by name."""
         main = self.stochastic
-        counted = np.array([each[0, self.lane] for each in self.played.prices])
+        counted = np.array([each.prices[0, self.lane] for each in self.played])
         return {
             "stochastic": main,
             "deterministic": self.classifier(best_iterate(self.objectives, self.violations)),
@@ -250,14 +252,28 @@ class SettingResult:
     def multipliers(self) -> dict[str, float]:
         """Return the multipliers of the last step by constraint."""
         count = len(self.program.owners)
-        return self.program.by_goal(self.played.prices[-1][1 : 1 + count, self.lane])
+        return self.program.by_goal(self.played[-1].prices[1 : 1 + count, self.lane])
 
     def trace(self, pace: float) -> list[dict[str, Any]]:
         """Return the trace of single iterates; a step of all settings takes `pace` seconds."""
-        keys = ("iteration", "objective", "violation", "seconds")
-        seconds = [(step + 1) * pace for step in self.played.steps]
-        columns = (self.played.steps, self.objectives.tolist(), self.violations.tolist(), seconds)
-        return [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)]
+        return [
+            {
+                "iteration": each.step,
+                "objective": float(objective),
+                "violation": float(violation),
+                "seconds": (each.step + 1) * pace,
+            }
+            for each, objective, violation in zip(
+                self.played, self.objectives, self.violations, strict=True
+            )
+        ]
+
+
+def _is_finite(classifier: Classifier) -> bool:
+    """Return whether the weights are numbers; classifiers of oracles have such weights."""
+    if not isinstance(classifier, Threshold):
+        return True
+    return bool(np.isfinite(classifier.weights).all() and np.isfinite(classifier.bias))
 
 
 def _defined_values(program: RateProgram, rates: Array) -> Array:

@@ -1,1 +1,0 @@
-"""Solvers for rows that do not fit in memory: sums over passes, and sampled batches."""
