@@ -8,7 +8,7 @@ from ratecli.models.composed import MixtureClassifier
 from ratecli.models.linear import Threshold
 from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter, SplitTree
 from ratecli.models.trees import LEAF
-from ratecli.solvers.oracles.forests import TREE_CONVERTERS
+from ratecli.solvers.oracles.estimators import TREE_CONVERTERS
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(300, 3))

@@ -109,8 +109,10 @@ SAMPLE_ROWS = 2**17
 SAMPLE_GROWTH = 8
 MIN_FEATURE_ROWS = 2**10
 """Rows per feature whose curvature is summed, if there are as many."""
-LOGISTIC_TOLERANCE = 1e-9
-"""Predicted relative decrease of a Newton step at which the logistic loss counts as minimal."""
+LOGISTIC_TOLERANCE = 1e-6
+"""Predicted relative decrease of the last Newton step for the logistic loss. What is left after
+that step is smaller by orders of magnitude.
+"""
 SVM_GAP = 1e-5
 """Duality gap of the SVM relative to the mean hinge loss."""
 MAX_PASSES = 200
@@ -118,21 +120,15 @@ HINGE_WIDTHS = tuple(4 * 10.0 ** (-k / 2) for k in range(16))
 """Widths of the interval of the margin over which the hinge is rounded, in decreasing order; the
 solution for one width is nearly that of the next.
 """
-WIDTH_TOLERANCE = 1e-3
-"""Predicted decrease at which the next width is tried, relative to the final gap."""
-REMAINING_GAP_SHARE = 0.02
-"""The same relative to the gap that this width cannot close, if that gap is too large."""
-MIN_STEP_SHARE = 0.9
+CLOSABLE_GAP_SHARE = 0.02
+"""The next width is tried when a step would decrease the value by less than this share of the part
+of the gap that steps cannot close, if that part is too large.
+"""
 ARMIJO_SHARE = 1e-4
 MIN_STEP_FACTOR = 0.1
 """Smallest factor by which a step is shortened, to the minimum of a parabola."""
 MIN_STEP = 1e-10
 """Smallest part of a step that is tried."""
-FINAL_STEP_SHARE = 0.1
-"""A step is the last one, without a pass after it, if less than this share of the tolerance is
-expected to be left, assuming that it improves on the previous step by the same factor as that one
-did.
-"""
 ROUNDING = 1e-11
 """For steps with a smaller predicted decrease, relative to the value, rounding hides the change of
 the value, and slopes are compared instead.
@@ -178,6 +174,11 @@ class NewtonPoint:
     @property
     def gap(self) -> float:
         return self.primal - self.dual
+
+    def newton_step(self) -> tuple[Array, float]:
+        """Return the step, and twice the decrease of the value that it promises."""
+        step = -np.asarray(np.linalg.solve(self.curve, self.slope), dtype=float)
+        return step, -float(self.slope @ step)
 
 
 @dataclass
@@ -248,32 +249,39 @@ class StreamedNewton:
         value, primal = float(totals[0]) + penalty, float(totals[1]) + penalty
         return NewtonPoint(w, value, slope, curve, primal, dual, float(totals[3]))
 
-    def least(
-        self, found: NewtonPoint, width: float, close: float, gap: float
-    ) -> tuple[NewtonPoint, bool]:
-        """Minimize from a point, and return the last point and whether it converged.
-
-        It converges when the predicted decrease of a step is at most `close` relative to the value,
-        or when the duality gap is at most `gap` relative to the hinge loss.
-        """
-        before = 0.0
+    def least(self, start: Array, tolerance: float) -> tuple[Array, bool]:
+        """Minimize the logistic loss; return the weights and whether the tolerance was reached."""
+        found = self.at(start, 0.0, self.seen)
         while self.passes < MAX_PASSES:
-            step = -np.asarray(np.linalg.solve(found.curve, found.slope), dtype=float)
-            promised = -float(found.slope @ step)
-            if self._near(found, promised, width, close, gap):
-                return found, True
-            if not width and promised**2 <= 2 * FINAL_STEP_SHARE * close * found.value * before:
-                return replace(found, w=found.w + step), True
+            step, promised = found.newton_step()
+            if 0.5 * promised <= tolerance * found.value:
+                return found.w + step, True
+            new = self._search_line(found, step, promised, 0.0)
+            if new is None:  # no progress beyond rounding
+                return found.w, True
+            found = new
+        return found.w, False
+
+    def least_rounded(self, found: NewtonPoint, width: float, gap: float) -> NewtonPoint:
+        """Minimize the rounded hinge from a point until its width, not the slopes, limits the gap.
+
+        Ends earlier if the duality gap is at most `gap` relative to the hinge loss.
+        """
+        while self.passes < MAX_PASSES and found.gap > gap * found.primal:
+            step, promised = found.newton_step()
+            # steps can only close the part of the gap that is due to slopes
+            rest = found.gap - float(found.slope @ found.slope) / (2 * self.l2)
+            if rest > gap * found.primal and 0.5 * promised <= CLOSABLE_GAP_SHARE * rest:
+                break
             if promised > ROUNDING * found.value:
                 new = self._search_line(found, step, promised, width)
-                if new is None:  # no progress beyond rounding
-                    return found, 0.5 * promised <= WIDTH_TOLERANCE * found.value
             else:
                 new = self.at(found.w + step, width, found.curved)
-                if not new.slope @ new.slope < found.slope @ found.slope:
-                    return found, True
-            found, before = new, promised
-        return found, False
+                new = new if new.slope @ new.slope < found.slope @ found.slope else None
+            if new is None:
+                break
+            found = new
+        return found
 
     def _search_line(
         self, found: NewtonPoint, step: Array, promised: float, width: float
@@ -291,21 +299,6 @@ class StreamedNewton:
             length *= max(expected / (2 * (rise + expected)), MIN_STEP_FACTOR)
         return None
 
-    def _near(
-        self, found: NewtonPoint, promised: float, width: float, close: float, gap: float
-    ) -> bool:
-        """Return whether to stop before the next step, whose predicted decrease is `promised`."""
-        little = 0.5 * promised <= close * found.value
-        if not width:
-            return little
-        if found.gap <= gap * found.primal:
-            return True
-        # steps can only close the part of the gap that is due to slopes
-        rest = found.gap - float(found.slope @ found.slope) / (2 * self.l2)
-        if rest > gap * found.primal:
-            return little or 0.5 * promised <= REMAINING_GAP_SHARE * rest
-        return little and rest > MIN_STEP_SHARE * found.gap
-
 
 def fit_plain_streamed(problem: Problem, loss: StreamedLoss) -> tuple[Threshold, str]:
     """Fit as `baselines.plain.fit_plain_classifier` does, for rows that do not fit in memory."""
@@ -313,8 +306,7 @@ def fit_plain_streamed(problem: Problem, loss: StreamedLoss) -> tuple[Threshold,
     w = np.zeros(len(descent.stream.encoded.shares) + 1)
     if loss == "logistic":
         for some, tolerance in [*descent.samples(), (descent, LOGISTIC_TOLERANCE)]:
-            found, done = some.least(some.at(w, 0.0, some.seen), 0.0, tolerance, 0.0)
-            w = found.w
+            w, done = some.least(w, tolerance)
         late = f"Newton's method stopped after {descent.passes} passes over the rows"
         return Logistic(w[:-1], float(w[-1])), "" if done else late
     first, share = 0, 1.0
@@ -336,7 +328,7 @@ def _minimize_rounded_hinge(
     """
     points, curved = list[tuple[NewtonPoint, int]](), share * descent.seen
     for k, width in enumerate(HINGE_WIDTHS[first:], first):
-        found, _ = descent.least(descent.at(w, width, curved), width, WIDTH_TOLERANCE * gap, gap)
+        found = descent.least_rounded(descent.at(w, width, curved), width, gap)
         points.append((found, k))
         if found.gap <= gap * found.primal or descent.passes >= MAX_PASSES:
             break

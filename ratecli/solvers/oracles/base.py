@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -67,19 +68,14 @@ class OracleRows:
         return GroupThreshold(plain, self.slices, nobody, np.zeros(0))
 
     def decide(self, classifier: Classifier) -> Array:
-        """Return the decisions (m,), caching what many classifiers share.
-
-        That is the scores that a `GroupThreshold` shifts, and the probabilities that a
-        `CostSensitiveClassifier` weighs.
-        """
-        if isinstance(classifier, CostSensitiveClassifier):
-            return np.asarray(self._gains(classifier) > classifier.cut, dtype=float)
-        if not isinstance(classifier, GroupThreshold):
-            return classifier.decide(self.X)
-        if self._scored.get("by") is not classifier.scorer:
-            scores = classifier.scorer.score(self.X[:, : self.width])
-            self._scored.update({"by": classifier.scorer, "scores": scores})
-        return np.asarray(classifier.shifted(self._scored["scores"], self.members) > 0, dtype=float)
+        """Return the decisions (m,), caching the scores or probabilities that answers share."""
+        match classifier:
+            case CostSensitiveClassifier():
+                return np.asarray(self._gains(classifier) > classifier.cut, dtype=float)
+            case GroupThreshold(scorer=scorer):
+                scores = self._cached(scorer, lambda: scorer.score(self.X[:, : self.width]))
+                return np.asarray(classifier.shifted(scores, self.members) > 0, dtype=float)
+        return classifier.decide(self.X)
 
     def ranks(self, classifier: Classifier) -> Array | None:
         """Return the scores (m,) that a classifier thresholds, None if it has none.
@@ -91,19 +87,22 @@ class OracleRows:
                 return np.asarray(self.X @ classifier.weights)
             case CostSensitiveClassifier():
                 return self._gains(classifier)
-            case _:
-                return None
+        return None
 
     def _gains(self, classifier: CostSensitiveClassifier) -> Array:
-        if self._scored.get("of") is not classifier.chances:
-            self._scored.update(
-                {"of": classifier.chances, "chances": classifier.chances.probabilities(self.X)}
-            )
-        return np.asarray(self._scored["chances"] @ -classifier.costs)
+        model = classifier.chances
+        chances = self._cached(model, lambda: model.probabilities(self.X))
+        return np.asarray(chances @ -classifier.costs)
+
+    def _cached(self, model: object, outputs: Callable[[], Array]) -> Array:
+        """Return the outputs of a model on these rows; those of the last model are kept."""
+        if not self._outputs or self._outputs[0][0] is not model:
+            self._outputs[:] = [(model, outputs())]
+        return self._outputs[0][1]
 
     @cached_property
-    def _scored(self) -> dict[str, Any]:
-        return {}
+    def _outputs(self) -> list[tuple[object, Array]]:
+        return []
 
     @cached_property
     def members(self) -> Array:

@@ -5,7 +5,7 @@ The functions check such an option and make the oracle that it names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,12 +25,17 @@ if TYPE_CHECKING:
 
 LINEAR_ORACLE, REGRESSION_ORACLE, PLUGIN_ORACLE = "linear", "regression", "plugin"
 PROBABILITIES_OPTION, GROUPS_OPTION = "probabilities", "groups"
+ORACLE_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    LINEAR_ORACLE: (),
+    REGRESSION_ORACLE: (),
+    PLUGIN_ORACLE: (PROBABILITIES_OPTION, GROUPS_OPTION),
+}
+"""Options of the oracles that are not classifiers of scikit-learn."""
 LOGISTIC = "LogisticRegression"
 EXAMPLE_CLASSIFIERS = (
     "DecisionTreeClassifier, GaussianNB, HistGradientBoostingClassifier, LogisticRegression"
 )
-"""Classifiers that take sample weights, as suggestions in error messages."""
-
+"""Classifiers with probabilities, as suggestions in error messages."""
 
 CLASSIFIER_MODULES = {
     name: f"sklearn.{module}"
@@ -50,7 +55,7 @@ CLASSIFIER_MODULES = {
 
 Hard-coded because scanning scikit-learn takes seconds. A file that names one of these classes is
 checked without a scan, and without any import if it sets no parameters. Classes of newer versions
-are found by `estimators.list_classifiers`.
+are found by `estimators.weighted_classifiers`.
 """
 MAX_LOGISTIC_ITERATIONS = 1000
 """Iteration limit of the default logistic regression."""
@@ -76,9 +81,8 @@ class _NamedOptions:
         message = "no oracle: one name, or one name with options"
         raise InvalidValueError(Diagnostic("E103", message, hint, loc=loc))
 
-    @property
     def probabilities(self) -> _NamedOptions:
-        """The classifier that a plug-in oracle fits."""
+        """Return the classifier that a plug-in oracle fits."""
         loc = (*self.loc, PROBABILITIES_OPTION)
         return _NamedOptions.parse(self.options.get(PROBABILITIES_OPTION, LOGISTIC), loc)
 
@@ -90,16 +94,40 @@ class _NamedOptions:
         defaults = {"C": 1 / (rows * l2), "max_iter": MAX_LOGISTIC_ITERATIONS}
         return (defaults if self.name == LOGISTIC else {}) | dict(self.options)
 
-    def check_names(self, names: Iterable[str]) -> None:
+    def check_names(self, known: Sequence[str]) -> None:
         """Raise E101 if there is an option of another name."""
-        known = list(names)
         for key in self.options:
             if key not in known:
                 hint = did_you_mean(key, known, f"options of {self.name}")
                 message, loc = f"'{self.name}' has no option '{key}'", (*self.loc, key)
                 raise InvalidValueError(Diagnostic("E101", message, hint, loc=loc, key=True))
 
-    def error(self, message: str, hint: str) -> InvalidValueError:
+    def check_learner(self, others: Iterable[str] = (), *, probabilities: bool = False) -> None:
+        """Raise E101 or E104 unless this is a scikit-learn classifier that takes sample weights.
+
+        With `probabilities`, it must have `predict_proba`. `others` are names that are valid, too.
+        """
+        name = self.name
+        if not self.options and name in ([LOGISTIC] if probabilities else CLASSIFIER_MODULES):
+            return
+        # importing scikit-learn is slow, and so is listing all its classifiers
+        from ratecli.solvers.oracles import estimators
+
+        model = estimators.classifier_class(name)
+        if model is None:
+            known = [*others, *estimators.weighted_classifiers()]
+            hint = did_you_mean(name, known, "classifiers" if probabilities else "oracles")
+            message = f"scikit-learn has no classifier '{name}' that takes sample weights"
+            raise self._error(message, hint)
+        self.check_names(list(model().get_params(deep=False)))
+        for key, value in self.options.items():
+            if refusal := estimators.parameter_error(model, key, value):
+                raise InvalidValueError(Diagnostic("E104", refusal, loc=(*self.loc, key)))
+        if probabilities and not hasattr(model(**self.options), "predict_proba"):
+            message = f"{name} gives no probabilities"
+            raise self._error(message, f"these do: {EXAMPLE_CLASSIFIERS}")
+
+    def _error(self, message: str, hint: str) -> InvalidValueError:
         """Return an error at the name."""
         key = self.loc[-1:] == (self.name,)
         return InvalidValueError(Diagnostic("E104", message, hint, loc=self.loc, key=key))
@@ -108,17 +136,16 @@ class _NamedOptions:
 def check_oracle(value: Any) -> Any:
     """Return the value; raise E101, E103 or E104 if it does not name an oracle."""
     choice = _NamedOptions.parse(value)
-    if choice.name in (LINEAR_ORACLE, REGRESSION_ORACLE):
-        choice.check_names(())
-    elif choice.name == PLUGIN_ORACLE:
-        choice.check_names((PROBABILITIES_OPTION, GROUPS_OPTION))
+    if choice.name not in ORACLE_OPTIONS:
+        choice.check_learner(ORACLE_OPTIONS)
+        return value
+    choice.check_names(ORACLE_OPTIONS[choice.name])
+    if choice.name == PLUGIN_ORACLE:
         if not isinstance(choice.options.get(GROUPS_OPTION, False), bool):
             loc = (*choice.loc, GROUPS_OPTION)
             message = f"'{GROUPS_OPTION}' must be true or false"
             raise InvalidValueError(Diagnostic("E103", message, loc=loc))
-        _check_learner(choice.probabilities, probabilities=True)
-    else:
-        _check_learner(choice, [LINEAR_ORACLE, REGRESSION_ORACLE, PLUGIN_ORACLE])
+        choice.probabilities().check_learner(probabilities=True)
     return value
 
 
@@ -131,7 +158,7 @@ def check_probability_classifier(value: Any) -> Any:
 
     Raises InvalidValueError with E101, E103 or E104 if it does not.
     """
-    _check_learner(_NamedOptions.parse(value), probabilities=True)
+    _NamedOptions.parse(value).check_learner(probabilities=True)
     return value
 
 
@@ -190,34 +217,8 @@ def make_oracle(
 
     if choice.name != PLUGIN_ORACLE:
         return estimators.ClassifierOracle(ground, choice.name, choice.options, rng)
-    model = choice.probabilities
+    model = choice.probabilities()
     parameters = model.parameters(l2, ground.count)
     if oracle_uses_groups(value):
         return estimators.GroupPlugInOracle(ground, model.name, parameters, rng)
     return estimators.PlugInOracle(ground, model.name, parameters, rng)
-
-
-def _check_learner(
-    choice: _NamedOptions, others: Iterable[str] = (), *, probabilities: bool = False
-) -> None:
-    """Check that scikit-learn has the classifier with these options, and that it takes weights."""
-    name = choice.name
-    if not choice.options and name in ([LOGISTIC] if probabilities else CLASSIFIER_MODULES):
-        return
-    # importing scikit-learn is slow, and so is listing all its classifiers
-    from ratecli.solvers.oracles import estimators
-
-    if name not in CLASSIFIER_MODULES and name not in estimators.list_classifiers():
-        kind = "classifiers" if probabilities else "oracles"
-        known = [*others, *estimators.weighted_classifier_names()]
-        hint = f"{did_you_mean(name, known, kind)}, or another of scikit-learn"
-        raise choice.error(f"scikit-learn has no classifier '{name}'", hint)
-    model = estimators.classifier_class(name)
-    if not estimators.takes_sample_weights(model):
-        raise choice.error(f"{name} takes no sample weights", f"these do: {EXAMPLE_CLASSIFIERS}")
-    choice.check_names(model().get_params(deep=False))
-    for key, value in choice.options.items():
-        if message := estimators.parameter_error(model, key, value):
-            raise InvalidValueError(Diagnostic("E104", message, loc=(*choice.loc, key)))
-    if probabilities and not hasattr(model(**choice.options), "predict_proba"):
-        raise choice.error(f"{name} gives no probabilities", f"these do: {EXAMPLE_CLASSIFIERS}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import import_module
@@ -22,13 +22,12 @@ from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import ARGMAX_COSTS, CostSensitiveClassifier, GroupThreshold
 from ratecli.models.linear import Threshold
 from ratecli.models.sklearn_model import SklearnModel
-from ratecli.models.trees import TreeEnsemble
+from ratecli.models.trees import LEAF, TreeEnsemble
 from ratecli.rates.sample import Mask
 from ratecli.solvers.fit_cache import FitCache, array_digest
 from ratecli.solvers.liblinear import to_int32_indices
 from ratecli.solvers.oracles.base import OracleRows
 from ratecli.solvers.oracles.choice import CLASSIFIER_MODULES
-from ratecli.solvers.oracles.forests import TREE_CONVERTERS
 from ratecli.solvers.problem import ERROR_RATE, Groups
 
 MAX_DENSE_ROW_ENTRIES = 2**28
@@ -37,43 +36,30 @@ DUMMY_CLASSIFIER = "DummyClassifier"
 """Excluded because its decisions do not depend on the features."""
 
 
-def classifier_class(name: str) -> type[BaseEstimator]:
-    """Return the class of that name, from `CLASSIFIER_MODULES` or `list_classifiers()`."""
+def classifier_class(name: str) -> type[BaseEstimator] | None:
+    """Return scikit-learn's classifier of that name; None if none takes sample weights."""
     if name not in CLASSIFIER_MODULES:
-        return list_classifiers()[name]
+        return weighted_classifiers().get(name)
     estimator: type[BaseEstimator] = getattr(import_module(CLASSIFIER_MODULES[name]), name)
     return estimator
 
 
 @cache
-def list_classifiers() -> dict[str, type[BaseEstimator]]:
-    """Return all scikit-learn classifiers whose parameters all have defaults.
+def weighted_classifiers() -> dict[str, type[BaseEstimator]]:
+    """Return all scikit-learn classifiers whose `fit` takes sample weights, by name.
 
-    The first call is slow.
+    All their parameters have defaults. The first call is slow.
     """
 
-    def has_defaults(estimator: type[BaseEstimator]) -> bool:
+    def fits(name: str, estimator: type[BaseEstimator]) -> bool:
         parameters = inspect.signature(estimator).parameters.values()
-        return all(each.default is not each.empty for each in parameters)
+        return (
+            name != DUMMY_CLASSIFIER
+            and all(each.default is not each.empty for each in parameters)
+            and "sample_weight" in inspect.signature(estimator.fit).parameters
+        )
 
-    classifiers = all_estimators(type_filter="classifier")
-    return {
-        k: estimator
-        for k, estimator in classifiers
-        if k != DUMMY_CLASSIFIER and has_defaults(estimator)
-    }
-
-
-@cache
-def weighted_classifier_names() -> tuple[str, ...]:
-    """Return the names of classifiers whose `fit` takes sample weights, in alphabetical order."""
-    return tuple(
-        name for name, estimator in list_classifiers().items() if takes_sample_weights(estimator)
-    )
-
-
-def takes_sample_weights(estimator: type[BaseEstimator]) -> bool:
-    return "sample_weight" in inspect.signature(estimator.fit).parameters
+    return {name: each for name, each in all_estimators("classifier") if fits(name, each)}
 
 
 def parameter_error(estimator: type[BaseEstimator], key: str, value: Any) -> str | None:
@@ -90,10 +76,143 @@ def make_estimator(
     name: str, options: Mapping[str, Any], rng: np.random.Generator
 ) -> BaseEstimator:
     """Return the unfitted classifier, seeded from `rng` unless `random_state` is given."""
-    model = classifier_class(name)(**options)
+    estimator = classifier_class(name)
+    assert estimator is not None
+    model = estimator(**options)
     if "random_state" in model.get_params() and "random_state" not in options:
         model.set_params(random_state=int(rng.integers(2**31)))
     return model
+
+
+@dataclass(frozen=True)
+class _TreeArrays:
+    """One tree: `feature` (N,), `threshold` (N,), `children` (N, 2) and `values` (N, Q)."""
+
+    feature: NDArray[np.intp]
+    threshold: Array
+    children: NDArray[np.intp]
+    values: Array
+
+
+def _combine_trees(width: int, parts: Iterable[_TreeArrays], **more: Any) -> TreeEnsemble:
+    trees = list(parts)
+    roots = np.cumsum([0, *(len(part.feature) for part in trees)])[:-1]
+    moved = [part.children + root for part, root in zip(trees, roots, strict=True)]
+    return TreeEnsemble(
+        width,
+        roots.astype(np.intp),
+        np.concatenate([part.feature for part in trees]),
+        np.concatenate([part.threshold for part in trees]),
+        np.concatenate(moved),
+        np.concatenate([part.values for part in trees]),
+        **more,
+    )
+
+
+def _tree_arrays(tree: Any, values: Array, features: NDArray[np.intp] | None = None) -> _TreeArrays:
+    """Convert a tree of `sklearn.tree`, which may have been fitted on only some `features`."""
+    leaf = tree.children_left < 0
+    seen = tree.feature if features is None else features[np.where(leaf, 0, tree.feature)]
+    children = np.stack([tree.children_left, tree.children_right], axis=1)
+    return _TreeArrays(np.where(leaf, LEAF, seen), tree.threshold, children, values)
+
+
+def _class_shares(model: Any, classes: int) -> Array:
+    """Return the share (N, Q) of each class in the nodes of a tree that may lack some classes."""
+    counts = model.tree_.value[:, 0, :]
+    shares = np.zeros((len(counts), classes))
+    own = np.asarray(model.classes_, dtype=np.intp)
+    shares[:, own] = counts / counts.sum(axis=1, keepdims=True)
+    return shares
+
+
+def _convert_average(model: Any) -> TreeEnsemble:
+    """Average the probabilities over the trees of a forest, or return those of a single tree."""
+    start, trees = np.zeros(len(model.classes_)), getattr(model, "estimators_", [model])
+    features = getattr(model, "estimators_features_", [None] * len(trees))
+    parts = (
+        _tree_arrays(each.tree_, _class_shares(each, len(start)) / len(trees), own)
+        for each, own in zip(trees, features, strict=True)
+    )
+    return _combine_trees(model.n_features_in_, parts, start=start, rounded=True)
+
+
+def _convert_adaboost(model: Any) -> TreeEnsemble:
+    """Weighted votes of Q classes: +weight for the tree's class, -weight shared by the others."""
+    classes = len(model.classes_)
+    weights = model.estimator_weights_[: len(model.estimators_)]
+    parts = []
+    for each, weight in zip(model.estimators_, weights / weights.sum(), strict=True):
+        votes = np.eye(classes)[_class_shares(each, classes).argmax(axis=1)]
+        values = weight * (votes - (1 - votes) / (classes - 1)) / (classes - 1)
+        parts.append(_tree_arrays(each.tree_, values))
+    start = np.zeros(classes)
+    return _combine_trees(model.n_features_in_, parts, start=start, rounded=True, softmax=True)
+
+
+def _convert_boosting(model: Any) -> TreeEnsemble:
+    """Log-odds: `learning_rate` times each tree's value, doubled for the exponential loss."""
+    factor = model.learning_rate * (2.0 if model.loss == "exponential" else 1.0)
+    count = model.estimators_.shape[1]
+    parts = [
+        _tree_arrays(each.tree_, factor * _place_in_column(each.tree_.value[:, 0, 0], k, count))
+        for row in model.estimators_
+        for k, each in enumerate(row)
+    ]
+    return _combine_boosted_trees(model, parts, count, factor / model.learning_rate, rounded=True)
+
+
+def _convert_histogram_boosting(model: Any) -> TreeEnsemble:
+    """Log-odds; the values already contain the learning rate.
+
+    Raises
+    ------
+    ValueError
+        If the model splits by sets of values (`categorical_features`).
+    """
+    parts = []
+    for row in model._predictors:  # noqa: SLF001  scikit-learn has no public access to these trees
+        for k, each in enumerate(row):
+            nodes = each.nodes
+            if nodes["is_categorical"].any():
+                raise ValueError("splits by sets of values cannot be stored")
+            children = np.stack([nodes["left"], nodes["right"]], axis=1).astype(np.intp)
+            feature = np.where(nodes["is_leaf"] != 0, LEAF, nodes["feature_idx"]).astype(np.intp)
+            values = _place_in_column(nodes["value"], k, len(row))
+            parts.append(_TreeArrays(feature, nodes["num_threshold"], children, values))
+    return _combine_boosted_trees(model, parts, len(model._predictors[0]), 1.0)  # noqa: SLF001
+
+
+def _place_in_column(values: Array, k: int, count: int) -> Array:
+    """Return (N, Q) values with those given in column k, or in the second if there is only one."""
+    columns = np.zeros((len(values), max(count, 2)))
+    columns[:, k + (count == 1)] = values
+    return columns
+
+
+def _combine_boosted_trees(
+    model: Any, parts: list[_TreeArrays], count: int, factor: float, *, rounded: bool = False
+) -> TreeEnsemble:
+    """Combine boosted trees.
+
+    The start value is what the model's score has besides the values of the trees.
+    """
+    width, none = model.n_features_in_, np.zeros(max(count, 2))
+    trees = _combine_trees(width, parts, start=none, rounded=rounded)
+    row = np.zeros((1, width))
+    scores = factor * np.atleast_1d(model.decision_function(row)[0])
+    start = np.append(0.0, scores) if count == 1 else scores
+    return replace(trees, start=start - trees.probabilities(row)[0], softmax=True)
+
+
+_AVERAGED = "BaggingClassifier DecisionTreeClassifier ExtraTreeClassifier ExtraTreesClassifier"
+TREE_CONVERTERS: dict[str, Callable[[Any], TreeEnsemble]] = {
+    "AdaBoostClassifier": _convert_adaboost,
+    "GradientBoostingClassifier": _convert_boosting,
+    "HistGradientBoostingClassifier": _convert_histogram_boosting,
+    "RandomForestClassifier": _convert_average,
+    **dict.fromkeys(_AVERAGED.split(), _convert_average),
+}
 
 
 CACHED_ESTIMATORS = 8
