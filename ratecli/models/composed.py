@@ -14,6 +14,8 @@ from ratecli.models.linear import HALF
 from ratecli.models.sklearn_model import SklearnModel
 from ratecli.models.trees import TreeEnsemble
 
+MIN_CHANCE = 1e-9
+"""Smaller chances of members are rounding errors of 0."""
 ARGMAX_COSTS = np.array([1.0, -1.0])
 """Costs that make a decision positive if the second of two classes is the likelier one."""
 
@@ -154,6 +156,12 @@ class MixtureClassifier(Classifier):
             raise ValueError(f"members of a mixture have {sorted(widths)} features")
         if len({member.slices for member in self.members}) > 1:
             raise ValueError("members of a mixture use different slices")
+
+    @classmethod
+    def of(cls, members: Sequence[Classifier], chances: Array) -> MixtureClassifier:
+        """Return the mixture of the members with positive chances, scaled to sum 1."""
+        kept = np.flatnonzero(chances > MIN_CHANCE)
+        return cls(tuple(members[k] for k in kept.tolist()), chances[kept] / chances[kept].sum())
 
     @property
     def width(self) -> int:

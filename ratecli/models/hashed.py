@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.models.base import Array, Features
-from ratecli.models.composed import MixtureClassifier
+from ratecli.models.base import Array, Classifier, Features
+from ratecli.models.composed import MajorityVote, MixtureClassifier
 from ratecli.models.linear import Linear, ramp
 
 Words = NDArray[np.uint64]
@@ -131,3 +131,13 @@ def _blocks(X: Features) -> Iterator[sparse.csr_array]:
         rows.sum_duplicates()
         rows.eliminate_zeros()
         yield rows
+
+
+def deterministic_variants(
+    main: MixtureClassifier, rng: np.random.Generator | None
+) -> dict[str, Classifier]:
+    """Return the variants that follow from a mixture: `voted`, and `hashed` if `rng` is given."""
+    variants: dict[str, Classifier] = {"voted": MajorityVote(main.members, main.chances)}
+    if rng is not None:
+        variants["hashed"] = HashedMixture(main.members, main.chances, int(rng.integers(2**31)))
+    return variants

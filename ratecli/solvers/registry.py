@@ -138,7 +138,7 @@ BUILT_IN_ALGORITHMS = (
         "mixture",
         "the best randomized choice among classifiers of an oracle, by column generation",
         "ours; cf. Agarwal, Beygelzimer, Dudik, Langford, Wallach 2018",
-        "ratecli.solvers.mixture.solver:Mixture",
+        "ratecli.solvers.hull.solver:Mixture",
     ),
     Algorithm(
         "seldonian",

@@ -14,7 +14,7 @@ from ratecli.models.storage import dumps, loads
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.baselines.solvers import PostShift
 from ratecli.solvers.hull.forms import RateProgram
-from ratecli.solvers.mixture.solver import Mixture
+from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.oracles.choice import make_oracle, make_oracle_rows
 from ratecli.solvers.problem import ERROR_RATE, Problem
 

@@ -14,6 +14,7 @@ from ratecli.errors import FaultError
 from ratecli.rates.affine import affine
 from ratecli.rates.tangent import tangent, values
 from ratecli.solvers.baselines.solvers import Unconstrained
+from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.margin import (
     MarginSpec,
@@ -21,7 +22,6 @@ from ratecli.solvers.margin import (
     _StandardErrorJudge,
     solve_with_margin,
 )
-from ratecli.solvers.mixture.solver import Mixture
 from ratecli.solvers.players.solver import ThreePlayer
 from ratecli.solvers.problem import Problem
 

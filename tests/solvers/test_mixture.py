@@ -9,9 +9,8 @@ from oracles.goals import Rows, Rules, grid_rows, problem, smooth_rows
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull.best import optimize_over_hull
 from ratecli.solvers.hull.forms import RatePoints, RateProgram
-from ratecli.solvers.hull.relaxation import Relaxation
-from ratecli.solvers.mixture.search import max_slack_problem
-from ratecli.solvers.mixture.solver import Mixture
+from ratecli.solvers.hull.mixture import max_slack_problem
+from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.oracles.base import OracleRows
 from ratecli.solvers.oracles.linear import LinearOracle, best_line_step, sweep_directions
 from ratecli.solvers.problem import Problem
@@ -59,7 +58,7 @@ def test_it_is_the_best_mixture_of_all_linear_classifiers(name, seed):
     given = problem(rows, EVERY[name], l2=0.04)
     every = np.stack([given.rates.rates(p) for p in dichotomies(rows.X)], axis=1)
     program = RateProgram.of(given)
-    expected = optimize_over_hull(Relaxation(program, RatePoints.classifiers(every)), 1e-5)
+    expected = optimize_over_hull(program, RatePoints.classifiers(every), 1e-5)
     found = solved(given, gap=1e-5, calls=200, sweeps=6)
     rates = rates_of(given, found.variants["stochastic"])
     assert found.status == "solved"
@@ -91,9 +90,7 @@ def test_where_no_constraint_binds_it_is_kept_with_most_to_spare(seed):
     given = problem(rows, EVERY["kl"])
     every = np.stack([given.rates.rates(p) for p in dichotomies(rows.X)], axis=1)
     room = max_slack_problem(given, 1e-4)
-    least = optimize_over_hull(
-        Relaxation(RateProgram.of(room), RatePoints.classifiers(every)), 1e-5
-    )
+    least = optimize_over_hull(RateProgram.of(room), RatePoints.classifiers(every), 1e-5)
     found = solved(given, calls=200, sweeps=6)
     rates = rates_of(given, found.variants["stochastic"])
     program = RateProgram.of(given)

@@ -17,8 +17,7 @@ from ratecli.models.trees import TreeEnsemble
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull.best import optimize_over_hull
 from ratecli.solvers.hull.forms import RatePoints, RateProgram
-from ratecli.solvers.hull.relaxation import Relaxation
-from ratecli.solvers.mixture.solver import Mixture
+from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.oracles.base import OracleRows
 from ratecli.solvers.oracles.choice import (
     CLASSIFIER_MODULES,
@@ -292,9 +291,7 @@ def test_mixture_over_full_trees_is_optimal_over_all_rules(seed):
     ground = ground_of(given)
     every = [ground.rates(np.array(p, dtype=float)) for p in product((0, 1), repeat=8)]
     program = RateProgram.of(given)
-    expected = optimize_over_hull(
-        Relaxation(program, RatePoints.classifiers(np.stack(every, axis=1))), 1e-7
-    )
+    expected = optimize_over_hull(program, RatePoints.classifiers(np.stack(every, axis=1)), 1e-7)
     for option in ("DecisionTreeClassifier", {"plugin": {"probabilities": "ExtraTreeClassifier"}}):
         found = run(Mixture(gap=1e-6, oracle=option), given)
         assert found.status == "solved"

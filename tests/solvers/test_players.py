@@ -18,7 +18,7 @@ from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import Scope, resolve
 from ratecli.rates.table import RATES
 from ratecli.solvers.hull.forms import RateProgram
-from ratecli.solvers.mixture.solver import Mixture
+from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.players.game import (
     StepObservation,
     SwapRegret,

@@ -12,7 +12,7 @@ from ratecli.models.linear import Linear
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines.solvers import ExponentiatedGradient
 from ratecli.solvers.hull.forms import RateProgram
-from ratecli.solvers.mixture.solver import Mixture
+from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.players.solver import ThreePlayer
 from ratecli.solvers.problem import ERROR_RATE, Problem
 

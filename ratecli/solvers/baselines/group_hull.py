@@ -12,9 +12,8 @@ from scipy.spatial import ConvexHull
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.matrix import RowKinds
-from ratecli.solvers.hull.best import MAX_EXCESS, HullOptimum, optimize_over_hull
+from ratecli.solvers.hull.best import HullOptimum, optimize_over_hull
 from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RatePoints, RateProgram
-from ratecli.solvers.hull.relaxation import Relaxation
 from ratecli.solvers.numerics import Thresholds
 from ratecli.solvers.problem import ERROR_RATE, Groups
 
@@ -181,18 +180,10 @@ class GroupHull:
         If the latter satisfies them after all, the search for the best point gave up and there is
         no bound.
         """
-        optimum = optimize_over_hull(Relaxation(self.program, self.columns), 0.5 * self.gap)
-        self.feasible = optimum is not None
-        if optimum is not None:
-            return optimum
-        elastic = Relaxation(self.program, self.columns, elastic=True)
-        nearest = optimize_over_hull(elastic, 0.5 * self.gap)
-        assert nearest is not None
-        self.feasible = float(self.program.excess(nearest.rates)) <= MAX_EXCESS
-        if not self.feasible:
-            return nearest
-        value = float(self.program.value(self.program.objective, nearest.rates))
-        return replace(nearest, value=value, bound=-np.inf)
+        optimum = optimize_over_hull(self.program, self.columns, 0.5 * self.gap)
+        assert optimum is not None
+        self.feasible = optimum.feasible
+        return optimum
 
     def settled(self, optimum: HullOptimum) -> HullOptimum:
         """Return the point of least error among those as good as `optimum`.
@@ -208,8 +199,8 @@ class GroupHull:
         error = ProgramForm(LinearTerm(self.error, 0.0), 0.0 * objective.shares)
         owners = (*self.program.owners, "objective")
         program = replace(self.program, objective=error, constraints=constraints, owners=owners)
-        near = optimize_over_hull(Relaxation(program, self.columns), 0.5 * self.gap)
-        if near is None:
+        near = optimize_over_hull(program, self.columns, 0.5 * self.gap)
+        if near is None or not near.feasible:
             return optimum
         value = float(self.program.value(objective, near.rates))
         return replace(optimum, weights=near.weights, rates=near.rates, value=value)

@@ -16,7 +16,7 @@ from ratecli.solvers.filtering.solvers import BalancedTree
 from ratecli.solvers.filtering.target import FilterTarget
 from ratecli.solvers.filtering.weights import MIN_SHARE, leaf_weights
 from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RateProgram
-from ratecli.solvers.mixture.search import ColumnGeneration
+from ratecli.solvers.hull.mixture import ColumnGeneration
 from ratecli.solvers.oracles.base import Oracle, OracleRows, with_threshold
 
 QP_TOLERANCE = 1e-11

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ratecli.models.base import Array
-from ratecli.solvers.hull.forms import LinearTerm
-from ratecli.solvers.hull.relaxation import Relaxation, RelaxationOptimum
+from ratecli.solvers.hull.forms import RatePoints, RateProgram
+from ratecli.solvers.hull.relaxation import Relaxation, RelaxationOptimum, Tangents
 
 MAX_EXCESS = 5e-7
 """Largest excess at which a constraint counts as satisfied."""
@@ -27,20 +27,23 @@ MIN_CUT_DISTANCE = 0.1
 
 @dataclass(frozen=True)
 class HullOptimum:
-    """A point of the hull that satisfies the constraints.
+    """The best point of the hull, or the one of least violation.
 
     Attributes
     ----------
     weights, rates
         (T,) chances, with sum 1 in each block, and (K,) rates.
     value, bound
-        Its objective, and a lower bound on that of all feasible points of the hull.
+        Its objective, and a lower bound on that of all feasible points of the hull. For a point of
+        least violation, its largest constraint and a bound on that.
     prices
         (K,) slopes of the Lagrangian there: a point whose rates cost less improves it.
     multipliers
         (J,) multipliers of the constraints.
     tangents
         Tangents of the program's curves, for a relaxation over more points.
+    feasible
+        Whether it satisfies the constraints.
     """
 
     weights: Array
@@ -49,31 +52,46 @@ class HullOptimum:
     bound: float
     prices: Array
     multipliers: Array
-    tangents: list[tuple[int, LinearTerm]]
+    tangents: Tangents
+    feasible: bool
 
 
-def optimize_over_hull(relaxation: Relaxation, gap: float) -> HullOptimum | None:
-    """Return the best point, up to a gap between value and bound, or None if none is feasible.
+def optimize_over_hull(
+    program: RateProgram, points: RatePoints, gap: float, tangents: Tangents = ()
+) -> HullOptimum | None:
+    """Return the best point of a hull, up to a gap between value and bound.
 
     If the relaxation has no levels, its first program is exact. Otherwise boxes of levels are split
-    in two at the level with the largest error. An elastic relaxation ends with any point that
-    satisfies all constraints.
+    in two at the level with the largest error. After `MAX_NODES` boxes, or if a box was dropped
+    that could neither be split nor gave a point, the bound is still valid, but may be further than
+    `gap` away.
 
-    None is a proof of infeasibility if all boxes were shown to be empty. After `MAX_NODES` boxes,
-    or if a box was dropped that could neither be split nor gave a point, the bound is still valid,
-    but may be further than `gap` away. If no point was found then, the same number of boxes is
-    searched for a point of least violation, which is returned if it satisfies the constraints;
-    otherwise None.
+    If no point was found that satisfies all constraints, a point of least violation is searched
+    for. It counts as feasible if it satisfies them after all; None if a constraint is undefined at
+    all points.
     """
+    relaxation = Relaxation(program, points, tangents=tangents)
     search = _BranchAndBound(relaxation, gap)
-    found, value = search.found, search.upper
-    if found is None and search.bound < np.inf and not relaxation.elastic:
-        nearest = _BranchAndBound(replace(relaxation, elastic=True, tangents=[]), gap)
-        found = nearest.found
-        value = np.inf if found is None else _point_value(relaxation, found)
-    if found is None or value == np.inf:
+    if search.found is not None:
+        return _polished_optimum(relaxation, search.found, search.upper, search.bound)
+    nearest = _BranchAndBound(Relaxation(program, points, elastic=True), gap)
+    if nearest.found is None:
         return None
-    return _polished_optimum(relaxation, found, value, min(value, search.bound))
+    value = _point_value(relaxation, nearest.found)
+    if value == np.inf:
+        return _polished_optimum(nearest.relaxation, nearest.found, nearest.upper, nearest.bound)
+    bound = search.bound if search.bound < np.inf else -np.inf
+    return _polished_optimum(relaxation, nearest.found, value, bound)
+
+
+def bound_violation(program: RateProgram, points: RatePoints, gap: float) -> float:
+    """Return a proven lower bound on the largest constraint over a hull, up to a gap.
+
+    At most 0 if some point satisfies all constraints, or if nothing is proven. Denominators may be
+    0, where ratios have any value.
+    """
+    search = _BranchAndBound(Relaxation(program, points, elastic=True, floor=0.0), gap)
+    return 0.0 if search.found is None else min(search.upper, search.bound)
 
 
 class _BranchAndBound:
@@ -184,9 +202,16 @@ def _polished_optimum(
         if better >= value - MIN_IMPROVEMENT:
             break
         found, value = step, better
-    prices, multipliers = priced.prices(at), priced.multipliers(at)
-    ends, point = (value, min(value, bound)), (found.weights, found.rates)
-    return HullOptimum(*point, *ends, prices, multipliers, relaxation.tangents)
+    return HullOptimum(
+        found.weights,
+        found.rates,
+        value,
+        min(value, bound),
+        priced.prices(at),
+        priced.multipliers(at),
+        relaxation.tangents,
+        not relaxation.elastic,
+    )
 
 
 def _linearized_relaxation(relaxation: Relaxation, rates: Array) -> Relaxation:

@@ -361,12 +361,9 @@ def min_violation(program: RateProgram, kinds: RowKinds) -> float:
     The bound is accurate to `VIOLATION_GAP`. Return 0 if no proof was found.
     """
     # imported here because they import numba, which takes a third of a second in every process
-    from ratecli.solvers.hull.best import optimize_over_hull
-    from ratecli.solvers.hull.relaxation import Relaxation
+    from ratecli.solvers.hull.best import bound_violation
 
-    everything = Relaxation(program, RatePoints.decisions(kinds), elastic=True, floor=0.0)
-    found = optimize_over_hull(everything, VIOLATION_GAP)
-    return 0.0 if found is None else found.bound
+    return bound_violation(program, RatePoints.decisions(kinds), VIOLATION_GAP)
 
 
 def unmet_status(

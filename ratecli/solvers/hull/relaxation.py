@@ -32,6 +32,9 @@ wide box may be the one that the optimum violates. Values from .03 to .3 need eq
 1e-6 fifty times as many.
 """
 
+Tangents = Sequence[tuple[int, LinearTerm]]
+"""The number of a curve and one of its tangents each."""
+
 
 @dataclass(frozen=True)
 class RelaxationOptimum:
@@ -67,15 +70,14 @@ class Relaxation:
     """A relaxation that keeps the tangents of curves from one call to the next.
 
     With `elastic` the objective is the largest constraint. `floor` 0 allows denominators of 0,
-    where ratios may have any value, as proofs require. `tangents` holds the number of a curve and
-    one of its tangents each.
+    where ratios may have any value, as proofs require.
     """
 
     program: RateProgram
     columns: RatePoints
     elastic: bool = False
     floor: float = MIN_DENOMINATOR_SHARE
-    tangents: list[tuple[int, LinearTerm]] = field(default_factory=list)
+    tangents: Tangents = ()
     _last: LevelLp | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -256,5 +258,5 @@ class Relaxation:
         heights = self._least + np.bincount(found.columns[rest] - count, sizes, len(self.curves))
         tangents = [(k, curve.tangent(rates)) for k, curve in enumerate(self.curves)]
         above = [(k, t) for k, t in tangents if t.at(rates) > heights[k] + CURVE_TOLERANCE]
-        self.tangents += above
+        self.tangents = [*self.tangents, *above]
         return bool(above)

@@ -12,14 +12,13 @@ import numpy as np
 from scipy.stats import rankdata
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.composed import MajorityVote, MixtureClassifier
-from ratecli.models.hashed import HashedMixture
+from ratecli.models.composed import MixtureClassifier
+from ratecli.models.hashed import deterministic_variants
 from ratecli.models.linear import Threshold
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.hull.best import MAX_EXCESS, optimize_over_hull
 from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RatePoints, RateProgram
-from ratecli.solvers.hull.relaxation import Relaxation
 from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.oracles.choice import make_oracle, make_oracle_rows
 from ratecli.solvers.players.game import (
@@ -44,9 +43,6 @@ if TYPE_CHECKING:
 SHRINK_GAP = 1e-5
 SHRINK_SLACK = 1e-6
 """Added to the smallest attainable violation: keeps the loosened program feasible when rounded."""
-MIN_ITERATE_CHANCE = 1e-9
-"""Smaller probabilities are rounding errors of 0."""
-
 Settings = Sequence[Mapping[str, float]]
 """Learning rate and multiplier rate of each lane of a game, in this order."""
 
@@ -82,10 +78,9 @@ def train(
         return Solution({}, "diverged", f"the weights grew beyond all numbers: lower {rates}")
     kept = [each for each in results if not each.shrunk.allowed] or results
     chosen = kept[0] if problem.validation is None else _best_setting(kept, problem.validation)
-    variants, main = chosen.variants(), chosen.stochastic
-    if solver.hashed:
-        salt = int(rng.integers(2**31))
-        variants |= {"hashed": HashedMixture(main.members, main.chances, salt)}
+    main = chosen.stochastic
+    derived = deterministic_variants(main, rng if solver.hashed else None)
+    variants = chosen.variants() | derived
     status, reasons = "solved", list[str]()
     if len(grid) > 1:
         setting = ", ".join(f"{key} {value:g}" for key, value in grid[chosen.lane].items())
@@ -163,16 +158,15 @@ def shrink_mixture(program: RateProgram, rates: Array) -> ShrunkMixture:
     constraint is undefined for every mixture (a ratio with denominator 0), the last iterate is
     returned.
     """
-    columns = RatePoints.classifiers(rates)
-    found = optimize_over_hull(Relaxation(program, columns), SHRINK_GAP)
-    if found is not None:
-        return ShrunkMixture(found.weights, 0.0)
-    nearest = optimize_over_hull(Relaxation(program, columns, elastic=True), SHRINK_GAP)
-    if nearest is None:
+    points = RatePoints.classifiers(rates)
+    found = optimize_over_hull(program, points, SHRINK_GAP)
+    if found is None:
         return ShrunkMixture(np.eye(rates.shape[1])[-1], np.inf)
-    allowed = max(nearest.value, 0.0) + SHRINK_SLACK
-    found = optimize_over_hull(Relaxation(program.loosened(allowed), columns), SHRINK_GAP)
-    return ShrunkMixture((found or nearest).weights, allowed)
+    if found.feasible:
+        return ShrunkMixture(found.weights, 0.0)
+    allowed = max(found.value, 0.0) + SHRINK_SLACK
+    loose = optimize_over_hull(program.loosened(allowed), points, SHRINK_GAP)
+    return ShrunkMixture((loose or found).weights, allowed)
 
 
 def shrink_by_metrics(objectives: Array, violations: Array) -> ShrunkMixture:
@@ -225,28 +219,22 @@ class SettingResult:
         each = [self.program.value(form, self.rates) for form in self.program.constraints]
         return shrink_by_metrics(self.objectives, np.array(each).reshape(-1, len(self.objectives)))
 
-    def classifier(self, t: int) -> Classifier:
-        return self.player.classifier(self.played[t].answer, self.lane)
-
-    def mixed(self, chances: Array) -> MixtureClassifier:
-        kept = np.flatnonzero(chances > MIN_ITERATE_CHANCE)
-        members = tuple(self.classifier(int(t)) for t in kept)
-        return MixtureClassifier(members, chances[kept] / chances[kept].sum())
+    @cached_property
+    def classifiers(self) -> list[Classifier]:
+        return [self.player.classifier(each.answer, self.lane) for each in self.played]
 
     @cached_property
     def stochastic(self) -> MixtureClassifier:
-        return self.mixed(self.shrunk.chances)
+        return MixtureClassifier.of(self.classifiers, self.shrunk.chances)
 
     def variants(self) -> dict[str, Classifier]:
         """Return the classifiers of the solution by name."""
-        main = self.stochastic
         counted = np.array([each.prices[0, self.lane] for each in self.played])
         return {
-            "stochastic": main,
-            "deterministic": self.classifier(best_iterate(self.objectives, self.violations)),
-            "uniform": self.mixed(counted / counted.sum()),
-            "last": self.classifier(-1),
-            "voted": MajorityVote(main.members, main.chances),
+            "stochastic": self.stochastic,
+            "deterministic": self.classifiers[best_iterate(self.objectives, self.violations)],
+            "uniform": MixtureClassifier.of(self.classifiers, counted / counted.sum()),
+            "last": self.classifiers[-1],
         }
 
     def multipliers(self) -> dict[str, float]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.composed import MajorityVote, MixtureClassifier
-from ratecli.models.hashed import HashedMixture
+from ratecli.models.composed import MixtureClassifier
+from ratecli.models.hashed import deterministic_variants
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Shape, constraint_goal, objective_goal
 from ratecli.rates.matrix import RowKinds
@@ -20,22 +20,19 @@ from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.hull.best import MAX_EXCESS, HullOptimum, optimize_over_hull
 from ratecli.solvers.hull.forms import (
     UNDEFINED_RATIO_REASON,
-    LinearTerm,
     RatePoints,
     RateProgram,
     unmet_status,
 )
-from ratecli.solvers.hull.relaxation import Relaxation
+from ratecli.solvers.hull.relaxation import Tangents
 from ratecli.solvers.oracles.base import Oracle, OracleRows, with_threshold
 from ratecli.solvers.oracles.choice import make_oracle, make_oracle_rows
 from ratecli.solvers.problem import ERROR_RATE, Problem
 
 if TYPE_CHECKING:
-    from ratecli.solvers.mixture.solver import Mixture
+    from ratecli.solvers.hull.solver import Mixture
 
 CONVEX_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX})
-MIN_MEMBER_CHANCE = 1e-9
-"""Smaller chances are treated as rounding errors of 0."""
 
 
 @dataclass
@@ -53,9 +50,7 @@ class ColumnGeneration:
     members
         The known classifiers.
     found
-        The best mixture, after a round.
-    feasible
-        Whether it satisfies the constraints; otherwise it is the mixture of least violation.
+        The best mixture, or the one of least violation, after a round.
     ended
         Whether no answer promises more than the gap.
     """
@@ -66,12 +61,11 @@ class ColumnGeneration:
     gap: float
     calls: int
     members: list[Classifier] = field(default_factory=list)
-    feasible: bool = False
     ended: bool = False
     trace: list[Mapping[str, Any]] = field(default_factory=list)
     found: HullOptimum = field(init=False)
     _rates: list[Array] = field(default_factory=list)
-    _tangents: list[tuple[int, LinearTerm]] = field(default_factory=list)
+    _tangents: Tangents = ()
 
     def __post_init__(self) -> None:
         self._aim = self.program
@@ -85,10 +79,7 @@ class ColumnGeneration:
     @property
     def mixture(self) -> MixtureClassifier:
         """The best mixture, of the members with positive chances."""
-        chances = self.found.weights
-        kept = np.flatnonzero(chances > MIN_MEMBER_CHANCE)
-        members = tuple(self.members[k] for k in kept)
-        return MixtureClassifier(members, chances[kept] / chances[kept].sum())
+        return MixtureClassifier.of(self.members, self.found.weights)
 
     def start(self, prices: Array) -> None:
         """Add both constant classifiers and one that is cheap at `prices` (K,).
@@ -118,12 +109,17 @@ class ColumnGeneration:
     def turn_to(self, room: Problem | None) -> None:
         """Continue with the problem `room` if constraints do not affect the optimum."""
         price = float(np.abs(self.found.multipliers).sum())
-        if room is not None and self.feasible and self.ended and price <= self.gap:
-            self._aim, self._tangents, self.ended = RateProgram.of(room), [], False
+        if room is not None and self.found.feasible and self.ended and price <= self.gap:
+            self._aim, self._tangents, self.ended = RateProgram.of(room), (), False
 
     def _step(self) -> str:
         """Find the best mixture and ask the oracle at its prices; return a message."""
-        found = self.found = self._best()
+        points = RatePoints.classifiers(self.rates)
+        found = optimize_over_hull(self._aim, points, 0.5 * self.gap, self._tangents)
+        assert found is not None
+        self.found = found
+        if found.feasible:
+            self._tangents = found.tangents
         near = self.members[int(np.argmin(found.prices @ self.rates))]
         saved = self._saving(found, near)
         if saved <= self.gap and self.oracle.starts:
@@ -140,19 +136,6 @@ class ColumnGeneration:
         return (
             f"objective {row['objective']:.5g}, violation {row['violation']:.2g}, gap {saved:.2g}"
         )
-
-    def _best(self) -> HullOptimum:
-        """Return the best mixture, or that of least violation if none is feasible."""
-        columns = RatePoints.classifiers(self.rates)
-        gap = 0.5 * self.gap
-        found = optimize_over_hull(Relaxation(self._aim, columns, tangents=self._tangents), gap)
-        self.feasible = found is not None
-        if found is None:
-            found = optimize_over_hull(Relaxation(self._aim, columns, elastic=True), gap)
-            assert found is not None
-        else:
-            self._tangents = found.tangents
-        return found
 
     def _saving(self, found: HullOptimum, near: Classifier | None) -> float:
         """Return how much the oracle's answer, sought from `near`, saves at the prices."""
@@ -200,11 +183,8 @@ def find_mixture(
     variants: dict[str, Classifier] = {
         "stochastic": main,
         "deterministic": _best_single(search, main.members),
-        "voted": MajorityVote(main.members, main.chances),
     }
-    if solver.hashed:
-        salt = int(rng.integers(2**31))
-        variants["hashed"] = HashedMixture(main.members, main.chances, salt)
+    variants |= deterministic_variants(main, rng if solver.hashed else None)
     return Solution(variants, *_ending(search), multipliers, tuple(search.trace))
 
 
@@ -235,11 +215,11 @@ def _best_column(program: RateProgram, rates: Array) -> tuple[tuple[float, float
 def _ending(search: ColumnGeneration) -> tuple[str, str]:
     """Return status and reason."""
     last = search.trace[-1]
-    if search.feasible and search.program.missed(search.found.rates) == np.inf:
-        return "iteration_limit", UNDEFINED_RATIO_REASON
-    if search.feasible and search.ended:
-        return "solved", ""
-    if search.feasible:
+    if search.found.feasible:
+        if search.program.missed(search.found.rates) == np.inf:
+            return "iteration_limit", UNDEFINED_RATIO_REASON
+        if search.ended:
+            return "solved", ""
         promised = f"an answer promised {last['gap']:.2g} of the objective"
         return "iteration_limit", f"after {len(search.trace)} rounds {promised}"
     reason = f"every mixture of {len(search.members)} classifiers misses some constraint by "

@@ -71,6 +71,6 @@ class Mixture(Solver):
         return oracle_uses_groups(self.oracle)
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        from ratecli.solvers.mixture.search import find_mixture
+        from ratecli.solvers.hull.mixture import find_mixture
 
         return find_mixture(self, problem, rng, progress)
