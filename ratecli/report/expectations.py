@@ -188,7 +188,7 @@ def expectation_sheet(ledger: Ledger) -> Sheet:
             ("metric", each.entry.metric),
             *comparison_cells(each),
         ]
-        for each in failures_first(found)
+        for each in sorted(found, key=lambda each: each.verdict.good)  # failed ones first
     ]
     return make_sheet(title, rows, NOTE)
 
@@ -218,11 +218,6 @@ def comparison_cells(each: ExpectationComparison) -> SheetRow:
     ]
 
 
-def failures_first(found: Iterable[ExpectationComparison]) -> list[ExpectationComparison]:
-    """Sort failed comparisons first, otherwise keeping the order."""
-    return sorted(found, key=lambda each: each.verdict.good)
-
-
 def count_verdicts(found: Iterable[ExpectationComparison]) -> list[tuple[str, int, str]]:
     """Return each verdict with its count and tone, failed ones first."""
     count = Counter(each.verdict for each in found)
@@ -231,18 +226,6 @@ def count_verdicts(found: Iterable[ExpectationComparison]) -> list[tuple[str, in
         for verdict in ExpectationVerdict
         if count[verdict]
     ]
-
-
-def filtered_by_verdict(
-    found: Sequence[ExpectationComparison],
-) -> tuple[list[tuple[str, int]], list[str]]:
-    """Return a table's filter options (all rows, then each verdict) and the verdict of each row.
-
-    There are no options if all verdicts are the same.
-    """
-    counts = [(word, count) for word, count, _ in count_verdicts(found)]
-    options = [("", len(found)), *counts] if len(counts) > 1 else []
-    return options, [each.verdict.text for each in found]
 
 
 def _matching_groups(found: Sequence[SeedGroup], entry: Expectation) -> Iterator[SeedGroup]:

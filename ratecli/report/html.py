@@ -1,8 +1,8 @@
 """HTML pages from templates, and the self-contained report of one experiment, report.html.
 
 Values are escaped unless they are markup made by ratecli. Plots are embedded as inline SVG with
-tooltips: glyph shapes are shared by all drawings of a page, all other ids are made unique to a
-drawing, and text is drawn as shapes, so user-provided text never becomes markup.
+tooltips. Their ids are made unique to a drawing, and text is drawn as shapes, so user-provided text
+never becomes markup.
 """
 
 from __future__ import annotations
@@ -28,23 +28,19 @@ from ratecli.report.expectations import (
     compare_expectations,
     count_verdicts,
     expectation_sheet,
-    failures_first,
-    filtered_by_verdict,
     warn_unmet_expectations,
 )
 from ratecli.report.plots.canvas import LEGEND, MAX_MARKS, SERIES, PlotImage
 from ratecli.report.plots.tree import omitted_trees_note
-from ratecli.report.sheet import SheetCell, SheetColumn, count_by_status, format_list, format_scalar
+from ratecli.report.sheet import count_by_status, format_list, format_scalar
 from ratecli.report.sheets import (
     best_sheet,
     cell_legend,
     constraint_sheet,
-    describe_best,
-    failures_sheet,
-    no_solution_sheet,
     requested_sheets,
     satisfaction_sheet,
     status_sheet,
+    unsolved_sheet,
 )
 from ratecli.runner.warnings import constant_warnings, violation_warnings
 from ratecli.solvers.registry import all_algorithms
@@ -64,13 +60,10 @@ TRUNCATED = f" Only the first {MAX_MARKS:,} marks have tooltips."
 ROOT = re.compile(r'<svg [^>]*width="([\d.]+)pt"[^>]*viewBox="([^"]*)"[^>]*>(.*)</svg>', re.DOTALL)
 UNUSED = re.compile(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>|\s*\n\s*", re.DOTALL)
 """Comments, metadata, styles (which the page defines) and white space between lines."""
-GLYPH = re.compile(r'<path id="([^"]*)"(?: d="[^"]*")? transform="scale\(0.015625\)"/>')
-"""The shape of a letter; nothing else uses this transform."""
 TOOLTIP_ID = re.compile(rf'id="({SERIES}|{LEGEND})-(\d+)-\d+"')
-REFERENCE = re.compile(r'( id="| href="#|url\(#)(?=([^")]*))')
-DIGITS = re.compile(r"(\.\d\d)\d+")
-"""Hundredths of a point are precise enough for screen and print."""
-COORDINATES = re.compile(r' (d|x|y|width|height)="[^"]*"')
+REFERENCE = re.compile(r'( id="| href="#|url\(#)')
+DIGITS = re.compile(r'(\.\d\d)\d+(?=[ "])')
+"""Digits of coordinates beyond hundredths of a point, which are precise enough."""
 
 
 def render_report(
@@ -80,10 +73,7 @@ def render_report(
 
     `trees` are the trees of certificates with their explanations.
     """
-    drawings = PageDrawings()
-    comparisons = failures_first(compare_expectations(ledger))
     warnings = collect_warnings(ledger)
-    verdict_options, row_verdicts = filtered_by_verdict(comparisons)
     return render_template(
         "report.html.j2",
         name=ledger.experiment.get("name", ""),
@@ -92,28 +82,25 @@ def render_report(
         goals=goal_rows(ledger),
         facts=experiment_facts(ledger),
         outcome=count_by_status(Counter(map(ledger.status, ledger.plan))),
-        verdicts=count_verdicts(comparisons),
+        verdicts=count_verdicts(compare_expectations(ledger)),
         best=best_sheet(ledger),
-        best_in_words=describe_best(ledger),
         satisfaction=satisfaction_sheet(ledger),
         constraints=constraint_sheet(ledger),
         expectations=expectation_sheet(ledger),
-        verdict_options=verdict_options,
-        row_verdicts=row_verdicts,
         tables=requested_sheets(ledger),
         legend=cell_legend(ledger),
-        figures=[drawings.add(image) for image in plots],
+        figures=[page_figure(image, number) for number, image in enumerate(plots)],
         certificates=certificate_sheet(ledger),
-        trees=[(drawings.add(image), text) for image, text in trees],
+        trees=[
+            (page_figure(image, number), text)
+            for number, (image, text) in enumerate(trees, len(plots))
+        ],
         open_trees=OPEN_TREES,
-        drawings=drawings,
         omitted_trees=omitted_trees_note(ledger),
         statuses=status_sheet(ledger),
-        unsolved=no_solution_sheet(ledger),
-        failures=failures_sheet(ledger),
+        unsolved=unsolved_sheet(ledger),
         warnings=warnings,
         summary_warnings=[text for text, trials in warnings if not trials][:MAX_SUMMARY_WARNINGS],
-        run=run_description(ledger),
         provenance=provenance(ledger),
         resolved=yaml.safe_dump(
             dict(ledger.experiment), sort_keys=False, allow_unicode=True, width=100
@@ -184,25 +171,6 @@ def provenance(ledger: Ledger) -> list[tuple[str, list[tuple[str, str]]]]:
     return [(name, list(_flatten(part))) for name, part in parts.items() if part]
 
 
-def run_description(ledger: Ledger) -> str:
-    """Describe when, with which versions and where the experiment was run, as far as recorded."""
-    run = ledger.meta.get("manifest") or {}
-    versions = {**(ledger.meta.get("versions") or {}), **(run.get("versions") or {})}
-    git = run.get("git") or {}
-    commit = f"{git.get('commit') or '':.10}{' with changes' * bool(git.get('dirty'))}"
-    parts = (
-        (("started {}", run.get("started")), ("ended {}", run.get("ended"))),
-        (("ratecli {}", versions.get("ratecli")), ("commit {}", commit)),
-        (
-            ("{}", run.get("python")),
-            ("{}", run.get("platform")),
-            ("{} processors", run.get("cpus")),
-        ),
-    )
-    texts = (", ".join(form.format(value) for form, value in part if value) for part in parts)
-    return "; ".join(filter(None, texts))
-
-
 def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping):
         for name, inner in value.items():
@@ -221,23 +189,6 @@ def render_template(template: str, **values: Any) -> str:
     return _environment().get_template(template).render(**values)
 
 
-def cell_attributes(column: SheetColumn, cell: SheetCell, *, meter: bool = False) -> Markup:
-    """Return the attributes of a cell's element; with `meter`, a bar shows its share."""
-    meter = meter and column.numeric and cell.key is not None
-    classes = [
-        "number" * column.numeric,
-        "long" * (len(cell.text) > LONG_TEXT),
-        cell.tone,
-        "meter" * meter,
-    ]
-    found = Markup(' class="{}"').format(" ".join(filter(None, classes))) if any(classes) else ""
-    if cell.key is not None:
-        found += Markup(' data-sort="{}"').format(repr(cell.key).replace("inf", "Infinity"))
-    if meter:
-        found += Markup(' style="--share: {:.3f}"').format(cell.key)
-    return Markup(found)  # noqa: S704 - its parts are escaped
-
-
 @cache
 def _environment() -> Environment:
     """Return the template environment, created once per process."""
@@ -250,7 +201,7 @@ def _environment() -> Environment:
     )
     for name, file in (("css", "page.css"), ("dark", "dark.css"), ("script", "page.js")):
         found.globals[name] = Markup(_text(file).strip())  # noqa: S704 - part of ratecli
-    found.globals |= {"attributes": cell_attributes, "most_rows": MAX_ROWS}
+    found.globals |= {"most_rows": MAX_ROWS, "long_text": LONG_TEXT}
     return found
 
 
@@ -270,46 +221,22 @@ class PageFigure:
     tooltips: Markup
 
 
-class PageDrawings:
-    """The drawings of one page, and the glyphs they share."""
-
-    def __init__(self) -> None:
-        self._glyphs: dict[str, str] = {}
-        self._count = 0
-
-    def add(self, image: PlotImage) -> PageFigure:
-        """Convert a plot for the page."""
-        self._count += 1
-        found = ROOT.search(image.svg.decode())
-        width, view, content = found.groups() if found else ("0", "", "")
-        if len(image.svg) > MAX_SVG_SIZE:
-            data = base64.b64encode(image.png).decode()
-            drawing = Markup('<img alt="" src="data:image/png;base64,{}">').format(data)
-        else:
-            markup = f'<svg viewBox="{view}" aria-hidden="true">{self._converted(content)}</svg>'
-            drawing = Markup(markup)  # noqa: S704 - Matplotlib escapes text
-        what = image.what + TRUNCATED * (len(image.marks) == MAX_MARKS)
-        pixels = round(float(width) * 96 / 72)
-        return PageFigure(image.name, image.caption, what, pixels, drawing, _tooltip_json(image))
-
-    @property
-    def glyphs(self) -> Markup:
-        """The glyph shapes, to be placed once on the page before all drawings."""
-        shapes = "".join(self._glyphs.values())
-        start = '<svg width="0" height="0" class="glyphs" aria-hidden="true">'
-        return Markup(f"{start}<defs>{shapes}</defs></svg>" if shapes else "")  # noqa: S704
-
-    def _converted(self, content: str) -> str:
-        """Move glyphs out of a drawing, make its ids unique and shorten its numbers."""
+def page_figure(image: PlotImage, number: int) -> PageFigure:
+    """Convert a plot for the page, where it is figure `number`."""
+    found = ROOT.search(image.svg.decode())
+    width, view, content = found.groups() if found else ("0", "", "")
+    if len(image.svg) > MAX_SVG_SIZE:
+        data = base64.b64encode(image.png).decode()
+        drawing = Markup('<img alt="" src="data:image/png;base64,{}">').format(data)
+    else:
         content = UNUSED.sub(" ", content).replace("xlink:href", "href")
-        self._glyphs |= {glyph[1]: glyph[0] for glyph in GLYPH.finditer(content)}
-        content = TOOLTIP_ID.sub(r'data-\1="\2"', GLYPH.sub("", content))
-        content = REFERENCE.sub(self._own_name, content)
-        return COORDINATES.sub(lambda each: DIGITS.sub(r"\1", each[0]), content)
-
-    def _own_name(self, reference: re.Match[str]) -> str:
-        shared = reference[2] in self._glyphs
-        return reference[1] if shared else f"{reference[1]}f{self._count}-"
+        content = TOOLTIP_ID.sub(r'data-\1="\2"', content)
+        content = DIGITS.sub(r"\1", REFERENCE.sub(rf"\1f{number}-", content))
+        markup = f'<svg viewBox="{view}" aria-hidden="true">{content}</svg>'
+        drawing = Markup(markup)  # noqa: S704 - Matplotlib escapes text
+    what = image.what + TRUNCATED * (len(image.marks) == MAX_MARKS)
+    pixels = round(float(width) * 96 / 72)
+    return PageFigure(image.name, image.caption, what, pixels, drawing, _tooltip_json(image))
 
 
 def _tooltip_json(image: PlotImage) -> Markup:

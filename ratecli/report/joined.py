@@ -20,7 +20,6 @@ from ratecli.report.expectations import (
     compare_expectations,
     comparison_cells,
     count_verdicts,
-    filtered_by_verdict,
 )
 from ratecli.report.groups import seed_groups
 from ratecli.report.html import render_template
@@ -111,10 +110,7 @@ def render_joined(folders: Sequence[Path], place: Path) -> str:
     others = [row for row in rows if row[1].entry.kind != "paper"]
     sections = (("Paper figures and measured values", papers), ("Other expectations", others))
     tables = [
-        (
-            make_sheet(title, [_figure_row(*row, place) for row in section_rows], NOTE),
-            *filtered_by_verdict([result for _, result in section_rows]),
-        )
+        make_sheet(title, [_figure_row(*row, place) for row in section_rows], NOTE)
         for title, section_rows in sections
         if section_rows
     ]

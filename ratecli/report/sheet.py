@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
@@ -121,15 +121,18 @@ def estimate_cell(found: IntervalEstimate, trials: int | None = None) -> SheetCe
     return SheetCell(text, found.mean)
 
 
-def share_cell(count: int, total: int, tone: str = "", mark: str = "") -> SheetCell:
-    """Return `count of total`, after a mark."""
-    return SheetCell(f"{mark} {count:,} of {total:,}".strip(), count / total, tone)
+def share_cell(count: int, total: int, tone: str = "") -> SheetCell:
+    """Return `count of total`."""
+    return SheetCell(f"{count:,} of {total:,}", count / total, tone)
 
 
 def satisfied_cell(groups: Iterable[SeedGroup], split: str, constraint: str = "") -> SheetCell:
     """Return in how many of the measured trials the constraint (default: all) is satisfied."""
     satisfied, measured = count_satisfied(groups, split, constraint)
-    return share_cell(satisfied, measured) if measured else SheetCell(UNKNOWN)
+    if not measured:
+        return SheetCell(UNKNOWN)
+    found = share_cell(satisfied, measured, share_tone(satisfied, measured))
+    return replace(found, text=f"{check_mark(satisfied, measured)} {found.text}")
 
 
 def check_mark(satisfied: int, measured: int) -> str:

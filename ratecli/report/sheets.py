@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from ratecli.ledger.records import (
 )
 from ratecli.ledger.view import Ledger
 from ratecli.report.groups import (
+    IntervalEstimate,
     SeedGroup,
     SplitMetric,
     count_satisfied,
@@ -34,14 +35,12 @@ from ratecli.report.sheet import (
     check_mark,
     count_by_status,
     estimate_cell,
-    format_number,
     format_point,
     format_scalar,
     identity_cells,
     identity_columns,
     make_sheet,
     number_cell,
-    point_cells,
     satisfied_cell,
     share_cell,
     share_tone,
@@ -50,18 +49,15 @@ from ratecli.report.sheet import (
 )
 
 OBJECTIVE = "objective"
-MAX_NAMED = 3
-"""Maximum number of best models named in the text."""
 BEST_SPLITS = ("test", "validation", "train")
 """The first of these splits that was measured is used to find the best model."""
-NO_SOLUTION = "no_solution_found"
 NUMBER = re.compile(r"[-+]?(\d[\d,.]*(e[-+]?\d+)?|inf\b|nan\b)")
-NO_SOLUTION_NOTE = (
+UNSOLVED_NOTE = (
     "Number of trials of the algorithm with this reason. Reasons that differ only in their numbers "
-    "are counted together, with the numbers of the first trial."
+    "are counted together, with the numbers of the first trial; trials.csv has every trial."
 )
-ORDINARY_STATUSES = frozenset({"ok", "not_met", NO_SOLUTION})
-"""Statuses already covered by the constraint tables or the table of unsolved trials."""
+ORDINARY_STATUSES = frozenset({"ok", "not_met"})
+"""Statuses of trials with results, which the other tables cover."""
 MAX_STACKS = 20
 """Maximum number of tracebacks in a report."""
 MAX_STACK_LENGTH = 6000
@@ -79,28 +75,37 @@ SHARES_LEGEND = (
 )
 
 
-def no_solution_sheet(ledger: Ledger) -> Sheet:
-    """Return the reasons why trials of each algorithm found no solution, frequent ones first."""
+def unsolved_sheet(ledger: Ledger) -> Sheet:
+    """Return failed, unfinished and unsolved trials of each algorithm by reason."""
     planned = Counter(trial.label for trial in ledger.plan)
-    unsolved = [trial for trial in ledger.plan if ledger.status(trial) == NO_SOLUTION]
+    unsolved = [trial for trial in ledger.plan if ledger.status(trial) not in ORDINARY_STATUSES]
     alike = group_by(
-        unsolved, lambda trial: (trial.label, NUMBER.sub("#", ledger.reason(trial)))
-    ).values()
+        unsolved,
+        lambda each: (each.label, ledger.status(each), NUMBER.sub("#", ledger.reason(each))),
+    )
     order = list(planned)
-    rows = [
-        [
-            ("algorithm", trials[0].label),
-            ("trials", share_cell(len(trials), planned[trials[0].label])),
-            ("first", _trial_name(trials[0])),
-            ("reason", ledger.reason(trials[0])),
+    ordered = sorted(alike.items(), key=lambda item: (order.index(item[0][0]), -len(item[1])))
+    rows = []
+    for k, ((label, status, _), trials) in enumerate(ordered):
+        first = trials[0]
+        where = ", ".join(filter(None, [format_point(first.point), f"seed {first.seed}"]))
+        stack = _stack(ledger, first) if k < MAX_STACKS else ""
+        row: SheetRow = [
+            ("algorithm", label),
+            ("status", SheetCell(status, tone=status_cell({status: 1}).tone)),
+            ("trials", share_cell(len(trials), planned[label])),
+            ("first", where),
+            ("reason", SheetCell(ledger.reason(first), more=stack)),
         ]
-        for trials in sorted(alike, key=lambda each: (order.index(each[0].label), -len(each)))
-    ]
-    return make_sheet("Why no solution was found", rows, NO_SOLUTION_NOTE)
+        rows.append(row)
+    return make_sheet("Unsolved and unfinished trials", rows, UNSOLVED_NOTE)
 
 
-def _trial_name(trial: PlannedTrial) -> str:
-    return ", ".join(filter(None, [format_point(trial.point), f"seed {trial.seed}"]))
+def _stack(ledger: Ledger, trial: PlannedTrial) -> str:
+    """Return the end of a trial's traceback, or ""."""
+    result = ledger.results.get(trial.key)
+    text = str(result.info.get("traceback") or "") if result else ""
+    return text if len(text) <= MAX_STACK_LENGTH else f"...{text[-MAX_STACK_LENGTH:]}"
 
 
 def constraint_sheet(ledger: Ledger) -> Sheet:
@@ -143,7 +148,7 @@ def satisfaction_sheet(ledger: Ledger) -> Sheet:
             ("algorithm", label),
             ("variant", variant or UNKNOWN),
             ("constraint", name),
-            *((split, _satisfied_cell(groups, split, name)) for split in ledger.splits),
+            *((split, satisfied_cell(groups, split, name)) for split in ledger.splits),
             ("status", status_cell(sum((Counter(each.statuses) for each in groups), Counter()))),
         ]
         for (label, variant), groups in members.items()
@@ -154,46 +159,6 @@ def satisfaction_sheet(ledger: Ledger) -> Sheet:
         f"it was measured on that split; {UNKNOWN} if it was not measured."
     )
     return make_sheet("Satisfied constraints", rows, note)
-
-
-def _satisfied_cell(groups: Sequence[SeedGroup], split: str, name: str) -> SheetCell:
-    satisfied, trials = count_satisfied(groups, split, name)
-    if not trials:
-        return SheetCell(UNKNOWN)
-    mark, tone = check_mark(satisfied, trials), share_tone(satisfied, trials)
-    return share_cell(satisfied, trials, tone, mark)
-
-
-def failures_sheet(ledger: Ledger) -> Sheet:
-    """Return failed and unfinished trials with reasons; seeds that ended alike share a row."""
-    failed = [trial for trial in ledger.plan if ledger.status(trial) not in ORDINARY_STATUSES]
-    alike = group_by(
-        failed,
-        lambda trial: (
-            trial.label,
-            repr(dict(trial.point)),
-            ledger.status(trial),
-            ledger.reason(trial),
-        ),
-    )
-    rows = [
-        [
-            ("algorithm", label),
-            *point_cells(ledger, trials[0].point),
-            ("seed", ", ".join(str(trial.seed) for trial in trials)),
-            ("status", SheetCell(status, tone=status_cell({status: 1}).tone)),
-            ("reason", SheetCell(reason, more=_stack(ledger, trials[0]) if k < MAX_STACKS else "")),
-        ]
-        for k, ((label, _, status, reason), trials) in enumerate(alike.items())
-    ]
-    return make_sheet("Trials that did not finish", rows)
-
-
-def _stack(ledger: Ledger, trial: PlannedTrial) -> str:
-    """Return the end of a trial's traceback, or ""."""
-    result = ledger.results.get(trial.key)
-    text = str(result.info.get("traceback") or "") if result else ""
-    return text if len(text) <= MAX_STACK_LENGTH else f"...{text[-MAX_STACK_LENGTH:]}"
 
 
 def status_sheet(ledger: Ledger) -> Sheet:
@@ -235,10 +200,6 @@ def requested_sheets(ledger: Ledger) -> list[Sheet]:
     Without entries, there is one sheet with all metrics. The filter is shown on the training and
     test sets.
     """
-    return list(ledger.cached("requested sheets", lambda: _requested_sheets(ledger)))
-
-
-def _requested_sheets(ledger: Ledger) -> list[Sheet]:
     found = []
     for position, table in enumerate(ledger.report_entries("tables") or [{}], 1):
         title = table.get("file") or f"Table {position}"
@@ -309,15 +270,13 @@ def _distinguishing_names(
 class BestCandidate:
     """A variant of an algorithm at a sweep point.
 
-    `name` is the algorithm, with the variant if there are several. `task` has the values of the
-    task's swept names. `worst` is the largest mean violation, NaN if unknown, minus infinity
-    without constraints.
+    `name` is the algorithm, with the variant if there are several. `worst` is the largest mean
+    violation, NaN if unknown, minus infinity without constraints.
     """
 
-    task: Mapping[str, Any]
     name: str
     group: SeedGroup
-    objective: float
+    objective: IntervalEstimate
     worst: float
 
     @property
@@ -327,74 +286,61 @@ class BestCandidate:
     @property
     def rank(self) -> tuple[int, float]:
         """Order by objective if feasible, else by violation, with unknown violations last."""
+        mean = self.objective.mean or 0.0
         if self.feasible:
-            return 0, self.objective
-        return (2, self.objective) if math.isnan(self.worst) else (1, self.worst)
+            return 0, mean
+        return (2, mean) if math.isnan(self.worst) else (1, self.worst)
 
 
-@dataclass(frozen=True)
-class BestResults:
-    """The best candidate of each task, which is defined by the values of the swept `names`."""
-
-    split: str
-    names: Sequence[str]
-    candidates: Sequence[BestCandidate]
-
-
-def best_results(ledger: Ledger) -> BestResults:
-    """Return the candidate with the lowest mean objective for each task.
+def best_sheet(ledger: Ledger) -> Sheet:
+    """Return a row for each task with the feasible candidate of the lowest mean objective.
 
     Candidates are feasible if all their mean violations are at most 0. A task is a point of the
     file's own sweep, together with the values of names used in constraints or the objective. If no
     candidate is feasible, the one with the smallest violation counts as best.
     """
-    ledger = ledger.algorithms
-    split = next((each for each in BEST_SPLITS if each in ledger.splits), "")
-    own = ledger.experiment.get("sweep") or {}
+    split = next((each for each in BEST_SPLITS if each in ledger.algorithms.splits), "")
     rules = [str(ledger.experiment.get(OBJECTIVE, "")), *ledger.constraints.values()]
-    words = set(re.findall(r"\w+", " ".join(rules)))
-    names = [name for name in ledger.sweep if name in own or name in words]
-    candidates = []
+    words = set(re.findall(r"\w+", " ".join(rules))) | set(ledger.experiment.get("sweep") or ())
+    names = [name for name in ledger.algorithms.sweep if name in words]
+    tasks = group_by(
+        _best_candidates(ledger.algorithms, split),
+        # as displayed: 1 and 1.0 define the same task
+        lambda each: tuple(format_scalar(each.group.point.get(name)) for name in names),
+    )
+    note = f"The lowest mean objective on {split} rows over the trials with results."
+    if ledger.constraints:
+        note = (
+            f"The lowest mean objective on {split} rows among those whose mean violation of "
+            "every constraint is at most 0 there, and in how many trials all constraints are "
+            "satisfied. The best was chosen on these rows, so its objective is slightly optimistic."
+        )
+    best = (min(several, key=lambda each: each.rank) for several in tasks.values())
+    rows = [_best_row(ledger, names, split, each) for each in best]
+    return make_sheet(f"Best results ({split})", rows, note)
+
+
+def _best_candidates(ledger: Ledger, split: str) -> Iterator[BestCandidate]:
     for groups in group_by(seed_groups(ledger), lambda group: group.label).values():
         several = len({group.variant for group in groups}) > 1
         for group in groups:
-            objective = group.estimate(split, OBJECTIVE).mean
-            if objective is None or math.isnan(objective):
+            objective = group.estimate(split, OBJECTIVE)
+            if objective.mean is None or math.isnan(objective.mean):
                 continue
-            name = f"{group.label} ({group.variant})" if several else group.label
-            task = {each: group.point[each] for each in names if each in group.point}
             violations = [
                 group.estimate(split, VIOLATION_PREFIX + each).mean for each in ledger.constraints
             ]
             worst = float(np.max(np.array(violations, dtype=float), initial=-math.inf))
-            candidates.append(BestCandidate(task, name, group, objective, worst))
-    # as displayed: 1 and 1.0 define the same task
-    tasks = group_by(candidates, lambda candidate: format_point(candidate.task))
-    best = [min(several, key=lambda candidate: candidate.rank) for several in tasks.values()]
-    return BestResults(split, names, best)
+            name = f"{group.label} ({group.variant})" if several else group.label
+            yield BestCandidate(name, group, objective, worst)
 
 
-def best_sheet(ledger: Ledger) -> Sheet:
-    """Return a row for each task with its best candidate."""
-    found = best_results(ledger)
-    note = f"The lowest mean objective on {found.split} rows over the trials with results."
-    if ledger.constraints:
-        note = (
-            f"The lowest mean objective on {found.split} rows among those whose mean violation of "
-            "every constraint is at most 0 there, and in how many trials all constraints are "
-            "satisfied. The best was chosen on these rows, so its objective is slightly optimistic."
-        )
-    rows = [_best_row(ledger, found, best) for best in found.candidates]
-    return make_sheet(f"Best results ({found.split})", rows, note)
-
-
-def _best_row(ledger: Ledger, found: BestResults, best: BestCandidate) -> SheetRow:
-    group, split = best.group, found.split
-    objective, planned = group.estimate(split, OBJECTIVE), len(group.outcomes)
+def _best_row(ledger: Ledger, names: Sequence[str], split: str, best: BestCandidate) -> SheetRow:
+    group, objective, planned = best.group, best.objective, len(best.group.outcomes)
     name = best.name if best.feasible else f"none (closest: {best.name})"
-    row = [(each, best.task.get(each)) for each in found.names]
+    row = [(each, group.point.get(each)) for each in names]
     row.append(("best", SheetCell(name, tone="" if best.feasible else "bad")))
-    if others := [each for each in ledger.sweep if each not in found.names]:
+    if others := [each for each in ledger.sweep if each not in names]:
         at = {each: group.point[each] for each in others if each in group.point}
         row.append(("at", format_point(at)))
     row.append((OBJECTIVE, estimate_cell(objective, objective.n)))
@@ -405,27 +351,3 @@ def _best_row(ledger: Ledger, found: BestResults, best: BestCandidate) -> SheetR
         row.append(("satisfied in", satisfied_cell([group], split)))
     counted = f"{objective.n} of {planned}" if objective.n < planned else str(objective.n)
     return [*row, ("n", SheetCell(counted, objective.n))]
-
-
-def describe_best(ledger: Ledger) -> str:
-    """Summarize the best results in words; "" if there are none."""
-    found = best_results(ledger)
-    where, total = f"on {found.split} rows", len(found.candidates)
-    feasible = [best for best in found.candidates if best.feasible]
-    if total == 1 and not feasible:
-        closest = found.candidates[0].name
-        return f"No algorithm satisfies all constraints {where} on average (closest: {closest})."
-    if total == 1:
-        among = ", among those that satisfy all constraints on average" * bool(ledger.constraints)
-        objective = format_number(feasible[0].objective)
-        return f"{feasible[0].name} has the lowest objective {where}, {objective}{among}."
-    texts = []
-    if total and ledger.constraints:
-        count = f"At {len(feasible)} of {total} sweep points"
-        texts.append(f"{count}, some algorithm satisfies all constraints {where} on average.")
-    if feasible:
-        names = Counter(best.name for best in feasible)
-        listed = ", ".join(f"{name} ({count})" for name, count in names.most_common(MAX_NAMED))
-        rest = f" and {len(names) - MAX_NAMED} others" if len(names) > MAX_NAMED else ""
-        texts.append(f"Lowest objective {where}, by number of sweep points: {listed}{rest}.")
-    return " ".join(texts)

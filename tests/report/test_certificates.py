@@ -34,7 +34,7 @@ from ratecli.report.plots.tree import (
     layout_boxes,
     omitted_trees_note,
 )
-from ratecli.report.sheets import failures_sheet, no_solution_sheet
+from ratecli.report.sheets import unsolved_sheet
 from ratecli.report.write import write_report
 
 
@@ -226,23 +226,16 @@ def test_page_and_files(tmp_path):
     assert "Certificates" not in render_report(ledger_of([(planned("a", 0), None)]), [])
 
 
-def test_trials_without_a_solution_are_listed_by_reason_and_not_as_failures():
-    trials = [planned(SAFE, seed, amount=100) for seed in range(6)]
-    pairs = [(trial, nothing(trial)) for trial in trials[:3]]
-    pairs += [(trial, replace(nothing(trial), reason="no rows")) for trial in trials[3:4]]
+def test_unsolved_trials_are_counted_by_reason_frequent_ones_first():
+    trials = [planned(SAFE, seed, amount=100) for seed in range(7)]
+    pairs = [(trial, nothing(trial)) for trial in trials[1:4]]
+    pairs += [(trials[0], replace(nothing(trials[0]), reason="no rows"))]
     pairs += [(trials[4], returned(trials[4], math.nan))]
-    pairs += [(trials[5], TrialResult(trials[5].key, "error", "E501: 7"))]
-    sheet = no_solution_sheet(ledger_of(pairs))
-    reason = "parity: the upper end 0.01 on 40 rows is above 0"
+    pairs += [(trial, TrialResult(trial.key, "error", "E501: 7")) for trial in trials[5:]]
+    sheet = unsolved_sheet(ledger_of(pairs))
+    reason = "parity: the upper end 0.02 on 40 rows is above 0"
     assert texts(sheet) == [
-        [SAFE, "3 of 6", "amount = 100, seed 0", reason],
-        [SAFE, "1 of 6", "amount = 100, seed 3", "no rows"],
+        [SAFE, "no_solution_found", "3 of 7", "amount = 100, seed 1", reason],
+        [SAFE, "error", "2 of 7", "amount = 100, seed 5", "E501: 7"],
+        [SAFE, "no_solution_found", "1 of 7", "amount = 100, seed 0", "no rows"],
     ]
-    assert [row[3] for row in texts(failures_sheet(ledger_of(pairs)))] == ["error"]
-
-
-def test_frequent_reasons_come_first():
-    trials = [planned(SAFE, seed) for seed in range(6)]
-    pairs = [(t, replace(nothing(t), reason="abcccb"[t.seed])) for t in trials]
-    rows = texts(no_solution_sheet(ledger_of(pairs)))
-    assert [(row[1], row[3]) for row in rows] == [("3 of 6", "c"), ("2 of 6", "b"), ("1 of 6", "a")]

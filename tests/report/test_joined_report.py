@@ -74,7 +74,7 @@ def test_statuses_and_shares_of_satisfied_constraints(tmp_path):
     ledger = stored(tmp_path / "a", "a")
     (row,) = rows(render_joined([tmp_path / "a"], tmp_path / "x.html"), "Experiments")
     assert row[2:4] == ["90", "ok 54, not_met 30, no_solution_found 5, error 1"]
-    kept, measured = map(int, row[4].split(" of "))
+    kept, measured = map(int, row[4].removeprefix("✗ ").split(" of "))
     numbers = [
         found["test", "violation.parity"]
         for trial in ledger.plan

@@ -370,9 +370,8 @@ def test_the_joined_page_has_differences_first_and_links(opened):
     page = opened("report.html")
     found = sheet(page, "Paper figures and measured values")
     assert column(found, "verdict") == ["differs", "differs", "holds", "holds"]
-    found.get_by_role("button", name="differs 2").click()
-    assert column(found, "experiment") == ["first", "second"]
-    assert column(found, "expected") == ["paper 0.3", "paper 0.3"]
+    assert column(found, "experiment")[:2] == ["first", "second"]
+    assert column(found, "expected")[:2] == ["paper 0.3", "paper 0.3"]
     assert "absent" in page.locator("header").inner_text()
     assert column(sheet(page, "Experiments"), "ended")[-1] == "not_run"
     page.get_by_role("link", name="second").first.click()

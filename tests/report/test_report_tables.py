@@ -13,7 +13,6 @@ from ratecli.ledger.view import Ledger
 from ratecli.report.sheet import Sheet, SheetCell, SheetColumn, format_number, to_markdown
 from ratecli.report.sheets import (
     constraint_sheet,
-    failures_sheet,
     requested_sheets,
     satisfaction_sheet,
     unlisted_constraints,
@@ -187,12 +186,6 @@ def test_an_undefined_violation_is_neither_satisfied_nor_violated(seeds):
     ledger = Ledger(plan, results, {"experiment": {"constraints": {"parity": "..."}}})
     assert [row[3] for row in texts(satisfaction_sheet(ledger))] == ["-"]
     assert [row[3] for row in texts(constraint_sheet(ledger))] == ["-"]
-
-
-def test_failures_name_the_seeds_and_the_reason(example):
-    assert texts(failures_sheet(example)) == [
-        ["majorize", "1", "2", "error", "E501: ZeroDivisionError: <b>division</b> by zero"],
-    ]
 
 
 NUMBERS = {

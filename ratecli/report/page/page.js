@@ -50,14 +50,12 @@ for (const button of document.querySelectorAll("th > button")) {
   button.addEventListener("click", () => sort(button.parentElement));
 }
 
-// Long tables: filter rows by words, and by kind if the rows have kinds.
+// Long tables: filter rows by words.
 const LONG = 12;
 for (const sheet of document.querySelectorAll(".sheet")) {
   const rows = [...sheet.querySelectorAll("tbody > tr")];
-  const choices = [...sheet.querySelectorAll(".choices button")];
-  if (rows.length < LONG && !choices.length) continue;
-  const filters = sheet.querySelector(".filters") ?? sheet.insertBefore(create("div", "filters"), sheet.querySelector(".scroll"));
-  filters.hidden = false;
+  if (rows.length < LONG) continue;
+  const filters = sheet.insertBefore(create("div", "filters"), sheet.querySelector(".scroll"));
   const box = create("input");
   box.type = "search";
   box.placeholder = "Filter rows";
@@ -66,24 +64,17 @@ for (const sheet of document.querySelectorAll(".sheet")) {
   status.setAttribute("role", "status");
   filters.append(box, status);
   const texts = rows.map((row) => row.textContent.toLowerCase());
-  function choose() {
+  function filter() {
     const wanted = box.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const kind = choices.find((each) => each.getAttribute("aria-pressed") === "true")?.dataset.kind ?? "";
     let count = 0;
     rows.forEach((row, k) => {
-      row.hidden = !(wanted.every((word) => texts[k].includes(word)) && (!kind || row.dataset.kind === kind));
+      row.hidden = !wanted.every((word) => texts[k].includes(word));
       count += !row.hidden;
     });
     status.textContent = count === rows.length ? `${rows.length} rows` : `${count} of ${rows.length} rows`;
   }
-  for (const button of choices) {
-    button.addEventListener("click", () => {
-      for (const other of choices) other.setAttribute("aria-pressed", String(other === button));
-      choose();
-    });
-  }
-  box.addEventListener("input", choose);
-  choose();
+  box.addEventListener("input", filter);
+  filter();
 }
 
 // Plots: tooltips for the mouse and the arrow keys; legend entries hide and show series.
