@@ -90,7 +90,7 @@ def compared(name: str) -> None:
                 path = Path(folder, "one.yaml")
                 path.write_text(file_of(name, tree, f"[{alpha}]"), encoding="utf-8")
                 (task,) = prepare(path, offline=True).plan.tasks
-                rows = load_trial_data(task.payload.data, 0, None, task.payload.case.drawing)
+                rows = load_trial_data(task.payload.data, 0, None, task.payload.case.sampling)
                 begun = time.process_time()
                 result = run_trial(task.payload, {})
                 seconds = time.process_time() - begun

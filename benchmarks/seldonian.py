@@ -125,14 +125,14 @@ def ours(task: Task, optimizer: str, X: Array) -> Answer:
         path.write_text(yaml.safe_dump(task.experiment(optimizer)))
         ((job),) = (planned.payload for planned in prepare(path).plan.tasks)
         results = []
-        load_trial_data(job.data, job.seed, None, job.case.drawing)  # reads the rows
+        load_trial_data(job.data, job.seed, None, job.case.sampling)  # reads the rows
         repeats = 5 if optimizer == OPTIMIZERS[0] else 1
         seconds = fastest(lambda: results.append(run_trial(job, {})), repeats)
         models = results[0].models
         if not models:
             return Answer(optimizer, seconds, results[0], None)
         classifier = loads(next(iter(models.values())))
-        rows = load_trial_data(job.data, job.seed, None, job.case.drawing)
+        rows = load_trial_data(job.data, job.seed, None, job.case.sampling)
         ones = np.column_stack([np.ones(len(X)), X])
         weights, *_ = np.linalg.lstsq(ones, classifier.score(rows.X), rcond=None)
         return Answer(optimizer, seconds, results[0], weights)

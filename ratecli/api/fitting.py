@@ -22,8 +22,8 @@ from ratecli.datasets.split import reserve_safety_rows
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.cases import Case
-from ratecli.experiment.checks.rows import check_rows
 from ratecli.experiment.plan import TrialSpec
+from ratecli.experiment.row_checks import check_rows
 from ratecli.ledger.records import MeasuredValue, random_stream
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.rates import expression as ex
@@ -358,7 +358,7 @@ def _solve(read: ParsedFitSpec, data: TrialData, seed: int, case: Case) -> Measu
         train = data.sample.weight[data.sample.part == "train"]
         l2 = float(l2.removesuffix("/n")) / float(train.sum())
     deployed = None if experiment.deployed is None else experiment.deployed.column
-    rows = TrainingRowsSpec(case.drawing)
+    rows = TrainingRowsSpec(case.sampling)
     spec = TrialSpec("", seed, case, NO_DATA, l2, rows, deployed_column=deployed)
     trial = Trial(spec, data, reference)
     return trial.solve(trial.problem())

@@ -18,15 +18,14 @@ from ratecli.api.rows import to_arrow_table
 from ratecli.apply.predict import StoredModel, encoding_for_tables, predict_table
 from ratecli.config.document import Document
 from ratecli.config.experiment import load_experiment
-from ratecli.config.override import apply_overrides
 from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.files import missing_file_error
 from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.registry import find_source
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.prepare import (
+    check_document,
     check_file,
-    check_parsed_document,
     prepare_data,
 )
 from ratecli.files import LEDGER_FILE
@@ -101,7 +100,7 @@ def run(
             executor = parse_executor(executor, jobs)
         if isinstance(source, Mapping):
             document = Document.of_data(source, DEFAULT_PATH)
-            known = check_parsed_document(apply_overrides(document, _overrides(settings)))
+            known = check_document(document.with_overrides(_overrides(settings)))
         else:
             known = check_file(Path(source), _overrides(settings))
         prepared = prepare_data(known, offline=offline)

@@ -166,7 +166,7 @@ def complete_datasets(incomplete: str) -> Iterator[tuple[str, str]]:
 
 @_ignore_errors
 def complete_templates(incomplete: str) -> Iterator[tuple[str, str]]:
-    from ratecli.config.starter import template_summaries  # noqa: PLC0415
+    from ratecli.experiment.catalogue import template_summaries  # noqa: PLC0415
 
     yield from _with_prefix({**template_summaries(), "own-data": "Your own table"}, incomplete)
 

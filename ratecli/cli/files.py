@@ -96,7 +96,7 @@ def explain(file: FileArgument, settings: SettingsOption = None) -> None:
 
 def schema() -> None:
     """Print the JSON schema of the file, for editors."""
-    from ratecli.experiment.file_schema import file_schema  # noqa: PLC0415
+    from ratecli.experiment.schema import file_schema  # noqa: PLC0415
 
     print_json(file_schema())
 
@@ -136,7 +136,7 @@ def init(
     force: Annotated[bool, Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Write a commented starter file, for a family of goals or for your own table."""
-    from ratecli.config.starter import template_summaries  # noqa: PLC0415
+    from ratecli.experiment.catalogue import template_summaries  # noqa: PLC0415
 
     if listed:
         rows = [*template_summaries().items(), (OWN_DATA, f"Your own table: {OWN_DATA_USAGE}")]
@@ -167,12 +167,12 @@ def init(
 
 def _template(name: str | None, table_options: Sequence[str]) -> str:
     """Return a starter file; raise BadParameter if options were given that are for own tables."""
-    from ratecli.config.starter import (  # noqa: PLC0415
+    from ratecli.errors import did_you_mean  # noqa: PLC0415
+    from ratecli.experiment.catalogue import (  # noqa: PLC0415
         DEFAULT_TEMPLATE,
         template_summaries,
         template_text,
     )
-    from ratecli.errors import did_you_mean  # noqa: PLC0415
 
     if name == OWN_DATA:
         raise typer.BadParameter(f"'{OWN_DATA}' needs {OWN_DATA_USAGE}")

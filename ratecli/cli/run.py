@@ -164,19 +164,16 @@ def _print_forecasts(
 
     Only the number of trials is known of `incomplete` experiments, whose data is missing.
     """
-    from ratecli.experiment.plan import forecast_run, forecast_runs  # noqa: PLC0415
+    from ratecli.experiment.plan import forecast_runs  # noqa: PLC0415
     from ratecli.files import LEDGER_FILE  # noqa: PLC0415
 
     *forecasts, total = forecast_runs(
-        [(each.folder.name, each.prepared.plan, each.folder / LEDGER_FILE) for each in known]
+        [(each.folder.name, each.prepared.plan, each.folder / LEDGER_FILE) for each in known],
+        by_algorithm=by_algorithm,
     )
     shared = sum(each.trials for each in forecasts) - total.trials
-    first = "experiment"
     if by_algorithm:
-        (only,) = known
-        first = "algorithm"
-        forecasts = forecast_run(only.prepared.plan, only.folder / LEDGER_FILE)
-        typer.echo(f"{only.folder.name}: results in {only.folder}\n")
+        typer.echo(f"{known[0].folder.name}: results in {known[0].folder}\n")
     unknown = [UNKNOWN] * 3
     trials = {
         each.folder.name: len(each.prepared.cases) * len(each.prepared.experiment.seeds)
@@ -188,6 +185,7 @@ def _print_forecasts(
     ]
     count = total.trials + sum(trials.values())
     rows.append(["all", str(count), *(unknown if trials else _row(total)[2:])])
+    first = "algorithm" if by_algorithm else "experiment"
     typer.echo(format_table([first, *HEADS], rows, HEADS))
     typer.echo()
     if shared:

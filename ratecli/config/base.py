@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     ModelWrapValidatorHandler,
     Strict,
@@ -23,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, core_schema
 
 from ratecli.config.document import LOCATION_MARK
 from ratecli.config.validation import (
@@ -46,11 +47,6 @@ FAILURE_RATE = "failure_rate"
 
 A constraint's name may follow after a dot. Metrics must not have these two names.
 """
-RESERVED_RESULT_FILES = {
-    "reference": "the folder of pinned numbers",
-    "report.html": "the page over several experiments",
-}
-"""Other contents of the results folder; no experiment may have one of these names."""
 NAME_HELP = "a name begins with a letter or '_' and continues with letters, digits and '_'"
 SLUG_HELP = "use lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit"
 
@@ -68,53 +64,58 @@ def check_name(name: str, loc: Loc = (), *, key: bool = False) -> list[Diagnosti
     return [Diagnostic("E104", f"{quote_value(name)} is not a name", hint, loc=loc, key=key)]
 
 
-def check_one_key(
-    raw: Mapping[str, Any], keys: Iterable[str], hint: str, *, misspelt: bool
-) -> list[Diagnostic]:
-    """Return an error unless exactly one of some keys has a value.
-
-    If a key is `misspelt`, which is reported elsewhere, none of them may be present.
-    """
-    given = [key for key in raw if key in set(keys) and raw[key] is not None]
-    names = [f"'{key}'" for key in keys]
-    listed = f"{', '.join(names[:-1])} and {names[-1]}"
-    if len(given) > 1:
-        message = f"only one of {listed} is allowed"
-        return [Diagnostic("E104", message, hint, loc=(given[1],), key=True)]
-    if not given and not misspelt:
-        return [Diagnostic("E102", f"{LOCATION_MARK} needs one of {listed}", hint, key=True)]
-    return []
-
-
 class Spec(BaseModel):
-    """A mapping in the file: immutable, without unknown keys.
-
-    `cross_check` gets the raw data, so that it runs even if fields are invalid.
-    """
+    """A mapping in the file: immutable, without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    error_code: ClassVar[str | None] = None
+    """The code of every error in the mapping; None: each has its own."""
 
-    @classmethod
-    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Diagnostic]:
-        """Yield errors that concern several keys together."""
-        del raw
+    def conflicts(self) -> Iterable[Diagnostic]:
+        """Yield errors that concern several keys together, each of which is valid alone."""
         return ()
+
+    def check_one_key(self, keys: Iterable[str], hint: str) -> Iterator[Diagnostic]:
+        """Yield an error unless exactly one of some keys has a value."""
+        present = [key for key in keys if getattr(self, key) is not None]
+        listed = " and ".join(", ".join(f"'{key}'" for key in keys).rsplit(", ", 1))
+        if len(present) > 1:
+            message = f"only one of {listed} is allowed"
+            yield Diagnostic("E104", message, hint, loc=(present[1],), key=True)
+        if not present:
+            yield Diagnostic("E102", f"{LOCATION_MARK} needs one of {listed}", hint, key=True)
 
     @model_validator(mode="wrap")
     @classmethod
-    def _explained(cls, raw: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        found = list(cls.cross_check(raw)) if isinstance(raw, dict) else []
+    def _explain_errors(cls, raw: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         try:
             part = handler(raw)
+            found = list(part.conflicts())
         except ValidationError as error:
-            found = [*diagnostics_of(error, cls.model_fields), *found]
+            found = diagnostics_of(error, cls.model_fields)
         if found:
-            raise InvalidValueError(found)
+            raise InvalidValueError(
+                replace(each, code=cls.error_code or each.code) for each in found
+            )
         return part
 
 
+@dataclass(frozen=True)
 class NotNull:
-    """Annotation of a key that may be absent but not null: removes null from its JSON schema."""
+    """Annotation of a key that may be absent but not empty, since its presence has a meaning."""
+
+    wanted: str
+    hint: str
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._check, handler(source))
+
+    def _check(self, value: object) -> object:
+        if value is None:
+            raise type_error(self.wanted, value, self.hint)
+        return value
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
@@ -122,20 +123,6 @@ class NotNull:
         schema = handler(core)
         kept = [part for part in schema["anyOf"] if part != {"type": "null"}]
         return kept[0] if len(kept) == 1 else schema | {"anyOf": kept}
-
-
-def require_value(wanted: str, hint: str) -> BeforeValidator:
-    """Return a validator that rejects an empty value with an E103.
-
-    For keys whose mere presence requests something: if empty, they would silently request nothing.
-    """
-
-    def check(value: object) -> object:
-        if value is None:
-            raise type_error(wanted, value, hint)
-        return value
-
-    return BeforeValidator(check)
 
 
 def matching(pattern: re.Pattern[str]) -> dict[str, Any]:
@@ -151,6 +138,20 @@ def any_of(*schemas: dict[str, Any]) -> WithJsonSchema:
 def is_scalar(value: object) -> bool:
     """Return whether a value is a number or a text."""
     return isinstance(value, int | float | str) and not isinstance(value, bool)
+
+
+def validate_each(
+    values: Iterable[tuple[str | int, object]], validate: Callable[[object], object]
+) -> None:
+    """Validate several values by their keys; raise InvalidValueError with the errors of all."""
+    faults: list[Diagnostic] = []
+    for key, value in values:
+        try:
+            validate(value)
+        except InvalidValueError as error:
+            faults += [fault.under(key) for fault in error.faults]
+    if faults:
+        raise InvalidValueError(faults)
 
 
 def _validate_name(value: object) -> object:
@@ -208,7 +209,7 @@ ScalarValue = Annotated[
 
 @dataclass(frozen=True)
 class NumberRange:
-    """The numbers that a key accepts, also as fractions such as 1/3, or as swept names.
+    """Annotation of a key that accepts numbers, fractions such as 1/3, and names of the sweep.
 
     `above` excludes the lower end, `below` the upper end.
     """
@@ -248,9 +249,14 @@ class NumberRange:
             raise value_error(self.words, value)
         return value
 
-    @property
-    def schema(self) -> dict[str, Any]:
-        """The JSON schema of accepted values."""
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.validate)
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
         low = "exclusiveMinimum" if self.above else "minimum"
         high = "exclusiveMaximum" if self.below else "maximum"
         number = {"type": "number", low: self.low, high: self.high}

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    PlainValidator,
-    Strict,
-    StringConstraints,
-    WithJsonSchema,
-)
+from pydantic import BeforeValidator, Field, PlainValidator, Strict, StringConstraints
 
 from ratecli.config.base import (
-    RULE_SCHEMA,
     ColumnName,
     ColumnNames,
     NotNull,
     NumberRange,
+    RuleText,
     ScalarValue,
     SeedNumber,
     Spec,
     StrictFlag,
-    any_of,
-    check_one_key,
     exact_number,
-    require_value,
+    validate_each,
     validate_rule,
 )
-from ratecli.config.validation import type_error, unknown_key, value_error
+from ratecli.config.validation import type_error, value_error
 from ratecli.datasets.entry import DatasetEntry
-from ratecli.errors import Diagnostic, FaultError, InvalidValueError
+from ratecli.errors import Diagnostic
 from ratecli.rates.syntax import SPLITS
 
 MAX_LEVELS = 30
@@ -65,34 +56,21 @@ def _validate_range(value: object) -> object:
 
 def _validate_group(value: object) -> object:
     """Return a condition, or a mapping of data sets to conditions."""
-    if not isinstance(value, dict):
-        return validate_rule(value)
-    found: list[Diagnostic] = []
-    for name, text in value.items():
-        try:
-            validate_rule(text)
-        except FaultError as error:
-            found += [fault.under(name) for fault in error.faults]
-    if found:
-        raise InvalidValueError(found)
+    if isinstance(value, dict):
+        validate_each(value.items(), validate_rule)
+    else:
+        validate_rule(value)
     return value
 
 
 GroupCondition = Annotated[
     str | dict[str, str],
-    PlainValidator(_validate_group),
-    any_of(RULE_SCHEMA, {"type": "object", "additionalProperties": RULE_SCHEMA}),
+    PlainValidator(_validate_group, json_schema_input_type=RuleText | dict[str, RuleText]),
 ]
-FractionField = Annotated[
-    float | str, BeforeValidator(FRACTION_RANGE.validate), WithJsonSchema(FRACTION_RANGE.schema)
-]
-ResampleShare = Annotated[
-    float | str, PlainValidator(RESAMPLE_RANGE.validate), WithJsonSchema(RESAMPLE_RANGE.schema)
-]
+FractionField = Annotated[float | str, FRACTION_RANGE]
 OptionalResample = Annotated[
-    ResampleShare | None,
-    NotNull(),
-    require_value("a number, or a name of the sweep", "to use the rows of the split, remove it"),
+    Annotated[float | str, RESAMPLE_RANGE] | None,
+    NotNull("a number, or a name of the sweep", "to use the rows of the split, remove it"),
 ]
 """None if the key is absent; an empty value is an E103."""
 RangeEnd = Annotated[float, Strict()] | None
@@ -123,25 +101,20 @@ class SplitSpec(Spec):
         None, description="Seed of one split for all seeds of the experiment."
     )
 
-    @classmethod
-    def cross_check(cls, raw: Mapping[str, Any]) -> Iterator[Diagnostic]:
-        chosen = "by" if raw.get("by") is not None else "official"
-        for key in EXCLUSIVE_SPLIT_KEYS[chosen] if raw.get(chosen) else ():
-            if raw.get(key):
+    def conflicts(self) -> Iterator[Diagnostic]:
+        chosen = "by" if self.by is not None else "official"
+        for key in EXCLUSIVE_SPLIT_KEYS[chosen] if getattr(self, chosen) else ():
+            if getattr(self, key):
                 yield _conflict(key, chosen, f"keep '{key}' or '{chosen}'")
-        given = [raw[key] for key in DATASET_PARTS if raw.get(key) is not None]
-        shares = [exact_number(value) for value in given if value in FRACTION_RANGE]
-        if len(shares) < len(given):
-            return
-        total = sum(share for share in shares if share is not None)
-        rest = raw.get("train") is None
-        if len(given) == len(DATASET_PARTS) and total != 1:
-            message = f"train, validation and test must add up to 1, not {float(total):g}"
+        shares = {part: exact_number(getattr(self, part)) for part in DATASET_PARTS}
+        known = [share for share in shares.values() if share is not None]
+        if len(known) == len(DATASET_PARTS) and sum(known) != 1:
+            message = f"train, validation and test must add up to 1, not {float(sum(known)):g}"
             yield Diagnostic("E104", message, key=True)
-        elif total > 1:
-            message = f"the parts of the split add up to {float(total):g}, more than 1"
+        elif sum(known) > 1:
+            message = f"the parts of the split add up to {float(sum(known)):g}, more than 1"
             yield Diagnostic("E104", message, key=True)
-        elif total == 1 if rest else exact_number(raw["train"]) == 0:
+        elif shares["train"] == 0 or (shares["train"] is None and sum(known) == 1):
             yield Diagnostic("E104", "the split leaves no rows to train on", key=True)
 
 
@@ -221,16 +194,33 @@ class DatasetSpec(Spec):
         "of the split, with a numeric column `level` from 0 for slices and a bias of its own.",
     )
 
-    @classmethod
-    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Diagnostic]:
-        hint = "write source: NAME (`ratecli ls datasets`) or path: FILE.csv"
-        unknown = [key for key in raw if key not in cls.model_fields]
-        hints = (unknown_key((key,), DATASET_KINDS).help or "" for key in unknown)
-        misspelt = any("did you mean" in text for text in hints)
-        if found := check_one_key(raw, tuple(DATASET_KINDS), hint, misspelt=misspelt):
-            return found
-        chosen = next((key for key in DATASET_KINDS if raw.get(key) is not None), None)
-        return [] if chosen is None else _kind_errors(raw, chosen)
+    def conflicts(self) -> Iterator[Diagnostic]:
+        if (self.source is None) == (self.path is None):
+            hint = "write source: NAME (`ratecli ls datasets`) or path: FILE.csv"
+            yield from self.check_one_key(DATASET_KINDS, hint)
+            return
+        chosen = "source" if self.path is None else "path"
+        own = [key for key in type(self).model_fields if key not in SOURCE_KEYS]
+        allowed = SOURCE_KEYS if chosen == "source" else (*own, *SHARED_KEYS)
+        for key in self.model_fields_set.difference(allowed):
+            message = f"'{key}' is not a key of {DATASET_KINDS[chosen]}"
+            hint = f"allowed keys: {', '.join(allowed)}"
+            yield Diagnostic("E101", message, hint, loc=(key,), key=True)
+        if chosen == "source":
+            return
+        numeric = self.target == "number"
+        if numeric and self.label is None:
+            message, hint = "'target: number' needs a label", "name its column: label: COLUMN"
+            yield Diagnostic("E102", message, hint, loc=("target",), key=True)
+        if numeric and self.positive is not None:
+            yield _conflict("positive", "target: number", "remove one of them")
+        if not numeric and self.label_range is not None:
+            yield _conflict("label_range", "target: classes", "write 'target: number'")
+        in_memory = "remove it, or read the table into memory: stream: false"
+        if self.stream and self.levels is not None:
+            yield _conflict("levels", "stream", in_memory)
+        if self.stream and numeric:
+            yield _conflict("target: number", "stream", in_memory)
 
     def entry(self) -> DatasetEntry:
         return DatasetEntry.of(self.options())
@@ -238,31 +228,6 @@ class DatasetSpec(Spec):
     def options(self) -> dict[str, Any]:
         """Return the options given in the file as plain data."""
         return self.model_dump(mode="json", exclude_none=True)
-
-
-def _kind_errors(raw: Mapping[str, Any], chosen: str) -> Iterator[Diagnostic]:
-    """Yield errors of keys that do not apply to a source or table, or to each other."""
-    own = [key for key in DatasetSpec.model_fields if key not in SOURCE_KEYS]
-    allowed = SOURCE_KEYS if chosen == "source" else (*own, *SHARED_KEYS)
-    for key in raw:
-        if key in DatasetSpec.model_fields and key not in allowed:
-            message = f"'{key}' is not a key of {DATASET_KINDS[chosen]}"
-            hint = f"allowed keys: {', '.join(allowed)}"
-            yield Diagnostic("E101", message, hint, loc=(key,), key=True)
-    has = {key for key in raw if raw[key] is not None}
-    numeric = raw.get("target") == "number"
-    if chosen == "path" and numeric and "label" not in has:
-        message, hint = "'target: number' needs a label", "name its column: label: COLUMN"
-        yield Diagnostic("E102", message, hint, loc=("target",), key=True)
-    if chosen == "path" and numeric and "positive" in has:
-        yield _conflict("positive", "target: number", "remove one of them")
-    if chosen == "path" and not numeric and "label_range" in has:
-        yield _conflict("label_range", "target: classes", "write 'target: number'")
-    in_memory = "remove it, or read the table into memory: stream: false"
-    if raw.get("stream") is True and "levels" in has:
-        yield _conflict("levels", "stream", in_memory)
-    if raw.get("stream") is True and numeric:
-        yield _conflict("target: number", "stream", in_memory)
 
 
 def _conflict(key: str, other: str, hint: str) -> Diagnostic:

@@ -1,9 +1,9 @@
-"""A YAML document: its data, and the position of everything in it."""
+"""A YAML document: its data, the position of everything in it, and `--set path=value`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,59 +26,7 @@ from ratecli.config.yaml import (
 )
 from ratecli.errors import Diagnostic, FaultError, Loc, SourceLocation, Span
 
-FOLDED_BREAK = re.compile(r"[ \t]*(?:\r\n|[\r\n\x85\u2028\u2029])[ \t]*")
-HEX_ESCAPES = {"x": 4, "u": 6, "U": 10}
-
-
-def character_offsets(raw: str, value: str, style: str) -> list[tuple[int, int]]:
-    """Return start and end in `raw` of each character of `value`, and of the end of `value`.
-
-    Both texts are scanned in parallel. If they cannot be matched (unusual folding), all further
-    characters map to the position where the scan stopped.
-    """
-    at = _first_character(raw, style)
-    found: list[tuple[int, int]] = []
-    for character in value:
-        at = _skip_fold(raw, at, character)
-        if at >= len(raw):
-            break
-        found.append((at, at + _written_length(raw, at, style)))
-        at = found[-1][1]
-    missing = len(value) + 1 - len(found)
-    return found + [(min(at, len(raw)), min(at, len(raw)) + 1)] * missing
-
-
-def _first_character(raw: str, style: str) -> int:
-    if style in {"|", ">"}:
-        header = FOLDED_BREAK.search(raw)
-        return _after_indent(raw, header.end()) if header else len(raw)
-    return len(style)
-
-
-def _after_indent(raw: str, at: int) -> int:
-    while at < len(raw) and raw[at] in " \t\r\n":
-        at += 1
-    return at
-
-
-def _skip_fold(raw: str, at: int, character: str) -> int:
-    """Skip a line break with its indentation, which represents one space; keep other spaces."""
-    while (fold := FOLDED_BREAK.match(raw, at)) and character not in " \n":
-        at = fold.end()
-    return at
-
-
-def _written_length(raw: str, at: int, style: str) -> int:
-    """Return the number of characters of `raw` that represent the character at `at`."""
-    if fold := FOLDED_BREAK.match(raw, at):
-        return fold.end() - at
-    if style == "'" and raw.startswith("''", at):
-        return 2
-    if style == '"' and raw[at] == "\\":
-        return HEX_ESCAPES.get(raw[at + 1 : at + 2], 2)
-    return 1
-
-
+STEP_PATTERN = re.compile(r"[^.=\s]+")
 LOCATION_MARK = "\0"
 """Placeholder in messages for the name of the location; no YAML text contains it."""
 
@@ -136,6 +84,18 @@ class Document:
         start = min(node_range(root)[0], source.last)
         hint = "`ratecli init` writes a starter file"
         raise FaultError(source.error("E004", message, hint, start))
+
+    def with_overrides(self, overrides: Iterable[str]) -> Document:
+        """Return the document with all `path=value` applied; raise FaultError with all E107."""
+        document, faults = self, list[Diagnostic]()
+        for text in overrides:
+            try:
+                document = _apply_override(document, SourceText("--set", text))
+            except FaultError as error:
+                faults += (replace(fault, code="E107") for fault in error.faults)
+        if faults:
+            raise FaultError(faults)
+        return document
 
     @cached_property
     def data(self) -> dict[str, Any]:
@@ -244,4 +204,61 @@ def _span_place(node: ScalarNode, span: Span) -> SourceLocation:
     found = character_offsets(source.text[start:end], node.value, node.style or "")
     first = max(0, min(span.start, len(found) - 1))
     last = max(first, min(span.end, len(found)) - 1)
-    return source.place(start + found[first][0], start + found[last][1])
+    return source.place(start + found[first], start + found[last] + 1)
+
+
+def character_offsets(raw: str, value: str, style: str) -> list[int]:
+    """Return the position in `raw` of each character of `value`, and of the end of `value`.
+
+    Characters that only `raw` has (quotes, indentation, escapes) are skipped. After an
+    escape that does not end with its character, positions are approximate.
+    """
+    at = raw.find("\n") + 1 if style in {"|", ">"} else len(style)
+    found: list[int] = []
+    for character in value:
+        if not character.isspace():
+            at = max(at, raw.find(character, at))
+        found.append(at)
+        at = min(at + 1, len(raw))
+    return [*found, at]
+
+
+def _apply_override(document: Document, source: SourceText) -> Document:
+    path, equals, value = source.text.partition("=")
+    steps = [source.scalar(*match.span()) for match in STEP_PATTERN.finditer(path)]
+    if not equals or ".".join(step.value for step in steps) != path.strip() or not steps:
+        message, hint = "an override is written path=value", "as in sweep.kappa=[0.8, 0.9]"
+        raise FaultError(source.error("E107", message, hint, 0, len(path)))
+    start = len(path) + 1
+    new = parse_yaml(source, start) if value.strip() else source.scalar(start, start)
+    root = _replaced(document.root, steps, new)
+    assert isinstance(root, MappingNode)
+    return replace(document, root=root)
+
+
+def _replaced(node: Node, steps: Sequence[ScalarNode], value: Node) -> Node:
+    """Return a copy of the tree with `value` at the end of the path."""
+    if not steps:
+        return value
+    step, *rest = steps
+    if isinstance(node, SequenceNode):
+        items = list(node.value)
+        if not step.value.isdecimal() or len(step.value) > 6 or int(step.value) >= len(items):
+            raise _step_error(step, f"the list has {len(items)} entries, counted from 0")
+        index = int(step.value)
+        items[index] = _replaced(items[index], rest, value)
+        return SequenceNode(node.tag, items, node.start_mark, node.end_mark, node.flow_style)
+    mark = step.start_mark
+    if isinstance(node, ScalarNode) and plain_data(node) is None:
+        node = MappingNode("", [], mark, mark, flow_style=False)
+    if not isinstance(node, MappingNode):
+        raise _step_error(step, "nothing can be set inside a number or text")
+    entries = map_entries(node)
+    key, old = entries.get(step.value, (step, ScalarNode("", "", mark, mark)))
+    entry = (key if rest else step, _replaced(old, rest, value))
+    pairs = list((entries | {step.value: entry}).values())
+    return MappingNode(node.tag, pairs, node.start_mark, node.end_mark, node.flow_style)
+
+
+def _step_error(step: ScalarNode, message: str) -> FaultError:
+    return FaultError(source_of(step).error("E107", message, None, *node_range(step)))

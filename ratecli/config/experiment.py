@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +12,8 @@ from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema
 
 from ratecli.config.algorithm import AlgorithmSpec
 from ratecli.config.base import (
+    FAILURE_RATE,
+    SOLUTION_RATE,
     ColumnName,
     NameText,
     RuleText,
@@ -19,20 +21,23 @@ from ratecli.config.base import (
     Spec,
     StrictText,
     any_of,
-    check_one_key,
     is_scalar,
     matching,
 )
-from ratecli.config.conflicts import MAX_SEEDS, find_conflicts
 from ratecli.config.dataset import DatasetSpec, GroupCondition, OptionalResample
 from ratecli.config.document import Document
-from ratecli.config.filter import OptionalFilter
-from ratecli.config.override import apply_overrides
+from ratecli.config.filter import FILTER, OptionalFilter
 from ratecli.config.report import Expectation, ReportSpec
-from ratecli.config.safety import OptionalSafety
-from ratecli.config.sweep import DATASET_AXIS, Sweep, SweepField, SweepPoint
-from ratecli.config.validation import diagnostics_of, sort_by_place, type_error, value_error
-from ratecli.errors import Diagnostic, FaultError, InvalidValueError, Loc
+from ratecli.config.safety import OptionalSafety, SafetySpec
+from ratecli.config.sweep import DATASET_AXIS, Sweep, SweepPoint, sweep_points
+from ratecli.config.validation import (
+    diagnostics_of,
+    quote_value,
+    sort_by_place,
+    type_error,
+    value_error,
+)
+from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean
 
 NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,2})?"
 AMOUNT_PATTERN = re.compile(rf"({NUMBER}) ?([A-Za-z]+)")
@@ -45,6 +50,22 @@ BYTES_PER_UNIT = {
 MAX_SECONDS = 30 * 86400.0
 MIN_MEMORY = 64 * 2**20
 MAX_MEMORY = 2**50
+MAX_SEEDS = 10_000
+MAX_TRIALS = 100_000
+"""Limit on the number of trials; all of them are planned before the first one runs."""
+DEPLOYED_LABEL = "deployed"
+"""Name of the deployed model in `of(...)`."""
+ALWAYS_MEASURED = dict.fromkeys(
+    ("objective", SOLUTION_RATE, FAILURE_RATE), "measured in every experiment"
+)
+RESULT_COLUMNS = dict.fromkeys(
+    ("algorithm", "variant", "seed", "split", "metric", "value"), "a column of the results"
+)
+RESERVED_RESULT_FILES = {
+    "reference": "the folder of pinned numbers",
+    "report.html": "the page over several experiments",
+}
+"""Other contents of the results folder; no experiment may have one of these names."""
 
 
 def _validate_seconds(value: object) -> object:
@@ -104,22 +125,15 @@ class LimitsSpec(Spec):
 
 def _validate_seeds(value: object) -> object:
     """Return the seeds as a tuple: those of a list, or 0 to n - 1 for a number n."""
-    listed: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
+    listed: Sequence[Any] = value if isinstance(value, list | tuple) else [value]
     if not all(isinstance(each, int) and not isinstance(each, bool) for each in listed):
         wanted = "a whole number or a list of whole numbers"
         raise type_error(wanted, value, "write 5 or [0, 1, 2]")
-    if isinstance(value, int):
-        if not 1 <= value <= MAX_SEEDS:
-            raise value_error(f"from 1 to {MAX_SEEDS}", value)
-        return tuple(range(value))
-    if not 1 <= len(listed) <= MAX_SEEDS:
-        raise value_error(f"a list of 1 to {MAX_SEEDS} numbers", f"of {len(listed)}")
-    if min(listed) < 0:
-        message = f"a seed must be at least 0, not {min(listed)}"
-        raise InvalidValueError(Diagnostic("E104", message))
-    if len(set(listed)) < len(listed):
-        raise value_error("a list of different numbers", value)
-    return tuple(listed)
+    seeds = range(min(value, MAX_SEEDS + 1)) if isinstance(value, int) else listed
+    if not 1 <= len(seeds) <= MAX_SEEDS or min(seeds) < 0 or len(set(seeds)) < len(seeds):
+        wanted = f"a number from 1 to {MAX_SEEDS}, or a list of so many different numbers from 0"
+        raise value_error(wanted, quote_value(value))
+    return tuple(seeds)
 
 
 def _validate_penalty(value: object) -> object:
@@ -174,11 +188,9 @@ class DeployedSpec(Spec):
         "this file.",
     )
 
-    @classmethod
-    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Diagnostic]:
+    def conflicts(self) -> Iterable[Diagnostic]:
         hint = "write {column: NAME}, {algorithm: LABEL} or {model: FILE.npz}"
-        misspelt = bool(set(raw) - set(cls.model_fields))
-        return check_one_key(raw, tuple(cls.model_fields), hint, misspelt=misspelt)
+        return self.check_one_key(type(self).model_fields, hint)
 
 
 class Experiment(Spec):
@@ -221,7 +233,7 @@ class Experiment(Spec):
         None,
         description="A balanced filter of the training rows; its own trials are called filter.",
     )
-    sweep: SweepField = Field(
+    sweep: Sweep = Field(
         default_factory=Sweep, description="What varies: names with values, for rules and options."
     )
     algorithms: Annotated[tuple[AlgorithmSpec, ...], Field(min_length=1)] = Field(
@@ -244,9 +256,31 @@ class Experiment(Spec):
         (), description="Numbers to compare results with, such as a paper's figures."
     )
 
-    @classmethod
-    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Diagnostic]:
-        return find_conflicts(raw)
+    def conflicts(self) -> Iterator[Diagnostic]:
+        yield from _check_names(self)
+        yield from _check_labels(self)
+        yield from _check_datasets(self)
+        yield from _check_groups(self)
+        yield from _check_safety_tests(self)
+        yield from _check_trial_count(self)
+
+    def sweeps(self) -> Iterator[tuple[Loc, Sweep]]:
+        """Yield the experiment's sweep and the algorithms' own, with their locations."""
+        yield ("sweep",), self.sweep
+        for k, entry in enumerate(self.algorithms):
+            if entry.sweep is not None:
+                yield ("algorithms", k, entry.name, "sweep"), entry.sweep
+
+    def swept_names(self) -> list[str]:
+        """Return the swept names, including those of the algorithms' own sweeps."""
+        return list(dict.fromkeys(name for _, sweep in self.sweeps() for name in sweep.names))
+
+    def safety_tests(self) -> dict[Loc, SafetySpec]:
+        """Return the safety test of the file and those of algorithms, by location."""
+        tests: dict[Loc, object] = {("safety",): self.safety}
+        for k, entry in enumerate(self.algorithms):
+            tests["algorithms", k, entry.name, "safety"] = entry.safety
+        return {loc: test for loc, test in tests.items() if isinstance(test, SafetySpec)}
 
     def entry_loc(self, label: str, *inside: str | int) -> Loc:
         """Return the location of an algorithm's entry, or of something inside its options."""
@@ -261,24 +295,138 @@ class Experiment(Spec):
 
     def resolved(self) -> dict[str, Any]:
         """Return the experiment with all defaults as plain data that is again a valid file."""
-        data = self.model_dump(mode="json", exclude={"algorithms", "datasets", "expect", "seeds"})
-        special: dict[str, Any] = {
-            "datasets": {name: entry.options() for name, entry in self.datasets.items()},
-            "algorithms": [entry.as_file() for entry in self.algorithms],
-            "seeds": list(self.seeds),
-            "filter": self.filter and self.filter.as_file(),
-            "expect": [entry.as_file() for entry in self.expect],
-        }
-        absent = {
-            key for key in ("resample", "safety", "filter") if data[key] is None
-        }  # null would not be valid in a file
-        keys = [key for key in type(self).model_fields if key not in absent]
-        return {key: special.get(key, data.get(key)) for key in keys}
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+def _check_names(experiment: Experiment) -> Iterator[Diagnostic]:
+    """Yield an E106 for each name that has another meaning in rules or results."""
+    datasets = dict.fromkeys(experiment.datasets, "a data set")
+    groups = dict.fromkeys(experiment.groups, "a group")
+    metrics = dict.fromkeys(experiment.metrics, "a metric")
+    uses: list[tuple[Loc, str, Mapping[str, str]]] = [
+        (("name",), experiment.name, RESERVED_RESULT_FILES),
+        *((("groups", name), name, datasets) for name in groups),
+        *((("metrics", name), name, ALWAYS_MEASURED) for name in metrics),
+    ]
+    meanings = RESULT_COLUMNS | ALWAYS_MEASURED | metrics | groups | datasets
+    for loc, sweep in experiment.sweeps():
+        uses += (((*loc, name), name, meanings) for name in sweep.axes)
+    for loc, name, taken in uses:
+        if name in taken:
+            message = f"'{name}' is already {taken[name]}"
+            yield Diagnostic("E106", message, "rename one of them", loc=loc, key=len(loc) > 1)
+    for part in ("tables", "plots"):
+        seen: set[str] = set()
+        for k, entry in enumerate(getattr(experiment.report, part)):
+            if entry.file in seen:
+                message = f"two {part} are written to the file {quote_value(entry.file)}"
+                loc = ("report", part, k, "file")
+                yield Diagnostic("E106", message, "name another file", loc=loc)
+            seen |= {entry.file} - {None}
+
+
+def _check_labels(experiment: Experiment) -> Iterator[Diagnostic]:
+    taken = {DEPLOYED_LABEL: f"the deployed model in rules: of({DEPLOYED_LABEL}, ...)"}
+    if experiment.filter is not None:
+        taken[FILTER] = "the label of the results of `filter:`"
+    for k, entry in enumerate(experiment.algorithms):
+        if entry.label in taken:
+            message = f"'{entry.label}' is already {taken[entry.label]}"
+            hint = "give the algorithm another label: {as: NAME}"
+            yield Diagnostic("E106", message, hint, loc=("algorithms", k, entry.name, "as"))
+        taken[entry.label] = "the label of another algorithm"
+    labels = [entry.label for entry in experiment.algorithms]
+    deployed = experiment.deployed.algorithm if experiment.deployed else None
+    if deployed is not None and deployed not in labels:
+        message = f"'{deployed}' is not an algorithm of this file"
+        hint = did_you_mean(deployed, labels, "algorithms")
+        yield Diagnostic("E104", message, hint, loc=("deployed", "algorithm"))
+
+
+def _check_datasets(experiment: Experiment) -> Iterator[Diagnostic]:
+    """Yield errors of swept data sets, and of keys that cannot be combined with other parts."""
+    datasets, swept = experiment.datasets, DATASET_AXIS in experiment.sweep.axes
+    for loc, sweep in experiment.sweeps():
+        for inside, value in sweep.value_locs(DATASET_AXIS):
+            if value not in datasets:
+                yield _unknown_dataset((*loc, *inside), value, datasets)
+        if DATASET_AXIS in sweep.axes and not swept:
+            message = f"'{DATASET_AXIS}' is swept for one algorithm only"
+            hint = "sweep it for all: an algorithm's own sweep may then select some data sets"
+            yield Diagnostic("E104", message, hint, loc=(*loc, DATASET_AXIS), key=True)
+    (first, *_), levels = datasets, {name: entry.levels for name, entry in datasets.items()}
+    for name in datasets if not swept else ():
+        if levels[name] != levels[first]:
+            message = f"'{name}' and '{first}' form one table but have different levels"
+            hint = "write equal levels for both, or sweep the data sets"
+            yield Diagnostic("E104", message, hint, loc=("datasets", name, "levels"))
+    conflicts = (
+        (experiment.safety_tests(), "levels", "safety", "copies of a row are not independent"),
+        (experiment.filter, "levels", "filter", "copies of a row are kept together"),
+        (experiment.resample, "split", "resample", "training rows are drawn at random"),
+    )
+    for present, key, other, reason in conflicts:
+        for name, entry in datasets.items() if present else ():
+            if getattr(entry, key) is not None:
+                message = f"'{key}' cannot be combined with '{other}': {reason}"
+                loc = ("datasets", name, key)
+                yield Diagnostic("E104", message, "remove one of them", loc=loc, key=True)
+
+
+def _check_groups(experiment: Experiment) -> Iterator[Diagnostic]:
+    """Yield errors of groups that have a condition for each data set."""
+    for name, group in experiment.groups.items():
+        loc = ("groups", name)
+        if isinstance(group, str):
+            continue
+        if DATASET_AXIS not in experiment.sweep.axes:
+            message = f"'{name}' has a condition for each data set, but they form one table"
+            hint = "write one condition, or `sweep: {dataset: [...]}`"
+            yield Diagnostic("E104", message, hint, loc=loc, key=True)
+        unknown = [each for each in group if each not in experiment.datasets]
+        for each in unknown:
+            yield _unknown_dataset((*loc, each), each, experiment.datasets, key=True)
+        missing = [each for each in experiment.datasets if each not in group]
+        if missing and not unknown:
+            message = f"the group '{name}' has no condition for '{missing[0]}'"
+            yield Diagnostic("E102", message, f"add {missing[0]}: condition", loc=loc, key=True)
+
+
+def _unknown_dataset(
+    loc: Loc, value: object, datasets: Iterable[str], *, key: bool = False
+) -> Diagnostic:
+    message = f"{quote_value(value)} is not a data set of this file"
+    hint = did_you_mean(str(value), datasets, "data sets here")
+    return Diagnostic("E104", message, hint, loc=loc, key=key)
+
+
+def _check_safety_tests(experiment: Experiment) -> Iterator[Diagnostic]:
+    rules = experiment.constraints
+    for loc, test in experiment.safety_tests().items():
+        if not rules:
+            message = "'safety' has nothing to test: there are no constraints"
+            hint = "write `constraints`, or remove the test"
+            yield Diagnostic("E104", message, hint, loc=loc, key=True)
+        for name in test.delta if rules and isinstance(test.delta, dict) else ():
+            if name not in rules:
+                message = f"no constraint is called {quote_value(name)}"
+                hint = did_you_mean(name, rules, "constraints")
+                yield Diagnostic("E203", message, hint, loc=(*loc, "delta", name), key=True)
+
+
+def _check_trial_count(experiment: Experiment) -> Iterator[Diagnostic]:
+    points = len(sweep_points(experiment.sweep))
+    own = [len(sweep_points(entry.sweep)) if entry.sweep else 1 for entry in experiment.algorithms]
+    trials = points * sum(own) * len(experiment.seeds)
+    if trials > MAX_TRIALS:
+        message = f"this makes {trials} trials, over {MAX_TRIALS}"
+        hint = "use fewer seeds or points, or several files"
+        yield Diagnostic("E105", message, hint, loc=("algorithms",), key=True)
 
 
 def load_experiment(path: Path, overrides: Sequence[str] = ()) -> tuple[Experiment, Document]:
     """Read an experiment file; raise FaultError with all errors in it."""
-    document = apply_overrides(Document.read(path), overrides)
+    document = Document.read(path).with_overrides(overrides)
     return read_experiment(document), document
 
 

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainValidator
 
 from ratecli.config.base import (
     IDENTIFIER_PATTERN,
     ColumnName,
+    NameText,
     NotNull,
     NumberRange,
     RuleText,
     Spec,
     any_of,
-    check_one_key,
-    exact_number,
-    is_name,
     matching,
-    require_value,
 )
-from ratecli.config.validation import invalid_choice, type_error
-from ratecli.errors import Diagnostic
+from ratecli.config.validation import type_error
+from ratecli.errors import Diagnostic, InvalidValueError
 
 FILTER = "filter"
 """Label of the filter's own trials in results."""
@@ -30,7 +27,6 @@ TAKE_CHOICES = ("weights", "sample")
 DISCLOSIVITY_RANGE = NumberRange(0, 1)
 DEFAULT_FILTER = "balanced_tree"
 GOAL_HINT = "write balance: COLUMN for equal shares of its values, or objective: RULE for others"
-ALGORITHM_HINT = "write `algorithm: NAME` or `algorithm: {NAME: {option: value}}`"
 
 
 def _validate_columns(value: object) -> object:
@@ -42,29 +38,25 @@ def _validate_columns(value: object) -> object:
     return tuple(value)
 
 
-def _validate_disclosivity(value: object) -> object:
-    DISCLOSIVITY_RANGE.validate(value)
-    number = exact_number(value)
-    return value if number is None else float(number)
+def parse_named_options(raw: object) -> tuple[str, dict[str, Any]]:
+    """Return name and options of an algorithm, written as `name` or `{name: {option: value}}`.
 
-
-def _validate_algorithm(value: object) -> object:
-    """Return a name, or a name with options, as a mapping of the name to its options."""
-    if isinstance(value, str):
-        return {value: {}}
-    if not isinstance(value, dict) or len(value) != 1:
-        raise type_error("an algorithm's name, or one name with its options", value, ALGORITHM_HINT)
-    ((name, options),) = value.items()
-    if not isinstance(options, dict | None):
-        raise type_error("a mapping of options to values", options, ALGORITHM_HINT, loc=(name,))
-    return {name: options or {}}
-
-
-def _validate_take(value: object) -> object:
-    """Return a choice, or a name of the sweep, which is checked once the sweep is known."""
-    if value in TAKE_CHOICES or (isinstance(value, str) and is_name(value)):
-        return value
-    raise invalid_choice(value, TAKE_CHOICES)
+    Raises InvalidValueError with E103.
+    """
+    if isinstance(raw, str):
+        return raw, {}
+    if not isinstance(raw, dict) or not raw:
+        hint = "write `name` or `name: {option: value}`"
+        raise type_error("an algorithm's name, or a name with its options", raw, hint)
+    (name, options), *others = raw.items()
+    hint = f"write `{name}: {{option: value}}`"
+    if others:
+        message = f"an entry has one algorithm, but this one has {len(raw)} keys"
+        second, _ = others[0]
+        raise InvalidValueError(Diagnostic("E103", message, hint, loc=(second,), key=True))
+    if options is not None and not isinstance(options, dict):
+        raise type_error("a mapping of options to values", options, hint, loc=(name,))
+    return str(name), options or {}
 
 
 _TEXT: dict[str, Any] = {"type": "string", "minLength": 1}
@@ -80,17 +72,13 @@ FilterColumns = Annotated[
     Field(min_length=1),
     any_of(_TEXT, {"type": "array", "minItems": 1, "items": _TEXT}),
 ]
-DisclosivityField = Annotated[
-    float | str, PlainValidator(_validate_disclosivity), WithJsonSchema(DISCLOSIVITY_RANGE.schema)
-]
 FilterAlgorithm = Annotated[
-    dict[str, dict[str, Any]], PlainValidator(_validate_algorithm), any_of(_TEXT, _ALGORITHM_SCHEMA)
+    dict[str, dict[str, Any]],
+    PlainValidator(lambda raw: dict([parse_named_options(raw)])),
+    any_of(_TEXT, _ALGORITHM_SCHEMA),
 ]
-TakeField = Annotated[
-    str,
-    PlainValidator(_validate_take),
-    any_of({"enum": list(TAKE_CHOICES)}, matching(IDENTIFIER_PATTERN)),
-]
+TakeField = Annotated[NameText, any_of({"enum": list(TAKE_CHOICES)}, matching(IDENTIFIER_PATTERN))]
+"""One of `TAKE_CHOICES`, or a name of the sweep, which is checked once its values are known."""
 
 
 class FilterSpec(Spec):
@@ -100,26 +88,25 @@ class FilterSpec(Spec):
     groups. Validation, test and safety rows are not filtered.
     """
 
-    balance: Annotated[FilterColumns | None, NotNull()] = Field(
+    balance: FilterColumns | None = Field(
         None,
         description="One or several columns whose values get equal shares among the kept rows.",
     )
-    objective: Annotated[RuleText | None, NotNull()] = Field(
+    objective: RuleText | None = Field(
         None,
         description="Instead of 'balance', the distance of shares from other targets, to be "
         "minimized: sqrt((share[women] - 0.4)**2 + (share[men] - 0.6)**2).",
     )
     disclosivity: Annotated[
-        DisclosivityField | None,
-        NotNull(),
-        require_value("a number from 0 to 1", "to bound nothing, remove the key"),
+        Annotated[float | str, DISCLOSIVITY_RANGE] | None,
+        NotNull("a number from 0 to 1", "to bound nothing, remove the key"),
     ] = Field(
         None,
         description="alpha: the most by which the filter's proxy may change the probability of "
         "any value of these columns; balanced_tree guarantees it. Default: no bound.",
     )
     algorithm: FilterAlgorithm = Field(
-        default_factory=lambda: dict[str, dict[str, Any]]({DEFAULT_FILTER: {}}),
+        default_factory=lambda: {DEFAULT_FILTER: dict[str, Any]()},
         description="The filter (`ratecli ls algorithms`): a name, or {name: {option: value}}.",
     )
     take: TakeField = Field(
@@ -128,35 +115,17 @@ class FilterSpec(Spec):
         "sample: each is kept or not, at random by the seed. Rows without weight are not used.",
     )
 
-    @classmethod
-    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Diagnostic]:
-        misspelt = bool(set(raw) - set(cls.model_fields))
-        return check_one_key(raw, ("balance", "objective"), GOAL_HINT, misspelt=misspelt)
+    def conflicts(self) -> Iterable[Diagnostic]:
+        return self.check_one_key(("balance", "objective"), GOAL_HINT)
 
     @property
     def name(self) -> str:
         """Name of the filter algorithm."""
         return next(iter(self.algorithm))
 
-    def as_file(self) -> dict[str, Any]:
-        """Return the section as written in a file, with all values explicit."""
-        return self.model_dump(mode="json", exclude_none=True)
-
 
 OptionalFilter = Annotated[
     FilterSpec | None,
-    NotNull(),
-    require_value("a mapping of keys to values", "write filter: {balance: COLUMN}, or remove it"),
+    NotNull("a mapping of keys to values", "write filter: {balance: COLUMN}, or remove it"),
 ]
 """None if the key is absent; an empty value is an E103."""
-
-
-def _validate_off(value: object) -> object:
-    if value is not False:
-        hint = "remove the key to filter the rows of this algorithm, too"
-        raise type_error("false", value, hint)
-    return value
-
-
-AlgorithmFilter = Annotated[Literal[False] | None, NotNull(), BeforeValidator(_validate_off)]
-"""The `filter` of an algorithm's entry: False trains it on unfiltered rows; None if absent."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, Strict, model_validator
@@ -21,8 +21,8 @@ from ratecli.config.base import (
     StrictFlag,
     StrictText,
     any_of,
-    check_one_key,
     is_scalar,
+    validate_each,
 )
 from ratecli.config.sweep import SweepValue
 from ratecli.config.validation import invalid_choice, type_error, unknown_key, value_error
@@ -32,17 +32,18 @@ from ratecli.rates.syntax import SPLITS, SplitName
 
 def _validate_splits(value: object) -> object:
     """Return one split or several as a tuple; raise InvalidValueError for invalid ones."""
-    several = tuple(value) if isinstance(value, list | tuple) else (value,)
-    found: list[Diagnostic] = []
-    for k, each in enumerate(several):
-        loc = (k,) if isinstance(value, list | tuple) else ()
-        if each not in SPLITS:
-            found += [fault.under(*loc) for fault in invalid_choice(each, SPLITS).faults]
-        elif each in several[:k]:
-            found.append(Diagnostic("E104", f"'{each}' is named twice", "remove one", loc=loc))
-    if found:
-        raise InvalidValueError(found)
-    return several
+    if not isinstance(value, list | tuple):
+        _validate_split(value)
+        return (value,)
+    validate_each(enumerate(value), _validate_split)
+    if len(set(value)) < len(value):
+        raise value_error("a list of different splits", value)
+    return tuple(value)
+
+
+def _validate_split(value: object) -> None:
+    if value not in SPLITS:
+        raise invalid_choice(value, SPLITS)
 
 
 SPLIT_SCHEMA = {"type": "string", "enum": list(SPLITS)}
@@ -279,34 +280,21 @@ class Expectation(Spec):
     def kind(self) -> str:
         return next(name for name in EXPECTATION_KINDS if getattr(self, name) is not None)
 
-    def as_file(self) -> dict[str, Any]:
-        """Return the entry as plain data, as written in a file."""
-        return self.model_dump(mode="json", exclude_none=True)
-
-    @classmethod
-    def cross_check(cls, raw: Mapping[str, Any]) -> Iterable[Diagnostic]:
-        hint = "write an entry for each number"
-        misspelt = bool(_misspelt_keys(raw))
-        yield from check_one_key(raw, EXPECTATION_KINDS, hint, misspelt=misspelt)
-        if raw.get("value") is not None and raw.get("within") is None:
+    def conflicts(self) -> Iterator[Diagnostic]:
+        yield from self.check_one_key(EXPECTATION_KINDS, "write an entry for each number")
+        if self.value is not None and self.within is None:
             message = "'value' needs 'within': the tolerance of the comparison"
             yield Diagnostic("E102", message, WITHIN_HELP, loc=("value",), key=True)
 
     @model_validator(mode="before")
     @classmethod
-    def _no_misspelt_key(cls, raw: Any) -> Any:
-        if isinstance(raw, dict) and (near := _misspelt_keys(raw)):
-            raise InvalidValueError(unknown_key((key,), cls.model_fields) for key in near)
+    def _refuse_misspelt_keys(cls, raw: Any) -> Any:
+        """Refuse each unknown key that resembles a missing one: it is not meant as a swept name."""
+        keys = list(raw) if isinstance(raw, dict) else []
+        kinds = () if set(keys) & set(EXPECTATION_KINDS) else EXPECTATION_KINDS
+        missing = {"algorithm", "metric", *kinds}.difference(keys)
+        unknown = [key for key in keys if key not in cls.model_fields]
+        misspelt = [key for key in unknown if difflib.get_close_matches(key, missing, n=1)]
+        if misspelt:
+            raise InvalidValueError(unknown_key((key,), cls.model_fields) for key in misspelt)
         return raw
-
-
-def _misspelt_keys(raw: Mapping[str, Any]) -> list[str]:
-    """Return unknown keys that resemble a required key that is missing."""
-    needed = {"algorithm", "metric", *EXPECTATION_KINDS} - raw.keys()
-    if raw.keys() & set(EXPECTATION_KINDS):
-        needed -= set(EXPECTATION_KINDS)
-    return [
-        key
-        for key in raw
-        if key not in Expectation.model_fields and difflib.get_close_matches(key, needed, n=1)
-    ]

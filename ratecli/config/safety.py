@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainValidator
 
 from ratecli.config.base import (
     ColumnNames,
@@ -12,12 +12,8 @@ from ratecli.config.base import (
     NumberRange,
     Spec,
     StrictFlag,
-    any_of,
-    exact_number,
-    require_value,
+    validate_each,
 )
-from ratecli.config.validation import type_error
-from ratecli.errors import Diagnostic, FaultError, InvalidValueError
 
 DEFAULT_DELTA = 0.05
 """Delta of constraints that a mapping `delta` does not name."""
@@ -27,40 +23,18 @@ AIM_RANGE = NumberRange(0.5, 1, below=True)
 
 
 def _validate_delta(value: object) -> object:
-    """Return delta: one for all constraints, or a mapping of constraints to deltas.
-
-    Fractions are converted to numbers.
-    """
-    if not isinstance(value, dict):
+    """Return delta: one for all constraints, or a mapping of constraints to deltas."""
+    if isinstance(value, dict):
+        validate_each(value.items(), PROBABILITY_RANGE.validate)
+    else:
         PROBABILITY_RANGE.validate(value)
-        return float(exact_number(value) or 0) if isinstance(value, str) and "/" in value else value
-    faults: list[Diagnostic] = []
-    deltas = dict[str, object]()
-    for name, each in value.items():
-        try:
-            deltas[name] = _validate_delta(PROBABILITY_RANGE.validate(each))
-        except FaultError as error:
-            faults += [fault.under(name) for fault in error.faults]
-    if faults:
-        raise InvalidValueError(faults)
-    return deltas
+    return value
 
 
+Probability = Annotated[float | str, PROBABILITY_RANGE]
 DeltaField = Annotated[
     float | str | dict[str, float | str],
-    PlainValidator(_validate_delta),
-    any_of(
-        *PROBABILITY_RANGE.schema["anyOf"],
-        {"type": "object", "additionalProperties": PROBABILITY_RANGE.schema},
-    ),
-]
-FractionField = Annotated[
-    float | str,
-    PlainValidator(PROBABILITY_RANGE.validate),
-    WithJsonSchema(PROBABILITY_RANGE.schema),
-]
-AimField = Annotated[
-    float | str, PlainValidator(AIM_RANGE.validate), WithJsonSchema(AIM_RANGE.schema)
+    PlainValidator(_validate_delta, json_schema_input_type=Probability | dict[str, Probability]),
 ]
 
 
@@ -82,7 +56,7 @@ class SafetySpec(Spec):
         "betting",
         "bootstrap",
     ] = Field("auto", description="The confidence bound; `auto` selects one that suits the rates.")
-    fraction: FractionField = Field(
+    fraction: Probability = Field(
         0.5,
         description="Fraction of the training rows to hold out for the test, or a name of the "
         "sweep.",
@@ -108,22 +82,17 @@ class SafetySpec(Spec):
         description="false holds the rows out without a test: for an algorithm that others are "
         "compared with by of(...), which must not see the rows of their tests.",
     )
-    aim: AimField | None = Field(
+    aim: Annotated[float | str, AIM_RANGE] | None = Field(
         None,
         description="The probability with which a model should pass: an algorithm that supports "
         "constraints is trained with tightened ones until that is likely. A number, or a name of "
         "the sweep.",
     )
 
-    def as_file(self) -> dict[str, Any]:
-        """Return the keys that are set in the file, without defaults."""
-        return self.model_dump(mode="json", exclude_unset=True)
-
 
 OptionalSafety = Annotated[
     SafetySpec | None,
-    NotNull(),
-    require_value(
+    NotNull(
         "a mapping of keys to values",
         "`safety: {}` is a test with the defaults; to test nothing, remove the key",
     ),
@@ -132,16 +101,16 @@ OptionalSafety = Annotated[
 
 
 def _validate_own_safety(value: object) -> object:
-    if value is False or isinstance(value, SafetySpec):
-        return value
-    if not isinstance(value, dict):
-        hint = "`safety: false` disables the test for this algorithm; remove the key to keep it"
-        raise type_error("a mapping of keys to values, or false", value, hint)
-    return SafetySpec.model_validate(value)
+    return value if value is False else SafetySpec.model_validate(value)
 
 
 AlgorithmSafety = Annotated[
-    SafetySpec | Literal[False] | None, NotNull(), BeforeValidator(_validate_own_safety)
+    SafetySpec | Literal[False] | None,
+    NotNull(
+        "a mapping of keys to values, or false",
+        "`safety: false` disables the test for this algorithm; remove the key to keep it",
+    ),
+    BeforeValidator(_validate_own_safety),
 ]
 """The `safety` of an algorithm's entry: keys that override those of the file's test, or no test.
 

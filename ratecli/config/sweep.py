@@ -10,22 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from decimal import Context, Decimal
 from fractions import Fraction
 from itertools import product
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import (
-    ConfigDict,
-    Field,
-    ModelWrapValidatorHandler,
-    PlainSerializer,
-    PlainValidator,
-    ValidationError,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_serializer
 
 from ratecli.config.base import (
     SCALAR_SCHEMA,
@@ -34,10 +24,8 @@ from ratecli.config.base import (
     Spec,
     StrictText,
     check_name,
-    validate_scalar,
 )
-from ratecli.config.document import LOCATION_MARK
-from ratecli.config.validation import diagnostics_of, quote_value, type_error
+from ratecli.config.validation import quote_value
 from ratecli.errors import Diagnostic, InvalidValueError, Loc
 
 SweepValue = str | int | float | bool
@@ -56,28 +44,13 @@ DATASET_AXIS = "dataset"
 AXIS_HINT = "write a list, linspace(first, last, count) or logspace(first, last, count)"
 
 
-def _validate_axis(value: object) -> object:
-    """Return the values of a list as a tuple, or the text of a `linspace` or `logspace`."""
-    if isinstance(value, str):
-        _check_space(value)
-        return value
-    if not isinstance(value, list | tuple):
-        raise type_error("a list of values", value, AXIS_HINT)
-    if not value:
-        message = f"{LOCATION_MARK} has no values"
-        raise InvalidValueError(Diagnostic("E105", message, AXIS_HINT, key=True))
-    faults: list[Diagnostic] = []
-    for k, each in enumerate(value):
-        try:
-            validate_scalar(each)
-        except InvalidValueError as error:
-            faults += [fault.under(k) for fault in error.faults]
-    if faults:
-        raise InvalidValueError(faults)
-    return tuple(value)
+def expand_space(text: object) -> object:
+    """Return the values of a `linspace` or `logspace`, and anything that is no text unchanged.
 
-
-def _check_space(text: str) -> None:
+    Ends are exact, other values correctly rounded. Raises InvalidValueError with E105.
+    """
+    if not isinstance(text, str):
+        return text
     found = SPACE_PATTERN.fullmatch(text) if len(text) <= MAX_SPACE_LENGTH else None
     if found is None:
         message = f"{quote_value(text)} is not a list of values"
@@ -94,11 +67,26 @@ def _check_space(text: str) -> None:
         hint = "its arguments are the first and last value, not exponents"
     if message:
         raise InvalidValueError(Diagnostic("E105", message, hint))
+    return (_linspace if name == "linspace" else _logspace)(first, last, int(count))
+
+
+def _linspace(first: str, last: str, count: int) -> tuple[float, ...]:
+    low, high = Fraction(Decimal(first)), Fraction(Decimal(last))
+    return tuple(float(low + (high - low) * k / max(count - 1, 1)) for k in range(count))
+
+
+def _logspace(first: str, last: str, count: int) -> tuple[float, ...]:
+    context = Context(prec=30)
+    low, high = context.ln(Decimal(first)), context.ln(Decimal(last))
+    step = context.divide(context.subtract(high, low), max(count - 1, 1))
+    inner = [float(context.exp(context.fma(step, k, low))) for k in range(1, count - 1)]
+    return (float(first), *inner, float(last))[:count]
 
 
 Axis = Annotated[
-    Any,
-    PlainValidator(_validate_axis),
+    tuple[ScalarValue, ...],
+    Field(min_length=1),
+    BeforeValidator(expand_space),
     WithJsonSchema(
         {
             "description": "The values of one name.",
@@ -109,7 +97,7 @@ Axis = Annotated[
         }
     ),
 ]
-"""A list of values; a text is a `linspace` or `logspace`, expanded on use."""
+"""The values of a name, written as a list, a `linspace` or a `logspace`."""
 Points = tuple[Annotated[dict[NameText, ScalarValue], Field(min_length=1)], ...]
 
 
@@ -117,6 +105,7 @@ class Sweep(Spec):
     """Names with their values, and how they are combined; additional keys are the names."""
 
     model_config = ConfigDict(extra="allow")
+    error_code = "E105"
     __pydantic_extra__: dict[str, Axis] = Field(init=False)
 
     zip: tuple[Annotated[tuple[StrictText, ...], Field(min_length=1)], ...] = Field(
@@ -126,7 +115,7 @@ class Sweep(Spec):
     exclude: Points = Field((), description="Points to leave out.")
 
     @property
-    def axes(self) -> dict[str, tuple[SweepValue, ...] | str]:
+    def axes(self) -> dict[str, tuple[SweepValue, ...]]:
         return dict(self.model_extra or {})
 
     @property
@@ -135,35 +124,24 @@ class Sweep(Spec):
         extra = (name for point in self.include for name in point)
         return tuple(dict.fromkeys((*self.axes, *extra)))
 
-    def as_file(self) -> dict[str, Any]:
+    def value_locs(self, name: str) -> Iterator[tuple[Loc, SweepValue]]:
+        """Yield each value of a name with its location in the sweep."""
+        for k, value in enumerate(self.axes.get(name, ())):
+            yield (name, k), value
+        for keyword in ("include", "exclude"):
+            for k, point in enumerate(getattr(self, keyword)):
+                if name in point:
+                    yield (keyword, k, name), point[name]
+
+    @model_serializer
+    def _as_file(self) -> dict[str, Any]:
         """Return the sweep as written in a file."""
-        data = self.model_dump(mode="json", exclude_defaults=True)
-        return dict(sorted(data.items(), key=lambda item: item[0] in SWEEP_KEYWORDS))
+        keywords = {key: getattr(self, key) for key in SWEEP_KEYWORDS if getattr(self, key)}
+        return self.axes | keywords
 
-    @classmethod
-    def cross_check(cls, raw: Mapping[str, Any]) -> Iterator[Diagnostic]:
-        for name in raw:
-            yield from check_name(name, (name,), key=True)
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _checked(cls, raw: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Return a sweep; raise InvalidValueError with an E105 for each error in it."""
-        if not isinstance(raw, dict):
-            if isinstance(raw, cls):
-                return raw
-            raise type_error("a mapping of names to lists of values", raw, AXIS_HINT)
-        try:
-            sweep = handler(raw)
-            faults = [*_name_errors(sweep)] or [*_grid_errors(sweep)]
-        except ValidationError as error:
-            faults = diagnostics_of(error)
-        if faults:
-            raise InvalidValueError(replace(fault, code="E105") for fault in faults)
-        return sweep
-
-
-SweepField = Annotated[Sweep, PlainSerializer(Sweep.as_file)]
+    def conflicts(self) -> list[Diagnostic]:
+        names = [each for name in self.axes for each in check_name(name, (name,), key=True)]
+        return names or [*_name_errors(self)] or [*_grid_errors(self)]
 
 
 def _error(message: str, hint: str | None, *loc: str | int, key: bool = False) -> Diagnostic:
@@ -175,7 +153,7 @@ def _name_errors(sweep: Sweep) -> Iterator[Diagnostic]:
     seen: set[str] = set()
     names = f"names: {', '.join(sweep.axes) or 'none'}"
     for k, group in enumerate(sweep.zip):
-        lengths = {name: _axis_length(sweep.axes[name]) for name in group if name in sweep.axes}
+        lengths = {name: len(sweep.axes[name]) for name in group if name in sweep.axes}
         for j, name in enumerate(group):
             if name not in sweep.axes:
                 yield _error(f"{quote_value(name)} is not a name of this sweep", names, "zip", k, j)
@@ -191,16 +169,9 @@ def _name_errors(sweep: Sweep) -> Iterator[Diagnostic]:
             yield _error(message, names, "exclude", k, name, key=True)
 
 
-def _axis_length(axis: tuple[SweepValue, ...] | str) -> int:
-    if isinstance(axis, str):
-        found = SPACE_PATTERN.fullmatch(axis)
-        return int(found[4]) if found else 0
-    return len(axis)
-
-
 def _grid_errors(sweep: Sweep) -> Iterator[Diagnostic]:
     followers = {name for group in sweep.zip for name in group[1:]}
-    lengths = (_axis_length(axis) for name, axis in sweep.axes.items() if name not in followers)
+    lengths = (len(axis) for name, axis in sweep.axes.items() if name not in followers)
     size = math.prod(lengths)  # without creating the points
     if size > MAX_POINTS:
         message = f"the sweep has {size} points; at most {MAX_POINTS} are allowed"
@@ -215,21 +186,6 @@ def _grid_errors(sweep: Sweep) -> Iterator[Diagnostic]:
         for name in [*lacking, *partly][:1]:
             message = f"only some points give a value to '{name}'"
             yield _error(message, "every point must have the same names", "include", k)
-
-
-def sweep_value_loc(sweep: Sweep, name: str, value: SweepValue) -> Loc:
-    """Return the location in a sweep where a name gets a value.
-
-    That is an entry of a list or of `include`, or the whole axis.
-    """
-    axis = sweep.axes.get(name, ())
-    for k, each in enumerate(axis if isinstance(axis, tuple) else ()):
-        if _value_identity(each) == _value_identity(value):
-            return name, k
-    for k, point in enumerate(sweep.include):
-        if has_values(point, {name: value}):
-            return "include", k, name
-    return (name,)
 
 
 def sweep_points(sweep: Sweep, own: Sweep | None = None) -> list[SweepPoint]:
@@ -260,7 +216,7 @@ def _axis_factors(sweep: Sweep) -> Iterator[list[SweepPoint]]:
     """Yield the factors of the product; a zipped group takes the position of its first name."""
     groups = {name: group for group in sweep.zip for name in group}
     for names in dict.fromkeys(groups.get(name, (name,)) for name in sweep.axes):
-        columns = [expand_axis(sweep.axes[name]) for name in names]
+        columns = [sweep.axes[name] for name in names]
         yield [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
@@ -304,26 +260,3 @@ def _unique_points(points: Iterable[SweepPoint]) -> list[SweepPoint]:
         identity = tuple((name, _value_identity(value)) for name, value in sorted(point.items()))
         found.setdefault(identity, point)
     return list(found.values())
-
-
-def expand_axis(axis: tuple[SweepValue, ...] | str) -> tuple[SweepValue, ...]:
-    """Return the values of an axis; ends are exact, other values correctly rounded."""
-    if not isinstance(axis, str):
-        return axis
-    found = SPACE_PATTERN.fullmatch(axis)
-    assert found is not None
-    name, first, last, count = found.groups()
-    return (_linspace if name == "linspace" else _logspace)(first, last, int(count))
-
-
-def _linspace(first: str, last: str, count: int) -> tuple[float, ...]:
-    low, high = Fraction(Decimal(first)), Fraction(Decimal(last))
-    return tuple(float(low + (high - low) * k / max(count - 1, 1)) for k in range(count))
-
-
-def _logspace(first: str, last: str, count: int) -> tuple[float, ...]:
-    context = Context(prec=30)
-    low, high = context.ln(Decimal(first)), context.ln(Decimal(last))
-    step = context.divide(context.subtract(high, low), max(count - 1, 1))
-    inner = [float(context.exp(context.fma(step, k, low))) for k in range(1, count - 1)]
-    return (float(first), *inner, float(last))[:count]

@@ -42,30 +42,21 @@ MAX_INTEGER_LENGTH = 70
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 50
 MAX_NODES = 20_000
-TAG_PATTERN = re.compile(r"!\S*")
 INVALID_CHARACTERS = re.compile(r"[\0\ud800-\udfff]")
 """Characters that escapes in double quotes can produce but that cannot be printed or stored."""
-ANCHOR_PATTERN = re.compile(r"(?:[&!]\S*\s+)+")
+ANCHOR_PATTERN = re.compile(r"&\S*\s+")
 
 
 def resolve_scalar(text: str) -> PlainScalar:
-    """Return the value of an unquoted scalar; raise OverflowError for integers beyond 64 bits."""
+    """Return the value of an unquoted scalar; integers beyond 64 bits may be wrong."""
     if text in SCALAR_CONSTANTS:
         return SCALAR_CONSTANTS[text]
     if INTEGER_PATTERN.fullmatch(text):
         # int() rejects thousands of digits, so check the length first
-        base = 0 if text[:2] in {"0o", "0x"} else 10
         too_long = len(text.lstrip("+-0")) > MAX_INTEGER_LENGTH
-        if too_long or abs(number := int(text, base)) > MAX_INTEGER:
-            raise OverflowError(text)
-        return number
+        base = 0 if text[:2] in {"0o", "0x"} else 10
+        return MAX_INTEGER + 1 if too_long else int(text, base)
     return float(text) if FLOAT_PATTERN.fullmatch(text) else text
-
-
-def is_plain_text(text: str) -> bool:
-    """Return whether an unquoted scalar is text."""
-    patterns = (INTEGER_PATTERN, FLOAT_PATTERN)
-    return text not in SCALAR_CONSTANTS and not any(each.fullmatch(text) for each in patterns)
 
 
 @dataclass(frozen=True)
@@ -76,35 +67,24 @@ class SourceText:
     text: str
 
     @cached_property
-    def _lines(self) -> list[str]:
+    def starts(self) -> list[int]:
+        """The offset of the first character of each line."""
         # splitlines and YAML agree on line breaks once control characters are refused
-        return [*self.text.splitlines(keepends=True), ""]
+        return [0, *accumulate(len(line) for line in self.text.splitlines(keepends=True))]
 
     @cached_property
-    def _starts(self) -> list[int]:
-        return [0, *accumulate(len(line) for line in self._lines[:-1])]
-
-    @cached_property
-    def _texts(self) -> list[str]:
-        # cached, so that thousands of errors on one long line share its text
-        return [line.rstrip("\r\n\x85\u2028\u2029") for line in self._lines]
-
-    def line(self, number: int) -> str:
-        """Return the text of a line, counted from 0, without its line break."""
-        return self._texts[number]
-
-    def offset(self, number: int) -> int:
-        """Return the offset of the first character of a line."""
-        return self._starts[number]
+    def lines(self) -> list[str]:
+        """The text of each line without its line break."""
+        return [*self.text.splitlines(), ""]
 
     def mark(self, offset: int) -> SourceMark:
-        number = bisect_right(self._starts, offset) - 1
-        return SourceMark(self, offset, number, offset - self._starts[number])
+        number = bisect_right(self.starts, offset) - 1
+        return SourceMark(self, offset, number, offset - self.starts[number])
 
     def place(self, start: int, end: int) -> SourceLocation:
         """Return the range from `start` to `end`, cut at the end of its first line; never empty."""
         mark = self.mark(start)
-        excerpt = self.line(mark.line)
+        excerpt = self.lines[mark.line]
         width = max(1, min(end - start, len(excerpt) - mark.column))
         return SourceLocation(self.file, mark.line + 1, mark.column + 1, width, excerpt)
 
@@ -149,15 +129,16 @@ def source_of(node: Node) -> SourceText:
     return mark.source
 
 
-def node_range(node: Node) -> tuple[int, int]:
+def node_range(node: Node | yaml.Event) -> tuple[int, int]:
     """Return the offsets of the start and the end of a node, without an anchor before it."""
-    start, end = node.start_mark.index, node.end_mark.index
-    anchor = ANCHOR_PATTERN.match(source_of(node).text, start, end)
-    return anchor.end() if anchor else start, end
+    start_mark, end_mark = node.start_mark, node.end_mark
+    assert isinstance(start_mark, SourceMark)
+    assert end_mark is not None
+    anchor = ANCHOR_PATTERN.match(start_mark.source.text, start_mark.index, end_mark.index)
+    return anchor.end() if anchor else start_mark.index, end_mark.index
 
 
 def scalar_value(node: ScalarNode) -> PlainScalar:
-    """Return the value of a scalar; raise OverflowError for integers beyond 64 bits."""
     if isinstance(node, DataNode):
         return node.data
     return node.value if node.style else resolve_scalar(node.value)
@@ -262,7 +243,8 @@ class StrictLoader(Reader, Scanner, Parser, Composer, BaseResolver):
             return self._alias(event)
         self._count_nodes(1, self.depth, event)
         if getattr(event, "tag", None) is not None:
-            self._refuse_tag(event)
+            hint = "remove it; put text that begins with '!' in quotes"
+            self._note("E004", "YAML tags are not allowed", hint, event)
         self.anchors.pop(event.anchor, None)  # YAML allows an anchor to be defined again
         self.depth += 1
         node = super().compose_node(parent, index)
@@ -309,21 +291,12 @@ class StrictLoader(Reader, Scanner, Parser, Composer, BaseResolver):
         if depth > MAX_DEPTH:
             self._stop("E003", f"values are nested more than {MAX_DEPTH} deep", None, event)
 
-    def _refuse_tag(self, event: yaml.NodeEvent) -> None:
-        assert event.start_mark is not None
-        tag = TAG_PATTERN.search(self.source.text, event.start_mark.index)
-        assert tag is not None
-        hint = "remove it; put text that begins with '!' in quotes"
-        message = f"the YAML tag '{tag.group()[:60]}' is not allowed"
-        self.faults.append(self.source.error("E004", message, hint, *tag.span()))
-
     def _check_scalar(self, node: ScalarNode) -> None:
         if INVALID_CHARACTERS.search(node.value):
             hint = "write the character itself, not an escape"
             self._note("E005", "the text contains an escape that is not a character", hint, node)
-        try:
-            scalar_value(node)
-        except OverflowError:
+        value = scalar_value(node)
+        if isinstance(value, int) and abs(value) > MAX_INTEGER:
             hint = "write it with an exponent (1e30), or in quotes if it is text"
             self._note("E104", "whole numbers are limited to 64 bits", hint, node)
 
@@ -332,7 +305,7 @@ class StrictLoader(Reader, Scanner, Parser, Composer, BaseResolver):
         for key, _ in node.value:
             if not isinstance(key, ScalarNode):
                 self._note("E004", "a key must be text", "quote values that hold { } or [ ]", key)
-            elif not key.style and not is_plain_text(key.value):
+            elif not key.style and not isinstance(resolve_scalar(key.value), str):
                 hint = f"put it in quotes: '{key.value}'" if key.value else "write a name"
                 self._note("E004", f"a key must be text, not {key.value or 'empty'}", hint, key)
             elif key.value == "<<" and not key.style:
@@ -357,12 +330,7 @@ class StrictLoader(Reader, Scanner, Parser, Composer, BaseResolver):
                 self._stop("E001", message, hint, node)
 
     def _note(self, code: str, message: str, hint: str | None, at: yaml.Event | Node) -> None:
-        if isinstance(at, Node):
-            start, end = node_range(at)
-        else:
-            assert at.start_mark is not None
-            assert at.end_mark is not None
-            start, end = at.start_mark.index, at.end_mark.index
+        start, end = node_range(at)
         self.faults.append(self.source.error(code, message, hint, start, end))
 
     def _stop(self, code: str, message: str, hint: str | None, at: yaml.Event | Node) -> NoReturn:
@@ -377,40 +345,15 @@ SYNTAX_ADVICE = (
     (r"character '\\t' that", -1, "a tab is not allowed here", "replace tabs by spaces"),
     (r"character '(.)' that", -1, "a value cannot begin with '{0}' unquoted", QUOTE_HINT),
     (r"expected alphabetic", 0, "a value cannot begin with this unquoted", QUOTE_HINT),
-    (
-        r"mapping values are not",
-        -1,
-        "a second ':' in one line",
-        "put quotes around a value that contains ': '; begin a new key on its own line",
-    ),
-    (
-        r"sequence entries are not",
-        -1,
-        "a list entry cannot begin here",
-        "begin the list on a new line below its key",
-    ),
-    (
-        r"could not find expected ':'",
-        0,
-        "this line is not 'key: value'",
-        "write 'key: value', with a space after the colon, or indent a continued value",
-    ),
-    (
-        r"but got '\['",
-        -1,
-        "an unquoted value inside {{ }} or [ ] cannot contain '['",
-        "put a rule with brackets in quotes: 'tpr[women] >= 0.8'",
-    ),
+    (r"mapping values are not", -1, "a second ':' in one line", "quote a value that contains ': '"),
+    (r"sequence entries are not", -1, "a list entry cannot begin here", "begin it on a new line"),
+    (r"expected ':'", 0, "this line is not 'key: value'", "add a colon, or indent a long value"),
+    (r"got '\['", -1, "an unquoted value inside {{ }} or [ ] cannot contain '['", QUOTE_HINT),
     (r"expected ',' or '(.)'", 0, "this bracket is not closed", "add '{0}' or a comma"),
     (r"unexpected end of stream", 0, "this quoted text never ends", "add the closing quote"),
     (r"unknown escape|escape seq", -1, "this is not an escape of double quotes", ESCAPE_HINT),
     (r"expected chomping", 0, "after '|' or '>' the text begins on the next line", QUOTE_HINT),
-    (
-        r"end>, but found '<scalar>'",
-        -1,
-        "there is text after the end of a quoted value or a bracket",
-        "quote the whole value, not a part of it",
-    ),
+    (r"end>, but found '<scalar>'", -1, "there is text after the end of a value", QUOTE_HINT),
     (r"end>, but found ':'", -1, "a key is missing before this ':'", QUOTE_HINT),
     (r"end>, but found '([\]}},])'", -1, "'{0}' has no opening bracket", "remove or quote it"),
     (r"expected '?<(block end|doc)", -1, "this line is not indented like others", INDENT_HINT),
@@ -429,10 +372,9 @@ def syntax_diagnostic(source: SourceText, error: yaml.MarkedYAMLError) -> Diagno
     marks = [mark for mark in (error.context_mark, error.problem_mark) if mark is not None]
     if MISSING_SPACE_PROBLEMS.search(problem):
         for number in _lines_above([mark.line for mark in marks], source):
-            if missing := MISSING_SPACE_PATTERN.match(source.line(number)):
-                message, colon = "a space is missing after this ':'", missing.start(1)
-                start = source.offset(number) + colon
-                return source.error("E001", message, "write 'key: value'", start)
+            if missing := MISSING_SPACE_PATTERN.match(source.lines[number]):
+                message, hint = "a space is missing after this ':'", "write 'key: value'"
+                return source.error("E001", message, hint, source.starts[number] + missing.start(1))
     for pattern, index, message, hint in SYNTAX_ADVICE:
         if match := re.search(pattern, problem):
             start = min(marks[index].index, source.last)
@@ -445,4 +387,4 @@ def _lines_above(numbers: list[int], source: SourceText) -> Iterator[int]:
     """Yield these lines, the last one first, each followed by the next line with text above it."""
     for number in reversed(numbers):
         yield number
-        yield from (k for k in reversed(range(number)) if source.line(k).strip())
+        yield from (k for k in reversed(range(number)) if source.lines[k].strip())

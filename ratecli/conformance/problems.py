@@ -23,7 +23,7 @@ from scipy.special import expit
 from ratecli.certify.safety_test import SafetyTestSpec
 from ratecli.conformance.outcome import CheckFailedError, SideEffects, skip, watch_side_effects
 from ratecli.errors import exception_line
-from ratecli.experiment.checks.goals import refusal_reason
+from ratecli.experiment.goal_checks import refusal_reason
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.linear import Threshold
 from ratecli.rates.analysis import Goal, constraint_goal, objective_goal

@@ -105,7 +105,7 @@ class Case:
     filtering: CaseFilter | None = None
 
     @property
-    def drawing(self) -> SamplingSpec:
+    def sampling(self) -> SamplingSpec:
         return SamplingSpec(self.share, self.holdout, self.unseen)
 
     @property

@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 ListingRow = dict[str, Any]
 
+STARTERS = Path(__file__).with_name("starters")
+DEFAULT_TEMPLATE = "quickstart"
+
 OF_DESCRIPTION = (
     "what another algorithm measured, as in of(unconstrained, error), or the deployed model, as in "
     "of(deployed, error)"
@@ -76,11 +79,11 @@ def list_metrics() -> list[ListingRow]:
 
 def list_functions() -> list[ListingRow]:
     """Return the functions that rules may apply to rates besides + - * / **."""
-    rows: list[tuple[str, str, str]] = []
-    rows += [(row.name, row.curvature, row.means) for row in FUNCTIONS.values()]
+    rows: list[tuple[str, str, str]]
+    rows = [(row.name, row.curvature, row.means) for row in FUNCTIONS.values()]
     rows += [(name, "template", means) for name, means in TEMPLATES.items()]
     rows.append((OF, "reference", OF_DESCRIPTION))
-    return [dict(zip(("name", "kind", "means"), row, strict=True)) for row in rows]
+    return [{"name": name, "kind": kind, "means": means} for name, kind, means in rows]
 
 
 def list_solvers() -> list[ListingRow]:
@@ -91,10 +94,10 @@ def list_solvers() -> list[ListingRow]:
 
 def _algorithm_row(algorithm: Algorithm) -> ListingRow:
     """Return name, summary and origin of an algorithm, without importing it."""
-    says = (algorithm.summary, algorithm.source, OWN_PACKAGE)
+    row = {"name": algorithm.name, "summary": algorithm.summary, "source": algorithm.source}
     if algorithm.plugged:
-        says = (f"`ratecli show {algorithm.name}` says more", "", algorithm.source)
-    return {"name": algorithm.name, **dict(zip(("summary", "source", "from"), says, strict=True))}
+        row |= {"summary": f"`ratecli show {algorithm.name}` says more", "source": ""}
+    return row | {"from": algorithm.source if algorithm.plugged else OWN_PACKAGE}
 
 
 def list_plugins() -> list[ListingRow]:
@@ -180,6 +183,18 @@ def list_experiments() -> list[ListingRow]:
     return [_experiment_row(path) for path in sorted(found)]
 
 
+def template_text(template: str = DEFAULT_TEMPLATE) -> str:
+    """Return a commented experiment that runs offline in seconds, for one family of goals."""
+    return (STARTERS / f"{template}.yaml").read_text(encoding="utf-8")
+
+
+def template_summaries() -> dict[str, str]:
+    """Return the summary of each template by name, the default first."""
+    names = sorted(path.stem for path in STARTERS.glob("*.yaml"))
+    names.sort(key=lambda name: name != DEFAULT_TEMPLATE)
+    return {name: template_text(name).partition("\n")[0].removeprefix("# ") for name in names}
+
+
 LISTINGS: dict[str, Callable[[], list[ListingRow]]] = {
     "datasets": list_datasets,
     "metrics": list_metrics,
@@ -195,14 +210,8 @@ LISTINGS: dict[str, Callable[[], list[ListingRow]]] = {
 def describe(name: str) -> ListingRow | None:
     """Return all details about a name, None if it is unknown."""
     name = SYNONYMS.get(name, name)
-    return next(
-        (
-            row
-            for look in (_describe_dataset, _describe_algorithm, _describe_term, _describe_code)
-            if (row := look(name))
-        ),
-        None,
-    )
+    row = _describe_dataset(name) or _describe_algorithm(name) or _describe_term(name)
+    return row or _describe_code(name)
 
 
 def describable_names() -> list[str]:
@@ -215,27 +224,26 @@ def describable_names() -> list[str]:
 def _describe_dataset(name: str) -> ListingRow | None:
     if name not in registry.source_names():
         return None
-    row = registry.describe_source(name)
-    return {"name": row.pop("name"), "what": "data set", **row}
+    return {"name": name, "what": "data set"} | registry.describe_source(name)
 
 
 def _describe_algorithm(name: str) -> ListingRow | None:
     # pydantic, and the class, are needed for a single algorithm only
-    from ratecli.experiment import option_schema  # noqa: PLC0415
+    from ratecli.experiment import schema  # noqa: PLC0415
     from ratecli.solvers.registry import all_algorithms  # noqa: PLC0415
 
     if name not in all_algorithms():
         return None
     algorithm = all_algorithms()[name]
-    notes = option_schema.algorithm_notes(algorithm)
+    notes = schema.algorithm_notes(algorithm)
     options = [
         {
             "name": option,
-            "type": option_schema.describe_type(schema),
-            "default": schema["default"],
-            "means": schema["description"],
+            "type": schema.describe_type(part),
+            "default": part["default"],
+            "means": part["description"],
         }
-        for option, schema in option_schema.option_schemas(algorithm).items()
+        for option, part in schema.option_schemas(algorithm).items()
     ]
     row = {"name": name, "what": "algorithm"} | _algorithm_row(algorithm)
     if algorithm.plugged:
@@ -257,10 +265,10 @@ def _describe_term(name: str) -> ListingRow | None:
     Raises E210 for a plugin's metric that cannot be used.
     """
     listings = {"metric": list_metrics, "function": list_functions, "plot": list_plots}
-    found = ((what, row) for what in listings for row in listings[what]() if row["name"] == name)
-    what, row = next(found, ("", None))
-    if row is None:
+    found = [(what, row) for what in listings for row in listings[what]() if row["name"] == name]
+    if not found:
         return None
+    what, row = found[0]
     if row.get("kind") == "plugin":
         metric = find_metric(name)
         assert metric is not None

@@ -10,11 +10,10 @@ from ratecli.certify.trees import plan_goal_test
 from ratecli.config.experiment import DeployedSpec
 from ratecli.errors import FaultError
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, case_metrics, references, resolve_goals
-from ratecli.experiment.checks.goals import SHAPE_NAMES, refusal_reason
 from ratecli.experiment.filter_stage import filter_stage_cases
+from ratecli.experiment.goal_checks import SHAPE_NAMES, refusal_reason
 from ratecli.experiment.options import all_options, solver_class
 from ratecli.experiment.prepare import PreparedExperiment
-from ratecli.experiment.safety import SafetyTestSettings
 from ratecli.models.storage import loads
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import (
@@ -92,8 +91,8 @@ def _explain_filters(prepared: PreparedExperiment) -> Iterator[str]:
     takes = {case.filtering.take for case in prepared.cases if case.filtering is not None}
     yield from (TAKE_PHRASES[take] for take in sorted(takes))
     entries = prepared.experiment.algorithms
-    users = [entry.label for entry in entries if entry.filter is not False]
-    others = [entry.label for entry in entries if entry.filter is False]
+    users = [entry.label for entry in entries if entry.filter]
+    others = [entry.label for entry in entries if not entry.filter]
     yield f"for {', '.join(users) or 'no algorithm'}"
     if others:
         yield f"not for {', '.join(others)}, which train on all rows"
@@ -120,10 +119,12 @@ def _explain_safety(prepared: PreparedExperiment, name: str) -> list[str]:
     The bounds can be listed only once the data is present: rows determine which rates are bounded
     together.
     """
-    found: dict[tuple[object, ...], list[Case]] = {}
+    found: dict[str, list[Case]] = {}
     for case in prepared.cases:
         if case.safety is not None:
-            found.setdefault(_comparable_test(case, case.safety, name), []).append(case)
+            rules = [ex.to_text(goal.expression) for goal in case.constraints if goal.name == name]
+            how = replace(case.safety, delta={name: case.safety.delta[name]}), case.guard.aim
+            found.setdefault(repr((rules, how, case.datasets)), []).append(case)
     lines = []
     for alike in list(found.values())[:MAX_SHOWN_ITEMS]:
         if len(found) > 1:
@@ -134,13 +135,6 @@ def _explain_safety(prepared: PreparedExperiment, name: str) -> list[str]:
     lines += _count_more(found, "tests")
     title = "safety test, which a model must pass for every constraint to be given"
     return [title, *_indent(lines)] if found else []
-
-
-def _comparable_test(case: Case, test: SafetyTestSettings, name: str) -> tuple[object, ...]:
-    """Return a key of everything that the lines of a case depend on."""
-    rules = [ex.to_text(goal.expression) for goal in case.constraints if goal.name == name]
-    how = test.delta[name], test.bound, test.method, test.division, case.guard.aim
-    return *rules, *how, test.holdout, case.datasets
 
 
 def _explain_test(prepared: PreparedExperiment, case: Case, name: str) -> Iterator[str]:
@@ -163,7 +157,7 @@ def _explain_test(prepared: PreparedExperiment, case: Case, name: str) -> Iterat
     (goal,) = (without_split_condition(goal) for goal in rules if goal.name == name)
     deployed, data = prepared.experiment.deployed, prepared.data.only(case.datasets)
     column = deployed.column if deployed else None
-    found = load_trial_data(data, prepared.experiment.seeds[0], column, case.drawing)
+    found = load_trial_data(data, prepared.experiment.seeds[0], column, case.sampling)
     rates, _ = rates_on_split(goal_leaves([goal]), found.sample, "safety")
     spec = case.safety_spec(found.splits()["safety"])
     assert spec is not None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 
 from ratecli.config.experiment import Experiment
@@ -12,7 +12,7 @@ from ratecli.config.filter import DISCLOSIVITY_RANGE, FILTER, TAKE_CHOICES, Filt
 from ratecli.config.validation import describe_type, invalid_choice
 from ratecli.errors import Diagnostic, FaultError, Loc, errors_at, errors_under
 from ratecli.experiment.cases import Case, CaseFilter
-from ratecli.experiment.checks.goals import SHAPE_NAMES
+from ratecli.experiment.goal_checks import SHAPE_NAMES, check_goal_splits
 from ratecli.experiment.options import (
     make_solver,
     usable_solver_class,
@@ -51,15 +51,9 @@ def filter_metric_names(experiment: Experiment) -> list[str]:
     stage = experiment.filter
     if stage is None:
         return []
-    aim = "objective" if stage.balance is None else IMBALANCE
-    broken = [VIOLATION_PREFIX + DISCLOSIVITY] if stage.disclosivity is not None else []
-    return [
-        f"{FILTER_STAGE_PREFIX}{aim}",
-        DISCLOSED_METRIC,
-        KEPT_METRIC,
-        LEAST_SHARE_METRIC,
-        *broken,
-    ]
+    aim = FILTER_STAGE_PREFIX + ("objective" if stage.balance is None else IMBALANCE)
+    bounded = [] if stage.disclosivity is None else [VIOLATION_PREFIX + DISCLOSIVITY]
+    return [aim, DISCLOSED_METRIC, KEPT_METRIC, LEAST_SHARE_METRIC, *bounded]
 
 
 def filter_stage_cases(cases: Sequence[Case]) -> dict[str, Case]:
@@ -88,142 +82,133 @@ def filter_stage_cases(cases: Sequence[Case]) -> dict[str, Case]:
     return found
 
 
-@dataclass(frozen=True)
-class FilterStage:
-    """The file's filter for one algorithm at one sweep point.
+def read_filter(
+    at: EntryAtPoint, pool: tuple[str, ...], share: Fraction | None, holdout: Holdout | None
+) -> CaseFilter | None:
+    """Return the filter that the training rows of an entry pass through at a point, if any.
 
-    Attributes
-    ----------
-    at
-        The algorithm's entry and the point.
-    pool
-        The data sets whose rows are filtered.
-    share, holdout
-        How training rows are sampled and held out before they are filtered.
+    `pool` are the data sets whose rows are filtered; `share` and `holdout` say how rows are sampled
+    and held out before.
+
+    Raises
+    ------
+    FaultError
+        E104, E202, E203, E205, E304, E308 and any other error of rules and options, with locations.
     """
+    stage = at.experiment.filter
+    if stage is None or not at.entry.filter:
+        return None
+    solver = _solver(at, stage)
+    if stage.balance is None:
+        name, objective = "objective", _custom_objective(at, str(stage.objective))
+    else:
+        name, tree = IMBALANCE, _column_rate(IMBALANCE, _columns(at, stage.balance))
+        objective = objective_goal(str(tree), rs.resolve(tree, at.scope))
+    # the columns that define the groups, in the order of the objective
+    leaves = ex.leaves(objective.expression)
+    conditions = [condition for leaf in leaves for condition in leaf.where.conditions]
+    columns = list(dict.fromkeys(condition.column for condition in conditions))
+    metrics = {f"{FILTER_STAGE_PREFIX}{name}": objective.expression}
+    kept = rs.resolve(parse_expression("positive_rate"), at.scope)
+    rules: tuple[Goal, ...] = ()
+    disclosed = _disclosed(at, stage, columns)
+    if disclosed is None:
+        metrics[KEPT_METRIC] = kept
+    else:
+        least = replace(_column_rate("min", columns), arguments=(parse_expression("share"),))
+        metrics |= {DISCLOSED_METRIC: disclosed, KEPT_METRIC: kept}
+        metrics[LEAST_SHARE_METRIC] = rs.resolve(least, at.scope)
+        if stage.disclosivity is not None:
+            loc = (FILTER, "disclosivity")
+            alpha = float(at.number(stage.disclosivity, loc, DISCLOSIVITY_RANGE))
+            part = ex.subtract(disclosed, ex.Constant(alpha))
+            text = f"{ex.to_text(disclosed)} <= {alpha:g}"
+            violation = rs.violation_expression((part,))
+            metrics[VIOLATION_PREFIX + DISCLOSIVITY] = violation
+            rules = (constraint_goal(DISCLOSIVITY, text, (part,), violation),)
+    case = Case(
+        label=FILTER,
+        algorithm=stage.name,
+        solver=solver,
+        guard=MarginSpec(),
+        share=share,
+        holdout=holdout,
+        safety=None,
+        point=at.point,
+        datasets=pool,
+        objective=objective,
+        constraints=rules,
+        metrics=metrics,
+    )
+    take = at.point.get(stage.take, stage.take)
+    if take not in TAKE_CHOICES:
+        with errors_at(FILTER, "take"):
+            raise invalid_choice(take, TAKE_CHOICES)
+    return CaseFilter(case, str(take))
 
-    at: EntryAtPoint
-    pool: tuple[str, ...]
-    share: Fraction | None
-    holdout: Holdout | None
 
-    def case_filter(self) -> CaseFilter | None:
-        """Return the filter that training rows pass through, if any.
+def _solver(at: EntryAtPoint, stage: FilterSpec) -> Solver:
+    with errors_at(FILTER, "algorithm"):
+        found = usable_solver_class(stage.name)
+        if not is_filter(found):
+            filters = [name for name, each in usable_solvers() if is_filter(each)]
+            message = f"'{stage.name}' is no filter: it does not balance groups"
+            raise FaultError(Diagnostic("E308", message, f"filters: {', '.join(filters)}"))
+    if stage.disclosivity is not None and found.role != "enforces":
+        message = f"'{stage.name}' keeps no bound on disclosivity: it is measured anyway"
+        hint, loc = "leave 'disclosivity' out, or take balanced_tree", (FILTER, "disclosivity")
+        raise FaultError(Diagnostic("E308", message, hint, loc=loc, key=True))
+    options = value_at_point(stage.algorithm[stage.name], at.point)
+    with errors_under(FILTER, "algorithm", stage.name):
+        return make_solver(stage.name, options, ())
 
-        Raises
-        ------
-        FaultError
-            E104, E202, E203, E205, E304, E308 and any other error of rules and options, with
-            locations.
-        """
-        stage = self.at.experiment.filter
-        if stage is None or self.at.entry.filter is False:
-            return None
-        solver = self._solver(stage)
-        if stage.balance is None:
-            name, objective = "objective", self._custom_objective(str(stage.objective))
-        else:
-            name, tree = IMBALANCE, _column_rate(IMBALANCE, self._columns(stage.balance))
-            objective = objective_goal(str(tree), rs.resolve(tree, self.at.scope))
-        # the columns that define the groups, in the order of the objective
-        leaves = ex.leaves(objective.expression)
-        conditions = [condition for leaf in leaves for condition in leaf.where.conditions]
-        columns = list(dict.fromkeys(condition.column for condition in conditions))
-        disclosed = self._disclosed(stage, columns)
-        metrics = {f"{FILTER_STAGE_PREFIX}{name}": objective.expression}
-        if disclosed is not None:
-            metrics[DISCLOSED_METRIC] = disclosed
-        metrics[KEPT_METRIC] = rs.resolve(parse_expression("positive_rate"), self.at.scope)
-        if disclosed is not None:
-            least = replace(_column_rate("min", columns), arguments=(parse_expression("share"),))
-            metrics[LEAST_SHARE_METRIC] = rs.resolve(least, self.at.scope)
-        rules: tuple[Goal, ...] = ()
-        if disclosed is not None and stage.disclosivity is not None:
-            alpha = self.at.number(stage.disclosivity, (FILTER, "disclosivity"), DISCLOSIVITY_RANGE)
-            rules = (_disclosivity_goal(disclosed, float(alpha)),)
-        case = Case(
-            label=FILTER,
-            algorithm=stage.name,
-            solver=solver,
-            guard=MarginSpec(),
-            share=self.share,
-            holdout=self.holdout,
-            safety=None,
-            point=self.at.point,
-            datasets=self.pool,
-            objective=objective,
-            constraints=rules,
-            metrics=metrics | {VIOLATION_PREFIX + rule.name: rule.expression for rule in rules},
-        )
-        take = self.at.point.get(stage.take, stage.take)
-        if take not in TAKE_CHOICES:
-            with errors_at(FILTER, "take"):
-                raise invalid_choice(take, TAKE_CHOICES)
-        return CaseFilter(case, str(take))
 
-    def _solver(self, stage: FilterSpec) -> Solver:
-        with errors_at(FILTER, "algorithm"):
-            found = usable_solver_class(stage.name)
-            if not is_filter(found):
-                filters = [name for name, each in usable_solvers() if is_filter(each)]
-                message = f"'{stage.name}' is no filter: it does not balance groups"
-                raise FaultError(Diagnostic("E308", message, f"filters: {', '.join(filters)}"))
-        if stage.disclosivity is not None and found.role != "enforces":
-            message = f"'{stage.name}' keeps no bound on disclosivity: it is measured anyway"
-            hint, loc = "leave 'disclosivity' out, or take balanced_tree", (FILTER, "disclosivity")
-            raise FaultError(Diagnostic("E308", message, hint, loc=loc, key=True))
-        options = value_at_point(stage.algorithm[stage.name], self.at.point)
-        with errors_under(FILTER, "algorithm", stage.name):
-            return make_solver(stage.name, options, ())
+def _columns(at: EntryAtPoint, balance: Sequence[str]) -> list[str]:
+    """Return the columns of `balance`, with columns in place of swept names.
 
-    def _columns(self, balance: Sequence[str]) -> list[str]:
-        """Return the columns of `balance`, with columns in place of swept names.
+    Raises E104, E205, E304 with locations.
+    """
+    columns: list[str] = []
+    for k, name in enumerate(balance):
+        column = at.point.get(name, name)
+        with _errors_in_columns(FILTER, "balance", k):
+            if not isinstance(column, str):
+                message = f"'{name}' must be a column to balance, not {describe_type(column)}"
+                raise FaultError(Diagnostic("E104", message))
+            if column in columns:
+                raise FaultError(Diagnostic("E304", f"'{column}' is named twice"))
+            rs.resolve(_column_rate(IMBALANCE, [column]), at.scope)
+        columns.append(column)
+    return columns
 
-        Raises E104, E205, E304 with locations.
-        """
-        columns: list[str] = []
-        for k, name in enumerate(balance):
-            column = self.at.point.get(name, name)
-            with _errors_in_columns(FILTER, "balance", k):
-                if not isinstance(column, str):
-                    message = f"'{name}' must be a column to balance, not {describe_type(column)}"
-                    raise FaultError(Diagnostic("E104", message))
-                if column in columns:
-                    raise FaultError(Diagnostic("E304", f"'{column}' is named twice"))
-                rs.resolve(_column_rate(IMBALANCE, [column]), self.at.scope)
-            columns.append(column)
-        return columns
 
-    def _custom_objective(self, text: str) -> Goal:
-        """Return the goal of a rule; E308 if it is not a distance of shares from targets."""
-        with errors_at(FILTER, "objective"):
-            value = rs.resolve(parse_expression(text), self.at.scope)
-            for leaf in ex.measured_nodes(value):
-                if leaf.split not in {None, "train"}:
-                    message = (
-                        f"the filter looks at the split '{leaf.split}': it sees training rows only"
-                    )
-                    raise FaultError(Diagnostic("E309", message, span=leaf.span))
-            goal = objective_goal(" ".join(text.split()), value)
-            if goal.shape is not Shape.BALANCE:
-                message = f"the filter cannot minimize this: it is {SHAPE_NAMES[goal.shape]}"
-                hint = "write a distance of shares from targets, as in rms(share[women] - 0.5)"
-                raise FaultError(Diagnostic("E308", message, hint))
-        return goal
+def _custom_objective(at: EntryAtPoint, text: str) -> Goal:
+    """Return the goal of a rule; E308 if it is not a distance of shares from targets."""
+    with errors_at(FILTER, "objective"):
+        value = rs.resolve(parse_expression(text), at.scope)
+        if faults := list(check_goal_splits(value)):
+            raise FaultError(faults)
+        goal = objective_goal(" ".join(text.split()), value)
+        if goal.shape is not Shape.BALANCE:
+            message = f"the filter cannot minimize this: it is {SHAPE_NAMES[goal.shape]}"
+            hint = "write a distance of shares from targets, as in rms(share[women] - 0.5)"
+            raise FaultError(Diagnostic("E308", message, hint))
+    return goal
 
-    def _disclosed(self, stage: FilterSpec, columns: Sequence[str]) -> Expression | None:
-        """Return the disclosivity of the columns; None if it is not bounded and cannot be resolved.
 
-        It cannot be resolved if the columns have too many values. The slices of a user's own
-        objective may be of columns of any kind.
-        """
-        tree = _column_rate(DISCLOSIVITY, columns)
-        if stage.disclosivity is None:
-            with suppress(FaultError):
-                return rs.resolve(tree, self.at.scope)
-            return None
+def _disclosed(at: EntryAtPoint, stage: FilterSpec, columns: Sequence[str]) -> Expression | None:
+    """Return the disclosivity of the columns; None if it is not bounded and cannot be resolved.
+
+    It cannot be resolved if the columns have too many values. The slices of a user's own
+    objective may be of columns of any kind.
+    """
+    try:
         with _errors_in_columns(FILTER, "disclosivity", key=True):
-            return rs.resolve(tree, self.at.scope)
+            return rs.resolve(_column_rate(DISCLOSIVITY, columns), at.scope)
+    except FaultError:
+        if stage.disclosivity is not None:
+            raise
+        return None
 
 
 @contextmanager
@@ -239,9 +224,3 @@ def _errors_in_columns(*loc: str | int, key: bool = False) -> Iterator[None]:
 def _column_rate(name: str, columns: Sequence[str]) -> NameNode:
     spans = (NO_SPAN,) * len(columns)
     return NameNode(name, arguments=(), by=tuple(columns), by_spans=spans)
-
-
-def _disclosivity_goal(disclosed: Expression, alpha: float) -> Goal:
-    parts = (ex.subtract(disclosed, ex.Constant(alpha)),)
-    text = f"{ex.to_text(disclosed)} <= {alpha:g}"
-    return constraint_goal(DISCLOSIVITY, text, parts, rs.violation_expression(parts))

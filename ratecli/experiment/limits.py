@@ -43,14 +43,14 @@ class TrialLimits:
             )
             raise FaultError(Diagnostic("E511", message, "leave it out, or run elsewhere"))
 
-    def patience(self, seconds: float) -> float | None:
-        """Return how long to wait before checking a running trial again; None without a limit."""
+    def seconds_to_next_check(self, seconds: float) -> float | None:
+        """Return how long a trial may run on before it must be checked; None without a limit."""
         left = None if self.time is None else max(0.0, self.time - seconds)
         if self.memory is None:
             return left
         return MEMORY_POLL_SECONDS if left is None else min(left, MEMORY_POLL_SECONDS)
 
-    def broken(self, key: str, seconds: float, held: int, before: int) -> TrialResult | None:
+    def exceeded(self, key: str, seconds: float, held: int, before: int) -> TrialResult | None:
         """Return the result of a trial that exceeds a limit, else None.
 
         Parameters

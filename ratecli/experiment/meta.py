@@ -11,8 +11,8 @@ from ratecli.config.report import Plot, TradeoffPlot
 from ratecli.datasets import registry
 from ratecli.datasets.entry import DatasetEntry
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, references, resolve_goals
-from ratecli.experiment.checks.report import find_frontier, plots_of, swept_names
 from ratecli.experiment.prepare import PreparedExperiment
+from ratecli.experiment.report_checks import find_frontier, plots_of
 from ratecli.ledger.provenance import code_versions
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.plugins import find_plugin
@@ -70,7 +70,7 @@ def _stand_in_metadata(entry: DatasetEntry) -> dict[str, str]:
 
 def used_plugins(prepared: PreparedExperiment) -> list[dict[str, str]]:
     """Return the plugins that a file names, or whose metrics it uses, for the manifest."""
-    experiment, swept = prepared.experiment, swept_names(prepared.experiment)
+    experiment, swept = prepared.experiment, prepared.experiment.swept_names()
     algorithms = [entry.name for entry in experiment.algorithms]
     if experiment.filter is not None:
         algorithms.append(experiment.filter.name)

@@ -182,10 +182,7 @@ class _Planner:
         self.deployed_model = deployed_model
         self.specs: dict[tuple[int, int], TrialSpec] = {}
         self.open: list[tuple[int, int]] = []
-        self.common: dict[str, Any] = {
-            "versions": code_versions(),
-            "l2": experiment.regularization.l2,
-        }
+        self.common = {"versions": code_versions(), "l2": experiment.regularization.l2}
         self.datasets = {
             name: {"digest": table_digest(entry, data.folder), "split": entry.split.stated()}
             | ({"levels": entry.levels} if entry.levels > 1 else {})
@@ -193,7 +190,9 @@ class _Planner:
         }
         self.filters = filter_stage_cases(cases)
         self.filter_specs = {
-            (key, seed): self._spec(case, seed, self._content(case), TrainingRowsSpec(case.drawing))
+            (key, seed): self._spec(
+                case, seed, self._content(case), TrainingRowsSpec(case.sampling)
+            )
             for key, case in self.filters.items()
             for seed in experiment.seeds
         }
@@ -259,9 +258,9 @@ class _Planner:
         content |= {"itself": itself, "column": column}
         if case.filtering is not None:
             stage = self.filter_specs[case.filtering.key, seed]
-            row_filter = RowFilter(stage.key, stage.case.drawing, case.filtering.take)
+            row_filter = RowFilter(stage.key, stage.case.sampling, case.filtering.take)
             content["filter"] = {"key": row_filter.key, "take": row_filter.take}
-        own = TrainingRowsSpec(case.drawing, row_filter)
+        own = TrainingRowsSpec(case.sampling, row_filter)
         return self._spec(
             case,
             seed,
@@ -338,7 +337,7 @@ def _check_independent(case: Case, other: Case) -> None:
     """
     label, goals = other.label, relevant_goals(case)
     used = any(references(goal.expression, label) for goal in goals)
-    if case.safety is not None and used and not other.drawing.same_rows(case.drawing):
+    if case.safety is not None and used and not other.sampling.same_rows(case.sampling):
         message = f"the safety test of '{case.label}' needs rows that '{label}' has not seen"
         raise _reference_error(case, label, message, _same_test_hint(label))
 
@@ -348,7 +347,7 @@ def _check_deployed(case: Case, deployed: Case) -> None:
 
     An algorithm that audits the deployed model must have exactly the same rows.
     """
-    same_rows, label = case.drawing.same_rows(deployed.drawing), deployed.label
+    same_rows, label = case.sampling.same_rows(deployed.sampling), deployed.label
     filters = [each.filtering for each in (case, deployed)]
     same_filter = len({each and (each.key, each.take) for each in filters}) == 1
     hint = _same_test_hint(label)
@@ -382,47 +381,34 @@ class RunForecast:
         return self.trials - self.stored
 
 
-def forecast_run(plan: Plan, ledger: Path) -> list[RunForecast]:
-    """Return a forecast for each label, in the file's order; `ledger` may be missing."""
-    (rows,) = _forecast_trials([(plan, ledger)])
-    labels = dict.fromkeys(row.trial.label for row in rows)
-    return [_total(label, [row for row in rows if row.trial.label == label]) for label in labels]
-
-
-def forecast_runs(several: Sequence[tuple[str, Plan, Path]]) -> list[RunForecast]:
+def forecast_runs(
+    runs: Sequence[tuple[str, Plan, Path]], *, by_algorithm: bool = False
+) -> list[RunForecast]:
     """Return a forecast for each experiment, given as (name, plan, ledger), and one for all.
 
-    The latter counts shared trials once. A trial that one ledger stores counts as stored for all,
-    since a run of all copies it. The time of an algorithm without stored trials is taken from the
-    other experiments.
+    With `by_algorithm`, return one for each label instead of each experiment. The last one counts
+    shared trials once. A trial that one ledger stores counts as stored for all, since a run of all
+    copies it. The time of an algorithm without stored trials is taken from the other experiments.
     """
-    forecasts = _forecast_trials([(plan, ledger) for _, plan, ledger in several])
-    totals = [_total(name, rows) for (name, _, _), rows in zip(several, forecasts, strict=True)]
-    unique = {row.trial.key: row for rows in reversed(forecasts) for row in rows}
-    return [*totals, _total("all", unique.values())]
+    stored = [_read_stored_seconds(plan, ledger) for _, plan, ledger in runs]
+    cached = set[str]().union(*(keys for keys, _ in stored))
+    times = {name: time for _, seconds in reversed(stored) for name, time in seconds.items()}
+    rows: dict[str, dict[str, _TrialForecast]] = {}
+    total: dict[str, _TrialForecast] = {}
+    for (name, plan, _), (_, own) in zip(runs, stored, strict=True):
+        seconds = times | own
+        for trial in plan.planned:
+            each = _TrialForecast(trial.key in cached, seconds.get(trial.algorithm))
+            rows.setdefault(trial.label if by_algorithm else name, {})[trial.key] = each
+            total.setdefault(trial.key, each)
+    return [_total(label, found.values()) for label, found in (*rows.items(), ("all", total))]
 
 
 class _TrialForecast(NamedTuple):
-    """A planned trial, whether it is stored, and the expected seconds if they are known."""
+    """Whether a planned trial is stored, and its expected seconds if they are known."""
 
-    trial: PlannedTrial
     stored: bool
     seconds: float | None
-
-
-def _forecast_trials(several: Sequence[tuple[Plan, Path]]) -> list[list[_TrialForecast]]:
-    """Return the trials of each plan, each once, with what the ledgers say about them."""
-    stored = [_read_stored_seconds(plan, ledger) for plan, ledger in several]
-    keys = set[str]().union(*(cached for cached, _ in stored))
-    times = {name: time for _, seconds in reversed(stored) for name, time in seconds.items()}
-    forecasts = []
-    for (plan, _), (_, own) in zip(several, stored, strict=True):
-        seconds = times | own
-        trials = {trial.key: trial for trial in plan.planned}.values()
-        forecasts.append(
-            [_TrialForecast(each, each.key in keys, seconds.get(each.algorithm)) for each in trials]
-        )
-    return forecasts
 
 
 def _read_stored_seconds(plan: Plan, ledger: Path) -> tuple[set[str], dict[str, float]]:

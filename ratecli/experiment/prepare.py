@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ratecli.config.document import Document
-from ratecli.config.experiment import Experiment, load_experiment, read_experiment
+from ratecli.config.experiment import Experiment, read_experiment
 from ratecli.datasets import registry
 from ratecli.datasets.columns import LazyMapping
 from ratecli.datasets.entry import DatasetEntry
@@ -18,8 +18,11 @@ from ratecli.datasets.files import DownloadProgress, fetch_files
 from ratecli.datasets.load import files_from_options, missing_entry_files, table_digest
 from ratecli.errors import Diagnostic, FaultError, errors_at
 from ratecli.experiment.cases import Case
-from ratecli.experiment.checks.report import check_known_optima, check_splits
-from ratecli.experiment.checks.rows import (
+from ratecli.experiment.filter_stage import filter_goal_loc, filter_stage_cases
+from ratecli.experiment.plan import Plan, make_plan
+from ratecli.experiment.reading import ColumnValues, DatasetNames, ExperimentReader, ParsedRules
+from ratecli.experiment.report_checks import check_known_optima, check_splits
+from ratecli.experiment.row_checks import (
     SplitRate,
     check_filter_groups,
     check_rows,
@@ -28,9 +31,6 @@ from ratecli.experiment.checks.rows import (
     find_split_rows,
     load_rows,
 )
-from ratecli.experiment.filter_stage import filter_goal_loc, filter_stage_cases
-from ratecli.experiment.plan import Plan, make_plan
-from ratecli.experiment.reading import ColumnValues, DatasetNames, ExperimentReader, ParsedRules
 from ratecli.sampling.deployed import load_deployed_model
 from ratecli.sampling.resampling import SamplingSpec
 from ratecli.sampling.rows import (
@@ -69,29 +69,22 @@ class PreparedExperiment:
 def check_file(
     path: Path, overrides: Sequence[str] = (), *, refuse: bool = True
 ) -> PreparedExperiment:
-    """Read a file and check everything that needs no data; the plan stays empty.
-
-    Without `refuse`, goals that an algorithm does not support are warnings instead of errors.
-    """
-    return _check_without_data(*load_experiment(path, overrides), refuse=refuse)
-
-
-def check_parsed_document(document: Document) -> PreparedExperiment:
-    """Check an experiment that is not in a file, like `check_file`.
-
-    Relative paths start from the document's folder.
-    """
-    return _check_without_data(read_experiment(document), document)
+    """Read a file and check everything that needs no data, like `check_document`."""
+    return check_document(Document.read(path).with_overrides(overrides), refuse=refuse)
 
 
 def prepare_document(document: Document) -> PreparedExperiment:
     """Check a document against its data, which must be present, and plan every trial."""
-    return _check_with_data(check_parsed_document(document))
+    return _check_with_data(check_document(document))
 
 
-def _check_without_data(
-    experiment: Experiment, document: Document, *, refuse: bool = True
-) -> PreparedExperiment:
+def check_document(document: Document, *, refuse: bool = True) -> PreparedExperiment:
+    """Check everything that needs no data; the plan stays empty.
+
+    Relative paths start from the document's folder. Without `refuse`, goals that an algorithm does
+    not support are warnings instead of errors.
+    """
+    experiment = read_experiment(document)
     entries = {name: spec.entry() for name, spec in experiment.datasets.items()}
     _each_entry(entries, document, lambda _, entry: entry.source and registry.settle_options(entry))
     ranges = {name: registry.label_range(entry) for name, entry in entries.items()}
@@ -119,7 +112,7 @@ def _check_without_data(
     )
 
 
-def list_missing_files(known: PreparedExperiment) -> list[str]:
+def list_missing_files(checked: PreparedExperiment) -> list[str]:
     """Return the files of registered sources that are not downloaded yet.
 
     Raises
@@ -127,7 +120,7 @@ def list_missing_files(known: PreparedExperiment) -> list[str]:
     FaultError
         E403, E405 for a missing or changed file of the user's own, which cannot be downloaded.
     """
-    entries, folder = known.data.entries, known.data.folder
+    entries, folder = checked.data.entries, checked.data.folder
 
     def check(_: str, entry: DatasetEntry) -> None:
         if entry.source is not None:
@@ -135,13 +128,13 @@ def list_missing_files(known: PreparedExperiment) -> list[str]:
         else:
             table_digest(entry, folder)
 
-    _each_entry(entries, known.document, check)
+    _each_entry(entries, checked.document, check)
     sources = [entry for entry in entries.values() if entry.source is not None]
     return [file for entry in sources for file in missing_entry_files(entry, folder)]
 
 
 def fetch_sources(
-    known: PreparedExperiment, *, offline: bool, progress: DownloadProgress | None = None
+    checked: PreparedExperiment, *, offline: bool, progress: DownloadProgress | None = None
 ) -> list[Path]:
     """Download the files of every registered source; raise E401-E403, E409 at the entry's place."""
     paths: list[Path] = []
@@ -151,7 +144,7 @@ def fetch_sources(
             source = registry.find_source(entry.source)
             paths.extend(fetch_files(source, offline=offline, progress=progress).values())
 
-    _each_entry(known.data.entries, known.document, fetch)
+    _each_entry(checked.data.entries, checked.document, fetch)
     return paths
 
 
@@ -164,12 +157,12 @@ def prepare(
     written: TableWriteProgress | None = None,
 ) -> PreparedExperiment:
     """Read a file, download and read its data, check both and plan every trial."""
-    known = check_file(path, overrides)
-    return prepare_data(known, offline=offline, progress=progress, written=written)
+    checked = check_file(path, overrides)
+    return prepare_data(checked, offline=offline, progress=progress, written=written)
 
 
 def prepare_data(
-    known: PreparedExperiment,
+    checked: PreparedExperiment,
     *,
     offline: bool = False,
     progress: DownloadProgress | None = None,
@@ -180,9 +173,9 @@ def prepare_data(
     `progress` reports downloaded bytes, `written` reports rows of streamed data sets as they are
     converted to records.
     """
-    list_missing_files(known)  # report missing user files before a long download
-    fetch_sources(known, offline=offline, progress=progress)
-    return _check_with_data(known, written=written)
+    list_missing_files(checked)  # report missing user files before a long download
+    fetch_sources(checked, offline=offline, progress=progress)
+    return _check_with_data(checked, written=written)
 
 
 def check_available(
@@ -196,11 +189,11 @@ def check_available(
 
     Otherwise, check like `check_file`, and check the dependencies between trials.
     """
-    known = check_file(path, overrides, refuse=refuse)
-    if not list_missing_files(known):
-        return _check_with_data(known, refuse=refuse, written=written)
-    _plan_cases(known)  # E310 needs no data
-    return known
+    checked = check_file(path, overrides, refuse=refuse)
+    if not list_missing_files(checked):
+        return _check_with_data(checked, refuse=refuse, written=written)
+    _plan_cases(checked)  # E310 needs no data
+    return checked
 
 
 def _plan_cases(checked: PreparedExperiment) -> Plan:
@@ -242,7 +235,7 @@ def _cases_by_rows(
     largest = max((case.share for case in cases if case.share is not None), default=None)
     groups: dict[tuple[DatasetNames, SamplingSpec], list[Case]] = {}
     for case in cases:
-        groups.setdefault((case.datasets, replace(case.drawing, share=largest)), []).append(case)
+        groups.setdefault((case.datasets, replace(case.sampling, share=largest)), []).append(case)
     return groups
 
 
@@ -258,19 +251,19 @@ def _check_rows(
     experiment, data = prepared.experiment, prepared.data
     splits: dict[DatasetNames, list[str]] = {}
     split_rates: dict[SplitRate, bool] = {}
-    for (pool, drawing), own in _cases_by_rows(cases).items():
+    for (pool, sampling), own in _cases_by_rows(cases).items():
         with reader.collecting():
             columns, model = reader.columns[pool], prepared.deployed_model
-            rows = load_rows(experiment, data.only(pool), columns, model, drawing)
+            rows = load_rows(experiment, data.only(pool), columns, model, sampling)
             splits.setdefault(pool, []).extend(rows.splits())
             for rate, exists in find_split_rows(rows.sample, own).items():
                 split_rates[rate] = exists or split_rates.get(rate, False)
             reader.add(check_rows(reader, rows, own))
     stages = list(filter_stage_cases(cases).values())
-    for (pool, drawing), own in _cases_by_rows(stages).items():
+    for (pool, sampling), own in _cases_by_rows(stages).items():
         assert experiment.filter is not None
         with reader.collecting(), errors_at(*filter_goal_loc(experiment.filter)):
-            rows = load_trial_data(data.only(pool), experiment.seeds[0], None, drawing)
+            rows = load_trial_data(data.only(pool), experiment.seeds[0], None, sampling)
             reader.add(check_filter_groups(experiment, rows, own))
     if splits.keys() == reader.columns.keys():
         reader.add(check_splits(experiment, splits))

@@ -25,7 +25,8 @@ from ratecli.config.filter import FILTER
 from ratecli.config.sweep import SweepPoint, sweep_points
 from ratecli.errors import Diagnostic, FaultError, Loc, errors_at, errors_under
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, measured_rates
-from ratecli.experiment.checks.goals import (
+from ratecli.experiment.filter_stage import filter_stage_cases, read_filter
+from ratecli.experiment.goal_checks import (
     check_case,
     check_entry,
     check_filter_compatibility,
@@ -33,8 +34,6 @@ from ratecli.experiment.checks.goals import (
     check_support,
     check_swept_names,
 )
-from ratecli.experiment.checks.report import check_report, swept_names
-from ratecli.experiment.filter_stage import FilterStage, filter_stage_cases
 from ratecli.experiment.options import (
     make_solver,
     option_names,
@@ -42,6 +41,7 @@ from ratecli.experiment.options import (
     usable_solver_class,
     value_at_point,
 )
+from ratecli.experiment.report_checks import check_report
 from ratecli.experiment.safety import EntryAtPoint
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.rates import expression as ex
@@ -261,7 +261,7 @@ class ExperimentReader:
 
     @cached_property
     def _swept(self) -> list[str]:
-        return swept_names(self.experiment)
+        return self.experiment.swept_names()
 
     def _no_value(self, name: str, entry: AlgorithmSpec) -> Diagnostic:
         """Return an E203 for a name that varies for other algorithms only."""
@@ -312,7 +312,7 @@ class ExperimentReader:
             solver = self._solver(entry, point, aim)
         self.add(check_entry(self.experiment, entry, found))
         with self._resolving((), pool), errors_at(FILTER):
-            case_filter = FilterStage(at, pool, share, holdout).case_filter()
+            case_filter = read_filter(at, pool, share, holdout)
         if case_filter is not None:
             take = case_filter.take
             self.add(check_filter_compatibility(self.experiment, entry, found, take=take, aim=aim))

@@ -14,7 +14,7 @@ from ratecli.config.base import NumberRange, exact_number
 from ratecli.config.dataset import RESAMPLE_RANGE
 from ratecli.config.experiment import Experiment
 from ratecli.config.safety import AIM_RANGE, DEFAULT_DELTA, PROBABILITY_RANGE, SafetySpec
-from ratecli.config.sweep import SweepPoint, SweepValue, sweep_value_loc
+from ratecli.config.sweep import SweepPoint, SweepValue
 from ratecli.config.validation import quote_value
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean
 from ratecli.rates.resolve import Scope
@@ -126,11 +126,13 @@ class EntryAtPoint:
 
     def _value_loc(self, name: str, value: SweepValue) -> Loc:
         """Return where the algorithm's own sweep, or the file's, gives a name its value."""
-        own = self.entry.sweep
-        if own is not None and name in own.names:
-            inside = sweep_value_loc(own, name, value)
-            return self.experiment.entry_loc(self.entry.label, "sweep", *inside)
-        return ("sweep", *sweep_value_loc(self.experiment.sweep, name, value))
+        outer: Loc = ("sweep",)
+        sweep = self.experiment.sweep
+        if self.entry.sweep is not None and name in self.entry.sweep.names:
+            outer = self.experiment.entry_loc(self.entry.label, "sweep")
+            sweep = self.entry.sweep
+        places = (loc for loc, each in sweep.value_locs(name) if each == value)
+        return (*outer, *next(places, (name,)))
 
 
 def safety_key_loc(experiment: Experiment, label: str, key: str) -> Loc:

@@ -23,6 +23,7 @@ from ratecli.datasets.columns import MISSING_WORDS, as_float_array, is_text, rea
 from ratecli.datasets.files import resolve_user_path
 from ratecli.datasets.tables import SEPARATOR_HELP, read_table_file
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.experiment.catalogue import STARTERS
 from ratecli.experiment.prepare import prepare_document
 from ratecli.rates.syntax import Condition, quote
 
@@ -206,7 +207,7 @@ def _write_starter(
         conditions[name] = str(Condition(request.group, "=", values))
     metrics = {f"yes_{name}": f"positive_rate[{name}]" for name in names}
     default = separator == own.separator_of(request.table)
-    template = Path(__file__).with_name("starter.yaml.template").read_text("utf-8")
+    template = (STARTERS / "own-table.yaml.template").read_text("utf-8")
     return template.format(
         slug=_slug(request.table.stem),
         path=_yaml(_relative_table_path(request)),

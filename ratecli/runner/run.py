@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Self, TextIO
 import yaml
 
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.experiment.checks.report import check_variants
 from ratecli.experiment.meta import dataset_metadata, report_metadata, used_plugins
 from ratecli.experiment.plan import Task
 from ratecli.experiment.prepare import PreparedExperiment
+from ratecli.experiment.report_checks import check_variants
 from ratecli.files import LEDGER_FILE, atomic_write, report_write_errors
 from ratecli.ledger.provenance import build_manifest
 from ratecli.ledger.records import END_WARNINGS_KEY, FAILED_STATUSES, PlannedTrial, TrialResult

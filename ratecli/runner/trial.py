@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.cases import Case, resolve_goals, uses_deployed_model
-from ratecli.experiment.checks.goals import refusal_reason
-from ratecli.experiment.checks.rows import check_known_groups
+from ratecli.experiment.goal_checks import refusal_reason
 from ratecli.experiment.plan import TrialSpec
+from ratecli.experiment.row_checks import check_known_groups
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
     CONSTRAINT_TOLERANCE,
@@ -159,7 +159,7 @@ def _load_rows(spec: TrialSpec, results: Mapping[str, TrialResult]) -> TrialData
 
 
 def _rows_without_filter(spec: TrialSpec) -> TrialData:
-    return load_trial_data(spec.data, spec.seed, spec.deployed_column, spec.case.drawing)
+    return load_trial_data(spec.data, spec.seed, spec.deployed_column, spec.case.sampling)
 
 
 def _rows_of_trial(

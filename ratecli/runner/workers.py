@@ -175,9 +175,9 @@ class Worker:
         self._pipe.send((message.key, message.content))
         self._pipe.recv_bytes()  # everything that the trial needs has been imported
         start, memory_before = time.monotonic(), memory()
-        while not self._pipe.poll(limits.patience(time.monotonic() - start)):
+        while not self._pipe.poll(limits.seconds_to_next_check(time.monotonic() - start)):
             seconds = time.monotonic() - start
-            exceeded = limits.broken(message.key, seconds, memory(), memory_before)
+            exceeded = limits.exceeded(message.key, seconds, memory(), memory_before)
             if exceeded is not None:
                 process.kill()
                 self._reap()

@@ -15,8 +15,7 @@ from small import SMALL, command, environment, process
 from ratecli.config.experiment import json_schema
 from ratecli.config.report import PLOT_TYPES
 from ratecli.experiment.catalogue import LISTINGS, describable_names, describe
-from ratecli.experiment.file_schema import file_schema
-from ratecli.experiment.option_schema import algorithm_notes, option_schemas
+from ratecli.experiment.schema import algorithm_notes, file_schema, option_schemas
 from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.table import (
     BALANCE_METRICS,

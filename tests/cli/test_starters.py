@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from ratecli.config.experiment import load_experiment
-from ratecli.config.starter import template_summaries, template_text
+from ratecli.experiment.catalogue import template_summaries, template_text
 from ratecli.report.regression.statistics import MIN_SEEDS
 
 QUICK = ("-j", 1, "--offline", "--set", "seeds=1", "--set", "report.plots=[]")

@@ -8,7 +8,6 @@ from nested import changed, paths
 
 from ratecli.config.document import Document
 from ratecli.config.experiment import read_experiment
-from ratecli.config.override import apply_overrides
 from ratecli.errors import FaultError
 
 FULL = {
@@ -80,6 +79,6 @@ def test_any_value_anywhere(path, value):
 def test_any_override_anywhere(path, value):
     document = Document.of_text(json.dumps(FULL))
     try:
-        read_experiment(apply_overrides(document, [".".join(map(str, path)) + "=" + value]))
+        read_experiment(document.with_overrides([".".join(map(str, path)) + "=" + value]))
     except FaultError as error:
         assert all(fault.place is not None for fault in error.faults)  # noqa: PT017

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ratecli.config.sweep import Sweep, expand_axis, sweep_points
+from ratecli.config.sweep import Sweep, expand_space, sweep_points
 
 VALUES = st.one_of(
     st.integers(-5, 5),
@@ -19,77 +19,57 @@ AXES = st.dictionaries(
 )
 
 
-def grid(**raw):
-    return sweep_points(Sweep.model_validate(raw))
-
-
 def typed(point):
     return tuple((name, isinstance(value, bool), value) for name, value in point.items())
 
 
-def test_no_sweep_is_one_point():
-    assert sweep_points(Sweep()) == [{}]
-    assert grid() == [{}]
+GRIDS = {
+    "no sweep": ({}, [{}]),
+    "the product, in the order of the file": (
+        {"k": [1, 2], "j": ["a", "b"]},
+        [{"k": 1, "j": "a"}, {"k": 1, "j": "b"}, {"k": 2, "j": "a"}, {"k": 2, "j": "b"}],
+    ),
+    "zip": (
+        {"a": [1, 2], "b": [True, False], "c": [5, 6], "zip": [["a", "c"]]},
+        [
+            {"a": 1, "b": True, "c": 5},
+            {"a": 1, "b": False, "c": 5},
+            {"a": 2, "b": True, "c": 6},
+            {"a": 2, "b": False, "c": 6},
+        ],
+    ),
+    "zip of a space and a list": (
+        {"a": "linspace(0, 1, 2)", "b": ["x", "y"], "zip": [["b", "a"]]},
+        [{"a": 0.0, "b": "x"}, {"a": 1.0, "b": "y"}],
+    ),
+    "exclude what matches all pairs": (
+        {"a": [1, 2], "b": [1, 2], "exclude": [{"a": 1, "b": 2}]},
+        [{"a": 1, "b": 1}, {"a": 2, "b": 1}, {"a": 2, "b": 2}],
+    ),
+    "exclude distinguishes true from 1": (
+        {"a": [1, True, 2], "exclude": [{"a": True}]},
+        [{"a": 1}, {"a": 2}],
+    ),
+    "include adds points": ({"a": [1], "include": [{"a": 7}]}, [{"a": 1}, {"a": 7}]),
+    "include alone": ({"include": [{"a": 7, "b": 8}]}, [{"a": 7, "b": 8}]),
+    "include restores an excluded point": (
+        {"a": [1, 2], "exclude": [{"a": 2}], "include": [{"a": 2}]},
+        [{"a": 1}, {"a": 2}],
+    ),
+    "include completes the points it agrees with": (
+        {"a": [1, 2], "include": [{"j": 0}, {"a": 2, "j": 5}]},
+        [{"a": 1, "j": 0}, {"a": 2, "j": 5}],
+    ),
+    "equal values make one point": ({"a": [1, 1.0, True, 1]}, [{"a": 1}, {"a": True}]),
+}
 
 
-def test_the_product_goes_in_the_files_order():
-    assert grid(k=[1, 2], j=["a", "b"]) == [
-        {"k": 1, "j": "a"},
-        {"k": 1, "j": "b"},
-        {"k": 2, "j": "a"},
-        {"k": 2, "j": "b"},
-    ]
+@pytest.mark.parametrize(("sweep", "points"), GRIDS.values(), ids=GRIDS)
+def test_grid(sweep, points):
+    assert sweep_points(Sweep.model_validate(sweep)) == points
 
 
-def test_zip_walks_names_together():
-    assert grid(a=[1, 2], b=[True, False], c=[5, 6], zip=[["a", "c"]]) == [
-        {"a": 1, "b": True, "c": 5},
-        {"a": 1, "b": False, "c": 5},
-        {"a": 2, "b": True, "c": 6},
-        {"a": 2, "b": False, "c": 6},
-    ]
-
-
-def test_zip_takes_spaces_and_lists():
-    assert grid(a="linspace(0, 1, 2)", b=["x", "y"], zip=[["b", "a"]]) == [
-        {"a": 0.0, "b": "x"},
-        {"a": 1.0, "b": "y"},
-    ]
-
-
-def test_exclude_drops_what_matches_all_pairs():
-    assert grid(a=[1, 2], b=[1, 2], exclude=[{"a": 1, "b": 2}]) == [
-        {"a": 1, "b": 1},
-        {"a": 2, "b": 1},
-        {"a": 2, "b": 2},
-    ]
-    assert grid(a=[1, 2], b=[1, 2], exclude=[{"a": 1}]) == [{"a": 2, "b": 1}, {"a": 2, "b": 2}]
-
-
-def test_exclude_tells_true_from_one():
-    assert grid(a=[1, True, 2], exclude=[{"a": True}]) == [{"a": 1}, {"a": 2}]
-
-
-def test_include_adds_points():
-    assert grid(a=[1], include=[{"a": 7}, {"a": 8}]) == [{"a": 1}, {"a": 7}, {"a": 8}]
-    assert grid(include=[{"a": 7, "b": 8}]) == [{"a": 7, "b": 8}]
-
-
-def test_include_brings_back_an_excluded_point():
-    assert grid(a=[1, 2], exclude=[{"a": 2}], include=[{"a": 2}]) == [{"a": 1}, {"a": 2}]
-
-
-def test_include_completes_the_points_it_agrees_with():
-    completed = grid(a=[1, 2], include=[{"j": 0}, {"a": 2, "j": 5}])
-    assert completed == [{"a": 1, "j": 0}, {"a": 2, "j": 5}]
-
-
-def test_repeated_values_make_one_point():
-    assert grid(a=[1, 1.0, True, 1]) == [{"a": 1}, {"a": True}]
-    assert grid(a=[1, 2], include=[{"a": 2}]) == [{"a": 1}, {"a": 2}]
-
-
-def test_an_algorithms_sweep_is_crossed_in_and_replaces_names():
+def test_own_sweep_multiplies_the_grid_and_replaces_names():
     outer = Sweep.model_validate({"k": [1, 2], "j": [5]})
     assert sweep_points(outer, Sweep.model_validate({"i": [3, 4]})) == [
         {"k": 1, "j": 5, "i": 3},
@@ -113,12 +93,12 @@ def test_an_algorithms_sweep_is_crossed_in_and_replaces_names():
         ("logspace(3, 9, 1)", [3.0]),
     ],
 )
-def test_spaces_give_the_nearest_floats(text, values):
-    assert list(expand_axis(text)) == values
+def test_spaces_give_correctly_rounded_values(text, values):
+    assert list(expand_space(text)) == values
 
 
-def test_figure_2s_targets():
-    values = expand_axis("linspace(1, 6.5, 96)")
+def test_targets_of_figure_2():
+    values = expand_space("linspace(1, 6.5, 96)")
     assert (len(values), values[0], values[-1]) == (96, 1.0, 6.5)
     assert all(math.isclose(b - a, 5.5 / 95) for a, b in pairwise(values))
 
@@ -150,6 +130,6 @@ def test_exclude_removes_exactly_the_matching_points(axes, data):
 
 
 @given(AXES)
-def test_a_sweep_is_read_again_as_it_was_written(axes):
+def test_sweep_is_written_and_read_again(axes):
     sweep = Sweep.model_validate(axes)
-    assert Sweep.model_validate(sweep.as_file()) == sweep
+    assert Sweep.model_validate(sweep.model_dump()) == sweep

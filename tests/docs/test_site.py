@@ -16,7 +16,7 @@ from ratecli.cli.app import app
 from ratecli.config.experiment import json_schema
 from ratecli.errors import CODES
 from ratecli.experiment.catalogue import list_datasets, list_functions, list_metrics
-from ratecli.experiment.option_schema import option_schemas
+from ratecli.experiment.schema import option_schemas
 from ratecli.solvers.registry import BUILT_IN_ALGORITHMS
 
 ROOT = Path(__file__).parents[2]

@@ -12,11 +12,9 @@ from json_schema import faults, parts
 from jsonschema import Draft202012Validator
 
 from ratecli.config.document import Document
-from ratecli.config.starter import template_summaries, template_text
 from ratecli.datasets.sources import SOURCES
-from ratecli.experiment.catalogue import list_metrics
-from ratecli.experiment.file_schema import file_schema
-from ratecli.experiment.option_schema import option_schemas
+from ratecli.experiment.catalogue import list_metrics, template_summaries, template_text
+from ratecli.experiment.schema import file_schema, option_schemas
 from ratecli.render import terminal_safe_json
 from ratecli.solvers.registry import all_algorithms
 

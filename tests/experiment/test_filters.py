@@ -132,7 +132,7 @@ def test_a_safety_test_bounds_a_share_by_all_rows(folder):
     result = store.result(store.plan()[0].key)
     (record,) = result.info["certificates"]
     prepared = prepare(path)
-    rows = load_trial_data(prepared.data, 0, None, prepared.cases[0].drawing)
+    rows = load_trial_data(prepared.data, 0, None, prepared.cases[0].sampling)
     here = rows.sample.part == "safety"
     said = rows.predictions(loads(result.models["deterministic"])).decisions[here]
     counted = said * ((rows.sample.columns["sex"][here] == "F") - 0.6)  # from -0.6 to 0.4

@@ -42,7 +42,7 @@ def test_a_model_that_passes_is_given_with_its_certificate(folder):
     assert (result.status, result.reason) == ("ok", "")
     (record,) = result.info["certificates"]
     rows = load_trial_data(
-        prepare(folder / "exp.yaml").data, 0, None, prepare(folder / "exp.yaml").cases[0].drawing
+        prepare(folder / "exp.yaml").data, 0, None, prepare(folder / "exp.yaml").cases[0].sampling
     )
     model = loads(result.models["deterministic"])
     mask = (rows.sample.part == "safety") & (rows.sample.columns["sex"] == "F")
@@ -202,7 +202,7 @@ def test_the_deployed_model_itself_is_put_to_the_test(folder):
             assert known[metrics["churn"], split] == 0.0
         if "column" in source:
             rows = prepare(folder / "exp.yaml")
-            sample = load_trial_data(rows.data, 0, "old", rows.cases[0].drawing).sample
+            sample = load_trial_data(rows.data, 0, "old", rows.cases[0].sampling).sample
             wrong = frame.old.to_numpy() != frame.y.to_numpy()
             for split in ("train", "test", "safety"):
                 share = wrong[sample.part == split].mean()

@@ -44,7 +44,7 @@ def trials(tmp_path_factory):
 
 def test_every_number_is_what_a_loop_over_rows_counts(trials):
     prepared, results, _ = trials
-    rows = load_trial_data(prepared.data, 0, None, prepared.cases[0].drawing)
+    rows = load_trial_data(prepared.data, 0, None, prepared.cases[0].sampling)
     sample = rows.sample
     for result in results.values():
         for name, told in result.info[FILTERS_KEY].items():

@@ -55,21 +55,14 @@ DEPLOYED_HINT = (
     "say which under `deployed`: a column of its decisions, an algorithm, or the file of a model"
 )
 MEASURE_HINT = "measure it under `metrics` instead"
-IN_MEMORY_HINT = "read the table into memory: stream: false"
 
 
 def check_swept_names(experiment: Experiment) -> Iterator[Diagnostic]:
     """Yield an E106 for each swept name that hides a metric or function."""
-    locs: list[Loc] = [("sweep", name) for name in experiment.sweep.names]
-    locs += [
-        experiment.entry_loc(entry.label, "sweep", name)
-        for entry in experiment.algorithms
-        for name in (entry.sweep.names if entry.sweep else ())
-    ]
-    for loc in locs:
-        if loc[-1] in BUILTIN_NAMES:
-            message = f"'{loc[-1]}' is a metric or function of the language and cannot be swept"
-            yield Diagnostic("E106", message, "sweep another name", loc=loc, key=True)
+    for loc, sweep in experiment.sweeps():
+        for name in BUILTIN_NAMES & set(sweep.names):
+            message = f"'{name}' is a metric or function of the language and cannot be swept"
+            yield Diagnostic("E106", message, "sweep another name", loc=(*loc, name), key=True)
 
 
 def check_entry(
@@ -88,27 +81,23 @@ def check_entry(
         message = f"'{entry.name}' trains for a safety test, and there is none"
         yield Diagnostic("E102", message, "say safety: {delta: 0.05}", loc=loc, key=True)
     test = merged_safety(experiment, entry)
-    keys = [
-        key
-        for key in ("constraints_on", "margin")
-        if getattr(entry, key) != AlgorithmSpec.model_fields[key].default
-    ]
-    for key in keys:
-        hint = "leave it out"
-        if found.role != "enforces":
-            message = f"'{entry.name}' enforces no constraint: '{key}' has no effect"
-        elif found.needs_promise:
-            message = f"'{entry.name}' takes its margin from the safety test: '{key}' has no effect"
-            hint = "set the margin by `inflation`, or by the 'aim' of the test"
-        elif test is not None and test.test and test.aim is not None:
-            message = f"both '{key}' and the 'aim' of the safety test set a margin"
-            hint = "leave one out"
-        else:
-            continue
-        yield Diagnostic("E104", message, hint, loc=(*loc, key))
-    if found.role != "enforces" and own_safety_keys(entry).get("aim") is not None:
-        message = f"'{entry.name}' enforces no constraint: 'aim' has no effect"
-        yield Diagnostic("E104", message, "leave it out", loc=(*loc, "safety", "aim"))
+    has_aim = test is not None and test.test and test.aim is not None
+    reason = ""
+    if found.role != "enforces":
+        reason = f"'{entry.name}' enforces no constraint"
+    elif found.needs_promise:
+        reason = f"'{entry.name}' takes its margin from the safety test (`inflation` or 'aim')"
+    elif has_aim:
+        reason = "the 'aim' of the safety test sets the margin"
+    margins = {
+        (*loc, "constraints_on"): entry.constraints_on != "train",
+        (*loc, "margin"): entry.margin is not None,
+        (*loc, "safety", "aim"): found.role != "enforces" and own_safety_keys(entry).get("aim"),
+    }
+    for place in margins if reason else ():
+        if margins[place]:
+            message = f"{reason}: '{place[-1]}' has no effect"
+            yield Diagnostic("E104", message, "leave it out", loc=place)
 
 
 def check_filter_compatibility(
@@ -145,15 +134,10 @@ def check_case(
     """Yield the errors of a case; `numeric` are the data sets whose labels are numbers.
 
     E309 for goals on rows other than training rows, E307 without a deployed model, E306, E308 and
-    E411 for labels that do not match, E414 if streamed rows would have to be in memory.
+    E411 for labels that do not match.
     """
     for loc, goal in case.located_goals():
-        for leaf in measured_rates(goal.expression):
-            if leaf.split not in {None, "train"}:
-                message = (
-                    f"a goal looks at the split '{leaf.split}': algorithms see training rows only"
-                )
-                yield Diagnostic("E309", message, MEASURE_HINT, loc=loc, span=leaf.span)
+        yield from (fault.under(*loc) for fault in check_goal_splits(goal.expression))
     for loc, tree in case.texts() if experiment.deployed is None else ():
         parts = {
             leaf: leaf.rate.name
@@ -164,7 +148,14 @@ def check_case(
             message = f"'{name}' needs a deployed model, and the file names none"
             yield Diagnostic("E307", message, DEPLOYED_HINT, loc=loc, span=part.span)
     yield from _check_labels(experiment, case, numeric)
-    yield from _check_row_changes(experiment, case)
+
+
+def check_goal_splits(goal: ex.Expression) -> Iterator[Diagnostic]:
+    """Yield an E309 for each rate of a goal on rows other than training rows."""
+    for leaf in measured_rates(goal):
+        if leaf.split not in {None, "train"}:
+            message = f"a goal looks at the split '{leaf.split}': only training rows are seen"
+            yield Diagnostic("E309", message, MEASURE_HINT, span=leaf.span)
 
 
 def _check_labels(
@@ -224,43 +215,16 @@ def _algorithms_for(rows: Literal["numbers", "streams"]) -> str:
     return ", ".join(found)
 
 
-def _check_row_changes(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
-    """Yield an E414 if streamed rows are pooled, resampled, held out, filtered or deployed on."""
-    name = _streamed_dataset(experiment, case)
-    if name is None:
-        return
-    if len(case.datasets) > 1:
-        message = f"'{name}' is streamed, and is combined with rows of other data sets"
-        yield Diagnostic("E414", message, _one_by_one(case), loc=("datasets", name), key=True)
-    deployed = experiment.deployed
-    changes = {
-        "resample": ("resampling", case.share is not None),
-        "safety": ("a safety test", case.holdout is not None),
-        "filter": ("a filter", case.filtering is not None),
-        "deployed": ("a deployed model", deployed is not None and deployed.column is None),
-    }
-    for key, (what, needed) in changes.items():
-        if needed:
-            message = f"{what} needs all rows in memory, and '{name}' is streamed"
-            yield Diagnostic("E414", message, IN_MEMORY_HINT, loc=(key,), key=True)
-
-
-def _streamed_dataset(experiment: Experiment, case: Case) -> str | None:
-    return next((name for name in case.datasets if experiment.datasets[name].stream), None)
-
-
 def check_support(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
     """Yield an E308 for each goal that the algorithm or its safety test does not support.
 
-    E414 for an algorithm, margin or metric that needs streamed rows in memory.
+    E414 for everything that needs streamed rows in memory.
     """
     if case.solver.role == "ignores":
         yield from _check_boundable(case)
     else:
         yield from _check_supported_goals(case)
-    name = _streamed_dataset(experiment, case)
-    if name is not None:
-        yield from _check_streamed_algorithm(experiment, case, name)
+    yield from _check_streamed_rows(experiment, case)
 
 
 def _check_supported_goals(case: Case) -> Iterator[Diagnostic]:
@@ -304,23 +268,34 @@ def _check_boundable(case: Case) -> Iterator[Diagnostic]:
                 yield Diagnostic("E308", message, MEASURE_HINT, loc=loc, span=part.span)
 
 
-def _check_streamed_algorithm(
-    experiment: Experiment, case: Case, name: str
-) -> Iterator[Diagnostic]:
-    loc = experiment.entry_loc(case.label)
-    if not case.solver.takes_streams:
-        message = f"algorithm '{case.label}' needs its rows in memory, and '{name}' is streamed"
-        hint = f"algorithms that can: {_algorithms_for('streams')}; or {IN_MEMORY_HINT}"
-        yield Diagnostic("E414", message, hint, loc=loc, key=True)
-    if case.guard.margin is not None or case.guard.aim is not None:
-        message = f"the margin of '{case.label}' needs rows in memory, and '{name}' is streamed"
-        yield Diagnostic("E414", message, IN_MEMORY_HINT, loc=(*loc, "margin"), key=True)
-    for text_loc, tree in case.texts():
+def _check_streamed_rows(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
+    """Yield an E414 for everything in a case that needs streamed rows in memory."""
+    name = next((name for name in case.datasets if experiment.datasets[name].stream), None)
+    if name is None:
+        return
+    deployed, entry = experiment.deployed, experiment.entry_loc(case.label)
+    margin = case.guard.margin is not None or case.guard.aim is not None
+    needs: list[tuple[bool, Loc, str]] = [
+        (len(case.datasets) > 1, ("datasets", name), "a table of several data sets"),
+        (case.share is not None, ("resample",), "resampling"),
+        (case.holdout is not None, ("safety",), "a safety test"),
+        (case.filtering is not None, ("filter",), "a filter"),
+        (deployed is not None and deployed.column is None, ("deployed",), "a deployed model"),
+        (not case.solver.takes_streams, entry, f"algorithm '{case.label}'"),
+        (margin, (*entry, "margin"), f"the margin of '{case.label}'"),
+    ]
+    for needed, loc, what in needs:
+        if needed:
+            message = f"{what} needs all rows in memory, and '{name}' is streamed"
+            hint = "read the table into memory: stream: false"
+            if loc == entry:
+                hint += f"; or use an algorithm that can: {_algorithms_for('streams')}"
+            yield Diagnostic("E414", message, hint, loc=loc, key=True)
+    for loc, tree in case.texts():
         for part in measured_rates(tree):
             if isinstance(part, ex.RankingMeasure):
                 message = f"'{ex.to_text(part)}' sorts all rows, and '{name}' is streamed"
-                hint = f"leave it out, or {IN_MEMORY_HINT}"
-                yield Diagnostic("E414", message, hint, loc=text_loc, span=part.span)
+                yield Diagnostic("E414", message, "leave it out", loc=loc, span=part.span)
 
 
 def check_goal_ranges(cases: Sequence[Case], constraints: Collection[str]) -> Iterator[Diagnostic]:

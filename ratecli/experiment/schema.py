@@ -1,23 +1,93 @@
-"""JSON schema of experiment files, with the data sets, algorithms and rates installed."""
+"""JSON schemas of algorithms' options and of experiment files, with everything installed.
+
+Options are described by the types and the docstring of an algorithm's class.
+"""
 
 from __future__ import annotations
 
+import inspect
+import re
 from copy import deepcopy
 from typing import Any
 
-from ratecli.config.base import IDENTIFIER_PATTERN
-from ratecli.config.experiment import json_schema
-from ratecli.config.filter import DEFAULT_FILTER
+from pydantic import TypeAdapter
+
 from ratecli.errors import FaultError
 from ratecli.experiment.catalogue import list_datasets, list_functions, list_metrics, list_solvers
-from ratecli.experiment.option_schema import JsonSchema, describe_type, option_schemas
 from ratecli.solvers.registry import Algorithm, all_algorithms
+
+JsonSchema = dict[str, Any]
 
 SWEPT_NAME_SCHEMA: JsonSchema = {
     "type": "string",
-    "pattern": f"^{IDENTIFIER_PATTERN.pattern}$",
+    "pattern": "^[A-Za-z_][A-Za-z0-9_]*$",
     "description": "A name of the sweep.",
 }
+ATTRIBUTES_SECTION = re.compile(r"\n\s*Attributes\n\s*-+\n")
+TYPE_WORDS = {
+    "integer": "whole number",
+    "boolean": "true or false",
+    "string": "text",
+    "object": "mapping",
+    "array": "list",
+}
+BOUND_WORDS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "more than",
+    "maximum": "at most",
+    "exclusiveMaximum": "less than",
+}
+
+
+def algorithm_notes(algorithm: Algorithm) -> str:
+    """Return the docstring of an algorithm's class, without the section on its options."""
+    return ATTRIBUTES_SECTION.split(_docstring(algorithm))[0].strip()
+
+
+def option_schemas(algorithm: Algorithm) -> dict[str, JsonSchema]:
+    """Return the schema of each option, with its default and its description, in order."""
+    found = TypeAdapter(algorithm.load()).json_schema().get("properties", {})
+    meanings = _parse_attributes(ATTRIBUTES_SECTION.split(_docstring(algorithm))[-1])
+    return {
+        name: {key: value for key, value in part.items() if key != "title"}
+        | {"default": algorithm.preset.get(name, part.get("default"))}
+        | {"description": meanings.get(name, "")}
+        for name, part in found.items()
+    }
+
+
+def describe_type(schema: JsonSchema) -> str:
+    """Describe the values of a schema, as in 'whole number, at least 1 | null'."""
+    if "anyOf" in schema:
+        return " | ".join(map(describe_type, schema["anyOf"]))
+    if "enum" in schema:
+        return " | ".join(map(str, schema["enum"]))
+    if isinstance(values := schema.get("additionalProperties"), dict):
+        keys = describe_type(schema.get("propertyNames", {"type": "string"}))
+        return f"{{{keys}: {describe_type(values)}}}"
+    if "items" in schema:
+        return f"[{describe_type(schema['items'])}, ...]"
+    kind: str = schema.get("type", "any value")
+    bounds = [f"{words} {schema[key]:g}" for key, words in BOUND_WORDS.items() if key in schema]
+    return ", ".join([TYPE_WORDS.get(kind, kind), *bounds])
+
+
+def _docstring(algorithm: Algorithm) -> str:
+    return inspect.getdoc(algorithm.load()) or ""
+
+
+def _parse_attributes(section: str) -> dict[str, str]:
+    """Parse a numpydoc section: names, each followed by its indented description."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in section.splitlines():
+        if line and not line[0].isspace():
+            name = line.split(":")[0].strip()
+        elif line.strip():
+            found[name] = f"{found.get(name, '')} {line.strip()}".strip()
+    return found
+
+
 RATES_TEXT = (
     "Rates: {rates}. A slice stands in brackets, as in tpr[women] or tpr[sex = Female]; "
     "@train, @validation or @test names the rows."
@@ -38,6 +108,10 @@ CONDITION_DESCRIPTION = (
 
 def file_schema() -> JsonSchema:
     """Return the schema (draft 2020-12) of experiment files, with all valid names explained."""
+    # `show` needs options only
+    from ratecli.config.experiment import json_schema  # noqa: PLC0415
+    from ratecli.config.filter import DEFAULT_FILTER  # noqa: PLC0415
+
     schema = deepcopy(json_schema())
     parts, algorithms = schema["$defs"], list(all_algorithms().values())
     source = parts["DatasetSpec"]["properties"]["source"]

@@ -60,7 +60,7 @@ def load_rows(
     data: ExperimentData,
     columns: Collection[str],
     deployed_model: bytes | None,
-    drawing: SamplingSpec,
+    sampling: SamplingSpec,
 ) -> TrialData:
     """Load the rows at the first seed; raise E205, E404, E406, E411 with locations."""
     column = experiment.deployed.column if experiment.deployed else None
@@ -68,7 +68,7 @@ def load_rows(
         if column is not None and column not in columns:
             hint = did_you_mean(column, columns, "columns")
             raise FaultError(Diagnostic("E205", f"there is no column '{column}'", hint))
-        rows = load_trial_data(data, experiment.seeds[0], column, drawing)
+        rows = load_trial_data(data, experiment.seeds[0], column, sampling)
     with errors_at("deployed", "model"):
         return rows if deployed_model is None else with_stored_decisions(rows, deployed_model)
 
@@ -136,7 +136,7 @@ def check_filter_groups(
     E408 for a group without training rows, W401 for a group that is small or missing in another
     split, E411 for training rows of unknown group, E305 for unreachable targets.
     """
-    for case in (case for case in cases if case.unseen):
+    for case in cases:
         places: dict[Leaf, tuple[Loc, Span | None]] = {}
         for leaf, loc in _filter_groups(case):
             places.setdefault(leaf, _group_place(experiment, case, leaf, loc))
@@ -154,12 +154,12 @@ def check_filter_groups(
 
 def check_known_groups(sample: Sample, case: Case) -> list[Diagnostic]:
     """Return an E411 for each column of a filter's groups with missing values in training rows."""
-    return [fault for _, fault in _check_group_columns(sample, case)] if case.unseen else []
+    return [fault for _, fault in _check_group_columns(sample, case)]
 
 
 def _filter_groups(case: Case) -> Iterator[tuple[Leaf, Loc]]:
     """Yield every group of a filter's goals, with the location of the goal's text."""
-    for loc, goal in case.located_goals():
+    for loc, goal in case.located_goals() if case.unseen else ():
         for leaf in ex.leaves(goal.expression):
             if leaf.where.conditions:
                 yield leaf, loc
@@ -181,22 +181,17 @@ def _group_place(
 def _check_group_size(
     rows: TrialData, where: Slice, group: str, needed: str = ""
 ) -> Iterator[Diagnostic]:
-    """Yield an E408 for a group without (training) rows, W401 if it is small or not in a split."""
+    """Yield an E408 for a group without (training) rows, W401 if it has few in a split."""
     sample = rows.sample
-    count = sample.counted(sample.rows(where))
-    splits = {split: sample.counted(sample.rows(where, split)) for split in rows.splits()}
-    if not (splits["train"] if needed else count):
+    counts = {split: sample.counted(sample.rows(where, split)) for split in rows.splits()}
+    if not (counts["train"] if needed else sum(counts.values())):
         hint = "take its rows together with those of another value, or leave them out of the data"
         yield Diagnostic("E408", f"no {needed}row is in {group}", hint if needed else None)
         return
-    if count < SMALL_GROUP:
-        yield Diagnostic("W401", f"{group} has only {_rows(count)}: its rates say little")
-    for split, found in splits.items():
-        if not found:
-            yield Diagnostic("W401", f"{group} has no {split} rows: it has no rates there")
-        elif found < SMALL_GROUP <= count:
-            message = f"{group} has only {_rows(found, split)}: its rates say little there"
-            yield Diagnostic("W401", message)
+    few = [_rows(count, split) for split, count in counts.items() if count < SMALL_GROUP]
+    if few:
+        message = f"{group} has only {' and '.join(few)}: its rates there are uncertain"
+        yield Diagnostic("W401", message)
 
 
 def _rows(count: int, split: str = "") -> str:
@@ -224,7 +219,7 @@ def _check_group_columns(sample: Sample, case: Case) -> Iterator[tuple[Leaf, Dia
 
 def _check_target_shares(sample: Sample, case: Case) -> Iterator[tuple[Leaf, Diagnostic]]:
     """Yield an E305 for target shares that disjoint groups cannot have together."""
-    wanted = balance(case.objective.expression)
+    wanted = balance(case.objective.expression) if case.unseen else None
     if wanted is None:
         return
     columns: dict[tuple[object, ...], dict[Leaf, float]] = {}
@@ -232,28 +227,24 @@ def _check_target_shares(sample: Sample, case: Case) -> Iterator[tuple[Leaf, Dia
         names = tuple(condition.column for condition in leaf.where.conditions)
         columns.setdefault((leaf.over, names), {})[leaf] = target
     for targets in columns.values():
-        message = _infeasible_targets(sample, targets)
-        if message:
-            hint = "targets are shares of the rows that are kept"
+        if not _are_feasible(sample, targets):
+            listed = " and ".join(f"{share:g} of '{leaf.where}'" for leaf, share in targets.items())
+            message = f"no rows have the target shares {listed}"
+            hint = "targets are shares of the rows that are kept, which add up to 1 over all groups"
             yield next(iter(targets)), Diagnostic("E305", message, hint)
 
 
-def _infeasible_targets(sample: Sample, targets: Mapping[Leaf, float]) -> str:
-    """Return why no rows have such shares of groups of one column, "" if some may."""
-    for leaf, target in targets.items():
-        if not -SHARE_ROUNDING <= target <= 1 + SHARE_ROUNDING:
-            return f"the target share of '{leaf.where}' is {target:g}, not between 0 and 1"
+def _are_feasible(sample: Sample, targets: Mapping[Leaf, float]) -> bool:
+    """Return whether some rows may have such shares of groups of one column."""
+    if not all(-SHARE_ROUNDING <= target <= 1 + SHARE_ROUNDING for target in targets.values()):
+        return False
     whole = sample.rows(next(iter(targets)).over, "train")
     inside = np.sum([sample.rows(leaf.where, "train") for leaf in targets], axis=0)
+    if inside.max(initial=0) > 1:  # groups overlap
+        return True
     total = sum(targets.values())
-    names = ", ".join(f"'{leaf.where}'" for leaf in targets)
-    if inside.max(initial=0) > 1:
-        return ""
-    if total > 1 + SHARE_ROUNDING:
-        return f"the target shares of {names}, which have no row in common, add up to {total:g}"
-    if total < 1 - SHARE_ROUNDING and (inside[whole] == 1).all():
-        return f"the target shares of {names}, which contain every row, add up to {total:g}"
-    return ""
+    are_all = bool((inside[whole] == 1).all())
+    return total <= 1 + SHARE_ROUNDING and not (are_all and total < 1 - SHARE_ROUNDING)
 
 
 def _check_file_groups(
@@ -397,20 +388,20 @@ def check_sampling(
     held-out rows are also training rows under another name.
     """
     seed = experiment.seeds[0]
-    seen = {(case.datasets, case.drawing): case for case in reversed(cases)}
-    for (pool, drawing), case in seen.items():
-        if drawing.holdout is not None:
+    seen = {(case.datasets, case.sampling): case for case in reversed(cases)}
+    for (pool, sampling), case in seen.items():
+        if sampling.holdout is not None:
             yield from _check_shared_rows(data, pool)
         for name in pool:
             try:
-                if drawing.share is not None:
-                    split_dataset(data, name, seed, SamplingSpec(drawing.share))
+                if sampling.share is not None:
+                    split_dataset(data, name, seed, SamplingSpec(sampling.share))
             except FaultError as error:
-                yield from (replace(fault, loc=("resample",)) for fault in error.faults)
+                yield from (fault.under("resample") for fault in error.faults)
                 continue
             try:
-                if drawing.holdout is not None:
-                    split_dataset(data, name, seed, drawing)
+                if sampling.holdout is not None:
+                    split_dataset(data, name, seed, sampling)
             except FaultError as error:
                 for fault in error.faults:
                     strata = isinstance(error, StrataError) or fault.code == "E205"

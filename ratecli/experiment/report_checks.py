@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -20,13 +20,7 @@ from ratecli.config.report import (
     PosteriorsPlot,
     TradeoffPlot,
 )
-from ratecli.config.sweep import (
-    DATASET_AXIS,
-    SweepValue,
-    has_one_of_values,
-    has_values,
-    sweep_points,
-)
+from ratecli.config.sweep import DATASET_AXIS, SweepValue, has_one_of_values, has_values
 from ratecli.datasets import registry
 from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.source import Frontier
@@ -47,12 +41,6 @@ MAX_PANELS = 12
 """Maximum number of panels of one plot, and of a swept name's values that a message lists."""
 
 AnyPlot = TypeVar("AnyPlot", bound=BasePlot)
-
-
-def swept_names(experiment: Experiment) -> list[str]:
-    """Return the swept names, including those of the algorithms' own sweeps."""
-    sweeps = [experiment.sweep, *(entry.sweep for entry in experiment.algorithms if entry.sweep)]
-    return list(dict.fromkeys(name for sweep in sweeps for name in sweep.names))
 
 
 def plots_of(experiment: Experiment, kind: type[AnyPlot]) -> Iterator[tuple[Loc, AnyPlot]]:
@@ -88,47 +76,47 @@ class ReportNames:
     def of(cls, experiment: Experiment) -> ReportNames:
         labels = [entry.label for entry in experiment.algorithms]
         if experiment.filter is not None:
-            own = (
-                entry for entry in experiment.algorithms if entry.safety is not None or entry.sweep
-            )
+            own = [each for each in experiment.algorithms if each.safety is not None or each.sweep]
             labels += [FILTER, *(f"{FILTER}_{entry.label}" for entry in own)]
         names = experiment.constraints
         violations = [VIOLATION_PREFIX + name for name in names]
         metrics = ["objective", *experiment.metrics, *violations, *filter_metric_names(experiment)]
         failures = [FAILURE_RATE, *(f"{FAILURE_RATE}.{name}" for name in names)] if names else []
-        sweeps = [experiment.sweep, *(each.sweep for each in experiment.algorithms if each.sweep)]
-        values = [
-            pair for sweep in sweeps for point in sweep_points(sweep) for pair in point.items()
-        ]
-        words = {name for name, value in values if isinstance(value, str | bool)}
-        swept = swept_names(experiment)
+        swept = experiment.swept_names()
+        words = {
+            name
+            for _, sweep in experiment.sweeps()
+            for name in sweep.names
+            for _, value in sweep.value_locs(name)
+            if isinstance(value, str | bool)
+        }
         numeric = [name for name in swept if name not in words]
-        metrics = list(dict.fromkeys(metrics))
-        return cls(labels, metrics, [SOLUTION_RATE, *failures], swept, numeric)
+        return cls(labels, list(dict.fromkeys(metrics)), [SOLUTION_RATE, *failures], swept, numeric)
 
 
 def check_report(experiment: Experiment, cases: Sequence[Case]) -> Iterator[Diagnostic]:
     """Yield the errors of tables, plots and expectations.
 
     E101 for a key of an expectation that is not swept, E104 for sweep points that are not run or
-    too many panels, E202 for an unknown algorithm, E208 for anything else that does not exist.
-    `cases` includes those of filters, and may lack those of algorithms with errors of their own.
+    too many panels, E202 for an unknown algorithm of an expectation, E208 for anything else that
+    does not exist. `cases` includes those of filters, and may lack those of algorithms with errors
+    of their own.
     """
     names = ReportNames.of(experiment)
     for loc, name, known, what in (
         *_table_references(experiment, names),
         *_plot_references(experiment, names),
+        *_filter_plot_references(experiment, names),
+        *_expectation_references(experiment, names),
     ):
         if name not in known:
-            message, hint = (
-                f"the report has no '{name}' to show here",
-                did_you_mean(name, known, what),
-            )
+            message, hint = f"there is no '{name}' here", did_you_mean(name, known, what)
             if loc[-1] == "x" and name in names.swept:
                 message = f"the values of '{name}' are not all numbers, so it cannot be an axis"
             if loc[1] == "plots" and name in names.rates:
                 hint = "tables show it, and plots of `kind: guarantee` draw it"
-            yield Diagnostic("E208", message, hint, loc=loc)
+            code = "E202" if loc[0] == "expect" and what == "algorithms" else "E208"
+            yield Diagnostic(code, message, hint, loc=loc)
     for loc, _ in () if experiment.constraints else plots_of(experiment, GuaranteePlot):
         message = "there is no constraint whose failures could be drawn"
         yield Diagnostic("E208", message, "name one under 'constraints'", loc=(*loc, "kind"))
@@ -187,6 +175,25 @@ def _plot_references(experiment: Experiment, names: ReportNames) -> Iterator[Rep
             yield (*loc, "constraint"), guarantee.constraint, experiment.constraints, "constraints"
 
 
+def _filter_plot_references(
+    experiment: Experiment, names: ReportNames
+) -> Iterator[ReportReference]:
+    for loc, each in plots_of(experiment, BaseFilterPlot):
+        for name in each.at:
+            yield (*loc, "at", name), name, names.swept, "swept names"
+    for loc, posteriors in plots_of(experiment, PosteriorsPlot):
+        if posteriors.seed is not None:
+            yield (*loc, "seed"), str(posteriors.seed), [*map(str, experiment.seeds)], "seeds"
+
+
+def _expectation_references(
+    experiment: Experiment, names: ReportNames
+) -> Iterator[ReportReference]:
+    for index, entry in enumerate(experiment.expect):
+        yield ("expect", index, "algorithm"), entry.algorithm, names.labels, "algorithms"
+        yield ("expect", index, "metric"), entry.metric, [*names.metrics, *names.rates], "metrics"
+
+
 def _check_filter_plot(
     experiment: Experiment,
     names: ReportNames,
@@ -207,10 +214,6 @@ def _check_filter_plot(
         hint = "name one under 'algorithms', as balanced_tree"
         message = "there is no filter whose groups could be shown"
         yield Diagnostic("E208", message, hint, loc=(*loc, "kind"))
-    if isinstance(plot, PosteriorsPlot) and plot.seed not in {None, *experiment.seeds}:
-        hint = f"seeds: {', '.join(map(str, experiment.seeds))}"
-        message = f"the report has no seed {plot.seed} to show here"
-        yield Diagnostic("E208", message, hint, loc=(*loc, "seed"))
     own = [case for case in filters if case.label in (plot.algorithms or labels)]
     if not own:
         return
@@ -224,44 +227,33 @@ def _check_filter_plot(
         message = f"goals have groups of {listed or 'no single column'}"
         way_out = f"say column: {columns[0]}, and draw a plot for each" if columns else None
         yield Diagnostic("E208", message, way_out, loc=(*loc, "kind"))
-    yield from _check_filter_points(names, loc, plot, own)
-
-
-def _check_filter_points(
-    names: ReportNames, loc: Loc, plot: BaseFilterPlot, own: Sequence[Case]
-) -> Iterator[Diagnostic]:
-    """Check `at` of a plot of filters: unknown names, points that are not run, too many panels."""
-    for name in plot.at.keys() - set(names.swept):
-        hint = did_you_mean(name, names.swept, "swept names")
-        message = f"the report has no '{name}' to choose by here"
-        yield Diagnostic("E208", message, hint, loc=(*loc, "at", name), key=True)
     if plot.at.keys() <= set(names.swept):
-        wanted = [
-            ((*loc, "at", name, k), name, value)
-            for name, values in plot.at.items()
-            for k, value in enumerate(values)
-        ]
-        absent = list(_check_values("a filter", wanted, own))
-        yield from absent
+        yield from _check_points("a filter", plot.at, own, (*loc, "at"))
         points = {(c.label, repr(c.point)) for c in own if has_one_of_values(c.point, plot.at)}
-        if not (absent or points):
-            message, hint = "no filter is run at these points", "`ratecli plan` lists what is run"
-            yield Diagnostic("E104", message, hint, loc=(*loc, "at"), key=True)
         splits = plot.split if isinstance(plot, GroupSharesPlot) else ("train",)
         yield from _check_panel_count(len(points), splits, (*loc, "kind"), "the plot")
 
 
-def _check_values(
-    who: str, wanted: Iterable[tuple[Loc, str, SweepValue]], cases: Sequence[Case]
+def _check_points(
+    who: str, points: Mapping[str, Sequence[SweepValue]], cases: Sequence[Case], loc: Loc
 ) -> Iterator[Diagnostic]:
-    """Yield an E104 for each value of a swept name, at a location, at which no case is run."""
-    for loc, name, value in wanted:
-        if not any(has_values(case.point, {name: value}) for case in cases):
-            values = list(dict.fromkeys(case.point[name] for case in cases if name in case.point))
-            listed = ", ".join(map(_format_value, values[:MAX_PANELS]))
-            hint = f"values: {listed}{', ...' if len(values) > MAX_PANELS else ''}"
-            message = f"{who} is not run at {name} = {_format_value(value)}"
-            yield Diagnostic("E104", message, hint, loc=loc)
+    """Yield an E104 for each value of a swept name at which no case is run, or for all together.
+
+    `loc` is the location of the mapping from names to a value or a list of values.
+    """
+    absent = False
+    for name, wanted in points.items():
+        values = list(dict.fromkeys(case.point[name] for case in cases if name in case.point))
+        for k, value in enumerate(wanted):
+            if not any(has_values(case.point, {name: value}) for case in cases):
+                absent = True
+                listed = ", ".join(map(_format_value, values[:MAX_PANELS]))
+                hint = f"values: {listed}{', ...' if len(values) > MAX_PANELS else ''}"
+                message = f"{who} is not run at {name} = {_format_value(value)}"
+                yield Diagnostic("E104", message, hint, loc=(*loc, name, k))
+    if not absent and not any(has_one_of_values(case.point, points) for case in cases):
+        message = f"{who} is not run at these values of {', '.join(points)} together"
+        yield Diagnostic("E104", message, "`ratecli plan` lists what is run", loc=loc, key=True)
 
 
 def _format_value(value: SweepValue) -> str:
@@ -279,45 +271,25 @@ def _check_expectation(
     entry: Expectation,
     cases: Sequence[Case],
 ) -> Iterator[Diagnostic]:
-    """Yield a diagnostic for whatever in an expectation no recorded number can match."""
-    if entry.algorithm not in names.labels:
-        hint = did_you_mean(entry.algorithm, names.labels, "algorithms")
-        message = f"no algorithm of this file is called '{entry.algorithm}'"
-        yield Diagnostic("E202", message, hint, loc=(*loc, "algorithm"))
-    metrics = [*names.metrics, *names.rates]
-    if entry.metric not in metrics:
-        message = f"no metric is called '{entry.metric}'"
-        hint = did_you_mean(entry.metric, metrics, "metrics")
-        yield Diagnostic("E208", message, hint, loc=(*loc, "metric"))
+    """Yield an error for each part of an expectation's sweep point that no trial has."""
     own = [case for case in cases if case.label == entry.algorithm]
-    if not own:
-        return
-    swept = {name for case in cases for name in case.point}
     varies = {name for case in own for name in case.point}
-    for key in entry.point:
-        if key not in swept:
-            hint = did_you_mean(key, [*type(entry).model_fields, *swept], "keys and swept names")
+    for key in entry.point if own else ():
+        if key not in names.swept:
+            hint = did_you_mean(key, [*type(entry).model_fields, *names.swept], "keys")
             yield Diagnostic("E101", f"unknown key '{key}'", hint, loc=(*loc, key), key=True)
         elif key not in varies:
             message = f"'{key}' does not vary for '{entry.algorithm}'"
             yield Diagnostic("E104", message, "remove it", loc=(*loc, key), key=True)
     name = entry.point.get(DATASET_AXIS)
-    if name in experiment.datasets and not any(case.datasets == (name,) for case in cases):
-        return  # the run is restricted to other data sets
-    point = {name: value for name, value in entry.point.items() if name in varies}
-    wanted = [((*loc, name), name, value) for name, value in point.items()]
-    absent = list(_check_values(f"'{entry.algorithm}'", wanted, own))
-    yield from absent
-    matching = [case for case in own if has_values(case.point, point)]
-    if not absent and not matching:
-        pairs = ", ".join(f"{name} = {_format_value(value)}" for name, value in point.items())
-        message = f"'{entry.algorithm}' is not run at {pairs} together"
-        yield Diagnostic("E104", message, "`ratecli plan` lists what is run", loc=loc, key=True)
-    if (
-        matching
-        and entry.metric in metrics
-        and not any(_measures(c, entry.metric) for c in matching)
-    ):
+    restricted = name in experiment.datasets and not any(c.datasets == (name,) for c in cases)
+    if restricted or not own:  # a run may be restricted to other data sets
+        return
+    points = {name: (value,) for name, value in entry.point.items() if name in varies}
+    yield from _check_points(f"'{entry.algorithm}'", points, own, loc)
+    matching = [case for case in own if has_one_of_values(case.point, points)]
+    known = entry.metric in {*names.metrics, *names.rates}
+    if known and matching and not any(_measures(case, entry.metric) for case in matching):
         message = f"'{entry.metric}' is not measured for '{entry.algorithm}' there"
         hint = "it contains a name that has no value there"
         yield Diagnostic("E208", message, hint, loc=(*loc, "metric"))
@@ -340,37 +312,29 @@ def check_splits(
     and solution rates are exempt: violations are reported for all splits, whichever the table
     selects, and solution rates have no split.
     """
-    used: list[tuple[Loc, str]] = [
-        (("report", "tables", index, "split"), table.split)
+    violations = (SOLUTION_RATE, VIOLATION_PREFIX)
+    used: list[tuple[Loc, SweepValue | None, str]] = [
+        (("report", "tables", index, "split"), None, table.split)
         for index, table in enumerate(experiment.report.tables)
-        if not all(
-            name.startswith(VIOLATION_PREFIX) or name == SOLUTION_RATE for name in table.columns
-        )
+        if not all(name.startswith(violations) for name in table.columns)
     ]
     for loc, plot in plots_of(experiment, BasePlot):
         if isinstance(plot, TradeoffPlot | PosteriorsPlot | GroupSharesPlot):
             names = [plot.split] if isinstance(plot.split, str) else plot.split
-            used += [((*loc, "split"), split) for split in names]
+            used += [((*loc, "split"), None, split) for split in names]
         if isinstance(plot, GuaranteePlot):
-            used.append(((*loc, "truth"), plot.truth))
-    existing = dict.fromkeys(split for own in splits.values() for split in own)
-    for loc, split in used:
-        if split not in existing:
-            message = f"no data set has {split} rows to show here"
-            yield Diagnostic("E208", message, _split_hint(loc, existing), loc=loc)
+            used.append(((*loc, "truth"), None, plot.truth))
     for index, entry in enumerate(experiment.expect):
-        name, loc = entry.point.get(DATASET_AXIS), ("expect", index, "split")
-        known = dict.fromkeys(
-            split for pool, own in splits.items() if name in {None, *pool} for split in own
-        )
-        if known and entry.split not in known and entry.metric != SOLUTION_RATE:
-            who = "no data set has" if name is None else f"'{name}' has no"
-            message = f"{who} {entry.split} rows to compare"
-            yield Diagnostic("E208", message, _split_hint(loc, known), loc=loc)
-
-
-def _split_hint(loc: Loc, splits: Iterable[str]) -> str:
-    return f"say {loc[-1]}: {' or '.join(splits)}, or give a data set such rows by its split"
+        if entry.metric != SOLUTION_RATE:
+            used.append((("expect", index, "split"), entry.point.get(DATASET_AXIS), entry.split))
+    for loc, dataset, split in used:
+        own = [known for pool, known in splits.items() if dataset in {None, *pool}]
+        existing = dict.fromkeys(each for known in own for each in known)
+        if own and split not in existing:
+            who = "no data set has" if dataset is None else f"'{dataset}' has no"
+            message = f"{who} {split} rows to {'compare' if loc[0] == 'expect' else 'show here'}"
+            hint = f"say {loc[-1]}: {' or '.join(existing)}, or give a data set such rows"
+            yield Diagnostic("E208", message, f"{hint} by its split", loc=loc)
 
 
 def check_variants(
