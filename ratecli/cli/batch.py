@@ -28,7 +28,7 @@ from ratecli.report.expectations import (
     compare_expectations,
     warn_unmet_expectations,
 )
-from ratecli.report.joined import write_joined
+from ratecli.report.html import write_joined
 from ratecli.report.sheets import requested_sheets
 from ratecli.report.write import check_report_folder, write_and_load_report
 from ratecli.runner.executors import DaskExecutor, Executor

@@ -43,7 +43,7 @@ def report(files: FilesArgument, output: OutputOption = RESULTS_FOLDER) -> None:
     """
     from ratecli.config.experiment import load_experiment  # noqa: PLC0415
     from ratecli.files import LEDGER_FILE  # noqa: PLC0415
-    from ratecli.report.joined import write_joined  # noqa: PLC0415
+    from ratecli.report.html import write_joined  # noqa: PLC0415
     from ratecli.report.write import write_report  # noqa: PLC0415
 
     loaded = collect_errors(files, lambda file: (output / load_experiment(file)[0].name, file))

@@ -1,4 +1,4 @@
-"""HTML pages from templates, and the self-contained report of one experiment, report.html.
+"""HTML pages: the self-contained report of an experiment, and a joint page on several.
 
 Values are escaped unless they are markup made by ratecli. Plots are embedded as inline SVG with
 tooltips. Their ids are made unique to a drawing, and text is drawn as shapes, so user-provided text
@@ -9,30 +9,51 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from importlib import resources
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import yaml
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.files import LEDGER_FILE, atomic_write, report_write_errors
 from ratecli.ledger.records import END_WARNINGS_KEY
-from ratecli.ledger.view import Ledger
+from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.report.certificates import certificate_sheet
 from ratecli.report.expectations import (
+    NOTE,
+    ExpectationComparison,
+    ExpectationVerdict,
     compare_expectations,
+    comparison_cells,
     count_verdicts,
     expectation_sheet,
     warn_unmet_expectations,
 )
+from ratecli.report.groups import seed_groups
 from ratecli.report.plots.canvas import LEGEND, MAX_MARKS, SERIES, PlotImage
 from ratecli.report.plots.tree import omitted_trees_note
-from ratecli.report.sheet import count_by_status, format_list, format_scalar
+from ratecli.report.sheet import (
+    SheetCell,
+    SheetRow,
+    count_by_status,
+    format_list,
+    format_point,
+    format_scalar,
+    make_sheet,
+    satisfied_cell,
+    status_cell,
+)
 from ratecli.report.sheets import (
     best_sheet,
     cell_legend,
@@ -245,3 +266,132 @@ def _tooltip_json(image: PlotImage) -> Markup:
     content = {"series": image.series, "marks": marks}
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     return Markup(text.replace("<", "\\u003c").replace("&", "\\u0026"))  # noqa: S704
+
+
+REPORT = "report.html"
+UNREADABLE = "cannot be read"
+"""Shown for an experiment whose ledger is invalid or of another version."""
+EXPERIMENTS_NOTE = (
+    "Satisfied on test: in how many trials and variants of algorithms all constraints are "
+    "satisfied on the test set, of those measured there. Each name links to the experiment's own "
+    "report."
+)
+
+
+@dataclass(frozen=True)
+class JoinedExperiment:
+    """An experiment on a joint page, with a link to its own report if there is one.
+
+    If `ledger` is None, it was not run or `errors` explains why.
+    """
+
+    cell: SheetCell
+    ledger: Ledger | None
+    errors: Sequence[Diagnostic] = ()
+
+    @classmethod
+    def read(cls, folder: Path, page: Path) -> JoinedExperiment:
+        """Read an experiment's results; `page` is the path that the joint page will have."""
+        report, link = folder / REPORT, ""
+        if report.is_file():
+            relative = os.path.relpath(report.resolve(), page.parent.resolve())
+            link = quote(Path(relative).as_posix())
+        unread = cls(SheetCell(folder.name, link=link), None)
+        if not (folder / LEDGER_FILE).is_file():
+            return unread
+        try:
+            ledger = Ledger.read(folder / LEDGER_FILE)
+        except FaultError as error:
+            return replace(unread, errors=error.faults)
+        name = str(ledger.experiment.get("name") or folder.name)
+        return cls(SheetCell(name, link=link), ledger)
+
+    @property
+    def statuses(self) -> Counter[str]:
+        return Counter(map(self.ledger.status, self.ledger.plan) if self.ledger else ())
+
+    @cached_property
+    def comparisons(self) -> list[ExpectationComparison]:
+        return compare_expectations(self.ledger) if self.ledger else []
+
+
+def write_joined(folders: Sequence[Path], place: Path) -> Path:
+    """Write a page on the experiments with results in `folders`, in that order; return `place`.
+
+    Each row links to the experiment's own report, relative to `place`. A folder without a ledger is
+    shown as not run, and an unreadable ledger with its error.
+
+    Raises
+    ------
+    FaultError
+        E505 if `place` cannot be written.
+    """
+    text = render_joined(folders, place)
+    with report_write_errors(place.parent):
+        place.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write(place, text)
+    return place
+
+
+def render_joined(folders: Sequence[Path], place: Path) -> str:
+    """Render the page; `place` is the path it will have."""
+    experiments = [JoinedExperiment.read(folder, place) for folder in dict.fromkeys(folders)]
+    rows = sorted(
+        ((each, result) for each in experiments for result in each.comparisons),
+        key=lambda row: list(ExpectationVerdict).index(row[1].verdict),
+    )
+    papers = [row for row in rows if row[1].entry.kind == "paper"]
+    others = [row for row in rows if row[1].entry.kind != "paper"]
+    sections = (("Paper figures and measured values", papers), ("Other expectations", others))
+    overview = map(_experiment_row, experiments)
+    return render_template(
+        "joined.html.j2",
+        experiments=make_sheet("Experiments", overview, EXPERIMENTS_NOTE),
+        missing=[each.cell.text for each in experiments if not (each.ledger or each.errors)],
+        unreadable=[(each.cell.text, error) for each in experiments for error in each.errors],
+        trials=count_by_status(sum((each.statuses for each in experiments), Counter())),
+        verdicts=count_verdicts(result for _, result in papers),
+        sheets=[
+            make_sheet(title, [_figure_row(*row) for row in found], NOTE)
+            for title, found in sections
+            if found
+        ],
+    )
+
+
+def _experiment_row(joined: JoinedExperiment) -> SheetRow:
+    ledger, verdicts = joined.ledger, count_verdicts(joined.comparisons)
+    ended, satisfied = SheetCell(NOT_RUN, tone="part"), SheetCell("")
+    if ledger is not None:
+        ended = status_cell(joined.statuses)
+        if ledger.constraints:
+            satisfied = satisfied_cell(seed_groups(ledger.algorithms), "test")
+    elif joined.errors:
+        ended = SheetCell(UNREADABLE, tone="bad")
+    counted = ", ".join(f"{word} {count}" for word, count, _ in verdicts)
+    tone = "bad" if any(tone == "bad" for *_, tone in verdicts) else ""
+    description = ledger.experiment.get("description") if ledger else ""
+    return [
+        ("experiment", joined.cell),
+        ("question", _first_sentence(str(description or ""))),
+        ("trials", joined.statuses.total() if ledger else None),
+        ("ended", ended),
+        ("satisfied on test", satisfied),
+        ("expected numbers", SheetCell(counted, tone=tone)),
+    ]
+
+
+def _figure_row(joined: JoinedExperiment, result: ExpectationComparison) -> SheetRow:
+    """Return the row of an expected figure."""
+    group, metric = result.group, result.entry.metric
+    name = f"{group.label} ({group.variant})" if group.variant else group.label
+    about = [f"{metric} of {name}", format_point(group.point), result.entry.split]
+    figure = ", ".join(filter(None, about))
+    return [("experiment", joined.cell), ("figure", figure), *comparison_cells(result)]
+
+
+def _first_sentence(text: str) -> str:
+    """Return the first sentence of a description, shortened to fit a table."""
+    flat = " ".join(text.split())
+    end = min((at for sign in (". ", "? ") if (at := flat.find(sign)) >= 0), default=len(flat))
+    return textwrap.shorten(flat[: end + 1], 200, placeholder="...")

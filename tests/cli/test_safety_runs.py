@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from ratecli.ledger.view import Ledger
+from ratecli.report.plots.canvas import PlotSelection, requested_plots
 from ratecli.report.plots.guarantee import allowed_failure_rates
-from ratecli.report.plots.options import PlotSelection, requested_plots
 from ratecli.solvers.baselines.solvers import Unconstrained
 
 LOANS = """\

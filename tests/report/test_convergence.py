@@ -10,7 +10,13 @@ from synthetic_ledger import measured, planned
 
 from ratecli.ledger.view import Ledger
 from ratecli.report.plots import draw_plots
-from ratecli.report.plots.canvas import NO_NUMBERS, spans_decades
+from ratecli.report.plots.canvas import (
+    NO_NUMBERS,
+    PlotSelection,
+    panel_selections,
+    requested_plots,
+    spans_decades,
+)
 from ratecli.report.plots.convergence import (
     MAX_BINS,
     align_traces,
@@ -18,7 +24,6 @@ from ratecli.report.plots.convergence import (
     curve_band,
     logarithmic_axes,
 )
-from ratecli.report.plots.options import PlotSelection, panel_selections, requested_plots
 
 ALL = PlotSelection()
 

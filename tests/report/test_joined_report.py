@@ -8,7 +8,7 @@ from dataclasses import replace
 import synthetic_ledger
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.joined import render_joined, write_joined
+from ratecli.report.html import render_joined, write_joined
 
 WHO = {"algorithm": "majorize", "variant": "stochastic", "metric": "error"}
 EXPECT = [

@@ -16,7 +16,7 @@ import synthetic_ledger
 from synthetic_ledger import HOSTILE, measured, planned
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.joined import write_joined
+from ratecli.report.html import write_joined
 from ratecli.report.sheet import format_number
 from ratecli.report.write import write_report
 

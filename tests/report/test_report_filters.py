@@ -15,9 +15,8 @@ from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
 from ratecli.report.html import render_report
 from ratecli.report.plots import draw_plots
-from ratecli.report.plots.canvas import COLOURS, NO_NUMBERS
+from ratecli.report.plots.canvas import COLOURS, NO_NUMBERS, requested_plots
 from ratecli.report.plots.filters import BEFORE, filter_panels, posterior_table, share_bars
-from ratecli.report.plots.options import requested_plots
 
 POSTERIORS = {"kind": "posteriors"}
 SHARES = {"kind": "group_shares"}

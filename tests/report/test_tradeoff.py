@@ -12,9 +12,17 @@ from synthetic_ledger import measured, planned
 
 from ratecli.ledger.view import Ledger
 from ratecli.report.plots import draw_plots
-from ratecli.report.plots.canvas import COLOURS, NO_NUMBERS, SIZE, line_style, panel_columns
+from ratecli.report.plots.canvas import (
+    COLOURS,
+    NO_NUMBERS,
+    SIZE,
+    PlotSelection,
+    line_style,
+    panel_columns,
+    panel_selections,
+    requested_plots,
+)
 from ratecli.report.plots.lines import PlotAxes, collect_lines
-from ratecli.report.plots.options import PlotSelection, panel_selections, requested_plots
 from ratecli.report.plots.tradeoff import plot_axes, swept_values
 
 ACROSS = PlotAxes("ratio", "error", "test")

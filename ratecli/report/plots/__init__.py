@@ -9,7 +9,14 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.plots.canvas import PlotImage, Tooltips, make_plot_image
+from ratecli.report.plots.canvas import (
+    PlotDescription,
+    PlotImage,
+    PlotRequest,
+    Tooltips,
+    make_plot_image,
+    requested_plots,
+)
 from ratecli.report.plots.convergence import describe_convergence, draw_convergence
 from ratecli.report.plots.filters import (
     describe_group_shares,
@@ -18,7 +25,6 @@ from ratecli.report.plots.filters import (
     draw_posteriors,
 )
 from ratecli.report.plots.guarantee import describe_guarantee, draw_guarantee
-from ratecli.report.plots.options import PlotDescription, PlotRequest, requested_plots
 from ratecli.report.plots.tradeoff import describe_tradeoff, draw_tradeoff
 
 Describe = Callable[[Ledger, PlotRequest[Any]], PlotDescription]

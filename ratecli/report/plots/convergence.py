@@ -17,18 +17,18 @@ from ratecli.ledger.records import CONSTRAINT_TOLERANCE
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.report.groups import group_by
 from ratecli.report.plots import canvas
-from ratecli.report.plots.canvas import Tooltips
+from ratecli.report.plots.canvas import (
+    PlotDescription,
+    PlotRequest,
+    PlotSelection,
+    Tooltips,
+    panel_selections,
+)
 from ratecli.report.plots.lines import (
     NamedLine,
     distinguish_lines,
     legend_handles,
     unnamed_lines_note,
-)
-from ratecli.report.plots.options import (
-    PlotDescription,
-    PlotRequest,
-    PlotSelection,
-    panel_selections,
 )
 from ratecli.report.sheet import format_number, format_scalar
 

@@ -25,8 +25,7 @@ from ratecli.ledger.records import FILTERS_KEY, PlannedTrial
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.report.groups import IntervalEstimate, estimate_mean, group_by
 from ratecli.report.plots import canvas
-from ratecli.report.plots.canvas import Tooltips
-from ratecli.report.plots.options import PlotDescription, PlotRequest, PlotSelection
+from ratecli.report.plots.canvas import PlotDescription, PlotRequest, PlotSelection, Tooltips
 from ratecli.report.sheet import estimate_cell, format_number, format_point
 
 MARGIN = 0.08

@@ -14,7 +14,14 @@ from ratecli.ledger.view import Ledger
 from ratecli.report.certificates import collect_certificates
 from ratecli.report.groups import CONCLUSIVE
 from ratecli.report.plots import canvas
-from ratecli.report.plots.canvas import Tooltips
+from ratecli.report.plots.canvas import (
+    PlotDescription,
+    PlotRequest,
+    PlotSelection,
+    Tooltips,
+    missing_variant_notes,
+    panel_selections,
+)
 from ratecli.report.plots.lines import (
     PlotAxes,
     SweepLine,
@@ -22,13 +29,6 @@ from ratecli.report.plots.lines import (
     draw_line,
     legend_handles,
     unnamed_lines_note,
-)
-from ratecli.report.plots.options import (
-    PlotDescription,
-    PlotRequest,
-    PlotSelection,
-    missing_variant_notes,
-    panel_selections,
 )
 
 Request = PlotRequest[GuaranteePlot]

@@ -25,12 +25,12 @@ from ratecli.report.groups import (
 from ratecli.report.plots.canvas import (
     EDGE,
     DrawnArtist,
+    PlotSelection,
     Tooltips,
     band_style,
     flat_artists,
     line_style,
 )
-from ratecli.report.plots.options import PlotSelection
 from ratecli.report.sheet import estimate_cell, format_point, format_scalar
 
 MAX_NAMED_LINES = 8

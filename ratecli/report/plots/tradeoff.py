@@ -12,7 +12,14 @@ from matplotlib.lines import Line2D
 from ratecli.config.report import TradeoffPlot
 from ratecli.ledger.view import Ledger
 from ratecli.report.plots import canvas
-from ratecli.report.plots.canvas import Tooltips
+from ratecli.report.plots.canvas import (
+    PlotDescription,
+    PlotRequest,
+    PlotSelection,
+    Tooltips,
+    missing_variant_notes,
+    panel_selections,
+)
 from ratecli.report.plots.lines import (
     PlotAxes,
     SweepLine,
@@ -20,13 +27,6 @@ from ratecli.report.plots.lines import (
     draw_line,
     legend_handles,
     unnamed_lines_note,
-)
-from ratecli.report.plots.options import (
-    PlotDescription,
-    PlotRequest,
-    PlotSelection,
-    missing_variant_notes,
-    panel_selections,
 )
 
 REFERENCE: dict[str, Any] = {"color": canvas.GREY, "linewidth": 1.1, "marker": "", "zorder": 1.5}

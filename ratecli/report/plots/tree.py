@@ -21,8 +21,7 @@ from matplotlib.textpath import TextToPath
 from ratecli.files import unique_file_name
 from ratecli.ledger.view import Ledger
 from ratecli.report.certificates import TrialCertificate, collect_certificates
-from ratecli.report.plots.canvas import GREY, PlotImage, Tooltips, make_plot_image
-from ratecli.report.plots.options import requested_plots
+from ratecli.report.plots.canvas import GREY, PlotImage, Tooltips, make_plot_image, requested_plots
 from ratecli.report.sheet import format_number, format_point
 
 MAX_DRAWN = 12
