@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from ratecli.certify.bound import Bound, BoundedSample, PredictedBound, SampleSizes, scale_to_unit
+from ratecli.certify.bound import Bound, BoundedSample, PredictedBound, SumMoments, scale_to_unit
 from ratecli.models.base import Array
 
 MAX_BRACKET = 100.0
@@ -64,9 +64,9 @@ class Betting(Bound):
     the chords.
     """
 
-    name: ClassVar[str] = "betting"
-    exact: ClassVar[bool] = True
-    means: ClassVar[str] = "from bets on the measurements of rows in random order"
+    name = "betting"
+    exact = True
+    means = "from bets on the measurements of rows in random order"
 
     def above(
         self, samples: Sequence[BoundedSample], delta: float, rng: np.random.Generator
@@ -81,12 +81,10 @@ class Betting(Bound):
         limits = np.array([_mean_limit(column, own) for column in values])
         return low + _sum_limit(values, weights, limits, (1 - NUISANCE) * delta)
 
-    def expected(
-        self, sizes: SampleSizes, means: Array, deviations: Array, delta: float
-    ) -> PredictedBound:
-        level = delta if means.size == 1 else (1 - NUISANCE) * delta
-        excess = _expected_excess(sizes, means, deviations, level)
-        value = float(means.sum()) + excess.value
+    def expected(self, parts: SumMoments, delta: float) -> PredictedBound:
+        level = delta if parts.rows.size == 1 else (1 - NUISANCE) * delta
+        excess = _expected_excess(parts, level)
+        value = float(parts.means.sum()) + excess.value
         return PredictedBound(value, 1 + excess.by_mean, excess.by_deviation)
 
 
@@ -196,17 +194,16 @@ MIN_MEAN = 1e-9
 NEWTON_TOLERANCE, NEWTON_STEPS = 1e-12, 100
 
 
-def _expected_excess(
-    sizes: SampleSizes, sums: Array, deviations: Array, delta: float
-) -> PredictedBound:
+def _expected_excess(parts: SumMoments, delta: float) -> PredictedBound:
     """Return the expected excess D of the bound over the sum of means, with its (P,) slopes.
 
     D is where the expected logarithm of the wealth is ln(1/delta), for values that are either 0 or
     one larger number and have the given moments (true of 0/1 decisions). The bets are those for the
     expected running variances. The slopes are found by implicit differentiation.
     """
-    widths, rows = sizes.widths, sizes.rows
-    means, spreads = np.maximum((sums - sizes.lows) / widths, MIN_MEAN), deviations / widths
+    widths, rows = parts.widths, parts.rows
+    means = np.maximum((parts.means - parts.lows) / widths, MIN_MEAN)
+    spreads = parts.deviations / widths
     goal, room = math.log(1 / delta), float(widths @ (1 - means))
     growth = _expected_growth(widths, rows, delta)
     if not room > 0 or growth(means, spreads, room)[0] < goal:

@@ -6,13 +6,12 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from ratecli.certify.bound import Bound, BoundedSample, PredictedBound, SampleSizes, scale_to_unit
+from ratecli.certify.bound import Bound, BoundedSample, PredictedBound, SumMoments, scale_to_unit
 from ratecli.models.base import Array
 
 
@@ -186,11 +185,9 @@ class ClopperPearson(Bound):
     for the randomized classifier.
     """
 
-    name: ClassVar[str] = "clopper_pearson"
-    exact: ClassVar[bool] = True
-    means: ClassVar[str] = (
-        "from counts of decisions; those of a randomized classifier are drawn once"
-    )
+    name = "clopper_pearson"
+    exact = True
+    means = "from counts of decisions; those of a randomized classifier are drawn once"
 
     def above(
         self, samples: Sequence[BoundedSample], delta: float, rng: np.random.Generator
@@ -207,21 +204,19 @@ class ClopperPearson(Bound):
                 total += pair_limit(*own, widths[pair], share * delta)
         return total
 
-    def expected(
-        self, sizes: SampleSizes, means: Array, deviations: Array, delta: float
-    ) -> PredictedBound:
+    def expected(self, parts: SumMoments, delta: float) -> PredictedBound:
         """Predict the limit of a pair by the order of its outcomes (Zou and Donner 2008)."""
-        rows, widths = sizes.rows, sizes.widths
-        rates = (means - sizes.lows) / widths
+        rows, widths = parts.rows, parts.widths
+        rates = (parts.means - parts.lows) / widths
         slopes = np.ones(rates.size)
-        value = float(means.sum())
+        value = float(parts.means.sum())
         for pair, share in _mean_pairs(widths, rows):
             limits, rises = _limits(rates[pair], rows[pair], share * delta)
             above = widths[pair] * (limits - rates[pair])
             if (size := float(np.hypot.reduce(above))) > 0:
                 value += size
                 slopes[pair] += above / size * (rises - 1)
-        return PredictedBound(value, slopes, np.zeros_like(deviations))
+        return PredictedBound(value, slopes, np.zeros(rates.size))
 
 
 def _mean_pairs(widths: Array, rows: Array) -> list[tuple[NDArray[np.intp], float]]:

@@ -6,17 +6,20 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from ratecli.models.base import Array
-from ratecli.rates.interval import Interval
+from ratecli.rates.functions import Interval
+from ratecli.rates.table import Measurement
 
-Measurements = Mapping[str, Array]
-"""(n,) arrays of a classifier's outputs on n rows, by `rates.table.Measurement`."""
+Measurements = Mapping[Measurement, Array]
+"""(n,) arrays of a classifier's outputs on n rows, by what they measure."""
 ROUNDING = 1e-9
 """Tolerance for measurements outside their range, relative to max(1, |ends of the range|)."""
+MIN_GROUP_ROWS = 2
+"""Groups with fewer rows certify nothing: their deviation cannot be estimated."""
 
 
 def power_of_2(coefficients: Sequence[float]) -> float:
@@ -55,6 +58,22 @@ class BoundedSample:
         """Whether every measurement is at one of the ends of the range."""
         return bool(np.isin(self.values, self.range).all())
 
+    @property
+    def usable(self) -> bool:
+        """Whether the sample can certify anything: finite measurements of enough rows."""
+        return self.rows >= MIN_GROUP_ROWS and bool(np.isfinite(self.values).all())
+
+    def moments(self) -> SampleMoments:
+        """Return the moments, to predict the bound on a sample of the same size.
+
+        The deviation is NaN with fewer than 2 rows, the mean is NaN without rows, and both are NaN
+        if a measurement is not finite.
+        """
+        finite = bool(np.isfinite(self.values).all())
+        mean = float(self.values.mean()) if finite and self.rows else math.nan
+        deviation = float(self.values.std(ddof=1)) if finite and self.rows > 1 else math.nan
+        return SampleMoments(self.coefficient, mean, deviation, self.rows, self.range)
+
 
 @dataclass(frozen=True)
 class SampleMoments:
@@ -76,25 +95,15 @@ class SampleMoments:
     rows: int
     range: Interval = (0.0, 1.0)
 
-    @property
-    def binary(self) -> bool:
-        """Whether every measurement is at one of the ends of the range, judged by the variance.
 
-        Such measurements have the largest possible variance for their mean (slightly more with n -
-        1 in the denominator).
-        """
-        low, high = self.range
-        largest = (self.mean - low) * (high - self.mean)
-        return self.deviation**2 >= largest - ROUNDING * (high - low) ** 2
-
-
-@dataclass(frozen=True)
-class SampleSizes:
-    """The parts of samples that moments do not change: (k,) rows, minimum and maximum values."""
+class SumMoments(NamedTuple):
+    """Sizes, ranges and moments of the k samples of a sum whose coefficients are 1."""
 
     rows: Array
     lows: Array
     highs: Array
+    means: Array
+    deviations: Array
 
     @property
     def widths(self) -> Array:
@@ -150,16 +159,16 @@ class Bound(ABC):
             If delta is not in (0, 1), a coefficient is not finite, or measurements are outside
             their range by more than rounding.
         """
-        predictor = self.predictor(samples, delta)
+        predictor = BoundPredictor(self, samples, delta)
         for sample in samples:
             _check_values(sample)
         if not all(np.isfinite(sample.values).all() for sample in samples):
             return math.inf
-        scaled, sizes = [], predictor.sizes
-        for i, *ends in zip(predictor.live, sizes.lows, sizes.highs, strict=True):
+        scaled = []
+        ends = zip(predictor.lows.tolist(), predictor.highs.tolist(), strict=True)
+        for i, range_ in zip(predictor.live, ends, strict=True):
             values = np.clip(np.asarray(samples[i].values, dtype=float), *samples[i].range)
-            low, high = map(float, ends)
-            scaled.append(BoundedSample(predictor.factors[i] * values, (low, high)))
+            scaled.append(BoundedSample(predictor.factors[i] * values, range_))
         above = self.above(scaled, delta, rng) if scaled else 0.0
         return predictor.unit * predictor.clipped(predictor.known + above)
 
@@ -167,23 +176,11 @@ class Bound(ABC):
         """Return the bound to expect on samples with these moments; never use it as a certificate.
 
         Its slopes are 0 where it is at an end of the sum's range. Moments that are not finite give
-        infinity. Raises the same errors as `predictor`.
+        infinity. Raises the same errors as `BoundPredictor`.
         """
         means = np.array([part.mean for part in parts], dtype=float)
         deviations = np.array([part.deviation for part in parts], dtype=float)
-        return self.predictor(parts, delta)(means, deviations)
-
-    def predictor(
-        self, parts: Sequence[BoundedSample] | Sequence[SampleMoments], delta: float
-    ) -> BoundPredictor:
-        """Return `predicted` as a function of the moments of samples with these sizes and ranges.
-
-        Raises
-        ------
-        ValueError
-            If delta is not in (0, 1), a coefficient is not finite, or a range is invalid.
-        """
-        return BoundPredictor(self, parts, delta)
+        return BoundPredictor(self, parts, delta)(means, deviations)
 
     def above(
         self,
@@ -195,22 +192,23 @@ class Bound(ABC):
 
         By default, the bound is a function of the moments of the samples: see `expected`.
         """
-        rows = [sample.rows for sample in samples]
-        lows, highs = np.array([sample.range for sample in samples]).T
+        rows = np.array([float(sample.rows) for sample in samples])
         means = np.array([sample.values.mean() for sample in samples])
         deviations = [sample.values.std(ddof=min(sample.rows - 1, 1)) for sample in samples]
-        sizes = SampleSizes(np.array(rows, dtype=float), lows, highs)
-        return self.expected(sizes, means, np.array(deviations), delta).value
+        lows, highs = np.array([sample.range for sample in samples]).T
+        return self.expected(
+            SumMoments(rows, lows, highs, means, np.array(deviations)), delta
+        ).value
 
     @abstractmethod
-    def expected(
-        self, sizes: SampleSizes, means: Array, deviations: Array, delta: float
-    ) -> PredictedBound:
-        """Predict the bound on the sum of (k,) means of at least one sample; coefficients are 1."""
+    def expected(self, parts: SumMoments, delta: float) -> PredictedBound:
+        """Predict the bound on the sum of the means of at least one sample."""
 
 
 class BoundPredictor:
-    """Predicts a bound from the moments of k samples; see `Bound.predicted`.
+    """Predicts a bound from the moments of k samples with given sizes and ranges.
+
+    See `Bound.predicted`.
 
     Attributes
     ----------
@@ -218,12 +216,18 @@ class BoundPredictor:
         Unit of the coefficients, and (k,) the coefficients in this unit.
     ranges
         (k, 2) ends of the ranges of the measurements.
-    live, sizes
-        Indices of the informative samples, and their sizes after multiplication by factors.
+    live, rows, lows, highs
+        Indices of the informative samples, their numbers of rows, and the ends of their ranges
+        after multiplication by factors.
     known
         Sum of the upper ends of the other samples.
     ends
         The range of the sum, in units.
+
+    Raises
+    ------
+    ValueError
+        If delta is not in (0, 1), a coefficient is not finite, or a range is invalid.
     """
 
     def __init__(
@@ -249,7 +253,7 @@ class BoundPredictor:
         if bound.needs_range:
             live &= np.isfinite(scaled).all(axis=1)
         self.live = np.flatnonzero(live).tolist()
-        self.sizes = SampleSizes(rows[live], lows[live], highs[live])
+        self.rows, self.lows, self.highs = rows[live], lows[live], highs[live]
         self.known = float(highs[~live].sum())
         self.ends = float(lows.sum()), float(highs.sum())
 
@@ -263,9 +267,9 @@ class BoundPredictor:
         if live:
             factors = self.factors[live]
             inside = np.minimum(np.maximum(means, self.ranges[:, 0]), self.ranges[:, 1])[live]
-            own = self.bound.expected(
-                self.sizes, factors * inside, np.abs(factors) * deviations[live], self.delta
-            )
+            deviations = np.abs(factors) * deviations[live]
+            scaled = SumMoments(self.rows, self.lows, self.highs, factors * inside, deviations)
+            own = self.bound.expected(scaled, self.delta)
             value += own.value
             by_mean[live] = self.unit * factors * own.by_mean
             by_deviation[live] = self.unit * np.abs(factors) * own.by_deviation

@@ -5,20 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import ClassVar, Final
+from typing import Final
 
 import numpy as np
 from scipy import special
 
 from ratecli.certify.betting import Betting
 from ratecli.certify.binomial import ClopperPearson
-from ratecli.certify.bound import (
-    Bound,
-    BoundedSample,
-    PredictedBound,
-    SampleMoments,
-    SampleSizes,
-)
+from ratecli.certify.bound import Bound, BoundedSample, PredictedBound, SumMoments
 from ratecli.models.base import Array
 
 AUTO: Final = "auto"
@@ -31,16 +25,14 @@ class Hoeffding(Bound):
     among several means.
     """
 
-    name: ClassVar[str] = "hoeffding"
-    exact: ClassVar[bool] = True
-    means: ClassVar[str] = "from the range of the measurements alone"
+    name = "hoeffding"
+    exact = True
+    means = "from the range of the measurements alone"
 
-    def expected(
-        self, sizes: SampleSizes, means: Array, deviations: Array, delta: float
-    ) -> PredictedBound:
-        half = math.sqrt(math.log(1 / delta) / 2 * float((sizes.widths**2 / sizes.rows).sum()))
-        value = float(means.sum()) + half
-        return PredictedBound(value, np.ones(means.size), np.zeros_like(deviations))
+    def expected(self, parts: SumMoments, delta: float) -> PredictedBound:
+        half = math.sqrt(math.log(1 / delta) / 2 * float((parts.widths**2 / parts.rows).sum()))
+        value = float(parts.means.sum()) + half
+        return PredictedBound(value, np.ones(parts.rows.size), np.zeros(parts.rows.size))
 
 
 class EmpiricalBernstein(Bound):
@@ -52,20 +44,19 @@ class EmpiricalBernstein(Bound):
     minimizes the sum and depends on no measurement.
     """
 
-    name: ClassVar[str] = "empirical_bernstein"
-    exact: ClassVar[bool] = True
-    means: ClassVar[str] = "from the variance and the range of the measurements"
-    least_rows: ClassVar[int] = 2
+    name = "empirical_bernstein"
+    exact = True
+    means = "from the variance and the range of the measurements"
+    least_rows = 2
 
-    def expected(
-        self, sizes: SampleSizes, means: Array, deviations: Array, delta: float
-    ) -> PredictedBound:
-        errors = sizes.widths / np.sqrt(sizes.rows)
+    def expected(self, parts: SumMoments, delta: float) -> PredictedBound:
+        errors = parts.widths / np.sqrt(parts.rows)
         logs = np.log(2 / (delta * errors / errors.sum()))
-        slopes = np.sqrt(2 * logs / sizes.rows)
-        limits = means + slopes * deviations + 7 * sizes.widths * logs / (3 * (sizes.rows - 1))
-        inside = (limits < sizes.highs).astype(float)
-        value = float(np.minimum(limits, sizes.highs).sum())
+        slopes = np.sqrt(2 * logs / parts.rows)
+        margins = 7 * parts.widths * logs / (3 * (parts.rows - 1))
+        limits = parts.means + slopes * parts.deviations + margins
+        inside = (limits < parts.highs).astype(float)
+        value = float(np.minimum(limits, parts.highs).sum())
         return PredictedBound(value, inside, inside * slopes)
 
 
@@ -81,20 +72,17 @@ class StudentT(Bound):
     If all deviations are 0, the slopes are the one-sided ones in each deviation alone.
     """
 
-    name: ClassVar[str] = "student_t"
-    exact: ClassVar[bool] = False
-    means: ClassVar[str] = (
-        "as if means were normally distributed: wrong for rare events and few rows"
-    )
-    needs_range: ClassVar[bool] = False
-    least_rows: ClassVar[int] = 2
+    name = "student_t"
+    exact = False
+    means = "as if means were normally distributed: wrong for rare events and few rows"
+    needs_range = False
+    least_rows = 2
 
-    def expected(
-        self, sizes: SampleSizes, means: Array, deviations: Array, delta: float
-    ) -> PredictedBound:
-        rows, point, ones = sizes.rows, float(means.sum()), np.ones(means.size)
+    def expected(self, parts: SumMoments, delta: float) -> PredictedBound:
+        rows, deviations = parts.rows, parts.deviations
+        point, ones = float(parts.means.sum()), np.ones(rows.size)
         variances = deviations**2 / rows
-        if means.size == 1 or not (total := variances.sum()) > 0:
+        if rows.size == 1 or not (total := variances.sum()) > 0:
             slopes = np.array([_t_half_width(each, delta) for each in rows.tolist()])
             return PredictedBound(point + float(slopes @ deviations), ones, slopes)
         weights = (variances / total) ** 2 / (rows - 1)
@@ -136,11 +124,11 @@ class Bootstrap(Bound):
     without variance is bounded by its mean. Predictions use the normal distribution.
     """
 
-    name: ClassVar[str] = "bootstrap"
-    exact: ClassVar[bool] = False
-    means: ClassVar[str] = "from resampled rows: wrong for rare events and few rows"
-    needs_range: ClassVar[bool] = False
-    least_rows: ClassVar[int] = 2
+    name = "bootstrap"
+    exact = False
+    means = "from resampled rows: wrong for rare events and few rows"
+    needs_range = False
+    least_rows = 2
 
     def above(
         self, samples: Sequence[BoundedSample], delta: float, rng: np.random.Generator
@@ -162,15 +150,14 @@ class Bootstrap(Bound):
         level = special.ndtr(bias + shifted / shrunk) if shrunk > 0 else 1.0
         return mean + float(np.quantile(sums, level))
 
-    def expected(
-        self, sizes: SampleSizes, means: Array, deviations: Array, delta: float
-    ) -> PredictedBound:
+    def expected(self, parts: SumMoments, delta: float) -> PredictedBound:
         quantile = float(special.ndtri(1 - delta))
-        error = float(np.hypot.reduce(deviations / np.sqrt(sizes.rows)))
+        roots = np.sqrt(parts.rows)
+        error = float(np.hypot.reduce(parts.deviations / roots))
         # if all deviations are 0, the slopes are the one-sided ones in each deviation alone
-        slopes = deviations / sizes.rows / error if error > 0 else 1 / np.sqrt(sizes.rows)
-        value = float(means.sum()) + quantile * error
-        return PredictedBound(value, np.ones(means.size), quantile * slopes)
+        slopes = parts.deviations / parts.rows / error if error > 0 else 1 / roots
+        value = float(parts.means.sum()) + quantile * error
+        return PredictedBound(value, np.ones(roots.size), quantile * slopes)
 
 
 def _resample_means(values: Array, size: int, rng: np.random.Generator) -> Array:
@@ -186,20 +173,11 @@ def _resample_means(values: Array, size: int, rng: np.random.Generator) -> Array
     return np.concatenate(means)
 
 
-BOUNDS: dict[str, Bound] = {
-    bound.name: bound
-    for bound in (
-        ClopperPearson(),
-        Betting(),
-        EmpiricalBernstein(),
-        Hoeffding(),
-        StudentT(),
-        Bootstrap(),
-    )
-}
+_ALL = (ClopperPearson, Betting, EmpiricalBernstein, Hoeffding, StudentT, Bootstrap)
+BOUNDS: dict[str, Bound] = {bound.name: bound() for bound in _ALL}
 
 
-def choose_bound(name: str, parts: Sequence[BoundedSample] | Sequence[SampleMoments]) -> Bound:
+def choose_bound(name: str, parts: Sequence[BoundedSample]) -> Bound:
     """Return the bound of a name; `auto` chooses the best exact one if ranges are known.
 
     That is `clopper_pearson` if all measurements are 0/1 (or at the ends of another range) and
@@ -208,7 +186,7 @@ def choose_bound(name: str, parts: Sequence[BoundedSample] | Sequence[SampleMome
 
     The choice must not depend on the tested rows. Ranges do not, and a deterministic classifier is
     known to have 0/1 measurements. The probabilities of a randomized one could all be 0 or 1 by
-    chance: to be strict, choose by measurements of other rows or by moments.
+    chance: to be strict, choose by measurements of other rows.
 
     Raises
     ------

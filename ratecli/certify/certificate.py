@@ -1,4 +1,8 @@
-"""The safety test: certify a candidate's goals on rows that no solver has seen."""
+"""The safety test: certify a candidate's goals on rows that no solver has seen.
+
+Before the test, its outcome is predicted from the moments of the rows that the candidate was chosen
+on, to divide delta; after a failed test, from those of the tested rows, to explain the failure.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +14,15 @@ from typing import Any, Literal
 import numpy as np
 from scipy.optimize import minimize
 
-from ratecli.certify.bound import Bound, BoundedSample, Measurements
+from ratecli.certify.bound import MIN_GROUP_ROWS, Bound, BoundedSample, SampleMoments
 from ratecli.certify.bounds import choose_bound
-from ratecli.certify.prediction import (
-    CandidateRows,
-    ExpectedOutcome,
-    explain_failure,
-    is_unusable,
-)
-from ratecli.certify.safety_test import SafetyMethod, SafetyTestSpec
+from ratecli.certify.forms import MeasuredRows
 from ratecli.certify.trees import (
     GoalTestPlan,
     GoalTreeRecorder,
     OneSidedBound,
+    SafetyMethod,
+    SafetyTestSpec,
     TreeRecord,
     json_number,
     plan_goal_test,
@@ -31,9 +31,52 @@ from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Expression, Leaf
-from ratecli.rates.interval import Interval
-from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask
+
+
+@dataclass(frozen=True)
+class ExpectedOutcome:
+    """The predicted outcome of a safety test: confidence limits, and the upper end of each tree.
+
+    Each group is assumed to have the same share among the rows of the test.
+
+    Attributes
+    ----------
+    moments, bounds
+        Moments of the parts of every quantity, and its confidence bound.
+    """
+
+    plan: GoalTestPlan
+    moments: Sequence[Sequence[SampleMoments]]
+    bounds: Sequence[Bound]
+
+    @classmethod
+    def of(cls, plan: GoalTestPlan, rows: MeasuredRows, bound: str) -> ExpectedOutcome:
+        """Return the outcome to expect on as many rows as these."""
+        samples = plan.samples(rows)
+        moments = [[sample.moments() for sample in parts] for parts in samples]
+        return cls(plan, moments, [choose_bound(bound, parts) for parts in samples])
+
+    def limit(self, bound: OneSidedBound) -> float:
+        """Return one confidence limit, upper or lower."""
+        parts = [
+            replace(part, coefficient=bound.sign * part.coefficient)
+            for part in self.moments[bound.quantity]
+        ]
+        return bound.sign * self.bounds[bound.quantity].predicted(parts, bound.delta).value
+
+    def upper(self) -> Array:
+        """Return (P,) the upper end of each tree."""
+        return self.plan.upper(np.array([self.limit(each) for each in self.plan.bounds]))[0]
+
+    def scaled(self, factor: float) -> ExpectedOutcome:
+        """Return the outcome to expect with `factor` times as many rows."""
+        moments = [
+            [replace(part, rows=round(factor * part.rows)) for part in parts]
+            for parts in self.moments
+        ]
+        return replace(self, moments=moments)
+
 
 MIN_DELTA_SHARE = 0.1
 """Minimum share of delta for a bound, relative to equal shares, as expectations may be wrong."""
@@ -160,14 +203,12 @@ class Certificate:
         return asdict(self) | numbers | {"confidence": self.confidence}
 
 
-def certify(  # noqa: PLR0917  the arguments are unrelated
+def certify(
     goals: Sequence[Goal],
     safety: SafetyTestSpec,
-    rates: RateMatrix,
-    measurements: Measurements,
-    label_range: Interval,
+    rows: MeasuredRows,
     rng: np.random.Generator,
-    candidate: CandidateRows | None = None,
+    candidate: MeasuredRows | None = None,
 ) -> tuple[Certificate, ...]:
     """Test goals on safety rows, each at its own delta.
 
@@ -177,12 +218,8 @@ def certify(  # noqa: PLR0917  the arguments are unrelated
 
     Parameters
     ----------
-    rates
-        Every rate of the goals, on the safety rows.
-    measurements
-        The classifier's outputs on the rows of `rates`.
-    label_range
-        Minimum and maximum label; infinite if unknown.
+    rows
+        The safety rows, with every rate of the goals.
     rng
         For randomized bounds: resampling, or sampling the decisions of a randomized classifier.
     candidate
@@ -196,60 +233,68 @@ def certify(  # noqa: PLR0917  the arguments are unrelated
     FaultError
         E308 for a goal without a known bound, E411 for weighted rows.
     """
-    certificates = []
-    for goal in goals:
-        known = None if candidate is None else candidate.rates
-        plan = plan_goal_test(goal, safety, rates, known)
-        if safety.division == "optimized" and candidate is not None:
-            rows = plan.parts(candidate.rates, label_range)
-            expected = ExpectedOutcome.of(plan, rows, candidate.measurements, safety.bound)
-            factor = safety.rows / max(candidate.rates.members.shape[1], 1)
-            shares = optimize_delta_shares(expected.scaled(factor))
-            plan = plan.with_shares(safety.delta[goal.name], shares)
-        rows = plan.parts(rates, label_range)
-        samples = [[part.measured(measurements) for part in parts] for parts in rows]
-        similar = samples
-        if candidate is not None:
-            similar = [
-                [part.measured(candidate.measurements) for part in parts]
-                for parts in plan.parts(candidate.rates, label_range)
-            ]
-        bounds = [choose_bound(safety.bound, parts) for parts in similar]
-        limits = np.array([_limit(each, samples, bounds, rng) for each in plan.bounds])
-        ends, _ = plan.upper(limits)
-        value_of = _leaf_values(rates, measurements)
-        estimates = np.array(plan.values(value_of))
-        upper = float(ends.max())  # NaN if any end is
-        undefined = math.isnan(ex.evaluate(goal.expression, value_of))
-        passed = math.isfinite(upper) and upper <= 0 and not undefined
-        explanation = ""
-        if not passed:
-            values = np.full_like(estimates, math.nan) if undefined else estimates
-            expected = ExpectedOutcome.of(plan, rows, measurements, safety.bound)
-            explanation = explain_failure(expected, samples, ends, values, safety.rows)
-        used = [bounds[each.quantity] for each in plan.bounds]
-        tree = GoalTreeRecorder(
-            plan,
-            limits,
-            [ex.evaluate(form.expression(), value_of) for form in plan.quantities],
-            [[part.rows for part in parts] for parts in samples],
-            [bound.name for bound in bounds],
-        )
-        certificate = Certificate(
-            constraint=goal.name,
-            classifier=_classifier_kind(plan, measurements),
-            delta=safety.delta[goal.name],
-            method=safety.method,
-            bound=", ".join(dict.fromkeys(bound.name for bound in used)),
-            exact=all(bound.exact for bound in used) and safety.at_random,
-            upper=upper,
-            estimate=float(estimates.max()),
-            passed=passed,
-            tree=tree.record(),
-            explanation=explanation,
-        )
-        certificates.append(certificate)
-    return tuple(certificates)
+    return tuple(_certify_goal(goal, safety, rows, rng, candidate) for goal in goals)
+
+
+def _certify_goal(
+    goal: Goal,
+    safety: SafetyTestSpec,
+    rows: MeasuredRows,
+    rng: np.random.Generator,
+    candidate: MeasuredRows | None,
+) -> Certificate:
+    plan = plan_goal_test(goal, safety, rows.rates, candidate.rates if candidate else None)
+    if safety.division == "optimized" and candidate is not None:
+        plan = _optimize_division(plan, safety, candidate)
+    samples = plan.samples(rows)
+    similar = samples if candidate is None else plan.samples(candidate)
+    bounds = [choose_bound(safety.bound, parts) for parts in similar]
+    limits = np.array([_limit(each, samples, bounds, rng) for each in plan.bounds])
+    ends, _ = plan.upper(limits)
+    value_of = _leaf_values(rows)
+    estimates = np.array(plan.values(value_of))
+    upper = float(ends.max())  # NaN if any end is
+    undefined = math.isnan(ex.evaluate(goal.expression, value_of))
+    passed = math.isfinite(upper) and upper <= 0 and not undefined
+    explanation = ""
+    if not passed:
+        values = np.full_like(estimates, math.nan) if undefined else estimates
+        expected = ExpectedOutcome.of(plan, rows, safety.bound)
+        explanation = explain_failure(expected, samples, ends, values, safety.rows)
+    used = [bounds[each.quantity] for each in plan.bounds]
+    quantities = [
+        {
+            "estimate": json_number(ex.evaluate(form.expression(), value_of)),
+            "rows": [part.rows for part in parts],
+            "bound": bound.name,
+        }
+        for form, parts, bound in zip(plan.quantities, samples, bounds, strict=True)
+    ]
+    return Certificate(
+        constraint=goal.name,
+        classifier=_classifier_kind(plan, rows),
+        delta=safety.delta[goal.name],
+        method=safety.method,
+        bound=", ".join(dict.fromkeys(bound.name for bound in used)),
+        exact=all(bound.exact for bound in used) and safety.at_random,
+        upper=upper,
+        estimate=float(estimates.max()),
+        passed=passed,
+        tree=GoalTreeRecorder(plan, limits, quantities).record(),
+        explanation=explanation,
+    )
+
+
+def _optimize_division(
+    plan: GoalTestPlan, safety: SafetyTestSpec, candidate: MeasuredRows
+) -> GoalTestPlan:
+    """Divide delta by the outcome that candidate rows predict for the number of safety rows."""
+    expected = ExpectedOutcome.of(plan, candidate, safety.bound)
+    factor = safety.rows / max(candidate.rates.members.shape[1], 1)
+    shares = optimize_delta_shares(expected.scaled(factor))
+    delta = safety.delta[plan.goal.name]
+    pairs = zip(plan.bounds, shares, strict=True)
+    return replace(plan, bounds=tuple(replace(b, delta=delta * share) for b, share in pairs))
 
 
 def _limit(
@@ -260,17 +305,17 @@ def _limit(
 ) -> float:
     """Return one limit; a lower limit is minus the upper limit of the negated sum."""
     parts = samples[bound.quantity]
-    if any(map(is_unusable, parts)):
+    if not all(part.usable for part in parts):
         return bound.sign * math.inf
     signed = [replace(part, coefficient=bound.sign * part.coefficient) for part in parts]
     limit = bounds[bound.quantity].upper(signed, bound.delta, rng)
     return bound.sign * (math.inf if math.isnan(limit) else limit)
 
 
-def _leaf_values(rates: RateMatrix, measurements: Measurements) -> Callable[[Expression], float]:
-    """Return a function from a rate to its value on the rows of the matrix."""
-    own = {leaf.rate.of: measurements[leaf.rate.of] for leaf in rates.leaves}
-    known = dict(zip(rates.leaves, rates.measured(own).tolist(), strict=True))
+def _leaf_values(rows: MeasuredRows) -> Callable[[Expression], float]:
+    """Return a function from a rate to its value on the rows."""
+    leaves = rows.rates.leaves
+    known = dict(zip(leaves, rows.rates.measured(rows.measurements).tolist(), strict=True))
 
     def value_of(node: Expression) -> float:
         assert isinstance(node, Leaf), f"{ex.to_text(node)} is no rate"
@@ -279,8 +324,103 @@ def _leaf_values(rates: RateMatrix, measurements: Measurements) -> Callable[[Exp
     return value_of
 
 
-def _classifier_kind(plan: GoalTestPlan, measurements: Measurements) -> ClassifierKind:
+def _classifier_kind(plan: GoalTestPlan, rows: MeasuredRows) -> ClassifierKind:
     if not any(leaf.rate.of == "decision" for leaf in ex.leaves(*plan.trees)):
         return "estimate"
-    binary = np.isin(measurements["decision"], (0.0, 1.0)).all()
+    binary = np.isin(rows.measurements["decision"], (0.0, 1.0)).all()
     return "deterministic" if binary else "randomized"
+
+
+MAX_ROWS_NEEDED = 10**9
+"""Numbers of rows beyond this are reported as "more than"."""
+ROWS_HALVINGS = 10
+"""Halvings of a factor of at most 4: a relative precision of 0.0014."""
+
+
+def explain_failure(
+    expected: ExpectedOutcome,
+    samples: Sequence[Sequence[BoundedSample]],
+    ends: Array,
+    estimates: Array,
+    rows: int,
+) -> str:
+    """Explain in one or two sentences why a test was not passed.
+
+    Parameters
+    ----------
+    expected
+        Prediction from the moments of the tested rows themselves.
+    samples
+        The samples of every quantity.
+    ends, estimates
+        (P,) the upper end of each tree, and its value on the tested rows.
+    rows
+        The number of tested rows.
+    """
+    plan, worst = expected.plan, float(estimates.max())
+    reached = f"'{plan.goal.name}': the upper bound reached {ends.max():.4g}, it must be at most 0"
+    for form, parts in zip(plan.quantities, samples, strict=True):
+        for sample in parts:
+            if not sample.usable:
+                why = _explain_unusable(ex.to_text(form.expression()), sample)
+                return f"{reached}; {why}"
+    if math.isnan(worst):
+        return f"{reached}; on the safety rows its value is not defined"
+    estimate = f"{reached}. Its estimate on the safety rows is {worst:.4g}"
+    if worst >= 0:
+        return f"{estimate} itself: no number of rows would be enough for this candidate"
+    needed = rows_needed(expected, ends, estimates, rows)
+    enough = f"more than {MAX_ROWS_NEEDED:,}" if needed is None else f"about {round_up(needed):,}"
+    return (
+        f"{estimate}: for this candidate to pass it would take {enough} safety rows "
+        f"instead of {rows:,}"
+    )
+
+
+def _explain_unusable(name: str, sample: BoundedSample) -> str:
+    if sample.rows < MIN_GROUP_ROWS:
+        few = "1 safety row" if sample.rows == 1 else f"{sample.rows} safety rows"
+        return f"{few} for '{name}': too few for any bound"
+    not_finite = int((~np.isfinite(sample.values)).sum())
+    return f"of {sample.rows:,} measurements for '{name}', {not_finite:,} are not finite numbers"
+
+
+def rows_needed(
+    expected: ExpectedOutcome, ends: Array, estimates: Array, rows: int
+) -> float | None:
+    """Return roughly how many safety rows it takes until all trees are expected to pass.
+
+    Return None if it takes more than `MAX_ROWS_NEEDED`. The shares of the groups and the moments of
+    the measurements are assumed to stay the same. The prediction for `rows` rows differs a little
+    from what was measured, because bounds use more than moments, so the predicted distance of each
+    end from its estimate is rescaled.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = (ends - estimates) / (expected.upper() - estimates)
+    scale = np.where(np.isfinite(ratios) & (ratios > 0), ratios, 1.0)
+
+    def passes(factor: float) -> bool:
+        widths = expected.scaled(factor).upper() - estimates
+        return bool((estimates + scale * widths <= 0).all())
+
+    factor = smallest_factor(passes, MAX_ROWS_NEEDED / rows, ROWS_HALVINGS)
+    return None if factor is None else factor * rows
+
+
+def smallest_factor(passes: Callable[[float], bool], most: float, halvings: int) -> float | None:
+    """Return the smallest factor above 1 that passes; None if that is above `most`."""
+    low, high = 1.0, 2.0
+    while not passes(high):
+        low, high = high, 4 * high
+        if high > most:
+            return None
+    for _ in range(halvings):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if passes(middle) else (middle, high)
+    return high
+
+
+def round_up(count: float, digits: int = 3) -> int:
+    """Round up to `digits` significant digits."""
+    unit: int = 10 ** max(math.floor(math.log10(max(count, 1))) + 1 - digits, 0)
+    return math.ceil(count / unit) * unit

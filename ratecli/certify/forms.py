@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.certify.bound import BoundedSample, Measurements, SampleMoments, power_of_2
+from ratecli.certify.bound import BoundedSample, Measurements, power_of_2
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 from ratecli.rates.affine import Affine
 from ratecli.rates.expression import Leaf, Slice
-from ratecli.rates.interval import Interval
+from ratecli.rates.functions import Interval
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask, Sample
 from ratecli.rates.table import Measurement
@@ -32,6 +32,25 @@ ROUNDING = 1e-9
 """Tolerance for measurements outside their range by rounding, relative to the range's width."""
 AVAILABILITY_MASKS = frozenset({"all", "labelled", "deployed"})
 """Masks that only depend on whether a row has a label or a deployed decision."""
+
+
+@dataclass(frozen=True)
+class MeasuredRows:
+    """n rows, with the outputs of a classifier on them.
+
+    Attributes
+    ----------
+    rates
+        Every rate of some goals on these rows only.
+    measurements
+        The classifier's outputs.
+    label_range
+        Minimum and maximum label; infinite if unknown.
+    """
+
+    rates: RateMatrix
+    measurements: Measurements
+    label_range: Interval
 
 
 @dataclass(frozen=True)
@@ -76,19 +95,6 @@ class FormRows:
             high = math.inf
         return BoundedSample(np.clip(values, low, high), (low, high), self.coefficient)
 
-    def moments(self, measurements: Measurements) -> SampleMoments:
-        """Return moments of these rows, to predict the bound on a sample of the same size.
-
-        The deviation is NaN with fewer than 2 rows, the mean is NaN without rows, and both are NaN
-        if a measurement is not finite.
-        """
-        sample = self.measured(measurements)
-        values, size = sample.values, sample.rows
-        finite = bool(np.isfinite(values).all())
-        mean = float(values.mean()) if finite and size else math.nan
-        deviation = float(values.std(ddof=1)) if finite and size > 1 else math.nan
-        return SampleMoments(self.coefficient, mean, deviation, size, sample.range)
-
 
 def independent_parts(
     form: Affine, rates: RateMatrix, label_range: Interval
@@ -106,33 +112,28 @@ def independent_parts(
     FaultError
         E411 if the rows of a rate have different weights.
     """
-    groups = _groups(form, rates)
+    groups = disjoint_groups(form, rates)
     if groups is None:
         return None
     return tuple(_form_rows(form, leaves, rates, label_range) for leaves in groups)
 
 
-def has_joint_bound(form: Affine, rates: RateMatrix) -> bool:
-    """Whether `independent_parts` finds parts; raises the same errors."""
-    return _groups(form, rates) is not None
+def disjoint_groups(form: Affine, rates: RateMatrix) -> list[list[Leaf]] | None:
+    """Return the rates of a form, grouped by their rows; None if groups overlap.
 
-
-def _groups(form: Affine, rates: RateMatrix) -> list[list[Leaf]] | None:
-    """Return the rates of a form, grouped by their rows; None if groups overlap."""
+    Raises the same errors as `independent_parts`.
+    """
     taken = np.zeros(rates.members.shape[1], dtype=bool)
     groups = list[tuple[Mask, list[Leaf]]]()
     for leaf in form.coefficients:
         own = _row_weights(leaf, rates) != 0
-        same = [
-            leaves
-            for rows, leaves in groups
-            if _same_measurement(leaves[0], leaf) and np.array_equal(rows, own)
-        ]
-        if same:
-            same[0].append(leaf)
-        elif (taken & own).any():
-            return None
+        for rows, leaves in groups:
+            if _same_measurement(leaves[0], leaf) and np.array_equal(rows, own):
+                leaves.append(leaf)
+                break
         else:
+            if (taken & own).any():
+                return None
             taken |= own
             groups.append((own, [leaf]))
     return [leaves for _, leaves in groups]
@@ -185,7 +186,10 @@ def _measured_range(
 
     For rates that are shares of all rows, a row may be in any combination of their slices.
     """
-    kinds = _all_row_kinds()
+    # one row of every kind that masks of the rate table can distinguish
+    pairs = np.array(list(itertools.product((1.0, 0.0, math.nan), repeat=2)))
+    names = np.full(len(pairs), "")
+    kinds = Sample({}, pairs[:, 0], names, names, np.ones(len(pairs)), pairs[:, 1])
     counted = np.all([kinds.mask(leaf.rate.among) for leaf in leaves], axis=0)
     if not counted.any():  # two rates of no rows, which are equal only for that reason
         return -math.inf, math.inf
@@ -215,10 +219,3 @@ def measurement_range(leaf: Leaf, label_range: Interval) -> Interval:
     width = label_range[1] - label_range[0]
     known = {"error": (-width, width), "squared_error": (0.0, width**2)}
     return known.get(leaf.rate.of, leaf.rate.range)
-
-
-def _all_row_kinds() -> Sample:
-    """Return a sample with one row of every kind that masks of the rate table can distinguish."""
-    pairs = np.array(list(itertools.product((1.0, 0.0, math.nan), repeat=2)))
-    names = np.full(len(pairs), "")
-    return Sample({}, pairs[:, 0], names, names, np.ones(len(pairs)), pairs[:, 1])

@@ -17,30 +17,76 @@ only if that tree passes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from ratecli.certify.forms import FormRows, has_joint_bound, independent_parts
-from ratecli.certify.safety_test import SafetyMethod, SafetyTestSpec
+from ratecli.certify.bound import BoundedSample
+from ratecli.certify.forms import FormRows, MeasuredRows, disjoint_groups, independent_parts
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates import syntax
 from ratecli.rates.affine import Affine, affine
-from ratecli.rates.analysis import Goal
-from ratecli.rates.enclosure import AffineEnd, BoundedEnds, InclusionFunction, needed_sides
-from ratecli.rates.expression import Expression, Leaf
-from ratecli.rates.functions import POWER
-from ratecli.rates.interval import Interval
+from ratecli.rates.analysis import AffineEnd, BoundedEnds, Goal, InclusionFunction
+from ratecli.rates.expression import Apply, Expression, Leaf
+from ratecli.rates.functions import Interval
 from ratecli.rates.matrix import RateMatrix
 
 RATIO_DIGITS = 12
 """Forms are multiples of one quantity if their coefficient ratios agree to this many digits."""
 COEFFICIENT_TOLERANCE = 1e-9
+
+SafetyMethod = Literal["leaves", "forms", "pieces"]
+"""How confidence bounds are combined.
+
+`leaves`
+    Bound every rate of a goal, as in the tutorial of the Seldonian Toolkit: the intervals are
+    propagated up the tree, and delta is divided among all sides that the tree needs.
+`forms`
+    Like `leaves`, but an affine combination of rates is bounded as a whole where that is sound:
+    rates of disjoint groups (a difference of two means), or means over the same rows.
+`pieces`
+    Like `forms`, and each part of a maximum that must be at most 0 is tested at the whole delta.
+    All of them must pass. If the goal is violated, so is one of its parts, which passes by mistake
+    with a probability of at most delta (intersection-union test, Berger 1982).
+"""
+DeltaDivision = Literal["equal", "optimized"]
+
+
+@dataclass(frozen=True)
+class SafetyTestSpec:
+    """The safety test that a candidate has to pass.
+
+    Attributes
+    ----------
+    delta
+        Error probability for each constraint, by its name, in (0, 1).
+    bound
+        The name of a confidence bound (`certify.bounds.BOUNDS`), or `auto`.
+    method
+        How bounds are combined: `leaves`, `forms` or `pieces`.
+    division
+        How the delta of a constraint is divided among its bounds: equally, or optimized on the rows
+        that the candidate was trained on.
+    rows
+        The number of rows of the test, over all data sets.
+    at_random
+        Whether the rows are a simple random sample; no bound is exact otherwise. After
+        stratification, groups (or pooled data sets) have the same shares among the test rows as
+        among the candidate rows, so that means over several groups have the same error on both. The
+        last rows of a file are representative only if the file is in random order.
+    """
+
+    delta: Mapping[str, float]
+    rows: int
+    bound: str = "auto"
+    method: SafetyMethod = "pieces"
+    division: DeltaDivision = "equal"
+    at_random: bool = True
 
 
 @dataclass(frozen=True)
@@ -60,11 +106,6 @@ class BoundedNode:
     quantity: int
     factor: float
     constant: float
-
-    @property
-    def direction(self) -> tuple[int, int]:
-        """The quantity, and whether the node increases (1) or decreases (-1) in it."""
-        return self.quantity, 1 if self.factor > 0 else -1
 
 
 @dataclass(frozen=True)
@@ -91,11 +132,6 @@ class GoalTestPlan:
     bounds: tuple[OneSidedBound, ...]
     places: Mapping[Expression, BoundedNode] = field(repr=False)
 
-    def with_shares(self, delta: float, shares: Sequence[float]) -> GoalTestPlan:
-        """Return the plan with delta divided otherwise; shares (B,) of a tree add up to 1."""
-        pairs = zip(self.bounds, shares, strict=True)
-        return replace(self, bounds=tuple(replace(b, delta=delta * s) for b, s in pairs))
-
     def parts(self, rates: RateMatrix, label_range: Interval) -> tuple[tuple[FormRows, ...], ...]:
         """Return the independent parts of every quantity on given rows.
 
@@ -107,6 +143,11 @@ class GoalTestPlan:
         if len(known) < len(parts):
             raise ValueError("the test was planned on rows with other groups than these")
         return known
+
+    def samples(self, rows: MeasuredRows) -> list[list[BoundedSample]]:
+        """Return the sample of every part of every quantity."""
+        quantities = self.parts(rows.rates, rows.label_range)
+        return [[part.measured(rows.measurements) for part in parts] for parts in quantities]
 
     def upper(self, limits: Array) -> tuple[Array, Array]:
         """Return the upper end of each tree (P,) and its slopes in the limits (P, B).
@@ -137,6 +178,15 @@ class GoalTestPlan:
             return (low, high) if place.factor > 0 else (high, low)
 
         return InclusionFunction.of(node, ends, len(self.bounds))
+
+    def needed_bounds(self) -> Iterator[OneSidedBound]:
+        """Yield the bounds that upper ends of trees depend on, sharing the delta of their tree."""
+        ends = (self._ranges[bound.quantity][bound.sign > 0] for bound in self.bounds)
+        loosest = np.array([*ends])
+        for root in self._roots:
+            needed = root.needed_limits(loosest)
+            for b in needed:
+                yield replace(self.bounds[b], delta=self.bounds[b].delta / len(needed))
 
     @cached_property
     def _roots(self) -> Sequence[InclusionFunction]:
@@ -186,19 +236,19 @@ def plan_goal_test(
             message = f"no confidence bound is known for '{ex.to_text(part)}' in '{goal.name}'"
             help_ = "use rates, or turn the test off: 'safety: false'"
             raise FaultError(Diagnostic("E308", message, help_, part.span))
-    whole = goal.pieces if safety.method == "pieces" else (goal.expression,)
-    trees = tuple(dict.fromkeys(ex.transform(tree, _gather_affine_terms) for tree in whole))
+    parts = goal.pieces if safety.method == "pieces" else (goal.expression,)
+    trees = tuple(dict.fromkeys(ex.transform(tree, _gather_affine_terms) for tree in parts))
     known = [rates] if candidate is None else [rates, candidate]
     quantities = _Quantities(safety.method, known)
-    for tree in trees:
-        quantities.collect(tree)
-    delta, needed = safety.delta[goal.name], map(quantities.needed_bounds, trees)
-    bounds = [
-        OneSidedBound(k, sign, delta / len(own), p)
-        for p, own in enumerate(needed)
-        for k, sign in own
-    ]
-    return GoalTestPlan(goal, tuple(quantities.forms), trees, tuple(bounds), quantities.places)
+    delta = safety.delta[goal.name]
+    every = tuple(
+        OneSidedBound(k, sign, delta, p)
+        for p, tree in enumerate(trees)
+        for k in sorted(set(quantities.collect(tree)))
+        for sign in (1, -1)
+    )
+    whole = GoalTestPlan(goal, tuple(quantities.forms), trees, every, quantities.places)
+    return replace(whole, bounds=tuple(whole.needed_bounds()))
 
 
 def _gather_affine_terms(node: Expression) -> Expression | None:
@@ -206,18 +256,18 @@ def _gather_affine_terms(node: Expression) -> Expression | None:
     form = affine(node)
     if form is not None:
         return form.expression()
-    if not isinstance(node, ex.Sum):
+    if not (isinstance(node, Apply) and node.function == "sum"):
         return None
-    forms = [affine(term) for term in node.terms]
+    forms = [affine(term) for term in node.arguments]
     total = sum((form for form in forms if form), Affine({}))
     others = [
         ex.transform(term, _gather_affine_terms)
-        for term, form in zip(node.terms, forms, strict=True)
+        for term, form in zip(node.arguments, forms, strict=True)
         if form is None
     ]
     rest = [total.expression()] if total.coefficients or total.constant else []
     terms = (*others, *rest)
-    return terms[0] if len(terms) == 1 else ex.Sum(terms, node.span)
+    return terms[0] if len(terms) == 1 else Apply("sum", terms, node.span)
 
 
 @dataclass
@@ -234,22 +284,22 @@ class _Quantities:
     places: dict[Expression, BoundedNode] = field(default_factory=dict)
     _known: dict[frozenset[tuple[Leaf, float]], int] = field(default_factory=dict)
 
-    def collect(self, node: Expression) -> None:
-        """Add the quantities of a tree."""
+    def collect(self, node: Expression) -> Iterator[int]:
+        """Add the quantities of a tree, and yield their indices."""
         form = affine(node)
         if form is not None and form.coefficients and self._is_whole(node, form):
-            self._add(node, form)
+            yield self._add(node, form)
         else:
             for child in ex.children(node):
-                self.collect(child)
+                yield from self.collect(child)
 
     def _is_whole(self, node: Expression, form: Affine) -> bool:
         if self.method == "leaves":
             return isinstance(node, Leaf)
-        return all(has_joint_bound(form, rates) for rates in self.rates)
+        return all(disjoint_groups(form, rates) is not None for rates in self.rates)
 
-    def _add(self, node: Expression, form: Affine) -> None:
-        """Add a node; forms that are multiples of each other share one quantity."""
+    def _add(self, node: Expression, form: Affine) -> int:
+        """Add a node and return the index of its quantity; multiples of a form share one."""
         # Divide by the largest coefficient to avoid overflow; break ties deterministically.
         most = max(map(abs, form.coefficients.values()))
         large = (
@@ -270,24 +320,9 @@ class _Quantities:
         k = self._known[key]
         factor = unit / self.forms[k].coefficients[first]
         self.places[node] = BoundedNode(k, factor, form.constant)
-
-    def needed_bounds(self, tree: Expression) -> list[tuple[int, int]]:
-        """Return the (quantity, sign) of each bound that a tree's upper end needs, in order."""
-
-        def known(node: Expression) -> tuple[int, int] | None:
-            place = self.places.get(node)
-            return None if place is None else place.direction
-
-        sides = needed_sides(tree, known)
-        bounds = {
-            (quantity, way * sign)
-            for quantity, way in {place.direction for place in self.places.values()}
-            for sign in sides.get((quantity, way), ())
-        }
-        return sorted(bounds, key=lambda each: (each[0], -each[1]))
+        return k
 
 
-OPERATORS = {ex.Sum: "+", ex.Product: "*", ex.Quotient: "/"}
 MAX_RECORDED_TREES = 12
 """How many trees of a maximum are recorded: the ones with the largest upper ends."""
 
@@ -307,19 +342,14 @@ class GoalTreeRecorder:
     ----------
     limits
         (B,) the confidence limits.
-    estimates
-        For each quantity, its value on the tested rows.
-    rows
-        For each quantity, the number of rows of each of its parts.
-    bounds
-        For each quantity, the name of the confidence bound.
+    quantities
+        For each quantity, its value on the tested rows ("estimate"), the number of rows of each of
+        its parts ("rows"), and the name of its confidence bound ("bound").
     """
 
     plan: GoalTestPlan
     limits: Array
-    estimates: Sequence[float]
-    rows: Sequence[Sequence[int]]
-    bounds: Sequence[str]
+    quantities: Sequence[TreeRecord]
 
     def record(self) -> TreeRecord:
         """Return the tree, or the maximum of several trees; each node with its interval."""
@@ -344,17 +374,18 @@ class GoalTreeRecorder:
         if place is not None:
             return self._bounded(place, tree)
         ends, children = self._interval(node, tree), ex.children(node)
-        text = node.function if isinstance(node, ex.Apply) else OPERATORS.get(type(node))
         match node:
-            case ex.Sum(terms=(*first, last)):
-                rest = first[0] if len(first) == 1 else ex.Sum(tuple(first))
-                if _is_negative(last):
+            case Apply("sum", (*first, last)):
+                rest = first[0] if len(first) == 1 else Apply("sum", tuple(first))
+                if ex.is_negative(last):
                     return _record("-", ends, self._node(rest, tree), self._negated(last, tree))
                 children = rest, last
-            case ex.Product(left=ex.Constant(value=-1.0), right=right):
-                text, children = "-", (right,)
+            case Apply("product", (ex.Constant(-1.0), right)):
+                return _record("-", ends, self._node(right, tree))
         nodes = [self._node(child, tree) for child in children]
-        return _record(text or ex.to_text(node), ends, *nodes)
+        if not isinstance(node, Apply):
+            return _record(ex.to_text(node), ends, *nodes)
+        return _record(ex.SIGNS.get(node.function, node.function), ends, *nodes)
 
     def _negated(self, node: Expression, tree: int) -> TreeRecord:
         place = self.plan.places.get(node)
@@ -387,27 +418,14 @@ class GoalTreeRecorder:
             if (bound.tree, bound.quantity) == (tree, k):
                 side = bound.sign > 0
                 ends[side], deltas[side] = limit, bound.delta
-        record = _record(ex.to_text(plan.quantities[k].expression()), (ends[0], ends[1])) | {
-            "estimate": json_number(self.estimates[k]),
-            "rows": list(self.rows[k]),
-            "delta": deltas,
-            "bound": self.bounds[k],
-        }
-        return record, (ends[0], ends[1])
+        interval = ends[0], ends[1]
+        record = _record(ex.to_text(plan.quantities[k].expression()), interval)
+        return record | self.quantities[k] | {"delta": deltas}, interval
 
 
 def _record(text: str, interval: Interval, *children: TreeRecord) -> TreeRecord:
-    text = "**" if text == POWER else text
     return {"text": text, "interval": list(map(json_number, interval)), "children": list(children)}
 
 
 def _constant(value: float) -> TreeRecord:
     return _record(syntax.value_text(value), (value, value))
-
-
-def _is_negative(term: Expression) -> bool:
-    match term:
-        case ex.Constant(value=value) | ex.Product(left=ex.Constant(value=value)):
-            return value < 0
-        case _:
-            return False

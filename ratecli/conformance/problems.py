@@ -20,7 +20,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 from scipy.special import expit
 
-from ratecli.certify.safety_test import SafetyTestSpec
+from ratecli.certify.trees import SafetyTestSpec
 from ratecli.conformance.outcome import CheckFailedError, SideEffects, skip, watch_side_effects
 from ratecli.errors import exception_line
 from ratecli.experiment.goal_checks import refusal_reason

@@ -9,7 +9,7 @@ from functools import cached_property
 from importlib import metadata
 from typing import Any
 
-from ratecli.certify.safety_test import SafetyTestSpec
+from ratecli.certify.trees import SafetyTestSpec
 from ratecli.config.sweep import SweepPoint
 from ratecli.errors import Loc
 from ratecli.experiment.options import options_in_key

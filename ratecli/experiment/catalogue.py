@@ -25,8 +25,7 @@ from ratecli.plugins import (
     unusable_plugin_warnings,
 )
 from ratecli.rates.expression import VARIADIC_FUNCTIONS
-from ratecli.rates.functions import FUNCTIONS
-from ratecli.rates.interval import INFINITY
+from ratecli.rates.functions import FUNCTIONS, REAL_LINE
 from ratecli.rates.metrics import BUILTIN_NAMES, find_metric, load_plugin_metric
 from ratecli.rates.table import (
     BALANCE_METRICS,
@@ -292,7 +291,7 @@ def _details(name: str) -> Iterator[tuple[str, Any]]:
     if name in FUNCTIONS:
         function = FUNCTIONS[name]
         yield "arguments", "any number" if function.arity is None else function.arity
-        if function.domain != (-INFINITY, INFINITY):
+        if function.domain != REAL_LINE:
             ends = [str(end) if math.isinf(end) else end for end in function.domain]
             yield "takes numbers from", ends
         if name in VARIADIC_FUNCTIONS:

@@ -208,11 +208,10 @@ def explain_goal(goals: Sequence[tuple[str, Goal]]) -> list[str]:
 
 def format_tree(node: Expression) -> list[str]:
     """Format an expression as an indented tree, with slices written out."""
-    heads = {ex.Sum: "sum", ex.Product: "product", ex.Quotient: "quotient"}
-    if isinstance(node, ex.Constant | ex.MeasuredNode | ex.AlgorithmMetric):
+    if not isinstance(node, ex.Apply):
         return [ex.to_text(node)]
-    head = node.function if isinstance(node, ex.Apply) else heads[type(node)]
-    return [head, *_indent(line for child in ex.children(node) for line in format_tree(child))]
+    inside = (line for child in node.arguments for line in format_tree(child))
+    return [node.function, *_indent(inside)]
 
 
 def _explain_special_parts(goal: Goal) -> Iterator[str]:
@@ -221,7 +220,7 @@ def _explain_special_parts(goal: Goal) -> Iterator[str]:
         deployed = part.algorithm == DEPLOYED
         when = "the deployed model has decided" if deployed else "that trial has run"
         yield f"{ex.to_text(part)} is a number once {when}; below, {OF_PLACEHOLDER:g} stands for it"
-    for bottom in dict.fromkeys(part.denominator for part in vanishing_ratios(goal.expression)):
+    for bottom in dict.fromkeys(part.arguments[1] for part in vanishing_ratios(goal.expression)):
         yield f"undefined where {_shorten_text(ex.to_text(bottom))} is 0: then it is measured as"
         yield "  nan, and a constraint does not count as met"
 

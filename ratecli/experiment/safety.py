@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from ratecli.certify.safety_test import DeltaDivision, SafetyMethod, SafetyTestSpec
+from ratecli.certify.trees import DeltaDivision, SafetyMethod, SafetyTestSpec
 from ratecli.config.algorithm import AlgorithmSpec
 from ratecli.config.base import NumberRange, exact_number
 from ratecli.config.dataset import RESAMPLE_RANGE

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ratecli.rates import expression as ex
-from ratecli.rates.expression import JOINT_RATE, POSITIVE_RATE, Disclosure, Expression, Leaf
-from ratecli.rates.functions import POWER
-from ratecli.rates.interval import Interval, add, multiply
+from ratecli.rates.expression import JOINT_RATE, POSITIVE_RATE, Apply, Disclosure, Expression, Leaf
+from ratecli.rates.functions import PRODUCT, SUM, Interval
 from ratecli.rates.metrics import find_rate
 from ratecli.rates.syntax import Condition, parse_number
 from ratecli.rates.table import RATES
@@ -46,7 +45,7 @@ class Affine:
     def range(self) -> Interval:
         """Return the minimum and maximum over all possible rates (see `group_by_joint_bound`)."""
         terms = (self._bundle_range(rays) for rays in group_by_joint_bound(self.coefficients))
-        return add(*terms, (self.constant, self.constant))
+        return SUM(*terms, (self.constant, self.constant))
 
     def sum_over(self, ray: Ray) -> float:
         """Return the sum of the coefficients of a ray's rates."""
@@ -56,7 +55,7 @@ class Affine:
         """Return the range of the terms of one bundle."""
         sums = [self.sum_over(ray) for ray in rays]
         if len(rays) == 1:
-            return multiply((sums[0],) * 2, rays[0][0].rate.range)
+            return PRODUCT((sums[0],) * 2, rays[0][0].rate.range)
         return min(0.0, *sums), max(0.0, *sums)
 
     def expression(self) -> Expression:
@@ -158,17 +157,17 @@ def affine(node: Expression) -> Affine | None:
 def ratio_sum(node: Expression) -> RatioSum | None:
     """Return an expression as an affine part plus ratios of affine forms, None if it is not one."""
     match node:
-        case ex.Constant(value=value):
+        case ex.Constant(value):
             return RatioSum(Affine({}, value))
         case Leaf():
             return RatioSum(Affine({node: 1.0}))
-        case ex.Sum(terms=terms):
+        case Apply("sum", terms):
             parts = [ratio_sum(term) for term in terms]
             return None if None in parts else _sum_forms(part for part in parts if part)
-        case ex.Product(left=ex.Constant(value=factor), right=right):
+        case Apply("product", (ex.Constant(factor), right)):
             form = ratio_sum(right)
             return None if form is None else _scaled(form, factor)
-        case ex.Quotient(numerator=numerator, denominator=denominator):
+        case Apply("quotient", (numerator, denominator)):
             return _quotient(affine(numerator), affine(denominator))
         case _:
             return None
@@ -291,29 +290,27 @@ def balance(node: Expression) -> Balance | None:
     Recognized are `rms` of differences and the square root of a sum of squared differences.
     """
     match node:
-        case ex.Product(left=ex.Constant(value=factor), right=right) if factor > 0:
+        case Apply("product", (ex.Constant(factor), right)) if factor > 0:
             inner = balance(right)
             return inner and Balance(inner.groups, inner.target, factor * inner.factor)
-        case ex.Apply(function="rms", arguments=parts):
+        case Apply("rms", parts):
             return _distance(parts, 1 / math.sqrt(len(parts)))
-        case ex.Apply(function="sqrt", arguments=(ex.Sum(terms=terms),)):
-            parts = tuple(part for term in terms if (part := _squared_base(term)) is not None)
-            return _distance(parts, 1.0) if len(parts) == len(terms) else None
+        case Apply("sqrt", (Apply("sum", terms),)):
+            bases = [base for term in terms if (base := _squared_base(term))]
+            return _distance(bases, 1.0) if len(bases) == len(terms) else None
         case _:
             return None
 
 
 def _squared_base(node: Expression) -> Expression | None:
     match node:
-        case ex.Apply(function=name, arguments=(base, ex.Constant(value=2.0))) if name == POWER:
+        case Apply("power", (base, ex.Constant(2.0))):
             return base
-        case ex.Product(left=left, right=right) if left == right:
-            return left
         case _:
             return None
 
 
-def _distance(parts: tuple[Expression, ...], factor: float) -> Balance | None:
+def _distance(parts: Sequence[Expression], factor: float) -> Balance | None:
     """Match `factor` times the root of the sum of the parts' squares."""
     matches = [_share_difference(part) for part in parts]
     terms = [each for each in matches if each is not None]
@@ -351,7 +348,7 @@ def disclosure_bound(piece: Expression) -> tuple[Disclosure, float] | None:
     match piece:
         case Disclosure():
             return piece, 0.0
-        case ex.Sum(terms=(Disclosure() as node, ex.Constant(value=value))):
+        case Apply("sum", (Disclosure() as node, ex.Constant(value))):
             return node, -value
         case _:
             return None

@@ -1,19 +1,26 @@
 """Classify goals by the kind of optimization problem they pose.
 
-The module also bounds expressions and finds in which rates they are monotone. The class of a goal
-is derived from the expression tree by the rules of disciplined convex programming. Curvature refers
-to the rates, which are linear in randomized decisions. Each node contributes local facts, and one
-composition rule does the rest: a convex function is convex in its arguments if each of them is
-affine, or convex where the function increases, or concave where it decreases.
+The class of a goal is derived from the expression tree by the rules of disciplined convex
+programming. Curvature refers to the rates, which are linear in randomized decisions. Each node
+contributes local facts, and one composition rule does the rest: a convex function is convex in its
+arguments if each of them is affine, or convex where the function increases, or concave where it
+decreases.
+
+The module also finds in which rates an expression is monotone, and bounds expressions: over all
+possible rates, and given confidence limits of their parts.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import (
@@ -24,17 +31,12 @@ from ratecli.rates.affine import (
     disclosure_bound,
     ratio_sum,
 )
-from ratecli.rates.expression import Expression, Leaf
-from ratecli.rates.functions import FUNCTIONS
-from ratecli.rates.interval import REAL_LINE, Interval
+from ratecli.rates.expression import Apply, Expression, Leaf
+from ratecli.rates.functions import PRODUCT, REAL_LINE, Endpoint, Function, Interval
 
-NameT = TypeVar("NameT", bound=Hashable)
+Floats = NDArray[np.float64]
 
 MAX_PIECES = 2000
-
-
-NodeFacts = tuple[Interval, Sequence[int]]
-"""The interval of an expression, and its direction (1, -1 or 0) in each of its operands."""
 
 
 class Shape(StrEnum):
@@ -96,7 +98,7 @@ class Goal:
     shape: Shape
 
     @property
-    def ratios(self) -> tuple[ex.Quotient, ...]:
+    def ratios(self) -> tuple[Apply, ...]:
         """The ratios in `expression` that can be 0 / 0.
 
         If one of them is, the constraint counts as violated, although its pieces, whose
@@ -145,17 +147,17 @@ def _maximum_alternatives(node: Expression, factor: float) -> tuple[Expression, 
     """Return expressions whose maximum is `factor * node`, at most `MAX_PIECES` + 1 of them."""
     options: Iterable[Expression]
     match node:
-        case ex.Sum(terms=terms):
+        case Apply("sum", terms):
             choices = itertools.product(*(_maximum_alternatives(term, factor) for term in terms))
             options = (ex.add(*choice, span=node.span) for choice in choices)
-        case ex.Product(left=ex.Constant(value=value), right=right):
+        case Apply("product", (ex.Constant(value), right)):
             return _maximum_alternatives(right, factor * value)
-        case ex.Apply(function="abs", arguments=(argument,)) if factor > 0:
+        case Apply("abs", (argument,)) if factor > 0:
             options = (
                 *_maximum_alternatives(argument, factor),
                 *_maximum_alternatives(argument, -factor),
             )
-        case ex.Apply(function=name) if name == ("max" if factor > 0 else "min"):
+        case Apply(name) if name == ("max" if factor > 0 else "min"):
             options = (
                 part for child in node.arguments for part in _maximum_alternatives(child, factor)
             )
@@ -191,27 +193,27 @@ def interval(node: Expression) -> Interval:
     """
     if isinstance(node, ex.Constant):
         return node.value, node.value
-    return _range(node, [interval(part) for part in ex.operands(node)])
-
-
-def _range(node: Expression, inside: Sequence[Interval]) -> Interval:
-    """Return bounds on an expression, given the intervals of its operands."""
     form = affine(node)
     if form is not None:
         return form.range()
-    operation = ex.operation(node)
-    if operation is None:
+    if not isinstance(node, Apply):
         return (0.0, 1.0) if isinstance(node, ex.RankingMeasure | ex.Disclosure) else REAL_LINE
-    low, high = (end.value for end in operation.certain(inside))
-    ratio = ratio_sum(node) if isinstance(node, ex.Quotient) else None
+    low, high = node.operation.certain(_intervals(node))
+    ratio = ratio_sum(node) if node.function == "quotient" else None
     alone = ratio.ratios[0].range() if ratio else REAL_LINE
-    return max(low, alone[0]), min(high, alone[1])
+    return max(low.value, alone[0]), min(high.value, alone[1])
 
 
-def vanishing_ratios(node: Expression) -> Iterator[ex.Quotient]:
+def _intervals(node: Apply) -> list[Interval]:
+    return [interval(part) for part in node.arguments]
+
+
+def vanishing_ratios(node: Expression) -> Iterator[Apply]:
     """Return each ratio of the expression whose denominator can be 0."""
-    ratios = (part for part in ex.walk(node) if isinstance(part, ex.Quotient))
-    yield from dict.fromkeys(part for part in ratios if interval(part.denominator)[0] <= 0)
+    for part in dict.fromkeys(ex.walk(node)):
+        match part:
+            case Apply("quotient", (_, denominator)) if interval(denominator)[0] <= 0:
+                yield part
 
 
 def curvature(node: Expression) -> Curvature:
@@ -221,36 +223,28 @@ def curvature(node: Expression) -> Curvature:
             return Curvature.CONSTANT
         case Leaf():
             return Curvature.AFFINE
-    operation = ex.operation(node)
-    inner = [curvature(part) for part in ex.operands(node)]
-    if operation is None or Curvature.UNKNOWN in inner:
+    if not isinstance(node, Apply):
+        return Curvature.UNKNOWN
+    inner = list(map(curvature, node.arguments))
+    if Curvature.UNKNOWN in inner:
         return Curvature.UNKNOWN
     if all(part is Curvature.CONSTANT for part in inner):
         return Curvature.CONSTANT
-    ranges = [interval(part) for part in ex.operands(node)]
-    turned = map(_turned, inner, operation.directions(ranges))
-    return _sum(_own_curvature(node, inner, ranges), *turned)
+    ranges = _intervals(node)
+    turned = map(_turned, inner, node.operation.directions(ranges))
+    if node.operation is PRODUCT and Curvature.CONSTANT in inner:
+        own = Curvature.AFFINE
+    else:
+        own = _own_curvature(node.operation, ranges)
+    return _sum(own, *turned)
 
 
-def _own_curvature(
-    node: Expression, inner: Sequence[Curvature], ranges: Sequence[Interval]
-) -> Curvature:
-    """Return the curvature of a node's operation in its operands."""
-    match node:
-        case ex.Sum():
-            return Curvature.AFFINE
-        case ex.Product(left=left, right=right):
-            if left == right:
-                return Curvature.CONVEX
-            return Curvature.AFFINE if Curvature.CONSTANT in inner else Curvature.UNKNOWN
-        case ex.Apply():
-            function = FUNCTIONS[node.function]
-            bend = function.bend(ranges)
-            # `kl` clips outside its domain
-            known = bend != "either" and function.operation.defined(ranges)
-            return Curvature(bend) if known else Curvature.UNKNOWN
-        case _:
-            return Curvature.UNKNOWN
+def _own_curvature(function: Function, ranges: Sequence[Interval]) -> Curvature:
+    """Return the curvature of a function in its arguments."""
+    bend = function.bend(ranges)
+    # `kl` clips outside its domain
+    known = bend != "either" and function.defined(ranges)
+    return Curvature(bend) if known else Curvature.UNKNOWN
 
 
 def _sum(*parts: Curvature) -> Curvature:
@@ -270,45 +264,15 @@ def _turned(inner: Curvature, direction: int) -> Curvature:
 
 def monotonicity(node: Expression) -> dict[Leaf, int]:
     """Return for each rate whether the expression increases (1) or decreases (-1) in it, else 0."""
-    return monotonicity_in(node, lambda part: part if isinstance(part, Leaf) else None, _node_facts)
-
-
-def _node_facts(node: Expression, inside: Sequence[Interval]) -> NodeFacts:
-    operation = ex.operation(node)
-    return _range(node, inside), operation.directions(inside) if operation else ()
-
-
-def monotonicity_in(
-    node: Expression,
-    named: Callable[[Expression], NameT | None],
-    facts: Callable[[Expression, Sequence[Interval]], NodeFacts],
-) -> dict[NameT, int]:
-    """Like `monotonicity`, but in the nodes that `named` returns a name for.
-
-    `named` is called for parents first and skips the operands of a named node. `facts` returns the
-    interval and directions of a node, given the intervals of its operands.
-    """
-
-    def signs(node: Expression) -> tuple[Interval, dict[NameT, int]]:
-        name = named(node)
-        if name is not None:
-            return interval(node), {name: 1}
-        inner = [signs(part) for part in ex.operands(node)]
-        own, directions = facts(node, [each for each, _ in inner])
-        return own, _combine_directions(directions, [found for _, found in inner])
-
-    return signs(node)[1]
-
-
-def _combine_directions(
-    directions: Sequence[int], parts: Sequence[dict[NameT, int]]
-) -> dict[NameT, int]:
-    """Combine the directions of a node with those inside its operands; 0 where they disagree."""
-    total: dict[NameT, int] = {}
-    for direction, signs in zip(directions, parts, strict=True):
-        for name, own in signs.items():
-            turned = direction * own
-            total[name] = turned if total.get(name, turned) == turned else 0
+    if isinstance(node, Leaf):
+        return {node: 1}
+    total: dict[Leaf, int] = {}
+    if isinstance(node, Apply):
+        directions = node.operation.directions(_intervals(node))
+        for direction, part in zip(directions, node.arguments, strict=True):
+            for leaf, own in monotonicity(part).items():
+                turned = direction * own
+                total[leaf] = turned if total.get(leaf, turned) == turned else 0
     return total
 
 
@@ -322,11 +286,11 @@ def find_two_sided_rate(node: Expression) -> tuple[Expression, Leaf] | None:
     if ratio_sum(node) is not None:
         return None
     match node:
-        case ex.Sum(terms=terms):
+        case Apply("sum", terms):
             return next((found for term in terms if (found := find_two_sided_rate(term))), None)
-        case ex.Product(left=ex.Constant(), right=right):
+        case Apply("product", (ex.Constant(), right)):
             return find_two_sided_rate(right)
-        case ex.Apply(function="kl", arguments=(share, _)) if not _depends_on_decisions(share):
+        case Apply("kl", (share, _)) if not _depends_on_decisions(share):
             return None
     both = (leaf for leaf, sign in monotonicity(node).items() if sign == 0)
     return next(((node, leaf) for leaf in both), None)
@@ -349,3 +313,166 @@ def affine_pieces(goal: Goal) -> tuple[Affine, ...]:
     if None in forms:
         raise ValueError(f"{goal.name} is {goal.shape}, not affine: {goal.text}")
     return tuple(form for form in forms if form is not None)
+
+
+# bounds given confidence limits
+
+
+class AffineEnd(NamedTuple):
+    """An end of a node bounded as a whole: `factor` times a confidence limit, plus `constant`.
+
+    If `limit`, the index of the confidence limit, is None, the end is the constant.
+    """
+
+    constant: float
+    limit: int | None = None
+    factor: float = 1.0
+
+    def at(self, limits: Sequence[float]) -> float:
+        if self.limit is None:
+            return self.constant
+        return self.factor * limits[self.limit] + self.constant
+
+
+BoundedEnds = tuple[AffineEnd, AffineEnd]
+"""The lower and upper end of a node."""
+
+
+class _InnerNode(NamedTuple):
+    """A function of other nodes, given by their indices."""
+
+    operation: Function
+    inside: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class InclusionFunction:
+    """The inclusion function of a tree (Moore 1966): its interval given confidence limits.
+
+    Attributes
+    ----------
+    nodes
+        Each distinct node once, operands before the nodes that use them; the last is the root.
+    size
+        B, the number of limits.
+    """
+
+    nodes: tuple[BoundedEnds | _InnerNode, ...]
+    size: int
+
+    @classmethod
+    def of(
+        cls, node: Expression, known: Callable[[Expression], BoundedEnds | None], size: int
+    ) -> InclusionFunction:
+        """Build the inclusion function of a root.
+
+        `known` is called for every node, parents first, and returns the ends of a node that is
+        bounded as a whole, else None. Other nodes without operands may be anywhere in their range
+        (`interval`).
+        """
+        nodes, numbers = list[BoundedEnds | _InnerNode](), dict[Expression, int]()
+
+        def number(part: Expression) -> int:
+            if part not in numbers:
+                made = prepared(part)
+                numbers[part] = len(nodes)
+                nodes.append(made)
+            return numbers[part]
+
+        def prepared(part: Expression) -> BoundedEnds | _InnerNode:
+            found = known(part)
+            if found is not None:
+                return found
+            if isinstance(part, Apply):
+                return _InnerNode(part.operation, tuple(map(number, part.arguments)))
+            low, high = interval(part)
+            return AffineEnd(low), AffineEnd(high)
+
+        number(node)
+        return cls(tuple(nodes), size)
+
+    def __call__(self, limits: Floats) -> Enclosure:
+        """Evaluate by interval arithmetic; nodes that may be undefined get the whole real line."""
+        given, ends = limits.tolist(), list[tuple[Endpoint, Endpoint]]()
+        for node in self.nodes:
+            if isinstance(node, _InnerNode):
+                inside = [(ends[i][0].value, ends[i][1].value) for i in node.inside]
+                ends.append(node.operation.certain(inside))
+            else:
+                low, high = node
+                ends.append((Endpoint(low.at(given)), Endpoint(high.at(given))))
+        return Enclosure(self, ends)
+
+    def needed_limits(self, loosest: Floats) -> list[int]:
+        """Return the limits that the upper end of the root may depend on, in ascending order.
+
+        An increasing node needs the same end of its operand, a decreasing one the opposite end,
+        and any other node, or one that may be undefined, needs both. `loosest` (B,) are limits
+        that contain all limits to be used.
+        """
+        ends = self(loosest).ends
+        sides = [set[int]() for _ in self.nodes]
+        sides[-1] = {1}
+        needed = set[int]()
+        for node, own in zip(reversed(self.nodes), reversed(sides), strict=True):
+            if not isinstance(node, _InnerNode):
+                limits = (node[(side + 1) // 2].limit for side in own)
+                needed |= {limit for limit in limits if limit is not None}
+                continue
+            inside = [(ends[i][0].value, ends[i][1].value) for i in node.inside]
+            known = node.operation.defined(inside)
+            directions = node.operation.directions(inside) if known else [0] * len(inside)
+            for part, way in zip(node.inside, directions, strict=True):
+                sides[part] |= {way * side for side in own} if way else {-1, 1}
+        return sorted(needed)
+
+
+@dataclass(frozen=True)
+class Enclosure:
+    """An interval that contains a quantity, and its derivatives in the B confidence limits.
+
+    Attributes
+    ----------
+    ends
+        Lower and upper end of every node of `inclusion`.
+    """
+
+    inclusion: InclusionFunction
+    ends: Sequence[tuple[Endpoint, Endpoint]]
+
+    @property
+    def low(self) -> float:
+        return self.ends[-1][0].value
+
+    @property
+    def high(self) -> float:
+        return self.ends[-1][1].value
+
+    @property
+    def high_slopes(self) -> Floats:
+        """(B,) derivatives of `high` in the limits; 0 if the end is infinite.
+
+        One-sided derivatives at a kink, such as a maximum of equal numbers. The chain rule is
+        applied from the root down, at the points where the ends are attained.
+        """
+        total = np.zeros(self.inclusion.size)
+        waiting = [(len(self.ends) - 1, 1, 1.0)]
+        while waiting:
+            number, side, weight = waiting.pop()
+            node, end = self.inclusion.nodes[number], self.ends[number][(side + 1) // 2]
+            if not math.isfinite(end.value):
+                continue
+            if not isinstance(node, _InnerNode):
+                bounded = node[(side + 1) // 2]
+                if bounded.limit is not None:
+                    total[bounded.limit] += weight * bounded.factor
+            elif end.point:
+                near = node.operation.near(*(x for x, _ in end.point))
+                slopes = node.operation.slopes(*near)
+                waiting += [
+                    (part, other, weight * slope)
+                    for slope, (_, other), part in zip(slopes, end.point, node.inside, strict=True)
+                    # slopes are not finite at infinite arguments
+                    if other and slope and math.isfinite(slope)
+                ]
+        return total

@@ -1,9 +1,10 @@
 """Resolved expressions: arithmetic over rates of slices, with every name looked up.
 
-Build expressions with `add`, `multiply`, `divide` and `apply`. They fold constants, so that two
-spellings of the same number give the same tree. `to_text` returns canonical text in ratecli's own
-language, with groups written out as conditions, so that renaming a group does not change stored
-text. The module also expands the templates and metrics with `by=` (`max_gap`, `imbalance`, ...).
+Build expressions with `add`, `multiply`, `divide`, `power` and `apply`. They fold constants, so
+that two spellings of the same number give the same tree. `to_text` returns canonical text in
+ratecli's own language, with groups written out as conditions, so that renaming a group does not
+change stored text. The module also expands the templates and metrics with `by=` (`max_gap`,
+`imbalance`, ...).
 """
 
 from __future__ import annotations
@@ -13,13 +14,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Literal
 
 from ratecli.errors import Span
-from ratecli.rates import interval as iv
 from ratecli.rates import syntax
-from ratecli.rates.functions import FUNCTIONS, POWER
-from ratecli.rates.interval import Operation
+from ratecli.rates.functions import FUNCTIONS, OPERATIONS, Function
 from ratecli.rates.syntax import NO_SPAN, Condition, refuse
 from ratecli.rates.table import BALANCE_METRICS, DISCLOSIVITY, RATES, TEMPLATES, Rate
 
@@ -102,26 +100,25 @@ class Disclosure:
     ----------
     by
         The columns. The largest disclosivity among them counts.
-    groups
-        `joint_rate` of each value of each column, one column after the other; these leaves define
-        which rows have which value.
+    columns
+        For each column, `joint_rate` of each of its values; these leaves define which rows have
+        which value.
     """
 
     by: tuple[str, ...]
-    groups: tuple[Leaf, ...]
+    columns: tuple[tuple[Leaf, ...], ...]
     split: str | None = None
     span: Span = field(default=NO_SPAN, compare=False)
+
+    @property
+    def groups(self) -> tuple[Leaf, ...]:
+        """The leaves of all columns."""
+        return tuple(itertools.chain(*self.columns))
 
     @property
     def where(self) -> Slice:
         """The rows that the disclosivity is measured on."""
         return self.groups[0].over
-
-    @property
-    def columns(self) -> tuple[tuple[Leaf, ...], ...]:
-        """The leaves in `groups`, one tuple per column."""
-        named = [(leaf.where.conditions[0].column, leaf) for leaf in self.groups]
-        return tuple(tuple(leaf for name, leaf in named if name == column) for column in self.by)
 
 
 @dataclass(frozen=True)
@@ -137,36 +134,26 @@ class AlgorithmMetric:
 
 
 @dataclass(frozen=True)
-class Sum:
-    terms: tuple[Expression, ...]
-    span: Span = field(default=NO_SPAN, compare=False)
-
-
-@dataclass(frozen=True)
-class Product:
-    left: Expression
-    right: Expression
-    span: Span = field(default=NO_SPAN, compare=False)
-
-
-@dataclass(frozen=True)
-class Quotient:
-    numerator: Expression
-    denominator: Expression
-    span: Span = field(default=NO_SPAN, compare=False)
-
-
-@dataclass(frozen=True)
 class Apply:
+    """A function applied to expressions.
+
+    `function` is a name in `rates.functions.OPERATIONS`, such as "sum", "product", "quotient",
+    "power" and "max".
+    """
+
     function: str
     arguments: tuple[Expression, ...]
     span: Span = field(default=NO_SPAN, compare=False)
+
+    @property
+    def operation(self) -> Function:
+        return OPERATIONS[self.function]
 
 
 MeasuredNode = Leaf | RankingMeasure | Disclosure
 """Nodes that are measured directly on rows."""
 
-Expression = Constant | MeasuredNode | AlgorithmMetric | Sum | Product | Quotient | Apply
+Expression = Constant | MeasuredNode | AlgorithmMetric | Apply
 
 
 def add(*terms: Expression, span: Span = NO_SPAN) -> Expression:
@@ -174,33 +161,39 @@ def add(*terms: Expression, span: Span = NO_SPAN) -> Expression:
     flat: list[Expression] = []
     constant = 0.0
     for term in terms:
-        for part in term.terms if isinstance(term, Sum) else (term,):
+        nested = isinstance(term, Apply) and term.function == "sum"
+        for part in children(term) if nested else (term,):
             if isinstance(part, Constant):
                 constant += part.value
             else:
                 flat.append(part)
     if constant or not flat:
         flat.append(Constant(constant, span))
-    return flat[0] if len(flat) == 1 else Sum(tuple(flat), span)
+    return flat[0] if len(flat) == 1 else Apply("sum", tuple(flat), span)
 
 
 def multiply(left: Expression, right: Expression, span: Span = NO_SPAN) -> Expression:
-    """Return the product with a constant factor first, distributed over sums and folded."""
+    """Return the product with a constant factor first, distributed over sums and folded.
+
+    The product of two equal expressions is a power.
+    """
     if isinstance(right, Constant) and not isinstance(left, Constant):
         left, right = right, left
     if not isinstance(left, Constant):
-        return Product(left, right, span)
+        if left == right:
+            return power(left, Constant(2.0), span)
+        return Apply("product", (left, right), span)
     factor = left.value
     match right:
-        case Constant(value=value):
+        case Constant(value):
             return Constant(factor * value, span)
-        case Sum(terms=terms):
+        case Apply("sum", terms):
             return add(*(multiply(left, term, span) for term in terms), span=span)
-        case Product(left=Constant(value=value), right=rest):
+        case Apply("product", (Constant(value), rest)):
             return multiply(Constant(factor * value), rest, span)
     if factor == 0:
         return Constant(0.0, span)
-    return right if factor == 1 else Product(left, right, span)
+    return right if factor == 1 else Apply("product", (left, right), span)
 
 
 def negate(operand: Expression, span: Span | None = None) -> Expression:
@@ -214,7 +207,7 @@ def subtract(left: Expression, right: Expression, span: Span = NO_SPAN) -> Expre
 def divide(numerator: Expression, denominator: Expression, span: Span = NO_SPAN) -> Expression:
     """Return the quotient. Raise E311 if the denominator is the constant 0."""
     if not isinstance(denominator, Constant):
-        return Quotient(numerator, denominator, span)
+        return Apply("quotient", (numerator, denominator), span)
     if denominator.value == 0:
         refuse("E311", "division by zero", denominator.span)
     if isinstance(numerator, Constant):
@@ -224,8 +217,8 @@ def divide(numerator: Expression, denominator: Expression, span: Span = NO_SPAN)
 
 def apply(function: str, arguments: tuple[Expression, ...], span: Span = NO_SPAN) -> Expression:
     """Return a function call. Raise E311 if a constant argument is outside its domain."""
-    if function == POWER:
-        return power(arguments[0], arguments[1], span)
+    if function in SIGNS:
+        return OPERATORS[SIGNS[function]](*arguments, span=span)
     row = FUNCTIONS[function]
     low, high = row.domain
     for argument in arguments:
@@ -250,21 +243,24 @@ def power(base: Expression, exponent: Expression, span: Span = NO_SPAN) -> Expre
     if exponent.value == -1:
         return divide(Constant(1.0), base, span)
     if not isinstance(base, Constant):
-        return Apply(POWER, (base, exponent), span)
-    value = iv.power.value(base.value, exponent.value)
+        return Apply("power", (base, exponent), span)
+    value = FUNCTIONS["power"].value(base.value, exponent.value)
     if not math.isfinite(value):
         message = f"{base.value:g} ** {exponent.value:g} is not defined, or too large"
         refuse("E311", message, span)
     return Constant(value, span)
 
 
-OPERATORS: Mapping[str, Callable[[Expression, Expression, Span], Expression]] = {
-    "+": lambda left, right, span: add(left, right, span=span),
+OPERATORS: Mapping[str, Callable[..., Expression]] = {
+    "+": add,
     "-": subtract,
     "*": multiply,
     "/": divide,
     "**": power,
 }
+"""Functions that build the operations of rules, simplified."""
+SIGNS: Mapping[str, syntax.Operator] = {"sum": "+", "product": "*", "quotient": "/", "power": "**"}
+"""Operators of the functions that are written with one."""
 
 
 def children(node: Expression) -> tuple[Expression, ...]:
@@ -274,39 +270,12 @@ def children(node: Expression) -> tuple[Expression, ...]:
     disclosivity are its groups, although its value cannot be computed from theirs.
     """
     match node:
-        case Sum(terms=terms):
-            return terms
-        case Product(left=left, right=right):
-            return left, right
-        case Quotient(numerator=numerator, denominator=denominator):
-            return numerator, denominator
         case Apply(arguments=arguments):
             return arguments
-        case Disclosure(groups=groups):
-            return groups
+        case Disclosure():
+            return node.groups
         case _:
             return ()
-
-
-def operation(node: Expression) -> Operation | None:
-    """Return the operation a node applies to its `operands`, or None for a node without one."""
-    match node:
-        case Sum():
-            return iv.add
-        case Product(left=left, right=right):
-            return iv.square if left == right else iv.multiply
-        case Quotient():
-            return iv.divide
-        case Apply():
-            return FUNCTIONS[node.function].operation
-        case _:
-            return None
-
-
-def operands(node: Expression) -> tuple[Expression, ...]:
-    """Return the arguments of a node's operation: its children, or one of them for a square."""
-    kind = operation(node)
-    return () if kind is None else children(node)[:1] if kind is iv.square else children(node)
 
 
 def walk(node: Expression) -> Iterator[Expression]:
@@ -336,18 +305,10 @@ def transform(node: Expression, change: Callable[[Expression], Expression | None
     replaced = change(node)
     if replaced is not None:
         return replaced
-    parts = tuple(transform(child, change) for child in children(node))
-    match node:
-        case Sum():
-            return add(*parts, span=node.span)
-        case Product():
-            return multiply(parts[0], parts[1], node.span)
-        case Quotient():
-            return divide(parts[0], parts[1], node.span)
-        case Apply():
-            return apply(node.function, parts, node.span)
-        case _:
-            return node
+    if not isinstance(node, Apply):
+        return node
+    parts = tuple(transform(child, change) for child in node.arguments)
+    return apply(node.function, parts, node.span)
 
 
 def evaluate(node: Expression, value_of: Callable[[Expression], float]) -> float:
@@ -357,22 +318,14 @@ def evaluate(node: Expression, value_of: Callable[[Expression], float]) -> float
     """
     if isinstance(node, Constant):
         return node.value
-    if isinstance(node, MeasuredNode | AlgorithmMetric):
+    if not isinstance(node, Apply):
         return value_of(node)
-    values = [evaluate(child, value_of) for child in children(node)]
+    values = [evaluate(child, value_of) for child in node.arguments]
     if any(map(math.isnan, values)):
         return math.nan
-    match node:
-        case Sum():
-            return iv.add.value(*values)
-        case Product():
-            return values[0] * values[1]
-        case Apply():
-            return FUNCTIONS[node.function].value(*values)
-    numerator, denominator = values
-    if denominator == 0:
-        return math.nan if numerator == 0 else math.copysign(math.inf, numerator)
-    return numerator / denominator
+    if node.function == "product":
+        return values[0] * values[1]  # unlike in intervals, 0 * infinity is undefined
+    return node.operation.value(*values)
 
 
 def to_text(node: Expression) -> str:
@@ -384,7 +337,7 @@ def to_syntax(node: Expression) -> syntax.SyntaxNode:
     match node:
         case Constant(value=value):
             number = syntax.NumberLiteral(abs(value))
-            return number if value >= 0 else syntax.Negation(number)
+            return number if value >= 0 else syntax.Operation("-", (number,))
         case Leaf():
             return syntax.NameNode(node.rate.name, items=node.where.items(), split=node.split)
         case RankingMeasure():
@@ -393,25 +346,30 @@ def to_syntax(node: Expression) -> syntax.SyntaxNode:
             return syntax.NameNode(DISCLOSIVITY, (), node.by, node.where.items(), node.split)
         case AlgorithmMetric():
             return syntax.NameNode("of", (syntax.NameNode(node.algorithm), to_syntax(node.metric)))
-        case Product(left=Constant(value=-1.0), right=right):
-            return syntax.Negation(to_syntax(right))
-        case Sum(terms=(first, *rest)):
+        case Apply("product", (Constant(-1.0), right)):
+            return syntax.Operation("-", (to_syntax(right),))
+        case Apply("sum", (first, *rest)):
             return reduce(_add_term, rest, to_syntax(first))
-    parts = tuple(map(to_syntax, children(node)))
-    if isinstance(node, Apply) and node.function != POWER:
-        return syntax.NameNode(node.function, parts)
-    op: Literal["*", "/", "**"] = "**"
-    if not isinstance(node, Apply):
-        op = "*" if isinstance(node, Product) else "/"
-    return syntax.BinaryOperation(op, parts[0], parts[1])
+        case Apply(function, arguments):
+            parts = tuple(map(to_syntax, arguments))
+            if function in SIGNS:
+                return syntax.Operation(SIGNS[function], parts)
+            return syntax.NameNode(function, parts)
 
 
 def _add_term(total: syntax.SyntaxNode, term: Expression) -> syntax.SyntaxNode:
+    if is_negative(term):
+        return syntax.Operation("-", (total, to_syntax(negate(term))))
+    return syntax.Operation("+", (total, to_syntax(term)))
+
+
+def is_negative(term: Expression) -> bool:
+    """Whether a term is a negative number, or something times one."""
     match term:
-        case Constant(value=value) | Product(left=Constant(value=value)) if value < 0:
-            return syntax.BinaryOperation("-", total, to_syntax(negate(term)))
+        case Constant(value) | Apply("product", (Constant(value), _)):
+            return value < 0
         case _:
-            return syntax.BinaryOperation("+", total, to_syntax(term))
+            return False
 
 
 JOINT_RATE = RATES["joint_rate"]
@@ -432,27 +390,22 @@ def apply_template(name: str, parts: Sequence[Expression], span: Span) -> Expres
         return apply(name, tuple(parts), span)
     if name == "mean":
         return divide(add(*parts, span=span), Constant(float(len(parts)), span), span)
+    outer, compare = ("max", subtract) if name == "max_gap" else ("min", divide)
     pairs = itertools.permutations(parts, 2)
-    if name == "max_gap":
-        return apply("max", tuple(subtract(a, b, span=span) for a, b in pairs), span)
-    return apply("min", tuple(divide(a, b, span=span) for a, b in pairs), span)
-
-
-def group_share(group: Leaf) -> Expression:
-    """Return the share of a `joint_rate`'s slice among the rows with a positive decision."""
-    return divide(group, Leaf(POSITIVE_RATE, group.over, group.split, group.span), group.span)
+    return apply(outer, tuple(compare(a, b, span) for a, b in pairs), span)
 
 
 def imbalance_expression(columns: Sequence[Sequence[Leaf]], span: Span) -> Expression:
     """Return the Euclidean distance of the shares of each column's K groups from 1/K each.
 
-    With several columns it is the distance of the concatenated vectors (Deng, Diana, Kearns, Roth
-    2023, appendix A.2).
+    A group's share is its part of the rows with a positive decision. With several columns it is
+    the distance of the concatenated vectors (Deng, Diana, Kearns, Roth 2023, appendix A.2).
     """
-    parts = [
-        subtract(group_share(group), Constant(1 / len(groups), span), span)
-        for groups in columns
-        for group in groups
-    ]
+    parts = []
+    for groups in columns:
+        for group in groups:
+            total = Leaf(POSITIVE_RATE, group.over, group.split, span)
+            target = Constant(1 / len(groups), span)
+            parts.append(subtract(divide(group, total, span), target, span))
     size = Constant(math.sqrt(len(parts)), span)
     return multiply(size, apply("rms", tuple(parts), span), span)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,19 +60,14 @@ def disclosivity(proxy: Floats, groups: Floats, weight: Floats) -> float:
     return float(np.abs(both[kept] / share_of_value[kept, None] - base).max())
 
 
-def _two_class_measure(name: str, label: Floats, score: Floats, weight: Floats) -> float:
-    """Return a scikit-learn metric of labels, scores and weights (n,); NaN if a class is absent."""
+def _ranking_measure(name: str, label: Floats, score: Floats, weight: Floats) -> float:
+    """Return a ranking measure of labels, scores and weights (n,); NaN if a class is absent."""
     if len(np.unique(label)) < 2:
         return float("nan")
     from sklearn import metrics  # noqa: PLC0415  slow, not needed to check a file
 
-    return float(getattr(metrics, name)(label, score, sample_weight=weight))
-
-
-RANKING_MEASURES = {
-    "roc_auc": partial(_two_class_measure, "roc_auc_score"),
-    "pr_auc": partial(_two_class_measure, "average_precision_score"),
-}
+    measures = {"roc_auc": metrics.roc_auc_score, "pr_auc": metrics.average_precision_score}
+    return float(measures[name](label, score, sample_weight=weight))
 
 
 @dataclass(frozen=True)
@@ -158,7 +153,7 @@ class RateMatrix:
     @cached_property
     def A(self) -> sparse.csr_array:
         """(K, n) matrix; all zeros for a rate over no rows."""
-        inverse = np.divide(1.0, self.totals, out=np.zeros_like(self.totals), where=self.totals > 0)
+        inverse = _divide(np.ones_like(self.totals), self.totals)
         return sparse.csr_array(sparse.diags_array(inverse) @ self.sums)
 
     @cached_property
@@ -178,24 +173,19 @@ class RateMatrix:
         KeyError
             If a measurement that some rate needs is missing.
         """
+        kinds = [leaf.rate.of for leaf in self.leaves]
         sums = self.constants.copy()
-        for of, rows in self._by_measurement.items():
+        for of in dict.fromkeys(kinds):
+            rows = np.flatnonzero([kind == of for kind in kinds])
             sums[rows] += self.sums[rows] @ measurements[of]
         return self._clipped(self._means(sums))
-
-    @cached_property
-    def _by_measurement(self) -> dict[Measurement, NDArray[np.intp]]:
-        """Indices of the K rates by the measurement they are means of."""
-        of = [leaf.rate.of for leaf in self.leaves]
-        return {name: np.flatnonzero([each == name for each in of]) for name in dict.fromkeys(of)}
 
     def _clipped(self, rates: Floats) -> Floats:
         low, high = np.transpose([leaf.rate.range for leaf in self.leaves] or np.zeros((0, 2)))
         return np.asarray(np.clip(rates, low, high))
 
     def _means(self, sums: Floats) -> Floats:
-        empty = np.full_like(self.totals, np.nan)
-        return np.divide(sums, self.totals, out=empty, where=self.totals > 0)
+        return _divide(sums, self.totals, np.nan)
 
     def on(self, rows: NDArray[np.intp]) -> RateMatrix:
         """Restrict the rates to some rows, which must include every row that any rate counts."""
@@ -213,14 +203,17 @@ class RateMatrix:
             + self.against
             - self.members * self.rates(decisions)[:, None]
         )
-        shares = np.divide(
-            slopes, self.totals, out=np.full_like(self.totals, np.nan), where=self.totals > 0
-        )
+        shares = _divide(slopes, self.totals, np.nan)
         influence = counted.T @ np.where(slopes == 0, 0.0, shares)
         return float(np.sqrt((influence**2).sum()))
 
     def index(self) -> dict[Leaf, int]:
         return {leaf: k for k, leaf in enumerate(self.leaves)}
+
+
+def _divide(numerator: Floats, totals: Floats, empty: float = 0.0) -> Floats:
+    """Divide by total weights; `empty` where the total is 0."""
+    return np.divide(numerator, totals, out=np.full_like(numerator, empty), where=totals > 0)
 
 
 def build_rate_matrix(leaves: Iterable[Leaf], sample: Sample, split: str | None) -> RateMatrix:
@@ -280,9 +273,8 @@ def measure(
                 return known[node]
             case RankingMeasure():
                 rows = sample.rows(node.where, node.split or split) & sample.mask("labelled")
-                return RANKING_MEASURES[node.name](
-                    sample.label[rows], predictions.scores[rows], sample.weight[rows]
-                )
+                columns = (sample.label, predictions.scores, sample.weight)
+                return _ranking_measure(node.name, *(column[rows] for column in columns))
             case Disclosure():
                 return _measure_disclosivity(node, sample, node.split or split, predictions)
             case AlgorithmMetric() if of:
@@ -354,16 +346,9 @@ class RowKinds:
         return np.asarray(np.bincount(self.of, self.weight, self.count), dtype=float)
 
     @cached_property
-    def _divisors(self) -> Floats:
-        """(K,) total weight of each rate's rows, NaN for a rate of no rows."""
-        totals = self.matrix.totals
-        return np.asarray(np.where(totals > 0, totals, np.nan), dtype=float)
-
-    @cached_property
     def slopes(self) -> Floats:
         """(K, Q) change of each rate per unit of weight decided positively; 0 for empty rates."""
-        totals = self.matrix.totals[:, None]
-        return np.divide(self.patterns, totals, out=np.zeros_like(self.patterns), where=totals > 0)
+        return _divide(self.patterns, self.matrix.totals[:, None])
 
     def yes(self, decisions: Floats) -> Floats:
         """Return (Q,) weights decided positively, given P(positive decision) (n,)."""
@@ -371,9 +356,9 @@ class RowKinds:
 
     def rates(self, yes: Floats) -> Floats:
         """Return (K, ...) rates of (Q, ...) weights decided positively; sums are divided last."""
-        across = (slice(None),) + (None,) * (yes.ndim - 1)
-        sums = self.patterns @ yes + self.matrix.constants[across]
-        return np.asarray(sums / self._divisors[across])
+        across = (-1,) + (1,) * (yes.ndim - 1)
+        sums = self.patterns @ yes + self.matrix.constants.reshape(across)
+        return _divide(sums, self.matrix.totals.reshape(across), np.nan)
 
     def prices(self, prices: Floats) -> Floats:
         """Return (n,) costs of a positive decision on each row, given prices (K,) of the rates."""

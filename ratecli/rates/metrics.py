@@ -15,17 +15,17 @@ also determines whether high or low values of a metric are better (`direction`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from enum import StrEnum
 from functools import cache, reduce
-from typing import get_args
+from typing import TypeVar, get_args
 
 from ratecli.errors import FaultError
 from ratecli.plugins import PLUGIN_NAME_PATTERN, Plugin, find_plugin, plugins_by_name
 from ratecli.rates import syntax
-from ratecli.rates.functions import FUNCTIONS
+from ratecli.rates.functions import FUNCTIONS, POSITIVE, Function
 from ratecli.rates.parser import parse_expression
-from ratecli.rates.syntax import BinaryOperation, NameNode, Negation, NumberLiteral, SyntaxNode
+from ratecli.rates.syntax import NameNode, NumberLiteral, Operation, SyntaxNode
 from ratecli.rates.table import (
     BALANCE_METRICS,
     COMPOSITES,
@@ -40,6 +40,8 @@ from ratecli.rates.table import (
     Rate,
     canonical_name,
 )
+
+LoadedT = TypeVar("LoadedT")
 
 
 class Direction(StrEnum):
@@ -60,10 +62,6 @@ class Direction(StrEnum):
         return self if self is other else Direction.EITHER
 
 
-INCREASING_FUNCTIONS = frozenset(
-    "max min mean sqrt log exp geo_mean harmonic_mean rms".split()  # noqa: SIM905  easier to read
-)
-"""Functions that increase in nonnegative arguments such as rates."""
 DIRECTIONS = {
     **dict.fromkeys(("abs", "kl", "max_gap", *BALANCE_METRICS), Direction.LOW),
     **dict.fromkeys(("min_ratio", *RANKINGS, *COMPOSITES), Direction.HIGH),
@@ -74,36 +72,43 @@ DIRECTIONS = {
 
 def direction(node: SyntaxNode) -> Direction:
     """Return the direction of a parsed metric; sweep names count as positive numbers."""
-    match node:
-        case NumberLiteral():
-            return Direction.FIXED
-        case Negation(operand=operand):
-            return direction(operand).turned()
-        case BinaryOperation(op="**", left=left):
-            return direction(left)
-        case BinaryOperation(op=op, left=left, right=right):
-            second = direction(right).turned() if op in {"-", "/"} else direction(right)
-            found = direction(left).and_(second)
-            negative = op == "*" and (_is_negative(left) or _is_negative(right))
-            return found.turned() if negative else found
-        case NameNode():
-            return _metric_direction(node)
+    if isinstance(node, NumberLiteral):
+        return Direction.FIXED
+    if isinstance(node, NameNode):
+        return _metric_direction(node)
+    first, *others = map(direction, node.operands)
+    if not others:
+        return first.turned()
+    if node.op == "**":
+        return first
+    found = first.and_(others[0].turned() if node.op in {"-", "/"} else others[0])
+    negative = node.op == "*" and any(map(_is_negative, node.operands))
+    return found.turned() if negative else found
 
 
 def _is_negative(node: SyntaxNode) -> bool:
-    return isinstance(node, Negation) and isinstance(node.operand, NumberLiteral)
+    match node:
+        case Operation(operands=(NumberLiteral(),)):
+            return True
+        case _:
+            return False
 
 
 def _metric_direction(node: NameNode) -> Direction:
     name = canonical_name(node.name)
     if name in DIRECTIONS:
         return DIRECTIONS[name]
-    if name in INCREASING_FUNCTIONS:
+    if name == "mean" or (name in FUNCTIONS and _increases(FUNCTIONS[name])):
         return reduce(Direction.and_, map(direction, node.arguments or ()), Direction.FIXED)
     if name in RATES:
         return _rate_direction(RATES[name])
     # another algorithm's metric, or a sweep name
     return Direction.FIXED if name == OF or node.arguments is None else Direction.EITHER
+
+
+def _increases(function: Function) -> bool:
+    """Whether a function increases in nonnegative arguments such as rates."""
+    return set(function.directions([POSITIVE] * (function.arity or 2))) == {1}
 
 
 def _rate_direction(rate: Rate) -> Direction:
@@ -143,10 +148,14 @@ def find_metric(name: str) -> Rate | Composite | None:
     FaultError
         E210 for an unusable plugin.
     """
+    return _find(name, load_plugin_metric)
+
+
+def _find(name: str, load: Callable[[Plugin], LoadedT]) -> Rate | Composite | LoadedT | None:
     if name in BUILTIN_NAMES:
         return RATES.get(name) or COMPOSITES.get(name)
     plugin = find_plugin("metric", name)
-    return None if plugin is None else load_plugin_metric(plugin)
+    return None if plugin is None else load(plugin)
 
 
 def find_rate(name: str) -> Rate:
@@ -223,11 +232,7 @@ def _composite_errors(name: str, row: Composite) -> Iterator[str]:
 
 def _find_unchecked(name: str) -> object:
     """Like `find_metric`, but without checking a plugin's definition."""
-    name = canonical_name(name)
-    if name in BUILTIN_NAMES:
-        return RATES.get(name) or COMPOSITES.get(name)
-    plugin = find_plugin("metric", name)
-    return None if plugin is None else plugin.load()
+    return _find(canonical_name(name), Plugin.load)
 
 
 def plugins_used_in(tree: syntax.SyntaxNode, numbers: Collection[str]) -> set[str]:
@@ -249,9 +254,7 @@ def expression_names(node: syntax.SyntaxNode) -> set[str]:
     match node:
         case syntax.NameNode():
             return {node.name}.union(*map(expression_names, node.arguments or ()))
-        case syntax.Negation():
-            return expression_names(node.operand)
-        case syntax.BinaryOperation():
-            return expression_names(node.left) | expression_names(node.right)
+        case Operation(operands=operands):
+            return set[str]().union(*map(expression_names, operands))
         case _:
             return set()

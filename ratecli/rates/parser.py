@@ -24,13 +24,14 @@ from typing import NoReturn, TypeVar, cast
 
 from ratecli.errors import Span
 from ratecli.rates.syntax import (
+    COMPARISONS,
     PRECEDENCE,
-    BinaryOperation,
     Comparison,
     Condition,
     NameNode,
-    Negation,
     NumberLiteral,
+    Operation,
+    Operator,
     Relation,
     SliceItem,
     SliceName,
@@ -50,7 +51,6 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPERATOR = re.compile(r"<=|>=|!=|==|\*\*|\^|[-+*/()\[\],@%=<>]")
 _BARE_VALUE = re.compile(r"[^\s,()\[\]\"'=<>!]+")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\["\\])*)"|\'([^\']*)\'')
-_COMPARISON = re.compile(r"!=|<=|>=|==|=|<|>")
 _HELPS = {
     "^": "write r ** 2 for a power",
     "==": "write two rules, one with <= and one with >=",
@@ -132,6 +132,7 @@ class _Parser:
         return True
 
     def take_counted(self, operator: str) -> None:
+        """Take an operator and raise E302 if there have been too many."""
         self.take(operator)
         self.operators += 1
         if self.operators > MAX_OPERATORS:
@@ -185,19 +186,20 @@ class _Parser:
         while (level := PRECEDENCE.get(op := self.operator(), 0)) >= least:
             self.take_counted(op)
             right = self.sum(level + 1)
-            left = BinaryOperation(op, left, right, self.since(start))  # type: ignore[arg-type]
+            left = Operation(cast("Operator", op), (left, right), self.since(start))
         return left
 
     def signed(self) -> SyntaxNode:
         start = self.start()
         if self.take("-"):
-            return Negation(self.deeper(self.signed), self.since(start))
+            operand = self.deeper(self.signed)
+            return Operation("-", (operand,), self.since(start))
         base = self.atom()
         if self.operator() != "**":
             return base
         self.take_counted("**")
         exponent = self.deeper(self.signed)
-        return BinaryOperation("**", base, exponent, self.since(start))
+        return Operation("**", (base, exponent), self.since(start))
 
     def deeper(self, parse: Callable[[], T]) -> T:
         self.depth += 1
@@ -278,25 +280,24 @@ class _Parser:
 
     def slice_item(self) -> SliceItem:
         column, span = self.column("a slice")
-        op = self.match(_COMPARISON)
-        if op and op[0] == "==":
-            refuse("E301", "'==' is not a comparison in a slice", op[1], "write a single =")
-        if not op:
+        op = self.operator()
+        if op == "==":
+            here = Span(self.at, self.at + len(op))
+            refuse("E301", "'==' is not a comparison in a slice", here, "write a single =")
+        if op not in COMPARISONS:
             if not _WORD.fullmatch(column):
                 self.unexpected(f"a comparison is expected after '{column}'")
             return SliceName(column, span)
-        if op[0] in {"=", "!="}:
+        self.take(op)
+        if op in {"=", "!="}:
             values = self.one_or_several(self.value, "the values")
         else:
-            values = (self.number(op[0]),)
-        return Condition(column, cast("Comparison", op[0]), values, Span(span.start, self.at))
-
-    def number(self, op: str) -> float:
-        start, value = self.start(), self.value()
-        if isinstance(value, str):
-            message = f"'{op}' compares with a number, not with '{value}'"
-            refuse("E301", message, Span(start, self.at))
-        return value
+            start, value = self.start(), self.value()
+            if isinstance(value, str):
+                message = f"'{op}' compares with a number, not with '{value}'"
+                refuse("E301", message, Span(start, self.at))
+            values = (value,)
+        return Condition(column, cast("Comparison", op), values, Span(span.start, self.at))
 
     def column(self, what: str) -> tuple[str, Span]:
         start = self.start()

@@ -161,11 +161,10 @@ class _Resolver:
         match node:
             case syntax.NumberLiteral():
                 return ex.Constant(node.value, node.span)
-            case syntax.Negation():
-                return ex.negate(self.value(node.operand), node.span)
-            case syntax.BinaryOperation():
-                left, right = self.value(node.left), self.value(node.right)
-                return ex.OPERATORS[node.op](left, right, node.span)
+            case syntax.Operation(operands=(operand,)):
+                return ex.negate(self.value(operand), node.span)
+            case syntax.Operation():
+                return ex.OPERATORS[node.op](*map(self.value, node.operands), span=node.span)
             case NameNode():
                 return self.name(node)
 
@@ -203,8 +202,7 @@ class _Resolver:
         parameters = found.parameters if isinstance(found, Composite) else ()
         if len(node.arguments or ()) != len(parameters):
             usage = f"{node.name}({', '.join(parameters)})" if parameters else node.name
-            message = f"'{node.name}' takes {len(parameters) or 'no'} arguments"
-            refuse("E304", message, node.span, f"write {usage}")
+            _refuse_use(node, f"takes {len(parameters) or 'no'} arguments", usage)
         where, split = self.slice(node)
         match found:
             case None:
@@ -242,30 +240,26 @@ class _Resolver:
 
     def parameter(self, node: NameNode) -> Expression:
         if node.items or node.split or node.arguments is not None:
-            message = f"'{node.name}' is a number and has no slice or arguments"
-            refuse("E304", message, node.span)
+            _refuse_use(node, "is a number and has no slice or arguments")
         if node.name in self.local:
             return self.local[node.name]
         value = self.scope.parameters[node.name]
         if isinstance(value, bool) or not isinstance(value, int | float):
-            message = f"'{node.name}' stands for {value!r}, a rule needs a number"
-            refuse("E304", message, node.span)
+            _refuse_use(node, f"stands for {value!r}, a rule needs a number")
         return ex.Constant(float(value), node.span)
 
     def function(self, node: NameNode) -> Expression:
         row, arguments = FUNCTIONS[node.name], node.arguments or ()
         if not arguments or (row.arity is not None and len(arguments) != row.arity):
             wanted = "1 or more arguments" if row.arity is None else f"{row.arity} argument(s)"
-            message = f"'{node.name}' takes {wanted}, not {len(arguments)}"
-            refuse("E304", message, node.span)
+            _refuse_use(node, f"takes {wanted}, not {len(arguments)}")
         return ex.apply(node.name, tuple(map(self.value, arguments)), node.span)
 
     def template(self, node: NameNode) -> Expression:
         """Expand a template over the values of a column, or of several columns in sequence."""
         name, arguments = node.name, node.arguments or ()
         if not node.by or len(arguments) != 1:
-            message = f"'{name}' takes one metric and a column"
-            refuse("E304", message, node.span, f"write {name}(tpr, by=sex)")
+            _refuse_use(node, "takes one metric and a column", f"{name}(tpr, by=sex)")
         if len(node.by) > 1 and name in SINGLE_COLUMN_TEMPLATES:
             worst = SINGLE_COLUMN_TEMPLATES[name]
             help_ = f"write {worst}({name}(tpr, by=sex), {name}(tpr, by=race))"
@@ -286,8 +280,7 @@ class _Resolver:
     def balance_metric(self, node: NameNode) -> Expression:
         """Expand `imbalance` or `disclosivity`, which use all values of their columns."""
         if not node.by or node.arguments:
-            message = f"'{node.name}' takes a column and no metric"
-            refuse("E304", message, node.span, f"write {node.name}(by=sex)")
+            _refuse_use(node, "takes a column and no metric", f"{node.name}(by=sex)")
         where, split = self.slice(node)
         if where.conditions:
             message = f"'{node.name}' is of all rows, not of those where {where.visible}"
@@ -300,8 +293,7 @@ class _Resolver:
 
         columns = [list(map(group, column)) for column in self.columns(node)]
         if disclosivity:
-            groups = tuple(itertools.chain(*columns))
-            return ex.Disclosure(node.by, groups, split, node.span)
+            return ex.Disclosure(node.by, tuple(map(tuple, columns)), split, node.span)
         return imbalance_expression(columns, node.span)
 
     def columns(self, node: NameNode) -> list[list[Condition]]:
@@ -321,8 +313,7 @@ class _Resolver:
     def of(self, node: NameNode) -> Expression:
         arguments = node.arguments or ()
         if len(arguments) != 2 or not isinstance(arguments[0], NameNode):
-            message, help_ = "'of' takes an algorithm and a metric", "of(unconstrained, error)"
-            refuse("E304", message, node.span, f"write {help_}")
+            _refuse_use(node, "takes an algorithm and a metric", "of(unconstrained, error)")
         algorithm, known = arguments[0].name, {*self.scope.algorithms, DEPLOYED}
         if algorithm not in known:
             message = f"no algorithm of this file is called '{algorithm}'"
@@ -354,6 +345,11 @@ class _Resolver:
             help_ = did_you_mean(node.split, SPLITS, "splits")
             refuse("E209", f"'{node.split}' is not a split", node.split_span, help_)
         return Slice.of(datasets, conditions), node.split or self.split
+
+
+def _refuse_use(node: NameNode, reason: str, usage: str = "") -> NoReturn:
+    """Raise an E304 about how a name is used; `usage` is a correct example."""
+    refuse("E304", f"'{node.name}' {reason}", node.span, f"write {usage}" if usage else None)
 
 
 def _check_decides(part: Expression) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from ratecli.rates.expression import Slice
 from ratecli.rates.syntax import Condition, parse_number, value_text
 
+KeyT = TypeVar("KeyT")
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
@@ -56,13 +58,12 @@ class Sample:
     deployed: Floats | None = None
     label_range: tuple[float, float] | None = None
     count: Floats | None = None
-    _cache: dict[object, Mask] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.label)
 
     def with_deployed(self, decisions: Floats) -> Sample:
-        return replace(self, deployed=decisions, _cache={})
+        return replace(self, deployed=decisions)
 
     def counted(self, rows: Mask | NDArray[np.intp]) -> int:
         """Return the number of rows represented by a mask or by positions."""
@@ -72,31 +73,33 @@ class Sample:
 
     def rows(self, where: Slice, split: str | None = None) -> Mask:
         """Return the mask of a slice on a split (None: all). KeyError if a column is missing."""
-        masks = [
-            self._kept(("rows", item), partial(self._holds, item)) for item in where.conditions
-        ]
+        masks = [self._cached(condition, self._holds) for condition in where.conditions]
         if where.datasets:
             masks.append(np.isin(self.dataset, where.datasets))
         if split is not None:
-            masks.append(self._kept(("part", split), lambda: np.asarray(self.part == split)))
-        return _all_masks([np.ones(len(self), dtype=bool), *masks])
+            masks.append(self._cached(split, lambda name: np.asarray(self.part == name)))
+        return _intersect([np.ones(len(self), dtype=bool), *masks])
 
     def mask(self, name: str) -> Mask:
         """Return a mask of the rate table (`rates.table`): all, none, labelled, +, deployed, ..."""
-        return self._kept(("mask", name), partial(self._mask, name))
+        return _intersect([self._masks[part] for part in name.split("&")])
 
-    def _kept(self, key: object, make: Callable[[], Mask]) -> Mask:
+    @cached_property
+    def _cache(self) -> dict[object, Mask]:
+        return {}
+
+    def _cached(self, key: KeyT, make: Callable[[KeyT], Mask]) -> Mask:
+        """Return the mask of a condition or a split, computed once."""
         if key not in self._cache:
-            self._cache[key] = make()
+            self._cache[key] = make(key)
         return self._cache[key]
 
-    def _mask(self, name: str) -> Mask:
-        if "&" in name:
-            return _all_masks([self._mask(part) for part in name.split("&")])
+    @cached_property
+    def _masks(self) -> dict[str, Mask]:
         everything = np.ones(len(self), dtype=bool)
         deployed = np.where(everything, np.nan, 0) if self.deployed is None else self.deployed
         classes = everything & (self.label_range is None)
-        masks = {
+        return {
             "all": everything,
             "none": ~everything,
             "labelled": ~np.isnan(self.label),
@@ -106,7 +109,6 @@ class Sample:
             "deployed_yes": deployed == 1,
             "deployed_no": deployed == 0,
         }
-        return np.asarray(masks[name])
 
     def _holds(self, condition: Condition) -> Mask:
         column = self.columns[condition.column]
@@ -121,7 +123,7 @@ class Sample:
         return np.asarray(compare[condition.op](column.astype(float), condition.values[0]))
 
 
-def _all_masks(masks: list[Mask]) -> Mask:
+def _intersect(masks: list[Mask]) -> Mask:
     return np.asarray(np.logical_and.reduce(masks))
 
 

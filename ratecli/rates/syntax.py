@@ -21,6 +21,8 @@ SplitName = Literal["train", "validation", "test", "safety"]
 SPLITS = get_args(SplitName)
 """The parts of the rows; rows of `safety` are held out of `train` for a safety test."""
 Comparison = Literal["=", "!=", "<", "<=", ">", ">="]
+COMPARISONS = get_args(Comparison)
+Operator = Literal["+", "-", "*", "/", "**"]
 
 
 def refuse(code: str, message: str, span: Span, help_: str | None = None) -> NoReturn:
@@ -117,32 +119,23 @@ class NameNode:
 
 
 @dataclass(frozen=True)
-class Negation:
-    operand: SyntaxNode
+class Operation:
+    """`a + b`, or `-a` with a single operand."""
+
+    op: Operator
+    operands: tuple[SyntaxNode, ...]
     span: Span = field(default=NO_SPAN, compare=False)
 
     def __str__(self) -> str:
-        return f"-{_parenthesize(self.operand, SIGN_PRECEDENCE)}"
+        level = _precedence(self)
+        *left, right = self.operands
+        if not left:
+            return f"-{_parenthesize(right, level)}"
+        levels = (level + 1, SIGN_PRECEDENCE) if self.op == "**" else (level, level + 1)
+        return f"{_parenthesize(left[0], levels[0])} {self.op} {_parenthesize(right, levels[1])}"
 
 
-@dataclass(frozen=True)
-class BinaryOperation:
-    op: Literal["+", "-", "*", "/", "**"]
-    left: SyntaxNode
-    right: SyntaxNode
-    span: Span = field(default=NO_SPAN, compare=False)
-
-    def __str__(self) -> str:
-        level = PRECEDENCE[self.op]
-        if self.op == "**":
-            return (
-                f"{_parenthesize(self.left, level + 1)} ** "
-                f"{_parenthesize(self.right, SIGN_PRECEDENCE)}"
-            )
-        return f"{_parenthesize(self.left, level)} {self.op} {_parenthesize(self.right, level + 1)}"
-
-
-SyntaxNode = NumberLiteral | NameNode | Negation | BinaryOperation
+SyntaxNode = NumberLiteral | NameNode | Operation
 
 PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "**": 4}
 SIGN_PRECEDENCE = 3
@@ -165,9 +158,9 @@ class Relation:
 
 
 def _precedence(node: SyntaxNode) -> int:
-    if isinstance(node, BinaryOperation):
-        return PRECEDENCE[node.op]
-    return SIGN_PRECEDENCE if isinstance(node, Negation) else max(PRECEDENCE.values()) + 1
+    if isinstance(node, Operation):
+        return PRECEDENCE[node.op] if len(node.operands) == 2 else SIGN_PRECEDENCE
+    return max(PRECEDENCE.values()) + 1
 
 
 def _parenthesize(node: SyntaxNode, least: int) -> str:
@@ -175,14 +168,10 @@ def _parenthesize(node: SyntaxNode, least: int) -> str:
 
 
 def with_span(node: SyntaxNode, span: Span) -> SyntaxNode:
-    """The same tree with all of it standing at `span`."""
+    """Return a tree with the same `span` for all its nodes."""
     match node:
-        case Negation():
-            return Negation(with_span(node.operand, span), span)
-        case BinaryOperation():
-            return BinaryOperation(
-                node.op, with_span(node.left, span), with_span(node.right, span), span
-            )
+        case Operation(operands=operands):
+            return replace(node, operands=tuple(with_span(x, span) for x in operands), span=span)
         case NameNode(arguments=tuple(arguments)):
             inside = tuple(with_span(argument, span) for argument in arguments)
             return replace(node, arguments=inside, span=span)

@@ -2,61 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import Expression, Leaf
-from ratecli.rates.functions import FUNCTIONS
+from ratecli.rates.functions import OPERATIONS
 from ratecli.rates.sample import Floats, Mask
 
-
-@dataclass(frozen=True)
-class Tangent:
-    """A value and its (K,) slopes in the rates."""
-
-    value: float
-    slopes: Floats
+VECTORIZED: Mapping[str, Callable[..., Floats]] = {
+    "sum": lambda *terms: np.sum(terms, axis=0),
+    "product": np.multiply,
+    "quotient": np.divide,
+}
 
 
 @dataclass(frozen=True)
 class Tangents:
-    """Values (T,) and slopes (K, T) at T points."""
+    """Values (T,) and slopes (K, T) at T points; at a single point, () and (K,)."""
 
     value: Floats
     slopes: Floats
-
-    def __add__(self, other: Tangents) -> Tangents:
-        return Tangents(self.value + other.value, self.slopes + other.slopes)
-
-    def __mul__(self, factor: Floats) -> Tangents:
-        return Tangents(factor * self.value, factor * self.slopes)
 
 
 def values(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Floats:
     """Return (T,) values of an expression at rates (K, T), NaN where it is undefined."""
     match node:
-        case ex.Constant(value=value):
+        case ex.Constant(value):
             return np.full(rates.shape[1], value)
         case Leaf():
             return np.asarray(rates[index[node]])
-        case ex.RankingMeasure() | ex.Disclosure() | ex.AlgorithmMetric():
+        case ex.Apply(name, arguments):
+            parts = [values(part, rates, index) for part in arguments]
+            scalar = np.frompyfunc(OPERATIONS[name].value, len(parts), 1)
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                found = VECTORIZED.get(name, scalar)(*parts)
+            return np.where(np.isnan(parts).any(axis=0), np.nan, np.asarray(found, np.float64))
+        case _:
             raise ValueError(f"{ex.to_text(node)} is no function of the rates")
-    parts = [values(child, rates, index) for child in ex.children(node)]
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        match node:
-            case ex.Sum():
-                return np.asarray(np.sum(parts, axis=0))
-            case ex.Product():
-                return parts[0] * parts[1]
-            case ex.Quotient():
-                return parts[0] / parts[1]
-            case ex.Apply():
-                each = np.frompyfunc(FUNCTIONS[node.function].value, len(parts), 1)(*parts)
-                unknown = np.isnan(parts).any(axis=0)
-                return np.where(unknown, np.nan, np.asarray(each, dtype=float))
 
 
 def any_undefined(ratios: Iterable[Expression], rates: Floats, index: Mapping[Leaf, int]) -> Mask:
@@ -67,10 +52,10 @@ def any_undefined(ratios: Iterable[Expression], rates: Floats, index: Mapping[Le
     return found
 
 
-def tangent(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Tangent:
+def tangent(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Tangents:
     """Return the tangent of an expression at rates (K,); see `tangents`."""
     found = tangents(node, rates[:, None], index)
-    return Tangent(float(found.value[0]), found.slopes[:, 0])
+    return Tangents(found.value[0], found.slopes[:, 0])
 
 
 def tangents(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Tangents:
@@ -82,26 +67,21 @@ def tangents(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Tang
     lower.
     """
     match node:
-        case ex.Constant(value=value):
+        case ex.Constant(value):
             return Tangents(np.full(rates.shape[1], value), np.zeros(rates.shape))
         case Leaf():
             own = np.zeros(rates.shape)
             own[index[node]] = 1.0
             return Tangents(np.asarray(rates[index[node]], dtype=float), own)
-        case ex.RankingMeasure() | ex.Disclosure() | ex.AlgorithmMetric():
+        case ex.Apply(name, arguments):
+            parts = [tangents(part, rates, index) for part in arguments]
+            if name == "quotient":
+                return _quotient(*parts)
+            line, partial = _linearize(name, [part.value for part in parts])
+            terms = [d * part.slopes for d, part in zip(partial, parts, strict=True)]
+            return Tangents(line, np.sum(terms, axis=0))
+        case _:
             raise ValueError(f"{ex.to_text(node)} is no function of the rates")
-    parts = [tangents(child, rates, index) for child in ex.children(node)]
-    match node:
-        case ex.Sum():
-            return sum(parts[1:], parts[0])
-        case ex.Product():
-            left, right = parts
-            line = left * right.value + right * left.value
-            return Tangents(left.value * right.value, line.slopes)
-        case ex.Quotient():
-            return _quotient(*parts)
-        case ex.Apply():
-            return _applied(node.function, parts)
 
 
 def _quotient(top: Tangents, bottom: Tangents) -> Tangents:
@@ -110,15 +90,17 @@ def _quotient(top: Tangents, bottom: Tangents) -> Tangents:
         return Tangents(value, (top.slopes - value * bottom.slopes) / bottom.value)
 
 
-def _applied(name: str, parts: list[Tangents]) -> Tangents:
-    operation = FUNCTIONS[name].operation
-    points = [
-        operation.near(*point) for point in np.stack([p.value for p in parts], axis=1).tolist()
-    ]
-    value = np.array([operation.value(*point) for point in points])
-    own = np.array([operation.slopes(*point) for point in points])
-    total = np.zeros_like(parts[0].slopes)
-    for slope, part, point in zip(own.T, parts, np.transpose(points), strict=True):
-        value += slope * (part.value - point)
-        total = total + slope * part.slopes
-    return Tangents(value, total)
+def _linearize(name: str, arguments: list[Floats]) -> tuple[Floats, list[Floats]]:
+    """Return (T,) tangent values of a function at T points, and its (T,) partial derivatives."""
+    match name, arguments:
+        case "sum", _:
+            return np.sum(arguments, axis=0), [np.ones_like(term) for term in arguments]
+        case "product", (x, y):
+            return x * y, [y, x]
+    function = OPERATIONS[name]
+    points = [function.near(*point) for point in np.transpose(arguments).tolist()]
+    value = np.array([function.value(*point) for point in points])
+    slopes = list(np.transpose([function.slopes(*point) for point in points]))
+    for slope, argument, near in zip(slopes, arguments, np.transpose(points), strict=True):
+        value += slope * (argument - near)
+    return value, slopes

@@ -162,7 +162,7 @@ class TrialData:
         """Return the rows with the splits and weights that they have without a filter."""
         if self.before is None:
             return self.sample
-        return replace(self.before, deployed=self.sample.deployed, _cache={})
+        return replace(self.before, deployed=self.sample.deployed)
 
     def splits(self) -> dict[str, int]:
         """Return the number of rows of each nonempty split, in the order of `SPLITS`."""
@@ -302,9 +302,9 @@ def filter_trial_data(
         part = np.where(kept[start:end] == 0, DROPPED, each.part)
         splits[name] = RowSplit(each.rows, part)
     rows = _stack_trial_data(data, splits, deployed, how.drawing.unseen)
-    before = replace(rows.sample, part=unfiltered.sample.part, _cache={})
+    before = replace(rows.sample, part=unfiltered.sample.part)
     weight = before.weight * np.where(kept > 0, kept, 1.0)
-    return replace(rows, sample=replace(rows.sample, weight=weight, _cache={}), before=before)
+    return replace(rows, sample=replace(rows.sample, weight=weight), before=before)
 
 
 def _stack_trial_data(

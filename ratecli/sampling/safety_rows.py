@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.certify.bound import Measurements
 from ratecli.certify.certificate import certify
-from ratecli.certify.prediction import CandidateRows
-from ratecli.certify.safety_test import SafetyTestSpec
+from ratecli.certify.forms import MeasuredRows
+from ratecli.certify.trees import SafetyTestSpec
 from ratecli.ledger.records import random_stream
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
@@ -85,28 +84,24 @@ class SafetyRows:
         self, variant: str, goals: Sequence[Goal], said: Predictions
     ) -> list[dict[str, Any]]:
         leaves = goal_leaves(goals)
-        rates, rows = rates_on_split(leaves, self.rows.sample, "safety")
         # settings of the test are chosen on unfiltered rows, like those that are tested
-        seen, train = rates_on_split(leaves, self.rows.unfiltered(), "train")
-        candidate = CandidateRows(seen, self._measurements(leaves, said, train))
-        certificates = certify(
-            goals,
-            self.promise,
-            rates,
-            self._measurements(leaves, said, rows),
-            self.label_range,
-            random_stream(self.seed, "safety test", variant),
-            candidate,
+        rows, candidate = (
+            self._measured(leaves, said, sample, split)
+            for sample, split in ((self.rows.sample, "safety"), (self.rows.unfiltered(), "train"))
         )
+        rng = random_stream(self.seed, "safety test", variant)
+        certificates = certify(goals, self.promise, rows, rng, candidate)
         return [each.record() | {"variant": variant} for each in certificates]
 
-    def _measurements(
-        self, leaves: Sequence[Leaf], said: Predictions, rows: NDArray[np.intp]
-    ) -> Measurements:
-        """Return (n,) values for each kind of measurement in the rates, and for decisions."""
+    def _measured(
+        self, leaves: Sequence[Leaf], said: Predictions, sample: Sample, split: str
+    ) -> MeasuredRows:
+        """Return the rows of a split, measured for each kind of rate and by their decisions."""
+        rates, rows = rates_on_split(leaves, sample, split)
         kinds = dict.fromkeys(["decision", *(leaf.rate.of for leaf in leaves)])
         label = self.rows.sample.label
-        return {of: said.measure(of, label)[rows] for of in kinds}
+        measurements = {of: said.measure(of, label)[rows] for of in kinds}
+        return MeasuredRows(rates, measurements, self.label_range)
 
 
 def _passed_note(passed: Sequence[str]) -> list[str]:

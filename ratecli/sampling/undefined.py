@@ -16,8 +16,8 @@ import numpy as np
 from ratecli.errors import Diagnostic
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, affine
-from ratecli.rates.expression import Expression, Leaf, Quotient, Slice
-from ratecli.rates.interval import Interval
+from ratecli.rates.expression import Apply, Expression, Leaf, Slice
+from ratecli.rates.functions import Interval
 from ratecli.rates.matrix import RateMatrix, build_rate_matrix
 from ratecli.rates.sample import Sample
 
@@ -63,7 +63,9 @@ def check_defined_ratios(trees: Iterable[Expression], sample: Sample) -> list[Di
     """
     known = sample.deployed is not None
     found = []
-    for part in (part for tree in trees for part in ex.walk(tree) if isinstance(part, Quotient)):
+    for part in (part for tree in trees for part in ex.walk(tree)):
+        if not (isinstance(part, Apply) and part.function == "quotient"):
+            continue
         leaves = ex.leaves(part)
         if known or not any(leaf.rate.needs_deployed for leaf in leaves):
             message = _ratio_problem(part, build_rate_matrix(leaves, sample, "train"))
@@ -76,8 +78,8 @@ def check_defined_ratios(trees: Iterable[Expression], sample: Sample) -> list[Di
     return found
 
 
-def _ratio_problem(part: Quotient, matrix: RateMatrix) -> str:
-    top, bottom = affine(part.numerator), affine(part.denominator)
+def _ratio_problem(part: Apply, matrix: RateMatrix) -> str:
+    top, bottom = map(affine, part.arguments)
     if bottom is None:
         return ""
     low, high = _form_range(bottom, matrix)

@@ -1,4 +1,4 @@
-"""Confidence bounds: vectors, limits, invariances."""
+"""Confidence bounds: vectors of the literature and of libraries, edge cases, invariances."""
 
 from __future__ import annotations
 
@@ -117,10 +117,9 @@ def test_empirical_bernstein(count, rows, upper):
 
 
 SOFT = np.array([0.12, 0.75, 0.44, 0.70, 0.93, 0.53, 0.50, 0.11, 0.29, 0.50, 0.66, 0.77])
-SOFT_2 = np.array([0.39, 0.11, 0.31, 0.87, 0.24, 0.46, 0.89, 0.07, 0.59, 0.91, 0.26, 0.54])
 
 
-def test_bootstrap_is_that_of_scipy():
+def test_bootstrap_agrees_with_scipy():
     groups = [rng(1).beta(2, 5, 60), rng(2).beta(2, 3, 40) ** 3]
     expected = stats.bootstrap(
         groups,
@@ -139,7 +138,7 @@ def test_bootstrap_is_that_of_scipy():
     assert np.mean(uppers) == pytest.approx(expected, abs=1e-3)
 
 
-def test_what_is_exact():
+def test_exact_bounds():
     assert {name for name, bound in BOUNDS.items() if bound.exact} == set(EXACT)
     assert all(bound.means and bound.name == name for name, bound in BOUNDS.items())
 
@@ -157,7 +156,7 @@ def test_what_is_exact():
         (100, 0.3, 0.048),
     ],
 )
-def test_t_misses_rare_events_and_clopper_pearson_does_not(rows, rate, missed):
+def test_failure_rates_on_rare_events_of_t_and_clopper_pearson(rows, rate, missed):
     def miss(bound: Bound) -> float:
         counts = np.arange(stats.binom.ppf(0.9, rows, rate), dtype=int)
         low = [bound.upper([decisions(k, rows)], 0.05, rng()) < rate for k in counts]
@@ -167,35 +166,24 @@ def test_t_misses_rare_events_and_clopper_pearson_does_not(rows, rate, missed):
     assert miss(BOUNDS["clopper_pearson"]) <= 0.0485
 
 
-def test_auto_by_range_and_values():
-    assert choose_bound("auto", [decisions(3, 9), decisions(2, 5, -0.8)]).name == "clopper_pearson"
-    soft = BoundedSample(SOFT)
-    assert choose_bound("auto", [decisions(3, 9), soft]).name == "betting"
-    assert choose_bound("auto", [soft, BoundedSample(SOFT, (0.0, math.inf))]).name == "student_t"
-    assert choose_bound("hoeffding", [soft]).name == "hoeffding"
-    shifted = BoundedSample(np.array([-0.3, 0.7]), (-0.3, 0.7))
-    assert choose_bound("auto", [shifted]).name == "clopper_pearson"
-
-
-def test_auto_of_moments_is_auto_of_the_sample():
-    for part in (
-        decisions(0, 9),
-        decisions(7, 90),
-        BoundedSample(SOFT, coefficient=-1.0),
-        sample_of_ends(),
-    ):
-        assert choose_bound("auto", [moments(part, 500)]) is choose_bound("auto", [part])
-    assert choose_bound("auto", [SampleMoments(1.0, 0.3, 1.0, 9, UNKNOWN)]) is T
-
-
-def sample_of_ends() -> BoundedSample:
-    return BoundedSample(np.array([-3.0, 5.0, 5.0]), (-3.0, 5.0), 2.0)
+@pytest.mark.parametrize(
+    ("parts", "name"),
+    [
+        ([decisions(3, 9), decisions(2, 5, -0.8)], "clopper_pearson"),
+        ([decisions(3, 9), BoundedSample(SOFT)], "betting"),
+        ([BoundedSample(SOFT), BoundedSample(SOFT, (0.0, math.inf))], "student_t"),
+        ([BoundedSample(np.array([-0.3, 0.7]), (-0.3, 0.7))], "clopper_pearson"),
+    ],
+)
+def test_auto_chooses_by_range_and_values(parts, name):
+    assert choose_bound("auto", parts) is BOUNDS[name]
+    assert choose_bound("hoeffding", parts).name == "hoeffding"
 
 
 @every_bound
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("coefficient", [1.0, -1.0, 0.0])
-def test_what_is_no_number_never_passes(bound, broken, coefficient):
+def test_measurements_that_are_not_finite_give_infinity(bound, broken, coefficient):
     values = np.array([0.0] * 50 + [broken])
     for ends in ((0.0, 1.0), UNKNOWN):
         parts = [decisions(3, 9, -5.0), BoundedSample(values, ends, coefficient)]
@@ -205,7 +193,7 @@ def test_what_is_no_number_never_passes(bound, broken, coefficient):
 
 
 @every_bound
-def test_too_few_rows_leave_what_is_known_beforehand(bound):
+def test_too_few_rows_give_the_end_of_the_range(bound):
     for rows in range(bound.least_rows):
         assert both(bound, decisions(0, rows), 0.05) == (1.0, 0.0)
         assert both(bound, BoundedSample(np.zeros(rows), UNKNOWN), 0.05) == (math.inf, -math.inf)
@@ -220,7 +208,7 @@ def test_too_few_rows_leave_what_is_known_beforehand(bound):
 
 
 @every_bound
-def test_a_range_that_is_not_known(bound):
+def test_infinite_ranges(bound):
     upper = bound.upper([BoundedSample(SOFT, UNKNOWN)], 0.05, rng())
     assert math.isinf(upper) if bound.needs_range else 0.5 < upper < 0.8
     # a loss is at least 0, whatever it is
@@ -229,7 +217,7 @@ def test_a_range_that_is_not_known(bound):
 
 
 @every_bound
-def test_values_outside_their_range(bound):
+def test_values_outside_their_range_are_refused(bound):
     with pytest.raises(ValueError, match=r"\[0, 1.2\] are outside their range \[0, 1\]"):
         bound.upper([BoundedSample(np.array([0.0, 1.2]))], 0.05, rng())
     nearly = BoundedSample(np.array([-1e-12, 1 + 1e-12] * 20))
@@ -293,7 +281,7 @@ def test_units_of_measurement_do_not_matter(bound, parts):
 
 @every_bound
 @every_case
-def test_coefficients_whose_squares_are_no_numbers(bound, parts):
+def test_coefficients_whose_squares_overflow(bound, parts):
     upper = bound.upper(parts, 0.05, rng())
     expected = bound.predicted([moments(p) for p in parts], 0.05)
     for size in (2.0**-900, 2.0**900):
@@ -324,8 +312,8 @@ def test_limits_are_in_the_range_of_the_sum(bound):
 
 
 @exact_bound
-def test_two_groups_at_once_are_bounded_tighter_than_one_by_one(bound):
-    """But for empirical Bernstein, which has nothing better than to divide delta."""
+def test_a_joint_bound_of_two_groups_is_narrower_than_two_bounds(bound):
+    """Except with empirical Bernstein, which divides delta."""
     parts = [decisions(60, 400), decisions(80, 500, -0.9)]
     jointly = bound.upper(parts, 0.05, rng())
     divided = sum(bound.upper([part], 0.025, rng()) for part in parts)
@@ -335,8 +323,7 @@ def test_two_groups_at_once_are_bounded_tighter_than_one_by_one(bound):
         assert jointly - total(parts) < 0.75 * (divided - total(parts))
 
 
-def test_widths():
-    """Of rare events, exact bounds in the order of what they know; of decisions, counts say most."""
+def test_widths_of_exact_bounds_on_rare_events():
     parts = [decisions(20, 1000)]
     names = ["clopper_pearson", "betting", "empirical_bernstein", "hoeffding"]
     widths = [BOUNDS[name].upper(parts, 0.05, rng()) - 0.02 for name in names]
@@ -344,7 +331,7 @@ def test_widths():
     assert widths[1] < 0.4 * widths[3]
 
 
-def test_betting_on_what_does_not_vary():
+def test_betting_on_constant_values():
     rows = 2000
     for value in (0.0, 0.2):
         still = [BoundedSample(np.full(rows, value))]

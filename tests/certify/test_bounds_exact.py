@@ -1,4 +1,4 @@
-"""Exact bounds miss no oftener than delta: summed over all outcomes where these are counts, else drawn."""
+"""Failure rates of exact bounds: summed over all outcomes of counts, otherwise simulated."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ratecli.certify.bounds import BOUNDS, Bound
 from ratecli.models.base import Array
 
 COUNTED = [BOUNDS[name] for name in ("clopper_pearson", "hoeffding", "empirical_bernstein")]
-PLAYED = BOUNDS["betting"]
+BETTING = BOUNDS["betting"]
 RATES = np.concatenate(([0.0, 1e-3, 0.01], np.linspace(0.03, 0.97, 30), [0.99, 0.999, 1.0]))
 of_counts = pytest.mark.parametrize("bound", COUNTED, ids=[bound.name for bound in COUNTED])
 
 
-def oftenest_missed(bound: Bound, rows: int, coefficient: float, delta: float) -> float:
+def largest_failure_rate(bound: Bound, rows: int, coefficient: float, delta: float) -> float:
     parts = [decisions(k, rows, coefficient) for k in range(rows + 1)]
     limits = np.array([bound.upper([part], delta, rng()) for part in parts])
-    # just beside a limit a miss is likeliest
+    # a failure is most likely just beside a limit
     beside = np.clip(limits / coefficient + np.array([[-1e-9], [1e-9]]), 0, 1).ravel()
     rates = np.concatenate((RATES, beside))
     return max(float(mass(rows, p) @ (limits < coefficient * p - 1e-12)) for p in rates)
@@ -33,8 +33,8 @@ def oftenest_missed(bound: Bound, rows: int, coefficient: float, delta: float) -
 @pytest.mark.parametrize("rows", [1, 2, 5, 20, 60])
 @pytest.mark.parametrize("coefficient", [1.0, -0.8])
 @pytest.mark.parametrize("delta", [0.05, 0.2])
-def test_one_rate(bound, rows, coefficient, delta):
-    missed = oftenest_missed(bound, rows, coefficient, delta)
+def test_failure_rate_of_one_rate(bound, rows, coefficient, delta):
+    missed = largest_failure_rate(bound, rows, coefficient, delta)
     assert missed <= delta
     if bound.name == "clopper_pearson" and rows > 2:
         assert missed > 0.99 * delta  # and no narrower interval of this kind is exact
@@ -49,7 +49,7 @@ def pair_limits(bound: Bound, rows: tuple[int, int], second: float, delta: float
     return limits
 
 
-def oftenest_missed_pair(limits: Array, second: float, rates: Array) -> float:
+def largest_failure_rate_of_pairs(limits: Array, second: float, rates: Array) -> float:
     one, two = limits.shape[0] - 1, limits.shape[1] - 1
     masses, others = ([mass(n, p) for p in rates] for n in (one, two))
     return max(
@@ -69,9 +69,9 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("bound", "rows", "second", "delta"), PAIRS)
-def test_two_rates(bound, rows, second, delta):
+def test_failure_rate_of_two_rates(bound, rows, second, delta):
     limits = pair_limits(bound, rows, second, delta)
-    missed = oftenest_missed_pair(limits, second, RATES)
+    missed = largest_failure_rate_of_pairs(limits, second, RATES)
     assert missed <= delta
     if bound.name == "clopper_pearson":
         assert missed > 0.5 * delta
@@ -81,16 +81,16 @@ def test_two_rates(bound, rows, second, delta):
 @pytest.mark.parametrize("rows", [(40, 40), (3, 200), (60, 20)])
 @pytest.mark.parametrize("second", [-0.8, -0.1])
 @pytest.mark.parametrize("delta", [0.2, 0.05, 0.001])
-def test_two_rates_of_more_rows(rows, second, delta):
+def test_failure_rate_of_two_rates_of_more_rows(rows, second, delta):
     limits = pair_limits(BOUNDS["clopper_pearson"], rows, second, delta)
     fine = np.unique(np.concatenate((RATES, np.linspace(0, 1, 60))))
-    assert oftenest_missed_pair(limits, second, fine) <= delta
+    assert largest_failure_rate_of_pairs(limits, second, fine) <= delta
 
 
 @pytest.mark.parametrize("rows", [(1, 8), (12, 12), (4, 40)])
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 0.3)])
-def test_two_rates_at_once_are_narrower_than_one_by_one(rows, weights):
-    """For every pair of rates, in the mean over outcomes."""
+def test_a_joint_limit_is_narrower_than_two_limits(rows, weights):
+    """On average over outcomes, for every pair of rates."""
     delta, sizes, by = 0.05, np.array(rows, dtype=float), np.array(weights)
     jointly = np.empty((rows[0] + 1, rows[1] + 1))
     for i, j in np.ndindex(jointly.shape):
@@ -106,7 +106,7 @@ def test_two_rates_at_once_are_narrower_than_one_by_one(rows, weights):
 
 @pytest.mark.parametrize(("rows", "seconds"), [(5000, 1.0), (50_000, 4.0)])
 def test_two_large_groups(rows, seconds):
-    """Nearly as narrow as the normal limit, which is not exact; time leaves room for busy machines."""
+    """The limit is nearly as narrow as the normal one, which is not exact."""
     counts, sizes = np.array([0.3 * rows, 0.7 * rows]), np.array([rows, rows], dtype=float)
     start = time.perf_counter()
     limit = pair_limit(counts, sizes, np.ones(2), 0.05)
@@ -125,8 +125,8 @@ def test_three_rates_divide_delta_over_pairs():
     assert bound.upper(parts, 0.05, rng()) == pytest.approx(pair + single, abs=1e-9)
 
 
-def test_decisions_of_a_randomized_classifier_are_drawn():
-    """Each is yes with its probability: limits are those of counts, and differ from draw to draw."""
+def test_decisions_of_a_randomized_classifier_are_sampled():
+    """Limits are those of counts and depend on the random stream."""
     probabilities = rng(1).beta(2, 5, 40)
     part = BoundedSample(probabilities)
     limits = [BOUNDS["clopper_pearson"].upper([part], 0.1, rng(seed)) for seed in range(200)]
@@ -137,8 +137,8 @@ def test_decisions_of_a_randomized_classifier_are_drawn():
     assert counts.mean() == pytest.approx(probabilities.sum(), abs=0.7)
 
 
-def missed(bound: Bound, laws: list, rows: list[int], second: float, draws: int) -> bool:
-    """Whether the bound misses few enough times at a delta of 0.05."""
+def fails_rarely(bound: Bound, laws: list, rows: list[int], second: float, draws: int) -> bool:
+    """Whether the bound fails few enough times at a delta of 0.05."""
     stream, truth, misses = rng(17), laws[0][1], 0
     if len(rows) > 1:
         truth += second * laws[1][1]
@@ -171,13 +171,13 @@ LAWS = {
 
 @pytest.mark.parametrize("name", ["1/20", "9/10", "beta"])
 @pytest.mark.parametrize("rows", [[8], [60], [10, 40]])
-def test_betting_on_draws(name, rows):
-    assert missed(PLAYED, [LAWS[name], LAWS["3/10"]], rows, -0.8, 200)
+def test_failure_rate_of_betting(name, rows):
+    assert fails_rarely(BETTING, [LAWS[name], LAWS["3/10"]], rows, -0.8, 200)
 
 
 GAMES = [
     pytest.param(bound, name, rows, id=f"{bound.name}-{name}-{rows}")
-    for bound in (*COUNTED, PLAYED)
+    for bound in (*COUNTED, BETTING)
     for name in LAWS
     for rows in ([10], [100], [1000], [12, 30], [300, 200])
     # minutes, for what is summed over all outcomes above
@@ -187,5 +187,5 @@ GAMES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("bound", "name", "rows"), GAMES)
-def test_ten_thousand_draws(bound, name, rows):
-    assert missed(bound, [LAWS[name], LAWS["beta"]], rows, -0.8, 10_000)
+def test_failure_rate_in_ten_thousand_samples(bound, name, rows):
+    assert fails_rarely(bound, [LAWS[name], LAWS["beta"]], rows, -0.8, 10_000)

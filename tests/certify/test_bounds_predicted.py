@@ -1,4 +1,4 @@
-"""Predicted bounds: their slopes, and how near they come."""
+"""Predicted bounds: their slopes and accuracy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STEP = 1e-5
 @every_bound
 @pytest.mark.parametrize("parts", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("delta", [0.05, 0.003])
-def test_slopes_are_those_of_differences(bound, parts, delta):
+def test_slopes_are_difference_quotients(bound, parts, delta):
     predicted = bound.predicted(parts, delta)
     for slopes, name in ((predicted.by_mean, "mean"), (predicted.by_deviation, "deviation")):
         assert slopes.shape == (len(parts),)
@@ -43,7 +43,7 @@ def test_slopes_are_those_of_differences(bound, parts, delta):
 
 
 @every_bound
-def test_slopes_are_0_where_the_range_ends(bound):
+def test_slopes_are_0_at_the_end_of_the_range(bound):
     predicted = bound.predicted([SampleMoments(1.0, 0.999, 0.02, 2)], 1e-4)
     assert predicted.value == 1.0
     assert predicted.by_mean.tolist() == predicted.by_deviation.tolist() == [0.0]
@@ -51,8 +51,7 @@ def test_slopes_are_0_where_the_range_ends(bound):
 
 @pytest.mark.parametrize("name", ["student_t", "bootstrap"])
 @pytest.mark.parametrize("coefficients", [[1.0], [1.0, -2.0]])
-def test_slopes_where_nothing_varies(name, coefficients):
-    """In the direction of each deviation alone: a wider sample is seen to cost."""
+def test_slopes_at_deviations_of_0_are_one_sided(name, coefficients):
     parts = [SampleMoments(c, 0.4, 0.0, 50, UNKNOWN) for c in coefficients]
     predicted = BOUNDS[name].predicted(parts, 0.05)
     moved = BOUNDS[name].predicted([replace(parts[0], deviation=1e-3), *parts[1:]], 0.05)
@@ -87,8 +86,8 @@ PAIRS = {
 
 
 @pytest.mark.parametrize(("bound", "parts"), PAIRS.values(), ids=PAIRS)
-def test_predictions_are_near_to_bounds(bound, parts):
-    """By the width; bounds that depend on draws or random orders in the mean over several."""
+def test_predictions_are_close_to_bounds(bound, parts):
+    """Compared by width; random bounds are averaged over seeds."""
     value = sum(part.coefficient * float(part.values.mean()) for part in parts)
     repeats = 12 if bound.name in {"betting", "bootstrap"} else 1
     width = np.mean([bound.upper(parts, 0.05, rng(seed)) for seed in range(repeats)]) - value
@@ -96,8 +95,8 @@ def test_predictions_are_near_to_bounds(bound, parts):
     assert predicted == pytest.approx(width, rel=NEAR.get(bound.name, 1e-9))
 
 
-def test_what_betting_is_expected_to_reach_is_found_however_near_the_ends_a_mean_is():
-    """Where the room is little, steps towards the bound are less than rounding, and end all the same."""
+def test_predictions_of_betting_for_means_near_the_ends():
+    """Newton's steps are smaller than rounding errors there, and must stop nevertheless."""
     random, bound = np.random.default_rng(0), BOUNDS["betting"]
     rare = SampleMoments(-1.0, 2.467449817766155e-05, 0.0004967281887189535, 250456)
     assert -2.467449817766155e-05 < bound.predicted([rare], 0.05).value < 0

@@ -1,4 +1,4 @@
-"""The promise itself, simulated: how often a certificate is below what it certifies."""
+"""Failure rates of certificates: how often the upper end is below the true value."""
 
 from __future__ import annotations
 
@@ -6,46 +6,37 @@ import itertools
 
 import numpy as np
 import pytest
-from oracles.certificates import rules, words
+from oracles.certificates import groups, rules
 from scipy import stats
 
-from ratecli.certify.certificate import certify
 from ratecli.rates import expression as ex
 
 A, B = "positive_rate[g=a]", "positive_rate[g=b]"
-UNIT = (0.0, 1.0)
 DELTA = 0.1
 DRAWS = 100
 
 
 def truth(goal, rates):
-    """The goal's own value, groups having these rates."""
-
-    def value(leaf):
-        name = str(leaf.where).removeprefix("g = ")
-        return rates[name]
-
-    return ex.evaluate(goal.expression, value)
+    """The value of a goal if groups have these rates."""
+    return ex.evaluate(goal.expression, lambda leaf: rates[str(leaf.where).removeprefix("g = ")])
 
 
-def found(text, sizes, rates, seed=0, **options):
-    """Upper ends (DRAWS,) and the true value."""
-    test = rules(text, {"g": words("".join(name * size for name, size in sizes.items()))})
-    promise = test.promise(DELTA, **options)
-    rng = np.random.default_rng(seed)
-    chance = np.repeat([rates[name] for name in sizes], list(sizes.values()))
+def upper_of(test, decisions, rng, **options):
+    """The upper end of a certificate that must be exact."""
+    (found,) = test.certify(decisions, DELTA, rng=rng, **options)
+    assert (found.exact, found.classifier) == (True, "deterministic")
+    return found.upper
+
+
+def sampled_uppers(test, chance, **options):
+    """Upper ends (DRAWS,) for decisions sampled with these probabilities."""
+    rng = np.random.default_rng(0)
     draws = (rng.random((DRAWS, len(chance))) < chance).astype(float)
-    uppers = []
-    for decisions in draws:
-        (one,) = certify(test.goals, promise, test.rates, {"decision": decisions}, UNIT, rng)
-        assert one.exact
-        assert one.classifier == "deterministic"
-        uppers.append(one.upper)
-    return np.array(uppers), truth(test.goals[0], rates)
+    return np.array([upper_of(test, decisions, rng, **options) for decisions in draws])
 
 
 def consistent(failures):
-    """No more than a binomial with probability DELTA has, but in one case of a thousand."""
+    """Whether so many failures have a probability above 1/1000 at a failure rate of DELTA."""
     return stats.binom.sf(failures - 1, DRAWS, DELTA) > 1e-3
 
 
@@ -59,18 +50,13 @@ def consistent(failures):
         (f"max({A}, 1 - {B}) <= 0.6", "pieces", "clopper_pearson"),
     ],
 )
-def test_uppers_are_below_the_truth_at_most_so_often(text, method, bound):
-    """Exactly, over all outcomes: certificates hang on counts alone, whatever the rates are."""
+def test_failure_rate_summed_over_all_outcomes(text, method, bound):
     first, second = 9, 14
-    test = rules(text, {"g": words("a" * first + "b" * second)})
-    promise, rng = test.promise(DELTA, method=method, bound=bound), np.random.default_rng(0)
+    test, rng = rules(text, groups(a=first, b=second)), np.random.default_rng(0)
     uppers = np.empty((first + 1, second + 1))
     for i, j in itertools.product(range(first + 1), range(second + 1)):
         decisions = np.concatenate([np.arange(first) < i, np.arange(second) < j]).astype(float)
-        (one,) = certify(test.goals, promise, test.rates, {"decision": decisions}, UNIT, rng)
-        assert one.exact
-        assert one.classifier == "deterministic"
-        uppers[i, j] = one.upper
+        uppers[i, j] = upper_of(test, decisions, rng, method=method, bound=bound)
     missed = []
     for low, high in itertools.product(np.linspace(0.03, 0.97, 21), repeat=2):
         chances = np.outer(
@@ -82,32 +68,34 @@ def test_uppers_are_below_the_truth_at_most_so_often(text, method, bound):
     assert 0.01 * DELTA < max(missed) <= DELTA
 
 
-def test_pieces_at_the_boundary_fail_at_most_delta_and_pass_more_often_within():
-    """Each side of the difference has the whole delta, and one of them only can be the broken one."""
-    text, sizes = f"max({A} - {B}, {B} - {A}) <= 0.3", {"a": 100, "b": 100}
-    boundary = {"a": 0.8, "b": 0.5}
-    within = {"a": 0.5, "b": 0.5}
+def test_pieces_fail_at_most_delta_at_the_boundary_and_pass_more_often_inside():
+    """Each side of the difference has the whole delta: only one of them can be violated."""
+    test = rules(f"max({A} - {B}, {B} - {A}) <= 0.3", groups(a=100, b=100))
+    boundary, within = {"a": 0.8, "b": 0.5}, {"a": 0.5, "b": 0.5}
+    assert truth(test.goals[0], boundary) == pytest.approx(0)
     passed = {}
     for method in ("leaves", "pieces"):
-        uppers, true = found(text, sizes, boundary, method=method, bound="hoeffding")
-        assert true == pytest.approx(0)
-        assert consistent(int((uppers <= 0).sum()))
-        uppers, _ = found(text, sizes, within, method=method, bound="hoeffding")
-        passed[method] = (uppers <= 0).mean()
+        at_boundary, inside = (
+            sampled_uppers(
+                test, np.repeat([*rates.values()], 100), method=method, bound="hoeffding"
+            )
+            for rates in (boundary, within)
+        )
+        assert consistent(int((at_boundary <= 0).sum()))
+        passed[method] = (inside <= 0).mean()
     assert passed["pieces"] > passed["leaves"] + 0.4
 
 
-def test_slices_that_hardly_differ_are_not_taken_for_one():
-    """A row in a thousand is in the first slice alone, and it is decided yes: the goal is broken."""
+def test_slices_that_rarely_differ_are_not_treated_as_equal():
+    """One row in a thousand is in the first slice alone and positive, so the goal is violated."""
     rng = np.random.default_rng(3)
-    told, passed = 0, 0
+    differing, passed = 0, 0
     for _ in range(20):
         odd = rng.random(300) < 1e-3
-        columns = {"g": words("a" * 300), "h": np.where(odd, "n", "y").astype(object)}
+        columns = groups(a=300) | {"h": np.where(odd, "n", "y").astype(object)}
         test = rules("positive_rate[g=a] - positive_rate[h=y] <= 0", columns)
-        decisions = {"decision": (odd | (rng.random(300) < 0.3)).astype(float)}
-        (one,) = certify(test.goals, test.promise(DELTA), test.rates, decisions, UNIT, rng)
-        told += odd.any()
-        passed += one.passed
-    assert told < 10
+        (found,) = test.certify(odd | (rng.random(300) < 0.3), DELTA, rng=rng)
+        differing += odd.any()
+        passed += found.passed
+    assert differing < 10
     assert consistent(passed)

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from ratecli.certify.bounds import AUTO, BOUNDS
-from ratecli.certify.safety_test import DeltaDivision, SafetyMethod, SafetyTestSpec
+from ratecli.certify.trees import DeltaDivision, SafetyMethod, SafetyTestSpec
 from ratecli.config.experiment import Experiment, json_schema
 from ratecli.config.safety import SafetySpec
 

@@ -1,4 +1,4 @@
-"""Goals, and what they count of given rows, for safety tests."""
+"""Goals and the rows that they are tested on, for safety tests."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.certify.safety_test import SafetyTestSpec
+from ratecli.certify.certificate import Certificate, certify
+from ratecli.certify.forms import MeasuredRows
+from ratecli.certify.trees import SafetyTestSpec
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal, constraint_goal
+from ratecli.rates.functions import Interval
 from ratecli.rates.matrix import RateMatrix, build_rate_matrix
 from ratecli.rates.parser import parse_constraint
 from ratecli.rates.resolve import Scope, constraint_differences, violation_expression
@@ -29,9 +32,30 @@ class Test:
     goals: tuple[Goal, ...]
     rates: RateMatrix
 
-    def promise(self, delta: float = 0.05, **options: object) -> SafetyTestSpec:
+    def spec(self, delta: float = 0.05, **options: object) -> SafetyTestSpec:
         deltas = {goal.name: delta for goal in self.goals}
         return SafetyTestSpec(deltas, self.rates.members.shape[1], **options)
+
+    def rows(
+        self, measurements: dict[str, Array] | Array, label_range: Interval = (0.0, 1.0)
+    ) -> MeasuredRows:
+        """The rows with their measurements; a single array is of decisions."""
+        if not isinstance(measurements, dict):
+            measurements = {"decision": np.asarray(measurements, dtype=float)}
+        return MeasuredRows(self.rates, measurements, label_range)
+
+    def certify(
+        self,
+        measurements: dict[str, Array] | Array,
+        delta: float = 0.05,
+        *,
+        label_range: Interval = (0.0, 1.0),
+        candidate: MeasuredRows | None = None,
+        rng: np.random.Generator | None = None,
+        **options: object,
+    ) -> tuple[Certificate, ...]:
+        rows, rng = self.rows(measurements, label_range), rng or np.random.default_rng(0)
+        return certify(self.goals, self.spec(delta, **options), rows, rng, candidate)
 
 
 def rules(
@@ -55,6 +79,11 @@ def rules(
         goals.append(constraint_goal(name, text, parts, violation_expression(parts)))
     leaves = ex.leaves(*(node for goal in goals for node in (goal.expression, *goal.pieces)))
     return Test(tuple(goals), build_rate_matrix(leaves, sample, "safety"))
+
+
+def groups(**sizes: int) -> dict[str, NDArray[np.object_]]:
+    """A column of groups with so many rows each."""
+    return {"g": words("".join(name * size for name, size in sizes.items()))}
 
 
 def words(text: str) -> NDArray[np.object_]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from oracles.goals import Rows, Rules, problem, smooth_rows
 
-from ratecli.certify.safety_test import SafetyMethod, SafetyTestSpec
+from ratecli.certify.trees import SafetyMethod, SafetyTestSpec
 from ratecli.solvers.problem import Problem
 
 GAP = "abs(positive_rate[g = a] - positive_rate[g = c]) <= 0.1"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from scipy import stats
 
@@ -27,15 +29,9 @@ def sample(mean: float, deviation: float, rows: int) -> BoundedSample:
 
 
 def moments(part: BoundedSample, rows: int | None = None) -> SampleMoments:
-    """What a part's own moments say of a sample of as many rows, or of another number."""
-    values = part.values
-    return SampleMoments(
-        part.coefficient,
-        float(values.mean()),
-        float(values.std(ddof=1)),
-        values.size if rows is None else rows,
-        part.range,
-    )
+    """The moments of a sample, with another number of rows if one is given."""
+    found = part.moments()
+    return found if rows is None else replace(found, rows=rows)
 
 
 def few_enough(misses: int, draws: int, delta: float) -> bool:

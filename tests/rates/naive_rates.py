@@ -1,4 +1,4 @@
-"""Every rate by its definition, and random samples to try it on."""
+"""Every rate by its definition, and random samples with the names of their groups."""
 
 from __future__ import annotations
 
@@ -6,12 +6,38 @@ import math
 
 import numpy as np
 
-from ratecli.rates.matrix import Predictions
+from ratecli.rates.expression import Expression
+from ratecli.rates.matrix import Predictions, measure
+from ratecli.rates.parser import parse_conditions, parse_expression
+from ratecli.rates.resolve import Scope, resolve
 from ratecli.rates.sample import Sample
+
+WORDS = {"sex": ("f", "m"), "zip": ("03", "1", "2.5")}
+SCOPE = Scope(
+    datasets=frozenset({"d1", "d2", "d3"}),
+    groups={"women": parse_conditions("sex = f"), "men": parse_conditions("sex = m")},
+    values=(WORDS | {"age": ()}).get,
+    algorithms=frozenset({"other"}),
+)
+
+
+def node(text: str) -> Expression:
+    return resolve(parse_expression(text), SCOPE)
+
+
+def number(
+    text: str,
+    sample: Sample,
+    predictions: Predictions,
+    split: str = "train",
+    scope: Scope = SCOPE,
+) -> float:
+    expression = resolve(parse_expression(text), scope)
+    return measure([expression], sample, split, predictions)[0]
 
 
 def definitions(sample: Sample, said: Predictions) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """By name: which rows count, and what each row contributes to the mean."""
+    """For each rate, the rows that count and what each row contributes to the mean."""
     n, p, y, e = len(sample), said.decisions, sample.label, said.estimates
     g = np.full(n, np.nan) if sample.deployed is None else sample.deployed
     everyone, positive, negative = np.ones(n, dtype=bool), y == 1, y == 0
@@ -48,7 +74,7 @@ def definitions(sample: Sample, said: Predictions) -> dict[str, tuple[np.ndarray
 def naive_rate(
     name: str, sample: Sample, said: Predictions, keep: np.ndarray, over: np.ndarray
 ) -> float:
-    """A mean over the rows `over`, to which only the rows `keep` contribute."""
+    """The mean over the rows `over`, to which only the rows `keep` contribute."""
     counts, contribution = definitions(sample, said)[name]
     rows = np.flatnonzero(over & counts)
     weight = sample.weight[rows]

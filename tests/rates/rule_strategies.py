@@ -10,11 +10,10 @@ from ratecli.rates.expression import Expression, Leaf, evaluate
 from ratecli.rates.parser import parse_constraint, parse_expression
 from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
 from ratecli.rates.syntax import (
-    BinaryOperation,
     Condition,
     NameNode,
-    Negation,
     NumberLiteral,
+    Operation,
     Relation,
     SliceName,
     SyntaxNode,
@@ -45,8 +44,8 @@ RATES = st.builds(NameNode, WORDS, items=ITEMS, split=st.none() | WORDS)
 def _grown(parts: st.SearchStrategy[SyntaxNode]) -> st.SearchStrategy[SyntaxNode]:
     arguments = st.lists(parts, max_size=3).map(tuple)
     return (
-        st.builds(Negation, parts)
-        | st.builds(BinaryOperation, st.sampled_from(OPERATORS), parts, parts)
+        st.builds(Operation, st.just("-"), st.tuples(parts))
+        | st.builds(Operation, st.sampled_from(OPERATORS), st.tuples(parts, parts))
         | st.builds(NameNode, WORDS, arguments, BY, ITEMS, st.none() | WORDS)
     )
 
@@ -147,3 +146,39 @@ EXPRESSIONS = (
 
 def value(node: Expression, rates: dict[Leaf, float]) -> float:
     return evaluate(node, lambda leaf: rates[leaf])
+
+
+CONVEX = [
+    "kl(0.2, tpr)",
+    "kl(base_rate, tpr)",
+    "kl(tpr, fpr)",
+    "kl(0.2, 0.5 * tpr + 0.5 * fpr)",
+    "rms(tpr, fpr, 1)",
+    "exp(tpr - fpr)",
+    "exp(kl(0.2, tpr))",
+    "abs(tpr - fpr)",
+    "-geo_mean(tpr, fpr)",
+    "-harmonic_mean(tpr, fpr)",
+    "-sqrt(1 - tpr)",
+    "-log(tpr + 0.1)",
+    "-sqrt(geo_mean(tpr, fpr))",
+    "max(tpr, fpr, 0.3) + 2 * rms(tpr)",
+    "-min(tpr, -exp(fpr))",
+    "(tpr - fpr) * (tpr - fpr)",
+    "rms(exp(tpr), kl(0.5, fpr))",
+    "kl(0.2, tpr) / 3 - sqrt(fpr) / 2",
+    "(tpr - fpr) ** 2",
+    "(tpr - 0.5) ** 4 + tpr ** 3",
+    "(tpr + fpr) ** 1.5",
+    "-((tpr + fpr) ** 0.5)",
+    "(tpr + 1) ** -2",
+    "-((fpr - 1) ** 3)",
+    "kl(0.2, tpr) ** 2",
+    "exp(tpr) ** 3",
+    "-((-exp(tpr)) ** 3)",
+    "kl(0.3, tpr) + kl(base_rate, fpr)",
+    "1 - g_mean",
+    "1 - h_mean",
+    "max(exp(tpr), kl(0.5, fpr)) - g_mean",
+]
+"""Expressions that are known to be convex."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from functools import partial
 
@@ -11,7 +10,7 @@ import pytest
 import rule_strategies
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_rates import random_sample
+from naive_rates import SCOPE, node, random_sample
 from rule_strategies import value
 
 from ratecli.rates import expression as ex
@@ -27,32 +26,15 @@ from ratecli.rates.affine import (
 from ratecli.rates.analysis import Shape, affine_pieces
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.matrix import build_rate_matrix, measure
-from ratecli.rates.parser import parse_conditions, parse_constraint, parse_expression
-from ratecli.rates.resolve import Scope, constraint_differences, resolve
+from ratecli.rates.parser import parse_constraint
+from ratecli.rates.resolve import constraint_differences
 from ratecli.rates.table import RATES
-
-SCOPE = Scope(
-    datasets=frozenset({"d1", "d2", "d3"}),
-    groups={"women": parse_conditions("sex = f"), "men": parse_conditions("sex = m")},
-    values={"sex": ("f", "m"), "zip": ("1", "2.5", "03")}.get,
-)
-
-
-def node(text: str) -> Expression:
-    return resolve(parse_expression(text), SCOPE)
-
-
-def leaf(text: str) -> Leaf:
-    found = node(text)
-    assert isinstance(found, Leaf)
-    return found
-
 
 goal = partial(rule_strategies.goal, scope=SCOPE)
 
 
 def forms(text: str) -> list[dict[str, float]]:
-    """Normal forms of a rule, by canonical text of the rates; "1" is the constant."""
+    """Normal forms of a rule as coefficients by rate; "1" is the constant."""
     return [
         {ex.to_text(rate): pytest.approx(c) for rate, c in form.coefficients.items()}
         | ({"1": pytest.approx(form.constant)} if form.constant else {})
@@ -83,11 +65,11 @@ def test_affine_forms(text: str, form: Affine) -> None:
 
 
 @pytest.mark.parametrize("text", ["tpr * fpr", "precision", "abs(tpr)", "1 / tpr", "roc_auc"])
-def test_what_is_not_affine_has_no_affine_form(text: str) -> None:
+def test_other_expressions_have_no_affine_form(text: str) -> None:
     assert affine(node(text)) is None
 
 
-def test_an_affine_form_is_the_expression_it_came_from() -> None:
+def test_an_affine_form_gives_its_expression_and_range() -> None:
     form = affine(node("2 * tpr - fpr[women] + 1"))
     assert form is not None
     assert form.expression() == node("2 * tpr - fpr[women] + 1")
@@ -96,34 +78,35 @@ def test_an_affine_form_is_the_expression_it_came_from() -> None:
     assert form_of(mse=-2, constant=1).range() == (-math.inf, 1)
 
 
-def test_precision_is_affine_once_its_denominator_is_cleared() -> None:
-    assert forms("precision >= 0.75") == [{"true_positives": -0.25, "false_positives": 0.75}]
-    assert forms("0.75 <= precision") == forms("precision >= 75%")
-    assert forms("precision <= 0.5") == [{"true_positives": 0.5, "false_positives": -0.5}]
-    assert forms("2 * precision - 1 >= 0.5") == [{"true_positives": -0.5, "false_positives": 1.5}]
-    assert forms("f1 >= 0.5") == [
-        {"true_positives": -1.0, "false_positives": 0.5, "false_negatives": 0.5}
-    ]
-    assert forms("win_loss_ratio >= 2") == [{"wins": -1.0, "losses": 2.0}]
+WOMEN, MEN = "[sex = f]", "[sex = m]"
+LESS = {f"fpr{WOMEN}": 1.0, f"fpr{MEN}": -1.0, "1": -0.02}
+MORE = {f"fpr{WOMEN}": -1.0, f"fpr{MEN}": 1.0, "1": -0.02}
+FEW_WOMEN = {f"positive_rate{MEN}": 0.8, f"positive_rate{WOMEN}": -1.0}
+FEW_MEN = {f"positive_rate{WOMEN}": 0.8, f"positive_rate{MEN}": -1.0}
 
 
-def test_a_ratio_of_rates_against_a_number_is_affine() -> None:
-    women, men = "positive_rate[sex = f]", "positive_rate[sex = m]"
-    assert forms("positive_rate[women] / positive_rate[men] >= 0.8") == [{men: 0.8, women: -1.0}]
-    assert forms("min_ratio(positive_rate, by=sex) >= 0.8") == [
-        {men: 0.8, women: -1.0},
-        {women: 0.8, men: -1.0},
-    ]
-
-
-def test_gaps_and_absolute_values_are_families_of_affine_rules() -> None:
-    women, men = "fpr[sex = f]", "fpr[sex = m]"
-    both = [{women: 1.0, men: -1.0, "1": -0.02}, {women: -1.0, men: 1.0, "1": -0.02}]
-    assert forms("max_gap(fpr, by=sex) <= 0.02") == both
-    assert forms("abs(fpr[women] - fpr[men]) <= 0.02") == both
-    assert forms("0.02 >= abs(fpr[women] - fpr[men])") == both
-    assert forms("-0.02 <= fpr[women] - fpr[men] <= 0.02") == both[::-1]
-    assert len(forms("max_gap(tpr, by=zip) <= 5%")) == 6
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("precision >= 75%", [{"true_positives": -0.25, "false_positives": 0.75}]),
+        ("0.75 <= precision", [{"true_positives": -0.25, "false_positives": 0.75}]),
+        ("precision <= 0.5", [{"true_positives": 0.5, "false_positives": -0.5}]),
+        ("2 * precision - 1 >= 0.5", [{"true_positives": -0.5, "false_positives": 1.5}]),
+        ("f1 >= 0.5",
+         [{"true_positives": -1.0, "false_positives": 0.5, "false_negatives": 0.5}]),
+        ("win_loss_ratio >= 2", [{"wins": -1.0, "losses": 2.0}]),
+        ("positive_rate[women] / positive_rate[men] >= 0.8", [FEW_WOMEN]),
+        ("min_ratio(positive_rate, by=sex) >= 0.8", [FEW_WOMEN, FEW_MEN]),
+        ("max_gap(fpr, by=sex) <= 0.02", [LESS, MORE]),
+        ("abs(fpr[women] - fpr[men]) <= 0.02", [LESS, MORE]),
+        ("0.02 >= abs(fpr[women] - fpr[men])", [LESS, MORE]),
+        ("-0.02 <= fpr[women] - fpr[men] <= 0.02", [MORE, LESS]),
+    ],
+)  # fmt: skip
+def test_rules_that_are_families_of_affine_forms(
+    rule: str, expected: list[dict[str, float]]
+) -> None:
+    assert forms(rule) == expected
 
 
 def test_denominators_that_may_be_negative_are_not_cleared() -> None:
@@ -133,7 +116,7 @@ def test_denominators_that_may_be_negative_are_not_cleared() -> None:
     assert clear_denominators(node("tpr / (1 - fpr) - 1")) == form_of(tpr=1, fpr=1, constant=-1)
 
 
-def test_what_compares_two_ratios_stays_a_sum_of_ratios() -> None:
+def test_a_difference_of_ratios_is_a_sum_of_ratios() -> None:
     form = ratio_sum(node("f1[women] - f1[men] - 0.1"))
     assert form is not None
     assert form.affine == Affine({}, -0.1)
@@ -142,7 +125,7 @@ def test_what_compares_two_ratios_stays_a_sum_of_ratios() -> None:
     assert clear_denominators(node("precision - tpr")) is None
 
 
-def test_ratios_over_one_denominator_are_one_ratio() -> None:
+def test_ratios_with_equal_denominators_are_merged() -> None:
     form = ratio_sum(node("tpr / fpr - 2 * (fnr / fpr) + 1"))
     assert form is not None
     assert [ratio.numerator for ratio in form.ratios] == [form_of(tpr=1, fnr=-2)]
@@ -158,9 +141,7 @@ TERMS = ["tpr", "fpr[women]", "true_positives", "false_positives", "base_rate", 
     st.integers(0, 10**6),
 )
 @settings(max_examples=60)
-def test_clearing_keeps_the_sign_wherever_the_ratio_is_defined(
-    top: dict[str, int], bound: int, seed: int
-) -> None:
+def test_clearing_a_denominator_keeps_the_sign(top: dict[str, int], bound: int, seed: int) -> None:
     numerator = " + ".join(f"({factor}) * {rate}" for rate, factor in top.items())
     ratio = node(f"({numerator}) / (2 * tpr + churn) - ({bound})")
     form = clear_denominators(ratio)
@@ -216,13 +197,13 @@ def test_clearing_keeps_the_sign_wherever_the_ratio_is_defined(
         ("true_negatives >= 0.3", ["false_positives <= 0.7 - base_rate"]),
     ],
 )
-def test_bounds_as_in_the_table(rule: str, bounds: list[str]) -> None:
+def test_bounds_of_goh_table_2(rule: str, bounds: list[str]) -> None:
     found = [bound_text(positive_combination(form)) for form in affine_pieces(goal(rule))]
     assert [terms(text) for text in found] == [terms(text) for text in bounds]
 
 
 def terms(text: str) -> tuple[Expression, ...]:
-    """Order of terms does not count: `a + b <= c` as its affine form."""
+    """The affine form of `a + b <= c`, whatever the order of its terms."""
     (difference,) = constraint_differences(parse_constraint(text), SCOPE)
     form = affine(difference)
     assert form is not None
@@ -237,7 +218,7 @@ def terms(text: str) -> tuple[Expression, ...]:
 @settings(max_examples=60)
 def test_a_positive_combination_has_the_same_value(factors: dict[str, float], seed: int) -> None:
     sample, predictions = random_sample(seed, 40)
-    coefficients = {leaf(f"{name}[women]"): c for name, c in factors.items() if c}
+    coefficients = {node(f"{name}[women]"): c for name, c in factors.items() if c}
     form = Affine(coefficients, 0.25)
     positive = positive_combination(form)
     one, other = measure([form.expression(), positive.expression()], sample, "train", predictions)
@@ -247,7 +228,7 @@ def test_a_positive_combination_has_the_same_value(factors: dict[str, float], se
 
 
 def test_the_precision_rule_by_counts() -> None:
-    """Vector 9.4: with 5 positive rows (2 missed) and 5 negative rows (1 let in) it is tight."""
+    """Vector 9.4: 2 of 5 positive rows are decided negatively and 1 of 5 negative ones positively."""
     rule = goal("precision >= 0.75")
     (form,) = (positive_combination(form) for form in affine_pieces(rule))
     counts = {"false_negatives": 0.2, "false_positives": 0.1, "base_rate": 0.5}
@@ -256,10 +237,10 @@ def test_the_precision_rule_by_counts() -> None:
     assert value(Affine(form.coefficients).expression(), rates) == pytest.approx(1.25 / 10 - 0.125)
 
 
-def test_wins_and_losses_split_by_row_as_by_hand() -> None:
-    """`wins >= losses`: rows that a yes helps have negative weight, those it harms positive."""
+def test_row_weights_of_wins_and_losses() -> None:
+    """`wins >= losses`: rows that a positive decision helps have negative weights."""
     sample, _ = random_sample(2, 60)
-    matrix = build_rate_matrix([leaf("losses"), leaf("wins")], sample, "train")
+    matrix = build_rate_matrix([node("losses"), node("wins")], sample, "train")
     per_row = matrix.A.T @ np.array([1.0, -1.0])
     both = (sample.part == "train") & ~np.isnan(sample.label) & ~np.isnan(sample.deployed)
     share = sample.weight / sample.weight[both].sum()
@@ -268,7 +249,7 @@ def test_wins_and_losses_split_by_row_as_by_hand() -> None:
     )
 
 
-# levels
+# thresholds
 
 
 @pytest.mark.parametrize(
@@ -285,23 +266,21 @@ def test_wins_and_losses_split_by_row_as_by_hand() -> None:
         ("abs(tpr)", "tpr <= 0.1", [None]),
     ],
 )  # fmt: skip
-def test_the_level_of_a_metric_where_a_rule_is_just_met(
-    metric: str, rule: str, levels: list[float | None]
-) -> None:
+def test_implied_thresholds(metric: str, rule: str, levels: list[float | None]) -> None:
     found = [implied_threshold(node(metric), piece) for piece in goal(rule).pieces]
     assert found == [None if t is None else pytest.approx(t) for t in levels]
 
 
-def test_affine_pieces_of_another_goal_are_refused() -> None:
-    for text in ("max_gap(f1, by=sex) <= 0.1", "kl(0.2, tpr) <= 0.1"):
-        with pytest.raises(ValueError, match="not affine"):
-            affine_pieces(goal(text))
+@pytest.mark.parametrize("rule", ["max_gap(f1, by=sex) <= 0.1", "kl(0.2, tpr) <= 0.1"])
+def test_affine_pieces_of_another_goal_are_refused(rule: str) -> None:
+    with pytest.raises(ValueError, match="not affine"):
+        affine_pieces(goal(rule))
 
 
-def test_every_named_complement_turns_a_sign() -> None:
-    for name, rate in itertools.chain(RATES.items()):
-        form = positive_combination(form_of(**{name: -1.0}))
-        if rate.complement:
-            assert form.coefficients[Leaf(RATES[rate.complement])] == 1
-        else:
-            assert form == form_of(**{name: -1.0})
+@pytest.mark.parametrize("name", RATES)
+def test_a_complement_replaces_a_negative_coefficient(name: str) -> None:
+    form = positive_combination(form_of(**{name: -1.0}))
+    if RATES[name].complement:
+        assert form.coefficients[Leaf(RATES[RATES[name].complement])] == 1
+    else:
+        assert form == form_of(**{name: -1.0})

@@ -1,4 +1,4 @@
-"""Shares, imbalance and disclosivity: vectors of the paper, loops over rows, forms and faults."""
+"""Shares, imbalance and disclosivity: vectors of the paper, definitions, forms and errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from entries import load_entry_table
 from full_scope import FULL, value
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_rates import random_sample
+from naive_rates import WORDS, node, number, random_sample
 from rule_marks import fault_under
 
 from ratecli.rates import expression as ex
@@ -33,20 +33,14 @@ from ratecli.rates.resolve import Scope, resolve
 from ratecli.rates.sample import Floats, Sample
 from ratecli.rates.tangent import tangent, values
 
-WORDS = {"sex": ("f", "m"), "zip": ("03", "1", "2.5")}
-SCOPE = Scope(datasets=frozenset({"d1", "d2", "d3"}), values=WORDS.get, columns=frozenset(WORDS))
 SEEDS = st.integers(0, 2**32 - 1)
 
 
 goal = partial(rule_strategies.goal, scope=FULL)
 
 
-def number(text: str, sample: Sample, predictions: Predictions, scope: Scope = SCOPE) -> float:
-    return measure([resolve(parse_expression(text), scope)], sample, "train", predictions)[0]
-
-
 def shares(sample: Sample, chosen: Floats, column: str, datasets: str) -> list[float]:
-    """Share of each value among the training rows chosen, row by row; NaN where none is."""
+    """The share of each value among the chosen training rows, summed by row; NaN without any."""
     weight = dict.fromkeys(WORDS[column], 0.0)
     total = 0.0
     for i in range(len(sample)):
@@ -61,7 +55,7 @@ def shares(sample: Sample, chosen: Floats, column: str, datasets: str) -> list[f
 
 
 @given(seed=SEEDS, rows=st.integers(1, 40), some=st.booleans())
-def test_shares_and_what_is_made_of_them_are_their_definitions(seed, rows, *, some):
+def test_metrics_of_shares_agree_with_their_definitions(seed, rows, *, some):
     sample, said = random_sample(seed, rows)
     datasets, where = ("d1 d2", "d1, d2") if some else ("d1 d2 d3", "")
     at = f"[{where}]" if some else ""
@@ -93,7 +87,7 @@ def test_a_share_bounded_below_is_one_affine_form():
     assert len(goal("min(share, by=(race, sex)) >= 0.2").pieces) == 5
 
 
-def test_canonical_text_of_a_disclosivity_is_what_one_writes():
+def test_canonical_text_of_a_disclosivity():
     assert ex.to_text(value("disclosivity( by = ( sex ) )")) == "disclosivity(by=sex)"
     both = "disclosivity(by=(race, sex))[d1, d2]@test"
     assert ex.to_text(value("disclosivity(by=(race,sex))[d2, d1]@test")) == both
@@ -119,18 +113,15 @@ def test_imbalance_of_all_rows_is_the_papers(source, column, expected, monkeypat
     known = sorted(set(column_values))
     scope = Scope(values=lambda _: known, columns=frozenset({column}))
     everyone = Predictions(np.ones(n), np.ones(n), np.ones(n))
-    assert number(f"imbalance(by={column})", sample, everyone, scope) == pytest.approx(
-        expected, abs=5e-5
-    )
+    found = number(f"imbalance(by={column})", sample, everyone, scope=scope)
+    assert found == pytest.approx(expected, abs=5e-5)
 
 
 # disclosivity
 
 
 def proxied(mixed: list[list[float]], said: list[float]) -> tuple[Floats, Floats, Floats]:
-    """Proxy, groups and weights of rows of which the proxy says j with chance `said`, and that are
-    then of group k with chance `mixed`.
-    """
+    """Proxy, groups and weights: value j has probability `said`, and then group k `mixed`."""
     pairs = [(j, k) for j in range(len(said)) for k in range(len(mixed[0]))]
     proxy = np.array([np.eye(len(said))[j] for j, _ in pairs])
     groups = np.array([np.eye(len(mixed[0]))[k] for _, k in pairs])
@@ -151,7 +142,7 @@ def test_vectors_of_disclosivity(mixed, said, base, expected):
     assert disclosivity(proxy, groups, 7 * weight) == pytest.approx(expected)
 
 
-def test_what_a_proxy_never_says_and_rows_without_a_group_count_for_nothing():
+def test_unused_proxy_values_and_rows_without_a_group_are_left_out():
     proxy, groups, weight = proxied([[0.8, 0.2], [0.4, 0.6], [0.0, 1.0]], [0.75, 0.25, 1e-14])
     assert disclosivity(proxy, groups, weight) == pytest.approx(0.3)
     lost = np.vstack([proxy, np.eye(3)]), np.vstack([groups, np.zeros((3, 2))])
@@ -162,7 +153,7 @@ def test_what_a_proxy_never_says_and_rows_without_a_group_count_for_nothing():
 
 @given(seed=SEEDS, rows=st.integers(1, 40), kinds=st.integers(2, 4), own=st.booleans())
 @settings(max_examples=40)
-def test_disclosivity_is_its_definition(seed, rows, kinds, *, own):
+def test_disclosivity_agrees_with_its_definition(seed, rows, kinds, *, own):
     sample, said = random_sample(seed, rows)
     chances = np.stack([said.decisions, 1 - said.decisions], axis=1)
     if own:
@@ -190,16 +181,12 @@ def test_disclosivity_is_its_definition(seed, rows, kinds, *, own):
     found = number("1 - disclosivity(by=(sex, zip))", sample, said)
     assert found == near(1 - both, nan_ok=True, abs=1e-12)
     other = number("disclosivity(by=sex)@test", sample, said)
-    assert other == measure([value_of("disclosivity(by=sex)")], sample, "test", said)[0] or (
+    assert other == measure([node("disclosivity(by=sex)")], sample, "test", said)[0] or (
         math.isnan(other)
     )
 
 
-def value_of(text: str) -> ex.Expression:
-    return resolve(parse_expression(text), SCOPE)
-
-
-def test_a_disclosivity_shows_its_groups_to_solvers_and_no_number_of_them():
+def test_a_disclosivity_has_groups_but_no_value_as_a_function_of_rates():
     node = value("disclosivity(by=(race, sex))[d1]@test")
     assert isinstance(node, Disclosure)
     assert [len(groups) for groups in node.columns] == [3, 2]
@@ -241,20 +228,19 @@ def test_an_imbalance_is_a_balance_of_equal_shares():
         ("imbalance(by=sex)@train", (0.5, 0.5), 1),
     ],
 )  # fmt: skip
-def test_distances_written_by_hand(text, target, factor):
+def test_other_spellings_of_distances_of_shares(text, target, factor):
     found = balance(value(text))
     assert isinstance(found, Balance)
     assert found.target == pytest.approx(target)
     assert found.factor == pytest.approx(factor)
     assert shape(value(text)) is Shape.BALANCE
     sample, said = random_sample(1, 80)
-    node = resolve(parse_expression(text.replace("women", "sex=f").replace("men", "sex=m")), SCOPE)
-    own = balance(node)
+    own = balance(node(text))
     each = [group.where for group in own.groups]
     got = shares(sample, said.decisions, "sex", "d1" if "d1" in text else "d1 d2 d3")
     picked = [got[WORDS["sex"].index(where.conditions[0].values[0])] for where in each]
     by_hand = own.factor * math.dist(picked, own.target)
-    assert measure([node], sample, "train", said)[0] == pytest.approx(by_hand)
+    assert number(text, sample, said) == pytest.approx(by_hand)
 
 
 @pytest.mark.parametrize(
@@ -273,7 +259,7 @@ def test_distances_written_by_hand(text, target, factor):
         "sqrt((share[women] - 0.2) ** 2 + abs(share[men]))",
     ],
 )
-def test_what_is_no_distance_of_shares(text):
+def test_expressions_that_are_no_distances_of_shares(text):
     assert balance(value(text)) is None
     assert shape(value(text)) is not Shape.BALANCE
 
@@ -295,11 +281,11 @@ def test_what_is_no_distance_of_shares(text):
         ("disclosivity(by=sex) * roc_auc <= 0.1", Shape.REPORTED),
     ],
 )
-def test_shapes_of_rules_of_filters(rule, expected):
+def test_shapes_of_rules_with_imbalance_and_disclosivity(rule, expected):
     assert goal(rule).shape is expected
 
 
-def test_a_disclosivity_to_be_small_is_for_nobody():
+def test_no_algorithm_minimizes_a_disclosivity():
     assert shape(value("disclosivity(by=sex)")) is Shape.REPORTED
     assert shape(value("error + disclosivity(by=sex)")) is Shape.REPORTED
 
@@ -327,25 +313,25 @@ def test_the_bound_of_a_disclosivity():
         ("imbalance(by=sex)", (0, math.sqrt(1 / 2))),
     ],
 )
-def test_shares_of_all_rows_are_parts_of_the_rows_decided_yes(text, expected):
+def test_ranges_of_sums_of_joint_rates(text, expected):
     scope = Scope(FULL.datasets, FULL.groups)
     node = value(text) if "age" not in text else resolve(parse_expression(text), scope)
     assert interval(node) == pytest.approx(expected)
 
 
 @given(seed=SEEDS, weights=st.lists(st.integers(-3, 3), min_size=5, max_size=5))
-def test_ranges_hold_the_numbers_of_all_samples(seed, weights):
+def test_ranges_contain_values_on_samples(seed, weights):
     sample, said = random_sample(seed, 12)
     names = ("positive_rate", *(f"joint_rate[{each}]" for each in ("sex=f", "sex=m", "zip=1", "")))
     text = " + ".join(
         f"({w}) * {name.replace('[]', '')}" for w, name in zip(weights, names, strict=True)
     )
     found = number(text, sample, said)
-    low, high = interval(resolve(parse_expression(text), SCOPE))
+    low, high = interval(node(text))
     assert math.isnan(found) or low - 1e-9 <= found <= high + 1e-9
 
 
-# faults
+# errors
 
 
 @pytest.mark.parametrize(
@@ -365,13 +351,13 @@ def test_ranges_hold_the_numbers_of_all_samples(seed, weights):
         ("«min(tpr, fpr, by=sex)»", "E304", "takes one metric and a column"),
     ],
 )  # fmt: skip
-def test_faults_of_columns(mark, code, message):
+def test_errors_of_columns(mark, code, message):
     fault = fault_under(mark, value)
     assert fault.code == code
     assert message in fault.message
 
 
-def test_shares_of_groups_are_found_again_as_leaves():
+def test_the_rows_that_a_rate_averages_over():
     assert isinstance(value("joint_rate[women]"), Leaf)
     assert value("joint_rate[women]").over == ex.ALL_ROWS
     assert value("tpr[women]").over == value("tpr[women]").where

@@ -1,4 +1,4 @@
-"""Which way a metric gets better: by its text, and by what happens when decisions are put right."""
+"""Directions of metrics: by their text, and by the effect of corrected decisions."""
 
 from __future__ import annotations
 
@@ -60,8 +60,7 @@ DECIDED = [
 
 
 @pytest.mark.parametrize("name", DECIDED)
-def test_no_decision_put_right_makes_a_metric_worse(name):
-    """Of what is said to be better either way, some make it rise and some make it fall."""
+def test_a_corrected_decision_moves_a_metric_in_its_direction(name):
     rng = np.random.default_rng(3)
     moves = set[str]()
     for _ in range(20):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from rule_strategies import EXPRESSIONS, expression, goal, value
+from rule_strategies import CONVEX, EXPRESSIONS, expression, goal, value
 
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import (
@@ -31,7 +31,7 @@ SEEDS = st.integers(0, 10**6)
 
 
 def drawn(node: Expression, seed: int, count: int) -> list[Rates]:
-    """Rates of the leaves of a tree, some on the border of their range."""
+    """Random rates of a tree, some at the ends of their range."""
     rng, leaves = np.random.default_rng(seed), ex.leaves(node)
     return [
         {leaf: float(rng.choice([0, 1, *rng.random(4)])) for leaf in leaves} for _ in range(count)
@@ -131,7 +131,7 @@ RULES = st.tuples(EXPRESSIONS, st.sampled_from(["<=", ">="]), st.floats(0, 1)).m
 
 @given(RULES, SEEDS)
 @settings(max_examples=100)
-def test_a_rule_holds_exactly_where_all_its_pieces_do(rule: str, seed: int) -> None:
+def test_a_rule_is_satisfied_exactly_if_all_its_pieces_are(rule: str, seed: int) -> None:
     found = goal(rule)
     for rates in drawn(found.expression, seed, 3):
         whole = value(found.expression, rates)
@@ -140,16 +140,22 @@ def test_a_rule_holds_exactly_where_all_its_pieces_do(rule: str, seed: int) -> N
             assert (whole <= 0) == (max(parts) <= 0)
 
 
-def test_pieces_of_nested_choices() -> None:
-    assert len(pieces(expression("max(tpr, max(fpr, abs(fnr - tnr)))"))) == 4
-    assert len(pieces(expression("max(tpr, fpr) + 2 * abs(fnr - tnr)"))) == 4
-    assert len(pieces(expression("max(tpr + max(fpr, fnr), tnr)"))) == 3
-    assert pieces(expression("-max(tpr, fpr)")) == (expression("-max(tpr, fpr)"),)
-    assert len(pieces(expression("-min(tpr, fpr)"))) == 2
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("max(tpr, max(fpr, abs(fnr - tnr)))", 4),
+        ("max(tpr, fpr) + 2 * abs(fnr - tnr)", 4),
+        ("max(tpr + max(fpr, fnr), tnr)", 3),
+        ("-max(tpr, fpr)", 1),
+        ("-min(tpr, fpr)", 2),
+    ],
+)
+def test_number_of_pieces_of_nested_choices(text: str, count: int) -> None:
+    assert len(pieces(expression(text))) == count
 
 
 @pytest.mark.parametrize("terms", [10, 12, 40])
-def test_too_many_pieces_are_left_together(terms: int) -> None:
+def test_expressions_with_too_many_pieces_are_not_split(terms: int) -> None:
     node = expression(" + ".join(["max(max(tpr, fpr), max(fnr, tnr))"] * terms))
     begun = time.process_time()
     assert 4**terms > MAX_PIECES
@@ -158,37 +164,6 @@ def test_too_many_pieces_are_left_together(terms: int) -> None:
 
 
 # curvature
-
-
-CONVEX = [
-    "kl(0.2, tpr)",
-    "kl(base_rate, tpr)",
-    "kl(tpr, fpr)",
-    "kl(0.2, 0.5 * tpr + 0.5 * fpr)",
-    "rms(tpr, fpr, 1)",
-    "exp(tpr - fpr)",
-    "exp(kl(0.2, tpr))",
-    "abs(tpr - fpr)",
-    "-geo_mean(tpr, fpr)",
-    "-harmonic_mean(tpr, fpr)",
-    "-sqrt(1 - tpr)",
-    "-log(tpr + 0.1)",
-    "-sqrt(geo_mean(tpr, fpr))",
-    "max(tpr, fpr, 0.3) + 2 * rms(tpr)",
-    "-min(tpr, -exp(fpr))",
-    "(tpr - fpr) * (tpr - fpr)",
-    "rms(exp(tpr), kl(0.5, fpr))",
-    "kl(0.2, tpr) / 3 - sqrt(fpr) / 2",
-    "(tpr - fpr) ** 2",
-    "(tpr - 0.5) ** 4 + tpr ** 3",
-    "(tpr + fpr) ** 1.5",
-    "-((tpr + fpr) ** 0.5)",
-    "(tpr + 1) ** -2",
-    "-((fpr - 1) ** 3)",
-    "kl(0.2, tpr) ** 2",
-    "exp(tpr) ** 3",
-    "-((-exp(tpr)) ** 3)",
-]
 
 
 @pytest.mark.parametrize("text", CONVEX)
@@ -200,43 +175,36 @@ def test_known_convex_and_concave(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "tpr * fpr",
-        "tpr / fpr",
-        "kl(0.2, tpr + fpr)",  # clipped beyond 1
-        "kl(0.2, exp(tpr) / 3)",
-        "sqrt(tpr - fpr)",  # undefined below 0
-        "sqrt(exp(tpr))",
-        "exp(sqrt(tpr))",
-        "abs(exp(tpr) - 2)",
-        "exp(tpr) + sqrt(fpr)",
-        "rms(exp(tpr) - 2, fpr)",
-        "tpr * (fpr - fpr)",
-        "(tpr - fpr) ** 3",
-        "(tpr - fpr) ** 0.5",  # undefined below 0
-        "(exp(tpr) - 2) ** 2",
-        "sqrt(tpr) ** 3",
-        "roc_auc",
-    ],
-)
-def test_what_cannot_be_said_is_not_said(text: str) -> None:
-    assert curvature(expression(text)) is Curvature.UNKNOWN
-
-
-@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("2 - 3 * tpr", Curvature.AFFINE),
-        ("exp(0.3)", Curvature.CONSTANT),
         ("tpr - tpr", Curvature.AFFINE),
+        ("exp(0.3)", Curvature.CONSTANT),
+        ("tpr * fpr", Curvature.UNKNOWN),
+        ("tpr / fpr", Curvature.UNKNOWN),
+        ("kl(0.2, tpr + fpr)", Curvature.UNKNOWN),  # clipped beyond 1
+        ("kl(0.2, exp(tpr) / 3)", Curvature.UNKNOWN),
+        ("sqrt(tpr - fpr)", Curvature.UNKNOWN),  # undefined below 0
+        ("sqrt(exp(tpr))", Curvature.UNKNOWN),
+        ("exp(sqrt(tpr))", Curvature.UNKNOWN),
+        ("abs(exp(tpr) - 2)", Curvature.UNKNOWN),
+        ("exp(tpr) + sqrt(fpr)", Curvature.UNKNOWN),
+        ("rms(exp(tpr) - 2, fpr)", Curvature.UNKNOWN),
+        ("tpr * (fpr - fpr)", Curvature.UNKNOWN),
+        ("(tpr - fpr) ** 3", Curvature.UNKNOWN),
+        ("(tpr - fpr) ** 0.5", Curvature.UNKNOWN),  # undefined below 0
+        ("(exp(tpr) - 2) ** 2", Curvature.UNKNOWN),
+        ("sqrt(tpr) ** 3", Curvature.UNKNOWN),
+        ("roc_auc", Curvature.UNKNOWN),
     ],
 )
-def test_flat_curvature(text: str, expected: Curvature) -> None:
+def test_affine_and_unknown_curvature(text: str, expected: Curvature) -> None:
     assert curvature(expression(text)) is expected
 
 
-def _jensen(node: Expression, seed: int) -> None:
+@given(EXPRESSIONS | st.sampled_from(CONVEX).map(expression), SEEDS)
+@settings(max_examples=120)
+def test_curvature_satisfies_jensens_inequality(node: Expression, seed: int) -> None:
     found = curvature(node)
     assume(found is not Curvature.UNKNOWN)
     for one, other in zip(drawn(node, seed, 4), drawn(node, seed + 1, 4), strict=True):
@@ -250,19 +218,6 @@ def _jensen(node: Expression, seed: int) -> None:
             assert middle <= ends + close(middle, ends)
         if found is not Curvature.CONVEX:
             assert middle >= ends - close(middle, ends)
-
-
-@pytest.mark.parametrize("text", CONVEX)
-@given(SEEDS)
-@settings(max_examples=8)
-def test_known_curvature_passes_jensen(text: str, seed: int) -> None:
-    _jensen(expression(text), seed)
-
-
-@given(EXPRESSIONS, SEEDS)
-@settings(max_examples=80)
-def test_whatever_is_given_a_curvature_passes_jensen(node: Expression, seed: int) -> None:
-    _jensen(node, seed)
 
 
 def test_curvature_of_a_long_product_is_quick() -> None:
@@ -330,32 +285,24 @@ def test_monotonicity_holds_at_sampled_rates(node: Expression, seed: int) -> Non
 @pytest.mark.parametrize(
     ("text", "ends"),
     [
-        ("tpr", (0, 1)),
         ("tpr - fpr", (-1, 1)),
         ("tpr - tpr", (0, 0)),
         ("abs(tpr - 0.3)", (0, 0.7)),
         ("abs(tpr + 0.3)", (0.3, 1.3)),
-        ("max(tpr, fpr, 0.2)", (0.2, 1)),
         ("min(tpr, 0.2)", (0, 0.2)),
-        ("sqrt(tpr)", (0, 1)),
-        ("log(tpr)", (-math.inf, 0)),
         ("exp(-tpr)", (math.exp(-1), 1)),
-        ("kl(0.3, tpr)", (0, kl(0.3, 1))),
         ("kl(0.3, 0.5 + 0.5 * tpr)", (kl(0.3, 0.5), kl(0.3, 1))),
-        ("geo_mean(tpr, fpr)", (0, 1)),
         ("harmonic_mean(tpr, 0.5)", (0, 2 / 3)),
         ("harmonic_mean(tpr, wins / losses)", (0, 2)),
         ("geo_mean(0 * tpr, wins / losses)", (-math.inf, math.inf)),
         ("log(-tpr) - log(-fpr)", (-math.inf, math.inf)),
         ("rms(tpr, fpr - 1)", (0, 1)),
         ("precision", (0, 1)),
-        ("f1", (0, 1)),
         ("f_score(3)", (0, 1)),
         ("win_loss_ratio", (0, math.inf)),
         ("tpr / (fpr + 0.5)", (0, 2)),
         ("tpr / (1 - fpr)", (0, math.inf)),
         ("max_gap(f1, by=sex)", (-1, 1)),
-        ("roc_auc[a] - 0.5", (-0.5, 0.5)),
         ("mse", (0, math.inf)),
         ("mean_error", (-math.inf, math.inf)),
         ("tpr * (fpr - 0.5)", (-0.5, 0.5)),
@@ -363,7 +310,6 @@ def test_monotonicity_holds_at_sampled_rates(node: Expression, seed: int) -> Non
         ("sqrt(tpr - 5)", (-math.inf, math.inf)),
         ("(tpr - 0.5) ** 2", (0, 0.25)),
         ("(tpr - 0.5) * (tpr - 0.5)", (0, 0.25)),
-        ("tpr ** 0.5 - fpr ** 3", (-1, 1)),
         ("tpr ** -2", (1, math.inf)),
         ("tpr / (fpr - 2)", (-1, 0)),
         ("tpr / (fpr - 1)", (-math.inf, math.inf)),  # tpr / 0 counts as positive
@@ -379,7 +325,7 @@ def test_known_ranges(text: str, ends: tuple[float, float]) -> None:
 
 @given(EXPRESSIONS, SEEDS)
 @settings(max_examples=80)
-def test_a_range_encloses_sampled_values(node: Expression, seed: int) -> None:
+def test_ranges_contain_sampled_values(node: Expression, seed: int) -> None:
     low, high = interval(node)
     assert low <= high
     for rates in drawn(node, seed, 5):

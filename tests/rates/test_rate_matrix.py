@@ -10,63 +10,37 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_rates import definitions, naive_rate, random_sample
+from naive_rates import definitions, naive_rate, node, number, random_sample
 from sklearn import metrics as sk
 
-from ratecli.rates.expression import Expression, Leaf, Slice
+from ratecli.rates.expression import Slice
 from ratecli.rates.matrix import (
-    RANKING_MEASURES,
     Predictions,
+    RateMatrix,
+    RowKinds,
     build_rate_matrix,
     log_loss,
     measure,
 )
-from ratecli.rates.parser import parse_conditions, parse_expression
-from ratecli.rates.resolve import Scope, resolve
 from ratecli.rates.sample import Sample
-from ratecli.rates.table import RANKINGS, RATES
+from ratecli.rates.table import RATES
 
-SCOPE = Scope(
-    datasets=frozenset({"d1", "d2", "d3"}),
-    groups={"women": parse_conditions("sex = f")},
-    algorithms=frozenset({"other"}),
-)
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-def node(text: str) -> Expression:
-    return resolve(parse_expression(text), SCOPE)
-
-
-def leaf(text: str) -> Leaf:
-    found = node(text)
-    assert isinstance(found, Leaf)
-    return found
-
-
-def number(text: str, sample: Sample, predictions: Predictions, split: str = "train") -> float:
-    return measure([node(text)], sample, split, predictions)[0]
+def matrix_of(texts: list[str], sample: Sample, split: str | None = "train") -> RateMatrix:
+    return build_rate_matrix(list(map(node, texts)), sample, split)
 
 
 def plain(
     label: list[float], decisions: list[float], deployed: list[float] | None = None
 ) -> tuple[Sample, Predictions]:
-    """Rows of one data set, all training rows, of weight 1."""
+    """Training rows of one data set with weights of 1."""
     rows, p = len(label), np.array(decisions, dtype=float)
-    sample = Sample(
-        columns={},
-        label=np.array(label, dtype=float),
-        dataset=np.full(rows, "d1"),
-        part=np.full(rows, "train"),
-        weight=np.ones(rows),
-        deployed=None if deployed is None else np.array(deployed, dtype=float),
-    )
+    names = np.full(rows, "d1"), np.full(rows, "train")
+    old = None if deployed is None else np.array(deployed, dtype=float)
+    sample = Sample({}, np.array(label, dtype=float), *names, np.ones(rows), old)
     return sample, Predictions(p, p, p)
-
-
-def test_every_rate_of_the_table_has_a_definition_here() -> None:
-    assert set(definitions(*random_sample(0, 5))) == set(RATES)
-    assert set(RANKING_MEASURES) == set(RANKINGS)
 
 
 # against a loop over rows
@@ -97,7 +71,7 @@ SLICES = {
     deployed=st.booleans(),
 )
 @settings(max_examples=12)
-def test_a_rate_is_its_definition(name, seed, rows, where, *, deployed) -> None:
+def test_a_rate_agrees_with_its_definition(name, seed, rows, where, *, deployed) -> None:
     sample, predictions = random_sample(seed, rows, deployed=deployed)
     inside = np.array([SLICES[where](sample, i) for i in range(rows)])
     named = [each for each in ("d1", "d2", "d3") if each in where]
@@ -112,36 +86,28 @@ def test_a_rate_is_its_definition(name, seed, rows, where, *, deployed) -> None:
 
 @given(SEEDS)
 @settings(max_examples=20)
-def test_the_matrix_alone_gives_the_rates_of_decisions(seed: int) -> None:
+def test_matrix_and_measurements_give_the_same_rates(seed: int) -> None:
     sample, predictions = random_sample(seed, 40)
-    leaves = [leaf(f"{name}{where}") for name in RATES for where in ("", "[women]", "[d2]@test")]
-    decisive = [item for item in leaves if item.rate.of == "decision"]
-    matrix = build_rate_matrix([*decisive, *decisive], sample, "train")
-    assert matrix.leaves == tuple(decisive)
-    assert matrix.A.shape == (len(decisive), len(sample))
-    assert [matrix.index()[item] for item in decisive] == list(range(len(decisive)))
-    expected = measure(decisive, sample, "train", predictions)
-    np.testing.assert_allclose(matrix.rates(predictions.decisions), expected)
-
-
-def test_rates_of_what_each_is_a_mean_of() -> None:
-    sample, predictions = random_sample(5, 60)
-    leaves = [leaf(f"{name}{where}") for name in RATES for where in ("", "[women]", "[sex = x]")]
-    matrix = build_rate_matrix(leaves, sample, "train")
-    asked = predictions.measurements(leaves, sample.label)
-    assert set(asked) == {"decision", "error", "squared_error", "log_loss"}
-    expected = measure(leaves, sample, "train", predictions)
-    np.testing.assert_array_equal(matrix.measured(asked), expected)
-    decisive = build_rate_matrix([leaf("tpr"), leaf("error[women]")], sample, "train")
-    of_decisions = {"decision": predictions.decisions}
-    np.testing.assert_array_equal(
-        decisive.measured(of_decisions), decisive.rates(predictions.decisions)
-    )
+    assert set(definitions(sample, predictions)) == set(RATES)
+    texts = [
+        f"{name}{where}" for name in RATES for where in ("", "[women]", "[d2]@test", "[sex = x]")
+    ]
+    leaves = list(map(node, texts))
+    matrix = build_rate_matrix([*leaves, *leaves], sample, "train")
+    assert matrix.leaves == tuple(leaves)
+    assert matrix.A.shape == (len(leaves), len(sample))
+    assert [matrix.index()[leaf] for leaf in leaves] == list(range(len(leaves)))
+    measurements = predictions.measurements(leaves, sample.label)
+    assert set(measurements) == {"decision", "error", "squared_error", "log_loss"}
+    expected = np.array(measure(leaves, sample, "train", predictions))
+    np.testing.assert_array_equal(matrix.measured(measurements), expected)
+    decisive = [leaf.rate.of == "decision" for leaf in leaves]
+    np.testing.assert_allclose(matrix.rates(predictions.decisions)[decisive], expected[decisive])
     with pytest.raises(KeyError):
-        matrix.measured(of_decisions)
+        matrix.measured({"decision": predictions.decisions})
 
 
-def test_log_loss_of_certain_and_impossible_chances() -> None:
+def test_log_loss_of_estimates_at_and_outside_the_ends() -> None:
     estimates = np.array([0.25, 0.25, 1, 0, 1, 0, 0.5, 1.2, -0.1])
     label = np.array([1, 0, 1, 0, 0, 1, np.nan, 1, 0])
     expected = [math.log(4), -math.log(0.75), 0, 0, math.inf, math.inf, 0, math.inf, math.inf]
@@ -151,74 +117,49 @@ def test_log_loss_of_certain_and_impossible_chances() -> None:
     estimate = np.array([1.0, 0.75])
     predictions = Predictions(estimate, estimate, estimate)
     assert number("log_loss", sample, predictions) == pytest.approx(math.log(4) / 2)
-    assert (
-        number("log_loss + error", sample, Predictions(1 - estimate, estimate, 1 - estimate))
-        == math.inf
+    wrong = Predictions(1 - estimate, estimate, 1 - estimate)
+    assert number("log_loss + error", sample, wrong) == math.inf
+
+
+def test_a_matrix_without_a_split_is_over_all_rows() -> None:
+    sample, predictions = random_sample(3, 50)
+    mean = np.average(predictions.decisions, weights=sample.weight)
+    assert matrix_of(["positive_rate"], sample, None).rates(predictions.decisions) == pytest.approx(
+        [mean]
     )
 
 
-def test_all_rows_count_where_no_split_is_named() -> None:
-    sample, predictions = random_sample(3, 50)
-    matrix = build_rate_matrix([leaf("positive_rate")], sample, None)
-    mean = np.average(predictions.decisions, weights=sample.weight)
-    assert matrix.rates(predictions.decisions) == pytest.approx([mean])
-
-
-def test_a_matrix_of_no_rates_has_no_rows() -> None:
-    sample, predictions = random_sample(0, 5)
-    matrix = build_rate_matrix([], sample, "train")
-    assert matrix.A.shape == (0, 5)
-    assert matrix.rates(predictions.decisions).shape == (0,)
-
-
-def test_an_empty_slice_has_no_rate() -> None:
+def test_matrices_without_rates_rows_or_dependence_on_decisions() -> None:
     sample, predictions = random_sample(1, 30)
-    for name in (name for name, rate in RATES.items() if not rate.whole):
-        assert math.isnan(number(f"{name}[sex = x]", sample, predictions))
-        assert math.isnan(number(f"1 - {name}[sex = x]", sample, predictions))
-    assert number("joint_rate[sex = x]", sample, predictions) == 0
-    matrix = build_rate_matrix([leaf("tpr[sex = x]"), leaf("tpr")], sample, "train")
-    assert np.isnan(matrix.rates(predictions.decisions)).tolist() == [True, False]
+    nothing = matrix_of([], sample)
+    assert (nothing.A.shape, nothing.rates(predictions.decisions).shape) == ((0, 30), (0,))
+    some = matrix_of(["tpr[sex = x]", "tpr"], sample)
+    assert np.isnan(some.rates(predictions.decisions)).tolist() == [True, False]
+    base = matrix_of(["base_rate"], sample)
+    assert base.A.nnz == 0
+    assert 0 < base.c[0] < 1
 
 
-def test_the_row_of_a_base_rate_is_empty() -> None:
-    sample, _ = random_sample(1, 30)
-    matrix = build_rate_matrix([leaf("base_rate")], sample, "train")
-    assert matrix.A.nnz == 0
-    assert 0 < matrix.c[0] < 1
+@pytest.mark.parametrize("name", RATES)
+def test_a_rate_of_no_rows_is_not_defined(name: str) -> None:
+    sample, predictions = random_sample(1, 30)
+    expected = 0 if RATES[name].whole else math.nan
+    assert number(f"{name}[sex = x]", sample, predictions) == pytest.approx(expected, nan_ok=True)
 
 
-def test_unlabelled_rows_count_for_coverage_and_churn() -> None:
-    sample, predictions = plain([math.nan] * 4, [1, 1, 0, 1], [1, 0, 0, math.nan])
-    assert number("positive_rate", sample, predictions) == 0.75
-    assert number("churn", sample, predictions) == pytest.approx(1 / 3)
-    for name in ("error", "tpr", "wins", "base_rate", "mse", "roc_auc", "pr_auc"):
-        assert math.isnan(number(name, sample, predictions))
-
-
-def test_rates_and_their_complements_add_up() -> None:
-    sample, predictions = random_sample(5, 60)
+def test_complements_have_yes_and_no_exchanged() -> None:
     for rate in RATES.values():
         if rate.complement:
             other = RATES[rate.complement]
             assert other.complement == rate.name
             assert (other.among, other.yes, other.no) == (rate.among, rate.no, rate.yes)
-    for left, right, total in [
-        ("tpr", "fnr", "1"),
-        ("churn", "agreement", "1"),
-        ("true_positives", "false_negatives", "base_rate"),
-        ("false_positives", "true_negatives", "1 - base_rate"),
-        ("wins - losses", "error", "1 - (true_positives + true_negatives) + wins - losses"),
-    ]:
-        assert number(f"{left} + {right} - ({total})", sample, predictions) == pytest.approx(0)
 
 
 @pytest.mark.parametrize("name", RATES)
-def test_a_rate_says_what_it_needs(name: str) -> None:
-    """What needs labels is NaN without any; what does not is a number. Likewise the deployed model."""
+def test_rates_that_need_labels_or_the_deployed_model_are_nan_without_them(name: str) -> None:
     sample, predictions = random_sample(7, 60)
-    unlabelled = replace(sample, label=np.full(60, np.nan), _cache={})
-    alone = replace(sample, deployed=None, _cache={})
+    unlabelled = replace(sample, label=np.full(60, np.nan))
+    alone = replace(sample, deployed=None)
     assert math.isnan(number(name, unlabelled, predictions)) == RATES[name].needs_labels
     assert math.isnan(number(name, alone, predictions)) == RATES[name].needs_deployed
 
@@ -232,16 +173,14 @@ def test_rates_of_the_mean_decision_are_the_mean_rates(seed: int) -> None:
     rng = np.random.default_rng(seed)
     sample, _ = random_sample(seed, 40)
     members, chances = rng.integers(0, 2, (3, 40)).astype(float), rng.dirichlet(np.ones(3))
-    leaves = [
-        leaf(f"{n}[{d}]") for n, r in RATES.items() if r.of == "decision" for d in ("d1", "d2")
-    ]
-    matrix = build_rate_matrix(leaves, sample, "test")
+    names = [name for name, rate in RATES.items() if rate.of == "decision"]
+    matrix = matrix_of([f"{name}[{d}]" for name in names for d in ("d1", "d2")], sample, "test")
     mean = sum(chance * matrix.rates(p) for chance, p in zip(chances, members, strict=True))
     np.testing.assert_allclose(matrix.rates(chances @ members), mean, atol=1e-12)
 
 
-def test_f1_of_a_mixture_is_of_expected_counts() -> None:
-    """Vector 9.6: TP, FP, FN = 3, 1, 2 of 10 rows, mixed half and half with all-no."""
+def test_f1_of_a_mixture_uses_expected_counts() -> None:
+    """Vector 9.6: TP, FP, FN = 3, 1, 2 of 10 rows, mixed equally with no positive decisions."""
     label = [1] * 5 + [0] * 5
     first = np.array([1, 1, 1, 0, 0, 1, 0, 0, 0, 0], dtype=float)
     sample, predictions = plain(label, first.tolist())
@@ -254,7 +193,7 @@ def test_f1_of_a_mixture_is_of_expected_counts() -> None:
 
 
 def test_churn_by_cells() -> None:
-    """Vector 9.5: rows of each (label, deployed) cell, of which some flip."""
+    """Vector 9.5: in each cell of label and deployed decision, some rows change their decision."""
     cells = {(1, 1): (40, 5), (1, 0): (10, 4), (0, 1): (20, 6), (0, 0): (30, 3)}
     label, deployed, decided = [], [], []
     for (y, g), (size, flips) in cells.items():
@@ -284,17 +223,23 @@ def test_pr_auc_is_average_precision() -> None:
     assert number("pr_auc", sample, predictions) == pytest.approx(0.80556, abs=1e-5)
 
 
-def test_undefined_ratios_are_not_numbers() -> None:
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("precision", math.nan),
+        ("f1", 0),
+        ("tnr / tpr", math.inf),
+        ("-tnr / tpr", -math.inf),
+        ("max(tpr, 0 * tpr + precision)", math.nan),
+        ("sqrt(tpr - 1)", math.nan),
+    ],
+)
+def test_ratios_and_functions_at_the_ends_of_their_domains(text: str, expected: float) -> None:
     sample, predictions = plain([1, 0], [0, 0], [1, 0])
-    assert math.isnan(number("precision", sample, predictions))
-    assert number("f1", sample, predictions) == 0
-    assert number("tnr / tpr", sample, predictions) == math.inf
-    assert number("-tnr / tpr", sample, predictions) == -math.inf
-    assert math.isnan(number("max(tpr, 0 * tpr + precision)", sample, predictions))
-    assert math.isnan(number("sqrt(tpr - 1)", sample, predictions))
+    assert number(text, sample, predictions) == pytest.approx(expected, nan_ok=True)
 
 
-def test_another_algorithm_s_value_is_asked_for() -> None:
+def test_metrics_of_other_algorithms_come_from_a_function() -> None:
     sample, predictions = plain([1, 0], [1, 1])
     goal = node("error - 2 * of(other, error)")
     assert measure([goal], sample, "train", predictions, lambda _: 0.1) == pytest.approx([0.3])
@@ -308,7 +253,7 @@ def test_another_algorithm_s_value_is_asked_for() -> None:
 
 @given(SEEDS)
 @settings(max_examples=25)
-def test_metrics_are_those_of_scikit_learn(seed: int) -> None:
+def test_metrics_agree_with_scikit_learn(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows = 60
     label, yes = rng.integers(0, 2, rows), rng.integers(0, 2, rows)
@@ -337,7 +282,7 @@ def test_metrics_are_those_of_scikit_learn(seed: int) -> None:
     assert dict(zip(expected, found, strict=True)) == pytest.approx(expected)
 
 
-def test_rankings_look_at_their_slice_and_split() -> None:
+def test_rankings_use_their_slice_and_split() -> None:
     sample, predictions = random_sample(11, 200)
     rows = sample.rows(Slice(("d1",)), "test") & ~np.isnan(sample.label)
     expected = sk.roc_auc_score(
@@ -345,3 +290,48 @@ def test_rankings_look_at_their_slice_and_split() -> None:
     )
     assert number("roc_auc[d1]@test", sample, predictions) == pytest.approx(expected)
     assert number("roc_auc[d1]", sample, predictions, "test") == pytest.approx(expected)
+
+
+# kinds of rows
+
+
+KINDS = [
+    "error",
+    "positive_rate[sex=f]",
+    "tpr[sex=m]",
+    "churn",
+    "base_rate",
+    "true_positives[zip=1]",
+]
+
+
+def some_kinds(seed: int, rows: int = 60, *, weighted: bool = True) -> RowKinds:
+    sample, _ = random_sample(seed, rows)
+    weight = sample.weight if weighted else np.ones(rows)
+    return RowKinds.by(matrix_of(KINDS, replace(sample, weight=weight)))
+
+
+@given(SEEDS)
+@settings(max_examples=40, deadline=None)
+def test_sums_over_kinds_give_rates_and_prices(seed: int) -> None:
+    kinds, rng = some_kinds(seed), np.random.default_rng(seed)
+    p, prices = rng.random((60, 3)), rng.normal(size=len(KINDS))
+    yes = np.stack([kinds.yes(each) for each in p.T], axis=1)
+    expected = kinds.matrix.A @ p + kinds.matrix.c[:, None]
+    np.testing.assert_allclose(kinds.rates(yes), expected, atol=1e-12)
+    np.testing.assert_allclose(kinds.rates(yes[:, 0]), expected[:, 0], atol=1e-12)
+    np.testing.assert_allclose(kinds.prices(prices), kinds.matrix.A.T @ prices, atol=1e-12)
+
+
+def test_the_kind_of_a_row_does_not_depend_on_its_weight() -> None:
+    kinds = some_kinds(0, 5000)
+    dense = kinds.matrix.sums.toarray()
+    assert kinds.count == len(np.unique(np.sign(dense), axis=1).T)
+    np.testing.assert_array_equal(kinds.patterns[:, kinds.of] * kinds.weight, dense)
+    assert kinds.totals.sum() == pytest.approx(kinds.weight.sum())
+
+
+def test_decisions_with_weights_of_1_give_exact_rates() -> None:
+    kinds = some_kinds(3, weighted=False)
+    p = np.random.default_rng(3).integers(2, size=60).astype(float)
+    np.testing.assert_array_equal(kinds.rates(kinds.yes(p)), kinds.matrix.rates(p))

@@ -9,7 +9,8 @@ import pytest
 from oracles.goals import Rows, Rules, problem, smooth_rows
 
 from ratecli.certify.certificate import certify
-from ratecli.certify.safety_test import SafetyTestSpec
+from ratecli.certify.forms import MeasuredRows
+from ratecli.certify.trees import SafetyTestSpec
 from ratecli.errors import FaultError
 from ratecli.rates.affine import affine
 from ratecli.rates.tangent import tangent, values
@@ -216,7 +217,8 @@ def passes(given: Problem, other: Problem, guard: MarginSpec) -> bool:
     rng = np.random.default_rng(0)
     found = first(solve_with_margin(Mixture(), guard, given, rng))
     decisions = {"decision": other.decisions(found)}
-    tests = certify(other.constraints, given.promise, other.rates, decisions, (0, 1), rng)
+    rows = MeasuredRows(other.rates, decisions, (0, 1))
+    tests = certify(other.constraints, given.promise, rows, rng)
     return all(each.passed for each in tests)
 
 

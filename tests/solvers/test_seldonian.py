@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 from scipy.stats import t as student
 
-from ratecli.certify.safety_test import SafetyTestSpec
+from ratecli.certify.trees import SafetyTestSpec
 from ratecli.errors import FaultError
 from ratecli.models.linear import LinearRegressor, RandomizedLogistic
 from ratecli.solvers.base import Solution

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from oracles.goals import Rows, Rules, problem, run
 
-from ratecli.certify.safety_test import SafetyTestSpec
+from ratecli.certify.trees import SafetyTestSpec
 from ratecli.models.linear import LinearRegressor, RandomizedLogistic
 from ratecli.solvers.base import Solution
 from ratecli.solvers.problem import Problem

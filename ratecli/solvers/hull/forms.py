@@ -103,7 +103,7 @@ class ConvexTerm:
     def tangent(self, rates: Array) -> LinearTerm:
         """Return a tangent at `rates`, which is nowhere above the curve (see `rates.tangent`)."""
         found = tangent(self.expression, rates, self.index)
-        return LinearTerm(found.slopes, found.value - float(found.slopes @ rates))
+        return LinearTerm(found.slopes, float(found.value - found.slopes @ rates))
 
 
 @dataclass(frozen=True)
@@ -266,13 +266,11 @@ def _summands(node: Expression) -> Iterator[Expression]:
 
     Ratios stay together so that those with equal denominators are merged.
     """
-    if not isinstance(node, ex.Sum):
-        yield node
-        return
-    plain = [term for term in node.terms if ratio_sum(term) is not None]
+    terms = node.arguments if isinstance(node, ex.Apply) and node.function == "sum" else (node,)
+    plain = [term for term in terms if ratio_sum(term) is not None]
     if plain:
         yield ex.add(*plain)
-    yield from (term for term in node.terms if ratio_sum(term) is None)
+    yield from (term for term in terms if ratio_sum(term) is None)
 
 
 def _make_fraction(ratio: RatioTerm, index: RateIndex) -> Fraction:

@@ -404,11 +404,11 @@ class ProgramLagrangian:
         if flat is not None:
             return flat * factor
         match node:
-            case ex.Sum(terms=terms):
+            case ex.Apply("sum", terms):
                 return sum((self._split_convex(term, factor, owner) for term in terms), self._none)
-            case ex.Product(left=ex.Constant(value=value), right=right):
+            case ex.Apply("product", (ex.Constant(value), right)):
                 return self._split_convex(right, factor * value, owner)
-            case ex.Apply(function=name, arguments=arguments):
+            case ex.Apply(name, arguments):
                 lines = tuple(line for line in map(self._line, arguments) if line)
                 if len(lines) == len(arguments):
                     if name == "kl" and factor > 0 and not lines[0].slopes.any():

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.certify.prediction import smallest_factor
+from ratecli.certify.certificate import smallest_factor
 from ratecli.models.base import Array
 from ratecli.models.linear import Logistic
 from ratecli.rates import expression as ex

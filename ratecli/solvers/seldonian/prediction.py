@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 from ratecli.certify.bound import Bound, BoundPredictor, SampleMoments
 from ratecli.certify.bounds import choose_bound
 from ratecli.certify.forms import FormRows
-from ratecli.certify.safety_test import SafetyTestSpec
-from ratecli.certify.trees import GoalTestPlan, OneSidedBound, plan_goal_test
+from ratecli.certify.trees import GoalTestPlan, OneSidedBound, SafetyTestSpec, plan_goal_test
 from ratecli.models.base import Array
-from ratecli.rates.analysis import pieces
-from ratecli.rates.enclosure import InclusionFunction
+from ratecli.rates.analysis import InclusionFunction, pieces
 from ratecli.rates.expression import Expression
 from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.problem import Problem
@@ -234,7 +232,7 @@ class TestPrediction:
             np.array([q for q, _ in terms], dtype=np.intp),
             np.array(signed),
             np.array(signed) ** 2 * [group.spread for group in groups],
-            bound.predictor(parts, side.delta),
+            BoundPredictor(bound, parts, side.delta),
             self.inflation,
         )
 

@@ -18,7 +18,7 @@ from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import LinearRegressor, RandomizedLogistic
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Expression, Leaf, leaves
-from ratecli.rates.interval import Interval
+from ratecli.rates.functions import Interval
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask
 from ratecli.rates.tangent import tangent

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ratecli.certify.prediction import round_up
+from ratecli.certify.certificate import round_up
 from ratecli.models.base import Array
 from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.seldonian.prediction import PredictedTestResult, TestPrediction

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import logit
 
-from ratecli.certify.prediction import smallest_factor
-from ratecli.certify.safety_test import SafetyTestSpec
+from ratecli.certify.certificate import smallest_factor
+from ratecli.certify.trees import SafetyTestSpec
 from ratecli.models.base import Array
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.design_matrix import DesignMatrix
