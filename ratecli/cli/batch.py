@@ -24,7 +24,7 @@ from ratecli.ledger.store import lock_results
 from ratecli.ledger.view import Ledger
 from ratecli.render import terminal_safe
 from ratecli.report.expectations import (
-    ExpectationVerdict,
+    Verdict,
     compare_expectations,
     warn_unmet_expectations,
 )
@@ -237,7 +237,7 @@ def _expected(ledger: Ledger) -> str:
     """Return how many of the file's judged expectations are met."""
     good: dict[int, bool] = {}
     for each in compare_expectations(ledger):
-        if each.verdict is not ExpectationVerdict.SHOWN:
+        if each.verdict is not Verdict.SHOWN:
             good[id(each.entry)] = good.get(id(each.entry), True) and each.verdict.good
     return f"{sum(good.values())} of {len(good)} hold" if good else ""
 

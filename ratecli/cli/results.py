@@ -141,12 +141,13 @@ def _write_junit(checks: list[CheckReport], path: Path) -> None:
 
 def _print_result(prepared: PreparedExperiment, outcome: CheckReport, *, github: bool) -> None:
     from ratecli.render import diagnostics_to_github  # noqa: PLC0415
+    from ratecli.report.expectations import Verdict  # noqa: PLC0415
     from ratecli.report.regression import findings as fd  # noqa: PLC0415
 
     placed = prepared.document.placed
     notes = [placed(note) for note in outcome.notes]
-    verdicts = fd.FAILING if github else (fd.CheckVerdict.NOT_COMPARED,)
-    faults = [placed(finding.diagnostic) for finding in outcome.of(*verdicts)]
+    listed = [each for each in Verdict if not each.good and (github or not each.compared)]
+    faults = [placed(finding.diagnostic) for finding in outcome.of(listed)]
     if github:
         typer.echo(diagnostics_to_github([*faults, *notes]), nl=bool(faults or notes))
     else:

@@ -16,7 +16,6 @@ from ratecli.report.sheet import (
     SheetRow,
     make_sheet,
     number_cell,
-    point_cells,
     share_cell,
     share_tone,
 )
@@ -81,7 +80,7 @@ def _row(ledger: Ledger, own: Sequence[TrialCertificate]) -> SheetRow:
     return [
         ("algorithm", label),
         ("variant", variant),
-        *point_cells(ledger, own[0].trial.point),
+        *((name, own[0].trial.point.get(name)) for name in ledger.sweep),
         ("constraint", constraint),
         ("delta", records[0]["delta"]),
         ("bound", _distinct(each["bound"] for each in records)),

@@ -67,23 +67,33 @@ NOTE = (
 )
 
 
-class ExpectationVerdict(StrEnum):
-    """The result of a comparison, in display order.
+class Verdict(StrEnum):
+    """The result of a comparison with an expected or a pinned number, in display order.
 
     `SHOWN` is a paper's figure displayed without a verdict.
     """
 
+    NOT_COMPARED = "not compared"
     DIFFERS = "differs"
     NOT_MEASURED = "not measured"
+    REGRESSED = "regressed"
+    CHANGED = "changed"
+    IMPROVED = "improved"
     BETTER = "better"
     NOT_CONTRADICTED = "not contradicted"
+    SAME = "same"
     HOLDS = "holds"
     SHOWN = ""
 
     @property
+    def compared(self) -> bool:
+        return self not in {Verdict.NOT_COMPARED, Verdict.NOT_MEASURED}
+
+    @property
     def good(self) -> bool:
         """Whether the verdict lets a check pass."""
-        return self not in {ExpectationVerdict.DIFFERS, ExpectationVerdict.NOT_MEASURED}
+        failing = {Verdict.DIFFERS, Verdict.REGRESSED, Verdict.CHANGED}
+        return self.compared and self not in failing
 
     @property
     def text(self) -> str:
@@ -117,24 +127,24 @@ class ExpectationComparison:
         return self.group.estimate(self.entry.split, self.entry.metric)
 
     @property
-    def verdict(self) -> ExpectationVerdict:
+    def verdict(self) -> Verdict:
         kind, within = self.entry.kind, self.entry.within
         if self.measured.mean is not None and kind == "paper" and within is None:
-            return ExpectationVerdict.SHOWN
+            return Verdict.SHOWN
         accepted = self._accepted_range()
         if accepted is None:
-            return ExpectationVerdict.NOT_MEASURED
+            return Verdict.NOT_MEASURED
         not_above = kind == "at_least" or accepted[0] <= self.figure
         not_below = kind == "at_most" or self.figure <= accepted[1]
         if not_above and not_below:
             bound = within != CONFIDENCE_INTERVAL or kind in {"at_most", "at_least"}
-            return ExpectationVerdict.HOLDS if bound else ExpectationVerdict.NOT_CONTRADICTED
+            return Verdict.HOLDS if bound else Verdict.NOT_CONTRADICTED
         metric = self.entry.metric
         less_is_better = (
             metric == "objective" or metric.startswith(VIOLATION_PREFIX) or is_failure(metric)
         )
         better = kind == "paper" and less_is_better and (self.measured.mean or 0.0) < self.figure
-        return ExpectationVerdict.BETTER if better else ExpectationVerdict.DIFFERS
+        return Verdict.BETTER if better else Verdict.DIFFERS
 
     def _accepted_range(self) -> tuple[float, float] | None:
         """Return the range that must contain the figure, or None without an interval.
@@ -154,7 +164,7 @@ class ExpectationComparison:
     @property
     def reason(self) -> str:
         """Return why nothing was measured, or ""."""
-        if self.verdict is not ExpectationVerdict.NOT_MEASURED:
+        if self.verdict is not Verdict.NOT_MEASURED:
             return ""
         if self.measured.mean is not None:
             return "there is no interval"
@@ -221,11 +231,7 @@ def comparison_cells(each: ExpectationComparison) -> SheetRow:
 def count_verdicts(found: Iterable[ExpectationComparison]) -> list[tuple[str, int, str]]:
     """Return each verdict with its count and tone, failed ones first."""
     count = Counter(each.verdict for each in found)
-    return [
-        (verdict.text, count[verdict], verdict.tone)
-        for verdict in ExpectationVerdict
-        if count[verdict]
-    ]
+    return [(verdict.text, count[verdict], verdict.tone) for verdict in Verdict if count[verdict]]
 
 
 def _matching_groups(found: Sequence[SeedGroup], entry: Expectation) -> Iterator[SeedGroup]:
@@ -251,7 +257,7 @@ def warn_unmet_expectations(ledger: Ledger) -> list[Diagnostic]:
     found = []
     for _, rows in groupby(compare_expectations(ledger), key=lambda each: id(each.entry)):
         every = list(rows)
-        apart = [each for each in every if each.verdict is ExpectationVerdict.DIFFERS]
+        apart = [each for each in every if each.verdict is Verdict.DIFFERS]
         if apart:
             verb = "differs" if len(apart) == 1 else "differ"
             others = f", and {len(apart)} of {len(every)} rows {verb}" if len(every) > 1 else ""

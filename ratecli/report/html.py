@@ -33,7 +33,7 @@ from ratecli.report.certificates import certificate_sheet
 from ratecli.report.expectations import (
     NOTE,
     ExpectationComparison,
-    ExpectationVerdict,
+    Verdict,
     compare_expectations,
     comparison_cells,
     count_verdicts,
@@ -338,7 +338,7 @@ def render_joined(folders: Sequence[Path], place: Path) -> str:
     experiments = [JoinedExperiment.read(folder, place) for folder in dict.fromkeys(folders)]
     rows = sorted(
         ((each, result) for each in experiments for result in each.comparisons),
-        key=lambda row: list(ExpectationVerdict).index(row[1].verdict),
+        key=lambda row: list(Verdict).index(row[1].verdict),
     )
     papers = [row for row in rows if row[1].entry.kind == "paper"]
     others = [row for row in rows if row[1].entry.kind != "paper"]

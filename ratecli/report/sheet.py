@@ -179,11 +179,6 @@ def identity_cells(group: SeedGroup, names: Iterable[str]) -> list[tuple[str, An
     return [(name, known.get(name, group.point.get(name))) for name in names]
 
 
-def point_cells(ledger: Ledger, point: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return titles and values of all swept names at a point."""
-    return [(name, point.get(name)) for name in ledger.sweep]
-
-
 def sort_groups(found: Sequence[SeedGroup], names: Sequence[str]) -> list[SeedGroup]:
     """Sort by the first name, then by the next, each in plan order."""
     ranks: list[dict[str, int]] = [{} for _ in names]

@@ -11,7 +11,7 @@ from synthetic_ledger import measured, planned
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
 from ratecli.report.expectations import (
-    ExpectationVerdict,
+    Verdict,
     compare_expectations,
     expectation_sheet,
     warn_unmet_expectations,
@@ -81,9 +81,9 @@ def test_verdicts(said, expected):
     assert verdict(**said) == expected
 
 
-def test_verdicts_that_let_a_check_fail():
-    bad = {verdict for verdict in ExpectationVerdict if not verdict.good}
-    assert bad == {ExpectationVerdict.DIFFERS, ExpectationVerdict.NOT_MEASURED}
+def test_verdicts_that_fail_a_check():
+    failing = "not compared", "differs", "not measured", "regressed", "changed"
+    assert tuple(verdict for verdict in Verdict if not verdict.good) == failing
 
 
 def test_one_seed_has_no_interval():

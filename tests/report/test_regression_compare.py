@@ -11,6 +11,7 @@ from synthetic_ledger import measured, planned
 
 from ratecli.ledger.view import Ledger
 from ratecli.rates.metrics import Direction
+from ratecli.report.expectations import Verdict
 from ratecli.report.groups import estimate_share
 from ratecli.report.regression.check import seed_notes
 from ratecli.report.regression.compare import (
@@ -22,7 +23,6 @@ from ratecli.report.regression.compare import (
 from ratecli.report.regression.findings import (
     MAX_ROWS,
     CheckReport,
-    CheckVerdict,
     Finding,
     findings_sheet,
     omitted_note,
@@ -321,15 +321,15 @@ def table(*found):
 
 def test_failures_come_first_and_large_changes_before_small_ones():
     found = [
-        finding(CheckVerdict.IMPROVED, -0.9, 0.001, "better"),
-        finding(CheckVerdict.CHANGED, 0.5, 0.1, "changed"),
-        finding(CheckVerdict.REGRESSED, 0.5, 0.4, "wide"),
-        finding(CheckVerdict.REGRESSED, 0.02, 0.01, "narrow"),
-        finding(CheckVerdict.REGRESSED, 0.01, 0.0, "certain"),
-        finding(CheckVerdict.REGRESSED, 0.03, None, "larger"),
-        finding(CheckVerdict.SAME, 0.0, 0.1, "same"),
+        finding(Verdict.IMPROVED, -0.9, 0.001, "better"),
+        finding(Verdict.CHANGED, 0.5, 0.1, "changed"),
+        finding(Verdict.REGRESSED, 0.5, 0.4, "wide"),
+        finding(Verdict.REGRESSED, 0.02, 0.01, "narrow"),
+        finding(Verdict.REGRESSED, 0.01, 0.0, "certain"),
+        finding(Verdict.REGRESSED, 0.03, None, "larger"),
+        finding(Verdict.SAME, 0.0, 0.1, "same"),
     ]
     rows = ["larger", "certain", "narrow", "wide", "changed", "better"]
     assert table(*found) == (rows, "")
-    many = [finding(CheckVerdict.CHANGED, 0.1, 0.01)] * MAX_ROWS
+    many = [finding(Verdict.CHANGED, 0.1, 0.01)] * MAX_ROWS
     assert table(*found, *many)[1] == "... and 6 more: --format json has all"

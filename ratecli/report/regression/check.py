@@ -23,7 +23,7 @@ from ratecli.rates.metrics import Direction, direction
 from ratecli.rates.parser import parse_expression
 from ratecli.rates.syntax import SPLITS
 from ratecli.rates.table import BALANCE_METRICS
-from ratecli.report.expectations import ExpectationVerdict, compare_expectations
+from ratecli.report.expectations import Verdict, compare_expectations
 from ratecli.report.groups import group_by
 from ratecli.report.regression.compare import (
     FINISHED,
@@ -31,11 +31,7 @@ from ratecli.report.regression.compare import (
     ComparisonTerms,
     compare_with_reference,
 )
-from ratecli.report.regression.findings import (
-    CheckReport,
-    CheckVerdict,
-    Finding,
-)
+from ratecli.report.regression.findings import CheckReport, Finding
 from ratecli.report.regression.reference import (
     OBJECTIVE,
     Reference,
@@ -191,16 +187,13 @@ def inconclusive_findings(ledger: Ledger, path: Path) -> Iterator[Finding]:
 def expectation_findings(ledger: Ledger, entries: Sequence[Expectation]) -> Iterator[Finding]:
     """Yield the findings for expectations, by entry, then by group of trials."""
     for each in compare_expectations(ledger):
-        entry, group = each.entry, each.group
-        if each.verdict is ExpectationVerdict.SHOWN:
+        entry, group, verdict = each.entry, each.group, each.verdict
+        if verdict is Verdict.SHOWN:
             continue
-        verdict = CheckVerdict.NOT_COMPARED
-        detail, help_ = f"not measured, {each.reason}", "see trials.csv for how the trials ended"
-        if each.verdict is not ExpectationVerdict.NOT_MEASURED:
-            verdict = CheckVerdict(str(each.verdict))
+        detail, help_ = each.reason, "see trials.csv for how the trials ended"
+        if verdict.compared:
             detail = f"expected {each.target}" + (f" ({entry.source})" if entry.source else "")
-            differs = "find out what moved it, or correct what the file expects"
-            help_ = "" if verdict.good else differs
+            help_ = "find out what moved it, or correct what the file expects"
         yield Finding(
             verdict,
             "expect",
@@ -209,7 +202,7 @@ def expectation_findings(ledger: Ledger, entries: Sequence[Expectation]) -> Iter
             now=each.measured.mean,
             seeds=each.measured.n,
             detail=detail,
-            help=help_,
+            help="" if verdict.good else help_,
             loc=("expect", entries.index(entry)),
         )
 

@@ -26,8 +26,9 @@ from ratecli.config.base import SOLUTION_RATE
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.ledger.view import Ledger
 from ratecli.rates.metrics import Direction
+from ratecli.report.expectations import Verdict
 from ratecli.report.groups import CONCLUSIVE, group_by
-from ratecli.report.regression.findings import CheckVerdict, Finding
+from ratecli.report.regression.findings import Finding
 from ratecli.report.regression.reference import (
     PinnedTrials,
     Reference,
@@ -259,7 +260,7 @@ def _judge(
     """Return the finding of a series; `tail` is the level of its interval."""
     if not series.defined:
         undefined = "undefined, as it is pinned"
-        return replace(series.finding, verdict=CheckVerdict.SAME, detail=undefined)
+        return replace(series.finding, verdict=Verdict.SAME, detail=undefined)
     if found is None:
         detail = "no seed gave a number both times, and there are too few for two samples"
         return replace(series.finding, detail=detail)
@@ -281,11 +282,11 @@ def _judge(
 
 def _verdict(
     found: MeanDifference, tail: float, direction: Direction | None, terms: ComparisonTerms
-) -> CheckVerdict:
+) -> Verdict:
     low, high = found.interval(tail) or (found.value, found.value)
     if abs(found.value) <= terms.at(found.was) or low <= 0 <= high:
-        return CheckVerdict.SAME
+        return Verdict.SAME
     if direction is None:
-        return CheckVerdict.CHANGED
+        return Verdict.CHANGED
     worse = (found.value > 0) is (direction is Direction.LOW)
-    return CheckVerdict.REGRESSED if worse else CheckVerdict.IMPROVED
+    return Verdict.REGRESSED if worse else Verdict.IMPROVED

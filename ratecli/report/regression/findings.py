@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 from xml.etree import ElementTree as ET
 
 from ratecli.errors import Diagnostic, Loc
+from ratecli.report.expectations import Verdict
 from ratecli.report.sheet import (
     Sheet,
     SheetCell,
@@ -25,31 +26,6 @@ from ratecli.report.sheet import (
     number_cell,
 )
 
-
-class CheckVerdict(StrEnum):
-    """The result of a comparison; the ones that fail a check come first."""
-
-    NOT_COMPARED = "not compared"
-    DIFFERS = "differs"
-    REGRESSED = "regressed"
-    CHANGED = "changed"
-    IMPROVED = "improved"
-    BETTER = "better"
-    SAME = "same"
-    HOLDS = "holds"
-    NOT_CONTRADICTED = "not contradicted"
-
-    @property
-    def good(self) -> bool:
-        return self not in FAILING
-
-
-FAILING = (
-    CheckVerdict.NOT_COMPARED,
-    CheckVerdict.DIFFERS,
-    CheckVerdict.REGRESSED,
-    CheckVerdict.CHANGED,
-)
 FindingSource = Literal["reference", "expect", "run"]
 
 
@@ -78,7 +54,7 @@ class Finding:
         The error code, if it is not E508 (or E509 if nothing was compared).
     """
 
-    verdict: CheckVerdict = CheckVerdict.NOT_COMPARED
+    verdict: Verdict = Verdict.NOT_COMPARED
     against: FindingSource = "reference"
     algorithm: str = ""
     variant: str = ""
@@ -121,7 +97,7 @@ class Finding:
     def sentence(self) -> str:
         """The finding as text, without the help."""
         what = self.what
-        if self.verdict is CheckVerdict.NOT_COMPARED:
+        if not self.verdict.compared:
             return f"{what}: {self.detail}" if what else self.detail
         return f"{what} {self.verdict}: {self.numbers}"
 
@@ -146,7 +122,7 @@ class Finding:
 
     @property
     def diagnostic(self) -> Diagnostic:
-        code = self.code or ("E509" if self.verdict is CheckVerdict.NOT_COMPARED else "E508")
+        code = self.code or ("E508" if self.verdict.compared else "E509")
         return Diagnostic(code, self.sentence, self.help or None, loc=self.loc, key=True)
 
 
@@ -169,14 +145,19 @@ class CheckReport:
     def holds(self) -> bool:
         return all(each.verdict.good for each in self.findings)
 
-    def of(self, *verdicts: CheckVerdict) -> list[Finding]:
+    @property
+    def counts(self) -> dict[Verdict, int]:
+        """The number of findings of each verdict, in the order of verdicts."""
+        return Counter(sorted((each.verdict for each in self.findings), key=list(Verdict).index))
+
+    def of(self, verdicts: Collection[Verdict]) -> list[Finding]:
         """Return findings with these verdicts, in the order of verdicts, largest changes first."""
-        return [
-            each
-            for verdict in verdicts
-            for each in sorted(self.findings, key=lambda one: one.rank, reverse=True)
-            if each.verdict is verdict
-        ]
+        order, ranked = (
+            list(Verdict),
+            sorted(self.findings, key=lambda each: each.rank, reverse=True),
+        )
+        found = (each for each in ranked if each.verdict in verdicts)
+        return sorted(found, key=lambda each: order.index(each.verdict))
 
 
 def format_signed(value: float) -> str:
@@ -203,7 +184,7 @@ def to_junit(checks: Sequence[CheckReport]) -> bytes:
             about_case = {"name": name, "classname": classname, "file": file, "time": "0"}
             case = ET.SubElement(suite, "testcase", about_case)
             if not each.verdict.good:
-                tag = "error" if each.verdict is CheckVerdict.NOT_COMPARED else "failure"
+                tag = "failure" if each.verdict.compared else "error"
                 detail = ET.SubElement(case, tag, type=each.verdict, message=each.sentence)
                 detail.text = f"{each.sentence}\n{each.help}"
     for each_suite in (root, *root):
@@ -222,16 +203,17 @@ def _clean(text: str) -> str:
     return INVALID_XML.sub("\ufffd", text)
 
 
-TABLE_VERDICTS = (*FAILING[1:], CheckVerdict.IMPROVED, CheckVerdict.BETTER)
+TABLE_VERDICTS = (
+    *(Verdict.DIFFERS, Verdict.REGRESSED, Verdict.CHANGED),
+    *(Verdict.IMPROVED, Verdict.BETTER),
+)
 """Verdicts listed in the table, failing ones first."""
 MAX_ROWS = 40
 
 
 def check_summary(check: CheckReport) -> str:
     """Summary: `quickstart: 126 comparisons with REFERENCE and `expect`: 2 regressed, 124 same`."""
-    counts = ", ".join(
-        f"{len(found)} {verdict}" for verdict in CheckVerdict if (found := check.of(verdict))
-    )
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in check.counts.items())
     sides = [str(check.reference)] if check.reference else []
     if any(each.against == "expect" for each in check.findings):
         sides.append("`expect`")
@@ -242,7 +224,7 @@ def check_summary(check: CheckReport) -> str:
 
 def findings_sheet(check: CheckReport) -> Sheet:
     """Return a table of the first `MAX_ROWS` changes: failed ones first, then the largest ones."""
-    found = check.of(*TABLE_VERDICTS)[:MAX_ROWS]
+    found = check.of(TABLE_VERDICTS)[:MAX_ROWS]
     names = list(dict.fromkeys(name for each in found for name in each.point))
     return make_sheet("What moved", [_row(each, names) for each in found])
 
@@ -264,7 +246,7 @@ def _row(each: Finding, names: Sequence[str]) -> SheetRow:
 
 def omitted_note(check: CheckReport) -> str:
     """Return `... and 12 more: --format json has all`, or "" if the table has all changes."""
-    omitted = len(check.of(*TABLE_VERDICTS)) - MAX_ROWS
+    omitted = len(check.of(TABLE_VERDICTS)) - MAX_ROWS
     return f"... and {omitted} more: --format json has all" if omitted > 0 else ""
 
 
@@ -288,7 +270,7 @@ def checks_to_json(checks: Sequence[CheckReport]) -> dict[str, Any]:
                 "reference": str(each.reference) if each.reference else None,
                 "versions": {name: list(pair) for name, pair in each.versions.items()},
                 "notes": [{"told": one.message, "way_out": one.help} for one in each.notes],
-                "counts": {str(v): len(each.of(v)) for v in CheckVerdict if each.of(v)},
+                "counts": {str(verdict): count for verdict, count in each.counts.items()},
                 "comparisons": [_record(one) for one in each.findings],
             }
             for each in checks
