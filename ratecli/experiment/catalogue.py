@@ -94,9 +94,9 @@ def list_solvers() -> list[ListingRow]:
 def _algorithm_row(algorithm: Algorithm) -> ListingRow:
     """Return name, summary and origin of an algorithm, without importing it."""
     row = {"name": algorithm.name, "summary": algorithm.summary, "source": algorithm.source}
-    if algorithm.plugged:
+    if not algorithm.path:
         row |= {"summary": f"`ratecli show {algorithm.name}` says more", "source": ""}
-    return row | {"from": algorithm.source if algorithm.plugged else OWN_PACKAGE}
+    return row | {"from": OWN_PACKAGE if algorithm.path else algorithm.source}
 
 
 def list_plugins() -> list[ListingRow]:
@@ -245,7 +245,7 @@ def _describe_algorithm(name: str) -> ListingRow | None:
         for option, part in schema.option_schemas(algorithm).items()
     ]
     row = {"name": name, "what": "algorithm"} | _algorithm_row(algorithm)
-    if algorithm.plugged:
+    if not algorithm.path:
         row["summary"] = notes.partition("\n")[0]
     return row | {"notes": notes, "options": options}
 

@@ -121,7 +121,7 @@ def file_schema() -> JsonSchema:
         parts[f"options.{algorithm.name}"] = _algorithm_options_schema(algorithm, own_keys)
     parts["AlgorithmSpec"] |= _algorithm_choice(algorithms)
     # filters of plugins are accepted in files; loading every plugin to list them is slow
-    filters = [each for each in algorithms if each.path.startswith("ratecli.solvers.filtering.")]
+    filters = [each for each in algorithms if each.path.startswith("filtering.")]
     choice = _algorithm_choice(filters) | {"default": DEFAULT_FILTER}
     parts["FilterSpec"]["properties"]["algorithm"] |= choice
     _describe_rules(schema["properties"])

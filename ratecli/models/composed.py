@@ -1,18 +1,21 @@
-"""Classifiers composed of other models: mixtures, votes, thresholds by group, decisions by cost."""
+"""Classifiers composed of other models: mixtures, votes, thresholds by group, decisions by cost.
+
+Also repeatable random decisions, for which the random number of a row is a hash of its features.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from ratecli.models.base import Array, Classifier, Features, append_columns
-from ratecli.models.linear import HALF
-from ratecli.models.sklearn_model import SklearnModel
-from ratecli.models.trees import TreeEnsemble
+from ratecli.models.linear import HALF, Linear, ramp
+from ratecli.models.probabilities import ProbabilityModel
 
 MIN_CHANCE = 1e-9
 """Smaller chances of members are rounding errors of 0."""
@@ -33,7 +36,7 @@ class CostSensitiveClassifier(Classifier):
     """
 
     kind: ClassVar[str] = "weighed"
-    chances: TreeEnsemble | SklearnModel
+    chances: ProbabilityModel
     costs: Array
     cut: float = 0.0
 
@@ -45,12 +48,9 @@ class CostSensitiveClassifier(Classifier):
     def width(self) -> int:
         return self.chances.width
 
-    def gains(self, X: Features) -> Array:
-        """Return (n,) the expected gain of a positive decision: minus its expected cost."""
-        return np.asarray(self.chances.probabilities(X) @ -self.costs)
-
     def score(self, X: Features) -> Array:
-        return self.gains(X) - self.cut
+        """Return (n,) minus the expected cost of a positive decision, minus the cut."""
+        return np.asarray(self.chances.probabilities(X) @ -self.costs) - self.cut
 
 
 @dataclass(frozen=True)
@@ -196,3 +196,119 @@ class MajorityVote(MixtureClassifier):
 
     def estimate(self, X: Features) -> Array:
         return self.decide(X)
+
+
+Words = NDArray[np.uint64]
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+ENTRIES = 2**18
+"""Number of entries of X to hash at a time, few enough to stay in the cache."""
+
+
+@dataclass(frozen=True)
+class HashedRamp(Linear):
+    """Randomized but repeatable: positive if sigma(f(x)) > U(x) (Goh et al. 2016, appendix A).
+
+    U is uniform in [0, 1), computed from a hash of the row's features and `salt`, an integer from 0
+    to 2^64 - 1. Rows with equal features get equal decisions, wherever they are in X and whether X
+    is dense or sparse. Over many salts, the share of positive decisions is the ramp's probability.
+    """
+
+    kind: ClassVar[str] = "hashed_ramp"
+    salt: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_salt(self.salt)
+
+    def decide(self, X: Features) -> Array:
+        return map_blocks(X, lambda rows: ramp(self.score(rows)) > row_uniforms(rows, self.salt))
+
+
+@dataclass(frozen=True)
+class HashedMixture(MixtureClassifier):
+    """A mixture that always selects the same member for a row (Cotter, Narasimhan, Gupta 2019).
+
+    U(x), defined as in `HashedRamp`, falls into the interval of one member's probability. Rows with
+    equal features get equal decisions. Over many salts, the share of positive decisions is that of
+    the mixture.
+    """
+
+    kind: ClassVar[str] = "hashed_mixture"
+    salt: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_salt(self.salt)
+
+    def decide(self, X: Features) -> Array:
+        ends = np.cumsum(self.chances)
+
+        def decisions(rows: sparse.csr_array) -> Array:
+            sampled = np.searchsorted(ends, row_uniforms(rows, self.salt), side="right")
+            sampled = np.minimum(sampled, len(ends) - 1)
+            answers = np.stack([member.decide(rows) for member in self.members])
+            return np.asarray(answers[sampled, np.arange(len(sampled))])
+
+        return map_blocks(X, decisions)
+
+    def estimate(self, X: Features) -> Array:
+        return self.decide(X)
+
+
+def check_salt(salt: int) -> None:
+    if not 0 <= salt < 2**64:
+        raise ValueError(f"the salt {salt} is not from 0 to 2^64 - 1")
+
+
+def row_uniforms(rows: sparse.csr_array, salt: int) -> Array:
+    """Return U(x) for each row, shape (n,), multiples of 2^-53 in [0, 1); `rows` store no zeros.
+
+    The hash of a row is the sum modulo 2^64 of hashes of its features' columns and values, so it
+    does not depend on their order or storage. The salt is mixed into that sum.
+    """
+    columns = _splitmix64(np.arange(1, rows.shape[1] + 1, dtype=np.uint64) * GOLDEN)
+    values = rows.data.view(np.uint64)
+    sums = np.zeros(rows.nnz + 1, dtype=np.uint64)
+    np.cumsum(_splitmix64(values ^ columns[rows.indices]), out=sums[1:])
+    hashes = sums[rows.indptr[1:]] - sums[rows.indptr[:-1]]
+    salted = _splitmix64(hashes ^ _splitmix64(np.full(1, salt, dtype=np.uint64) + GOLDEN))
+    return np.asarray((salted >> np.uint64(11)) * 2.0**-53, dtype=float)
+
+
+def _splitmix64(words: Words) -> Words:
+    """The finalizer of splitmix64 (Steele, Lea, Flood 2014): a bijection that mixes all bits."""
+    mixed = (words ^ (words >> np.uint64(30))) * FIRST
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= SECOND
+    mixed ^= mixed >> np.uint64(31)
+    return mixed
+
+
+def map_blocks(X: Features, answer: Callable[[sparse.csr_array], NDArray[Any]]) -> Array:
+    """Return the answers (n,) for blocks of rows of X.
+
+    Blocks are sparse arrays with sorted columns, without 0.0 and -0.0.
+
+    In this form, the scores of a row do not depend on its position, not even in the last bit.
+    """
+    n = X.shape[0]
+    answers = [np.empty(0)]
+    step = max(1, n * ENTRIES // max(X.size, 1))  # the size of a sparse X is its stored entries
+    for start in range(0, n, step):
+        rows = sparse.csr_array(X[start : start + step], dtype=float, copy=True)
+        rows.sum_duplicates()
+        rows.eliminate_zeros()
+        answers.append(answer(rows))
+    return np.concatenate(answers)
+
+
+def deterministic_variants(
+    main: MixtureClassifier, rng: np.random.Generator | None
+) -> dict[str, Classifier]:
+    """Return the variants that follow from a mixture: `voted`, and `hashed` if `rng` is given."""
+    variants: dict[str, Classifier] = {"voted": MajorityVote(main.members, main.chances)}
+    if rng is not None:
+        variants["hashed"] = HashedMixture(main.members, main.chances, int(rng.integers(2**31)))
+    return variants

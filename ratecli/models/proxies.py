@@ -7,37 +7,16 @@ keeps a row with a probability that depends on its value.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.hashed import check_salt, uniforms_for_features
-from ratecli.models.sklearn_model import SklearnModel
-from ratecli.models.trees import LEAF, TreeEnsemble
+from ratecli.models.composed import check_salt, map_blocks, row_uniforms
+from ratecli.models.probabilities import LEAF, ProbabilityModel
 
 IntArray = NDArray[np.intp]
-
-
-class Proxy(Protocol):
-    """Maps d features of a row to one of L values, possibly at random."""
-
-    kind: ClassVar[str]
-
-    @property
-    def width(self) -> int:
-        """d, the number of features."""
-        ...
-
-    @property
-    def values(self) -> int:
-        """L, the number of values."""
-        ...
-
-    def memberships(self, X: Features) -> Array:
-        """Return (n, L) the probability of each value; rows add up to 1."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -91,15 +70,12 @@ class SplitTree:
     def memberships(self, X: Features) -> Array:
         """Return the products of the probabilities along each path (Definition 10)."""
         reached = np.ones((len(self.children), X.shape[0]))
-        for node, split in self._inner():
+        inner = np.flatnonzero(self.children[:, 0] != LEAF)
+        for node, split in zip(inner, self.splits, strict=True):
             no, yes = self.children[node]
             said = split.decide(X)
             reached[yes], reached[no] = reached[node] * said, reached[node] * (1 - said)
         return np.ascontiguousarray(reached[self.leaves].T)
-
-    def _inner(self) -> list[tuple[int, Classifier]]:
-        inner = np.flatnonzero(self.children[:, 0] != LEAF).tolist()
-        return list(zip(inner, self.splits, strict=True))
 
 
 @dataclass(frozen=True)
@@ -119,7 +95,7 @@ class ClassifierProxy:
     """
 
     kind: ClassVar[str] = "guess"
-    chances: TreeEnsemble | SklearnModel
+    chances: ProbabilityModel
     groups: IntArray
     noise: float = 0.0
 
@@ -143,13 +119,13 @@ class ClassifierProxy:
         return len(self.groups)
 
     def memberships(self, X: Features) -> Array:
-        sure = np.eye(self.values)[self._guesses(X)]
-        return (1 - self.noise) * sure + self.noise / self.values
+        likeliest = self.chances.probabilities(X)[:, self.groups].argmax(axis=1)
+        sure = np.eye(self.values)[likeliest]
+        return np.asarray((1 - self.noise) * sure + self.noise / self.values)
 
-    def _guesses(self, X: Features) -> IntArray:
-        return np.asarray(
-            self.chances.probabilities(X)[:, self.groups].argmax(axis=1), dtype=np.intp
-        )
+
+Proxy = SplitTree | ClassifierProxy
+"""A map from d features to one of L `values`, with `memberships` (n, L): the probabilities."""
 
 
 @dataclass(frozen=True)
@@ -224,4 +200,5 @@ class SampledFilter(ProxyFilter):
         check_salt(self.salt)
 
     def decide(self, X: Features) -> Array:
-        return (uniforms_for_features(X, self.salt) < self.keep_probability(X)).astype(float)
+        uniforms = map_blocks(X, lambda rows: row_uniforms(rows, self.salt))
+        return (uniforms < self.keep_probability(X)).astype(float)

@@ -16,8 +16,6 @@ SAFE_MAX, SAFE_MIN = 1e150, 1e-150
 SQUARE_SHIFT = 600
 """Larger numbers are divided by this power of two before squaring, smaller ones multiplied."""
 _SHRINK, _GROW = 2.0**-SQUARE_SHIFT, 2.0**SQUARE_SHIFT
-MAX_REGISTERS = 8
-"""Up to so many weights, sums of products are kept in registers."""
 
 
 @numba.njit(inline="always")
@@ -48,22 +46,13 @@ def decode_row(numbers: Any, codes: Any, i: Any, coding: Any, at: Any, values: A
 def score_records(numbers: Any, codes: Any, coding: Any, weights: Any, found: Any) -> None:
     """Write the scores of m records under weights (d, M) into `found` (m, M).
 
-    For few weights, four at a time are summed in registers.
+    Four weights at a time are summed in registers.
     """
     most, count = len(coding.of_number) + len(coding.of_code), found.shape[1]
-    at, values, own = np.empty(most, np.int64), np.empty(most), np.empty(count)
-    fours = count - count % 4 if count <= MAX_REGISTERS else 0
+    at, values = np.empty(most, np.int64), np.empty(most)
+    fours = count - count % 4
     for i in range(len(found)):
         entries = decode_row(numbers, codes, i, coding, at, values)
-        if count > MAX_REGISTERS:
-            own[:] = 0.0
-            for k in range(entries):
-                value, row = values[k], weights[at[k]]
-                for t in range(count):
-                    own[t] += value * row[t]
-            for t in range(count):
-                found[i, t] = own[t]
-            continue
         for t in range(0, fours, 4):
             a, b, c, d = 0.0, 0.0, 0.0, 0.0
             for k in range(entries):

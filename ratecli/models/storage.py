@@ -7,8 +7,6 @@ of a mixture, are preceded by the part's name or number and a dot.
 from __future__ import annotations
 
 import io
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import cache
@@ -22,14 +20,21 @@ from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import (
     CostSensitiveClassifier,
     GroupThreshold,
+    HashedMixture,
+    HashedRamp,
     MajorityVote,
     MixtureClassifier,
 )
-from ratecli.models.hashed import HashedMixture, HashedRamp
 from ratecli.models.linear import LinearRegressor, Logistic, Ramp, RandomizedLogistic, Threshold
+from ratecli.models.probabilities import (
+    ProbabilityModel,
+    SklearnModel,
+    TreeEnsemble,
+    dump_skops,
+    load_skops,
+    reject_zip_bomb,
+)
 from ratecli.models.proxies import ClassifierProxy, Proxy, ProxyFilter, SampledFilter, SplitTree
-from ratecli.models.sklearn_model import SklearnModel, dump_skops, load_skops, reject_zip_bomb
-from ratecli.models.trees import TreeEnsemble
 
 NamedArrays = Mapping[str, NDArray[np.generic]]
 
@@ -52,7 +57,7 @@ PARTS: dict[Any, tuple[Any, ...]] = {
     Classifier: CLASSIFIERS,
     tuple[Classifier, ...]: CLASSIFIERS,
     Proxy: (SplitTree, ClassifierProxy),
-    TreeEnsemble | SklearnModel: (TreeEnsemble, SklearnModel),
+    ProbabilityModel: (TreeEnsemble, SklearnModel),
 }
 """The types that a field of this type may have."""
 
@@ -77,21 +82,6 @@ FORMATS: dict[Any, ArrayFormat] = {
 }
 """How fields of each type are stored."""
 
-READ_ERRORS = (
-    AttributeError,  # a part that is not an array
-    EOFError,
-    ImportError,  # a type that does not exist
-    LookupError,  # a directory with an entry that does not exist
-    MemoryError,  # an invalid shape
-    NotImplementedError,  # a compression that zipfile does not know
-    OSError,
-    RuntimeError,  # encrypted, or endlessly nested mixtures
-    TypeError,  # a single array instead of an archive
-    ValueError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-"""Errors of NumPy, zipfile and the models for bytes that `dumps` did not write."""
 ZIP_SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")
 """First bytes of a zip file, and of an empty one."""
 
@@ -106,18 +96,22 @@ def dumps(classifier: Classifier) -> bytes:
 def loads(blob: bytes) -> Classifier:
     """Load a classifier. Raise ValueError if the bytes contain no classifier of a known kind."""
     try:
-        # NumPy would take other bytes for a pickle and suggest how to load it
-        if not blob.startswith(ZIP_SIGNATURES):
-            raise ValueError("it is not an .npz file")
-        reject_zip_bomb(blob)
-        with np.load(io.BytesIO(blob), allow_pickle=False) as archive:
-            arrays = dict(archive)
-        if any(array.size > len(blob) for array in arrays.values()):  # elements of zero bytes
-            raise ValueError("its contents are larger than the file")
-        classifier: Classifier = _read_model(arrays, CLASSIFIERS)
-    except READ_ERRORS as error:
+        classifier: Classifier = _read_model(_read_arrays(blob), CLASSIFIERS)
+    except Exception as error:  # NumPy, zipfile and skops raise any kind for other bytes
         raise ValueError(f"no stored classifier: {error}") from error
     return classifier
+
+
+def _read_arrays(blob: bytes) -> NamedArrays:
+    # NumPy would take other bytes for a pickle and suggest how to load it
+    if not blob.startswith(ZIP_SIGNATURES):
+        raise ValueError("it is not an .npz file")
+    reject_zip_bomb(blob)
+    with np.load(io.BytesIO(blob), allow_pickle=False) as archive:
+        arrays = dict(archive)
+    if any(array.size > len(blob) for array in arrays.values()):  # elements of zero bytes
+        raise ValueError("its contents are larger than the file")
+    return arrays
 
 
 def model_arrays(model: Any) -> dict[str, NDArray[np.generic]]:

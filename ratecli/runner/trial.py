@@ -463,7 +463,7 @@ def solution_status(
 def _check_infeasible(problem: Problem, status: str, reason: str) -> tuple[str, str]:
     """Replace the status by `infeasible` if no classifier can satisfy the constraints.
 
-    See `ratecli.solvers.feasibility`.
+    See `ratecli.solvers.hull.forms.unmet_status`.
     """
     if not {goal.shape for goal in problem.constraints} <= PROGRAM_SHAPES:
         return status, reason

@@ -87,15 +87,15 @@ class DesignMatrix:
 
     def dense(self, chosen: NDArray[np.intp]) -> Array:
         """Return dense features (len(chosen), width) of some rows, the bias as a column of ones."""
-        return self.some(chosen).filled if self._small is None else self._small[chosen]
+        return self.some(chosen).dense_array if self._small is None else self._small[chosen]
 
     @cached_property
     def _small(self) -> Array | None:
         """All rows as a dense array if it is small: selecting rows is then ten times as fast."""
-        return self.filled if len(self) * self.width <= MAX_DENSE_ENTRIES else None
+        return self.dense_array if len(self) * self.width <= MAX_DENSE_ENTRIES else None
 
     @property
-    def filled(self) -> Array:
+    def dense_array(self) -> Array:
         """(n, width) dense features, the bias as a column of ones."""
         X = add_ones_column(self.X) if self.biased else self.X
         return X if isinstance(X, np.ndarray) else np.asarray(X.toarray())

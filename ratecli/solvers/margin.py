@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ratecli.certify.certificate import round_up
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
@@ -191,8 +192,7 @@ def _rows_needed_message(
     needed = min(judge.rows_needed(each.decisions) for each in useful)
     rows = ""
     if math.isfinite(needed):
-        unit = 10 ** max(int(math.log10(needed)) - 1, 0)  # two significant digits, rounded up
-        rows = f"; about {math.ceil(needed / unit) * unit:,} rows are needed"
+        rows = f"; about {round_up(needed, digits=2):,} rows are needed"
     return f"{held}: the best model found misses it by {best.missed:.3g}{rows}"
 
 
@@ -225,7 +225,7 @@ class _SafetyTestJudge:
         assert promise is not None
         prediction = predict_safety_test(self.problem, promise, outputs)
         inflation = calibrate_inflation(self.aim, prediction.bounds)
-        upper = prediction.inflated(inflation).at(outputs).upper
+        upper = replace(prediction, inflation=inflation).at(outputs).upper
         starts = [prediction.owners.index(goal.name) for goal in self.problem.constraints]
         ends = np.where(np.isfinite(upper), upper, UNDEFINED_SHORTFALL)
         return np.asarray(np.maximum.reduceat(ends, starts))

@@ -14,7 +14,7 @@ from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import append_memberships
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine
-from ratecli.rates.analysis import Goal
+from ratecli.rates.analysis import Goal, affine_pieces
 from ratecli.rates.functions import Interval
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask
@@ -107,11 +107,9 @@ class Problem:
         rates, index = self.rates.rates(decisions)[:, None], self.rates.index()
         return float(values(self.objective.expression, rates, index)[0])
 
-    def rows(self, forms: Sequence[Affine]) -> tuple[Array, Array]:
-        """Return affine forms as coefficients (m, n) and constants (m,).
-
-        The forms equal `coefficients @ p + constants` for decisions p.
-        """
+    def rows(self, *goals: Goal) -> tuple[Array, Array]:
+        """Return the pieces of affine goals in the form of `combine_affine_forms`."""
+        forms = [form for goal in goals for form in affine_pieces(goal)]
         return combine_affine_forms(self.rates, forms)
 
     def error(self) -> tuple[Array, Array]:
@@ -125,7 +123,7 @@ class Problem:
         if not self.rates.totals[self.rates.index()[ERROR_RATE]] > 0:
             hint = "say under the data set which column is its 'label'"
             raise FaultError(Diagnostic("E306", "no training row has a label", hint))
-        return self.rows([Affine({ERROR_RATE: 1.0})])
+        return combine_affine_forms(self.rates, [Affine({ERROR_RATE: 1.0})])
 
     def labels(self) -> tuple[Array, Array]:
         """Return signs (n,) in {-1, 0, 1} and weights (n,) >= 0 with sum 1, as in plain error.

@@ -26,13 +26,11 @@ class Algorithm:
     name, summary, source
         The name, one line on what the algorithm does, and the publication or package it comes from.
     path
-        `module:Class`.
+        `module:Class` below `ratecli.solvers`; "" if another package provides the algorithm.
     needs
         An optional package that the algorithm requires; the extra of ratecli has the same name.
     preset
         Options that replace the class's defaults.
-    plugged
-        Whether another package provides the algorithm.
     """
 
     name: str
@@ -41,7 +39,6 @@ class Algorithm:
     path: str
     needs: str = ""
     preset: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    plugged: bool = False
 
     def missing(self) -> Diagnostic | None:
         """Return an E202 diagnostic if the required optional package is not installed."""
@@ -59,7 +56,7 @@ class Algorithm:
         FaultError
             E210 if several packages claim the name.
         """
-        return plugins.find_plugin("algorithm", self.name) if self.plugged else None
+        return plugins.find_plugin("algorithm", self.name) if not self.path else None
 
     def load(self) -> type[Solver]:
         """Import and return the solver class.
@@ -73,59 +70,58 @@ class Algorithm:
         if plugin is not None:
             return plugin_solver_class(plugin)
         module, _, name = self.path.partition(":")
-        solver: type[Solver] = getattr(import_module(module), name)
+        solver: type[Solver] = getattr(import_module(f"ratecli.solvers.{module}"), name)
         return solver
 
 
 BUILT_IN_ALGORITHMS = (
     Algorithm(
         "unconstrained",
-        "plain linear classifier of least error; ignores the constraints",
+        "plain linear classifier with the smallest error; ignores the constraints",
         "LIBLINEAR: Fan et al. 2008",
-        "ratecli.solvers.baselines.solvers:Unconstrained",
+        "baselines.solvers:Unconstrained",
     ),
     Algorithm(
         "audit",
-        "the deployed model itself, as it is: to measure it and to put it to a safety test",
-        "ours",
-        "ratecli.solvers.baselines.solvers:Audit",
+        "the deployed model itself, unchanged: to measure it and to put it to a safety test",
+        "ratecli",
+        "baselines.solvers:Audit",
     ),
     Algorithm(
         "thresholded",
-        "linear classifier whose bias is shifted to meet constraints at least cost",
+        "linear classifier whose bias is shifted to satisfy constraints at the lowest cost",
         "Goh, Cotter, Gupta, Friedlander 2016, figure 3; Narasimhan, Cotter, Gupta 2019, table 4",
-        "ratecli.solvers.baselines.solvers:Thresholded",
+        "baselines.solvers:Thresholded",
     ),
     Algorithm(
         "post_shift",
-        "the best thresholds of groups on a plain classifier's score, "
-        "randomized where that is better",
+        "best threshold per group on a plain classifier's score, randomized if that is better",
         "Hardt, Price, Srebro 2016; Narasimhan, Cotter, Gupta 2019, table 3",
-        "ratecli.solvers.baselines.solvers:PostShift",
+        "baselines.solvers:PostShift",
     ),
     Algorithm(
         "zafar",
         "linear SVM whose mean scores differ little between two groups",
         "Zafar, Valera, Gomez Rodriguez, Gummadi 2015; Goh et al. 2016, equation 8",
-        "ratecli.solvers.baselines.solvers:Zafar",
+        "baselines.solvers:Zafar",
     ),
     Algorithm(
         "majorize",
         "ramp rates under affine constraints, by majorization and cutting planes",
         "Goh, Cotter, Gupta, Friedlander 2016",
-        "ratecli.solvers.majorize.solver:Majorize",
+        "majorize.solver:Majorize",
     ),
     Algorithm(
         "three_player",
-        "linear classifiers of convex and ratio goals, by a game of three players",
+        "linear classifiers for convex and ratio goals, by a game of three players",
         "Narasimhan, Cotter, Gupta 2019",
-        "ratecli.solvers.players.solver:ThreePlayer",
+        "players.solver:ThreePlayer",
     ),
     Algorithm(
         "coco",
-        "three_player with a threshold on chances for each group, which is known: Frank-Wolfe",
+        "three_player with a threshold on probabilities for each known group: Frank-Wolfe",
         "Narasimhan 2018; the baseline of Narasimhan, Cotter, Gupta 2019, table 3",
-        "ratecli.solvers.players.solver:ThreePlayer",
+        "players.solver:ThreePlayer",
         preset={
             "oracle": {"plugin": {"groups": True}},
             "multipliers": "leader",
@@ -137,42 +133,40 @@ BUILT_IN_ALGORITHMS = (
     Algorithm(
         "mixture",
         "the best randomized choice among classifiers of an oracle, by column generation",
-        "ours; cf. Agarwal, Beygelzimer, Dudik, Langford, Wallach 2018",
-        "ratecli.solvers.hull.solver:Mixture",
+        "ratecli; cf. Agarwal, Beygelzimer, Dudik, Langford, Wallach 2018",
+        "hull.solver:Mixture",
     ),
     Algorithm(
         "seldonian",
-        "linear model, randomized, deterministic or of a number, "
-        "that is expected to pass its safety test",
+        "linear model, randomized, deterministic or numeric, expected to pass its safety test",
         "Thomas, Castro da Silva, Barto, Giguere, Brun, Brunskill 2019; "
         "the Seldonian Toolkit's tutorial",
-        "ratecli.solvers.seldonian.solver:Seldonian",
+        "seldonian.solver:Seldonian",
     ),
     Algorithm(
         "balanced_tree",
-        "filter that balances groups by a tree of randomized splits, "
-        "none of which says much of a group",
-        "Deng, Diana, Kearns, Roth 2023; its splits are ours",
-        "ratecli.solvers.filtering.solvers:BalancedTree",
+        "filter that balances groups by a tree of randomized splits that reveal little of a group",
+        "Deng, Diana, Kearns, Roth 2023; its splits are ratecli's",
+        "filtering.solvers:BalancedTree",
     ),
     Algorithm(
         "qp_proxy",
-        "filter by a guess of the group, kept with the chances that balance groups best",
+        "filter by a predicted group, with the keeping probabilities that balance groups best",
         "Deng, Diana, Kearns, Roth 2023, Algorithms 1 and 2",
-        "ratecli.solvers.filtering.solvers:GuessedGroup",
+        "filtering.solvers:GuessedGroup",
     ),
     Algorithm(
         "naive_proxy",
-        "filter by a guess of the group, as many rows kept of each",
+        "filter by a predicted group that keeps equally many rows of each",
         "Deng, Diana, Kearns, Roth 2023, section 5",
-        "ratecli.solvers.filtering.solvers:GuessedGroup",
+        "filtering.solvers:GuessedGroup",
         preset={"weights": "naive"},
     ),
     Algorithm(
         "exponentiated_gradient",
         "fairlearn's reduction to weighted logistic regressions, under affine constraints",
         "Agarwal, Beygelzimer, Dudik, Langford, Wallach 2018; needs ratecli[fairlearn]",
-        "ratecli.solvers.baselines.solvers:ExponentiatedGradient",
+        "baselines.solvers:ExponentiatedGradient",
         needs="fairlearn",
     ),
 )
@@ -184,8 +178,7 @@ def all_algorithms() -> dict[str, Algorithm]:
     algorithms = {algorithm.name: algorithm for algorithm in BUILT_IN_ALGORITHMS}
     for name, entries in plugins.plugins_by_name("algorithm").items():
         origin = " and ".join(each.origin for each in entries)
-        other = Algorithm(name, "", origin, entries[0].entry.value, plugged=True)
-        algorithms.setdefault(name, other)
+        algorithms.setdefault(name, Algorithm(name, "", origin, ""))
     return algorithms
 
 

@@ -15,9 +15,8 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 from ratecli.models.composed import ARGMAX_COSTS, CostSensitiveClassifier
-from ratecli.models.sklearn_model import SklearnModel, dump_skops, load_skops
+from ratecli.models.probabilities import LEAF, SklearnModel, TreeEnsemble, dump_skops, load_skops
 from ratecli.models.storage import dumps, loads, model_arrays
-from ratecli.models.trees import LEAF, TreeEnsemble
 
 
 def two_trees(**changes) -> TreeEnsemble:
@@ -44,7 +43,7 @@ def rows(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return X, (X[:, 0] * X[:, 1] > 0).astype(int)
 
 
-def test_trees_add_up_the_values_of_their_leaves():
+def test_tree_ensemble_sums_leaf_values():
     np.testing.assert_allclose(two_trees().probabilities(ROWS), SUMS)
     np.testing.assert_array_equal(
         two_trees().probabilities(sparse.csr_array(ROWS)), two_trees().probabilities(ROWS)
@@ -54,7 +53,7 @@ def test_trees_add_up_the_values_of_their_leaves():
     np.testing.assert_allclose(two_trees(softmax=True).probabilities(ROWS)[:, 1], odds / (1 + odds))
 
 
-def test_features_may_be_compared_as_32_bit_numbers():
+def test_rounded_trees_compare_32_bit_features():
     just_above = np.array([[1 + 1e-12, 5.0]])
     assert two_trees().probabilities(just_above)[0, 0] == pytest.approx(11.5)
     assert two_trees(rounded=True).probabilities(just_above)[0, 0] == pytest.approx(11.1)
@@ -73,7 +72,7 @@ def test_features_may_be_compared_as_32_bit_numbers():
         {"threshold": np.zeros(5)},
     ],
 )
-def test_nodes_that_lead_astray_are_refused(changes):
+def test_invalid_tree_nodes_are_rejected(changes):
     with pytest.raises(ValueError, match="are not trees"):
         two_trees(**changes)
     arrays = model_arrays(CostSensitiveClassifier(two_trees(), ARGMAX_COSTS))
@@ -88,7 +87,7 @@ def npz(**arrays) -> bytes:
     return buffer.getvalue()
 
 
-def test_a_yes_is_where_it_is_expected_to_bring_something():
+def test_cost_sensitive_decision_is_positive_if_cost_is_below_the_cut():
     costs = np.array([2.0, -1.0])
     model = CostSensitiveClassifier(two_trees(), costs)
     assert model.score(ROWS) == pytest.approx(SUMS @ [-2.0, 1.0])
@@ -98,7 +97,7 @@ def test_a_yes_is_where_it_is_expected_to_bring_something():
         CostSensitiveClassifier(two_trees(), np.ones(3))
 
 
-def test_bytes_hold_nothing_of_where_objects_lay_in_memory():
+def test_skops_bytes_do_not_depend_on_memory_addresses():
     X, y = rows()
     one, other = (SklearnModel(GaussianNB().fit(X.copy(), y.copy())) for _ in range(2))
     assert dumps(CostSensitiveClassifier(one, ARGMAX_COSTS)) == dumps(
@@ -116,7 +115,7 @@ def rewritten(blob: bytes, change) -> bytes:
     return buffer.getvalue()
 
 
-def test_types_that_are_not_trusted_are_refused():
+def test_untrusted_types_are_rejected():
     X, y = rows()
     tree = DecisionTreeClassifier().fit(X, y)
     with pytest.raises(ValueError, match=r"not trusted: sklearn.tree._tree.Tree"):
@@ -134,7 +133,7 @@ def test_types_that_are_not_trusted_are_refused():
         loads(stored)
 
 
-def test_what_is_no_classifier_or_of_another_version_is_refused():
+def test_non_classifiers_and_other_versions_are_rejected():
     X, y = rows()
     blob = dump_skops(GaussianNB().fit(X, y))
     with pytest.raises(ValueError, match="not a fitted classifier"):
@@ -155,7 +154,7 @@ def version() -> str:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_broken_schema_is_a_value_error_or_changes_nothing(seed):
+def test_corrupt_schema_raises_only_value_error(seed):
     X, y = rows()
     model = GaussianNB().fit(X, y)
     rng = np.random.default_rng(seed)

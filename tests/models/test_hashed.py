@@ -7,14 +7,13 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.stats import kstest
 
-from ratecli.models.composed import MixtureClassifier
-from ratecli.models.hashed import HashedMixture, HashedRamp, uniforms_for_rows
+from ratecli.models.composed import HashedMixture, HashedRamp, MixtureClassifier, row_uniforms
 from ratecli.models.linear import Ramp, Threshold
 from ratecli.models.storage import dumps, loads
 
 
 def chances_of(X: np.ndarray, salt: int) -> np.ndarray:
-    return uniforms_for_rows(sparse.csr_array(X), salt)
+    return row_uniforms(sparse.csr_array(X), salt)
 
 
 def some_rows(kind: str) -> np.ndarray:
@@ -34,7 +33,7 @@ KINDS = ["binary", "one feature", "nearly equal", "normal"]
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("salt", [0, 1, 2**64 - 1])
-def test_distinct_rows_get_uniform_numbers(kind: str, salt: int) -> None:
+def test_distinct_rows_have_uniform_hashes(kind: str, salt: int) -> None:
     found = chances_of(some_rows(kind), salt)
     assert (found >= 0).all()
     assert (found < 1).all()
@@ -43,7 +42,7 @@ def test_distinct_rows_get_uniform_numbers(kind: str, salt: int) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_numbers_of_one_row_are_uniform_over_salts_and_those_of_two_rows_unrelated(
+def test_hashes_are_uniform_over_salts_and_independent(
     kind: str,
 ) -> None:
     X = some_rows(kind)[:2]
@@ -53,7 +52,7 @@ def test_numbers_of_one_row_are_uniform_over_salts_and_those_of_two_rows_unrelat
     assert kstest((pairs[:, 0] - pairs[:, 1]) % 1, "uniform").pvalue > 1e-3
 
 
-def test_over_many_salts_the_rate_is_the_ramps() -> None:
+def test_hashed_ramp_averages_to_the_ramp() -> None:
     """Hoeffding: 500 rows and 400 salts miss their mean by 0.007 with a chance under 1e-8."""
     X = np.random.default_rng(1).normal(size=(500, 6))
     w = np.linspace(-0.2, 0.3, 6)
@@ -66,7 +65,7 @@ def test_over_many_salts_the_rate_is_the_ramps() -> None:
     assert (abs(decisions.mean(axis=0) - expected) <= bound).all()
 
 
-def test_no_chance_outside_the_ramp() -> None:
+def test_hashed_ramp_is_deterministic_outside_the_margin() -> None:
     model = HashedRamp(np.ones(1), salt=5)
     assert model.decide(np.full((2000, 1), -0.5)).sum() == 0
     assert model.decide(np.linspace(0.5, 9, 2000)[:, None]).all()
@@ -74,9 +73,7 @@ def test_no_chance_outside_the_ramp() -> None:
 
 @given(st.integers(0, 10**6), st.integers(0, 2**64 - 1))
 @settings(max_examples=25)
-def test_equal_rows_are_decided_alike_whatever_their_place_and_storage(
-    seed: int, salt: int
-) -> None:
+def test_equal_rows_get_equal_decisions_in_any_place_and_storage(seed: int, salt: int) -> None:
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(40, 7)).round(1) * (rng.random((40, 7)) < 0.5)
     model = HashedRamp(rng.normal(size=7) / 4, 0.1, salt)
@@ -107,16 +104,16 @@ def test_explicit_zeros_unsorted_columns_and_split_entries_change_nothing() -> N
     assert (messy.data == before.data).all()
 
 
-def test_rows_of_several_blocks_are_decided_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_do_not_change_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
     X = np.random.default_rng(3).normal(size=(50, 5)).round(1)
     model = HashedRamp(np.ones(5) / 8, salt=9)
     expected = model.decide(X)
-    monkeypatch.setattr("ratecli.models.hashed.ENTRIES", 23)
+    monkeypatch.setattr("ratecli.models.composed.ENTRIES", 23)
     assert (model.decide(X) == expected).all()
     assert (model.decide(sparse.csr_array(X)) == expected).all()
 
 
-def test_decisions_are_the_same_tomorrow() -> None:
+def test_hashes_match_stored_values() -> None:
     """Stored classifiers are read by later versions."""
     X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [-2.5, 0.125]])
     assert chances_of(X, 12).tolist() == pytest.approx(TOMORROW, abs=0)
@@ -125,16 +122,18 @@ def test_decisions_are_the_same_tomorrow() -> None:
 
 
 TOMORROW = [0.7911117786538407, 0.7076984365531295, 0.2930137053335037, 0.06001242539505114]
-"""Computed with whole numbers of plain Python, by the formula of `uniforms_for_rows`."""
+"""Computed with whole numbers of plain Python, by the formula of `row_uniforms`."""
 
 
 @pytest.mark.parametrize("salt", [-1, 2**64])
-def test_a_salt_is_a_word(salt: int) -> None:
+def test_salt_outside_64_bits_is_rejected(salt: int) -> None:
     with pytest.raises(ValueError, match="is not from 0 to"):
         HashedRamp(np.ones(1), salt=salt)
+    with pytest.raises(ValueError, match="is not from 0 to"):
+        HashedMixture((Threshold(np.ones(1)),), np.ones(1), salt)
 
 
-def test_over_many_salts_a_hashed_mixture_is_the_mixture() -> None:
+def test_hashed_mixture_averages_to_the_mixture() -> None:
     """Bounds as above; each decision is one member's."""
     X = np.random.default_rng(2).normal(size=(300, 3))
     members = tuple(Threshold(w) for w in np.random.default_rng(3).normal(size=(4, 3)))
@@ -146,7 +145,7 @@ def test_over_many_salts_a_hashed_mixture_is_the_mixture() -> None:
     assert (abs(decisions.mean(axis=0) - expected) <= bound + 1e-12).all()
 
 
-def test_a_hashed_mixture_draws_one_member_for_equal_rows() -> None:
+def test_hashed_mixture_selects_one_member_for_equal_rows() -> None:
     members = tuple(Threshold(w) for w in np.random.default_rng(3).normal(size=(4, 3)))
     model = HashedMixture(members, np.full(4, 0.25), 7)
     X = np.random.default_rng(0).integers(2, size=(200, 3)).astype(float)
@@ -156,8 +155,3 @@ def test_a_hashed_mixture_draws_one_member_for_equal_rows() -> None:
     np.testing.assert_array_equal(
         loads(dumps(model)).decide(sparse.csr_array(X[::-1])), found[::-1]
     )
-
-
-def test_a_hashed_mixture_takes_no_strange_salt() -> None:
-    with pytest.raises(ValueError, match="is not from 0"):
-        HashedMixture((Threshold(np.ones(1)),), np.ones(1), -1)

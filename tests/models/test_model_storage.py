@@ -15,10 +15,11 @@ from ratecli.models.base import Classifier
 from ratecli.models.composed import (
     CostSensitiveClassifier,
     GroupThreshold,
+    HashedMixture,
+    HashedRamp,
     MajorityVote,
     MixtureClassifier,
 )
-from ratecli.models.hashed import HashedMixture, HashedRamp
 from ratecli.models.linear import (
     Linear,
     LinearRegressor,
@@ -27,10 +28,9 @@ from ratecli.models.linear import (
     RandomizedLogistic,
     Threshold,
 )
+from ratecli.models.probabilities import LEAF, SklearnModel, TreeEnsemble
 from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter, SplitTree
-from ratecli.models.sklearn_model import SklearnModel
 from ratecli.models.storage import dumps, loads, model_arrays
-from ratecli.models.trees import LEAF, TreeEnsemble
 
 ANY = st.floats(allow_nan=False, allow_infinity=False)
 SALTS = st.integers(0, 2**64 - 1)
@@ -73,13 +73,13 @@ def same(one: Classifier, other: Classifier) -> bool:
 
 @given(MODELS)
 @settings(max_examples=60)
-def test_a_stored_classifier_comes_back_bit_for_bit(model: Classifier) -> None:
+def test_stored_classifier_round_trips_exactly(model: Classifier) -> None:
     blob = dumps(model)
     assert same(loads(blob), model)
     assert dumps(loads(blob)) == blob == dumps(model)
 
 
-def test_the_bytes_hold_no_clock() -> None:
+def test_stored_bytes_have_no_timestamp() -> None:
     with zipfile.ZipFile(io.BytesIO(dumps(Ramp(np.ones(2))))) as archive:
         assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
@@ -138,7 +138,7 @@ MEMBER = {"0.kind": "ramp", "0.weights": ONES, "0.bias": 0.0}
         archive(kind="mixture", chances=np.array([0.5, 0.5]), **MEMBER),
     ],
 )
-def test_what_is_no_classifier_is_a_value_error(blob: bytes) -> None:
+def test_invalid_files_raise_value_error(blob: bytes) -> None:
     with pytest.raises(ValueError):
         loads(blob)
 
@@ -189,7 +189,7 @@ BY_GUESS = ProxyFilter(GUESS, np.array([0.1, 1.0]))
         SampledFilter(GUESS, np.array([0.1, 1.0]), salt=7),
     ],
 )
-def test_composed_models_come_back_and_decide_alike(model) -> None:
+def test_composed_models_round_trip(model) -> None:
     again = loads(dumps(model))
     assert type(again) is type(model)
     assert dumps(again) == dumps(model)
@@ -233,7 +233,7 @@ def test_composed_models_come_back_and_decide_alike(model) -> None:
         (BY_SPLITS, {"keep": np.array([0.1])}),
     ],
 )
-def test_arrays_that_do_not_fit_together_are_a_value_error(model, changed) -> None:
+def test_inconsistent_arrays_raise_value_error(model, changed) -> None:
     arrays = model_arrays(model)
     assert dumps(loads(archive(**arrays))) == dumps(model)
     with pytest.raises(ValueError):
@@ -242,13 +242,13 @@ def test_arrays_that_do_not_fit_together_are_a_value_error(model, changed) -> No
         loads(archive(**{name: each for name, each in arrays.items() if name not in changed}))
 
 
-def test_members_of_a_mixture_see_the_same_features() -> None:
+def test_mixture_rejects_members_of_different_widths() -> None:
     other = {"1.kind": "ramp", "1.weights": np.ones(3), "1.bias": 0.0}
     with pytest.raises(ValueError, match=r"have \[2, 3\] features"):
         loads(archive(kind="mixture", chances=np.array([0.5, 0.5]), **MEMBER, **other))
 
 
-def test_a_good_archive_made_by_hand_is_read() -> None:
+def test_handmade_archive_is_read() -> None:
     model = loads(archive(kind="mixture", chances=np.array([1.0]), **MEMBER))
     assert same(model, MixtureClassifier((Ramp(np.ones(2), 0.0),), np.array([1.0])))
 
@@ -258,7 +258,7 @@ class _Trap:
         return exec, ("raise SystemExit('unpickled')",)
 
 
-def test_a_pickle_inside_is_not_opened() -> None:
+def test_embedded_pickle_is_not_loaded() -> None:
     buffer = io.BytesIO(archive(kind="ramp", bias=0.0))
     with zipfile.ZipFile(buffer, "a") as file:
         file.writestr("weights.npy", pickle.dumps(_Trap()))
@@ -283,7 +283,7 @@ BLOB = dumps(
     st.lists(st.tuples(st.integers(0, len(BLOB) - 1), st.integers(0, 255)), min_size=1, max_size=6)
 )
 @settings(max_examples=80)
-def test_broken_bytes_raise_a_value_error_or_change_nothing(changes: list[tuple[int, int]]) -> None:
+def test_corrupt_bytes_raise_only_value_error(changes: list[tuple[int, int]]) -> None:
     broken = bytearray(BLOB)
     for at, byte in changes:
         broken[at] = byte
@@ -296,6 +296,6 @@ def test_broken_bytes_raise_a_value_error_or_change_nothing(changes: list[tuple[
 
 @given(st.integers(0, len(BLOB) - 1))
 @settings(max_examples=50)
-def test_a_truncated_file_is_a_value_error(length: int) -> None:
+def test_truncated_file_raises_value_error(length: int) -> None:
     with pytest.raises(ValueError):
         loads(BLOB[:length])

@@ -6,8 +6,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from ratecli.models.composed import MixtureClassifier
 from ratecli.models.linear import Threshold
+from ratecli.models.probabilities import LEAF
 from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter, SplitTree
-from ratecli.models.trees import LEAF
 from ratecli.solvers.oracles.estimators import TREE_CONVERTERS
 
 RNG = np.random.default_rng(5)
@@ -31,7 +31,7 @@ def guess(noise: float = 0.0) -> ClassifierProxy:
     )
 
 
-def test_memberships_are_products_along_the_way():
+def test_memberships_are_products_along_the_path():
     yes = 0.25 * (X[:, 0] > 0) + 0.75 * (X[:, 1] > 0)
     up = (X[:, 2] + 0.2 > 0).astype(float)
     expected = np.stack([1 - yes, yes * (1 - up), yes * up], axis=1)
@@ -40,7 +40,7 @@ def test_memberships_are_products_along_the_way():
 
 
 @pytest.mark.parametrize("proxy", [tree(), guess(0.3)], ids=["tree", "guess"])
-def test_drawn_values_have_the_chances_of_their_memberships(proxy):
+def test_sampled_values_follow_memberships(proxy):
     rounds = 2000
     model = ProxyFilter(proxy, np.ones(proxy.values))
     rng = np.random.default_rng(1)
@@ -53,7 +53,7 @@ def test_drawn_values_have_the_chances_of_their_memberships(proxy):
     assert (np.abs(counts / rounds - chances) <= 5 * error + 1e-12).all()
 
 
-def test_noise_replaces_a_guess_by_any_of_the_range():
+def test_noise_replaces_predictions_uniformly():
     """Vector 9.17: A = [[.8, .2], [.4, .6]], sizes (.75, .25), eta .4."""
     said = np.repeat([0, 0, 1, 1], [600, 150, 100, 150])  # 750 and 250 rows
     group = np.repeat([0, 1, 0, 1], [600, 150, 100, 150])
@@ -70,7 +70,7 @@ def test_noise_replaces_a_guess_by_any_of_the_range():
     assert posterior.sum(axis=0) == pytest.approx([0.7, 0.3])
 
 
-def test_a_filter_keeps_by_the_chance_of_the_value():
+def test_filter_keeps_with_the_probability_of_the_value():
     keep = np.array([0.5, 0.0, 1.0])
     model = ProxyFilter(tree(), keep)
     assert model.decide(X) == pytest.approx(tree().memberships(X) @ keep)
@@ -82,7 +82,7 @@ def test_a_filter_keeps_by_the_chance_of_the_value():
     assert abs(share - 0.5) <= 5 * 0.5 / np.sqrt((values == 0).sum())
 
 
-def test_draws_hang_on_the_seed_and_the_place_only():
+def test_samples_depend_only_on_seed_and_position():
     model = ProxyFilter(tree(), np.array([0.5, 0.1, 1.0]))
     values, kept = model.sample_rows(X, np.random.default_rng(4))
     fewer = model.sample_rows(X[:7], np.random.default_rng(4))
@@ -95,7 +95,7 @@ def test_draws_hang_on_the_seed_and_the_place_only():
     assert (again[1] != kept).any()
 
 
-def test_samples_over_many_salts_keep_what_the_filter_is_expected_to():
+def test_sampled_filter_averages_to_the_filter():
     model = ProxyFilter(tree(), np.array([0.5, 0.1, 1.0]))
     salts = range(300)
     kept = np.mean(
@@ -118,12 +118,12 @@ def test_samples_over_many_salts_keep_what_the_filter_is_expected_to():
         [[1, 2], [LEAF, LEAF], [3, LEAF], [LEAF, LEAF], [LEAF, LEAF]],
     ],
 )
-def test_what_is_no_tree_is_refused(children):
+def test_invalid_split_tree_is_rejected(children):
     with pytest.raises(ValueError, match="not a tree"):
         SplitTree(3, np.array(children), tree().splits)
 
 
-def test_broken_filters_are_refused():
+def test_invalid_filter_is_rejected():
     with pytest.raises(ValueError, match="chances"):
         ProxyFilter(tree(), np.array([0.5, 1.5, 0.0]))
     with pytest.raises(ValueError, match="chances"):

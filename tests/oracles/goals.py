@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import append_memberships
 from ratecli.rates import expression as ex
-from ratecli.rates.analysis import affine_pieces, constraint_goal, objective_goal
+from ratecli.rates.analysis import constraint_goal, objective_goal
 from ratecli.rates.matrix import build_rate_matrix
 from ratecli.rates.parser import parse_constraint, parse_expression
 from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
@@ -92,8 +92,7 @@ def shown(rows: Rows, classifier: Classifier) -> Features:
 
 def forms(problem: Problem) -> tuple[Array, Array]:
     """Objective and constraints as `coefficients @ decisions + constants`, row 0 the objective."""
-    goals = [problem.objective, *problem.constraints]
-    return problem.rows([form for goal in goals for form in affine_pieces(goal)])
+    return problem.rows(problem.objective, *problem.constraints)
 
 
 def measured(problem: Problem, classifier: Classifier) -> Array:

@@ -10,7 +10,7 @@ from ratecli.errors import FaultError
 from ratecli.experiment.prepare import prepare
 from ratecli.models.storage import loads
 from ratecli.sampling.rows import load_trial_data
-from ratecli.solvers.baselines.zafar import ZAFAR_GAP
+from ratecli.solvers.baselines.linear import ZAFAR_GAP
 from ratecli.solvers.majorize.convex import FEASIBILITY_TOLERANCE
 
 FILE = """

@@ -18,7 +18,6 @@ from ratecli.solvers.majorize.convex import (
     StoppingRule,
 )
 from ratecli.solvers.majorize.majorization import make_ramp_problem
-from ratecli.solvers.majorize.newton import MoreauEnvelope, ProximalOperator
 from ratecli.solvers.majorize.solver import Majorize
 
 GOAL = StoppingRule(0.0, 1e4, 1e6, absolute=1e-7)
@@ -88,7 +87,7 @@ def test_balanced_slopes_are_the_nearest_that_add_up_to_0(seed):
 
 @pytest.mark.parametrize("by", [1e-3, 0.1])
 @pytest.mark.parametrize("intercept", INTERCEPTS)
-def test_what_cannot_be_met_is_missed_by_little_more_than_the_least(intercept, by):
+def test_infeasible_problem_is_violated_by_little_more_than_the_minimum(intercept, by):
     """Found is a point whose objective, excess paid for, is ROUGH above its least value or less."""
     convex = impossible(0, intercept, by)
     assert least(convex) is None
@@ -116,7 +115,7 @@ def test_what_cannot_be_met_is_missed_by_little_more_than_the_least(intercept, b
     )
 
 
-def test_a_bound_that_no_point_worth_having_reaches_ends_the_search():
+def test_lower_bound_above_hopeless_ends_the_search():
     convex = impossible(0, "none", 0.1)
     dear = AugmentedLagrangian(GOAL).solve(convex, zeros(convex))
     soon = AugmentedLagrangian(StoppingRule(0.0, 1e4, 3.0, absolute=1e-7)).solve(
@@ -129,7 +128,7 @@ def test_a_bound_that_no_point_worth_having_reaches_ends_the_search():
 
 
 @pytest.mark.parametrize("intercept", INTERCEPTS)
-def test_the_price_grows_to_what_the_constraint_is_worth(intercept):
+def test_price_of_excess_grows_to_the_multiplier(intercept):
     """A thousandth of a rule has a thousand times its multiplier."""
     rule = "positive_rate[g=b] >= 0.9 * positive_rate[g=a]"
     thousandth = "0.001 * positive_rate[g=b] >= 0.0009 * positive_rate[g=a]"
@@ -143,7 +142,7 @@ def test_the_price_grows_to_what_the_constraint_is_worth(intercept):
     assert two.value == pytest.approx(one.value, abs=5e-4), "of FEASIBLE times the multiplier"
 
 
-def test_a_feasible_start_that_no_price_pays_for_is_not_taken_for_the_solution():
+def test_feasible_start_at_a_low_price_is_not_returned_as_solution():
     """From a feasible point, at a price at which some excess is cheaper."""
     convex = first({"r": "recall >= 0.9"})
     start = AugmentedLagrangian(GOAL).solve(convex, zeros(convex)).w * 1.5
@@ -160,7 +159,7 @@ def test_a_feasible_start_that_no_price_pays_for_is_not_taken_for_the_solution()
 
 
 @pytest.mark.parametrize("kind", ["dense", "rates", "touching"])
-def test_it_starts_from_points_and_slopes_of_a_problem_like_it(kind):
+def test_warm_start_saves_steps_and_reaches_the_same_value(kind):
     for intercept in INTERCEPTS:
         convex = instance(5, 3, intercept, kind)
         found = AugmentedLagrangian(GOAL).solve(convex, zeros(convex))
@@ -175,7 +174,7 @@ def test_it_starts_from_points_and_slopes_of_a_problem_like_it(kind):
         assert warm.value == pytest.approx(cold.value, abs=2e-7 * (1 + cold.multipliers.sum()))
 
 
-def test_it_never_ends_above_a_feasible_anchor():
+def test_solution_is_never_worse_than_a_feasible_anchor():
     for seed in range(5):
         convex = instance(seed, 2, "regularized", "rates")
         anchor = (
@@ -194,45 +193,6 @@ def test_gaps_are_relative_to_the_value_or_a_hundredth_of_the_range():
     assert goal.tolerance(1e-9, 3.0) == pytest.approx(0.01 * 0.01 * 3)
     assert goal.tolerance(-np.inf, 1.0) == pytest.approx(1e-4)
     assert StoppingRule(0.01, 1e4, 1e6, absolute=0.5).tolerance(2.0, 1.0) == 0.5
-
-
-# --- Newton's method on the envelope
-
-
-def envelope(convex: ConvexProblem, seed: int) -> MoreauEnvelope:
-    m, n = convex.constraints, len(convex.ramp.rows)
-    shift = np.random.default_rng(seed).normal(size=n)
-    return MoreauEnvelope(ProximalOperator(convex, 0.05, np.zeros(m), 1e3, 1e-12), shift)
-
-
-@pytest.mark.parametrize("intercept", INTERCEPTS)
-@pytest.mark.parametrize("kind", ["dense", "sparse", "merged", "rule and reverse"])
-def test_the_gradient_is_that_of_the_energy(kind, intercept):
-    convex = instance(2, 2, intercept, kind)
-    smooth = envelope(convex, 0)
-    w, v = np.random.default_rng(1).normal(size=convex.ramp.rows.width), np.zeros(2)
-    here = smooth.enter(w, v)
-    for k, slope in enumerate(here.gradient):
-        step = np.zeros(len(w))
-        step[k] = 1e-5
-        ends = [smooth.enter(w + sign * step, v).energy for sign in (1, -1)]
-        assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(slope, abs=1e-5)
-
-
-@pytest.mark.parametrize("intercept", INTERCEPTS)
-def test_newton_ends_in_a_few_steps_each_of_which_lowers_the_energy(intercept):
-    for kind in ("dense", "one-hot", "wide"):
-        smooth = envelope(instance(1, 2, intercept, kind), 1)
-        here = smooth.enter(zeros(smooth.prox.problem), np.zeros(2))
-        energies = [here.energy]
-        while (following := smooth.step(here)) and len(energies) < 60:
-            here = following
-            energies.append(here.energy)
-            if np.abs(here.gradient).max() < 1e-9:
-                break
-        assert np.abs(here.gradient).max() < 1e-7
-        assert len(energies) < 50
-        assert (np.diff(energies) <= 1e-15).all()
 
 
 def test_a_tiny_penalty_needs_a_tiny_part_of_newtons_step(monkeypatch):

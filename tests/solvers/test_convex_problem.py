@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles.goals import Rules, forms, grid_rows, problem, smooth_rows
+from oracles.goals import Rules, forms, grid_rows, problem
 from oracles.instances import INTERCEPTS, KINDS, instance
 from oracles.problem3 import least
+from scipy import sparse
 
 from ratecli.models.linear import ramp as ramp_of
-from ratecli.solvers.design_matrix import DesignMatrix
+from ratecli.solvers.design_matrix import DesignMatrix, merge_equal_rows
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.majorize.majorization import make_ramp_problem
 from ratecli.solvers.majorize.solver import Majorize
@@ -33,11 +34,6 @@ def ramps(draw) -> RampProblem:
 
 def weights(problem: RampProblem, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=problem.rows.width)
-
-
-def positive_bound(z, anchor):
-    """The definition (Goh et al. 2016, section 2.1): the hinge up to 1/2, else 1."""
-    return np.where(anchor <= 0.5, np.maximum(0, 0.5 + z), 1.0)
 
 
 def bounds_of_one_row(sign, z, anchor):
@@ -90,19 +86,6 @@ def test_a_score_near_a_corner_gets_the_other_bound_with_ties():
         assert convex.values(np.array([2.0]))[0] == at_2
 
 
-def test_terms_are_bounded_one_by_one_as_in_the_paper():
-    """a p is a times the positive bound, -a p is a times the negative bound, less a."""
-    rng = np.random.default_rng(0)
-    X, coefficients = rng.normal(size=(30, 3)), rng.normal(size=(2, 30))
-    at, w = rng.normal(size=3), rng.normal(size=3)
-    ramp_problem = RampProblem.of(DesignMatrix(X, "none"), coefficients, np.array([0.1, -0.2]), 0.5)
-    up, down = positive_bound(X @ w, X @ at), positive_bound(-X @ w, -X @ at)
-    wanted = np.where(coefficients > 0, coefficients * up, -coefficients * (down - 1)).sum(axis=1)
-    wanted += [0.1 + 0.25 * (w @ w), -0.2]
-    found = ConvexProblem.tight_at(ramp_problem, X @ at).values(w)
-    np.testing.assert_allclose(found, wanted)
-
-
 def test_objectives_beyond_those_of_any_decisions():
     """1.5 at most and -2 at least, plus 0.25; a constant has no range and counts as 1."""
     rows = DesignMatrix(np.eye(3), "none")
@@ -145,7 +128,7 @@ def test_the_lagrangian_is_the_objective_and_the_constraints_at_their_multiplier
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_oracle_has_no_duality_gap(kind):
+def test_clarabel_oracle_has_no_duality_gap(kind):
     """Its multipliers make an SVM whose least value is that of the problem: it is right by itself."""
     for intercept in INTERCEPTS:
         convex = instance(2, 2, intercept, kind)
@@ -159,22 +142,9 @@ def test_the_oracle_has_no_duality_gap(kind):
 # --- from rules
 
 
-def test_rules_become_rows_of_the_ramp_problem():
-    """The equality of both ways to the same numbers, and `lambda = 2 l2`; no two rows are equal."""
-    goals = problem(
-        smooth_rows(1, n=40), Rules({"r": "recall >= 0.8", "o": "max_gap(tpr, by=g) <= 0.1"})
-    )
-    ramp_problem = make_ramp_problem(Majorize(intercept="none"), goals)
-    coefficients, constants = forms(goals)
-    assert len(coefficients) == 1 + 1 + 6
-    np.testing.assert_allclose(ramp_problem.coefficients, coefficients, atol=1e-15)
-    np.testing.assert_array_equal(ramp_problem.constants, constants)
-    assert ramp_problem.l2 == 2 / 40
-
-
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("intercept", INTERCEPTS)
-def test_merging_rows_changes_no_value(seed, intercept):
+def test_merging_rows_preserves_all_values(seed, intercept):
     """Points of a grid coincide; ramps and bounds at any weights stay what they are."""
     rules = Rules({"r": "recall >= 0.8", "o": "max_gap(tpr, by=g) <= 0.1", "c": "churn <= 0.2"})
     goals = problem(grid_rows(seed, n=80), rules)
@@ -189,3 +159,43 @@ def test_merging_rows_changes_no_value(seed, intercept):
             ConvexProblem.tight_at(each, each.rows.scores(at)).values(w) for each in (merged, plain)
         )
         np.testing.assert_allclose(one, two, atol=1e-13)
+
+
+X = np.array([[1.0, 2.0], [0.0, -1.0], [3.0, 0.0]])
+
+
+def test_only_an_unregularized_bias_has_no_penalty():
+    assert DesignMatrix(X, "regularized").penalties(0.5).tolist() == [0.5, 0.5, 0.5]
+    assert DesignMatrix(X, "unregularized").penalties(0.5).tolist() == [0.5, 0.5, 0.0]
+    assert DesignMatrix(X, "none").penalties(0.5).tolist() == [0.5, 0.5]
+
+
+@given(st.integers(0, 10_000), st.booleans())
+def test_merged_rows_preserve_weighted_sums(seed, thin):
+    """Of any function of the features: here of scores by random weights."""
+    rng = np.random.default_rng(seed)
+    points = rng.integers(-1, 2, size=(50, 3)).astype(float)
+    costs = rng.random((2, 50)) * (rng.random(50) < 0.8)
+    few, summed = merge_equal_rows(sparse.csr_array(points) if thin else points, costs)
+    kept = sparse.csr_array(few).toarray()
+    assert len(np.unique(kept, axis=0)) == len(kept) <= 27
+    w = rng.normal(size=3)
+    np.testing.assert_allclose(summed @ np.exp(kept @ w), costs @ np.exp(points @ w), rtol=1e-12)
+
+
+def test_rows_without_costs_are_dropped():
+    few, costs = merge_equal_rows(X, np.array([[1.0, 0.0, 2.0]]))
+    assert sorted(zip(few.tolist(), costs[0], strict=True)) == [([1, 2], 1), ([3, 0], 2)]
+    none, costs = merge_equal_rows(X, np.zeros((2, 3)))
+    assert none.shape == (0, 2)
+    assert costs.shape == (2, 0)
+
+
+def test_different_rows_with_one_key_are_not_merged():
+    key = np.random.default_rng(0).normal(size=2)
+    rows = np.tile(np.diag(key[::-1]), (10, 1))
+    costs = np.ones((1, 20))
+    assert len(set((rows @ key).tolist())) == 1
+    few, summed = merge_equal_rows(rows, costs)
+    assert few is rows
+    assert summed is costs

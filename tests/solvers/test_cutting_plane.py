@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 from oracles.goals import Rules, grid_rows, problem, smooth_rows
 from oracles.instances import instance
-from oracles.problem3 import least
+from oracles.problem3 import least, toy_dual
 
-from ratecli.solvers.design_matrix import DesignMatrix
-from ratecli.solvers.majorize import cutting_plane as choosers
-from ratecli.solvers.majorize import cutting_plane as svm
+from ratecli.solvers.design_matrix import DesignMatrix, Intercept
 from ratecli.solvers.majorize.convex import (
     FEASIBILITY_TOLERANCE,
     ConvexProblem,
@@ -21,6 +21,10 @@ from ratecli.solvers.majorize.cutting_plane import (
     CutSolution,
     CuttingPlane,
     UpperModel,
+    center_of_mass,
+    liblinear_svm,
+    model_maximizer,
+    newton_svm,
     solve_master,
 )
 from ratecli.solvers.majorize.majorization import make_ramp_problem
@@ -29,7 +33,7 @@ from ratecli.solvers.problem import Problem
 
 GAP = 1e-4
 GOAL = StoppingRule(0.0, 1e4, 10.0, absolute=GAP)
-CHOOSERS = pytest.mark.parametrize("chooser", [choosers.model_maximizer, choosers.center_of_mass])
+CHOOSERS = pytest.mark.parametrize("chooser", [model_maximizer, center_of_mass])
 
 SMALL = [
     ({"p": "positive_rate[g=b] >= 0.8 * positive_rate[g=a]"}, 1),
@@ -49,9 +53,9 @@ def first(goals: Problem, intercept: str = "regularized") -> ConvexProblem:
 
 
 def solved(
-    convex: ConvexProblem, chooser: CutChooser = choosers.center_of_mass, cuts: int = 100
+    convex: ConvexProblem, chooser: CutChooser = center_of_mass, cuts: int = 100
 ) -> CutSolution:
-    method = CuttingPlane(GOAL, svm.newton_svm(), chooser, cuts)
+    method = CuttingPlane(GOAL, newton_svm(), chooser, cuts)
     return method.solve(convex, np.zeros(convex.ramp.rows.width))
 
 
@@ -77,40 +81,12 @@ def is_solution(convex: ConvexProblem, found: ConvexSolution) -> None:
 @CHOOSERS
 @BY_RULES
 @pytest.mark.parametrize("intercept", ["unregularized", "none"])
-def test_the_gap_is_as_promised(rules, seed, chooser, intercept):
+def test_cutting_plane_solves_to_the_requested_gap(rules, seed, chooser, intercept):
     convex = first(problem(grid_rows(seed), Rules(rules)), intercept)
     if least(convex):
         is_solution(convex, solved(convex, chooser))
     else:
         assert not solved(convex, chooser).feasible
-
-
-@BY_RULES
-def test_liblinear_inside_comes_as_close_as_it_is_exact(rules, seed):
-    convex = first(problem(grid_rows(seed), Rules(rules)))
-    optimum = least(convex)
-    assert optimum
-    inner = svm.liblinear_svm(0, 1e-6, 100_000)
-    found = CuttingPlane(GOAL, inner, choosers.center_of_mass, 100).solve(convex, np.zeros(3))
-    assert found.feasible
-    assert found.converged
-    assert optimum[0] - 1e-6 <= found.value <= optimum[0] + GAP + 1e-5
-
-
-@CHOOSERS
-def test_toy_of_two_points_under_a_coverage_constraint(chooser):
-    """Protocols of Goh et al. 2016, vector 9.3; the penalty is tiny, not absent."""
-    rows = DesignMatrix(np.array([[1.0], [-1.0]]), "unregularized")
-    coefficients = np.array([[-0.5, 0.5], [0.5, 0.5]])
-    ramp = RampProblem.of(rows, coefficients, np.array([0.5, -0.25]), 1e-4)
-    convex = ConvexProblem.tight_at(ramp, np.zeros(2))
-    goal = StoppingRule(0.0, 1e4, 10.0, absolute=1e-9)
-    found = CuttingPlane(goal, svm.newton_svm(), chooser, 100).solve(convex, np.zeros(2))
-    # w = 1/4 and b = -1/4 here: the score is <w, x> - b in the paper
-    np.testing.assert_allclose(found.w, [0.25, -0.25], atol=1e-3)
-    np.testing.assert_allclose(found.multipliers, [1.0], atol=1e-3)
-    assert found.value == pytest.approx(0.25 + 5e-5 / 16, abs=1e-6)
-    assert ramp.values(found.w)[1] == pytest.approx(0, abs=1e-6)
 
 
 def test_the_model_of_two_cuts_has_its_maximum_between_them():
@@ -133,13 +109,11 @@ def test_without_a_feasible_mixture_excess_costs_the_ceiling():
     assert plan.value == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize(
-    ("chooser", "part"), [(choosers.model_maximizer, 0.5), (choosers.center_of_mass, 0.7)]
-)
-def test_knowing_the_solution_saves_svms(chooser, part):
+@pytest.mark.parametrize(("chooser", "part"), [(model_maximizer, 0.5), (center_of_mass, 0.7)])
+def test_warm_start_saves_svms(chooser, part):
     """At the center of mass less: the body's other columns have to be cut off again."""
     convex = first(problem(smooth_rows(0, n=200), Rules({"r": "recall >= 0.8", "f": "fpr <= 0.4"})))
-    method = CuttingPlane(GOAL, svm.newton_svm(), chooser, 100)
+    method = CuttingPlane(GOAL, newton_svm(), chooser, 100)
     found = method.solve(convex, np.zeros(6))
     again = method.solve(convex, found.w, found)
     assert again.work <= part * found.work
@@ -147,7 +121,7 @@ def test_knowing_the_solution_saves_svms(chooser, part):
 
 
 @CHOOSERS
-def test_a_constraint_far_from_zero_needs_a_larger_box_and_gets_it(chooser):
+def test_box_grows_for_a_large_multiplier(chooser):
     """Tiny coefficients stand for the same rule; its multiplier is far above the first box."""
     goals = Rules({"c": "0.001 * positive_rate <= 0.0003"})
     small = solved(first(problem(grid_rows(1), goals)), chooser)
@@ -159,7 +133,7 @@ def test_a_constraint_far_from_zero_needs_a_larger_box_and_gets_it(chooser):
     assert small.value == pytest.approx(plain.value, abs=5e-4)
 
 
-def test_svms_are_exact_enough_for_centers_that_lie_low():
+def test_svms_are_exact_enough_for_low_centers_of_mass():
     """A center of mass may be a sixth of the way up: SVMs asked for half of the gap learned nothing
     there, and the search stood still.
     """
@@ -170,7 +144,7 @@ def test_svms_are_exact_enough_for_centers_that_lie_low():
 
 
 @CHOOSERS
-def test_a_hopeless_search_is_short(chooser):
+def test_infeasible_search_ends_early(chooser):
     convex = first(
         problem(smooth_rows(0), Rules({"r": "recall >= 0.9", "c": "positive_rate <= 0.01"}))
     )
@@ -180,9 +154,9 @@ def test_a_hopeless_search_is_short(chooser):
     assert found.excess.max() > 0.1
 
 
-def test_what_is_cut_short_is_told():
+def test_early_stop_is_reported_as_not_converged():
     convex = first(problem(smooth_rows(0), Rules({"c": "positive_rate <= 0.3"})))
-    few = CuttingPlane(GOAL, svm.liblinear_svm(0, 1e-9, 2), choosers.center_of_mass, 30)
+    few = CuttingPlane(GOAL, liblinear_svm(0, 1e-9, 2), center_of_mass, 30)
     found = few.solve(convex, np.zeros(6))
     assert not found.converged
     assert found.feasible
@@ -190,3 +164,116 @@ def test_what_is_cut_short_is_told():
     one = solved(convex, cuts=1)
     assert one.work == 1
     assert not one.converged
+
+
+TENT = np.array([[0.0, 0.5], [0.25, -0.25]])
+"""h(v) = min(v / 4, 1/2 - v / 4), highest at v = 1: vector 9.3 of the protocols of Goh et al. 2016."""
+
+
+def model(columns: np.ndarray, lower: float, ceiling: float = 10.0) -> UpperModel:
+    plan = solve_master(columns, ceiling)
+    return UpperModel(columns, ceiling, lower, plan.multipliers)
+
+
+def random_model(seed: int, m: int) -> UpperModel:
+    """Cuts through random points above 0 in the box [0, 1]^m."""
+    rng = np.random.default_rng(seed)
+    slopes = rng.normal(size=(m, 4))
+    at, height = rng.random((4, m)), rng.uniform(0.2, 1.0, size=4)
+    values = height - np.einsum("sm,ms->s", at, slopes)
+    return model(np.vstack([values, slopes]), 0.0, 1.0)
+
+
+def inside(given: UpperModel, count: int, seed: int = 0) -> np.ndarray:
+    """Points (v, t), (k, m + 1), uniform in the body, by rejection."""
+    rng = np.random.default_rng(seed)
+    m = len(given.maximizer)
+    top = float((given.columns[0] + given.maximizer @ given.columns[1:]).min())
+    if top <= given.lower:
+        return np.zeros((0, m + 1))
+    v = rng.uniform(0, given.ceiling, size=(count, m))
+    t = rng.uniform(given.lower, top, size=count)
+    below = t <= (given.columns[0] + v @ given.columns[1:]).min(axis=1)
+    return np.hstack([v, t[:, None]])[below]
+
+
+@pytest.mark.parametrize(
+    ("columns", "lower", "ceiling", "center", "highest"),
+    [
+        (TENT, 0.0, 10.0, 1.0, 1.0),
+        (TENT, 0.2, 10.0, 1.0, 1.0),
+        # h(v) = min(v, 1.5 - v / 2): a triangle with corners at v = 0, 1 and 3
+        ([[0.0, 1.5], [1.0, -0.5]], 0.0, 10.0, 4 / 3, 1.0),
+        # h(v) = v on [0, 2], above 1: a triangle with corners (1, 1), (2, 1), (2, 2)
+        ([[0.0], [1.0]], 1.0, 2.0, 5 / 3, 2.0),
+    ],
+    ids=["symmetric", "symmetric and low", "skew", "cut off by the box"],
+)
+def test_center_of_a_triangle_is_the_mean_of_its_corners(columns, lower, ceiling, center, highest):
+    found = model(np.array(columns), lower, ceiling)
+    assert center_of_mass(found) == pytest.approx([center])
+    assert model_maximizer(found) == pytest.approx([highest])
+
+
+def test_empty_interior_falls_back_to_the_maximizer():
+    for lower in (0.25, 0.3):
+        assert center_of_mass(model(TENT, lower)) == pytest.approx([1.0])
+    thin = model(np.array([[0.0, 0.5], [0.25, -0.25]]) * 1e-12, 0.0)
+    assert 0 <= center_of_mass(thin)[0] <= 10
+
+
+@given(st.integers(0, 10_000), st.integers(1, 4))
+@settings(max_examples=15)
+def test_the_center_is_the_mean_of_points_inside(seed, m):
+    given = random_model(seed, m)
+    points = inside(given, 40_000)
+    assume(len(points) >= 2000)
+    spread = points.std(axis=0)[:-1] / np.sqrt(len(points))
+    assert (np.abs(center_of_mass(given) - points.mean(axis=0)[:-1]) <= 5 * spread).all()
+
+
+def test_with_many_multipliers_the_center_of_the_largest_ball_is_inside():
+    given = random_model(3, 5)
+    center = center_of_mass(given)
+    height = (given.columns[0] + center @ given.columns[1:]).min()
+    assert given.lower < height
+    assert (center > 0).all()
+    assert (center < given.ceiling).all()
+
+
+def lagrangian(seed: int, intercept: Intercept, kind: str) -> ConvexProblem:
+    convex = instance(seed, 2, intercept, kind)
+    return convex.lagrangian(np.random.default_rng(seed).uniform(0, 2, size=2))
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "merged"])
+@pytest.mark.parametrize("intercept", ["regularized", "none"])
+def test_liblinear_svm_is_close_and_certifies_nothing(intercept, kind):
+    for seed in range(3):
+        convex = lagrangian(seed, intercept, kind)
+        optimum = least(convex)
+        assert optimum
+        fit = liblinear_svm(0, 1e-7, 1_000_000)(convex, np.zeros(convex.ramp.rows.width), 0.0)
+        assert fit.converged
+        assert fit.lower is None
+        assert optimum[0] - 1e-8 <= convex.values(fit.w)[0] <= optimum[0] + 1e-5
+
+
+@pytest.mark.parametrize("least_by", [newton_svm(), liblinear_svm(0)])
+def test_a_problem_without_costs_is_left_at_zero(least_by):
+    ramp = RampProblem.of(DesignMatrix(np.ones((4, 2))), np.zeros((1, 4)), np.array([0.5]), 1.0)
+    fit = least_by(ConvexProblem.tight_at(ramp, np.zeros(4)), np.zeros(3), 1e-6)
+    assert fit.converged
+    assert not fit.w.any()
+
+
+def test_dual_function_of_two_points_under_a_coverage_constraint():
+    """Protocols of Goh et al. 2016, vector 9.3; the penalty is tiny, not absent."""
+    rows = DesignMatrix(np.array([[1.0], [-1.0]]), "unregularized")
+    coefficients = np.array([[-0.5, 0.5], [0.5, 0.5]])
+    ramp = RampProblem.of(rows, coefficients, np.array([0.5, -0.25]), 1e-6)
+    convex = ConvexProblem.tight_at(ramp, np.zeros(2))
+    for v, wanted in ((0.0, 0.0), (0.5, 0.125), (1.0, 0.25), (1.5, 0.125), (2.0, 0.0)):
+        fit = newton_svm()(convex.lagrangian(np.array([v])), np.zeros(2), 1e-7)
+        assert fit.lower == pytest.approx(wanted, abs=2e-6)
+        assert toy_dual(v) == pytest.approx(wanted, abs=1e-9)

@@ -5,9 +5,9 @@ import pytest
 from oracles.filters import counted, filtering, kept_shares, people
 from oracles.goals import Rows, Rules, problem_of, run
 
-from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter
+from ratecli.models.proxies import ClassifierProxy
 from ratecli.solvers.filtering.solvers import GuessedGroup
-from ratecli.solvers.filtering.weights import optimal_sampling_weights
+from ratecli.solvers.filtering.target import optimal_sampling_weights
 
 TREE = {"DecisionTreeClassifier": {"max_depth": 6}}
 
@@ -17,7 +17,7 @@ def solved(given, **options) -> dict:
     return dict(run(solver, given).variants)
 
 
-def test_naively_as_many_rows_are_kept_of_each_guess():
+def test_naive_proxy_keeps_equally_many_rows_of_each_prediction():
     rows = people(2, n=900)
     found = solved(filtering(rows), weights="naive")["expected"]
     _, sizes, _ = counted(rows, found)
@@ -37,7 +37,7 @@ def test_qp_weights_are_those_of_algorithm_1(weighted):
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3, 1.0])
-def test_noise_leaves_the_weights_and_blurs_the_guesses(noise):
+def test_noise_matches_the_closed_form(noise):
     """Protocol 4.2: sizes (1 - e) r + e / L, rows of A ((1 - e) r A + e / L base) / size."""
     rows = people(4, n=900)
     plain = solved(filtering(rows))["expected"]
@@ -53,7 +53,7 @@ def test_noise_leaves_the_weights_and_blurs_the_guesses(noise):
         assert kept_shares(rows, found) == pytest.approx(base)
 
 
-def test_a_group_that_is_never_guessed_is_no_value():
+def test_group_never_predicted_is_not_a_value():
     rows = people(7, n=300, groups=6)
     model = solved(filtering(rows), classifier={"DecisionTreeClassifier": {"max_depth": 1}})
     found = model["expected"]
@@ -63,7 +63,7 @@ def test_a_group_that_is_never_guessed_is_no_value():
 
 
 @pytest.mark.parametrize("weights", ["naive", "qp"])
-def test_what_is_guessed_of_rows_without_weight_only_is_no_value(weights):
+def test_group_predicted_only_for_zero_weight_rows_is_not_a_value(weights):
     """The third group lies next to rows that do not count, and is outvoted where rows do."""
     X = np.repeat([[-2.0], [2.0], [-5.0], [-9.0]], [25, 30, 15, 10], axis=0)
     group = np.repeat(np.array(["a", "b", "c", "a", "a"], dtype=object), [25, 30, 5, 10, 10])
@@ -76,7 +76,7 @@ def test_what_is_guessed_of_rows_without_weight_only_is_no_value(weights):
     assert found.keep.max() == 1
 
 
-def test_of_intersecting_groups_the_combination_is_guessed():
+def test_combination_of_intersecting_groups_is_predicted():
     rows = people(5, n=1200, groups=2)
     rng = np.random.default_rng(1)
     old = np.where(rows.X[:, 1] + rng.normal(size=1200) > 0.5, "old", "young").astype(object)
@@ -90,12 +90,3 @@ def test_of_intersecting_groups_the_combination_is_guessed():
     before = [(rows.group == "a").mean(), (old == "old").mean()]
     off = [np.linalg.norm(np.subtract(each, 0.5)) for each in (shares, before)]
     assert off[0] < 0.2 * off[1]
-
-
-def test_a_sample_is_a_variant_where_it_is_asked_for():
-    rows = people(6)
-    found = solved(filtering(rows), sampled=True)
-    assert list(found) == ["expected", "sampled"]
-    assert isinstance(found["sampled"], SampledFilter)
-    assert isinstance(found["expected"], ProxyFilter)
-    assert set(found["sampled"].decide(rows.X)) <= {0.0, 1.0}

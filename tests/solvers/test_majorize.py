@@ -6,12 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from oracles.families import FAMILIES
-from oracles.goals import Rows, Rules, measured, problem, smooth_rows
+from oracles.goals import Rows, Rules, measured, problem, run, smooth_rows
 from oracles.instances import INTERCEPTS
 from scipy import sparse
 
-from ratecli.rates.parser import parse_expression
-from ratecli.rates.resolve import Scope, resolve
 from ratecli.solvers import design_matrix
 from ratecli.solvers.base import Solution
 from ratecli.solvers.majorize import augmented
@@ -27,7 +25,7 @@ BY_FAMILY = pytest.mark.parametrize("family", FAMILIES)
 
 
 def solve(goals: Problem, solver: Majorize | None = None, seed: int = 0) -> Solution:
-    return (solver or Majorize()).solve(goals, np.random.default_rng(seed), lambda _: None)
+    return run(solver or Majorize(), goals, seed)
 
 
 def on(rows: Rows, family: str, l2: float | None = None) -> Problem:
@@ -44,18 +42,6 @@ def column(solution: Solution, name: str) -> np.ndarray:
 
 
 # --- what the paper proves
-
-
-@BY_FAMILY
-def test_the_trace_is_that_of_the_classifier(family):
-    goals = on(smooth_rows(2, n=150), family)
-    solution = solve(goals, Majorize(iterations=4))
-    ramp = solution.variants["stochastic"]
-    values = measured(goals, ramp)
-    norm = ramp.weights @ ramp.weights + ramp.bias**2
-    # lambda is 2 l2 in the ramp's units
-    assert solution.trace[-1]["objective"] == pytest.approx(values[0] + goals.l2 * norm, abs=1e-12)
-    assert solution.trace[-1]["violation"] == pytest.approx(max(0, *values[1:], 0), abs=1e-12)
 
 
 @BY_FAMILY
@@ -120,9 +106,8 @@ def test_coverage_toy(inner):
         {"fine": "error <= 0.9", "few": "positive_rate[g=a] - positive_rate[g=b] >= 1.2"},
     ],
 )
-@pytest.mark.parametrize("n", [40, 400])
-def test_what_cannot_be_met_is_named_with_an_amount_and_gives_no_classifier(rules, n):
-    goals = problem(smooth_rows(0, n=n), Rules(rules))
+def test_infeasible_constraint_is_reported_with_its_violation_and_no_classifier(rules):
+    goals = problem(smooth_rows(0, n=40), Rules(rules))
     solution = solve(goals)
     assert solution.status == "infeasible"
     assert not solution.variants
@@ -138,17 +123,7 @@ def test_what_cannot_be_met_is_named_with_an_amount_and_gives_no_classifier(rule
     assert 0.1 < float(found[4]) <= float(found[3])
 
 
-def test_a_start_that_is_infeasible_is_left_by_compromises():
-    """w = 0 says yes to half of all rows, and the first convex problem has no solution."""
-    rows = smooth_rows(1)
-    deployed = (rows.X @ np.array([1.0, -0.5, 0.2, 0.0, 0.3]) > 0.2).astype(float)
-    rules = Rules({"c": "churn <= 0.05", "p": "positive_rate[g=a] >= 0.4 * positive_rate[g=c]"})
-    solution = solve(problem(replace(rows, deployed=deployed), rules))
-    assert solution.status == "solved", solution.reason
-    assert solution.trace[-1]["violation"] <= FEASIBILITY_TOLERANCE
-
-
-def test_steps_towards_a_first_feasible_point_are_not_counted():
+def test_steps_before_the_first_feasible_point_do_not_count_as_iterations():
     """w = 0 has recall 1/2; so have compromises on the way less than what is asked."""
     solution = solve(
         problem(smooth_rows(1, n=100), Rules({"r": "recall >= 0.97", "f": "fpr <= 0.3"})),
@@ -162,7 +137,7 @@ def test_steps_towards_a_first_feasible_point_are_not_counted():
     assert solution.status == "solved"
 
 
-def test_what_is_not_met_when_compromises_come_to_rest_is_no_solution_found():
+def test_stalled_compromises_end_as_no_solution_found():
     """The deployed decisions are noise: any classifier of the features churns, though decisions need
     not.
     """
@@ -178,7 +153,7 @@ def test_what_is_not_met_when_compromises_come_to_rest_is_no_solution_found():
     assert solution.trace[-1]["violation"] > 0.15
 
 
-def test_too_few_cuts_are_told():
+def test_iteration_limit_after_too_few_cuts():
     goals = on(smooth_rows(0), "odds")
     solution = solve(goals, Majorize(iterations=1, inner="cutting_plane", cuts=3))
     assert solution.status == "iteration_limit"
@@ -186,7 +161,7 @@ def test_too_few_cuts_are_told():
     assert solution.variants
 
 
-def test_newton_steps_cut_short_are_told(monkeypatch):
+def test_iteration_limit_after_too_few_newton_steps(monkeypatch):
     monkeypatch.setattr(augmented, "MAX_ROUNDS", 1)
     monkeypatch.setattr(augmented, "MAX_NEWTON_STEPS", 1)
     solution = solve(on(smooth_rows(0), "nothing", 1e-6))
@@ -194,7 +169,7 @@ def test_newton_steps_cut_short_are_told(monkeypatch):
     assert re.match(r"the last step ended after \d+ Newton steps with a gap of", solution.reason)
 
 
-def test_a_step_that_would_make_worse_is_not_taken_and_the_last(monkeypatch):
+def test_majorize_stops_before_a_step_that_raises_the_objective(monkeypatch):
     """Bounds of scores near a corner are not tight: at 0.05 they are far from it."""
     monkeypatch.setattr(solver_module, "RAMP_TIE", 0.05)
     monkeypatch.setattr(solver_module, "_has_converged", lambda _: True)
@@ -224,23 +199,16 @@ def test_liblinear_cannot_leave_the_bias_unregularized():
 # --- variants
 
 
-def test_the_hashed_variant_decides_equal_rows_alike_and_is_there_on_request():
+def test_hashed_variant_is_optional_and_depends_on_the_seed():
     rows = smooth_rows(0, n=200)
     goals = on(rows, "parity", 0.3)
     assert list(solve(goals).variants) == ["stochastic", "deterministic"]
     hashed, other = (solve(goals, Majorize(hashed=True), seed).variants for seed in (0, 1))
     assert list(hashed) == ["stochastic", "deterministic", "hashed"]
-    chance = hashed["stochastic"].decide(rows.X)
-    decided = hashed["hashed"].decide(rows.X)
-    assert ((chance > 0.1) & (chance < 0.9)).sum() > 50
+    ramp, decided = hashed["stochastic"], hashed["hashed"].decide(rows.X)
+    assert (hashed["hashed"].weights == ramp.weights).all()
     assert set(decided) == {0.0, 1.0}
-    np.testing.assert_array_equal(
-        hashed["hashed"].decide(np.repeat(rows.X, 2, axis=0))[::2], decided
-    )
-    np.testing.assert_array_equal(hashed["hashed"].decide(rows.X[::-1])[::-1], decided)
     assert (other["hashed"].decide(rows.X) != decided).any(), "another seed, another hash"
-    spread = np.sqrt((chance * (1 - chance)).sum())
-    assert abs(decided.sum() - chance.sum()) <= 4 * spread
 
 
 # --- what must not matter, and what must
@@ -262,7 +230,7 @@ def test_all_inner_solvers_reach_the_same_convex_value(family):
 
 
 @pytest.mark.parametrize("family", ["nothing", "four"])
-def test_it_does_not_matter_how_rows_are_stored(family, monkeypatch):
+def test_dense_sparse_and_cached_rows_give_the_same_weights(family, monkeypatch):
     """Held dense with their ones, as small ones are, or left as they are, dense or sparse."""
     rows = smooth_rows(0, n=100)
     thin = replace(rows, X=sparse.csr_array(rows.X))
@@ -289,16 +257,8 @@ def test_constraints_in_another_order_give_the_same_value(family):
     assert set(one.multipliers) == set(two.multipliers)
 
 
-def test_without_an_intercept_there_is_none():
-    goals = on(smooth_rows(0), "parity")
-    solution = solve(goals, Majorize(intercept="none"))
-    assert {variant.bias for variant in solution.variants.values()} == {0.0}
-    assert solution.variants["stochastic"].decide(np.zeros((1, 5))) == [0.5]
-    assert solution.trace[-1]["violation"] <= FEASIBILITY_TOLERANCE
-
-
 @pytest.mark.parametrize("label", [0.0, 1.0])
-def test_labels_of_one_class_pull_all_rows_one_way(label):
+def test_labels_of_one_class_move_the_rate_to_its_limit(label):
     rows = replace(smooth_rows(0, n=100), label=np.full(100, label))
     rules = Rules({"c": "0.3 <= positive_rate <= 0.6"})
     goals = problem(rows, rules)
@@ -307,14 +267,7 @@ def test_labels_of_one_class_pull_all_rows_one_way(label):
     assert max(over) <= FEASIBILITY_TOLERANCE
 
 
-@pytest.mark.parametrize("direction", ["positive_rate", "negative_rate"])
-def test_an_objective_of_one_sign_and_no_constraint(direction):
-    goals = problem(smooth_rows(0, n=100), Rules(objective=direction))
-    solution = solve(goals)
-    assert measured(goals, solution.variants["deterministic"])[0] == pytest.approx(0)
-
-
-def test_unlabelled_rows_count_for_coverage_alone():
+def test_unlabelled_rows_count_for_coverage_only():
     """A third of the rows have no label; they are one group, kept at its rate."""
     rows = smooth_rows(5)
     hidden = np.where(rows.group == "b", np.nan, rows.label)
@@ -328,7 +281,7 @@ def test_unlabelled_rows_count_for_coverage_alone():
     assert decisions[hidden == 1].mean() >= 0.6 - FEASIBILITY_TOLERANCE
 
 
-def test_row_weights_enter_rates_and_objective():
+def test_row_of_weight_two_equals_two_rows():
     """A row of weight 2 is a row that stands twice."""
     rows = smooth_rows(6, n=60)
     weight = np.where(np.arange(60) % 3 == 0, 2.0, 1.0)
@@ -340,22 +293,14 @@ def test_row_weights_enter_rates_and_objective():
     assert one.trace[0]["bound"] == pytest.approx(two.trace[0]["bound"], rel=GAP)
 
 
-def test_a_goal_that_is_not_affine_is_refused():
-    rows = smooth_rows(0, n=60)
-    goals = on(rows, "nothing")
-    f1 = resolve(parse_expression("0 - f1"), Scope())
-    with pytest.raises(ValueError, match="not affine"):
-        solve(replace(goals, objective=replace(goals.objective, pieces=(f1,))))
-
-
-def test_every_step_is_reported():
+def test_progress_reports_every_step():
     told: list[str] = []
     goals = on(smooth_rows(0, n=60), "nothing")
     solution = Majorize(iterations=3).solve(goals, np.random.default_rng(0), told.append)
     assert told == [f"{k} of 3 iterations" for k in range(1, len(solution.trace) + 1)]
 
 
-def test_exact_equality_of_two_rates_is_solved_within_what_it_leaves():
+def test_exact_equality_of_two_rates_is_solved_to_the_gap():
     """Both sides bind wherever they are met: multipliers end at the ceiling, the gap still closes."""
     rules = Rules({"e": "abs(positive_rate[g=a] - positive_rate[g=b]) <= 0"})
     solution = solve(problem(smooth_rows(1, n=120), rules))

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 from oracles.a9a import MEN, NEEDS_A9A, error_and_ratio, load
-from oracles.goals import Rows, Rules, problem
+from oracles.goals import Rows, Rules, problem, run
 
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines.solvers import Unconstrained
@@ -44,13 +44,11 @@ def rows(name: str, column: int = MEN) -> Rows:
 def fit(target: float, column: int = MEN, iterations: int = 8) -> Solution:
     rule = f"positive_rate[g=Male] <= {target} * positive_rate[g=Female]"
     goals = problem(rows("a9a", column), Rules({"ratio": rule}))
-    return Majorize(iterations).solve(goals, np.random.default_rng(0), lambda _: None)
+    return run(Majorize(iterations), goals)
 
 
 def test_unconstrained_on_adult():
-    solution = Unconstrained().solve(
-        problem(rows("a9a"), Rules()), np.random.default_rng(0), lambda _: None
-    )
+    solution = run(Unconstrained(), problem(rows("a9a"), Rules()))
     error, ratio = error_and_ratio(rows("a9a.t"), solution.variants["deterministic"])
     assert error == pytest.approx(0.1502, abs=0.0005)
     assert ratio == pytest.approx(3.46, abs=0.02)
@@ -66,7 +64,7 @@ def test_the_first_step_on_adult_favours_women_by_far():
     assert ratio == pytest.approx(0.64, abs=0.01)
 
 
-def test_later_steps_on_adult_use_up_that_slack():
+def test_later_steps_on_adult_use_the_slack_of_the_first():
     solution = fit(1)
     assert solution.status == "solved"
     assert max(row["violation"] for row in solution.trace) <= FEASIBILITY_TOLERANCE

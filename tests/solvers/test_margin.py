@@ -27,6 +27,7 @@ from ratecli.solvers.players.solver import ThreePlayer
 from ratecli.solvers.problem import Problem
 
 PARITY = Rules({"p": "positive_rate[g=a] <= positive_rate[g=c]", "r": "recall >= 0.7"})
+MIXTURE = Mixture()
 SOLVERS = {
     "majorize": Majorize(iterations=3),
     "mixture": Mixture(),
@@ -59,14 +60,17 @@ def first(solution):
     return next(iter(solution.variants.values()))
 
 
+def guarded(given, *split, solver=MIXTURE, **spec):
+    return solve_with_margin(solver, MarginSpec(*split, **spec), given, np.random.default_rng(0))
+
+
 @pytest.mark.parametrize("name", SOLVERS)
 def test_constraints_hold_where_they_are_judged(name):
     broken, kept = [], []
     for seed in (0, 1, 2):
         given = split_problem(seed, PARITY)
-        rng = np.random.default_rng(0)
-        plain = solve_with_margin(SOLVERS[name], MarginSpec(), given, rng)
-        found = solve_with_margin(SOLVERS[name], MarginSpec("validation"), given, rng)
+        plain = guarded(given, solver=SOLVERS[name])
+        found = guarded(given, "validation", solver=SOLVERS[name])
         broken.append(excess(given.validation, first(plain)))
         kept.append(excess(given.validation, first(found)))
         assert excess(given, first(found)) <= 1e-6  # on training rows too
@@ -74,11 +78,9 @@ def test_constraints_hold_where_they_are_judged(name):
     assert np.mean(np.maximum(kept, 0)) < 0.3 * np.mean(np.maximum(broken, 0))
 
 
-def test_a_margin_is_so_many_standard_errors():
+def test_margin_is_a_multiple_of_the_standard_error():
     given = split_problem(0, Rules({"r": "recall >= 0.95"}))
-    found = first(
-        solve_with_margin(Mixture(), MarginSpec(margin=0.95), given, np.random.default_rng(0))
-    )
+    found = first(guarded(given, margin=0.95))
     p = found.decide(given.X)
     recall = 0.95 - excess(given, found)
     positive = given.rates.totals[[leaf.rate.name for leaf in given.rates.leaves].index("tpr")]
@@ -88,7 +90,7 @@ def test_a_margin_is_so_many_standard_errors():
     assert recall - 1.645 * error <= 0.95 + 0.02  # and not much more
 
 
-def test_a_standard_error_is_that_of_resampled_rows():
+def test_standard_error_matches_resampling():
     """3000 resamples estimate a standard deviation to about 2 %."""
     given = problem(smooth_rows(0), Rules({"f": "f1[g=a] - precision <= 0.5"}))
     rng = np.random.default_rng(0)
@@ -103,7 +105,7 @@ def test_a_standard_error_is_that_of_resampled_rows():
     assert matrix.standard_error(slopes, p) == pytest.approx(spread, rel=0.1)
 
 
-def test_without_a_guard_or_constraints_a_problem_is_solved_once():
+def test_no_margin_or_no_constraints_leaves_the_solution_unchanged():
     given = split_problem(0, PARITY)
     rng = np.random.default_rng
     for solver, guard in ((Unconstrained(), MarginSpec("validation")), (Mixture(), MarginSpec())):
@@ -112,17 +114,17 @@ def test_without_a_guard_or_constraints_a_problem_is_solved_once():
         np.testing.assert_array_equal(first(found).decide(given.X), first(alone).decide(given.X))
 
 
-def test_with_too_few_rows_for_a_margin_their_number_is_estimated():
+def test_too_few_rows_for_a_margin_report_how_many_are_needed():
     """Standard errors of rows that stand k times are those of k times as many rows."""
     every, rules = smooth_rows(0, n=200), Rules({"r": "recall >= 0.9", "f": "fpr <= 0.35"})
 
-    def found(copies: int, guard: MarginSpec):
+    def found(copies: int, margin: float | None = 0.99):
         rows = np.tile(np.arange(0, 200, 2), copies)
         given = problem(Rows(every.X[rows], every.label[rows], every.group[rows]), rules)
-        return solve_with_margin(Mixture(), guard, given, np.random.default_rng(0))
+        return guarded(given, margin=margin)
 
-    assert found(1, MarginSpec()).status == "solved"
-    few = found(1, MarginSpec(margin=0.99))
+    assert found(1, None).status == "solved"
+    few = found(1)
     assert (few.status, few.variants) == ("no_solution_found", {})
     said = re.fullmatch(
         r"too few training rows to hold '[rf]' with a margin of 0\.99: the best model found misses it by "
@@ -131,11 +133,11 @@ def test_with_too_few_rows_for_a_margin_their_number_is_estimated():
     )
     assert said is not None
     copies = int(said[1].replace(",", "")) / 100
-    assert found(math.ceil(copies), MarginSpec(margin=0.99)).status == "solved"
-    assert found(math.floor(copies / 2), MarginSpec(margin=0.99)).status == "no_solution_found"
+    assert found(math.ceil(copies)).status == "solved"
+    assert found(math.floor(copies / 2)).status == "no_solution_found"
 
 
-def test_decisions_with_hardly_any_room_estimate_no_number_of_rows():
+def test_tiny_slack_reports_no_number_of_rows():
     rows = smooth_rows(0, n=200)
     p = (rows.X[:, 0] > 0).astype(float)
     plain = problem(rows, Rules({"g": "tpr[g=a] - tpr[g=c] <= 0"}))
@@ -156,13 +158,11 @@ GAPS = {
 
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.parametrize("rule", GAPS)
-def test_a_margin_gives_no_model_that_a_constant_decision_beats(name, rule):
+def test_margin_never_returns_a_model_worse_than_a_constant(name, rule):
     """Constants satisfy all these rules without noise; tightening beyond the tolerance led to worse."""
     for seed, n in [(0, 60), (1, 60), (2, 120), (3, 500), (4, 2000)]:
         given = split_problem(seed, Rules(GAPS[rule]), n=n)
-        found = solve_with_margin(
-            SOLVERS[name], MarginSpec(margin=0.95), given, np.random.default_rng(0)
-        )
+        found = guarded(given, margin=0.95, solver=SOLVERS[name])
         if found.variants:
             constant = min(given.value_of(np.full(n, each)) for each in (0.0, 1.0))
             assert given.value(first(found)) < constant
@@ -173,34 +173,24 @@ def test_a_margin_gives_no_model_that_a_constant_decision_beats(name, rule):
             )
 
 
-@pytest.mark.parametrize(
-    ("rule", "seed", "n"), [("tpr", 2, 500), ("odds", 3, 60), ("odds", 4, 120)]
-)
-def test_a_margin_gives_no_model_next_to_a_constant_decision(rule, seed, n):
-    """That of least violation, where tightened constraints cannot be met, erred in .43 for .10 of cases."""
-    given = split_problem(seed, Rules(GAPS[rule]), n=n)
-    found = solve_with_margin(Mixture(), MarginSpec(margin=0.95), given, np.random.default_rng(0))
-    assert (found.status, found.variants) == ("no_solution_found", {})
-
-
-def test_room_that_none_needs_is_no_infeasibility():
+def test_unneeded_slack_is_not_infeasible():
     """A yes with the same chance for every row has no sampling error, though no other rule fits in."""
     given = split_problem(0, Rules({"p": "0.5 <= positive_rate <= 0.51"}), n=100)
-    found = solve_with_margin(Mixture(), MarginSpec(margin=0.99), given, np.random.default_rng(0))
+    found = guarded(given, margin=0.99)
     assert found.status == "iteration_limit"
     assert excess(given, first(found)) <= 1e-6
 
 
-def test_what_no_decisions_can_meet_stays_infeasible():
+def test_infeasible_constraints_stay_infeasible():
     given = split_problem(0, Rules({"r": "recall >= 0.9", "p": "positive_rate <= 0.05"}))
-    found = solve_with_margin(Mixture(), MarginSpec(margin=0.99), given, np.random.default_rng(0))
+    found = guarded(given, margin=0.99)
     assert found.status == "infeasible"
 
 
-def test_validation_rows_are_needed_to_judge():
+def test_missing_validation_rows_are_an_error():
     given = replace(split_problem(0, PARITY), validation=None)
     with pytest.raises(FaultError, match="judged on validation rows, and there are none"):
-        solve_with_margin(Mixture(), MarginSpec("validation"), given, np.random.default_rng(0))
+        guarded(given, "validation")
 
 
 def with_a_test(seed: int) -> tuple[Problem, Problem]:
@@ -222,28 +212,28 @@ def passes(given: Problem, other: Problem, guard: MarginSpec) -> bool:
     return all(each.passed for each in tests)
 
 
-def test_with_an_aim_candidates_pass_the_safety_test_about_so_often():
+def test_candidates_with_an_aim_pass_the_safety_test_more_often():
     pairs = [with_a_test(seed) for seed in range(8)]
     assert np.mean([passes(*pair, MarginSpec()) for pair in pairs]) <= 0.5
     assert np.mean([passes(*pair, MarginSpec(aim=0.9)) for pair in pairs]) >= 0.7
 
 
-def test_a_bound_that_is_infinite_asks_for_no_endless_room():
+def test_infinite_bound_does_not_tighten_without_end():
     """Of two rows nothing is known of a ratio: tightening ends, and it is said what is missing."""
     rules = Rules({"p": "precision[g=a] <= precision[g=c] + 0.1"})
     given = replace(split_problem(0, rules, n=100), promise=SafetyTestSpec({"p": 0.05}, rows=2))
-    plain = first(solve_with_margin(Mixture(), MarginSpec(), given, np.random.default_rng(0)))
+    plain = first(guarded(given))
     short = _SafetyTestJudge.of(given, 0.9).shortfalls(given.decisions(plain))
     assert short.tolist() == [1.0]
-    found = solve_with_margin(Mixture(), MarginSpec(aim=0.9), given, np.random.default_rng(0))
+    found = guarded(given, aim=0.9)
     assert found.status == "iteration_limit"
     assert "by what the safety test will find 'p' is missed by 1" in found.reason
 
 
-def test_a_constraint_that_is_undefined_where_it_is_judged_is_missed():
+def test_undefined_constraint_counts_as_violated():
     """Three groups cannot all be 0.45 of the positives, unless there are none."""
     given = split_problem(0, Rules({"s": "min(share, by=g) >= 0.45"}))
-    found = solve_with_margin(Mixture(), MarginSpec("validation"), given, np.random.default_rng(0))
+    found = guarded(given, "validation")
     assert not first(found).decide(given.X).any()
     assert given.violation(first(found)) == 1.0
     assert found.reason == "judged on validation rows 's' is missed by 1"

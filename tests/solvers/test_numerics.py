@@ -18,7 +18,7 @@ def quadratic(seed: int, size: int) -> tuple[np.random.Generator, np.ndarray, np
 
 @given(st.integers(0, 10_000), st.integers(1, 6))
 @settings(max_examples=100)
-def test_no_point_in_the_box_is_lower(seed, size):
+def test_minimize_quadratic_satisfies_kkt_in_a_box(seed, size):
     """At each bound the function falls only to the outside; elsewhere it is flat."""
     rng, curvature, slope = quadratic(seed, size)
     low, high = -rng.uniform(0, 2, size) * (rng.random(size) < 0.8), rng.uniform(0, 2, size)
@@ -37,7 +37,7 @@ def test_a_linear_function_has_its_minimum_on_a_bound():
 
 @given(st.integers(0, 10_000), st.integers(1, 6))
 @settings(max_examples=60, deadline=None)
-def test_no_point_of_the_same_sum_is_lower(seed, size):
+def test_minimize_quadratic_with_fixed_sum_matches_slsqp(seed, size):
     rng, curvature, slope = quadratic(seed, size)
     total = 10 ** rng.uniform(-1, 2)
     high = np.where(rng.random(size) < 0.3, total, np.inf)
@@ -58,7 +58,7 @@ def test_no_point_of_the_same_sum_is_lower(seed, size):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_threshold_is_the_cheapest(seed):
+def test_cheapest_threshold_matches_brute_force(seed):
     rng = np.random.default_rng(seed)
     scores, costs = rng.integers(6, size=12) / 2.0, rng.normal(size=12)
     found = Thresholds.of(scores).cheapest(costs)
@@ -73,7 +73,7 @@ def test_sums_above_thresholds():
     assert cuts.positive_sums(np.array([1.0, 2.0, 3.0, 4.0])).tolist() == [0, 2, 6, 10]
 
 
-def test_adam_is_that_of_the_paper():
+def test_adam_matches_the_paper():
     rates, first, second = np.array([0.1, 1.0]), 0.0, 0.0
     stepper = Stepper("adam", rates)
     for k, slopes in enumerate(np.random.default_rng(0).normal(size=(5, 3, 2)), 1):

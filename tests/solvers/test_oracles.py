@@ -12,8 +12,8 @@ from ratecli.errors import FaultError
 from ratecli.models.base import Classifier
 from ratecli.models.composed import CostSensitiveClassifier
 from ratecli.models.linear import Threshold
+from ratecli.models.probabilities import TreeEnsemble
 from ratecli.models.storage import dumps, loads
-from ratecli.models.trees import TreeEnsemble
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull.best import optimize_over_hull
 from ratecli.solvers.hull.forms import RatePoints, RateProgram

@@ -37,32 +37,11 @@ def test_milp_with_its_margin_separates_whatever_a_line_separates():
         assert problem1.by_milp(points, coefficients, constant).value == pytest.approx(0, abs=1e-6)
 
 
-def test_four_corners_cannot_be_decided_crosswise():
-    corners = np.array([[0, 0], [1, 1], [0, 1], [1, 0]], dtype=float)
-    crosswise = np.array([[1.0, 1.0, -1.0, -1.0]])
-    assert problem1.by_milp(corners, crosswise, np.array([2.0])).value == pytest.approx(1)
-    assert problem1.by_enumeration(corners, crosswise, np.array([2.0])).value == 1
-
-
 def test_lines_make_as_many_dichotomies_as_cover_counted():
     """n^2 - n + 2 for n points of the plane in general position; 2 n on a line."""
     parabola = np.array([[x, x * x] for x in range(-4, 5)], dtype=float)
     assert len(problem1.dichotomies(parabola)) == 9 * 8 + 2
     assert len(problem1.dichotomies(np.arange(7.0)[:, None])) == 2 * 7
-
-
-def test_rows_on_one_point_are_decided_alike():
-    points = np.array([[1.0, 0.0], [1.0, 0.0], [2.0, 0.0]])
-    assert (problem1.dichotomies(points)[:, 0] == problem1.dichotomies(points)[:, 1]).all()
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_mixture_does_as_well_as_any_of_its_members(seed):
-    rows = grid_rows(seed)
-    goals = forms(problem(rows, Rules(RULES["odds"])))
-    assert (
-        problem1.of_mixtures(rows.X, *goals) <= problem1.by_enumeration(rows.X, *goals).value + 1e-9
-    )
 
 
 def test_toy_dual_function():

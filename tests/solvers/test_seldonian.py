@@ -17,8 +17,12 @@ from ratecli.models.linear import LinearRegressor, RandomizedLogistic
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines.solvers import Unconstrained
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.seldonian.selection import CandidateSelection, CandidateTracker
-from ratecli.solvers.seldonian.sequential import SqpOptimizer, minimize_worst_bound
+from ratecli.solvers.seldonian.selection import (
+    CandidateSelection,
+    CandidateTracker,
+    SqpOptimizer,
+    minimize_worst_bound,
+)
 from ratecli.solvers.seldonian.soft import (
     BIAS_SHIFTS,
     candidate_selection,
@@ -48,6 +52,11 @@ def objective(solution: Solution, selection: CandidateSelection) -> float:
     return point.objective
 
 
+def optimum(problem: Problem, **options: object) -> float:
+    """Objective of the solution, which is expected to pass."""
+    return objective(solved(problem, **options), chosen_by(problem, **options))
+
+
 def best_of_starts(selection: CandidateSelection, starts: int = 2) -> float:
     """By SciPy's SLSQP from several places."""
     rng, found = np.random.default_rng(0), []
@@ -72,7 +81,7 @@ def best_of_starts(selection: CandidateSelection, starts: int = 2) -> float:
 
 @pytest.mark.parametrize("method", ["leaves", "pieces"])
 @pytest.mark.parametrize("rule", [GAP, RATIO, "fpr <= 0.15", "precision >= 0.75"])
-def test_the_optimum_of_chances(rule, method):
+def test_randomized_candidate_is_as_good_as_slsqp(rule, method):
     problem = promised(smooth_rows(0), {"c": rule}, method=method, tests=20_000)
     selection = chosen_by(problem, inflation=1.5)
     solution = solved(problem, inflation=1.5)
@@ -82,7 +91,7 @@ def test_the_optimum_of_chances(rule, method):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_no_start_leads_to_a_better_candidate_on_few_rows(seed):
+def test_other_starts_find_no_better_candidate(seed):
     """Ends bend there, and what stops at the edge of what passes must arrive within."""
     options = {"method": "leaves", "bound": "student_t", "tests": 60}
     problem = promised(smooth_rows(seed, n=60, d=3), {"c": RATIO}, **options)
@@ -95,7 +104,7 @@ def test_no_start_leads_to_a_better_candidate_on_few_rows(seed):
 
 
 @pytest.mark.parametrize("bound", ["betting", "student_t"])
-def test_a_search_may_start_from_models_that_look_at_no_feature(bound):
+def test_candidate_is_at_least_as_good_as_constant_models(bound):
     """With more features than rows of a group, what has the least bound is far from anything good."""
     problem = promised(smooth_rows(3, n=90, d=30), {"c": RATIO}, bound=bound, tests=400)
     selection, found = chosen_by(problem, inflation=2), solved(problem, inflation=2)
@@ -105,7 +114,7 @@ def test_a_search_may_start_from_models_that_look_at_no_feature(bound):
 
 
 @pytest.mark.parametrize("optimizer", ["sequential", "lagrangian"])
-def test_rows_that_can_be_told_apart_do_not_drown_the_search(optimizer):
+def test_separable_rows_do_not_stop_the_search(optimizer):
     """Of chances that are all but 0 and 1 no slope leads away."""
     rows = smooth_rows(0, n=200, d=2)
     apart = replace(rows, label=(rows.X[:, 0] > 0.5).astype(float))
@@ -114,10 +123,10 @@ def test_rows_that_can_be_told_apart_do_not_drown_the_search(optimizer):
         solved(problem, inflation=1, optimizer=optimizer), chosen_by(problem, inflation=1)
     )
     ridged = replace(problem, l2=1e-6)
-    assert found <= objective(solved(ridged, inflation=1), chosen_by(ridged, inflation=1)) + 1e-3
+    assert found <= optimum(ridged, inflation=1) + 1e-3
 
 
-def test_the_optimum_of_several_goals_and_of_an_objective_of_rates():
+def test_several_constraints_and_a_rate_objective_are_optimized():
     rules = {"c": GAP, "d": "tpr >= 0.5", "e": "positive_rate[g = b] <= 0.6"}
     problem = promised(smooth_rows(2), rules, "fnr + 2 * fpr", tests=20_000, l2=0.01)
     selection = chosen_by(problem, inflation=1.0)
@@ -128,14 +137,14 @@ def test_the_optimum_of_several_goals_and_of_an_objective_of_rates():
 @pytest.mark.parametrize(
     "rule", ["abs(mean_error[g = a] - mean_error[g = c]) <= 0.12", "mse <= 0.3"]
 )
-def test_the_optimum_of_estimates(rule):
+def test_numeric_candidate_is_as_good_as_slsqp(rule):
     problem = numeric(numbers(0), {"c": rule}, "mse[g = b]", tests=20_000)
     selection = chosen_by(problem, inflation=1.0)
     found = objective(solved(problem, inflation=1.0), selection)
     assert found <= best_of_starts(selection) + 1e-6
 
 
-def test_what_passes_without_constraints_is_the_answer_at_once():
+def test_unconstrained_optimum_that_passes_is_returned():
     problem = promised(smooth_rows(0), {"c": "positive_rate <= 0.99"}, l2=0.0)
     solution = solved(problem)
     selection = chosen_by(problem)
@@ -143,21 +152,12 @@ def test_what_passes_without_constraints_is_the_answer_at_once():
     assert objective(solution, selection) == pytest.approx(selection.at(np.zeros(6)).objective)
 
 
-def test_more_inflation_costs_more():
-    problem = promised(smooth_rows(3), {"c": GAP}, tests=4000)
-    costs = [
-        objective(solved(problem, inflation=factor), chosen_by(problem, inflation=factor))
-        for factor in (0.0, 1.0, 2.0)
-    ]
-    assert costs[0] < costs[1] < costs[2]
-
-
 @pytest.mark.parametrize(
     ("optimizer", "iterations", "near"), [("lagrangian", 400, 1e-5), ("cma", 40, 3e-3)]
 )
-def test_other_optimizers_come_near(optimizer, iterations, near):
+def test_other_optimizers_come_close_and_are_repeatable(optimizer, iterations, near):
     problem = promised(smooth_rows(1, d=2), {"c": GAP}, tests=20_000)
-    best = objective(solved(problem, inflation=2), chosen_by(problem, inflation=2))
+    best = optimum(problem, inflation=2)
     options = {"inflation": 2, "optimizer": optimizer, "iterations": iterations, "step": 0.1}
     solution = solved(problem, **options)
     assert solution.status == "solved"
@@ -169,7 +169,7 @@ def test_other_optimizers_come_near(optimizer, iterations, near):
     np.testing.assert_array_equal(model.weights, other.weights)
 
 
-def test_multipliers_are_those_of_the_best_iterate():
+def test_lagrangian_multipliers_belong_to_the_best_iterate():
     """Not of the last (defect 14): where a goal binds, the same by both optimizers; else 0."""
     for rule in (GAP, "positive_rate <= 0.99"):
         problem = promised(smooth_rows(1, d=2), {"c": rule}, "error", tests=20_000)
@@ -190,7 +190,7 @@ def test_sparse_rows_give_the_same():
 # what no model attains
 
 
-def test_what_cannot_be_expected_to_pass_is_explained():
+def test_unattainable_test_is_explained_with_the_smallest_bound():
     """Labels vary whatever the model is: that leaves the widths of two means, which rows make narrow."""
     rule = "abs(mean_error[g = a] - mean_error[g = c]) <= 0.02"
     problem = promised(smooth_rows(0), {"c": rule}, tests=400)
@@ -207,7 +207,7 @@ def test_what_cannot_be_expected_to_pass_is_explained():
     assert end <= min(others) + 1e-6
 
 
-def test_the_rows_that_are_said_to_be_enough_are():
+def test_reported_number_of_rows_is_enough():
     rows = smooth_rows(0)
     rule = {"c": "abs(mean_error[g = a] - mean_error[g = c]) <= 0.02"}
     problem = promised(rows, rule, "error", tests=400, method="pieces")
@@ -221,12 +221,12 @@ def test_the_rows_that_are_said_to_be_enough_are():
     assert solved(less, inflation=2).status == "iteration_limit"
 
 
-def test_a_goal_that_no_model_meets_asks_for_no_rows():
+def test_unattainable_goal_reports_that_no_rows_are_enough():
     problem = promised(smooth_rows(0), {"c": "log_loss <= 0.01"}, tests=400)
     assert "no number of rows would be enough" in solved(problem).reason
 
 
-def test_groups_too_small_for_any_bound_are_told_and_nothing_breaks():
+def test_groups_too_small_for_a_bound_are_reported():
     problem = promised(smooth_rows(0), {"c": "log_loss[g = a] <= 2"}, tests=1)
     for optimizer in ("sequential", "lagrangian", "cma"):
         solution = solved(problem, optimizer=optimizer, iterations=5)
@@ -235,7 +235,7 @@ def test_groups_too_small_for_any_bound_are_told_and_nothing_breaks():
         assert len(solution.variants) == 1
 
 
-def test_infinite_bounds_at_the_start_are_left_behind():
+def test_search_leaves_infinite_bounds_at_the_start():
     """The lower limit of a rare rate is 0, and so the ratio's upper limit infinite, until it rises."""
     rows = smooth_rows(5)
     rare = replace(rows, label=rows.label * (np.arange(len(rows)) % 12 == 0))
@@ -248,7 +248,7 @@ def test_infinite_bounds_at_the_start_are_left_behind():
     assert np.isfinite(objective(solution, selection))
 
 
-def test_a_number_that_is_none_does_not_discard_what_was_found(monkeypatch):
+def test_nan_gradient_keeps_the_best_candidate(monkeypatch):
     problem = promised(smooth_rows(1), {"c": GAP}, tests=20_000)
     selection = chosen_by(problem, inflation=2)
     slopes, calls = CandidateSelection.gradient, [0]
@@ -265,7 +265,7 @@ def test_a_number_that_is_none_does_not_discard_what_was_found(monkeypatch):
     assert calls[0] == 451
 
 
-def test_the_nearest_candidate_is_that_of_the_least_worst_end():
+def test_nearest_candidate_has_the_smallest_largest_end():
     """Not of the least norm of all ends, in which goals that hold with room count (defect 9)."""
     problem = promised(smooth_rows(0), {"c": GAP.replace("0.1", "0.02"), "d": "tpr >= -50"})
     selection = chosen_by(problem, inflation=2)
@@ -323,13 +323,13 @@ def test_calibrated_candidates_pass_as_often_as_wanted():
         ({"passes": 0.9}, "E103", ()),
     ],
 )
-def test_what_is_no_inflation_is_refused(value, code, loc):
+def test_invalid_inflation_is_rejected(value, code, loc):
     with pytest.raises(FaultError) as caught:
         check_inflation(value)
     assert (caught.value.faults[0].code, caught.value.faults[0].loc) == (code, loc)
 
 
-def test_without_a_test_there_is_nothing_to_train_for():
+def test_missing_safety_test_is_an_error():
     problem = replace(promised(smooth_rows(0), {"c": GAP}), promise=None)
     with pytest.raises(FaultError, match="E102"):
         solved(problem)
@@ -364,7 +364,7 @@ def test_ridge_leaves_the_bias_free():
     np.testing.assert_allclose(slopes, 0, atol=1e-9)
 
 
-def test_labels_and_losses_that_do_not_go_together_are_refused():
+def test_loss_that_does_not_fit_the_labels_is_an_error():
     number = numeric(numbers(0), {"c": "mse <= 1"})
     classes = promised(smooth_rows(0), {"c": GAP})
     for loss, problem in (("hinge", number), ("logistic", number), ("squared", classes)):

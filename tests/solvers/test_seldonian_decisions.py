@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from oracles.goals import grid_rows, run, smooth_rows
@@ -18,9 +20,8 @@ RULES = {"c": GAP, "d": "tpr >= 0.3"}
 
 def cuts_of(problem, scores, inflation=1.0) -> ThresholdCandidates:
     said = DecisionOutputs((scores > 0).astype(float))
-    prediction = predict_safety_test(problem, problem.promise, said).inflated(
-        BoundInflation(inflation)
-    )
+    prediction = predict_safety_test(problem, problem.promise, said)
+    prediction = replace(prediction, inflation=BoundInflation(inflation))
     return ThresholdCandidates(scores, problem.rates, ERROR_RATE, prediction)
 
 
@@ -38,7 +39,7 @@ def brute(problem, cuts: ThresholdCandidates) -> list[tuple[float, float]]:
 @pytest.mark.parametrize("bound", ["auto", "clopper_pearson", "student_t"])
 @pytest.mark.parametrize("method", ["leaves", "pieces"])
 @pytest.mark.parametrize("seed", range(3))
-def test_every_threshold_is_judged_as_one_by_one(seed, method, bound):
+def test_all_thresholds_match_brute_force(seed, method, bound):
     if bound == "clopper_pearson" and method == "pieces":
         bound = "hoeffding"  # a difference of rates is no count
     rows = grid_rows(seed)  # few places: scores are tied
@@ -59,7 +60,7 @@ def test_every_threshold_is_judged_as_one_by_one(seed, method, bound):
 
 
 @pytest.mark.parametrize("rule", [GAP, RATIO])
-def test_what_is_left_out_among_many_thresholds_does_not_pass(rule):
+def test_skipped_thresholds_do_not_pass(rule):
     rows = smooth_rows(2)
     problem = promised(rows, {"c": rule}, method="pieces", bound="auto", tests=20_000)
     cuts = cuts_of(problem, rows.X @ np.linspace(1, -1, 5))
@@ -71,7 +72,7 @@ def test_what_is_left_out_among_many_thresholds_does_not_pass(rule):
 
 
 @pytest.mark.parametrize("rule", [GAP, RATIO, "precision >= 0.7", "tpr[g = a] >= 0.6"])
-def test_decisions_are_expected_to_pass_and_little_worse_than_any_line(rule):
+def test_deterministic_candidate_passes_and_is_close_to_the_best_line(rule):
     rows = smooth_rows(3, d=2)
     problem = promised(rows, {"c": rule}, method="pieces", bound="auto", tests=20_000)
     solver = Seldonian(decisions="deterministic")
@@ -81,7 +82,7 @@ def test_decisions_are_expected_to_pass_and_little_worse_than_any_line(rule):
     assert isinstance(model, Logistic)
     said = DecisionOutputs(model.decide(rows.X))
     prediction = predict_safety_test(problem, problem.promise, said)
-    prediction = prediction.inflated(calibrate_inflation(0.9, prediction.bounds))
+    prediction = replace(prediction, inflation=calibrate_inflation(0.9, prediction.bounds))
     assert prediction.at(said).worst <= 0
     error = float(np.mean(model.decide(rows.X) != rows.label))
     best = 1.0
@@ -103,7 +104,7 @@ def test_the_objective_of_the_file_is_that_of_decisions():
     assert solution.trace[-1]["objective"] == pytest.approx(said[rows.label == 0].mean())
 
 
-def test_where_no_decisions_are_expected_to_pass_the_nearest_are_given():
+def test_nearest_decisions_are_returned_if_none_pass():
     problem = promised(smooth_rows(0, n=150), {"c": "accuracy >= 0.97"}, tests=150)
     solution = run(Seldonian(decisions="deterministic"), problem)
     assert solution.status == "iteration_limit"
@@ -112,7 +113,7 @@ def test_where_no_decisions_are_expected_to_pass_the_nearest_are_given():
 
 
 @pytest.mark.parametrize("rule", ["precision >= 0.6", pytest.param(GAP, marks=pytest.mark.slow)])
-def test_the_rows_that_are_said_to_be_enough_for_decisions_are(rule):
+def test_reported_number_of_rows_is_enough_for_decisions(rule):
     """The candidate of the least bound may be one that more rows do not help, as one that says no."""
     solver = Seldonian(decisions="deterministic", inflation=1)
 
@@ -128,7 +129,7 @@ def test_the_rows_that_are_said_to_be_enough_for_decisions_are(rule):
     assert ended(count // 2).status == "iteration_limit"
 
 
-def test_decisions_are_held_to_rates_of_decisions_alone():
+def test_deterministic_rejects_rates_of_other_measurements():
     problem = promised(smooth_rows(0), {"c": "mse <= 0.3", "d": "tpr >= 0.2"})
     mse, tpr = problem.constraints
     hard, soft = Seldonian(decisions="deterministic"), Seldonian()

@@ -10,12 +10,7 @@ from scipy.optimize import approx_fprime
 from scipy.special import expit
 
 from ratecli.solvers.seldonian.scores import (
-    DesignMatrix,
-    LogLossObjective,
     ScoreModel,
-    SquaredErrorObjective,
-    WhitenedCoordinates,
-    fit_unconstrained,
     plain_objective,
     score_model_of,
     smooth_objective,
@@ -54,7 +49,7 @@ def check(chosen: CandidateSelection, seed: int) -> None:
 @pytest.mark.parametrize("inflation", [2.0, {"pass": 0.9}])
 @pytest.mark.parametrize("method", ["leaves", "pieces"])
 @pytest.mark.parametrize("case", range(len(CLASSES)))
-def test_slopes_of_chances_are_those_of_differences(case, method, inflation):
+def test_slopes_of_probabilities_match_finite_differences(case, method, inflation):
     rules, objective = CLASSES[case]
     problem = promised(smooth_rows(case), rules, objective, method=method, tests=4000)
     check(selection(problem, inflation=inflation), case)
@@ -67,12 +62,12 @@ def test_slopes_with_other_bounds(bound):
 
 
 @pytest.mark.parametrize("case", range(len(NUMBERS)))
-def test_slopes_of_estimates_are_those_of_differences(case):
+def test_slopes_of_estimates_match_finite_differences(case):
     rules, objective = NUMBERS[case]
     check(selection(numeric(numbers(case), rules, objective), inflation=1.5), case)
 
 
-def test_steeper_chances_have_the_slopes_of_differences():
+def test_slopes_of_steeper_probabilities_match_finite_differences():
     scores = np.linspace(-2, 2, 9)
     label = np.arange(9) % 2.0
     for of, sharpness in itertools.product(("decision", "error", "log_loss"), (1.0, 4.0)):
@@ -84,42 +79,6 @@ def test_steeper_chances_have_the_slopes_of_differences():
     steep = ScoreModel(label, numeric=False, sharpness=4.0).outputs(scores)
     np.testing.assert_allclose(steep.measured("decision"), expit(4 * scores))
     np.testing.assert_allclose(steep.measured("error"), expit(scores) - label)
-
-
-def test_the_fit_of_chances_has_no_slope_and_that_of_numbers_is_least_squares():
-    rows = smooth_rows(1)
-    design, signs = DesignMatrix(rows.X), 2 * rows.label - 1
-    even = np.full(len(rows), 1 / len(rows))
-    w = fit_unconstrained(LogLossObjective(signs, even), design, 0.0)
-    slopes = design.pull(LogLossObjective(signs, even).slopes(design.scores(w)))
-    np.testing.assert_allclose(slopes, 0.0, atol=1e-8)
-    own = numbers(2)
-    w = fit_unconstrained(
-        SquaredErrorObjective(own.label, np.full(len(own), 1 / len(own))), DesignMatrix(own.X), 0.0
-    )
-    ones = np.column_stack([own.X, np.ones(len(own))])
-    np.testing.assert_allclose(w, np.linalg.lstsq(ones, own.label)[0], atol=1e-9)
-
-
-def test_rows_that_can_be_told_apart_are_fitted_by_finite_weights():
-    X = np.array([[-1.0], [1.0]])
-    w = fit_unconstrained(
-        LogLossObjective(np.array([-1.0, 1.0]), np.full(2, 0.5)), DesignMatrix(X), 0.0
-    )
-    assert np.isfinite(w).all()
-    assert w[0] > 5
-
-
-def test_features_of_any_scale_and_copies_of_each_other_are_round_in_their_coordinates():
-    rows = smooth_rows(3)
-    X = np.column_stack([1e6 * rows.X, 1e-6 * rows.X[:, :1], rows.X[:, 1], np.zeros(len(rows))])
-    design, weights = DesignMatrix(X), np.full(len(rows), 0.2 / len(rows))
-    round_ = WhitenedCoordinates.around(design, np.zeros(design.width), weights, 0.0)
-    v = np.random.default_rng(0).normal(size=design.width)
-    assert np.isfinite(round_.weights(v)).all()
-    np.testing.assert_allclose(round_.place(round_.weights(v)), v, atol=1e-4)
-    spread = weights @ design.scores(round_.weights(v)) ** 2
-    assert spread <= 1.01 * v @ v
 
 
 def test_error_is_minimized_by_log_loss_and_numbers_by_their_squares():

@@ -19,7 +19,7 @@ def test_every_algorithm_is_a_documented_solver_of_frozen_options(entry):
     assert issubclass(solver, Solver)
     assert is_dataclass(solver)
     assert solver.__dataclass_params__.frozen
-    assert solver.__module__ == entry.path.partition(":")[0]
+    assert solver.__module__ == f"ratecli.solvers.{entry.path.partition(':')[0]}"
     assert solver.version >= 1
     assert entry.summary
     assert entry.source
@@ -35,7 +35,7 @@ def test_every_option_has_a_default_and_a_line_of_its_own(entry):
 
 
 @ENTRIES
-def test_what_it_takes_is_said_in_classes_of_goals(entry):
+def test_accepted_goals_are_shapes_and_match_the_role(entry):
     solver = entry.load()
     assert solver.objectives | solver.constraints <= set(Shape)
     assert solver.role in get_args(Role)

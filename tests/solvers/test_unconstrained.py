@@ -10,16 +10,16 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 from ratecli.errors import FaultError
-from ratecli.solvers.baselines import plain
+from ratecli.solvers.baselines import linear as plain
 from ratecli.solvers.baselines.solvers import Thresholded, Unconstrained, Zafar
-from ratecli.solvers.design_matrix import DesignMatrix as ScoredRows
-from ratecli.solvers.design_matrix import add_ones_column
+from ratecli.solvers.design_matrix import DesignMatrix, add_ones_column
 from ratecli.solvers.fit_cache import FitCache
+from ratecli.solvers.liblinear import fit_liblinear
 from ratecli.solvers.majorize import augmented
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 
 
-def test_without_labels_there_is_nothing_to_fit():
+def test_missing_labels_are_an_error():
     """Not sklearn's sentence, nor a division by zero: churn alone needs no labels, these do."""
     rows = smooth_rows(0, n=40)
     goals = problem(replace(rows, label=np.full(40, np.nan)), Rules({"c": "churn <= 0.1"}, "churn"))
@@ -58,7 +58,7 @@ def test_hinge_has_no_duality_gap(seed, l2):
     w = weights(rows, l2=l2)
     value = share @ np.maximum(0, 1 - signs * (add_ones_column(rows.X) @ w)) + l2 / 2 * (w @ w)
     halves = RampProblem.of(
-        ScoredRows(rows.X), -(signs * share)[None, :], np.array([share @ rows.label]), 2 * l2
+        DesignMatrix(rows.X), -(signs * share)[None, :], np.array([share @ rows.label]), 2 * l2
     )
     optimum = least(ConvexProblem.tight_at(halves, np.zeros(len(rows))))
     assert optimum
@@ -82,7 +82,7 @@ def test_logistic_is_where_the_gradient_vanishes(seed, l2):
 
 
 @LOSSES
-def test_a_row_of_weight_two_is_a_row_that_stands_twice(loss):
+def test_row_of_weight_two_equals_two_rows(loss):
     rows = first(smooth_rows(0, n=50, d=3), np.arange(50))
     twice = np.concatenate([np.arange(50), [3, 17]])
     heavy = replace(rows, weight=np.where(np.isin(np.arange(50), [3, 17]), 2.0, 1.0))
@@ -99,23 +99,6 @@ def test_unlabelled_rows_change_nothing(loss):
 
 
 @LOSSES
-def test_dense_and_sparse_rows_agree(loss):
-    rows = smooth_rows(2, n=80, d=3)
-    thin = replace(rows, X=sparse.csr_array(rows.X))
-    np.testing.assert_allclose(weights(rows, loss), weights(thin, loss), atol=1e-6)
-
-
-@LOSSES
-def test_constraints_and_objective_are_not_looked_at(loss):
-    rows = smooth_rows(3, n=80, d=3)
-    rules = Rules({"c": "positive_rate <= 0.1"}, objective="fpr")
-    solver = Unconstrained(loss=loss)
-    found = run(solver, problem(rows, rules))
-    plain = weights(rows, loss)
-    np.testing.assert_allclose(found.variants["deterministic"].weights, plain[:-1], atol=1e-6)
-
-
-@LOSSES
 @pytest.mark.parametrize("label", [0.0, 1.0])
 def test_rows_of_one_label_get_that_label(loss, label):
     rows = smooth_rows(4, n=40, d=3)
@@ -126,7 +109,7 @@ def test_rows_of_one_label_get_that_label(loss, label):
 
 
 @pytest.mark.parametrize(("loss", "says"), [("hinge", "with a gap of"), ("logistic", "1 passes")])
-def test_a_fit_cut_short_is_told(loss, says, monkeypatch):
+def test_iteration_limit_is_reported(loss, says, monkeypatch):
     monkeypatch.setattr(plain, "MAX_ITERATIONS", 1)
     monkeypatch.setattr(augmented, "MAX_ROUNDS", 1)
     solution = run(Unconstrained(loss=loss), problem(smooth_rows(0), Rules(), 1e-6))
@@ -135,16 +118,16 @@ def test_a_fit_cut_short_is_told(loss, says, monkeypatch):
     assert "deterministic" in solution.variants
 
 
-def test_an_svm_of_the_same_rows_is_fitted_once_a_process(monkeypatch):
+def test_repeated_svm_fits_are_cached(monkeypatch):
     """Sweep points of a seed ask for it again, and baselines that start from it; nothing else gets it."""
     fits = []
 
-    def counted(*given):
+    def counted(*given, **more):
         fits.append(given)
-        return fitted(*given)
+        return fitted(*given, **more)
 
-    fitted = plain._fit_svm
-    monkeypatch.setattr(plain, "_fit_svm", counted)
+    fitted = RampProblem.of
+    monkeypatch.setattr(RampProblem, "of", counted)
     monkeypatch.setattr(plain, "_svm_cache", FitCache(2))
     rows, other = weighted(0), weighted(1)
     once = weights(rows)
@@ -156,3 +139,39 @@ def test_an_svm_of_the_same_rows_is_fitted_once_a_process(monkeypatch):
     assert len(fits) == 4
     assert (weights(rows) == once).all(), "fitted anew, since two are kept"
     assert len(fits) == 5
+
+
+X = np.random.default_rng(0).normal(size=(30, 3))
+SIGNS = np.where(X[:, 0] + 0.3 * X[:, 1] > 0, 1.0, -1.0)
+
+
+def wide(X: np.ndarray) -> sparse.csr_array:
+    """With 64-bit indices, as read from a file."""
+    narrow = sparse.csr_array(X)
+    indices, starts = narrow.indices.astype(np.int64), narrow.indptr.astype(np.int64)
+    return sparse.csr_array((narrow.data, indices, starts), shape=X.shape)
+
+
+@LOSSES
+@pytest.mark.parametrize("signs", [SIGNS, np.ones(30), -np.ones(30)], ids=["both", "up", "down"])
+def test_storage_formats_give_the_same_weights(loss, signs):
+    costs = np.linspace(0.1, 2, 30)
+    dense, thin, long = (
+        fit_liblinear(loss, rows, signs, costs, seed=1, tolerance=1e-6, iterations=10_000)
+        for rows in (X, sparse.csr_array(X), wide(X))
+    )
+    assert dense.converged
+    np.testing.assert_allclose(thin.weights, dense.weights, atol=1e-6)
+    np.testing.assert_array_equal(long.weights, thin.weights)
+
+
+@LOSSES
+def test_sample_weights_are_costs_not_shares(loss):
+    """Rows that cost nothing change nothing; larger costs fit closer."""
+    costs = np.where(np.arange(30) < 20, 1.0, 0.0)
+    options = {"seed": 0, "tolerance": 1e-8, "iterations": 100_000}
+    some = fit_liblinear(loss, X, SIGNS, costs, **options)
+    fewer = fit_liblinear(loss, X[:20], SIGNS[:20], costs[:20], **options)
+    np.testing.assert_allclose(some.weights, fewer.weights, atol=1e-4)
+    larger = fit_liblinear(loss, X, SIGNS, 9 * costs, **options)
+    assert np.linalg.norm(larger.weights) > np.linalg.norm(some.weights)

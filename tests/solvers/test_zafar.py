@@ -12,9 +12,9 @@ from scipy.optimize import minimize
 from ratecli.errors import FaultError
 from ratecli.models.base import Array
 from ratecli.solvers.base import Solution
-from ratecli.solvers.baselines import zafar
+from ratecli.solvers.baselines import linear as zafar
+from ratecli.solvers.baselines.linear import group_contrasts
 from ratecli.solvers.baselines.solvers import Unconstrained, Zafar
-from ratecli.solvers.baselines.zafar import group_contrasts
 from ratecli.solvers.design_matrix import add_ones_column
 from ratecli.solvers.majorize import augmented
 from ratecli.solvers.majorize.convex import FEASIBILITY_TOLERANCE
@@ -79,7 +79,7 @@ TWO_SIDED = Rules({"o": "max_gap(positive_rate, by=g) <= 0.1"})
 @pytest.mark.parametrize("covariance", [0.0, 0.05, 0.3])
 @pytest.mark.parametrize("l2", [0.02, 0.3])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_no_weights_do_better(seed, l2, covariance):
+def test_zafar_reaches_the_optimum_of_slsqp(seed, l2, covariance):
     rows = grid_rows(seed, n=40, d=3)
     goals = problem(rows, RATIO, l2)
     means = (mean(rows, "a") - mean(rows, "b"))[None, :]
@@ -96,7 +96,7 @@ def test_no_weights_do_better(seed, l2, covariance):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_every_pair_of_groups_on_both_sides(seed):
+def test_two_sided_gap_bounds_every_pair_of_groups(seed):
     rows = grid_rows(seed, n=40, d=2)
     goals = problem(rows, TWO_SIDED, 0.1)
     pairs = [(a, b) for a in "abc" for b in "abc" if a != b]
@@ -131,7 +131,7 @@ def test_contrasts_of_groups_are_differences_of_means_whatever_the_limits():
     assert not means[:, -1].any()
 
 
-def test_heavy_rows_count_more_in_the_means_and_unlabelled_ones_count():
+def test_means_use_row_weights_and_unlabelled_rows():
     rows = smooth_rows(1, n=60)
     weight = np.random.default_rng(1).uniform(0.5, 2, size=60)
     label = np.where(np.arange(60) % 3 == 0, np.nan, rows.label)
@@ -143,7 +143,7 @@ def test_heavy_rows_count_more_in_the_means_and_unlabelled_ones_count():
     assert solved(problem(rows, RATIO, 0.1), 0.1).status == "solved"
 
 
-def test_a_bound_that_does_not_bind_leaves_the_plain_svm():
+def test_loose_bound_gives_the_plain_svm():
     rows = smooth_rows(2, n=150)
     goals = problem(rows, RATIO, 0.01)
     svm = run(Unconstrained(), goals)
@@ -166,7 +166,7 @@ def test_the_multiplier_is_what_a_unit_of_covariance_is_worth():
     assert multiplier + 1e-4 >= (values[1] - values[2]) / 0.1 > 0.01
 
 
-def test_steps_that_do_not_suffice_are_told(monkeypatch):
+def test_iteration_limit_is_reported(monkeypatch):
     monkeypatch.setattr(augmented, "MAX_ROUNDS", 2)
     found = solved(problem(grid_rows(0, n=40, d=3), RATIO, 0.02), 0.0)
     assert found.status == "iteration_limit"
@@ -178,7 +178,7 @@ def test_steps_that_do_not_suffice_are_told(monkeypatch):
     ("rule", "way"),
     [("positive_rate <= 0.3", "up"), ("recall >= 0.9", "down"), ("fpr[g=a] <= 0.1", "up")],
 )
-def test_rules_about_one_group_are_refused(rule, way):
+def test_constraint_on_one_group_is_an_error(rule, way):
     goals = problem(smooth_rows(4), Rules({"p": RATIO.constraints["p"], "one": rule}))
     with pytest.raises(FaultError) as caught:
         solved(goals, 0.1)

@@ -16,17 +16,13 @@ from fairlearn.reductions import ClassificationMoment, ExponentiatedGradient
 from sklearn.linear_model import LogisticRegression
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.composed import MajorityVote, MixtureClassifier
+from ratecli.models.composed import MixtureClassifier, deterministic_variants
 from ratecli.models.linear import Logistic, Threshold
-from ratecli.rates.analysis import affine_pieces
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.baselines import solvers
 from ratecli.solvers.hull.best import MAX_EXCESS
 from ratecli.solvers.liblinear import to_int32_indices
 from ratecli.solvers.problem import Problem
-
-MIN_CHANCE = 1e-9
-"""Smaller chances are treated as rounding errors of 0."""
 
 
 class AffineRowsMoment(ClassificationMoment):  # type: ignore[misc]
@@ -70,10 +66,9 @@ def solve_reduction(
 ) -> Solution:
     """Run the reduction, and measure its mixture by ratecli's rates."""
     begun, X = time.perf_counter(), problem.X
-    objective = AffineRowsMoment(*problem.rows(affine_pieces(problem.objective)))
-    forms = [form for goal in problem.constraints for form in affine_pieces(goal)]
-    slopes, constants = problem.rows(forms)
-    if not forms:  # fairlearn requires a constraint: add one that always holds
+    objective = AffineRowsMoment(*problem.rows(problem.objective))
+    slopes, constants = problem.rows(*problem.constraints)
+    if not len(slopes):  # fairlearn requires a constraint: add one that always holds
         slopes, constants = np.zeros((1, X.shape[0])), np.full(1, -1.0)
     learner = LogisticRegression(
         solver="liblinear", C=1 / (X.shape[0] * problem.l2), random_state=int(rng.integers(2**31))
@@ -91,10 +86,9 @@ def solve_reduction(
         # pandas deprecations concern fairlearn's code
         warnings.simplefilter("ignore", DeprecationWarning)
         reduction.fit(to_int32_indices(X), (signs > 0).astype(int))
-    weights = reduction.weights_[reduction.weights_ > MIN_CHANCE]
-    members = tuple(_linear_classifier(reduction.predictors_[k], X.shape[1]) for k in weights.index)
-    chances = weights.to_numpy(dtype=float) / weights.sum()
-    mixture = MixtureClassifier(members, chances)
+    weights = reduction.weights_
+    members = [_linear_classifier(reduction.predictors_[k], X.shape[1]) for k in weights.index]
+    mixture = MixtureClassifier.of(members, weights.to_numpy(dtype=float))
     decisions = mixture.decide(X)
     row = {
         "iteration": int(reduction.last_iter_) + 1,
@@ -105,7 +99,7 @@ def solve_reduction(
         "seconds": time.perf_counter() - begun,
     }
     progress(f"{row['work']} classifiers fitted")
-    variants = {"stochastic": mixture, "voted": MajorityVote(members, chances)}
+    variants = {"stochastic": mixture, **deterministic_variants(mixture, None)}
     steps = f"after {row['iteration']} steps"
     if reduction.best_gap_ >= reduction.nu:
         reason = f"{steps} a gap of {row['gap']:.2g} is left, above {reduction.nu:.2g}"

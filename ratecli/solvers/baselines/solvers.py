@@ -42,7 +42,7 @@ class Unconstrained(Solver):
         return self.loss != "squared"
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        from ratecli.solvers.baselines.plain import fit_plain_classifier, fit_plain_estimate
+        from ratecli.solvers.baselines.linear import fit_plain_classifier, fit_plain_estimate
 
         if self.loss == "squared":
             return Solution({"estimate": fit_plain_estimate(problem)})
@@ -115,7 +115,7 @@ class Thresholded(Solver):
             raise ValueError("meets: with free: true no constraint is met")
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        from ratecli.solvers.baselines.plain import solve_thresholded
+        from ratecli.solvers.baselines.linear import solve_thresholded
 
         named = {goal.name: goal for goal in problem.constraints}
         goals = problem.constraints if self.meets is None else (named[self.meets],)
@@ -190,12 +190,12 @@ class Zafar(Solver):
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
 
     def obstacle(self, goal: Goal, rates: RateMatrix) -> Diagnostic | None:
-        from ratecli.solvers.baselines.zafar import one_sided_diagnostic
+        from ratecli.solvers.baselines.linear import one_sided_diagnostic
 
         return one_sided_diagnostic(goal, rates)
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:  # noqa: ARG002
-        from ratecli.solvers.baselines.zafar import solve_bounded_covariance
+        from ratecli.solvers.baselines.linear import solve_bounded_covariance
 
         return solve_bounded_covariance(problem, self.covariance, progress)
 

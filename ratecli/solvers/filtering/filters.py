@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
+from ratecli.models.probabilities import LEAF
 from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter, SplitTree
-from ratecli.models.trees import LEAF
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.filtering.solvers import BalancedTree, GuessedGroup
 from ratecli.solvers.filtering.split import LeafSplit, TreeLeaf, nearest_split, progress_split
-from ratecli.solvers.filtering.target import FilterTarget
-from ratecli.solvers.filtering.weights import (
+from ratecli.solvers.filtering.target import (
+    FilterTarget,
     SamplingWeights,
     leaf_weights,
     maximize_kept_rows,
@@ -68,7 +68,7 @@ def solve_guessed_group(
         keep = np.asarray(sizes.min() / sizes)
     else:
         best = optimal_sampling_weights(A, sizes, target.target, kept=options.kept)
-        keep = maximize_kept_rows(A, sizes, best).keep
+        keep = maximize_kept_rows(A, sizes, best)
     proxy = ClassifierProxy(model, groups, options.noise)
     return Solution(filter_variants(ProxyFilter(proxy, keep), rng, sampled=options.sampled))
 
@@ -77,13 +77,11 @@ def filter_variants(
     expected: ProxyFilter, rng: np.random.Generator, *, sampled: bool
 ) -> dict[str, Classifier]:
     """Return the filter as `expected` and, if `sampled`, a single sample by it as `sampled`."""
-    if not sampled:
-        return {"expected": expected}
-    salt = int(rng.integers(2**31))
-    return {
-        "expected": expected,
-        "sampled": SampledFilter(expected.proxy, expected.keep, salt=salt),
-    }
+    variants: dict[str, Classifier] = {"expected": expected}
+    if sampled:
+        salt = int(rng.integers(2**31))
+        variants["sampled"] = SampledFilter(expected.proxy, expected.keep, salt=salt)
+    return variants
 
 
 @dataclass
@@ -108,7 +106,7 @@ class FilterTreeBuilder:
     def __post_init__(self) -> None:
         self.children.append((LEAF, LEAF))
         self.leaves.append(self._leaf(0, 0, np.ones(len(self.target.kinds.of))))
-        self.weights = self._weights(self.leaves)
+        self.weights = leaf_weights(self.target, self.options, _masses(self.leaves))
         self._note(0.0)
 
     def grow(self) -> Iterator[str]:
@@ -131,7 +129,7 @@ class FilterTreeBuilder:
         children = np.array(self.children, dtype=np.intp)
         tree = SplitTree(self.target.X.shape[1], children, splits)
         A, sizes = self.target.values(_masses(self.leaves))
-        return ProxyFilter(tree, maximize_kept_rows(A, sizes, self.weights).keep)
+        return ProxyFilter(tree, maximize_kept_rows(A, sizes, self.weights))
 
     def _best_split(self) -> tuple[int, LeafSplit, list[TreeLeaf], SamplingWeights] | None:
         """Return the node to split, its split, and leaves and weights after it, or None.
@@ -149,7 +147,7 @@ class FilterTreeBuilder:
             leaves = None if split is None else self._split_leaves(own, split)
             if split is None or leaves is None:
                 continue
-            weights = self._weights(leaves)
+            weights = leaf_weights(self.target, self.options, _masses(leaves))
             after = weights.imbalance
             if after <= limit and after < before - DISCLOSURE_TOLERANCE:
                 limit, best = after, (leaf.node, split, leaves, weights)
@@ -183,9 +181,6 @@ class FilterTreeBuilder:
         root = self.leaves[0].oracle if self.leaves else None
         refit = root.weighing(ground) if isinstance(root, PlugInOracle) else self.oracle(ground)
         return TreeLeaf(node, depth, chances, self.target.mass(chances), ground, refit)
-
-    def _weights(self, leaves: list[TreeLeaf]) -> SamplingWeights:
-        return leaf_weights(self.target, self.options, _masses(leaves))
 
     def _note(self, gap: float) -> None:
         masses = _masses(self.leaves)

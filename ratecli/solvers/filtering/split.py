@@ -13,8 +13,7 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import MixtureClassifier
 from ratecli.solvers.filtering.solvers import BalancedTree
-from ratecli.solvers.filtering.target import FilterTarget
-from ratecli.solvers.filtering.weights import MIN_SHARE, leaf_weights
+from ratecli.solvers.filtering.target import MIN_SHARE, FilterTarget, leaf_weights
 from ratecli.solvers.hull.forms import LinearTerm, ProgramForm, RateProgram
 from ratecli.solvers.hull.mixture import ColumnGeneration
 from ratecli.solvers.oracles.base import Oracle, OracleRows, with_threshold
@@ -280,34 +279,21 @@ def progress_split(
     rows of the leaf weighted by their chances. Of the offsets tried, the one that brings the hull
     nearest to the target is used.
     """
-    splits = (
-        _progress_split(target, options, leaves, own, literal=literal)
-        for literal in OFFSET_CHOICES[options.offset]
-    )
-    return min((each for each in splits if each), key=lambda each: each.distance, default=None)
-
-
-def _progress_split(
-    target: FilterTarget,
-    options: BalancedTree,
-    leaves: Sequence[TreeLeaf],
-    own: int,
-    *,
-    literal: bool,
-) -> LeafSplit | None:
     leaf, masses = leaves[own], np.stack([each.mass for each in leaves])
     projection = leaf_weights(target, options, masses).nearest
-    required = options.gamma if literal else None
-    program = _progress_program(target, leaf, projection, required)
-    search = ColumnGeneration(program, leaf.ground, leaf.oracle, options.gap, options.calls)
-    search.start(program.objective.line.slopes)
-    search.run()
-    positive = search.found.rates
-    if min(positive[-1], leaf.mass[-1] - positive[-1]) <= options.child:
-        return None
-    after = np.vstack([np.delete(masses, own, axis=0), leaf.mass - positive, positive])
-    distance = leaf_weights(target, options, after).imbalance
-    return LeafSplit(search.mixture, distance, float(search.trace[-1]["gap"]))
+    splits = list[LeafSplit]()
+    for literal in OFFSET_CHOICES[options.offset]:
+        required = options.gamma if literal else None
+        program = _progress_program(target, leaf, projection, required)
+        search = ColumnGeneration(program, leaf.ground, leaf.oracle, options.gap, options.calls)
+        search.start(program.objective.line.slopes)
+        search.run()
+        positive = search.found.rates
+        if min(positive[-1], leaf.mass[-1] - positive[-1]) > options.child:
+            after = np.vstack([np.delete(masses, own, axis=0), leaf.mass - positive, positive])
+            distance = leaf_weights(target, options, after).imbalance
+            splits.append(LeafSplit(search.mixture, distance, float(search.trace[-1]["gap"])))
+    return min(splits, key=lambda each: each.distance, default=None)
 
 
 def _progress_program(

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.composed import MixtureClassifier
-from ratecli.models.hashed import deterministic_variants
+from ratecli.models.composed import MixtureClassifier, deterministic_variants
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Shape, constraint_goal, objective_goal
 from ratecli.rates.matrix import RowKinds

@@ -215,10 +215,10 @@ class CuttingPlane:
             seen, v = np.hstack([before.seen, seen]), before.multipliers
         search = _CuttingPlaneRun(problem, self.goal, seen, v)
         for _ in range(self.cuts):
-            least = search.asked / (2 * problem.constraints + 4)
+            least = search.tolerance / (2 * problem.constraints + 4)
             accuracy = max((search.model.at(v) - search.lower) / 2, least)
             search.cut(v, self.svm(problem.lagrangian(v), search.W[:, -1], accuracy))
-            if search.settled:
+            if search.accurate:
                 if search.final:
                     break
                 search.widen()
@@ -259,7 +259,7 @@ class _CuttingPlaneRun:
         self.plan = solve_master(self.values, self.box)
 
     @property
-    def asked(self) -> float:
+    def tolerance(self) -> float:
         """The required gap in the objective's units."""
         return self.goal.tolerance(self.lower, self.problem.ramp.spread)
 
@@ -279,10 +279,10 @@ class _CuttingPlaneRun:
         return max(worth - self.lower, 0.0)
 
     @property
-    def settled(self) -> bool:
+    def accurate(self) -> bool:
         """Whether the best point at this price of excess is known accurately enough."""
         rough = COMPROMISE_GAP * abs(self.lower) if self.missed.any() else 0.0
-        return self.gap <= max(self.asked, rough)
+        return self.gap <= max(self.tolerance, rough)
 
     @property
     def final(self) -> bool:
@@ -291,7 +291,7 @@ class _CuttingPlaneRun:
         return dear or not self.missed.any()
 
     def solution(self) -> CutSolution:
-        converged = self.certain and self.settled and self.final
+        converged = self.certain and self.accurate and self.final
         return CutSolution(
             self.W[:, -1].copy(),
             float(self.values[0, -1]),

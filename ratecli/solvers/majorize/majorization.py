@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.hashed import HashedRamp
+from ratecli.models.composed import HashedRamp
 from ratecli.models.linear import Ramp, Threshold
-from ratecli.rates.analysis import affine_pieces
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.design_matrix import DesignMatrix, merge_equal_rows
@@ -82,7 +81,7 @@ def solve_by_majorization(
 ) -> Solution:
     """Run Algorithm 1."""
     ramp = make_ramp_problem(solver, problem)
-    names = [goal.name for goal in problem.constraints for _ in affine_pieces(goal)]
+    names = [goal.name for goal in problem.constraints for _ in goal.pieces]
     methods = [make_method(solver, ramp, rng, price) for price in EXCESS_PRICES]
     run = _descend(ramp, solver.iterations, methods, progress)
     if run.missed:
@@ -97,8 +96,7 @@ def solve_by_majorization(
 
 def make_ramp_problem(solver: Majorize, problem: Problem) -> RampProblem:
     """Return Problem 2 of the goals on merged rows."""
-    goals = (problem.objective, *problem.constraints)
-    coefficients, constants = problem.rows([form for goal in goals for form in affine_pieces(goal)])
+    coefficients, constants = problem.rows(problem.objective, *problem.constraints)
     costs = np.concatenate([np.maximum(coefficients, 0), np.maximum(-coefficients, 0)])
     X, costs = merge_equal_rows(problem.X, costs)
     up, down = np.split(costs, 2)

@@ -178,13 +178,8 @@ def solve_newton_system(
     if width <= count:
         blocks = np.array_split(chosen, 1 + len(chosen) * width // MAX_DENSE_ENTRIES)
         squared = sum((A.T @ A for A in map(rows.dense, blocks)), extra.T @ extra)
-        return _solve_in_weights(sigma * squared, diagonal, right)
+        return np.asarray(linalg.solve(sigma * squared + np.diag(diagonal), right, assume_a="pos"))
     return _solve_in_rows(np.vstack([rows.dense(chosen), extra]), sigma, diagonal, right)
-
-
-def _solve_in_weights(matrix: Array, diagonal: Array, right: Array) -> Array:
-    matrix[np.diag_indices(len(right))] += diagonal
-    return np.asarray(linalg.solve(matrix, right, assume_a="pos"))
 
 
 def _solve_in_rows(rows: Array, sigma: float, diagonal: Array, right: Array) -> Array:

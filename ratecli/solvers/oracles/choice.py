@@ -17,8 +17,7 @@ from ratecli.errors import Diagnostic, InvalidValueError, did_you_mean
 
 if TYPE_CHECKING:
     from ratecli.models.base import Array, Features
-    from ratecli.models.sklearn_model import SklearnModel
-    from ratecli.models.trees import TreeEnsemble
+    from ratecli.models.probabilities import SklearnModel, TreeEnsemble
     from ratecli.rates.matrix import RowKinds
     from ratecli.solvers.oracles.base import Oracle, OracleRows
     from ratecli.solvers.problem import Problem

@@ -21,8 +21,7 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import ARGMAX_COSTS, CostSensitiveClassifier, GroupThreshold
 from ratecli.models.linear import Threshold
-from ratecli.models.sklearn_model import SklearnModel
-from ratecli.models.trees import LEAF, TreeEnsemble
+from ratecli.models.probabilities import LEAF, SklearnModel, TreeEnsemble
 from ratecli.rates.sample import Mask
 from ratecli.solvers.fit_cache import FitCache, array_digest
 from ratecli.solvers.liblinear import to_int32_indices

@@ -12,8 +12,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.composed import MixtureClassifier
-from ratecli.models.hashed import deterministic_variants
+from ratecli.models.composed import MixtureClassifier, deterministic_variants
 from ratecli.models.linear import Threshold
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution

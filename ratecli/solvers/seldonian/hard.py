@@ -8,7 +8,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.certify.certificate import smallest_factor
 from ratecli.models.base import Array
 from ratecli.models.linear import Logistic
 from ratecli.rates import expression as ex
@@ -22,13 +21,12 @@ from ratecli.solvers.problem import ERROR_RATE, Problem
 from ratecli.solvers.seldonian.prediction import MeanEstimate, TestPrediction, predict_safety_test
 from ratecli.solvers.seldonian.scores import DecisionOutputs
 from ratecli.solvers.seldonian.selection import (
-    MAX_ROW_FACTOR,
-    ROW_FACTOR_HALVINGS,
     CandidateSelection,
     CandidateTracker,
+    SqpOptimizer,
+    minimize_worst_bound,
     shortfall_reason,
 )
-from ratecli.solvers.seldonian.sequential import SqpOptimizer, minimize_worst_bound
 from ratecli.solvers.seldonian.soft import candidate_selection, desaturate_point
 from ratecli.solvers.seldonian.solver import Seldonian, make_inflation
 
@@ -202,7 +200,7 @@ class HardDecisionSearch:
         if k is not None:
             best = ThresholdModel.of(w, cuts, k)
         if best is not None:
-            self.track.note(best.objective, best.worst)
+            self.track.record(best.objective, best.worst)
         return best
 
     def nearest(self, path: list[Array]) -> Solution:
@@ -210,7 +208,7 @@ class HardDecisionSearch:
         models, tried = list[ThresholdModel](), [self.cuts(w) for w in path]
         for w, cuts in zip(path, tried, strict=True):
             models.append(ThresholdModel.of(w, cuts, min(cuts.promising, key=cuts.worst)))
-            self.track.note(models[-1].objective, models[-1].worst)
+            self.track.record(models[-1].objective, models[-1].worst)
         order = np.argsort([model.worst for model in models])
         nearest = models[order[0]]
 
@@ -220,8 +218,7 @@ class HardDecisionSearch:
             return any(cuts.worst(cut, more) <= 0 for cuts, cut in pairs)
 
         upper = self.prediction.at(_decisions(self.selection, nearest.w)).upper
-        factor = smallest_factor(passes, MAX_ROW_FACTOR, ROW_FACTOR_HALVINGS)
-        reason = shortfall_reason(self.prediction, upper, factor)
+        reason = shortfall_reason(self.prediction, upper, passes)
         trace, classifiers = tuple(self.track.trace), {"deterministic": nearest.classifier}
         return Solution(classifiers, "iteration_limit", reason, trace=trace)
 
@@ -241,7 +238,7 @@ def solve_hard(options: Seldonian, problem: Problem, progress: Progress) -> Solu
         progress(f"{len(path)} soft models")
     prediction = predict_safety_test(problem, safety, _decisions(selection, path[0]))
     inflation = make_inflation(options.inflation, prediction.bounds)
-    search = HardDecisionSearch(problem, selection, prediction.inflated(inflation))
+    search = HardDecisionSearch(problem, selection, replace(prediction, inflation=inflation))
     best: ThresholdModel | None = None
     for w in path:
         best = search.better(w, best)

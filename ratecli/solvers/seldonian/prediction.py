@@ -245,9 +245,6 @@ class TestPrediction:
         """Return the prediction for `times` as many candidate and safety rows."""
         return replace(self, groups=tuple(replace(each, times=times) for each in self.groups))
 
-    def inflated(self, inflation: BoundInflation) -> TestPrediction:
-        return replace(self, inflation=inflation)
-
     def with_parts(self, outputs: ModelOutputs) -> TestPrediction:
         """Split trees into smooth parts: see `PredictedGoal`."""
         moments = self.moments(tuple(group.measured(outputs) for group in self.groups))
@@ -302,11 +299,8 @@ def predict_safety_test(
         DesignMatrix(problem.X, "unregularized"),
         safety.rows / max(problem.X.shape[0], 1),
     )
-    groups, numbers, designs = (
-        list[MeanEstimate](),
-        dict[object, int](),
-        dict[bytes, DesignMatrix](),
-    )
+    groups, numbers = list[MeanEstimate](), dict[object, int]()
+    designs = dict[bytes, DesignMatrix]()
 
     def group_number(rows: FormRows) -> int:
         """Return the index of a group, each distinct one once."""
@@ -327,8 +321,6 @@ def predict_safety_test(
     goals = []
     for goal in problem.constraints:
         plan = plan_goal_test(goal, safety, problem.rates)
-        quantities = plan.parts(problem.rates, problem.label_ends)
-        goals.append(
-            PredictedGoal(plan, tuple(map(terms, quantities)), tuple(enumerate(plan.trees)))
-        )
+        quantities = map(terms, plan.parts(problem.rates, problem.label_ends))
+        goals.append(PredictedGoal(plan, tuple(quantities), tuple(enumerate(plan.trees))))
     return TestPrediction(tuple(groups), tuple(goals), safety.rows).with_parts(outputs)

@@ -1,6 +1,6 @@
 """Candidate selection for models whose outputs are smooth in their weights.
 
-It holds two of the optimizers, `lagrangian` and `cma`; `sequential` is in a module of its own.
+It contains two of the optimizers, `lagrangian` and `cma`; `sequential` is in `selection`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import logit
 
-from ratecli.certify.certificate import smallest_factor
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.models.base import Array
 from ratecli.solvers.base import Progress, Solution
@@ -27,14 +26,14 @@ from ratecli.solvers.seldonian.scores import (
     smooth_objective,
 )
 from ratecli.solvers.seldonian.selection import (
-    MAX_ROW_FACTOR,
-    ROW_FACTOR_HALVINGS,
+    MIN_DECREASE,
     CandidatePoint,
     CandidateSelection,
     CandidateTracker,
+    SqpOptimizer,
+    minimize_worst_bound,
     shortfall_reason,
 )
-from ratecli.solvers.seldonian.sequential import MIN_DECREASE, SqpOptimizer, minimize_worst_bound
 from ratecli.solvers.seldonian.solver import Seldonian, make_inflation
 
 ADAM_DECAYS = (0.9, 0.95)
@@ -115,7 +114,7 @@ def evolve(
         places = search.ask()
         points = [selection.at(np.asarray(place)) for place in places]
         for point in points:
-            track.see(point)
+            track.update(point)
         search.tell(places, [penalized(point) for point in points])
         track.step(min(points, key=penalized))
     return np.zeros(len(start.upper))
@@ -165,8 +164,7 @@ def solve_smooth(
         )
         return point.worst <= 0
 
-    factor = smallest_factor(passes, MAX_ROW_FACTOR, ROW_FACTOR_HALVINGS)
-    reason = shortfall_reason(selection.prediction, nearest.upper, factor)
+    reason = shortfall_reason(selection.prediction, nearest.upper, passes)
     classifier = {name: model.classifier(nearest.w)}
     return Solution(classifier, "iteration_limit", reason, trace=tuple(track.trace))
 
@@ -198,7 +196,7 @@ def select_candidate(
     start = desaturate_point(selection, optimum)
     multipliers = search(start)
     if restart := _find_better_start(selection, start, track):
-        track.see(restart)
+        track.update(restart)
         multipliers = search(restart)
     known = np.where(np.isfinite(multipliers), multipliers, 0)
     best = track.best or track.nearest or start
@@ -265,5 +263,6 @@ def candidate_selection(
     curvatures = plain.curvatures(np.clip(scores, -cap, cap))
     coordinates = WhitenedCoordinates.around(design, origin, curvatures, problem.l2)
     prediction = predict_safety_test(problem, safety, model.outputs(scores))
-    inflated = prediction.inflated(make_inflation(options.inflation, prediction.bounds))
+    inflation = make_inflation(options.inflation, prediction.bounds)
+    inflated = replace(prediction, inflation=inflation)
     return CandidateSelection(design, objective, problem.l2, inflated, model, coordinates)

@@ -71,23 +71,17 @@ def make_inflation(option: float | Mapping[str, float] | None, bounds: int) -> B
 def check_inflation(value: Any) -> Any:
     """Return the value; raise E103 or E104 if it is neither a factor nor a probability."""
     hint = "write a factor such as 2, or {pass: 0.9}"
+    loc: tuple[str, ...] = ()
+    number, name, limits = value, "inflation", "at least 0"
     if isinstance(value, dict) and list(value) == [PASS_KEY]:
-        wanted = value[PASS_KEY]
-        if not _is_number(wanted):
-            message = "'pass' must be a number"
-            raise InvalidValueError(Diagnostic("E103", message, hint, loc=(PASS_KEY,)))
-        if not 0.5 <= wanted < 1:
-            message = f"'pass' must be at least 0.5 and below 1, not {wanted:g}"
-            raise InvalidValueError(Diagnostic("E104", message, hint, loc=(PASS_KEY,)))
-    elif not _is_number(value):
-        raise InvalidValueError(Diagnostic("E103", "'inflation' is no number", hint))
-    elif value < 0:
-        raise InvalidValueError(Diagnostic("E104", f"'inflation' is negative: {value:g}", hint))
+        number, name, loc = value[PASS_KEY], PASS_KEY, (PASS_KEY,)
+        limits = "at least 0.5 and below 1"
+    if not isinstance(number, int | float) or isinstance(number, bool):
+        raise InvalidValueError(Diagnostic("E103", f"'{name}' must be a number", hint, loc=loc))
+    if not (0.5 <= number < 1 if loc else number >= 0):
+        message = f"'{name}' must be {limits}, not {number:g}"
+        raise InvalidValueError(Diagnostic("E104", message, hint, loc=loc))
     return value
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 InflationOption = Annotated[float | dict[str, float], BeforeValidator(check_inflation)]
