@@ -202,7 +202,7 @@ Words = NDArray[np.uint64]
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-ENTRIES = 2**18
+BLOCK_ENTRIES = 2**18
 """Number of entries of X to hash at a time, few enough to stay in the cache."""
 
 
@@ -289,13 +289,14 @@ def _splitmix64(words: Words) -> Words:
 def map_blocks(X: Features, answer: Callable[[sparse.csr_array], NDArray[Any]]) -> Array:
     """Return the answers (n,) for blocks of rows of X.
 
-    Blocks are sparse arrays with sorted columns, without 0.0 and -0.0.
-
-    In this form, the scores of a row do not depend on its position, not even in the last bit.
+    Blocks are sparse arrays with sorted columns, without 0.0 and -0.0. In this form, the scores of
+    a row do not depend on its position, not even in the last bit.
     """
     n = X.shape[0]
     answers = [np.empty(0)]
-    step = max(1, n * ENTRIES // max(X.size, 1))  # the size of a sparse X is its stored entries
+    step = max(
+        1, n * BLOCK_ENTRIES // max(X.size, 1)
+    )  # the size of a sparse X is its stored entries
     for start in range(0, n, step):
         rows = sparse.csr_array(X[start : start + step], dtype=float, copy=True)
         rows.sum_duplicates()

@@ -108,7 +108,7 @@ def test_blocks_do_not_change_decisions(monkeypatch: pytest.MonkeyPatch) -> None
     X = np.random.default_rng(3).normal(size=(50, 5)).round(1)
     model = HashedRamp(np.ones(5) / 8, salt=9)
     expected = model.decide(X)
-    monkeypatch.setattr("ratecli.models.composed.ENTRIES", 23)
+    monkeypatch.setattr("ratecli.models.composed.BLOCK_ENTRIES", 23)
     assert (model.decide(X) == expected).all()
     assert (model.decide(sparse.csr_array(X)) == expected).all()
 
