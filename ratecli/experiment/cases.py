@@ -209,23 +209,18 @@ def case_key_content(case: Case) -> dict[str, Any]:
     Names of goals and metrics are not included, since they do not affect numbers.
     """
     rules = {goal.name: ex.to_text(goal.expression) for goal in case.constraints}
-    algorithm = all_algorithms()[case.algorithm]
+    algorithm, tested = all_algorithms()[case.algorithm], case.safety is not None
     needs, plugin = algorithm.needs, algorithm.plugin
-    others: dict[str, Any] = {"needs": {needs: metadata.version(needs)}} if needs else {}
-    if plugin is not None:
-        others["plugin"] = plugin.origin
-    rates = plugin_rate_versions([tree for _, tree in case.texts()])
-    if rates:
-        others["rates"] = rates
-    if case.share is not None:
-        others["resample"] = str(case.share)
-    if case.unseen:
-        others["unseen"] = case.unseen
-    if case.safety is not None:
-        others["safety"] = case.safety.content(rules)
-    elif case.holdout is not None:
-        others["aside"] = case.holdout.content()
-    return others | {
+    optional = {
+        "needs": {needs: metadata.version(needs)} if needs else None,
+        "plugin": plugin and plugin.origin,
+        "rates": plugin_rate_versions([tree for _, tree in case.texts()]),
+        "resample": case.share and str(case.share),
+        "unseen": case.unseen,
+        "safety": case.safety and case.safety.content(rules),
+        "aside": None if tested or case.holdout is None else case.holdout.content(),
+    }
+    return {key: value for key, value in optional.items() if value} | {
         "algorithm": case.algorithm,
         "version": type(case.solver).version,
         "options": options_in_key(case.solver, rules),

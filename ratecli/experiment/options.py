@@ -12,9 +12,8 @@ from typing import Any, get_args, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from ratecli.config.document import LOCATION_MARK
 from ratecli.config.sweep import SweepPoint
-from ratecli.config.validation import diagnostics_of, unknown_key
+from ratecli.config.validation import diagnostics_of, unknown_key, value_error
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.solvers.base import ConstraintName, Solver
 from ratecli.solvers.registry import all_algorithms
@@ -25,11 +24,8 @@ def solver_class(name: str) -> type[Solver]:
     """Return the class of an algorithm; raise E202 if it does not exist."""
     known = all_algorithms()
     if name not in known:
-        raise FaultError(
-            Diagnostic(
-                "E202", f"no algorithm is called '{name}'", did_you_mean(name, known, "algorithms")
-            )
-        )
+        hint = did_you_mean(name, known, "algorithms")
+        raise FaultError(Diagnostic("E202", f"no algorithm is called '{name}'", hint))
     return known[name].load()
 
 
@@ -65,9 +61,8 @@ def make_solver(name: str, options: Mapping[str, Any], constraints: Collection[s
     given, options = options, {**all_algorithms()[name].preset, **options}
     wrong = [unknown_key((key,), fields) for key in options if key not in fields]
     for key, value in options.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            message = f"{LOCATION_MARK} must be a finite number, not {value}"
-            wrong.append(Diagnostic("E104", message, loc=(key,)))
+        if isinstance(value, float) and not math.isfinite(value):  # not valid in JSON
+            wrong += (fault.under(key) for fault in value_error("finite", value).faults)
     if wrong:
         raise FaultError(wrong)
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
@@ -140,8 +141,17 @@ def make_plan(
     planned: list[PlannedTrial] = []
     tasks: dict[str, Task] = {}
     with document.placing():
-        for case, specs in planner.specs_by_case():
-            trial = _planned_trial(case)
+        for specs in planner.specs_by_case():
+            case = specs[0].case
+            trial = PlannedTrial(
+                key="",
+                label=case.label,
+                algorithm=case.algorithm,
+                options=all_options(case.solver),
+                point=dict(case.point),
+                seed=0,
+                metrics={name: ex.to_text(metric) for name, metric in case.metrics.items()},
+            )
             for spec in specs:
                 planned.append(replace(trial, key=spec.key, seed=spec.seed))
                 tasks[spec.key] = Task(spec.key, spec.required_keys(), spec, limits)
@@ -152,19 +162,6 @@ def make_plan(
 def _row_order(task: Task) -> tuple[tuple[str, ...], int, str]:
     spec: TrialSpec = task.payload
     return spec.case.datasets, spec.seed, repr(spec.training_rows)
-
-
-def _planned_trial(case: Case) -> PlannedTrial:
-    """Return the planned trial of a case, without key and seed."""
-    return PlannedTrial(
-        key="",
-        label=case.label,
-        algorithm=case.algorithm,
-        options=all_options(case.solver),
-        point=dict(case.point),
-        seed=0,
-        metrics={name: ex.to_text(metric) for name, metric in case.metrics.items()},
-    )
 
 
 class _Planner:
@@ -180,8 +177,6 @@ class _Planner:
         self.experiment, self.cases, self.data = experiment, cases, data
         self.deployed = experiment.deployed or DeployedSpec.model_construct()
         self.deployed_model = deployed_model
-        self.specs: dict[tuple[int, int], TrialSpec] = {}
-        self.open: list[tuple[int, int]] = []
         self.common = {"versions": code_versions(), "l2": experiment.regularization.l2}
         self.datasets = {
             name: {"digest": table_digest(entry, data.folder), "split": entry.split.stated()}
@@ -201,26 +196,27 @@ class _Planner:
             for content in self.contents:
                 content["deployed_model"] = hashlib.sha256(deployed_model).hexdigest()
 
-    def specs_by_case(self) -> Iterator[tuple[Case, list[TrialSpec]]]:
-        """Yield each case, and each filter, with its trials in the order of seeds."""
-        seeds = self.experiment.seeds
-        for index, case in enumerate(self.cases):
-            yield case, [self.spec(index, seed) for seed in seeds]
-        for key, case in self.filters.items():
-            yield case, [self.filter_specs[key, seed] for seed in seeds]
-
-    def spec(self, index: int, seed: int) -> TrialSpec:
-        """Return the trial of a case and seed; the trials that it needs are made first."""
-        at = (index, seed)
-        if at in self.open:
-            cycle = " -> ".join(self.cases[i].label for i, _ in [*self.open, at])
-            message = f"algorithms need one another in a circle: {cycle}"
-            raise _reference_error(self.cases[self.open[-1][0]], self.cases[index].label, message)
-        if at not in self.specs:
-            self.open.append(at)
-            self.specs[at] = self._make(index, seed)
-            self.open.pop()
-        return self.specs[at]
+    def specs_by_case(self) -> Iterator[list[TrialSpec]]:
+        """Yield the trials of each case, and of each filter, in the order of seeds."""
+        references = [self._references(case) for case in self.cases]
+        graph = {k: set(needed.values()) - {k} for k, needed in enumerate(references)}
+        try:
+            order = list(TopologicalSorter(graph).static_order())
+        except CycleError as error:
+            cycle = [self.cases[k] for k in reversed(error.args[1])]  # each needs the next one
+            labels = " -> ".join(case.label for case in cycle)
+            message = f"algorithms need one another in a circle: {labels}"
+            raise _reference_error(cycle[0], cycle[1].label, message) from None
+        made: dict[int, list[TrialSpec]] = {}
+        for index in order:
+            needed = {label: k for label, k in references[index].items() if k != index}
+            made[index] = [
+                self._make(index, seed, {label: made[k][s] for label, k in needed.items()})
+                for s, seed in enumerate(self.experiment.seeds)
+            ]
+        yield from (made[index] for index in range(len(self.cases)))
+        for key in self.filters:
+            yield [self.filter_specs[key, seed] for seed in self.experiment.seeds]
 
     def _content(self, case: Case) -> dict[str, Any]:
         """Return the part of a trial's key that depends on its case alone."""
@@ -239,20 +235,21 @@ class _Planner:
         data = self.data.only(case.datasets)
         return TrialSpec(key, seed, case, data, l2, training_rows, **references)
 
-    def _make(self, index: int, seed: int) -> TrialSpec:
+    def _make(self, index: int, seed: int, needed: Mapping[str, TrialSpec]) -> TrialSpec:
+        """Return the trial of a case and seed; `needed` are the trials it refers to, by label."""
         case, of, deployed = self.cases[index], {}, None
-        rows: dict[str, TrainingRowsSpec] = {}
-        for label, other in self._references(index).items():
-            needed = self.spec(other, seed)
-            _check_independent(case, needed.case)
-            of[label], rows[needed.key] = needed.key, needed.training_rows
+        rows = {spec.key: spec.training_rows for spec in needed.values()}
+        for label in case.of():
+            if label in needed:
+                _check_independent(case, needed[label].case)
+                of[label] = needed[label].key
         itself = self.deployed.algorithm == case.label
         if itself:
             _check_own_decisions(case)
         elif self.deployed.algorithm is not None:
-            needed = self.spec(self._matching_case(self.deployed.algorithm, case), seed)
-            _check_deployed(case, needed.case)
-            deployed, rows[needed.key] = needed.key, needed.training_rows
+            other = needed[self.deployed.algorithm]
+            _check_deployed(case, other.case)
+            deployed = other.key
         column, row_filter = self.deployed.column, None
         content = self.contents[index] | {"of": of, "deployed": deployed}
         content |= {"itself": itself, "column": column}
@@ -274,18 +271,19 @@ class _Planner:
             other_rows={key: each for key, each in rows.items() if each != own},
         )
 
-    def _references(self, index: int) -> dict[str, int]:
-        """Return the cases that `of(...)` refers to, by label, without the case itself.
+    def _references(self, case: Case) -> dict[str, int]:
+        """Return the cases that a case refers to, possibly itself, and the deployed one, by label.
 
-        Only metrics may refer to the case's own result.
+        Raises E310 if a goal refers to the case's own result; metrics may.
         """
-        case = self.cases[index]
-        cases = {label: self._matching_case(label, case) for label in case.of()}
-        own = [label for label, other in cases.items() if other == index]
+        deployed = self.deployed.algorithm
+        labels = {*case.of(), *([deployed] if deployed not in {None, case.label} else [])}
+        cases = {label: self._matching_case(label, case) for label in sorted(labels)}
+        own = [label for label, k in cases.items() if self.cases[k] is case]
         if own and case.solver.role != "ignores" and set(own) & set(case.of(goals_only=True)):
             message = f"a goal of '{case.label}' depends on its own result by of({own[0]}, ...)"
             raise _reference_error(case, own[0], message, "name another algorithm")
-        return {label: other for label, other in cases.items() if other != index}
+        return cases
 
     def _matching_case(self, label: str, case: Case) -> int:
         """Return the only case of another algorithm that agrees with this case's sweep point."""

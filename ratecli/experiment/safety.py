@@ -86,17 +86,15 @@ class EntryAtPoint:
             raise FaultError(Diagnostic("E104", message, hint, loc=loc, key=True))
         loc, delta = self._loc("delta"), {}
         for name in self.experiment.constraints:
-            if not isinstance(test.delta, dict):
-                delta[name] = float(self.number(test.delta, loc, PROBABILITY_RANGE))
-            elif name in test.delta:
-                delta[name] = float(self.number(test.delta[name], (*loc, name), PROBABILITY_RANGE))
-            else:
-                delta[name] = float(DEFAULT_DELTA)
+            own, place = test.delta, loc
+            if isinstance(own, dict):
+                own, place = own.get(name, DEFAULT_DELTA), (*loc, name)
+            delta[name] = float(self.number(own, place, PROBABILITY_RANGE))
         fraction = self.number(test.fraction, self._loc("fraction"), PROBABILITY_RANGE)
         holdout = Holdout(fraction, test.stratify or (), test.order == "positional")
-        aim = None
-        if test.aim is not None:
-            aim = float(self.number(test.aim, self._loc("aim"), AIM_RANGE))
+        aim = (
+            None if test.aim is None else float(self.number(test.aim, self._loc("aim"), AIM_RANGE))
+        )
         how = test.bound, test.method, test.division
         return SafetyTestSettings(delta, *how, holdout, test=test.test, aim=aim)
 

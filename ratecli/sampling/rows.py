@@ -103,7 +103,7 @@ class ExperimentData:
 
     @property
     def levels(self) -> int:
-        """The number of levels, which all data sets share (`config.conflicts`)."""
+        """The number of levels, which all data sets share (`config.experiment`)."""
         (levels,) = {item.entry.levels for item in self.items}
         return levels
 

@@ -1,4 +1,4 @@
-"""Goals and measures of who is chosen, from files: shares, imbalance, disclosivity."""
+"""Shares, imbalance and disclosivity as goals and metrics of experiments."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def faults(folder, **parts):
 
 
 @pytest.mark.parametrize("algorithm", ["majorize", "mixture", "three_player"])
-def test_a_share_of_those_decided_yes_is_kept(tmp_path, algorithm):
+def test_share_among_positive_decisions_is_constrained(tmp_path, algorithm):
     path = write(tmp_path, LOANS.replace("ALGORITHM", algorithm))
     outcome, store = run_file(path)
     assert outcome.counts == {"ok": 2}
@@ -99,14 +99,14 @@ def by_hand(path, classifier, split):
         ({"rule": "disclosivity(by=sex) >= alpha"}, "it is more than"),
     ],
 )
-def test_goals_that_an_algorithm_does_not_take(folder, parts, why):
+def test_unsupported_goals(folder, parts, why):
     found = faults(folder, **parts)
     assert {fault.code for fault in found} == {"E308"}
     assert all(why in fault.message for fault in found)
     assert {fault.place.line for fault in found} == {4 if "objective" in parts else 5}
 
 
-def test_a_disclosivity_is_bounded_between_0_and_1(folder):
+def test_bound_on_disclosivity_is_between_0_and_1(folder):
     for rule in ("disclosivity(by=sex) <= 3 * alpha + 0.2", "disclosivity(by=sex) <= alpha - 0.2"):
         found = [fault for fault in faults(folder, rule=rule) if fault.code != "E308"]
         assert [fault.code for fault in found] == ["E305"]
@@ -125,7 +125,7 @@ metrics: {error: error}
 """
 
 
-def test_a_safety_test_bounds_a_share_by_all_rows(folder):
+def test_safety_test_of_a_share(folder):
     people(3000, 1).to_csv(folder / "people.csv", index=False)
     path = write(folder, SAFE.replace("RULE", "'share[sex = F] <= 0.6'"))
     _, store = run_file(path)
@@ -140,14 +140,14 @@ def test_a_safety_test_bounds_a_share_by_all_rows(folder):
     assert record["upper"] == pytest.approx(upper, abs=1e-9)
 
 
-def test_a_safety_test_bounds_no_disclosivity(folder):
+def test_safety_test_refuses_disclosivity(folder):
     path = write(folder, SAFE.replace("RULE", "'disclosivity(by=sex) <= 0.2'"))
     (fault,) = refused(path)
     assert fault.code == "E308"
     assert fault.message.startswith("a safety test cannot bound 'disclosivity(by=sex)'")
 
 
-def test_measures_of_splits(folder):
+def test_goals_and_metrics_of_missing_splits(folder):
     (found,) = faults(folder, metric="disclosivity(by=sex)@validation")
     assert (found.code, found.place.column) == ("E208", 15)
     (found,) = (f for f in faults(folder, rule="disclosivity(by=sex)@test <= alpha")
@@ -155,14 +155,14 @@ def test_measures_of_splits(folder):
     assert found.code == "E309"
 
 
-def test_a_group_without_training_rows_is_refused_in_goals_only(folder):
+def test_group_without_training_rows_is_refused_in_goals_only(folder):
     (found,) = faults(folder, rule="share[x > 99] >= alpha")
     assert found.code == "E311"
     assert "is 0 or undefined whatever is decided" in found.message
     prepare(write(folder, text(metric="share[x > 99]")))
 
 
-def test_disclosivity_against_the_deployed_model_and_other_algorithms(folder):
+def test_disclosivity_of_the_deployed_model(folder):
     new = text(metric="disclosivity(by=sex) - of(deployed, disclosivity(by=sex))")
     path = write(folder, new + "deployed: {column: old}\n")
     outcome, store = run_file(path)
@@ -172,7 +172,7 @@ def test_disclosivity_against_the_deployed_model_and_other_algorithms(folder):
     assert np.isfinite([known["m", split] for split in ("train", "test")]).all()
 
 
-def test_explain_shows_a_rule_of_disclosivity_as_it_is(folder):
+def test_explain_shows_disclosivity_unexpanded(folder):
     new = text(rule="disclosivity(by=(sex, y)) <= alpha")
     lines = explain(prepare(write(folder, new.replace("[majorize]", "[unconstrained]"))))
     shown = "\n".join(lines)
@@ -181,7 +181,7 @@ def test_explain_shows_a_rule_of_disclosivity_as_it_is(folder):
     assert "joint_rate" not in shown
 
 
-def test_solvers_get_the_groups_of_a_disclosivity(folder):
+def test_solvers_get_the_groups_of_disclosivity(folder):
     """Their rows by name, and what a yes of each adds to the joint rates."""
     new = text(rule="disclosivity(by=sex)@train <= of(unconstrained, disclosivity(by=sex)) + alpha")
     prepared = prepare(write(folder, new.replace("[majorize]", "[unconstrained]")))
@@ -202,7 +202,7 @@ def test_solvers_get_the_groups_of_a_disclosivity(folder):
         np.testing.assert_allclose(slopes, members / train.sum())
 
 
-def test_numbers_have_no_disclosivity(folder):
+def test_number_labels_have_no_disclosivity(folder):
     new = text(objective="mse", rule="mse <= 1", metric="disclosivity(by=sex)").replace(
         "label: y", "label: x, target: number, label_range: [-5, 5]"
     )

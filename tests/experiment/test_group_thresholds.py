@@ -1,4 +1,4 @@
-"""Classifiers that look at slices, from files: trials, stored models, other tables."""
+"""Classifiers that use slices, run from files: trials, stored models, other tables."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def by_hand(model, frame, X):
     return decisions
 
 
-def test_each_row_of_each_split_is_decided_as_its_own_group(folder):
+def test_measured_rates_are_those_of_group_thresholds(folder):
     planned, result, frame = trained(folder)
     rows = load_trial_data(prepare(folder / "exp.yaml").data, 0)
     assert rows.X.shape[1] == 2  # the group is no feature
@@ -99,7 +99,7 @@ def test_each_row_of_each_split_is_decided_as_its_own_group(folder):
     assert len(spread) == len(mixed.members)
 
 
-def test_a_column_that_is_swapped_swaps_the_thresholds(folder):
+def test_stored_model_uses_the_groups_of_the_new_table(folder):
     """The same features, decided by the group that the new table says."""
     _, result, frame = trained(folder)
     (folder / "old.npz").write_bytes(result.models["deterministic"])
@@ -141,7 +141,7 @@ def model_of(*slices):
         ),
     ],
 )
-def test_a_model_that_looks_at_what_is_not_there_is_one_clear_fault(folder, slices, code, message):
+def test_stored_model_with_unknown_slices_is_refused(folder, slices, code, message):
     table(60, 2).to_csv(folder / "other.csv", index=False)
     (folder / "old.npz").write_bytes(dumps(model_of(*slices)))
     (fault,) = faults(write(folder, OTHER))
@@ -149,7 +149,7 @@ def test_a_model_that_looks_at_what_is_not_there_is_one_clear_fault(folder, slic
     assert message in fault.message
 
 
-def test_data_sets_and_rates_that_no_decision_changes_make_no_groups(folder):
+def test_data_sets_and_constant_rates_make_no_groups(folder):
     frame = pd.read_csv(folder / "people.csv")
     frame[frame.index % 2 == 0].to_csv(folder / "one.csv", index=False)
     frame[frame.index % 2 == 1].to_csv(folder / "two.csv", index=False)
@@ -166,7 +166,7 @@ def test_data_sets_and_rates_that_no_decision_changes_make_no_groups(folder):
         assert loads(blob).slices == ()
 
 
-def test_it_can_be_deployed_and_compared_with(folder):
+def test_model_can_be_deployed_and_compared_with(folder):
     text = FILE.replace("[post_shift]", "[post_shift, unconstrained]")
     text = text.replace("error: error}", "churn: churn, theirs: 'of(post_shift, error)'}")
     outcome, store = run_file(write(folder, text + "deployed: {algorithm: post_shift}\n"))
@@ -178,7 +178,7 @@ def test_it_can_be_deployed_and_compared_with(folder):
     assert found["unconstrained"]["theirs", "test"] == found["post_shift"]["theirs", "test"]
 
 
-def test_validation_rows_judge_by_their_own_groups(folder):
+def test_constraints_are_tightened_for_groups_of_validation_rows(folder):
     """What is asked on training rows is tightened until it holds on those of validation."""
     frame = pd.read_csv(folder / "people.csv")
     frame["part"] = np.array(["train", "validation", "test"])[np.arange(len(frame)) % 3]

@@ -32,7 +32,7 @@ def few(tmp_path):
     return tmp_path
 
 
-def test_the_limit_is_what_the_other_algorithm_reaches_on_the_rows_that_judge(few):
+def test_validation_limit_is_the_other_algorithms_validation_error(few):
     """On training rows that is next to nothing, which no classifier keeps on others."""
     outcome, store = run_file(write(few, FILE))
     assert outcome.counts == {"ok": 2}

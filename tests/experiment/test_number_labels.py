@@ -1,4 +1,4 @@
-"""Labels that are numbers: what is measured of their estimates, and what a file need not say of them."""
+"""Labels that are numbers: measures of estimates, defaults, and label ranges."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ name: marks
 datasets: {{d: {{{ENTRY.format("marks")}, label_range: [0, 4], split: {{validation: 1/5}}}}}}
 algorithms: [unconstrained: {{loss: squared}}]
 """
+TWO_CLASSES = "name: x\ndatasets: {d: {source: loans, rows: 200}}\nalgorithms: [unconstrained]\n"
 GOALS = """
 groups: {women: sex = F, men: sex = M}
 metrics: {mse: mse, women: 'mean_error[women]', gap: 'abs(mean_error[women] - mean_error[men])'}
@@ -49,7 +50,7 @@ def rows_of(folder, text: str) -> TrialData:
     return load_trial_data(prepare(write(folder, text)).data, 0)
 
 
-def test_errors_of_estimates_are_measured_on_every_split(folder):
+def test_errors_of_estimates(folder):
     _, store = run_file(write(folder, PLAIN + GOALS))
     ((trial, result),) = [(each, store.results()[each.key]) for each in store.plan()]
     assert result.status == "ok"
@@ -68,7 +69,7 @@ def test_errors_of_estimates_are_measured_on_every_split(folder):
     assert measured["test", trial.metrics["mse"]] < 0.5
 
 
-def test_a_promise_on_estimates_is_tested(folder):
+def test_constraint_on_estimates_is_safety_tested(folder):
     text = PLAIN.replace("unconstrained: {loss: squared}", "seldonian")
     text += (
         "constraints: {close: mse <= limit}\nsafety: {fraction: 1/2}\nsweep: {limit: [0.1, 1.5]}\n"
@@ -81,15 +82,17 @@ def test_a_promise_on_estimates_is_tested(folder):
     assert certificate["estimate"] < certificate["upper"] <= 0
 
 
-def test_an_objective_and_metrics_that_are_not_written_are_of_numbers(folder):
-    experiment = check_file(write(folder, PLAIN)).experiment
-    assert (experiment.objective, experiment.metrics) == ("mse", {"mse": "mse"})
-    written = PLAIN + "objective: 2 * mse\nmetrics: {bias: mean_error}\n"
-    experiment = check_file(write(folder, written)).experiment
-    assert (experiment.objective, experiment.metrics) == ("2 * mse", {"bias": "mean_error"})
-    two = "name: x\ndatasets: {d: {source: loans, rows: 200}}\nalgorithms: [unconstrained]\n"
-    experiment = check_file(write(folder, two)).experiment
-    assert (experiment.objective, experiment.metrics) == ("error", {"error": "error"})
+@pytest.mark.parametrize(
+    ("text", "objective", "metrics"),
+    [
+        (PLAIN, "mse", {"mse": "mse"}),
+        (PLAIN + "objective: 2 * mse\nmetrics: {b: mean_error}\n", "2 * mse", {"b": "mean_error"}),
+        (TWO_CLASSES, "error", {"error": "error"}),
+    ],
+)
+def test_default_objective_and_metrics(folder, text, objective, metrics):
+    experiment = check_file(write(folder, text)).experiment
+    assert (experiment.objective, experiment.metrics) == (objective, metrics)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +103,7 @@ def test_an_objective_and_metrics_that_are_not_written_are_of_numbers(folder):
         ((None, "[0, 4]"), (-math.inf, math.inf)),
     ],
 )
-def test_solvers_know_the_range_of_labels(folder, ranges, expected):
+def test_solvers_get_the_label_range(folder, ranges, expected):
     entries = [
         ENTRY.format(name) + (f", label_range: {ends}" if ends else "")
         for name, ends in zip(("marks", "others"), ranges, strict=True)
@@ -108,35 +111,29 @@ def test_solvers_know_the_range_of_labels(folder, ranges, expected):
     text = f"name: x\ndatasets: {{d: {{{entries[0]}}}, e: {{{entries[1]}}}}}\n"
     rows = rows_of(folder, text + "algorithms: [unconstrained: {loss: squared}]\n")
     assert rows.sample.label_range == expected
-    goal = objective_goal("mse", resolve(parse_expression("mse"), Scope()))
-    problem = training_problem(rows, goal, (), "1/n")
+    problem = squared(rows)
     assert problem.label_range == expected
     train = rows.sample.part == "train"
     np.testing.assert_array_equal(problem.label, rows.sample.label[train])
 
 
-def test_numbers_that_happen_to_be_0_and_1_are_numbers(folder):
-    """What is estimated is the label, and not the chance of one."""
+def squared(rows):
+    goal = objective_goal("mse", resolve(parse_expression("mse"), Scope()))
+    return training_problem(rows, goal, (), "1/n")
+
+
+def test_numbers_have_no_class_even_if_they_are_0_and_1(folder):
     (folder / "marks.csv").write_text("x,y\n" + "1,0\n2,1\n3,1\n" * 10)
     text = f"name: x\ndatasets: {{d: {{{ENTRY.format('marks')}, label_range: [0, 1]}}}}\n"
     rows = rows_of(folder, text + "algorithms: [unconstrained: {loss: squared}]\n")
-    goal = objective_goal("mse", resolve(parse_expression("mse"), Scope()))
-    problem = training_problem(rows, goal, (), "1/n")
-    assert score_model_of(problem).numeric
-    assert problem.label_ends == (0, 1)
+    assert score_model_of(squared(rows)).numeric
+    assert squared(rows).label_ends == (0, 1)
+    assert rows.sample.mask("labelled").all()
+    assert not (rows.sample.mask("+") | rows.sample.mask("-")).any()
 
 
-def test_numbers_are_of_no_class(folder):
-    (folder / "marks.csv").write_text("x,y\n" + "1,0\n2,1\n3,2\n" * 10)
-    sample = rows_of(folder, PLAIN).sample
-    assert sample.mask("labelled").all()
-    assert not sample.mask("+").any()
-    assert not sample.mask("-").any()
-
-
-def test_two_classes_stay_two_classes(folder):
-    text = "name: x\ndatasets: {d: {source: loans, rows: 200}}\nalgorithms: [unconstrained]\n"
-    rows = rows_of(folder, text)
+def test_two_classes_have_no_label_range(folder):
+    rows = rows_of(folder, TWO_CLASSES)
     assert rows.sample.label_range is None
     goal = objective_goal("error", resolve(parse_expression("error"), Scope()))
     assert training_problem(rows, goal, (), "1/n").label_range is None

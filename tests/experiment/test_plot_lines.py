@@ -46,7 +46,7 @@ def test_lines_of_a_tradeoff(tmp_path, plot, levels, heights):
     assert report_metadata(prepare(path))["plots"] == [{"levels": levels, "heights": heights}]
 
 
-def test_the_course_of_an_algorithm_has_none(tmp_path):
+def test_convergence_plots_have_no_lines(tmp_path):
     path = tmp_path / "exp.yaml"
     path.write_text(FILE % "{kind: convergence}, {kind: tradeoff, x: cover, y: ratio}")
     first, second = report_metadata(prepare(path))["plots"]

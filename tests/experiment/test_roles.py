@@ -1,4 +1,4 @@
-"""What algorithms do with goals, by those of another package: found, given goals, held to them or not."""
+"""Roles of algorithms (enforces, reads, ignores), shown by a plugin package."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def folder(tmp_path, monkeypatch):
         known.cache_clear()
 
 
-def test_who_is_given_goals_and_who_is_held_to_them(folder):
+def test_which_algorithms_get_goals_and_must_meet_them(folder):
     outcome, store = run_file(write(folder, FILE.replace("RULE", "positive_rate <= 0.5")))
     found = {trial.label: store.result(trial.key) for trial in store.plan()}
     assert {label: result.status for label, result in found.items()} == {
@@ -92,7 +92,7 @@ def test_who_is_given_goals_and_who_is_held_to_them(folder):
     assert {fault.code for fault in outcome.warnings} == {"W408"}  # always yes is a constant
 
 
-def test_goals_of_other_classes_are_refused_to_all_that_are_given_them(folder):
+def test_unsupported_goals_are_refused_to_algorithms_that_get_them(folder):
     with pytest.raises(FaultError) as caught:
         prepare(write(folder, FILE.replace("RULE", "kl(0.3, positive_rate) <= 0.1")))
     assert [(fault.code, fault.message.partition(":")[0]) for fault in caught.value.faults] == [
@@ -101,7 +101,7 @@ def test_goals_of_other_classes_are_refused_to_all_that_are_given_them(folder):
     ]
 
 
-def test_explain_says_what_each_does(folder):
+def test_explain_names_the_role(folder):
     lines = explain(check_available(write(folder, FILE.replace("RULE", "positive_rate <= 0.5"))))
     said = [line.split(maxsplit=1) for line in lines[lines.index("constraint few") :] if line]
     assert ["yes_enforces", "takes it"] in said

@@ -1,4 +1,4 @@
-"""A safety test is part of a trial's key, and only where there is one."""
+"""The settings of a safety test are part of the keys of tested trials, and of no others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def keys(folder, text, *overrides):
     return {(each.label, str(each.point)): each.key for each in plan.planned}
 
 
-def test_without_a_test_nothing_of_it_is_in_the_key(folder):
+def test_keys_without_a_test_do_not_depend_on_it(folder):
     prepared = prepare(write(folder, FILE))
     for case in prepared.cases:
         assert case_key_content(case).keys().isdisjoint({"safety", "resample"})
@@ -60,20 +60,21 @@ def test_without_a_test_nothing_of_it_is_in_the_key(folder):
         "safety.fraction=k",
     ],
 )
-def test_each_key_of_it_counts(folder, change):
+def test_each_setting_changes_the_key(folder, change):
     plain, changed = keys(folder, TESTED), keys(folder, TESTED, change)
     assert plain.keys() == changed.keys()
     assert set(plain.values()).isdisjoint(changed.values())
 
 
-def test_an_aim_counts_for_those_who_can_take_it(folder):
-    plain, aimed = keys(folder, TESTED), keys(folder, TESTED, "safety.aim=0.9")
-    assert {name: aimed[name] == plain[name] for name in plain} == {
-        name: name[0] == "unconstrained" for name in plain
+def test_aim_changes_only_keys_of_algorithms_that_use_it(folder):
+    own = "algorithms=[majorize, unconstrained, thresholded]"
+    plain, aimed = keys(folder, TESTED, own), keys(folder, TESTED, own, "safety.aim=0.9")
+    assert {name for name in plain if aimed[name] != plain[name]} == {
+        name for name in plain if name[0] == "majorize"
     }
 
 
-def test_an_aim_may_be_a_name_of_the_sweep(folder):
+def test_aim_may_be_a_swept_name(folder):
     for own in ("majorize", "seldonian"):
         algorithms = f"algorithms=[{own}]"
         swept = keys(folder, TESTED, algorithms, "sweep={a: [0.7, 0.9]}", "safety.aim=a")
@@ -83,21 +84,14 @@ def test_an_aim_may_be_a_name_of_the_sweep(folder):
         assert len(set(swept.values())) == 2
 
 
-def test_a_files_aim_says_nothing_to_those_who_hold_no_constraint(folder):
-    """An entry's own is refused there: see the broken files."""
-    own = "algorithms=[unconstrained, thresholded]"
-    assert keys(folder, TESTED, own, "safety.aim=0.9") == keys(folder, TESTED, own)
+def test_aim_is_the_inflation_of_algorithms_with_a_margin_of_their_own(folder):
+    def of(options, *overrides):
+        return keys(folder, TESTED, f"algorithms=[seldonian: {{{options}}}]", *overrides)
 
-
-def test_an_aim_is_the_inflation_of_those_who_leave_room_themselves(folder):
-    own = "algorithms=[seldonian: {KEYS}]"
-    plain, passing = (keys(folder, TESTED, own.replace("KEYS", f"inflation: {each}"))
-                      for each in ("2", "{pass: 0.7}"))  # fmt: skip
-    bare = own.replace("KEYS", "")
-    assert keys(folder, TESTED, bare, "safety.aim=0.7") == passing
-    assert keys(folder, TESTED, own.replace("KEYS", "safety: {aim: 0.7}")) == passing
-    assert keys(folder, TESTED, own.replace("KEYS", "inflation: 2"), "safety.aim=0.7") == plain
-    assert set(keys(folder, TESTED, bare).values()).isdisjoint(passing.values())
+    passing = of("inflation: {pass: 0.7}")
+    assert of("", "safety.aim=0.7") == of("safety: {aim: 0.7}") == passing
+    assert of("inflation: 2", "safety.aim=0.7") == of("inflation: 2")
+    assert set(of("").values()).isdisjoint(passing.values())
 
 
 @pytest.mark.parametrize(
@@ -109,11 +103,11 @@ def test_an_aim_is_the_inflation_of_those_who_leave_room_themselves(folder):
         "safety.delta={some: 0.05, right: 0.05}",
     ],
 )
-def test_the_same_test_has_the_same_key_however_it_is_written(folder, written):
+def test_equal_tests_have_equal_keys(folder, written):
     assert keys(folder, TESTED, written) == keys(folder, TESTED)
 
 
-def test_an_entry_speaks_louder_than_the_file(folder):
+def test_entry_overrides_the_file(folder):
     plain, own = keys(folder, TESTED), "algorithms=[majorize: {safety: {KEYS}}, unconstrained]"
     same = own.replace("KEYS", "fraction: 0.5").replace("ned]", "ned: {safety: {delta: 0.05}}]")
     assert keys(folder, FILE, same) == plain
@@ -123,7 +117,7 @@ def test_an_entry_speaks_louder_than_the_file(folder):
     }
 
 
-def test_names_of_the_sweep_stand_for_numbers(folder):
+def test_swept_names_stand_for_numbers(folder):
     swept = keys(folder, TESTED, "safety.delta=k")
     assert swept["majorize", "{'k': 0.05}"] == keys(folder, TESTED)["majorize", "{'k': 0.05}"]
     assert swept["majorize", "{'k': 0.1}"] != keys(folder, TESTED)["majorize", "{'k': 0.1}"]
@@ -132,7 +126,7 @@ def test_names_of_the_sweep_stand_for_numbers(folder):
     assert found == [{"some": 0.05, "right": 0.05}, {"some": 0.1, "right": 0.05}] * 2
 
 
-def test_a_constraint_of_another_name_is_another_record(folder):
+def test_names_of_constraints_are_in_the_keys_of_tested_trials(folder):
     """Certificates name the constraints, which metrics in the ledger do not."""
     renamed = FILE.replace("some:", "few:")
     assert keys(folder, renamed) == keys(folder, FILE)
