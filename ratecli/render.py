@@ -5,31 +5,11 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterable
-from itertools import accumulate
 
 from ratecli.errors import Diagnostic, SourceLocation
 
 UNPRINTABLE_CATEGORIES = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 """Unicode categories of characters that move the cursor, or change colour or text direction."""
-
-
-def terminal_safe(text: str) -> str:
-    """Replace escape codes and direction marks, so that text from files is safe on a terminal."""
-    return "".join("\ufffd" if _is_unprintable(character) else character for character in text)
-
-
-def _is_unprintable(character: str) -> bool:
-    return unicodedata.category(character) in UNPRINTABLE_CATEGORIES and character not in "\n\t"
-
-
-def terminal_safe_json(value: object) -> str:
-    """Return indented JSON in Unicode, with characters escaped that a terminal would interpret."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    return "".join(
-        json.dumps(character)[1:-1] if _is_unprintable(character) else character
-        for character in text
-    )
-
 
 RESET = "\033[0m"
 BOLD = "\033[1m"
@@ -48,6 +28,30 @@ CONTEXT_SHARE = 0.3
 """Fraction of a cut line's width to keep before the span."""
 
 
+def terminal_safe(text: str) -> str:
+    """Replace escape codes and direction marks, so that text from files is safe on a terminal."""
+    return "".join("\ufffd" if _is_unprintable(character) else character for character in text)
+
+
+def terminal_safe_json(value: object) -> str:
+    """Return indented JSON in Unicode, with characters escaped that a terminal would interpret."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return "".join(
+        json.dumps(character)[1:-1] if _is_unprintable(character) else character
+        for character in text
+    )
+
+
+def strip_control_characters(text: str) -> str:
+    """Return the text as one line without control characters."""
+    line = " ".join(text.splitlines()).replace("\t", TAB)
+    return terminal_safe(line)
+
+
+def _is_unprintable(character: str) -> bool:
+    return unicodedata.category(character) in UNPRINTABLE_CATEGORIES and character not in "\n\t"
+
+
 def render_diagnostics(faults: Iterable[Diagnostic], color: bool, width: int = 100) -> str:
     """Return text in compiler style, with a blank line between diagnostics.
 
@@ -61,45 +65,27 @@ def render_diagnostics(faults: Iterable[Diagnostic], color: bool, width: int = 1
     )
 
 
-def diagnostics_to_json(faults: Iterable[Diagnostic]) -> str:
-    """Return a list of objects with the same keys, locations flattened; null where unknown."""
-    return terminal_safe_json([_record(fault) for fault in faults])
-
-
-def diagnostics_to_github(faults: Iterable[Diagnostic]) -> str:
-    """Return a workflow command per diagnostic, which GitHub displays next to the line."""
-    return "\n".join(_command(fault) for fault in faults)
-
-
 def _render_one(fault: Diagnostic, color: bool, width: int) -> str:
-    accent = RED if fault.is_error else YELLOW
-    label = _paint(f"{_severity(fault)}[{fault.code}]", accent, color)
-    lines = [label + _paint(f": {strip_control_characters(fault.message)}", BOLD, color)]
-    gutter = 3
-    if fault.place is not None:
-        gutter = len(str(fault.place.line)) + 2
-        lines += _place_lines(fault.place, gutter, accent if color else "", width)
+    def paint(text: str, style: str) -> str:
+        return f"{style}{text}{RESET}" if color else text
+
+    accent, place = RED if fault.is_error else YELLOW, fault.place
+    label = paint(f"{_severity(fault)}[{fault.code}]", accent)
+    lines = [label + paint(f": {strip_control_characters(fault.message)}", BOLD)]
+    indent = " " * (3 if place is None else len(str(place.line)) + 2)
+    if place is not None:
+        excerpt, before, carets = _window(place, max(MIN_RENDER_WIDTH, width - len(indent) - 2))
+        file, bar = strip_control_characters(place.file), indent + paint("|", BLUE)
+        number = paint(f" {place.line} |", BLUE)
+        lines += [
+            f"{indent[1:]}{paint('-->', BLUE)} {file}:{place.line}:{place.column}",
+            bar,
+            f"{number} {excerpt}".rstrip(),
+            f"{bar} {' ' * before}{paint('^' * carets, accent)}",
+        ]
     if fault.help:
-        lines.append(
-            f"{' ' * gutter}{_paint('=', BLUE, color)} help: {strip_control_characters(fault.help)}"
-        )
+        lines.append(f"{indent}{paint('=', BLUE)} help: {strip_control_characters(fault.help)}")
     return "\n".join(lines)
-
-
-def _place_lines(place: SourceLocation, gutter: int, accent: str, width: int) -> list[str]:
-    color = bool(accent)
-    arrow = _paint("-->", BLUE, color)
-    where = f"{strip_control_characters(place.file)}:{place.line}:{place.column}"
-    bar = " " * gutter + _paint("|", BLUE, color)
-    number = _paint(f" {place.line} |", BLUE, color)
-    excerpt, indent, carets = _window(place, max(MIN_RENDER_WIDTH, width - gutter - 2))
-    marks = _paint("^" * carets, accent, color)
-    return [
-        f"{' ' * (gutter - 1)}{arrow} {where}",
-        bar,
-        f"{number} {excerpt}".rstrip(),
-        f"{bar} {' ' * indent}{marks}",
-    ]
 
 
 def _window(place: SourceLocation, width: int) -> tuple[str, int, int]:
@@ -107,61 +93,33 @@ def _window(place: SourceLocation, width: int) -> tuple[str, int, int]:
 
     The carets are described by their indentation and number.
     """
-    margin, start = width * CHARACTERS_PER_CELL, min(place.column - 1, len(place.excerpt))
-    first = max(0, start - margin)
-    last = start + min(place.width, margin) + margin
-    line = [_printable(character) for character in place.excerpt[first:last]]
-    start -= first
-    end = min(start + place.width, len(line))
-    before, span, after = line[:start], line[start:end], line[end:]
-    if _width(line) <= width:
-        head, tail = ELLIPSIS * (first > 0), ELLIPSIS * (last < len(place.excerpt))
-    else:
-        width -= 2 * len(ELLIPSIS)
-        span_width = min(_width(span), width)
-        left = max(int(CONTEXT_SHARE * width), width - span_width - _width(after))
-        reversed_before, head = _fit(before[::-1], min(left, width - span_width))
-        before = reversed_before[::-1]
-        span, _ = _fit(span, width - _width(before))
-        after, tail = _fit(line[start + len(span) :], width - _width(before) - _width(span))
-    text = head + "".join((*before, *span, *after)) + tail
-    return text, len(head) + _width(before), max(1, _width(span))
+    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415  only needed for diagnostics
 
+    def fit(text: str, cells: int) -> str:
+        return text if cell_len(text) <= cells else set_cell_size(text, cells)
 
-def _printable(character: str) -> str:
-    """Return what to display for a character: spaces for a tab, a mark for control characters."""
-    if character == "\t":
-        return TAB
-    return "\ufffd" if unicodedata.category(character) in UNPRINTABLE_CATEGORIES else character
-
-
-def _width(characters: Iterable[str]) -> int:
-    """Return the number of terminal cells: none for combining characters, two for wide ones."""
-    return sum(
-        len(text) if text == TAB else 2 if unicodedata.east_asian_width(text) in {"W", "F"} else 1
-        for text in characters
-        if text == TAB or unicodedata.category(text) not in {"Mn", "Me"}
+    line, margin = place.excerpt, width * CHARACTERS_PER_CELL
+    start = min(place.column - 1, len(line))
+    end = min(start + min(place.width, margin), len(line))
+    first, last = max(0, start - margin), end + margin
+    before, span, after = (
+        terminal_safe(part.replace("\t", TAB))
+        for part in (line[first:start], line[start:end], line[end:last])
     )
+    head, tail = ELLIPSIS * (first > 0), ELLIPSIS * (last < len(line))
+    if cell_len(before + span + after) > width:
+        room, whole = width - 2 * len(ELLIPSIS), (before, span + after)
+        span = fit(span, room)
+        left = max(int(CONTEXT_SHARE * room), room - cell_len(span) - cell_len(after))
+        before = fit(before[::-1], min(left, room - cell_len(span)))[::-1]
+        after = fit(whole[1][len(span) :], room - cell_len(before) - cell_len(span))
+        head, tail = ELLIPSIS * (before != whole[0]), ELLIPSIS * (span + after != whole[1])
+    return head + before + span + after + tail, cell_len(head + before), max(1, cell_len(span))
 
 
-def _fit(characters: list[str], width: int) -> tuple[list[str], str]:
-    """Return as many characters as fit, and an ellipsis if there are more."""
-    ends = accumulate(_width([each]) for each in characters)
-    count = sum(end <= width for end in ends)
-    return characters[:count], ELLIPSIS if count < len(characters) else ""
-
-
-def strip_control_characters(text: str) -> str:
-    """Return the text as one line without control characters."""
-    return "".join(map(_printable, " ".join(text.splitlines())))
-
-
-def _paint(text: str, style: str, color: bool) -> str:
-    return f"{style}{text}{RESET}" if color else text
-
-
-def _severity(fault: Diagnostic) -> str:
-    return "error" if fault.is_error else "warning"
+def diagnostics_to_json(faults: Iterable[Diagnostic]) -> str:
+    """Return a list of objects with the same keys, locations flattened; null where unknown."""
+    return terminal_safe_json([_record(fault) for fault in faults])
 
 
 def _record(fault: Diagnostic) -> dict[str, str | int | None]:
@@ -178,26 +136,36 @@ def _record(fault: Diagnostic) -> dict[str, str | int | None]:
     }
 
 
+def diagnostics_to_github(faults: Iterable[Diagnostic]) -> str:
+    """Return a workflow command per diagnostic, which GitHub displays next to the line."""
+    return "\n".join(_command(fault) for fault in faults)
+
+
 def _command(fault: Diagnostic) -> str:
-    properties: dict[str, str | int] = {}
-    if fault.place is not None:
-        place = fault.place
-        end = place.column + place.width
-        properties = {"file": place.file, "line": place.line, "endLine": place.line}
-        properties |= {"col": place.column, "endColumn": end}
-    properties["title"] = fault.code
-    listed = ",".join(f"{key}={_escape_property(str(value))}" for key, value in properties.items())
-    message = strip_control_characters(fault.message) + (
-        f"\nhelp: {strip_control_characters(fault.help)}" if fault.help else ""
+    record = _record(fault)
+    properties = {
+        "file": record["file"],
+        "line": record["line"],
+        "endLine": record["line"],
+        "col": record["column"],
+        "endColumn": record["end_column"],
+        "title": fault.code,
+    }
+    listed = ",".join(
+        f"{key}={_escape(str(value)).replace(':', '%3A').replace(',', '%2C')}"
+        for key, value in properties.items()
+        if value is not None
     )
-    return f"::{_severity(fault)} {listed}::{_escape_data(message)}"
+    message = strip_control_characters(fault.message)
+    if fault.help:
+        message += f"\nhelp: {strip_control_characters(fault.help)}"
+    return f"::{_severity(fault)} {listed}::{_escape(message)}"
 
 
-def _escape_data(text: str) -> str:
+def _escape(text: str) -> str:
     """Escape the message of a GitHub workflow command."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _escape_property(text: str) -> str:
-    """Escape the value of a property of a GitHub workflow command."""
-    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")
+def _severity(fault: Diagnostic) -> str:
+    return "error" if fault.is_error else "warning"
