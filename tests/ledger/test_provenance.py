@@ -11,7 +11,7 @@ from ratecli.ledger.provenance import build_manifest, code_versions
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def made(folder):
+def manifest(folder):
     record = build_manifest(
         data={"adult": "ab12"},
         command=["ratecli", "run", "a.yaml"],
@@ -37,8 +37,8 @@ def repository(tmp_path):
     return tmp_path
 
 
-def test_versions_data_command_and_times(tmp_path):
-    record = made(tmp_path)
+def test_versions_data_command_and_times_are_recorded(tmp_path):
+    record = manifest(tmp_path)
     assert record["versions"]["ratecli"] == ratecli.__version__
     assert record["versions"]["numpy"] == np.__version__
     assert set(record["versions"]) == {*code_versions(), "pandas"}
@@ -49,32 +49,29 @@ def test_versions_data_command_and_times(tmp_path):
     assert record["cpus"] >= 1
 
 
-def test_the_commit_and_whether_files_differ_from_it(repository):
+def test_commit_and_uncommitted_changes_are_recorded(repository):
     commit = git(repository, "rev-parse", "HEAD")
     (repository / "untracked.csv").touch()
-    assert made(repository)["git"] == {"commit": commit, "dirty": False}
+    assert manifest(repository)["git"] == {"commit": commit, "dirty": False}
     (repository / "a.yaml").write_text("name: b\n")
-    assert made(repository)["git"] == {"commit": commit, "dirty": True}
+    assert manifest(repository)["git"] == {"commit": commit, "dirty": True}
 
 
-def test_a_folder_without_commits_or_repository_has_none(tmp_path, monkeypatch):
+def test_without_commits_a_repository_or_git_no_commit_is_recorded(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert made(tmp_path)["git"] is None
+    assert manifest(tmp_path)["git"] is None
     git(tmp_path, "init", "-q")
-    assert made(tmp_path)["git"] is None
+    assert manifest(tmp_path)["git"] is None
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert manifest(tmp_path)["git"] is None
 
 
-def test_without_git_there_is_no_error(repository, monkeypatch):
-    monkeypatch.setenv("PATH", str(repository))
-    assert made(repository)["git"] is None
-
-
-def test_a_hooks_variables_do_not_mislead(repository, tmp_path_factory, monkeypatch):
+def test_variables_of_a_git_hook_are_ignored(repository, tmp_path_factory, monkeypatch):
     commit = git(repository, "rev-parse", "HEAD")
     monkeypatch.setenv("GIT_DIR", str(tmp_path_factory.mktemp("elsewhere")))
-    assert made(repository)["git"]["commit"] == commit
+    assert manifest(repository)["git"]["commit"] == commit
 
 
 def test_no_environment_variable_is_recorded(tmp_path, monkeypatch):
     monkeypatch.setenv("SECRET_TOKEN", "hunter2")
-    assert "hunter2" not in json.dumps(made(tmp_path))
+    assert "hunter2" not in json.dumps(manifest(tmp_path))

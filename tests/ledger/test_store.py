@@ -48,7 +48,7 @@ FULL = trial(
 )
 
 
-def test_a_trial_comes_back_as_it_was(ledger):
+def test_a_stored_trial_is_read_unchanged(ledger):
     with LedgerStore(ledger) as store:
         store.put(FULL)
     with LedgerStore(ledger, readonly=True) as store:
@@ -64,26 +64,15 @@ def test_a_trial_comes_back_as_it_was(ledger):
     [0.0, -0.0, 0.1, 1.0, -3.0, 5e-324, 1.7976931348623157e308, 2.0**60, math.inf, -math.inf],
 )
 def test_numbers_keep_every_bit(ledger, number):
+    values = tuple(MeasuredValue("a", "b", str(each), each) for each in (number, math.nan))
     with LedgerStore(ledger) as store:
-        store.put(trial(values=(MeasuredValue("a", "b", "c", number),), trace=({"x": number},)))
+        store.put(trial(values=values, trace=({"x": number},)))
         result = store.result("k")
-    assert bits(result.values[0].value) == bits(number)
-    assert bits(result.trace[0]["x"]) == bits(number)
+    assert bits(result.values[0].value) == bits(result.trace[0]["x"]) == bits(number)
+    assert math.isnan(result.values[1].value)
 
 
-def test_nan_comes_back_as_nan(ledger):
-    with LedgerStore(ledger) as store:
-        store.put(
-            trial(
-                values=(MeasuredValue("a", "b", "c", math.nan), MeasuredValue("a", "b", "d", 1.0))
-            )
-        )
-        values = store.result("k").values
-    assert math.isnan(values[0].value)
-    assert values[1].value == 1.0
-
-
-def test_the_first_answer_stays_and_a_failure_gives_way(ledger):
+def test_a_final_result_is_kept_and_a_failed_one_is_replaced(ledger):
     with LedgerStore(ledger) as store:
         store.put(
             trial(status="error", reason="first", values=(MeasuredValue("a", "b", "c", 1.0),))
@@ -95,20 +84,15 @@ def test_the_first_answer_stays_and_a_failure_gives_way(ledger):
         store.put(trial(values=(MeasuredValue("a", "b", "c", 3.0),)))
         store.put(trial(status="error", reason="late"))
         assert store.known() == {"k": "ok"}
+        with pytest.raises(KeyError):
+            store.result("x")
         assert store.results() == {"k": trial(values=(MeasuredValue("a", "b", "c", 2.0),))}
     with sqlite3.connect(ledger) as db:
         assert db.execute("SELECT count(*) FROM numbers").fetchone() == (1,)
     db.close()
 
 
-def test_a_trial_is_stored_all_or_not(ledger):
-    with LedgerStore(ledger) as store:
-        with pytest.raises(TypeError):
-            store.put(trial(info={"what": object()}))
-        assert store.results() == {}
-
-
-def test_only_answers_are_known(ledger):
+def test_failed_trials_are_stored_but_not_known(ledger):
     with LedgerStore(ledger) as store:
         for status in sorted(CACHED_STATUSES | FAILED_STATUSES):
             store.put(trial(status, status))
@@ -116,7 +100,7 @@ def test_only_answers_are_known(ledger):
         assert set(store.results()) == CACHED_STATUSES | FAILED_STATUSES
 
 
-def test_plan_and_meta_are_replaced_and_trials_stay(ledger):
+def test_begin_replaces_plan_and_metadata_and_keeps_trials(ledger):
     plan = [
         PlannedTrial(
             "k", "m", "majorize", {"iterations": 6}, {"kappa": 0.8, "on": True}, 2**70, {"e": "x"}
@@ -132,20 +116,13 @@ def test_plan_and_meta_are_replaced_and_trials_stay(ledger):
         assert store.result("k") == FULL
 
 
-def test_a_plan_that_cannot_be_stored_leaves_the_old_one(ledger):
+def test_a_failed_begin_keeps_the_old_plan(ledger):
     plan = [PlannedTrial("k", "m", "majorize", {}, {}, 0, {})]
     with LedgerStore(ledger) as store:
         store.begin(plan, {"a": 1})
         with pytest.raises(TypeError):
             store.begin([], {"b": object()})
         assert (store.plan(), store.meta()) == (plan, {"a": 1})
-
-
-def test_what_is_not_there_is_a_key_error(ledger):
-    with LedgerStore(ledger) as store:
-        store.put(trial())
-        with pytest.raises(KeyError):
-            store.result("x")
 
 
 def fault(path, **options):
@@ -155,7 +132,7 @@ def fault(path, **options):
     return fault
 
 
-def test_a_readonly_ledger_must_exist_and_is_not_written(ledger):
+def test_a_readonly_ledger_must_exist_and_cannot_be_written(ledger):
     assert fault(ledger, readonly=True).code == "E503"
     assert not ledger.parent.exists()
     LedgerStore(ledger).close()
@@ -163,7 +140,7 @@ def test_a_readonly_ledger_must_exist_and_is_not_written(ledger):
         store.put(trial())
 
 
-def test_another_version_is_refused_and_untouched(ledger):
+def test_a_ledger_of_another_version_is_refused_and_unchanged(ledger):
     LedgerStore(ledger).close()
     with sqlite3.connect(ledger) as db:
         db.execute("PRAGMA user_version = 7")
@@ -177,6 +154,7 @@ def test_another_version_is_refused_and_untouched(ledger):
 
 def test_trials_of_the_same_rows_share_an_encoding(ledger):
     with LedgerStore(ledger) as store:
+        store.put(trial("k0", "error", encoding="of a failed trial"))
         for number in range(6):
             store.put(trial(f"k{number}", encoding=f"{number % 2}" * 9000))
         store.put(trial("none"))
@@ -184,27 +162,16 @@ def test_trials_of_the_same_rows_share_an_encoding(ledger):
         assert store.encoding("none") == store.encoding("unknown") == ""
         assert store.result("none").encoding == ""
         found = store._db.execute("SELECT length(content) FROM encodings").fetchall()
-    assert found == [(9000,), (9000,)]
+        encoded = store._db.execute("SELECT count(*) FROM encoded").fetchone()
+    assert found == [(17,), (9000,), (9000,)]
+    assert encoded == (6,)
 
 
-def test_a_failure_that_gives_way_takes_its_encoding_along(ledger):
-    with LedgerStore(ledger) as store:
-        store.put(trial(status="error", encoding="old"))
-        store.put(trial(encoding="new"))
-        assert store.encoding("k") == "new"
-        assert store._db.execute("SELECT count(*) FROM encoded").fetchone() == (1,)
-
-
-def without_encodings(ledger):
-    """A ledger as the first ones were."""
+def test_a_ledger_of_an_older_version_without_encodings_gets_them(ledger):
     with LedgerStore(ledger) as store:
         store.put(trial("old", models={"v": b"1"}))
         for table in ("encoded", "encodings"):
             store._db.execute(f"DROP TABLE {table}")
-
-
-def test_a_ledger_without_encodings_is_read_and_gets_them(ledger):
-    without_encodings(ledger)
     before = ledger.read_bytes()
     with LedgerStore(ledger, readonly=True) as store:
         assert store.encoding("old") == ""
@@ -213,12 +180,11 @@ def test_a_ledger_without_encodings_is_read_and_gets_them(ledger):
     with LedgerStore(ledger) as store:
         assert store.known() == {"old": "ok"}
         store.put(trial("new", encoding="e"))
-    with LedgerStore(ledger, readonly=True) as store:
         assert (store.encoding("old"), store.encoding("new")) == ("", "e")
 
 
 @pytest.mark.parametrize("readonly", [False, True])
-def test_another_file_is_refused_and_untouched(tmp_path, readonly):
+def test_other_files_are_refused_and_unchanged(tmp_path, readonly):
     text = tmp_path / "notes.txt"
     text.write_text("not a data base, but long enough to look like one\n" * 50)
     other = tmp_path / "other.sqlite"
@@ -231,34 +197,24 @@ def test_another_file_is_refused_and_untouched(tmp_path, readonly):
         assert path.read_bytes() == before
 
 
-def test_an_empty_file_becomes_a_ledger(tmp_path):
+def test_an_empty_file_becomes_a_ledger_and_a_folder_does_not(tmp_path):
+    assert fault(tmp_path).code == "E503"
     path = tmp_path / "trials.sqlite"
     path.touch()
     with LedgerStore(path) as store:
         assert store.results() == {}
 
 
-def test_a_folder_is_no_ledger(tmp_path):
-    assert fault(tmp_path).code == "E503"
-
-
-def test_a_held_ledger_is_waited_for_then_told(ledger):
+def test_a_locked_ledger_is_waited_for(ledger):
     with LedgerStore(ledger, timeout=0.2) as store:
-        other = sqlite3.connect(ledger, isolation_level=None)
+        other = sqlite3.connect(ledger, isolation_level=None, check_same_thread=False)
         other.execute("BEGIN EXCLUSIVE")
         begun = time.monotonic()
         with pytest.raises(FaultError, match=r"E503: another process is using .* \(waited 0.2 s\)"):
             store.put(trial())
         assert time.monotonic() - begun >= 0.15
         other.execute("COMMIT")
-        other.close()
-        store.put(trial())
-        assert set(store.results()) == {"k"}
-
-
-def test_a_ledger_is_free_again_after_a_wait(ledger):
     with LedgerStore(ledger) as store:
-        other = sqlite3.connect(ledger, isolation_level=None, check_same_thread=False)
         other.execute("BEGIN EXCLUSIVE")
         release = threading.Timer(0.2, lambda: other.execute("COMMIT"))
         release.start()
@@ -282,7 +238,7 @@ with LedgerStore(Path(sys.argv[1])) as store:
 """
 
 
-def test_readers_never_see_half_a_trial(ledger):
+def test_readers_see_complete_trials_only(ledger):
     LedgerStore(ledger).close()
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(ledger)])
     seen = [0]
@@ -298,14 +254,14 @@ def test_readers_never_see_half_a_trial(ledger):
         assert len(store.results()) == 60
 
 
-def test_two_writers_share_a_ledger(ledger):
+def test_two_processes_can_write_to_a_ledger(ledger):
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(ledger)]) for _ in range(2)]
     assert [writer.wait() for writer in writers] == [0, 0]
     with LedgerStore(ledger, readonly=True) as store:
         assert len(store.results()) == 60
 
 
-def test_a_ledger_in_a_protected_folder_can_be_read(ledger):
+def test_a_ledger_in_a_readonly_folder_can_be_read(ledger):
     with LedgerStore(ledger) as store:
         store.put(FULL)
     ledger.parent.chmod(0o500)
@@ -317,7 +273,7 @@ def test_a_ledger_in_a_protected_folder_can_be_read(ledger):
         ledger.parent.chmod(0o700)
 
 
-def test_thousands_of_trials_are_read_at_once(ledger):
+def test_all_trials_are_read_with_few_statements(ledger):
     values = tuple(MeasuredValue("last", "test", f"metric {j}", j / 3) for j in range(100))
     with LedgerStore(ledger) as store:
         store._db.execute("PRAGMA synchronous = OFF")
