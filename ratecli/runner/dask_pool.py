@@ -11,7 +11,7 @@ import warnings
 from asyncio import CancelledError
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import dask
 from distributed import Client, Future, KilledWorker, LocalCluster, get_worker
@@ -22,9 +22,9 @@ from ratecli.experiment.plan import Task
 from ratecli.ledger.provenance import code_versions
 from ratecli.ledger.records import TrialResult
 from ratecli.runner.workers import (
+    ProcessPool,
     TaskMessage,
     TrialRun,
-    Worker,
     block_interrupts,
     worker_death_result,
 )
@@ -43,35 +43,10 @@ class DaskRun:
     environment: Mapping[str, str]
 
 
-@dataclass
-class RunWorkers:
-    """The processes of one run on this Dask worker, each with cached data, one per thread."""
-
-    free: list[Worker] = field(default_factory=list)
-    busy: list[Worker] = field(default_factory=list)
-    timer: threading.Timer | None = None
-
-    def take(self, environment: Mapping[str, str]) -> Worker:
-        self.stop_timer()
-        worker = self.free.pop() if self.free else Worker(environment)
-        self.busy.append(worker)
-        return worker
-
-    def give_back(self, worker: Worker, name: str) -> None:
-        self.busy.remove(worker)
-        self.free.append(worker)
-        if not self.busy:
-            self.timer = threading.Timer(IDLE_SECONDS, end_run_processes, (name,))
-            self.timer.daemon = True
-            self.timer.start()
-
-    def stop_timer(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-
-
-_workers_by_run: dict[str, RunWorkers] = {}
-_workers_lock = threading.Lock()
+_pools: dict[str, ProcessPool] = {}
+"""The processes of each run on this Dask worker, one per thread."""
+_timers: dict[str, threading.Timer] = {}
+_lock = threading.Lock()
 
 
 def run_on_worker(run: DaskRun, message: TaskMessage) -> TrialResult:
@@ -82,27 +57,38 @@ def run_on_worker(run: DaskRun, message: TaskMessage) -> TrialResult:
     """
     _check_versions(run.versions)
     message.limits.check()
+    worker = get_worker()
     # use the scheduler address this worker knows: the driver may use a different one
-    environment = {**run.environment, SCHEDULER_VARIABLE: get_worker().scheduler.address}
-    with _workers_lock:
-        workers = _workers_by_run.setdefault(run.name, RunWorkers())
-        worker = workers.take(environment)
+    environment = {**run.environment, SCHEDULER_VARIABLE: worker.scheduler.address}
+    with _lock:
+        pool = _pools.setdefault(run.name, ProcessPool(worker.state.nthreads, environment))
     try:
-        return worker.run(message)
+        return pool.run(message)
     finally:
-        with _workers_lock:
-            workers.give_back(worker, run.name)
+        timer = threading.Timer(IDLE_SECONDS, _end_idle_processes, (run.name,))
+        timer.daemon = True
+        with _lock:
+            if run.name in _timers:
+                _timers[run.name].cancel()
+            _timers[run.name] = timer
+            timer.start()
+
+
+def _end_idle_processes(name: str) -> None:
+    with _lock:
+        busy = name in _pools and not _pools[name].is_idle()
+    if not busy:
+        end_run_processes(name)
 
 
 def end_run_processes(name: str) -> None:
     """End the processes of a run immediately, even during a trial."""
-    with _workers_lock:
-        workers = _workers_by_run.pop(name, RunWorkers())
-        workers.stop_timer()
-        for worker in (*workers.free, *workers.busy):
-            worker.kill()
-        for worker in workers.free:
-            worker.close()
+    with _lock:
+        pool, timer = _pools.pop(name, None), _timers.pop(name, None)
+    if timer is not None:
+        timer.cancel()
+    if pool is not None:
+        pool.close(kill=True)
 
 
 def _check_versions(versions: Mapping[str, str]) -> None:

@@ -248,9 +248,9 @@ def _exit_with_parent(parent: int) -> None:
 class ProcessPool:
     """Runs up to `capacity` trials in parallel, each in a worker process."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, environment: Mapping[str, str] | None = None) -> None:
         self.capacity = capacity
-        self._workers = [Worker() for _ in range(capacity)]
+        self._workers = [Worker(environment) for _ in range(capacity)]
         self._free: LifoQueue[Worker] = LifoQueue()  # reuse processes before starting others
         for worker in self._workers:
             self._free.put(worker)
@@ -260,26 +260,33 @@ class ProcessPool:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Release the workers; after an exception such as an interrupt, kill them first."""
-        if kind is not None:
-            for worker in self._workers:
-                worker.kill()
-        self._threads.shutdown()
-        for worker in self._workers:
-            worker.close()
+        self.close(kill=kind is not None)  # an exception such as an interrupt
 
     def submit(self, task: Task, run: TrialRun) -> Future[TrialResult]:
-        return self._threads.submit(self._run, TaskMessage.of(task, run))
+        return self._threads.submit(self.run, TaskMessage.of(task, run))
 
     def result(self, future: Future[TrialResult]) -> TrialResult:
         return future.result()
 
-    def _run(self, message: TaskMessage) -> TrialResult:
+    def run(self, message: TaskMessage) -> TrialResult:
+        """Run a trial in a free worker."""
         worker = self._free.get()
         try:
             return worker.run(message)
         finally:
             self._free.put(worker)
+
+    def is_idle(self) -> bool:
+        return self._free.qsize() == self.capacity
+
+    def close(self, *, kill: bool) -> None:
+        """End all processes: kill them if a trial may be running, else let them exit."""
+        if kill:
+            for worker in self._workers:
+                worker.kill()
+        self._threads.shutdown()
+        for _ in self._workers:
+            self._free.get().close()
 
 
 @contextmanager

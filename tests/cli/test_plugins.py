@@ -1,5 +1,5 @@
 # ruff: noqa: ARG001
-"""Names of other packages: found without being imported, used as our own, and broken ones told once."""
+"""Plugins: listed without being imported, used like built-in names, reported once if broken."""
 
 from __future__ import annotations
 
@@ -21,7 +21,13 @@ from ratecli.experiment.prepare import check_available, check_file
 from ratecli.rates import metrics
 from ratecli.solvers import registry as solvers
 
-CACHES = (plugins.installed_plugins_by_kind, solvers.all_algorithms, options.solver_class, sources.source_of_plugin, metrics.load_plugin_metric)  # fmt: skip
+CACHES = (
+    plugins.installed_plugins_by_kind,
+    solvers.all_algorithms,
+    options.solver_class,
+    sources.source_of_plugin,
+    metrics.load_plugin_metric,
+)
 
 GOOD = """
 from dataclasses import dataclass
@@ -52,7 +58,7 @@ ENTRIES = {
 
 @pytest.fixture
 def site(tmp_path, monkeypatch):
-    """A folder on the path, in which packages can be installed; nothing of it is known later."""
+    """Yield a folder on the path for packages, and forget them at the end."""
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))
@@ -87,7 +93,7 @@ def used(text=PLAIN):
     )
 
 
-def test_listings_name_the_package_and_import_nothing(acme, cli):
+def test_listings_name_the_package_without_importing_it(acme, cli):
     rows = {kind: json.loads(cli("ls", kind, "--json").out) for kind in ("algorithms", "metrics")}
     found = {row["name"]: row for kind in rows.values() for row in kind}
     assert found["never"]["from"] == found["balance"]["from"] == "acme-rates 2.1"
@@ -100,14 +106,14 @@ def test_listings_name_the_package_and_import_nothing(acme, cli):
     assert set(states.values()) == {"can be used"}
 
 
-def test_show_says_where_a_name_comes_from(acme, cli):
+def test_show_names_the_package(acme, cli):
     assert describe("balance")["is"] == "balance = tpr - fpr"
     assert describe("refused")["complement"] == "positive_rate"
     for name in ("never", "balance", "refused"):
         assert json.loads(cli("show", name, "--json").out)["from"] == "acme-rates 2.1"
 
 
-def test_a_rate_of_a_package_is_a_rate_like_any_other(acme, folder, cli):
+def test_a_plugin_rate_equals_a_built_in_rate(acme, folder, cli):
     rule = "positive_rate[women] >= kappa * positive_rate[men]"
     assert rule in PLAIN
     (folder / "a.yaml").write_text(PLAIN.replace(rule, "refused[women] <= 0.9"))
@@ -119,7 +125,7 @@ def test_a_rate_of_a_package_is_a_rate_like_any_other(acme, folder, cli):
     assert shown[0] == shown[1]
 
 
-def test_without_the_package_its_names_are_unknown(site, folder, cli):
+def test_names_of_a_missing_package_are_unknown(site, folder, cli):
     (folder / "exp.yaml").write_text(used())
     answer = cli("validate", "exp.yaml")
     assert answer.code == 2
@@ -127,7 +133,7 @@ def test_without_the_package_its_names_are_unknown(site, folder, cli):
     assert "E203" in answer.err
 
 
-def test_versions_enter_the_keys_of_what_uses_them(acme, folder, cli):
+def test_plugin_versions_are_part_of_the_keys_of_trials_that_use_them(acme, folder, cli):
     text = used().replace("seeds: 2", "seeds: 1").replace("iterations: 2", "iterations: 1")
     text = text.replace("sweep: {kappa: [0.6, 0.9]}", "sweep: {kappa: [0.6]}")
     (folder / "exp.yaml").write_text(text.replace("balance", "refused"))
@@ -201,7 +207,7 @@ def broken(site):
     return site
 
 
-def test_broken_plugins_hurt_nobody_who_does_not_use_them(broken, folder, cli):
+def test_broken_plugins_do_not_affect_files_that_do_not_use_them(broken, folder, cli):
     text = PLAIN.replace("loans, rows: 200", "loans, rows: 120").replace("seeds: 2", "seeds: 1")
     (folder / "exp.yaml").write_text(text)
     for command in ("validate", "plan", "explain"):
@@ -217,46 +223,37 @@ def test_broken_plugins_hurt_nobody_who_does_not_use_them(broken, folder, cli):
     assert "algorithms that can: seldonian\n" in answer.err
 
 
-SAID = {
-    "absent": "ModuleNotFoundError: No module named 'no_such_module'",
-    "raising": "RuntimeError: not today",
-    "wrong": "it is no class derived from ratecli.solvers.base.Solver",
-    "loose": "its class has no method 'solve'",
-    "bare": "its option 'depth' has no default",
-}
+UNCONSTRAINED, ERROR = "- unconstrained", "error: error"
 
 
-@pytest.mark.parametrize("name", SAID)
-def test_a_broken_algorithm_is_one_fault_where_it_is_named(broken, folder, cli, name):
-    (folder / "exp.yaml").write_text(PLAIN.replace("- unconstrained", f"- {name}"))
+@pytest.mark.usefixtures("broken")
+@pytest.mark.parametrize(
+    ("change", "column", "message"),
+    [
+        ((UNCONSTRAINED, "- absent"), 5, "ModuleNotFoundError: No module named 'no_such_module'"),
+        ((UNCONSTRAINED, "- raising"), 5, "RuntimeError: not today"),
+        ((UNCONSTRAINED, "- wrong"), 5, "it is no class derived from ratecli.solvers.base.Solver"),
+        ((UNCONSTRAINED, "- loose"), 5, "its class has no method 'solve'"),
+        ((UNCONSTRAINED, "- bare"), 5, "its option 'depth' has no default"),
+        (("source: loans", "source: people"), 19, "it is not a Source of ratecli.datasets.source"),
+        ((ERROR, "error: 1 - shaky[men]"), 14, "it is neither a Rate nor a Composite"),
+        ((ERROR, "error: circular"), 10, "it is defined by itself"),
+        (("name:", "filter: {balance: sex, algorithm: raising}\nname:"), 35, "not today"),
+    ],
+)
+def test_a_broken_plugin_is_one_error_where_it_is_named(folder, cli, change, column, message):
+    text = PLAIN.replace(*change, 1)
+    (folder / "exp.yaml").write_text(text)
     answer = cli("validate", "exp.yaml")
-    line = PLAIN.splitlines().index("  - unconstrained") + 1
-    assert answer.code == 2
-    assert answer.err.count("E210") == 1
-    assert f"--> exp.yaml:{line}:5" in answer.err
-    assert f"'{name}' of the package 'acme-broken 0.3' cannot be used: {SAID[name]}" in answer.err
+    line = text[: text.index(change[1])].count("\n") + 1
+    assert (answer.code, answer.err.count("E210")) == (2, 1)
+    assert f"--> exp.yaml:{line}:{column}" in answer.err
+    assert "of the package 'acme-broken 0.3' cannot be used: " in answer.err
+    assert message in answer.err
     assert "Traceback" not in answer.err
 
 
-def test_a_broken_metric_and_data_set_are_told_where_they_are_named(broken, folder, cli):
-    text = PLAIN.replace("  error: error", "  error: 1 - shaky[men]").replace(
-        "source: loans", "source: people"
-    )
-    (folder / "exp.yaml").write_text(text)
-    answer = cli("validate", "exp.yaml")
-    assert answer.err.count("E210") == 1
-    assert "exp.yaml:4:19" in answer.err
-    assert "it is not a Source of ratecli.datasets.source" in answer.err
-    (folder / "exp.yaml").write_text(text.replace("source: people", "source: loans"))
-    answer = cli("validate", "exp.yaml")
-    line = text.splitlines().index("  error: 1 - shaky[men]") + 1
-    assert f"exp.yaml:{line}:14" in answer.err
-    assert "it is neither a Rate nor a Composite" in answer.err
-    (folder / "exp.yaml").write_text(PLAIN.replace("  error: error", "  error: circular"))
-    assert "it is defined by itself" in cli("validate", "exp.yaml").err
-
-
-def test_a_preparation_that_raises_is_its_package_s(broken, folder, cli):
+def test_a_failing_preparation_is_reported_as_an_error_of_its_package(broken, folder, cli):
     (folder / "exp.yaml").write_text(PLAIN.replace("{source: loans, rows: 200}", "{source: towns}"))
     answer = cli("run", "exp.yaml")
     assert answer.code == 2
@@ -268,15 +265,7 @@ def test_a_preparation_that_raises_is_its_package_s(broken, folder, cli):
     assert "internal error" not in answer.err
 
 
-def test_a_broken_filter_is_told_where_it_is_named(broken, folder, cli):
-    text = PLAIN + "filter: {balance: sex, algorithm: raising}\n"
-    (folder / "exp.yaml").write_text(text)
-    answer = cli("validate", "exp.yaml")
-    assert answer.err.count("E210") == 1
-    assert f"exp.yaml:{len(text.splitlines())}:35" in answer.err
-
-
-def test_listings_warn_of_what_shows_without_importing(broken, cli):
+def test_listings_warn_of_errors_that_show_without_importing(broken, cli):
     answer = cli("ls", "algorithms")
     assert answer.code == 0
     assert answer.err.count("warning[W210]") == 2
@@ -291,12 +280,12 @@ def test_listings_warn_of_what_shows_without_importing(broken, cli):
     assert "which is used" in states["majorize"]
 
 
-def test_ours_cannot_be_replaced(broken, cli):
+def test_built_in_names_cannot_be_replaced(broken, cli):
     assert describe("majorize")["from"] == "ratecli"
     assert describe("recall")["name"] == "tpr"
 
 
-def test_a_name_that_two_packages_claim_is_none(acme, folder, cli):
+def test_a_name_of_two_packages_is_refused(acme, folder, cli):
     install(acme, "other-rates", {"ratecli.solvers": {"never": "acme_rates:Never"}}, version="5")
     _forget()
     (folder / "exp.yaml").write_text(used())
@@ -309,7 +298,7 @@ def test_a_name_that_two_packages_claim_is_none(acme, folder, cli):
     assert cli("validate", "own.yaml").code == 0
 
 
-def test_a_swept_name_hides_a_metric_of_a_package(site, folder, cli):
+def test_a_sweep_name_hides_a_plugin_metric(site, folder, cli):
     wrong = {"ratecli.metrics": {"kappa": "nowhere:KAPPA"}}
     install(site, "acme-kappa", wrong)
     _forget()
@@ -333,7 +322,7 @@ def prepare(raw):
 """
 
 
-def test_files_of_a_package_s_data_are_fetched_and_verified_as_ours(site, folder, cli, monkeypatch):
+def test_files_of_plugin_data_sets_are_fetched_and_verified(site, folder, cli, monkeypatch):
     content = "age,town,paid\n" + "\n".join(f"{k},{'ab'[k % 2]},{k % 3 % 2}" for k in range(200))
     sha256 = hashlib.sha256(content.encode()).hexdigest()
     module = {"acme_people": SOURCE % (sha256, len(content))}
@@ -350,7 +339,7 @@ def test_files_of_a_package_s_data_are_fetched_and_verified_as_ours(site, folder
     assert "E403" in answer.err
 
 
-def test_the_kit_on_the_command_line(acme, cli):
+def test_test_plugin_accepts_paths_and_package_names(acme, cli):
     answer = cli("test-plugin", "acme_rates:balance", "--json")
     (report,) = json.loads(answer.out)
     assert (answer.code, report["holds"], report["kind"]) == (0, True, "metric")
@@ -361,7 +350,7 @@ def test_the_kit_on_the_command_line(acme, cli):
     assert "best possible" in answer.out
 
 
-def test_the_kit_tells_what_cannot_be_used(broken, cli):
+def test_test_plugin_reports_plugins_that_cannot_be_used(broken, cli):
     answer = cli("test-plugin", "acme-broken")
     assert answer.code == 3
     assert answer.out.count("failed   can be used") == 11

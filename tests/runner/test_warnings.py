@@ -1,8 +1,10 @@
-"""Warnings that measured trials give."""
+"""Warnings about measured trials."""
 
 from __future__ import annotations
 
 import math
+
+import pytest
 
 from ratecli.ledger.records import BEST_CONSTANT_KEY, MeasuredValue, PlannedTrial, TrialResult
 from ratecli.runner.warnings import constant_warnings, violation_warnings
@@ -23,56 +25,52 @@ def result(key, train, test, variant="main"):
 
 def warnings(*results, algorithm="majorize"):
     plan = [planned(each.key, algorithm) for each in results]
-    return [
-        fault.message for fault in violation_warnings(plan, {each.key: each for each in results})
-    ]
+    return violation_warnings(plan, {each.key: each for each in results})
 
 
-def test_only_what_holds_in_training_is_counted():
-    (found,) = warnings(
-        result("a", 0.0, 0.1), result("b", 1e-7, 0.3), result("c", 0.2, 0.9), result("d", -1, -1)
-    )
-    assert found == (
-        "'majorize' satisfies 'fair' on the training set but violates it on the test set in 2 of 3 "
-        "trials, by 0.2 on average"
-    )
+MESSAGE = (
+    "'majorize' satisfies 'fair' on the training set but violates it on the test set "
+    "in {} trials, by {} on average"
+)
 
 
-def test_no_warning_where_test_rows_agree():
-    assert warnings(result("a", 0.0, 0.0), result("b", -0.1, 1e-7)) == []
+@pytest.mark.parametrize(
+    ("pairs", "trials", "mean"),
+    [
+        ([(0.0, 0.1), (1e-7, 0.3), (0.2, 0.9), (-1, -1)], "2 of 3", "0.2"),
+        ([(0.0, math.nan), (0.0, 0.3), (0.0, 0.0)], "1 of 2", "0.3"),
+    ],
+)
+def test_constraints_satisfied_in_training_only_give_a_warning(pairs, trials, mean):
+    (found,) = warnings(*(result(str(k), *pair) for k, pair in enumerate(pairs)))
+    assert (found.code, found.message) == ("W402", MESSAGE.format(trials, mean))
 
 
-def test_algorithms_that_ignore_constraints_promised_nothing():
-    assert warnings(result("a", 0.0, 0.5), algorithm="unconstrained") == []
+TRAIN_ONLY = TrialResult("b", "ok", values=(MeasuredValue("main", "train", "v", 0.0),))
 
 
-def test_what_was_not_measured_tells_nothing():
-    missing = TrialResult("a", "infeasible")
-    train_only = TrialResult("b", "ok", values=(MeasuredValue("main", "train", "v", 0.0),))
-    assert warnings(missing, train_only) == []
-    assert violation_warnings([planned("a")], {}) == []
-
-
-def test_a_split_without_rows_of_the_group_tells_nothing():
-    assert warnings(result("a", 0.0, math.nan)) == []
-    assert warnings(result("a", math.nan, 0.5)) == []
-    (found,) = warnings(result("a", 0.0, math.nan), result("b", 0.0, 0.3), result("c", 0.0, 0.0))
-    assert found.endswith(" in 1 of 2 trials, by 0.3 on average")
-
-
-def test_codes():
-    plan, found = [planned("a")], {"a": result("a", 0.0, 0.5)}
-    assert [fault.code for fault in violation_warnings(plan, found)] == ["W402"]
+@pytest.mark.parametrize(
+    ("results", "algorithm"),
+    [
+        ([result("a", 0.0, 0.0), result("b", -0.1, 1e-7)], "majorize"),
+        ([result("a", 0.0, 0.5)], "unconstrained"),
+        ([TrialResult("a", "infeasible"), TRAIN_ONLY], "majorize"),
+        ([result("a", 0.0, math.nan), result("b", math.nan, 0.5)], "majorize"),
+    ],
+    ids=["satisfied", "ignores constraints", "not measured", "undefined"],
+)
+def test_other_results_give_no_warning(results, algorithm):
+    assert warnings(*results, algorithm=algorithm) == []
 
 
 def measured(key, constant, **objectives):
-    """A trial whose variants have these objectives on the test set."""
+    """Return a trial whose variants have these objectives on the test set."""
     values = [MeasuredValue(name, "test", "o", each) for name, each in objectives.items()]
     info = {BEST_CONSTANT_KEY: {"test": constant}} if constant is not None else {}
     return TrialResult(key, "ok", values=tuple(values), info=info)
 
 
-def test_models_no_better_than_a_constant_are_named():
+def test_models_no_better_than_a_constant_give_a_warning():
     results = [
         measured("a", 0.2, stochastic=0.1, deterministic=0.2, last=0.9),
         measured("b", 0.2, stochastic=0.3, deterministic=0.4, last=0.9),
