@@ -1,12 +1,11 @@
-"""The baselines that read constraints, from files: options that name a rule, rules they cannot use."""
+"""Baselines that read constraints: options that name one, and constraints they cannot use."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from experiments import people, run_file, write
-from ratecli.errors import FaultError
+from experiments import faults, measured_values, people, run_file, write
 from ratecli.experiment.prepare import prepare
 from ratecli.models.storage import loads
 from ratecli.sampling.rows import load_trial_data
@@ -36,21 +35,20 @@ def keys(folder, name, *renamed):
     return {task.key for task in prepare(write(folder, text)).plan.tasks}
 
 
-def test_a_swept_name_of_a_constraint(folder):
+def test_a_constraint_named_by_an_option_can_be_swept(folder):
     text = FILE.replace("WHICH", "goal: [cover, recall]").replace("NAME", "goal")
     path = write(folder, text)
     outcome, store = run_file(path)
     assert outcome.counts == {"not_met": 2}  # the other constraint
     missed = {}
     for trial in store.plan():
-        values = store.result(trial.key).values
-        known = {v.metric: v.value for v in values if v.split == "train"}
-        missed[trial.point["goal"]] = [known[trial.metrics[f"violation.{name}"]] > 0
-                                       for name in ("cover", "recall")]  # fmt: skip
+        measured = measured_values(trial, store.result(trial.key))
+        violations = [measured[f"violation.{name}", "train"] for name in ("cover", "recall")]
+        missed[trial.point["goal"]] = [violation > 0 for violation in violations]
     assert missed == {"cover": [False, True], "recall": [True, False]}
 
 
-def test_goals_that_no_threshold_meets_leave_no_classifier(folder):
+def test_infeasible_constraints_give_no_classifier(folder):
     text = FILE.replace("{WHICH}", "{}").replace("NAME", "null")
     outcome, store = run_file(write(folder, text))
     assert outcome.counts == {"infeasible": 1}
@@ -60,8 +58,8 @@ def test_goals_that_no_threshold_meets_leave_no_classifier(folder):
     assert result.models == {}
 
 
-def test_a_key_holds_the_rule_that_an_option_means_and_not_its_name(folder):
-    """Else a file with two names exchanged would be given the numbers of the other rule."""
+def test_a_key_contains_the_constraint_that_an_option_names_but_not_its_name(folder):
+    """Otherwise, a file with two names exchanged would get the results of the other constraint."""
     one = keys(folder, "cover")
     assert keys(folder, "few", ("cover", "few")) == one
     assert keys(folder, "recall") != one
@@ -70,27 +68,23 @@ def test_a_key_holds_the_rule_that_an_option_means_and_not_its_name(folder):
     assert keys(folder, "cover", *swapped) != one
 
 
-def test_a_name_that_one_sweep_point_has_wrong(folder):
+def test_a_wrong_constraint_name_in_a_sweep_is_refused(folder):
     text = FILE.replace("WHICH", "goal: [cover, recal]").replace("NAME", "goal")
-    with pytest.raises(FaultError) as caught:
-        prepare(write(folder, text))
-    (fault,) = caught.value.faults
+    (fault,) = faults(write(folder, text))
     assert (fault.code, fault.place.line, fault.place.column) == ("E203", 7, 35)
     assert fault.message == "no constraint is called 'recal'"
     assert "did you mean 'recall'?" in fault.help
 
 
-def test_covariance_needs_two_groups(folder):
+def test_zafar_needs_constraints_that_compare_two_groups(folder):
     text = FILE.replace("{WHICH}", "{}").replace("thresholded: {meets: NAME}", "zafar")
-    with pytest.raises(FaultError) as caught:
-        prepare(write(folder, text))
-    recall, cover = caught.value.faults
+    recall, cover = faults(write(folder, text))
     assert recall.message.startswith("'recall' pushes no row down: zafar compares the rows")
     assert cover.message.startswith("'cover' pushes no row up: ")
     assert {(fault.code, fault.place.line) for fault in (recall, cover)} == {("E308", 5)}
 
 
-def test_covariance_of_a_rule_that_hangs_on_a_trial_is_refused_by_its_own(folder):
+def test_zafar_refuses_an_unsuitable_constraint_that_depends_on_a_trial(folder):
     text = FILE.replace("{WHICH}", "{}").replace(
         "thresholded: {meets: NAME}", "unconstrained, zafar"
     )
@@ -104,7 +98,7 @@ def test_covariance_of_a_rule_that_hangs_on_a_trial_is_refused_by_its_own(folder
     assert reason.startswith("E308: 'cover' pushes no row up: zafar compares the rows")
 
 
-def test_covariance_of_a_stored_model(folder):
+def test_a_stored_zafar_model_satisfies_its_covariance_limit(folder):
     rule = "positive_rate[sex = M] <= 2 * positive_rate[sex = F]"
     text = FILE.replace("{cover: positive_rate <= 0.3, recall: recall >= 0.9}", f"{{a: '{rule}'}}")
     text = text.replace("WHICH", "c: [0, 0.3]")
@@ -120,6 +114,6 @@ def test_covariance_of_a_stored_model(folder):
         scores = loads(result.models["deterministic"]).score(rows.X)
         slack = trial.point["c"] - np.mean(scores[train & men]) + np.mean(scores[train & ~men])
         assert slack >= -2 * FEASIBILITY_TOLERANCE
-        # it binds, and what slack is left is worth no more than the gap
+        # the constraint is active, and the remaining slack is worth no more than the gap
         assert result.multipliers["a"] > 0.04
         assert slack * result.multipliers["a"] <= result.trace[0]["gap"] + 1e-9 <= 2 * ZAFAR_GAP
