@@ -7,19 +7,19 @@ import typer.main
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
-# a busy machine is no failure
+# a busy machine must not fail tests
 settings.register_profile("patient", deadline=None, max_examples=50)
 settings.load_profile("patient")
 
-# as in the runner: numbers by one thread, and workers that do not fight over cores. The variables
-# are for libraries loaded later and processes started here, the limits for those already there
+# use one thread, as the runner does: the variables apply to libraries loaded later and to
+# processes started here, the limits to loaded libraries
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))
 threadpool_limits(limits=1)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def commands():
-    """What Typer makes of the app, made once: it takes longer than most mistakes to find."""
+    """Create the command of the app once, since that takes longer than most tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.main, "get_command", cache(typer.main.get_command))
         yield
@@ -27,7 +27,7 @@ def commands():
 
 @pytest.fixture(scope="session")
 def cluster():
-    """The address of a Dask cluster of two workers."""
+    """Yield the address of a Dask cluster of two workers."""
     from ratecli.runner.dask_pool import start_local_cluster  # noqa: PLC0415  takes a second
 
     with start_local_cluster(2) as address:
@@ -35,8 +35,6 @@ def cluster():
 
 
 def pytest_collection_finish():
-    """What was collected stays to the end: to look through it again at every collection takes time, and
-    so does to collect as often as Python does by itself.
-    """
+    """Collect garbage less often, and without the collected tests, which stay to the end."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)

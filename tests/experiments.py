@@ -18,7 +18,7 @@ from ratecli.runner.run import RunOutcome, run_experiment
 
 
 def people(rows: int, seed: int) -> pd.DataFrame:
-    """Two groups, two features that tell something, a deployed model that only knows one of them."""
+    """Return two groups, two informative features, and a deployed model that uses one."""
     rng = np.random.default_rng(seed)
     sex = rng.choice(["F", "M"], rows)
     x = rng.normal(size=rows) + 0.8 * (sex == "M")
@@ -35,14 +35,14 @@ def write(folder: Path, text: str, name: str = "exp.yaml") -> Path:
 
 
 def run_file(path: Path, *overrides: str) -> tuple[RunOutcome, LedgerStore]:
-    """The outcome and the open ledger of a serial run in the file's folder."""
+    """Run a file serially in its folder; return the outcome and the open ledger."""
     folder = path.parent / "results"
     outcome = run_experiment(prepare(path, overrides), folder, SerialExecutor(), quiet=True)
     return outcome, LedgerStore(folder / LEDGER_FILE, readonly=True)
 
 
 def faults(path: Path, *overrides: str) -> list[Diagnostic]:
-    """The errors of a file that cannot be prepared."""
+    """Return the errors of a file that cannot be prepared."""
     with pytest.raises(FaultError) as caught:
         prepare(path, overrides)
     return list(caught.value.faults)
@@ -51,7 +51,7 @@ def faults(path: Path, *overrides: str) -> list[Diagnostic]:
 def measured_values(
     planned: PlannedTrial, result: TrialResult, variant: str = ""
 ) -> dict[tuple[str, str], float]:
-    """What a trial measured by metric and split, of a variant or the main one."""
+    """Return the values of a variant (default: the main one) by metric and split."""
     variant = variant or result.values[0].variant
     measured = {
         (value.metric, value.split): value.value

@@ -9,7 +9,7 @@ Path = tuple[Any, ...]
 
 
 def paths(data: Any, path: Path = ()) -> Iterator[Path]:
-    """Every place in it, the whole first, each before what is in it."""
+    """Yield the path of every part, outer parts first."""
     yield path
     if isinstance(data, dict | list):
         steps = data.items() if isinstance(data, dict) else enumerate(data)
@@ -18,7 +18,7 @@ def paths(data: Any, path: Path = ()) -> Iterator[Path]:
 
 
 def changed(data: Any, path: Path, value: Any) -> Any:
-    """A copy with another value at that place."""
+    """Return a copy with another value at that path."""
     if not path:
         return value
     copy = data.copy()

@@ -1,4 +1,4 @@
-"""Functions that worker processes import: each a trial of another temper."""
+"""Functions that worker processes import: trials that behave in different ways."""
 
 import fcntl
 import hashlib
@@ -14,7 +14,7 @@ from ratecli.ledger.records import MeasuredValue, TrialResult
 
 
 def numbers(payload, given):
-    """A few numbers that depend on the key, the needs and nothing else."""
+    """Return numbers that depend on the key and the dependencies only."""
     key, seconds = payload
     time.sleep(seconds)
     seen = "".join(str(value.value) for need in given for value in given[need].values)
@@ -26,7 +26,7 @@ def numbers(payload, given):
 
 
 def act(payload, given):
-    """What `payload` says: [key, what, detail]."""
+    """Do what `payload` names: [key, what, detail]."""
     key, what, detail = payload
     return ACTS[what](key, detail, given)
 
@@ -79,7 +79,7 @@ def _between(key, _detail, _given):
 
 
 def _lock(key, detail, _given):
-    """Hold a lock as long as this process lives."""
+    """Hold a lock while this process lives."""
     with Path(detail).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         Path(f"{detail}.held").touch()
@@ -88,19 +88,19 @@ def _lock(key, detail, _given):
 
 
 def _spin(_key, _detail, _given):
-    """A loop in C that never gives Python's lock away."""
+    """Loop in C without releasing the global interpreter lock."""
     sum(itertools.repeat(0))
 
 
 def _hoard(key, detail, _given):
-    """Hold so many MiB as long as this process lives."""
+    """Hold this many MiB while this process lives."""
     KEPT.extend(b"x" * 2**20 for _ in range(detail))
-    time.sleep(0.3)  # so that it is seen
+    time.sleep(0.3)  # so that the memory is measured
     return TrialResult(key, "ok", info={"pid": os.getpid()})
 
 
 def _fell(key, detail, _given):
-    """Kill the process that started this one; detail: [how many times, file of who did]."""
+    """Kill the parent process; detail: [how many times, log file]."""
     times, file = detail
     with Path(file).open("a") as log:
         log.write(f"{os.getppid()}\n")

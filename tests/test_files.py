@@ -10,7 +10,7 @@ def names(folder):
     return [path.name for path in folder.iterdir()]
 
 
-def test_text_and_bytes_arrive_as_they_are(tmp_path):
+def test_text_and_bytes_are_written_unchanged(tmp_path):
     path = tmp_path / "summary.md"
     atomic_write(path, "caf\u00e9\n\r\n")
     assert path.read_bytes() == b"caf\xc3\xa9\n\r\n"
@@ -19,14 +19,14 @@ def test_text_and_bytes_arrive_as_they_are(tmp_path):
     assert names(tmp_path) == ["summary.md"]
 
 
-def test_the_usual_permissions_apply(tmp_path):
+def test_permissions_are_those_of_other_files(tmp_path):
     plain, atomic = tmp_path / "plain", tmp_path / "atomic"
     plain.write_text("x")
     atomic_write(atomic, "x")
     assert stat.S_IMODE(atomic.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
 
 
-def test_a_failed_write_leaves_the_old_file_alone(tmp_path):
+def test_a_failed_write_keeps_the_old_file(tmp_path):
     path = tmp_path / "figures"
     path.mkdir()
     (path / "old.svg").touch()

@@ -1,4 +1,4 @@
-"""The files under experiments/: what the language takes, true of their data, and run where they can.
+"""The files under experiments/ are valid, agree with their data, and can be run.
 
 Those of `goals` are run one by one in test_goal_examples.py.
 """
@@ -27,27 +27,27 @@ FIGURE_2 = [PAPER / name for name in ("figure2.yaml", "figure2-column39.yaml")]
 CLICKS = PAPER / "figure3-clicks.yaml"
 
 LIGHT = [path for path in FILES if path != CLICKS and "goals" not in path.parts]
-"""All but what is too big to be made for a look, and is run on a few rows instead."""
+"""All except the largest, which is run on a few rows instead."""
 ONE_EACH = {path.parent: path for path in LIGHT}.values()
 BY_FILE = pytest.mark.parametrize(
     "path",
     [pytest.param(path, marks=[pytest.mark.slow] * (path not in ONE_EACH)) for path in LIGHT],
     ids=[path.stem for path in LIGHT],
 )
-"""One of each folder at every turn."""
+"""One of each folder, and all in the slow tests."""
 LAMBDA = 1e-7
-"""That of Goh et al. 2016, section 4.2, beside rates of a ramp: the paper's best for its data."""
+"""The value of Goh et al. 2016, section 4.2, for ramp rates."""
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory) -> Path:
-    """A data folder of its own, where what one file has brought is there for the next."""
+    """Return a data folder that all tests share."""
     return tmp_path_factory.mktemp("data")
 
 
 @pytest.fixture
 def with_data(cli, monkeypatch, store) -> Callable[[Path], None]:
-    """Bring the data of a file from the mirror; without one a test of data is skipped."""
+    """Return a function that fetches the data of a file, or skips the test without a mirror."""
     monkeypatch.setenv("RATECLI_DATA", str(store))
 
     def bring(path: Path) -> None:
@@ -60,20 +60,20 @@ def with_data(cli, monkeypatch, store) -> Callable[[Path], None]:
     return bring
 
 
-def test_every_experiment_has_a_name_of_its_own():
+def test_names_of_experiments_are_unique():
     names = [load_experiment(path)[0].name for path in FILES]
     assert len(names) == len(set(names)) > 3
 
 
 @pytest.mark.parametrize("path", ONE_EACH, ids=lambda path: path.stem)
-def test_one_of_each_folder_is_right_as_far_as_it_goes_without_data(cli, path):
+def test_one_experiment_of_each_folder_is_valid_without_data(cli, path):
     answer = cli("validate", path)
     assert (answer.code, answer.err) == (0, "")
     assert f"{path}: no errors" in answer.out
 
 
 @BY_FILE
-def test_every_experiment_is_right_with_its_data(cli, with_data, path):
+def test_every_experiment_is_valid_with_its_data(cli, with_data, path):
     with_data(path)
     answer = cli("validate", path)
     assert (answer.code, answer.err) == (0, "")
@@ -81,7 +81,7 @@ def test_every_experiment_is_right_with_its_data(cli, with_data, path):
 
 
 @pytest.mark.parametrize("path", FIGURE_2, ids=lambda path: path.stem)
-def test_both_panels_of_figure_2_are_asked_for(path):
+def test_both_panels_of_figure_2_are_plotted(path):
     experiment = load_experiment(path)[0]
     labels = [entry.label for entry in experiment.algorithms]
     assert labels == ["unconstrained", "majorize", "zafar"]
@@ -92,7 +92,7 @@ def test_both_panels_of_figure_2_are_asked_for(path):
 
 
 def weights(path: Path) -> list[int]:
-    """The counts in the objective of a figure 3, of D1, D2 and both."""
+    """Return the counts in the objective of a figure 3: of D1, D2 and both."""
     form = r"\((\d+) \* error\[d1\] \+ (\d+) \* false_positives\[d2\]\) / (\d+)"
     found = re.fullmatch(form, load_experiment(path)[0].objective)
     assert found is not None
@@ -131,7 +131,7 @@ def test_counts_and_penalty_of_figure_3_are_those_of_the_paper():
 @pytest.mark.slow
 @pytest.mark.usefixtures("folder")
 def test_figure_3_on_a_few_rows(cli):
-    """Who promises the constraints keeps them in training; the shifted SVM keeps recall only."""
+    """majorize satisfies the constraints in training; the shifted SVM satisfies recall only."""
     few = ("datasets.clicks.rows=600", "seeds=1", "algorithms.0.majorize.iterations=1",
            "algorithms.0.majorize.gap=0.01", "algorithms.0.majorize.sweep.target=[0.03, 0.06]")  # fmt: skip
     settings = [part for each in few for part in ("--set", each)]
@@ -153,7 +153,7 @@ def test_figure_3_on_a_few_rows(cli):
 
 
 def trained(path: Path) -> dict[tuple[str, str, float, str], float]:
-    """Numbers on training rows by algorithm, variant, target and metric."""
+    """Return values on training rows by algorithm, variant, target and metric."""
     with path.open(newline="", encoding="utf-8") as file:
         return {
             (row["algorithm"], row["variant"], float(row["target"]), row["metric"]): float(
@@ -166,7 +166,7 @@ def trained(path: Path) -> dict[tuple[str, str, float, str], float]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpa-classification", "gpa-regression"])
-def test_the_tutorials_of_the_toolkit_end_as_expected(name, cli, with_data, tmp_path):
+def test_the_toolkit_tutorials_give_the_expected_results(name, cli, with_data, tmp_path):
     path = FOLDER / "seldonian2019" / f"{name}.yaml"
     with_data(path)
     assert cli("run", path, "--output", tmp_path).code == 0

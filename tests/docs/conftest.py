@@ -12,9 +12,9 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
-    """An empty working folder without data or network; a mirror is left, where there is one.
+    """Return an empty working folder without data or network, apart from a mirror.
 
-    Trials run in this process: numbers do not hang on where, and each worker imports for seconds.
+    Trials run in this process, because each worker process imports for seconds.
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(executors, "USUAL_JOBS", 1)

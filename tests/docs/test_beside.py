@@ -1,4 +1,4 @@
-"""Papers' figures beside ours, in papers.md."""
+"""The papers' figures beside those of ratecli, in papers.md."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ SPLITS = 10
         (Number(0.060, 0.033, SPLITS, None), ""),
     ],
 )
-def test_with_few_splits_a_figure_is_at_best_not_contradicted(number, verdict):
+def test_verdicts(number, verdict):
     assert number.verdict == verdict
 
 
-def test_verdicts_of_the_page_are_those_of_its_numbers():
+def test_verdicts_of_the_page_follow_from_its_numbers():
     found = list(ROW.finditer(PAGE.read_text("utf-8")))
     assert len(found) > 60
     for row in found:

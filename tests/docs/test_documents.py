@@ -1,4 +1,4 @@
-"""Every command, file and program that README and the documents show is run, and says what they say it does."""
+"""README and the documents: every command, file and program is run and its output compared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pages import ROOT, Page, all_pages, read
 PAGES = all_pages()
 RUN = ("console", "sh", "yaml", "python", "text", "csv")
 NOT_RUN = 12
-"""At most so many parts of all pages are not run at all; each says why."""
+"""Maximum number of parts of all pages that are not run; each has a reason."""
 COMMAND = re.compile(r"^(?: {4}|\t)(?:\$ )?(?:ratecli|make|pip|python3?) ")
 
 
@@ -20,30 +20,28 @@ def with_id(pages):
     return pytest.mark.parametrize("page", pages, ids=[page.name for page in pages])
 
 
-def can(page: Page) -> None:
-    if need := missing(page.said):
-        pytest.skip(f"needs {need}")
-
-
 def is_slow(page: Page) -> bool:
     return "slow" in page.said or any("slow" in part.said for part in page.parts)
 
 
+@pytest.mark.parametrize(
+    ("page", "slow"),
+    [
+        *(pytest.param(page, False, id=page.name) for page in PAGES),
+        *(
+            pytest.param(page, True, id=f"{page.name}-slow", marks=pytest.mark.slow)
+            for page in filter(is_slow, PAGES)
+        ),
+    ],
+)
+def test_a_page_shows_the_actual_output(page, slow, folder):
+    if need := missing(page.said):
+        pytest.skip(f"needs {need}")
+    Run(page, folder, slow=slow).all()
+
+
 @with_id(PAGES)
-def test_a_page_says_what_comes_out(page, folder):
-    can(page)
-    Run(page, folder, slow=False).all()
-
-
-@pytest.mark.slow
-@with_id([page for page in PAGES if is_slow(page)])
-def test_a_page_says_what_comes_out_where_that_takes_long(page, folder):
-    can(page)
-    Run(page, folder, slow=True).all()
-
-
-@with_id(PAGES)
-def test_every_block_is_of_a_kind_that_is_run(page):
+def test_every_block_has_a_known_kind(page):
     for part in page.parts:
         if part.kind not in {"table", "picture"}:
             assert part.kind in RUN or "not run" in part.said, (page.name, part.start + 1)
@@ -57,7 +55,7 @@ def test_few_parts_are_not_run():
     assert all(len(reason.split()) > 2 for reason in told)
 
 
-def test_links_of_the_readme_lead_somewhere():
+def test_links_of_the_readme_exist():
     (readme,) = (page for page in PAGES if page.path.name.startswith("README"))
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", "\n".join(readme.lines))
     assert len(links) > 10
@@ -79,11 +77,11 @@ SHOWN = "kappa  0.4874 ± 0.0114   17 rows, 0.7 s"
         ("kappa 0.4874 ± 0.0114 17 rows", False),
     ],
 )
-def test_numbers_are_compared_to_their_digits_and_times_are_not(printed, equal):
+def test_numbers_are_compared_to_the_digits_shown_and_times_are_not(printed, equal):
     assert same_line(SHOWN, printed) == equal
 
 
-def test_dots_stand_for_lines_and_for_text():
+def test_dots_match_any_lines_or_text():
     assert same(["a", "...", "d 1...3"], ["a", "b", "c", "d 1, 2, 3"])
     assert same(["..."], [])
     assert not same(["a", "..."], ["b"])
@@ -125,7 +123,7 @@ print(1 + 1)
     [(1, 2, None), (2, 2, 8), (1, 3, 23)],
     ids=["right", "printed", "python"],
 )
-def test_what_a_page_says_wrongly_is_found_at_its_line(folder, trials, sum_, line, monkeypatch):
+def test_wrong_output_is_reported_at_its_line(folder, trials, sum_, line, monkeypatch):
     monkeypatch.setattr("pages.ROOT", folder)
     (folder / "page.md").write_text(PAGE % (trials, sum_))
     run = Run(read(folder / "page.md"), folder, slow=False)
@@ -146,7 +144,7 @@ def test_what_a_page_says_wrongly_is_found_at_its_line(folder, trials, sum_, lin
         "```java\n```",
     ],
 )
-def test_a_block_that_cannot_be_meant_is_refused(folder, block, monkeypatch):
+def test_malformed_blocks_are_refused(folder, block, monkeypatch):
     monkeypatch.setattr("pages.ROOT", folder)
     (folder / "page.md").write_text(block + "\n")
     with pytest.raises(DiffersError):

@@ -1,4 +1,4 @@
-"""The site is built without a warning, opens without a network, and tells of everything that has a name."""
+"""The site is built without a warning, works without a network, and covers every name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Found(HTMLParser):
-    """Ids, links and what a page loads."""
+    """The IDs, links, loaded files and text of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -54,14 +54,7 @@ def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     command = [
         sys.executable,
-        "-W",
-        "ignore",
-        "-m",
-        "mkdocs",
-        "build",
-        "--strict",
-        "-q",
-        "-d",
+        *["-W", "ignore", "-m", "mkdocs", "build", "--strict", "-q", "-d"],
         str(folder),
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -74,7 +67,7 @@ def site(tmp_path_factory):
     return folder, pages
 
 
-def test_every_link_leads_somewhere(site):
+def test_every_link_has_a_target(site):
     folder, pages = site
     for name, page in pages.items():
         if name == "404.html":
@@ -86,13 +79,11 @@ def test_every_link_leads_somewhere(site):
             target = (folder / name).parent / address if address else folder / name
             assert target.exists(), (name, link)
             if anchor and target.suffix == ".html":
-                assert anchor in pages[str(target.resolve().relative_to(folder.resolve()))].ids, (
-                    name,
-                    link,
-                )
+                there = str(target.resolve().relative_to(folder.resolve()))
+                assert anchor in pages[there].ids, (name, link)
 
 
-def test_no_page_loads_anything_of_the_network(site):
+def test_no_page_loads_anything_from_the_network(site):
     folder, pages = site
     loaded = [load for page in pages.values() for load in page.loads]
     assert loaded
@@ -101,13 +92,13 @@ def test_no_page_loads_anything_of_the_network(site):
     assert not re.findall(r"url\(['\"]?https?:", styles)
 
 
-def test_no_page_shows_what_is_said_to_tests(site):
+def test_no_page_contains_comments_for_the_tests(site):
     folder, _ = site
     for path in folder.rglob("*.html"):
         assert "<!-- from:" not in path.read_text("utf-8")
 
 
-def test_the_reference_tells_of_every_name(site):
+def test_the_reference_contains_every_name(site):
     _, pages = site
     text = {name: pages[f"reference/{name}.html"].text for name in
             ("rates", "algorithms", "datasets", "errors", "yaml", "cli", "results")}  # fmt: skip
@@ -131,7 +122,7 @@ def test_the_reference_tells_of_every_name(site):
         assert f"ratecli {command}" in text["cli"]
 
 
-def test_the_page_of_results_tells_of_every_file_that_a_report_writes(site):
+def test_the_page_of_results_contains_every_file_of_a_report(site):
     from ratecli.files import LEDGER_FILE  # noqa: PLC0415
     from ratecli.report.write import REPORT_FILES, REPORT_FOLDERS  # noqa: PLC0415
 

@@ -57,8 +57,6 @@ def main() -> int:
 
 
 def _run(arguments: argparse.Namespace, path: Path, kept: Path) -> int:
-    for text in dict.fromkeys(corpus.files()):  # import everything that is imported late
-        _broken_by(path, text.encode(), Counter())
     begun, codes, broken, done, slowest = time.monotonic(), Counter[str](), 0, 0, (0.0, -1)
     last = arguments.first + arguments.examples
     only = arguments.only

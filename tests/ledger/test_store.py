@@ -234,7 +234,7 @@ with LedgerStore(Path(sys.argv[1])) as store:
     for i in range(60):
         values = tuple(MeasuredValue("v", "test", f"m{j}", float(i)) for j in range(40))
         store.put(TrialResult(f"k{i}", "ok", values=values, models={"v": b"x" * 9000}))
-        time.sleep(0.005)
+        time.sleep(0.02)
 """
 
 

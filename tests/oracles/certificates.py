@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from oracles.goals import constraint_goals
 
 from ratecli.certify.certificate import Certificate, certify
 from ratecli.certify.forms import MeasuredRows
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
-from ratecli.rates.analysis import Goal, constraint_goal
+from ratecli.rates.analysis import Goal
 from ratecli.rates.functions import Interval
 from ratecli.rates.matrix import RateMatrix, build_rate_matrix
-from ratecli.rates.parser import parse_constraint
-from ratecli.rates.resolve import Scope, constraint_differences, violation_expression
+from ratecli.rates.resolve import Scope
 from ratecli.rates.sample import Sample
 
 GROUPS = frozenset({"g", "h"})
@@ -25,7 +25,7 @@ GROUPS = frozenset({"g", "h"})
 
 @dataclass(frozen=True)
 class Test:
-    """Rules, and their rates on rows."""
+    """Constraints, and their rates on rows."""
 
     __test__ = False
 
@@ -65,7 +65,7 @@ def rules(
     weight: Array | None = None,
     deployed: Array | None = None,
 ) -> Test:
-    """The rules of a file on arrays; a single rule is called `goal`."""
+    """Return the constraints of a file on arrays; a single constraint is called `goal`."""
     n = len(next(iter(columns.values())))
     label = np.zeros(n) if label is None else label
     weight = np.ones(n) if weight is None else weight
@@ -73,12 +73,9 @@ def rules(
     scope = Scope(
         values=lambda name: sorted(set(columns[name].tolist())), columns=frozenset(columns)
     )
-    goals = []
-    for name, text in ({"goal": texts} if isinstance(texts, str) else texts).items():
-        parts = constraint_differences(parse_constraint(text), scope)
-        goals.append(constraint_goal(name, text, parts, violation_expression(parts)))
+    goals = constraint_goals({"goal": texts} if isinstance(texts, str) else texts, scope)
     leaves = ex.leaves(*(node for goal in goals for node in (goal.expression, *goal.pieces)))
-    return Test(tuple(goals), build_rate_matrix(leaves, sample, "safety"))
+    return Test(goals, build_rate_matrix(leaves, sample, "safety"))
 
 
 def groups(**sizes: int) -> dict[str, NDArray[np.object_]]:
@@ -87,5 +84,5 @@ def groups(**sizes: int) -> dict[str, NDArray[np.object_]]:
 
 
 def words(text: str) -> NDArray[np.object_]:
-    """Letters as values of a column."""
+    """Return the letters as values of a column."""
     return np.array(list(text), dtype=object)

@@ -1,4 +1,4 @@
-"""Rows whose groups follow from features in part, and what filters do to them, counted row by row."""
+"""Rows whose groups depend on features, and the effect of filters, counted row by row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ratecli.solvers.problem import Problem
 
 
 def people(seed: int, n: int = 600, d: int = 4, groups: int = 4, *, weighted: bool = False) -> Rows:
-    """Groups of unlike sizes whose features differ by a little."""
+    """Return groups of different sizes whose features differ slightly."""
     rng = np.random.default_rng(seed)
     sizes = rng.dirichlet(np.full(groups, 1.5)) * 0.9 + 0.1 / groups
     code = np.append(np.arange(groups), rng.choice(groups, size=n - groups, p=sizes / sizes.sum()))
@@ -25,13 +25,13 @@ def people(seed: int, n: int = 600, d: int = 4, groups: int = 4, *, weighted: bo
 
 
 def filtering(rows: Rows, alpha: float | None = None) -> Problem:
-    """Balance of the groups, and secrecy up to alpha."""
+    """Return the problem of balancing groups with a disclosivity of at most alpha."""
     rules = {} if alpha is None else {"secret": f"disclosivity(by=g) <= {alpha!r}"}
     return problem(rows, Rules(rules, "imbalance(by=g)"))
 
 
 def counted(rows: Rows, found: ProxyFilter) -> tuple[Array, Array, Array]:
-    """A (L, K), shares of values (L,) and base rates (K,), by loops over rows."""
+    """Return A (L, K), shares of values (L,) and base rates (K,), by loops over rows."""
     weight = np.ones(len(rows)) if rows.weight is None else rows.weight
     names = sorted(set(rows.group.tolist()))
     table = np.zeros((found.proxy.values, len(names)))
@@ -42,14 +42,14 @@ def counted(rows: Rows, found: ProxyFilter) -> tuple[Array, Array, Array]:
 
 
 def kept_shares(rows: Rows, found: ProxyFilter) -> Array:
-    """(K,) expected shares of the groups among rows that are kept."""
+    """Return the expected shares (K,) of the groups among kept rows."""
     A, sizes, _ = counted(rows, found)
     mass = (found.keep * sizes) @ A
     return mass / mass.sum()
 
 
 def lines(X: Array) -> list[Threshold]:
-    """All that lines in the plane decide, as classifiers."""
+    """Return a classifier for each set of decisions that a line in the plane can make."""
     steps = [b - a for a, b in combinations(np.unique(X, axis=0), 2)]
     angles = np.unique([np.arctan2(s * x, s * -y) for x, y in steps for s in (1, -1)])
     middles = 0.5 * (angles + np.append(angles[1:], angles[0] + 2 * np.pi))

@@ -1,4 +1,4 @@
-"""Problems for solvers, written as a user writes rules, on arrays instead of files."""
+"""Problems for solvers, written as rules of a file, on arrays instead of tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import append_memberships
 from ratecli.rates import expression as ex
-from ratecli.rates.analysis import constraint_goal, objective_goal
+from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
 from ratecli.rates.matrix import build_rate_matrix
 from ratecli.rates.parser import parse_constraint, parse_expression
 from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
@@ -37,14 +37,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Rules:
-    """What is wanted of the rows."""
+    """An objective, and constraints by name."""
 
     constraints: Mapping[str, str] = field(default_factory=dict)
     objective: str = "error"
 
 
 def problem(rows: Rows, rules: Rules, l2: float | None = None) -> Problem:
-    """The `Problem` of those rules; l2 is 1 / n if not given."""
+    """Return the `Problem` of rules on rows with a column `g`; l2 is 1 / n by default."""
     return problem_of(rows, rules, {"g": rows.group}, l2)
 
 
@@ -55,7 +55,7 @@ def problem_of(
     l2: float | None = None,
     dataset: NDArray[np.str_] | None = None,
 ) -> Problem:
-    """The same with other columns than `g`, and of several data sets where each row's is given."""
+    """Return the problem of rules on rows with any columns, in one or several data sets."""
     n = len(rows)
     names = np.full(n, "d") if dataset is None else dataset
     weight = np.ones(n) if rows.weight is None else rows.weight
@@ -64,45 +64,51 @@ def problem_of(
     known = frozenset(names.tolist())
     scope = Scope(datasets=known, values=values.get, columns=frozenset(columns))
     objective = objective_goal(rules.objective, resolve(parse_expression(rules.objective), scope))
-    goals = []
-    for name, text in rules.constraints.items():
-        parts = constraint_differences(parse_constraint(text), scope)
-        goals.append(constraint_goal(name, text, parts, violation_expression(parts)))
+    goals = constraint_goals(rules.constraints, scope)
     pieces = [piece for goal in goals for piece in goal.pieces]
     ratios = [ratio for goal in goals for ratio in goal.ratios]
-    spoken = [*ex.leaves(objective.expression, *pieces), ERROR_RATE, *ex.leaves(*ratios)]
-    matrix = build_rate_matrix(spoken, sample, "train")
+    used = [*ex.leaves(objective.expression, *pieces), ERROR_RATE, *ex.leaves(*ratios)]
+    matrix = build_rate_matrix(used, sample, "train")
     wheres = [leaf.where.visible for leaf in matrix.leaves]
     slices = {str(where): sample.rows(where) for where in wheres}
     penalty = 1 / n if l2 is None else l2
-    told = {name: pd.notna(column) for name, column in columns.items()}
-    return Problem(rows.X, matrix, objective, tuple(goals), penalty, slices=slices, known=told)
+    filled = {name: pd.notna(column) for name, column in columns.items()}
+    return Problem(rows.X, matrix, objective, goals, penalty, slices=slices, known=filled)
+
+
+def constraint_goals(texts: Mapping[str, str], scope: Scope) -> tuple[Goal, ...]:
+    """Return the constraints of a file by their names and texts."""
+    goals = []
+    for name, text in texts.items():
+        parts = constraint_differences(parse_constraint(text), scope)
+        goals.append(constraint_goal(name, text, parts, violation_expression(parts)))
+    return tuple(goals)
 
 
 def run(solver: Solver, given: Problem, seed: int = 0) -> Solution:
-    """Solve a problem without a word about its progress."""
+    """Solve a problem and ignore its progress."""
     return solver.solve(given, np.random.default_rng(seed), lambda _: None)
 
 
 def shown(rows: Rows, classifier: Classifier) -> Features:
-    """The rows as a classifier is shown them, whose slices are such as `g = a`."""
+    """Return the features of a classifier whose slices are like `g = a`."""
     names = [text.removeprefix("g = ") for text in classifier.slices]
     return append_memberships(rows.X, [rows.group == name for name in names])
 
 
 def forms(problem: Problem) -> tuple[Array, Array]:
-    """Objective and constraints as `coefficients @ decisions + constants`, row 0 the objective."""
+    """Return goals as `coefficients @ decisions + constants`; row 0 is the objective."""
     return problem.rows(problem.objective, *problem.constraints)
 
 
 def measured(problem: Problem, classifier: Classifier) -> Array:
-    """Objective and constraint values of a classifier's decisions."""
+    """Return objective and constraint values of a classifier."""
     coefficients, constants = forms(problem)
     return coefficients @ classifier.decide(problem.X) + constants
 
 
 def grid_rows(seed: int, n: int = 40, d: int = 2, reach: int = 3) -> Rows:
-    """Integral points in [-reach, reach]^d, three groups, noisy labels and a noisy deployed model."""
+    """Return integral points in [-reach, reach]^d with 3 groups, noisy labels and decisions."""
     rng = np.random.default_rng(seed)
     X = rng.integers(-reach, reach + 1, size=(n, d)).astype(float)
     group = np.array(["a", "b", "c"], dtype=object)[rng.integers(3, size=n)]
@@ -113,7 +119,7 @@ def grid_rows(seed: int, n: int = 40, d: int = 2, reach: int = 3) -> Rows:
 
 
 def smooth_rows(seed: int, n: int = 400, d: int = 5) -> Rows:
-    """Gaussian features whose means depend on the group, as its base rate does."""
+    """Return Gaussian features; their means and the base rates depend on the group."""
     rng = np.random.default_rng(seed)
     code = rng.integers(3, size=n)
     X = rng.normal(size=(n, d))

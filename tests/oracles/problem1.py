@@ -88,7 +88,7 @@ def of_mixtures(points: Floats, coefficients: Floats, constants: Floats) -> floa
 
 
 def dichotomies(points: Floats) -> Floats:
-    """All decisions, (K, n), that lines make in integral points of one or two dimensions.
+    """Return all decisions (K, n) of lines on integral points of one or two dimensions.
 
     Between two directions in which some pair of points swaps places the order of the projections is
     fixed, and the decisions are its prefixes.
@@ -98,7 +98,7 @@ def dichotomies(points: Floats) -> Floats:
 
 @cache
 def _dichotomies(data: bytes, shape: tuple[int, int]) -> Floats:
-    """Of points that several goals are about, once."""
+    """Cached, because several goals use the same points."""
     points = np.frombuffer(data).reshape(shape)
     plane = points if points.shape[1] == 2 else np.hstack([points, np.zeros_like(points)])
     distinct, member = np.unique(np.round(plane).astype(int), axis=0, return_inverse=True)
@@ -115,7 +115,7 @@ def _dichotomies(data: bytes, shape: tuple[int, int]) -> Floats:
 
 
 def _between(distinct: NDArray[np.int_]) -> list[NDArray[np.int_]]:
-    """A direction inside every sector in which no pair of points swaps, exactly."""
+    """Return a direction inside every sector in which no pair of points swaps."""
     first, second = np.triu_indices(len(distinct), 1)
     steps = distinct[second] - distinct[first]
     normals = np.vstack([np.stack([-steps[:, 1], steps[:, 0]], axis=1), [[1, 0], [0, 1]]])
@@ -126,7 +126,7 @@ def _between(distinct: NDArray[np.int_]) -> list[NDArray[np.int_]]:
 
 
 def merge(coefficients: Floats, member: NDArray[np.int_], size: int) -> Floats:
-    """Columns of rows that lie on the same point, added up."""
+    """Return the sums of the columns of rows at the same point."""
     merged = np.zeros((len(coefficients), size))
     for row, values in zip(merged, coefficients, strict=True):
         np.add.at(row, member, values)

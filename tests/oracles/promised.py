@@ -25,14 +25,14 @@ def promised(
     method: SafetyMethod = "leaves",
     tests: int = 600,
 ) -> Problem:
-    """A delta of 0.05 for each rule, on `tests` rows; labels are what the rows say."""
+    """Return a problem with a delta of 0.05 for each constraint, tested on `tests` rows."""
     made = problem(rows, Rules(rules, objective), l2)
     promise = SafetyTestSpec(dict.fromkeys(rules, 0.05), tests, bound, method)
     return replace(made, label=rows.label, promise=promise)
 
 
 def numbers(seed: int, n: int = 300, d: int = 3) -> Rows:
-    """Labels that are numbers between -3 and 3, and higher in one group."""
+    """Return rows with numeric labels between -3 and 3, which are higher in one group."""
     rows = smooth_rows(seed, n=n, d=d)
     rng = np.random.default_rng(seed)
     label = rows.X @ np.linspace(0.2, 0.5, d) + 0.3 * (rows.group == "a") + 0.4 * rng.normal(size=n)

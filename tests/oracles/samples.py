@@ -1,4 +1,4 @@
-"""Samples for confidence bounds, and what is asked of bounds."""
+"""Samples for confidence bounds, and a test of the number of misses."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 def decisions(count: int, rows: int, coefficient: float = 1.0) -> BoundedSample:
-    """A part of `rows` decisions, of which `count` are yes."""
+    """Return a sample of `rows` decisions, of which `count` are positive."""
     return BoundedSample((np.arange(rows) < count).astype(float), coefficient=coefficient)
 
 
 def sample(mean: float, deviation: float, rows: int) -> BoundedSample:
-    """Values of an unknown range that have this mean and this deviation."""
+    """Return values of an unknown range with this mean and standard deviation."""
     values = np.linspace(-1, 1, rows)
     return BoundedSample(mean + deviation * values / values.std(ddof=1), UNKNOWN)
 
@@ -35,10 +35,10 @@ def moments(part: BoundedSample, rows: int | None = None) -> SampleMoments:
 
 
 def few_enough(misses: int, draws: int, delta: float) -> bool:
-    """Whether so many misses are no proof (at 1/1000) that the bound misses oftener than delta."""
+    """Return whether the misses do not show (at 0.001) a miss rate above delta."""
     return misses <= stats.binom.ppf(0.999, draws, delta)
 
 
 def mass(rows: int, rate: float) -> Array:
-    """(rows + 1,) probabilities of counts."""
+    """Return the probabilities (rows + 1,) of counts."""
     return np.asarray(stats.binom.pmf(np.arange(rows + 1), rows, rate))
