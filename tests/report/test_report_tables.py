@@ -178,16 +178,6 @@ def test_satisfied_constraints_count_trials(example):
     assert rows["three_player", "stochastic"][-1].endswith("no_solution_found 5")
 
 
-@pytest.mark.parametrize("seeds", [1, 2])
-def test_an_undefined_violation_is_neither_satisfied_nor_violated(seeds):
-    plan = [planned("a", seed) for seed in range(seeds)]
-    violation = {"violation.parity": math.nan}
-    results = {trial.key: measured(trial, {("m", "test"): violation}) for trial in plan}
-    ledger = Ledger(plan, results, {"experiment": {"constraints": {"parity": "..."}}})
-    assert [row[3] for row in texts(satisfaction_sheet(ledger))] == ["-"]
-    assert [row[3] for row in texts(constraint_sheet(ledger))] == ["-"]
-
-
 NUMBERS = {
     0.0: "0.0000", 0.12345678: "0.1235", -0.00049: "-0.0005", 3.2e-7: "3.2e-07",
     1234567.0: "1.23e+06", math.nan: "nan", -math.inf: "-inf",

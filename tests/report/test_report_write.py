@@ -12,7 +12,6 @@ from synthetic_ledger import store
 
 from ratecli.errors import FaultError
 from ratecli.ledger.store import REPORT_LOCK_FILE
-from ratecli.ledger.view import Ledger
 from ratecli.report.write import write_report
 
 FILES = (
@@ -105,11 +104,6 @@ def test_texts_of_the_summary(reported):
     assert "\n## Table 1 (test)\n" in text
     assert "\n## errors (train)\n" in text
     assert "\n## Satisfied constraints\n" in text
-
-
-def test_a_ledger_reads_back_as_it_was(reported, example):
-    found = Ledger.read(reported / "trials.sqlite")
-    assert list(found.measurements()) == list(example.measurements())
 
 
 def test_without_a_ledger_nothing_is_written(tmp_path):

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 from functools import partial
 
 import pytest
-from guarantees import SAFE, promised
+from guarantees import promised
 from matplotlib.figure import Figure
 from synthetic_ledger import measured, planned
 
@@ -34,25 +34,20 @@ def markers(drawn, series: int) -> list[tuple[float, float]]:
     ]
 
 
-def told(drawn, series: int) -> list[tuple[float, float]]:
+def marked(drawn, series: int) -> list[tuple[float, float]]:
     return [(mark.x, mark.y) for mark in drawn.marks if mark.series == series]
 
 
 def test_marks_are_where_the_markers_are(images):
-    for shown in images:
-        for number, name in enumerate(shown.series[:-1]):
-            assert sorted(told(shown, number)) == [
-                pytest.approx(place, abs=1e-5) for place in sorted(markers(shown, number))
-            ], name
-
-
-def test_marks_of_all_panels_are_where_the_markers_are():
-    (shown,) = draw_plots(promised())
-    number = shown.series.index(SAFE)
-    assert sorted(told(shown, number)) == [
-        pytest.approx(place, abs=1e-5) for place in sorted(markers(shown, number))
-    ]
-    assert {name for mark in shown.marks for name, _ in mark.facts} == {
+    panels = draw_plots(promised())
+    for shown in (*images, *panels):
+        for number, name in enumerate(shown.series):
+            if name != "best possible":
+                places = [
+                    pytest.approx(place, abs=1e-5) for place in sorted(markers(shown, number))
+                ]
+                assert sorted(marked(shown, number)) == places, name
+    assert {name for mark in panels[0].marks for name, _ in mark.facts} == {
         "amount", "n", "error (test)", "solution rate", "failure rate (any constraint, test)",
     }  # fmt: skip
 
@@ -119,11 +114,8 @@ def _points(tooltips: Tooltips, *, places) -> Figure:
     return figure
 
 
-def test_points_outside_the_axes_have_no_mark():
+def test_marks_are_limited_and_inside_the_axes():
     places = [(0.5, 0.5), (1.5, 0.5), (0.5, -0.2), (float("nan"), 0.5), (1.0, 0.0)]
     assert len(make_plot_image("p", "c", partial(_points, places=places)).marks) == 2
-
-
-def test_the_number_of_marks_is_limited():
     places = [(0.5, k / MAX_MARKS / 2) for k in range(MAX_MARKS + 1)]
     assert len(make_plot_image("p", "c", partial(_points, places=places)).marks) == MAX_MARKS

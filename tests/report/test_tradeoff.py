@@ -144,8 +144,7 @@ def test_an_algorithm_without_the_swept_name_is_a_horizontal_line():
     assert (flat.label, flat.flat, [line.flat for line in rest]) == ("plain", True, [False] * 2)
     (point,) = flat.points
     # two seeds, s = sqrt(2): the half width is t(1) = 12.706...
-    assert (point.y.mean, point.y.half) == (4.0, pytest.approx(12.7062047))
-    assert point.place is None
+    assert (point.y.mean, point.y.half, point.place) == (4.0, pytest.approx(12.7062047), None)
 
 
 @pytest.mark.parametrize(
@@ -178,13 +177,10 @@ def test_a_requested_horizontal_line_has_a_position_among_metrics_only():
     assert not any(line.flat for line in collected(trials, ACROSS))
     along = collected(trials, ALONG, lines=("plain",))[0]
     assert (along.points[0].y.mean, places(along)) == (3.4, [None])
-
-
-def test_a_horizontal_line_needs_no_x():
-    trials = plain({}, (NAN, 0.2))
-    (flat,) = collected(trials, ACROSS, lines=("plain",))
+    # it needs no x
+    (flat,) = collected(plain({}, (NAN, 0.2)), ACROSS, lines=("plain",))
     assert [point.y.mean for point in flat.points] == [0.2]
-    assert collected(trials, ACROSS) == []
+    assert collected(plain({}, (NAN, 0.2)), ACROSS) == []
 
 
 def test_the_x_axis_covers_the_whole_sweep_of_curves():
@@ -205,24 +201,15 @@ def test_a_selection_keeps_colours_and_single_variants():
     assert [line.style for line in found] == [everything[k].style for k in (0, 2, 3)]
 
 
-def test_a_missing_variant_is_noted():
-    svg = drawn([*plain({}, 3.4), *curve()], SWEPT | {"variants": ["stochastik", "deterministic"]})
-    assert "no trial returned a variant 'stochastik'" in svg
-    assert "'deterministic'" not in svg
-
-
 def test_a_name_of_a_metric_and_of_the_sweep_means_the_metric():
     ledger = ledger_of(points_of(({"ratio": 7.0}, 1.0)), PLOT)
     assert not plot_axes(ledger, requested_plots(ledger)[0], "test").swept
 
 
-def test_plots_with_equal_names_get_different_files_inside_the_folder(example):
-    assert [plot.name for plot in requested_plots(example)] == [
-        "tradeoff-ratio-error",
-        "tradeoff-ratio-error-2",
-    ]
-    (plot,) = requested_plots(ledger_of([], PLOT | {"file": "../../up/ there"}))
-    assert plot.name == "-..-up-there"
+def test_file_names_are_unique_and_inside_the_folder():
+    plots = [PLOT, PLOT, PLOT | {"file": "../../up/ there"}]
+    names = [plot.name for plot in requested_plots(ledger_of([], *plots))]
+    assert names == ["tradeoff-ratio-error", "tradeoff-ratio-error-2", "-..-up-there"]
 
 
 def test_images_are_equal_whatever_the_users_settings(example, images):
@@ -237,13 +224,24 @@ def test_texts_of_a_plot(images):
     assert texts(svg, "kappa = 0.8", *names) == [1] * 6
     assert "date" not in svg
     assert images[0].png.startswith(b"\x89PNG")
-    svg = drawn([*plain({}, 3.4, 3.5), *curve(seeds=2)], SWEPT | {"diagonal": True})
-    names = ("target", "ratio (test)", "plain", "ratio = target, met exactly", "target (test)")
-    assert texts(svg, *names) == [1, 1, 1, 1, 0]
-    svg = drawn(points_of(({"k": 0.5}, 0.5)), PLOT)
-    assert texts(svg, "one seed, no intervals") == [1]
-    svg = drawn(points_of(({"k": 0.5}, 0.5)), PLOT | {"split": "validation"})
-    assert texts(svg, NO_NUMBERS) == [1]
+
+
+MISSING = "no trial returned a variant 'stochastik'"
+
+
+@pytest.mark.parametrize(
+    ("plot", "expected"),
+    [
+        (SWEPT, {"target": 1, "ratio (test)": 1, "plain": 1, "target (test)": 0, MISSING: 0}),
+        (SWEPT | {"diagonal": True}, {"ratio = target, met exactly": 1}),
+        (SWEPT | {"variants": ["stochastik", "deterministic"]}, {MISSING: 1}),
+        (PLOT, {"one seed, no intervals": 1}),
+        (PLOT | {"split": "validation"}, {NO_NUMBERS: 1}),
+    ],
+)
+def test_labels_and_notes(plot, expected):
+    svg = drawn([*plain({}, 3.4), *curve()], plot)
+    assert dict(zip(expected, texts(svg, *expected), strict=True)) == expected
 
 
 def test_the_best_possible_trade_off_is_drawn_within_the_range_of_the_algorithms(example, images):
@@ -296,9 +294,8 @@ def test_of_many_lines_the_first_and_the_last_are_named(count, named):
     points = [({"slow": s, "fast": f}, (f + s, s)) for s in range(count) for f in (10, 20)]
     svg = drawn(points_of(*points), PLOT)
     assert [s for s in range(count) if texts(svg, f"a, slow = {s}") == [1]] == named
-    assert ("of more than 8 lines of a kind, the legend names the first (dark)" in svg) == (
-        count > 8
-    )
+    note = "of more than 8 lines of a kind, the legend names the first (dark)"
+    assert (note in svg) == (count > 8)
 
 
 def test_a_long_curve_has_few_markers():

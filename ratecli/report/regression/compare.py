@@ -8,7 +8,8 @@ sweep points at which a metric that is ever undefined is so. Means leave such va
 A metric *regressed* if its mean over seeds got worse by more than the tolerance and the interval of
 the difference excludes 0. If only noise changes the values, then with a probability of 95 % no
 metric of a file regresses (Bonferroni correction over the metrics that changed by more than the
-tolerance at some seed: no other metric can regress). With fewer than `MIN_SEEDS` seeds, noise
+tolerance at some seed: no other metric can regress). If any value is undefined, half of the 5 %
+are for shares of undefined values. With fewer than `MIN_SEEDS` seeds, noise
 cannot be estimated, and any difference beyond the tolerance counts. A metric without a known
 direction of improvement *changed* if this holds in either direction.
 """
@@ -235,26 +236,36 @@ def _finding(now: PinnedTrials, **more: Any) -> Finding:
 
 
 def judge_series(found: Sequence[Finding | SeedSeries], terms: ComparisonTerms) -> list[Finding]:
-    """Replace each series by its finding, with a verdict."""
+    """Replace each series by its finding, with a verdict, and add those on undefined values."""
     series = [each for each in found if isinstance(each, SeedSeries)]
     families = list(group_by(series, lambda each: each.family).values())
-    undefined = [_undefined_series(own) for own in families if any(each.undefined for each in own)]
-    differences: dict[int, MeanDifference | None] = {}
-    for own in [*families, *([each] for each in undefined)]:
-        values = mean_differences([each.values for each in own], own[0].design)
-        differences |= zip(map(id, own), values, strict=True)
-    tests = sum(
-        each is not None and each.error is not None and each.largest > terms.at(each.was)
-        for each in differences.values()
-    )
-    tail = LEVEL / max(1, tests)
-    return [
-        _judge(each, differences[id(each)], tail, terms) if isinstance(each, SeedSeries) else each
-        for each in (*found, *undefined)
-    ]
+    undefined = [[_undefined_series(own)] for own in families if any(s.undefined for s in own)]
+    level = LEVEL / 2 if undefined else LEVEL
+    judged = {**_judge(families, level, terms), **_judge(undefined, level, terms)}
+    every = (*found, *(each for (each,) in undefined))
+    return [judged[id(each)] if isinstance(each, SeedSeries) else each for each in every]
 
 
 def _judge(
+    families: Iterable[Sequence[SeedSeries]], level: float, terms: ComparisonTerms
+) -> dict[int, Finding]:
+    """Return the findings by ID of the series.
+
+    If there is only noise, none of them fails with a probability of at least 1 - `level`.
+    """
+    differences: list[tuple[SeedSeries, MeanDifference | None]] = []
+    for own in families:
+        values = mean_differences([each.values for each in own], own[0].design)
+        differences += zip(own, values, strict=True)
+    tests = sum(
+        each is not None and each.error is not None and each.largest > terms.at(each.was)
+        for _, each in differences
+    )
+    tail = level / max(1, tests)
+    return {id(series): _judge_one(series, each, tail, terms) for series, each in differences}
+
+
+def _judge_one(
     series: SeedSeries, found: MeanDifference | None, tail: float, terms: ComparisonTerms
 ) -> Finding:
     """Return the finding of a series; `tail` is the level of its interval."""
