@@ -14,7 +14,7 @@ from ratecli.solvers.hull.linear import LevelLp
 
 
 def instance(seed: int, levels: int) -> tuple[LevelLp, np.ndarray]:
-    """A random program, degenerate, with columns and rows that stand twice, and boxes of its levels."""
+    """A random degenerate program with repeated columns and rows, and boxes of its levels."""
     rng = np.random.default_rng(seed)
     m, n, equal = rng.integers(2, 9), rng.integers(1, 40), rng.integers(1, 4)
     fixed = rng.normal(size=(m, n)).round(1) * 10.0 ** rng.integers(-4, 4, size=(m, 1))
@@ -36,88 +36,61 @@ def instance(seed: int, levels: int) -> tuple[LevelLp, np.ndarray]:
     return found, boxes
 
 
-def entries(linear: LevelLp, columns: np.ndarray, levels: np.ndarray) -> np.ndarray:
-    """(m + 1, N) of columns at levels (N, P), the cost first."""
-    found = linear.fixed[:, columns].copy()
-    for (p, i), row in zip(linear.places, linear.times, strict=True):
+def entries(program: LevelLp, columns: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Return (m + 1, N) the columns at levels (N, P), the cost first."""
+    found = program.fixed[:, columns].copy()
+    for (p, i), row in zip(program.places, program.times, strict=True):
         found[i] += levels[:, p] * row[columns]
     return found
-
-
-def at_corners(linear: LevelLp, boxes: np.ndarray) -> np.ndarray:
-    every = np.arange(linear.fixed.shape[1])
-    corners = [np.tile(corner, (len(every), 1)) for corner in itertools.product(*boxes)]
-    return np.hstack([entries(linear, every, corner) for corner in corners])
 
 
 @pytest.mark.parametrize("levels", [0, 1, 2])
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
-def test_it_finds_what_a_list_of_all_corners_gives(levels, seed):
-    linear, boxes = instance(seed, levels)
-    table, equal = at_corners(linear, boxes), linear.equal
-    rows, right = table[1:], np.eye(len(table) - 1)[0]
-    cold = linprog(
-        table[0], rows[equal:], right[equal:], rows[:equal], right[:equal], method="highs"
-    )
-    assume(cold.status in {0, 2})  # now and then HiGHS does not know
-    found = linear.solve(boxes)
-    assert (found is None) == (cold.status == 2)
+def test_optimum_equals_that_of_a_program_with_all_corners(levels, seed):
+    """Also that of the fallback, and its duals are feasible at any levels, so they give a bound."""
+    program, boxes = instance(seed, levels)
+    every, equal = np.arange(program.fixed.shape[1]), program.equal
+    corners = [np.tile(corner, (len(every), 1)) for corner in itertools.product(*boxes)]
+    cost, *rows = np.hstack([entries(program, every, corner) for corner in corners])
+    rows, right = np.array(rows), np.eye(len(rows))[0]
+    expected = linprog(cost, rows[equal:], right[equal:], rows[:equal], right[:equal])
+    assume(expected.status in {0, 2})  # HiGHS fails occasionally
+    for found in (program.solve(boxes), program._by_highs(boxes)):
+        assert (found is None) == (expected.status == 2)
+        if found is None:
+            continue
+        assert found.duals[1] == pytest.approx(expected.fun, abs=1e-6, rel=1e-6)
+        used = entries(program, found.columns, found.levels)
+        assert used[0] @ found.x == pytest.approx(expected.fun, abs=1e-6, rel=1e-6)
+        off = (used[1:] @ found.x - right) / (1 + np.abs(rows).max(axis=1))
+        assert (np.abs(off[:equal]) <= 1e-7).all()
+        assert (off[equal:] <= 1e-7).all()
+        assert (found.x >= 0).all()
     if found is None:
         return
-    assert found.duals[1] == pytest.approx(cold.fun, abs=1e-6, rel=1e-6)
-    used = entries(linear, found.columns, found.levels)
-    assert used[0] @ found.x == pytest.approx(cold.fun, abs=1e-6, rel=1e-6)
-    sizes = np.abs(rows).max(axis=1)
-    off = used[1:] @ found.x - right
-    assert (np.abs(off[:equal]) <= 1e-7 * (1 + sizes[:equal])).all()
-    assert (off[equal:] <= 1e-7 * (1 + sizes[equal:])).all()
-    assert (found.x >= 0).all()
-
-
-@given(st.integers(0, 2**32 - 1))
-@settings(max_examples=30, deadline=None)
-def test_no_column_is_cheaper_at_the_duals_at_any_levels(seed):
-    """What makes their first one a bound, whatever the basis."""
-    linear, boxes = instance(seed, 2)
-    found = linear.solve(boxes)
-    if found is None:
-        return
-    rng, every = np.random.default_rng(seed), np.arange(linear.fixed.shape[1])
+    duals, rng = program.solve(boxes).duals, np.random.default_rng(seed)
+    assert (duals[1 + equal :] <= 1e-9).all()
     for _ in range(20):
-        levels = boxes[:, 0] + rng.random((len(every), 2)) * (boxes[:, 1] - boxes[:, 0])
-        table = entries(linear, every, levels)
-        assert (-found.duals @ table).min() >= -1e-7
-    assert (found.duals[1 + linear.equal :] <= 1e-9).all()
+        at = boxes[:, 0] + rng.random((len(every), levels)) * (boxes[:, 1] - boxes[:, 0])
+        assert (-duals @ entries(program, every, at)).min() >= -1e-7
 
 
-@pytest.mark.parametrize("levels", [0, 1])
-@pytest.mark.parametrize("seed", range(5))
-def test_highs_stands_in(seed, levels):
-    linear, boxes = instance(seed, levels)
-    found, other = linear.solve(boxes), linear._by_highs(boxes)
-    assert (found is None) == (other is None)
-    if found is not None:
-        assert other.duals[1] == pytest.approx(found.duals[1], abs=1e-7)
-        used = entries(linear, other.columns, other.levels)
-        assert used[0] @ other.x == pytest.approx(found.duals[1], abs=1e-7)
-
-
-def test_thousands_of_columns_and_rows_that_all_pass_through_one_point():
-    """By its making the optimum is all of the first column, and costs nothing."""
+def test_degenerate_program_with_thousands_of_columns():
+    """The optimum is all of the first column by construction, and costs nothing."""
     rng = np.random.default_rng(0)
     fixed = rng.normal(size=(40, 5000))
     fixed[0], fixed[1:, 0] = 1.0, 0.0
     cost = np.append(0.0, rng.random(4999)) - rng.random(39) @ fixed[1:]
     table = np.vstack([cost, fixed])
-    linear = LevelLp(table, np.zeros((0, 5000)), np.zeros((0, 2), dtype=np.int64), 1)
-    found = linear.solve(np.zeros((0, 2)))
+    program = LevelLp(table, np.zeros((0, 5000)), np.zeros((0, 2), dtype=np.int64), 1)
+    found = program.solve(np.zeros((0, 2)))
     assert found.duals[1] == pytest.approx(0.0, abs=1e-9)
     assert found.x[found.columns == 0] == pytest.approx([1.0])
     assert (-found.duals @ table).min() >= -1e-8
 
 
-def test_a_box_of_too_many_corners_for_highs_is_refused_before_they_are_listed(monkeypatch):
+def test_too_many_corners_for_highs_are_rejected_before_they_are_listed(monkeypatch):
     monkeypatch.setattr(linear, "run_simplex", lambda *_: False)
     many, boxes = instance(0, levels=18)
     tracemalloc.start()

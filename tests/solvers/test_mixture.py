@@ -37,8 +37,11 @@ def rates_of(given: Problem, classifier) -> np.ndarray:
     return given.rates.rates(classifier.decide(given.X))
 
 
-def dichotomies(X: np.ndarray) -> np.ndarray:
-    """All that lines in the plane decide, (count, n): each direction between two at which points tie."""
+def linear_decisions(X: np.ndarray) -> np.ndarray:
+    """Return the decisions (count, n) of all linear classifiers in the plane.
+
+    There is one direction between each two at which points tie.
+    """
     steps = [b - a for a, b in combinations(np.unique(X, axis=0), 2)]
     normals = np.array([(sign * -y, sign * x) for x, y in steps for sign in (1, -1)])
     angles = np.unique(np.arctan2(normals[:, 1], normals[:, 0]).round(9))
@@ -53,10 +56,10 @@ def dichotomies(X: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("seed", range(2))
-def test_it_is_the_best_mixture_of_all_linear_classifiers(name, seed):
+def test_result_is_the_best_mixture_of_all_linear_classifiers(name, seed):
     rows = grid_rows(seed, n=24, d=2)
     given = problem(rows, EVERY[name], l2=0.04)
-    every = np.stack([given.rates.rates(p) for p in dichotomies(rows.X)], axis=1)
+    every = np.stack([given.rates.rates(p) for p in linear_decisions(rows.X)], axis=1)
     program = RateProgram.of(given)
     expected = optimize_over_hull(program, RatePoints.classifiers(every), 1e-5)
     found = solved(given, gap=1e-5, calls=200, sweeps=6)
@@ -67,7 +70,7 @@ def test_it_is_the_best_mixture_of_all_linear_classifiers(name, seed):
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_the_objective_falls_and_constraints_are_kept(name):
+def test_objective_decreases_and_constraints_hold(name):
     given = problem(smooth_rows(1), EVERY[name])
     found = solved(given)
     program = RateProgram.of(given)
@@ -84,11 +87,11 @@ def test_the_objective_falls_and_constraints_are_kept(name):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_where_no_constraint_binds_it_is_kept_with_most_to_spare(seed):
-    """Equal shares of yes cost nothing by a coin: of all that have them the one of least error."""
+def test_constraints_that_cost_nothing_hold_with_the_largest_slack(seed):
+    """A random decision has equal selection rates at no cost: of all such mixtures, take the one of least error."""
     rows = grid_rows(seed, n=24, d=2)
     given = problem(rows, EVERY["kl"])
-    every = np.stack([given.rates.rates(p) for p in dichotomies(rows.X)], axis=1)
+    every = np.stack([given.rates.rates(p) for p in linear_decisions(rows.X)], axis=1)
     room = max_slack_problem(given, 1e-4)
     least = optimize_over_hull(RateProgram.of(room), RatePoints.classifiers(every), 1e-5)
     found = solved(given, calls=200, sweeps=6)
@@ -114,38 +117,33 @@ def test_prices_of_the_constraints_are_its_multipliers():
     assert min(multipliers.values()) >= 0
 
 
-def test_what_no_decisions_can_meet_is_infeasible_and_what_only_these_cannot_is_not():
-    rows = smooth_rows(0)
-    found = solved(problem(rows, Rules({"r": "recall >= 0.9", "c": "positive_rate <= 0.01"})))
-    assert found.status == "infeasible"
-    base = rows.label.mean()
-    assert found.reason.endswith(
-        f"any decisions miss some constraint by {(0.9 * base - 0.01) / (1 + base):.3g} or more"
-    )
+BASE_RATE = smooth_rows(0).label.mean()
+LEAST = (0.9 * BASE_RATE - 0.01) / (1 + BASE_RATE)
+APART = Rules({"r": "recall >= 0.9", "c": "positive_rate <= 0.01"})
+OPPOSED = Rules({"a": "positive_rate >= 0.6", "b": "positive_rate <= 0.4"})
+NOT_LINEAR = grid_rows(0, n=40, d=1), Rules({"e": "error <= 0.01"})
+STATUSES = {
+    "any decisions violate it": (smooth_rows(0), APART, "infeasible", f"by {LEAST:.3g} or more"),
+    # all decisions cost the same at the prices
+    "no prices": (smooth_rows(0), OPPOSED, "infeasible", "by 0.1 or more"),
+    "linear ones violate it": (*NOT_LINEAR, "no_solution_found", "misses some constraint by"),
+}
+
+
+@pytest.mark.parametrize(("rows", "rules", "status", "reason"), STATUSES.values(), ids=STATUSES)
+def test_status_says_whether_any_decisions_satisfy_the_constraints(rows, rules, status, reason):
+    found = solved(problem(rows, rules))
+    assert (found.status, reason in found.reason) == (status, True)
     assert found.variants
-    # labels that no line tells apart
-    corners = grid_rows(0, n=40, d=1)
-    noisy = problem(corners, Rules({"e": "error <= 0.01"}))
-    found = solved(noisy)
-    assert found.status == "no_solution_found"
-    assert "misses some constraint by" in found.reason
 
 
-def test_rules_that_exclude_each_other_alike_leave_no_prices():
-    """A yes costs nothing where it helps one rule as much as it hurts the other."""
-    rules = Rules({"a": "positive_rate >= 0.6", "b": "positive_rate <= 0.4"})
-    found = solved(problem(smooth_rows(0), rules))
-    assert found.status == "infeasible"
-    assert found.reason.endswith("any decisions miss some constraint by 0.1 or more")
-
-
-def test_too_few_calls_are_a_limit():
+def test_too_few_calls_are_an_iteration_limit():
     found = solved(problem(smooth_rows(1), EVERY["kl"]), calls=1)
     assert found.status == "iteration_limit"
     assert found.reason.startswith("after 1 rounds an answer promised")
 
 
-def test_a_hashed_mixture_is_a_variant_on_request():
+def test_hashed_variant_is_optional():
     given = problem(smooth_rows(1), EVERY["parity"])
     assert "hashed" not in solved(given).variants
     hashed = solved(given, hashed=True).variants["hashed"].decide(given.X)
@@ -153,7 +151,7 @@ def test_a_hashed_mixture_is_a_variant_on_request():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_step_is_the_cheapest_on_its_line(seed):
+def test_line_step_has_the_smallest_cost(seed):
     rng = np.random.default_rng(seed)
     scores, slopes = rng.normal(size=15), rng.choice([-2.0, -1.0, 1.0], 15)
     costs = rng.normal(size=15)
@@ -164,7 +162,7 @@ def test_a_step_is_the_cheapest_on_its_line(seed):
     assert costs @ (scores + step * slopes > 0) == pytest.approx(least)
 
 
-def test_sweeps_never_cost_more():
+def test_sweeps_never_increase_the_cost():
     rng = np.random.default_rng(0)
     given = problem(smooth_rows(3), Rules({}))
     oracle = LinearOracle(OracleRows.of(given.X, RowKinds.by(given.rates)), given.l2, 0, rng)
@@ -193,8 +191,8 @@ def test_merged_rows_have_the_same_rates_and_costs():
         np.testing.assert_allclose(column, expected, atol=1e-12)
 
 
-def test_rows_that_cannot_be_told_apart_and_are_as_often_positive_as_not():
-    """Any classifier has an error of a half: there is nothing to ask an oracle about."""
+def test_rows_with_equal_features_need_no_oracle():
+    """Any classifier has an error of 1/2."""
     group = np.array(["a", "b"] * 10, dtype=object)
     rows = Rows(np.zeros((20, 2)), np.repeat([0.0, 1.0], 10), group)
     given = problem(rows, Rules({"c": "positive_rate <= 0.3"}))
