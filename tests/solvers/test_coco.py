@@ -23,8 +23,8 @@ SPREAD = "kl(base_rate, positive_rate[g=a]) + kl(base_rate, positive_rate[g=b])"
 
 
 def plug_in(given: Problem):
-    ground = make_oracle_rows(GROUPS, given, RowKinds.by(given.rates))
-    return make_oracle(GROUPS, ground, given.l2, np.random.default_rng(0)), ground
+    rows = make_oracle_rows(GROUPS, given, RowKinds.by(given.rates))
+    return make_oracle(GROUPS, rows, given.l2, np.random.default_rng(0)), rows
 
 
 def prices(given: Problem, wanted: dict[str, float]) -> np.ndarray:
@@ -32,18 +32,18 @@ def prices(given: Problem, wanted: dict[str, float]) -> np.ndarray:
 
 
 def halves(n: int = 400) -> Rows:
-    """As many rows of group a as of b."""
+    """Equally many rows of group a and of group b."""
     rows = smooth_rows(0, n=n)
     return replace(rows, group=np.array(["a", "b"], dtype=object)[np.arange(n) % 2])
 
 
 def thresholds(answer: GroupThreshold) -> dict[str, float]:
-    """On chances, by the slice that a group is in."""
+    """Thresholds on probabilities, by the slice of the group."""
     names = [" ".join(np.array(answer.slices)[group]) for group in answer.groups]
     return dict(zip(names, (answer.thresholds + 1) / 2, strict=True))
 
 
-def test_the_check_value_of_the_protocols():
+def test_thresholds_equal_the_value_in_the_protocols():
     """Base rate .3, selection rate .2, a group of half the rows, a multiplier of 2 on the error."""
     given = problem(halves(), Rules({"e": "error <= 0.4"}, SPREAD))
     slope = -0.3 / 0.2 + 0.7 / 0.8
@@ -53,7 +53,7 @@ def test_the_check_value_of_the_protocols():
 
 
 @pytest.mark.parametrize(("slope", "decided"), [(-0.4, 1.0), (0.4, 0.0)])
-def test_without_a_price_on_errors_all_of_a_group_are_decided_alike(slope, decided):
+def test_groups_get_one_decision_if_errors_have_no_price(slope, decided):
     given = problem(halves(), Rules({"e": "error <= 0.4"}, SPREAD))
     found, _ = plug_in(given)
     answer = found.answer(prices(given, {"positive_rate[g = a]": slope}), None)
@@ -63,8 +63,8 @@ def test_without_a_price_on_errors_all_of_a_group_are_decided_alike(slope, decid
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_decisions_are_those_of_least_expected_cost(seed):
-    """Row by row, of labelled and unlabelled rows, three groups and overlapping slices."""
+def test_decisions_have_the_least_expected_cost(seed):
+    """Checked row by row, with unlabelled rows, three groups and overlapping slices."""
     rows = smooth_rows(seed, n=150)
     rows = replace(rows, label=np.where(np.arange(150) % 7 == 0, np.nan, rows.label))
     rules = Rules({"c": "positive_rate[g=a] <= 0.3", "t": "tpr[g=b] >= 0.5", "f": "fpr <= 0.2"})
@@ -77,11 +77,11 @@ def test_decisions_are_those_of_least_expected_cost(seed):
         "fpr": costs[2],
         "error": costs[3],
     }
-    asked = prices(given, wanted)
-    found, ground = plug_in(given)
-    answer = found.answer(asked, None)
+    own_prices = prices(given, wanted)
+    found, oracle_rows = plug_in(given)
+    answer = found.answer(own_prices, None)
     chance = (answer.scorer.score(given.X) + 1) / 2
-    each = RowKinds.by(given.rates).prices(asked)  # what a yes of each row costs
+    each = RowKinds.by(given.rates).prices(own_prices)  # cost of a positive decision
     for group in "abc":
         own = rows.group == group
         known = own & ~np.isnan(rows.label)
@@ -91,13 +91,13 @@ def test_decisions_are_those_of_least_expected_cost(seed):
         expected = chance[own] * a + (1 - chance[own]) * b
         np.testing.assert_array_equal(given.decisions(answer)[own], expected < 0)
     np.testing.assert_array_equal(
-        ground.decide(answer), answer.decide(ground.X), err_msg="scores that are kept"
+        oracle_rows.decide(answer), answer.decide(oracle_rows.X), err_msg="cached scores"
     )
 
 
-def test_coco_reaches_the_best_thresholds_of_groups():
-    """With the group among the features, so that chances are calibrated in each. The thresholds found
-    by counting follow the noise of 6000 labels, those of chances do not.
+def test_coco_and_mixture_reach_the_best_thresholds_of_groups():
+    """The group is a feature, so probabilities are calibrated in each group. Thresholds chosen by
+    counting fit the noise of 6000 labels, thresholds on probabilities do not.
     """
     rng, n = np.random.default_rng(3), 6000
     group = np.array(["a", "b"], dtype=object)[rng.integers(2, size=n)]
@@ -120,7 +120,7 @@ def test_coco_reaches_the_best_thresholds_of_groups():
     assert best - 1e-5 <= reached(Mixture(oracle=GROUPS)) <= 1.05 * best
 
 
-def test_of_one_label_nothing_is_fitted():
+def test_rows_of_one_label_need_no_fit():
     rows = halves(40)
     given = problem(replace(rows, label=np.ones(40)), Rules({"c": "positive_rate[g=a] <= 0.5"}))
     found = run(Mixture(oracle=GROUPS), given)

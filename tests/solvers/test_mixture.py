@@ -167,10 +167,10 @@ def test_sweeps_never_increase_the_cost():
     given = problem(smooth_rows(3), Rules({}))
     oracle = LinearOracle(OracleRows.of(given.X, RowKinds.by(given.rates)), given.l2, 0, rng)
     w, costs = rng.normal(size=6), rng.normal(size=400)
-    paid = [costs @ (oracle._rows @ w > 0)]
+    paid = [costs @ (oracle._features @ w > 0)]
     for _ in range(4):
-        w = sweep_directions(oracle._rows, w, costs, rng)
-        paid.append(costs @ (oracle._rows @ w > 0))
+        w = sweep_directions(oracle._features, w, costs, rng)
+        paid.append(costs @ (oracle._features @ w > 0))
     assert (np.diff(paid) <= 1e-9).all()
     assert paid[-1] < paid[0] - 1
 

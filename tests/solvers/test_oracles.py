@@ -38,11 +38,11 @@ SMALL = {
     "GradientBoostingClassifier": {"n_estimators": 5},
     "MLPClassifier": {"hidden_layer_sizes": [4], "max_iter": 20},
 }
-"""Options that make slow ones quick."""
+"""Options that make slow classifiers fast."""
 
 
 def cells(seed: int, n: int = 200, levels: int = 2) -> Rows:
-    """Rows of few values: three features of `levels` values each, two groups that no feature tells."""
+    """Rows with three features of `levels` values each, and two groups that are independent of them."""
     rng = np.random.default_rng(seed)
     X = rng.integers(levels, size=(n, 3)).astype(float)
     group = np.array(["a", "b"], dtype=object)[rng.integers(2, size=n)]
@@ -50,13 +50,13 @@ def cells(seed: int, n: int = 200, levels: int = 2) -> Rows:
     return Rows(X, label, group)
 
 
-def ground_of(given: Problem) -> OracleRows:
+def oracle_rows(given: Problem) -> OracleRows:
     return OracleRows.of(given.X, RowKinds.by(given.rates))
 
 
 def ask(option, given: Problem, prices: np.ndarray, seed: int = 0) -> Classifier:
     rng = np.random.default_rng(seed)
-    return make_oracle(option, ground_of(given), given.l2, rng).answer(prices, None)
+    return make_oracle(option, oracle_rows(given), given.l2, rng).answer(prices, None)
 
 
 def prices_of(given: Problem, seed: int) -> np.ndarray:
@@ -65,16 +65,6 @@ def prices_of(given: Problem, seed: int) -> np.ndarray:
 
 def cost(given: Problem, prices: np.ndarray, classifier: Classifier) -> float:
     return float(prices @ given.rates.rates(classifier.decide(given.X)))
-
-
-def least(given: Problem, prices: np.ndarray) -> float:
-    """Of all rules of the features: each distinct row has the cheaper decision."""
-    ground = ground_of(given)
-    return cost_of(given, prices, (ground.costs(prices) < 0).astype(float))
-
-
-def cost_of(given: Problem, prices: np.ndarray, decisions: np.ndarray) -> float:
-    return float(prices @ ground_of(given).rates(decisions))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -94,12 +84,13 @@ def test_full_trees_decide_each_distinct_row_optimally(option, seed):
     prices[given.rates.index()[ERROR_RATE]] += 3.0
     answer = ask(option, given, prices)
     assert isinstance(answer.chances, TreeEnsemble)
-    assert cost(given, prices, answer) == pytest.approx(least(given, prices), abs=1e-12)
+    rows = oracle_rows(given)
+    least = prices @ rows.rates((rows.costs(prices) < 0).astype(float))
+    assert cost(given, prices, answer) == pytest.approx(float(least), abs=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_stumps_are_optimal_if_one_cut_separates_the_costs(seed):
-    """Yes is cheap above a value of one feature only, so that one cut of it costs nothing more."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(80, 3))
     label = (X[:, 1] > rng.normal()).astype(float)
@@ -115,8 +106,8 @@ def test_stumps_are_optimal_if_one_cut_separates_the_costs(seed):
     assert cost(given, prices, answer) <= min(stumps) + 1e-12
 
 
-def known_chances(seed: int) -> tuple[Rows, np.ndarray]:
-    """Rows with a logistic chance of label 1, hence with known ones, and a group that is a feature."""
+def logistic_rows(seed: int) -> tuple[Rows, np.ndarray]:
+    """Rows with a known, logistic probability of label 1, and a group that is a feature."""
     rng = np.random.default_rng(seed)
     code = rng.integers(2, size=20_000)
     X = np.stack([rng.integers(-4, 5, size=20_000) / 2.0, code], axis=1)
@@ -127,10 +118,10 @@ def known_chances(seed: int) -> tuple[Rows, np.ndarray]:
 
 @pytest.mark.parametrize("option", ["plugin", {"plugin": {"probabilities": "DecisionTreeClassifier"}}], ids=str)  # fmt: skip
 def test_plug_in_is_the_bayes_rule_with_a_threshold_for_each_group(option):
-    """A yes costs `error + 0.3 positive_rate[a] - 0.3 positive_rate[b]`: yes in a where
-    eta > 1/2 + 0.15 / P(a), in b where eta > 1/2 - 0.15 / P(b).
+    """The cost is `error + 0.3 positive_rate[a] - 0.3 positive_rate[b]`, so the threshold is
+    1/2 + 0.15 / P(a) in group a, and 1/2 - 0.15 / P(b) in group b.
     """
-    rows, chance = known_chances(0)
+    rows, chance = logistic_rows(0)
     goals = Rules({"p": "positive_rate[g=a] <= positive_rate[g=b]"})
     given = problem(rows, goals)
     index = given.rates.index()
@@ -165,7 +156,7 @@ def test_costs_of_one_sign_give_a_constant_decision(option, sign):
 
 def test_plug_in_fits_probabilities_once():
     given = problem(cells(1), GOALS)
-    found = make_oracle("plugin", ground_of(given), given.l2, np.random.default_rng(0))
+    found = make_oracle("plugin", oracle_rows(given), given.l2, np.random.default_rng(0))
     one, other = (found.answer(prices_of(given, seed), None) for seed in (0, 1))
     assert one.chances is other.chances
     assert (one.costs != other.costs).all()
@@ -183,22 +174,22 @@ def test_random_state_comes_from_the_trial_unless_given():
 
 @pytest.mark.parametrize("name", weighted_classifiers())
 def test_fitted_classifiers_equal_scikit_learn_and_can_be_stored(name):
-    """And, where it gives probabilities, ours of two and of three classes are its own."""
+    """Decisions of two classes, and probabilities of two and three classes if there are any."""
     rng = np.random.default_rng(0)
     X = rng.random((90, 3)).round(2)
     weights = rng.random(90) + 0.1
-    told = (X[:, 0] + X[:, 1] > 1).astype(int)
-    for classes in (told, told + (X[:, 2] > 0.7)):
+    two = (X[:, 0] + X[:, 1] > 1).astype(int)
+    for classes in (two, two + (X[:, 2] > 0.7)):
         model = make_estimator(name, SMALL.get(name, {}), np.random.default_rng(0))
         gives = hasattr(model, "predict_proba")
-        if not gives and classes is not told:
+        if not gives and classes is not two:
             continue
         found = fit_estimator(model, X, classes, weights)
-        costs = np.array([1.0, -1.0]) if classes is told else np.array([1.0, -0.5, -1.0])
+        costs = np.array([1.0, -1.0]) if classes is two else np.array([1.0, -0.5, -1.0])
         answer = CostSensitiveClassifier(found, costs)
         if gives:
             np.testing.assert_allclose(found.probabilities(X), model.predict_proba(X), atol=1e-12)
-        if classes is told:
+        if classes is two:
             np.testing.assert_array_equal(answer.decide(X), model.predict(X))
         blob = dumps(answer)
         assert dumps(loads(blob)) == blob
@@ -272,24 +263,28 @@ def test_table_of_classifiers_agrees_with_scikit_learn():
         assert getattr(import_module(home), name) is found[name]
 
 
-def test_classifiers_that_reject_the_rows_are_errors_of_the_trial():
-    given = problem(smooth_rows(0), GOALS)  # with negative features
-    for option, message in (
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
         ("MultinomialNB", "MultinomialNB cannot be fitted: Negative values"),
         ({"LogisticRegression": {"solver": "newton-cg", "l1_ratio": 1}}, "cannot be fitted"),
         ({"HistGradientBoostingClassifier": {"categorical_features": [9]}}, "cannot be fitted"),
-    ):
-        check_oracle(option)
-        with pytest.raises(FaultError, match=message) as caught:
-            ask(option, given, prices_of(given, 0))
-        assert [fault.code for fault in caught.value.faults] == ["E501"]
+    ],
+    ids=str,
+)
+def test_classifiers_that_reject_the_rows_are_errors_of_the_trial(option, message):
+    given = problem(smooth_rows(0), GOALS)  # with negative features
+    check_oracle(option)
+    with pytest.raises(FaultError, match=message) as caught:
+        ask(option, given, prices_of(given, 0))
+    assert [fault.code for fault in caught.value.faults] == ["E501"]
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_mixture_over_full_trees_is_optimal_over_all_rules(seed):
     given = problem(cells(seed), Rules({"p": "positive_rate[g=a] <= 0.9 * positive_rate[g=b]"}))
-    ground = ground_of(given)
-    every = [ground.rates(np.array(p, dtype=float)) for p in product((0, 1), repeat=8)]
+    rows = oracle_rows(given)
+    every = [rows.rates(np.array(p, dtype=float)) for p in product((0, 1), repeat=8)]
     program = RateProgram.of(given)
     expected = optimize_over_hull(program, RatePoints.classifiers(np.stack(every, axis=1)), 1e-7)
     for option in ("DecisionTreeClassifier", {"plugin": {"probabilities": "ExtraTreeClassifier"}}):
@@ -307,13 +302,10 @@ def test_boosting_learns_what_is_not_linear():
     label = ((X[:, 0] * X[:, 1] > 0) ^ (rng.random(300) < 0.1)).astype(float)
     given = problem(Rows(X, label, group), Rules({"p": "max_gap(positive_rate, by=g) <= 0.02"}))
     boosting = {"HistGradientBoostingClassifier": {"max_iter": 10}}
-    reached = {}
-    for option in ("linear", boosting):
-        found = run(Mixture(calls=8, oracle=option), given)
-        assert found.trace[-1]["violation"] <= 1e-6
-        reached[str(option)] = found.trace[-1]["objective"]
-    assert reached["linear"] > 0.3
-    assert reached[str(boosting)] < 0.12
+    linear, trees = (run(Mixture(calls=8, oracle=each), given) for each in ("linear", boosting))
+    assert max(linear.trace[-1]["violation"], trees.trace[-1]["violation"]) <= 1e-6
+    assert linear.trace[-1]["objective"] > 0.3
+    assert trees.trace[-1]["objective"] < 0.12
 
 
 def test_sweeps_require_the_linear_oracle():

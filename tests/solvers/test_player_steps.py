@@ -10,7 +10,7 @@ from oracles.goals import problem, run, smooth_rows
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.players.lagrangian import DescendingAtom
 from ratecli.solvers.players.lanes import pack_lanes, unpack_lanes
-from ratecli.solvers.players.rows import BatchSampler, LaneRows
+from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.players.solver import ThreePlayer
 
 
@@ -30,7 +30,7 @@ class PlainAdam:
 
 
 def hinged(X, kinds, W, sides):
-    """Weight decided yes (Q, B) and slopes (d + 1, B), in plain NumPy; prices (2 Q, B) of hinges."""
+    """Scores, positively decided weight (Q, B) and slopes (d + 1, B), in plain NumPy."""
     scores = np.asarray(X @ W[:-1].astype(float) + W[-1])
     yes = np.stack([kinds.yes(1.0 * (f > 0)) for f in scores.T], axis=1)
     down, up = sides[: kinds.count][kinds.of], sides[kinds.count :][kinds.of]
@@ -123,7 +123,7 @@ def draws(n: int, size: int, count: int, seed: int = 0):
     rows = smooth_rows(0, n=n)
     kinds = RowKinds.by(problem(rows, GOALS["kl"]).rates)
     lanes = LaneRows(np.column_stack([rows.X, np.arange(n)]), kinds)
-    batch = BatchSampler(lanes.unmerged(), size, np.random.default_rng(seed))
+    batch = lanes.batches(size, np.random.default_rng(seed))
     found = [batch.draw() for _ in range(count)]
     return lanes, [(some, some.X[:, -1].astype(int)) for some in found]
 

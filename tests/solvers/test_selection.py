@@ -8,7 +8,7 @@ from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.players.training import best_iterate, shrink_by_metrics, shrink_mixture
 
 
-def test_the_best_iterate_has_the_least_worse_rank():
+def test_best_iterate_has_the_smallest_worse_rank():
     """Vector 9.11."""
     assert best_iterate(np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.3, 0.1, 0, 0])) == 1
     violations = np.array([0.05, -0.1, 0.02, -0.02])
@@ -22,6 +22,9 @@ def test_the_best_iterate_has_the_least_worse_rank():
         ([0.1, 0.3], [[0.1, -0.1]], [0.5, 0.5], 0),
         ([0.1, 0.2, 0.3], [[0.3, 0.05, -0.1]], [0, 2 / 3, 1 / 3], 0),
         ([0.1, 0.2], [[0.3, 0.1]], [0, 1], 0.1),
+        # iterates with an undefined metric are skipped; if all have one, the last is taken
+        ([np.inf, 0.1, 0.3, 0.0], [[-1, 0.1, -0.1, np.inf]], [0, 0.5, 0.5, 0], 0),
+        ([np.inf, np.inf], [[-1.0, 0.0]], [0, 1], np.inf),
     ],
 )
 def test_mixtures_of_metrics(objectives, violations, chances, allowed):
@@ -31,17 +34,7 @@ def test_mixtures_of_metrics(objectives, violations, chances, allowed):
     assert found.allowed == pytest.approx(allowed, abs=1e-5)
 
 
-def test_iterates_with_undefined_metrics_are_no_candidates():
-    """As precision is where nobody is decided yes: they would be the best of all otherwise."""
-    found = shrink_by_metrics(
-        np.array([np.inf, 0.1, 0.3, 0.0]), np.array([[-1, 0.1, -0.1, np.inf]])
-    )
-    np.testing.assert_allclose(found.chances, [0, 0.5, 0.5, 0], atol=1e-4)
-    none = shrink_by_metrics(np.array([np.inf, np.inf]), np.array([[-1.0, 0.0]]))
-    assert none.chances.tolist() == [0, 1]
-
-
-def test_a_vertex_has_as_many_iterates_as_constraints_and_one():
+def test_vertex_solutions_have_at_most_one_iterate_more_than_constraints():
     """Vector 9.10, the last."""
     rows = np.array([[0.2, -0.1, 0.1, -0.2], [0.2, 0.1, -0.1, -0.2]])
     objectives = np.array([0, 0.2, 0.2, 0.5])
@@ -50,9 +43,9 @@ def test_a_vertex_has_as_many_iterates_as_constraints_and_one():
     assert (found.chances > 1e-9).sum() <= 3
 
 
-def test_a_ratio_of_a_mixture_is_that_of_its_counts():
-    """Vector 9.6: half of (TP, FP, FN) = (3, 1, 2) and half of (0, 0, 5) of 10 rows has F1 = 3 / 7, and
-    not the mean 1 / 3: where at most .4 is asked, the means say that any mixture does.
+def test_ratio_of_a_mixture_is_computed_from_its_counts():
+    """Vector 9.6: half of (TP, FP, FN) = (3, 1, 2) and half of (0, 0, 5) on 10 rows have F1 = 3 / 7, not
+    the mean 1 / 3. With a limit of .4, the means allow mixtures that violate it.
     """
     label = np.repeat([1.0, 0.0], 5)
     decisions = np.array([[1, 1, 1, 0, 0, 1, 0, 0, 0, 0], np.zeros(10)], dtype=float)
@@ -73,8 +66,8 @@ def test_a_ratio_of_a_mixture_is_that_of_its_counts():
     assert found.chances[0] < 0.55
 
 
-def test_of_iterates_that_all_leave_a_ratio_undefined_the_last_is_taken():
-    """Nobody is decided yes, so that no precision is known."""
+def test_last_iterate_is_taken_if_all_leave_a_ratio_undefined():
+    """Without positive decisions, precision is undefined."""
     rows = Rows(np.zeros((4, 1)), np.array([1.0, 0, 1, 0]), np.array(list("aabb"), dtype=object))
     given = problem(rows, Rules({"p": "precision[g=a] - precision[g=b] <= 0.1"}))
     rates = np.stack([given.rates.rates(np.zeros(4))] * 3, axis=1)

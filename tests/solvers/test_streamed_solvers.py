@@ -1,4 +1,4 @@
-"""Optima over streams of rows against those of the same rows in memory, here and on a cluster."""
+"""Optima on streamed rows compared with those of the same rows in memory, also on a cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ratecli.solvers.liblinear import fit_liblinear
 from ratecli.solvers.players import streamed as player
 from ratecli.solvers.players.lanes import WIDTH
 from ratecli.solvers.players.rows import LaneRows
-from ratecli.solvers.players.streamed import StreamedBatchSampler, StreamedLaneRows
+from ratecli.solvers.players.streamed import StreamedLaneRows
 from ratecli.solvers.problem import ERROR_RATE
 from ratecli.streaming.stream import SCHEDULER_VARIABLE, RowStream, cluster_client
 
@@ -44,7 +44,7 @@ def table(rows, seed=0):
 
 
 def problems(folder, rows=1200, l2=1e-3, slices=("rare",)):
-    """The same problem of rows in memory and of a stream."""
+    """The same problem in memory and streamed."""
     table(rows).to_parquet(folder / "t.parquet")
     found = []
     for stream in (False, True):
@@ -66,7 +66,7 @@ def loss(problem, classifier, l2):
 
 
 @pytest.mark.parametrize("l2", [1e-6, 1e-3, 1.0])
-def test_logistic_regression_is_least(folder, l2):
+def test_logistic_regression_has_the_smallest_loss(folder, l2):
     memory, stream = problems(folder, l2=l2)
     found, reason = fit_plain_streamed(stream, "logistic")
     signs, weights = memory.labels()
@@ -79,7 +79,7 @@ def test_logistic_regression_is_least(folder, l2):
 
 
 @pytest.mark.parametrize("l2", [1e-6, 1e-3, 1.0])
-def test_svms_are_least_to_their_gap(folder, l2):
+def test_svm_has_the_smallest_loss_up_to_its_gap(folder, l2):
     memory, stream = problems(folder, l2=l2)
     found, reason = fit_plain_streamed(stream, "hinge")
     known = Unconstrained().solve(memory, np.random.default_rng(0), lambda _: None)
@@ -88,7 +88,7 @@ def test_svms_are_least_to_their_gap(folder, l2):
     assert loss(memory, found, l2)[1] == pytest.approx(least, rel=2.1e-5)
 
 
-def test_a_pass_knows_value_slopes_curvature_and_a_bound(folder):
+def test_pass_returns_value_slopes_curvature_and_a_bound(folder):
     _, stream = problems(folder, l2=0.01)
     descent, rng = StreamedNewton.of(stream), np.random.default_rng(0)
     d = stream.stream.shape[1] + 1
@@ -106,7 +106,7 @@ def test_a_pass_knows_value_slopes_curvature_and_a_bound(folder):
             assert here.dual <= bound <= here.primal
 
 
-def test_curvature_of_some_rows_finds_the_same_optimum(folder, monkeypatch):
+def test_curvature_of_a_sample_gives_the_same_optimum(folder, monkeypatch):
     _, stream = problems(folder, rows=3000, l2=1e-5)
     exact, _ = fit_plain_streamed(stream, "logistic")
     monkeypatch.setattr(plain, "SAMPLE_ROWS", 300)
@@ -116,7 +116,7 @@ def test_curvature_of_some_rows_finds_the_same_optimum(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["logistic", "hinge"])
-def test_samples_save_passes_and_change_no_optimum(folder, monkeypatch, kind):
+def test_growing_samples_save_passes_and_keep_the_optimum(folder, monkeypatch, kind):
     memory, stream = problems(folder, rows=6000, l2=1e-4)
     passes, sums = [], RowStream.sums
 
@@ -142,7 +142,7 @@ def test_samples_save_passes_and_change_no_optimum(folder, monkeypatch, kind):
     assert reached == pytest.approx(least, rel=close)
 
 
-def test_sums_of_some_runs(folder):
+def test_sums_over_some_runs(folder):
     _, stream = problems(folder, rows=1000)
     rows = stream.stream
     d, cells = rows.shape[1] + 1, np.ones(len(rows))
@@ -155,7 +155,7 @@ def test_sums_of_some_runs(folder):
         assert totals[0] == pytest.approx(count * np.log(2))
 
 
-def test_passes_of_lanes_are_those_of_rows_in_memory(folder):
+def test_lane_passes_equal_those_in_memory(folder):
     memory, stream = problems(folder)
     kinds, cells = RowKinds.by(memory.rates), RowKinds.by(stream.rates)
     np.testing.assert_array_equal(kinds.patterns, cells.patterns)
@@ -171,14 +171,14 @@ def test_passes_of_lanes_are_those_of_rows_in_memory(folder):
 
 
 @pytest.mark.parametrize("pool", [2**15, 256])
-def test_batches_stand_for_all_rows(folder, monkeypatch, pool):
-    """Whatever is drawn, the weight of each kind is that of all its rows; on average so is what is decided."""
+def test_batches_represent_all_rows(folder, monkeypatch, pool):
+    """Each batch has the weight of all rows of each kind, and their decisions on average."""
     monkeypatch.setattr(player, "MIN_POOL_ROWS", pool)
     monkeypatch.setattr(player, "RARE_KIND_ROWS", 4)
     _, stream = problems(folder, rows=2500)
     kinds = RowKinds.by(stream.rates)
     rows, width = StreamedLaneRows(stream.stream, kinds), stream.X.shape[1]
-    batch = StreamedBatchSampler(stream.stream, kinds, 24, np.random.default_rng(0))
+    batch = rows.batches(24, np.random.default_rng(0))
     W = np.random.default_rng(1).normal(size=(1, width + 1, WIDTH)).astype(np.float32)
     nothing = np.zeros((1, 2 * kinds.count, WIDTH), np.float32)
     yes = []
@@ -195,8 +195,8 @@ def test_batches_stand_for_all_rows(folder, monkeypatch, pool):
 
 
 @pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_sums_are_the_same_on_a_cluster(folder, processes, monkeypatch):
-    """Idle workers share them; busy ones are left alone."""
+def test_sums_on_a_cluster_are_equal(folder, processes, monkeypatch):
+    """Idle workers compute partitions; busy workers get none."""
     distributed = pytest.importorskip("distributed")
     _, problem = problems(folder, rows=3000)
     problem = replace(problem, stream=replace(problem.stream, partition=2**8))
@@ -210,13 +210,13 @@ def test_sums_are_the_same_on_a_cluster(folder, processes, monkeypatch):
         ):
             monkeypatch.setenv(SCHEDULER_VARIABLE, cluster.scheduler_address)
             found, _ = fit_plain_streamed(problem, "logistic")
-            shared = client.run_on_scheduler(_taken_up)
+            shared = client.run_on_scheduler(_started_tasks)
             end = folder / "end"
-            held = [client.submit(_busy, end, pure=False) for _ in range(2)]
+            held = [client.submit(_wait_for, end, pure=False) for _ in range(2)]
             while sum(map(len, client.processing().values())) < 2:
                 time.sleep(0.01)
             alone, _ = fit_plain_streamed(problem, "logistic")
-            assert client.run_on_scheduler(_taken_up) == shared + 2
+            assert client.run_on_scheduler(_started_tasks) == shared + 2
             end.touch()
             client.gather(held)
             cluster_client(cluster.scheduler_address).close()
@@ -226,11 +226,11 @@ def test_sums_are_the_same_on_a_cluster(folder, processes, monkeypatch):
         assert other.bias == known.bias
 
 
-def _busy(end):
+def _wait_for(end):
     while not end.exists():
         time.sleep(0.01)
 
 
-def _taken_up(dask_scheduler):
-    """How many tasks workers were given so far."""
+def _started_tasks(dask_scheduler):
+    """Return how many tasks workers have started."""
     return sum(entry[2] == "processing" for entry in dask_scheduler.transition_log)

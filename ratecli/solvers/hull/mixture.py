@@ -55,7 +55,7 @@ class ColumnGeneration:
     """
 
     program: RateProgram
-    ground: OracleRows
+    rows: OracleRows
     oracle: Oracle
     gap: float
     calls: int
@@ -86,8 +86,8 @@ class ColumnGeneration:
         The latter is skipped if all decisions cost the same.
         """
         for yes in (True, False):
-            self._add(self.ground.constant(yes=yes))
-        if self.ground.costs(prices).any():
+            self._add(self.rows.constant(yes=yes))
+        if self.rows.costs(prices).any():
             self._add(self.oracle.answer(prices, None))
 
     @property
@@ -138,14 +138,14 @@ class ColumnGeneration:
 
     def _saving(self, found: HullOptimum, near: Classifier | None) -> float:
         """Return how much the oracle's answer, sought from `near`, saves at the prices."""
-        if not self.ground.costs(found.prices).any():
+        if not self.rows.costs(found.prices).any():
             return 0.0  # all decisions cost the same
         answer = self._add(self.oracle.answer(found.prices, near))
         return float(found.prices @ (found.rates - answer))
 
     def _add(self, classifier: Classifier) -> Array:
         """Add a classifier and return its rates (K,)."""
-        rates = self.ground.rates(self.ground.decide(classifier))
+        rates = self.rows.rates(self.rows.decide(classifier))
         self.members.append(classifier)
         self._rates.append(rates)
         return rates
@@ -170,9 +170,9 @@ def find_mixture(
     solver: Mixture, problem: Problem, rng: np.random.Generator, progress: Progress
 ) -> Solution:
     """Return the solution of `mixture`."""
-    ground = make_oracle_rows(solver.oracle, problem, RowKinds.by(problem.rates))
-    oracle = make_oracle(solver.oracle, ground, problem.l2, rng, sweeps=solver.sweeps)
-    search = ColumnGeneration(RateProgram.of(problem), ground, oracle, solver.gap, solver.calls)
+    rows = make_oracle_rows(solver.oracle, problem, RowKinds.by(problem.rates))
+    oracle = make_oracle(solver.oracle, rows, problem.l2, rng, sweeps=solver.sweeps)
+    search = ColumnGeneration(RateProgram.of(problem), rows, oracle, solver.gap, solver.calls)
     search.start(np.array([float(leaf == ERROR_RATE) for leaf in problem.rates.leaves]))
     search.run(progress)
     multipliers = search.program.by_goal(search.found.multipliers)
@@ -195,9 +195,9 @@ def _best_single(search: ColumnGeneration, members: Sequence[Classifier]) -> Cla
     key, k = _best_column(search.program, search.rates)
     options = [(key, search.members[k])]
     for member in members:
-        scores = search.ground.ranks(member)
+        scores = search.rows.ranks(member)
         if scores is not None:
-            cuts, rates = search.ground.cut_rates(scores)
+            cuts, rates = search.rows.cut_rates(scores)
             key, k = _best_column(search.program, rates)
             options.append((key, with_threshold(member, float(cuts[k]))))
     return min(options, key=lambda option: option[0])[1]
@@ -223,4 +223,4 @@ def _ending(search: ColumnGeneration) -> tuple[str, str]:
         return "iteration_limit", f"after {len(search.trace)} rounds {promised}"
     reason = f"every mixture of {len(search.members)} classifiers misses some constraint by "
     reason += f"{last['violation']:.3g} or more"
-    return unmet_status(search.program, search.ground.kinds, reason)
+    return unmet_status(search.program, search.rows.kinds, reason)

@@ -201,23 +201,23 @@ def make_oracle_rows(value: Any, problem: Problem, kinds: RowKinds) -> OracleRow
 
 
 def make_oracle(
-    value: Any, ground: OracleRows, l2: float, rng: np.random.Generator, *, sweeps: int = 0
+    value: Any, rows: OracleRows, l2: float, rng: np.random.Generator, *, sweeps: int = 0
 ) -> Oracle:
     """Return the oracle that a checked option names; `l2` and `sweeps` are for `LinearOracle`."""
     from ratecli.solvers.oracles.linear import LinearOracle, PairedRegressionOracle
 
     choice = _NamedOptions.parse(value)
     if choice.name == LINEAR_ORACLE:
-        return LinearOracle(ground, l2, sweeps, rng)
+        return LinearOracle(rows, l2, sweeps, rng)
     if choice.name == REGRESSION_ORACLE:
-        return PairedRegressionOracle(ground)
+        return PairedRegressionOracle(rows)
     # imports scikit-learn, which is slow
     from ratecli.solvers.oracles import estimators
 
     if choice.name != PLUGIN_ORACLE:
-        return estimators.ClassifierOracle(ground, choice.name, choice.options, rng)
+        return estimators.ClassifierOracle(rows, choice.name, choice.options, rng)
     model = choice.probabilities()
-    parameters = model.parameters(l2, ground.count)
+    parameters = model.parameters(l2, rows.count)
     if oracle_uses_groups(value):
-        return estimators.GroupPlugInOracle(ground, model.name, parameters, rng)
-    return estimators.PlugInOracle(ground, model.name, parameters, rng)
+        return estimators.GroupPlugInOracle(rows, model.name, parameters, rng)
+    return estimators.PlugInOracle(rows, model.name, parameters, rng)

@@ -267,8 +267,8 @@ class EstimatorOracle:
 
     Attributes
     ----------
-    ground
-        The rows, with memberships in slices if there are some.
+    rows
+        The training rows, with memberships in slices if there are some.
     name
         A class of scikit-learn.
     options
@@ -276,22 +276,22 @@ class EstimatorOracle:
     """
 
     starts: ClassVar[bool] = False
-    ground: OracleRows
+    rows: OracleRows
     name: str
     options: Mapping[str, Any]
     rng: np.random.Generator
 
     def fitted(
-        self, rows: NDArray[np.intp], classes: NDArray[np.intp], weights: Array
+        self, used: NDArray[np.intp], classes: NDArray[np.intp], weights: Array
     ) -> TreeEnsemble | SklearnModel:
-        """Fit a new classifier to the features of `rows` (m,) without slices.
+        """Fit a new classifier to the features of the rows `used` (m,), without slices.
 
         The weights are scaled to add up to the number of rows. Raises FaultError, E501, as
         `fit_estimator` does.
         """
-        X = self.ground.X[:, : self.ground.width][rows]
+        X = self.rows.X[:, : self.rows.width][used]
         model = make_estimator(self.name, self.options, self.rng)
-        return fit_estimator(model, X, classes, weights * (self.ground.count / weights.sum()))
+        return fit_estimator(model, X, classes, weights * (self.rows.count / weights.sum()))
 
 
 @dataclass(frozen=True)
@@ -305,11 +305,11 @@ class ClassifierOracle(EstimatorOracle):
 
     def answer(self, prices: Array, near: Classifier | None) -> Classifier:  # noqa: ARG002
         """Fit the classifier; raise FaultError, E501, if it rejects its options or the rows."""
-        costs = self.ground.costs(prices)
+        costs = self.rows.costs(prices)
         used = np.flatnonzero(costs)
         cheap = costs[used] < 0
         if cheap.all() or not cheap.any():
-            return self.ground.constant(yes=bool(cheap.all()))
+            return self.rows.constant(yes=bool(cheap.all()))
         model = self.fitted(used, cheap.astype(np.intp), np.abs(costs[used]))
         line = _as_linear_threshold(model.model) if isinstance(model, SklearnModel) else None
         return line or CostSensitiveClassifier(model, ARGMAX_COSTS)
@@ -343,7 +343,7 @@ class GroupPlugInOracle(EstimatorOracle):
     def answer(self, prices: Array, near: Classifier | None) -> Classifier:  # noqa: ARG002
         """Return the group thresholds; raise FaultError, E501, if a fit fails."""
         positive, negative, unlabelled = self._labels
-        costs = self._weights * self.ground.kind_costs(prices)
+        costs = self._weights * self.rows.kind_costs(prices)
         labelled = self._weights[:, ~unlabelled].sum(axis=1)
         spread = _safe_quotient(costs[:, unlabelled].sum(axis=1), labelled)
         a, b = (
@@ -358,13 +358,13 @@ class GroupPlugInOracle(EstimatorOracle):
     @cached_property
     def _groups(self) -> Groups:
         """Groups of the training rows."""
-        return Groups.by(self.ground.slices, self.ground.members > 0)
+        return Groups.by(self.rows.slices, self.rows.members > 0)
 
     @cached_property
     def _weights(self) -> Array:
         """(C, Q) weight of each kind in each group."""
         inside = np.eye(len(self._groups.patterns))[self._groups.of]
-        return np.asarray((self.ground.shares @ inside).T)
+        return np.asarray((self.rows.shares @ inside).T)
 
     @cached_property
     def _labels(self) -> tuple[Mask, Mask, Mask]:
@@ -372,7 +372,7 @@ class GroupPlugInOracle(EstimatorOracle):
 
         They follow from the error rate: a positive decision adds to it where the label is negative.
         """
-        kinds = self.ground.kinds
+        kinds = self.rows.kinds
         wrong = kinds.patterns[kinds.matrix.index()[ERROR_RATE]]
         return wrong < 0, wrong > 0, wrong == 0
 
@@ -380,11 +380,11 @@ class GroupPlugInOracle(EstimatorOracle):
     def _scorer(self) -> CostSensitiveClassifier | Threshold:
         """Its score is the probability of a positive label minus that of a negative one."""
         positive, negative, _ = self._labels
-        shares = np.stack([self.ground.shares[own].sum(axis=0) for own in (negative, positive)])
-        labels, rows = np.nonzero(shares)
+        shares = np.stack([self.rows.shares[own].sum(axis=0) for own in (negative, positive)])
+        labels, used = np.nonzero(shares)
         if len(np.unique(labels)) < 2:
-            return Threshold(np.zeros(self.ground.width), 1.0 if labels.any() else -1.0)
-        model = self.fitted(rows, labels, shares[labels, rows])
+            return Threshold(np.zeros(self.rows.width), 1.0 if labels.any() else -1.0)
+        model = self.fitted(used, labels, shares[labels, used])
         return CostSensitiveClassifier(model, ARGMAX_COSTS)
 
 
@@ -414,16 +414,16 @@ class PlugInOracle(EstimatorOracle):
 
     known: PlugInOracle | None = None
 
-    def weighing(self, ground: OracleRows) -> PlugInOracle:
+    def weighing(self, rows: OracleRows) -> PlugInOracle:
         """Return an oracle with the same probabilities for other row weights."""
-        return replace(self, ground=ground, known=self.known or self)
+        return replace(self, rows=rows, known=self.known or self)
 
     def answer(self, prices: Array, near: Classifier | None) -> Classifier:  # noqa: ARG002
         """Weigh the probabilities by costs; raise FaultError, E501, if they cannot be fitted."""
         kinds, model = self.kind_model
-        costs = self.ground.kind_costs(prices)[kinds]
+        costs = self.rows.kind_costs(prices)[kinds]
         if model is None:
-            return self.ground.constant(yes=bool(costs.sum() < 0))
+            return self.rows.constant(yes=bool(costs.sum() < 0))
         return CostSensitiveClassifier(model, costs)
 
     @cached_property
@@ -431,8 +431,8 @@ class PlugInOracle(EstimatorOracle):
         """The kinds that occur, and the fit of their probabilities; None if there is only one."""
         if self.known:
             return self.known.kind_model
-        shares = sparse.coo_array(self.ground.shares)
+        shares = sparse.coo_array(self.rows.shares)
         shares.eliminate_zeros()
-        places, rows = shares.coords
+        places, used = shares.coords
         kinds, classes = np.unique(places, return_inverse=True)
-        return kinds, self.fitted(rows, classes, shares.data) if len(kinds) > 1 else None
+        return kinds, self.fitted(used, classes, shares.data) if len(kinds) > 1 else None

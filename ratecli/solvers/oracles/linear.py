@@ -98,8 +98,8 @@ class LinearOracle:
 
     Attributes
     ----------
-    ground
-        The rows.
+    rows
+        The training rows.
     l2
         Weight of `|w|^2 / 2`, bias included, relative to the loss with costs that add up to 1.
     sweeps
@@ -107,35 +107,36 @@ class LinearOracle:
     """
 
     starts: ClassVar[bool] = True
-    ground: OracleRows
+    rows: OracleRows
     l2: float
     sweeps: int
     rng: np.random.Generator
 
     @cached_property
-    def _rows(self) -> sparse.csr_array:
-        return sparse.csr_array(add_ones_column(self.ground.X))
+    def _features(self) -> sparse.csr_array:
+        """(m, d + 1) features and a column of ones."""
+        return sparse.csr_array(add_ones_column(self.rows.X))
 
     @cached_property
     def _columns(self) -> sparse.csr_array:
-        return sparse.csr_array(self._rows.T)
+        return sparse.csr_array(self._features.T)
 
     def answer(self, prices: Array, near: Classifier | None) -> Classifier:
         """Search from the classifier `near` if it is linear, else from a logistic regression.
 
         The answer costs at most as much as the starting point with any threshold.
         """
-        costs = self.ground.costs(prices)
+        costs = self.rows.costs(prices)
         shares = costs / np.abs(costs).sum()
 
         def smooth_cost(w: Array, sharpness: float) -> tuple[float, Array]:
-            chances = expit(sharpness * (self._rows @ w))
+            chances = expit(sharpness * (self._features @ w))
             cost = shares * chances
             slopes = sharpness * cost * (1 - chances)
             return float(cost.sum() + self.l2 / 2 * w @ w), self._columns @ slopes + self.l2 * w
 
         def with_best_bias(w: Array) -> Array:
-            return np.append(w[:-1], -Thresholds.of(self.ground.X @ w[:-1]).cheapest(shares))
+            return np.append(w[:-1], -Thresholds.of(self.rows.X @ w[:-1]).cheapest(shares))
 
         if isinstance(near, Threshold):
             tried = [np.append(near.weights, near.bias)]
@@ -148,18 +149,18 @@ class LinearOracle:
             )
             tried.append(descent.x)
         # because of the penalty, the descent may end at a higher cost than it started from
-        w = min(map(with_best_bias, tried), key=lambda w: shares @ (self._rows @ w > 0))
+        w = min(map(with_best_bias, tried), key=lambda w: shares @ (self._features @ w > 0))
         for _ in range(self.sweeps):
-            w = sweep_directions(self._rows, w, shares, self.rng)
+            w = sweep_directions(self._features, w, shares, self.rng)
         w = with_best_bias(w)
         return Threshold(w[:-1], float(w[-1]))
 
     def _logistic(self, shares: Array) -> Array:
         used = np.flatnonzero(shares)
-        rows, signs, weights = self._rows[used], -np.sign(shares[used]), np.abs(shares[used])
+        X, signs, weights = self._features[used], -np.sign(shares[used]), np.abs(shares[used])
         weights = weights / self.l2
         return fit_liblinear(
-            "logistic", rows, signs, weights, seed=0, tolerance=START_TOLERANCE, iterations=100
+            "logistic", X, signs, weights, seed=0, tolerance=START_TOLERANCE, iterations=100
         ).weights
 
 
@@ -182,19 +183,19 @@ class PairedRegressionOracle:
     """
 
     starts: ClassVar[bool] = False
-    ground: OracleRows
+    rows: OracleRows
 
     @cached_property
     def _slopes(self) -> Array:
         """(d + 1, Q) coefficients of the regression of each kind's share, the bias last."""
-        X, shares = add_ones_column(self.ground.X), self.ground.shares
+        X, shares = add_ones_column(self.rows.X), self.rows.shares
         weights = np.asarray(shares.sum(axis=0), dtype=float)
         parts = X.T @ (sparse.diags_array(weights) @ X), shares @ X
         gram, moments = (each.toarray() if sparse.issparse(each) else each for each in parts)
         return np.asarray(np.linalg.lstsq(gram, moments.T, rcond=MIN_SINGULAR_SHARE)[0])
 
     def answer(self, prices: Array, near: Classifier | None) -> Classifier:  # noqa: ARG002
-        costs = self.ground.kind_costs(prices)
+        costs = self.rows.kind_costs(prices)
         weights = -(self._slopes @ costs)[:-1]
-        scores = np.asarray(self.ground.X @ weights)
-        return Threshold(weights, -Thresholds.of(scores).cheapest(costs @ self.ground.shares))
+        scores = np.asarray(self.rows.X @ weights)
+        return Threshold(weights, -Thresholds.of(scores).cheapest(costs @ self.rows.shares))

@@ -57,8 +57,8 @@ class BestResponsePlayer(ClassifierPlayer):
     An oracle that needs a starting classifier gets its last answer in the same lane.
     """
 
-    def __init__(self, form: ProgramLagrangian, ground: OracleRows, oracle: Oracle) -> None:
-        self.form, self.ground, self.oracle = form, ground, oracle
+    def __init__(self, form: ProgramLagrangian, rows: OracleRows, oracle: Oracle) -> None:
+        self.form, self.rows, self.oracle = form, rows, oracle
         self._last: Sequence[Classifier | None] = ()
 
     def move(self, prices: Array) -> tuple[Sequence[Classifier], Array]:
@@ -71,12 +71,12 @@ class BestResponsePlayer(ClassifierPlayer):
         last = self._last or [None] * costs.shape[1]
         answers = [self._answer(own, near) for own, near in zip(costs.T, last, strict=True)]
         self._last = answers
-        rates = [self.ground.rates(self.ground.decide(answer)) for answer in answers]
+        rates = [self.rows.rates(self.rows.decide(answer)) for answer in answers]
         return answers, np.stack(rates, axis=1)
 
     def _answer(self, prices: Array, near: Classifier | None) -> Classifier:
-        if not self.ground.costs(prices).any():  # all answers cost the same
-            return near or self.ground.constant(yes=False)
+        if not self.rows.costs(prices).any():  # all answers cost the same
+            return near or self.rows.constant(yes=False)
         return self.oracle.answer(prices, near)
 
     def classifier(self, answer: Sequence[Classifier], lane: int) -> Classifier:

@@ -223,9 +223,10 @@ class LaneRows:
         self._kind, self._weight = kind, kinds.weight[used]
         self._member = (np.cumsum(new) - 1).astype(np.uint32)
 
-    def unmerged(self) -> KindRows:
-        """Return the rows without merging equal ones, for batches."""
-        return self.merged.select(self._member, kind_starts(self._kind, self.kinds), self._weight)
+    def batches(self, size: int, rng: np.random.Generator) -> BatchSampler:
+        """Return a sampler of batches of about `size` rows, before equal ones are merged."""
+        starts = kind_starts(self._kind, self.kinds)
+        return BatchSampler(self.merged.select(self._member, starts, self._weight), size, rng)
 
     def run(self, W: Floats32, sides: Floats32) -> PassResult:
         return self.merged.run(W, sides)

@@ -83,6 +83,9 @@ class StreamedLaneRows:
         yes, slopes = self.stream.sums(LaneSums(self.stream.encoded, self.kinds, W, sides))
         return PassResult(yes, slopes.astype(np.float32))
 
+    def batches(self, size: int, rng: np.random.Generator) -> StreamedBatchSampler:
+        return StreamedBatchSampler(self.stream, self.kinds, size, rng)
+
     def hinges(self, W: Floats32) -> tuple[Array, Array]:
         above, below = self.stream.sums(LaneSums(self.stream.encoded, self.kinds, W))
         return above, below

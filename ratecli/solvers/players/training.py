@@ -32,8 +32,8 @@ from ratecli.solvers.players.game import (
     ThreePlayerGame,
 )
 from ratecli.solvers.players.lagrangian import ProgramLagrangian
-from ratecli.solvers.players.rows import BatchSampler, LaneRows
-from ratecli.solvers.players.streamed import StreamedBatchSampler, StreamedLaneRows
+from ratecli.solvers.players.rows import LaneRows
+from ratecli.solvers.players.streamed import StreamedLaneRows
 from ratecli.solvers.problem import Problem
 
 if TYPE_CHECKING:
@@ -101,20 +101,13 @@ def make_game(
     learning, raising = (np.array([each[name] for each in grid]) for name in grid[0])
     player: ClassifierPlayer
     if solver.oracle is not None:
-        ground = make_oracle_rows(solver.oracle, problem, kinds)
-        oracle = make_oracle(solver.oracle, ground, problem.l2, rng)
-        player = BestResponsePlayer(form, ground, oracle)
+        oracle_rows = make_oracle_rows(solver.oracle, problem, kinds)
+        oracle = make_oracle(solver.oracle, oracle_rows, problem.l2, rng)
+        player = BestResponsePlayer(form, oracle_rows, oracle)
     else:
-        rows: LaneRows | StreamedLaneRows
-        batch: BatchSampler | StreamedBatchSampler | None = None
-        if problem.stream is not None:
-            rows = StreamedLaneRows(problem.stream, kinds)
-            if solver.batch is not None:
-                batch = StreamedBatchSampler(problem.stream, kinds, solver.batch, rng)
-        else:
-            rows = LaneRows(problem.X, kinds)
-            if solver.batch is not None:
-                batch = BatchSampler(rows.unmerged(), solver.batch, rng)
+        stream = problem.stream
+        rows = LaneRows(problem.X, kinds) if stream is None else StreamedLaneRows(stream, kinds)
+        batch = None if solver.batch is None else rows.batches(solver.batch, rng)
         stepper, surrogate = (solver.optimizer, learning), solver.rates == "surrogate"
         width = problem.X.shape[1]
         player = DescentPlayer(form, rows, width, stepper, batch, surrogate=surrogate)
