@@ -14,7 +14,7 @@ descends elsewhere.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import ClassVar, NamedTuple
@@ -63,6 +63,7 @@ class ConvexAtom(ABC):
         """Return the derivatives (n, A, B)."""
 
 
+@dataclass(frozen=True)
 class ClosedFormAtom(ConvexAtom):
     """An atom whose best response has a closed form: `scale` times a function of shares."""
 
@@ -86,11 +87,9 @@ class DescendingAtom(ConvexAtom):
         """Project slacks (n, A, B) onto the box."""
 
 
-@dataclass(frozen=True)
 class NegativeLog(ClosedFormAtom):
     """`-scale * log(x)` of a share x."""
 
-    scale: Parameter
     signs = (-1,)
 
     def value(self, slacks: Array) -> Array:
@@ -127,11 +126,9 @@ class _MeanAtom(ClosedFormAtom):
         """Return the best share in [0, 1] of the other argument when one is 1."""
 
 
-@dataclass(frozen=True)
 class NegativeGeometricMean(_MeanAtom):
     """`-scale * sqrt(x y)` (vector 9.8)."""
 
-    scale: Parameter
     signs = (-1, -1)
 
     def value(self, slacks: Array) -> Array:
@@ -146,11 +143,9 @@ class NegativeGeometricMean(_MeanAtom):
         return np.asarray(-0.5 * self.scale * np.stack([np.sqrt(y / x), np.sqrt(x / y)]))
 
 
-@dataclass(frozen=True)
 class NegativeHarmonicMean(_MeanAtom):
     """`-scale * 2 x y / (x + y)`."""
 
-    scale: Parameter
     signs = (-1, -1)
 
     def value(self, slacks: Array) -> Array:
@@ -168,11 +163,9 @@ class NegativeHarmonicMean(_MeanAtom):
         return np.asarray(-2 * self.scale * np.stack([(y / (x + y)) ** 2, (x / (x + y)) ** 2]))
 
 
-@dataclass(frozen=True)
 class QuadraticMean(_MeanAtom):
     """`scale * sqrt((x^2 + y^2) / 2)`."""
 
-    scale: Parameter
     signs = (1, 1)
 
     def value(self, slacks: Array) -> Array:
@@ -441,20 +434,21 @@ class ProgramLagrangian:
         return _OwnedAtom(SmoothAtom(scaled, own, tuple(signs.values())), lines, owner)
 
 
+CLOSED_FORMS: Mapping[tuple[str, bool], type[ClosedFormAtom]] = {
+    ("geo_mean", False): NegativeGeometricMean,
+    ("harmonic_mean", False): NegativeHarmonicMean,
+    ("rms", True): QuadraticMean,
+}
+"""Atoms of functions of two arguments in [0, 1], by name and whether the factor is positive."""
+
+
 def _closed_form(
     name: str, arguments: tuple[LinearTerm, ...], factor: float
 ) -> ClosedFormAtom | None:
-    """Return `factor` times a function as an atom with a closed form, None if there is none.
-
-    The atoms need arguments in [0, 1].
-    """
+    """Return `factor` times a function as an atom with a closed form, None if there is none."""
+    atom = CLOSED_FORMS.get((name, factor > 0))
     reaches = [line.reach() for line in arguments]
-    if not all(-ROUNDING <= low <= high <= 1 + ROUNDING for low, high in reaches):
+    inside = all(-ROUNDING <= low <= high <= 1 + ROUNDING for low, high in reaches)
+    if atom is None or len(arguments) != 2 or not inside:
         return None
-    if name == "geo_mean" and factor < 0:
-        return NegativeGeometricMean(-factor)
-    if name == "harmonic_mean" and factor < 0:
-        return NegativeHarmonicMean(-factor)
-    if name == "rms" and factor > 0 and len(arguments) == 2:
-        return QuadraticMean(factor)
-    return None
+    return atom(abs(factor))
