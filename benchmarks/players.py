@@ -293,8 +293,7 @@ def game_of(problem: Problem, lanes: int) -> ThreePlayerGame:
     kinds = RowKinds.by(problem.rates)
     form = ProgramLagrangian(RateProgram.of(problem), kinds)
     rates = np.geomspace(1e-3, 1, lanes)
-    rows, width = LaneRows(problem.X, kinds), problem.X.shape[1]
-    player = DescentPlayer(form, rows, width, ("adam", rates))
+    player = DescentPlayer(form, LaneRows(problem.X, kinds), ("adam", rates))
     ascent = GradientAscent(Stepper("adam", rates), None)
     return ThreePlayerGame(form, player, ascent, rates)
 

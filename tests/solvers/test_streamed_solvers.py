@@ -159,9 +159,11 @@ def test_lane_passes_equal_those_in_memory(folder):
     memory, stream = problems(folder)
     kinds, cells = RowKinds.by(memory.rates), RowKinds.by(stream.rates)
     np.testing.assert_array_equal(kinds.patterns, cells.patterns)
+
     lanes, rows = LaneRows(memory.X, kinds), StreamedLaneRows(stream.stream, cells)
+    assert lanes.width == rows.width
     rng = np.random.default_rng(0)
-    W = rng.normal(size=(2, memory.X.shape[1] + 1, WIDTH)).astype(np.float32)
+    W = rng.normal(size=(2, rows.width + 1, WIDTH)).astype(np.float32)
     sides = rng.random((2, 2 * kinds.count, WIDTH)).astype(np.float32)
     one, other = lanes.run(W, sides), rows.run(W, sides)
     np.testing.assert_array_equal(one.yes, other.yes)
@@ -177,9 +179,9 @@ def test_batches_represent_all_rows(folder, monkeypatch, pool):
     monkeypatch.setattr(player, "RARE_KIND_ROWS", 4)
     _, stream = problems(folder, rows=2500)
     kinds = RowKinds.by(stream.rates)
-    rows, width = StreamedLaneRows(stream.stream, kinds), stream.X.shape[1]
+    rows = StreamedLaneRows(stream.stream, kinds)
     batch = rows.batches(24, np.random.default_rng(0))
-    W = np.random.default_rng(1).normal(size=(1, width + 1, WIDTH)).astype(np.float32)
+    W = np.random.default_rng(1).normal(size=(1, rows.width + 1, WIDTH)).astype(np.float32)
     nothing = np.zeros((1, 2 * kinds.count, WIDTH), np.float32)
     yes = []
     for _ in range(400):

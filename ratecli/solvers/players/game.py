@@ -95,13 +95,12 @@ class DescentPlayer(ClassifierPlayer):
         self,
         form: ProgramLagrangian,
         rows: LaneRows | StreamedLaneRows,
-        width: int,
         stepper: tuple[StepRule, Array],
         batch: BatchSampler | StreamedBatchSampler | None = None,
         *,
         surrogate: bool = False,
     ) -> None:
-        """Start from zero weights of `width` features.
+        """Start from zero weights.
 
         `stepper` is the rule of the steps and one learning rate for each of B lanes. With
         `surrogate`, multipliers see hinges instead of true rates.
@@ -109,7 +108,7 @@ class DescentPlayer(ClassifierPlayer):
         rule, rates = stepper
         self.form, self.rows, self.batch, self.surrogate = form, rows, batch, surrogate
         self.lanes, self.stepper = len(rates), Stepper(rule, pack_lanes(rates[None]))
-        self.W = pack_lanes(np.zeros((width + 1, self.lanes)))
+        self.W = pack_lanes(np.zeros((rows.width + 1, self.lanes)))
         self._seen: LaneRows | StreamedLaneRows | KindRows = rows
 
     def classifier(self, answer: Floats32, lane: int) -> Threshold:

@@ -204,6 +204,8 @@ class LaneRows:
     ----------
     kinds
         Kinds of all rows.
+    width
+        Number of features d.
     merged
         The rows, with equal ones of a kind merged.
     """
@@ -218,7 +220,7 @@ class LaneRows:
         some = X[used[new]]
         features = CsrArrays.of(some) if sparse.issparse(some) else some.astype(np.float32)
         parts = find_shared_parts(sparse.csc_array(some))
-        self.kinds = kinds
+        self.kinds, self.width = kinds, int(X.shape[1])
         self.merged = KindRows(features, kind_starts(kind[new], kinds), weight, parts)
         self._kind, self._weight = kind, kinds.weight[used]
         self._member = (np.cumsum(new) - 1).astype(np.uint32)

@@ -79,6 +79,10 @@ class StreamedLaneRows:
     stream: RowStream
     kinds: RowKinds
 
+    @property
+    def width(self) -> int:
+        return self.stream.encoded.width
+
     def run(self, W: Floats32, sides: Floats32) -> PassResult:
         yes, slopes = self.stream.sums(LaneSums(self.stream.encoded, self.kinds, W, sides))
         return PassResult(yes, slopes.astype(np.float32))

@@ -109,8 +109,7 @@ def make_game(
         rows = LaneRows(problem.X, kinds) if stream is None else StreamedLaneRows(stream, kinds)
         batch = None if solver.batch is None else rows.batches(solver.batch, rng)
         stepper, surrogate = (solver.optimizer, learning), solver.rates == "surrogate"
-        width = problem.X.shape[1]
-        player = DescentPlayer(form, rows, width, stepper, batch, surrogate=surrogate)
+        player = DescentPlayer(form, rows, stepper, batch, surrogate=surrogate)
     ascent = GradientAscent(Stepper(solver.optimizer, raising), solver.radius)
     multipliers: MultiplierPlayer = ascent
     if solver.multipliers == "leader":
