@@ -54,13 +54,11 @@ def summary_table(ledger: Ledger) -> pd.DataFrame:
     If the file has expectations, five columns show them. A row with several expectations is
     repeated for each; expectations without values come last.
     """
+    order = {metric: k for k, metric in enumerate(ledger.metrics)}
     groups: dict[tuple[str, ...], SeedGroup] = {}
     for group in seed_groups(ledger):
-        order = {metric: k for k, metric in enumerate(ledger.metrics)}
-        for split, metric in sorted(
-            group.values, key=lambda place: (split_rank(place[0]), order[place[1]])
-        ):
-            groups[_key(group, split, metric)] = group
+        places = sorted(group.values, key=lambda place: (split_rank(place[0]), order[place[1]]))
+        groups |= {_key(group, *place): group for place in places}
     expected = group_by(
         compare_expectations(ledger),
         lambda each: _key(each.group, each.entry.split, each.entry.metric),
@@ -74,13 +72,11 @@ def summary_table(ledger: Ledger) -> pd.DataFrame:
             *(group.label, group.variant, *_point(ledger, group.point), split, metric),
             *(found.mean, found.low, found.high, found.n, found.nan),
         ]
-        if not expected:
-            rows.append(row)
-        elif key not in expected:
-            rows.append([*row, *[None] * len(EXPECTED)])
-        for each in expected.get(key, ()):
-            entry, verdict = each.entry, str(each.verdict)
-            rows.append([*row, entry.kind, each.figure, entry.within, entry.source, verdict])
+        cells = [
+            [each.entry.kind, each.figure, each.entry.within, each.entry.source, str(each.verdict)]
+            for each in expected.get(key, ())
+        ]
+        rows += [row + more for more in cells or [[None] * len(EXPECTED) if expected else []]]
     columns = ["algorithm", "variant", *ledger.sweep, "split", "metric", *NUMBERS]
     return _frame(rows, [*columns, *(EXPECTED if expected else ())], ledger.sweep)
 

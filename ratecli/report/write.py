@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ratecli.apply.predict import encoder_json
-from ratecli.errors import Diagnostic, FaultError
+from ratecli.errors import FaultError
 from ratecli.files import (
     ENCODER_FILE,
     LEDGER_FILE,
@@ -56,20 +56,15 @@ REPORT_FOLDERS = ("tables", "figures", MODELS_FOLDER)
 def check_report_folder(folder: Path) -> None:
     """Raise FaultError (E505) before trials run if anything would prevent writing the report."""
     check_no_links(folder, LEDGER_FILE, REPORT_LOCK_FILE, *REPORT_FOLDERS)
-    found = list(_obstacles(folder))
-    if found:
-        raise FaultError(found)
-
-
-def _obstacles(folder: Path) -> Iterator[Diagnostic]:
-    for path in (folder / name for name in REPORT_FILES):
-        if path.is_dir():
-            yield write_failed_error(path, "it is a folder")
+    files = (folder / name for name in REPORT_FILES)
+    found = [write_failed_error(path, "it is a folder") for path in files if path.is_dir()]
     for path in (folder, *(folder / name for name in REPORT_FOLDERS)):
         if path.exists() and not path.is_dir():
-            yield write_failed_error(path, "it is no folder")
+            found.append(write_failed_error(path, "it is no folder"))
         elif path.exists() and not os.access(path, os.W_OK):
-            yield write_failed_error(path, "nothing may be written there")
+            found.append(write_failed_error(path, "nothing may be written there"))
+    if found:
+        raise FaultError(found)
 
 
 def write_report(folder: Path) -> list[Path]:

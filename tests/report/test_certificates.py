@@ -62,18 +62,24 @@ def test_a_row_is_a_constraint_at_a_point():
     assert [cell.tone for cell in sheet.rows[0]][-2] == "part"
 
 
-def test_nan_counts_as_an_infinite_upper_end():
-    ledger = certified(certificate(tutorial(), "nan"), certificate(tutorial(), "-inf", passed=True))
-    assert texts(certificate_sheet(ledger))[0][-2:] == ["1 of 2", "nan"]
-    assert texts(certificate_sheet(certified(certificate(tutorial(), "nan"))))[0][-1] == "inf"
-
-
-def test_different_bounds_are_all_named():
-    records = [
-        certificate(tutorial(), bound=name, exact=e) for name, e in (("a", True), ("b", False))
-    ]
-    (row,) = texts(certificate_sheet(certified(*records)))
-    assert row[5:7] == ["a, b", "exact, approximate"]
+@pytest.mark.parametrize(
+    ("records", "at", "cells"),
+    [
+        # NaN counts as an infinite upper end
+        ([{"upper": "nan"}, {"upper": "-inf", "passed": True}], slice(-2, None), ["1 of 2", "nan"]),
+        ([{"upper": "nan"}], slice(-1, None), ["inf"]),
+        # all bounds are named
+        (
+            [{"bound": "a", "exact": True}, {"bound": "b"}],
+            slice(5, 7),
+            ["a, b", "exact, approximate"],
+        ),
+    ],
+)
+def test_cells_of_several_tests(records, at, cells):
+    ledger = certified(*(certificate(tutorial(), **record) for record in records))
+    (row,) = texts(certificate_sheet(ledger))
+    assert row[at] == cells
 
 
 def test_the_first_seed_at_the_last_point_is_drawn():
@@ -84,24 +90,21 @@ def test_the_first_seed_at_the_last_point_is_drawn():
     assert omitted_trees_note(ledger) == "Trees of the first trial at the last tested sweep point."
 
 
-def test_at_most_12_trees_are_drawn():
-    ledger = certified(*(certificate(tutorial(), constraint=f"c{k}") for k in range(15)))
-    assert len(certificates_to_draw(ledger)) == 12
-    assert omitted_trees_note(ledger).endswith("; 3 more are not drawn.")
-
-
-def test_main_variants_are_drawn_before_others():
+def test_at_most_12_trees_are_drawn_main_variants_first():
     pairs = []
     for label in ("many", "last"):
         trial = planned(label, 0, amount=100)
         variants = [f"v{k}" for k in range(20)] if label == "many" else ["main"]
         records = [certificate(tutorial(), variant=each) for each in variants]
         pairs.append((trial, nothing(trial, info={"certificates": records})))
-    about = [each.about[:2] for _, each in certificates_to_draw(ledger_of(pairs))]
+    ledger = ledger_of(pairs)
+    about = [each.about[:2] for _, each in certificates_to_draw(ledger)]
+    assert len(about) == 12
     assert about[:3] == [("many", "v0"), ("last", "main"), ("many", "v1")]
+    assert omitted_trees_note(ledger).endswith("; 9 more are not drawn.")
 
 
-def test_a_plot_keeps_its_name():
+def test_a_tree_does_not_take_the_file_name_of_a_plot():
     name = "certificate-seldonian-main-parity"
     plot = {"kind": "tradeoff", "x": "error", "y": "error", "file": name}
     ledger = certified(certificate(tutorial()), report={"plots": [plot]})
@@ -180,14 +183,12 @@ def test_infinite_ends_and_one_sided_bounds():
     assert found.numbers[:4] == ("[-∞, ∞]", "estimate nan", "rows 1,200 + 7", "delta 0.05 upper")
 
 
-def test_the_largest_parts_of_a_maximum_are_drawn():
+def test_large_trees_are_truncated():
+    """A maximum keeps the children with the largest upper ends; deep trees are cut at a depth."""
     root = build_box_tree(broad(40))
     assert root.leaves == MAX_LEAVES
     names = [child.text[0] for child in root.children]
     assert names == [*(f"tpr[{k}]" for k in range(25, 40)), "25 more"]
-
-
-def test_a_deep_tree_is_cut_at_the_bottom():
     root = build_box_tree(balanced(6))
     assert root.leaves == MAX_LEAVES
     cut = root.children[0].children[0].children[0].children[0]
