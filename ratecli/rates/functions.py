@@ -64,12 +64,12 @@ def _corner_extremes(arguments: Arguments) -> Iterable[Point]:
 
 def _magnitude_extremes(arguments: Arguments) -> Iterable[Point]:
     """For a function that increases in each |x|: the points nearest to and farthest from 0."""
-
-    def nearest(low: float, high: float) -> tuple[float, int]:
-        return (0.0, 0) if low < 0 < high else (low, -1) if low >= 0 else (high, 1)
-
-    farthest = [(high, 1) if high >= -low else (low, -1) for low, high in arguments]
-    return [nearest(*argument) for argument in arguments], farthest
+    nearest, farthest = list[tuple[float, int]](), list[tuple[float, int]]()
+    for low, high in arguments:
+        less, more = sorted([(high, 1), (low, -1)], key=lambda end: abs(end[0]))
+        nearest.append((0.0, 0) if low < 0 < high else less)
+        farthest.append(more)
+    return nearest, farthest
 
 
 # directions
