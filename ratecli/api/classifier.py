@@ -206,7 +206,7 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
         return self
 
     def _fit_spec(self) -> FitSpec:
-        if self.safety is None and solver_class(self.solver).needs_promise:
+        if self.safety is None and solver_class(self.solver).needs_safety_test:
             message = f"'{self.solver}' requires a safety test"
             raise FaultError(Diagnostic("E102", message, 'say safety={"delta": 0.05}'))
         return FitSpec(

@@ -211,9 +211,9 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         with read.names.in_errors():
             issue_warnings(check_fit_rows(read, data))
             _, rules = goals_with_numbers(read.case, data, {}, "train")
-            promise = read.case.safety_spec(data.splits()["safety"])
-            assert promise is not None
-            test = SafetyRows(data, promise, (0.0, 1.0), seed)
+            spec = read.case.safety_spec(data.splits()["safety"])
+            assert spec is not None
+            test = SafetyRows(data, spec, (0.0, 1.0), seed)
             model = Solution({MODEL_NAME: Threshold(np.ones(1), -0.5)})
             return test.verdict(model, {MODEL_NAME: Predictions(yes, yes, yes)}, rules)
 

@@ -511,9 +511,9 @@ def pose_problem(solver: Solver, goals: TinyProblemGoals, rows: TinyTable) -> Pr
     """Return the problem as the runner would pose it."""
     objective, rules = goals.read()
     problem = training_problem(rows.trial_data(), objective, rules, L2)
-    if solver.needs_promise:
+    if solver.needs_safety_test:
         delta = dict.fromkeys((rule.name for rule in rules), 0.2)
-        problem = replace(problem, promise=SafetyTestSpec(delta, len(rows)))
+        problem = replace(problem, safety_test=SafetyTestSpec(delta, len(rows)))
     if solver.needs_deployed:
         problem = replace(problem, deployed=Threshold(np.eye(problem.X.shape[1])[0]))
     return problem

@@ -77,7 +77,7 @@ def check_entry(
     if found.needs_deployed and experiment.deployed is None:
         message = f"'{entry.name}' needs a deployed model, and the file names none"
         yield Diagnostic("E307", message, DEPLOYED_HINT, loc=loc, key=True)
-    if found.needs_promise and not is_safety_tested(experiment, entry):
+    if found.needs_safety_test and not is_safety_tested(experiment, entry):
         message = f"'{entry.name}' trains for a safety test, and there is none"
         yield Diagnostic("E102", message, "say safety: {delta: 0.05}", loc=loc, key=True)
     test = merged_safety(experiment, entry)
@@ -85,7 +85,7 @@ def check_entry(
     reason = ""
     if found.role != "enforces":
         reason = f"'{entry.name}' enforces no constraint"
-    elif found.needs_promise:
+    elif found.needs_safety_test:
         reason = f"'{entry.name}' takes its margin from the safety test (`inflation` or 'aim')"
     elif has_aim:
         reason = "the 'aim' of the safety test sets the margin"
@@ -114,7 +114,7 @@ def check_filter_compatibility(
     encode features as they are without the filter.
     """
     loc = experiment.entry_loc(entry.label)
-    predicts = found.needs_promise or (aim is not None and found.role == "enforces")
+    predicts = found.needs_safety_test or (aim is not None and found.role == "enforces")
     if predicts and take == "weights":
         message = (
             f"'{entry.label}' predicts its safety test from training rows of equal weight, "

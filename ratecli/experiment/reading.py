@@ -284,7 +284,7 @@ class ExperimentReader:
         probability with which the safety test should be passed.
         """
         options = {key: value_at_point(value, point) for key, value in entry.options.items()}
-        if aim is not None and solver_class(entry.name).needs_promise:
+        if aim is not None and solver_class(entry.name).needs_safety_test:
             options = {"inflation": {"pass": aim}} | options
         own = set(entry.sweep.names if entry.sweep else ()) & point.keys()
         varied = own & set(option_names(entry.name)) - options.keys()
@@ -320,7 +320,7 @@ class ExperimentReader:
         rules = self._constraints(at, pool, needed=test is not None or found.role != "ignores")
         if solver is None or len(self.faults) > before or "objective" not in values:
             return None
-        guarded = found.role == "enforces" and not found.needs_promise
+        guarded = found.role == "enforces" and not found.needs_safety_test
         case = Case(
             label=entry.label,
             algorithm=entry.name,

@@ -225,7 +225,7 @@ class Trial:
         return replace(
             problem,
             validation=validation,
-            promise=case.safety_spec(self.rows.splits().get("safety", 0)),
+            safety_test=case.safety_spec(self.rows.splits().get("safety", 0)),
             deployed=self._deployed_model() if case.solver.needs_deployed else None,
         )
 
@@ -250,9 +250,9 @@ class Trial:
         if predictions:  # `of(...)` with the trial's own label refers to its main variant
             reference = {case.label: next(iter(predictions.values())), **self.reference}
             trial = replace(self, reference=reference)
-        if problem.promise is not None:
+        if problem.safety_test is not None:
             _, constraints = goals_with_numbers(case, trial.rows, trial.reference, "train")
-            test = SafetyRows(self.rows, problem.promise, problem.label_ends, self.spec.seed)
+            test = SafetyRows(self.rows, problem.safety_test, problem.label_ends, self.spec.seed)
             verdict = test.verdict(solution, predictions, constraints)
             solution, status, reason = verdict.solution, verdict.status, verdict.reason
             predictions = {name: predictions[name] for name in solution.variants}

@@ -50,7 +50,7 @@ class SafetyRows:
     """Held-out rows with the test to pass on them; `seed` is the trial's."""
 
     rows: TrialData
-    promise: SafetyTestSpec
+    spec: SafetyTestSpec
     label_range: tuple[float, float]
     seed: int
 
@@ -90,7 +90,7 @@ class SafetyRows:
             for sample, split in ((self.rows.sample, "safety"), (self.rows.unfiltered(), "train"))
         )
         rng = random_stream(self.seed, "safety test", variant)
-        certificates = certify(goals, self.promise, rows, rng, candidate)
+        certificates = certify(goals, self.spec, rows, rng, candidate)
         return [each.record() | {"variant": variant} for each in certificates]
 
     def _measured(

@@ -75,17 +75,18 @@ class Solver(ABC):
     and `constraints` are the classes of goals (see `rates.analysis.Shape`) that it accepts; other
     goals are rejected (E308) unless the algorithm `ignores` all of them. A `one_sided` algorithm
     bounds each rate from one side only, so goals must be monotone in it (see
-    `rates.analysis.find_two_sided_rate`). `needs_promise` is set if it trains for a safety test
-    (`Problem.promise`), `needs_deployed` if it requires the deployed model (`Problem.deployed`),
-    and `hides_groups` if the columns that define the groups of its goals are excluded from its
-    features. `numbers` and `streams` are the option values with which it learns numeric labels and
-    rows that are not held in memory (`Problem.stream`), or None if it never does.
+    `rates.analysis.find_two_sided_rate`). `needs_safety_test` is set if it trains for a safety
+    test (`Problem.safety_test`), `needs_deployed` if it requires the deployed model
+    (`Problem.deployed`), and `hides_groups` if the columns that define the groups of its goals are
+    excluded from its features. `numbers` and `streams` are the option values with which it learns
+    numeric labels and rows that are not held in memory (`Problem.stream`), or None if it never
+    does.
     """
 
     version: ClassVar[int] = 1
     role: ClassVar[Role] = "enforces"
     one_sided: ClassVar[bool] = False
-    needs_promise: ClassVar[bool] = False
+    needs_safety_test: ClassVar[bool] = False
     needs_deployed: ClassVar[bool] = False
     hides_groups: ClassVar[bool] = False
     objectives: ClassVar[frozenset[str]] = frozenset()

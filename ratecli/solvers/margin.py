@@ -88,7 +88,7 @@ def solve_with_margin(
     """
     if (
         guard == MarginSpec()
-        or solver.needs_promise
+        or solver.needs_safety_test
         or solver.role != "enforces"
         or not problem.constraints
     ):
@@ -209,21 +209,21 @@ class _SafetyTestJudge:
 
     @classmethod
     def of(cls, problem: Problem, aim: float) -> _SafetyTestJudge:
-        promise, alone, delta = problem.promise, list[Goal](), dict[str, float]()
-        assert promise is not None
+        spec, alone, delta = problem.safety_test, list[Goal](), dict[str, float]()
+        assert spec is not None
         for goal in problem.constraints:
             for piece in goal.pieces:
-                name, shared = str(len(alone)), promise.method != "pieces"
+                name, shared = str(len(alone)), spec.method != "pieces"
                 alone.append(replace(goal, name=name, expression=piece, pieces=(piece,)))
-                delta[name] = promise.delta[goal.name] / (len(goal.pieces) if shared else 1)
-        promise = replace(promise, delta=delta)
-        return cls(replace(problem, constraints=tuple(alone), promise=promise), aim)
+                delta[name] = spec.delta[goal.name] / (len(goal.pieces) if shared else 1)
+        spec = replace(spec, delta=delta)
+        return cls(replace(problem, constraints=tuple(alone), safety_test=spec), aim)
 
     def shortfalls(self, decisions: Array) -> Array:
         """Return the predicted violation of each piece (J,); negative if slack."""
-        promise, outputs = self.problem.promise, DecisionOutputs(decisions)
-        assert promise is not None
-        prediction = predict_safety_test(self.problem, promise, outputs)
+        spec, outputs = self.problem.safety_test, DecisionOutputs(decisions)
+        assert spec is not None
+        prediction = predict_safety_test(self.problem, spec, outputs)
         inflation = calibrate_inflation(self.aim, prediction.bounds)
         upper = replace(prediction, inflation=inflation).at(outputs).upper
         starts = [prediction.owners.index(goal.name) for goal in self.problem.constraints]

@@ -53,7 +53,7 @@ class Problem:
     label_range
         Smallest and largest possible value of numeric labels, infinite where unknown; None for
         labels of two classes.
-    promise
+    safety_test
         The safety test that the solution has to pass, if any.
     deployed
         The deployed model, for algorithms that need it.
@@ -72,7 +72,7 @@ class Problem:
     known: Mapping[str, Mask] = field(default_factory=dict)
     label: Array = field(default_factory=lambda: np.zeros(0))
     label_range: Interval | None = None
-    promise: SafetyTestSpec | None = None
+    safety_test: SafetyTestSpec | None = None
     deployed: Classifier | None = None
     stream: RowStream | None = None
 

@@ -216,7 +216,7 @@ def test_no_rounding_error_is_shown(folder, cli):
 
 
 def test_who_trains_for_a_test_needs_one(folder, cli, monkeypatch):
-    monkeypatch.setattr(Unconstrained, "needs_promise", True)
+    monkeypatch.setattr(Unconstrained, "needs_safety_test", True)
     text = LOANS.replace("safety: {delta: 0.1, fraction: 0.5}\n", "").partition("report")[0]
     (folder / "exp.yaml").write_text(text)
     answer = cli("validate", "exp.yaml")

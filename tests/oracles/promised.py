@@ -27,8 +27,8 @@ def promised(
 ) -> Problem:
     """Return a problem with a delta of 0.05 for each constraint, tested on `tests` rows."""
     made = problem(rows, Rules(rules, objective), l2)
-    promise = SafetyTestSpec(dict.fromkeys(rules, 0.05), tests, bound, method)
-    return replace(made, label=rows.label, promise=promise)
+    spec = SafetyTestSpec(dict.fromkeys(rules, 0.05), tests, bound, method)
+    return replace(made, label=rows.label, safety_test=spec)
 
 
 def numbers(seed: int, n: int = 300, d: int = 3) -> Rows:

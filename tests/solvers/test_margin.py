@@ -198,8 +198,8 @@ def with_a_test(seed: int) -> tuple[Problem, Problem]:
     rules = Rules({"p": "positive_rate[g=a] >= 0.9 * positive_rate[g=c]", "r": "recall >= 0.6"})
     given = split_problem(seed, rules, n=1000)
     assert given.validation is not None
-    promise = SafetyTestSpec(dict.fromkeys(rules.constraints, 0.05), rows=1000)
-    return replace(given, promise=promise, validation=None), given.validation
+    spec = SafetyTestSpec(dict.fromkeys(rules.constraints, 0.05), rows=1000)
+    return replace(given, safety_test=spec, validation=None), given.validation
 
 
 def passes(given: Problem, other: Problem, guard: MarginSpec) -> bool:
@@ -208,7 +208,7 @@ def passes(given: Problem, other: Problem, guard: MarginSpec) -> bool:
     found = first(solve_with_margin(Mixture(), guard, given, rng))
     decisions = {"decision": other.decisions(found)}
     rows = MeasuredRows(other.rates, decisions, (0, 1))
-    tests = certify(other.constraints, given.promise, rows, rng)
+    tests = certify(other.constraints, given.safety_test, rows, rng)
     return all(each.passed for each in tests)
 
 
@@ -221,7 +221,7 @@ def test_candidates_with_an_aim_pass_the_safety_test_more_often():
 def test_infinite_bound_does_not_tighten_without_end():
     """Of two rows nothing is known of a ratio: tightening ends, and it is said what is missing."""
     rules = Rules({"p": "precision[g=a] <= precision[g=c] + 0.1"})
-    given = replace(split_problem(0, rules, n=100), promise=SafetyTestSpec({"p": 0.05}, rows=2))
+    given = replace(split_problem(0, rules, n=100), safety_test=SafetyTestSpec({"p": 0.05}, rows=2))
     plain = first(guarded(given))
     short = _SafetyTestJudge.of(given, 0.9).shortfalls(given.decisions(plain))
     assert short.tolist() == [1.0]

@@ -39,8 +39,8 @@ def solved(problem: Problem, **options: object) -> Solution:
 
 def chosen_by(problem: Problem, **options: object) -> CandidateSelection:
     solver = Seldonian(**options)  # type: ignore[arg-type]
-    assert problem.promise
-    return candidate_selection(solver, problem, problem.promise)
+    assert problem.safety_test
+    return candidate_selection(solver, problem, problem.safety_test)
 
 
 def objective(solution: Solution, selection: CandidateSelection) -> float:
@@ -213,10 +213,12 @@ def test_reported_number_of_rows_is_enough():
     problem = promised(rows, rule, "error", tests=400, method="pieces")
     reason = solved(problem, inflation=2).reason
     count = int(reason.split("about ")[1].split(" rows")[0].replace(",", ""))
-    more = replace(problem, promise=SafetyTestSpec({"c": 0.05}, count + 1, "student_t", "pieces"))
+    more = replace(
+        problem, safety_test=SafetyTestSpec({"c": 0.05}, count + 1, "student_t", "pieces")
+    )
     assert solved(more, inflation=2).status == "solved"
     less = replace(
-        problem, promise=SafetyTestSpec({"c": 0.05}, int(0.7 * count), "student_t", "pieces")
+        problem, safety_test=SafetyTestSpec({"c": 0.05}, int(0.7 * count), "student_t", "pieces")
     )
     assert solved(less, inflation=2).status == "iteration_limit"
 
@@ -330,7 +332,7 @@ def test_invalid_inflation_is_rejected(value, code, loc):
 
 
 def test_missing_safety_test_is_an_error():
-    problem = replace(promised(smooth_rows(0), {"c": GAP}), promise=None)
+    problem = replace(promised(smooth_rows(0), {"c": GAP}), safety_test=None)
     with pytest.raises(FaultError, match="E102"):
         solved(problem)
 

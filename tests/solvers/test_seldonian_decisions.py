@@ -20,7 +20,7 @@ RULES = {"c": GAP, "d": "tpr >= 0.3"}
 
 def cuts_of(problem, scores, inflation=1.0) -> ThresholdCandidates:
     said = DecisionOutputs((scores > 0).astype(float))
-    prediction = predict_safety_test(problem, problem.promise, said)
+    prediction = predict_safety_test(problem, problem.safety_test, said)
     prediction = replace(prediction, inflation=BoundInflation(inflation))
     return ThresholdCandidates(scores, problem.rates, ERROR_RATE, prediction)
 
@@ -81,7 +81,7 @@ def test_deterministic_candidate_passes_and_is_close_to_the_best_line(rule):
     (model,) = solution.variants.values()
     assert isinstance(model, Logistic)
     said = DecisionOutputs(model.decide(rows.X))
-    prediction = predict_safety_test(problem, problem.promise, said)
+    prediction = predict_safety_test(problem, problem.safety_test, said)
     prediction = replace(prediction, inflation=calibrate_inflation(0.9, prediction.bounds))
     assert prediction.at(said).worst <= 0
     error = float(np.mean(model.decide(rows.X) != rows.label))

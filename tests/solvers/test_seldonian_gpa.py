@@ -38,11 +38,11 @@ def halves(rule: str, objective: str, *, numeric: bool, delta: float = 0.05) -> 
     label = gpa if numeric else (gpa >= 3).astype(float)
     group = np.where(data[:, 0] == 1, "M", "F").astype(object)
     cut, found = round(0.4 * len(data)), []
-    promise = SafetyTestSpec({"c": delta}, len(data) - cut, "student_t", "leaves")
+    spec = SafetyTestSpec({"c": delta}, len(data) - cut, "student_t", "leaves")
     for own in (slice(0, cut), slice(cut, None)):
         made = problem(Rows(X[own], label[own], group[own]), Rules({"c": rule}, objective), 0.0)
         ends = (0.0, 4.0) if numeric else None
-        found.append(replace(made, label=label[own], label_range=ends, promise=promise))
+        found.append(replace(made, label=label[own], label_range=ends, safety_test=spec))
     return found
 
 
@@ -56,9 +56,9 @@ def end(made: Problem, solution: Solution, inflation: float = 1.0) -> float:
     (model,) = solution.variants.values()
     assert isinstance(model, RandomizedLogistic | LinearRegressor)
     said = score_model_of(made).outputs(model.score(made.X))
-    assert made.promise
-    rows = made.promise.rows
-    test = predict_safety_test(made, replace(made.promise, rows=rows), said)
+    assert made.safety_test
+    rows = made.safety_test.rows
+    test = predict_safety_test(made, replace(made.safety_test, rows=rows), said)
     return replace(test, inflation=BoundInflation(inflation)).at(said).worst
 
 

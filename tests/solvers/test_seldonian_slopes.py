@@ -33,7 +33,7 @@ NUMBERS = [
 
 
 def selection(problem, **options) -> CandidateSelection:
-    return candidate_selection(Seldonian(**options), problem, problem.promise)
+    return candidate_selection(Seldonian(**options), problem, problem.safety_test)
 
 
 def check(chosen: CandidateSelection, seed: int) -> None:

@@ -230,7 +230,7 @@ def solve_hard(options: Seldonian, problem: Problem, progress: Progress) -> Solu
     bounds are tightened step by step, with the model's own probabilities and with steeper ones,
     which are closer to decisions. On each model's scores all thresholds are tried exactly.
     """
-    safety, path = problem.promise, list[Array]()
+    safety, path = problem.safety_test, list[Array]()
     assert safety is not None
     selection = candidate_selection(options, problem, replace(safety, bound=SURROGATE_BOUND))
     for sharpness in SOFT_SHARPNESS:

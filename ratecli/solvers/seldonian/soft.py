@@ -143,8 +143,8 @@ def solve_smooth(
 ) -> Solution:
     """Return the best candidate expected to pass, or the one with the smallest bound."""
     seed = int(rng.integers(1, 2**31))
-    assert problem.promise is not None
-    selection = candidate_selection(options, problem, problem.promise)
+    assert problem.safety_test is not None
+    selection = candidate_selection(options, problem, problem.safety_test)
     track, model = CandidateTracker(), selection.model
     chosen, multipliers = select_candidate(selection, options, track, seed)
     name = "estimate" if model.numeric else "stochastic"

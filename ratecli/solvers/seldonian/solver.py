@@ -143,7 +143,7 @@ class Seldonian(Solver):
 
     version: ClassVar[int] = 3
     role: ClassVar[Role] = "enforces"
-    needs_promise: ClassVar[bool] = True
+    needs_safety_test: ClassVar[bool] = True
     numbers: ClassVar[Mapping[str, Any] | None] = {"decisions": "randomized"}
     objectives: ClassVar[frozenset[str]] = MEASURABLE_SHAPES
     constraints: ClassVar[frozenset[str]] = MEASURABLE_SHAPES
@@ -177,7 +177,7 @@ class Seldonian(Solver):
         from ratecli.solvers.seldonian.hard import solve_hard
         from ratecli.solvers.seldonian.soft import solve_smooth
 
-        if problem.promise is None:
+        if problem.safety_test is None:
             message = "'seldonian' needs a safety test"
             raise FaultError(Diagnostic("E102", message, "add at the top: safety: {delta: 0.05}"))
         if self.decisions == "deterministic":
