@@ -173,8 +173,10 @@ def _resample_means(values: Array, size: int, rng: np.random.Generator) -> Array
     return np.concatenate(means)
 
 
-_ALL = (ClopperPearson, Betting, EmpiricalBernstein, Hoeffding, StudentT, Bootstrap)
-BOUNDS: dict[str, Bound] = {bound.name: bound() for bound in _ALL}
+BOUNDS: dict[str, Bound] = {
+    bound.name: bound()
+    for bound in (ClopperPearson, Betting, EmpiricalBernstein, Hoeffding, StudentT, Bootstrap)
+}
 
 
 def choose_bound(name: str, parts: Sequence[BoundedSample]) -> Bound:

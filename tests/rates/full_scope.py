@@ -1,9 +1,12 @@
-"""An experiment's names, with data."""
+"""The names of an experiment with data, and errors at marked places of rules."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import pytest
+
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.rates.expression import Expression
 from ratecli.rates.parser import parse_conditions, parse_expression
 from ratecli.rates.resolve import Scope, resolve
@@ -31,3 +34,17 @@ FULL = Scope(
 
 def value(text: str, scope: Scope = FULL) -> Expression:
     return resolve(parse_expression(text), scope)
+
+
+def fault_under(mark: str, read: Callable[[str], object]) -> Diagnostic:
+    """The only error of reading a text; it must point at the part between « and »."""
+    start, end = mark.index("«"), mark.index("»") - 1
+    text = mark.replace("«", "").replace("»", "")
+    with pytest.raises(FaultError) as raised:
+        read(text)
+    (fault,) = raised.value.faults
+    assert fault.span is not None
+    found = fault.span
+    shown = f"{text[: found.start]}«{text[found.start : found.end]}»{text[found.end :]}"
+    assert shown == f"{text[:start]}«{text[start:end]}»{text[end:]}"
+    return fault

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 import rule_strategies
 from entries import load_entry_table
-from full_scope import FULL, value
+from full_scope import FULL, fault_under, value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_rates import WORDS, node, number, random_sample
-from rule_marks import fault_under
 
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Balance, affine, balance, disclosure_bound

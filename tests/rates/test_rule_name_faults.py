@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
-from full_scope import FULL, value
+from full_scope import FULL, fault_under, value
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rule_marks import fault_under
 from rule_strategies import codes
 
 from ratecli.errors import FaultError, Span

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
+from full_scope import fault_under
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from rule_marks import fault_under
 from rule_strategies import CONDITIONS, NODES, TEXTS_OF_VALUES, relations
 
 from ratecli.errors import FaultError, Span
