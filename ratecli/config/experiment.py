@@ -38,6 +38,7 @@ from ratecli.config.validation import (
     value_error,
 )
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean
+from ratecli.rates.metrics import BUILTIN_NAMES
 
 NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,2})?"
 AMOUNT_PATTERN = re.compile(rf"({NUMBER}) ?([A-Za-z]+)")
@@ -308,13 +309,14 @@ def _check_names(experiment: Experiment) -> Iterator[Diagnostic]:
         *((("groups", name), name, datasets) for name in groups),
         *((("metrics", name), name, ALWAYS_MEASURED) for name in metrics),
     ]
-    meanings = RESULT_COLUMNS | ALWAYS_MEASURED | metrics | groups | datasets
+    language = dict.fromkeys(BUILTIN_NAMES, "a metric or function of the language")
+    meanings = language | RESULT_COLUMNS | ALWAYS_MEASURED | metrics | groups | datasets
     for loc, sweep in experiment.sweeps():
-        uses += (((*loc, name), name, meanings) for name in sweep.axes)
+        uses += (((*loc, name), name, meanings) for name in sweep.names)
     for loc, name, taken in uses:
         if name in taken:
             message = f"'{name}' is already {taken[name]}"
-            yield Diagnostic("E106", message, "rename one of them", loc=loc, key=len(loc) > 1)
+            yield Diagnostic("E106", message, "choose another name", loc=loc, key=len(loc) > 1)
     for part in ("tables", "plots"):
         seen: set[str] = set()
         for k, entry in enumerate(getattr(experiment.report, part)):

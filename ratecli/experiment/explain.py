@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
-from typing import TypeVar
 
 from ratecli.certify.trees import plan_goal_test
 from ratecli.config.experiment import DeployedSpec
@@ -30,8 +29,6 @@ from ratecli.rates.table import DEPLOYED
 from ratecli.sampling.rows import load_trial_data
 from ratecli.sampling.safety_rows import goal_leaves, rates_on_split, without_split_condition
 from ratecli.solvers.registry import all_algorithms
-
-T = TypeVar("T")
 
 MAX_SHOWN_ITEMS = 4
 """Maximum number of tests, bounds, filters, sweep points or pieces that are listed in full."""
@@ -230,18 +227,14 @@ def _format_normal_forms(goals: Sequence[tuple[str, Goal]], *, objective: bool) 
     yield "normal form" if objective else "normal form, all of it to hold"
     shown: dict[tuple[str, ...], str] = {}
     for label, goal in goals:
-        lines: list[str] = []
-        for piece in _first_and_last(goal.pieces):
-            more = [f"... {len(goal.pieces) - 2} more ..."]
-            lines += more if piece is None else _format_piece(piece, goal)
-        shown.setdefault(tuple(lines), label)
-    for entry in _first_and_last(list(shown.items())):
-        if entry is None:
-            yield f"  ... {len(shown) - 2} more sweep points ..."
-            continue
-        own, label = entry
+        lines = [
+            line for each in goal.pieces[:MAX_SHOWN_ITEMS] for line in _format_piece(each, goal)
+        ]
+        shown.setdefault((*lines, *_count_more(goal.pieces, "parts")), label)
+    for own, label in list(shown.items())[:MAX_SHOWN_ITEMS]:
         head = [f"at {label}"] if label and len(shown) > 1 else []
         yield from _indent([*head, *(_indent(own) if head else own)])
+    yield from _indent(_count_more(shown, "sweep points"))
 
 
 def _format_piece(piece: Expression, goal: Goal) -> Iterator[str]:
@@ -311,11 +304,6 @@ def _goal_by_point(cases: Sequence[Case], name: str) -> list[tuple[str, Goal]]:
 
 def _pairs(values: Mapping[str, object]) -> str:
     return ", ".join(f"{key}={value}" for key, value in values.items())
-
-
-def _first_and_last(items: Sequence[T]) -> list[T | None]:
-    """Return all of a few items, else the first and the last with None in between."""
-    return list(items) if len(items) <= MAX_SHOWN_ITEMS else [items[0], None, items[-1]]
 
 
 def _count_more(items: Sized, noun: str) -> list[str]:

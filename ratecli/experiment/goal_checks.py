@@ -30,7 +30,6 @@ from ratecli.rates.analysis import (
     find_two_sided_rate,
     interval,
 )
-from ratecli.rates.metrics import BUILTIN_NAMES
 from ratecli.rates.syntax import NO_SPAN
 from ratecli.rates.table import DEPLOYED, RATES
 from ratecli.solvers.base import Solver
@@ -57,21 +56,14 @@ DEPLOYED_HINT = (
 MEASURE_HINT = "measure it under `metrics` instead"
 
 
-def check_swept_names(experiment: Experiment) -> Iterator[Diagnostic]:
-    """Yield an E106 for each swept name that hides a metric or function."""
-    for loc, sweep in experiment.sweeps():
-        for name in BUILTIN_NAMES & set(sweep.names):
-            message = f"'{name}' is a metric or function of the language and cannot be swept"
-            yield Diagnostic("E106", message, "sweep another name", loc=(*loc, name), key=True)
-
-
 def check_entry(
-    experiment: Experiment, entry: AlgorithmSpec, found: type[Solver]
+    experiment: Experiment, entry: AlgorithmSpec, found: type[Solver], take: str | None
 ) -> Iterator[Diagnostic]:
     """Yield an error for each requirement of an algorithm that its entry does not satisfy.
 
     E307 without a deployed model, E102 without a safety test, E104 for a margin that has no effect
-    or is specified twice.
+    or is specified twice, and for a filter that does not suit the algorithm. `take` says how the
+    filter is applied; None without a filter.
     """
     loc = experiment.entry_loc(entry.label)
     if found.needs_deployed and experiment.deployed is None:
@@ -98,15 +90,13 @@ def check_entry(
         if margins[place]:
             message = f"{reason}: '{place[-1]}' has no effect"
             yield Diagnostic("E104", message, "leave it out", loc=place)
+    if take is not None:
+        predicts = found.needs_safety_test or (has_aim and found.role == "enforces")
+        yield from _check_filter(experiment, entry, found, predicts=predicts, take=take)
 
 
-def check_filter_compatibility(
-    experiment: Experiment,
-    entry: AlgorithmSpec,
-    found: type[Solver],
-    *,
-    take: str,
-    aim: float | None,
+def _check_filter(
+    experiment: Experiment, entry: AlgorithmSpec, found: type[Solver], *, predicts: bool, take: str
 ) -> Iterator[Diagnostic]:
     """Yield an E104 for an algorithm that cannot work with the filtered training rows.
 
@@ -114,7 +104,6 @@ def check_filter_compatibility(
     encode features as they are without the filter.
     """
     loc = experiment.entry_loc(entry.label)
-    predicts = found.needs_safety_test or (aim is not None and found.role == "enforces")
     if predicts and take == "weights":
         message = (
             f"'{entry.label}' predicts its safety test from training rows of equal weight, "

@@ -29,10 +29,8 @@ from ratecli.experiment.filter_stage import filter_stage_cases, read_filter
 from ratecli.experiment.goal_checks import (
     check_case,
     check_entry,
-    check_filter_compatibility,
     check_goal_ranges,
     check_support,
-    check_swept_names,
 )
 from ratecli.experiment.options import (
     make_solver,
@@ -158,8 +156,6 @@ class ExperimentReader:
         Without `refuse`, goals that an algorithm does not support (E308) are warnings, so that they
         can be explained.
         """
-        self.add(check_swept_names(self.experiment))
-        self.finish()
         self.add(self.rules.faults)
         cases = [
             case
@@ -310,12 +306,10 @@ class ExperimentReader:
         found, aim = solver_class(entry.name), None if test is None else test.aim
         with self.collecting():
             solver = self._solver(entry, point, aim)
-        self.add(check_entry(self.experiment, entry, found))
         with self._resolving((), pool), errors_at(FILTER):
             case_filter = read_filter(at, pool, share, holdout)
-        if case_filter is not None:
-            take = case_filter.take
-            self.add(check_filter_compatibility(self.experiment, entry, found, take=take, aim=aim))
+        take = None if case_filter is None else case_filter.take
+        self.add(check_entry(self.experiment, entry, found, take))
         values = self._values(at, pool)
         rules = self._constraints(at, pool, needed=test is not None or found.role != "ignores")
         if solver is None or len(self.faults) > before or "objective" not in values:

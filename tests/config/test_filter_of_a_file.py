@@ -12,6 +12,7 @@ datasets: {people: {path: people.csv, label: y}}
 algorithms: [unconstrained, unconstrained: {as: plain, filter: false}]
 """
 RULE = "rms(share[a] - 0.5)"
+CUSTOM = f"{{objective: '{RULE}', disclosivity: 0, algorithm: {{balanced_tree: {{depth: null}}}}}}"
 
 
 @pytest.mark.parametrize(
@@ -28,7 +29,7 @@ RULE = "rms(share[a] - 0.5)"
             },
         ),
         (
-            f"{{objective: '{RULE}', disclosivity: 0, algorithm: {{balanced_tree: {{depth: null}}}}}}",
+            CUSTOM,
             {"objective": RULE, "disclosivity": 0, "algorithm": {"balanced_tree": {"depth": None}}},
         ),
     ],

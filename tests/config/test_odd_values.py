@@ -1,7 +1,8 @@
-"""Whatever stands anywhere in a file, the answer is an experiment or placed faults."""
+"""Any value at any place of a file gives an experiment or errors with places."""
 
 import json
 
+from full_file import FULL_FILE
 from hypothesis import given
 from hypothesis import strategies as st
 from nested import changed, paths
@@ -10,35 +11,7 @@ from ratecli.config.document import Document
 from ratecli.config.experiment import read_experiment
 from ratecli.errors import FaultError
 
-FULL = {
-    "name": "x",
-    "description": "d",
-    "datasets": {
-        "d": {"source": "loans", "rows": 5, "split": {"train": 0.5, "stratify": ["s"]}},
-        "e": {"path": "e.csv", "label": "y", "positive": 1, "drop": ["s"]},
-    },
-    "groups": {"w": "s = F"},
-    "objective": "error",
-    "constraints": {"c": "tpr >= 0.5"},
-    "regularization": {"l2": "1/n"},
-    "deployed": {"algorithm": "a"},
-    "sweep": {
-        "k": [1, 2],
-        "j": "linspace(0, 1, 2)",
-        "zip": [["k", "j"]],
-        "include": [{"k": 3, "j": 3}],
-        "exclude": [{"k": 1}],
-    },
-    "algorithms": ["a", {"b": {"as": "c", "steps": 3, "sweep": {"i": [1]}}}],
-    "seeds": [0, 1],
-    "metrics": {"m": "error"},
-    "report": {
-        "tables": [{"rows": ["m"], "columns": ["m"], "file": "t"}],
-        "plots": [{"kind": "tradeoff", "x": "m", "y": "m", "optimum": True}],
-    },
-}
-
-
+FULL = Document.of_text(FULL_FILE).data
 ODD = st.recursive(
     st.one_of(
         st.none(),
@@ -57,12 +30,8 @@ ODD = st.recursive(
 )
 
 
-def test_the_full_file_is_good():
-    read_experiment(Document.of_text(json.dumps(FULL)))
-
-
 @given(st.sampled_from([path for path in paths(FULL) if path]), ODD)
-def test_any_value_anywhere(path, value):
+def test_any_value_gives_an_experiment_or_placed_errors(path, value):
     text = json.dumps(changed(FULL, path, value))
     text = text.replace("-Infinity", "-.inf").replace("Infinity", ".inf").replace("NaN", ".nan")
     try:
@@ -76,7 +45,7 @@ def test_any_value_anywhere(path, value):
 @given(
     st.sampled_from([path for path in paths(FULL) if path]), st.text("a1.=[]{}:, '-", max_size=8)
 )
-def test_any_override_anywhere(path, value):
+def test_any_override_gives_an_experiment_or_placed_errors(path, value):
     document = Document.of_text(json.dumps(FULL))
     try:
         read_experiment(document.with_overrides([".".join(map(str, path)) + "=" + value]))

@@ -15,7 +15,9 @@ DATASETS = {
 GROUPS = {"north": "sex = F", "south": "gender = f"}
 GOALS = """
 objective: error
-constraints: {ratio: 'positive_rate <= 1.1 * positive_rate[women]', price: 'error <= 1.2 * of(unconstrained, error)'}
+constraints:
+  ratio: positive_rate <= 1.1 * positive_rate[women]
+  price: error <= 1.2 * of(unconstrained, error)
 algorithms: [unconstrained, majorize: {iterations: 2}]
 metrics: {error: error, women: 'positive_rate[women]'}
 seeds: 2

@@ -148,4 +148,4 @@ def test_long_goals_are_cut(explained):
     _, rule = explained("max_gap(tpr, by=region) <= 0.05")
     assert len(rule) < 60
     assert [line for line in rule if line.endswith("more lines")]
-    assert "... 10 more ..." in rule
+    assert "... 8 more parts ..." in rule

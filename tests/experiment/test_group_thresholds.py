@@ -153,12 +153,15 @@ def test_data_sets_and_constant_rates_make_no_groups(folder):
     frame = pd.read_csv(folder / "people.csv")
     frame[frame.index % 2 == 0].to_csv(folder / "one.csv", index=False)
     frame[frame.index % 2 == 1].to_csv(folder / "two.csv", index=False)
-    each = "{path: NAME.csv, label: y, features: [x, z], split: {by: part}}"
-    text = (
-        f"name: x\ndatasets:\n  d1: {each.replace('NAME', 'one')}\n  d2: {each.replace('NAME', 'two')}\n"
-        "algorithms: [post_shift]\n"
-        "constraints: {a: 'recall[d2] >= 0.9', b: 'positive_rate[d1] <= base_rate[sex = F] + 0.3'}\n"
-    )
+    keys = "label: y, features: [x, z], split: {by: part}"
+    text = f"""
+name: x
+datasets: {{d1: {{path: one.csv, {keys}}}, d2: {{path: two.csv, {keys}}}}}
+algorithms: [post_shift]
+constraints:
+  a: recall[d2] >= 0.9
+  b: positive_rate[d1] <= base_rate[sex = F] + 0.3
+"""
     outcome, store = run_file(write(folder, text))
     assert outcome.counts == {"ok": 1}
     (planned,) = store.plan()

@@ -1,4 +1,4 @@
-"""What constraints ask of the axes of plots, as the report is told."""
+"""Lines of constraints in trade-off plots."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ FILE = """\
 name: x
 datasets: {d: {source: loans, rows: 200}}
 groups: {women: sex = Female, men: sex = Male}
-constraints: {parity: 'positive_rate[women] >= kappa * positive_rate[men]', cover: positive_rate <= 0.4}
+constraints:
+  parity: positive_rate[women] >= kappa * positive_rate[men]
+  cover: positive_rate <= 0.4
 sweep: {kappa: [0.5, 0.8]}
 algorithms: [majorize]
 metrics: {ratio: 'positive_rate[women] / positive_rate[men]', cover: positive_rate}
