@@ -210,9 +210,9 @@ def test_sparse_and_dense_features_give_equal_decisions(name):
 @pytest.mark.parametrize(
     ("option", "code", "loc", "message"),
     [
-        (3, "E103", (), "no oracle"),
-        ({"linear": {}, "plugin": {}}, "E103", (), "no oracle"),
-        ({"GaussianNB": 3}, "E103", (), "no oracle"),
+        (3, "E103", (), "not an oracle"),
+        ({"linear": {}, "plugin": {}}, "E103", (), "not an oracle"),
+        ({"GaussianNB": 3}, "E103", (), "not an oracle"),
         ("DecisionTree", "E104", (), "no classifier 'DecisionTree'"),
         ({"Linear": {}}, "E104", ("Linear",), "no classifier 'Linear'"),
         ("KNeighborsClassifier", "E104", (), "no classifier 'KNeighborsClassifier' that takes"),
@@ -309,5 +309,5 @@ def test_boosting_learns_what_is_not_linear():
 
 
 def test_sweeps_require_the_linear_oracle():
-    with pytest.raises(ValueError, match="'sweeps' are of the linear oracle"):
+    with pytest.raises(ValueError, match="'sweeps' requires the linear oracle"):
         Mixture(sweeps=2, oracle="plugin")

@@ -64,7 +64,7 @@ class Mixture(Solver):
 
     def __post_init__(self) -> None:
         if self.sweeps and self.oracle != LINEAR_ORACLE:
-            raise ValueError("'sweeps' are of the linear oracle: leave them out with another one")
+            raise ValueError("'sweeps' requires the linear oracle: leave it out with another one")
 
     @property
     def sees_slices(self) -> bool:

@@ -77,7 +77,7 @@ class _NamedOptions:
             if options is None or isinstance(options, dict):
                 return cls(name, options or {}, (*loc, name))
         hint = "write a name, or {name: {option: value}}"
-        message = "no oracle: one name, or one name with options"
+        message = "not an oracle: expected one name, or one name with options"
         raise InvalidValueError(Diagnostic("E103", message, hint, loc=loc))
 
     def probabilities(self) -> _NamedOptions:

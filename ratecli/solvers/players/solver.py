@@ -119,12 +119,11 @@ class ThreePlayer(Solver):
         for name, value in (DESCENT_DEFAULTS if self.oracle is None else RESPONSE_DEFAULTS).items():
             if getattr(self, name) is None:  # record the resolved values, not None
                 object.__setattr__(self, name, value)
+        needed = "requires a classifier that descends: an 'oracle'"
         if self.oracle is not None and self.rates == "surrogate":
-            raise ValueError(
-                "'rates: surrogate' is of a classifier that descends, an 'oracle' has true ones"
-            )
+            raise ValueError(f"'rates: surrogate' {needed} has true rates")
         if self.oracle is not None and self.batch is not None:
-            raise ValueError("'batch' is of a classifier that descends, an 'oracle' sees all rows")
+            raise ValueError(f"'batch' {needed} sees all rows")
 
     @property
     def sees_slices(self) -> bool:
