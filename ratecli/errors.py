@@ -66,9 +66,6 @@ class Diagnostic:
         """
         return replace(self, loc=(*outer, *self.loc), key=self.key or (key and not self.loc))
 
-    def at(self, place: SourceLocation) -> Diagnostic:
-        return replace(self, place=place)
-
 
 class FaultError(Exception):
     """All errors of one phase, to be reported together."""

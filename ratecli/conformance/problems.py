@@ -395,7 +395,7 @@ class SolverRun:
         """The solution; raises CheckFailedError if there is none."""
         if self.solution is None:
             assert self.error is not None
-            reason = f"on '{self.goals.name}' it raises {exception_line(self.error)}"
+            reason = f"on '{self.goals.name}': {exception_line(self.error)}"
             raise CheckFailedError(reason)
         return self.solution
 
