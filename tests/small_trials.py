@@ -12,6 +12,8 @@ from pathlib import Path
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import MeasuredValue, TrialResult
 
+KEPT = []
+
 
 def numbers(payload, given):
     """Return numbers that depend on the key and the dependencies only."""
@@ -28,7 +30,7 @@ def numbers(payload, given):
 def act(payload, given):
     """Do what `payload` names: [key, what, detail]."""
     key, what, detail = payload
-    return ACTS[what](key, detail, given)
+    return globals()[f"_{what}"](key, detail, given)
 
 
 def _fine(key, detail, given):
@@ -122,23 +124,3 @@ def _threads(key, _detail, _given):
     return TrialResult(
         key, "ok", info={"threads": threads}, values=(MeasuredValue("a", "b", "c", value),)
     )
-
-
-KEPT = []
-ACTS = {
-    "spin": _spin,
-    "between": _between,
-    "hoard": _hoard,
-    "fell": _fell,
-    "fine": _fine,
-    "raise": _raise,
-    "fault": _fault,
-    "leave": _leave,
-    "vanish": _vanish,
-    "killed": _killed,
-    "vanish_once": _vanish_once,
-    "unstorable": _unstorable,
-    "process": _process,
-    "lock": _lock,
-    "threads": _threads,
-}
