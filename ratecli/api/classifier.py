@@ -22,7 +22,7 @@ from ratecli.api.goals import ConstraintSpec, FitSpec
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.options import solver_class
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX, random_stream
-from ratecli.models.base import Array, Classifier, Features
+from ratecli.models.base import Array, Features
 from ratecli.models.composed import CostSensitiveClassifier, GroupThreshold
 from ratecli.models.linear import Ramp, RandomizedLogistic, Threshold
 
@@ -290,12 +290,12 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
         ndarray of shape (n,)
             Labels.
         """
-        margin = self._margin(*self._shown(X, sensitive_features))
+        margin = self._margin(X, sensitive_features)
         return self._classes.of_decisions(margin > 0)
 
     def decision_function(self, X: Any, *, sensitive_features: Any = None) -> Array:
         """Return scores (n,), above 0 where `predict` returns the larger label."""
-        margin = self._margin(*self._shown(X, sensitive_features))
+        margin = self._margin(X, sensitive_features)
         return self._classes.signed(margin)
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Array:
@@ -304,8 +304,8 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
         For a deterministic classifier these are 0 and 1. They describe how the classifier decides;
         they do not estimate the probability of the label.
         """
-        classifier, shown = self._shown(X, sensitive_features)
-        return self._classes.both(classifier.decide(shown))
+        shown = self._shown(X, sensitive_features)
+        return self._classes.both(self.classifier_.decide(shown))
 
     def decide(
         self, X: Any, random_state: Any = None, *, sensitive_features: Any = None
@@ -314,25 +314,26 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
 
         An integer `random_state` gives the same decisions as `ratecli predict --seed`.
         """
-        classifier, shown = self._shown(X, sensitive_features)
-        chances = classifier.decide(shown)
+        shown = self._shown(X, sensitive_features)
+        chances = self.classifier_.decide(shown)
         draws = random_stream(seed_from_random_state(random_state), "predict").random(len(chances))
         return self._classes.of_decisions(draws < chances)
 
-    def _shown(self, X: Any, sensitive: Any) -> tuple[Classifier, Features]:
+    def _shown(self, X: Any, sensitive: Any) -> Features:
+        """Return the inputs of the classifier."""
         check_is_fitted(self, self._found)
         with convert_errors():
             inputs = self._inputs(X, sensitive, reset=False)
             shown, warnings = self._reader.inputs_for(self.classifier_, inputs)
         issue_warnings(warnings)
-        return self.classifier_, shown
+        return shown
 
-    @staticmethod
-    def _margin(classifier: Classifier, shown: Features) -> Array:
+    def _margin(self, X: Any, sensitive: Any) -> Array:
         """Return numbers (n,), above 0 where a positive decision is likelier."""
-        if isinstance(classifier, SCORE_CLASSIFIERS):
-            return classifier.score(shown)
-        return classifier.decide(shown) - 0.5
+        shown = self._shown(X, sensitive)
+        if isinstance(self.classifier_, SCORE_CLASSIFIERS):
+            return self.classifier_.score(shown)
+        return self.classifier_.decide(shown) - 0.5
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -36,11 +36,11 @@ class RateScorer(BaseEstimator):  # type: ignore[misc]
     __metadata_request__score: ClassVar[dict[str, str]] = {"estimator": UNUSED}
 
     text: str
-    _: KW_ONLY
-    rule: bool = False
     groups: Mapping[str, str] | None = None
     parameters: Mapping[str, float] | None = None
     pos_label: Any = None
+    _: KW_ONLY
+    rule: bool = False
     greater_is_better: bool = True
 
     def __call__(self, estimator: Any, X: Any, y: Any, **columns: Any) -> float:
@@ -58,14 +58,11 @@ class RateScorer(BaseEstimator):  # type: ignore[misc]
     ) -> float:
         """Return the value on these rows, signed so that more is better; NaN if it is undefined."""
         said = predict_with_sensitive(estimator, X, sensitive_features)
-        inputs = (
-            X
-            if isinstance(X, pd.DataFrame)
-            else check_array(X, accept_sparse="csr", dtype=None, ensure_all_finite=False)
-        )
+        if not isinstance(X, pd.DataFrame):
+            X = check_array(X, accept_sparse="csr", dtype=None, ensure_all_finite=False)
         labels = getattr(estimator, "classes_", None)
         with convert_errors():
-            rows = InputRows.of(inputs, sensitive_features, y=y, sample_weight=sample_weight)
+            rows = InputRows.of(X, sensitive_features, y=y, sample_weight=sample_weight)
         found = _measure(self, rows, y, said, weight=sample_weight, labels=labels)
         return found if self.greater_is_better else -found
 
@@ -109,13 +106,7 @@ def rate_scorer(
     >>> import ratecli
     >>> ratio = ratecli.rate_scorer("positive_rate[sex = Female] / positive_rate[sex = Male]")
     """
-    return RateScorer(
-        rate,
-        groups=groups,
-        parameters=parameters,
-        pos_label=pos_label,
-        greater_is_better=greater_is_better,
-    )
+    return RateScorer(rate, groups, parameters, pos_label, greater_is_better=greater_is_better)
 
 
 def violation_scorer(
@@ -130,14 +121,7 @@ def violation_scorer(
 
     The other parameters are those of `rate_scorer`.
     """
-    return RateScorer(
-        rule,
-        rule=True,
-        groups=groups,
-        parameters=parameters,
-        pos_label=pos_label,
-        greater_is_better=False,
-    )
+    return RateScorer(rule, groups, parameters, pos_label, rule=True, greater_is_better=False)
 
 
 def rate_score(
@@ -185,7 +169,7 @@ def rate_score(
     >>> ratecli.rate_score(rate, y_true, y_pred, sensitive_features=sex)
     0.5
     """
-    scorer = RateScorer(text, groups=groups, parameters=parameters, pos_label=pos_label)
+    scorer = RateScorer(text, groups, parameters, pos_label)
     count = len(column_or_1d(y_true))
     with convert_errors():
         others = {"y_true": y_true, "y_pred": y_pred, "sample_weight": sample_weight}

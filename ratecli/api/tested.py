@@ -168,14 +168,9 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
 
     def _fit_spec(self) -> FitSpec:
         delta = dict(self.delta) if isinstance(self.delta, Mapping) else self.delta
-        safety: dict[str, Any] = {
-            "delta": delta,
-            "bound": self.bound,
-            "fraction": self.fraction,
-            "method": self.method,
-        }
-        if self.stratify:
-            safety["stratify"] = list(self.stratify)
+        safety: dict[str, Any] = {"delta": delta}
+        safety |= {name: getattr(self, name) for name in ("bound", "fraction", "method")}
+        safety |= {"stratify": list(self.stratify)} if self.stratify else {}
         return FitSpec(
             UNCONSTRAINED,
             constraints=self.constraints,
@@ -233,13 +228,14 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
             del self.estimator_
         return self
 
-    def _model(self) -> Any:
+    def _call(self, method: str, X: Any, params: Mapping[str, Any]) -> NDArray[Any]:
         check_is_fitted(self, "passed_")
         if not self.passed_:
             raise NoSolutionFoundError(
                 f"the classifier did not pass its safety test: {self.explanation_}"
             )
-        return self.estimator_
+        call = getattr(self.estimator_, method)
+        return np.asarray(call(self._checked(X, reset=False), **params))
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         """Return a DataFrame unchanged, and anything else as an array.
@@ -254,20 +250,17 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
 
     def predict(self, X: Any, **params: Any) -> NDArray[Any]:
         """Return labels (n,); raise NoSolutionFoundError if the model did not pass."""
-        model = self._model()
-        return np.asarray(model.predict(self._checked(X, reset=False), **params))
+        return self._call("predict", X, params)
 
     @_available_if_model_has("predict_proba")
     def predict_proba(self, X: Any, **params: Any) -> Array:
         """Return probabilities (n, 2); raise NoSolutionFoundError if the model did not pass."""
-        model = self._model()
-        return np.asarray(model.predict_proba(self._checked(X, reset=False), **params))
+        return self._call("predict_proba", X, params)
 
     @_available_if_model_has("decision_function")
     def decision_function(self, X: Any, **params: Any) -> Array:
         """Return scores (n,); raise NoSolutionFoundError if the model did not pass."""
-        model = self._model()
-        return np.asarray(model.decision_function(self._checked(X, reset=False), **params))
+        return self._call("decision_function", X, params)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Return a router that passes on whatever the classifier's methods request."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ratecli.datasets import tables as own
 from ratecli.datasets.encode import ReadyMadeError
-from ratecli.datasets.files import missing_file_error, unreadable_file_error
+from ratecli.datasets.files import missing_file_error
 from ratecli.datasets.tables import SEPARATOR_HELP, format_of_output, read_table_file, table_bytes
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.files import ENCODER_FILE, MODELS_FOLDER, atomic_write
@@ -86,16 +86,16 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
         E104 for a variant that cannot be selected, E411 if features are not encoded from columns or
         rows have several levels.
     """
-    record = None
-    with _read_errors(path):
-        folder = path.is_dir()
-    if folder:
+    record, is_folder = None, False
+    with suppress(OSError):  # such as a name that is too long: reported when it is read
+        is_folder = path.is_dir()
+    if is_folder:
         record = _read_record(path)
         path = path / _choose_variant(record, path, variant)
     elif variant is not None:
         message = f"'--variant' needs the folder of a trial, and '{path}' is none"
         raise FaultError(Diagnostic("E104", message, "leave out '--variant', or name the folder"))
-    blob = _read(path)
+    blob = read_model_file(str(path), path)
     classifier = load_classifier(str(path), blob)
     record = record or _read_record(path.parent)
     hint = "copy both from the folder of one trial"
@@ -114,26 +114,6 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
     return StoredModel(str(path), classifier, encoding)
 
 
-@contextmanager
-def _read_errors(path: Path) -> Iterator[None]:
-    """Convert errors of reading a file, such as a name that is too long, to E405."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        hint = f"a run leaves models in results/NAME/{MODELS_FOLDER}/TRIAL"
-        raise missing_file_error(str(path), "does not exist", hint) from error
-    except OSError as error:
-        raise unreadable_file_error(str(path), path, error) from error
-
-
-def _read(path: Path) -> bytes:
-    with _read_errors(path):
-        if path.exists() and not path.is_file():
-            hint = "name a model, or the folder of a trial"
-            raise missing_file_error(str(path), "is not a file", hint)
-        return read_model_file(str(path), path)
-
-
 def _read_record(folder: Path) -> Mapping[str, Any]:
     """Read the trial's encoder.json, checking only its list of models."""
     path = folder / ENCODER_FILE
@@ -150,7 +130,7 @@ def _read_record(folder: Path) -> Mapping[str, Any]:
             way = f"name the folder of one of its trials, such as {min(trials).parent}"
         raise missing_file_error(str(path), "does not exist", way)
     try:
-        content = json.loads(_read(path))
+        content = json.loads(read_model_file(str(path), path))
     except (ValueError, RecursionError) as error:
         raise _broken_file(path, "it is no JSON") from error
     match content:

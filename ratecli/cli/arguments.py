@@ -207,7 +207,10 @@ def complete_settings(ctx: typer.Context, incomplete: str) -> Iterator[tuple[str
     from ratecli.config.document import Document  # noqa: PLC0415
 
     data = Document.read(_given_file(ctx, ("file", "files"), YAML_SUFFIXES)).data
-    keys = {f"{key}=": f"now {_shortened(value)}" for key, value in _parts(data, ())}
+    keys = {
+        f"{key}=": f"now {' '.join(str(value).split())[:MAX_VALUE_LENGTH]}"
+        for key, value in _parts(data, ())
+    }
     yield from _with_prefix(keys, incomplete)
 
 
@@ -234,11 +237,6 @@ def _parts(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     for step, part in steps:
         if not set(".= ") & set(str(step)):
             yield from _parts(part, (*path, str(step)))
-
-
-def _shortened(value: Any) -> str:
-    text = " ".join(str(value).split())
-    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[: MAX_VALUE_LENGTH - 3]}..."
 
 
 def _with_prefix(known: Mapping[str, str], incomplete: str) -> Iterator[tuple[str, str]]:

@@ -20,12 +20,7 @@ from ratecli.cli.arguments import (
     complete_models,
     complete_tables,
 )
-from ratecli.cli.console import (
-    format_table,
-    pluralize,
-    print_diagnostics,
-    progress_meter,
-)
+from ratecli.cli.console import format_table, pluralize, print_diagnostics, progress_meter
 
 if TYPE_CHECKING:
     from ratecli.apply.table_filter import FilterRequest, FilterResult
@@ -167,7 +162,7 @@ def filter_table(
     test: Annotated[
         str, Option(metavar="FRACTION", help="Share of rows to hold out and to report on.")
     ] = "0",
-    seed: Annotated[int, Option(help="Seed of the rows that are held out and kept.")] = 0,
+    seed: Annotated[int, Option(min=0, help="Seed of the rows that are held out and kept.")] = 0,
     separator: SeparatorOption = None,
 ) -> None:
     """Subsample a table so that groups are balanced, with a filter that reveals little about

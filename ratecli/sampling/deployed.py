@@ -10,7 +10,7 @@ import numpy as np
 
 from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
-from ratecli.datasets.files import find_user_file, unreadable_file_error
+from ratecli.datasets.files import find_user_file, missing_file_error, unreadable_file_error
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import MODELS_FOLDER
 from ratecli.models.base import Classifier
@@ -42,22 +42,31 @@ def load_deployed_model(experiment: Experiment, document: Document, folder: Path
         return None
     with document.placing("deployed", "model"):
         path = find_user_file(given, folder)
-        try:
-            blob = read_model_file(given, path)
-        except OSError as error:
-            raise unreadable_file_error(given, path, error) from error
+        blob = read_model_file(given, path)
         load_classifier(given, blob)
     return blob
 
 
 def read_model_file(given: str, path: Path) -> bytes:
-    """Return the bytes of a model file; E404 if it is larger than any classifier."""
-    if path.stat().st_size > MAX_MODEL_BYTES:
-        message = (
-            f"'{given}' holds no stored classifier: it is larger than {MAX_MODEL_BYTES:,} bytes"
-        )
-        raise FaultError(Diagnostic("E404", message, "it must be an .npz that a run left"))
-    return path.read_bytes()
+    """Return the bytes of a model file or of the file that describes its features.
+
+    Raises
+    ------
+    FaultError
+        E405 if it is not a file or cannot be read, E404 if it is larger than any classifier.
+    """
+    try:
+        if not path.is_file():
+            what = "is not a file" if path.exists() else "does not exist"
+            hint = f"a run leaves models in results/NAME/{MODELS_FOLDER}/TRIAL"
+            raise missing_file_error(given, what, hint)
+        if path.stat().st_size > MAX_MODEL_BYTES:
+            limit = f"it is larger than {MAX_MODEL_BYTES:,} bytes"
+            message = f"'{given}' holds no stored classifier: {limit}"
+            raise FaultError(Diagnostic("E404", message, "it must be an .npz that a run left"))
+        return path.read_bytes()
+    except OSError as error:
+        raise unreadable_file_error(given, path, error) from error
 
 
 def load_classifier(given: str, blob: bytes) -> Classifier:

@@ -10,7 +10,7 @@ from ratecli.apply.table_filter import FilterRequest, learn_table_filter
 
 
 @pytest.mark.parametrize("algorithm", ["balanced_tree", "qp_proxy"])
-def test_chances_and_rows_are_those_of_the_command(algorithm, loans, tmp_path):
+def test_the_filter_equals_that_of_the_command(algorithm, loans, tmp_path):
     X, _ = loans
     X.to_csv(tmp_path / "rows.csv", index=False)
     wanted = FilterRequest(
@@ -38,7 +38,7 @@ def test_chances_and_rows_are_those_of_the_command(algorithm, loans, tmp_path):
     assert model.kept_ == pytest.approx(model.chances(X).mean())
 
 
-def test_groups_are_balanced_by_chances_that_do_not_look_at_them():
+def test_groups_are_balanced_without_using_them():
     X, y = people(2000, 3)
     model = BalancedFilter("sex", random_state=0).fit(X)
     chances = model.chances(X.drop(columns="sex"))
@@ -51,7 +51,7 @@ def test_groups_are_balanced_by_chances_that_do_not_look_at_them():
     assert plain.score(X[["income", "debt"]], y) > 0.6
 
 
-def test_arrays_are_balanced_by_what_stands_beside_them(loans):
+def test_arrays_with_sensitive_features(loans):
     X, y = loans
     numbers = X[["income", "debt", "savings"]].to_numpy()
     for rows in (numbers, sparse.csr_matrix(numbers)):
@@ -74,7 +74,7 @@ def test_several_columns_and_other_shares(loans):
     assert chances[women].sum() / chances.sum() == pytest.approx(0.3, abs=0.01)
 
 
-def test_without_groups_every_row_is_kept_and_that_is_said(loans):
+def test_no_groups_is_a_warning(loans):
     X, _ = loans
     with pytest.warns(RatecliWarning, match="no groups to balance"):
         model = BalancedFilter().fit(X)
@@ -93,12 +93,12 @@ def test_without_groups_every_row_is_kept_and_that_is_said(loans):
         ({"by": "sex", "drop": ["sox"]}, "did you mean 'sex'"),
     ],
 )
-def test_mistakes_are_value_errors(options, told, loans):
+def test_invalid_arguments_are_value_errors(options, told, loans):
     with pytest.raises(ValueError, match=told):
         BalancedFilter(**options).fit(loans[0])
 
 
-def test_a_filter_that_tells_too_much_is_none(loans):
+def test_a_filter_over_the_limit_is_an_error(loans):
     X, _ = loans
     with pytest.raises(
         NoSolutionFoundError, match="shifts the probability of a row's group by up to"
@@ -106,7 +106,7 @@ def test_a_filter_that_tells_too_much_is_none(loans):
         BalancedFilter("sex", algorithm="naive_proxy", disclosivity=0.01).fit(X)
 
 
-def test_it_is_the_sampler_that_imbalanced_learn_looks_for():
+def test_it_is_a_sampler_of_imbalanced_learn():
     model = BalancedFilter()
     assert hasattr(model, "fit_resample")
     assert not hasattr(model, "transform")

@@ -36,7 +36,7 @@ def columns():
     )
 
 
-def test_a_grid_search_varies_what_rules_name(loans):
+def test_grid_search_over_parameters_of_constraints(loans):
     X, y = loans
     model = RateConstrainedClassifier(constraints=PARITY, parameters={"kappa": 0.5})
     search = GridSearchCV(
@@ -57,7 +57,7 @@ def test_a_grid_search_varies_what_rules_name(loans):
 
 
 @pytest.mark.usefixtures("routing")
-def test_sensitive_columns_reach_the_end_of_a_pipeline(loans):
+def test_sensitive_features_are_routed_through_a_pipeline(loans):
     X, y = loans
     model = RateConstrainedClassifier(constraints=PARITY, parameters={"kappa": 0.5})
     pipeline = Pipeline(
@@ -82,7 +82,7 @@ def test_sensitive_columns_reach_the_end_of_a_pipeline(loans):
     assert (scored["test_accuracy"] > 0.7).all()
 
 
-def test_scorers_of_frames_need_no_routing(loans):
+def test_scorers_of_dataframes_need_no_routing(loans):
     X, y = loans
     scorers = {
         "ratio": rate_scorer(RATIO),
@@ -99,7 +99,7 @@ def test_scorers_of_frames_need_no_routing(loans):
 
 
 @pytest.mark.usefixtures("routing")
-def test_a_safety_test_hands_on_what_the_classifier_asks_for(loans):
+def test_a_safety_test_routes_metadata(loans):
     X, y = loans
     model = RateConstrainedClassifier(constraints=PARITY, parameters={"kappa": 1.0})
     asks = clone(model).set_fit_request(sensitive_features=True)
@@ -118,7 +118,7 @@ def test_a_safety_test_hands_on_what_the_classifier_asks_for(loans):
 
 
 @pytest.mark.parametrize("enabled", [False, True])
-def test_who_decides_by_groups_is_told_of_them(enabled, loans):
+def test_group_thresholds_receive_sensitive_features(enabled, loans):
     X, y = loans
     bare, sex = X.drop(columns="sex"), X[["sex"]]
     with sklearn.config_context(enable_metadata_routing=enabled):
@@ -136,7 +136,7 @@ def test_who_decides_by_groups_is_told_of_them(enabled, loans):
         assert ratio == rate_score(RATIO, y, said, sensitive_features=sex) > 0.8
 
 
-def test_a_fold_in_which_nothing_can_be_kept_is_no_number(loans):
+def test_a_fold_without_solution_fails(loans):
     X, y = loans
     model = RateConstrainedClassifier(constraints="error <= 0.01", solver="majorize")
     with warnings.catch_warnings():
@@ -145,7 +145,7 @@ def test_a_fold_in_which_nothing_can_be_kept_is_no_number(loans):
             cross_validate(model, X, y, cv=2)
 
 
-def test_a_number_of_given_decisions():
+def test_rate_score():
     sex = {"sex": ["f", "f", "f", "m", "m"]}
     y, said = [1, 1, 0, 1, 0], [1, 0, 0, 1, 1]
     assert rate_score("positive_rate[sex = f]", y, said, sensitive_features=sex) == pytest.approx(1 / 3)  # fmt: skip
@@ -167,6 +167,6 @@ def test_a_number_of_given_decisions():
         ("accuraci", "rate:1:1"),
     ],
 )
-def test_what_cannot_be_measured_is_said(text, told):
+def test_invalid_rates_are_value_errors(text, told):
     with pytest.raises(ValueError, match=told):
         rate_score(text, [0, 1], [0, 1], sensitive_features={"sex": ["f", "m"]})

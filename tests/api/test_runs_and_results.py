@@ -30,7 +30,7 @@ def results(folder):
         return ratecli.run(EXPERIMENT, output=folder / "results")
 
 
-def test_a_run_gives_what_is_in_its_files(results, folder):
+def test_results_equal_the_files_of_the_run(results, folder):
     assert results.folder == folder / "results" / "small"
     pd.testing.assert_frame_equal(
         results.metrics.astype({"kappa": float, "seed": int}),
@@ -45,7 +45,7 @@ def test_a_run_gives_what_is_in_its_files(results, folder):
     assert results.experiment["seeds"] == [0, 1]
 
 
-def test_results_are_read_without_the_data(results, folder):
+def test_load_results_needs_no_data(results, folder):
     (folder / "small.yaml").write_text((results.folder / "resolved.yaml").read_text())
     for path in (results.folder, results.folder / "trials.sqlite", folder / "small.yaml"):
         again = ratecli.load_results(path, output=folder / "results")
@@ -53,7 +53,7 @@ def test_results_are_read_without_the_data(results, folder):
         pd.testing.assert_frame_equal(again.summary, results.summary)
 
 
-def test_an_executor_by_its_name(results, folder):
+def test_executor_names(results, folder):
     with pytest.raises(ValueError, match="'threads' is none of "):
         ratecli.run(EXPERIMENT, output=folder / "named", executor="threads")
     assert not (folder / "named").exists()
@@ -62,7 +62,7 @@ def test_an_executor_by_its_name(results, folder):
     pd.testing.assert_frame_equal(named.metrics, results.metrics)
 
 
-def test_what_is_stored_is_not_run_again(folder):
+def test_stored_trials_do_not_run_again(folder):
     with pytest.warns(RatecliWarning, match="W402"):
         results = ratecli.run(EXPERIMENT, output=folder / "again")
     with pytest.warns(RatecliWarning, match="W402"):
@@ -75,7 +75,7 @@ def test_what_is_stored_is_not_run_again(folder):
     assert more.trials.groupby("algorithm").size().to_dict() == {"majorize": 3, "unconstrained": 3}
 
 
-def test_a_model_answers_as_the_command_does(folder):
+def test_models_predict_like_the_command(folder):
     with pytest.warns(RatecliWarning, match="W402"):
         results = ratecli.run(EXPERIMENT, output=folder / "models")
     X, _ = ratecli.load_dataset("loans", rows=50, seed=9)
@@ -96,7 +96,7 @@ def test_a_model_answers_as_the_command_does(folder):
         model.predict(X.drop(columns="income"))
 
 
-def test_which_model_is_meant_must_be_said(results):
+def test_ambiguous_models_are_errors(results):
     assert results.model("unconstrained", kappa=0.6, seed=1).name.startswith("unconstrained kappa")
     for asked, told in (
         ({"algorithm": "majorize"}, "2 trials fit"),
@@ -108,7 +108,7 @@ def test_which_model_is_meant_must_be_said(results):
             results.model(**asked)
 
 
-def test_mistakes_have_their_place_in_the_mapping(folder):
+def test_errors_have_a_location_in_the_mapping(folder):
     wrong = EXPERIMENT | {"algorithms": ["majorise"]}
     with pytest.raises(FaultError, match="did you mean 'majorize'") as caught:
         ratecli.run(wrong, output=folder)
@@ -124,7 +124,7 @@ def test_mistakes_have_their_place_in_the_mapping(folder):
         ratecli.run(EXPERIMENT, jobs=0)
 
 
-def test_data_sets_come_as_rows_and_labels():
+def test_load_dataset():
     X, y = ratecli.load_dataset("loans", rows=300)
     assert X.shape == (300, 8)
     assert set(y) == {0, 1}
@@ -137,7 +137,7 @@ def test_data_sets_come_as_rows_and_labels():
         ratecli.load_dataset("loans", row=3)
 
 
-def test_importing_ratecli_imports_nothing_that_is_slow():
+def test_importing_ratecli_imports_nothing_slow():
     code = (
         "import sys, ratecli; assert 'RateConstrainedClassifier' in dir(ratecli); "
         "print([name for name in ('numpy', 'pandas', 'sklearn', 'pydantic') if name in sys.modules])"
@@ -150,8 +150,7 @@ def test_importing_ratecli_imports_nothing_that_is_slow():
         ratecli.runs  # noqa: B018
 
 
-def test_a_table_that_was_written_anew_is_read_anew(tmp_path):
-    """A notebook lives on between two runs."""
+def test_a_changed_table_is_read_again(tmp_path):
     frame = pd.DataFrame({"x": np.arange(60.0) % 7})
     asked = {
         "name": "anew",

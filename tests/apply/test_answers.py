@@ -1,4 +1,4 @@
-"""A classifier's answers as columns."""
+"""Predictions of classifiers as columns."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ X = np.array([[-2.0], [0.0], [0.5], [3.0]])
 ONE = np.ones(1)
 
 
-def test_of_who_is_certain():
-    """A chance is that of the decision: of a logistic regression that decides at 1/2, 0 or 1."""
+def test_deterministic_classifiers():
+    """The chance of a decision of plain logistic regression is 0 or 1."""
     for kind in (Threshold, Logistic):
         found = prediction_columns(kind(ONE), X, seed=5)
         assert list(found.columns) == ["score", "chance", "decision"]
@@ -27,7 +27,7 @@ def test_of_who_is_certain():
         assert found.summary == "2 yes, 2 no"
 
 
-def test_of_who_is_not():
+def test_randomized_classifiers():
     rows = np.repeat(X, 5000, axis=0)
     found = prediction_columns(RandomizedLogistic(ONE), rows, seed=1)
     chances = 1 / (1 + np.exp(-X[:, 0]))
@@ -40,8 +40,8 @@ def test_of_who_is_not():
     assert 0.1 < (other != found.columns["decision"]).mean() < 0.5
 
 
-def test_draws_do_not_depend_on_the_classifier():
-    """Whoever gives every row at least the chance that another gives it says yes wherever that does."""
+def test_random_numbers_do_not_depend_on_the_classifier():
+    """A classifier with higher chances is positive wherever one with lower chances is."""
     rows = np.zeros((1000, 1))
     low, high = (
         prediction_columns(RandomizedLogistic(ONE, bias), rows, 0).columns["decision"]
@@ -52,7 +52,7 @@ def test_draws_do_not_depend_on_the_classifier():
 
 
 @pytest.mark.parametrize("many", [False, True])
-def test_of_who_estimates_numbers(many):
+def test_regressors(many):
     model = LinearRegressor(ONE, range=(-1.0, 2.5))
     found = prediction_columns(MixtureClassifier((model,), ONE) if many else model, X, 0)
     assert {name: column.tolist() for name, column in found.columns.items()} == {
@@ -64,8 +64,8 @@ def test_of_who_estimates_numbers(many):
 CHILDREN = np.array([[1, 2], [LEAF, LEAF], [LEAF, LEAF]])
 
 
-def test_of_a_filter():
-    """The second value has the chance of a logistic curve, and is always kept."""
+def test_filters():
+    """The second value has a logistic probability and is always kept."""
     model = ProxyFilter(SplitTree(1, CHILDREN, (RandomizedLogistic(ONE),)), np.array([0.25, 1.0]))
     rows = np.repeat(X, 5000, axis=0)
     found = prediction_columns(model, rows, seed=1)
@@ -84,7 +84,7 @@ def test_of_a_filter():
     assert fewer["kept"].tolist() == found.columns["kept"][:7].tolist()
 
 
-def test_of_a_filter_that_keeps_by_a_hash():
+def test_filters_by_hash():
     model = SampledFilter(
         SplitTree(1, CHILDREN, (RandomizedLogistic(ONE),)), np.array([0.25, 1.0]), salt=3
     )
@@ -101,6 +101,6 @@ def test_of_a_filter_that_keeps_by_a_hash():
 
 
 @pytest.mark.parametrize("model", [Threshold, RandomizedLogistic, LinearRegressor])
-def test_scores_that_are_not_finite(model):
+def test_scores_that_are_not_finite_are_errors(model):
     with pytest.raises(FaultError, match="E404: the model gives row 3 a score that is not finite"):
         prediction_columns(model(ONE), np.array([[1.0], [2.0], [np.inf], [np.nan]]), 0)

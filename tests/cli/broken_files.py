@@ -1,4 +1,4 @@
-"""Broken experiments, each with its code and, between ⟦ and ⟧, the place it must be reported at."""
+"""Broken experiments: each has its error code and, between ⟦ and ⟧, the expected location."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Broken(NamedTuple):
 
 
 def marked(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """The text without marks, and line and column of each."""
+    """Return the text without marks, and the line and column of each."""
     places = []
     for number, line in enumerate(text.splitlines(), start=1):
         starts = [found.start() for found in MARK.finditer(line)]
@@ -58,7 +58,7 @@ HALVES = (
     "name: x\ndatasets: {a: {source: loans, rows: 200, split: {validation: 1/3}}, b: {source: loans, rows: 200}}\n"
     "sweep: {dataset: [a, b]}\nalgorithms: [unconstrained]\nmetrics: {error: error}\n"
 )
-"""Of two data sets that are taken one by one the first has validation rows."""
+"""Two data sets swept one by one, of which only the first has validation rows."""
 GUARANTEED = (
     PLAIN
     + "constraints: {cover: positive_rate <= 0.4}\nsweep: {k: [1, 2], mode: [low, high]}\nreport: {plots: [{kind: guarantee, %s}]}\n"
@@ -88,12 +88,12 @@ RULE = LOANS + "constraints: {a: tpr >= 0.5}\n"
 
 
 def tested(keys: str) -> str:
-    """A safety test with some keys."""
+    """Return an experiment with a safety test."""
     return f"{RULE}algorithms: [majorize]\nsafety: {{{keys}}}\n"
 
 
 LEFT = tested("").replace("[majorize]", "[seldonian: {%s}]")
-"""An algorithm that trains for the test itself."""
+"""An algorithm that uses the safety test in training."""
 
 LABELLED = """\
 name: x
@@ -120,7 +120,7 @@ MODELS = {"two.npz": Threshold(np.ones(2)), "nan.npz": Threshold(np.full(3, np.n
 
 
 def bomb() -> str:
-    """Ten to the tenth values in ten lines; the fifth passes the limit."""
+    """Return 10^10 values in ten lines; the fifth exceeds the limit."""
     lines = ["x0: &x0 [a, a, a, a, a, a, a, a, a, a]"]
     lines += [f"x{k}: &x{k} [{', '.join([f'*x{k - 1}'] * 10)}]" for k in range(1, 10)]
     lines[4] = lines[4].replace("*x3", "⟦*x3⟧", 1)
@@ -136,22 +136,18 @@ YAML = [
 ]
 
 KEYS = [
-    Broken("typo", "E101", PLAIN + "⟦sedes⟧: 3\n"),
     Broken("unknown option", "E101", LOANS + "algorithms:\n  - majorize: {⟦iteration⟧: 3}\n"),
     Broken("option of a source", "E101", own("d: {source: a9a, ⟦rows⟧: 3}")),
     Broken("option of wrong type", "E103", LOANS + "algorithms:\n  - majorize: {iterations: ⟦many⟧}\n"),
     Broken("option out of range", "E104", LOANS + "algorithms:\n  - majorize: {gap: ⟦-0.1⟧}\n"),
     Broken("split of no such name to judge", "E104", LOANS + "algorithms:\n  - majorize: {constraints_on: ⟦test⟧}\n"),
     Broken("margin of what promises nothing", "E104", LOANS + "algorithms:\n  - unconstrained: {margin: ⟦0.9⟧}\n"),
-    Broken("margin in words", "E103", LOANS + 'algorithms:\n  - majorize: {margin: ⟦"0.9"⟧}\n'),
     Broken("margin of less than a half", "E104", LOANS + "algorithms:\n  - majorize: {margin: ⟦0.4⟧}\n"),
     Broken("option to tune of no such name", "E101", LOANS + "algorithms:\n  - three_player: {tune: {⟦steps⟧: [1, 2]}}\n"),
     Broken("surrogate rates of an oracle", "E104", LOANS + "algorithms:\n  - three_player: ⟦{⟧oracle: linear, rates: surrogate}\n"),
     Broken("option of the plug-in", "E101", LOANS + "algorithms:\n  - three_player: {oracle: {plugin: {⟦chances⟧: GaussianNB}}}\n"),
-    Broken("groups of the plug-in", "E103", LOANS + "algorithms:\n  - three_player: {oracle: {plugin: {groups: ⟦women⟧}}}\n"),
     Broken("option against a preset", "E104", LOANS + "algorithms:\n  - coco: ⟦{⟧rates: surrogate}\n"),
     Broken("batch of an oracle", "E104", LOANS + "algorithms:\n  - three_player: ⟦{⟧oracle: linear, batch: 100}\n"),
-    Broken("infinite option", "E104", LOANS + "algorithms:\n  - majorize: {gap: ⟦.inf⟧}\n"),
     Broken("option not a choice", "E104", LOANS + "algorithms:\n  - unconstrained: {loss: ⟦hinged⟧}\n"),
     Broken("options that exclude each other", "E104", LOANS + "algorithms:\n  - majorize: ⟦{⟧inner: liblinear, intercept: unregularized}\n"),
     Broken("oracle", "E104", LOANS + "algorithms:\n  - mixture: {oracle: ⟦DecisionTree⟧}\n"),
@@ -159,14 +155,12 @@ KEYS = [
     Broken("parameter of an oracle", "E101", LOANS + "algorithms:\n  - mixture: {oracle: {DecisionTreeClassifier: {⟦depth⟧: 3}}}\n"),
     Broken("parameter of an oracle out of range", "E104", LOANS + "sweep: {deep: [2, 0]}\nalgorithms:\n  - mixture: {oracle: {DecisionTreeClassifier: {max_depth: ⟦deep⟧}}}\n"),
     Broken("chances without probabilities", "E104", LOANS + "algorithms:\n  - mixture: {oracle: {plugin: {probabilities: ⟦LinearSVC⟧}}}\n"),
-    Broken("two oracles", "E103", LOANS + "algorithms:\n  - mixture: {oracle: ⟦[linear, plugin]⟧}\n"),
     Broken("sweeps of another oracle", "E104", LOANS + "algorithms:\n  - mixture: ⟦{⟧oracle: plugin, sweeps: 2}\n"),
     Broken("groups of a filter's oracle", "E104", LOANS + "algorithms:\n  - balanced_tree: ⟦{⟧oracle: {plugin: {groups: true}}}\n"),
     Broken("offset of another split", "E104", LOANS + "algorithms:\n  - balanced_tree: {⟦offset⟧: literal}\n"),
     Broken("least share of naive weights", "E104", LOANS + "algorithms:\n  - naive_proxy: {⟦kept⟧: 0.2}\n"),
     Broken("a constraint to meet and none", "E104", LOANS + "constraints: {a: tpr >= 0.5}\nalgorithms:\n  - thresholded: ⟦{⟧free: true, meets: a}\n"),
     Broken("option by sweep", "E104", LOANS + "sweep: {g: [0.1, -1]}\nalgorithms:\n  - majorize: {gap: ⟦g⟧}\n"),
-    Broken("option by its own sweep", "E104", LOANS + "algorithms:\n  - majorize: {sweep: {gap: ⟦[0.1, -1]⟧}}\n"),
     Broken("expected of what does not vary", "E101", expected("{algorithm: unconstrained, metric: objective, ⟦kapa⟧: 1, at_most: 1}")),
     Broken("expected where nothing is run", "E104", expected("{algorithm: unconstrained, metric: objective, paper: 1, k: ⟦0.8⟧}")),
     Broken("expected of two values that never meet", "E104", expected("⟦{algorithm: unconstrained, metric: objective, paper: 1, k: 1, l: 2}⟧")),
@@ -176,20 +170,15 @@ KEYS = [
     Broken("convergence along what no trace has", "E104", PLAIN + "report: {plots: [{kind: convergence, x: ⟦steps⟧}]}\n"),
     Broken("too many panels", "E104", PLAIN + "sweep: {k: 'linspace(0, 1, 13)'}\nreport: {plots: [{kind: convergence, by: ⟦k⟧}]}\n"),
     Broken("l2 of zero", "E104", PLAIN + "regularization: {l2: ⟦0⟧}\n"),
-    Broken("l2 of zero a row", "E104", PLAIN + "regularization: {l2: ⟦0.0/n⟧}\n"),
     Broken("too few rows", "E104", own("d: {source: loans, rows: ⟦3⟧}")),
     Broken("one level", "E104", own("d: {source: loans, rows: 200, levels: ⟦1⟧}")),
     Broken("too many levels", "E104", own("d: {path: people.csv, label: y, levels: ⟦31⟧}")),
-    Broken("half a level", "E103", own("d: {source: loans, rows: 200, levels: ⟦2.5⟧}")),
     Broken("unlike levels", "E104", own("{d: {path: people.csv, label: y, levels: 3}, e: {path: people.csv, label: y, levels: ⟦4⟧}}")),
-    Broken("levels of some rows", "E104", own("{d: {path: people.csv, label: y}, e: {path: people.csv, label: y, levels: ⟦4⟧}}")),
     Broken("no texts", "E101", own("d: {source: adult, ⟦vectors⟧: glove.txt}")),
     Broken("preparation", "E104", own("d: {source: adult, preparation: ⟦nice⟧}")),
     Broken("label of the deployed model", "E106", LOANS + "algorithms:\n  - majorize: {as: ⟦deployed⟧}\n"),
     Broken("metric named as a sweep", "E106", PLAIN + "sweep: {⟦k⟧: [0.5]}\nmetrics: {k: error}\n"),
-    Broken("metric named as an own sweep", "E106", LOANS + "algorithms:\n  - zafar: {sweep: {⟦covariance⟧: [0.5]}}\nmetrics: {covariance: error}\n"),
     Broken("name of the folder of pins", "E106", PLAIN.replace("name: x", "name: ⟦reference⟧")),
-    Broken("name of the page over all", "E106", PLAIN.replace("name: x", "name: ⟦report.html⟧")),
 ]  # fmt: skip
 
 NAMES = [
@@ -211,10 +200,8 @@ NAMES = [
     Broken("value of a group that rules use", "E206", HEAD.replace("sex = Female", "⟦sex = female⟧") + "constraints: {a: 'tpr[women] >= 0.8 * tpr[men]'}\n"),
     Broken("words in order", "E206", rule("tpr[⟦sex >= 3⟧] >= 0.8")),
     Broken("column of a table", "E208", PLAIN + "report: {tables: [{rows: [algorithm], columns: [⟦errr⟧]}]}\n"),
-    Broken("row of a table", "E208", PLAIN + "report: {tables: [{rows: [⟦kappa⟧], columns: [error]}]}\n"),
     Broken("violation of none", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: ⟦violation.a⟧, y: error}]}\n"),
     Broken("axis along a word", "E208", PLAIN + "sweep: {mode: [low, 1]}\nreport: {plots: [{kind: tradeoff, x: ⟦mode⟧, y: error}]}\n"),
-    Broken("axis upwards of a sweep", "E208", PLAIN + "sweep: {k: [1, 2]}\nreport: {plots: [{kind: tradeoff, x: k, y: ⟦k⟧}]}\n"),
     Broken("line of a plot", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: error, y: error, lines: [⟦unconstraint⟧]}]}\n"),
     Broken("algorithm of a plot", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: error, y: error, algorithms: [unconstrained, ⟦majorize⟧]}]}\n"),
     Broken("guarantee along a metric", "E208", GUARANTEED % "x: ⟦error⟧, y: error"),
@@ -243,13 +230,9 @@ NAMES = [
     Broken("failures of no constraint in a table", "E208", PLAIN + "report: {tables: [{rows: [algorithm], columns: [solution_rate, ⟦failure_rate⟧]}]}\n"),
     Broken("expected failures of no constraint", "E208", expected("{algorithm: majorize, metric: ⟦failure_rate.a⟧, at_most: 0.1}")),
     Broken("panels by what does not vary", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: error, y: error, by: ⟦dataset⟧}]}\n"),
-    Broken("algorithm of a convergence plot", "E208", PLAIN + "report: {plots: [{kind: convergence, algorithms: [⟦majorize⟧]}]}\n"),
     Broken("split of a table without rows", "E208", PLAIN + "metrics: {a: error}\nreport: {tables: [{rows: [algorithm], columns: [a], split: ⟦validation⟧}]}\n"),
-    Broken("split of a plot without rows", "E208", PLAIN + "report: {plots: [{kind: tradeoff, x: objective, y: error, split: ⟦validation⟧}]}\n"),
     Broken("expected of no algorithm", "E202", expected("{algorithm: ⟦majorise⟧, metric: objective, paper: 1}")),
     Broken("expected of no metric", "E208", expected("{algorithm: majorize, metric: ⟦objektive⟧, paper: 1}")),
-    Broken("expected of a metric left out", "E208", expected("{algorithm: unconstrained, metric: ⟦m⟧, paper: 1}")),
-    Broken("kind of plot that is nothing", "E103", PLAIN + "report: {plots: [{⟦kind⟧: }]}\n"),
     Broken("split that is nothing", "E103", PLAIN + "report: {plots: [{kind: tradeoff, x: error, y: error, ⟦split⟧: }]}\n"),
     Broken("split without rows of a data set", "E208", HALVES + "expect: [{algorithm: unconstrained, dataset: b, split: ⟦validation⟧, metric: objective, paper: 1}]\n"),
     Broken("expected of a split without rows", "E208", expected("{algorithm: majorize, metric: objective, paper: 1, split: ⟦validation⟧}")),
@@ -268,7 +251,6 @@ RULES = [
     Broken("deep parenthesis", "E302", f"{HEAD}constraints:\n  a: ⟦{PARENTHESES}tpr{')' * 10_000} <= 1⟧\n"),
     Broken("deep enough parenthesis", "E302", f"{HEAD}constraints:\n  a: {PARENTHESES[:41]}⟦t⟧pr{')' * 41} <= 1\n"),
     Broken("no relation", "E303", rule("⟦tpr[women]⟧")),
-    Broken("relation as a metric", "E303", PLAIN + "metrics: {a: ⟦tpr <= 1⟧}\n"),
     Broken("arguments", "E304", rule("⟦kl(tpr)⟧ <= 0.1")),
     Broken("of of of", "E304", rule("error <= of(majorize, ⟦of(majorize, error)⟧)")),
     Broken("scores of the deployed model", "E304", rule("error <= of(deployed, 1 - ⟦roc_auc⟧)")),
@@ -280,13 +262,10 @@ RULES = [
     Broken("no labels at all", "E306", own("e: {path: people.csv}").replace("datasets", "⟦datasets⟧")),
     Broken("churn without deployed", "E307", rule("⟦churn⟧ <= 0.1")),
     Broken("decisions of no deployed model", "E307", rule("tpr >= ⟦of(deployed, tpr)⟧")),
-    Broken("metric of no deployed model", "E307", PLAIN + "metrics: {a: 'error / ⟦of(deployed, error)⟧'}\n"),
     Broken("gap of ratios", "E308", rule("⟦max_gap(precision, by=sex) <= 0.05⟧")),
     Broken("convex", "E308", rule("⟦kl(0.3, tpr) <= 0.05⟧")),
-    Broken("convex objective", "E308", HEAD + "objective: ⟦kl(base_rate, positive_rate)⟧\n"),
     Broken("ranking", "E308", rule("⟦roc_auc >= 0.8⟧")),
     Broken("estimate", "E308", rule("⟦abs(mse[women] - mse[men]) <= 0.05⟧")),
-    Broken("estimate as an objective", "E308", HEAD.replace("majorize", "mixture") + "objective: ⟦log_loss⟧\n"),
     Broken("pushes all one way", "E308", HEAD.replace("majorize", "zafar") + "constraints: {a: ⟦'positive_rate[women] >= 0.5'⟧}\n"),
     Broken("pushes all one way at a sweep point", "E308", HEAD.replace("majorize", "zafar: {sweep: {k: [0, 1]}}") + "constraints: {a: ⟦'positive_rate[women] >= 0.1 + k * positive_rate[men]'⟧}\n"),
     Broken("scores", "E308", HEAD.replace("majorize", "post_shift") + "objective: ⟦1 - roc_auc⟧\n"),
@@ -348,8 +327,6 @@ DATA = [
     Broken("no decision in a metric", "E311", GAPS + "metrics: {a: 'of(deployed, 1 - ⟦error⟧)'}\n"),
     Broken("empty slice of the deployed model", "E408", GAPS + "constraints: {a: 'tpr >= of(deployed, ⟦tpr[x >= 99]⟧)'}\n", 4),
     Broken("no model", "E405", own("d: {path: people.csv, label: y}", "deployed: {model: ⟦old.npz⟧}\n"), 4),
-    Broken("model outside", "E405", own("d: {path: people.csv, label: y}", "deployed: {model: ⟦../../../etc/passwd⟧}\n"), 4),
-    Broken("folder as a model", "E405", own("d: {path: people.csv, label: y}", "deployed: {model: ⟦.⟧}\n"), 4),
     Broken("table as a model", "E404", own("d: {path: people.csv, label: y}", "deployed: {model: ⟦people.csv⟧}\n"), 4),
     Broken("model of other features", "E411", own("d: {path: people.csv, label: y}", "deployed: {model: ⟦two.npz⟧}\n"), 4),
     Broken("model of no numbers", "E404", own("d: {path: people.csv, label: y}", "deployed: {model: ⟦nan.npz⟧}\n"), 4),
@@ -385,22 +362,16 @@ SAFETY = [
     Broken("own test of nothing", "E104", LOANS + "algorithms:\n  - unconstrained: {⟦safety⟧: {delta: 0.1}}\n"),
     Broken("test that is a number", "E103", tested("").replace("{}", "⟦0.05⟧")),
     Broken("test left empty", "E103", tested("").replace("safety: {}", "⟦safety⟧:")),
-    Broken("own test left empty", "E103", tested("").replace("[majorize]", "[majorize: {⟦safety⟧: }]")),
-    Broken("own test that is true", "E103", RULE + "algorithms:\n  - majorize: {safety: ⟦true⟧}\n"),
     Broken("key of a test", "E101", tested("⟦dela⟧: 0.1")),
     Broken("delta of 0", "E104", tested("delta: ⟦0⟧")),
     Broken("delta in percent", "E104", tested("delta: {a: ⟦5%⟧}")),
     Broken("delta divided by 0", "E104", tested("delta: ⟦1/0⟧")),
-    Broken("infinite delta", "E104", tested("delta: ⟦.inf⟧")),
-    Broken("delta that is true", "E103", tested("delta: ⟦true⟧")),
     Broken("delta of no constraint", "E203", tested("delta: {a: 0.1, ⟦b⟧: 0.1}")),
     Broken("delta of one constraint", "E104", tested("delta: {a: ⟦-0.1⟧}")),
     Broken("delta of no name", "E203", tested("delta: ⟦k⟧")),
     Broken("delta by a sweep", "E104", tested("delta: {a: k}") + "sweep: {k: [0.1, ⟦1⟧]}\n"),
     Broken("delta by another algorithm's sweep", "E203", RULE + "safety: {delta: ⟦k⟧}\nalgorithms:\n  - majorize\n  - unconstrained: {sweep: {k: [0.1]}}\n"),
     Broken("delta by an own sweep", "E104", RULE + "safety: {delta: k}\nalgorithms:\n  - majorize: {sweep: {k: ⟦'linspace(0.5, 1, 2)'⟧}}\n"),
-    Broken("delta by what a sweep includes", "E104", tested("delta: k") + "sweep: {include: [{k: 0.1}, {k: ⟦1.5⟧}]}\n"),
-    Broken("own delta by a sweep of words", "E104", RULE + "sweep: {k: [⟦low⟧]}\nalgorithms:\n  - majorize: {safety: {delta: k}}\n"),
     Broken("bound", "E104", tested("bound: ⟦hoefding⟧")),
     Broken("fraction of all", "E104", tested("fraction: ⟦2/2⟧")),
     Broken("fraction by a sweep", "E104", tested("fraction: k") + "sweep: {k: [0.5, ⟦true⟧]}\n"),
@@ -413,7 +384,6 @@ SAFETY = [
     Broken("test of weighted rows", "E411", own("d: {path: weighted.csv, label: y, weight: w}", "constraints: {a: ⟦tpr >= 0.5⟧}\nsafety: {}\n"), 4),
     Broken("room for a test and a margin", "E104", RULE + "safety: {aim: 0.9}\nalgorithms:\n  - majorize: {margin: ⟦0.95⟧}\n"),
     Broken("aim below a half", "E104", tested("aim: ⟦0.4⟧")),
-    Broken("aim by a sweep", "E104", tested("aim: k") + "sweep: {k: [0.9, ⟦0.3⟧]}\n"),
     Broken("aim of what holds nothing", "E104", RULE + "algorithms:\n  - unconstrained: {safety: {aim: ⟦0.9⟧}}\n"),
     Broken("aim of what reads goals", "E104", tested("").replace("[majorize]", "[thresholded: {safety: {aim: ⟦0.9⟧}}]")),
     Broken("aim of the model in use", "E104", tested("").replace("[majorize]", "[unconstrained, audit: {safety: {aim: ⟦0.9⟧}}]") + "deployed: {algorithm: unconstrained}\n"),

@@ -1,7 +1,8 @@
-"""A small experiment for the commands, and the command line as a process of its own."""
+"""A small experiment for the commands, their results, and the command line as a process."""
 
 from __future__ import annotations
 
+import csv
 import os
 import subprocess
 import sys
@@ -33,18 +34,24 @@ report:
   plots: [{kind: tradeoff, x: ratio, y: error, file: tradeoff}]
 """
 PLAIN = SMALL.partition("report:")[0]
-"""The same without a plot: to draw takes longer than the trials."""
+"""The same without a plot, which takes longer than the trials."""
 TRIALS = 8
 
 
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def stored(ledger: Path) -> int:
-    """How many trials a ledger has, of a run that may still be at it."""
+    """Return the number of trials in a ledger, which a run may still be writing."""
     if not ledger.is_file():
         return 0
     try:
         with LedgerStore(ledger, readonly=True) as store:
             return len(store.known())
-    except FaultError:  # it is only being made
+    except FaultError:  # being created
         return 0
 
 

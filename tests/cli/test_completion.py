@@ -1,4 +1,4 @@
-"""What Tab offers, asked as shells ask."""
+"""Shell completion, requested as shells do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TABLE = 'id,sex,"full, name",y\n1,F,a,0\n2,M,b,1\n'
 
 @pytest.fixture
 def bash(monkeypatch, capsys):
-    """The offers for the last word of a line, in this process."""
+    """Return the completions of the last word of a line."""
     from ratecli.cli.app import main  # noqa: PLC0415
 
     def ask(line: str) -> list[str]:
@@ -68,7 +68,7 @@ def test_files(bash):
 
 
 @pytest.mark.usefixtures("files")
-def test_keys_of_the_file_that_is_named(bash):
+def test_keys_of_the_named_file(bash):
     assert bash("ratecli run exp/a.yaml --set see") == ["seeds="]
     offered = bash("ratecli plan exp/a.yaml --set ")
     assert {"sweep.kappa=", "datasets.loans.rows=", "algorithms.1.majorize.iterations="} <= set(
@@ -78,14 +78,14 @@ def test_keys_of_the_file_that_is_named(bash):
     assert bash("ratecli run nowhere.yaml --set see") == []
 
 
-def test_columns_of_the_table_that_is_named(bash, files):
+def test_columns_of_the_named_table(bash, files):
     assert bash("ratecli init --data t.csv --label ") == ["id", "sex", "full, name", "y"]
     assert bash("ratecli filter t.csv --by s") == ["sex"]
     (files / "t.csv").write_bytes(b"\xff\xfe\0")
     assert bash("ratecli init --data t.csv --label ") == []
 
 
-def test_what_is_broken_is_passed_over_in_silence(bash, files):
+def test_errors_give_no_completions(bash, files):
     (files / "exp" / "wild\x1b[31m.yaml").write_text("")
     assert bash("ratecli run exp/") == ["exp/a.yaml", "exp/broken.yaml"]
     assert bash("ratecli run nowhere/") == []
@@ -108,7 +108,7 @@ def test_shells(shell, asked, offered):
     assert offered in done.stdout
 
 
-def test_a_tab_loads_nothing_slow():
+def test_completion_imports_nothing_slow():
     code = (
         "import os, sys; os.environ.update(_RATECLI_COMPLETE='complete_bash', COMP_WORDS='ratecli show ', COMP_CWORD='2')\n"
         "from ratecli.cli.app import main; main([])\n"
@@ -116,11 +116,3 @@ def test_a_tab_loads_nothing_slow():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "set()"
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_scripts(cli, monkeypatch, shell):
-    monkeypatch.setenv("_RATECLI_COMPLETE", f"source_{shell}")
-    answer = cli()
-    assert answer.code == 0
-    assert f"_RATECLI_COMPLETE=complete_{shell}" in answer.out

@@ -1,9 +1,10 @@
-"""Steps that are too long: a status, and no number anywhere."""
+"""Trials that diverge have a status and no numbers."""
 
 from __future__ import annotations
 
-import csv
 import re
+
+from small import read_rows
 
 FILE = """\
 name: long
@@ -20,14 +21,13 @@ report: {tables: [{rows: [algorithm, variant], columns: [objective]}]}
 """
 
 
-def test_what_diverged_is_a_status_and_no_number(folder, cli):
+def test_a_diverged_trial_has_no_numbers(folder, cli):
     (folder / "long.yaml").write_text(FILE)
     answer = cli("run", "long.yaml", "-j", 1)
     assert answer.code == 0
     assert "Traceback" not in answer.out + answer.err
     written = folder / "results" / "long"
-    with (written / "metrics.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(written / "metrics.csv")
     assert {row["algorithm"] for row in rows} == {"grid"}
     assert all(re.fullmatch(r"-?\d.*", row["value"]) for row in rows)
     summary = (written / "summary.md").read_text()

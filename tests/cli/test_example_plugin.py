@@ -1,4 +1,4 @@
-"""The example under docs/examples, in processes of its own: found, run, recorded and tested."""
+"""The example plugin under docs/examples, installed and run in a process of its own."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ def example(tmp_path):
     return environment(PYTHONPATH=":".join(paths))
 
 
-def test_the_whole_way_of_the_example(tmp_path):
-    """Real discovery in a process of its own: only the installer is left out."""
+def test_the_example_is_found_and_recorded(tmp_path):
     package, version, _ = entry_points()
     quick = ("--executor", "serial", "--set", "seeds=1")
     command = ("run", EXAMPLE / "experiment.yaml", "-o", tmp_path / "out", *quick)
@@ -58,23 +57,16 @@ def test_workers_know_plugins_and_stored_trials_are_found_again(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_kit_on_the_example_as_it_is_installed(tmp_path):
+def test_the_installed_example_passes_the_kit(tmp_path):
     done = process("test-plugin", entry_points()[0], env=example(tmp_path))
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("all checks passed") == 4
 
 
 @pytest.mark.slow
-def test_the_example_s_own_tests(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        str(EXAMPLE / "tests"),
-    ]
+def test_the_tests_of_the_example_pass(tmp_path):
+    options = ["-q", "-p", "no:cacheprovider", str(EXAMPLE / "tests")]
+    command = [sys.executable, "-m", "pytest", *options]
     done = subprocess.run(
         command, env=example(tmp_path), capture_output=True, text=True, check=False, cwd=EXAMPLE
     )

@@ -1,15 +1,14 @@
-"""Runs that are killed at any moment, and started again until they end."""
+"""Runs that are killed at random moments and started again."""
 
 from __future__ import annotations
 
-import csv
 import random
 import sqlite3
 import subprocess
 import time
 
 import pytest
-from small import command, stored
+from small import command, read_rows, stored
 
 from ratecli.cli.app import main
 from ratecli.files import LEDGER_FILE
@@ -25,7 +24,7 @@ metrics: {{error: error, gap: 'max_gap(positive_rate, by=sex)'}}
 
 
 def killed_at(folder, jobs, trials, seconds):
-    """A run that is killed some time after so many trials are stored; how many were, then."""
+    """Kill a run after `trials` are stored and some seconds; return how many are stored."""
     ledger = folder / "results" / "many" / LEDGER_FILE
     with subprocess.Popen(
         command("run", "many.yaml", "--jobs", jobs, "-q"), stderr=subprocess.PIPE, cwd=folder
@@ -41,7 +40,7 @@ def killed_at(folder, jobs, trials, seconds):
 
 
 def finished(folder, jobs):
-    """The numbers of a run to the end, in this process."""
+    """Run to the end in this process; return metrics.csv."""
     results = folder / "results"
     said = [folder / "many.yaml", "-o", results, "--jobs", jobs, "-q"]
     assert main(["run", *map(str, said)]) == 0
@@ -50,8 +49,7 @@ def finished(folder, jobs):
 
 def assert_each_once(folder):
     results = folder / "results" / "many"
-    with (results / "trials.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(results / "trials.csv")
     assert [int(row["seed"]) for row in rows] == list(range(TRIALS))
     assert {row["status"] for row in rows} == {"ok"}
     with sqlite3.connect(results / LEDGER_FILE) as db:
@@ -71,32 +69,24 @@ def undisturbed(tmp_path_factory):
     return numbers
 
 
-@pytest.fixture
-def kill_and_finish(folder, undisturbed, capsys):
-    """Kill runs, let one end, and look at what it says and leaves."""
+@pytest.mark.parametrize(
+    "jobs",
+    [
+        (1, 1),
+        *(
+            pytest.param(jobs, marks=pytest.mark.slow)
+            for jobs in [(1,) * 4, (2,) * 4, (2, 1, 2, 1)]
+        ),
+    ],
+)
+def test_a_killed_run_resumes_with_the_same_numbers(folder, undisturbed, capsys, jobs):
+    """All runs but the last are killed at random moments."""
     (folder / "many.yaml").write_text(MANY)
-
-    def check(*jobs):
-        """The last of the jobs are those of the run that ends, all others are killed."""
-        *killed, last = jobs
-        counts = sorted(random.randrange(TRIALS - 20) for _ in killed)
-        for trials, many in zip(counts, killed, strict=True):
-            assert killed_at(folder, many, trials, random.uniform(0, 0.02)) >= trials
-        capsys.readouterr()
-        assert finished(folder, last) == undisturbed
-        assert capsys.readouterr() == ("", "")
-        assert_each_once(folder)
-
-    return check
-
-
-def test_a_killed_run_ends_as_if_undisturbed(kill_and_finish):
-    """The workers of a killed run are those of runner/test_killed_runs.py."""
-    kill_and_finish(1, 1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("time_over", range(10))
-@pytest.mark.parametrize("jobs", [(1, 1, 1), (2, 2, 2), (2, 1, 1)])
-def test_ten_times_over(kill_and_finish, jobs, time_over):
-    kill_and_finish(*(jobs * 2)[: 2 + time_over % 3])
+    *killed, last = jobs
+    counts = sorted(random.randrange(TRIALS - 20) for _ in killed)
+    for trials, many in zip(counts, killed, strict=True):
+        assert killed_at(folder, many, trials, random.uniform(0, 0.02)) >= trials
+    capsys.readouterr()
+    assert finished(folder, last) == undisturbed
+    assert capsys.readouterr() == ("", "")
+    assert_each_once(folder)

@@ -1,12 +1,9 @@
-"""Oracles that a file names: run, stored, shown, and read again as a deployed model."""
+"""Oracles named in a file: run, stored, and read again as a deployed model."""
 
 from __future__ import annotations
 
-import csv
-import re
-
 import pytest
-import yaml
+from small import read_rows
 
 HEAD = """\
 datasets: {loans: {source: loans, rows: 300}}
@@ -34,15 +31,10 @@ metrics: {{churn: churn, theirs: 'of(deployed, error)'}}
 """
 
 
-def rows(path):
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def test_each_runs_and_its_models_are_read_again(folder, cli):
+def test_each_oracle_runs_and_its_models_can_be_deployed(folder, cli):
     (folder / "first.yaml").write_text(FIRST)
     assert cli("run", "first.yaml", "-q", "-j", 1).code == 0
-    found = rows(folder / "results" / "first" / "metrics.csv")
+    found = read_rows(folder / "results" / "first" / "metrics.csv")
     error = {
         (row["algorithm"], row["variant"], row["depth"]): float(row["value"])
         for row in found
@@ -59,29 +51,11 @@ def test_each_runs_and_its_models_are_read_again(folder, cli):
         (folder / "second.yaml").write_text(text)
         assert cli("run", "second.yaml", "-q", "-j", 1).code == 0
         theirs = {row["split"]: float(row["value"])
-                  for row in rows(folder / "results" / "second" / "metrics.csv") if row["metric"] == "theirs"}  # fmt: skip
+                  for row in read_rows(folder / "results" / "second" / "metrics.csv") if row["metric"] == "theirs"}  # fmt: skip
         assert theirs["train"] == pytest.approx(error[label, "deterministic", "3"], abs=1e-12)
 
 
-def test_an_oracle_is_part_of_the_key_and_of_the_record(folder, cli):
-    text = f"name: first\n{HEAD}algorithms:\n  - mixture: {{calls: 3, oracle: ORACLE}}\n"
-    for oracle, stored in (("GaussianNB", 0), ("{GaussianNB: {var_smoothing: 0.1}}", 0),
-                           ("GaussianNB", 1)):  # fmt: skip
-        (folder / "first.yaml").write_text(text.replace("ORACLE", oracle))
-        shown = cli("plan", "first.yaml").out
-        assert re.search(rf"^all +1 +{stored} ", shown, re.MULTILINE)
-        assert cli("run", "first.yaml", "-q", "-j", 1).code == 0
-    resolved = yaml.safe_load((folder / "results" / "first" / "resolved.yaml").read_text())
-    assert resolved["algorithms"][0]["mixture"]["oracle"] == "GaussianNB"
-
-
-def test_show_says_what_an_oracle_may_be(cli):
-    out = cli("show", "mixture").out
-    assert "any scikit-learn classifier whose fit takes sample weights" in out
-    assert "text | mapping" in out
-
-
-def test_what_only_the_rows_tell_is_a_failed_trial(folder, cli):
+def test_an_oracle_that_cannot_be_fitted_is_a_failed_trial(folder, cli):
     text = f"name: first\n{HEAD}algorithms:\n  - mixture: {{oracle: MultinomialNB}}\n"
     (folder / "first.yaml").write_text(text)
     answer = cli("run", "first.yaml", "-j", 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 from small import SMALL
@@ -14,12 +13,10 @@ from ratecli.files import LEDGER_FILE
 from ratecli.ledger.store import LOCK_FILE, REPORT_LOCK_FILE
 from ratecli.report.write import REPORT_FILES, REPORT_FOLDERS, check_report_folder
 
-SEVERAL = (("report.html",), ("metrics.csv", "summary.md"))
-
 
 @pytest.fixture
 def refused(folder, cli):
-    """What `run` says of the reason, having run nothing."""
+    """Run, expect that nothing is run, and return the errors."""
     (folder / "small.yaml").write_text(SMALL)
 
     def call(*options) -> list[str]:
@@ -34,42 +31,37 @@ def refused(folder, cli):
     return call
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="there is no such file system")
-def test_a_folder_that_cannot_be_made(refused):
-    (error,) = refused("-o", "/proc/nope")
-    assert error == ("error[E505]: cannot write to '/proc/nope/small': No such file or directory")
+OBSTACLES = [
+    ("file small", "cannot write to 'results/small': "),
+    ("file small/figures", "cannot write to 'results/small/figures': it is no folder"),
+    ("folder small/report.html", "cannot write to 'results/small/report.html': it is a folder"),
+    ("folder small/trials.sqlite", "cannot write to 'results/small/trials.sqlite': "),
+]
 
 
-def test_a_file_where_the_folder_should_be(folder, refused):
-    (folder / "results").mkdir()
-    (folder / "results" / "small").touch()
-    (error,) = refused()
-    assert error.startswith("error[E505]: cannot write to 'results/small': ")
-    (error,) = refused("-o", "small.yaml/deep")
-    assert error.startswith("error[E505]: cannot write to 'small.yaml/deep/small': ")
+@pytest.mark.parametrize(("obstacle", "message"), OBSTACLES)
+def test_what_is_in_the_way_is_an_error(folder, refused, obstacle, message):
+    kind, name = obstacle.split()
+    path = folder / "results" / name
+    path.parent.mkdir(parents=True)
+    path.mkdir() if kind == "folder" else path.touch()
+    (error,) = refused("--fresh")
+    assert error.startswith(f"error[E505]: {message}")
+    if "sqlite" in name:
+        assert refused()[0].startswith("error[E503]")
 
 
-@pytest.mark.parametrize("names", SEVERAL)
-def test_folders_where_files_should_be(folder, refused, names):
+def test_all_obstacles_are_reported_at_once(folder, refused):
+    names = ("metrics.csv", "summary.md")
     for name in names:
         (folder / "results" / "small" / name).mkdir(parents=True)
-    assert refused() == [
-        f"error[E505]: cannot write to 'results/small/{name}': it is a folder" for name in names
-    ]
+    message = "error[E505]: cannot write to 'results/small/{}': it is a folder"
+    assert refused() == [message.format(name) for name in names]
 
 
-def test_a_file_where_figures_should_be(folder, refused):
-    (folder / "results" / "small").mkdir(parents=True)
-    (folder / "results" / "small" / "figures").touch()
-    assert refused() == ["error[E505]: cannot write to 'results/small/figures': it is no folder"]
-
-
-def test_the_ledger_is_a_folder(folder, refused):
-    (folder / "results" / "small" / LEDGER_FILE).mkdir(parents=True)
-    assert refused("--fresh")[0].startswith(
-        "error[E505]: cannot write to 'results/small/trials.sqlite': "
-    )
-    assert refused()[0].startswith("error[E503]")
+def test_a_folder_that_cannot_be_made(refused):
+    (error,) = refused("-o", "small.yaml/deep")
+    assert error.startswith("error[E505]: cannot write to 'small.yaml/deep/small': ")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -82,8 +74,7 @@ def test_a_folder_without_permission(folder, refused, name):
     assert error.startswith("error[E505]: cannot write to ")
 
 
-def test_a_report_that_cannot_be_written_again(folder, cli):
-    """What no look beforehand finds."""
+def test_a_plot_that_cannot_be_written(folder, cli):
     (folder / "small.yaml").write_text(SMALL.replace("seeds: 2", "seeds: 1"))
     (folder / "results" / "small" / "figures" / "tradeoff.svg").mkdir(parents=True)
     for name in ("run", "report"):
@@ -92,26 +83,16 @@ def test_a_report_that_cannot_be_written_again(folder, cli):
         assert "error[E505]: cannot write to 'results/small/figures/tradeoff.svg': " in answer.err
 
 
-def test_what_is_looked_at_beforehand_is_what_is_written(folder, cli):
+def test_the_names_that_are_checked_are_those_written(folder, cli):
     (folder / "small.yaml").write_text(SMALL.replace("seeds: 2", "seeds: 1"))
     assert cli("run", "small.yaml", "-q", "-j", 1).code == 0
     results = folder / "results" / "small"
     check_report_folder(results)
-    record = {
-        "experiment.yaml",
-        "resolved.yaml",
-        "manifest.json",
-        LEDGER_FILE,
-        LOCK_FILE,
-        REPORT_LOCK_FILE,
-    }
-    assert {path.name for path in results.iterdir()} == {
-        *REPORT_FILES,
-        *record,
-        "figures",
-        "models",
-    }
+    record = ["experiment.yaml", "resolved.yaml", "manifest.json"]
+    record += [LEDGER_FILE, LOCK_FILE, REPORT_LOCK_FILE]
+    names = {path.name for path in results.iterdir()}
+    assert names == {*REPORT_FILES, *record, "figures", "models"}
 
 
-def test_no_experiment_takes_the_place_of_what_else_is_in_the_folder_of_results():
+def test_reserved_names_of_experiments():
     assert set(RESERVED_RESULT_FILES) == {REFERENCE.name, JOINED_REPORT}

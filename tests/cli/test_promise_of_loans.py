@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import yaml
+from small import read_rows
 
 from ratecli.config.algorithm import AlgorithmSpec
 
@@ -14,7 +14,7 @@ QUICK = ("post_shift", "chances_calibrated")
 UNTESTED = {"post_shift": {"as": "untested", "safety": False}}
 VIOLATION = ("violation.parity", "test")
 SEEDS = 12
-"""Of a coin that comes down on the wrong side half the time, all 12 are right once in 4,000 times."""
+"""If half of the models violated the rule, all 12 would satisfy it once in 4,000 times."""
 
 
 def label(entry: object) -> str:
@@ -22,7 +22,7 @@ def label(entry: object) -> str:
 
 
 def small(folder: Path) -> Path:
-    """The experiment with its quicker algorithms, and one of them without the test beside itself."""
+    """Write the experiment with its quicker algorithms, one of them also without the test."""
     data = yaml.safe_load(FILE.read_text("utf-8"))
     data["algorithms"] = [*(e for e in data["algorithms"] if label(e) in QUICK), UNTESTED]
     data["expect"] = [entry for entry in data["expect"] if entry["algorithm"] in QUICK]
@@ -32,7 +32,7 @@ def small(folder: Path) -> Path:
     return path
 
 
-def test_what_passes_its_test_keeps_the_rule(cli, tmp_path):
+def test_models_that_pass_satisfy_the_rule(cli, tmp_path):
     answer = cli("run", small(tmp_path), "-o", tmp_path / "results", "--jobs", 1)
     assert answer.code == 0, answer.err
     (folder,) = (tmp_path / "results").iterdir()
@@ -40,8 +40,7 @@ def test_what_passes_its_test_keeps_the_rule(cli, tmp_path):
     verdicts = [line for line in text.splitlines() if "≤ 0.05" in line]
     assert {line.split("|")[1].strip() for line in verdicts} == set(QUICK)
     assert all("| holds" in line for line in verdicts)
-    with (folder / "metrics.csv").open(encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["variant"] == "stochastic"]
+    rows = [row for row in read_rows(folder / "metrics.csv") if row["variant"] == "stochastic"]
     violations = [row for row in rows if (row["metric"], row["split"]) == VIOLATION]
     broken = {name: [float(row["value"]) > 0 for row in violations if row["algorithm"] == name]
               for name in ("untested", *QUICK)}  # fmt: skip

@@ -56,39 +56,31 @@ def marked_columns(text):
     return shown, carets.index("^"), carets.rindex("^") + 1
 
 
-def test_the_interfaces_examples():
-    assert render_diagnostics([E206, E308], color=False, width=100) == GOLDEN
+GUTTER = """\
+error[E101]: wrong
+    --> f.yaml:120:4
+     |
+ 120 | a: 1
+     |    ^"""
 
 
-def test_colours_change_nothing_else():
+@pytest.mark.parametrize(
+    ("faults", "text"),
+    [
+        ([E206, E308], GOLDEN),
+        ([fault_at("a: 1", 4, 1, line=120)], GUTTER),
+        ([Diagnostic("W401", "group 'men' has 12 rows")], "warning[W401]: group 'men' has 12 rows"),
+        ([Diagnostic("E402", "none", "try again")], "error[E402]: none\n   = help: try again"),
+    ],
+)
+def test_text(faults, text):
+    assert render_diagnostics(faults, color=False, width=100) == text
+
+
+def test_colours_do_not_change_the_text():
     painted = render_diagnostics([E206, E308], color=True, width=100)
     assert re.sub(r"\x1b\[[0-9;]*m", "", painted) == GOLDEN
     assert "\x1b[1;31merror[E206]\x1b[0m" in painted
-
-
-def test_warnings_are_called_so():
-    fault = Diagnostic("W401", "group 'men' has 12 rows")
-    assert (
-        render_diagnostics([fault], color=False, width=80)
-        == "warning[W401]: group 'men' has 12 rows"
-    )
-
-
-def test_help_without_a_place():
-    text = render_diagnostics([Diagnostic("E402", "no answer", "try again")], color=False, width=80)
-    assert text == "error[E402]: no answer\n   = help: try again"
-
-
-def test_the_gutter_grows_with_the_line_number():
-    assert render_diagnostics(
-        [fault_at("a: 1", 4, 1, line=120)], color=False, width=80
-    ).splitlines() == [
-        "error[E101]: wrong",
-        "    --> f.yaml:120:4",
-        "     |",
-        " 120 | a: 1",
-        "     |    ^",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +93,7 @@ def test_the_gutter_grows_with_the_line_number():
         ("\u200bword", "word"),
     ],
 )
-def test_carets_stand_under_their_word(excerpt, word):
+def test_carets_are_under_their_word(excerpt, word):
     fault = fault_at(excerpt, excerpt.index(word) + 1, len(word))
     shown, start, end = marked_columns(render_diagnostics([fault], color=False, width=80))
     plain = shown.replace("\u0301", "")
@@ -110,7 +102,7 @@ def test_carets_stand_under_their_word(excerpt, word):
     assert end - start == columns(word)
 
 
-def test_a_caret_behind_the_line():
+def test_a_caret_after_the_line():
     *_, shown, carets = render_diagnostics(
         [fault_at("a: tpr[", 8, 1)], color=False, width=80
     ).splitlines()
@@ -161,27 +153,13 @@ def test_control_characters_do_not_reach_the_terminal():
 
 
 def test_json():
+    place = {"file": "exp.yaml", "line": 6, "column": 14, "end_column": 20}
+    message = {"message": "'female' is not a value of 'sex'"}
+    help_ = {"help": "did you mean 'Female'? values: Male, Female"}
+    few = {"code": "W401", "severity": "warning", "message": "few", "help": None}
     assert json.loads(diagnostics_to_json([E206, Diagnostic("W401", "few")])) == [
-        {
-            "code": "E206",
-            "severity": "error",
-            "message": "'female' is not a value of 'sex'",
-            "help": "did you mean 'Female'? values: Male, Female",
-            "file": "exp.yaml",
-            "line": 6,
-            "column": 14,
-            "end_column": 20,
-        },
-        {
-            "code": "W401",
-            "severity": "warning",
-            "message": "few",
-            "help": None,
-            "file": None,
-            "line": None,
-            "column": None,
-            "end_column": None,
-        },
+        {"code": "E206", "severity": "error"} | message | help_ | place,
+        few | dict.fromkeys(place),
     ]
     assert json.loads(diagnostics_to_json([])) == []
 

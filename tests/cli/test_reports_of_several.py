@@ -1,4 +1,4 @@
-"""`ratecli report` of several experiments: a page over all of them."""
+"""`ratecli report` of several experiments writes a joint page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ expect:
 
 @pytest.fixture
 def files(folder, cli):
-    """Three experiments, of which the first two are run."""
+    """Write three experiments and run the first two."""
     made = folder / "exp"
     made.mkdir()
     for name, more in (("one", EXPECT), ("two", ""), ("three", "")):
@@ -24,7 +24,7 @@ def files(folder, cli):
     return made
 
 
-def test_several_are_joined_and_what_was_not_run_is_named(cli, folder, files):
+def test_the_joint_page_names_missing_and_broken_results(cli, folder, files):
     answer = cli("report", files)
     assert answer.code == 0
     assert answer.out.splitlines()[-1] == "results/report.html"

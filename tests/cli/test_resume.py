@@ -1,4 +1,4 @@
-"""What makes a trial run again, and what does not."""
+"""Which changes of a file make its trials run again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import shutil
 
 import pytest
+import yaml
 from small import SMALL, TRIALS
 
 from ratecli.cli.app import main
@@ -20,7 +21,7 @@ OWN = OWN.partition("report:")[0].replace("Female", "F").replace("Male", "M")
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
-    """Where `OWN` has been run."""
+    """Run `OWN` once; return the folder."""
     place = tmp_path_factory.mktemp("done")
     (place / "people.csv").write_text(PEOPLE)
     (place / "exp.yaml").write_text(OWN)
@@ -31,9 +32,9 @@ def done(tmp_path_factory):
 
 @pytest.fixture
 def run(folder, cli, done):
-    """How many trials a text makes run after `OWN`."""
+    """Return a function that runs a text after `OWN` and returns the number of trials run."""
     shutil.copytree(done, folder, dirs_exist_ok=True)
-    # a run is a process; in this one the tables of an earlier one are still known
+    # each run is a process of its own: forget the tables of the earlier one
     world._read_table.cache_clear()
     world.load_trial_data.cache_clear()
 
@@ -49,16 +50,9 @@ def run(folder, cli, done):
 
 
 def reordered(text):
-    """The same entries in another order, other comments, other quotes."""
-    head, *parts = text.replace("# a small experiment\n", "").split("\n")
-    blocks, block = [], [head]
-    for line in parts:
-        if line and not line.startswith(" ") and block:
-            blocks.append("\n".join(block))
-            block = []
-        block.append(line)
-    blocks.append("\n".join(block).rstrip())
-    return "# another comment\n" + "\n".join(reversed(blocks)) + "\n"
+    """Return the same keys in the opposite order and in another style."""
+    content = yaml.safe_load(text)
+    return yaml.safe_dump(dict(reversed(content.items())), sort_keys=False)
 
 
 RATIO = re.compile(r"\bratio\b")
@@ -106,13 +100,13 @@ OTHER = {
 
 
 @pytest.mark.parametrize("change", SAME)
-def test_what_changes_no_number_runs_nothing(run, change):
+def test_changes_without_effect_run_nothing(run, change):
     assert SAME[change](OWN) != OWN
     assert run(SAME[change](OWN)) == 0
 
 
 @pytest.mark.parametrize("change", OTHER)
-def test_what_changes_numbers_runs_again(run, change):
+def test_changes_with_effect_run_again(run, change):
     text, count = OTHER[change]
     assert text(OWN) != OWN
     assert run(text(OWN)) == count
@@ -123,7 +117,7 @@ def test_a_renamed_file_runs_nothing(run):
     assert run(OWN, "renamed.yaml") == 0
 
 
-def test_other_rows_run_again(run, folder):
+def test_other_rows_run_all_again(run, folder):
     (folder / "people.csv").write_text(PEOPLE + "F,3,1\n")
     assert run(OWN) == TRIALS
 

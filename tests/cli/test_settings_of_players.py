@@ -1,13 +1,13 @@
-"""The rows of the paper's Table 2, as the tutorial and `show` have them: each runs, and they are the same."""
+"""The settings of the paper's Table 2 in the tutorial and in `show` are equal, and each runs."""
 
 from __future__ import annotations
 
-import csv
 import re
 from pathlib import Path
 
 import pytest
 import yaml
+from small import read_rows
 
 from ratecli.solvers.players.solver import ThreePlayer
 
@@ -55,7 +55,7 @@ def test_the_tutorial_and_show_have_the_same_settings():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_each_runs(folder, cli, name):
+def test_each_setting_runs(folder, cli, name):
     entries = []
     for k, line in enumerate(LINES[name]):
         own = {"steps": 100, **options(line)} if line.startswith("three_player") else {}
@@ -66,8 +66,7 @@ def test_each_runs(folder, cli, name):
     )
     answer = cli("run", "setting.yaml", "-q", "-j", 1)
     assert answer.code == 0, answer.err
-    with (folder / "results" / "setting" / "metrics.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(folder / "results" / "setting" / "metrics.csv")
     known = {
         (row["algorithm"], row["metric"]): float(row["value"])
         for row in rows

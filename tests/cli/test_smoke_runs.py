@@ -20,7 +20,7 @@ report: {plots: []}
 """
 
 
-def test_one_trial_of_each_algorithm_and_data_set_and_what_these_need(folder, cli):
+def test_smoke_runs_one_trial_of_each_algorithm_and_data_set(folder, cli):
     (folder / "two.yaml").write_text(TWO)
     answer = cli("run", "two.yaml", "--smoke", "--executor", "serial")
     assert answer.code == 0
@@ -42,14 +42,3 @@ def test_one_trial_of_each_algorithm_and_data_set_and_what_these_need(folder, cl
     assert "--smoke" not in answer.out
     both = few.merge(pd.read_csv("results/two/metrics.csv"), how="inner")
     assert len(both) == len(few)
-
-
-def test_of_files_that_share_trials_each_has_its_own_first(folder, cli):
-    alone = TWO.replace(
-        "sweep: {dataset: [a, b], slack: [1.1, 1.2]}", "sweep: {dataset: [a], slack: [1.2]}"
-    )
-    (folder / "two.yaml").write_text(TWO)
-    (folder / "alone.yaml").write_text(alone.replace("name: two", "name: alone"))
-    answer = cli("run", "two.yaml", "alone.yaml", "--smoke", "--executor", "serial")
-    assert answer.code == 0
-    assert "2 experiments: 6 trials, 6 run now" in answer.out

@@ -1,4 +1,4 @@
-"""What algorithms tell of their way: one shape, that the plots of convergence draw."""
+"""Traces of all algorithms have the same columns, for plots of convergence."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ledger(folder, cli):
     return Ledger.read(folder / "results" / "traces" / "trials.sqlite")
 
 
-def test_every_trace_has_the_same_four_numbers(ledger):
+def test_columns_of_traces(ledger):
     traces = {trial.label: ledger.results[trial.key].trace for trial in ledger.plan}
     assert {label for label, trace in traces.items() if not trace} == {"unconstrained"}
     for label, trace in traces.items():

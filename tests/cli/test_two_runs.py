@@ -1,4 +1,4 @@
-"""Two runs on one folder of results: the second is sent away and touches nothing; interrupts."""
+"""Two commands on one results folder at the same time."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def ended(folder):
     return [line for line in lines[1:] if ",not_run," not in line]
 
 
-def test_the_second_run_is_sent_away_and_others_are_not(folder, cli, small):
+def test_a_second_run_is_refused_and_changes_nothing(folder, cli, small):
     """A report is of what is stored so far. Then the first is interrupted, and says what was kept."""
     with running(folder) as first:
         before = files(folder)
@@ -98,21 +98,7 @@ def test_the_second_run_is_sent_away_and_others_are_not(folder, cli, small):
     assert len(ended(folder)) == TRIALS // 2
 
 
-def test_a_ledger_that_cannot_be_used_stops_no_other_experiment(folder, cli, small):
-    ledger = folder / "results" / "small" / LEDGER_FILE
-    ledger.parent.mkdir(parents=True)
-    ledger.write_text("not a ledger " * 100)
-    answer = cli("run", small, "other.yaml", "-q", *ONCE)
-    assert answer.code == 2
-    assert f"error[E502]: {small}: " in answer.err
-    assert answer.err.count("error[") == 1
-    assert (folder / "results" / "other" / "report.html").is_file()
-    page = (folder / "results" / "report.html").read_text()
-    assert "small cannot be read: E502: " in page
-    assert 'href="other/report.html">other</a>' in page
-
-
-def test_one_writes_the_report_of_a_folder(folder, cli, small, monkeypatch):
+def test_one_command_at_a_time_writes_a_report(folder, cli, small, monkeypatch):
     assert cli("run", small, "-q", *ONCE).code == 0
     results = folder / "results" / "small"
     (results / "report.html").unlink()
@@ -130,7 +116,7 @@ def test_one_writes_the_report_of_a_folder(folder, cli, small, monkeypatch):
     assert (results / "report.html").is_file()
 
 
-def test_a_folder_is_free_again_after_use(folder):
+def test_a_lock_is_released_after_use(folder):
     with (
         lock_results(folder / "a" / "b"),
         pytest.raises(FaultError, match="E504"),
