@@ -90,13 +90,13 @@ def test_no_two_models_share_a_folder(one, other):
 
 def test_each_planned_trial_has_a_folder_with_safe_file_names(tmp_path):
     trials = [trial("a", "k"), trial("b", "k"), trial("a", "k", x="1"), trial("a", "k", x=1)]
-    assert write(tmp_path / "1", trials, {"k": {"v": b"1"}}) == {
-        f"{folder}/v.npz": b"1" for folder in ("a-seed=0", "b-seed=0", "a-x=1-seed=0")
-    }
+    folders = ("a-seed=0", "b-seed=0", "a-x=1-seed=0")
     models = {"main": b"1", "a/b": b"2", "a b": b"3", "..": b"4"}
     names = ("main", "a-b", "a-b-2", "unnamed")
-    assert write(tmp_path / "2", [trial("a", "k")], {"k": models}) == {
-        f"a-seed=0/{name}.npz": data for name, data in zip(names, models.values(), strict=True)
+    assert write(tmp_path, trials, {"k": models}) == {
+        f"{folder}/{name}.npz": data
+        for folder in folders
+        for name, data in zip(names, models.values(), strict=True)
     }
 
 
@@ -209,10 +209,8 @@ def test_the_encoder_is_beside_the_models(tmp_path):
 
 
 def test_only_changed_files_are_written(tmp_path):
-    trials, models = (
-        [trial("a", "k"), trial("a", "l", seed=1)],
-        {"k": {"v": b"1"}, "l": {"v": b"2"}},
-    )
+    trials = [trial("a", "k"), trial("a", "l", seed=1)]
+    models = {"k": {"v": b"1"}, "l": {"v": b"2"}}
     write(tmp_path, trials, models)
     files = sorted((tmp_path / "models").rglob("*.npz"))
     files[1].write_bytes(b"half")
