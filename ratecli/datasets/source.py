@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
@@ -115,5 +116,5 @@ class Raw:
 
 
 def notes_of(docstring: str | None) -> str:
-    """Return the docstring of a module without its first paragraph: the notes of its data set."""
-    return (docstring or "").partition("\n\n")[2]
+    """Return a docstring without its first paragraph: the notes of a data set."""
+    return cleandoc(docstring or "").partition("\n\n")[2] + "\n"

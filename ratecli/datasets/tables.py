@@ -30,14 +30,9 @@ from ratecli.datasets.columns import MISSING_WORDS
 from ratecli.datasets.files import check_is_file, looks_like_html, read_errors, sha256_of
 from ratecli.errors import Diagnostic, FaultError
 
-FORMAT_BY_SUFFIX = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".txt": "csv",
-    ".data": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-}
+FORMAT_BY_SUFFIX = dict.fromkeys([".csv", ".tsv", ".txt", ".data"], "csv") | dict.fromkeys(
+    [".parquet", ".pq"], "parquet"
+)
 _NO_SEPARATORS = ('"', "\r", "\n", "\0")
 _HEAD = 2**16
 _LARGEST_EXACT = 2**53
@@ -276,8 +271,8 @@ def read_words(path: Path, name: str, column: pa.Array) -> WordCodes:
     _check_type(path, name, column)
     array = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     words = pa.concat_arrays([_stripped(path, name, array.dictionary), pa.array([""])])
-    codes = pc.fill_null(array.indices, len(words) - 1).to_numpy(zero_copy_only=False)
-    codes, numbers = np.asarray(codes, dtype=np.int64), _parse(words)
+    codes = pc.fill_null(array.indices.cast(pa.int64()), len(words) - 1).to_numpy()
+    numbers = _parse(words)
     return WordCodes(codes, _without_empty(words), None if numbers is None else numbers[codes])
 
 

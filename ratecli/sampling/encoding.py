@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+from pydantic import Field, Strict, TypeAdapter, ValidationError
 
 from ratecli.datasets.columns import ColumnKind, as_array
 from ratecli.datasets.encode import Encoder, columns_as_known, encode_new_rows
@@ -26,13 +27,9 @@ def read_decisions(column: Any, name: str) -> Floats:
     invalid = pd.notna(column) & ~np.isin(decisions, (0.0, 1.0))
     if invalid.any():
         example = column[np.flatnonzero(invalid)[0]]
-        raise FaultError(
-            Diagnostic(
-                "E406",
-                f"'{example}' in the column '{name}' is no decision of a deployed model",
-                "decisions are 0 and 1; leave the cell empty where there is none",
-            )
-        )
+        message = f"'{example}' in the column '{name}' is no decision of a deployed model"
+        hint = "decisions are 0 and 1; leave the cell empty where there is none"
+        raise FaultError(Diagnostic("E406", message, hint))
     return np.asarray(decisions, dtype=np.float64)
 
 
@@ -46,11 +43,9 @@ def slice_memberships(sample: Sample, slices: Sequence[str]) -> list[Mask]:
         E302 for a slice that cannot be parsed.
     """
     wheres = [Slice.of((), parse_conditions(text)) for text in slices]
-    faults = list(
-        dict.fromkeys(fault for where in wheres for fault in _check_slice_columns(sample, where))
-    )
+    faults = [fault for where in wheres for fault in _check_slice_columns(sample, where)]
     if faults:
-        raise FaultError(faults)
+        raise FaultError(dict.fromkeys(faults))
     return [sample.rows(where) for where in wheres]
 
 
@@ -65,7 +60,12 @@ def _check_slice_columns(sample: Sample, where: Slice) -> Iterator[Diagnostic]:
             yield Diagnostic("E411", f"{start} '{condition.column}' holds words")
 
 
-COLUMN_KINDS: tuple[ColumnKind, ...] = ("number", "text")
+@dataclass(frozen=True)
+class _StoredColumns:
+    """What `Encoding.text` adds to the encoder."""
+
+    others: dict[str, ColumnKind]
+    levels: Annotated[int, Strict(), Field(ge=1)]
 
 
 @dataclass(frozen=True)
@@ -109,14 +109,11 @@ class Encoding:
         Raises ReadyMadeError if the features were provided ready-made, ValueError if it is invalid.
         """
         encoder = Encoder.from_json(content)
-        match content:
-            case {"others": dict(others), "levels": int(levels)} if levels >= 1:
-                pass
-            case _:
-                raise ValueError("it does not say which columns and levels rows have")
-        if any(kind not in COLUMN_KINDS for kind in others.values()):
-            raise ValueError("it has a column of neither numbers nor text")
-        return cls(encoder, cast("Mapping[str, ColumnKind]", others), levels)
+        try:
+            stored = TypeAdapter(_StoredColumns).validate_python(content)
+        except ValidationError as error:
+            raise ValueError("its description of the rows is not valid") from error
+        return cls(encoder, stored.others, stored.levels)
 
     def kind(self, column: str) -> ColumnKind | None:
         """Return the kind of a column in training; None if unknown."""

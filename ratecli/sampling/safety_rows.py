@@ -13,6 +13,7 @@ from ratecli.certify.certificate import certify
 from ratecli.certify.forms import MeasuredRows
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.ledger.records import random_stream
+from ratecli.models.base import Classifier
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Leaf
@@ -64,21 +65,20 @@ class SafetyRows:
         goals = [without_split_condition(goal) for goal in rules]
         found = {name: self._tested(name, goals, said) for name, said in answers.items()}
         records = tuple(record for tests in found.values() for record in tests)
-        passed = {name for name, tests in found.items() if all(test["passed"] for test in tests)}
+        passed = [name for name, tests in found.items() if all(test["passed"] for test in tests)]
         main = next(iter(answers), None)
-        if solution.status not in ACCEPTED_STATUSES or main is None:
-            status, reasons = solution.status, []
-        elif main in passed:
-            kept = {name: each for name, each in solution.variants.items() if name in passed}
-            return SafetyTestResult(
-                replace(solution, variants=kept), "ok", solution.reason, records
-            )
-        else:
+        status, reasons = solution.status, [solution.reason] if solution.reason else []
+        variants: dict[str, Classifier] = {}
+        if status in ACCEPTED_STATUSES and main in passed:
+            status, variants = "ok", {name: solution.variants[name] for name in passed}
+        elif status in ACCEPTED_STATUSES and main is not None:
             status = "no_solution_found"
-            reasons = [test["explanation"] for test in found[main] if not test["passed"]]
-            reasons += _passed_note([name for name in found if name in passed])
-        reason = "; ".join([*([solution.reason] if solution.reason else []), *reasons])
-        return SafetyTestResult(replace(solution, variants={}), status, reason, records)
+            reasons += [test["explanation"] for test in found[main] if not test["passed"]]
+            if passed:  # although the main variant failed
+                listed = ", ".join(f"'{name}'" for name in passed)
+                reasons.append(f"its variant{'s' * (len(passed) > 1)} {listed} passed")
+        solution = replace(solution, variants=variants)
+        return SafetyTestResult(solution, status, "; ".join(reasons), records)
 
     def _tested(
         self, variant: str, goals: Sequence[Goal], said: Predictions
@@ -102,12 +102,6 @@ class SafetyRows:
         label = self.rows.sample.label
         measurements = {of: said.measure(of, label)[rows] for of in kinds}
         return MeasuredRows(rates, measurements, self.label_range)
-
-
-def _passed_note(passed: Sequence[str]) -> list[str]:
-    """Return a note that other variants passed although the main one failed."""
-    listed = ", ".join(f"'{name}'" for name in passed)
-    return [f"its variant{'s' * (len(passed) > 1)} {listed} passed"] if passed else []
 
 
 def goal_leaves(goals: Sequence[Goal]) -> list[Leaf]:

@@ -61,20 +61,17 @@ def check_defined_ratios(trees: Iterable[Expression], sample: Sample) -> list[Di
 
     All rates must be defined. Ratios that depend on another trial are left to that trial.
     """
-    known = sample.deployed is not None
     found = []
     for part in (part for tree in trees for part in ex.walk(tree)):
         if not (isinstance(part, Apply) and part.function == "quotient"):
             continue
         leaves = ex.leaves(part)
-        if known or not any(leaf.rate.needs_deployed for leaf in leaves):
-            message = _ratio_problem(part, build_rate_matrix(leaves, sample, "train"))
-            if message:
-                labels = "; ".join(
-                    dict.fromkeys(_count_labels(leaf.where, sample) for leaf in leaves)
-                )
-                message = f"'{ex.to_text(part)}' {message} whatever is decided: {labels}"
-                found.append(Diagnostic("E311", message, None, part.span))
+        if sample.deployed is None and any(leaf.rate.needs_deployed for leaf in leaves):
+            continue
+        if problem := _ratio_problem(part, build_rate_matrix(leaves, sample, "train")):
+            counts = dict.fromkeys(_count_labels(leaf.where, sample) for leaf in leaves)
+            message = f"'{ex.to_text(part)}' {problem} whatever is decided: {'; '.join(counts)}"
+            found.append(Diagnostic("E311", message, None, part.span))
     return found
 
 
@@ -101,8 +98,7 @@ def _form_range(form: Affine, matrix: RateMatrix) -> Interval:
 def _count_labels(where: Slice, sample: Sample) -> str:
     """Describe how many training rows of each label a slice has."""
     rows = sample.rows(where, "train")
-    counts = (sample.counted(rows & sample.mask(label)) for label in ("+", "-"))
-    positive, negative = counts
+    positive, negative = (sample.counted(rows & sample.mask(label)) for label in ("+", "-"))
     return (
         f"{_describe_slice(where, sample)} has {positive} positive "
         f"and {negative} negative training rows"

@@ -5,7 +5,7 @@ The result equals that of the in-memory encoder for the same table, up to roundi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -42,8 +42,8 @@ def encoded_stream(table: StreamedTable, cells: CellTable) -> tuple[RowStream, E
         cells.count,
         cells.weight,
     )
-    encoder, seen = fit_stream_encoder(table, rows[np.flatnonzero(cells.part == "train")])
-    return replace(rows, encoded=record_encoder(table, encoder, seen)), encoder
+    encoder, shares = fit_stream_encoder(table, rows[np.flatnonzero(cells.part == "train")])
+    return replace(rows, encoded=record_encoder(table, encoder, shares)), encoder
 
 
 def plain_encoder(table: StreamedTable) -> Encoder:
@@ -63,16 +63,11 @@ def _level_name(level: str | None) -> str:
     return MISSING_CATEGORY if level is None else level
 
 
-@dataclass(frozen=True)
-class FeatureShares:
-    """Shares of training rows that have each number (P,) and each level (L,)."""
+def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder, dict[str, float]]:
+    """Fit the encoder in one pass over the training rows; also return shares of rows by feature.
 
-    numbers: NDArray[np.float64]
-    levels: NDArray[np.float64]
-
-
-def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder, FeatureShares]:
-    """Fit the encoder in one pass over the training rows; also return the shares of present values.
+    A share is that of the training rows in which the feature is known and, unless it is a number,
+    is 1.
 
     Raises
     ------
@@ -86,6 +81,7 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
     (rows,) = count
     numbers = [table.store.numbers[k].name for k in coding.of_number]
     blocks: dict[str, NumericBlock | OneHotBlock] = {}
+    shares: dict[str, float] = {}
     for name, a, n, total, each in zip(numbers, center, known, sums, squares.T, strict=True):
         if not np.isfinite(a):
             check_scale(name, np.inf)
@@ -98,13 +94,14 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
         block = NumericBlock(name, float(a + total / n), scale, bool(n < rows))
         _refuse_infinite(table.columns[name], block)
         blocks[name] = block
+        shares |= {name: n / rows, f"{name}={MISSING_CATEGORY}": 1.0 - n / rows}
     for start, k in zip(coding.first, coding.of_code, strict=True):
         column = table.store.texts[k]
         levels = np.array(list(map(_level_name, column.levels or ())), dtype=object)
         there = levels[seen[start : start + len(levels)] > 0]
         blocks[column.name] = OneHotBlock(column.name, tuple(sorted(set(there))))
-    encoder = Encoder.of([blocks[name] for name in table.features])
-    return encoder, FeatureShares(known / rows, seen / rows)
+        shares |= {f"{column.name}={n}": seen[start + k] / rows for k, n in enumerate(levels)}
+    return Encoder.of([blocks[name] for name in table.features]), shares
 
 
 def _deviation(n: float, total: float, squares: NDArray[np.float64]) -> float:
@@ -166,9 +163,9 @@ class _Moments:
 
 
 def record_encoder(
-    table: StreamedTable, encoder: Encoder, seen: FeatureShares | None = None
+    table: StreamedTable, encoder: Encoder, shares: Mapping[str, float] | None = None
 ) -> RecordEncoder:
-    """Return the conversion of records to an encoder's features; without `seen`, shares are 1."""
+    """Return the conversion of records to an encoder's features; shares are 1 by default."""
     place = {block.column: k for k, block in enumerate(encoder.blocks)}
     starts = np.cumsum([0, *(len(block.names) for block in encoder.blocks)])
     numbers = [(k, place[c.name]) for k, c in enumerate(table.store.numbers) if c.name in place]
@@ -191,12 +188,8 @@ def record_encoder(
         level_at=_positions([feature for each in level_at for feature in each]),
     )
     width, places = int(starts[-1]), _positions([at for _, at in (*numbers, *codes)])
-    shares = np.ones(width)
-    if seen is not None:
-        shares[number_at] = seen.numbers
-        shares[missing_at[missing_at >= 0]] = 1.0 - seen.numbers[missing_at >= 0]
-        shares[coding.level_at[coding.level_at >= 0]] = seen.levels[coding.level_at >= 0]
-    return RecordEncoder(coding, width, places, _positions(starts[places]), shares)
+    known = np.array([(shares or {}).get(name, 1.0) for name in encoder.names])
+    return RecordEncoder(coding, width, places, _positions(starts[places]), known)
 
 
 def _level_features(

@@ -1,9 +1,8 @@
 """Write the records of a streamed table while its files are read.
 
-The format of records depends on all rows: on the sorted words of each column, and on whether single
-precision represents all numbers. It is guessed from the first rows, and records are written by that
-guess, with words numbered as they occur, and renumbered at the end if later rows added words.
-If the guess was wrong, the files are read again.
+Words are numbered as they occur. The format of records depends on all rows: on the number of words
+of each column, and on whether single precision represents all numbers. It is guessed from the first
+rows, and records are written by that guess. If it was wrong, the files are read again.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from ratecli.streaming.store import (
     RecordStore,
     array_bytes,
     open_record_store,
-    read_exactly,
     record_dtype,
     replace_on_success,
     streamed_tables_folder,
@@ -40,7 +38,7 @@ MAX_TEXT_LEVELS = 2**16 - 1
 """Largest number of distinct words in a column that can be used for features or groups."""
 MAX_DISTINCT_NUMBERS = 64
 """Largest number of distinct numbers in a column that are listed."""
-RECORDS_VERSION = 4
+RECORDS_VERSION = 5
 """Increased when the records of the same files, or the facts about their columns, change."""
 BLOCK_ROWS = 2**12
 """Rows of records that are filled at once, so that they stay in the CPU's cache."""
@@ -85,7 +83,7 @@ def _write_store(
         writer = RecordWriter(file)
         rows, columns = _scan_and_write(own, categorical, writer, lambda n: progress(n, total))
         store = RecordStore(folder, rows, tuple(columns))
-        if not writer.finish(store):
+        if not writer.holds(store):
             file.seek(0)
             file.truncate()
             exact = RecordWriter.exact(file, store)
@@ -156,7 +154,7 @@ class ColumnScan:
     Attributes
     ----------
     levels
-        Words so far, None as a word for missing values; None if there are too many.
+        Words so far in order, None as a word for missing values; None if there are too many.
     numeric
         Whether every word so far is a number or marks a missing value.
     any_number
@@ -170,7 +168,7 @@ class ColumnScan:
     categorical: bool
     numbers: NumberFacts = field(default_factory=NumberFacts)
     text: ColumnFacts = field(init=False)
-    levels: set[str | None] | None = field(default_factory=set)
+    levels: dict[str | None, None] | None = field(default_factory=dict)
     numeric: bool = field(init=False)
     any_number: bool = False
     number_type: bool = False
@@ -199,7 +197,7 @@ class ColumnScan:
     def _add_words(self, piece: tables.WordCodes, start: int) -> None:
         counts = np.bincount(piece.codes, minlength=len(piece.words))
         if self.levels is not None:
-            self.levels.update(piece.words[counts > 0].tolist())
+            self.levels.update(dict.fromkeys(piece.words[counts > 0].tolist()))
             if len(self.levels) > MAX_TEXT_LEVELS:
                 self.levels = None
         if piece.numbers is not None:
@@ -226,7 +224,7 @@ class ColumnScan:
             reason = f"column '{self.name}' holds numbers in one file and text in another"
             raise tables.not_a_table_error(self.path, reason, "store it as text in all files")
         if self.levels is not None:
-            self.text.levels = sorted(self.levels, key=_with_none_last)
+            self.text.levels = list(self.levels)
         return self.text
 
 
@@ -238,10 +236,6 @@ def _read_numbers(array: pa.Array) -> NumberArray:
         array = tables.as_doubles(array)
     found = array.to_numpy(zero_copy_only=False)
     return np.asarray(found, np.float32 if found.dtype == np.float32 else np.float64)
-
-
-def _with_none_last(word: str | None) -> tuple[bool, str]:
-    return word is None, word or ""
 
 
 def _add_numbers(facts: NumberFacts, values: NumberArray, start: int) -> None:
@@ -315,40 +309,20 @@ class RecordWriter:
                 self._numbers.append(name)
                 single = single and fits_single_precision(numbers)
             elif words is not None:
-                present = words.words[np.unique(words.codes)].tolist()
-                self._codes[name] = _codes_of(sorted(set(present), key=_with_none_last))
+                self._codes[name] = _codes_of(words.words[np.unique(words.codes)].tolist())
         most = max(map(len, self._codes.values()), default=0)
         return record_dtype(len(self._numbers), len(self._codes), single=single, levels=most)
 
-    def finish(self, store: RecordStore) -> bool:
-        """Return whether the file now holds the records of `store`, renumbering words if needed."""
+    def holds(self, store: RecordStore) -> bool:
+        """Return whether the file now has the records of `store`."""
         names = [[column.name for column in each] for each in (store.numbers, store.texts)]
-        own = [self._numbers, list(self._codes)]
-        if not self.fits or names != own or self._record != store.record:
-            return False
-        new_codes = []
-        for column in store.texts:
-            indices = _codes_of(column.levels or ())
-            new_codes.append(np.array([indices[word] for word in self._codes[column.name]]))
-        if not all((mapping == np.arange(len(mapping))).all() for mapping in new_codes):
-            self._renumber(store, new_codes)
-        return True
-
-    def _renumber(self, store: RecordStore, new_codes: Sequence[NDArray[np.intp]]) -> None:
-        """Replace the codes in all records by the indices of the sorted words."""
-        buffer = np.empty(BLOCK_ROWS, store.record)
-        for start in range(0, store.rows, BLOCK_ROWS):
-            piece = buffer[: min(BLOCK_ROWS, store.rows - start)]
-            self._file.seek(start * store.record.itemsize)
-            read_exactly(self._file, piece)
-            for k, mapping in enumerate(new_codes):
-                piece["codes"][:, k] = mapping[piece["codes"][:, k]]
-            self._file.seek(start * store.record.itemsize)
-            self._file.write(array_bytes(piece))
+        return (
+            self.fits and names == [self._numbers, [*self._codes]] and self._record == store.record
+        )
 
 
 def _codes_of(words: Sequence[str | None]) -> dict[str | None, int]:
-    return {word: k for k, word in enumerate(words)}
+    return {word: k for k, word in enumerate(dict.fromkeys(words))}
 
 
 def _encode(

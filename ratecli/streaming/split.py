@@ -50,18 +50,21 @@ class Grouping:
         `codes` or `numbers` of a record, and the column's index among them.
     values
         A representative value for each index that `of` returns.
+    order
+        The index of each code of a text column, whose values are sorted.
     """
 
     part: str
     column: int
     values: NDArray[Any]
     cuts: NDArray[np.float64] | None = None
+    order: NDArray[np.int64] | None = None
 
     def of(self, records: NDArray[np.void]) -> CellIndices:
         """Return the index of each row's value, as (m,)."""
         found = records[self.part][:, self.column]
-        if self.part == "codes":
-            return found.astype(np.int64)
+        if self.order is not None:
+            return np.asarray(self.order[found])
         found = found.astype(np.float64)
         if self.cuts is None:
             index = np.searchsorted(self.values[:-1], found)
@@ -76,7 +79,9 @@ def make_grouping(table: StreamedTable, name: str, cuts: Sequence[float]) -> Gro
     column = table.columns[name]
     if column.numbers is None:
         place = [each.name for each in table.store.texts].index(name)
-        return Grouping("codes", place, np.array(column.levels, dtype=object))
+        rank = {level: k for k, level in enumerate(column.sorted_levels)}
+        order = np.array([rank[level] for level in column.levels or ()], dtype=np.int64)
+        return Grouping("codes", place, np.array(list(rank), dtype=object), order=order)
     place = [each.name for each in table.store.numbers].index(name)
     if column.numbers.distinct is not None:
         return Grouping("numbers", place, np.array([*column.numbers.distinct, np.nan]))

@@ -1,7 +1,7 @@
 """A streamed table as records of fixed width: written once, read many times.
 
 Numbers are stored in single precision if that is exact for all of them, else in double precision;
-words by their index among the sorted levels of their column. So a record contains exactly the
+words by their index among the levels of their column. So a record contains exactly the
 table's values in a few bytes, and rows from anywhere are read with one call. Which columns are
 features, and how rows are split, is not stored. Stores are in the folder `streamed` of the data
 folder; a store that was removed is written again.
@@ -72,8 +72,8 @@ class ColumnFacts:
     numbers
         None for a column of text.
     levels
-        The distinct words of a text column, sorted, followed by None if values are missing. None
-        for columns of numbers, and if there are more than `scan.MAX_TEXT_LEVELS` words.
+        The distinct words of a text column as they occur, None if values are missing. None for
+        columns of numbers, and if there are more than `scan.MAX_TEXT_LEVELS` words.
     present, not_numbers
         Number of rows of a text column with a word that does not mark a missing value, and with a
         word that is not a number either.
@@ -92,6 +92,11 @@ class ColumnFacts:
     @property
     def is_text(self) -> bool:
         return self.numbers is None
+
+    @property
+    def sorted_levels(self) -> list[str | None]:
+        """The levels in alphabetical order, None last."""
+        return sorted(self.levels or (), key=lambda word: (word is None, word or ""))
 
     @property
     def kept(self) -> bool:

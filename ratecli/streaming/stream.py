@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -105,8 +105,7 @@ class RowStream:
         if every > 1:
             return _sum_batches(part, self._scattered(range(0, self.runs(), every)))
         sums = part.zeros()
-        starts = range(0, self.store.rows, self.partition)
-        for found in _map_partitions(PartitionSum(self, part), starts):
+        for found in _sum_partitions(self, part):
             for total, each in zip(sums, found, strict=True):
                 total += each  # noqa: PLW2901
         return sums
@@ -298,18 +297,6 @@ def _linear_parts(classifier: Classifier) -> Sequence[Linear] | None:
     return None
 
 
-@dataclass(frozen=True)
-class PartitionSum:
-    """The sums of one partition, given its first row."""
-
-    stream: RowStream
-    part: RowSum
-
-    def __call__(self, first: int) -> SumArrays:
-        last = min(first + self.stream.partition, self.stream.store.rows)
-        return _sum_batches(self.part, self.stream.batches(first, last))
-
-
 def _sum_batches(part: RowSum, batches: Iterable[RecordBatch]) -> SumArrays:
     sums = part.zeros()
     for rows in batches:
@@ -317,16 +304,15 @@ def _sum_batches(part: RowSum, batches: Iterable[RecordBatch]) -> SumArrays:
     return sums
 
 
-def _map_partitions(
-    function: Callable[[int], SumArrays], starts: Sequence[int]
-) -> Iterable[SumArrays]:
-    """Apply the function to each start, and return the results in order."""
-    address = os.environ.get(SCHEDULER_VARIABLE)
-    if address is None or len(starts) < 2:
-        return map(function, starts)
-    client = cluster_client(address)
-    idle = [worker for worker, tasks in client.processing().items() if not tasks]
-    return _map_on_cluster(client, idle, function, starts) if idle else map(function, starts)
+def _sum_partition(stream: RowStream, part: RowSum, first: int) -> SumArrays:
+    """Return the sums of the partition that starts with the row `first`."""
+    last = min(first + stream.partition, stream.store.rows)
+    return _sum_batches(part, stream.batches(first, last))
+
+
+def _sum_on_worker(compute: Callable[[int], SumArrays], first: int) -> SumArrays:
+    with threadpool_limits(limits=1):  # results must not depend on the number of threads
+        return compute(first)
 
 
 @lru_cache(maxsize=1)
@@ -337,33 +323,31 @@ def cluster_client(address: str) -> Any:
     return Client(address, set_as_default=False)
 
 
-def _map_on_cluster(
-    client: Any, idle: list[str], function: Callable[[int], SumArrays], starts: Sequence[int]
-) -> Iterator[SumArrays]:
-    """Apply the function on idle workers, while this process computes its share of partitions."""
-    shared = client.scatter(function, workers=idle, broadcast=True, hash=False)
+def _sum_partitions(stream: RowStream, part: RowSum) -> Iterator[SumArrays]:
+    """Yield the sums of each partition in order, computed here and by idle workers of a cluster."""
+    compute = partial(_sum_partition, stream, part)
+    starts = range(0, stream.store.rows, stream.partition)
+    address = os.environ.get(SCHEDULER_VARIABLE)
+    client = None if address is None or len(starts) < 2 else cluster_client(address)
+    busy = {} if client is None else client.processing()
+    idle = [worker for worker, tasks in busy.items() if not tasks]
+    if client is None or not idle:
+        yield from map(compute, starts)
+        return
+    shared = client.scatter(compute, workers=idle, broadcast=True, hash=False)
     processes = len(idle) + 1
     for k in range(0, len(starts), PARTITIONS_AHEAD * processes):
         some = starts[k : k + PARTITIONS_AHEAD * processes]
         futures = {
-            start: client.submit(_sum_partition, shared, start, workers=idle, pure=False)
+            start: client.submit(_sum_on_worker, shared, start, workers=idle, pure=False)
             for at, start in enumerate(some)
             if at % processes
         }
-        own = {start: function(start) for start in some if start not in futures}
+        own = {start: compute(start) for start in some if start not in futures}
         for start in some:
-            yield own[start] if start in own else _fetch_sums(futures[start], function, start)
-
-
-def _fetch_sums(future: Any, function: Callable[[int], SumArrays], start: int) -> SumArrays:
-    try:
-        found: SumArrays = future.result()
-    except Exception:  # noqa: BLE001
-        # the worker died or cannot read the file: compute the sums here
-        return function(start)
-    return found
-
-
-def _sum_partition(function: Callable[[int], SumArrays], start: int) -> SumArrays:
-    with threadpool_limits(limits=1):  # results must not depend on the number of threads
-        return function(start)
+            try:
+                found: SumArrays = own[start] if start in own else futures[start].result()
+            except Exception:  # noqa: BLE001
+                # the worker died or cannot read the file: compute the sums here
+                found = compute(start)
+            yield found

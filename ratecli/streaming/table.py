@@ -54,8 +54,7 @@ class StreamedTable:
     features, label, weight
         Names of columns; label and weight are None if there is none.
     label_of
-        1, 0 or NaN for each level or number of the label's column, in their order; empty without a
-        label.
+        1, 0 or NaN for each level or number of the label's column, sorted; empty without a label.
     digest, files
         As in `Table`.
     """
@@ -100,7 +99,7 @@ class StreamedTable:
 
 def _values(column: ColumnFacts) -> NDArray[Any]:
     if column.numbers is None:
-        known = [level for level in column.levels or () if level is not None]
+        known = [level for level in column.sorted_levels if level is not None]
         return np.array(known, dtype=object)
     many = range(MAX_DISTINCT_NUMBERS + 1)
     return np.array(many if column.numbers.distinct is None else column.numbers.distinct, float)
@@ -203,7 +202,7 @@ def _labels(column: ColumnFacts, positive: Any) -> NDArray[np.float64]:
     """Return the label of each level or number of the label's column; raise E406 if there are too
     many.
     """
-    values: Sequence[Any] | None = column.levels
+    values: Sequence[Any] | None = column.levels and column.sorted_levels
     if column.numbers is not None:
         values = column.numbers.distinct
         if values is not None and all(float(value).is_integer() for value in values):

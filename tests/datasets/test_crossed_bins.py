@@ -38,21 +38,16 @@ def tables(draw: st.DrawFn) -> tuple[CrossedBins, np.ndarray]:
 
 
 @given(tables())
-def test_features_are_those_of_a_plain_loop(drawn: tuple[CrossedBins, np.ndarray]):
+def test_features_equal_those_of_a_plain_loop(drawn: tuple[CrossedBins, np.ndarray]):
     crosses, bins = drawn
-    matrix = crosses.features(bins)
+    matrix, shares = crosses.features(bins), crosses.shares(bins).toarray()
     assert matrix.shape == (len(bins), crosses.width)
     np.testing.assert_array_equal(matrix.toarray(), naive(crosses, bins))
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    np.testing.assert_array_equal(shares > 0, matrix.toarray() == 1)
 
 
-def test_a_block_of_rows_ends_where_the_next_begins():
-    bins = np.random.default_rng(0).integers(0, 3, (20_000, 2))
-    dense = CrossedBins((3, 3), ((0, 1),)).features(bins).toarray()
-    codes = np.arange(9)
-    np.testing.assert_array_equal(dense[:, 6:], (bins @ [3, 1])[:, np.newaxis] == codes)
-
-
-def test_31_columns_of_8_bins():
+def test_crossing_31_columns_of_8_bins():
     crosses = CrossedBins.of_all((8,) * 31)
     matrix = crosses.features(np.random.default_rng(0).integers(0, 8, (50, 31), dtype=np.int8))
     assert crosses.width == matrix.shape[1] == 30_008
@@ -62,21 +57,13 @@ def test_31_columns_of_8_bins():
     assert set(matrix.data) == {1.0}
 
 
-@given(tables())
-def test_shares_are_features_that_add_up_to_1(drawn: tuple[CrossedBins, np.ndarray]):
-    crosses, bins = drawn
-    scaled = crosses.shares(bins).toarray()
-    np.testing.assert_allclose(scaled.sum(axis=1), 1)
-    np.testing.assert_array_equal(scaled > 0, crosses.features(bins).toarray() == 1)
-
-
 @pytest.mark.parametrize("bins", [[[0, 2]], [[-1, 0]], [[3, 0]]])
-def test_bins_that_a_column_does_not_have(bins: list[list[int]]):
+def test_bins_outside_the_levels_of_a_column(bins: list[list[int]]):
     with pytest.raises(ValueError, match="levels of its column"):
         CrossedBins((3, 2), ()).features(np.array(bins))
 
 
-def test_bins_hold_equal_shares():
+def test_quantile_bins_have_equal_shares():
     values = np.random.default_rng(1).permutation(800) / 7
     assert np.bincount(bin_values(values, quantile_cuts(values, 8))).tolist() == [100] * 8
 
@@ -90,5 +77,5 @@ def test_ties_leave_no_bin_empty(values: list[int], bins: int):
     assert (np.bincount(bin_values(column, cuts), minlength=len(cuts) + 1) > 0).all()
 
 
-def test_a_cut_belongs_to_the_bin_below():
+def test_value_equal_to_a_cut_is_in_the_lower_bin():
     assert bin_values(np.array([-9.0, 0.0, 0.1, 2.0, 3.0]), np.array([0.0, 2.0])).tolist() == [0, 0, 1, 1, 2]  # fmt: skip

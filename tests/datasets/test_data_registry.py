@@ -12,13 +12,6 @@ from ratecli.datasets.sources import SOURCES
 from ratecli.errors import FaultError
 
 
-def codes(options: dict[str, object]) -> list[str]:
-    with pytest.raises(FaultError) as caught:
-        registry.settle_options(DatasetEntry.of(options))
-    assert all(fault.help for fault in caught.value.faults)
-    return [fault.code for fault in caught.value.faults]
-
-
 def test_listings_import_nothing_heavy():
     program = (
         "import sys; from ratecli.datasets import registry;"
@@ -47,7 +40,7 @@ def test_every_source_is_complete(name: str):
     json.dumps(described)
 
 
-def test_stand_ins_say_so_wherever_they_are_shown():
+def test_stand_ins_are_described_as_such():
     stand_ins = [source for source in SOURCES.values() if source.stand_in]
     assert {source.name for source in stand_ins} == {"wiki_standin", "madlibs"}
     for source in stand_ins:
@@ -56,30 +49,23 @@ def test_stand_ins_say_so_wherever_they_are_shown():
         assert "not comparable" in registry.describe_source(source.name)["stand_in"]
 
 
-def test_size_is_told_only_where_it_is_known():
+def test_download_size_is_listed_if_known():
     sizes = {row["name"]: row["bytes"] for row in registry.list_sources()}
     assert (sizes["adult"], sizes["loans"], sizes["wiki"]) == (5_977_458, 0, None)
 
 
-def test_settle_fills_defaults():
-    settled = registry.settle_options(DatasetEntry.of({"source": "loans", "split": {"test": 0.5}}))
-    assert settled == {"preparation": "plain", "rows": 4000, "seed": 0}
+def settled(**options: object) -> dict[str, object]:
+    return registry.settle_options(DatasetEntry.of({"source": "loans", **options}))
 
 
-def test_digest_depends_on_options_only():
+def test_options_have_defaults_and_enter_the_digest():
+    assert settled(split={"test": 0.5}) == {"preparation": "plain", "rows": 4000, "seed": 0}
     loans = registry.find_source("loans")
-    plain = registry.source_digest(
-        loans, registry.settle_options(DatasetEntry.of({"source": "loans"})), ()
-    )
-    assert plain == registry.source_digest(
-        loans, registry.settle_options(DatasetEntry.of({"source": "loans", "rows": 4000})), ()
-    )
-    assert plain != registry.source_digest(
-        loans, registry.settle_options(DatasetEntry.of({"source": "loans", "rows": 4001})), ()
-    )
+    digests = [registry.source_digest(loans, settled(rows=rows), ()) for rows in (4000, 4001)]
+    assert digests[0] == registry.source_digest(loans, settled(), ()) != digests[1]
 
 
-def test_unknown_source_suggests():
+def test_unknown_source_suggests_a_name():
     with pytest.raises(FaultError) as caught:
         registry.find_source("adlut")
     (fault,) = caught.value.faults
@@ -87,13 +73,18 @@ def test_unknown_source_suggests():
     assert "did you mean 'adult'?" in str(fault.help)
 
 
-def test_wrong_options():
-    assert codes({"source": "adult", "rows": 5}) == ["E101"]
-    assert codes({"source": "adult", "preparation": "plane"}) == ["E104"]
-    assert codes({"source": "adult", "vectors": "glove.txt"}) == ["E101"]
-    assert codes({"source": "loans", "rows": 1}) == ["E104"]
-    assert codes({"source": "loans", "rows": 1, "seed": -1, "label": "x"}) == [
-        "E101",
-        "E104",
-        "E104",
-    ]
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"source": "adult", "rows": 5}, ["E101"]),
+        ({"source": "adult", "preparation": "plane"}, ["E104"]),
+        ({"source": "adult", "vectors": "glove.txt"}, ["E101"]),
+        ({"source": "loans", "rows": 1}, ["E104"]),
+        ({"source": "loans", "rows": 1, "seed": -1, "label": "x"}, ["E101", "E104", "E104"]),
+    ],
+)
+def test_invalid_options(options: dict[str, object], expected: list[str]):
+    with pytest.raises(FaultError) as caught:
+        registry.settle_options(DatasetEntry.of(options))
+    assert all(fault.help for fault in caught.value.faults)
+    assert [fault.code for fault in caught.value.faults] == expected

@@ -56,13 +56,13 @@ def test_sets_are_disjoint_shares_without_older_rows(people: Table, dealt: Table
     assert np.isnan(dealt.label[~seen]).all()
 
 
-def test_hidden_labels_are_hidden_everywhere(dealt: Table):
+def test_labels_of_d3_are_hidden(dealt: Table):
     hidden = dealt.frame["paid"].isna().to_numpy()
     assert (hidden == in_set(dealt, "d3")).all()
     assert {type(value) for value in dealt.frame["paid"]} == {str, type(None)}
 
 
-def test_deployed_model_is_about_right_and_blind_to_what_it_does_not_see(dealt: Table):
+def test_deployed_model_uses_its_features_only(dealt: Table):
     frame = dealt.frame
     assert (frame["deployed"] == (frame["deployed_score"] > 0)).all()
     log_odds = 2 * frame["x"]
@@ -71,7 +71,7 @@ def test_deployed_model_is_about_right_and_blind_to_what_it_does_not_see(dealt: 
     assert len(np.unique(frame["deployed_score"])) == len(np.unique(bins, axis=0))
 
 
-def test_d1_is_near_the_boundary(dealt: Table):
+def test_d1_is_sampled_near_the_boundary(dealt: Table):
     distance = dealt.frame["deployed_score"].abs().to_numpy()
     d1, iid = distance[in_set(dealt, "d1")], distance[~in_set(dealt, "d1")]
     assert len(d1) == pytest.approx(0.4 * 8000 * np.exp(-iid).mean(), rel=0.1)
@@ -80,7 +80,7 @@ def test_d1_is_near_the_boundary(dealt: Table):
         assert np.mean(d1 < limit) == pytest.approx(expected, abs=0.04)
 
 
-def test_features_are_bins_and_chosen_pairs(dealt: Table):
+def test_features_are_bins_and_pairs_of_bins(dealt: Table):
     """x: 16 bins; town: A, B, C, (missing), and the tiny one among "others"; y: 3. Shares."""
     has = dealt.matrix.toarray() > 0
     town = has[:, 16:21]
@@ -100,7 +100,7 @@ def test_features_are_bins_and_chosen_pairs(dealt: Table):
     ("module", "label", "d2", "d3", "width"),
     [(adult, "income", 7815, 11722, 1921), (bank, "y", 7234, 10851, 2235)],
 )
-def test_real_files(module: ModuleType, label: str, d2: int, d3: int, width: int):
+def test_deployed_models_of_real_data(module: ModuleType, label: str, d2: int, d3: int, width: int):
     name, chosen = module.SOURCE.name, {*module.DEPLOYED_FEATURES, *module.CROSSED_FEATURES}
     options = {"source": name, "preparation": "churn"}
     table, plain = (load_entry_table(o, Path(), offline=True) for o in (options, {"source": name}))

@@ -10,19 +10,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from ratecli.datasets.encode import Encoder, ReadyMadeError
+from ratecli.datasets import encode
+from ratecli.datasets.columns import bin_indicators, category_indicators, step_indicators
+from ratecli.datasets.encode import Encoder, ReadyMadeError, columns_as_known
 from ratecli.datasets.table import Table
-from ratecli.errors import FaultError
+from ratecli.errors import Diagnostic, FaultError
+
+
+def frame(**columns: Any) -> pd.DataFrame:
+    """Text columns as `datasets.tables` returns them."""
+    kinds = {
+        name: object if any(isinstance(v, str) for v in c) else None for name, c in columns.items()
+    }
+    return pd.DataFrame({name: pd.Series(c, dtype=kinds[name]) for name, c in columns.items()})
 
 
 def table(**columns: Any) -> Table:
-    frame = pd.DataFrame(
-        {
-            name: pd.Series(values, dtype=object if isinstance(values[0], str) else None)
-            for name, values in columns.items()
-        }
-    )
-    return Table(frame, tuple(columns), np.zeros(len(frame)), "")
+    found = frame(**columns)
+    return Table(found, tuple(columns), np.zeros(len(found)), "")
+
+
+def ready_made(matrix: Any, **more: Any) -> Table:
+    rows = matrix.shape[0]
+    return Table(pd.DataFrame(index=range(rows)), (), np.zeros(rows), "", matrix=matrix, **more)
 
 
 def dense(X: Any) -> np.ndarray:
@@ -34,7 +44,7 @@ def fit(given_table: Table, train: list[bool] | None = None) -> Encoder:
     return Encoder.fit([given_table], [np.flatnonzero(mask)])
 
 
-def test_names_and_values():
+def test_names_and_values_of_features():
     given_table = table(sex=["Male", "Female", "Male", "Other"], age=[20, 30, 40, 90])
     encoder = fit(given_table, [True, True, True, False])
     assert encoder.names == ("sex=Female", "sex=Male", "age")
@@ -43,7 +53,7 @@ def test_names_and_values():
     np.testing.assert_allclose(dense(encoder.transform(given_table)), expected)
 
 
-def test_missing_category_is_one_of_its_own():
+def test_missing_values_are_a_category():
     given_table = table(job=["a", None, "b", None])
     encoder = fit(given_table)
     assert encoder.names == ("job=(missing)", "job=a", "job=b")
@@ -61,7 +71,7 @@ NUMBERS = [1.5, -2.25, 0.0, 7.0, 3.0]
 
 
 @pytest.mark.parametrize("unit", [2.0**660, 2.0**-660, 1e200, 1e-200, 1e307, 1e-306])
-def test_features_have_no_unit(unit: float):
+def test_features_do_not_depend_on_the_unit(unit: float):
     plain, other = table(x=NUMBERS), table(x=[unit * value for value in NUMBERS])
     X = dense(fit(plain).transform(plain))
     scaled = dense(fit(other).transform(other))
@@ -74,12 +84,12 @@ def test_features_have_no_unit(unit: float):
     ("values", "size"),
     [([0.0, 5e-324], "small"), ([1e-310, 2e-310], "small"), ([-1.7e308, 1.7e308], "large")],
 )
-def test_a_column_that_cannot_be_scaled_is_named(values: list[float], size: str):
+def test_column_that_cannot_be_scaled(values: list[float], size: str):
     with pytest.raises(FaultError, match=f"E407: the numbers of column 'x' are too {size}"):
         fit(table(x=values))
 
 
-def test_a_number_too_far_from_the_training_rows_is_named():
+def test_number_too_far_from_the_training_rows():
     given_table = table(y=[1.0, 2.0, 3.0], x=[1e-3, 2e-3, -1e307])
     with pytest.raises(
         FaultError, match=r"E407: column 'x' has -1e\+307 in row 3, which is too far"
@@ -87,7 +97,7 @@ def test_a_number_too_far_from_the_training_rows_is_named():
         fit(given_table, [True, True, False]).transform(given_table)
 
 
-def test_a_missing_number_is_the_mean_of_the_training_rows():
+def test_missing_number_is_the_mean_of_the_training_rows():
     gap = float("nan")
     given_table = table(x=[1.0, gap, 3.0, 8.0], y=[gap, gap, gap, 2.0], z=[5.0, gap, 5.0, 5.0])
     encoder = fit(given_table, [True, True, True, False])
@@ -95,7 +105,7 @@ def test_a_missing_number_is_the_mean_of_the_training_rows():
     np.testing.assert_allclose(dense(encoder.transform(given_table)), expected)
 
 
-def test_sparse_where_most_entries_are_zero():
+def test_matrix_is_sparse_if_most_entries_are_zero():
     wide = table(a=[f"v{i % 9}" for i in range(40)], b=[1.0 * i for i in range(40)])
     X = fit(wide).transform(wide)
     assert isinstance(X, sparse.csr_array)
@@ -105,15 +115,15 @@ def test_sparse_where_most_entries_are_zero():
     assert isinstance(fit(narrow).transform(narrow), np.ndarray)
 
 
-def test_ready_made_matrix_passes_untouched():
+def test_ready_made_matrix_is_unchanged():
     matrix = sparse.csr_array(np.eye(3))
-    given_table = Table(pd.DataFrame(index=range(3)), (), np.zeros(3), "", matrix=matrix)
+    given_table = ready_made(matrix)
     encoder = fit(given_table)
     assert encoder.transform(given_table) is matrix
     assert encoder.names == ("x1", "x2", "x3")
 
 
-def test_several_tables_are_encoded_alike():
+def test_several_tables_share_an_encoder():
     first, second = table(a=["x", "y"], n=[0.0, 2.0]), table(n=[4.0, 9.0], a=["z", "w"])
     encoder = Encoder.fit([first, second], [np.array([0, 1]), np.array([0])])
     assert encoder.names == ("a=x", "a=y", "a=z", "n")
@@ -127,10 +137,10 @@ def test_several_tables_are_encoded_alike():
     [
         table(a=["x", "y"], b=["u", "v"]),
         table(a=[1.0, 2.0]),
-        Table(pd.DataFrame(index=range(2)), (), np.zeros(2), "", matrix=sparse.csr_array((2, 3))),
+        ready_made(sparse.csr_array((2, 3))),
     ],
 )
-def test_tables_whose_features_differ(other: Table):
+def test_tables_with_different_features_are_refused(other: Table):
     first = table(a=["x", "y"])
     with pytest.raises(FaultError) as caught:
         Encoder.fit([first, other], [np.arange(2), np.arange(2)])
@@ -148,7 +158,7 @@ numbers = st.lists(st.floats(-1e6, 1e6), min_size=12, max_size=12)
 
 
 @given(words, numbers, words, numbers)
-def test_test_rows_never_change_the_encoding(
+def test_test_rows_do_not_affect_the_encoder(
     seen: list[str], x: list[float], unseen: list[str], y: list[float]
 ):
     train = [True] * 12 + [False] * 12
@@ -176,12 +186,12 @@ def again(content: object) -> object:
 
 
 @given(words, numbers)
-def test_an_encoder_as_json_is_the_same_again(w: list[str], x: list[float]):
+def test_encoder_is_restored_from_json(w: list[str], x: list[float]):
     encoder = fit(table(w=w, x=x))
     assert Encoder.from_json(again(encoder.as_json())) == encoder
 
 
-def test_json_of_an_encoder_has_each_column_once():
+def test_json_of_an_encoder():
     encoder = fit(table(sex=["Male", None, "Male"], age=[20.0, 30.0, 40.0]))
     scale = float(np.std([20, 30, 40]))
     assert again(encoder.as_json()) == {
@@ -194,12 +204,8 @@ def test_json_of_an_encoder_has_each_column_once():
 
 
 @pytest.mark.parametrize("counts", [False, True])
-def test_ready_made_features_are_of_no_columns(counts: bool):
-    matrix = sparse.csr_array(np.eye(3))
-    given_table = Table(
-        pd.DataFrame(index=range(3)), (), np.zeros(3), "", matrix=matrix, counts=counts
-    )
-    content = fit(given_table).as_json()
+def test_ready_made_features_cannot_be_restored(counts: bool):
+    content = fit(ready_made(sparse.csr_array(np.eye(3)), counts=counts)).as_json()
     assert content == {"ready_made": "counts" if counts else "matrix"}
     with pytest.raises(ReadyMadeError, match="counts" if counts else "matrix"):
         Encoder.from_json(again(content))
@@ -228,7 +234,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("content", BROKEN, ids=repr)
-def test_what_is_no_encoder(content: object):
+def test_invalid_json_is_a_value_error(content: object):
     with pytest.raises(ValueError) as caught:
         Encoder.from_json(content)
     assert type(caught.value) is ValueError
@@ -244,9 +250,104 @@ values = st.recursive(
 
 
 @given(values | st.fixed_dictionaries({"blocks": st.lists(values, min_size=1, max_size=3)}))
-def test_anything_is_an_encoder_or_a_value_error(content: object):
+def test_random_json_is_an_encoder_or_a_value_error(content: object):
     try:
         encoder = Encoder.from_json(content)
     except ValueError:
         return
     assert len(set(encoder.kinds)) == len(encoder.blocks) > 0
+
+
+TRAIN = {"sex": ["F", "M", "F", "M"], "age": [20.0, 30.0, 40.0, 50.0], "job": ["a", None, "b", "b"]}
+
+
+@pytest.fixture
+def encoder() -> Encoder:
+    return fit(table(**TRAIN))
+
+
+def encode_new_rows(encoder: Encoder, given: pd.DataFrame) -> tuple[Any, list[Diagnostic]]:
+    return encode.encode_new_rows(encoder, columns_as_known(given, encoder.kinds))
+
+
+def faults(encoder: Encoder, given: pd.DataFrame) -> list[Diagnostic]:
+    with pytest.raises(FaultError) as caught:
+        encode_new_rows(encoder, given)
+    return list(caught.value.faults)
+
+
+def test_training_rows_as_new_rows_have_the_same_features(encoder: Encoder):
+    given = frame(**TRAIN)
+    known = encoder.transform(table(**TRAIN))
+    again = Encoder.from_json(encoder.as_json())
+    np.testing.assert_array_equal(dense(encode_new_rows(again, given)[0]), dense(known))
+    moved = given.assign(other=[1, 2, 3, 4], more="x")[["more", "job", "age", "other", "sex"]]
+    np.testing.assert_array_equal(dense(encode_new_rows(again, moved)[0]), dense(known))
+    assert encode_new_rows(again, given)[1] == []
+
+
+def test_new_categories_and_missing_numbers_are_warnings(encoder: Encoder):
+    given = frame(sex=["X", "F", "F"], age=[np.nan, 35.0, np.nan], job=["a", "c", "d"])
+    X = dense(encode_new_rows(encoder, given)[0])
+    assert encoder.names == ("sex=F", "sex=M", "age", "job=(missing)", "job=a", "job=b")
+    assert X.tolist() == [[0, 0, 0, 0, 1, 0], [1, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0]]
+    sex, age, job = encode_new_rows(encoder, given)[1]
+    assert [fault.code for fault in (sex, age, job)] == ["W404", "W405", "W404"]
+    assert "'sex': 1 row with a value that no training row had, such as 'X'" in sex.message
+    assert "'age': 2 rows without a number" in age.message
+    assert "training rows, 35" in age.message
+    assert "'job': 2 rows" in job.message
+    assert "'c'" in job.message
+
+
+def test_missing_category_that_training_rows_lacked(encoder: Encoder):
+    given = frame(sex=[None, "F"], age=[1, 2], job=["a", "a"])
+    (fault,) = encode_new_rows(encoder, given)[1]
+    assert "such as '(missing)'" in fault.message
+    assert dense(encode_new_rows(encoder, given)[0])[0, :2].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("words", [[None, None], ["?", "NA"], [None, "nan"]])
+def test_new_column_without_any_number(encoder: Encoder, words: list[str | None]):
+    given = frame(sex=["F", "M"], age=pd.Series(words, dtype=object), job=["a", "a"])
+    given["age"] = given["age"].astype(object)
+    assert dense(encode_new_rows(encoder, given)[0])[:, 2].tolist() == [0, 0]
+
+
+def test_all_errors_of_new_rows_are_reported_together(encoder: Encoder):
+    first, second, third = faults(encoder, frame(Sex=["F", "F"], age=["20", "old"], job=[1, 2]))
+    assert [each.code for each in (first, second, third)] == ["E205", "E411", "E411"]
+    assert first.message == "there is no column 'sex', which the model needs"
+    assert first.help.startswith("did you mean 'Sex'? columns: Sex, age, job")
+    assert "'age' held numbers in training, and here 'old' in row 2" in second.message
+    assert "'job' holds numbers, and it held text in training" in third.message
+
+
+def test_infinite_values_and_words_among_numbers(encoder: Encoder):
+    given = frame(sex=["F"] * 3, age=[1.0, np.inf, -np.inf], job=["a"] * 3)
+    (fault,) = faults(encoder, given)
+    assert fault.code == "E407"
+    assert "an infinite value in row 2, and 2 such rows in all" in fault.message
+    (fault,) = faults(encoder, given.assign(age=pd.Series(["x", "y", "1"], dtype=object)))
+    assert "here 'x' in row 1, and 2 such rows in all" in fault.message
+
+
+def test_columns_of_unknown_kind_are_kept():
+    given = frame(a=["x", "y"], b=[1, 2], c=["1", None])
+    known = columns_as_known(given, {"c": "number", "a": None, "b": None})
+    assert list(known.columns) == ["c", "a", "b"]
+    np.testing.assert_array_equal(known["c"], [1.0, np.nan])
+    assert known["a"].tolist() == ["x", "y"]
+
+
+VALUES = np.array([0.0, 0.5, 1.0, 1.5, 3.0, 3.5])
+EDGES = (0, 1, 3)
+
+
+def test_indicators_of_bins_steps_and_categories():
+    bins = [[0, 0], [1, 0], [1, 0], [0, 1], [0, 1], [0, 0]]
+    steps = [[0, 0], [1, 0], [1, 0], [1, 1], [1, 1], [0, 0]]
+    assert bin_indicators(VALUES, EDGES).tolist() == bins
+    assert step_indicators(VALUES, EDGES).tolist() == steps
+    column = pd.Series(["b", None, "a", "b"], dtype=object)
+    assert category_indicators(column).tolist() == [[0, 0, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1]]

@@ -55,7 +55,7 @@ def dense(X: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
-def test_means_and_deviations_are_of_the_numbers_that_training_rows_have(tmp_path: Path, name: str):
+def test_features_equal_those_of_scikit_learns_imputer(tmp_path: Path, name: str):
     found = frame()
     write(found, tmp_path / name)
     table = load_entry_table(OPTIONS | {"path": name}, tmp_path)
@@ -74,7 +74,7 @@ def test_means_and_deviations_are_of_the_numbers_that_training_rows_have(tmp_pat
     assert (X.loc[found["gaps"].isna(), "gaps"] == 0).all()
 
 
-def test_test_rows_say_nothing_of_features(tmp_path: Path):
+def test_test_rows_do_not_affect_the_encoder(tmp_path: Path):
     found = frame()
     write(found, tmp_path / "t.csv")
     known = fit(load_entry_table(OPTIONS | {"path": "t.csv"}, tmp_path))
@@ -95,7 +95,7 @@ def dealt(options: dict[str, Any], folder: Path) -> Any:
 
 @pytest.mark.parametrize("drop", [["part"], ["part", "job"]])
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
-def test_streamed_features_are_those_in_memory(tmp_path: Path, name: str, drop: list[str]):
+def test_streamed_features_equal_those_in_memory(tmp_path: Path, name: str, drop: list[str]):
     found = frame()
     write(found, tmp_path / name)
     options = OPTIONS | {"path": name, "drop": drop}
@@ -115,7 +115,7 @@ def test_streamed_features_are_those_in_memory(tmp_path: Path, name: str, drop: 
     np.testing.assert_array_equal(dense(alike.features(there)), X)  # to the last bit
 
 
-def test_a_plain_classifier_of_streamed_rows_is_the_one_in_memory(tmp_path: Path):
+def test_classifier_of_streamed_rows_equals_that_in_memory(tmp_path: Path):
     from ratecli.experiment.prepare import prepare  # noqa: PLC0415
     from ratecli.runner.trial import run_trial  # noqa: PLC0415
 
@@ -151,7 +151,7 @@ def faults(options: dict[str, Any], folder: Path) -> list[Diagnostic]:
     return told
 
 
-def test_an_error_unless_it_is_said(tmp_path: Path):
+def test_missing_numbers_are_an_error_by_default(tmp_path: Path):
     write(frame(), tmp_path / "t.csv")
     for more in ({}, {"missing": "error"}):
         options = {key: OPTIONS[key] for key in ("label", "drop", "split")} | more
@@ -160,7 +160,7 @@ def test_an_error_unless_it_is_said(tmp_path: Path):
         assert fault.help.startswith("say 'missing: mean'")
 
 
-def test_a_mean_of_nothing_is_an_error(tmp_path: Path):
+def test_column_without_training_numbers_is_an_error(tmp_path: Path):
     found = frame()
     found.loc[found["part"] == "train", "gaps"] = np.nan
     write(found, tmp_path / "t.csv")
@@ -172,7 +172,7 @@ def test_a_mean_of_nothing_is_an_error(tmp_path: Path):
     assert (fault.code, fault.message) == ("E407", "column 'gaps' has no number at all")
 
 
-def test_infinite_numbers_and_other_roles_are_as_before(tmp_path: Path):
+def test_infinite_numbers_weights_and_labels(tmp_path: Path):
     found = frame()
     found.loc[40:41, "gaps"] = np.inf
     write(found, tmp_path / "t.csv")
@@ -188,12 +188,11 @@ def test_infinite_numbers_and_other_roles_are_as_before(tmp_path: Path):
     )
 
 
-def test_keys_change_only_where_it_is_said(tmp_path: Path):
+def test_digest_depends_on_the_option(tmp_path: Path):
     (tmp_path / "t.csv").write_text("x,y\n1,0\n2,1\n")
     options = {"path": "t.csv", "label": "y"}
-    assert (
-        table_digest(options, tmp_path)[:16] == "72c192280d14defd"
-    )  # as before there was the option
+    # as before the option existed
+    assert table_digest(options, tmp_path)[:16] == "72c192280d14defd"
     for more in ({}, {"stream": True}):
         plain = table_digest(options | more, tmp_path)
         assert table_digest(options | more | {"missing": "error"}, tmp_path) == plain
@@ -205,7 +204,7 @@ def table(gaps: list[float], *, missing: bool) -> Table:
     return Table(found, ("n",), np.zeros(len(gaps)), "", missing=missing)
 
 
-def test_several_tables_are_encoded_alike():
+def test_tables_with_and_without_missing_numbers_share_an_encoder():
     tables = [table([1.0, np.nan], missing=True), table([3.0, 5.0], missing=False)]
     encoder = Encoder.fit(tables, [np.arange(2)] * 2)
     assert encoder.blocks == (NumericBlock("n", 3.0, np.std([1, 3, 5]), True),)
@@ -213,7 +212,7 @@ def test_several_tables_are_encoded_alike():
     assert with_none.names == ("n",)  # of registered sources
 
 
-def test_models_of_before_are_read_and_others_say_more():
+def test_encoders_without_the_option_are_still_read():
     old = {"blocks": [{"column": "n", "mean": 1.0, "scale": 2.0}]}
     encoder = Encoder.from_json(old)
     assert (encoder.names, encoder.as_json()) == (("n",), old)
@@ -226,7 +225,7 @@ def test_models_of_before_are_read_and_others_say_more():
         Encoder.from_json(content)
 
 
-def test_new_rows_without_a_number(tmp_path: Path):
+def test_missing_numbers_in_new_rows(tmp_path: Path):
     write(frame(), tmp_path / "t.csv")
     encoder = fit(load_entry_table(OPTIONS | {"path": "t.csv"}, tmp_path))
     row = {"x": [0.5], "gaps": [np.nan], "learned": [0.5], "job": ["a"], "late": [np.nan]}

@@ -43,7 +43,7 @@ def fault(base: Path, text: str | bytes, **options: Any) -> Diagnostic:
     return found
 
 
-def test_a_table_of_ones_own(base: Path):
+def test_own_table(base: Path):
     path = write(base, GOOD)
     options = {"path": "t.csv", "label": "paid", "positive": "yes", "drop": ["zip"]}
     table = load_entry_table(options, base)
@@ -59,7 +59,7 @@ def test_a_table_of_ones_own(base: Path):
     assert missing_entry_files(options, base) == []
 
 
-def test_a_file_is_read_once_until_it_changes(base: Path):
+def test_file_is_read_once_until_it_changes(base: Path):
     write(base, GOOD)
     first = load_entry_table({"path": "t.csv", "label": "paid", "positive": "yes"}, base)
     assert load_entry_table({"path": "t.csv", "drop": ["zip"]}, base).frame is first.frame
@@ -69,7 +69,7 @@ def test_a_file_is_read_once_until_it_changes(base: Path):
     assert np.isnan(again.label).all()
 
 
-def test_no_feature_is_left_of_many_columns(base: Path):
+def test_no_feature_is_left(base: Path):
     names = [f"f{k}" for k in range(300)]
     write(base, ",".join(names) + "\n" + ",".join(["1"] * 300) + "\n")
     (found,) = faults(base, drop=names)
@@ -96,23 +96,22 @@ def test_no_feature_is_left_of_many_columns(base: Path):
         (["0x10", "2", "3"], ["0x10", "2", "3"]),
     ],
 )
-def test_what_is_a_number_and_what_is_text(base: Path, words: list[str], read: list[Any]):
+def test_columns_are_numbers_or_text(base: Path, words: list[str], read: list[Any]):
     write(base, "x,y\n" + "".join(f"{word},1\n" for word in words))
     column = load_entry_table({"path": "t.csv", "features": ["y"]}, base).frame["x"]
     assert column.astype(object).where(column.notna(), None).tolist() == read
 
 
-def test_features_and_categorical_and_weight(base: Path):
+def test_features_categorical_and_weight(base: Path):
     write(base, GOOD)
     options = {"path": "t.csv", "features": ["zip", "sex"], "categorical": ["zip"], "weight": "age"}
     table = load_entry_table(options, base)
     assert table.features == ("zip", "sex")
     assert table.frame["zip"].tolist() == ["01", "02", "03", "04"]
-    assert table.weight is not None
     assert table.weight.tolist() == [20, 30, 40.5, 50]
 
 
-def test_text_keeps_words_that_other_readers_lose(base: Path):
+def test_text_keeps_words_for_missing_values(base: Path):
     write(base, 'country,x,y\nNA,1,0\nNone, 2 ,1\n" null ",3,1\n,4,0\n')
     table = load_entry_table({"path": "t.csv", "label": "y"}, base)
     assert table.frame["country"].tolist() == ["NA", "None", "null", None]
@@ -128,12 +127,12 @@ def test_bom_crlf_quotes_and_other_separators(base: Path):
 
 
 @pytest.mark.parametrize("separator", ['"', "\n", "\r", "\0", "→"])
-def test_what_cannot_separate(base: Path, separator: str):
+def test_invalid_separators(base: Path, separator: str):
     assert fault(base, GOOD, separator=separator).code == "E104"
 
 
 @pytest.mark.parametrize("separator", ["|", ":", "\\", "'", "x", "\x1f"])
-def test_what_can_separate(base: Path, separator: str):
+def test_unusual_separators(base: Path, separator: str):
     write(base, f"a{separator}b\n1{separator}0\n2{separator}1\n")
     table = load_entry_table({"path": "t.csv", "separator": separator, "label": "b"}, base)
     assert table.label.tolist() == [0, 1]
@@ -171,7 +170,7 @@ def test_parquet(base: Path):
         (">50K", "<=50K >50K", [0, 1]),
     ],
 )
-def test_labels(base: Path, positive: Any, values: str, expected: list[int]):
+def test_positive_label(base: Path, positive: Any, values: str, expected: list[int]):
     write(base, "x,y\n" + "".join(f"1,{value}\n" for value in values.split()))
     options = {"path": "t.csv", "label": "y"}
     if positive is not None:
@@ -191,7 +190,7 @@ def test_labels(base: Path, positive: Any, values: str, expected: list[int]):
         ("NA ?", None, "no value"),
     ],
 )
-def test_bad_labels(base: Path, values: str, positive: Any, said: str):
+def test_invalid_labels(base: Path, values: str, positive: Any, said: str):
     text = "x,y\n" + "".join(f"1,{value}\n" for value in values.split())
     found = fault(base, text, label="y", **({"positive": positive} if positive else {}))
     assert found.code == "E406"
@@ -218,13 +217,13 @@ def test_bad_labels(base: Path, values: str, positive: Any, said: str):
         'a,b\n"x,2\n',
     ],
 )
-def test_no_tables(base: Path, text: str | bytes):
+def test_files_that_are_no_tables(base: Path, text: str | bytes):
     found = fault(base, text)
     assert found.code == "E404"
     assert "'t.csv'" in found.message
 
 
-def test_no_tables_in_parquet(base: Path):
+def test_files_that_are_no_parquet_tables(base: Path):
     assert fault(base, GOOD, format="parquet").code == "E404"
     assert fault(base, b"", format="parquet").code == "E404"
     pa.parquet.write_table(pa.table({"a": [[1], [2]]}), base / "t.csv")
@@ -234,7 +233,7 @@ def test_no_tables_in_parquet(base: Path):
 
 
 @pytest.mark.parametrize(("kind", "value"), [(pa.int64(), 2**53 + 1), (pa.uint64(), 2**64 - 1)])
-def test_large_integers_beside_a_missing_one(base: Path, kind: pa.DataType, value: int):
+def test_large_integers_beside_missing_ones(base: Path, kind: pa.DataType, value: int):
     pa.parquet.write_table(pa.table({"x": pa.array([1, None, value], kind)}), base / "t.parquet")
     table = load_entry_table({"path": "t.parquet", "missing": "mean"}, base)
     np.testing.assert_array_equal(table.frame["x"], [1, np.nan, float(value)])
@@ -243,7 +242,7 @@ def test_large_integers_beside_a_missing_one(base: Path, kind: pa.DataType, valu
 @pytest.mark.parametrize(
     ("cell", "said"), [("", "no number"), ("nan", "no number"), ("-inf", "an infinite value")]
 )
-def test_features_that_are_no_numbers(base: Path, cell: str, said: str):
+def test_missing_and_infinite_features(base: Path, cell: str, said: str):
     found = fault(base, f"x,y\n1,0\n2,1\n{cell},1\n{cell},1\n", label="y")
     assert found.code == "E407"
     assert "'x'" in found.message
@@ -251,12 +250,12 @@ def test_features_that_are_no_numbers(base: Path, cell: str, said: str):
     assert said in found.message
 
 
-def test_infinite_values_are_fine_where_nobody_computes_with_them(base: Path):
+def test_dropped_columns_may_be_infinite(base: Path):
     write(base, "x,z,y\n1,inf,0\n2,,1\n")
     assert load_entry_table({"path": "t.csv", "label": "y", "drop": ["z"]}, base).features == ("x",)
 
 
-def test_slips_among_numbers(base: Path):
+def test_stray_word_among_numbers(base: Path):
     text = "x,y\n" + "".join(f"{i / 7},{i % 2}\n" for i in range(50)) + "12O,1\n"
     found = fault(base, text, label="y")
     assert (found.code, "row 51" in found.message) == ("E411", True)
@@ -275,7 +274,7 @@ def test_slips_among_numbers(base: Path):
         {"weight": "sex"},
     ],
 )
-def test_column_problems(base: Path, options: dict[str, Any]):
+def test_columns_with_two_roles(base: Path, options: dict[str, Any]):
     assert fault(base, GOOD, **options).code == "E411"
 
 
@@ -285,20 +284,20 @@ def test_weights_must_be_positive(base: Path, cell: str):
     assert (found.code, "row 2" in found.message) == ("E411", True)
 
 
-def test_weights_that_lie_too_far_apart_are_refused(base: Path):
+def test_weights_too_far_apart(base: Path):
     found = fault(base, "x,w\n1,1e-300\n1,1e300\n", weight="w")
     assert found.code == "E411"
     assert found.message.startswith("weight column 'w' ranges from 1e-300 to 1e+300: the largest")
 
 
-def test_unknown_columns_are_told_together(base: Path):
+def test_unknown_columns_are_reported_together(base: Path):
     write(base, GOOD)
     found = faults(base, label="piad", drop=["zap"], features=["sex"], weight="w")
     assert [one.code for one in found] == ["E205"] * 3
     assert "did you mean 'paid'?" in str(found[0].help)
 
 
-def test_the_column_that_splits_is_no_feature(base: Path):
+def test_split_column_is_no_feature(base: Path):
     write(base, "x,fold,y\n1,train,0\n2,test,1\n")
     options = {"path": "t.csv", "label": "y", "split": {"by": "fold"}}
     assert load_entry_table(options, base).features == ("x",)
@@ -314,14 +313,14 @@ def test_sha256(base: Path):
 
 
 @pytest.mark.parametrize("path", ["no.csv", "../../out.csv", ".", "a\0b", "sub/../../../out.csv"])
-def test_paths_that_lead_nowhere_or_out(base: Path, path: str):
+def test_missing_files_and_paths_out_of_the_folder(base: Path, path: str):
     write(base.parent.parent, GOOD, "out.csv")
     (found,) = faults(base, path=path)
     assert found.code == "E405"
     assert missing_entry_files({"path": "no.csv"}, base) == [str(base / "no.csv")]
 
 
-def test_paths_inside_the_current_folder_and_absolute_ones(
+def test_paths_in_the_current_folder_and_absolute_paths(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ):
     outside = write(base.parent.parent, GOOD, "out.csv")
@@ -330,7 +329,7 @@ def test_paths_inside_the_current_folder_and_absolute_ones(
     assert len(load_entry_table({"path": "../../out.csv"}, base)) == 4
 
 
-def test_digest_follows_content_and_roles_only(base: Path):
+def test_digest_depends_on_content_and_roles_only(base: Path):
     write(base, GOOD)
     plain = table_digest({"path": "t.csv"}, base)
     assert plain == table_digest({"path": str(base / "t.csv"), "split": {"test": 0.5}}, base)
@@ -342,7 +341,7 @@ def test_digest_follows_content_and_roles_only(base: Path):
 NUMBERS = "x,y\n1,2.5\n2,\n3,4\n4,0\n"
 
 
-def test_a_label_that_is_a_number(base: Path):
+def test_numeric_label(base: Path):
     write(base, NUMBERS)
     options = {"path": "t.csv", "label": "y", "target": "number", "label_range": [0, 4]}
     table = load_entry_table(options, base)
@@ -353,29 +352,21 @@ def test_a_label_that_is_a_number(base: Path):
     others += [{key: options[key] for key in ("path", "label", "target")}]
     assert len({table_digest(each, base) for each in [options, *others]}) == 4
     inf = float("inf")
-    assert [load_entry_table(each, base).label_range for each in others] == [
-        (0, 5),
-        (-inf, inf),
-        (-inf, inf),
-    ]
+    ranges = [load_entry_table(each, base).label_range for each in others]
+    assert ranges == [(0, 5), (-inf, inf), (-inf, inf)]
     assert load_entry_table({"path": "t.csv", "features": ["x"]}, base).label_range is None
 
 
 @pytest.mark.parametrize(
     ("cells", "ends", "code", "words"),
     [
-        (
-            "1 5 6 2",
-            [0, 4],
-            "E406",
-            "holds 5 in row 2, which is not from 0 to 4, and 2 such rows in all",
-        ),
+        ("1 5 6 2", [0, 4], "E406", "5 in row 2, which is not from 0 to 4, and 2 such rows in all"),
         ("-1 5 6 2", [0, None], "E406", "holds -1 in row 1, which is not from 0 to inf"),
         ("1 inf 2 3", [None, None], "E406", "holds inf in row 2"),
         ("1 two 2 3", [0, 4], "E411", "holds text, such as '1'"),
     ],
 )
-def test_labels_that_are_no_numbers_in_range(
+def test_numeric_labels_out_of_range(
     base: Path, cells: str, ends: list[float | None], code: str, words: str
 ):
     text = "x,y\n" + "".join(f"0,{cell}\n" for cell in cells.split())
@@ -384,7 +375,7 @@ def test_labels_that_are_no_numbers_in_range(
     assert words in found.message
 
 
-def test_no_number_at_all(base: Path):
+def test_numeric_label_without_any_number(base: Path):
     pd.DataFrame({"x": [1.0, 2.0], "y": [np.nan, np.nan]}).to_parquet(base / "t.csv")
     (found,) = faults(base, format="parquet", label="y", target="number")
     assert (found.code, "no value at all" in found.message) == ("E406", True)

@@ -33,7 +33,7 @@ def test_words_are_counted_in_any_case():
     assert (counts != hashed_counts([text.upper() for text in TEXTS])).nnz == 0
 
 
-def test_tf_idf_by_hand():
+def test_tf_idf_by_hand_and_by_scikit_learn():
     counts = sparse.csr_array(np.array([[2.0, 1, 0], [1, 0, 0], [0, 0, 0], [0, 0, 5]]))
     encoder = Encoder.fit([table(counts)], [TRAIN])
     idf = 1 + np.log(4 / np.array([3, 2, 1]))  # of 3 rows: in 2, in 1, in none
@@ -42,17 +42,14 @@ def test_tf_idf_by_hand():
     expected = [first / np.linalg.norm(first), [1, 0, 0], [0, 0, 0], [0, 0, 1]]
     np.testing.assert_allclose(encoder.transform(table(counts)).toarray(), expected)
     assert counts.data.tolist() == [2, 1, 1, 5]
-
-
-def test_tf_idf_is_that_of_scikit_learn():
-    counts = hashed_counts(TEXTS)
-    X = Encoder.fit([table(counts)], [TRAIN]).transform(table(counts))
-    expected = TfidfTransformer().fit(counts[TRAIN]).transform(counts)
+    hashed = hashed_counts(TEXTS)
+    X = Encoder.fit([table(hashed)], [TRAIN]).transform(table(hashed))
+    expected = TfidfTransformer().fit(hashed[TRAIN]).transform(hashed)
     np.testing.assert_allclose(X.toarray(), expected.toarray())
     assert isinstance(X, sparse.csr_array)
 
 
-def test_rarity_is_that_among_the_training_rows_of_all_tables():
+def test_idf_is_fitted_on_training_rows_of_all_tables():
     counts = hashed_counts(TEXTS)
     tables = [table(counts[:2]), table(counts[2:])]
     apart = Encoder.fit(tables, [TRAIN[:2], TRAIN[2:] - 2])
@@ -62,7 +59,7 @@ def test_rarity_is_that_among_the_training_rows_of_all_tables():
 
 
 @pytest.mark.parametrize(("second", "some", "code"), [(False, True, "E411"), (True, False, "E410")])
-def test_what_cannot_be_weighted(second: bool, some: bool, code: str):
+def test_texts_that_cannot_be_weighted(second: bool, some: bool, code: str):
     counts = hashed_counts(TEXTS)
     tables = [table(counts), table(counts, are_counts=second)]
     with pytest.raises(FaultError) as caught:
@@ -88,7 +85,7 @@ def test_mean_of_the_vectors_of_known_words(tmp_path: Path):
         ("", "none of the words"),
     ],
 )
-def test_files_that_hold_no_vectors(tmp_path: Path, content: str, said: str):
+def test_invalid_files_of_vectors(tmp_path: Path, content: str, said: str):
     path = tmp_path / "glove.txt"
     path.write_text(content)
     with pytest.raises(FaultError) as caught:

@@ -46,11 +46,10 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def vouch(data: Path, files: dict[str, str] = FILES) -> None:
+def vouch(data: Path) -> None:
     (data / "wiki").mkdir(parents=True, exist_ok=True)
-    sums = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
-    lines = [f"{sha256}  {name}\n" for name, sha256 in sums.items()]
-    (data / "wiki" / "SHA256SUMS").write_text("".join(lines))
+    lines = [f"{hashlib.sha256(text.encode()).hexdigest()}  {name}" for name, text in FILES.items()]
+    (data / "wiki" / "SHA256SUMS").write_text("\n".join(lines))
 
 
 def refused() -> list[Diagnostic]:
@@ -61,7 +60,7 @@ def refused() -> list[Diagnostic]:
     return list(caught.value.faults)
 
 
-def test_nothing_unchecked_is_read(data: Path):
+def test_unverified_files_are_refused(data: Path):
     for _ in range(2):
         faults = refused()
         for fault, (name, text) in zip(faults, FILES.items(), strict=True):
@@ -71,16 +70,12 @@ def test_nothing_unchecked_is_read(data: Path):
     assert missing_source_files(SOURCES["wiki"]) == []
 
 
-def test_one_line_for_each_file(data: Path):
-    first = dict([next(iter(FILES.items()))])
-    vouch(data, first)
-    (fault,) = refused()
-    assert "toxicity_annotations.tsv" in fault.message
-
-
-def test_what_the_help_says_works(data: Path):
+def test_line_of_the_help_vouches_for_a_file(data: Path):
     before = table_digest(ENTRY, Path())
     lines = [str(fault.help).rpartition("SHA256SUMS: ")[2] for fault in refused()]
+    (data / "wiki" / "SHA256SUMS").write_text(lines[0])
+    (fault,) = refused()
+    assert "toxicity_annotations.tsv" in fault.message
     (data / "wiki" / "SHA256SUMS").write_text("\n".join(lines))
     table = load_entry_table(ENTRY, Path(), offline=True)
     assert table.digest == table_digest(ENTRY, Path()) != before
@@ -88,7 +83,7 @@ def test_what_the_help_says_works(data: Path):
     assert all(len(sha256) == 64 for _, sha256 in table.files)
 
 
-def test_other_bytes_than_vouched_for(data: Path, mirror: Path):
+def test_file_with_another_sha256_is_refused(data: Path, mirror: Path):
     vouch(data)
     (mirror / "toxicity_annotations.tsv").write_text(ANNOTATIONS + "14.0\t2\t0\t1.0\n")
     (fault,) = refused()
@@ -100,7 +95,7 @@ def test_other_bytes_than_vouched_for(data: Path, mirror: Path):
     refused()
 
 
-def test_labels_groups_and_parts(data: Path):
+def test_labels_groups_and_parts_of_the_corpus(data: Path):
     vouch(data)
     table = load_entry_table(ENTRY, Path(), offline=True)
     frame = table.frame
@@ -115,7 +110,7 @@ def test_labels_groups_and_parts(data: Path):
     assert table.counts
 
 
-def test_vectors_take_the_place_of_counts(data: Path, tmp_path: Path):
+def test_vectors_replace_counts(data: Path, tmp_path: Path):
     vouch(data)
     path = tmp_path / "glove.txt"
     path.write_text("good 1 0\nwork 0 1\nindeed 3 3\n")
@@ -130,7 +125,7 @@ def test_vectors_take_the_place_of_counts(data: Path, tmp_path: Path):
     assert table_digest(entry, tmp_path) != table.digest
 
 
-def test_vectors_must_be_there(data: Path, tmp_path: Path):
+def test_missing_file_of_vectors(data: Path, tmp_path: Path):
     vouch(data)
     with pytest.raises(FaultError) as caught:
         table_digest(ENTRY | {"vectors": "glove.txt"}, tmp_path)

@@ -80,7 +80,7 @@ def by_hand(folder, decisions):
 
 
 @pytest.mark.parametrize("source", ["{model: old.npz}", "{column: old}"])
-def test_its_numbers_are_those_of_its_likelier_decisions(folder, source):
+def test_metrics_of_the_deployed_model(folder, source):
     path = write(folder, FILE.replace("{model: old.npz}", source))
     rows = load_trial_data(prepare(path).data, 0)
     decisions = pd.read_csv(folder / "people.csv").old.to_numpy()
@@ -101,7 +101,7 @@ def test_its_numbers_are_those_of_its_likelier_decisions(folder, source):
             assert known["violation.recall", split] == pytest.approx(bound - ours, abs=1e-9)
 
 
-def test_a_goal_is_held_to_it(folder):
+def test_constraint_relative_to_the_deployed_model(folder):
     (known, result), _ = results(write(folder, FILE)).values()
     assert result.status == "ok"
     assert known["violation.recall", "train"] <= 1e-9
@@ -116,7 +116,7 @@ def results_of_one(path):
     return planned, store.result(planned.key)
 
 
-def test_an_algorithm_that_is_deployed_is_what_of_its_label_says(folder):
+def test_deployed_algorithm_equals_of_its_label(folder):
     """Where its main variant is deterministic: decisions are its likelier ones."""
     text = FILE.replace("{model: old.npz}", "{algorithm: unconstrained}")
     text = text.replace("  f1:", "  label: of(unconstrained, recall[women])\n  f1:")
@@ -127,7 +127,7 @@ def test_an_algorithm_that_is_deployed_is_what_of_its_label_says(folder):
     assert own["theirs", "test"] == own["ours", "test"]
 
 
-def test_the_model_enters_the_key_and_its_path_does_not(folder):
+def test_key_depends_on_the_model_but_not_on_its_path(folder):
     def keys(text, name="exp.yaml"):
         return {task.key for task in prepare(write(folder, text, name)).plan.tasks}
 
@@ -140,7 +140,7 @@ def test_the_model_enters_the_key_and_its_path_does_not(folder):
     assert not keys(FILE.replace("{model: old.npz}", "{column: old}")) & before
 
 
-def test_the_record_says_which_model(folder):
+def test_manifest_has_the_sha256_of_the_model(folder):
     run_file(write(folder, FILE))
     manifest = json.loads((folder / "results" / "manifest.json").read_text())
     digest = hashlib.sha256((folder / "old.npz").read_bytes()).hexdigest()
@@ -148,7 +148,7 @@ def test_the_record_says_which_model(folder):
     assert "model: old.npz" in (folder / "results" / "resolved.yaml").read_text()
 
 
-def test_a_stored_model_of_another_run_can_be_deployed(folder):
+def test_stored_model_of_another_run_can_be_deployed(folder):
     """The bytes that a ledger holds are a file; nobody differs from himself."""
     _, result = results_of_one(write(folder, FILE.replace("majorize: {iterations: 2}, ", "")))
     (folder / "old.npz").write_bytes(result.models["deterministic"])
@@ -157,7 +157,7 @@ def test_a_stored_model_of_another_run_can_be_deployed(folder):
     assert known["theirs", "test"] == known["ours", "test"]
 
 
-def test_no_algorithm_of_that_name_is_looked_for(folder):
+def test_deployed_is_not_the_name_of_an_algorithm(folder):
     prepared = prepare(write(folder, FILE))
     assert [task.needs for task in prepared.plan.tasks] == [(), ()]
     assert {case.label: case.of() for case in prepared.cases} == {
@@ -171,12 +171,12 @@ def test_no_algorithm_of_that_name_is_looked_for(folder):
     assert "fnr <= 0.55" in lines
 
 
-def test_a_plot_of_a_metric_beside_its_number(folder):
+def test_plot_of_a_metric_of_the_deployed_model(folder):
     text = FILE + "report: {plots: [{kind: tradeoff, x: ours, y: churn}]}\n"
     assert run_file(write(folder, text))[0].exit_code == 0
 
 
-def test_a_column_with_gaps_may_be_asked_about_the_rows_it_decides(folder):
+def test_column_with_gaps_in_slices_without_gaps(folder):
     frame = pd.read_csv(folder / "people.csv")
     frame.loc[frame.sex == "M", "old"] = np.nan
     frame.to_csv(folder / "people.csv", index=False)

@@ -49,7 +49,7 @@ def faults(folder, frame, text):
 
 
 @both
-def test_a_column_with_one_value(tmp_path, frame, text, line, column):  # noqa: ARG001
+def test_column_with_one_value(tmp_path, frame, text, line, column):  # noqa: ARG001
     frame["sex"] = "F"
     found = faults(tmp_path, frame, text)
     assert {fault.code for fault in found} == {"E304"}
@@ -58,7 +58,7 @@ def test_a_column_with_one_value(tmp_path, frame, text, line, column):  # noqa: 
 
 
 @both
-def test_a_group_without_training_rows(tmp_path, frame, text, line, column):
+def test_group_without_training_rows(tmp_path, frame, text, line, column):
     frame.loc[(frame.part == "test"), "sex"] = "X"
     found = faults(tmp_path, frame, text)
     assert {fault.code for fault in found} == {"E408"}
@@ -67,7 +67,7 @@ def test_a_group_without_training_rows(tmp_path, frame, text, line, column):
 
 
 @both
-def test_a_group_absent_from_other_rows_is_a_warning(tmp_path, frame, text, line, column):
+def test_small_group_is_a_warning(tmp_path, frame, text, line, column):
     frame.loc[frame.part == "validation", "sex"] = "M"
     frame.loc[(frame.part == "test") & (frame.x > -0.6), "sex"] = "M"
     found = [f for f in prepared(tmp_path, frame, text).warnings if f.code == "W401"]
@@ -82,7 +82,7 @@ def test_a_group_absent_from_other_rows_is_a_warning(tmp_path, frame, text, line
 
 
 @both
-def test_rows_whose_group_is_not_known(tmp_path, frame, text, line, column):
+def test_rows_with_an_unknown_group(tmp_path, frame, text, line, column):
     frame.loc[frame.index[frame.part == "test"][:5], "sex"] = None
     prepared(tmp_path, frame, text)  # on other rows it does not matter
     frame.loc[frame.index[frame.part == "train"][:3], "sex"] = None
@@ -99,7 +99,7 @@ def test_rows_whose_group_is_not_known(tmp_path, frame, text, line, column):
     assert set(outcome.counts) == {"ok"}
 
 
-def test_what_is_left_out_says_nothing(tmp_path, frame):
+def test_rows_left_out_do_not_affect_the_filter(tmp_path, frame):
     """The filter is the one that is found without the rows: here each training row once more."""
     again = frame[frame.part == "train"].assign(sex=None)
     text = ALGORITHM.replace(
@@ -129,7 +129,7 @@ def test_filters_need_no_label(tmp_path, frame):
     assert (fault.code, fault.message) == ("E306", "no training row has a label")
 
 
-def test_who_is_in_no_group_of_the_goal_is_not_left_out(tmp_path, frame):
+def test_rows_in_no_group_of_the_goal_are_kept(tmp_path, frame):
     """A share of women is aimed at: men are known to be none."""
     frame.loc[frame.index[frame.part == "train"][:3], "sex"] = None
     shares = []
@@ -151,7 +151,7 @@ def test_who_is_in_no_group_of_the_goal_is_not_left_out(tmp_path, frame):
     assert abs(shares[0] - 0.5) < 0.5 * abs(women.mean() - 0.5)
 
 
-def test_a_seed_may_meet_what_the_first_one_did_not(tmp_path, frame):
+def test_errors_of_later_seeds_are_errors_of_trials(tmp_path, frame):
     text = STAGE.replace(", part], split: {by: part}", "]")
     text = text.replace("algorithms", "seeds: 20\nalgorithms")
     frame = frame.drop(columns="part")
@@ -180,7 +180,7 @@ def test_a_seed_may_meet_what_the_first_one_did_not(tmp_path, frame):
         ("rms(share[x < 0] - 0.7, share[x >= 0] - 0.7)", "0.7 of 'x < 0' and 0.7 of 'x >= 0'"),
     ],
 )
-def test_targets_that_are_no_shares(tmp_path, frame, rule, message):
+def test_impossible_target_shares(tmp_path, frame, rule, message):
     groups = "groups: {women: sex = F, men: sex = M}\n"
     stage = STAGE.replace("balance: sex", f"objective: '{rule}'") + groups
     (fault,) = faults(tmp_path, frame, stage)
@@ -200,7 +200,7 @@ def test_targets_that_are_no_shares(tmp_path, frame, rule, message):
         "rms(share[x < 0] - 0.7, share[x < 1] - 0.9)",
     ],
 )
-def test_targets_that_are(tmp_path, frame, rule):
+def test_possible_target_shares(tmp_path, frame, rule):
     groups = "groups: {women: sex = F, men: sex = M}\n"
     prepared(tmp_path, frame, STAGE.replace("balance: sex", f"objective: '{rule}'") + groups)
 
@@ -226,7 +226,7 @@ def test_targets_that_are(tmp_path, frame, rule):
         ("{objective: 'rms(share[x < 0] - 1)', disclosivity: 0.1}", "E304", 46, "has 400 values"),
     ],
 )
-def test_what_is_wrong_in_it(tmp_path, frame, stage, code, at, words):  # noqa: PLR0917
+def test_errors_in_the_filter_section(tmp_path, frame, stage, code, at, words):  # noqa: PLR0917
     text = STAGE.replace("{balance: sex}", stage) + "sweep: {big: [2]}\n"
     (fault,) = faults(tmp_path, frame, text)
     assert (fault.code, fault.place.column) == (code, at), (fault, fault.place)
@@ -235,7 +235,7 @@ def test_what_is_wrong_in_it(tmp_path, frame, stage, code, at, words):  # noqa: 
 
 
 @NEEDS_A9A
-def test_ready_made_features_hide_no_column(tmp_path):
+def test_ready_made_features_cannot_hide_a_column(tmp_path):
     text = """
 name: ready
 datasets: {a9a: {source: a9a}}
@@ -249,7 +249,7 @@ algorithms: [unconstrained]
     assert fault.message == "the features are ready-made: 'sex' cannot be kept out of them"
 
 
-def test_row_weights_are_honoured(tmp_path):
+def test_weight_2_equals_two_rows(tmp_path):
     """A row of weight 2 trains as two rows do, by every algorithm that a file can name."""
     frame = people(300, 4)
     frame["part"] = np.where(np.arange(300) % 5 == 0, "test", "train")

@@ -14,7 +14,7 @@ from ratecli.models.storage import loads
 from ratecli.rates.analysis import objective_goal
 from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import Scope, resolve
-from ratecli.sampling.filter_summary import joint_rate_groups, summarize_filters
+from ratecli.sampling.filter_summary import joint_rate_groups
 from ratecli.sampling.rows import load_trial_data
 
 FILE = """
@@ -42,7 +42,7 @@ def trials(tmp_path_factory):
     return prepare(path), results, {trial.label: trial for trial in store.plan()}
 
 
-def test_every_number_is_what_a_loop_over_rows_counts(trials):
+def test_summary_equals_counts_of_a_loop_over_rows(trials):
     prepared, results, _ = trials
     rows = load_trial_data(prepared.data, 0, None, prepared.cases[0].sampling)
     sample = rows.sample
@@ -81,7 +81,7 @@ def test_every_number_is_what_a_loop_over_rows_counts(trials):
                             assert share == pytest.approx(both / mass, abs=1e-9)
 
 
-def test_measures_follow_from_it(trials):
+def test_metrics_agree_with_the_summary(trials):
     _, results, planned = trials
     for label, result in results.items():
         for name, told in result.info[FILTERS_KEY].items():
@@ -96,7 +96,7 @@ def test_measures_follow_from_it(trials):
                 assert sum(city["after"]) == pytest.approx(1)
 
 
-def test_one_sample_is_counted_as_it_is(trials):
+def test_sampled_variant_has_its_own_summary(trials):
     _, results, _ = trials
     told = results["balanced_tree"].info[FILTERS_KEY]
     assert list(told) == ["expected", "sampled"]  # the main variant first
@@ -106,7 +106,7 @@ def test_one_sample_is_counted_as_it_is(trials):
         assert both[0]["after"] != both[1]["after"]
 
 
-def test_a_variant_that_no_trial_gave_is_told(tmp_path):
+def test_plot_of_an_unknown_variant_is_a_warning(tmp_path):
     people(300, 1).to_csv(tmp_path / "people.csv", index=False)
     text = (
         "name: x\ndatasets: {d: {path: people.csv, label: y, split: {test: 1/3}}}\n"
@@ -119,7 +119,7 @@ def test_a_variant_that_no_trial_gave_is_told(tmp_path):
     assert warning.help.startswith("did you mean 'expected'")
 
 
-def test_other_classifiers_have_none(tmp_path):
+def test_classifiers_have_no_filter_summary(tmp_path):
     people(200, 1).to_csv(tmp_path / "people.csv", index=False)
     text = "name: x\ndatasets: {d: {path: people.csv, label: y}}\nalgorithms: [unconstrained]\n"
     _, store = run_file(write(tmp_path, text))
@@ -142,10 +142,6 @@ def goal(text):
         ("share[job = a, age > 4] + positive_rate[job = b]", {}),
     ],
 )
-def test_groups_are_those_of_the_goals(text, groups):
+def test_groups_of_goals(text, groups):
     found = {column: list(told) for column, told in joint_rate_groups([goal(text)]).items()}
     assert found == groups
-
-
-def test_without_filters_nothing_is_counted():
-    assert summarize_filters([goal("imbalance(by=job)")], None, ("train",), {}, {}) == {}

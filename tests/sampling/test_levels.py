@@ -53,7 +53,7 @@ def number(text: str, rows: TrialData, classifier: Threshold, split: str | None 
     return measure([expression], rows.sample, split or "train", rows.predictions(classifier))[0]
 
 
-def test_copies_of_a_row_differ_in_the_level_alone(folder):
+def test_copies_of_a_row_differ_in_their_level_only(folder):
     plain, three = rows_of(folder, PLAIN), rows_of(folder, THREE)
     assert (three.levels, len(three.sample)) == (3, 900)
     names = ("label", "part", "weight", "dataset", "deployed")
@@ -79,7 +79,7 @@ def test_sparse_rows_stay_sparse():
     assert found.toarray().tolist()[:3] == [[0, 2, 1, 0], [0, 2, 0, 1], [3, 0, 1, 0]]
 
 
-def test_a_penalty_per_row_counts_each_row_once(folder):
+def test_penalty_per_row_counts_each_row_once(folder):
     goals = prepare(write(folder, PLAIN)).cases[0]
     penalties = [
         training_problem(rows, goals.objective, (), penalty).l2
@@ -89,7 +89,7 @@ def test_a_penalty_per_row_counts_each_row_once(folder):
     assert penalties == [1 / 140, 1 / 140, 0.25, 0.25]
 
 
-def test_a_level_has_the_rates_of_the_plain_rows_at_its_threshold(folder):
+def test_rates_of_a_level_equal_those_at_its_threshold(folder):
     plain, three = rows_of(folder, PLAIN), rows_of(folder, THREE)
     weights = np.random.default_rng(3).normal(size=plain.X.shape[1])
     biases = np.array([-1.0, 0.1, 0.8])
@@ -103,7 +103,7 @@ def test_a_level_has_the_rates_of_the_plain_rows_at_its_threshold(folder):
         assert number(f"pr_auc[level = {level}]", three, levelled) == ranked
 
 
-def test_mean_precision_at_recalls_is_that_of_a_sorted_list(tmp_path):
+def test_mean_precision_at_recalls_of_vector_9_14(tmp_path):
     """Vector 9.14: cut where recall first is 1/6, 1/2, 5/6 the precisions are 1, 2/3, 3/4."""
     scores, labels = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4), (1, 0, 1, 1, 0, 0)
     lines = [f"{s},{y},train" for s, y in zip(scores, labels, strict=True)]
@@ -120,7 +120,7 @@ def test_mean_precision_at_recalls_is_that_of_a_sorted_list(tmp_path):
     assert number("pr_auc[level = 1]", rows, classifier) == pytest.approx(29 / 36)
 
 
-def test_players_keep_a_recall_at_each_level_and_rank_alike_at_all(folder):
+def test_three_player_satisfies_a_recall_at_each_level(folder):
     players = "{shrink: metrics, steps: 400, learning_rate: 0.03}"
     text = THREE.replace("unconstrained", f"three_player: {players}") + PRECISION + METRICS
     outcome, store = run_file(write(folder, text))
@@ -141,7 +141,7 @@ def test_players_keep_a_recall_at_each_level_and_rank_alike_at_all(folder):
     assert biases[0] < biases[1] < biases[2]  # more recall, lower threshold
 
 
-def test_thresholds_on_a_plain_score_are_found_level_by_level(folder):
+def test_post_shift_finds_a_threshold_for_each_level(folder):
     text = THREE.replace("unconstrained", "post_shift") + PRECISION + METRICS
     _, store = run_file(write(folder, text))
     (planned,) = store.plan()

@@ -9,7 +9,7 @@ import pytest
 
 from experiments import people, run_file, write
 from ratecli.experiment.prepare import prepare
-from ratecli.sampling.resampling import NO_RESAMPLING, Holdout, SamplingSpec
+from ratecli.sampling.resampling import Holdout, SamplingSpec
 from ratecli.sampling.rows import load_trial_data, split_dataset
 
 FILE = """
@@ -46,7 +46,7 @@ def ids(rows, split):
 
 @pytest.mark.parametrize("fraction", ["1/2", "0.4", "0.9"])
 @pytest.mark.parametrize("positional", [True, False])
-def test_only_training_rows_are_put_aside(data, fraction, positional):
+def test_only_training_rows_are_held_out(data, fraction, positional):
     plain = load_trial_data(data, 5)
     tested = load_trial_data(data, 5, None, holdout(fraction, positional=positional))
     train, safety = set(ids(tested, "train")), set(ids(tested, "safety"))
@@ -55,14 +55,11 @@ def test_only_training_rows_are_put_aside(data, fraction, positional):
     assert ids(tested, "test").tolist() == ids(plain, "test").tolist()
     count = len(ids(plain, "train"))
     assert abs(len(safety) - count * float(Fraction(fraction))) <= 1
-    assert tested.splits() == {
-        "train": len(train),
-        "test": len(ids(plain, "test")),
-        "safety": len(safety),
-    }
+    counts = {"train": len(train), "test": len(ids(plain, "test")), "safety": len(safety)}
+    assert tested.splits() == counts
 
 
-def test_the_last_rows_of_the_file_are_taken_as_the_toolkit_takes_them(data):
+def test_positional_holdout_is_the_last_rows(data):
     kept = ids(load_trial_data(data, 0), "train")
     tested = load_trial_data(data, 0, None, holdout("0.6", positional=True))
     first = round(0.4 * len(kept))
@@ -70,7 +67,7 @@ def test_the_last_rows_of_the_file_are_taken_as_the_toolkit_takes_them(data):
     assert ids(tested, "safety").tolist() == kept[first:].tolist()
 
 
-def test_a_file_sorted_by_label_is_shuffled_unless_told_otherwise(folder):
+def test_holdout_is_random_by_default(folder):
     """Defect 5 of the toolkit, which takes the last rows of any file: candidates then saw one label."""
     frame = people(ROWS, 3).sort_values("y")
     frame["id"] = "train"
@@ -87,7 +84,7 @@ def test_a_file_sorted_by_label_is_shuffled_unless_told_otherwise(folder):
     assert means[False] == pytest.approx([0.6 * means[True][1]] * 2, abs=0.1)
 
 
-def test_each_seed_puts_other_rows_aside_and_the_same_ones_again(data):
+def test_seed_decides_the_holdout(data):
     found = [
         tuple(ids(load_trial_data(data, seed, None, holdout("1/2")), "safety"))
         for seed in (1, 2, 1)
@@ -95,7 +92,7 @@ def test_each_seed_puts_other_rows_aside_and_the_same_ones_again(data):
     assert found[0] == found[2] != found[1]
 
 
-def test_strata_have_the_same_shares_in_both_parts(data):
+def test_stratified_holdout_has_its_share_of_each_stratum(data):
     columns = ("sex", "label")
     parts = split_dataset(data, "people", 4, holdout("0.3", stratify=columns)).part
     rows = load_trial_data(data, 4, None, holdout("0.3", stratify=columns)).sample
@@ -108,7 +105,7 @@ def test_strata_have_the_same_shares_in_both_parts(data):
 
 
 @pytest.mark.parametrize("share", ["1/10", "1", "2.5"])
-def test_drawn_rows_come_from_all_and_all_of_them_test(data, share):
+def test_resampled_rows_and_all_rows_as_test_rows(data, share):
     rows = load_trial_data(data, 7, None, SamplingSpec(Fraction(share)))
     everything = ids(rows, "test")
     assert everything.tolist() == list(range(ROWS))
@@ -124,7 +121,7 @@ def test_drawn_rows_come_from_all_and_all_of_them_test(data, share):
     assert numbers.std(axis=0) == pytest.approx(np.ones(2), abs=1e-9)
 
 
-def test_rows_are_drawn_with_equal_chances_again_and_again(data):
+def test_rows_are_resampled_with_equal_probability(data):
     counts = np.zeros(ROWS)
     for seed in range(200):
         part = split_dataset(data, "people", seed, SamplingSpec(Fraction(1)))
@@ -135,7 +132,7 @@ def test_rows_are_drawn_with_equal_chances_again_and_again(data):
     assert 12 < counts.std() < 17
 
 
-def test_drawn_rows_are_divided_as_draws(data):
+def test_holdout_of_resampled_rows(data):
     both = SamplingSpec(Fraction(1), Holdout(Fraction("0.6")))
     rows = load_trial_data(data, 7, None, both)
     assert rows.splits() == {"train": 160, "test": ROWS, "safety": 240}
@@ -143,7 +140,7 @@ def test_drawn_rows_are_divided_as_draws(data):
     assert sorted([*ids(rows, "train"), *ids(rows, "safety")]) == whole
 
 
-def test_several_data_sets_are_drawn_each_by_itself(folder):
+def test_data_sets_are_resampled_separately(folder):
     people(100, 9).assign(id=-1).to_csv(folder / "others.csv", index=False)
     text = FILE.replace(
         "}\nconst", "}\n  a_few: {path: others.csv, label: y, drop: [old, id]}\nconst"
@@ -158,14 +155,7 @@ def test_several_data_sets_are_drawn_each_by_itself(folder):
     assert (rows.columns["id"][rows.dataset == "people"] >= 0).all()
 
 
-def test_rows_as_they_are_do_not_change(data):
-    assert SamplingSpec() == NO_RESAMPLING
-    plain, again = load_trial_data(data, 2), load_trial_data(data, 2, None, NO_RESAMPLING)
-    assert np.array_equal(plain.X, again.X)
-    assert plain.sample.part.tolist() == again.sample.part.tolist()
-
-
-def test_nothing_about_a_safety_row_reaches_the_candidate(tmp_path):
+def test_held_out_rows_do_not_affect_the_model(tmp_path):
     """Neither its features nor its label: the model is the same to the byte."""
     text = FILE + "safety: {fraction: 0.5, order: positional}\n"
     frame = people(ROWS, 3)

@@ -81,7 +81,7 @@ def values_of(store):
     }
 
 
-def test_every_metric_is_that_of_the_rows_in_memory(folder):
+def test_metrics_equal_those_in_memory(folder):
     here, there = both(write(folder, BASE))
     rows, streamed = (load_trial_data(each.data, 0, "old") for each in (here, there))
     assert streamed.splits() == rows.splits()
@@ -110,7 +110,7 @@ def test_every_metric_is_that_of_the_rows_in_memory(folder):
             np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-14)
 
 
-def test_optima_are_those_of_the_rows_in_memory(folder):
+def test_optima_equal_those_in_memory(folder):
     path = write(folder, BASE)
     found = []
     for prepared in both(path):
@@ -130,17 +130,6 @@ def test_optima_are_those_of_the_rows_in_memory(folder):
     assert losses[1] == pytest.approx(losses[0], abs=3e-5)  # LIBLINEAR stops there
 
 
-def test_a_csv_gives_the_numbers_of_its_parquet(folder):
-    people(1500).to_csv(folder / "people.csv", index=False)
-    found = []
-    for name in ("people.parquet", "people.csv"):
-        _, store = run_file(write(folder, BASE), STREAM, f"datasets.people.path={name}")
-        found.append(values_of(store))
-    assert found[0] == found[1] or all(
-        found[1][key] == pytest.approx(value, nan_ok=True) for key, value in found[0].items()
-    )
-
-
 GAME = BASE.replace("0.9 *", "1.1 *").replace(
     "  - unconstrained\n  - unconstrained: {as: logistic, loss: logistic}",
     "  - three_player: {steps: 600, batch: 300, hashed: true}\n"
@@ -149,7 +138,7 @@ GAME = BASE.replace("0.9 *", "1.1 *").replace(
 )
 
 
-def test_batches_of_streamed_rows_find_what_those_in_memory_do(folder):
+def test_batches_of_streamed_rows_find_the_solutions_in_memory(folder):
     path = write(folder, GAME)
     _, store = run_file(path)
     here = values_of(store)
@@ -181,7 +170,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_needs_rows_in_memory_is_refused_before_any_is_read(folder, what):
+def test_unsupported_features_are_refused_before_rows_are_read(folder, what):
     (folder / "people.parquet").write_bytes(b"not looked at")
     path = write(folder, BASE)
     try:
@@ -209,7 +198,7 @@ def test_what_needs_rows_in_memory_is_refused_before_any_is_read(folder, what):
             check_file(path, [STREAM, *REFUSED[what]], refuse=False)
 
 
-def test_a_streamed_data_set_stands_alone(folder):
+def test_streamed_data_set_cannot_be_combined(folder):
     text = BASE.replace(
         "groups:", "  more: {path: people.parquet, label: y, weight: w, drop: [old]}\ngroups:"
     )
@@ -227,7 +216,7 @@ def test_a_streamed_data_set_stands_alone(folder):
     assert outcome.counts == {"ok": 4}
 
 
-def test_a_bound_that_is_too_small_is_refused(folder):
+def test_memory_limit_below_the_need_is_refused(folder):
     path = write(folder, BASE)
     with pytest.raises(FaultError) as caught:
         prepare(path, [STREAM, "limits={memory: 100 MiB}"])
@@ -241,7 +230,7 @@ def test_a_bound_that_is_too_small_is_refused(folder):
     assert keys[0] == keys[1]
 
 
-def test_what_does_not_go_with_streams(folder):
+def test_options_that_conflict_with_streams(folder):
     path = write(folder, BASE)
     for more in ("levels=3", "target=number"):
         with pytest.raises(FaultError, match="E104"):
@@ -258,7 +247,7 @@ def test_what_does_not_go_with_streams(folder):
         prepare(path, [STREAM, "groups.young=job = j77"])
 
 
-def test_commands_take_streamed_data(folder):
+def test_commands_accept_streamed_data(folder):
     path, runner = (
         write(folder, BASE.replace("unconstrained\n", "three_player: {steps: 50, batch: 99}\n")),
         CliRunner(),
@@ -282,7 +271,7 @@ def test_commands_take_streamed_data(folder):
     assert len(pd.read_csv(folder / "out.csv")) == 1500
 
 
-def test_the_writing_of_records_is_told_of(folder, capsys):
+def test_progress_of_writing_records(folder, capsys):
     people(1500).to_csv(folder / "people.csv", index=False)
     path, runner = write(folder, BASE), CliRunner()
     asked = ["--set", STREAM]

@@ -40,81 +40,6 @@ _DIXON = (
     "unintended bias in text classification. AIES 2018, 67-73."
 )
 
-CORPUS = Source(
-    name="wiki",
-    summary="comments on Wikipedia's talk pages: fit to stay, or toxic?",
-    preparations={"plain": f"{__name__}:prepare"},
-    rows=159_686,
-    label="toxic = no",
-    sensitive=("mentions_gay",),
-    licence="CC0 for the labels; the comments, from Wikipedia, CC BY-SA 3.0",
-    citation="Thain, N., Dixon, L. and Wulczyn, E. (2017). Wikipedia Talk Labels: Toxicity. "
-    f"figshare, doi:10.6084/m9.figshare.4563973. {_DIXON}",
-    notes=notes_of(__doc__),
-    files=(
-        RemoteFile("toxicity_annotated_comments.tsv", f"{_FIGSHARE}/7394542", sha256="", size=0),
-        RemoteFile("toxicity_annotations.tsv", f"{_FIGSHARE}/7394539", sha256="", size=0),
-    ),
-    file_options=("vectors",),
-)
-
-STAND_IN = replace(
-    CORPUS,
-    name="wiki_standin",
-    summary="stand-in for wiki: 1,492 real comments that name an identity",
-    preparations={"plain": f"{__name__}:prepare_standin"},
-    rows=1492,
-    licence="CC BY 4.0; the comments, from Wikipedia, CC BY-SA 3.0",
-    citation=_DIXON,
-    notes="""\
-STAND-IN for `wiki`: toxicity_nonfuzzed_testset.csv, 1,492 comments of Wikipedia's talk pages chosen
-for the identity terms in them, 248 toxic, 160 with 'gay'. The texts are real, but few and from
-another distribution: results cannot be compared with numbers published on the corpus. No official
-split.
-
-The columns toxic and mentions_gay, the features and the option `vectors` are those of `wiki`.
-The other column is rev_id.
-""",
-    files=(
-        RemoteFile(
-            name="toxicity_nonfuzzed_testset.csv",
-            url=f"{_BIAS_ANALYSIS}/toxicity_nonfuzzed_testset.csv",
-            sha256="c11caefa0c487cb7a7fc0726cb53358d4e5463bd071d65979398af59fa80f881",
-            size=943_090,
-        ),
-    ),
-    stand_in="a stand-in for Wikipedia Talk Labels: Toxicity (1,492 comments of 159,686, chosen "
-    "for their identity terms); results are not comparable with those on the whole",
-    folder="wiki",
-)
-
-MADLIBS = replace(
-    STAND_IN,
-    name="madlibs",
-    summary="stand-in for wiki: 76,564 sentences filled into templates",
-    preparations={"plain": f"{__name__}:prepare_madlibs"},
-    rows=76_564,
-    licence="CC BY 4.0",
-    notes="""\
-STAND-IN for `wiki`: bias_madlibs_77k.csv, 76,564 sentences made from templates and lists of words,
-half of them toxic; 1,514 contain 'gay', and half of these are toxic, too. Made to measure bias, not
-to train on: results cannot be compared with numbers published on the corpus. No official split.
-
-The columns toxic and mentions_gay, the features and the option `vectors` are those of `wiki`.
-The other column is template.
-""",
-    files=(
-        RemoteFile(
-            name="bias_madlibs_77k.csv",
-            url=f"{_BIAS_ANALYSIS}/bias_madlibs_77k.csv",
-            sha256="aac542254cf158415ec74623d54fa76176f26a7e7d8ef20788e1748a05ba5b4c",
-            size=3_355_157,
-        ),
-    ),
-    stand_in="a stand-in for Wikipedia Talk Labels: Toxicity (sentences made from templates, no "
-    "comments); results are not comparable with those on the corpus",
-)
-
 IDENTITY_TERM = "gay"
 PART_NAMES = {"train": "train", "dev": "validation", "test": "test"}
 
@@ -137,14 +62,32 @@ def prepare(raw: Raw) -> Table:
 
 
 def prepare_standin(raw: Raw) -> Table:
-    """Return the real comments that were chosen for their identity terms."""
+    """Return the real comments that were chosen for their identity terms.
+
+    STAND-IN for `wiki`: toxicity_nonfuzzed_testset.csv, 1,492 comments of Wikipedia's talk pages
+    chosen for the identity terms in them, 248 toxic, 160 with 'gay'. The texts are real, but few
+    and from another distribution: results cannot be compared with numbers published on the corpus.
+    No official split.
+
+    The columns toxic and mentions_gay, the features and the option `vectors` are those of `wiki`.
+    The other column is rev_id.
+    """
     read = pd.read_csv(raw.paths["toxicity_nonfuzzed_testset.csv"], keep_default_na=False)
     toxic = read["toxic"].astype(str).eq("True").to_numpy()
     return _table(raw, read["comment"], toxic, read[["rev_id"]])
 
 
 def prepare_madlibs(raw: Raw) -> Table:
-    """Return the sentences made from templates."""
+    """Return the sentences made from templates.
+
+    STAND-IN for `wiki`: bias_madlibs_77k.csv, 76,564 sentences made from templates and lists of
+    words, half of them toxic; 1,514 contain 'gay', and half of these are toxic, too. Made to
+    measure bias, not to train on: results cannot be compared with numbers published on the corpus.
+    No official split.
+
+    The columns toxic and mentions_gay, the features and the option `vectors` are those of `wiki`.
+    The other column is template.
+    """
     read = pd.read_csv(raw.paths["bias_madlibs_77k.csv"], keep_default_na=False)
     others = read[["Template"]].rename(columns=str.lower)
     return _table(raw, read["Text"], read["Label"].eq("BAD").to_numpy(), others)
@@ -222,3 +165,64 @@ def _no_vectors(path: Path, reason: str) -> FaultError:
     message = f"'{path.name}' is no file of word vectors: {reason}"
     way = "a line a word: the word, then its numbers, with a space between, as in GloVe's files"
     return FaultError(Diagnostic("E404", message, way, loc=("vectors",)))
+
+
+CORPUS = Source(
+    name="wiki",
+    summary="comments on Wikipedia's talk pages: fit to stay, or toxic?",
+    preparations={"plain": f"{__name__}:prepare"},
+    rows=159_686,
+    label="toxic = no",
+    sensitive=("mentions_gay",),
+    licence="CC0 for the labels; the comments, from Wikipedia, CC BY-SA 3.0",
+    citation="Thain, N., Dixon, L. and Wulczyn, E. (2017). Wikipedia Talk Labels: Toxicity. "
+    f"figshare, doi:10.6084/m9.figshare.4563973. {_DIXON}",
+    notes=notes_of(__doc__),
+    files=(
+        RemoteFile("toxicity_annotated_comments.tsv", f"{_FIGSHARE}/7394542", sha256="", size=0),
+        RemoteFile("toxicity_annotations.tsv", f"{_FIGSHARE}/7394539", sha256="", size=0),
+    ),
+    file_options=("vectors",),
+)
+
+STAND_IN = replace(
+    CORPUS,
+    name="wiki_standin",
+    summary="stand-in for wiki: 1,492 real comments that name an identity",
+    preparations={"plain": f"{__name__}:prepare_standin"},
+    rows=1492,
+    licence="CC BY 4.0; the comments, from Wikipedia, CC BY-SA 3.0",
+    citation=_DIXON,
+    notes=notes_of(prepare_standin.__doc__),
+    files=(
+        RemoteFile(
+            name="toxicity_nonfuzzed_testset.csv",
+            url=f"{_BIAS_ANALYSIS}/toxicity_nonfuzzed_testset.csv",
+            sha256="c11caefa0c487cb7a7fc0726cb53358d4e5463bd071d65979398af59fa80f881",
+            size=943_090,
+        ),
+    ),
+    stand_in="a stand-in for Wikipedia Talk Labels: Toxicity (1,492 comments of 159,686, chosen "
+    "for their identity terms); results are not comparable with those on the whole",
+    folder="wiki",
+)
+
+MADLIBS = replace(
+    STAND_IN,
+    name="madlibs",
+    summary="stand-in for wiki: 76,564 sentences filled into templates",
+    preparations={"plain": f"{__name__}:prepare_madlibs"},
+    rows=76_564,
+    licence="CC BY 4.0",
+    notes=notes_of(prepare_madlibs.__doc__),
+    files=(
+        RemoteFile(
+            name="bias_madlibs_77k.csv",
+            url=f"{_BIAS_ANALYSIS}/bias_madlibs_77k.csv",
+            sha256="aac542254cf158415ec74623d54fa76176f26a7e7d8ef20788e1748a05ba5b4c",
+            size=3_355_157,
+        ),
+    ),
+    stand_in="a stand-in for Wikipedia Talk Labels: Toxicity (sentences made from templates, no "
+    "comments); results are not comparable with those on the corpus",
+)
