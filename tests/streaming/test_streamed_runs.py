@@ -184,27 +184,17 @@ def test_unsupported_features_are_refused_before_rows_are_read(folder, what):
     assert all(fault.place is not None and fault.help for fault in faults)
     if what == "majorize":
         assert "unconstrained" in faults[0].help
-        assert "three_player: {oracle: null}; or" in faults[0].help
-    if what in {
-        "majorize",
-        "three_player: {oracle",
-        "roc_auc",
-        "margin",
-    }:  # the rest of the file can be explained
-        warned = check_file(path, [STREAM, *REFUSED[what]], refuse=False).warnings
-        assert set(faults) <= set(warned)
-    else:
-        with pytest.raises(FaultError, match="E414"):
-            check_file(path, [STREAM, *REFUSED[what]], refuse=False)
+        assert "three_player: {oracle: null}" in faults[0].help
+    # the file can be explained all the same
+    warned = check_file(path, [STREAM, *REFUSED[what]], refuse=False).warnings
+    assert set(faults) <= set(warned)
 
 
 def test_streamed_data_set_cannot_be_combined(folder):
     text = BASE.replace(
         "groups:", "  more: {path: people.parquet, label: y, weight: w, drop: [old]}\ngroups:"
     )
-    with pytest.raises(
-        FaultError, match="E414: 'people' is streamed, and is combined with rows of other"
-    ):
+    with pytest.raises(FaultError, match=r"E414: .* and 'people' is streamed"):
         check_file(write(folder, text), [STREAM])
     people(900, 1).rename(columns={"age": "years"}).to_parquet(folder / "more.parquet")
     text = text.replace("more: {path: people", "more: {path: more").replace(
