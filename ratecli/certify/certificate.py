@@ -30,7 +30,7 @@ from ratecli.certify.trees import (
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
-from ratecli.rates.expression import Expression, Leaf
+from ratecli.rates.expression import Expression
 from ratecli.rates.sample import Mask
 
 
@@ -251,7 +251,8 @@ def _certify_goal(
     bounds = [choose_bound(safety.bound, parts) for parts in similar]
     limits = np.array([_limit(each, samples, bounds, rng) for each in plan.bounds])
     ends, _ = plan.upper(limits)
-    value_of = _leaf_values(rows)
+    known = rows.rates.measured(rows.measurements).tolist()
+    value_of = dict[Expression, float](zip(rows.rates.leaves, known, strict=True)).__getitem__
     estimates = np.array(plan.values(value_of))
     upper = float(ends.max())  # NaN if any end is
     undefined = math.isnan(ex.evaluate(goal.expression, value_of))
@@ -310,18 +311,6 @@ def _limit(
     signed = [replace(part, coefficient=bound.sign * part.coefficient) for part in parts]
     limit = bounds[bound.quantity].upper(signed, bound.delta, rng)
     return bound.sign * (math.inf if math.isnan(limit) else limit)
-
-
-def _leaf_values(rows: MeasuredRows) -> Callable[[Expression], float]:
-    """Return a function from a rate to its value on the rows."""
-    leaves = rows.rates.leaves
-    known = dict(zip(leaves, rows.rates.measured(rows.measurements).tolist(), strict=True))
-
-    def value_of(node: Expression) -> float:
-        assert isinstance(node, Leaf), f"{ex.to_text(node)} is no rate"
-        return float(known[node])
-
-    return value_of
 
 
 def _classifier_kind(plan: GoalTestPlan, rows: MeasuredRows) -> ClassifierKind:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import rule_strategies
 from entries import load_entry_table
-from full_scope import FULL, fault_under, value
+from full_scope import FULL, value
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive_rates import WORDS, node, number, random_sample
@@ -328,32 +328,6 @@ def test_ranges_contain_values_on_samples(seed, weights):
     found = number(text, sample, said)
     low, high = interval(node(text))
     assert math.isnan(found) or low - 1e-9 <= found <= high + 1e-9
-
-
-# errors
-
-
-@pytest.mark.parametrize(
-    ("mark", "code", "message"),
-    [
-        ("tpr(by=(«sex, race»))", "E304", "max, min, rms, imbalance, disclosivity"),
-        ("sqrt(tpr, by=«sex»)", "E304", "belongs to"),
-        ("1 - «imbalance»", "E304", "takes a column and no metric"),
-        ("«imbalance(tpr, by=sex)»", "E304", "takes a column and no metric"),
-        ("«disclosivity(by=sex)[women]»", "E304", "not of those where sex = Female"),
-        ("max(«imbalance(by=race)», by=sex)", "E304", "not of those where sex = Female"),
-        ("disclosivity(by=sex)@«tset»", "E209", "'tset' is not a split"),
-        ("imbalance(by=(sex, «gender»))", "E205", "there is no column 'gender'"),
-        ("disclosivity(by=(sex, «sex»))", "E304", "'sex' is named twice"),
-        ("disclosivity(by=«zip»)", "E304", "31 values"),
-        ("max_gap(tpr, by=(sex, «race»))", "E304", "compares the values of one column"),
-        ("«min(tpr, fpr, by=sex)»", "E304", "takes one metric and a column"),
-    ],
-)  # fmt: skip
-def test_errors_of_columns(mark, code, message):
-    fault = fault_under(mark, value)
-    assert fault.code == code
-    assert message in fault.message
 
 
 def test_the_rows_that_a_rate_averages_over():

@@ -73,6 +73,18 @@ def mark_of(faulty: str, code: str, help_: str = "", message: str = "") -> tuple
         mark_of("«kappa@test»", "E304", "", "is a number"),
         mark_of("tpr - «mode»", "E304", "", "'fast'"),
         mark_of("tpr - «flag»", "E304", "", "True"),
+        mark_of("tpr(by=(«sex, race»))", "E304", "", "max, min, rms, imbalance, disclosivity"),
+        mark_of("sqrt(tpr, by=«sex»)", "E304", "", "belongs to"),
+        mark_of("1 - «imbalance»", "E304", "", "takes a column and no metric"),
+        mark_of("«imbalance(tpr, by=sex)»", "E304", "", "takes a column and no metric"),
+        mark_of("«disclosivity(by=sex)[women]»", "E304", "", "not of those where sex = Female"),
+        mark_of("max(«imbalance(by=race)», by=sex)", "E304", "", "not of those where sex = Female"),
+        mark_of("disclosivity(by=sex)@«tset»", "E209", "", "'tset' is not a split"),
+        mark_of("imbalance(by=(sex, «gender»))", "E205", "", "there is no column 'gender'"),
+        mark_of("disclosivity(by=(sex, «sex»))", "E304", "", "'sex' is named twice"),
+        mark_of("disclosivity(by=«zip»)", "E304", "", "31 values"),
+        mark_of("max_gap(tpr, by=(sex, «race»))", "E304", "", "compares the values of one column"),
+        mark_of("«min(tpr, fpr, by=sex)»", "E304", "", "takes one metric and a column"),
     ],
 )
 def test_errors_of_names(mark: str, code: str, help_: str, message: str) -> None:
