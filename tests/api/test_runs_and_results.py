@@ -148,21 +148,3 @@ def test_importing_ratecli_imports_nothing_slow():
         assert getattr(ratecli, name).__doc__
     with pytest.raises(AttributeError, match="no attribute 'runs'"):
         ratecli.runs  # noqa: B018
-
-
-def test_a_changed_table_is_read_again(tmp_path):
-    frame = pd.DataFrame({"x": np.arange(60.0) % 7})
-    asked = {
-        "name": "anew",
-        "datasets": {"mine": {"path": str(tmp_path / "mine.csv"), "label": "y"}},
-        "algorithms": ["unconstrained"],
-        "metrics": {"yes": "base_rate"},
-    }
-    shares = []
-    for least in (4, 2):
-        labels = (frame["x"] >= least).astype(int)
-        frame.assign(y=labels).to_csv(tmp_path / "mine.csv", index=False)
-        found = ratecli.run(asked, output=tmp_path / "results").metrics
-        shares.append(found.query("metric == 'yes'")["value"].mean())
-    assert shares[0] == pytest.approx(0.5, abs=0.1)
-    assert shares[1] > 0.65

@@ -126,31 +126,6 @@ def test_predictions_have_the_measured_rates(folder, cli, rows, algorithm, varia
     assert f"people.csv: 240 rows, {found.decision.sum()} yes" in answer.err
 
 
-def test_group_thresholds_need_the_group_column(folder, cli, rows):
-    model = f"{trial('post_shift')}/stochastic.npz"
-    swapped = rows.assign(sex=rows.sex.map({"F": "M", "M": "F"}))
-    swapped.to_csv(folder / "swapped.csv", index=False)
-    one, other = (read(cli("predict", model, each).out) for each in ("people.csv", "swapped.csv"))
-    assert (one.chance != other.chance).any()
-    rows.drop(columns="sex").to_csv(folder / "less.csv", index=False)
-    answer = cli("predict", model, "less.csv")
-    assert answer.code == 2
-    assert "error[E205]: there is no column 'sex', which the model needs" in answer.err
-    assert cli("predict", trial("unconstrained"), "less.csv").code == 0
-
-
-def test_columns_may_be_reordered_and_more(folder, cli, rows):
-    known = read(cli("predict", trial("unconstrained"), "people.csv").out)
-    moved = rows.drop(columns=["y", "part", "sex"])[["zip", "z", "job", "x"]].assign(note="é, ü")
-    moved.to_csv(folder / "moved.csv", index=False)
-    answer = cli("predict", trial("unconstrained"), "moved.csv", "-o", "out.csv")
-    assert (answer.code, answer.err) == (0, "")
-    assert answer.out.startswith("out.csv: 240 rows, ")
-    found = read((folder / "out.csv").read_text("utf-8"))
-    pd.testing.assert_frame_equal(found[list(moved.columns)], moved)
-    pd.testing.assert_series_equal(found.score, known.score)
-
-
 @pytest.mark.usefixtures("rows")
 def test_other_fields_are_written_unchanged(folder, cli):
     text = 'x, z ,job,zip,id\n+1.50,2e0,"a ""b"", c",02,007\n-0.0,3,smith,01, 1\n'
