@@ -74,7 +74,7 @@ def _check_file(file: Path, settings: Sequence[str], warnings: list[Diagnostic])
     from ratecli.experiment.prepare import check_available, list_missing_files  # noqa: PLC0415
 
     with progress_meter() as meter:
-        prepared = check_available(file, settings, written=meter.record)
+        prepared = check_available(file, settings, write_progress=meter.record)
     warnings += prepared.warnings
     if missing := list_missing_files(prepared):
         return f"{file}: no errors; not checked with its data ({', '.join(missing)} not here)"
@@ -87,7 +87,7 @@ def explain(file: FileArgument, settings: SettingsOption = None) -> None:
     from ratecli.experiment.prepare import check_available  # noqa: PLC0415
 
     with progress_meter() as meter:
-        prepared = check_available(file, settings or (), refuse=False, written=meter.record)
+        prepared = check_available(file, settings or (), refuse=False, write_progress=meter.record)
     typer.echo(terminal_safe("\n".join(explanation.explain(prepared))))
     print_diagnostics(prepared.warnings)
     errors = [fault for fault in prepared.warnings if fault.is_error]

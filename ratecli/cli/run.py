@@ -89,7 +89,7 @@ def run(  # one parameter per option
         ready, missing = prepare_files(
             files,
             lambda file: prepare(
-                file, changes, offline=offline, progress=meter.download, written=meter.record
+                file, changes, offline=offline, progress=meter.download, write_progress=meter.record
             ),
         )
     print_diagnostics(missing)
@@ -138,7 +138,7 @@ def plan(
 
     with progress_meter() as meter:
         ready, lacking = prepare_files(
-            files, lambda file: check_available(file, settings or (), written=meter.record)
+            files, lambda file: check_available(file, settings or (), write_progress=meter.record)
         )
     print_diagnostics(lacking)
     requests = _requests(ready, output)

@@ -116,26 +116,21 @@ class Document:
             return _place(name)
         return _place(_excerpt_node(node), 1 if node is self.root else None)
 
-    def placed(self, fault: Diagnostic, *outer: str | int, key: bool = False) -> Diagnostic:
-        """Return the diagnostic with its file and line; its own location is inside `outer`.
-
-        If it has no location of its own, `key` is true if it concerns the key at `outer`.
-        """
+    def placed(self, fault: Diagnostic) -> Diagnostic:
+        """Return the diagnostic with its file and line, unless it has them already."""
         if fault.place is not None:
             return fault
-        fault = fault.under(*outer, key=key)
         message = fault.message.replace(LOCATION_MARK, describe_location(fault.loc))
-        return replace(
-            fault, message=message, place=self.place(fault.loc, fault.span, key=fault.key)
-        )
+        place = self.place(fault.loc, fault.span, key=fault.key)
+        return replace(fault, message=message, place=place)
 
     @contextmanager
-    def placing(self, *outer: str | int, key: bool = False) -> Iterator[None]:
-        """Add file and line to errors raised in the block, like `placed`."""
+    def placing(self, *outer: str | int) -> Iterator[None]:
+        """Add file and line to errors raised in the block, whose locations are inside `outer`."""
         try:
             yield
         except FaultError as error:
-            placed = [self.placed(fault, *outer, key=key) for fault in error.faults]
+            placed = [self.placed(fault.under(*outer)) for fault in error.faults]
             raise type(error)(placed) from error.__cause__
 
     def _find(self, loc: Loc) -> tuple[Node | None, Node, bool]:

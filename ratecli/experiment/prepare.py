@@ -154,11 +154,11 @@ def prepare(
     *,
     offline: bool = False,
     progress: DownloadProgress | None = None,
-    written: TableWriteProgress | None = None,
+    write_progress: TableWriteProgress | None = None,
 ) -> PreparedExperiment:
     """Read a file, download and read its data, check both and plan every trial."""
     checked = check_file(path, overrides)
-    return prepare_data(checked, offline=offline, progress=progress, written=written)
+    return prepare_data(checked, offline=offline, progress=progress, write_progress=write_progress)
 
 
 def prepare_data(
@@ -166,16 +166,16 @@ def prepare_data(
     *,
     offline: bool = False,
     progress: DownloadProgress | None = None,
-    written: TableWriteProgress | None = None,
+    write_progress: TableWriteProgress | None = None,
 ) -> PreparedExperiment:
     """Download and read the data of a checked experiment, check it again and plan every trial.
 
-    `progress` reports downloaded bytes, `written` reports rows of streamed data sets as they are
+    `progress` reports downloaded bytes, `write_progress` the rows of streamed data sets as they are
     converted to records.
     """
     list_missing_files(checked)  # report missing user files before a long download
     fetch_sources(checked, offline=offline, progress=progress)
-    return _check_with_data(checked, written=written)
+    return _check_with_data(checked, write_progress=write_progress)
 
 
 def check_available(
@@ -183,7 +183,7 @@ def check_available(
     overrides: Sequence[str] = (),
     *,
     refuse: bool = True,
-    written: TableWriteProgress | None = None,
+    write_progress: TableWriteProgress | None = None,
 ) -> PreparedExperiment:
     """Check as much as possible without downloading: like `prepare` if all data is present.
 
@@ -191,7 +191,7 @@ def check_available(
     """
     checked = check_file(path, overrides, refuse=refuse)
     if not list_missing_files(checked):
-        return _check_with_data(checked, refuse=refuse, written=written)
+        return _check_with_data(checked, refuse=refuse, write_progress=write_progress)
     _plan_cases(checked)  # E310 needs no data
     return checked
 
@@ -203,12 +203,17 @@ def _plan_cases(checked: PreparedExperiment) -> Plan:
 
 
 def _check_with_data(
-    prepared: PreparedExperiment, *, refuse: bool = True, written: TableWriteProgress | None = None
+    prepared: PreparedExperiment,
+    *,
+    refuse: bool = True,
+    write_progress: TableWriteProgress | None = None,
 ) -> PreparedExperiment:
     experiment, document, data = prepared.experiment, prepared.document, prepared.data
     memory_limit = experiment.limits.memory
     entries = data.entries
-    _each_entry(entries, document, lambda name, _: check_table(data, name, memory_limit, written))
+    _each_entry(
+        entries, document, lambda name, _: check_table(data, name, memory_limit, write_progress)
+    )
     pools = dict.fromkeys(case.datasets for case in prepared.cases)
     columns = {pool: _column_values(data.only(pool)) for pool in pools}
     reader = ExperimentReader(experiment, document, prepared.rules, prepared.numeric, columns)
@@ -293,6 +298,7 @@ def _each_entry(
         try:
             check(name, entry)
         except FaultError as error:
-            faults += (document.placed(each, "datasets", name, key=True) for each in error.faults)
+            located = (each.under("datasets", name, key=True) for each in error.faults)
+            faults += map(document.placed, located)
     if faults:
         raise FaultError(faults)
