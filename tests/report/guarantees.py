@@ -1,4 +1,4 @@
-"""An experiment under a promise, whose rates are known: what a runner would have stored."""
+"""Stored results of an experiment with a constraint, whose solution and failure rates are known."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ PLOT = {"kind": "guarantee", "x": "amount", "y": "error"}
 SAFE = "seldonian"
 PLAIN = "unconstrained"
 SOLVED = {SAFE: (0, 5, 14, 20, 20), PLAIN: (20,) * 5}
-BROKEN = {SAFE: (0, 1, 0, 1, 0), PLAIN: (9, 10, 12, 11, 13)}
-"""At each amount of data: how many of the trials gave a classifier, how many one that is broken."""
+VIOLATED = {SAFE: (0, 1, 0, 1, 0), PLAIN: (9, 10, 12, 11, 13)}
+"""Numbers of trials at each amount: with a classifier, and with one that violates parity."""
 
 
 def returned(trial: PlannedTrial, violation: float, error: float = 0.2, **more: Any) -> TrialResult:
-    """A classifier with such a violation on test rows, and none at all on training rows."""
+    """Return a classifier with this violation on the test set, and none on the training set."""
     numbers = {
         ("main", "train"): {"error": error, "violation.parity": -0.1},
         ("main", "test"): {"error": error, "violation.parity": violation},
@@ -38,27 +38,27 @@ def nothing(trial: PlannedTrial, status: str = "no_solution_found", **more: Any)
 def ledger_of(
     pairs: Sequence[tuple[PlannedTrial, TrialResult | None]], **experiment: Any
 ) -> Ledger:
-    """Trials in the order of the plan, with what became of each."""
+    """Return a ledger of trials in the order of the plan, each with its result."""
     meta = {"name": "x", "constraints": {"parity": "..."}, "metrics": {"error": "error"}}
     found = {trial.key: result for trial, result in pairs if result is not None}
     return Ledger([trial for trial, _ in pairs], found, {"experiment": meta | experiment})
 
 
-def promised(**experiment: Any) -> Ledger:
-    """Two algorithms at five amounts, 20 trials each, with the rates above."""
+def ledger_of_known_rates(**experiment: Any) -> Ledger:
+    """Return two algorithms at five amounts, 20 trials each, with the rates above."""
     pairs = []
     for label, (k, amount) in itertools.product((SAFE, PLAIN), enumerate(AMOUNTS)):
         for seed in range(TRIALS):
             trial = planned(label, seed, amount=amount)
-            broken = 0.05 if seed < BROKEN[label][k] else -0.05
+            violation = 0.05 if seed < VIOLATED[label][k] else -0.05
             error = 0.3 - 0.03 * k + 0.02 * (label == SAFE) + 0.01 * (seed % 5 - 2)
             solved = seed < SOLVED[label][k]
-            pairs.append((trial, returned(trial, broken, error) if solved else nothing(trial)))
+            pairs.append((trial, returned(trial, violation, error) if solved else nothing(trial)))
     return ledger_of(pairs, report={"plots": [PLOT]}, **experiment)
 
 
 def leaf(text: str, low: Any, high: Any, deltas: Any = (0.0125, 0.0125), **more: Any) -> dict:
-    """A bounded quantity of a certificate's tree."""
+    """Return a bounded quantity of a certificate's tree."""
     facts = {
         "estimate": (low + high) / 2,
         "rows": [312],
@@ -77,7 +77,7 @@ def number_of(value: float) -> dict:
 
 
 def tutorial() -> dict:
-    """The tree of the tutorial's figure 2, with the intervals of its example."""
+    """Return the tree of the tutorial's figure 2, with the intervals of its example."""
     difference = node(
         "-", 0.0, 2.0, leaf("mean_error[men]", 3.0, 4.0), leaf("mean_error[women]", 2.0, 3.0)
     )
@@ -94,7 +94,7 @@ def certificate(tree: dict, upper: Any = 1.95, **more: Any) -> dict:
 
 
 def certified(*records: dict, **experiment: Any) -> Ledger:
-    """One trial that ended so."""
+    """Return one unsolved trial with these certificates."""
     trial = planned(SAFE, 0, amount=100)
     result = nothing(trial, info={"certificates": list(records)})
     return ledger_of([(trial, result)], **experiment)

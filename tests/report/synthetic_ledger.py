@@ -1,4 +1,4 @@
-"""A small experiment with known numbers: what a runner would have stored."""
+"""Stored results of a small experiment with known numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def measured(
     status: str = "ok",
     **more: Any,
 ) -> TrialResult:
-    """A result whose numbers are given by display name: {(variant, split): {name: value}}."""
+    """Return a result with numbers by display name: {(variant, split): {name: value}}."""
     values = tuple(
         MeasuredValue(variant, split, trial.metrics[name], value)
         for (variant, split), found in numbers.items()
@@ -45,7 +45,7 @@ def measured(
 
 
 def example() -> Ledger:
-    """Three algorithms, six sweep points, five seeds; one trial failed, one algorithm gave up."""
+    """Return three algorithms at six sweep points with five seeds; one trial failed."""
     noise = random.Random(1)
     plan = [
         planned(label, seed, kappa=kappa)
@@ -134,7 +134,7 @@ def _meta() -> dict[str, Any]:
 
 
 def store(folder: Path, ledger: Ledger, order: Iterable[PlannedTrial]) -> Path:
-    """A results folder with that ledger; trials ended in the given order."""
+    """Store the ledger in a results folder, the trials in the given order."""
     with LedgerStore(folder / "trials.sqlite") as file:
         file.begin(ledger.plan, ledger.meta)
         for trial in order:

@@ -11,7 +11,7 @@ from ratecli.report.sheets import best_sheet
 
 
 def ledger_of(answers, constraints=("parity",), split="test", **experiment) -> Ledger:
-    """{(label, point as pairs): [(objective, violation) of a seed, or None of one without numbers]}."""
+    """Take objective and violation (or None) of each seed by label and sweep point (as pairs)."""
     plan, results = [], {}
     for (label, point), seeds in answers.items():
         for seed, numbers in enumerate(seeds):

@@ -170,8 +170,8 @@ def test_a_node_shows_what_was_recorded():
     quantity = absolute.children[0].children[0]
     assert (quantity.kind, quantity.text) == ("quantity", ("mean_error[men]",))
     assert quantity.numbers == (
-        "[3.0000, 4.0000]", "estimate 3.5000", "rows 312", "delta 0.0125 lower", "delta 0.0125 upper",
-        "student_t",
+        "[3.0000, 4.0000]", "estimate 3.5000", "rows 312",
+        "delta 0.0125 lower", "delta 0.0125 upper", "student_t",
     )  # fmt: skip
 
 

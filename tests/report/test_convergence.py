@@ -1,4 +1,4 @@
-"""Courses of algorithms from their traces, and how they are drawn."""
+"""Convergence plots: curves from the traces of trials, and how they are drawn."""
 
 from __future__ import annotations
 

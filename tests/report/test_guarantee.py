@@ -7,16 +7,16 @@ import xml.etree.ElementTree as ET
 import pytest
 from guarantees import (
     AMOUNTS,
-    BROKEN,
     PLAIN,
     PLOT,
     SAFE,
     SOLVED,
     TRIALS,
+    VIOLATED,
     certificate,
     ledger_of,
+    ledger_of_known_rates,
     nothing,
-    promised,
     returned,
     tutorial,
 )
@@ -68,18 +68,18 @@ def answers(*points, label="fit", violation=-0.1):
 
 
 def test_rates_at_each_amount():
-    found = drawn(promised())
+    found = drawn(ledger_of_known_rates())
     for label in (SAFE, PLAIN):
         line = found[label]
         assert amounts(line) == list(AMOUNTS)
         assert rates(line, 1) == [k / TRIALS for k in SOLVED[label]]
-        assert rates(line, 2) == [k / TRIALS for k in BROKEN[label]]
+        assert rates(line, 2) == [k / TRIALS for k in VIOLATED[label]]
     assert rates(found[SAFE], 0) == [None, *map(pytest.approx, (0.29, 0.2585714, 0.23, 0.2))]
     assert {point.y.n for point in found[PLAIN][0]} == {TRIALS}
 
 
 def test_crashed_trials_are_not_counted_and_noted():
-    ledger = promised()
+    ledger = ledger_of_known_rates()
     for trial in [t for t in ledger.plan if t.label == SAFE and t.seed in (18, 19)]:
         ledger.results[trial.key] = TrialResult(trial.key, "error", "E501")
     line = drawn(ledger)[SAFE]
@@ -139,7 +139,8 @@ BOTH = {"parity": 0.1, "odds": 0.05}
         ([{"parity": 0.05, "odds": 0.05}] * 2, {}, {0.05: "delta 0.05"}),
         ([BOTH] * 2, {}, {0.05: "delta 0.05: odds", 0.1: "delta 0.1: parity"}),
         ([BOTH] * 2, {"constraint": "odds"}, {0.05: "delta 0.05"}),
-        ([{"parity": 0.1}, {"parity": 0.2}], {"constraint": "parity"}, {0.1: "delta 0.1", 0.2: "delta 0.2"}),
+        ([{"parity": 0.1}, {"parity": 0.2}], {"constraint": "parity"},
+         {0.1: "delta 0.1", 0.2: "delta 0.2"}),
         ([{"parity": 0.1}, {"parity": 0.2}], {"algorithms": ["other"]}, {}),
         ([{}, BOTH], {"constraint": "odds"}, {0.05: "delta 0.05"}),
         ([{}, {}], {}, {}),
@@ -161,7 +162,7 @@ def test_allowed_failure_rates(tests, asked, expected):
 
 def test_lines_are_side_by_side():
     """Both algorithms have solutions in all trials of the largest amount."""
-    (image,) = draw_plots(promised())
+    (image,) = draw_plots(ledger_of_known_rates())
     at = [m.x for m in image.marks if dict(m.facts).get("solution rate", "").startswith("1.0000 [")]
     assert len(set(at)) == len(at) > 5
 
@@ -173,7 +174,7 @@ def test_long_sweeps_have_a_logarithmic_axis_in_plain_notation():
 
 
 def test_texts_of_a_plot():
-    ledger = promised()
+    ledger = ledger_of_known_rates()
     ledger.results[ledger.plan[0].key] = nothing(
         ledger.plan[0], info={"certificates": [certificate(tutorial())]}
     )

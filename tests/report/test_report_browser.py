@@ -1,4 +1,4 @@
-"""The page in a browser, opened from disk as a person does."""
+"""The page in a browser, opened from disk."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def column(found, title) -> list[str]:
 
 @pytest.mark.parametrize("name", ["first/report.html", "report.html"])
 @pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
-def test_it_opens_and_is_no_wider_than_the_screen(opened, name, size):
+def test_the_page_is_no_wider_than_the_screen(opened, name, size):
     page = opened(name, viewport=size)
     width = page.evaluate("document.documentElement.scrollWidth")
     assert width <= size["width"]
@@ -278,10 +278,12 @@ CONTRASTS = """() => {
     }
     return [255, 255, 255];
   };
+  const TEXTS = "h1, h2, h3, p, td, th, a, dt, dd, span, summary, button, li, code, figcaption, pre";
   const found = {};
-  for (const part of document.querySelectorAll("h1, h2, h3, p, td, th, a, dt, dd, span, summary, button, li, code, figcaption, pre")) {
+  for (const part of document.querySelectorAll(TEXTS)) {
     if (!part.textContent.trim() || !part.checkVisibility()) continue;
-    const [low, high] = [light(numbers(getComputedStyle(part).color)), light(ground(part))].sort((a, b) => a - b);
+    const colours = [light(numbers(getComputedStyle(part).color)), light(ground(part))];
+    const [low, high] = colours.sort((a, b) => a - b);
     const name = `${part.tagName}.${part.className}`;
     found[name] = Math.min(found[name] ?? 21, (high + 0.05) / (low + 0.05));
   }

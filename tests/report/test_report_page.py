@@ -29,7 +29,7 @@ VOID = {"meta", "link", "br", "img", "hr", "input"}
 
 
 class Reader(HTMLParser):
-    """Checks nesting and gathers what a browser would act on."""
+    """Checks nesting, and collects tags and attributes."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ def test_every_element_is_closed(read):
     assert read.tags["svg"] == 2
 
 
-def test_ids_are_unique_and_references_meet_one(text, read):
+def test_ids_are_unique_and_references_exist(text, read):
     ids = read.values("id")
     assert len(ids) == len(set(ids)) > 50
     references = {value[1:] for value in read.values("href", "xlink:href") if value.startswith("#")}
@@ -78,7 +78,7 @@ def test_ids_are_unique_and_references_meet_one(text, read):
     assert references <= set(ids)
 
 
-def test_nothing_is_asked_of_the_network(text, read):
+def test_the_page_makes_no_network_requests(text, read):
     assert "//" not in re.sub(r"^ *// .*$", "", text, flags=re.MULTILINE).replace("/*", "")
     links = {value for tag, name, value in read.attributes if name == "href" and tag == "a"}
     assert {link for link in links if not link.startswith("#")} == {
@@ -143,7 +143,7 @@ def test_goals_have_a_class(example):
     ]
 
 
-UNKEPT = (
+VIOLATED = (
     "W402: 'three_player' satisfies 'parity' on the training set but violates it on the test set in "
     "1 of 24 trials, by 0.000433 on average"
 )
@@ -152,7 +152,7 @@ UNKEPT = (
 def test_a_warning_of_many_trials_is_listed_once(example):
     assert collect_warnings(example) == [
         ("W401: group 'women' of 'loans' has 12 rows", 0),
-        (UNKEPT, 0),
+        (VIOLATED, 0),
         ("W402: parity holds on train, not on test", 55 - 1),
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from guarantees import SAFE, ledger_of, promised, returned
+from guarantees import SAFE, ledger_of, ledger_of_known_rates, returned
 from scipy import stats
 from synthetic_ledger import measured, planned
 
@@ -162,7 +162,7 @@ def test_satisfied_constraints_are_counted_up_to_rounding():
 def test_tables_show_rates_with_their_intervals():
     columns = ["error", "solution_rate", "failure_rate", "failure_rate.parity"]
     tables = [{"rows": ["algorithm", "amount"], "columns": columns}]
-    ledger = promised()
+    ledger = ledger_of_known_rates()
     ledger.experiment["report"].update(tables=tables)
     (sheet,) = requested_sheets(ledger)
     rows = {(row[0].text, row[1].text): [cell.text for cell in row[2:]] for row in sheet.rows}
@@ -173,7 +173,7 @@ def test_tables_show_rates_with_their_intervals():
     assert rows[SAFE, "100"][:4] == ["", *["0.0000 [0.0000, 0.1684]"] * 3]
     assert cell_legend(ledger) == f"{MEANS_LEGEND} {SHARES_LEGEND}"
     assert SHARES_LEGEND in render_report(ledger, [])
-    assert cell_legend(promised()) == MEANS_LEGEND
+    assert cell_legend(ledger_of_known_rates()) == MEANS_LEGEND
 
 
 @pytest.mark.parametrize(
@@ -198,5 +198,5 @@ def test_tables_show_rates_with_their_intervals():
 )
 def test_expectations_of_rates(entry, verdict):
     entry = {"algorithm": SAFE, "amount": 300, **entry}
-    (found,) = compare_expectations(promised(expect=[entry]))
+    (found,) = compare_expectations(ledger_of_known_rates(expect=[entry]))
     assert str(found.verdict) == verdict

@@ -1,4 +1,4 @@
-"""Classifiers as files: which folder, what is in it, and what is removed."""
+"""Files of classifiers: their folders, contents and removal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def trial(label, key, seed=0, **point):
 
 
 def write(folder, trials, models, status="ok", *, info=None, meta=None, encoding=""):
-    """What `write_models` leaves below `folder`, by path; `models` by key."""
+    """Return the files that `write_models` leaves below `folder`, by path; `models` are by key."""
     results = {
         key: TrialResult(key, status, info=info or {}, models=models[key], encoding=encoding)
         for key in models
@@ -149,7 +149,7 @@ RULES = {"experiment": {"constraints": {"parity": "tpr[women] >= kappa"}}}
 
 
 def strict(data):
-    """What is no JSON to the letter raises."""
+    """Parse JSON; raise ValueError for NaN and infinities."""
 
     def refused(word):
         raise ValueError(word)

@@ -1,4 +1,4 @@
-"""What pages tell of plots, against what Matplotlib drew: places, parts and values."""
+"""Tooltips of plots, compared with what Matplotlib drew: positions, series and values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 from functools import partial
 
 import pytest
-from guarantees import promised
+from guarantees import ledger_of_known_rates
 from matplotlib.figure import Figure
 from synthetic_ledger import measured, planned
 
@@ -39,7 +39,7 @@ def marked(drawn, series: int) -> list[tuple[float, float]]:
 
 
 def test_marks_are_where_the_markers_are(images):
-    panels = draw_plots(promised())
+    panels = draw_plots(ledger_of_known_rates())
     for shown in (*images, *panels):
         for number, name in enumerate(shown.series):
             if name != "best possible":
