@@ -278,7 +278,7 @@ CONTRASTS = """() => {
     }
     return [255, 255, 255];
   };
-  const TEXTS = "h1, h2, h3, p, td, th, a, dt, dd, span, summary, button, li, code, figcaption, pre";
+  const TEXTS = "h1,h2,h3,p,td,th,a,dt,dd,span,summary,button,li,code,figcaption,pre";
   const found = {};
   for (const part of document.querySelectorAll(TEXTS)) {
     if (!part.textContent.trim() || !part.checkVisibility()) continue;

@@ -123,7 +123,8 @@ def test_the_summary_comes_first(text):
     heads = re.findall(r"<h[23]>(.*?)</h[23]>", text)
     assert heads == [
         "Setup", "Results", "Best results (test)", "Satisfied constraints", "Plots",
-        "Tables", "Table 1 (test)", "errors (train)", "Violations", "Constraints at each sweep point",
+        "Tables", "Table 1 (test)", "errors (train)", "Violations",
+        "Constraints at each sweep point",
         "Trials", "How trials ended", "Unsolved and unfinished trials", "Warnings", "Provenance",
     ]  # fmt: skip
     assert "✗ 28 of 29" in text
@@ -144,8 +145,8 @@ def test_goals_have_a_class(example):
 
 
 VIOLATED = (
-    "W402: 'three_player' satisfies 'parity' on the training set but violates it on the test set in "
-    "1 of 24 trials, by 0.000433 on average"
+    "W402: 'three_player' satisfies 'parity' on the training set but violates it on the test set "
+    "in 1 of 24 trials, by 0.000433 on average"
 )
 
 
@@ -168,8 +169,8 @@ def test_a_warning_of_many_trials_is_listed_once(example):
 )
 def test_cells_have_sort_keys_and_classes(cell, attributes):
     sheet = Sheet("x", (SheetColumn("x", numeric=True),), ((cell,),))
-    page = render_template("joined.html.j2", experiments=sheet, missing=[], unreadable=[], trials=[],
-                           verdicts=[], sheets=[])  # fmt: skip
+    page = render_template("joined.html.j2", experiments=sheet, missing=[], unreadable=[],
+                           trials=[], verdicts=[], sheets=[])  # fmt: skip
     assert f"<tr><td{attributes}>{cell.text}</td>" in page
 
 

@@ -200,7 +200,9 @@ def test_the_encoder_is_beside_the_models(tmp_path):
         "seed": 3,
         "models": [
             {"variant": variant, "file": file, "sha256": hashlib.sha256(data).hexdigest()}
-            for variant, file, data in (("main/x", "main-x.npz", b"1"), ("other", "other.npz", b"2"))
+            for variant, file, data in (
+                ("main/x", "main-x.npz", b"1"), ("other", "other.npz", b"2")
+            )
         ],
     }  # fmt: skip
     assert "é" in found[f"{place}encoder.json"].decode()
