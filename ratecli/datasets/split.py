@@ -86,7 +86,14 @@ def reserve_safety_rows(
     for name, there in (("safety", aside), ("train", ~aside)):
         if not there.any():
             if 0 < round(fraction * len(rows)) < len(rows):
-                raise _too_many_strata(table, rows, stratify, name)
+                counts = {each: len(np.unique(_strata(table, [each])[rows])) for each in stratify}
+                worst = max(counts, key=counts.__getitem__)
+                message = (
+                    f"'{worst}' has too many values to stratify by: of the {len(rows)} training "
+                    f"rows too few are alike, and the {name} part would be empty"
+                )
+                hint = "stratify by columns of few values, such as a group's or the label"
+                raise StrataError(Diagnostic("E410", message, hint, loc=("split",)))
             message = f"the {name} part would be empty ({len(rows)} training rows in all)"
             raise impossible_split_error(message, "use another fraction or more rows")
     return aside
@@ -94,19 +101,6 @@ def reserve_safety_rows(
 
 class StrataError(FaultError):
     """A part is empty because the strata are too small."""
-
-
-def _too_many_strata(
-    table: Table, rows: NDArray[np.intp], stratify: Sequence[str], empty: str
-) -> StrataError:
-    counts = {column: len(np.unique(_strata(table, [column])[rows])) for column in stratify}
-    worst = max(counts, key=counts.__getitem__)
-    message = (
-        f"'{worst}' has too many values to stratify by: of the {len(rows)} training rows too "
-        f"few are alike, and the {empty} part would be empty"
-    )
-    hint = "stratify by columns of few values, such as a group's or the label"
-    return StrataError(Diagnostic("E410", message, hint, loc=("split",)))
 
 
 def is_official(spec: SplitOptions, part: NDArray[np.str_] | None) -> bool:

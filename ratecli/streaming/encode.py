@@ -131,7 +131,7 @@ def _refuse_infinite(column: ColumnFacts, block: NumericBlock) -> None:
 def _center(train: RowStream) -> NDArray[np.float64]:
     """Return column means over a few runs from all over the table, for centering."""
     runs = train.runs()
-    some = train.taken(sorted({k * runs // CENTER_RUNS for k in range(CENTER_RUNS)}))
+    some = train.read_runs(sorted({k * runs // CENTER_RUNS for k in range(CENTER_RUNS)}))
     found = some.numbers[:, train.encoded.coding.of_number].astype(np.float64)
     known = ~np.isnan(found)
     found[~known] = 0.0

@@ -103,7 +103,7 @@ class RowStream:
     def sums(self, part: RowSum, every: int = 1) -> SumArrays:
         """Return sums over all rows, or over one in `every` runs."""
         if every > 1:
-            return _sum_batches(part, self._scattered(range(0, self.runs(), every)))
+            return _sum_batches(part, self._run_batches(range(0, self.runs(), every)))
         sums = part.zeros()
         for found in _sum_partitions(self, part):
             for total, each in zip(sums, found, strict=True):
@@ -119,11 +119,11 @@ class RowStream:
                 read_exactly(file, cells)
                 yield self._batch(start, records, cells)
 
-    def _scattered(self, runs: Sequence[int]) -> Iterator[RecordBatch]:
+    def _run_batches(self, runs: Sequence[int]) -> Iterator[RecordBatch]:
         """Yield the rows of some runs, as many at a time as when reading all rows."""
         at_once = max(1, self.store.at_once // RUN_LENGTH)
         for k in range(0, len(runs), at_once):
-            yield self.taken(runs[k : k + at_once])
+            yield self.read_runs(runs[k : k + at_once])
 
     def _batch(
         self, start: int, records: NDArray[np.void], cells: NDArray[np.uint16]
@@ -135,7 +135,7 @@ class RowStream:
         """Return the number of runs of `RUN_LENGTH` rows; the last one may be shorter."""
         return -(-self.store.rows // RUN_LENGTH)
 
-    def taken(self, runs: Sequence[int]) -> RecordBatch:
+    def read_runs(self, runs: Sequence[int]) -> RecordBatch:
         """Return the rows of some runs, in their order, without excluded rows."""
         records = np.empty((len(runs), RUN_LENGTH), self.store.record)
         cells = np.empty((len(runs), RUN_LENGTH), CELL_DTYPE)
@@ -153,7 +153,7 @@ class RowStream:
         found = self._batch(0, records[there], cells[there])
         return found.some(found.cell >= 0)
 
-    def drawn(self, chances: Array, seed: int) -> RecordBatch:
+    def sample_rows(self, chances: Array, seed: int) -> RecordBatch:
         """Sample rows, each with the probability (C,) of its cell."""
         random = np.random.Generator(np.random.PCG64(seed))
         bounds = np.append(chances, 0.0)  # the last is for excluded rows (-1)

@@ -14,7 +14,8 @@ def naive(crosses: CrossedBins, bins: np.ndarray) -> np.ndarray:
     """One row and one feature at a time."""
     rows = []
     for row in bins:
-        features = [[float(b == own) for b in range(n)] for own, n in zip(row, crosses.levels, strict=True)]  # fmt: skip
+        pairs = zip(row, crosses.levels, strict=True)
+        features = [[float(b == own) for b in range(n)] for own, n in pairs]
         crossed = [
             float(a == row[i] and b == row[j])
             for i, j in crosses.pairs
@@ -78,4 +79,5 @@ def test_ties_leave_no_bin_empty(values: list[int], bins: int):
 
 
 def test_value_equal_to_a_cut_is_in_the_lower_bin():
-    assert bin_values(np.array([-9.0, 0.0, 0.1, 2.0, 3.0]), np.array([0.0, 2.0])).tolist() == [0, 0, 1, 1, 2]  # fmt: skip
+    values, cuts = np.array([-9.0, 0.0, 0.1, 2.0, 3.0]), np.array([0.0, 2.0])
+    assert bin_values(values, cuts).tolist() == [0, 0, 1, 1, 2]

@@ -118,7 +118,7 @@ def test_frontier_increases_and_satisfies_its_constraint(a: float, b: float):
 
 @given(st.floats(0.05, 3), st.floats(0.05, 3))
 def test_multipliers_satisfy_weak_duality(a: float, b: float):
-    """Weak duality: no rule, so no other optimum, gains more than the multiplier per slack given up."""
+    """Weak duality: no other optimum gains more than the multiplier per slack given up."""
     first, second = loans.optimum_at_ratio(a), loans.optimum_at_ratio(b)
     slack = second.positive_rate["Female"] - a * second.positive_rate["Male"]
     assert second.error + 1e-9 >= first.error + first.multiplier * slack

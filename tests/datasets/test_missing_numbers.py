@@ -32,7 +32,8 @@ def frame(rows: int = 500) -> pd.DataFrame:
     rng = np.random.default_rng(7)
     part = rng.choice(["train", "test"], rows)
     found = pd.DataFrame({
-        "x": rng.normal(size=rows), "gaps": rng.normal(size=rows) * 9 + 1e4, "y": rng.integers(0, 2, rows),
+        "x": rng.normal(size=rows), "gaps": rng.normal(size=rows) * 9 + 1e4,
+        "y": rng.integers(0, 2, rows),
         "learned": rng.random(rows), "job": rng.choice(["a", "b"], rows), "late": rng.random(rows),
         "part": part,
     })  # fmt: skip
@@ -101,7 +102,7 @@ def test_streamed_features_equal_those_in_memory(tmp_path: Path, name: str, drop
     options = OPTIONS | {"path": name, "drop": drop}
     streamed, rows, encoder = dealt(options, tmp_path)
     table = load_entry_table(options, tmp_path)
-    known, there = fit(table), rows.taken(range(rows.runs()))
+    known, there = fit(table), rows.read_runs(range(rows.runs()))
     assert encoder.names == known.names
     X = dense(known.transform(table))
     np.testing.assert_allclose(dense(rows.encoded.features(there)), X, atol=1e-9)

@@ -111,7 +111,8 @@ def test_plot_of_an_unknown_variant_is_a_warning(tmp_path):
     text = (
         "name: x\ndatasets: {d: {path: people.csv, label: y, split: {test: 1/3}}}\n"
         "objective: imbalance(by=sex)\nalgorithms: [naive_proxy]\n"
-        "report: {plots: [{kind: posteriors, variant: expekted}, {kind: group_shares, variant: expected}]}\n"
+        "report: {plots: [{kind: posteriors, variant: expekted}, "
+        "{kind: group_shares, variant: expected}]}\n"
     )
     outcome, _ = run_file(write(tmp_path, text))
     (warning,) = outcome.warnings

@@ -109,7 +109,10 @@ def test_mean_precision_at_recalls_of_vector_9_14(tmp_path):
     lines = [f"{s},{y},train" for s, y in zip(scores, labels, strict=True)]
     lines += ["0,0,test", "1,1,test"]
     (tmp_path / "people.csv").write_text("\n".join(["s,y,part", *lines]) + "\n")
-    text = "name: x\nalgorithms: [unconstrained]\ndatasets: {d: {path: people.csv, label: y, levels: 3, split: {by: part}}}\n"
+    text = (
+        "name: x\nalgorithms: [unconstrained]\n"
+        "datasets: {d: {path: people.csv, label: y, levels: 3, split: {by: part}}}\n"
+    )
     rows = load_trial_data(prepare(write(tmp_path, text)).data, 0)
     part = rows.X[rows.sample.part == "train"][::3, 0]  # scaled, in the same order
     between = (part[[0, 2, 3]] + part[[1, 3, 4]]) / 2

@@ -68,7 +68,7 @@ def test_positional_holdout_is_the_last_rows(data):
 
 
 def test_holdout_is_random_by_default(folder):
-    """Defect 5 of the toolkit, which takes the last rows of any file: candidates then saw one label."""
+    """Defect 5 of the toolkit: it takes the last rows of any file, even one sorted by label."""
     frame = people(ROWS, 3).sort_values("y")
     frame["id"] = "train"
     frame.loc[frame.index[::4], "id"] = "test"

@@ -150,7 +150,7 @@ def test_sums_over_some_runs(folder):
         rows.encoded.coding, cells, cells, np.zeros(d), 0.0, np.ones(d, dtype=np.int64)
     )
     for every in (1, 3, 50):
-        count = len(rows.taken(range(0, rows.runs(), every)).cell)
+        count = len(rows.read_runs(range(0, rows.runs(), every)).cell)
         totals, *_ = rows.sums(part, every)
         assert totals[0] == pytest.approx(count * np.log(2))
 

@@ -40,7 +40,8 @@ seeds: 1
 deployed: {column: old}
 metrics: {err: error, women: 'positive_rate[women]', f: 'f1[young]', loss: log_loss,
           gap: 'max_gap(tpr, by=sex)', jobs: 'max_gap(fpr, by=job)', churn: 'churn[men]',
-          known: 'disclosivity(by=sex)', at: 'error[age = 44]@test', wins: 'wins[women] - losses[men]',
+          known: 'disclosivity(by=sex)', at: 'error[age = 44]@test',
+          wins: 'wins[women] - losses[men]',
           none: 'share[sex != F, x > 99.5]'}
 """
 

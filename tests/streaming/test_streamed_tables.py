@@ -1,4 +1,4 @@
-"""Streamed tables against the same tables in memory: columns, splits, features, and files that are broken."""
+"""Streamed tables against the same tables in memory: columns, splits, features, broken files."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def write(table, path):
 
 def dealt(options, folder, seed=3, slices=None):
     table = read_streamed_table(options, folder)
-    made = StreamedSplit(table, slices or {"sex": []}, SplitOptions(**options.get("split", {})), str(seed),
+    spec = SplitOptions(**options.get("split", {}))
+    made = StreamedSplit(table, slices or {"sex": []}, spec, str(seed),
                 lambda k: np.random.default_rng([seed, k] if k else seed))  # fmt: skip
     cells = made.cells()
     return table, cells, *encoded_stream(table, cells)
@@ -64,7 +65,7 @@ def dealt(options, folder, seed=3, slices=None):
 
 def all_rows(rows):
     """Every row of a stream, in order."""
-    return rows.taken(range(rows.runs()))
+    return rows.read_runs(range(rows.runs()))
 
 
 def same_features(rows, encoder, table, train, atol):
@@ -203,7 +204,7 @@ def slips(word):
 
 
 def parquet(kind, value):
-    """A Parquet file whose column `x` holds 0 and a value, given as the integer or bytes behind it."""
+    """A Parquet file whose column `x` has 0 and a value, given as its integer or bytes."""
     if isinstance(value, bytes):
         offsets = pa.py_buffer(np.array([0, 1, 1 + len(value)], np.int32))
         column = pa.Array.from_buffers(kind, 2, [None, offsets, pa.py_buffer(b"0" + value)])
@@ -215,6 +216,7 @@ def parquet(kind, value):
     return buffer.getvalue().to_pybytes()
 
 
+DIGITS = ["\u0663", "\uff11\uff12", "1\u0663", "\U0001d7cf"]
 BROKEN = {
     "ragged.csv": (b"x,y\n1,0\n1,0,3\n", "E404"),
     "empty.csv": (b"", "E404"),
@@ -228,7 +230,7 @@ BROKEN = {
     "one.csv": (b"x,y\n1,0\n2,0\n", "E406"),
     "three.csv": (b"x,y\n1,0\n2,1\n3,2\n", "E406"),
     "slip.csv": (slips("oops"), "E411"),
-    **{f"digit{k}.csv": (slips(word), "E411") for k, word in enumerate(["\u0663", "\uff11\uff12", "1\u0663", "\U0001d7cf"])},
+    **{f"digit{k}.csv": (slips(word), "E411") for k, word in enumerate(DIGITS)},
     "timestamp.parquet": (parquet(pa.timestamp("ms"), 2**50), "E404"),
     "negative.parquet": (parquet(pa.timestamp("us"), -(2**62)), "E404"),
     "zone.parquet": (parquet(pa.timestamp("ms", "Nowhere/Land"), 3), "E404"),
@@ -447,7 +449,7 @@ def test_runs_and_samples_of_rows(tmp_path):
     write(frame(1000), tmp_path / "t.parquet")
     _, cells, rows, _ = dealt(OPTIONS | {"path": "t.parquet"}, tmp_path)
     there, last = all_rows(rows), rows.runs() - 1
-    some = rows.taken([3, 0, last])
+    some = rows.read_runs([3, 0, last])
     places = np.concatenate(
         [
             np.arange(3 * RUN_LENGTH, 4 * RUN_LENGTH),
@@ -461,9 +463,9 @@ def test_runs_and_samples_of_rows(tmp_path):
     kept = all_rows(rows[train])
     np.testing.assert_array_equal(train[kept.cell], there.cell[np.isin(there.cell, train)])
     chances = (cells.columns["sex"] == "F").astype(float)
-    drawn = rows.drawn(chances, 5)
+    drawn = rows.sample_rows(chances, 5)
     assert len(drawn.cell) == cells.count[chances > 0].sum()
-    assert abs(len(rows.drawn(chances / 2, 5).cell) - len(drawn.cell) / 2) < 80
+    assert abs(len(rows.sample_rows(chances / 2, 5).cell) - len(drawn.cell) / 2) < 80
 
 
 def test_files_of_killed_processes_are_removed(tmp_path):

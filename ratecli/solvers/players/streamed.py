@@ -116,7 +116,7 @@ class StreamedBatchSampler:
         if self.rare.any():
             share = np.minimum(1.0, RARE_SAMPLE_ROWS / np.maximum(self.there[kinds.of], 1.0))
             chances = np.where(self.rare, share, 0.0)
-            self.reserve = stream.drawn(chances, int(rng.integers(2**63)))
+            self.reserve = stream.sample_rows(chances, int(rng.integers(2**63)))
         self.runs = np.zeros(0, np.intp)
         self.batch = self._fill()
         self.left = len(self.batch.order)
@@ -136,7 +136,7 @@ class StreamedBatchSampler:
         if len(self.runs) < count:
             self.runs = np.append(self.runs, self.rng.permutation(self.stream.runs()))
         taken, self.runs = self.runs[:count], self.runs[count:]
-        rows = self.stream.taken(np.sort(taken).tolist())
+        rows = self.stream.read_runs(np.sort(taken).tolist())
         if self.reserve is not None:
             rows = rows.some(~self.rare[rows.cell]).followed_by(self.reserve)
         pool = rows_by_kind(self.stream.encoded, rows, self.kinds)
