@@ -41,11 +41,6 @@ class DesignMatrix:
         """Number of weights, bias included."""
         return int(self.X.shape[1]) + self.biased
 
-    @cached_property
-    def transposed(self) -> Features:
-        """(d, n), stored so that sums over rows are fast."""
-        return self.X.T if isinstance(self.X, np.ndarray) else sparse.csr_array(self.X.T)
-
     def scores(self, w: Array) -> Array:
         """Return (n,) scores."""
         if not self.biased:
@@ -57,7 +52,7 @@ class DesignMatrix:
 
         For several functions at a time, slopes are (n, k) and the result is (width, k).
         """
-        pulled = np.asarray(self.transposed @ slopes)
+        pulled = np.asarray(self.X.T @ slopes)
         if not self.biased:
             return pulled
         return np.concatenate([pulled, np.sum(slopes, axis=0, keepdims=True)])
@@ -72,7 +67,7 @@ class DesignMatrix:
     def curvature(self, weights: Array) -> Array:
         """Return the weighted sum (width, width) of outer squares of rows, with a bias."""
         whole = np.empty((self.width, self.width))
-        squares = self.transposed @ (sparse.diags_array(weights) @ self.X)
+        squares = self.X.T @ (sparse.diags_array(weights) @ self.X)
         whole[:-1, :-1] = squares.toarray() if sparse.issparse(squares) else squares
         whole[-1] = whole[:, -1] = self.pull(weights)
         return whole
