@@ -302,9 +302,20 @@ OTHER_SEEDS = (
     ],
 )  # fmt: skip
 def test_changed_seeds_are_noted(was, now, message):
-    notes = seed_notes(set(was), set(now))
+    notes = seed_notes(set(was), set(now), ())
     assert [note.message for note in notes] == ([message] if message else [])
     assert all(note.loc == ("seeds",) for note in notes)
+
+
+def test_two_samples_note_the_seeds_that_a_loss_of_half_a_point_needs():
+    now, was = range(20, 25), range(5)
+    for metric, asked in (("error", True), ("ratio", False), ("violation.parity", False)):
+        (found,) = findings(point(FIVE, metric, first=20), point(FIVE, metric))
+        (note,) = seed_notes(set(was), set(now), [found])
+        assert (found.needed > 5) is asked
+        assert (f"takes about {found.needed} to show" in note.message) is asked
+    (paired,) = findings(point(FIVE), point(FIVE))
+    assert paired.needed == 0
 
 
 def finding(verdict, by, half=None, metric="m"):

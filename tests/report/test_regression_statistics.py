@@ -125,3 +125,15 @@ def test_nothing_to_compare_has_no_difference():
     assert mean_differences([(by_seed([1, 2], 0), by_seed([1, 2], 1))], PAIRED) == [None]
     found = difference(by_seed([0.1] * 4), by_seed([0.2] * 4), SeedDesign(True, False))
     assert (found.error, found.interval(TAIL), found.seeds) == (None, None, 4)
+
+
+def test_the_needed_seeds_show_a_loss_in_nine_of_ten_comparisons():
+    rng = np.random.default_rng(6)
+    few = difference(by_seed(rng.normal(0, 0.01, 150)), by_seed(rng.normal(0, 0.01, 150)), SAMPLES)
+    needed = few.needed(0.005, TAIL)
+    both = stats.norm.ppf(0.9) + stats.norm.ppf(1 - TAIL)
+    assert needed == pytest.approx(2 * (0.01 * both / 0.005) ** 2, rel=0.15)
+    sides = rng.normal(0, 0.01, (400, 2, needed))
+    found = [difference(by_seed(was), by_seed(now + 0.005), SAMPLES) for was, now in sides]
+    shown = sum(each.interval(TAIL)[0] > 0 for each in found)
+    assert 0.85 * len(sides) < shown < 0.95 * len(sides)

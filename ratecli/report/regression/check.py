@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,7 +70,7 @@ def check_results(
         if known is not None:
             found += _reference_findings(prepared, ledger, known, tolerance)
             pinned_seeds = {seed for each in known.trials for seed in each.seeds}
-            notes += seed_notes(pinned_seeds, {trial.seed for trial in ledger.plan})
+            notes += seed_notes(pinned_seeds, {trial.seed for trial in ledger.plan}, found)
             was, now = known.versions, ledger.meta["versions"]
             pairs = {name: (was.get(name, "-"), now.get(name, "-")) for name in {**was, **now}}
             versions = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
@@ -207,8 +207,12 @@ def expectation_findings(ledger: Ledger, entries: Sequence[Expectation]) -> Iter
         )
 
 
-def seed_notes(was: set[int], now: set[int]) -> list[Diagnostic]:
-    """Return a note if the file's seeds differ from the pinned ones."""
+def seed_notes(was: set[int], now: set[int], found: Iterable[Finding]) -> list[Diagnostic]:
+    """Return a note if the file's seeds differ from the pinned ones.
+
+    It says how many seeds are needed if two samples of them could hide a loss of half a percentage
+    point: of each metric on the split that needs fewest, the one that needs most.
+    """
     if was == now:
         return []
     detail = f"{len(was & now)} of {len(was)} seeds that are pinned are in the file"
@@ -216,6 +220,14 @@ def seed_notes(was: set[int], now: set[int]) -> list[Diagnostic]:
         detail += f"; {what}: {format_list(sorted(seeds))}" if seeds else ""
     if not SeedDesign.of(was, now).paired:
         detail += f"; {len(was)} and {len(now)} seeds are compared as two samples"
+    metrics = group_by(
+        (each for each in found if each.needed and each.verdict.good),
+        lambda each: (each.algorithm, each.variant, each.metric, repr(each.point)),
+    )
+    fewest = [min(several, key=lambda each: each.needed) for several in metrics.values()]
+    worst = max(fewest, key=lambda each: each.needed, default=None)
+    if worst and worst.needed > worst.seeds:
+        detail += f", and half a point of {worst.what} takes about {worst.needed} to show"
     return [Diagnostic("W502", detail, SEEDS_SUGGESTION, loc=("seeds",), key=True)]
 
 

@@ -52,6 +52,8 @@ TOLERANCE = 0.001
 
 With the kernels of five CPUs, rates of `experiments/adult-check.yaml` differ by at most 0.0003.
 """
+HALF_A_POINT = 0.005
+"""Loss for which `Finding.needed` is computed, relative for values above 1."""
 UNDEFINED_PREFIX = "undefined."
 """Metrics with this prefix are the shares of sweep points at which a metric is undefined."""
 
@@ -97,6 +99,14 @@ class SeedSeries:
     def defined(self) -> bool:
         """Whether any value is defined."""
         return any(map(math.isfinite, chain(*(side.values() for side in self.values))))
+
+    @property
+    def of_rows(self) -> bool:
+        """Whether the metric is an average over rows, not over trials and not cut off at 0."""
+        metric = self.finding.metric
+        return metric != SOLUTION_RATE and not metric.startswith(
+            (VIOLATION_PREFIX, UNDEFINED_PREFIX)
+        )
 
     @property
     def family(self) -> tuple[str | SeedDesign, ...]:
@@ -277,6 +287,9 @@ def _judge_one(
         return replace(series.finding, detail=detail)
     direction = terms.direction(series.finding.metric)
     tail = tail if direction else tail / 2
+    needed = 0
+    if direction and not series.design.paired and series.of_rows:
+        needed = found.needed(HALF_A_POINT * max(1.0, abs(found.was)), tail)
     seeds = f"{found.seeds} seed{'s' * (found.seeds > 1)}"
     how = f"paired over {seeds}" if found.error is not None else f"{seeds}: no interval"
     return replace(
@@ -287,6 +300,7 @@ def _judge_one(
         interval=found.interval(tail),
         seeds=found.seeds,
         left_out=len(series.undefined),
+        needed=needed,
         detail=how if series.design.paired else f"two samples of {seeds} or more",
     )
 

@@ -44,6 +44,9 @@ class Finding:
         Number of seeds.
     left_out
         Number of seeds left out because a value is undefined.
+    needed
+        For two samples, about how many seeds on each side are needed to detect a loss of half a
+        percentage point; 0 if not applicable.
     detail
         How the values were compared, or why they were not.
     help
@@ -66,6 +69,7 @@ class Finding:
     interval: tuple[float, float] | None = None
     seeds: int = 0
     left_out: int = 0
+    needed: int = 0
     detail: str = ""
     help: str = ""
     loc: Loc = ()
@@ -280,7 +284,7 @@ def checks_to_json(checks: Sequence[CheckReport]) -> dict[str, Any]:
 
 JSON_KEYS = (
     *("verdict", "good", "against", "algorithm", "variant", "point", "split", "metric"),
-    *("was", "now", "difference", "low", "high", "seeds", "left_out", "told", "way_out"),
+    *("was", "now", "difference", "low", "high", "seeds", "left_out", "needed", "told", "way_out"),
 )
 """Keys of a comparison."""
 
@@ -289,7 +293,7 @@ def _record(each: Finding) -> dict[str, Any]:
     low, high = each.interval or (None, None)
     found = vars(each) | {"good": each.verdict.good, "point": dict(each.point)}
     found |= {"difference": each.difference, "low": low, "high": high}
-    found |= {"told": each.detail, "way_out": each.help}
+    found |= {"needed": each.needed or None, "told": each.detail, "way_out": each.help}
     return {key: _plain(found[key]) for key in JSON_KEYS}
 
 

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+from scipy.special import ndtri, stdtrit
 
 BySeed = Mapping[int, float]
 """Values by seed, of the seeds that returned a classifier; NaN or infinite where undefined."""
@@ -36,6 +36,8 @@ Numbers = NDArray[np.float64]
 
 MIN_SEEDS = 5
 """Minimum number of seeds for an interval: with fewer, noise cannot be estimated."""
+POWER = 0.9
+"""Probability of detecting a loss with the number of seeds that `needed` returns."""
 
 
 class SeedDesign(NamedTuple):
@@ -89,6 +91,17 @@ class MeanDifference:
             return None
         half = -float(stdtrit(self.df, tail)) * self.error if self.error else 0.0
         return self.value - half, self.value + half
+
+    def needed(self, loss: float, tail: float) -> int:
+        """Return about how many seeds are needed to detect a `loss`; 0 without an interval.
+
+        This is the n with loss = (t + z) error sqrt(seeds / n), where t is the Student quantile at
+        `tail` and z the normal quantile at `POWER`.
+        """
+        if not self.error:
+            return 0
+        reach = float(ndtri(POWER) - stdtrit(self.df, tail)) * self.error
+        return math.ceil(self.seeds * (reach / loss) ** 2)
 
 
 def mean_differences(
