@@ -277,7 +277,7 @@ def test_json_has_the_same_keys_for_every_comparison(pinned, folder, cli):
     (keys,) = {tuple(each) for each in file["comparisons"]}
     assert keys == (
         "verdict", "good", "against", "algorithm", "variant", "point", "split", "metric",
-        "was", "now", "difference", "low", "high", "seeds", "left_out", "told", "way_out",
+        "was", "now", "difference", "low", "high", "seeds", "left_out", "needed", "told", "way_out",
     )  # fmt: skip
     bad = [each for each in file["comparisons"] if not each["good"]]
     assert {(each["metric"], each["split"], each["verdict"]) for each in bad} == {
