@@ -69,10 +69,7 @@ def samples() -> dict[str, list[BoundedSample]]:
         "two groups": [decisions(300, 1000), decisions(60, 200, -0.8)],
         "two of rare events": [decisions(50, 1000), decisions(50, 1000, -1.0)],
         "probabilities": [BoundedSample(one, coefficient=-1.0)],
-        "two of probabilities": [
-            BoundedSample(one),
-            BoundedSample(two, coefficient=-1.0),
-        ],
+        "two of probabilities": [BoundedSample(one), BoundedSample(two, coefficient=-1.0)],
     }
 
 

@@ -26,11 +26,7 @@ def node(text: str) -> Expression:
 
 
 def number(
-    text: str,
-    sample: Sample,
-    predictions: Predictions,
-    split: str = "train",
-    scope: Scope = SCOPE,
+    text: str, sample: Sample, predictions: Predictions, split: str = "train", scope: Scope = SCOPE
 ) -> float:
     expression = resolve(parse_expression(text), scope)
     return measure([expression], sample, split, predictions)[0]

@@ -25,7 +25,7 @@ from ratecli.rates.affine import (
 )
 from ratecli.rates.analysis import Shape, affine_pieces
 from ratecli.rates.expression import Expression, Leaf
-from ratecli.rates.matrix import build_rate_matrix, measure
+from ratecli.rates.matrix import measure
 from ratecli.rates.parser import parse_constraint
 from ratecli.rates.resolve import constraint_differences
 from ratecli.rates.table import RATES
@@ -45,9 +45,6 @@ def forms(text: str) -> list[dict[str, float]]:
 def form_of(**coefficients: float) -> Affine:
     constant = coefficients.pop("constant", 0.0)
     return Affine({Leaf(RATES[name]): c for name, c in coefficients.items()}, constant)
-
-
-# affine forms
 
 
 @pytest.mark.parametrize(
@@ -153,9 +150,6 @@ def test_clearing_a_denominator_keeps_the_sign(top: dict[str, int], bound: int, 
         assert (one <= 0) == (other <= 0)
 
 
-# positive combinations (protocols of Goh et al., table of section 1)
-
-
 @pytest.mark.parametrize(
     ("rule", "bounds"),
     [
@@ -198,6 +192,7 @@ def test_clearing_a_denominator_keeps_the_sign(top: dict[str, int], bound: int, 
     ],
 )
 def test_bounds_of_goh_table_2(rule: str, bounds: list[str]) -> None:
+    """The protocols of Goh et al., table of section 1, as positive combinations of rates."""
     found = [bound_text(positive_combination(form)) for form in affine_pieces(goal(rule))]
     assert [terms(text) for text in found] == [terms(text) for text in bounds]
 
@@ -237,21 +232,6 @@ def test_the_precision_rule_by_counts() -> None:
     assert value(Affine(form.coefficients).expression(), rates) == pytest.approx(1.25 / 10 - 0.125)
 
 
-def test_row_weights_of_wins_and_losses() -> None:
-    """`wins >= losses`: rows that a positive decision helps have negative weights."""
-    sample, _ = random_sample(2, 60)
-    matrix = build_rate_matrix([node("losses"), node("wins")], sample, "train")
-    per_row = matrix.A.T @ np.array([1.0, -1.0])
-    both = (sample.part == "train") & ~np.isnan(sample.label) & ~np.isnan(sample.deployed)
-    share = sample.weight / sample.weight[both].sum()
-    np.testing.assert_allclose(
-        per_row, np.where(both, share * np.where(sample.label == 1, -1, 1), 0)
-    )
-
-
-# thresholds
-
-
 @pytest.mark.parametrize(
     ("metric", "rule", "levels"),
     [
@@ -275,12 +255,3 @@ def test_implied_thresholds(metric: str, rule: str, levels: list[float | None]) 
 def test_affine_pieces_of_another_goal_are_refused(rule: str) -> None:
     with pytest.raises(ValueError, match="not affine"):
         affine_pieces(goal(rule))
-
-
-@pytest.mark.parametrize("name", RATES)
-def test_a_complement_replaces_a_negative_coefficient(name: str) -> None:
-    form = positive_combination(form_of(**{name: -1.0}))
-    if RATES[name].complement:
-        assert form.coefficients[Leaf(RATES[RATES[name].complement])] == 1
-    else:
-        assert form == form_of(**{name: -1.0})

@@ -18,13 +18,7 @@ from naive_rates import WORDS, node, number, random_sample
 
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Balance, affine, balance, disclosure_bound
-from ratecli.rates.analysis import (
-    Curvature,
-    Shape,
-    curvature,
-    interval,
-    shape,
-)
+from ratecli.rates.analysis import Curvature, Shape, curvature, interval, shape
 from ratecli.rates.expression import Disclosure, Leaf
 from ratecli.rates.matrix import Predictions, disclosivity, measure
 from ratecli.rates.parser import parse_expression
@@ -48,9 +42,6 @@ def shares(sample: Sample, chosen: Floats, column: str, datasets: str) -> list[f
             if sample.columns[column][i] is not None:
                 weight[sample.columns[column][i]] += sample.weight[i] * chosen[i]
     return [each / total if total else math.nan for each in weight.values()]
-
-
-# shares
 
 
 @given(seed=SEEDS, rows=st.integers(1, 40), some=st.booleans())
@@ -92,9 +83,6 @@ def test_canonical_text_of_a_disclosivity():
     assert ex.to_text(value("disclosivity(by=(race,sex))[d2, d1]@test")) == both
 
 
-# real tables
-
-
 @pytest.mark.skipif(
     not os.environ.get("RATECLI_DATA_MIRROR"),
     reason="needs the real files: set RATECLI_DATA_MIRROR",
@@ -114,9 +102,6 @@ def test_imbalance_of_all_rows_is_the_papers(source, column, expected, monkeypat
     everyone = Predictions(np.ones(n), np.ones(n), np.ones(n))
     found = number(f"imbalance(by={column})", sample, everyone, scope=scope)
     assert found == pytest.approx(expected, abs=5e-5)
-
-
-# disclosivity
 
 
 def proxied(mixed: list[list[float]], said: list[float]) -> tuple[Floats, Floats, Floats]:
@@ -201,9 +186,6 @@ def test_a_disclosivity_has_groups_but_no_value_as_a_function_of_rates():
     for ask in (values, tangent):
         with pytest.raises(ValueError, match="disclosivity"):
             ask(node, np.zeros((5, 1)), {leaf: k for k, leaf in enumerate(node.groups)})
-
-
-# normal forms and classes
 
 
 def test_an_imbalance_is_a_balance_of_equal_shares():

@@ -11,10 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from rule_strategies import expression, value
 
-from ratecli.rates import expression as ex
-from ratecli.rates.analysis import interval
 from ratecli.rates.functions import (
     FUNCTIONS,
     INFINITY,
@@ -114,19 +111,6 @@ def test_kl_of_bernoulli_distributions(p: float, q: float, expected: float) -> N
 )
 def test_values_at_and_outside_the_ends_of_domains(name, arguments, expected) -> None:
     assert FUNCTIONS[name].value(*arguments) == pytest.approx(expected, nan_ok=True)
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_the_interval_of_a_function_of_rates_is_tight(name: str) -> None:
-    arity = FUNCTIONS[name].arity or 2
-    arguments = ["tpr", "3"] if name == "power" else ["tpr", "fpr"]
-    node = expression(f"{name}({', '.join(arguments[:arity])})")
-    points = itertools.product(np.linspace(0, 1, 11).tolist(), repeat=2)
-    found = [value(node, dict(zip(ex.leaves(node), point, strict=False))) for point in points]
-    assert interval(node) == pytest.approx((min(found), max(found)))
-
-
-# every operation, against plain arithmetic
 
 
 def _plain_power(x: float, exponent: float) -> float:

@@ -24,7 +24,6 @@ from ratecli.rates.analysis import (
     shape,
 )
 from ratecli.rates.expression import Expression, Leaf
-from ratecli.rates.functions import kl
 
 Rates = dict[Leaf, float]
 SEEDS = st.integers(0, 10**6)
@@ -40,9 +39,6 @@ def drawn(node: Expression, seed: int, count: int) -> list[Rates]:
 
 def close(a: float, b: float) -> float:
     return 1e-7 * (1 + abs(a) + abs(b))
-
-
-# shapes
 
 
 @pytest.mark.parametrize(
@@ -110,9 +106,6 @@ def test_shapes_of_objectives(objective: str, expected: Shape) -> None:
     assert found.pieces == (found.expression,)
 
 
-# pieces
-
-
 @given(EXPRESSIONS, SEEDS)
 @settings(max_examples=100)
 def test_the_largest_piece_is_the_expression(node: Expression, seed: int) -> None:
@@ -161,9 +154,6 @@ def test_expressions_with_too_many_pieces_are_not_split(terms: int) -> None:
     assert 4**terms > MAX_PIECES
     assert pieces(node) == (node,)
     assert time.process_time() - begun < 1
-
-
-# curvature
 
 
 @pytest.mark.parametrize("text", CONVEX)
@@ -231,9 +221,6 @@ def test_curvature_of_a_long_product_is_quick() -> None:
     assert time.process_time() - begun < 2
 
 
-# monotonicity
-
-
 @pytest.mark.parametrize(
     ("text", "signs"),
     [
@@ -279,24 +266,14 @@ def test_monotonicity_holds_at_sampled_rates(node: Expression, seed: int) -> Non
                 assert sign * (there - here) >= -close(here, there)
 
 
-# ranges
-
-
 @pytest.mark.parametrize(
     ("text", "ends"),
     [
         ("tpr - fpr", (-1, 1)),
         ("tpr - tpr", (0, 0)),
-        ("abs(tpr - 0.3)", (0, 0.7)),
-        ("abs(tpr + 0.3)", (0.3, 1.3)),
-        ("min(tpr, 0.2)", (0, 0.2)),
-        ("exp(-tpr)", (math.exp(-1), 1)),
-        ("kl(0.3, 0.5 + 0.5 * tpr)", (kl(0.3, 0.5), kl(0.3, 1))),
-        ("harmonic_mean(tpr, 0.5)", (0, 2 / 3)),
         ("harmonic_mean(tpr, wins / losses)", (0, 2)),
         ("geo_mean(0 * tpr, wins / losses)", (-math.inf, math.inf)),
         ("log(-tpr) - log(-fpr)", (-math.inf, math.inf)),
-        ("rms(tpr, fpr - 1)", (0, 1)),
         ("precision", (0, 1)),
         ("f_score(3)", (0, 1)),
         ("win_loss_ratio", (0, math.inf)),
@@ -304,19 +281,12 @@ def test_monotonicity_holds_at_sampled_rates(node: Expression, seed: int) -> Non
         ("tpr / (1 - fpr)", (0, math.inf)),
         ("max_gap(f1, by=sex)", (-1, 1)),
         ("mse", (0, math.inf)),
+        ("log_loss", (0, math.inf)),
         ("mean_error", (-math.inf, math.inf)),
         ("tpr * (fpr - 0.5)", (-0.5, 0.5)),
-        ("1 / (fpr - 0.5)", (-math.inf, math.inf)),
-        ("sqrt(tpr - 5)", (-math.inf, math.inf)),
-        ("(tpr - 0.5) ** 2", (0, 0.25)),
         ("(tpr - 0.5) * (tpr - 0.5)", (0, 0.25)),
-        ("tpr ** -2", (1, math.inf)),
-        ("tpr / (fpr - 2)", (-1, 0)),
         ("tpr / (fpr - 1)", (-math.inf, math.inf)),  # tpr / 0 counts as positive
-        ("(tpr - 1) ** -3", (-math.inf, math.inf)),
         ("(tpr - 1) ** -2", (1, math.inf)),
-        ("sqrt(tpr - 0.5)", (-math.inf, math.inf)),
-        ("log_loss", (0, math.inf)),
     ],
 )
 def test_known_ranges(text: str, ends: tuple[float, float]) -> None:

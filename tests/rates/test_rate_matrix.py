@@ -43,9 +43,6 @@ def plain(
     return sample, Predictions(p, p, p)
 
 
-# against a loop over rows
-
-
 SLICES = {
     "": lambda _, __: True,
     "[women]": lambda s, i: s.columns["sex"][i] == "f",
@@ -140,13 +137,6 @@ def test_matrices_without_rates_rows_or_dependence_on_decisions() -> None:
     assert 0 < base.c[0] < 1
 
 
-@pytest.mark.parametrize("name", RATES)
-def test_a_rate_of_no_rows_is_not_defined(name: str) -> None:
-    sample, predictions = random_sample(1, 30)
-    expected = 0 if RATES[name].whole else math.nan
-    assert number(f"{name}[sex = x]", sample, predictions) == pytest.approx(expected, nan_ok=True)
-
-
 def test_complements_have_yes_and_no_exchanged() -> None:
     for rate in RATES.values():
         if rate.complement:
@@ -162,9 +152,6 @@ def test_rates_that_need_labels_or_the_deployed_model_are_nan_without_them(name:
     alone = replace(sample, deployed=None)
     assert math.isnan(number(name, unlabelled, predictions)) == RATES[name].needs_labels
     assert math.isnan(number(name, alone, predictions)) == RATES[name].needs_deployed
-
-
-# randomized decisions and mixtures
 
 
 @given(SEEDS)
@@ -248,9 +235,6 @@ def test_metrics_of_other_algorithms_come_from_a_function() -> None:
         measure([goal], sample, "train", predictions)
 
 
-# against scikit-learn
-
-
 @given(SEEDS)
 @settings(max_examples=25)
 def test_metrics_agree_with_scikit_learn(seed: int) -> None:
@@ -290,9 +274,6 @@ def test_rankings_use_their_slice_and_split() -> None:
     )
     assert number("roc_auc[d1]@test", sample, predictions) == pytest.approx(expected)
     assert number("roc_auc[d1]", sample, predictions, "test") == pytest.approx(expected)
-
-
-# kinds of rows
 
 
 KINDS = [

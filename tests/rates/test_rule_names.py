@@ -10,13 +10,7 @@ from hypothesis import given, settings
 from rule_strategies import EXPRESSIONS, SCOPE
 
 from ratecli.rates import expression as ex
-from ratecli.rates.expression import (
-    AlgorithmMetric,
-    Apply,
-    Constant,
-    Expression,
-    Slice,
-)
+from ratecli.rates.expression import AlgorithmMetric, Apply, Constant, Expression, Slice
 from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.parser import parse_constraint, parse_expression
 from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
@@ -26,9 +20,6 @@ from ratecli.rates.table import BALANCE_METRICS, COMPOSITES, METRICS, SYNONYMS, 
 
 def rule(text: str) -> tuple[Expression, ...]:
     return constraint_differences(parse_constraint(text), FULL)
-
-
-# every name
 
 
 @pytest.mark.parametrize(("synonym", "name"), SYNONYMS.items())
@@ -51,9 +42,6 @@ def test_a_composite_carries_slice_and_split_to_its_rates(name: str) -> None:
 def test_names_are_unique() -> None:
     names = [*METRICS, *SYNONYMS, *FUNCTIONS, *TEMPLATES, *BALANCE_METRICS, "of"]
     assert len(names) == len(set(names))
-
-
-# what names mean
 
 
 def test_groups_are_written_out_in_canonical_order() -> None:
@@ -166,9 +154,6 @@ def test_equal_expressions_have_equal_trees(one: str, other: str) -> None:
         return set(ex.children(node)) if ex.children(node) else {node}
 
     assert terms(one) == terms(other)
-
-
-# canonical text
 
 
 @given(EXPRESSIONS)

@@ -36,9 +36,6 @@ def op(sign: str, *operands: SyntaxNode) -> Operation:
     return Operation(sign, operands)
 
 
-# trees
-
-
 @given(NODES)
 def test_a_printed_tree_parses_to_itself(tree: SyntaxNode) -> None:
     assume(len(str(tree)) <= MAX_LENGTH)
@@ -86,14 +83,8 @@ def test_text_parses_to_the_tree_of_its_canonical_text_and_of_its_spans(text: st
         ("-a ** b", op("-", op("**", A, B))),
         ("(-a) ** b", op("**", op("-", A), B)),
         ("a ** -b", op("**", A, op("-", B))),
-        (
-            "a ** -b ** c * b",
-            op("*", op("**", A, op("-", op("**", B, C))), B),
-        ),
-        (
-            "a * b ** c / b",
-            op("/", op("*", A, op("**", B, C)), B),
-        ),
+        ("a ** -b ** c * b", op("*", op("**", A, op("-", op("**", B, C))), B)),
+        ("a * b ** c / b", op("/", op("*", A, op("**", B, C)), B)),
         ("a ** (b + c)", op("**", A, op("+", B, C))),
         ("a**2%", op("**", A, NumberLiteral(0.02))),
         ("5% * a", op("*", NumberLiteral(0.05), A)),
@@ -155,9 +146,6 @@ def test_spans_of_compounds_exclude_blanks_around_them() -> None:
     assert parse_expression("  (a + b)  * (c)  ").span == Span(2, 16)
     assert parse_constraint(" a  <=  (b) ").span == Span(1, 11)
     assert parse_expression(" tpr [ women ] @ test ").span == Span(1, 21)
-
-
-# errors
 
 
 @pytest.mark.parametrize(
@@ -236,9 +224,6 @@ def test_errors_of_constraints_expressions_and_groups(mark, read, code, help_) -
 def test_an_empty_rule_is_an_error(text: str) -> None:
     with pytest.raises(FaultError, match="E301"):
         parse_constraint(text)
-
-
-# limits
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 from ratecli.ledger.records import MeasuredValue, PlannedTrial, TrialResult
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
+from ratecli.report.sheet import Sheet
 
 METRICS = {
     "objective": "error",
@@ -131,6 +132,10 @@ def _meta() -> dict[str, Any]:
         "frontier": {"0": [[0.0, 0.115], [0.4, 0.115], [0.6, 0.12], [0.8, 0.14], [1.0, 0.17]]},
         "plots": [{"levels": [{"value": k, "label": f"kappa = {k}"} for k in KAPPAS]}],
     }
+
+
+def texts(sheet: Sheet) -> list[list[str]]:
+    return [[cell.text for cell in row] for row in sheet.rows]
 
 
 def store(folder: Path, ledger: Ledger, order: Iterable[PlannedTrial]) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from synthetic_ledger import measured, planned
+from synthetic_ledger import measured, planned, texts
 
 from ratecli.ledger.view import Ledger
 from ratecli.report.sheets import best_sheet
@@ -24,8 +24,8 @@ def ledger_of(answers, constraints=("parity",), split="test", **experiment) -> L
     return Ledger(plan, results, {"experiment": asked})
 
 
-def texts(ledger):
-    return [[cell.text for cell in row] for row in best_sheet(ledger).rows]
+def best(ledger):
+    return texts(best_sheet(ledger))
 
 
 def test_the_lowest_objective_of_feasible_candidates():
@@ -34,15 +34,13 @@ def test_the_lowest_objective_of_feasible_candidates():
         ("good", ()): [(0.2, -0.1), (0.2, -0.1)],
         ("careful", ()): [(0.3, -0.2), (0.3, -0.2)],
     }
-    assert texts(ledger_of(answers)) == [
-        ["good", "0.2000 ± 0.0000", "-0.1000", "✓ 2 of 2", "2"],
-    ]
-    assert texts(ledger_of(answers, constraints=()))[0][0] == "plain"
+    assert best(ledger_of(answers)) == [["good", "0.2000 ± 0.0000", "-0.1000", "✓ 2 of 2", "2"]]
+    assert best(ledger_of(answers, constraints=()))[0][0] == "plain"
 
 
 def test_a_candidate_feasible_on_average_has_its_share_of_trials():
     answers = {("a", ()): [(0.2, -0.3), (0.2, 0.1), None]}
-    assert texts(ledger_of(answers)) == [["a", "0.2000 ± 0.0000", "-0.1000", "✗ 1 of 2", "2 of 3"]]
+    assert best(ledger_of(answers)) == [["a", "0.2000 ± 0.0000", "-0.1000", "✗ 1 of 2", "2 of 3"]]
 
 
 def test_the_closest_candidate_if_none_is_feasible():
@@ -71,7 +69,7 @@ def test_swept_names_of_constraints_make_tasks():
 
 def test_1_and_1_point_0_are_the_same_task():
     answers = {("a", (("kappa", 1),)): [(0.2, -1.0)], ("b", (("kappa", 1.0),)): [(0.1, -1.0)]}
-    assert [row[:2] for row in texts(ledger_of(answers))] == [["1", "b"]]
+    assert [row[:2] for row in best(ledger_of(answers))] == [["1", "b"]]
 
 
 def test_without_a_test_set_another_split_is_used():

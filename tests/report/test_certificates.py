@@ -20,7 +20,7 @@ from guarantees import (
     returned,
     tutorial,
 )
-from synthetic_ledger import HOSTILE, planned, store
+from synthetic_ledger import HOSTILE, planned, store, texts
 
 from ratecli.ledger.records import TrialResult
 from ratecli.report.certificates import certificate_sheet
@@ -36,10 +36,6 @@ from ratecli.report.plots.tree import (
 )
 from ratecli.report.sheets import unsolved_sheet
 from ratecli.report.write import write_report
-
-
-def texts(sheet):
-    return [[cell.text for cell in row] for row in sheet.rows]
 
 
 def ending_at(uppers, **more):

@@ -6,7 +6,7 @@ import csv
 import io
 
 import pytest
-from synthetic_ledger import measured, planned
+from synthetic_ledger import measured, planned, texts
 
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
@@ -136,10 +136,6 @@ def test_only_matching_sweep_points_are_compared():
     assert points(kappa=True) == []
 
 
-def sheet_texts(ledger):
-    return [[cell.text for cell in row] for row in expectation_sheet(ledger).rows]
-
-
 def test_failed_expectations_come_first():
     ledger = ledger_of(
         entry(paper=0.7, source="Table 1"), entry(at_most=0.6), entry(value=0.4, within="2%"),
@@ -152,7 +148,7 @@ def test_failed_expectations_come_first():
         "expected", "measured", "95 % interval", "n", "difference", "verdict", "within", "source",
     ]  # fmt: skip
     ours = "0.5000", "-0.7706 to 1.7706", "2"
-    assert [row[5:] for row in sheet_texts(ledger)] == [
+    assert [row[5:] for row in texts(sheet)] == [
         ["= 0.4", *ours, "+0.1000", "differs", "2%", ""],
         ["paper 0.7", *ours, "-0.2000", "not judged", "", "Table 1"],
         ["≤ 0.6", *ours, "-0.1000", "holds", "", ""],

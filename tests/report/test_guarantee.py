@@ -25,10 +25,7 @@ from synthetic_ledger import measured, planned
 from ratecli.ledger.records import TrialResult
 from ratecli.report.plots import draw_plots
 from ratecli.report.plots.canvas import NO_NUMBERS, PlotSelection, panel_selections, requested_plots
-from ratecli.report.plots.guarantee import (
-    allowed_failure_rates,
-    guarantee_lines,
-)
+from ratecli.report.plots.guarantee import allowed_failure_rates, guarantee_lines
 
 
 def panel_lines(ledger, position=0):

@@ -335,15 +335,3 @@ def test_print_expands_everything_and_is_light(opened):
     page.emulate_media(media="screen")
     sync_api.expect(fold).to_be_hidden()
     assert page.pdf().startswith(b"%PDF")
-
-
-def test_the_joined_page_has_differences_first_and_links(opened):
-    page = opened("report.html")
-    found = sheet(page, "Paper figures and measured values")
-    assert column(found, "verdict") == ["differs", "differs", "holds", "holds"]
-    assert column(found, "experiment")[:2] == ["first", "second"]
-    assert column(found, "expected")[:2] == ["paper 0.3", "paper 0.3"]
-    assert "absent" in page.locator("header").inner_text()
-    assert column(sheet(page, "Experiments"), "ended")[-1] == "not_run"
-    page.get_by_role("link", name="second").first.click()
-    assert page.locator("h1").inner_text() == "second"

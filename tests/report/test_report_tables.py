@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from synthetic_ledger import measured, planned
+from synthetic_ledger import measured, planned, texts
 
 from ratecli.ledger.view import Ledger
 from ratecli.report.sheet import Sheet, SheetCell, SheetColumn, format_number, to_markdown
@@ -23,10 +23,6 @@ from ratecli.report.tables import csv_text, metrics_table, summary_table, trials
 def with_tables(ledger: Ledger, *tables) -> Ledger:
     experiment = {**ledger.experiment, "report": {"tables": tables}}
     return replace(ledger, meta={**ledger.meta, "experiment": experiment})
-
-
-def texts(sheet: Sheet) -> list[list[str]]:
-    return [[cell.text for cell in row] for row in sheet.rows]
 
 
 @pytest.fixture(scope="session")
