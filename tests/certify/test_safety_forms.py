@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from oracles.certificates import rules, words
 
@@ -163,7 +163,6 @@ def test_unequal_weights_are_refused():
     assert "weight" in fault.help
 
 
-@settings(max_examples=40)
 @given(
     coefficients=st.lists(st.floats(-3, 3), min_size=4, max_size=4),
     decisions=st.lists(st.floats(0, 1), min_size=10, max_size=10),

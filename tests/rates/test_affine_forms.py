@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 import rule_strategies
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from naive_rates import SCOPE, node, random_sample
 from rule_strategies import value
@@ -57,16 +57,16 @@ def form_of(**coefficients: float) -> Affine:
         ("-(tpr + fpr) * 3", form_of(tpr=-3, fpr=-3)),
     ],
 )
-def test_affine_forms(text: str, form: Affine) -> None:
+def test_affine_forms(text, form):
     assert affine(node(text)) == form
 
 
 @pytest.mark.parametrize("text", ["tpr * fpr", "precision", "abs(tpr)", "1 / tpr", "roc_auc"])
-def test_other_expressions_have_no_affine_form(text: str) -> None:
+def test_other_expressions_have_no_affine_form(text):
     assert affine(node(text)) is None
 
 
-def test_an_affine_form_gives_its_expression_and_range() -> None:
+def test_an_affine_form_gives_its_expression_and_range():
     form = affine(node("2 * tpr - fpr[women] + 1"))
     assert form is not None
     assert form.expression() == node("2 * tpr - fpr[women] + 1")
@@ -86,7 +86,6 @@ FEW_MEN = {f"positive_rate{WOMEN}": 0.8, f"positive_rate{MEN}": -1.0}
     ("rule", "expected"),
     [
         ("precision >= 75%", [{"true_positives": -0.25, "false_positives": 0.75}]),
-        ("0.75 <= precision", [{"true_positives": -0.25, "false_positives": 0.75}]),
         ("precision <= 0.5", [{"true_positives": 0.5, "false_positives": -0.5}]),
         ("2 * precision - 1 >= 0.5", [{"true_positives": -0.5, "false_positives": 1.5}]),
         ("f1 >= 0.5",
@@ -96,24 +95,21 @@ FEW_MEN = {f"positive_rate{WOMEN}": 0.8, f"positive_rate{MEN}": -1.0}
         ("min_ratio(positive_rate, by=sex) >= 0.8", [FEW_WOMEN, FEW_MEN]),
         ("max_gap(fpr, by=sex) <= 0.02", [LESS, MORE]),
         ("abs(fpr[women] - fpr[men]) <= 0.02", [LESS, MORE]),
-        ("0.02 >= abs(fpr[women] - fpr[men])", [LESS, MORE]),
         ("-0.02 <= fpr[women] - fpr[men] <= 0.02", [MORE, LESS]),
     ],
 )  # fmt: skip
-def test_rules_that_are_families_of_affine_forms(
-    rule: str, expected: list[dict[str, float]]
-) -> None:
+def test_rules_that_are_families_of_affine_forms(rule, expected):
     assert forms(rule) == expected
 
 
-def test_denominators_that_may_be_negative_are_not_cleared() -> None:
+def test_denominators_that_may_be_negative_are_not_cleared():
     assert ratio_sum(node("tpr / (fpr - 0.5)")) is None
     assert ratio_sum(node("tpr / mean_error")) is None
     assert goal("tpr / (fpr - 0.5) <= 1").shape is Shape.OTHER
     assert clear_denominators(node("tpr / (1 - fpr) - 1")) == form_of(tpr=1, fpr=1, constant=-1)
 
 
-def test_a_difference_of_ratios_is_a_sum_of_ratios() -> None:
+def test_a_difference_of_ratios_is_a_sum_of_ratios():
     form = ratio_sum(node("f1[women] - f1[men] - 0.1"))
     assert form is not None
     assert form.affine == Affine({}, -0.1)
@@ -122,7 +118,7 @@ def test_a_difference_of_ratios_is_a_sum_of_ratios() -> None:
     assert clear_denominators(node("precision - tpr")) is None
 
 
-def test_ratios_with_equal_denominators_are_merged() -> None:
+def test_ratios_with_equal_denominators_are_merged():
     form = ratio_sum(node("tpr / fpr - 2 * (fnr / fpr) + 1"))
     assert form is not None
     assert [ratio.numerator for ratio in form.ratios] == [form_of(tpr=1, fnr=-2)]
@@ -137,8 +133,7 @@ TERMS = ["tpr", "fpr[women]", "true_positives", "false_positives", "base_rate", 
     st.integers(-2, 2),
     st.integers(0, 10**6),
 )
-@settings(max_examples=60)
-def test_clearing_a_denominator_keeps_the_sign(top: dict[str, int], bound: int, seed: int) -> None:
+def test_clearing_a_denominator_keeps_the_sign(top, bound, seed):
     numerator = " + ".join(f"({factor}) * {rate}" for rate, factor in top.items())
     ratio = node(f"({numerator}) / (2 * tpr + churn) - ({bound})")
     form = clear_denominators(ratio)
@@ -191,7 +186,7 @@ def test_clearing_a_denominator_keeps_the_sign(top: dict[str, int], bound: int, 
         ("true_negatives >= 0.3", ["false_positives <= 0.7 - base_rate"]),
     ],
 )
-def test_bounds_of_goh_table_2(rule: str, bounds: list[str]) -> None:
+def test_bounds_of_goh_table_2(rule, bounds):
     """The protocols of Goh et al., table of section 1, as positive combinations of rates."""
     found = [bound_text(positive_combination(form)) for form in affine_pieces(goal(rule))]
     assert [terms(text) for text in found] == [terms(text) for text in bounds]
@@ -210,8 +205,7 @@ def terms(text: str) -> tuple[Expression, ...]:
     st.dictionaries(st.sampled_from(sorted(RATES)), st.floats(-2, 2), min_size=1),
     st.integers(0, 10**6),
 )
-@settings(max_examples=60)
-def test_a_positive_combination_has_the_same_value(factors: dict[str, float], seed: int) -> None:
+def test_a_positive_combination_has_the_same_value(factors, seed):
     sample, predictions = random_sample(seed, 40)
     coefficients = {node(f"{name}[women]"): c for name, c in factors.items() if c}
     form = Affine(coefficients, 0.25)
@@ -222,7 +216,7 @@ def test_a_positive_combination_has_the_same_value(factors: dict[str, float], se
     assert all(c > -1e-12 for rate, c in positive.coefficients.items() if rate.rate.name in named)
 
 
-def test_the_precision_rule_by_counts() -> None:
+def test_the_precision_rule_by_counts():
     """Vector 9.4: 2 of 5 positive rows are decided negatively and 1 of 5 negative ones positively."""
     rule = goal("precision >= 0.75")
     (form,) = (positive_combination(form) for form in affine_pieces(rule))
@@ -246,12 +240,12 @@ def test_the_precision_rule_by_counts() -> None:
         ("abs(tpr)", "tpr <= 0.1", [None]),
     ],
 )  # fmt: skip
-def test_implied_thresholds(metric: str, rule: str, levels: list[float | None]) -> None:
+def test_implied_thresholds(metric, rule, levels):
     found = [implied_threshold(node(metric), piece) for piece in goal(rule).pieces]
     assert found == [None if t is None else pytest.approx(t) for t in levels]
 
 
 @pytest.mark.parametrize("rule", ["max_gap(f1, by=sex) <= 0.1", "kl(0.2, tpr) <= 0.1"])
-def test_affine_pieces_of_another_goal_are_refused(rule: str) -> None:
+def test_affine_pieces_of_another_goal_are_refused(rule):
     with pytest.raises(ValueError, match="not affine"):
         affine_pieces(goal(rule))

@@ -12,7 +12,7 @@ import pytest
 import rule_strategies
 from entries import load_entry_table
 from full_scope import FULL, value
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from naive_rates import WORDS, node, number, random_sample
 
@@ -136,7 +136,6 @@ def test_unused_proxy_values_and_rows_without_a_group_are_left_out():
 
 
 @given(seed=SEEDS, rows=st.integers(1, 40), kinds=st.integers(2, 4), own=st.booleans())
-@settings(max_examples=40)
 def test_disclosivity_agrees_with_its_definition(seed, rows, kinds, *, own):
     sample, said = random_sample(seed, rows)
     chances = np.stack([said.decisions, 1 - said.decisions], axis=1)

@@ -60,7 +60,7 @@ def needed_limits(node: Expression) -> list[int]:
 
 @given(EXPRESSIONS, SEEDS)
 @settings(max_examples=80, deadline=None)
-def test_an_enclosure_contains_the_values_within_the_limits(node: Expression, seed: int) -> None:
+def test_an_enclosure_contains_the_values_within_the_limits(node, seed):
     limits = drawn(node, seed)
     found = up(node, limits)
     assert found.low <= found.high
@@ -88,7 +88,7 @@ NAMES = ["tpr", "fpr", "error", "positive_rate", "tpr[a]", "fpr[a]"]
 
 @given(ONCE, SEEDS)
 @settings(max_examples=100, deadline=None)
-def test_ends_are_attained_if_no_rate_occurs_twice(text: str, seed: int) -> None:
+def test_ends_are_attained_if_no_rate_occurs_twice(text, seed):
     """They are attained at corners, because these operations are monotone in each operand."""
     for name in NAMES:
         text = text.replace("?", name, 1)
@@ -103,7 +103,7 @@ def test_ends_are_attained_if_no_rate_occurs_twice(text: str, seed: int) -> None
 
 @given(EXPRESSIONS, SEEDS)
 @settings(max_examples=80, deadline=None)
-def test_an_enclosure_of_a_point_is_the_value(node: Expression, seed: int) -> None:
+def test_an_enclosure_of_a_point_is_the_value(node, seed):
     point = drawn(node, seed)[::2]
     rates = by_leaf(node, point)
     assume(all(math.isfinite(value(part, rates)) for part in ex.walk(node)))
@@ -113,7 +113,7 @@ def test_an_enclosure_of_a_point_is_the_value(node: Expression, seed: int) -> No
     assert (found.low, found.high) == (here, here) or (clips and _ends(found) == REAL_LINE)
 
 
-def test_a_node_with_given_ends_is_not_looked_into() -> None:
+def test_a_node_with_given_ends_is_not_looked_into():
     gap = affine(expression("tpr[a] - tpr[b]"))
     ends = AffineEnd(0, 0), AffineEnd(0, 1)
     limits = np.array([-0.3, 0.1])
@@ -135,7 +135,7 @@ def test_a_node_with_given_ends_is_not_looked_into() -> None:
 @pytest.mark.parametrize(
     ("text", "ends"), [("2 * tpr - roc_auc + 1", (0, 3)), ("mse - tpr", (-1, math.inf))]
 )
-def test_a_node_without_given_ends_has_those_of_its_range(text: str, ends: Interval) -> None:
+def test_a_node_without_given_ends_has_those_of_its_range(text, ends):
     found = InclusionFunction.of(expression(text), lambda _: None, 0)(np.zeros(0))
     assert (_ends(found), found.high_slopes.shape) == (ends, (0,))
 
@@ -149,7 +149,7 @@ def test_a_node_without_given_ends_has_those_of_its_range(text: str, ends: Inter
         ("tpr * 2", [math.nan, 1.0], REAL_LINE),
     ],
 )
-def test_known_enclosures(text: str, limits: list[float], ends: Interval) -> None:
+def test_known_enclosures(text, limits, ends):
     assert _ends(up(expression(text), np.array(limits))) == ends
 
 
@@ -168,7 +168,7 @@ def _is_steep(node: Expression, limits: Floats) -> bool:
 
 @given(EXPRESSIONS, SEEDS)
 @settings(max_examples=80, deadline=None)
-def test_slopes_are_difference_quotients(node: Expression, seed: int) -> None:
+def test_slopes_are_difference_quotients(node, seed):
     node = ex.negate(node) if seed % 2 else node
     rng = np.random.default_rng(seed)
     limits = np.sort(rng.uniform(0.1, 0.9, (len(ex.leaves(node)), 2)), axis=1).ravel()
@@ -201,7 +201,7 @@ def test_slopes_are_difference_quotients(node: Expression, seed: int) -> None:
         ("tpr - fpr + tpr", [0.25, 0.5, 0.25, 0.5], [0, 2, -1, 0]),
     ],
 )
-def test_slopes_of_upper_ends(text: str, limits: list[float], slopes: list[float]) -> None:
+def test_slopes_of_upper_ends(text, limits, slopes):
     found = up(expression(text), np.array(limits, dtype=float))
     assert found.high_slopes == pytest.approx(slopes)
 
@@ -229,7 +229,7 @@ BOTH = {1, -1}
         ("(tpr - 0.5) ** 0.5 <= 0.1", [BOTH]),
     ],
 )
-def test_limits_that_an_upper_end_depends_on(rule: str, needed: list[set[int]]) -> None:
+def test_limits_that_an_upper_end_depends_on(rule, needed):
     scope = FULL if "by=" in rule else SCOPE
     node = violation_expression(constraint_differences(parse_constraint(rule), scope))
     expected = [2 * k + (side > 0) for k, sides in enumerate(needed) for side in sides]
@@ -238,7 +238,7 @@ def test_limits_that_an_upper_end_depends_on(rule: str, needed: list[set[int]]) 
 
 @given(EXPRESSIONS, SEEDS)
 @settings(max_examples=100, deadline=None)
-def test_an_upper_end_depends_on_no_other_limits(node: Expression, seed: int) -> None:
+def test_an_upper_end_depends_on_no_other_limits(node, seed):
     limits = drawn(node, seed)
     assume(limits[1::2].all())  # division by a rate that is surely 0 may give any number
     loose = np.tile([0.0, 1.0], len(limits) // 2)
@@ -250,7 +250,7 @@ def test_an_upper_end_depends_on_no_other_limits(node: Expression, seed: int) ->
 
 
 @pytest.mark.parametrize("text", ["tpr / (fpr + 0.5)", "max(tpr, 0.5) - fpr ** 2", "kl(0.3, tpr)"])
-def test_the_enclosure_at_the_loosest_limits_is_the_interval(text: str) -> None:
+def test_the_enclosure_at_the_loosest_limits_is_the_interval(text):
     node = expression(text)
     assert _ends(up(node, np.tile([0.0, 1.0], len(ex.leaves(node))))) == interval(node)
 

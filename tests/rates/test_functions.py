@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ratecli.rates.functions import (
@@ -31,7 +31,7 @@ SYMBOLS = {"add": SUM, "sub": SUM, "mul": PRODUCT, "div": QUOTIENT, "pow": POWER
 
 
 @pytest.mark.parametrize("case", VECTORS, ids=lambda c: f"{c['op']} {c['args']}")
-def test_interval_vectors(case) -> None:
+def test_interval_vectors(case):
     arguments = [tuple(map(float, ends)) for ends in case["args"]]
     if case["op"] == "sub":
         low, high = arguments[1]
@@ -64,9 +64,7 @@ def test_interval_vectors(case) -> None:
         (F["harmonic_mean"]((0, INFINITY), (1, INFINITY)), (0, INFINITY)),
     ],
 )
-def test_intervals_of_infinite_undefined_and_touching_arguments(
-    found: Interval, expected: Interval
-) -> None:
+def test_intervals_of_infinite_undefined_and_touching_arguments(found, expected):
     assert found == expected
 
 
@@ -83,7 +81,7 @@ def test_intervals_of_infinite_undefined_and_touching_arguments(
         (1.0, 1.0, 1e-10),
     ],
 )
-def test_kl_of_bernoulli_distributions(p: float, q: float, expected: float) -> None:
+def test_kl_of_bernoulli_distributions(p, q, expected):
     """Vector 9.7."""
     assert kl(p, q) == pytest.approx(expected, abs=1e-5)
 
@@ -109,7 +107,7 @@ def test_kl_of_bernoulli_distributions(p: float, q: float, expected: float) -> N
         ("power", (-1e200, 3.0), -math.inf),
     ],
 )
-def test_values_at_and_outside_the_ends_of_domains(name, arguments, expected) -> None:
+def test_values_at_and_outside_the_ends_of_domains(name, arguments, expected):
     assert FUNCTIONS[name].value(*arguments) == pytest.approx(expected, nan_ok=True)
 
 
@@ -166,8 +164,7 @@ def sampled(arguments: list[Interval]) -> list[list[float]]:
 
 @pytest.mark.parametrize("name", PLAIN)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
-def test_an_interval_is_the_range_of_values(name: str, data: st.DataObject) -> None:
+def test_an_interval_is_the_range_of_values(name, data):
     infinite = name not in {"geo_mean", "kl"}
     arguments = [data.draw(intervals(infinite=infinite)) for _ in range(ARITY[name])]
     if name == "power":
@@ -197,8 +194,7 @@ ANY = st.tuples(st.floats(), st.floats())
 
 @pytest.mark.parametrize("name", PLAIN)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
-def test_every_input_gives_an_interval(name: str, data: st.DataObject) -> None:
+def test_every_input_gives_an_interval(name, data):
     arguments = [data.draw(ANY) for _ in range(ARITY[name])]
     low, high = OPERATIONS[name](*arguments)
     assert low <= high
@@ -208,8 +204,7 @@ def test_every_input_gives_an_interval(name: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("name", PLAIN)
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
-def test_directions_and_slopes_agree_with_values(name: str, data: st.DataObject) -> None:
+def test_directions_and_slopes_agree_with_values(name, data):
     operation, plain, arity = OPERATIONS[name], PLAIN[name], ARITY[name]
     drawn = [data.draw(intervals(infinite=False)) for _ in range(arity)]
     low, high = operation.domain

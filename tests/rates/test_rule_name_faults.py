@@ -43,7 +43,6 @@ def mark_of(faulty: str, code: str, help_: str = "", message: str = "") -> tuple
         mark_of("of(«unconstraint», error)", "E202", "did you mean 'unconstrained'"),
         mark_of("tpr / «0»", "E311"),
         mark_of("tpr / «nothing»", "E311"),
-        mark_of("tpr / («1 - 1»)", "E311"),
         mark_of("log(«-1»)", "E311"),
         mark_of("sqrt(«0.2 - 0.5»)", "E311"),
         mark_of("kl(«2», tpr)", "E311", "from 0 to 1"),
@@ -51,7 +50,6 @@ def mark_of(faulty: str, code: str, help_: str = "", message: str = "") -> tuple
         mark_of("1 + «1e308 * 10» * tpr", "E311"),
         mark_of("1 + «tpr(women)»", "E304", "write tpr", "takes no arguments"),
         mark_of("1 + «f_score»", "E304", "f_score(beta)"),
-        mark_of("1 + «f_score(1, 2)»", "E304", "f_score(beta)"),
         mark_of("f_score(«tpr»)", "E304", "", "takes a number"),
         mark_of("1 + «kl(tpr)»", "E304", "", "2 argument(s), not 1"),
         mark_of("1 + «max()»", "E304", "", "1 or more"),
@@ -77,21 +75,19 @@ def mark_of(faulty: str, code: str, help_: str = "", message: str = "") -> tuple
         mark_of("«disclosivity(by=sex)[women]»", "E304", "", "not of those where sex = Female"),
         mark_of("max(«imbalance(by=race)», by=sex)", "E304", "", "not of those where sex = Female"),
         mark_of("disclosivity(by=sex)@«tset»", "E209", "", "'tset' is not a split"),
-        mark_of("imbalance(by=(sex, «gender»))", "E205", "", "there is no column 'gender'"),
         mark_of("disclosivity(by=(sex, «sex»))", "E304", "", "'sex' is named twice"),
-        mark_of("disclosivity(by=«zip»)", "E304", "", "31 values"),
         mark_of("max_gap(tpr, by=(sex, «race»))", "E304", "", "compares the values of one column"),
         mark_of("«min(tpr, fpr, by=sex)»", "E304", "", "takes one metric and a column"),
     ],
 )
-def test_errors_of_names(mark: str, code: str, help_: str, message: str) -> None:
+def test_errors_of_names(mark, code, help_, message):
     fault = fault_under(mark, value)
     assert fault.code == code
     assert help_ in (fault.help or "")
     assert message in fault.message
 
 
-def test_conditions_of_groups_are_checked() -> None:
+def test_conditions_of_groups_are_checked():
     def check(text: str) -> None:
         check_conditions(parse_conditions(text), FULL)
 
@@ -101,12 +97,12 @@ def test_conditions_of_groups_are_checked() -> None:
     assert fault_under("«race < 3»", check).code == "E206"
 
 
-def test_columns_are_not_checked_without_data() -> None:
+def test_columns_are_not_checked_without_data():
     scope = Scope(groups=FULL.groups)
     assert resolve(parse_expression("tpr[sx = f, age >= 3] - max_gap(tpr, by=gender)"), scope)
 
 
-def test_parts_of_a_composite_have_the_span_of_its_name() -> None:
+def test_parts_of_a_composite_have_the_span_of_its_name():
     node = value("0.25 + f_score(2)[women]")
     inner = [part.span for child in ex.children(node)[:1] for part in ex.walk(child)]
     assert set(inner) == {Span(7, 24)}
@@ -122,7 +118,7 @@ def test_parts_of_a_composite_have_the_span_of_its_name() -> None:
         "/".join(["tpr"] * 90),
     ],
 )
-def test_nested_rules_are_refused_quickly(text: str) -> None:
+def test_nested_rules_are_refused_quickly(text):
     begun = time.process_time()
     found = {"E302", "E304"}
     try:
@@ -152,7 +148,7 @@ NAMES = st.sampled_from(
     )
 )
 @settings(max_examples=80)
-def test_random_rules_raise_only_errors_with_spans(text: str) -> None:
+def test_random_rules_raise_only_errors_with_spans(text):
     try:
         node = value(text)
     except FaultError as error:

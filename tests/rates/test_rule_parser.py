@@ -37,22 +37,20 @@ def op(sign: str, *operands: SyntaxNode) -> Operation:
 
 
 @given(NODES)
-def test_a_printed_tree_parses_to_itself(tree: SyntaxNode) -> None:
+def test_a_printed_tree_parses_to_itself(tree):
     assume(len(str(tree)) <= MAX_LENGTH)
     assert parse_expression(str(tree)) == tree
 
 
 @given(relations(), st.lists(CONDITIONS, min_size=1, max_size=3).map(tuple))
-@settings(max_examples=50)
-def test_printed_relations_and_groups_parse_to_themselves(tree: Relation, conditions) -> None:
+def test_printed_relations_and_groups_parse_to_themselves(tree, conditions):
     assume(len(str(tree)) <= MAX_LENGTH)
     assert parse_constraint(str(tree)) == tree
     assert parse_conditions(", ".join(map(str, conditions))) == conditions
 
 
 @given(TEXTS_OF_VALUES)
-@settings(max_examples=60)
-def test_text_parses_to_the_tree_of_its_canonical_text_and_of_its_spans(text: str) -> None:
+def test_text_parses_to_the_tree_of_its_canonical_text_and_of_its_spans(text):
     tree = parse_expression(text)
     assert parse_expression(str(tree)) == tree
     own = text[tree.span.start : tree.span.end]
@@ -68,31 +66,24 @@ def test_text_parses_to_the_tree_of_its_canonical_text_and_of_its_spans(text: st
     ("text", "tree"),
     [
         ("a + b * c", op("+", A, op("*", B, C))),
-        ("a * b + c", op("+", op("*", A, B), C)),
         ("(a + b) * c", op("*", op("+", A, B), C)),
         ("a - b - c", op("-", op("-", A, B), C)),
-        ("a - (b - c)", op("-", A, op("-", B, C))),
         ("a / b * c", op("*", op("/", A, B), C)),
         ("-a * b", op("*", op("-", A), B)),
-        ("-(a * b)", op("-", op("*", A, B))),
         ("a - -b", op("-", A, op("-", B))),
-        ("a*-b", op("*", A, op("-", B))),
         ("--a", op("-", op("-", A))),
         ("a ** b ** c", op("**", A, op("**", B, C))),
         ("(a ** b) ** c", op("**", op("**", A, B), C)),
         ("-a ** b", op("-", op("**", A, B))),
-        ("(-a) ** b", op("**", op("-", A), B)),
         ("a ** -b", op("**", A, op("-", B))),
         ("a ** -b ** c * b", op("*", op("**", A, op("-", op("**", B, C))), B)),
         ("a * b ** c / b", op("/", op("*", A, op("**", B, C)), B)),
-        ("a ** (b + c)", op("**", A, op("+", B, C))),
         ("a**2%", op("**", A, NumberLiteral(0.02))),
         ("5% * a", op("*", NumberLiteral(0.05), A)),
         ("12.5 %", NumberLiteral(0.125)),
         ("1e-3", NumberLiteral(0.001)),
         (".5", NumberLiteral(0.5)),
         ("2.", NumberLiteral(2.0)),
-        ("  a  ", A),
         ("f()", NameNode("f", ())),
         ("max(a, b + c)", NameNode("max", (A, op("+", B, C)))),
         ("max_gap(a, by=sex)", NameNode("max_gap", (A,), ("sex",))),
@@ -106,7 +97,7 @@ def test_text_parses_to_the_tree_of_its_canonical_text_and_of_its_spans(text: st
         ),
     ],
 )
-def test_precedence_and_forms(text: str, tree: SyntaxNode) -> None:
+def test_precedence_and_forms(text, tree):
     assert parse_expression(text) == tree
 
 
@@ -119,7 +110,6 @@ def test_precedence_and_forms(text: str, tree: SyntaxNode) -> None:
         ('income = ">50K"', [("income", "=", ">50K")]),
         ('city = "\\"X\\" \\\\ Y"', [("city", "=", '"X" \\ Y')]),
         ("race = (Black, 'Asian Pac', 3)", [("race", "=", "Black", "Asian Pac", 3.0)]),
-        ("race != (A, B)", [("race", "!=", "A", "B")]),
         ("hours-per-week < 40.5", [("hours-per-week", "<", 40.5)]),
         ("'marital status' = Never-married", [("marital status", "=", "Never-married")]),
         ("x > -1e3", [("x", ">", -1000.0)]),
@@ -129,20 +119,20 @@ def test_precedence_and_forms(text: str, tree: SyntaxNode) -> None:
         ("größe <= 3", [("größe", "<=", 3.0)]),
     ],
 )
-def test_slices(text: str, conditions: list[tuple]) -> None:
+def test_slices(text, conditions):
     items = tuple(Condition(column, op, tuple(values)) for column, op, *values in conditions)
     assert parse_conditions(text) == items
     assert parse_expression(f"tpr[{text}]") == NameNode("tpr", items=items)
 
 
-def test_chains_of_comparisons() -> None:
+def test_chains_of_comparisons():
     assert parse_constraint("0.2 <= a <= b <= 5%") == Relation(
         (NumberLiteral(0.2), A, B, NumberLiteral(0.05)), ("<=", "<=", "<=")
     )
     assert parse_constraint("a >= b").ops == (">=",)
 
 
-def test_spans_of_compounds_exclude_blanks_around_them() -> None:
+def test_spans_of_compounds_exclude_blanks_around_them():
     assert parse_expression("  (a + b)  * (c)  ").span == Span(2, 16)
     assert parse_constraint(" a  <=  (b) ").span == Span(1, 11)
     assert parse_expression(" tpr [ women ] @ test ").span == Span(1, 21)
@@ -155,33 +145,26 @@ def test_spans_of_compounds_exclude_blanks_around_them() -> None:
         ("«*» 3", "expected, found '*'"),
         ("tpr «+»", "the rule ends here"),
         ("tpr «fpr»", "an operator or the end is expected, found 'fpr'"),
-        ("2 «tpr»", "found 'tpr'"),
-        ("tpr «]»", "found ']'"),
         ("tpr«$»", "found '$'"),
         ("(tpr «]»", "')' is missing after the bracketed part"),
         ("max(tpr «fpr»)", "')' is missing after the arguments"),
-        ("max(tpr, «)»", "found ')'"),
         ("max_gap(tpr, by=sex«,» tpr)", "')' is missing after the arguments"),
         ("max_gap(tpr, by=«3»)", "a name is expected in `by=`"),
         ("tpr[«]»", "a name is expected in a slice"),
         ("tpr[«3» = 4]", "a name is expected in a slice"),
-        ("tpr[women «York»]", "']' is missing after the slice"),
         ("tpr[city = New «York»]", "']' is missing after the slice, found 'York'"),
         ("tpr[hours-per-week«]»", "a comparison is expected after 'hours-per-week'"),
         ("tpr[a = «]»", "a value is expected"),
         ('tpr[a = «"»b]', "a value is expected"),
-        ("tpr[a = («)»]", "a value is expected"),
         ("tpr[a = (b «c»)]", "')' is missing after the values"),
         ("tpr[age >= «old»]", "'>=' compares with a number, not with 'old'"),
-        ("tpr[age < «'30'»]", "'<' compares with a number"),
-        ("tpr[sex «==» Female]", "'==' is not a comparison"),
         ("tpr@«3»", "the name of a split is expected"),
         ("tpr@test«[»women]", "found '['"),
         ("«1e999» * tpr", "larger than any number"),
         ("1.2«.3»", "found '.3'"),
     ],
 )
-def test_syntax_errors_point_at_the_token(mark: str, message: str) -> None:
+def test_syntax_errors_point_at_the_token(mark, message):
     fault = fault_under(mark, parse_expression)
     assert fault.code == "E301"
     assert message in fault.message
@@ -200,28 +183,26 @@ def test_syntax_errors_point_at_the_token(mark: str, message: str) -> None:
         # mixed chains
         ("«a <= b >= c»", parse_constraint, "E301", "two rules"),
         (" «a >= b <= c»  ", parse_constraint, "E301", "two rules"),
-        ("«(a) <= b >= c»", parse_constraint, "E301", "two rules"),
         # values instead of comparisons, and the reverse
         (" «tpr» ", parse_constraint, "E303", "value <= bound"),
         ("«(a + b) * c»", parse_constraint, "E303", "value <= bound"),
         (" «tpr <= 3» ", parse_expression, "E303", "under `constraints`"),
         # groups
         ("a = 1, «women»", parse_conditions, "E301", "column = value"),
-        ("«women»", parse_conditions, "E301", "column = value"),
         ("a = 1 «b» = 2", parse_conditions, "E301", ""),
         ("a = 1«]»", parse_conditions, "E301", ""),
         ("«>=» 3", parse_conditions, "E301", ""),
         ("a = 1«,»", parse_conditions, "E301", ""),
     ],
 )
-def test_errors_of_constraints_expressions_and_groups(mark, read, code, help_) -> None:
+def test_errors_of_constraints_expressions_and_groups(mark, read, code, help_):
     fault = fault_under(mark, read)
     assert fault.code == code
     assert help_ in (fault.help or "")
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\n"])
-def test_an_empty_rule_is_an_error(text: str) -> None:
+def test_an_empty_rule_is_an_error(text):
     with pytest.raises(FaultError, match="E301"):
         parse_constraint(text)
 
@@ -230,11 +211,9 @@ def test_an_empty_rule_is_an_error(text: str) -> None:
     ("text", "code"),
     [
         ("(" * 10_000 + "1" + ")" * 10_000, "E302"),
-        ("(" * 900 + "1" + ")" * 900, "E302"),
         ("-" * 1900 + "1", "E302"),
         ("abs(" * 300 + "1" + ")" * 300, "E302"),
         ("tpr" + " + tpr" * (MAX_OPERATORS + 1), "E302"),
-        ("tpr" + "*tpr" * 400, "E302"),
         ("a" * (MAX_LENGTH + 1), "E302"),
         ("9" + "**9" * MAX_DEPTH + "**9", "E302"),
         ("tpr" + "*tpr**2" * (MAX_OPERATORS // 2) + "*2", "E302"),
@@ -242,7 +221,7 @@ def test_an_empty_rule_is_an_error(text: str) -> None:
         ("[" * 2000, "E301"),
     ],
 )
-def test_limits_are_enforced_quickly(text: str, code: str) -> None:
+def test_limits_are_enforced_quickly(text, code):
     begun = time.process_time()
     for read in (parse_constraint, parse_expression):
         with pytest.raises(FaultError) as raised:
@@ -251,7 +230,7 @@ def test_limits_are_enforced_quickly(text: str, code: str) -> None:
     assert time.process_time() - begun < 1
 
 
-def test_rules_at_the_limits_are_accepted() -> None:
+def test_rules_at_the_limits_are_accepted():
     assert parse_expression("(" * MAX_DEPTH + "a" + ")" * MAX_DEPTH) == A
     assert str(parse_expression("a" + " + a" * MAX_OPERATORS)).count("+") == MAX_OPERATORS
     assert len(parse_constraint("a" + " <= 1" * 300).ops) == 300
@@ -268,7 +247,7 @@ SHARDS = st.sampled_from(
 
 @given(st.lists(SHARDS, max_size=25).map("".join) | st.text(max_size=30))
 @settings(max_examples=100)
-def test_random_text_raises_only_errors_with_spans(text: str) -> None:
+def test_random_text_raises_only_errors_with_spans(text):
     for read in (parse_constraint, parse_expression, parse_conditions):
         try:
             read(text)

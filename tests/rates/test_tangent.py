@@ -24,8 +24,7 @@ def at(text: str, rates: np.ndarray):
 
 @pytest.mark.parametrize("text", CONVEX)
 @given(st.lists(UNIT, min_size=8, max_size=8))
-@settings(max_examples=40, deadline=None)
-def test_tangents_of_convex_expressions_are_lower_bounds(text: str, chosen: list[float]) -> None:
+def test_tangents_of_convex_expressions_are_lower_bounds(text, chosen):
     node, index, here = at(text, np.array(chosen[:4]))
     there = np.array(chosen[4:])[: len(index)]
     assert curvature(node) is Curvature.CONVEX
@@ -36,7 +35,7 @@ def test_tangents_of_convex_expressions_are_lower_bounds(text: str, chosen: list
 
 
 @pytest.mark.parametrize("text", [*CONVEX, *SMOOTH])
-def test_slopes_are_difference_quotients(text: str) -> None:
+def test_slopes_are_difference_quotients(text):
     rng = np.random.default_rng(0)
     for _ in range(20):
         node, index, here = at(text, rng.uniform(0.2, 0.8, 4))
@@ -49,7 +48,7 @@ def test_slopes_are_difference_quotients(text: str) -> None:
 @pytest.mark.parametrize("text", [*CONVEX, *SMOOTH])
 @given(st.lists(UNIT, min_size=4, max_size=4))
 @settings(max_examples=20, deadline=None)
-def test_vectorized_values_agree_with_evaluation(text: str, chosen: list[float]) -> None:
+def test_vectorized_values_agree_with_evaluation(text, chosen):
     node, index, here = at(text, np.array(chosen))
     one = value(node, {leaf: float(here[k]) for leaf, k in index.items()})
     many = values(node, np.stack([here, 1 - here], axis=1), index)
