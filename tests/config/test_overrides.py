@@ -16,7 +16,6 @@ seeds: 5
     [
         ("seeds=2", ["seeds"], [0, 1]),
         ("seeds=[3, 4]", ["seeds"], [3, 4]),
-        ("name=other", ["name"], "other"),
         ("datasets.d.rows=40", ["datasets", "d", "rows"], 40),
         ("sweep.k=[1e-3, 0.5]", ["sweep", "k"], [0.001, 0.5]),
         ("sweep.k=linspace(0, 1, 3)", ["sweep", "k"], [0.0, 0.5, 1.0]),
@@ -24,7 +23,6 @@ seeds: 5
         ("algorithms.2.three_player.steps=2", ["algorithms", 2, "three_player", "steps"], 2),
         ("algorithms.0=zafar", ["algorithms", 0], {"zafar": {"as": "zafar"}}),
         ("constraints.p=tpr[a] >= 0.8 * tpr", ["constraints", "p"], "tpr[a] >= 0.8 * tpr"),
-        ("groups.w=sex = Female", ["groups", "w"], "sex = Female"),
         ("report.plots=[{kind: tradeoff, x: a, y: b}]", ["report", "plots", 0, "x"], "a"),
         ("description='no'", ["description"], "no"),
         ("description=on", ["description"], "on"),
@@ -46,22 +44,16 @@ def test_values_are_set(load, override, keys, value):
         ("E107", "⟦a b⟧=3"),
         ("E107", "⟦⟧"),
         ("E107", "algorithms.⟦9⟧=a"),
-        ("E107", "algorithms.⟦-1⟧=a"),
         ("E107", "algorithms.⟦majorize⟧=a"),
         ("E107", "name.⟦x⟧=3"),
         ("E107", "seeds=⟦[⟧1"),
         ("E107", "seeds={a: 1, ⟦a⟧: 2}"),
-        ("E107", "seeds=⟦!!int 3⟧"),
         ("E107", "seeds=⟦99999999999999999999⟧"),
         ("E107", "description=a: b⟦:⟧ c"),
         ("E101", "⟦nme⟧=3"),
-        ("E101", "datasets.d.⟦row⟧=3"),
         ("E103", "datasets.d.rows=⟦many⟧"),
         ("E103", "⟦seeds⟧="),
         ("E104", "seeds=⟦0⟧"),
-        ("E104", "name=⟦../evil⟧"),
-        ("E105", "sweep.k=[1, ⟦.nan⟧]"),
-        ("E106", "sweep.⟦d⟧=[1]"),
         ("E106", "algorithms.1=⟦unconstrained⟧"),
     ],
 )
@@ -72,12 +64,9 @@ def test_errors_are_placed_on_the_command_line(faults_of, code, override):
     assert spot(fault.place) == places[0]
 
 
-def test_all_invalid_overrides_are_reported(faults_of):
+def test_all_errors_are_reported_those_of_the_file_first(faults_of):
     faults = faults_of(HEAD, "seeds", "name.x=3", "algorithms.9=a", "seeds=2")
     assert [fault.code for fault in faults] == ["E107"] * 3
-
-
-def test_errors_of_the_file_come_before_those_of_overrides(faults_of):
     faults = faults_of(HEAD.replace("name: x", "name: X"), "seeds=1", "seeds=0")
     assert [(fault.code, fault.place.line) for fault in faults] == [("E104", 1), ("E104", 1)]
     assert [fault.place.file == "--set" for fault in faults] == [False, True]

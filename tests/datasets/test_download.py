@@ -128,14 +128,6 @@ def test_wrong_file_or_unsafe_archive_leaves_nothing(
     assert left_behind(data) == []
 
 
-def test_interrupted_download_is_repeated(web: Answers, data: Path):
-    url = web.give("/t.csv", CONTENT[:100], length=len(CONTENT))
-    fault = refused(source(remote(url)))
-    assert fault.code == "E402"
-    assert web.asked["/t.csv"] == files.RETRIES + 1
-    assert left_behind(data) == []
-
-
 @pytest.mark.parametrize("length", ["abc", "", "4000, 4000", "-5", "9" * 5000])
 def test_invalid_content_length_is_ignored(web: Answers, length: str):
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n".encode()
@@ -184,15 +176,18 @@ def test_slow_server_is_given_up(
     assert left_behind(data) == []
 
 
-def test_public_address_is_used_if_the_mirror_is_slow(
-    web: Answers, monkeypatch: pytest.MonkeyPatch
+def test_public_address_is_used_if_the_mirror_is_slow_or_lacks_the_file(
+    web: Answers, data: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(files, "WINDOW", 0.5)
     monkeypatch.setattr(files, "CHUNK", 128)
-    web.give_raw("/m/toy/t.csv", HEAD + CONTENT, pause=0.004)
-    monkeypatch.setenv("RATECLI_DATA_MIRROR", web.address + "/m")
+    monkeypatch.setenv("RATECLI_DATA_MIRROR", web.address + "/m/")
     toy = source(remote(web.give("/t.csv", CONTENT)))
-    assert files.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
+    for _ in range(2):
+        assert files.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
+        (data / "toy" / "t.csv").unlink()
+        web.give_raw("/m/toy/t.csv", HEAD + CONTENT, pause=0.004)
+    assert list(web.asked.items()) == [("/m/toy/t.csv", 2), ("/t.csv", 2)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -215,26 +210,45 @@ def test_next_download_removes_files_of_a_killed_one(
     assert sorted(path.name for path in data.iterdir()) == [alive.name, "toy"]
 
 
-def test_download_is_repeated_after_a_server_error(web: Answers):
-    web.give("/t.csv", b"busy", status=500)
-    toy = source(remote(web.give("/t.csv", CONTENT)))
-    assert files.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
-    assert web.asked["/t.csv"] == 2
-
-
-def test_missing_file_is_requested_once(web: Answers, data: Path):
-    fault = refused(source(remote(web.address + "/t.csv")))
-    assert fault.code == "E402"
-    assert "404" in fault.message
-    assert web.asked["/t.csv"] == 1
+def test_download_is_repeated_after_errors_of_the_server(
+    web: Answers, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    toy = source(remote(web.give("/t.csv", CONTENT[:100], length=len(CONTENT))))
+    assert (refused(toy).code, web.asked["/t.csv"]) == ("E402", files.RETRIES + 1)
+    missing = refused(source(remote(web.address + "/none.csv")))
+    assert (missing.code, "404" in missing.message, web.asked["/none.csv"]) == ("E402", True, 1)
+    unserved = refused(source(remote("http://127.0.0.1:1/t.csv")))
+    assert (unserved.code, "no connection" in unserved.message) == ("E402", True)
+    web.give("/s.csv", b"busy", status=500)
+    toy = source(remote(web.give("/s.csv", CONTENT)))
     assert left_behind(data) == []
+    assert files.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
+    assert web.asked["/s.csv"] == 2
+
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("RATECLI_DATA", str(tmp_path / "file" / "data"))
+    fault = refused(toy)
+    assert (fault.code, "cannot be written" in fault.message) == ("E402", True)
 
 
-def test_no_server(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("RATECLI_DATA_MIRROR", raising=False)
-    monkeypatch.setattr(files, "RETRIES", 0)
-    fault = refused(source(remote("http://127.0.0.1:1/t.csv")))
-    assert (fault.code, "no connection" in fault.message) == ("E402", True)
+def test_mirror_is_used_first_and_offline_and_is_verified(
+    web: Answers, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    mirror = tmp_path / "mirror" / "toy"
+    mirror.mkdir(parents=True)
+    monkeypatch.setenv("RATECLI_DATA_MIRROR", str(tmp_path / "mirror"))
+    # the mirror holds the extracted file
+    for toy in (
+        source(remote(web.give("/t.csv", b"other"))),
+        source(remote(web.address + "/z.zip", CONTENT, "t.csv")),
+    ):
+        (mirror / "t.csv").write_bytes(b"<html>")
+        assert refused(toy).code == "E403"
+        assert not list(data.rglob("*.*"))
+        (mirror / "t.csv").write_bytes(CONTENT)
+        assert files.fetch_files(toy, offline=True)["t.csv"].read_bytes() == CONTENT
+        (data / "toy" / "t.csv").unlink()
+    assert not web.asked
 
 
 def test_offline_download_is_an_error(web: Answers, data: Path):
@@ -245,58 +259,11 @@ def test_offline_download_is_an_error(web: Answers, data: Path):
     assert left_behind(data) == []
 
 
-def test_mirror_folder_is_used_first_and_offline(
-    web: Answers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    mirror = tmp_path / "mirror" / "toy"
-    mirror.mkdir(parents=True)
-    (mirror / "t.csv").write_bytes(CONTENT)
-    monkeypatch.setenv("RATECLI_DATA_MIRROR", str(tmp_path / "mirror"))
-    toy = source(remote(web.give("/t.csv", b"other")))
-    assert files.fetch_files(toy, offline=True)["t.csv"].read_bytes() == CONTENT
-    assert not web.asked
-
-
-def test_public_address_is_used_if_the_mirror_lacks_the_file(
-    web: Answers, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("RATECLI_DATA_MIRROR", web.address + "/mirror/")
-    toy = source(remote(web.give("/t.csv", CONTENT)))
-    files.fetch_files(toy)
-    assert list(web.asked) == ["/mirror/toy/t.csv", "/t.csv"]
-
-
-def test_wrong_file_in_a_mirror_is_an_error(
-    web: Answers, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    (tmp_path / "mirror" / "toy").mkdir(parents=True)
-    (tmp_path / "mirror" / "toy" / "t.csv").write_bytes(b"<html>")
-    monkeypatch.setenv("RATECLI_DATA_MIRROR", str(tmp_path / "mirror"))
-    assert refused(source(remote(web.give("/t.csv", CONTENT)))).code == "E403"
-    assert not data.exists()
-
-
-def test_data_folder_that_cannot_be_created(
-    web: Answers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("RATECLI_DATA", str(tmp_path / "file" / "data"))
-    fault = refused(source(remote(web.give("/t.csv", CONTENT))))
-    assert (fault.code, "cannot be written" in fault.message) == ("E402", True)
-
-
 def test_file_in_a_nested_archive_is_extracted(web: Answers, data: Path):
     outer = zipped(("inner.zip", zipped(("t.csv", CONTENT))), ("other.txt", b"x"))
     toy = source(remote(web.give("/z.zip", outer), CONTENT, "inner.zip", "t.csv"))
     assert files.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
     assert sorted(p.name for p in data.rglob("*")) == ["t.csv", "toy"]
-
-
-def test_mirror_has_the_extracted_file(web: Answers, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("RATECLI_DATA_MIRROR", web.address + "/m")
-    web.give("/m/toy/t.csv", CONTENT)
-    toy = source(remote(web.address + "/z.zip", CONTENT, "t.csv"))
-    assert files.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
 
 
 def test_sha256_is_computed_again_when_a_file_changes(tmp_path: Path):

@@ -116,29 +116,6 @@ def test_streamed_features_equal_those_in_memory(tmp_path: Path, name: str, drop
     np.testing.assert_array_equal(dense(alike.features(there)), X)  # to the last bit
 
 
-def test_classifier_of_streamed_rows_equals_that_in_memory(tmp_path: Path):
-    from ratecli.experiment.prepare import prepare  # noqa: PLC0415
-    from ratecli.runner.trial import run_trial  # noqa: PLC0415
-
-    write(frame(), tmp_path / "t.csv")
-    (tmp_path / "exp.yaml").write_text("""
-name: gaps
-datasets: {d: {path: t.csv, label: y, missing: mean, drop: [part], split: {by: part}}}
-objective: error
-algorithms: [unconstrained: {loss: logistic}]
-metrics: {loss: log_loss}
-seeds: 1
-""")
-    found = []
-    for more in ([], ["datasets.d.stream=true"]):
-        (task,) = prepare(tmp_path / "exp.yaml", more).plan.tasks
-        result = run_trial(task.payload, {})
-        assert result.status == "ok"
-        found.append([value.value for value in result.values if value.metric == "log_loss"])
-    assert found[1] == pytest.approx(found[0], abs=3e-5)  # LIBLINEAR stops there
-    assert len(found[0]) == 2
-
-
 def faults(options: dict[str, Any], folder: Path) -> list[Diagnostic]:
     """Of a table in memory and streamed: one each, and the same."""
     told = []

@@ -12,12 +12,8 @@ import pytest
 from experiments import faults, measured_values, people, run_file, write
 from ratecli.experiment.explain import explain
 from ratecli.experiment.prepare import prepare
-from ratecli.files import LEDGER_FILE
 from ratecli.ledger.records import TrialResult
-from ratecli.ledger.store import LedgerStore
 from ratecli.models.storage import dumps, loads
-from ratecli.runner.executors import ProcessExecutor, SerialExecutor
-from ratecli.runner.run import run_experiment
 from ratecli.runner.trial import run_trial
 from ratecli.sampling.resampling import TrainingRowsSpec
 from ratecli.sampling.rows import (
@@ -232,42 +228,6 @@ def test_take_is_in_the_key_of_users_and_not_of_the_filter(folder):
     assert weights["filter", 0].key == sample["filter", 0].key
     assert weights["plain", 0].key == sample["plain", 0].key
     assert weights["unconstrained", 0].key != sample["unconstrained", 0].key
-
-
-@pytest.mark.slow
-def test_the_same_numbers_with_any_number_of_workers(folder):
-    path = write(folder, text("sample") + "seeds: 3\n")
-    _, serial = run_file(path)
-    run_experiment(prepare(path), folder / "other", ProcessExecutor(2), quiet=True)
-    with LedgerStore(folder / "other" / LEDGER_FILE, readonly=True) as store:
-        for planned in serial.plan():
-            mine, theirs = serial.result(planned.key), store.result(planned.key)
-            assert mine.values == theirs.values
-            assert mine.models == theirs.models
-
-
-def test_a_stored_filter_trial_is_used_again(folder):
-    path = write(folder, text())
-    prepared = prepare(path)
-    _, whole = run_file(path)
-    with LedgerStore(folder / "again" / LEDGER_FILE) as store:
-        store.put(whole.result(jobs(prepared)["filter", 0].key))
-    outcome = run_experiment(prepared, folder / "again", SerialExecutor(), quiet=True)
-    assert outcome.ran == 2
-    with LedgerStore(folder / "again" / LEDGER_FILE, readonly=True) as store:
-        for planned in store.plan():
-            assert store.result(planned.key).values == whole.result(planned.key).values
-
-
-def test_trials_fail_with_the_filter_that_they_need(folder):
-    failing = "algorithm: {qp_proxy: {classifier: {GaussianNB: {priors: [1]}}}}"
-    outcome, store = run_file(write(folder, text().replace("disclosivity: 0.3", failing)))
-    found = {planned.label: store.result(planned.key) for planned in store.plan()}
-    assert found["filter"].status == found["unconstrained"].status == "error"
-    assert found["unconstrained"].reason.startswith("needs trial ")
-    assert found["filter"].reason in found["unconstrained"].reason
-    assert found["plain"].status == "ok"
-    assert outcome.exit_code == 1
 
 
 @pytest.mark.parametrize("take", ["weights", "sample"])

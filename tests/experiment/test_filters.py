@@ -9,7 +9,6 @@ from experiments import faults as refused
 from experiments import measured_values, people, run_file, write
 from ratecli.errors import FaultError
 from ratecli.experiment.cases import resolve_goals
-from ratecli.experiment.explain import explain
 from ratecli.experiment.prepare import prepare
 from ratecli.models.storage import loads
 from ratecli.rates import expression as ex
@@ -147,14 +146,6 @@ def test_safety_test_refuses_disclosivity(folder):
     assert fault.message.startswith("a safety test cannot bound 'disclosivity(by=sex)'")
 
 
-def test_goals_and_metrics_of_missing_splits(folder):
-    (found,) = faults(folder, metric="disclosivity(by=sex)@validation")
-    assert (found.code, found.place.column) == ("E208", 15)
-    (found,) = (f for f in faults(folder, rule="disclosivity(by=sex)@test <= alpha")
-                if f.code != "E308")  # fmt: skip
-    assert found.code == "E309"
-
-
 def test_group_without_training_rows_is_refused_in_goals_only(folder):
     (found,) = faults(folder, rule="share[x > 99] >= alpha")
     assert found.code == "E311"
@@ -170,15 +161,6 @@ def test_disclosivity_of_the_deployed_model(folder):
     trial = store.plan()[0]
     known = measured_values(trial, store.result(trial.key))
     assert np.isfinite([known["m", split] for split in ("train", "test")]).all()
-
-
-def test_explain_shows_disclosivity_unexpanded(folder):
-    new = text(rule="disclosivity(by=(sex, y)) <= alpha")
-    lines = explain(prepare(write(folder, new.replace("[majorize]", "[unconstrained]"))))
-    shown = "\n".join(lines)
-    assert "class       a bound on a disclosivity" in shown
-    assert "disclosivity(by=(sex, y)) - 0.1 <= 0" in shown
-    assert "joint_rate" not in shown
 
 
 def test_solvers_get_the_groups_of_disclosivity(folder):
@@ -200,13 +182,3 @@ def test_solvers_get_the_groups_of_disclosivity(folder):
         np.testing.assert_array_equal(given.slices[str(leaf.where.visible)], members)
         slopes = given.rates.A[[given.rates.index()[leaf]]].toarray()[0]
         np.testing.assert_allclose(slopes, members / train.sum())
-
-
-def test_number_labels_have_no_disclosivity(folder):
-    new = text(objective="mse", rule="mse <= 1", metric="disclosivity(by=sex)").replace(
-        "label: y", "label: x, target: number, label_range: [-5, 5]"
-    )
-    new = new.replace("[majorize]", "[unconstrained: {loss: squared}]")
-    (fault,) = refused(write(folder, new))
-    assert fault.code == "E306"
-    assert "'disclosivity(by=sex)' needs labels of two classes" in fault.message

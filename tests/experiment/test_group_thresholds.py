@@ -169,18 +169,6 @@ constraints:
         assert loads(blob).slices == ()
 
 
-def test_model_can_be_deployed_and_compared_with(folder):
-    text = FILE.replace("[post_shift]", "[post_shift, unconstrained]")
-    text = text.replace("error: error}", "churn: churn, theirs: 'of(post_shift, error)'}")
-    outcome, store = run_file(write(folder, text + "deployed: {algorithm: post_shift}\n"))
-    assert outcome.counts == {"ok": 2}
-    found = {}
-    for planned in store.plan():
-        found[planned.label] = measured_values(planned, store.result(planned.key), "deterministic")
-    assert 0 < found["unconstrained"]["churn", "test"] < 0.3
-    assert found["unconstrained"]["theirs", "test"] == found["post_shift"]["theirs", "test"]
-
-
 def test_constraints_are_tightened_for_groups_of_validation_rows(folder):
     """What is asked on training rows is tightened until it holds on those of validation."""
     frame = pd.read_csv(folder / "people.csv")

@@ -130,10 +130,3 @@ def test_numbers_have_no_class_even_if_they_are_0_and_1(folder):
     assert squared(rows).label_ends == (0, 1)
     assert rows.sample.mask("labelled").all()
     assert not (rows.sample.mask("+") | rows.sample.mask("-")).any()
-
-
-def test_two_classes_have_no_label_range(folder):
-    rows = rows_of(folder, TWO_CLASSES)
-    assert rows.sample.label_range is None
-    goal = objective_goal("error", resolve(parse_expression("error"), Scope()))
-    assert training_problem(rows, goal, (), "1/n").label_range is None

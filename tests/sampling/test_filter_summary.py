@@ -106,20 +106,6 @@ def test_sampled_variant_has_its_own_summary(trials):
         assert both[0]["after"] != both[1]["after"]
 
 
-def test_plot_of_an_unknown_variant_is_a_warning(tmp_path):
-    people(300, 1).to_csv(tmp_path / "people.csv", index=False)
-    text = (
-        "name: x\ndatasets: {d: {path: people.csv, label: y, split: {test: 1/3}}}\n"
-        "objective: imbalance(by=sex)\nalgorithms: [naive_proxy]\n"
-        "report: {plots: [{kind: posteriors, variant: expekted}, "
-        "{kind: group_shares, variant: expected}]}\n"
-    )
-    outcome, _ = run_file(write(tmp_path, text))
-    (warning,) = outcome.warnings
-    assert (warning.code, warning.message) == ("W208", "no trial returned a variant 'expekted'")
-    assert warning.help.startswith("did you mean 'expected'")
-
-
 def test_classifiers_have_no_filter_summary(tmp_path):
     people(200, 1).to_csv(tmp_path / "people.csv", index=False)
     text = "name: x\ndatasets: {d: {path: people.csv, label: y}}\nalgorithms: [unconstrained]\n"

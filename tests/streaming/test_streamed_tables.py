@@ -313,14 +313,6 @@ def test_streamed_columns_that_cannot_be_scaled(tmp_path, test, unit, said):
     assert said in str(caught.value)
 
 
-def test_numbers_whose_sums_overflow_are_too_large(tmp_path):
-    rng = np.random.default_rng(0)
-    x, z = np.where(rng.random(600) < 0.5, 1.7e308, -1.7e308), rng.normal(size=600)
-    write(pd.DataFrame({"x": x, "z": z, "y": np.arange(600) % 3 == 0}), tmp_path / "t.csv")
-    with pytest.raises(FaultError, match="column 'x' are too large to be scaled"):
-        dealt({"path": "t.csv", "label": "y", "stream": True}, tmp_path)
-
-
 def test_truncated_file_leaves_no_records(tmp_path):
     write(frame(50_000), tmp_path / "t.parquet")
     whole = (tmp_path / "t.parquet").read_bytes()
