@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, closing
+from contextlib import closing, nullcontext
 
 import pytest
 import typer
@@ -62,39 +62,36 @@ def read_results(request):
 
 
 class Counting:
-    """A serial executor that records the keys of its trials."""
+    """A serial executor that records the keys of its trials.
 
-    def __init__(self):
+    It may overwrite a ledger as soon as the first trial has ended, and be interrupted at the end.
+    """
+
+    def __init__(self, broken_ledger=None, *, interrupted=False):
         self.keys = []
+        self._broken, self._interrupted = broken_ledger, interrupted
 
     def run(self, tasks, function, on_done, hooks):
         todo = list(tasks)
         self.keys += [task.key for task in todo]
-        SerialExecutor().run(todo, function, on_done, hooks)
 
-
-class Breaking(Counting):
-    """Overwrites a ledger as soon as the first trial has ended."""
-
-    def __init__(self, ledger):
-        super().__init__()
-        self._ledger = ledger
-
-    def run(self, tasks, function, on_done, hooks):
-        def broken(result):
-            self._ledger.write_bytes(b"no ledger" * 1000)
+        def done(result):
+            if self._broken:
+                self._broken.write_bytes(b"no ledger" * 1000)
             on_done(result)
 
-        super().run(tasks, function, broken, hooks)
-        self.end()
-
-    def end(self):
-        """Called after the last trial."""
+        SerialExecutor().run(todo, function, done, hooks)
+        if self._interrupted:
+            raise KeyboardInterrupt
 
 
-class Interrupted(Breaking):
-    def end(self):
-        raise KeyboardInterrupt
+def run_all(found, executor=None):
+    """Run requests; return the outcomes, and the failures with the folder and the code of each."""
+    ended, failures = [], []
+    executor = executor or SerialExecutor()
+    run_experiments(found, executor, ended.append, lambda *each: failures.append(each), quiet=True)
+    failed = [(request.folder.name, error.faults[0].code) for request, error in failures]
+    return {outcome.folder.name: outcome for outcome in ended}, failed
 
 
 def test_one_table_for_all_experiments(folder, cli, files):
@@ -123,10 +120,10 @@ def test_one_table_for_all_experiments(folder, cli, files):
 def test_shared_trials_run_once(folder):
     same = PLAIN.replace("name: small", "name: same").replace("ratio:", "quotient:")
     more = same.replace("name: same", "name: more").replace("seeds: 2", "seeds: 3")
-    found, executor, ended = requests(folder, PLAIN, same, more), Counting(), []
-    run_experiments(found, executor, ended.append, quiet=True)
+    found, executor = requests(folder, PLAIN, same, more), Counting()
+    ended, _ = run_all(found, executor)
     assert len(executor.keys) == len(set(executor.keys)) == TRIALS * 3 // 2
-    assert [outcome.ran for outcome in ended] == [TRIALS, TRIALS, TRIALS * 3 // 2]
+    assert [outcome.ran for outcome in ended.values()] == [TRIALS, TRIALS, TRIALS * 3 // 2]
     ledgers = [read_results(each) for each in found]
     assert ledgers[0] == ledgers[1]
     assert ledgers[0].items() <= ledgers[2].items()
@@ -135,11 +132,11 @@ def test_shared_trials_run_once(folder):
 def test_stored_results_are_copied_to_other_experiments(folder):
     more = PLAIN.replace("name: small", "name: more").replace("seeds: 2", "seeds: 3")
     found = requests(folder, PLAIN, more)
-    run_experiments(found[:1], SerialExecutor(), lambda _: None, quiet=True)
-    executor, ended = Counting(), []
-    run_experiments(found, executor, ended.append, quiet=True)
+    run_all(found[:1])
+    executor = Counting()
+    ended, _ = run_all(found, executor)
     assert len(executor.keys) == TRIALS // 2
-    assert {outcome.folder.name: outcome.ran for outcome in ended} == {
+    assert {name: outcome.ran for name, outcome in ended.items()} == {
         "small": 0,
         "more": TRIALS // 2,
     }
@@ -157,13 +154,12 @@ def test_results_are_not_copied_if_constraint_names_differ_or_trials_failed(fold
     found[2].folder.mkdir(parents=True)
     with LedgerStore(found[2].folder / LEDGER_FILE) as store:
         store.put(failed)
-    executor = Counting()
-    run_experiments(found[2:], executor, lambda _: None, quiet=True)
-    assert failed.key in executor.keys
-    executor = Counting()
-    run_experiments(found[:2], executor, lambda _: None, quiet=True)
-    run_experiments(found[1:], executor, lambda _: None, quiet=True)
-    assert len(executor.keys) == TRIALS
+    first, second = Counting(), Counting()
+    run_all(found[2:], first)
+    assert failed.key in first.keys
+    run_all(found[:2], second)
+    run_all(found[1:], second)
+    assert len(second.keys) == TRIALS
 
 
 def test_the_plan_counts_shared_trials_once(folder, cli, files):
@@ -199,64 +195,49 @@ def test_the_plan_counts_shared_trials_once(folder, cli, files):
 
 def test_an_unreadable_ledger_stops_its_own_experiment_only(folder):
     found = requests(folder, PLAIN, PLAIN.replace("name: small", "name: same"))
-    run_experiments(found[:1], SerialExecutor(), lambda _: None, quiet=True)
+    run_all(found[:1])
     with closing(sqlite3.connect(found[0].folder / LEDGER_FILE)) as db, db:
         db.execute("UPDATE models SET data = 'no bytes'")
-    failures, ended, executor = [], [], Counting()
-    run_experiments(found, executor, ended.append, lambda *each: failures.append(each), quiet=True)
-    ((request, error),) = failures
-    assert (request.folder.name, error.faults[0].code) == ("small", "E503")
-    assert [outcome.folder.name for outcome in ended] == ["same"]
+    executor = Counting()
+    ended, failed = run_all(found, executor)
+    assert (list(ended), failed) == (["same"], [("small", "E503")])
     assert len(executor.keys) == TRIALS
 
 
-def test_an_experiment_ends_with_its_own_last_trial(folder):
-    found, seen = requests(folder, PLAIN, OTHER), []
-    other = found[1].folder / LEDGER_FILE
-    run_experiments(found, SerialExecutor(), lambda _: seen.append(stored(other)), quiet=True)
-    assert seen == [0, TRIALS]
-
-
 def test_a_ledger_that_breaks_stops_its_own_experiment_only(folder):
-    found, failures, ended = requests(folder, PLAIN, OTHER), [], []
-    executor = Breaking(found[0].folder / LEDGER_FILE)
-    run_experiments(found, executor, ended.append, lambda *each: failures.append(each), quiet=True)
-    assert [each.folder.name for each, _ in failures] == ["small"]
-    assert [fault.code for _, error in failures for fault in error.faults] in (["E502"], ["E503"])
-    assert [outcome.folder.name for outcome in ended] == ["other"]
-    assert sum(ended[0].counts.values()) == TRIALS
+    found = requests(folder, PLAIN, OTHER)
+    ended, failed = run_all(found, Counting(found[0].folder / LEDGER_FILE))
+    assert failed in ([("small", "E502")], [("small", "E503")])
+    assert {name: sum(outcome.counts.values()) for name, outcome in ended.items()} == {
+        "other": TRIALS
+    }
 
 
 def test_trials_that_others_depend_on_still_run_after_a_failure(folder):
     text = PLAIN + "  best: of(unconstrained, error)\n"
     both = requests(folder, text, text.replace("name: small", "name: same"))
-    alone = requests(folder, text.replace("  - majorize: {iterations: 2}\n", ""))
-    run_experiments(alone, SerialExecutor(), lambda _: None, quiet=True)
-    ended = []
-    executor = Breaking(both[1].folder / LEDGER_FILE)
-    run_experiments(both, executor, ended.append, lambda *_: None, quiet=True)
-    assert [outcome.folder.name for outcome in ended] == ["small"]
-    assert "error" not in ended[0].counts
+    run_all(requests(folder, text.replace("  - majorize: {iterations: 2}\n", "")))
+    ended, _ = run_all(both, Counting(both[1].folder / LEDGER_FILE))
+    assert list(ended) == ["small"]
+    assert "error" not in ended["small"].counts
 
 
-@pytest.mark.parametrize("obstacle", ["in use", "no data"])
-def test_an_experiment_that_cannot_run_does_not_stop_others(folder, cli, files, obstacle):
-    with ExitStack() as stack:
-        if obstacle == "in use":
-            stack.enter_context(lock_results(folder / "results" / "small"))
-        else:
-            files[0].write_text(SMALL.replace("source: loans, rows: 200", "source: adult"))
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [(2, "small.yaml: another run is writing to results/small"), (4, "error[E401]")],
+    ids=["in use", "no data"],
+)
+def test_an_experiment_that_cannot_run_does_not_stop_others(folder, cli, files, code, message):
+    if code == 4:
+        files[0].write_text(SMALL.replace("source: loans, rows: 200", "source: adult"))
+    with lock_results(folder / "results" / "small") if code == 2 else nullcontext():
         answer = cli("run", *files, "--executor", "serial", "--offline")
-    if obstacle == "in use":
-        assert answer.code == 2
-        assert "small.yaml: another run is writing to results/small" in answer.err
+    assert answer.code == code
+    assert message in answer.err
+    if code == 2:
         assert answer.out.splitlines()[1].split() == ["small", "4", "stopped:", "E504"]
-    else:
-        assert answer.code == 4
-        assert "error[E401]" in answer.err
-        assert not (folder / "results" / "small").exists()
-    assert stored(ledger(folder, "other")) == 4
-    assert stored(ledger(folder, "small")) == 0
+    assert (folder / "results" / "small").exists() == (code == 2)
+    assert [stored(ledger(folder, name)) for name in ("other", "small")] == [4, 0]
 
 
 def test_an_interrupt_reports_the_stored_trials_of_each(folder, files):
@@ -281,8 +262,9 @@ def test_an_interrupt_reports_the_stored_trials_of_each(folder, files):
 
 def test_an_interrupt_after_a_broken_ledger(folder, capsys):
     found = requests(folder, PLAIN, OTHER)
+    executor = Counting(found[0].folder / LEDGER_FILE, interrupted=True)
     with pytest.raises(typer.Exit) as ended:
-        Batch(found, Interrupted(found[0].folder / LEDGER_FILE), quiet=True).run()
+        Batch(found, executor, quiet=True).run()
     assert ended.value.exit_code == 130
     err = capsys.readouterr().err
     assert f"interrupted: {TRIALS} of {TRIALS} trials are stored in {found[1].folder}\n" in err
@@ -290,43 +272,15 @@ def test_an_interrupt_after_a_broken_ledger(folder, capsys):
 
 
 def test_limits_on_the_command_line(cli, files):
-    one = ("run", files[0], "--executor", "serial", "--set", "sweep.kappa=[0.6]", "--set")
-    one = (*one, "algorithms=[unconstrained]")
-    answer = cli(*one, "--timeout", "0.001s")
-    assert answer.code == 1
-    assert "failed: unconstrained kappa=0.6 seed=0: took longer than 0.001 s" in answer.out
-    assert "small: 1 trial: 1 timeout (1 run now)" in answer.out
-    answer = cli(*one, "--memory", "64 MiB")
-    assert answer.code == 1
-    assert "the limit is 64 MiB; " in answer.out
-    assert "a process alone takes more than the limit" in answer.out
-
-
-def test_limits_are_not_in_the_key(files):
-    plain = prepare(files[0]).plan
-    limited = prepare(files[0], ["limits.time=90 s", "limits.memory=2 GiB"]).plan
-    assert [task.key for task in limited.tasks] == [task.key for task in plain.tasks]
-    assert {task.limits for task in limited.tasks} == {limits.TrialLimits(90.0, 2 * 2**30)}
-    assert {task.limits for task in plain.tasks} == {limits.UNLIMITED}
-
-
-def test_memory_limits_need_proc_or_ps(cli, small, monkeypatch):
-    monkeypatch.setattr(limits, "HAS_PROC", False)
-    monkeypatch.setenv("PATH", os.devnull)  # no `ps`
-    answer = cli("run", small, "--memory", "2GiB", "--executor", "serial")
-    assert answer.code == 2
-    assert "error[E511]: limits.memory cannot be enforced" in answer.err
-
-
-def test_without_dask(cli, small, monkeypatch, folder):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    answer = cli("run", small, "--executor", "dask")
-    assert answer.code == 2
-    assert answer.err.splitlines() == [
-        "error[E512]: Dask is not installed",
-        "   = help: pip install 'ratecli[dask]'",
-    ]
-    assert not (folder / "results").exists()
+    one = ("run", files[0], "--executor", "serial", "--set", "sweep.kappa=[0.6]")
+    one = (*one, "--set", "algorithms=[unconstrained]")
+    for limit, messages in (
+        (("--timeout", "0.001s"), ("seed=0: took longer than 0.001 s", "1 timeout (1 run now)")),
+        (("--memory", "64 MiB"), ("the limit is 64 MiB; ", "takes more than the limit")),
+    ):
+        answer = cli(*one, *limit)
+        assert answer.code == 1
+        assert all(message in answer.out for message in messages)
 
 
 def test_fresh_deletes_nothing_without_a_cluster(folder, cli, files, monkeypatch):
@@ -342,11 +296,22 @@ def test_fresh_deletes_nothing_without_a_cluster(folder, cli, files, monkeypatch
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--executor", "dusk"), "serial, processes, dask and dask://HOST:PORT"),
-        (("--executor", "serial", "--jobs", 2), "one process runs one trial at a time"),
+        ("--executor dusk", "serial, processes, dask and dask://HOST:PORT"),
+        ("--executor serial --jobs 2", "one process runs one trial at a time"),
+        (
+            "--executor dask",
+            "error[E512]: Dask is not installed = help: pip install 'ratecli[dask]'",
+        ),
+        ("--executor serial --memory 2GiB", "error[E511]: limits.memory cannot be enforced"),
     ],
+    ids=["unknown", "jobs of one process", "without dask", "without /proc and ps"],
 )
-def test_invalid_executors(cli, small, options, message):
-    answer = cli("run", small, *options)
+def test_executors_that_cannot_run(cli, small, monkeypatch, options, message):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    monkeypatch.setattr(limits, "HAS_PROC", False)
+    monkeypatch.setenv("PATH", os.devnull)
+    answer = cli("run", small, *options.split())
     assert answer.code == 2
     assert message in " ".join(answer.err.split())
+    if "dask" in options:
+        assert not (small.parent / "results").exists()

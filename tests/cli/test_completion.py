@@ -39,56 +39,54 @@ def files(folder):
     (folder / "exp" / "broken.yaml").write_text("name: [\n")
     (folder / "exp" / "notes.txt").write_text("")
     (folder / "exp" / ".hidden.yaml").write_text("")
+    (folder / "exp" / "wild\x1b[31m.yaml").write_text("")
     (folder / "t.csv").write_text(TABLE)
+    (folder / "bad.csv").write_bytes(b"\xff\xfe\0")
     (folder / "results" / "small" / "models" / "majorize-seed=0").mkdir(parents=True)
-    return folder
 
 
-def test_names(bash):
-    assert bash("ratecli show majori") == ["majorize"]
-    assert {"recall", "error", "loans", "kl", "tradeoff"} <= set(bash("ratecli show "))
-    assert bash("ratecli ls d") == ["datasets"]
-    assert bash("ratecli fetch com") == ["compas", "communities"] or bash(
-        "ratecli fetch compas"
-    ) == ["compas"]
-    assert bash("ratecli init --template sel") == ["seldonian"]
-    assert "validate" in bash("ratecli va")
+SHOWN = ["exp/a.yaml", "exp/broken.yaml"]
+MODELS = ["results/small/models/majorize-seed=0", "results/small/"]
 
 
 @pytest.mark.usefixtures("files")
-def test_files(bash):
-    for name in ("run", "plan", "explain", "validate", "report", "fetch"):
-        assert bash(f"ratecli {name} exp/") == ["exp/a.yaml", "exp/broken.yaml"], name
-        assert "exp/" in bash(f"ratecli {name} e"), name
-    assert bash("ratecli predict results/") == [
-        "results/small/models/majorize-seed=0",
-        "results/small/",
-    ]
-    assert bash("ratecli predict model t") == ["t.csv"]
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("show majori", ["majorize"]),
+        ("ls d", ["datasets"]),
+        ("fetch compas", ["compas"]),
+        ("init --template sel", ["seldonian"]),
+        *((f"{name} exp/", SHOWN) for name in ("run", "plan", "explain", "fetch")),
+        ("run nowhere/", []),
+        ("predict results/", MODELS),
+        ("predict model t", ["t.csv"]),
+        ("run exp/a.yaml --set see", ["seeds="]),
+        ("run exp/broken.yaml --set see", []),
+        ("run nowhere.yaml --set see", []),
+        ("init --data t.csv --label ", ["id", "sex", "full, name", "y"]),
+        ("filter t.csv --by s", ["sex"]),
+        ("init --data bad.csv --label ", []),
+    ],
+)
+def test_names_files_keys_and_columns_are_completed(bash, line, offered):
+    assert bash(f"ratecli {line}") == offered
 
 
 @pytest.mark.usefixtures("files")
-def test_keys_of_the_named_file(bash):
-    assert bash("ratecli run exp/a.yaml --set see") == ["seeds="]
-    offered = bash("ratecli plan exp/a.yaml --set ")
-    assert {"sweep.kappa=", "datasets.loans.rows=", "algorithms.1.majorize.iterations="} <= set(
-        offered
-    )
-    assert bash("ratecli run exp/broken.yaml --set see") == []
-    assert bash("ratecli run nowhere.yaml --set see") == []
-
-
-def test_columns_of_the_named_table(bash, files):
-    assert bash("ratecli init --data t.csv --label ") == ["id", "sex", "full, name", "y"]
-    assert bash("ratecli filter t.csv --by s") == ["sex"]
-    (files / "t.csv").write_bytes(b"\xff\xfe\0")
-    assert bash("ratecli init --data t.csv --label ") == []
-
-
-def test_errors_give_no_completions(bash, files):
-    (files / "exp" / "wild\x1b[31m.yaml").write_text("")
-    assert bash("ratecli run exp/") == ["exp/a.yaml", "exp/broken.yaml"]
-    assert bash("ratecli run nowhere/") == []
+@pytest.mark.parametrize(
+    ("line", "some"),
+    [
+        ("validate e", {"exp/"}),
+        ("report e", {"exp/"}),
+        ("show ", {"recall", "error", "loans", "kl", "tradeoff"}),
+        ("va", {"validate"}),
+        ("run e", {"exp/"}),
+        ("plan exp/a.yaml --set ", {"sweep.kappa=", "algorithms.1.majorize.iterations="}),
+    ],
+)
+def test_some_of_many_completions(bash, line, some):
+    assert some <= set(bash(f"ratecli {line}"))
 
 
 @pytest.mark.parametrize(

@@ -68,23 +68,17 @@ def test_explain_shows_goals_that_an_algorithm_refuses(cli, small, listing):
 
 
 @pytest.mark.usefixtures("toy")
-def test_fetch_from_a_mirror(cli, folder, mirror):
+def test_fetch_sources_and_the_data_of_experiments_from_a_mirror(cli, folder, small, mirror):
+    small.write_text(SMALL.replace("loans: {source: loans, rows: 200}", "t: {source: toy}"))
+    path = folder / "data" / "toy" / "t.csv"
     answer = cli("fetch", "toy", "loans", "--offline")
     assert answer.code == 0
-    path = folder / "data" / "toy" / "t.csv"
     assert answer.out.splitlines() == [f"{path}  verified", "loans: nothing to download"]
     assert "fetched t.csv" in answer.err
     assert path.read_bytes() == CONTENT
     mirror.unlink()
-    again = cli("fetch", "toy", "--offline")
-    assert (again.code, again.err) == (0, "")
-
-
-@pytest.mark.usefixtures("toy", "mirror")
-def test_fetch_the_data_of_an_experiment(cli, folder, small):
-    small.write_text(SMALL.replace("loans: {source: loans, rows: 200}", "t: {source: toy}"))
-    answer = cli("fetch", small)
-    assert answer.out == f"{folder / 'data' / 'toy' / 't.csv'}  verified\n"
+    again = cli("fetch", small, "--offline")
+    assert (again.code, again.out, again.err) == (0, f"{path}  verified\n", "")
 
 
 def test_fetch_an_unknown_name(cli):

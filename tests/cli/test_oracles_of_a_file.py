@@ -53,12 +53,3 @@ def test_each_oracle_runs_and_its_models_can_be_deployed(folder, cli):
         theirs = {row["split"]: float(row["value"])
                   for row in read_rows(folder / "results" / "second" / "metrics.csv") if row["metric"] == "theirs"}  # fmt: skip
         assert theirs["train"] == pytest.approx(error[label, "deterministic", "3"], abs=1e-12)
-
-
-def test_an_oracle_that_cannot_be_fitted_is_a_failed_trial(folder, cli):
-    text = f"name: first\n{HEAD}algorithms:\n  - mixture: {{oracle: MultinomialNB}}\n"
-    (folder / "first.yaml").write_text(text)
-    answer = cli("run", "first.yaml", "-j", 1)
-    assert answer.code == 1
-    assert "MultinomialNB cannot be fitted: Negative values in data" in answer.out + answer.err
-    assert "Traceback" not in answer.out + answer.err

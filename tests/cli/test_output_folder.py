@@ -31,35 +31,26 @@ def refused(folder, cli):
     return call
 
 
-OBSTACLES = [
-    ("file small", "cannot write to 'results/small': "),
-    ("file small/figures", "cannot write to 'results/small/figures': it is no folder"),
-    ("folder small/report.html", "cannot write to 'results/small/report.html': it is a folder"),
-    ("folder small/trials.sqlite", "cannot write to 'results/small/trials.sqlite': "),
-]
-
-
-@pytest.mark.parametrize(("obstacle", "message"), OBSTACLES)
-def test_what_is_in_the_way_is_an_error(folder, refused, obstacle, message):
-    kind, name = obstacle.split()
-    path = folder / "results" / name
-    path.parent.mkdir(parents=True)
-    path.mkdir() if kind == "folder" else path.touch()
-    (error,) = refused("--fresh")
-    assert error.startswith(f"error[E505]: {message}")
-    if "sqlite" in name:
-        assert refused()[0].startswith("error[E503]")
-
-
-def test_all_obstacles_are_reported_at_once(folder, refused):
-    names = ("metrics.csv", "summary.md")
+@pytest.mark.parametrize(
+    ("kind", "names", "message"),
+    [
+        ("file", ("small",), ""),
+        ("file", ("small/figures",), "it is no folder"),
+        ("folder", ("small/metrics.csv", "small/report.html"), "it is a folder"),
+        ("folder", ("small/trials.sqlite",), ""),
+    ],
+)
+def test_all_that_is_in_the_way_is_reported_at_once(folder, refused, kind, names, message):
     for name in names:
-        (folder / "results" / "small" / name).mkdir(parents=True)
-    message = "error[E505]: cannot write to 'results/small/{}': it is a folder"
-    assert refused() == [message.format(name) for name in names]
-
-
-def test_a_folder_that_cannot_be_made(refused):
+        path = folder / "results" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir() if kind == "folder" else path.touch()
+    errors = refused("--fresh")
+    assert len(errors) == len(names)
+    for error, name in zip(errors, names, strict=True):
+        assert error.startswith(f"error[E505]: cannot write to 'results/{name}': {message}")
+    if "sqlite" in names[0]:
+        assert refused()[0].startswith("error[E503]")
     (error,) = refused("-o", "small.yaml/deep")
     assert error.startswith("error[E505]: cannot write to 'small.yaml/deep/small': ")
 

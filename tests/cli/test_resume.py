@@ -1,50 +1,38 @@
-"""Which changes of a file make its trials run again."""
+"""Which changes of a file give its trials other keys, so that they run again."""
 
 from __future__ import annotations
 
 import re
-import shutil
 
 import pytest
 import yaml
-from small import SMALL, TRIALS
+from small import PLAIN, TRIALS
 
-from ratecli.cli.app import main
+from ratecli.experiment.prepare import prepare
 from ratecli.sampling import rows as world
 
 PEOPLE = "sex,x,y\n" + "".join(
     f"{'FM'[k % 2]},{(k * 37 + k // 2 % 2 * 40) % 101},{k // 2 % 2}\n" for k in range(160)
 )
-OWN = SMALL.replace("loans: {source: loans, rows: 200}", "people: {path: people.csv, label: y}")
-OWN = OWN.partition("report:")[0].replace("Female", "F").replace("Male", "M")
-
-
-@pytest.fixture(scope="module")
-def done(tmp_path_factory):
-    """Run `OWN` once; return the folder."""
-    place = tmp_path_factory.mktemp("done")
-    (place / "people.csv").write_text(PEOPLE)
-    (place / "exp.yaml").write_text(OWN)
-    results = str(place / "results")
-    assert main(["run", str(place / "exp.yaml"), "-q", "-o", results, "--executor", "serial"]) == 0
-    return place
+OWN = PLAIN.replace("loans: {source: loans, rows: 200}", "people: {path: people.csv, label: y}")
+OWN = OWN.replace("Female", "F").replace("Male", "M")
+RATIO = re.compile(r"\bratio\b")
+WOMEN, MEN = "  women: sex = F\n", "  men: sex = M\n"
+ERROR, FIRST = "  error: error\n", "  - unconstrained\n"
+RULE = "positive_rate[women] >= kappa * positive_rate[men]"
 
 
 @pytest.fixture
-def run(folder, cli, done):
-    """Return a function that runs a text after `OWN` and returns the number of trials run."""
-    shutil.copytree(done, folder, dirs_exist_ok=True)
-    # each run is a process of its own: forget the tables of the earlier one
-    world._read_table.cache_clear()
-    world.load_trial_data.cache_clear()
+def keys(folder):
+    """Return a function that returns the keys of the trials of a text."""
+    (folder / "people.csv").write_text(PEOPLE)
 
-    def call(text: str, name: str = "exp.yaml") -> int:
+    def call(text: str, name: str = "exp.yaml") -> set[str]:
+        # each command is a process of its own: forget the tables of the earlier one
+        world._read_table.cache_clear()
+        world.load_trial_data.cache_clear()
         (folder / name).write_text(text)
-        answer = cli("run", name, "--executor", "serial")
-        assert answer.code == 0
-        if "nothing to run" in answer.out:
-            return 0
-        return int(answer.out.split("run now)")[0].rsplit("(", 1)[1])
+        return {task.key for task in prepare(folder / name).plan.tasks}
 
     return call
 
@@ -55,75 +43,64 @@ def reordered(text):
     return yaml.safe_dump(dict(reversed(content.items())), sort_keys=False)
 
 
-RATIO = re.compile(r"\bratio\b")
 SAME = {
-    "order of the file": reordered,
-    "comments": lambda text: text.replace("# a small experiment", "# something else\n\n"),
-    "description": lambda text: text + "description: why\n",
-    "order of groups": lambda text: text.replace(
-        "  women: sex = F\n  men: sex = M\n", "  men: sex = M\n  women: sex = F\n"
-    ),
-    "name of a group": lambda text: text.replace("women", "ladies"),
-    "group spelt out": lambda text: text.replace("[men]", "[sex = M]"),
-    "name of a constraint": lambda text: text.replace("parity", "fair"),
-    "name of a metric": lambda text: RATIO.sub("quotient", text),
-    "order of metrics": lambda text: text.replace("  error: error\n", "").replace(
-        "metrics:\n", "metrics:\n  error: error\n"
-    ),
-    "name of a sweep": lambda text: text.replace("kappa", "k"),
-    "order of a sweep": lambda text: text.replace("[0.6, 0.9]", "[0.9, 0.6]"),
-    "number spelt otherwise": lambda text: text.replace("[0.6, 0.9]", "[6e-1, 0.90]"),
-    "order of algorithms": lambda text: text.replace("  - unconstrained\n", "").replace(
-        "seeds:", "  - unconstrained\nseeds:"
-    ),
-    "label": lambda text: text.replace("{iterations: 2}", "{iterations: 2, as: ours}"),
-    "default said": lambda text: text.replace("{iterations: 2}", "{iterations: 2, cuts: 100}"),
-    "fewer seeds": lambda text: text.replace("seeds: 2", "seeds: [1]"),
-    "report": lambda text: text + "report: {tables: [{rows: [kappa], columns: [error]}]}\n",
-    "synonym": lambda text: text.replace("positive_rate", "selection_rate"),
-    "side of the rule": lambda text: text.replace(
-        "positive_rate[women] >= kappa * positive_rate[men]",
-        "kappa * positive_rate[men] <= positive_rate[women]",
-    ),
+    "order of the file": (OWN, reordered(OWN)),
+    "comments": ("# a small experiment", "# something else\n\n"),
+    "name and description": ("name: small", "name: other\ndescription: why"),
+    "order of groups": (WOMEN + MEN, MEN + WOMEN),
+    "name of a group": ("women", "ladies"),
+    "group spelt out": ("[men]", "[sex = M]"),
+    "name of a constraint": ("parity", "fair"),
+    "name of a metric": (" ratio:", " quotient:"),
+    "order of metrics": (OWN, OWN.replace(ERROR, "").replace("metrics:\n", "metrics:\n" + ERROR)),
+    "name of a sweep": ("kappa", "k"),
+    "order of a sweep": ("[0.6, 0.9]", "[0.9, 0.6]"),
+    "number spelt otherwise": ("[0.6, 0.9]", "[6e-1, 0.90]"),
+    "order of algorithms": (OWN, OWN.replace(FIRST, "").replace("seeds:", FIRST + "seeds:")),
+    "label": ("{iterations: 2}", "{iterations: 2, as: ours}"),
+    "default said": ("{iterations: 2}", "{iterations: 2, cuts: 100}"),
+    "report": ("seeds: 2", "seeds: 2\nreport: {tables: [{rows: [kappa], columns: [error]}]}"),
+    "synonym": ("positive_rate", "selection_rate"),
+    "side of the rule": (RULE, "kappa * positive_rate[men] <= positive_rate[women]"),
 }
 OTHER = {
-    "option": (lambda text: text.replace("iterations: 2", "iterations: 3"), 4),
-    "metric": (lambda text: text.replace("  error: error", "  error: error\n  t: tpr"), TRIALS),
-    "l2": (lambda text: text + "regularization: {l2: 2/n}\n", TRIALS),
-    "constraint": (lambda text: text.replace(">= kappa", ">= 0.1 + kappa"), TRIALS),
-    "sweep": (lambda text: text.replace("[0.6, 0.9]", "[0.6, 0.8]"), 4),
-    "seeds": (lambda text: text.replace("seeds: 2", "seeds: 3"), 4),
-    "split": (lambda text: text.replace("label: y", "label: y, split: {test: 1/4}"), TRIALS),
-    "features": (lambda text: text.replace("label: y", "label: y, drop: [sex]"), TRIALS),
-    "meaning of a group": (lambda text: text.replace("men: sex = M", "men: sex != F", 1), TRIALS),
+    "option": ("iterations: 2", "iterations: 3", 4),
+    "metric": (ERROR, ERROR + "  t: tpr\n", TRIALS),
+    "l2": ("seeds: 2", "seeds: 2\nregularization: {l2: 2/n}", TRIALS),
+    "constraint": (">= kappa", ">= 0.1 + kappa", TRIALS),
+    "sweep": ("[0.6, 0.9]", "[0.6, 0.8]", 4),
+    "more seeds": ("seeds: 2", "seeds: 3", 4),
+    "fewer seeds": ("seeds: 2", "seeds: [1]", 0),
+    "split": ("label: y", "label: y, split: {test: 1/4}", TRIALS),
+    "features": ("label: y", "label: y, drop: [sex]", TRIALS),
+    "meaning of a group": ("men: sex = M", "men: sex != F", TRIALS),
 }
 
 
-@pytest.mark.parametrize("change", SAME)
-def test_changes_without_effect_run_nothing(run, change):
-    assert SAME[change](OWN) != OWN
-    assert run(SAME[change](OWN)) == 0
+@pytest.mark.parametrize(("old", "new"), SAME.values(), ids=SAME)
+def test_changes_without_effect_run_nothing(keys, old, new):
+    assert old in OWN
+    assert keys(OWN.replace(old, new)) == keys(OWN, "renamed.yaml")
 
 
-@pytest.mark.parametrize("change", OTHER)
-def test_changes_with_effect_run_again(run, change):
-    text, count = OTHER[change]
-    assert text(OWN) != OWN
-    assert run(text(OWN)) == count
-    assert run(OWN) == 0
+@pytest.mark.parametrize(("old", "new", "count"), OTHER.values(), ids=OTHER)
+def test_changes_with_effect_run_again(keys, old, new, count):
+    assert old in OWN
+    assert len(keys(OWN.replace(old, new)) - keys(OWN)) == count
 
 
-def test_a_renamed_file_runs_nothing(run):
-    assert run(OWN, "renamed.yaml") == 0
-
-
-def test_other_rows_run_all_again(run, folder):
+def test_other_rows_run_all_again(keys, folder):
+    before = keys(OWN)
     (folder / "people.csv").write_text(PEOPLE + "F,3,1\n")
-    assert run(OWN) == TRIALS
+    assert keys(OWN).isdisjoint(before)
 
 
-def test_a_renamed_metric_keeps_its_numbers(run, folder):
-    before = (folder / "results/small/metrics.csv").read_text()
-    run(RATIO.sub("quotient", OWN))
-    after = (folder / "results/small/metrics.csv").read_text()
-    assert sorted(after.splitlines()) == sorted(RATIO.sub("quotient", before).splitlines())
+def test_a_renamed_metric_keeps_its_numbers(folder, cli):
+    (folder / "people.csv").write_text(PEOPLE)
+    written = []
+    for text in (OWN, RATIO.sub("quotient", OWN)):
+        (folder / "exp.yaml").write_text(text)
+        answer = cli("run", "exp.yaml", "--executor", "serial")
+        written.append((folder / "results/small/metrics.csv").read_text())
+    assert "nothing to run" in answer.out
+    assert sorted(written[1].splitlines()) == sorted(RATIO.sub("quotient", written[0]).splitlines())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 
 import pytest
@@ -73,21 +72,6 @@ def test_the_quickstart_runs_once(folder, run):
     assert again.code == 0
     assert "(nothing to run, all were stored)" in again.out
     assert (folder / "results" / "quickstart" / "metrics.csv").read_bytes() == before
-
-
-def test_tables_of_a_run(folder, run, small):
-    answer = run(small, "-o", "elsewhere/deep")
-    assert answer.code == 0
-    assert "Traceback" not in answer.err
-    results = folder / "elsewhere" / "deep" / "small"
-    rows = read_rows(results / "metrics.csv")
-    assert {row["kappa"] for row in rows} == {"0.6", "0.9"}
-    assert {row["split"] for row in rows} == {"train", "test"}
-    assert {row["metric"] for row in rows} == {"objective", "ratio", "error", "violation.parity"}
-    assert len(read_rows(results / "trials.csv")) == TRIALS
-    manifest = json.loads((results / "manifest.json").read_text())
-    assert manifest["data"]["loans"]["rows"] == 200
-    assert (results / "experiment.yaml").read_text() == SMALL
 
 
 @pytest.mark.parametrize(
@@ -184,16 +168,3 @@ def test_report_writes_the_same_again(folder, cli, run, small):
     assert str(results.relative_to(folder) / "report.html") in told
     assert str(results.relative_to(folder) / "models") == told[-1]
     assert {name: (results / name).read_bytes() for name in made} == before
-
-
-def test_an_unmet_expectation_is_a_warning(folder, cli):
-    text = "expect:\n" + "".join(
-        f"  - {{algorithm: majorize, variant: stochastic, kappa: 0.6, metric: error, at_most: {x}}}\n"
-        for x in (0.01, 0.99)
-    )
-    (folder / "exp.yaml").write_text(PLAIN.replace("seeds: 2", "seeds: 1") + text)
-    for quiet in ((), ("--quiet",)):
-        answer = cli("run", "exp.yaml", "--jobs", "1", *quiet)
-        assert answer.code == 0
-        assert answer.err.count("warning[W501]: 'error' of 'majorize' is ") == 1
-        assert "(stochastic, kappa = 0.6, test), expected: ≤ 0.01\n" in answer.err

@@ -93,9 +93,18 @@ def test_a_second_run_is_refused_and_changes_nothing(folder, cli, small):
     assert errors.count("interrupted") == 1
     kept = f"of {SEEDS * TRIALS // 2} trials are stored in results/small; run again to go on"
     assert kept in errors
-    # no lock is left behind; nor is by a kill: test_killed_runs_resume.py
-    assert cli("run", small, "-q", *ONCE).code == 0
+    assert cli("run", small, "-q", *ONCE).code == 0  # no lock is left behind
     assert len(ended(folder)) == TRIALS // 2
+
+
+def test_a_killed_run_resumes_with_the_same_numbers(folder, cli, small):
+    """At random moments, and whatever is killed: tests/runner/test_killed_runs.py."""
+    with running(folder):
+        pass
+    for place in ("results", "undisturbed"):
+        assert cli("run", small, "-q", "-o", place, *ONCE).code == 0
+    kept, whole = (folder / place / "small" / "metrics.csv" for place in ("results", "undisturbed"))
+    assert kept.read_bytes() == whole.read_bytes()
 
 
 def test_one_command_at_a_time_writes_a_report(folder, cli, small, monkeypatch):

@@ -168,45 +168,6 @@ metrics: {all: error, a: 'error[a]', b: 'error[b]', cover: 'positive_rate[c]', a
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("\nname: small", "# a comment\nname: other"),
-        ("women", "ladies"),
-        ("parity", "fair"),
-        ("err:", "mistakes:"),
-        ("error\n", "error_rate\n"),
-    ],
-)
-def test_names_and_spelling_are_not_part_of_keys(folder, old, new):
-    assert old in BASE
-    assert keys(folder, BASE.replace(old, new)) == keys(folder, BASE)
-
-
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ["regularization.l2=2/n"],
-        ["seeds=[0, 2]"],
-        [f"constraints.parity={PARITY.replace('0.9', '0.8')}"],
-        ["algorithms.1.majorize.iterations=4"],
-        ["datasets.people.split.test=0.2", "datasets.people.split.train=0.8"],
-    ],
-)
-def test_everything_that_changes_results_is_part_of_keys(folder, overrides):
-    assert keys(folder, BASE, *overrides) != keys(folder, BASE)
-
-
-def test_data_is_part_of_keys(folder):
-    before = keys(folder, BASE)
-    people(300, 2).to_csv(folder / "people.csv", index=False)
-    assert keys(folder, BASE) != before
-
-
-def keys(folder, text, *overrides):
-    return {task.key for task in prepare(write(folder, text), overrides).plan.tasks}
-
-
-@pytest.mark.parametrize(
     ("overrides", "same"), [([], False), (["datasets.people.split.seed=5"], True)]
 )
 def test_a_split_seed_fixes_the_split_for_all_seeds(folder, overrides, same):
