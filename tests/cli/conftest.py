@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from people import EXPERIMENTS, people
 from small import SMALL
 
 from ratecli.cli.app import main
@@ -60,3 +63,22 @@ def small(folder):
     path = folder / "small.yaml"
     path.write_text(SMALL)
     return path
+
+
+@pytest.fixture(scope="session")
+def ran(tmp_path_factory) -> Path:
+    """Run the experiments on people once; return the folder with the table and the results."""
+    place = tmp_path_factory.mktemp("ran")
+    people().to_csv(place / "people.csv", index=False)
+    for name, text in EXPERIMENTS.items():
+        path = place / f"{name}.yaml"
+        path.write_text(text)
+        assert main(["run", str(path), "-q", "-j", "1", "-o", str(place / "results")]) == 0
+    return place
+
+
+@pytest.fixture
+def rows(folder, ran) -> pd.DataFrame:
+    """Copy the table and the results to the working folder; return the table."""
+    shutil.copytree(ran, folder, dirs_exist_ok=True)
+    return people()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 
@@ -11,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from people import read
 
 from ratecli.cli.app import main
 from ratecli.rates.matrix import disclosivity
@@ -49,10 +49,6 @@ def table(folder) -> pd.DataFrame:
     return people()
 
 
-def read(text: str) -> pd.DataFrame:
-    return pd.read_csv(io.StringIO(text), keep_default_na=False)
-
-
 def filter_json(folder) -> dict:
     return json.loads((folder / "filter.json").read_text("utf-8"))
 
@@ -61,32 +57,36 @@ def by_sex(*more: str) -> tuple[str, ...]:
     return ("filter", "people.csv", "--by", "sex", "--label", "hired", *more)
 
 
-def test_kept_rows_are_unchanged_and_in_order(made):
-    all_, kept = ((made / name).read_text().splitlines() for name in ("people.csv", "kept.csv"))
-    assert kept[0] == all_[0]
-    place = iter(all_[1:])
-    assert all(line in place for line in kept[1:])
-    assert 0 < len(kept) - 1 < ROWS
-    assert filter_json(made / "f")["sample"]["rows"] == len(kept) - 1
-    assert sorted(path.name for path in (made / "f").iterdir()) == FOLDER
-
-
 def test_filter_json_matches_the_predictions(made, cli):
     found, before = filter_json(made / "f"), people().sex == "F"
+    assert sorted(path.name for path in (made / "f").iterdir()) == FOLDER
     assert (found["features"], found["limit"]) == (["age", "hours", "job"], 0.15)
     train = found["expected"]["train"]
-    shown = read(cli("predict", made / "f", made / "people.csv").out)
-    chance = shown.chance.to_numpy()
+    shown = cli("predict", made / "f", made / "people.csv")
+    rows = read(shown.out)
+    assert list(rows.columns) == [*people().columns, "chance", "value", "kept"]
+    chance = rows.chance.to_numpy()
     share = (chance * before).sum() / chance.sum()
-    assert train["kept"] == pytest.approx(chance.mean(), abs=1e-9)
-    assert train["before"]["shares"]["sex"]["F"] == pytest.approx(before.mean(), abs=1e-9)
-    assert train["after"]["shares"]["sex"]["F"] == pytest.approx(share, abs=1e-9)
-    assert train["after"]["imbalance"] == pytest.approx(abs(share - 0.5) * math.sqrt(2), abs=1e-9)
     assert share > before.mean() + 0.1
-    sample = read((made / "kept.csv").read_text())
+    sample = rows[rows.kept == 1]
     drawn = (sample.sex == "F").mean()
-    assert found["sample"]["shares"]["sex"]["F"] == pytest.approx(drawn, abs=1e-9)
-    assert found["sample"]["kept"] == pytest.approx(len(sample) / ROWS, abs=1e-9)
+    for value, expected in (
+        (train["kept"], chance.mean()),
+        (train["before"]["shares"]["sex"]["F"], before.mean()),
+        (train["after"]["shares"]["sex"]["F"], share),
+        (train["after"]["imbalance"], abs(share - 0.5) * math.sqrt(2)),
+        (found["sample"]["shares"]["sex"]["F"], drawn),
+        (found["sample"]["kept"], len(sample) / ROWS),
+        (found["sample"]["rows"], len(sample)),
+    ):
+        assert value == pytest.approx(expected, abs=1e-9)
+    summary = f"people.csv: {ROWS} rows, {len(sample)} of them kept, sampled with --seed 0"
+    assert summary in shown.err
+    # the command wrote the same rows as they are in the table
+    lines = (made / "people.csv").read_text().splitlines()
+    assert (made / "kept.csv").read_text().splitlines() == [
+        lines[0], *(lines[k + 1] for k in sample.index)
+    ]  # fmt: skip
 
 
 def test_samples_of_20_seeds_agree_with_the_report(made, cli):
@@ -112,18 +112,6 @@ def test_samples_of_20_seeds_agree_with_the_report(made, cli):
     assert gap < 4 * women.std() / math.sqrt(20)
 
 
-def test_predict_keeps_the_same_rows(made, cli):
-    shown = cli("predict", made / "f", made / "people.csv")
-    found = read(shown.out)
-    assert list(found.columns) == [*people().columns, "chance", "value", "kept"]
-    sample = read((made / "kept.csv").read_text())
-    again = found[found.kept == 1].drop(columns=["chance", "value", "kept"])
-    pd.testing.assert_frame_equal(again.reset_index(drop=True), sample)
-    summary = f"people.csv: {ROWS} rows, {len(sample)} of them kept, sampled with --seed 0"
-    assert summary in shown.err
-    assert set(found.value) <= set(range(int(found.value.max()) + 1))
-
-
 def test_new_rows_need_no_group_and_no_label(made, folder, cli):
     new = people(7, 400)
     new.drop(columns=["sex", "skin", "hired"]).to_csv(folder / "new.csv", index=False)
@@ -131,9 +119,6 @@ def test_new_rows_need_no_group_and_no_label(made, folder, cli):
     less, all_ = (read(cli("predict", made / "f", name).out) for name in ("new.csv", "all.csv"))
     assert less[["chance", "value", "kept"]].equals(all_[["chance", "value", "kept"]])
     assert less.chance.nunique() > 5
-    new.head(100).to_csv(folder / "head.csv", index=False)
-    head = read(cli("predict", made / "f", "head.csv").out)
-    assert head[["value", "kept"]].equals(all_[["value", "kept"]].head(100))
     share = (all_.chance * (all_.sex == "F")).sum() / all_.chance.sum()
     assert share > (new.sex == "F").mean() + 0.05
 
@@ -141,16 +126,12 @@ def test_new_rows_need_no_group_and_no_label(made, folder, cli):
 @pytest.mark.usefixtures("table")
 def test_the_same_seed_gives_the_same_files(folder, cli):
     said = []
-    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
-        options = ("-o", f"{name}.csv", "--filter", f"deep/{name}", "--seed", seed)
-        answer = cli(*by_sex(*options))
-        assert answer.code == 0
-        said.append([(folder / f"{name}.csv").read_bytes()])
-        said[-1] += [(folder / "deep" / name / each).read_bytes() for each in FOLDER]
+    for seed in (3, 3, 4):  # the files of the run before are replaced
+        assert cli(*by_sex("-o", "a.csv", "--filter", "deep/a", "--seed", seed)).code == 0
+        written = (folder / "a.csv", *(folder / "deep" / "a" / name for name in FOLDER))
+        said.append([path.read_bytes() for path in written])
     assert said[0] == said[1]
     assert said[0][0] != said[2][0]
-    assert cli(*by_sex("-o", "a.csv", "--filter", "deep/a", "--seed", 4)).code == 0
-    assert (folder / "a.csv").read_bytes() == said[2][0]
 
 
 @pytest.mark.usefixtures("table")
@@ -215,10 +196,10 @@ def test_option_kept_is_the_least_share(folder, cli):
 
 
 @pytest.mark.usefixtures("table")
-def test_nothing_may_be_filter_json(folder, cli):
+def test_a_filter_may_keep_every_row(folder, cli):
     answer = cli(*by_sex("-o", "kept.csv", "--disclosivity", "0"))
     assert answer.code == 0
-    assert "warning[W407]: no filter was found that balances groups at a disclosivity of 0" in answer.err  # fmt: skip
+    assert "warning[W407]: no filter was found that balances groups at a disclo" in answer.err
     assert (folder / "kept.csv").read_bytes() == (folder / "people.csv").read_bytes()
 
 
@@ -255,13 +236,10 @@ BAD = [
     (["--drop", "ages"], 2, "there is no column 'ages', which --drop or --label names"),
     (["--by", "sex"], 2, "error[E104]: --by names 'sex' twice"),
     (["--by", "one"], 4, "error[E411]: column 'one' has 1 value, and groups must be 2 to 30"),
-    (["--by", "age"], 4, "values, and groups must be 2 to 30"),
     (["--by", "gaps"], 4, "error[E411]: column 'gaps' has no value in row 3, and 2 such rows in all"),
     (["--by", "holes"], 4, "error[E411]: column 'holes' has no value in row 1"),
     (["--disclosivity", "1.5"], 2, "error[E104]: disclosivity must be from 0 to 1, not 1.5"),
-    (["--disclosivity", "nan"], 2, "disclosivity must be from 0 to 1, not nan"),
     (["--kept", "2"], 2, "error[E104]: 'kept' must be"),
-    (["--kept", "0.1", "--algorithm", "naive_proxy"], 2, "error[E104]: 'kept' "),
     (["--test", "1"], 2, "error[E104]: the split leaves no rows to train on"),
     (["--test", "half"], 2, "error[E104]: 'test' must be a number such as 0.05"),
     (["--algorithm", "balanced"], 2, "error[E202]: no filter is called 'balanced'"),
@@ -269,7 +247,6 @@ BAD = [
     (["-o", "people.csv"], 2, "error[E104]: 'people.csv' is the table itself"),
     (["-o", "no/kept.csv"], 2, "error[E505]: cannot write to 'no/kept.csv'"),
     (["--filter", "people.csv"], 2, "error[E104]: 'people.csv' is no folder"),
-    (["--filter", "people.csv/f"], 2, "error[E505]: cannot write to 'people.csv/f"),
     (["--filter", "trial"], 2, "error[E104]: 'trial' holds the models of a trial"),
     (["--filter", "half"], 2, "error[E505]: cannot write to 'half/filter.json'"),
     (["--drop", "age", "--drop", "hours", "--drop", "job", "--drop", "skin", "--drop", "one",
@@ -302,24 +279,22 @@ def test_missing_numbers(folder, cli):
     rows.to_csv(folder / "people.csv", index=False)
     refused = cli(*by_sex("-o", "kept.csv"))
     assert "help: say --missing mean, fill in the values, or leave" in refused.err
-    answer = cli(*by_sex("-o", "kept.csv", "--filter", "f", "--missing", "mean"))
-    assert (answer.code, answer.err) == (0, "")
-    assert json.loads((folder / "f" / "filter.json").read_text())["missing"] == "mean"
-    blocks = json.loads((folder / "f" / "encoder.json").read_text())["blocks"]
-    assert [each["column"] for each in blocks if each.get("missing")] == ["hours"]
-    again = cli("predict", "f", "people.csv", "-o", "told.csv")
-    assert (again.code, again.err) == (0, "")
     wrong = cli(*by_sex("-o", "kept.csv", "--missing", "men"))
     assert (wrong.code, "did you mean 'mean'?" in wrong.err) == (2, True)
+    answer = cli(*by_sex("-o", "kept.csv", "--filter", "f", "--missing", "mean"))
+    assert (answer.code, answer.err) == (0, "")
+    assert filter_json(folder / "f")["missing"] == "mean"
+    again = cli("predict", "f", "people.csv", "-o", "told.csv")
+    assert (again.code, again.err) == (0, "")
 
 
 def test_an_empty_sample_is_an_error(folder, cli, listing):
     """Each of three rows is kept by chance; at a few seeds none is."""
     (folder / "people.csv").write_text("sex,x\nF,1\nM,1\nM,3\n")
     before = listing()
+    options = ("--by", "sex", "--disclosivity", "0.05", "-o", "k.csv", "--seed")
     for seed in range(35, 60):
-        options = ("--by", "sex", "--disclosivity", "0.05", "--seed", seed, "-o", "k.csv")
-        answer = cli("filter", "people.csv", *options)
+        answer = cli("filter", "people.csv", *options, seed)
         if answer.code:
             break
         (folder / "k.csv").unlink()
