@@ -86,6 +86,7 @@ def _numbers(ratio: float, error: float, kappa: float, noise: random.Random) -> 
 
 
 def _meta() -> dict[str, Any]:
+    plot = {"kind": "tradeoff", "x": "ratio", "y": "error"}
     constraint = "positive_rate[women] >= kappa * positive_rate[men]"
     return {
         "experiment": {
@@ -97,28 +98,12 @@ def _meta() -> dict[str, Any]:
             "metrics": {name: METRICS[name] for name in ("ratio", "error")},
             "report": {
                 "tables": [
-                    {
-                        "rows": ["algorithm", "variant", "kappa"],
-                        "columns": ["ratio", "error", "violation.parity"],
-                        "split": "test",
-                    },
-                    {
-                        "rows": ["algorithm"],
-                        "columns": ["error"],
-                        "split": "train",
-                        "file": "errors",
-                    },
+                    {"rows": ["algorithm", "variant", "kappa"], "split": "test",
+                     "columns": ["ratio", "error", "violation.parity"]},
+                    {"rows": ["algorithm"], "columns": ["error"], "split": "train",
+                     "file": "errors"},
                 ],
-                "plots": [
-                    {"kind": "tradeoff", "x": "ratio", "y": "error", "split": "test"},
-                    {
-                        "kind": "tradeoff",
-                        "x": "ratio",
-                        "y": "error",
-                        "split": "train",
-                        "title": HOSTILE,
-                    },
-                ],
+                "plots": [plot | {"split": "test"}, plot | {"split": "train", "title": HOSTILE}],
             },
         },
         "goals": [
@@ -131,7 +116,7 @@ def _meta() -> dict[str, Any]:
         "warnings": ["W401: group 'women' of 'loans' has 12 rows"],
         "frontier": {"0": [[0.0, 0.115], [0.4, 0.115], [0.6, 0.12], [0.8, 0.14], [1.0, 0.17]]},
         "plots": [{"levels": [{"value": k, "label": f"kappa = {k}"} for k in KAPPAS]}],
-    }
+    }  # fmt: skip
 
 
 def texts(sheet: Sheet) -> list[list[str]]:

@@ -27,16 +27,11 @@ HALF = 12.7062047 * 0.1
 def ledger_of(*entries, errors=(0.4, 0.6), **point) -> Ledger:
     """One trial a seed with two variants, whose mean error is 0.5; `other` is twice as bad."""
     plan = [planned("fit", seed, **point) for seed in range(len(errors))]
-    results = {
-        trial.key: measured(
-            trial,
-            {
-                ("main", "test"): {"error": error, "violation.parity": error - 0.7},
-                ("other", "test"): {"error": 2 * error},
-            },
-        )
-        for trial, error in zip(plan, errors, strict=True)
-    }
+    results = {}
+    for trial, error in zip(plan, errors, strict=True):
+        numbers = {"error": error, "violation.parity": error - 0.7}
+        found = {("main", "test"): numbers, ("other", "test"): {"error": 2 * error}}
+        results[trial.key] = measured(trial, found)
     return Ledger(plan, results, {"experiment": {"name": "x", "expect": list(entries)}})
 
 

@@ -110,6 +110,10 @@ def sheet(page, title):
     return page.locator(".sheet", has=page.get_by_role("heading", name=title, exact=True))
 
 
+def ground(page) -> str:
+    return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+
 def column(found, title) -> list[str]:
     """The texts of a column, of the rows that are seen."""
     heads = found.locator("thead th").all_inner_texts()
@@ -193,21 +197,13 @@ def test_the_tooltip_of_a_mark_has_its_row_of_the_summary(opened, results):
         page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         tip = page.locator(".tip")
         assert tip.locator("strong").inner_text() == "majorize (stochastic)"
-        facts = dict(
-            zip(
-                tip.locator("dt").all_inner_texts(),
-                tip.locator("dd").all_inner_texts(),
-                strict=True,
-            )
-        )
+        texts = [tip.locator(part).all_inner_texts() for part in ("dt", "dd")]
+        facts = dict(zip(*texts, strict=True))
         row = wanted[kappa, "error"]
-        half = (float(row["high"]) - float(row["low"])) / 2
-        assert (
-            facts["error (test)"] == f"{format_number(float(row['mean']))} ± {format_number(half)}"
-        )
-        assert facts["ratio (test)"].startswith(
-            format_number(float(wanted[kappa, "ratio"]["mean"]))
-        )
+        half = format_number((float(row["high"]) - float(row["low"])) / 2)
+        assert facts["error (test)"] == f"{format_number(float(row['mean']))} ± {half}"
+        ratio = format_number(float(wanted[kappa, "ratio"]["mean"]))
+        assert facts["ratio (test)"].startswith(ratio)
         assert (float(facts["kappa"]), facts["n"]) == (float(kappa), row["n"])
     page.mouse.move(0, 0)
     assert not tip.is_visible()
@@ -297,24 +293,18 @@ def test_text_has_enough_contrast(opened, scheme):
     found = page.evaluate(CONTRASTS)
     assert len(found) > 20
     assert {name: ratio for name, ratio in found.items() if ratio < 4.5} == {}
-    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 24, 27)"}[scheme]
+    assert ground(page) == {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 24, 27)"}[scheme]
     plot = page.locator(".canvas svg").first.evaluate("svg => getComputedStyle(svg).filter")
     assert plot == {"light": "none", "dark": "invert(0.91) hue-rotate(180deg)"}[scheme]
 
 
 def test_the_button_changes_light_to_dark_and_back(opened):
     page = opened(color_scheme="light")
-
-    def ground():
-        return page.evaluate("getComputedStyle(document.body).backgroundColor")
-
-    before = ground()
-    button = page.get_by_role("button", name="Dark", exact=True)
-    button.click()
-    assert ground() == "rgb(21, 24, 27)"
+    before = ground(page)
+    page.get_by_role("button", name="Dark", exact=True).click()
+    assert ground(page) == "rgb(21, 24, 27)"
     page.get_by_role("button", name="Light", exact=True).click()
-    assert ground() == before
+    assert ground(page) == before
 
 
 def test_print_expands_everything_and_is_light(opened):
@@ -326,7 +316,7 @@ def test_print_expands_everything_and_is_light(opened):
     assert stack.is_visible()
     assert fold.is_visible()
     assert page.locator("#provenance pre").last.is_visible()
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert ground(page) == "rgb(255, 255, 255)"
     cut = "boxes => boxes.filter(box => getComputedStyle(box).overflowY !== 'visible').length"
     assert page.locator(".scroll, .plot").evaluate_all(cut) == 0
     shades = "boxes => boxes.filter(box => getComputedStyle(box).backgroundImage !== 'none').length"

@@ -38,6 +38,7 @@ class Reader(HTMLParser):
         self.attributes: list[tuple[str, str, str]] = []
         self.feed(text)
         self.close()
+        assert self.open == [], "every element is closed"
 
     def handle_starttag(self, tag, attrs):
         self.handle_startendtag(tag, attrs)
@@ -65,12 +66,8 @@ def read(text) -> Reader:
     return Reader(text)
 
 
-def test_every_element_is_closed(read):
-    assert read.open == []
-    assert read.tags["svg"] == 2
-
-
 def test_ids_are_unique_and_references_exist(text, read):
+    assert read.tags["svg"] == 2
     ids = read.values("id")
     assert len(ids) == len(set(ids)) > 50
     references = {value[1:] for value in read.values("href", "xlink:href") if value.startswith("#")}
@@ -93,30 +90,20 @@ def test_the_page_makes_no_network_requests(text, read):
     assert "http" not in policy
 
 
-@pytest.mark.parametrize(
-    "where", ["description", "name", "label", "constraint", "dataset", "reason", "manifest"]
-)
-def test_no_field_can_inject(example, where):
+def test_no_field_can_inject(example):
     evil = '"><img src=x onerror=alert(1)><!--'
-    experiment, meta = dict(example.experiment), dict(example.meta)
-    plan, results = example.plan, example.results
-    experiment["report"] = {}
-    if where in {"name", "description"}:
-        experiment[where] = evil
-    elif where == "constraint":
-        experiment["constraints"] = {evil: evil}
-    elif where == "dataset":
-        meta["datasets"] = {evil: {"rows": evil}}
-    elif where == "manifest":
-        meta["manifest"] = {evil: [{evil: evil}]}
-    elif where == "label":
-        plan = [replace(trial, label=evil) for trial in plan]
-    else:
-        results = {key: replace(result, reason=evil) for key, result in results.items()}
-    found = render_report(Ledger(plan, results, {**meta, "experiment": experiment}), [])
+    plan = [replace(trial, label=evil) for trial in example.plan]
+    results = {key: replace(result, reason=evil) for key, result in example.results.items()}
+    experiment = {"name": evil, "description": evil, "constraints": {evil: evil}, "report": {}}
+    meta = {
+        "experiment": example.experiment | experiment,
+        "datasets": {evil: {"rows": evil}},
+        "manifest": {evil: [{evil: evil}]},
+    }
+    found = render_report(Ledger(plan, results, example.meta | meta), [])
     assert "<img" not in found
-    assert "&lt;img" in found
-    assert Reader(found).open == []
+    assert found.count("&lt;img") > 9
+    Reader(found)
 
 
 def test_the_summary_comes_first(text):
@@ -133,7 +120,7 @@ def test_the_summary_comes_first(text):
 
 def test_an_empty_run_still_has_a_page():
     found = render_report(Ledger([planned("a", 0)], {}, {"experiment": {"name": "none"}}), [])
-    assert Reader(found).open == []
+    Reader(found)
     assert "not_run 1" in found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from functools import partial
 
+import numpy as np
 import pytest
 from guarantees import ledger_of_known_rates
 from matplotlib.figure import Figure
@@ -43,10 +44,8 @@ def test_marks_are_where_the_markers_are(images):
     for shown in (*images, *panels):
         for number, name in enumerate(shown.series):
             if name != "best possible":
-                places = [
-                    pytest.approx(place, abs=1e-5) for place in sorted(markers(shown, number))
-                ]
-                assert sorted(marked(shown, number)) == places, name
+                drawn = np.array(sorted(markers(shown, number)))
+                np.testing.assert_allclose(sorted(marked(shown, number)), drawn, atol=1e-5)
     assert {name for mark in panels[0].marks for name, _ in mark.facts} == {
         "amount", "n", "error (test)", "solution rate", "failure rate (any constraint, test)",
     }  # fmt: skip
@@ -91,17 +90,12 @@ def test_a_box_is_where_the_bar_is():
     assert len(groups) == 2
     for mark, group in zip(shown.marks, groups, strict=True):
         numbers = [float(each) for each in group[0].get("d").split() if each not in "MLz"]
-        xs, ys = numbers[::2], numbers[1::2]
-        found = (mark.x * width, mark.width * width, mark.y * height, mark.height * height)
-        assert found == pytest.approx(
-            (
-                (min(xs) + max(xs)) / 2,
-                max(xs) - min(xs),
-                (min(ys) + max(ys)) / 2,
-                max(ys) - min(ys),
-            ),
-            abs=1e-3,
-        )
+        for values, centre, size in (
+            (numbers[::2], mark.x * width, mark.width * width),
+            (numbers[1::2], mark.y * height, mark.height * height),
+        ):
+            ends = centre - size / 2, centre + size / 2
+            assert (min(values), max(values)) == pytest.approx(ends, abs=1e-3)
 
 
 def _points(tooltips: Tooltips, *, places) -> Figure:
