@@ -1,19 +1,28 @@
-"""Resolved rules: names, templates, folded constants and canonical text."""
+"""Resolved rules: names, their errors, templates, folded constants and canonical text."""
 
 from __future__ import annotations
 
 import itertools
+import time
 
 import pytest
-from full_scope import FULL, VALUES, value
+from full_scope import FULL, VALUES, fault_under, value
 from hypothesis import given, settings
-from rule_strategies import EXPRESSIONS, SCOPE
+from hypothesis import strategies as st
+from rule_strategies import EXPRESSIONS, SCOPE, codes
 
+from ratecli.errors import FaultError, Span
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import AlgorithmMetric, Apply, Constant, Expression, Slice
 from ratecli.rates.functions import FUNCTIONS
-from ratecli.rates.parser import parse_constraint, parse_expression
-from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
+from ratecli.rates.parser import MAX_LENGTH, parse_conditions, parse_constraint, parse_expression
+from ratecli.rates.resolve import (
+    Scope,
+    check_conditions,
+    constraint_differences,
+    resolve,
+    violation_expression,
+)
 from ratecli.rates.syntax import Condition
 from ratecli.rates.table import BALANCE_METRICS, COMPOSITES, METRICS, SYNONYMS, TEMPLATES
 
@@ -183,3 +192,147 @@ def test_canonical_text_of_random_expressions(node):
 def test_canonical_text_resolves_to_the_same_expression(text):
     node = value(text)
     assert value(ex.to_text(node)) == node
+
+
+def mark_of(faulty: str, code: str, help_: str = "", message: str = "") -> tuple[str, ...]:
+    return faulty, code, help_, message
+
+
+@pytest.mark.parametrize(
+    ("mark", "code", "help_", "message"),
+    [
+        mark_of("tpr - «trp»", "E203", "did you mean 'tpr'"),
+        mark_of("0.5 * «Recall»[women]", "E203", "did you mean 'recall'"),
+        mark_of("2 * «kapa»", "E203", "did you mean 'kappa'"),
+        mark_of("«sqr»(tpr)", "E203", "did you mean 'sqrt'"),
+        mark_of("1 - «women»", "E203", "positive_rate[women]", "is a slice"),
+        mark_of("1 - «d2»", "E203", "positive_rate[d2]", "is a slice"),
+        mark_of("tpr[«wimen»]", "E204", "did you mean 'women'"),
+        mark_of("tpr[women, «d4»]", "E204", "d1, d2, d3"),
+        mark_of("tpr[women, «sx = Female»]", "E205", "did you mean 'sex'"),
+        mark_of("max_gap(tpr, by=«gender»)", "E205", "age, alone, race, sex"),
+        mark_of('max_gap(tpr, by=«"Sex"»)', "E205", "did you mean 'sex'"),
+        mark_of("tpr[«sex=female»]", "E206", "did you mean 'Female'? values: Female, Male"),
+        mark_of("tpr[«race != (White, Blck)»]", "E206", "did you mean 'Black'"),
+        mark_of("tpr[«age = 40»]", "E206", "20, 39, 41.5"),
+        mark_of("tpr[«sex >= 30»]", "E206", "Female, Male", "compares numbers"),
+        mark_of("tpr@«tests»", "E209", "did you mean 'test'"),
+        mark_of("f1[women]@«dev»", "E209", "train"),
+        mark_of("of(«unconstraint», error)", "E202", "did you mean 'unconstrained'"),
+        mark_of("tpr / «0»", "E311"),
+        mark_of("tpr / «nothing»", "E311"),
+        mark_of("log(«-1»)", "E311"),
+        mark_of("sqrt(«0.2 - 0.5»)", "E311"),
+        mark_of("kl(«2», tpr)", "E311", "from 0 to 1"),
+        mark_of("«log(0)» + tpr", "E311"),
+        mark_of("1 + «1e308 * 10» * tpr", "E311"),
+        mark_of("1 + «tpr(women)»", "E304", "write tpr", "takes no arguments"),
+        mark_of("1 + «f_score»", "E304", "f_score(beta)"),
+        mark_of("f_score(«tpr»)", "E304", "", "takes a number"),
+        mark_of("1 + «kl(tpr)»", "E304", "", "2 argument(s), not 1"),
+        mark_of("1 + «max()»", "E304", "", "1 or more"),
+        mark_of("1 + «sqrt»", "E304"),
+        mark_of("1 + «max(tpr, fpr)[women]»", "E304", "max(tpr[...])"),
+        mark_of("«abs(tpr)@test»", "E304"),
+        mark_of("tpr(by=«sex»)", "E304", "", "max_gap, mean, min_ratio"),
+        mark_of("«max_gap(tpr)»", "E304", "max_gap(tpr, by=sex)"),
+        mark_of("«max_gap(tpr, fpr, by=sex)»", "E304", "max_gap(tpr, by=sex)"),
+        mark_of("max_gap(tpr, by=«alone»)", "E304", "", "1 value,"),
+        mark_of("max_gap(tpr, by=«zip»)", "E304", "", "31 values"),
+        mark_of("«mean(tpr, fpr)»", "E304", "mean(tpr, by=sex)"),
+        mark_of("«of(error)»", "E304", "of(unconstrained, error)"),
+        mark_of("«of(3, error)»", "E304", "of(unconstrained, error)"),
+        mark_of("1 - «kappa[women]»", "E304", "", "is a number"),
+        mark_of("«kappa@test»", "E304", "", "is a number"),
+        mark_of("tpr - «mode»", "E304", "", "'fast'"),
+        mark_of("tpr - «flag»", "E304", "", "True"),
+        mark_of("tpr(by=(«sex, race»))", "E304", "", "max, min, rms, imbalance, disclosivity"),
+        mark_of("sqrt(tpr, by=«sex»)", "E304", "", "belongs to"),
+        mark_of("1 - «imbalance»", "E304", "", "takes a column and no metric"),
+        mark_of("«imbalance(tpr, by=sex)»", "E304", "", "takes a column and no metric"),
+        mark_of("«disclosivity(by=sex)[women]»", "E304", "", "not of those where sex = Female"),
+        mark_of("max(«imbalance(by=race)», by=sex)", "E304", "", "not of those where sex = Female"),
+        mark_of("disclosivity(by=sex)@«tset»", "E209", "", "'tset' is not a split"),
+        mark_of("disclosivity(by=(sex, «sex»))", "E304", "", "'sex' is named twice"),
+        mark_of("max_gap(tpr, by=(sex, «race»))", "E304", "", "compares the values of one column"),
+        mark_of("«min(tpr, fpr, by=sex)»", "E304", "", "takes one metric and a column"),
+    ],
+)
+def test_errors_of_names(mark, code, help_, message):
+    fault = fault_under(mark, value)
+    assert fault.code == code
+    assert help_ in (fault.help or "")
+    assert message in fault.message
+
+
+def test_conditions_of_groups_are_checked():
+    def check(text: str) -> None:
+        check_conditions(parse_conditions(text), FULL)
+
+    check("sex = Female, age >= 3, age = (20, '39'), zip <= 12")
+    assert fault_under("sex = Male, «rce = White»", check).code == "E205"
+    assert fault_under("sex = Male, «race = Whit»", check).code == "E206"
+    assert fault_under("«race < 3»", check).code == "E206"
+
+
+def test_columns_are_not_checked_without_data():
+    scope = Scope(groups=FULL.groups)
+    assert resolve(parse_expression("tpr[sx = f, age >= 3] - max_gap(tpr, by=gender)"), scope)
+
+
+def test_parts_of_a_composite_have_the_span_of_its_name():
+    node = value("0.25 + f_score(2)[women]")
+    inner = [part.span for child in ex.children(node)[:1] for part in ex.walk(child)]
+    assert set(inner) == {Span(7, 24)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "max_gap(" * 30 + "tpr" + ", by=sex)" * 30,
+        "f_score(" * 30 + "2" + ")" * 30,
+        "max_gap(max_gap(max_gap(f1, by=race), by=race), by=race)",
+        "*".join(["tpr"] * 90),
+        "/".join(["tpr"] * 90),
+    ],
+)
+def test_nested_rules_are_refused_quickly(text):
+    begun = time.process_time()
+    found = {"E302", "E304"}
+    try:
+        assert sum(1 for _ in ex.walk(value(text))) < 1e6
+    except FaultError as error:
+        found = codes(error)
+    assert found <= {"E302", "E304"}
+    assert time.process_time() - begun < 2
+
+
+NAMES = st.sampled_from(
+    ["tpr", "f1", "f_score", "kappa", "mode", "max", "kl", "of", "max_gap", "women", "zz", "majorize"]
+)  # fmt: skip
+
+
+@given(
+    st.recursive(
+        NAMES | st.sampled_from(["1", "0", "tpr[women]", "tpr@x", "f1[sex=Q]"]),
+        lambda parts: (
+            st.tuples(NAMES, parts, parts).map(lambda p: f"{p[0]}({p[1]}, {p[2]})")
+            | st.tuples(NAMES, parts).map(lambda p: f"{p[0]}({p[1]}, by=sex)")
+            | st.tuples(parts, st.sampled_from("+-*/"), parts).map(
+                lambda p: f"({p[0]} {p[1]} {p[2]})"
+            )
+        ),
+        max_leaves=5,
+    )
+)
+@settings(max_examples=80)
+def test_random_rules_raise_only_errors_with_spans(text):
+    try:
+        node = value(text)
+    except FaultError as error:
+        unplaced = [fault for fault in error.faults if fault.span is None]
+    else:
+        unplaced = []
+        shown = ex.to_text(node)  # longer than what may be read where nested gaps are expanded
+        assert len(shown) > MAX_LENGTH or value(shown) == node
+    assert not unplaced
