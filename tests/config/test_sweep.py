@@ -127,9 +127,3 @@ def test_exclude_removes_exactly_the_matching_points(axes, data):
     except ValidationError:
         after = []
     assert after == kept
-
-
-@given(AXES)
-def test_sweep_is_written_and_read_again(axes):
-    sweep = Sweep.model_validate(axes)
-    assert Sweep.model_validate(sweep.model_dump()) == sweep

@@ -9,7 +9,6 @@ import pytest
 from ratecli.datasets import registry
 from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.sources import SOURCES
-from ratecli.errors import FaultError
 
 
 def test_listings_import_nothing_heavy():
@@ -64,28 +63,3 @@ def test_options_have_defaults_and_enter_the_digest():
     loans = registry.find_source("loans")
     digests = [registry.source_digest(loans, settled(rows=rows), ()) for rows in (4000, 4001)]
     assert digests[0] == registry.source_digest(loans, settled(), ()) != digests[1]
-
-
-def test_unknown_source_suggests_a_name():
-    with pytest.raises(FaultError) as caught:
-        registry.find_source("adlut")
-    (fault,) = caught.value.faults
-    assert fault.code == "E201"
-    assert "did you mean 'adult'?" in str(fault.help)
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"source": "adult", "rows": 5}, ["E101"]),
-        ({"source": "adult", "preparation": "plane"}, ["E104"]),
-        ({"source": "adult", "vectors": "glove.txt"}, ["E101"]),
-        ({"source": "loans", "rows": 1}, ["E104"]),
-        ({"source": "loans", "rows": 1, "seed": -1, "label": "x"}, ["E101", "E104", "E104"]),
-    ],
-)
-def test_invalid_options(options: dict[str, object], expected: list[str]):
-    with pytest.raises(FaultError) as caught:
-        registry.settle_options(DatasetEntry.of(options))
-    assert all(fault.help for fault in caught.value.faults)
-    assert [fault.code for fault in caught.value.faults] == expected

@@ -22,11 +22,6 @@ from ratecli.streaming.split import StreamedSplit
 OPTIONS = {"label": "y", "missing": "mean", "drop": ["part"], "split": {"by": "part"}}
 
 
-@pytest.fixture(autouse=True)
-def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RATECLI_DATA", str(tmp_path / "data"))
-
-
 def frame(rows: int = 500) -> pd.DataFrame:
     """Numbers without gaps, with gaps everywhere, in training rows only and in test rows only."""
     rng = np.random.default_rng(7)
@@ -73,16 +68,6 @@ def test_features_equal_those_of_scikit_learns_imputer(tmp_path: Path, name: str
     np.testing.assert_allclose(X[numbers], scaled, atol=1e-9)
     np.testing.assert_array_equal(X[["gaps=(missing)", "learned=(missing)"]], Y[:, 4:])
     assert (X.loc[found["gaps"].isna(), "gaps"] == 0).all()
-
-
-def test_test_rows_do_not_affect_the_encoder(tmp_path: Path):
-    found = frame()
-    write(found, tmp_path / "t.csv")
-    known = fit(load_entry_table(OPTIONS | {"path": "t.csv"}, tmp_path))
-    test = found["part"] == "test"
-    found.loc[test, ["x", "gaps", "late"]] = [5.0, np.nan, 1e6]
-    write(found, tmp_path / "t.csv")
-    assert fit(load_entry_table(OPTIONS | {"path": "t.csv"}, tmp_path)) == known
 
 
 def dealt(options: dict[str, Any], folder: Path) -> Any:

@@ -126,10 +126,8 @@ def test_values_of_columns(read):
     assert set(adult["income"]) == {">50K", "<=50K"}
     assert set(adult["sex"]) == {"Female", "Male"}
     complete = adult.notna().all(axis=1).to_numpy()
-    assert [complete[read("adult").part == part].sum() for part in ("train", "test")] == [
-        30162,
-        15060,
-    ]
+    part = read("adult").part
+    assert [complete[part == name].sum() for name in ("train", "test")] == [30162, 15060]
     assert not read("compas").frame.isna().any().any()
     assert read("bank").frame["job"].nunique() == 12
     assert set(law["race"]) == {"asian", "black", "hisp", "other", "white"}

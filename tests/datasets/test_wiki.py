@@ -60,16 +60,6 @@ def refused() -> list[Diagnostic]:
     return list(caught.value.faults)
 
 
-def test_unverified_files_are_refused(data: Path):
-    for _ in range(2):
-        faults = refused()
-        for fault, (name, text) in zip(faults, FILES.items(), strict=True):
-            assert f"'{data / 'wiki' / name}' cannot be verified" in fault.message
-            line = f"{hashlib.sha256(text.encode()).hexdigest()}  {name}"
-            assert str(fault.help).endswith(f"{data / 'wiki' / 'SHA256SUMS'}: {line}")
-    assert missing_source_files(SOURCES["wiki"]) == []
-
-
 def test_line_of_the_help_vouches_for_a_file(data: Path):
     before = table_digest(ENTRY, Path())
     lines = [str(fault.help).rpartition("SHA256SUMS: ")[2] for fault in refused()]
@@ -123,10 +113,3 @@ def test_vectors_replace_counts(data: Path, tmp_path: Path):
     assert table.digest == table_digest(entry, tmp_path) != table_digest(ENTRY, tmp_path)
     path.write_text("good 1 1\n")
     assert table_digest(entry, tmp_path) != table.digest
-
-
-def test_missing_file_of_vectors(data: Path, tmp_path: Path):
-    vouch(data)
-    with pytest.raises(FaultError) as caught:
-        table_digest(ENTRY | {"vectors": "glove.txt"}, tmp_path)
-    assert [fault.code for fault in caught.value.faults] == ["E405"]

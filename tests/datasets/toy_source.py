@@ -14,30 +14,20 @@ class Answers:
     """A web server on this machine: `give` says what a path answers, `asked` counts requests."""
 
     def __init__(self) -> None:
-        self.given: dict[str, list[tuple[int, bytes, int | None]]] = {}
-        self.raw: dict[str, tuple[bytes, float]] = {}
+        self.given: dict[str, list[tuple[bytes, float]]] = {}
         self.asked: Counter[str] = Counter()
         answers = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 answers.asked[self.path] += 1
-                if self.path in answers.raw:
-                    self.drip(*answers.raw[self.path])
-                    return
-                queue = answers.given.get(self.path, [(404, b"none", None)])
-                status, body, length = queue.pop(0) if len(queue) > 1 else queue[0]
-                self.send_response(status)
-                if length != -1:
-                    self.send_header("Content-Length", str(len(body) if length is None else length))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def drip(self, answer: bytes, pause: float) -> None:
                 self.close_connection = True
-                for start in range(0, len(answer), 1 if pause else len(answer)):
+                queue = answers.given.get(self.path, [(b"HTTP/1.0 404 None\r\n\r\nnone", 0.0)])
+                answer, pause = queue.pop(0) if len(queue) > 1 else queue[0]
+                step = 1 if pause else len(answer)
+                for start in range(0, len(answer), step):
                     try:
-                        self.wfile.write(answer[start:] if not pause else answer[start : start + 1])
+                        self.wfile.write(answer[start : start + step])
                     except OSError:  # nobody listens any more
                         return
                     time.sleep(pause)
@@ -50,14 +40,15 @@ class Answers:
         self.address = f"http://127.0.0.1:{self.server.server_port}"
 
     def give_raw(self, path: str, answer: bytes, *, pause: float = 0.0) -> str:
-        """Answer `path` with these bytes, headers and all; with a pause after each."""
-        self.raw[path] = answer, pause
+        """Answer `path` (after what it was given before) with these bytes, a pause after each."""
+        self.given.setdefault(path, []).append((answer, pause))
         return self.address + path
 
     def give(self, path: str, body: bytes, *, status: int = 200, length: int | None = None) -> str:
-        """Answer `path` with this (after what it was given before); `length` -1: state none."""
-        self.given.setdefault(path, []).append((status, body, length))
-        return self.address + path
+        """Answer `path` with a status and this body; `length` -1: state no length."""
+        stated = len(body) if length is None else length
+        head = f"HTTP/1.0 {status} Status\r\n" + f"Content-Length: {stated}\r\n" * (stated >= 0)
+        return self.give_raw(path, head.encode() + b"\r\n" + body)
 
 
 CONTENT = b"a,b\n1,2\n" * 500

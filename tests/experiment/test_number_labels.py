@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import run_file, write
+from experiments import measured_values, run_file, write
 from ratecli.experiment.prepare import check_file, prepare
 from ratecli.models.storage import loads
 from ratecli.rates.analysis import objective_goal
@@ -58,15 +58,15 @@ def test_errors_of_estimates(folder):
     model = loads(store.models(trial.key)[result.values[0].variant])
     error = model.estimate(rows.X) - rows.sample.label
     women = rows.sample.columns["sex"] == "F"
-    measured = {(value.split, value.metric): value.value for value in result.values}
+    measured = measured_values(trial, result)
     for split in ("train", "validation", "test"):
         there = (rows.sample.part == split) & ~np.isnan(rows.sample.label)
         means = [error[there & women].mean(), error[there & ~women].mean()]
         mse, gap = (error[there] ** 2).mean(), abs(means[0] - means[1])
         expected = {"mse": mse, "women": means[0], "gap": gap, "objective": mse}
         for name, value in expected.items():
-            assert measured[split, trial.metrics[name]] == pytest.approx(value, rel=1e-12)
-    assert measured["test", trial.metrics["mse"]] < 0.5
+            assert measured[name, split] == pytest.approx(value, rel=1e-12)
+    assert measured["mse", "test"] < 0.5
 
 
 def test_constraint_on_estimates_is_safety_tested(folder):

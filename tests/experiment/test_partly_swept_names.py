@@ -120,23 +120,6 @@ def test_errors_of_swept_options_and_misspelt_names(folder):
     assert "did you mean 'target'?" in fault.help
 
 
-NOWHERE = """
-name: nowhere
-datasets: {people: {path: people.csv, label: y, drop: [old]}}
-constraints: {low: positive_rate <= RULE}
-algorithms:
-  - unconstrained: {as: one, sweep: {a: [0.1]}}
-  - unconstrained: {as: two, sweep: {b: [0.2]}}
-metrics: {both: error * METRIC}
-"""
-
-
-def test_texts_that_no_algorithm_defines_are_refused(folder):
-    found = faults(write(folder, NOWHERE.replace("RULE", "a * b").replace("METRIC", "(b - a)")))
-    assert {(fault.code, fault.place.line) for fault in found} == {("E203", 4), ("E203", 8)}
-    assert prepare(write(folder, NOWHERE.replace("RULE", "a").replace("METRIC", "b"))).plan.tasks
-
-
 def test_explain_shows_the_first_definition(folder):
     lines = explain(check_available(write(folder, FILE)))
     assert "  over = positive_rate[sex = M] - 1.25 * positive_rate[sex = F]" in lines

@@ -44,13 +44,6 @@ def parity(kappa, **more):
 )
 def test_lines_of_a_tradeoff(tmp_path, plot, levels, heights):
     path = tmp_path / "exp.yaml"
-    path.write_text(FILE % plot)
-    assert report_metadata(prepare(path))["plots"] == [{"levels": levels, "heights": heights}]
-
-
-def test_convergence_plots_have_no_lines(tmp_path):
-    path = tmp_path / "exp.yaml"
-    path.write_text(FILE % "{kind: convergence}, {kind: tradeoff, x: cover, y: ratio}")
-    first, second = report_metadata(prepare(path))["plots"]
-    assert first == {}
-    assert second["levels"] == [COVER]
+    path.write_text(FILE % f"{plot}, {{kind: convergence}}")
+    lines = {"levels": levels, "heights": heights}
+    assert report_metadata(prepare(path))["plots"] == [lines, {}]

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments import people, run_file, write
+from experiments import measured_values, people, run_file, write
 from ratecli.experiment.prepare import prepare
 from ratecli.ledger.records import FILTERS_KEY
 from ratecli.models.storage import loads
@@ -86,12 +86,11 @@ def test_metrics_agree_with_the_summary(trials):
     for label, result in results.items():
         for name, told in result.info[FILTERS_KEY].items():
             for split in ("train", "test"):
-                known = {v.metric: v.value for v in result.values
-                         if (v.variant, v.split) == (name, split)}  # fmt: skip
+                known = measured_values(planned[label], result, name)
                 city = told["columns"]["city"]["splits"][split]
                 sex = told["columns"]["sex"]["splits"][split]
                 shifts = np.abs(np.array(sex["posterior"]) - sex["base"])
-                tells = known[planned[label].metrics["tells"]]
+                tells = known["tells", split]
                 assert shifts.max() == pytest.approx(tells, abs=1e-9)
                 assert sum(city["after"]) == pytest.approx(1)
 

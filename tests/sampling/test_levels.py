@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from experiments import people, run_file, write
+from experiments import measured_values, people, run_file, write
 from ratecli.experiment.prepare import prepare
 from ratecli.models.linear import Threshold
 from ratecli.models.storage import loads
@@ -130,15 +130,14 @@ def test_three_player_satisfies_a_recall_at_each_level(folder):
     assert outcome.counts == {"ok": 1}
     (planned,) = store.plan()
     result = store.result(planned.key)
-    found = {(v.variant, v.split, v.metric): v.value for v in result.values}
-    names = planned.metrics
-    assert found["stochastic", "train", names["violation.recall"]] <= 1e-6
-    assert found["stochastic", "train", names["low"]] >= 1 / 6
-    assert found["stochastic", "train", names["levels"]] > 0.75
+    found = measured_values(planned, result, "stochastic")
+    assert found["violation.recall", "train"] <= 1e-6
+    assert found["low", "train"] >= 1 / 6
+    assert found["levels", "train"] > 0.75
     last = loads(result.models["last"])
     rows = rows_of(folder, THREE)
     by_hand = number("pr_auc[level = 2]", rows, last, "test")
-    assert found["last", "test", names["pr_auc"]] == by_hand
+    assert measured_values(planned, result, "last")["pr_auc", "test"] == by_hand
     assert number("pr_auc[level = 0]", rows, last, "test") == pytest.approx(by_hand, abs=1e-9)
     biases = last.weights[-3:]
     assert biases[0] < biases[1] < biases[2]  # more recall, lower threshold
@@ -148,18 +147,15 @@ def test_post_shift_finds_a_threshold_for_each_level(folder):
     text = THREE.replace("unconstrained", "post_shift") + PRECISION + METRICS
     _, store = run_file(write(folder, text))
     (planned,) = store.plan()
-    found = {
-        v.metric: v.value
-        for v in store.result(planned.key).values
-        if (v.variant, v.split) == ("deterministic", "train")
-    }
-    assert found[planned.metrics["violation.recall"]] <= 0
+    result = store.result(planned.key)
+    found = measured_values(planned, result, "deterministic")
+    assert found["violation.recall", "train"] <= 0
     plain = rows_of(folder, PLAIN)
-    scored = loads(store.result(planned.key).models["deterministic"]).scorer
+    scored = loads(result.models["deterministic"]).scorer
     rows = plain.sample.part == "train"
     score = scored.score(rows_of(folder, THREE).X)[::3][rows]
     label, weight = plain.sample.label[rows], plain.sample.weight[rows]
     order = np.argsort(-score)
     hits, all_yes = np.cumsum((label * weight)[order]), np.cumsum(weight[order])
     best = [(hits / all_yes)[hits >= r * hits[-1]].max() for r in (1 / 6, 1 / 2, 5 / 6)]
-    assert found[planned.metrics["levels"]] == pytest.approx(np.mean(best), abs=1e-4)
+    assert found["levels", "train"] == pytest.approx(np.mean(best), abs=1e-4)

@@ -29,11 +29,6 @@ from ratecli.streaming.split import StreamedSplit
 from ratecli.streaming.stream import RUN_LENGTH
 
 
-@pytest.fixture(autouse=True)
-def data_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("RATECLI_DATA", str(tmp_path / "data"))
-
-
 def frame(rows, seed=0):
     rng = np.random.default_rng(seed)
     job = rng.choice(["cook", "nurse", "smith", "zoo"], rows).astype(object)
@@ -250,10 +245,7 @@ def test_broken_files_have_the_errors_of_tables_in_memory(tmp_path, name):
     assert found.startswith(code)
     with pytest.raises(FaultError) as caught:
         load_entry_table(options, tmp_path)
-    said = (
-        each.split(",", maxsplit=1)[0].replace("Row #3: ", "")
-        for each in (found, str(caught.value))
-    )
+    said = (each.split(",")[0].replace("Row #3: ", "") for each in (found, str(caught.value)))
     assert len(set(said)) == 1
     if name.endswith(".parquet") and name != "none.parquet":
         assert "column 'x' holds" in found
@@ -280,13 +272,10 @@ def test_streamed_features_do_not_depend_on_the_unit(tmp_path, unit):
 def test_rare_tiny_numbers_count_in_deviations(tmp_path):
     values = np.zeros(40_000)
     values[1234::5000] = 3e-200
-    split = {"by": "part"}
     part = np.where(np.arange(40_000) % 2, "test", "train")
-    write(
-        pd.DataFrame({"x": values, "y": np.arange(40_000) % 3 == 0, "part": part}),
-        tmp_path / "t.parquet",
-    )
-    options = {"path": "t.parquet", "label": "y", "split": split}
+    table = pd.DataFrame({"x": values, "y": np.arange(40_000) % 3 == 0, "part": part})
+    write(table, tmp_path / "t.parquet")
+    options = {"path": "t.parquet", "label": "y", "split": {"by": "part"}}
     *_, encoder = dealt(options | {"stream": True}, tmp_path)
     known = Encoder.fit([load_entry_table(options, tmp_path)], [np.flatnonzero(part == "train")])
     assert encoder.blocks[0].scale == pytest.approx(known.blocks[0].scale, rel=1e-12)
@@ -297,11 +286,7 @@ def test_rare_tiny_numbers_count_in_deviations(tmp_path):
     [
         (1.0, 1e-315, "the numbers of column 'x' are too small to be scaled"),
         (1.0, 1.7e308, "the numbers of column 'x' are too large to be scaled"),
-        (
-            -1e307,
-            1e-3,
-            "column 'x' has -1e+307, which is too far from its numbers in the training rows",
-        ),
+        (-1e307, 1e-3, "column 'x' has -1e+307, which is too far from its numbers in the training"),
     ],
 )
 def test_streamed_columns_that_cannot_be_scaled(tmp_path, test, unit, said):
@@ -442,13 +427,8 @@ def test_runs_and_samples_of_rows(tmp_path):
     _, cells, rows, _ = dealt(OPTIONS | {"path": "t.parquet"}, tmp_path)
     there, last = all_rows(rows), rows.runs() - 1
     some = rows.read_runs([3, 0, last])
-    places = np.concatenate(
-        [
-            np.arange(3 * RUN_LENGTH, 4 * RUN_LENGTH),
-            np.arange(RUN_LENGTH),
-            np.arange(last * RUN_LENGTH, 1000),
-        ]
-    )
+    starts = (3 * RUN_LENGTH, 0, last * RUN_LENGTH)
+    places = [k for start in starts for k in range(start, min(start + RUN_LENGTH, 1000))]
     np.testing.assert_array_equal(some.numbers, there.numbers[places])
     np.testing.assert_array_equal(some.cell, there.cell[places])
     train = np.flatnonzero(cells.part == "train")
