@@ -13,23 +13,14 @@ from ratecli.apply.table_filter import FilterRequest, learn_table_filter
 def test_the_filter_equals_that_of_the_command(algorithm, loans, tmp_path):
     X, _ = loans
     X.to_csv(tmp_path / "rows.csv", index=False)
-    wanted = FilterRequest(
-        tmp_path / "rows.csv",
-        ("sex",),
-        disclosivity=0.3,
-        algorithm=algorithm,
-        drop=("region",),
-        seed=5,
-        output=tmp_path / "kept.csv",
-        folder=tmp_path / "filter",
-    )
-    learn_table_filter(wanted)
-    kept = pd.read_csv(tmp_path / "kept.csv")
-    model = BalancedFilter(
-        "sex", disclosivity=0.3, algorithm=algorithm, drop=["region"], random_state=5
-    )
+    options = {"disclosivity": 0.3, "algorithm": algorithm}
+    files = {"output": tmp_path / "kept.csv", "folder": tmp_path / "filter"}
+    table = (tmp_path / "rows.csv", ("sex",))
+    learn_table_filter(FilterRequest(*table, drop=("region",), seed=5, **options, **files))
+    model = BalancedFilter("sex", drop=["region"], random_state=5, **options)
     rows, none = model.fit_resample(X)
     assert none is None
+    kept = pd.read_csv(tmp_path / "kept.csv")
     pd.testing.assert_frame_equal(
         rows.reset_index(drop=True), kept, check_dtype=False, check_exact=False
     )

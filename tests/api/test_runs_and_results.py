@@ -19,6 +19,9 @@ EXPERIMENT = {
 }
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:W402::")
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("runs")
@@ -57,27 +60,19 @@ def test_executor_names(results, folder):
     with pytest.raises(ValueError, match="'threads' is none of "):
         ratecli.run(EXPERIMENT, output=folder / "named", executor="threads")
     assert not (folder / "named").exists()
-    with pytest.warns(RatecliWarning, match="W402"):
-        named = ratecli.run(EXPERIMENT, output=folder / "named", executor="serial")
+    named = ratecli.run(EXPERIMENT, output=folder / "named", executor="serial")
     pd.testing.assert_frame_equal(named.metrics, results.metrics)
 
 
-def test_stored_trials_do_not_run_again(folder):
-    with pytest.warns(RatecliWarning, match="W402"):
-        results = ratecli.run(EXPERIMENT, output=folder / "again")
-    with pytest.warns(RatecliWarning, match="W402"):
-        again = ratecli.run(EXPERIMENT, output=folder / "again")
+def test_stored_trials_do_not_run_again(folder, results):
+    again = ratecli.run(EXPERIMENT, output=folder / "results")
     pd.testing.assert_frame_equal(again.trials, results.trials)  # seconds, too
-    with pytest.warns(RatecliWarning, match="W402"):
-        more = ratecli.run(
-            EXPERIMENT, output=folder / "again", settings={"seeds": 3, "sweep.kappa": [0.6]}
-        )
+    settings = {"seeds": 3, "sweep.kappa": [0.6]}
+    more = ratecli.run(EXPERIMENT, output=folder / "more", settings=settings)
     assert more.trials.groupby("algorithm").size().to_dict() == {"majorize": 3, "unconstrained": 3}
 
 
-def test_models_predict_like_the_command(folder):
-    with pytest.warns(RatecliWarning, match="W402"):
-        results = ratecli.run(EXPERIMENT, output=folder / "models")
+def test_models_predict_like_the_command(folder, results):
     X, _ = ratecli.load_dataset("loans", rows=50, seed=9)
     X.to_csv(folder / "new.csv", index=False)
     for variant in ("stochastic", "deterministic"):
@@ -109,19 +104,29 @@ def test_ambiguous_models_are_errors(results):
 
 
 def test_errors_have_a_location_in_the_mapping(folder):
-    wrong = EXPERIMENT | {"algorithms": ["majorise"]}
     with pytest.raises(FaultError, match="did you mean 'majorize'") as caught:
-        ratecli.run(wrong, output=folder)
+        ratecli.run(EXPERIMENT | {"algorithms": ["majorise"]}, output=folder)
     assert "--> algorithms.0:1:1" in str(caught.value)
     assert isinstance(caught.value, ValueError)
-    with pytest.raises(ValueError, match="unknown key 'seds'"):
-        ratecli.run(EXPERIMENT, settings=["seds=2"], output=folder)
-    with pytest.raises(ValueError, match="holds no results"):
-        ratecli.load_results(folder)
-    with pytest.raises(ValueError, match="absent"):
-        ratecli.run(folder / "absent.yaml")
-    with pytest.raises(ValueError, match="jobs must be at least 1"):
-        ratecli.run(EXPERIMENT, jobs=0)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ratecli.run(EXPERIMENT, settings=["seds=2"]), "unknown key 'seds'"),
+        (lambda: ratecli.load_results("."), "holds no results"),
+        (lambda: ratecli.run("absent.yaml"), "absent"),
+        (lambda: ratecli.run(EXPERIMENT, jobs=0), "jobs must be at least 1"),
+        (lambda: ratecli.load_dataset("loan"), "did you mean 'loans'"),
+        (lambda: ratecli.load_dataset("loans", split="test"), "no rows called 'test'"),
+        (lambda: ratecli.load_dataset("loans", row=3), "'row' is not an option"),
+    ],
+)
+def test_invalid_arguments_are_value_errors(call, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        call()
+    assert not list(tmp_path.iterdir())
 
 
 def test_load_dataset():
@@ -129,12 +134,6 @@ def test_load_dataset():
     assert X.shape == (300, 8)
     assert set(y) == {0, 1}
     assert "repaid" not in X
-    with pytest.raises(ValueError, match="did you mean 'loans'"):
-        ratecli.load_dataset("loan")
-    with pytest.raises(ValueError, match="no rows called 'test'"):
-        ratecli.load_dataset("loans", split="test")
-    with pytest.raises(ValueError, match="'row' is not an option"):
-        ratecli.load_dataset("loans", row=3)
 
 
 def test_importing_ratecli_imports_nothing_slow():

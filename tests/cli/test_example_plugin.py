@@ -57,18 +57,13 @@ def test_workers_know_plugins_and_stored_trials_are_found_again(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_installed_example_passes_the_kit(tmp_path):
-    done = process("test-plugin", entry_points()[0], env=example(tmp_path))
+def test_the_installed_example_passes_the_kit_and_its_own_tests(tmp_path):
+    env = example(tmp_path)
+    done = process("test-plugin", entry_points()[0], env=env)
     assert done.returncode == 0, done.stdout
     assert done.stdout.count("all checks passed") == 4
-
-
-@pytest.mark.slow
-def test_the_tests_of_the_example_pass(tmp_path):
-    options = ["-q", "-p", "no:cacheprovider", str(EXAMPLE / "tests")]
-    command = [sys.executable, "-m", "pytest", *options]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
     done = subprocess.run(
-        command, env=example(tmp_path), capture_output=True, text=True, check=False, cwd=EXAMPLE
+        command, env=env, capture_output=True, text=True, check=False, cwd=EXAMPLE
     )
-    assert done.returncode == 0, done.stdout
     assert "3 passed" in done.stdout

@@ -24,17 +24,14 @@ def folder(tmp_path, monkeypatch):
         (["b", "a.yaml"], ["b/one.yml", "b/two.yaml", "a.yaml"]),
         (["b/*.yaml"], ["b/two.yaml"]),
         (["**/*.yaml"], ["a.yaml", "b/two.yaml"]),
-        (["b/two.yaml", "b", "../{}/b/one.yml"], ["b/two.yaml", "b/one.yml"]),
+        (["b/two.yaml", "b", "../{1}/b/one.yml"], ["b/two.yaml", "b/one.yml"]),
         (["missing.yaml"], ["missing.yaml"]),
+        (["{0}/b/t*.yaml"], ["{0}/b/two.yaml"]),  # an absolute pattern
     ],
 )
 def test_what_is_meant_each_once_in_the_order_given(folder, given, files):
-    found = experiment_files([Path(each.format(folder.name)) for each in given])
-    assert [path.as_posix() for path in found] == files
-
-
-def test_an_absolute_pattern(folder):
-    assert experiment_files([folder / "b" / "t*.yaml"]) == [folder / "b" / "two.yaml"]
+    found = experiment_files([Path(each.format(folder, folder.name)) for each in given])
+    assert [path.as_posix() for path in found] == [each.format(folder) for each in files]
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,10 @@ def test_listings_are_tables_and_json(cli, kind):
     assert all(row["name"] in table.out for row in rows)
 
 
+def test_the_schema_is_printed(cli):
+    assert json.loads(cli("schema").out) == file_schema()
+
+
 def test_everything_is_listed():
     listed = {kind: [row["name"] for row in listing()] for kind, listing in LISTINGS.items()}
     assert listed["metrics"] == [*RATES, *COMPOSITES, *RANKINGS, *BALANCE_METRICS]
@@ -114,16 +118,24 @@ def test_options_have_the_defaults_and_descriptions_of_the_class(algorithm):
     assert "Attributes" not in notes
 
 
-def test_show_states_types_and_defaults(cli):
-    out = cli("show", "majorize").out
-    assert re.search(r"iterations +whole number, at least 1 +8 ", out)
-    assert "regularized | none" in out
-
-
-def test_show_of_an_unknown_name(cli):
-    answer = cli("show", "positive_rat")
-    assert answer.code == 2
-    assert "did you mean 'positive_rate'?" in answer.err
+@pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        ("show majorize", 0, r"iterations +whole number, at least 1 +8 "),
+        ("show majorize", 0, r"regularized \| none"),
+        ("show positive_rat", 2, r"did you mean 'positive_rate'\?"),
+        ("--version", 0, r"^ratecli 0\.1\.0\n$"),
+        *((line, 2, "Usage: ratecli") for line in ("rum", "ls", "ls nothing", "run", "fetch")),
+        ("run --jobs 0 x.yaml", 2, "Usage: ratecli"),
+        ("predict m.npz", 2, "Usage: ratecli"),
+        ("filter t.csv", 2, "Usage: ratecli"),
+    ],
+)
+def test_answers_to_short_commands(cli, arguments, code, expected):
+    answer = cli(*arguments.split())
+    assert answer.code == code
+    assert re.search(expected, answer.out + answer.err)
+    assert "Traceback" not in answer.err
 
 
 def test_experiments_of_the_folder(folder, cli):
@@ -134,34 +146,6 @@ def test_experiments_of_the_folder(folder, cli):
     rows = json.loads(cli("ls", "experiments", "--json").out)
     assert rows[0] == {"file": "experiments/a.yaml", "name": "a", "description": "two lines"}
     assert rows[1]["description"].startswith("cannot be read: E001: ")
-
-
-def test_schema(cli):
-    assert json.loads(cli("schema").out) == file_schema()
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        "rum",
-        "ls",
-        "ls nothing",
-        "run",
-        "run --jobs 0 x.yaml",
-        "fetch",
-        "predict m.npz",
-        "filter t.csv",
-    ],
-)
-def test_bad_usage(cli, arguments):
-    answer = cli(*arguments.split())
-    assert answer.code == 2
-    assert "Usage: ratecli" in answer.err
-    assert "Traceback" not in answer.err
-
-
-def test_version(cli):
-    assert cli("--version").out == "ratecli 0.1.0\n"
 
 
 def test_a_closed_pipe():

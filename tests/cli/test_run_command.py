@@ -12,33 +12,6 @@ from ratecli.datasets.entry import DatasetEntry
 from ratecli.runner.executors import DaskExecutor, ProcessExecutor, SerialExecutor
 from ratecli.sampling.rows import ExperimentData, split_dataset
 
-FILES = {
-    ".lock",
-    ".report.lock",
-    "experiment.yaml",
-    "resolved.yaml",
-    "manifest.json",
-    "trials.sqlite",
-    "metrics.csv",
-    "trials.csv",
-    "summary.csv",
-    "summary.md",
-    "report.html",
-    "figures/tradeoff.svg",
-    "figures/tradeoff.png",
-}
-MODELS = {
-    f"models/{label}-kappa={kappa}-seed=0/{file}"
-    for label, file in (
-        ("unconstrained", "deterministic.npz"),
-        ("unconstrained", "encoder.json"),
-        ("majorize", "deterministic.npz"),
-        ("majorize", "stochastic.npz"),
-        ("majorize", "encoder.json"),
-    )
-    for kappa in (0.8, "1")
-}
-
 
 @pytest.fixture
 def run(cli):
@@ -53,10 +26,6 @@ def plain(folder):
     return path
 
 
-def files_in(folder):
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-
-
 def test_the_quickstart_runs_once(folder, run):
     changes = ("seeds=1", "datasets.loans.rows=400", "sweep.kappa=[0.8, 1.0]")
     arguments = [quickstart(), "--offline", *(part for each in changes for part in ("--set", each))]
@@ -66,7 +35,12 @@ def test_the_quickstart_runs_once(folder, run):
     assert "(4 run now)" in answer.out
     assert "report   results/quickstart/report.html" in answer.out
     assert "models   models/TRIAL/VARIANT.npz" in answer.out
-    assert files_in(folder / "results" / "quickstart") == FILES | MODELS
+    models = {path.name for path in (folder / "results" / "quickstart" / "models").iterdir()}
+    assert models == {
+        f"{label}-kappa={kappa}-seed=0"
+        for label in ("unconstrained", "majorize")
+        for kappa in (0.8, "1")
+    }
     before = (folder / "results" / "quickstart" / "metrics.csv").read_bytes()
     again = run(*arguments)
     assert again.code == 0

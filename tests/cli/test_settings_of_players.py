@@ -13,16 +13,8 @@ from ratecli.solvers.players.solver import ThreePlayer
 
 ROW = re.compile(r"^\| (.+) \| (`(?:three_player|coco).*`) \|$", re.MULTILINE)
 PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "three-players.md"
-NAMES = (
-    "Algorithm 1",
-    "Algorithm 2",
-    "Algorithm 3",
-    "Frank-Wolfe",
-    "SPADE",
-    "NEMSIS",
-    "swap regret",
-    "COCO",
-)
+NAMES = ("Algorithm 1", "Algorithm 2", "Algorithm 3", "Frank-Wolfe", "SPADE", "NEMSIS")
+NAMES = (*NAMES, "swap regret", "COCO")
 LINES = {
     next(name for name in NAMES if row.startswith(name)): re.findall("`([^`]+)`", lines)
     for row, lines in ROW.findall(PAGE.read_text("utf-8"))
