@@ -170,15 +170,52 @@ def test_an_approximate_bound_makes_the_certificate_approximate():
     assert (found.exact, found.classifier) == (False, "deterministic")
 
 
-def test_the_tree_of_the_tutorial():
-    found = one(f"{GAP} - 0.05 <= 0", SMALL, P, Y, **TUTORIAL)
-    root = found.tree
-    size, limit = root["children"]
-    (difference,) = size["children"]
-    assert [node["text"] for node in (root, size, limit, difference)] == ["-", "abs", "0.05", "-"]
-    man, woman = difference["children"]
-    assert woman == {
-        "text": "positive_rate[g = F]",
+PLAIN = {
+    "-": lambda a, b=None: -a if b is None else a - b,
+    "*": lambda a, b: a * b,
+    "/": lambda a, b: a / b,
+    "**": lambda a, b: a**b,
+    "abs": abs,
+    "max": max,
+}
+RATE_M, RATE_F = "positive_rate[g = M]", "positive_rate[g = F]"
+
+
+def outline(node):
+    """The texts of a tree, after a check that its intervals follow from those below them."""
+    below = node["children"]
+    if not below:
+        return node["text"]
+    operation = PLAIN[node["text"]]
+    ends = [operation(*point) for point in itertools.product(*(each["interval"] for each in below))]
+    if node["text"] == "abs":
+        ends.append(0)  # between the ends
+    assert node["interval"] == pytest.approx([min(ends), max(ends)])
+    return f"{node['text']}({', '.join(map(outline, below))})"
+
+
+@pytest.mark.parametrize(
+    ("text", "measurements", "options", "expected"),
+    [
+        (f"{GAP} - 0.05 <= 0", P, TUTORIAL, f"-(abs(-({RATE_M}, {RATE_F})), 0.05)"),
+        (f"{GAP} <= 0.05", P, {},
+         f"max(-({RATE_M} - {RATE_F}, 0.05), -(-({RATE_M} - {RATE_F}), 0.05))"),
+        ("2 * mse - 0.5 <= 1", {"squared_error": np.full(24, 0.3)}, {"label_range": ALL},
+         "-(*(2, mse), 1.5)"),
+        ("0.3 - positive_rate <= 0", np.ones(24), {}, "-(0.3, positive_rate)"),
+        (f"{M} ** 3 / {F} <= 2", np.ones(24), {"method": "leaves"},
+         f"-(/(**({RATE_M}, 3), {RATE_F}), 2)"),
+    ],
+)  # fmt: skip
+def test_trees_of_certificates(text, measurements, options, expected):
+    found = one(text, SMALL, measurements, Y, **options)
+    assert outline(found.tree) == expected
+    assert found.tree["interval"][1] == found.upper
+
+
+def test_the_record_of_a_quantity_and_of_one_bounded_on_one_side():
+    assert node_of(one(f"{GAP} - 0.05 <= 0", SMALL, P, Y, **TUTORIAL), F) == {
+        "text": RATE_F,
         "interval": pytest.approx([0.2479408093, 0.6920591907]),
         "children": [],
         "estimate": pytest.approx(0.47),
@@ -186,45 +223,8 @@ def test_the_tree_of_the_tutorial():
         "delta": [0.0125, 0.0125],
         "bound": "student_t",
     }
-    (a, b), (c, d) = man["interval"], woman["interval"]
-    assert difference["interval"] == pytest.approx([a - d, b - c])
-    assert size["interval"] == pytest.approx([0, b - c])
-    assert root["interval"] == pytest.approx([-0.05, b - c - 0.05])
-    assert root["interval"][1] == found.upper
-
-
-def test_the_tree_of_pieces():
-    found = one(f"{GAP} <= 0.05", SMALL, P, Y)
-    above, below = found.tree["children"]
-    assert (found.tree["text"], found.tree["interval"][1]) == ("max", found.upper)
-    assert above["text"] == below["text"] == "-"
-    (negated, _) = below["children"]
-    (quantity,) = negated["children"]
-    assert quantity["text"] == "positive_rate[g = M] - positive_rate[g = F]"
-    assert quantity["delta"] == [0.05, None]
-    assert quantity["interval"][1] == 1
-    assert negated["interval"] == [-1, pytest.approx(-quantity["interval"][0])]
-
-
-def test_the_tree_of_factors_and_ends_without_a_bound():
-    found = one("2 * mse - 0.5 <= 1", groups(a=40), {"squared_error": np.full(40, 0.3)},
-                np.zeros(40), label_range=ALL)  # fmt: skip
-    product, half = found.tree["children"]
-    assert (found.tree["text"], product["text"], half["text"]) == ("-", "*", "1.5")
-    assert [child["text"] for child in product["children"]] == ["2", "mse"]
-    assert product["children"][1]["interval"] == [0, pytest.approx(0.3)]
-    found = one("0.3 - positive_rate <= 0", groups(a=40), np.ones(40))
-    assert [child["text"] for child in found.tree["children"]] == ["0.3", "positive_rate"]
-    assert found.tree["interval"] == pytest.approx([0.3 - 1, 0.3 - 0.05 ** (1 / 40)])
-
-
-def test_the_tree_of_powers_and_ratios():
-    found = one(f"{M} ** 3 / {F} <= 2", groups(M=40, F=40), np.ones(80), method="leaves")
-    ratio, _ = found.tree["children"]
-    cube, woman = ratio["children"]
-    assert (ratio["text"], cube["text"], woman["rows"]) == ("/", "**", [40])
-    assert [child["text"] for child in cube["children"]] == ["positive_rate[g = M]", "3"]
-    assert ratio["interval"][1] == pytest.approx(1 / woman["interval"][0])
+    quantity = node_of(one(f"0.05 >= {M} - {F}", SMALL, P, Y), f"{M} - {F}")
+    assert (quantity["delta"], quantity["interval"][0]) == ([None, 0.05], -1)
 
 
 def test_the_tree_of_many_pieces_shows_those_with_the_largest_ends():

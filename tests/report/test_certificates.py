@@ -8,7 +8,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from guarantees import (
+from synthetic_ledger import (
+    HOSTILE,
     SAFE,
     certificate,
     certified,
@@ -17,10 +18,12 @@ from guarantees import (
     node,
     nothing,
     number_of,
+    planned,
     returned,
+    store,
+    texts,
     tutorial,
 )
-from synthetic_ledger import HOSTILE, planned, store, texts
 
 from ratecli.ledger.records import TrialResult
 from ratecli.report.certificates import certificate_sheet

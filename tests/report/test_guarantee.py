@@ -5,7 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 
 import pytest
-from guarantees import (
+from synthetic_ledger import (
     AMOUNTS,
     PLAIN,
     PLOT,
@@ -16,11 +16,12 @@ from guarantees import (
     certificate,
     ledger_of,
     ledger_of_known_rates,
+    measured,
     nothing,
+    planned,
     returned,
     tutorial,
 )
-from synthetic_ledger import measured, planned
 
 from ratecli.ledger.records import TrialResult
 from ratecli.report.plots import draw_plots

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
-from guarantees import SAFE, ledger_of, ledger_of_known_rates, returned
 from scipy import stats
-from synthetic_ledger import measured, planned
+from synthetic_ledger import SAFE, ledger_of, ledger_of_known_rates, measured, planned, returned
 
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger

@@ -8,8 +8,7 @@ import os
 from functools import partial
 
 import pytest
-from guarantees import certificate, leaf
-from synthetic_ledger import METRICS
+from synthetic_ledger import METRICS, certificate, leaf
 
 from ratecli.errors import FaultError
 from ratecli.ledger.records import PlannedTrial, TrialResult

@@ -7,9 +7,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-from guarantees import ledger_of_known_rates
 from matplotlib.figure import Figure
-from synthetic_ledger import measured, planned
+from synthetic_ledger import ledger_of_known_rates, measured, planned
 
 from ratecli.ledger.view import Ledger
 from ratecli.report.plots import draw_plots
