@@ -12,29 +12,14 @@ from ratecli.config.document import Document
 from ratecli.config.yaml import MAX_NODES, resolve_scalar
 from ratecli.errors import FaultError
 
+SCALARS = {
+    "1e-3": 0.001, "1E5": 100000.0, ".5": 0.5, "5.": 5.0, ".inf": math.inf, "-.INF": -math.inf,
+    "+3": 3, "-3": -3, "0777": 777, "0o17": 15, "0xFF": 255, str(2**63 - 1): 2**63 - 1,
+    "true": True, "FALSE": False, "null": None, "~": None, "": None,
+}  # fmt: skip
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("1e-3", 0.001),
-        ("1E5", 100000.0),
-        (".5", 0.5),
-        ("5.", 5.0),
-        ("+3", 3),
-        ("-3", -3),
-        ("0777", 777),
-        ("0o17", 15),
-        ("0xFF", 255),
-        ("true", True),
-        ("FALSE", False),
-        ("null", None),
-        ("~", None),
-        ("", None),
-        (".inf", math.inf),
-        ("-.INF", -math.inf),
-        (str(2**63 - 1), 2**63 - 1),
-    ],
-)
+
+@pytest.mark.parametrize(("text", "value"), SCALARS.items())
 def test_scalars_are_yaml_1_2(text, value):
     assert resolve_scalar(text) == value
     assert type(resolve_scalar(text)) is type(value)

@@ -7,17 +7,97 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_source import CONTENT, Answers, remote, source
 
 from ratecli.datasets import files
 from ratecli.datasets.source import RemoteFile, Source
 from ratecli.errors import Diagnostic, FaultError
+
+
+class Answers:
+    """A web server on this machine: `give` says what a path answers, `asked` counts requests."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, list[tuple[bytes, float]]] = {}
+        self.asked: Counter[str] = Counter()
+        answers = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                answers.asked[self.path] += 1
+                self.close_connection = True
+                queue = answers.given.get(self.path, [(b"HTTP/1.0 404 None\r\n\r\nnone", 0.0)])
+                answer, pause = queue.pop(0) if len(queue) > 1 else queue[0]
+                step = 1 if pause else len(answer)
+                for start in range(0, len(answer), step):
+                    try:
+                        self.wfile.write(answer[start : start + step])
+                    except OSError:  # nobody listens any more
+                        return
+                    time.sleep(pause)
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = False  # closing waits for them, and for their sockets
+        self.address = f"http://127.0.0.1:{self.server.server_port}"
+
+    def give_raw(self, path: str, answer: bytes, *, pause: float = 0.0) -> str:
+        """Answer `path` (after what it was given before) with these bytes, a pause after each."""
+        self.given.setdefault(path, []).append((answer, pause))
+        return self.address + path
+
+    def give(self, path: str, body: bytes, *, status: int = 200, length: int | None = None) -> str:
+        """Answer `path` with a status and this body; `length` -1: state no length."""
+        stated = len(body) if length is None else length
+        head = f"HTTP/1.0 {status} Status\r\n" + f"Content-Length: {stated}\r\n" * (stated >= 0)
+        return self.give_raw(path, head.encode() + b"\r\n" + body)
+
+
+CONTENT = b"a,b\n1,2\n" * 500
+
+
+def remote(url: str, content: bytes = CONTENT, *members: str) -> RemoteFile:
+    return RemoteFile("t.csv", url, hashlib.sha256(content).hexdigest(), len(content), members)
+
+
+def source(*files: RemoteFile) -> Source:
+    return Source(
+        name="toy",
+        summary="",
+        preparations={"plain": "nowhere:prepare"},
+        rows=500,
+        label="a",
+        sensitive=(),
+        licence="",
+        notes="",
+        files=files,
+    )
+
+
+@pytest.fixture
+def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answers]:
+    """The server, no proxy before it, and no mirror."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.delenv("RATECLI_DATA_MIRROR", raising=False)
+    monkeypatch.setattr(files, "RETRY_SECONDS", 0.01)
+    answers = Answers()
+    thread = threading.Thread(target=answers.server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield answers
+    answers.server.shutdown()
+    thread.join()
+    answers.server.server_close()
 
 
 def refused(toy: Source, *, offline: bool = False) -> Diagnostic:

@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from entries import load_entry_table, read_streamed_table, table_digest
+from entries import load_entry_table, split_streamed_table, table_digest
 from scipy import sparse
 from sklearn.impute import SimpleImputer
 
 from ratecli.datasets.encode import Encoder, NumericBlock, encode_new_rows
-from ratecli.datasets.entry import SplitOptions
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.streaming.encode import encoded_stream, record_encoder
-from ratecli.streaming.split import StreamedSplit
+from ratecli.streaming.encode import record_encoder
 
 OPTIONS = {"label": "y", "missing": "mean", "drop": ["part"], "split": {"by": "part"}}
 
@@ -70,22 +68,13 @@ def test_features_equal_those_of_scikit_learns_imputer(tmp_path: Path, name: str
     assert (X.loc[found["gaps"].isna(), "gaps"] == 0).all()
 
 
-def dealt(options: dict[str, Any], folder: Path) -> Any:
-    table = read_streamed_table({"stream": True, **options}, folder)
-    spec = options.get("split", {})
-    cells = StreamedSplit(
-        table, {}, SplitOptions(**spec), "3", lambda _: np.random.default_rng(3)
-    ).cells()
-    return table, *encoded_stream(table, cells)
-
-
 @pytest.mark.parametrize("drop", [["part"], ["part", "job"]])
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
 def test_streamed_features_equal_those_in_memory(tmp_path: Path, name: str, drop: list[str]):
     found = frame()
     write(found, tmp_path / name)
     options = OPTIONS | {"path": name, "drop": drop}
-    streamed, rows, encoder = dealt(options, tmp_path)
+    streamed, _, rows, encoder = split_streamed_table(options, tmp_path)
     table = load_entry_table(options, tmp_path)
     known, there = fit(table), rows.read_runs(range(rows.runs()))
     assert encoder.names == known.names
@@ -104,7 +93,10 @@ def test_streamed_features_equal_those_in_memory(tmp_path: Path, name: str, drop
 def faults(options: dict[str, Any], folder: Path) -> list[Diagnostic]:
     """Of a table in memory and streamed: one each, and the same."""
     told = []
-    for look in (lambda: fit(load_entry_table(options, folder)), lambda: dealt(options, folder)):
+    for look in (
+        lambda: fit(load_entry_table(options, folder)),
+        lambda: split_streamed_table(options, folder),
+    ):
         with pytest.raises(FaultError) as caught:
             look()
         told.append(caught.value.faults[0])

@@ -38,6 +38,7 @@ def frame():
 
 
 def prepared(folder, frame, text):
+    folder.mkdir(exist_ok=True)
     frame.to_csv(folder / "people.csv", index=False)
     return prepare(write(folder, text))
 
@@ -87,7 +88,6 @@ def test_rows_with_an_unknown_group(tmp_path, frame, text, line, column):
     prepared(tmp_path, frame, text)  # on other rows it does not matter
     frame.loc[frame.index[frame.part == "train"][:3], "sex"] = None
     other = tmp_path / "missing"
-    other.mkdir()
     found = faults(other, frame, text)
     assert {fault.code for fault in found} == {"E411"}
     assert found[0].message == ("3 training rows have no value of 'sex': group unknown")
@@ -109,9 +109,7 @@ def test_rows_left_out_do_not_affect_the_filter(tmp_path, frame):
     )
     chances = []
     for name, rows in (("once", frame), ("twice", pd.concat([frame, again]))):
-        folder = tmp_path / name
-        folder.mkdir()
-        ready = prepared(folder, rows, text)
+        ready = prepared(tmp_path / name, rows, text)
         _, store = run_file(ready.path)
         X = load_trial_data(ready.data, 0, None, ready.cases[0].sampling).X[: len(frame)]
         models = (loads(store.result(p.key).models["expected"]) for p in store.plan())
@@ -137,9 +135,7 @@ def test_rows_in_no_group_of_the_goal_are_kept(tmp_path, frame):
         text = ALGORITHM.replace("constraints: {secret: 'disclosivity(by=sex) <= 0.3'}\n", "")
         text = text.replace("imbalance(by=sex)", rule)
         text = text.replace("[balanced_tree]", "[balanced_tree: {missing: leave_out}]")
-        folder = tmp_path / str(len(shares))
-        folder.mkdir()
-        ready = prepared(folder, frame, text)
+        ready = prepared(tmp_path / str(len(shares)), frame, text)
         _, store = run_file(ready.path)
         (planned,) = store.plan()
         rows = load_trial_data(ready.data, 0, None, ready.cases[0].sampling)
@@ -158,7 +154,6 @@ def test_errors_of_later_seeds_are_errors_of_trials(tmp_path, frame):
     tested = load_trial_data(prepared(tmp_path, frame, text).data, 0).sample.part == "test"
     frame.loc[np.flatnonzero(tested)[0], "sex"] = None
     other = tmp_path / "other"
-    other.mkdir()
     _, store = run_file(prepared(other, frame, text).path)
     ends = {
         planned.seed: store.result(planned.key)

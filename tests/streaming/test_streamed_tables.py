@@ -14,7 +14,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from entries import assign_split_parts, load_entry_table, read_streamed_table, table_digest
+from entries import (
+    assign_split_parts,
+    load_entry_table,
+    read_streamed_table,
+    split_streamed_table,
+    table_digest,
+)
 from scipy import sparse
 
 from ratecli.datasets import tables
@@ -24,7 +30,6 @@ from ratecli.datasets.split import SPLIT_NAMES
 from ratecli.errors import FaultError
 from ratecli.streaming import scan, store
 from ratecli.streaming import split as split_module
-from ratecli.streaming.encode import encoded_stream
 from ratecli.streaming.split import StreamedSplit
 from ratecli.streaming.stream import RUN_LENGTH
 
@@ -49,13 +54,8 @@ def write(table, path):
     return path
 
 
-def dealt(options, folder, seed=3, slices=None):
-    table = read_streamed_table(options, folder)
-    spec = SplitOptions(**options.get("split", {}))
-    made = StreamedSplit(table, slices or {"sex": []}, spec, str(seed),
-                lambda k: np.random.default_rng([seed, k] if k else seed))  # fmt: skip
-    cells = made.cells()
-    return table, cells, *encoded_stream(table, cells)
+def dealt(options, folder, slices=(("sex", []),)):
+    return split_streamed_table(options, folder, slices=slices)
 
 
 def all_rows(rows):
