@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from broken_files import marked, rule
+from broken_files import HEAD, marked
 
 
 def test_all_formats_have_the_same_content(folder, cli):
-    text, ((line, column),) = marked(rule("⟦recal⟧[women] >= 0.8"))
+    text, ((line, column),) = marked(f"{HEAD}constraints:\n  a: ⟦recal⟧[women] >= 0.8\n")
     (folder / "a, b.yaml").write_text(text)
     answers = {
         form: cli("validate", "a, b.yaml", "--format", form) for form in ("text", "json", "github")
