@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
@@ -10,8 +8,7 @@ from ratecli.models.probabilities import LEAF
 from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter, SplitTree
 from ratecli.solvers.oracles.estimators import TREE_CONVERTERS
 
-RNG = np.random.default_rng(5)
-X = RNG.normal(size=(300, 3))
+X = np.random.default_rng(5).normal(size=(300, 3))
 
 
 def tree() -> SplitTree:

@@ -1,8 +1,7 @@
 """Adult as LIBSVM has it, where `RATECLI_DATA_MIRROR` names a folder that holds it."""
 
-from __future__ import annotations
-
 import os
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,8 @@ MEN = 73
 """The column (from 1) of sex = Male."""
 
 
-def load(name: str, column: int = MEN) -> Rows:
+@cache
+def rows(name: str, column: int = MEN) -> Rows:
     """The file `a9a` or `a9a.t`; group "Male" where the column, counted from 1, is 1, else "Female"."""
     X, y = load_svmlight_file(str(Path(MIRROR) / "a9a" / name), n_features=123)
     male = X[:, [column - 1]].toarray().ravel() == 1

@@ -1,7 +1,5 @@
 """Goals and the rows that they are tested on, for safety tests."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

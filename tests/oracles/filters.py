@@ -1,11 +1,8 @@
 """Rows whose groups depend on features, and the effect of filters, counted row by row."""
 
-from __future__ import annotations
-
-from itertools import combinations
-
 import numpy as np
 from oracles.goals import Rows, Rules, problem
+from oracles.problem1 import directions
 
 from ratecli.models.base import Array
 from ratecli.models.linear import Threshold
@@ -50,15 +47,11 @@ def kept_shares(rows: Rows, found: ProxyFilter) -> Array:
 
 def lines(X: Array) -> list[Threshold]:
     """Return a classifier for each set of decisions that a line in the plane can make."""
-    steps = [b - a for a, b in combinations(np.unique(X, axis=0), 2)]
-    angles = np.unique([np.arctan2(s * x, s * -y) for x, y in steps for s in (1, -1)])
-    middles = 0.5 * (angles + np.append(angles[1:], angles[0] + 2 * np.pi))
     found: dict[bytes, Threshold] = {}
-    for angle in middles:
-        weights = np.array([np.cos(angle), np.sin(angle)])
+    for weights in directions(np.unique(X, axis=0).astype(int)):
         scores = np.sort(X @ weights)
         cuts = np.append(scores[0] - 1, 0.5 * (scores + np.append(scores[1:], scores[-1] + 2)))
         for cut in cuts:
-            line = Threshold(weights, -float(cut))
+            line = Threshold(weights.astype(float), -float(cut))
             found.setdefault(line.decide(X).tobytes(), line)
     return list(found.values())

@@ -1,11 +1,9 @@
 """Goals and rows for the game of three players."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
-from oracles.goals import Rules
+from oracles.goals import KL, Rules
 from scipy import sparse
 
 from ratecli.models.base import Features
@@ -16,10 +14,7 @@ from ratecli.solvers.players.training import make_game
 from ratecli.solvers.problem import Problem
 
 GOALS = {
-    "kl": Rules(
-        {"e": "error <= 0.4"},
-        "kl(base_rate, positive_rate[g=a]) + kl(base_rate, positive_rate[g=b])",
-    ),
+    "kl": Rules({"e": "error <= 0.4"}, KL),
     "g-mean": Rules({"c": "positive_rate <= 0.5"}, "1 - g_mean"),
     "h-mean": Rules({}, "1 - h_mean"),
     "q-mean": Rules({"q": "q_mean[g=a] >= 0.4"}, "1 - q_mean"),

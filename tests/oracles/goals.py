@@ -1,7 +1,5 @@
 """Problems for solvers, written as rules of a file, on arrays instead of tables."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -19,6 +17,8 @@ from ratecli.rates.resolve import Scope, constraint_differences, resolve, violat
 from ratecli.rates.sample import Sample
 from ratecli.solvers.base import Solution, Solver
 from ratecli.solvers.problem import ERROR_RATE, Problem
+
+KL = "kl(base_rate, positive_rate[g=a]) + kl(base_rate, positive_rate[g=b])"
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,11 @@ def shown(rows: Rows, classifier: Classifier) -> Features:
     """Return the features of a classifier whose slices are like `g = a`."""
     names = [text.removeprefix("g = ") for text in classifier.slices]
     return append_memberships(rows.X, [rows.group == name for name in names])
+
+
+def rates_of(given: Problem, classifier: Classifier) -> Array:
+    """Return the rates (K,) of a classifier."""
+    return given.rates.rates(given.decisions(classifier))
 
 
 def forms(problem: Problem) -> tuple[Array, Array]:

@@ -1,7 +1,5 @@
 """Random instances of Problem 3 of Goh et al. 2016 that have a solution."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -10,6 +8,9 @@ from scipy import sparse
 from ratecli.models.base import Array, Features
 from ratecli.solvers.design_matrix import DesignMatrix, Intercept
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
+from ratecli.solvers.majorize.majorization import make_ramp_problem
+from ratecli.solvers.majorize.solver import Majorize
+from ratecli.solvers.problem import Problem
 
 INTERCEPTS: tuple[Intercept, ...] = ("regularized", "unregularized", "none")
 
@@ -36,6 +37,12 @@ def instance(seed: int, constraints: int, intercept: Intercept, kind: str) -> Co
     slack = 0.0 if kind == "touching" else rng.uniform(0, 0.02, constraints)
     constants = np.append(0.0, -ConvexProblem.tight_at(ramp, anchor).values(w)[1:] - slack)
     return ConvexProblem.tight_at(RampProblem(ramp.rows, up, down, constants, l2), anchor)
+
+
+def first_problem(goals: Problem, intercept: Intercept = "regularized") -> ConvexProblem:
+    """Return Problem 3 of some goals, anchored at w = 0."""
+    ramp = make_ramp_problem(Majorize(intercept=intercept), goals)
+    return ConvexProblem.tight_at(ramp, np.zeros(len(ramp.rows)))
 
 
 def instances(

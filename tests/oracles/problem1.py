@@ -10,8 +10,6 @@ decisions either: those of a classifier are a feasible system of inequalities `<
 inequality its entries are at most (largest |(x, 1)|)^(d + 1).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 
@@ -104,7 +102,7 @@ def _dichotomies(data: bytes, shape: tuple[int, int]) -> Floats:
     distinct, member = np.unique(np.round(plane).astype(int), axis=0, return_inverse=True)
     size = len(distinct)
     found = {np.zeros(size, dtype=bool).tobytes(), np.ones(size, dtype=bool).tobytes()}
-    for direction in _between(distinct):
+    for direction in directions(distinct):
         order = np.argsort(-(distinct @ direction), kind="stable")
         for k in range(1, size):
             mask = np.zeros(size, dtype=bool)
@@ -114,7 +112,7 @@ def _dichotomies(data: bytes, shape: tuple[int, int]) -> Floats:
     return masks[:, member.ravel()].astype(float)
 
 
-def _between(distinct: NDArray[np.int_]) -> list[NDArray[np.int_]]:
+def directions(distinct: NDArray[np.int_]) -> list[NDArray[np.int_]]:
     """Return a direction inside every sector in which no pair of points swaps."""
     first, second = np.triu_indices(len(distinct), 1)
     steps = distinct[second] - distinct[first]

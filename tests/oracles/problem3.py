@@ -1,7 +1,5 @@
 """Problem 3 of Goh et al. 2016 by a generic interior-point solver (Clarabel), to eight digits."""
 
-from __future__ import annotations
-
 import clarabel
 import numpy as np
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """Problems with a safety test, on small data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Samples for confidence bounds, and a test of the number of misses."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,11 +1,9 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from oracles.goals import Rules, grid_rows, problem, smooth_rows
-from oracles.instances import instance
+from oracles.instances import first_problem, instance
 from oracles.problem3 import least, toy_dual
 
 from ratecli.solvers.design_matrix import DesignMatrix, Intercept
@@ -27,9 +25,6 @@ from ratecli.solvers.majorize.cutting_plane import (
     newton_svm,
     solve_master,
 )
-from ratecli.solvers.majorize.majorization import make_ramp_problem
-from ratecli.solvers.majorize.solver import Majorize
-from ratecli.solvers.problem import Problem
 
 GAP = 1e-4
 GOAL = StoppingRule(0.0, 1e4, 10.0, absolute=GAP)
@@ -46,12 +41,6 @@ SMALL = [
 BY_RULES = pytest.mark.parametrize(("rules", "seed"), SMALL)
 
 
-def first(goals: Problem, intercept: str = "regularized") -> ConvexProblem:
-    """Problem 3 anchored at w = 0."""
-    ramp = make_ramp_problem(Majorize(intercept=intercept), goals)
-    return ConvexProblem.tight_at(ramp, np.zeros(len(ramp.rows)))
-
-
 def solved(
     convex: ConvexProblem, chooser: CutChooser = center_of_mass, cuts: int = 100
 ) -> CutSolution:
@@ -61,7 +50,6 @@ def solved(
 
 def is_solution(convex: ConvexProblem, found: ConvexSolution) -> None:
     optimum = least(convex)
-    assert optimum
     values = convex.values(found.w)
     assert found.converged
     assert found.feasible
@@ -72,7 +60,6 @@ def is_solution(convex: ConvexProblem, found: ConvexSolution) -> None:
     # what multipliers are worth: the least Lagrangian, and no price without a need. They are the
     # model's highest, where the dual function may lie a few gaps below it
     svm_at = least(convex.lagrangian(found.multipliers))
-    assert svm_at
     assert (found.multipliers >= 0).all()
     assert optimum[0] - svm_at[0] <= 4 * GAP
     assert (found.multipliers * -values[1:] <= GAP).all()
@@ -82,7 +69,7 @@ def is_solution(convex: ConvexProblem, found: ConvexSolution) -> None:
 @BY_RULES
 @pytest.mark.parametrize("intercept", ["unregularized", "none"])
 def test_cutting_plane_solves_to_the_requested_gap(rules, seed, chooser, intercept):
-    convex = first(problem(grid_rows(seed), Rules(rules)), intercept)
+    convex = first_problem(problem(grid_rows(seed), Rules(rules)), intercept)
     if least(convex):
         is_solution(convex, solved(convex, chooser))
     else:
@@ -112,7 +99,9 @@ def test_without_a_feasible_mixture_excess_costs_the_ceiling():
 @pytest.mark.parametrize(("chooser", "part"), [(model_maximizer, 0.5), (center_of_mass, 0.7)])
 def test_warm_start_saves_svms(chooser, part):
     """At the center of mass less: the body's other columns have to be cut off again."""
-    convex = first(problem(smooth_rows(0, n=200), Rules({"r": "recall >= 0.8", "f": "fpr <= 0.4"})))
+    convex = first_problem(
+        problem(smooth_rows(0, n=200), Rules({"r": "recall >= 0.8", "f": "fpr <= 0.4"}))
+    )
     method = CuttingPlane(GOAL, newton_svm(), chooser, 100)
     found = method.solve(convex, np.zeros(6))
     again = method.solve(convex, found.w, found)
@@ -124,8 +113,10 @@ def test_warm_start_saves_svms(chooser, part):
 def test_box_grows_for_a_large_multiplier(chooser):
     """Tiny coefficients stand for the same rule; its multiplier is far above the first box."""
     goals = Rules({"c": "0.001 * positive_rate <= 0.0003"})
-    small = solved(first(problem(grid_rows(1), goals)), chooser)
-    plain = solved(first(problem(grid_rows(1), Rules({"c": "positive_rate <= 0.3"}))), chooser)
+    small = solved(first_problem(problem(grid_rows(1), goals)), chooser)
+    plain = solved(
+        first_problem(problem(grid_rows(1), Rules({"c": "positive_rate <= 0.3"}))), chooser
+    )
     assert small.feasible
     assert small.multipliers[0] > 100
     assert small.multipliers[0] * 1e-3 == pytest.approx(plain.multipliers[0], abs=0.02)
@@ -134,9 +125,7 @@ def test_box_grows_for_a_large_multiplier(chooser):
 
 
 def test_svms_are_exact_enough_for_low_centers_of_mass():
-    """A center of mass may be a sixth of the way up: SVMs asked for half of the gap learned nothing
-    there, and the search stood still.
-    """
+    """At a low center of mass SVMs of half the gap learned nothing, and the search stood still."""
     convex = instance(0, 5, "none", "rates")
     found = solved(convex)
     is_solution(convex, found)
@@ -145,7 +134,7 @@ def test_svms_are_exact_enough_for_low_centers_of_mass():
 
 @CHOOSERS
 def test_infeasible_search_ends_early(chooser):
-    convex = first(
+    convex = first_problem(
         problem(smooth_rows(0), Rules({"r": "recall >= 0.9", "c": "positive_rate <= 0.01"}))
     )
     found = solved(convex, chooser)
@@ -155,7 +144,7 @@ def test_infeasible_search_ends_early(chooser):
 
 
 def test_early_stop_is_reported_as_not_converged():
-    convex = first(problem(smooth_rows(0), Rules({"c": "positive_rate <= 0.3"})))
+    convex = first_problem(problem(smooth_rows(0), Rules({"c": "positive_rate <= 0.3"})))
     few = CuttingPlane(GOAL, liblinear_svm(0, 1e-9, 2), center_of_mass, 30)
     found = few.solve(convex, np.zeros(6))
     assert not found.converged
@@ -252,7 +241,6 @@ def test_liblinear_svm_is_close_and_certifies_nothing(intercept, kind):
     for seed in range(3):
         convex = lagrangian(seed, intercept, kind)
         optimum = least(convex)
-        assert optimum
         fit = liblinear_svm(0, 1e-7, 1_000_000)(convex, np.zeros(convex.ramp.rows.width), 0.0)
         assert fit.converged
         assert fit.lower is None

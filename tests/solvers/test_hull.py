@@ -1,27 +1,32 @@
-from __future__ import annotations
-
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from oracles.goals import Rows, Rules, problem
+from oracles import problem1
+from oracles.goals import KL, Rows, Rules, grid_rows, problem, rates_of, smooth_rows
+from scipy.optimize import linprog
 
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull import best as search
+from ratecli.solvers.hull import linear
 from ratecli.solvers.hull.best import HullOptimum, optimize_over_hull
 from ratecli.solvers.hull.bilinear import BilinearProgram
-from ratecli.solvers.hull.forms import RatePoints, RateProgram
+from ratecli.solvers.hull.forms import RatePoints, RateProgram, min_violation
+from ratecli.solvers.hull.linear import LevelLp
+from ratecli.solvers.hull.mixture import max_slack_problem
 from ratecli.solvers.hull.relaxation import Relaxation
+from ratecli.solvers.hull.solver import Mixture
+from ratecli.solvers.oracles.base import OracleRows
+from ratecli.solvers.oracles.linear import LinearOracle, best_line_step, sweep_directions
+from ratecli.solvers.problem import Problem, min_constraint_excess
 
 GAP = 1e-5
 GOALS = {
     "affine": Rules({"p": "positive_rate[g=a] <= 1.2 * positive_rate[g=b]", "r": "recall >= 0.4"}),
-    "kl": Rules(
-        {"e": "error <= 0.45"},
-        "kl(base_rate, positive_rate[g=a]) + kl(base_rate, positive_rate[g=b])",
-    ),
+    "kl": Rules({"e": "error <= 0.45"}, KL),
     "g-mean": Rules({"p": "positive_rate <= 0.5"}, "1 - g_mean"),
     "h-mean within": Rules({"h": "h_mean >= 0.3"}, "error"),
     "q-mean": Rules({}, "1 - q_mean"),
@@ -67,14 +72,13 @@ def on_grid(program: RateProgram, rates: np.ndarray, steps: int) -> float:
     return float(min(values[program.excess(mixtures.T) <= 1e-9], default=np.inf))
 
 
-CASES = [(name, "ab") for name in GOALS] + [(name, "abc") for name in THREE]
-
-
 def best_mixture(program: RateProgram, rates: np.ndarray, gap: float = GAP) -> HullOptimum:
     return optimize_over_hull(program, RatePoints.classifiers(rates), gap)
 
 
-@pytest.mark.parametrize(("name", "groups"), CASES)
+@pytest.mark.parametrize(
+    ("name", "groups"), [*((name, "ab") for name in GOALS), *((name, "abc") for name in THREE)]
+)
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=8, deadline=None)
 def test_optimum_is_at_least_as_good_as_mixtures_on_a_grid(name, groups, seed):
@@ -190,3 +194,284 @@ def test_prices_of_the_least_violation_are_its_slopes(name, seed):
     assert np.abs(found.prices).max() > 0.1
     assert found.multipliers.sum() == pytest.approx(1.0)
     assert not found.feasible
+
+
+def violation(rules: Rules) -> float:
+    goals = problem(smooth_rows(0), rules)
+    return min_violation(RateProgram.of(goals), RowKinds.by(goals.rates))
+
+
+APART = Rules({"r": "recall >= 0.9", "c": "positive_rate <= 0.01"})
+BASE_RATE = smooth_rows(0).label.mean()
+LEAST = (0.9 * BASE_RATE - 0.01) / (1 + BASE_RATE)
+"""Both rules of APART are missed by it, as positive_rate is at least base_rate * recall."""
+
+
+@pytest.mark.parametrize(
+    ("rules", "least"),
+    [
+        (Rules({"r": "recall >= 1.25"}), 0.25),
+        (APART, LEAST),
+        (Rules({"e": "error <= 0", "c": "max_gap(tpr, by=g) <= 0"}), 0.0),
+        (Rules({"r": "recall >= 0.5"}), 0.0),
+    ],
+    ids=["beyond the range", "exclude each other", "met by the labels", "easy"],
+)
+def test_min_violation_is_the_least_that_any_decisions_reach(rules, least):
+    assert max(violation(rules), 0.0) == pytest.approx(least, abs=2e-4)
+
+
+def test_min_violation_allows_an_undefined_objective():
+    """Nobody of a is selected there, and of b a share of x so that `x - .9 = .47 - x / 2`."""
+    rules = {
+        "most": "positive_rate[g=b] <= 0.9",
+        "apart": "positive_rate[g=a] - 0.5 * positive_rate[g=b] <= -0.47",
+        "ratio": "f1[g=b] - precision <= 0.9",
+    }
+    found = violation(Rules(rules, "1 - precision[g=a]"))
+    assert found == pytest.approx(0.02 / 1.5, abs=2e-4)
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=50, deadline=None)
+def test_no_decisions_are_below_min_constraint_excess(seed):
+    rng = np.random.default_rng(seed)
+    coefficients, constants = rng.integers(-2, 3, size=(3, 8)) / 8, rng.normal(size=3)
+    decisions = np.vstack([rng.random((300, 8)), rng.integers(2, size=(300, 8))])
+    reached = (decisions @ coefficients.T + constants).max(axis=1)
+    assert min_constraint_excess(coefficients, constants) <= reached.min() + 1e-9
+
+
+def level_program(seed: int, levels: int) -> tuple[LevelLp, np.ndarray]:
+    """A random degenerate program with repeated columns and rows, and boxes of its levels."""
+    rng = np.random.default_rng(seed)
+    m, n, equal = rng.integers(2, 9), rng.integers(1, 40), rng.integers(1, 4)
+    fixed = rng.normal(size=(m, n)).round(1) * 10.0 ** rng.integers(-4, 4, size=(m, 1))
+    fixed[0] = rng.choice([1.0, 0.3]) + 0.2 * rng.random(n) * rng.integers(2)
+    fixed[1] = fixed[-1] if rng.random() < 0.2 else fixed[1]
+    fixed = np.repeat(fixed, 2, axis=1)
+    places = [(p, i) for p in range(levels) for i in range(1, m) if rng.random() < 0.5]
+    times = np.abs(rng.normal(size=(len(places), 2 * n)))
+    low = rng.normal(size=levels)
+    boxes = np.stack([low, low + rng.choice([0.0, 1e-7, 1.0], size=levels)], axis=1)
+    cost, cost_times = rng.normal(size=2 * n).round(1), rng.normal(size=(levels, 2 * n))
+    places = [(p, 0) for p in range(levels)] + [(p, 1 + i) for p, i in places]
+    found = LevelLp(
+        np.vstack([cost, fixed]),
+        np.vstack([cost_times, times]),
+        np.array(places, dtype=np.int64).reshape(-1, 2),
+        min(int(equal), int(m)),
+    )
+    return found, boxes
+
+
+def entries(program: LevelLp, columns: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Return (m + 1, N) the columns at levels (N, P), the cost first."""
+    found = program.fixed[:, columns].copy()
+    for (p, i), row in zip(program.places, program.times, strict=True):
+        found[i] += levels[:, p] * row[columns]
+    return found
+
+
+@pytest.mark.parametrize("levels", [0, 1, 2])
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=60, deadline=None)
+def test_optimum_equals_that_of_a_program_with_all_corners(levels, seed):
+    """Also that of the fallback, and its duals are feasible at any levels, so they give a bound."""
+    program, boxes = level_program(seed, levels)
+    every, equal = np.arange(program.fixed.shape[1]), program.equal
+    corners = [np.tile(corner, (len(every), 1)) for corner in itertools.product(*boxes)]
+    cost, *rows = np.hstack([entries(program, every, corner) for corner in corners])
+    rows, right = np.array(rows), np.eye(len(rows))[0]
+    expected = linprog(cost, rows[equal:], right[equal:], rows[:equal], right[:equal])
+    assume(expected.status in {0, 2})  # HiGHS fails occasionally
+    for found in (program.solve(boxes), program._by_highs(boxes)):
+        assert (found is None) == (expected.status == 2)
+        if found is None:
+            continue
+        assert found.duals[1] == pytest.approx(expected.fun, abs=1e-6, rel=1e-6)
+        used = entries(program, found.columns, found.levels)
+        assert used[0] @ found.x == pytest.approx(expected.fun, abs=1e-6, rel=1e-6)
+        off = (used[1:] @ found.x - right) / (1 + np.abs(rows).max(axis=1))
+        assert (np.abs(off[:equal]) <= 1e-7).all()
+        assert (off[equal:] <= 1e-7).all()
+        assert (found.x >= 0).all()
+    if found is None:
+        return
+    duals, rng = program.solve(boxes).duals, np.random.default_rng(seed)
+    assert (duals[1 + equal :] <= 1e-9).all()
+    for _ in range(20):
+        at = boxes[:, 0] + rng.random((len(every), levels)) * (boxes[:, 1] - boxes[:, 0])
+        assert (-duals @ entries(program, every, at)).min() >= -1e-7
+
+
+def test_degenerate_program_with_thousands_of_columns():
+    """The optimum is all of the first column by construction, and costs nothing."""
+    rng = np.random.default_rng(0)
+    fixed = rng.normal(size=(40, 5000))
+    fixed[0], fixed[1:, 0] = 1.0, 0.0
+    cost = np.append(0.0, rng.random(4999)) - rng.random(39) @ fixed[1:]
+    table = np.vstack([cost, fixed])
+    program = LevelLp(table, np.zeros((0, 5000)), np.zeros((0, 2), dtype=np.int64), 1)
+    found = program.solve(np.zeros((0, 2)))
+    assert found.duals[1] == pytest.approx(0.0, abs=1e-9)
+    assert found.x[found.columns == 0] == pytest.approx([1.0])
+    assert (-found.duals @ table).min() >= -1e-8
+
+
+def test_too_many_corners_for_highs_are_rejected_before_they_are_listed(monkeypatch):
+    monkeypatch.setattr(linear, "run_simplex", lambda *_: False)
+    many, boxes = level_program(0, levels=18)
+    tracemalloc.start()
+    with pytest.raises(ArithmeticError, match="many levels"):
+        many.solve(boxes)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 2**22
+
+
+PROGRAMS = {
+    "parity": Rules({"p": "positive_rate[g=a] <= 1.1 * positive_rate[g=b]"}),
+    "two": Rules({"r": "recall >= 0.8", "q": "max_gap(positive_rate, by=g) <= 0.1"}),
+    "kl": Rules({"e": "error <= 0.35"}, KL),
+    "f1 parity": Rules({"f": "f1[g=a] - f1[g=b] <= 0.02"}, "1 - f1"),
+    "f1 turned round": Rules({"f": "f1[g=a] - f1[g=b] <= -0.1"}, "1 - f1"),
+    "g-mean": Rules({}, "1 - g_mean"),
+    "share": Rules({"s": "min(share, by=g) >= 0.3"}),
+}
+
+
+def best(given: Problem, **options):
+    return Mixture(**options).solve(given, np.random.default_rng(0), lambda _: None)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("seed", range(2))
+def test_result_is_the_best_mixture_of_all_linear_classifiers(name, seed):
+    rows = grid_rows(seed, n=24, d=2)
+    given = problem(rows, PROGRAMS[name], l2=0.04)
+    every = np.stack([given.rates.rates(p) for p in problem1.dichotomies(rows.X)], axis=1)
+    program = RateProgram.of(given)
+    expected = optimize_over_hull(program, RatePoints.classifiers(every), 1e-5)
+    found = best(given, gap=1e-5, calls=200, sweeps=6)
+    rates = rates_of(given, found.variants["stochastic"])
+    assert found.status == "solved"
+    assert program.excess(rates) <= 1e-6
+    assert program.value(program.objective, rates) == pytest.approx(expected.value, abs=3e-5)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_objective_decreases_and_constraints_hold(name):
+    given = problem(smooth_rows(1), PROGRAMS[name])
+    found = best(given)
+    program = RateProgram.of(given)
+    assert found.status == "solved"
+    assert set(found.multipliers) == set(PROGRAMS[name].constraints)
+    assert min(found.multipliers.values(), default=0) >= 0
+    kept = [row["objective"] for row in found.trace if row["violation"] <= 1e-6]
+    assert (np.diff(kept) <= 1e-4 + 1e-6).all()  # as far as each is certain
+    assert kept[-1] <= min(kept) + 1e-4 + 1e-6
+    members = found.variants["stochastic"].members
+    assert len(members) <= len(given.rates.leaves) + 1
+    for variant in ("stochastic", "deterministic"):
+        assert program.excess(rates_of(given, found.variants[variant])) <= 1e-6
+    single = found.variants["deterministic"].decide(given.X)
+    assert set(np.unique(single)) <= {0.0, 1.0}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_constraints_that_cost_nothing_hold_with_the_largest_slack(seed):
+    """A random decision has equal selection rates at no cost: of all such mixtures, take the one of least error."""
+    rows = grid_rows(seed, n=24, d=2)
+    given = problem(rows, PROGRAMS["kl"])
+    every = np.stack([given.rates.rates(p) for p in problem1.dichotomies(rows.X)], axis=1)
+    room = max_slack_problem(given, 1e-4)
+    least = optimize_over_hull(RateProgram.of(room), RatePoints.classifiers(every), 1e-5)
+    found = best(given, calls=200, sweeps=6)
+    rates = rates_of(given, found.variants["stochastic"])
+    program = RateProgram.of(given)
+    assert found.status == "solved"
+    assert program.value(program.objective, rates) <= 1e-4 + 1e-6
+    assert program.excess(rates) == pytest.approx(least.value, abs=3e-4)
+
+
+OPPOSED = Rules({"a": "positive_rate >= 0.6", "b": "positive_rate <= 0.4"})
+NOT_LINEAR = grid_rows(0, n=40, d=1), Rules({"e": "error <= 0.01"})
+STATUSES = {
+    "any decisions violate it": (smooth_rows(0), APART, "infeasible", f"by {LEAST:.3g} or more"),
+    # all decisions cost the same at the prices
+    "no prices": (smooth_rows(0), OPPOSED, "infeasible", "by 0.1 or more"),
+    "linear ones violate it": (*NOT_LINEAR, "no_solution_found", "misses some constraint by"),
+}
+
+
+@pytest.mark.parametrize(("rows", "rules", "status", "reason"), STATUSES.values(), ids=STATUSES)
+def test_status_says_whether_any_decisions_satisfy_the_constraints(rows, rules, status, reason):
+    found = best(problem(rows, rules))
+    assert (found.status, reason in found.reason) == (status, True)
+    assert found.variants
+
+
+def test_too_few_calls_are_an_iteration_limit():
+    found = best(problem(smooth_rows(1), PROGRAMS["kl"]), calls=1)
+    assert found.status == "iteration_limit"
+    assert found.reason.startswith("after 1 rounds an answer promised")
+
+
+def test_hashed_variant_is_optional():
+    given = problem(smooth_rows(1), PROGRAMS["parity"])
+    assert "hashed" not in best(given).variants
+    hashed = best(given, hashed=True).variants["hashed"].decide(given.X)
+    assert set(np.unique(hashed)) <= {0.0, 1.0}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_line_step_has_the_smallest_cost(seed):
+    rng = np.random.default_rng(seed)
+    scores, slopes = rng.normal(size=15), rng.choice([-2.0, -1.0, 1.0], 15)
+    costs = rng.normal(size=15)
+    step = best_line_step(scores, slopes, costs)
+    turns = np.sort(-scores / slopes)
+    middles = np.concatenate([[turns[0] - 1], 0.5 * (turns[:-1] + turns[1:]), [turns[-1] + 1]])
+    least = min(costs @ (scores + t * slopes > 0) for t in middles)
+    assert costs @ (scores + step * slopes > 0) == pytest.approx(least)
+
+
+def test_sweeps_never_increase_the_cost():
+    rng = np.random.default_rng(0)
+    given = problem(smooth_rows(3), Rules({}))
+    oracle = LinearOracle(OracleRows.of(given.X, RowKinds.by(given.rates)), given.l2, 0, rng)
+    w, costs = rng.normal(size=6), rng.normal(size=400)
+    paid = [costs @ (oracle._features @ w > 0)]
+    for _ in range(4):
+        w = sweep_directions(oracle._features, w, costs, rng)
+        paid.append(costs @ (oracle._features @ w > 0))
+    assert (np.diff(paid) <= 1e-9).all()
+    assert paid[-1] < paid[0] - 1
+
+
+def test_merged_rows_have_the_same_rates_and_costs():
+    rows = grid_rows(1, n=200)
+    given = problem(rows, PROGRAMS["two"])
+    ground = OracleRows.of(given.X, RowKinds.by(given.rates))
+    assert ground.X.shape[0] <= 49
+    w = np.array([0.3, -1.0])
+    decisions, full = (1.0 * (X @ w > 0.1) for X in (ground.X, given.X))
+    np.testing.assert_allclose(ground.rates(decisions), given.rates.rates(full), atol=1e-12)
+    prices = np.random.default_rng(0).normal(size=len(given.rates.leaves))
+    assert ground.costs(prices) @ decisions == pytest.approx((prices @ given.rates.A) @ full)
+    thresholds, rates = ground.cut_rates(ground.X @ w)
+    for threshold, column in zip(thresholds, rates.T, strict=True):
+        expected = given.rates.rates(1.0 * (given.X @ w > threshold))
+        np.testing.assert_allclose(column, expected, atol=1e-12)
+
+
+def test_rows_with_equal_features_need_no_oracle():
+    """Any classifier has an error of 1/2."""
+    group = np.array(["a", "b"] * 10, dtype=object)
+    rows = Rows(np.zeros((20, 2)), np.repeat([0.0, 1.0], 10), group)
+    given = problem(rows, Rules({"c": "positive_rate <= 0.3"}))
+    found = best(given)
+    rates = rates_of(given, found.variants["stochastic"])
+    assert found.status == "solved"
+    assert RateProgram.of(given).excess(rates) <= 1e-6

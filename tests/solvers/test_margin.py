@@ -1,20 +1,18 @@
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles.goals import Rows, Rules, problem, smooth_rows
+from oracles.goals import Rows, Rules, problem, rates_of, smooth_rows
 
 from ratecli.certify.certificate import certify
 from ratecli.certify.forms import MeasuredRows
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.errors import FaultError
-from ratecli.rates.affine import affine
 from ratecli.rates.tangent import tangent, values
 from ratecli.solvers.baselines.solvers import Unconstrained
+from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.margin import (
@@ -44,16 +42,7 @@ def split_problem(seed: int, rules: Rules, n: int = 300):
 
 
 def excess(given, classifier) -> float:
-    rates = given.rates.rates(classifier.decide(given.X))
-    index = given.rates.index()
-    found = []
-    for goal in given.constraints:
-        for piece in goal.pieces:
-            form = affine(piece)
-            found.append(
-                form.constant + sum(c * rates[index[k]] for k, c in form.coefficients.items())
-            )
-    return max(found)
+    return RateProgram.of(given).excess(rates_of(given, classifier))
 
 
 def first(solution):
@@ -131,7 +120,6 @@ def test_too_few_rows_for_a_margin_report_how_many_are_needed():
         r"0\.\d+; about ([\d,]+) rows are needed",
         few.reason,
     )
-    assert said is not None
     copies = int(said[1].replace(",", "")) / 100
     assert found(math.ceil(copies)).status == "solved"
     assert found(math.floor(copies / 2)).status == "no_solution_found"
@@ -197,7 +185,6 @@ def with_a_test(seed: int) -> tuple[Problem, Problem]:
     """A problem whose solution will be tested on as many rows of its kind, and these rows."""
     rules = Rules({"p": "positive_rate[g=a] >= 0.9 * positive_rate[g=c]", "r": "recall >= 0.6"})
     given = split_problem(seed, rules, n=1000)
-    assert given.validation is not None
     spec = SafetyTestSpec(dict.fromkeys(rules.constraints, 0.05), rows=1000)
     return replace(given, safety_test=spec, validation=None), given.validation
 

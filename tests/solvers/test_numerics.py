@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -71,15 +69,6 @@ def test_sums_above_thresholds():
     cuts = Thresholds.of(np.array([2.0, 5.0, 2.0, 3.0]))
     assert cuts.values.tolist() == [6.0, 4.0, 2.5, 1.0]
     assert cuts.positive_sums(np.array([1.0, 2.0, 3.0, 4.0])).tolist() == [0, 2, 6, 10]
-
-
-def test_adam_matches_the_paper():
-    rates, first, second = np.array([0.1, 1.0]), 0.0, 0.0
-    stepper = Stepper("adam", rates)
-    for k, slopes in enumerate(np.random.default_rng(0).normal(size=(5, 3, 2)), 1):
-        first, second = 0.9 * first + 0.1 * slopes, 0.999 * second + 0.001 * slopes**2
-        size = np.sqrt(second / (1 - 0.999**k)) + 1e-8
-        np.testing.assert_allclose(stepper.step(slopes), rates * first / (1 - 0.9**k) / size)
 
 
 def test_steps_of_plain_gradients():

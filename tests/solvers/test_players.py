@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 
@@ -8,20 +6,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.games import GOALS, game_of, solved
-from oracles.goals import Rules, grid_rows, problem, run, smooth_rows
+from oracles.goals import Rows, Rules, grid_rows, problem, run, smooth_rows
 
 from ratecli.errors import FaultError
+from ratecli.models.linear import Threshold
 from ratecli.rates.analysis import find_two_sided_rate
 from ratecli.rates.expression import Leaf
 from ratecli.rates.matrix import RowKinds
 from ratecli.rates.parser import parse_expression
 from ratecli.rates.resolve import Scope, resolve
 from ratecli.rates.table import RATES
-from ratecli.solvers.hull.forms import RateProgram
+from ratecli.solvers.hull.best import optimize_over_hull
+from ratecli.solvers.hull.forms import RatePoints, RateProgram
 from ratecli.solvers.hull.solver import Mixture
+from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.players.game import (
+    ClassifierPlayer,
+    GradientAscent,
     StepObservation,
     SwapRegret,
+    ThreePlayerGame,
     project_onto_simplex_cap,
     stationary_distributions,
 )
@@ -37,6 +41,7 @@ from ratecli.solvers.players.lagrangian import (
 )
 from ratecli.solvers.players.lanes import unpack_lanes
 from ratecli.solvers.players.solver import ThreePlayer
+from ratecli.solvers.players.training import best_iterate, shrink_by_metrics, shrink_mixture
 from ratecli.solvers.problem import Problem
 
 
@@ -332,3 +337,130 @@ def test_overflow_of_weights_is_reported_as_divergence():
     found = solved(given, steps=50, learning_rate=1e40, optimizer="sgd")
     assert found.status == "diverged"
     assert not found.variants
+
+
+def test_best_iterate_has_the_smallest_worse_rank():
+    """Vector 9.11."""
+    assert best_iterate(np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.3, 0.1, 0, 0])) == 1
+    violations = np.array([0.05, -0.1, 0.02, -0.02])
+    assert best_iterate(np.array([0.10, 0.15, 0.12, 0.12]), violations) == 3
+    assert best_iterate(np.array([0.2, 0.2]), np.array([0.0, 0.0])) == 1  # the later of equals
+
+
+@pytest.mark.parametrize(
+    ("objectives", "violations", "chances", "allowed"),
+    [
+        ([0.1, 0.3], [[0.1, -0.1]], [0.5, 0.5], 0),
+        ([0.1, 0.2, 0.3], [[0.3, 0.05, -0.1]], [0, 2 / 3, 1 / 3], 0),
+        ([0.1, 0.2], [[0.3, 0.1]], [0, 1], 0.1),
+        # iterates with an undefined metric are skipped; if all have one, the last is taken
+        ([np.inf, 0.1, 0.3, 0.0], [[-1, 0.1, -0.1, np.inf]], [0, 0.5, 0.5, 0], 0),
+        ([np.inf, np.inf], [[-1.0, 0.0]], [0, 1], np.inf),
+    ],
+)
+def test_mixtures_of_metrics(objectives, violations, chances, allowed):
+    """Vector 9.10."""
+    found = shrink_by_metrics(np.array(objectives), np.array(violations))
+    np.testing.assert_allclose(found.chances, chances, atol=1e-4)
+    assert found.allowed == pytest.approx(allowed, abs=1e-5)
+
+
+def test_vertex_solutions_have_at_most_one_iterate_more_than_constraints():
+    """Vector 9.10, the last."""
+    rows = np.array([[0.2, -0.1, 0.1, -0.2], [0.2, 0.1, -0.1, -0.2]])
+    objectives = np.array([0, 0.2, 0.2, 0.5])
+    found = shrink_by_metrics(objectives, rows)
+    assert objectives @ found.chances == pytest.approx(0.2, abs=1e-6)
+    assert (found.chances > 1e-9).sum() <= 3
+
+
+def test_ratio_of_a_mixture_is_computed_from_its_counts():
+    """Vector 9.6: half of (TP, FP, FN) = (3, 1, 2) and half of (0, 0, 5) on 10 rows have F1 = 3 / 7, not
+    the mean 1 / 3. With a limit of .4, the means allow mixtures that violate it.
+    """
+    label = np.repeat([1.0, 0.0], 5)
+    decisions = np.array([[1, 1, 1, 0, 0, 1, 0, 0, 0, 0], np.zeros(10)], dtype=float)
+    group = np.full(10, "a", dtype=object)
+    given = problem(Rows(np.zeros((10, 1)), label, group), Rules({"f": "f1 <= 0.4"}, "-tpr"))
+    rates = np.stack([given.rates.rates(p) for p in decisions], axis=1)
+    program = RateProgram.of(given)
+    found = shrink_mixture(program, rates)
+    assert program.excess(rates @ found.chances) <= 1e-6
+    averaged = shrink_by_metrics(
+        program.value(program.objective, rates), np.array([[2 / 3 - 0.4, -0.4]])
+    )
+    assert averaged.chances[0] == pytest.approx(0.6, abs=1e-5)
+    mixed = rates @ averaged.chances
+    tp, fp, fn = 0.6 * 3, 0.6 * 1, 5 - 0.6 * 3
+    assert 2 * tp / (2 * tp + fp + fn) > 0.45
+    assert program.excess(mixed) > 0.01
+    assert found.chances[0] < 0.55
+
+
+def test_last_iterate_is_taken_if_all_leave_a_ratio_undefined():
+    """Without positive decisions, precision is undefined."""
+    rows = Rows(np.zeros((4, 1)), np.array([1.0, 0, 1, 0]), np.array(list("aabb"), dtype=object))
+    given = problem(rows, Rules({"p": "precision[g=a] - precision[g=b] <= 0.1"}))
+    rates = np.stack([given.rates.rates(np.zeros(4))] * 3, axis=1)
+    found = shrink_mixture(RateProgram.of(given), rates)
+    assert found.chances.tolist() == [0, 0, 1]
+    assert found.allowed == np.inf
+
+
+RULES = Rules({"p": "positive_rate[g=a] <= 0.8 * positive_rate[g=b]", "r": "recall >= 0.75"})
+RADIUS = 4.0
+
+
+class EnumeratedPlayer(ClassifierPlayer):
+    """Best responses among classifiers whose rates (K, T) are known."""
+
+    def __init__(self, form, rates):
+        self.form, self.rates = form, rates
+
+    def move(self, prices):
+        slopes, _ = self.form.sides
+        answers = np.argmin((slopes.T @ prices).T @ self.rates, axis=1)
+        return answers, self.rates[:, answers]
+
+    def classifier(self, answer, lane):
+        raise NotImplementedError
+
+
+def enumerated(given):
+    """Rates of lines in many directions at many thresholds."""
+    rng = np.random.default_rng(0)
+    normals = rng.normal(size=(60, given.X.shape[1]))
+    scores = given.X @ normals.T
+    cuts = np.quantile(scores, np.linspace(0, 1, 21), axis=0)
+    lines = [Threshold(w, -cut) for k, w in enumerate(normals) for cut in cuts[:, k]]
+    return np.stack([given.rates.rates(line.decide(given.X)) for line in lines], axis=1)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_duality_gap_is_not_negative_and_falls_as_the_theory_says(seed):
+    """The gap of the players' means: the multipliers' best response minus the classifier's."""
+    given = problem(smooth_rows(seed), RULES)
+    program, kinds = RateProgram.of(given), RowKinds.by(given.rates)
+    rates = enumerated(given)
+    form = ProgramLagrangian(program, kinds)
+    slopes, constants = form.sides
+    sides = slopes @ rates + constants[:, :1]
+    optimum = optimize_over_hull(program, RatePoints.classifiers(rates), 1e-7)
+    length = np.linalg.norm(sides[1:], axis=0).max()
+    gaps = []
+    for steps in (100, 900, 8_100):
+        rate = np.array([RADIUS / (length * np.sqrt(2 * steps))])
+        ascent = GradientAscent(Stepper("sgd", rate), RADIUS)
+        game = ThreePlayerGame(form, EnumeratedPlayer(form, rates), ascent, rate)
+        played = game.play(steps, 1)
+        mean, prices = (
+            np.mean(np.hstack(column), axis=1)
+            for column in zip(*((each.rates, each.prices) for each in played), strict=True)
+        )
+        upper = program.value(program.objective, mean) + RADIUS * max(program.excess(mean), 0.0)
+        lower = float((prices @ sides).min())
+        gaps.append(float(upper) - lower)
+        assert -1e-9 <= gaps[-1] <= RADIUS * length * np.sqrt(2 / steps)
+        assert lower <= optimum.value + 1e-7
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[2] <= gaps[0] / 2

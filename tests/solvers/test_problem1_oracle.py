@@ -1,12 +1,9 @@
 """The oracles against each other and against what is known of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from oracles import problem1
 from oracles.goals import Rules, forms, grid_rows, problem
-from oracles.problem3 import toy_dual
 
 RULES = {
     "none": {},
@@ -22,10 +19,7 @@ RULES = {
 def test_milp_and_enumeration_find_the_same_optimum(name, seed):
     rows = grid_rows(seed, n=24)
     goals = forms(problem(rows, Rules(RULES[name])))
-    listed, solved = (
-        problem1.by_enumeration(rows.X, *goals),
-        problem1.by_milp(rows.X, *goals),
-    )
+    listed, solved = (problem1.by_enumeration(rows.X, *goals), problem1.by_milp(rows.X, *goals))
     assert solved.value == pytest.approx(listed.value, abs=1e-9)
 
 
@@ -42,8 +36,3 @@ def test_lines_make_as_many_dichotomies_as_cover_counted():
     parabola = np.array([[x, x * x] for x in range(-4, 5)], dtype=float)
     assert len(problem1.dichotomies(parabola)) == 9 * 8 + 2
     assert len(problem1.dichotomies(np.arange(7.0)[:, None])) == 2 * 7
-
-
-def test_toy_dual_function():
-    values = [toy_dual(v) for v in (0.0, 0.5, 1.0, 1.5, 2.0)]
-    assert values == pytest.approx([0, 0.125, 0.25, 0.125, 0], abs=1e-9)

@@ -1,12 +1,10 @@
 """fairlearn's exponentiated gradient on our goals, measured by our rates."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np
 import pytest
-from oracles.goals import Rules, problem, run, smooth_rows
+from oracles.goals import Rules, problem, rates_of, run, smooth_rows
 
 from ratecli.models.linear import Linear
 from ratecli.solvers.base import Solution
@@ -28,10 +26,6 @@ PARITY = Rules(
 
 def solved(given: Problem, **options) -> Solution:
     return run(ExponentiatedGradient(**options), given)
-
-
-def rates_of(given: Problem, classifier) -> np.ndarray:
-    return given.rates.rates(classifier.decide(given.X))
 
 
 @pytest.mark.parametrize(
@@ -100,10 +94,7 @@ def test_algorithm_1_with_linear_constraints_reaches_its_value():
     program = RateProgram.of(given)
     theirs = rates_of(given, solved(given, gap=0.002).variants["stochastic"])
     game = ThreePlayer(oracle="linear", steps=150, multiplier_rate=0.5, optimizer="sgd")
-    ours = rates_of(
-        given,
-        run(game, given).variants["stochastic"],
-    )
+    ours = rates_of(given, run(game, given).variants["stochastic"])
     assert program.excess(ours) <= max(float(program.excess(theirs)), 0.0) + 1e-6
     least = float(program.value(program.objective, theirs))
     assert float(program.value(program.objective, ours)) <= least + 1e-3

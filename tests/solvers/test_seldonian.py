@@ -1,22 +1,32 @@
-from __future__ import annotations
-
+import itertools
 from dataclasses import replace
 from statistics import NormalDist
 
 import numpy as np
 import pytest
-from oracles.goals import run, smooth_rows
+from oracles.goals import grid_rows, run, smooth_rows
 from oracles.promised import GAP, RATIO, numbers, numeric, promised
 from scipy import sparse
-from scipy.optimize import minimize
+from scipy.optimize import approx_fprime, minimize
+from scipy.special import expit
 from scipy.stats import t as student
 
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.errors import FaultError
-from ratecli.models.linear import LinearRegressor, RandomizedLogistic
+from ratecli.models.linear import Logistic
+from ratecli.rates import expression as ex
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines.solvers import Unconstrained
-from ratecli.solvers.problem import Problem
+from ratecli.solvers.problem import ERROR_RATE, Problem
+from ratecli.solvers.seldonian.hard import BOUND_KNOTS, ThresholdCandidates
+from ratecli.solvers.seldonian.prediction import predict_safety_test
+from ratecli.solvers.seldonian.scores import (
+    DecisionOutputs,
+    ScoreModel,
+    plain_objective,
+    score_model_of,
+    smooth_objective,
+)
 from ratecli.solvers.seldonian.selection import (
     CandidateSelection,
     CandidateTracker,
@@ -30,22 +40,25 @@ from ratecli.solvers.seldonian.soft import (
     descend_lagrangian,
     select_candidate,
 )
-from ratecli.solvers.seldonian.solver import Seldonian, calibrate_inflation, check_inflation
+from ratecli.solvers.seldonian.solver import (
+    BoundInflation,
+    Seldonian,
+    calibrate_inflation,
+    check_inflation,
+)
 
 
 def solved(problem: Problem, **options: object) -> Solution:
-    return run(Seldonian(**options), problem)  # type: ignore[arg-type]
+    return run(Seldonian(**options), problem)
 
 
 def chosen_by(problem: Problem, **options: object) -> CandidateSelection:
-    solver = Seldonian(**options)  # type: ignore[arg-type]
-    assert problem.safety_test
+    solver = Seldonian(**options)
     return candidate_selection(solver, problem, problem.safety_test)
 
 
 def objective(solution: Solution, selection: CandidateSelection) -> float:
     (model,) = solution.variants.values()
-    assert isinstance(model, RandomizedLogistic | LinearRegressor)
     at = selection.coordinates.place(np.append(model.weights, model.bias))
     point = selection.at(at)
     assert point.worst <= 0
@@ -164,8 +177,6 @@ def test_other_optimizers_come_close_and_are_repeatable(optimizer, iterations, n
     assert best - 1e-8 <= objective(solution, chosen_by(problem, inflation=2)) <= best + near
     again = solved(problem, **options)
     model, other = solution.variants["stochastic"], again.variants["stochastic"]
-    assert isinstance(model, RandomizedLogistic)
-    assert isinstance(other, RandomizedLogistic)
     np.testing.assert_array_equal(model.weights, other.weights)
 
 
@@ -185,9 +196,6 @@ def test_sparse_rows_give_the_same():
     thin = replace(dense, X=sparse.csr_array(rows.X))
     one, other = solved(dense).variants["stochastic"], solved(thin).variants["stochastic"]
     np.testing.assert_allclose(one.score(rows.X), other.score(rows.X), atol=1e-4)
-
-
-# what no model attains
 
 
 def test_unattainable_test_is_explained_with_the_smallest_bound():
@@ -274,15 +282,11 @@ def test_nearest_candidate_has_the_smallest_largest_end():
     track = CandidateTracker()
     options = Seldonian(optimizer="lagrangian", iterations=100)
     descend_lagrangian(selection, track, selection.at(np.zeros(6)), options)
-    assert track.nearest
     assert track.nearest.worst == pytest.approx(min(r["violation"] for r in track.trace), abs=1e-12)
     assert (
         minimize_worst_bound(selection, track.nearest, CandidateTracker()).worst
         <= track.nearest.worst
     )
-
-
-# steps and room
 
 
 def test_the_calibrated_factor_of_one_mean():
@@ -337,9 +341,6 @@ def test_missing_safety_test_is_an_error():
         solved(problem)
 
 
-# numbers
-
-
 @pytest.mark.parametrize("l2", [0.0, 0.5])
 def test_squared_loss_is_ridge_regression_with_a_free_bias_on_labelled_rows(l2):
     rows = numbers(3)
@@ -347,7 +348,6 @@ def test_squared_loss_is_ridge_regression_with_a_free_bias_on_labelled_rows(l2):
     hidden = replace(rows, label=np.where(seen, rows.label, np.nan))
     problem = numeric(hidden, {"c": "mse <= 1"}, l2=l2)
     model = run(Unconstrained(loss="squared"), problem).variants["estimate"]
-    assert isinstance(model, LinearRegressor)
     apart = (rows.X @ model.weights + model.bias - rows.label)[seen]
     assert apart.mean() == pytest.approx(0, abs=1e-9)
     slopes = 2 * rows.X[seen].T @ apart / seen.sum() + l2 * model.weights
@@ -361,3 +361,202 @@ def test_loss_that_does_not_fit_the_labels_is_an_error():
     for loss, problem in (("hinge", number), ("logistic", number), ("squared", classes)):
         with pytest.raises(FaultError, match="E406"):
             run(Unconstrained(loss=loss), problem)
+
+
+CLASSES = [
+    ({"c": GAP}, "error"),
+    ({"c": RATIO}, "log_loss"),
+    ({"c": "mean_error[g = a] <= 0.1", "d": "tpr >= 0.2"}, "error[g = b]"),
+    ({"c": "mse <= 0.3", "d": "log_loss[g = b] <= 2"}, "fnr + 2 * fpr * fpr"),
+    ({"c": "precision >= 0.3"}, "mse"),
+]
+NUMBERS = [
+    ({"c": "abs(mean_error[g = a] - mean_error[g = c]) <= 0.1"}, "mse"),
+    ({"c": "mse[g = b] <= 1", "d": "mean_error >= -1"}, "mse[g = a] + mean_error"),
+]
+
+
+def check_slopes(chosen: CandidateSelection, seed: int) -> None:
+    v = 0.3 * np.random.default_rng(seed).normal(size=chosen.design.width)
+    point = chosen.at(v)
+    assert np.isfinite(point.upper).all()
+    seen = approx_fprime(v, lambda at: chosen.at(at).objective, 1e-6)
+    np.testing.assert_allclose(chosen.gradient(point), seen, rtol=1e-4, atol=2e-6)
+    slopes = np.atleast_2d(approx_fprime(v, lambda at: chosen.at(at).upper, 1e-6))
+    np.testing.assert_allclose(chosen.jacobian(point), slopes, rtol=1e-3, atol=2e-5)
+
+
+@pytest.mark.parametrize("inflation", [2.0, {"pass": 0.9}])
+@pytest.mark.parametrize("method", ["leaves", "pieces"])
+@pytest.mark.parametrize("case", range(len(CLASSES)))
+def test_slopes_of_probabilities_match_finite_differences(case, method, inflation):
+    rules, objective = CLASSES[case]
+    problem = promised(smooth_rows(case), rules, objective, method=method, tests=4000)
+    check_slopes(chosen_by(problem, inflation=inflation), case)
+
+
+@pytest.mark.parametrize("bound", ["auto", "hoeffding", "empirical_bernstein"])
+def test_slopes_with_other_bounds(bound):
+    problem = promised(smooth_rows(5), {"c": GAP}, bound=bound, method="forms", tests=4000)
+    check_slopes(chosen_by(problem), 5)
+
+
+@pytest.mark.parametrize("case", range(len(NUMBERS)))
+def test_slopes_of_estimates_match_finite_differences(case):
+    rules, objective = NUMBERS[case]
+    check_slopes(chosen_by(numeric(numbers(case), rules, objective), inflation=1.5), case)
+
+
+def test_slopes_of_steeper_probabilities_match_finite_differences():
+    scores = np.linspace(-2, 2, 9)
+    label = np.arange(9) % 2.0
+    for of, sharpness in itertools.product(("decision", "error", "log_loss"), (1.0, 4.0)):
+        model = ScoreModel(label, numeric=False, sharpness=sharpness)
+        seen = (
+            model.outputs(scores + 1e-6).measured(of) - model.outputs(scores - 1e-6).measured(of)
+        ) / 2e-6
+        np.testing.assert_allclose(model.outputs(scores).slopes(of), seen, atol=1e-8)
+    steep = ScoreModel(label, numeric=False, sharpness=4.0).outputs(scores)
+    np.testing.assert_allclose(steep.measured("decision"), expit(4 * scores))
+    np.testing.assert_allclose(steep.measured("error"), expit(scores) - label)
+
+
+def test_error_is_minimized_by_log_loss_and_numbers_by_their_squares():
+    problem = promised(smooth_rows(4), {"c": GAP})
+    model = score_model_of(problem)
+    made = smooth_objective(problem.objective, problem.rates, model)
+    scores = np.linspace(-1, 1, len(problem.label))
+    plain = np.mean(np.logaddexp(0, scores) - problem.label * scores)
+    assert made.value(scores) == pytest.approx(plain, abs=1e-12)
+    own = numeric(numbers(1), {"c": "mse <= 2"})
+    made = smooth_objective(own.objective, own.rates, score_model_of(own))
+    scores = np.linspace(-9, 9, len(own.label))
+    assert made.value(scores) == pytest.approx(np.mean((scores - own.label) ** 2))
+    assert plain_objective(own, score_model_of(own)).value(scores) == pytest.approx(
+        made.value(scores)
+    )
+
+
+RULES = {"c": GAP, "d": "tpr >= 0.3"}
+
+
+def cuts_of(problem, scores, inflation=1.0) -> ThresholdCandidates:
+    said = DecisionOutputs((scores > 0).astype(float))
+    prediction = predict_safety_test(problem, problem.safety_test, said)
+    prediction = replace(prediction, inflation=BoundInflation(inflation))
+    return ThresholdCandidates(scores, problem.rates, ERROR_RATE, prediction)
+
+
+def brute(problem, cuts: ThresholdCandidates) -> list[tuple[float, float]]:
+    """Error and the largest expected end of every threshold, one by one."""
+    every = [-np.inf, *np.unique(cuts.scores)]
+    found = []
+    for threshold in every:
+        decisions = (cuts.scores > threshold).astype(float)
+        error = float(np.mean(decisions != problem.label))
+        found.append((error, cuts.prediction.at(DecisionOutputs(decisions)).worst))
+    return found
+
+
+@pytest.mark.parametrize("bound", ["auto", "clopper_pearson", "student_t"])
+@pytest.mark.parametrize("method", ["leaves", "pieces"])
+@pytest.mark.parametrize("seed", range(3))
+def test_all_thresholds_match_brute_force(seed, method, bound):
+    if bound == "clopper_pearson" and method == "pieces":
+        bound = "hoeffding"  # a difference of rates is no count
+    rows = grid_rows(seed)  # few places: scores are tied
+    problem = promised(rows, RULES, method=method, bound=bound, tests=3000)
+    cuts = cuts_of(problem, rows.X @ np.array([1.0, 0.5]))
+    wanted = brute(problem, cuts)
+    assert len(wanted) == len(cuts.values)
+    ends = [cuts.worst(k) for k in range(len(cuts.values))]
+    np.testing.assert_allclose(sorted(ends), sorted(end for _, end in wanted), atol=1e-9)
+    np.testing.assert_allclose(
+        sorted(cuts.values), sorted(error for error, _ in wanted), atol=1e-12
+    )
+    passing = [error for error, end in wanted if end <= 0]
+    best = cuts.best(np.inf)
+    assert (best is None) == (not passing)
+    if best is not None:
+        assert cuts.values[best] == pytest.approx(min(passing))
+
+
+@pytest.mark.parametrize("rule", [GAP, RATIO])
+def test_skipped_thresholds_do_not_pass(rule):
+    rows = smooth_rows(2)
+    problem = promised(rows, {"c": rule}, method="pieces", bound="auto", tests=20_000)
+    cuts = cuts_of(problem, rows.X @ np.linspace(1, -1, 5))
+    passing = [error for error, end in brute(problem, cuts) if end <= 0]
+    best = cuts.best(np.inf)
+    assert len(cuts.values) > BOUND_KNOTS
+    assert best is not None
+    assert cuts.values[best] == pytest.approx(min(passing))
+
+
+@pytest.mark.parametrize("rule", [GAP, RATIO, "precision >= 0.7", "tpr[g = a] >= 0.6"])
+def test_deterministic_candidate_passes_and_is_close_to_the_best_line(rule):
+    rows = smooth_rows(3, d=2)
+    problem = promised(rows, {"c": rule}, method="pieces", bound="auto", tests=20_000)
+    solver = Seldonian(decisions="deterministic")
+    solution = run(solver, problem)
+    assert solution.status == "solved"
+    (model,) = solution.variants.values()
+    assert isinstance(model, Logistic)
+    said = DecisionOutputs(model.decide(rows.X))
+    prediction = predict_safety_test(problem, problem.safety_test, said)
+    prediction = replace(prediction, inflation=calibrate_inflation(0.9, prediction.bounds))
+    assert prediction.at(said).worst <= 0
+    error = float(np.mean(model.decide(rows.X) != rows.label))
+    best = 1.0
+    for angle in np.linspace(0, 2 * np.pi, 16, endpoint=False):
+        scores = rows.X @ np.array([np.cos(angle), np.sin(angle)])
+        cuts = ThresholdCandidates(scores, problem.rates, ERROR_RATE, prediction)
+        k = cuts.best(best)
+        best = best if k is None else float(cuts.values[k])
+    assert error <= best + 0.015
+    assert solution.trace[-1]["objective"] == pytest.approx(error)
+
+
+def test_the_objective_of_the_file_is_that_of_decisions():
+    rows = smooth_rows(1, d=2)
+    problem = promised(rows, {"c": "tpr >= 0.4"}, "fpr", tests=20_000)
+    solution = run(Seldonian(decisions="deterministic"), problem)
+    (model,) = solution.variants.values()
+    said = model.decide(rows.X)
+    assert solution.trace[-1]["objective"] == pytest.approx(said[rows.label == 0].mean())
+
+
+def test_nearest_decisions_are_returned_if_none_pass():
+    problem = promised(smooth_rows(0, n=150), {"c": "accuracy >= 0.97"}, tests=150)
+    solution = run(Seldonian(decisions="deterministic"), problem)
+    assert solution.status == "iteration_limit"
+    assert "the smallest bound attainable is +" in solution.reason
+    assert len(solution.variants) == 1
+
+
+@pytest.mark.parametrize("rule", ["precision >= 0.6", pytest.param(GAP, marks=pytest.mark.slow)])
+def test_reported_number_of_rows_is_enough_for_decisions(rule):
+    """The candidate of the least bound may be one that more rows do not help, as one that says no."""
+    solver = Seldonian(decisions="deterministic", inflation=1)
+
+    def ended(tests):
+        rows = smooth_rows(1, n=150)
+        problem = promised(rows, {"c": rule}, tests=tests, bound="clopper_pearson")
+        return run(solver, problem)
+
+    found = ended(12)
+    assert found.status == "iteration_limit"
+    count = int(found.reason.split("about ")[1].split(" rows")[0].replace(",", ""))
+    assert ended(round(1.3 * count)).status == "solved"
+    assert ended(count // 2).status == "iteration_limit"
+
+
+def test_deterministic_rejects_rates_of_other_measurements():
+    problem = promised(smooth_rows(0), {"c": "mse <= 0.3", "d": "tpr >= 0.2"})
+    mse, tpr = problem.constraints
+    hard, soft = Seldonian(decisions="deterministic"), Seldonian()
+    fault = hard.obstacle(mse, problem.rates)
+    assert fault is not None
+    assert fault.code == "E308"
+    assert ex.to_text(mse.pieces[0])
+    assert hard.obstacle(tpr, problem.rates) is soft.obstacle(mse, problem.rates) is None

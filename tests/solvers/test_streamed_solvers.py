@@ -1,7 +1,5 @@
 """Optima on streamed rows compared with those of the same rows in memory, also on a cluster."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from dataclasses import replace
@@ -106,15 +104,6 @@ def test_pass_returns_value_slopes_curvature_and_a_bound(folder):
             assert here.dual <= bound <= here.primal
 
 
-def test_curvature_of_a_sample_gives_the_same_optimum(folder, monkeypatch):
-    _, stream = problems(folder, rows=3000, l2=1e-5)
-    exact, _ = fit_plain_streamed(stream, "logistic")
-    monkeypatch.setattr(plain, "SAMPLE_ROWS", 300)
-    found, reason = fit_plain_streamed(stream, "logistic")
-    assert reason == ""
-    np.testing.assert_allclose(found.weights, exact.weights, atol=1e-3)
-
-
 @pytest.mark.parametrize("kind", ["logistic", "hinge"])
 def test_growing_samples_save_passes_and_keep_the_optimum(folder, monkeypatch, kind):
     memory, stream = problems(folder, rows=6000, l2=1e-4)
@@ -140,19 +129,6 @@ def test_growing_samples_save_passes_and_keep_the_optimum(folder, monkeypatch, k
     which, close = (0, 1e-8) if kind == "logistic" else (1, 2.1e-5)
     least, reached = (loss(memory, each, 1e-4)[which] for each in (exact, found))
     assert reached == pytest.approx(least, rel=close)
-
-
-def test_sums_over_some_runs(folder):
-    _, stream = problems(folder, rows=1000)
-    rows = stream.stream
-    d, cells = rows.shape[1] + 1, np.ones(len(rows))
-    part = plain.LossSums(
-        rows.encoded.coding, cells, cells, np.zeros(d), 0.0, np.ones(d, dtype=np.int64)
-    )
-    for every in (1, 3, 50):
-        count = len(rows.read_runs(range(0, rows.runs(), every)).cell)
-        totals, *_ = rows.sums(part, every)
-        assert totals[0] == pytest.approx(count * np.log(2))
 
 
 def test_lane_passes_equal_those_in_memory(folder):

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,20 +5,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles.filters import counted, filtering, kept_shares, lines, people
-from oracles.goals import Rows, problem_of, run
+from oracles.goals import Rows, Rules, problem_of, run
 from oracles.goals import Rules as Goals
-from scipy.optimize import linprog
+from scipy.optimize import linprog, nnls
 
 from ratecli.errors import FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
 from ratecli.models.proxies import ProxyFilter
-from ratecli.models.storage import dumps
 from ratecli.rates.matrix import disclosivity
 from ratecli.solvers.filtering.filters import DISCLOSURE_TOLERANCE, FilterTreeBuilder
-from ratecli.solvers.filtering.solvers import BalancedTree
+from ratecli.solvers.filtering.solvers import BalancedTree, GuessedGroup
 from ratecli.solvers.filtering.split import nearest_split, progress_split, required_progress
-from ratecli.solvers.filtering.target import FilterTarget, optimal_sampling_weights
+from ratecli.solvers.filtering.target import (
+    FilterTarget,
+    maximize_kept_rows,
+    optimal_sampling_weights,
+)
 from ratecli.solvers.oracles.base import OracleRows
 
 
@@ -119,7 +120,6 @@ def test_nearest_split_is_optimal_over_mixtures_of_lines(seed, alpha, kept):
     options = BalancedTree(kept=kept, child=0.0, gap=1e-5, calls=400)
     growth = grown(rows, alpha, known, options)
     split = nearest_split(growth.target, options, growth.leaves, 0)
-    assert split is not None
     yes = growth.target.mass(split.classifier.decide(rows.X))
     whole, table = growth.leaves[0].mass, masses_of(growth, known)
     children = np.stack([whole - yes, yes])
@@ -160,7 +160,6 @@ def test_progress_split_is_the_optimum_of_a_linear_program(seed, alpha):
     options = BalancedTree(kept=0.0, child=0.0, gap=1e-6, calls=200, gamma=0.1)
     growth = grown(rows, alpha, known, options)
     split = progress_split(growth.target, options, growth.leaves, 0)
-    assert split is not None
     aim, whole = growth.target, growth.leaves[0].mass
     table = np.vstack([masses_of(growth, known), np.zeros(len(whole)), whole])
     base = whole[aim.balanced]
@@ -209,14 +208,6 @@ def test_the_literal_offset_makes_no_split_where_zero_does():
     assert zero.proxy.values > 1
 
 
-def test_alpha_zero_keeps_all_rows():
-    rows = people(1)
-    found, trace = solved(rows, 0.0)
-    assert found.proxy.values == 1
-    assert found.keep == pytest.approx([1.0])
-    assert len(trace) == 1
-
-
 def test_larger_alpha_balances_better():
     rows = people(11, n=3000, groups=3)
     found = [imbalance(kept_shares(rows, solved(rows, alpha)[0])) for alpha in (0, 0.05, 0.1, 0.3)]
@@ -238,18 +229,13 @@ def test_secret_and_balanced_columns_may_differ():
     rng = np.random.default_rng(2)
     rows = people(5, n=1500, groups=3)
     place = np.where(rows.X[:, 0] + rng.normal(size=1500) > 0, "north", "south").astype(object)
-    given = filtering_by(rows, place, 0.03)
+    goals = Goals({"secret": "disclosivity(by=place) <= 0.03"}, "imbalance(by=g)")
+    given = problem_of(rows, goals, {"g": rows.group, "place": place})
     found = BalancedTree().solve(given, rng, lambda _: None).variants["expected"]
-    assert isinstance(found, ProxyFilter)
     chances = found.memberships(rows.X)
     north = chances[place == "north"].sum(axis=0) / chances.sum(axis=0)
     assert np.abs(north - (place == "north").mean()).max() <= 0.03 + 1e-6
     assert imbalance(kept_shares(rows, found)) < imbalance(counted(rows, found)[2])
-
-
-def filtering_by(rows: Rows, place: np.ndarray, alpha: float):
-    rules = Goals({"secret": f"disclosivity(by=place) <= {alpha}"}, "imbalance(by=g)")
-    return problem_of(rows, rules, {"g": rows.group, "place": place})
 
 
 @pytest.mark.parametrize("split", ["nearest", "progress"])
@@ -310,15 +296,222 @@ def test_minimum_child_size_is_enforced(child):
     assert trace[-1]["objective"] < 0.9 * trace[0]["objective"]
 
 
-def test_the_same_seed_gives_the_same_filter_and_sample():
-    rows = people(9)
-    solver = BalancedTree(sampled=True, kept=0.1)
-    one, again, other = (run(solver, filtering(rows, 0.2), seed).variants for seed in (0, 0, 1))
-    for name in ("expected", "sampled"):
-        assert dumps(one[name]) == dumps(again[name])
-    assert not np.array_equal(one["sampled"].decide(rows.X), other["sampled"].decide(rows.X))
-
-
 def test_relaxed_weights_with_kept_are_an_error():
     with pytest.raises(ValueError, match="kept: 0"):
         BalancedTree(relaxed=True)
+
+
+HALF = np.array([0.5, 0.5])
+VECTORS = {
+    "two": ([[0.8, 0.2], [0.4, 0.6]], [0.5, 0.5], [0.25, 0.75], [1 / 3, 1.0], 2 / 3, 0.0),
+    "rare": ([[0.8, 0.2], [0.4, 0.6]], [0.75, 0.25], [0.25, 0.75], [1 / 9, 1.0], 1 / 3, 0.0),
+    "out": ([[0.9, 0.1], [0.7, 0.3]], [0.5, 0.5], [0, 1], [0, 1], 0.5, 0.28284),
+    "three": (
+        [[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.1, 0.2, 0.7]],
+        [1 / 3] * 3,
+        [0.40476, 0.30952, 0.28571],
+        None,
+        None,
+        0.0,
+    ),
+    "far": ([[0.6, 0.3, 0.1], [0.5, 0.4, 0.1]], [0.5, 0.5], [0, 1], [0, 1], 0.5, 0.29439),
+}
+
+
+def uniform(A):
+    return np.full(np.shape(A)[1], 1 / np.shape(A)[1])
+
+
+def instance(seed: int, rows: int, groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    A = rng.dirichlet(np.full(groups, 0.7), size=rows)
+    return A, rng.dirichlet(np.ones(rows)), rng.dirichlet(np.full(groups, 3.0))
+
+
+SIZES = st.tuples(st.integers(0, 10**6), st.integers(1, 9), st.integers(2, 7))
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_vectors_of_algorithm_1(name):
+    A, shares, mix, keep, kept, imbalance = VECTORS[name]
+    found = optimal_sampling_weights(np.array(A), np.array(shares), uniform(A))
+    assert found.mix == pytest.approx(mix, abs=1e-5)
+    assert found.imbalance == pytest.approx(imbalance, abs=1e-5)
+    if keep is not None:
+        assert found.keep == pytest.approx(keep, abs=1e-9)
+        assert found.keep @ shares == pytest.approx(kept, abs=1e-9)
+
+
+@pytest.mark.parametrize(("name", "residual"), [("out", 0.26261), ("far", 0.26227), ("two", 0.0)])
+def test_relaxed_weights_have_a_nearer_point_but_the_same_imbalance(name, residual):
+    A, shares, _, _, _, imbalance = VECTORS[name]
+    found = optimal_sampling_weights(np.array(A), np.array(shares), uniform(A), relaxed=True)
+    assert found.imbalance == pytest.approx(imbalance, abs=1e-5)
+    assert np.linalg.norm(found.nearest - uniform(A)) == pytest.approx(residual, abs=1e-5)
+
+
+@given(SIZES)
+@settings(max_examples=80, deadline=None)
+def test_weights_are_optimal(size):
+    A, shares, target = instance(*size)
+    found = optimal_sampling_weights(A, shares, target)
+    slopes = A @ (found.mix @ A - target)
+    assert found.mix.min() >= 0
+    assert found.mix.sum() == pytest.approx(1.0)
+    # Karush, Kuhn, Tucker on the simplex: no value is of more use than those that are kept
+    assert found.mix @ slopes - slopes.min() <= 1e-8
+    assert found.keep.max() == 1.0
+    assert (found.keep * shares) @ A / (found.keep @ shares) == pytest.approx(found.induced)
+
+
+@given(SIZES)
+@settings(max_examples=40, deadline=None)
+def test_relaxed_weights_are_those_of_non_negative_least_squares(size):
+    A, shares, target = instance(*size)
+    q, residual = nnls(A.T, target)
+    found = optimal_sampling_weights(A, shares, target, relaxed=True)
+    assert np.linalg.norm(found.nearest - target) == pytest.approx(residual, abs=1e-8)
+    assert found.nearest == pytest.approx(q @ A, abs=1e-6)
+
+
+@given(SIZES, st.floats(0.05, 1.0))
+@settings(max_examples=80, deadline=None)
+def test_weights_with_a_minimum_kept_share_are_optimal(size, kept):
+    A, shares, target = instance(*size)
+    found = optimal_sampling_weights(A, shares, target, kept=kept)
+    assert found.keep @ shares >= kept - 1e-6
+    slopes, most = A @ (found.mix @ A - target), shares / kept
+    free = found.mix < most - 1e-7
+    used = found.mix > 1e-7
+    # on a simplex with a most for each value: what could be more is of no more use than what could be less
+    if free.any() and used.any():
+        assert slopes[used].max() - slopes[free].min() <= 1e-5
+
+
+@given(SIZES, st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_maximize_kept_rows_preserves_shares_and_keeps_more(size, relaxed):
+    A, shares, target = instance(*size)
+    some = optimal_sampling_weights(A, shares, target, relaxed=relaxed)
+    keep = maximize_kept_rows(A, shares, some)
+    mix = keep * shares / (keep @ shares)
+    assert mix @ A == pytest.approx(some.induced, abs=1e-7)
+    assert keep @ shares >= some.keep @ shares - 1e-7
+    assert keep.max() == 1.0
+    assert keep.min() >= 0.0
+
+
+def test_equivalent_values_are_all_kept():
+    """Two values that are alike: one of them alone would do, and half of the rows would be lost."""
+    A = np.array([[0.5, 0.5], [0.5, 0.5], [0.9, 0.1]])
+    found = maximize_kept_rows(
+        A, np.array([0.3, 0.3, 0.4]), optimal_sampling_weights(A, np.array([0.3, 0.3, 0.4]), HALF)
+    )
+    assert found == pytest.approx([1.0, 1.0, 0.0], abs=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rare_values_do_not_reduce_the_kept_share(seed):
+    A, _, target = instance(seed, 4, 3)
+    shares = 10 ** np.random.default_rng(seed).uniform(-6, 0, size=4)
+    shares /= shares.sum()
+    some = optimal_sampling_weights(A, shares, target, kept=1.0)
+    assert maximize_kept_rows(A, shares, some) @ shares >= some.keep @ shares
+
+
+def test_value_without_rows_is_never_kept():
+    found = optimal_sampling_weights(np.array([[0.8, 0.2], [np.nan, np.nan], [0.4, 0.6]]),
+                     np.array([0.5, 0.0, 0.5]), HALF)  # fmt: skip
+    assert found.keep == pytest.approx([1 / 3, 0, 1])
+    assert found.induced == pytest.approx(HALF)
+
+
+def test_intersecting_groups_have_their_own_targets():
+    """Appendix A.2: sex (2) and age (3) side by side, each adding up to 1."""
+    A = np.array([[0.9, 0.1, 0.5, 0.3, 0.2], [0.2, 0.8, 0.1, 0.3, 0.6], [0.5, 0.5, 0.3, 0.4, 0.3]])
+    target = np.array([0.5, 0.5, 1 / 3, 1 / 3, 1 / 3])
+    found = optimal_sampling_weights(A, np.array([0.5, 0.2, 0.3]), target)
+    q = found.mix
+    assert np.linalg.norm(q @ A - target) == pytest.approx(found.imbalance)
+    slopes = A @ (q @ A - target)
+    assert q @ slopes - slopes.min() <= 1e-9
+
+
+TREE = {"DecisionTreeClassifier": {"max_depth": 6}}
+
+
+def guessed(given, **options) -> dict:
+    solver = GuessedGroup(**{"classifier": TREE} | options)
+    return dict(run(solver, given).variants)
+
+
+def test_naive_proxy_keeps_equally_many_rows_of_each_prediction():
+    rows = people(2, n=900)
+    found = guessed(filtering(rows), weights="naive")["expected"]
+    _, sizes, _ = counted(rows, found)
+    assert found.keep * sizes == pytest.approx(np.full(len(sizes), sizes.min()))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_qp_weights_are_those_of_algorithm_1(weighted):
+    rows = people(3, n=900, weighted=weighted)
+    found = guessed(filtering(rows))["expected"]
+    A, sizes, _ = counted(rows, found)
+    best = optimal_sampling_weights(A, sizes, np.full(4, 0.25))
+    assert kept_shares(rows, found) == pytest.approx(best.induced, abs=1e-6)
+    naive = guessed(filtering(rows), weights="naive")["expected"]
+    off = np.linalg.norm(kept_shares(rows, naive) - 0.25)
+    assert best.imbalance <= off
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3, 1.0])
+def test_noise_matches_the_closed_form(noise):
+    """Protocol 4.2: sizes (1 - e) r + e / L, rows of A ((1 - e) r A + e / L base) / size."""
+    rows = people(4, n=900)
+    plain = guessed(filtering(rows))["expected"]
+    found = guessed(filtering(rows), noise=noise)["expected"]
+    A, sizes, base = counted(rows, plain)
+    blurred, shares, _ = counted(rows, found)
+    L = len(sizes)
+    assert found.keep == pytest.approx(plain.keep)
+    assert shares == pytest.approx((1 - noise) * sizes + noise / L)
+    mass = (1 - noise) * sizes[:, None] * A + noise / L * base
+    assert blurred == pytest.approx(mass / shares[:, None])
+    if noise == 1:
+        assert kept_shares(rows, found) == pytest.approx(base)
+
+
+def test_group_never_predicted_is_not_a_value():
+    rows = people(7, n=300, groups=6)
+    model = guessed(filtering(rows), classifier={"DecisionTreeClassifier": {"max_depth": 1}})
+    found = model["expected"]
+    assert found.proxy.values == 2
+    assert set(np.unique(found.memberships(rows.X))) == {0.0, 1.0}
+
+
+@pytest.mark.parametrize("weights", ["naive", "qp"])
+def test_group_predicted_only_for_zero_weight_rows_is_not_a_value(weights):
+    """The third group lies next to rows that do not count, and is outvoted where rows do."""
+    X = np.repeat([[-2.0], [2.0], [-5.0], [-9.0]], [25, 30, 15, 10], axis=0)
+    group = np.repeat(np.array(["a", "b", "c", "a", "a"], dtype=object), [25, 30, 5, 10, 10])
+    weight = np.repeat([1.0, 0.0], [70, 10])
+    rows = Rows(np.hstack([X, X**2]), np.zeros(80), group, weight=weight)
+    found = guessed(filtering(rows), weights=weights, classifier="LogisticRegression")["expected"]
+    assert found.proxy.chances.probabilities(rows.X)[-1].argmax() == 2
+    assert found.proxy.values == 2
+    assert found.keep.max() == 1
+
+
+def test_combination_of_intersecting_groups_is_predicted():
+    rows = people(5, n=1200, groups=2)
+    rng = np.random.default_rng(1)
+    old = np.where(rows.X[:, 1] + rng.normal(size=1200) > 0.5, "old", "young").astype(object)
+    given = problem_of(rows, Rules({}, "imbalance(by=(g, age))"), {"g": rows.group, "age": old})
+    found = guessed(given)["expected"]
+    assert found.proxy.chances.classes == 4
+    kept = found.decide(rows.X)
+    shares = [np.average(column == value, weights=kept)
+              for column, value in ((rows.group, "a"), (old, "old"))]  # fmt: skip
+    before = [(rows.group == "a").mean(), (old == "old").mean()]
+    off = [np.linalg.norm(np.subtract(each, 0.5)) for each in (shares, before)]
+    assert off[0] < 0.2 * off[1]
