@@ -2,11 +2,12 @@
 
 import clarabel
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linprog
 
-from ratecli.solvers.majorize.convex import ConvexProblem
+from ratecli.solvers.majorize.convex import FEASIBILITY_TOLERANCE, ConvexProblem, ConvexSolution
 
 Floats = NDArray[np.float64]
 
@@ -45,6 +46,22 @@ def least(problem: ConvexProblem, price: float | None = None) -> tuple[float, Fl
         return None
     assert str(found.status) in {"Solved", "AlmostSolved"}, found.status
     return float(found.obj_val + problem.flat[0]), np.array(found.z[2 * count : 2 * count + m])
+
+
+def check_solution(problem: ConvexProblem, found: ConvexSolution, gap: float) -> None:
+    """The point is feasible and as good as the optimum, and the certificate is one."""
+    value, multipliers = least(problem)
+    at = problem.values(found.w)
+    assert found.converged
+    assert found.feasible
+    assert at[1:].max(initial=0.0) <= FEASIBILITY_TOLERANCE * (1 + 1e-9)
+    assert found.value == pytest.approx(at[0], abs=1e-12)
+    assert found.lower <= value + 1e-8
+    # a point may miss each constraint by FEASIBLE, and be better by what that is worth
+    worth = FEASIBILITY_TOLERANCE * multipliers.sum()
+    assert -worth - 1e-9 <= found.value - found.lower <= gap
+    assert found.gap == pytest.approx(max(found.value - found.lower, 0), abs=1e-12)
+    assert value - worth - 1e-8 <= found.value <= value + gap + 1e-8
 
 
 def toy_dual(multiplier: float) -> float:

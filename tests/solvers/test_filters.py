@@ -134,18 +134,24 @@ def test_nearest_split_is_optimal_over_mixtures_of_lines(seed, alpha, kept):
     assert gain <= 2 * found.imbalance * split.gap + 1e-5
 
 
+def disclosure_limits(aim: FilterTarget, whole: Array, table: Array) -> Array:
+    """Rows of mixtures of splits that must not be positive."""
+    limits = []
+    for part in (table, whole - table):
+        shift = part[:, aim.secret].T - np.outer(aim.base, part[:, -1])
+        room = np.outer(aim.alpha, part[:, -1])
+        limits += [shift - room, -shift - room]
+    return np.vstack(limits)
+
+
 def least_over_mixtures(
     growth: FilterTreeBuilder, table: Array, slope: Array, kept: float
 ) -> float:
     """The least `<p, slope>` of what can be kept: columns are the leaf as it is and all lines."""
     aim, whole = growth.target, growth.leaves[0].mass
     columns = np.vstack([whole, table])
-    limits = []
-    for part in (table, whole - table):
-        shift = part[:, aim.secret].T - np.outer(aim.base, part[:, -1])
-        room = np.outer(aim.alpha, part[:, -1])
-        limits += [shift - room, -shift - room]
-    A = np.hstack([np.zeros((len(np.vstack(limits)), 1)), np.vstack(limits)])
+    limits = disclosure_limits(aim, whole, table)
+    A = np.hstack([np.zeros((len(limits), 1)), limits])
     A = np.vstack([A, kept - columns[:, -1]])
     costs = columns[:, aim.balanced] @ slope
     solved = linprog(costs, A, np.zeros(len(A)), columns[:, -1:].T, [1.0], bounds=(0, None))
@@ -165,11 +171,8 @@ def test_progress_split_is_the_optimum_of_a_linear_program(seed, alpha):
     base = whole[aim.balanced]
     away = base - aim.target
     costs = table[:, aim.balanced] @ away - float(base @ away) * table[:, -1]
-    limits = []
-    for part in (table, whole - table):
-        shift = part[:, aim.secret].T - np.outer(aim.base, part[:, -1])
-        limits += [shift - alpha * part[:, -1], -shift - alpha * part[:, -1]]
-    solved = linprog(costs, np.vstack(limits), np.zeros(12), np.ones((1, len(table))), [1.0])
+    limits = disclosure_limits(aim, whole, table)
+    solved = linprog(costs, limits, np.zeros(12), np.ones((1, len(table))), [1.0])
     yes = aim.mass(split.classifier.decide(rows.X))
     reached = float(yes[aim.balanced] @ away) - float(base @ away) * yes[-1]
     assert reached == pytest.approx(solved.fun, abs=1e-5)

@@ -122,33 +122,23 @@ def test_plug_in_is_the_bayes_rule_with_a_threshold_for_each_group(option):
     rows, chance = logistic_rows(0)
     goals = Rules({"p": "positive_rate[g=a] <= positive_rate[g=b]"})
     given = problem(rows, goals)
-    index = given.rates.index()
-    prices = np.zeros(len(index))
-    prices[index[ERROR_RATE]] = 1.0
-    for leaf, k in index.items():
-        prices[k] += {"a": 0.3, "b": -0.3}.get(group_of(leaf), 0.0)
+    wanted = {"error": 1.0, "positive_rate[g = a]": 0.3, "positive_rate[g = b]": -0.3}
     shares = np.array([np.mean(rows.group == g) for g in "ab"])
     in_b = (rows.group == "b").astype(int)
     threshold = 0.5 + np.array([0.15, -0.15])[in_b] / shares[in_b]
     clear = np.abs(chance - threshold) > 0.05
     assert 0.5 < clear.mean() < 1
-    answer = ask(option, given, prices)
+    answer = ask(option, given, prices(given, wanted))
     expected = (chance > threshold).astype(float)
     np.testing.assert_array_equal(answer.decide(given.X)[clear], expected[clear])
     assert {0.0, 1.0} == set(expected[clear & (in_b == 1)]) == set(expected[clear & (in_b == 0)])
-
-
-def group_of(leaf) -> str:
-    return str(leaf.where.conditions[0].values[0]) if leaf.where.conditions else ""
 
 
 @pytest.mark.parametrize("option", ["linear", "plugin", "GaussianNB"])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_costs_of_one_sign_give_a_constant_decision(option, sign):
     given = problem(smooth_rows(0), Rules({}, "positive_rate"))
-    prices = np.zeros(len(given.rates.leaves))
-    prices[0] = sign
-    answer = ask(option, given, prices)
+    answer = ask(option, given, prices(given, {"positive_rate": sign}))
     assert (answer.decide(given.X) == (sign < 0)).all()
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from oracles.goals import Rules, problem, smooth_rows
 from oracles.instances import INTERCEPTS, KINDS, first_problem, instance, instances
-from oracles.problem3 import least
+from oracles.problem3 import check_solution, least
 from scipy import sparse
 from scipy.optimize import linprog, minimize
 
@@ -39,27 +39,11 @@ def solved(method: AugmentedLagrangian | CuttingPlane, problem: ConvexProblem) -
     return method.solve(problem, np.zeros(problem.ramp.rows.width))
 
 
-def holds(problem: ConvexProblem, found: ConvexSolution, gap: float) -> None:
-    """The point is feasible and as good as the optimum, and the certificate is one."""
-    value, multipliers = least(problem)
-    at = problem.values(found.w)
-    assert found.converged
-    assert found.feasible
-    assert at[1:].max(initial=0.0) <= FEASIBILITY_TOLERANCE * (1 + 1e-9)
-    assert found.value == pytest.approx(at[0], abs=1e-12)
-    assert found.lower <= value + 1e-8
-    # a point may miss each constraint by FEASIBLE, and be better by what that is worth
-    worth = FEASIBILITY_TOLERANCE * multipliers.sum()
-    assert -worth - 1e-9 <= found.value - found.lower <= gap
-    assert found.gap == pytest.approx(max(found.value - found.lower, 0), abs=1e-12)
-    assert value - worth - 1e-8 <= found.value <= value + gap + 1e-8
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_method_of_multipliers_solves_to_1e_6(kind):
     """The method of multipliers on few constraints and many, and each kind of intercept."""
     for convex in instances(range(1, 2), (0, 1, 2, 5) if kind == "rates" else (1, 5), kind):
-        holds(convex, solved(AugmentedLagrangian(goal(convex, 5e-7)), convex), 5e-7)
+        check_solution(convex, solved(AugmentedLagrangian(goal(convex, 5e-7)), convex), 5e-7)
 
 
 @pytest.mark.parametrize("products", [1e12, 0.0], ids=["matrix", "conjugate gradients"])
@@ -68,7 +52,7 @@ def test_all_newton_systems_lead_to_the_optimum(kind, products, monkeypatch):
     monkeypatch.setattr(newton, "CG_COST", products)
     monkeypatch.setattr(newton, "CHEAP_PRODUCTS", -1.0)
     for convex in instances(range(1), range(3), kind, "unregularized"):
-        holds(convex, solved(AugmentedLagrangian(goal(convex, 5e-7)), convex), 5e-7)
+        check_solution(convex, solved(AugmentedLagrangian(goal(convex, 5e-7)), convex), 5e-7)
 
 
 @pytest.mark.parametrize("kind", ["dense", "rates"])

@@ -92,15 +92,27 @@ def best_of_starts(selection: CandidateSelection, starts: int = 2) -> float:
     return min(found)
 
 
-@pytest.mark.parametrize("method", ["leaves", "pieces"])
-@pytest.mark.parametrize("rule", [GAP, RATIO, "fpr <= 0.15", "precision >= 0.75"])
-def test_randomized_candidate_is_as_good_as_slsqp(rule, method):
-    problem = promised(smooth_rows(0), {"c": rule}, method=method, tests=20_000)
+THREE_RULES = {"c": GAP, "d": "tpr >= 0.5", "e": "positive_rate[g = b] <= 0.6"}
+MEAN_GAP = "abs(mean_error[g = a] - mean_error[g = c]) <= 0.12"
+ATTAINABLE = {
+    f"{rule} by {method}": promised(smooth_rows(0), {"c": rule}, method=method, tests=20_000)
+    for rule in (GAP, RATIO, "fpr <= 0.15", "precision >= 0.75")
+    for method in ("leaves", "pieces")
+} | {
+    "three rules": promised(smooth_rows(2), THREE_RULES, "fnr + 2 * fpr", tests=20_000, l2=0.01),
+    "mean error": numeric(numbers(0), {"c": MEAN_GAP}, "mse[g = b]", tests=20_000),
+    "squared error": numeric(numbers(0), {"c": "mse <= 0.3"}, "mse[g = b]", tests=20_000),
+}
+
+
+@pytest.mark.parametrize("name", ATTAINABLE)
+def test_candidate_is_as_good_as_slsqp(name):
+    problem = ATTAINABLE[name]
     selection = chosen_by(problem, inflation=1.5)
     solution = solved(problem, inflation=1.5)
     assert solution.status == "solved"
-    assert objective(solution, selection) <= best_of_starts(selection) + 1e-6
-    assert solution.multipliers.keys() <= {"c"}
+    assert objective(solution, selection) <= best_of_starts(selection) + 1e-5
+    assert solution.multipliers.keys() <= {goal.name for goal in problem.constraints}
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -137,24 +149,6 @@ def test_separable_rows_do_not_stop_the_search(optimizer):
     )
     ridged = replace(problem, l2=1e-6)
     assert found <= optimum(ridged, inflation=1) + 1e-3
-
-
-def test_several_constraints_and_a_rate_objective_are_optimized():
-    rules = {"c": GAP, "d": "tpr >= 0.5", "e": "positive_rate[g = b] <= 0.6"}
-    problem = promised(smooth_rows(2), rules, "fnr + 2 * fpr", tests=20_000, l2=0.01)
-    selection = chosen_by(problem, inflation=1.0)
-    found = objective(solved(problem, inflation=1.0), selection)
-    assert found <= best_of_starts(selection, 3) + 1e-5
-
-
-@pytest.mark.parametrize(
-    "rule", ["abs(mean_error[g = a] - mean_error[g = c]) <= 0.12", "mse <= 0.3"]
-)
-def test_numeric_candidate_is_as_good_as_slsqp(rule):
-    problem = numeric(numbers(0), {"c": rule}, "mse[g = b]", tests=20_000)
-    selection = chosen_by(problem, inflation=1.0)
-    found = objective(solved(problem, inflation=1.0), selection)
-    assert found <= best_of_starts(selection) + 1e-6
 
 
 def test_unconstrained_optimum_that_passes_is_returned():
