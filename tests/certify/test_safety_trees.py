@@ -69,7 +69,7 @@ FNR_M, FNR_F, FPR_M, FPR_F = "fnr[g=M]", "fnr[g=F]", "fpr[g=M]", "fpr[g=F]"
         (f"max({M} - {F}, -7) <= 0.1", {(M, 1): 0.025, (F, -1): 0.025}),
         (f"{M} - {F} + 3 - 3 * 1 <= 0.1", {(M, 1): 0.025, (F, -1): 0.025}),
         # the share of positives is as unknown as a rate of decisions
-        ("positive_rate - base_rate <= 0.1", {("positive_rate", 1): 0.025, ("base_rate", -1): 0.025}),
+        ("tpr - base_rate <= 0.1", {("tpr", 1): 0.025, ("base_rate", -1): 0.025}),
     ],
 )  # fmt: skip
 def test_ends_and_deltas_of_single_rates(text, expect):
@@ -201,7 +201,7 @@ def test_trees_are_below_their_ends_if_limits_hold(text, method):
 
 
 def test_forms_whose_coefficients_have_no_finite_ratio_are_different_quantities():
-    """Dividing by 1e-310 gives infinity; such forms were once treated as multiples of each other."""
+    """Dividing by 1e-310 gives infinity; such forms were once taken as multiples."""
     text = f"exp(1e-310 * {M} + 0.1 * {F}) + exp(1e-310 * {M} + {F}) <= 3"
     assert len(planned(text, "forms").quantities) == 2
     assert len(planned(text.replace("1e-310 * ", ""), "forms").quantities) == 2

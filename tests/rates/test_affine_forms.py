@@ -55,15 +55,11 @@ def form_of(**coefficients: float) -> Affine:
         ("2 * tpr - (fpr - 0.5) / 2", form_of(tpr=2, fpr=-0.5, constant=0.25)),
         ("tpr - fpr - tpr", form_of(fpr=-1)),
         ("-(tpr + fpr) * 3", form_of(tpr=-3, fpr=-3)),
+        *((text, None) for text in ("tpr * fpr", "precision", "abs(tpr)", "1 / tpr", "roc_auc")),
     ],
 )
 def test_affine_forms(text, form):
     assert affine(node(text)) == form
-
-
-@pytest.mark.parametrize("text", ["tpr * fpr", "precision", "abs(tpr)", "1 / tpr", "roc_auc"])
-def test_other_expressions_have_no_affine_form(text):
-    assert affine(node(text)) is None
 
 
 def test_an_affine_form_gives_its_expression_and_range():
@@ -217,7 +213,7 @@ def test_a_positive_combination_has_the_same_value(factors, seed):
 
 
 def test_the_precision_rule_by_counts():
-    """Vector 9.4: 2 of 5 positive rows are decided negatively and 1 of 5 negative ones positively."""
+    """Vector 9.4: the decision is wrong on 2 of 5 positive and on 1 of 5 negative rows."""
     rule = goal("precision >= 0.75")
     (form,) = (positive_combination(form) for form in affine_pieces(rule))
     counts = {"false_negatives": 0.2, "false_positives": 0.1, "base_rate": 0.5}

@@ -200,8 +200,10 @@ def test_an_imbalance_is_a_balance_of_equal_shares():
     ("text", "target", "factor"),
     [
         ("rms(share[women] - 0.2, share[men] - 0.8) * sqrt(2)", (0.2, 0.8), 1),
-        ("3 * rms(0.2 - share[women], 2 * (share[men] - 0.8) - share[men] + 0.8)", (0.2, 0.8), 3 / math.sqrt(2)),
-        ("sqrt((share[women] - 0.2) ** 2 + (0.8 - share[men]) * (0.8 - share[men]))", (0.2, 0.8), 1),
+        ("3 * rms(0.2 - share[women], 2 * (share[men] - 0.8) - share[men] + 0.8)",
+         (0.2, 0.8), 3 / math.sqrt(2)),
+        ("sqrt((share[women] - 0.2) ** 2 + (0.8 - share[men]) * (0.8 - share[men]))",
+         (0.2, 0.8), 1),
         ("rms((joint_rate[women] - 0.2 * positive_rate) / positive_rate)", (0.2,), 1),
         ("rms(4 * share[women] - 1, 2 - 4 * share[men]) / 2", (0.25, 0.5), math.sqrt(2)),
         ("rms(share[women, d1], share[men, d1])", (0, 0), math.sqrt(1 / 2)),

@@ -78,7 +78,8 @@ ONCE = st.recursive(
     lambda parts: (
         st.tuples(parts, st.sampled_from("+-*"), parts).map(" ".join).map("({})".format)
         | st.tuples(parts, parts).map(lambda p: f"{p[0]} / (1 + exp({p[1]}))")
-        | st.tuples(st.sampled_from(["max", "min"]), parts, parts).map(lambda p: f"{p[0]}({p[1]}, {p[2]})")
+        | st.tuples(parts, parts).map(lambda p: f"max({p[0]}, {p[1]})")
+        | st.tuples(parts, parts).map(lambda p: f"min({p[0]}, {p[1]})")
         | parts.map("({}) ** 3".format)
     ),
     max_leaves=6,

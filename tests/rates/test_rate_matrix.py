@@ -166,17 +166,31 @@ def test_rates_of_the_mean_decision_are_the_mean_rates(seed):
     np.testing.assert_allclose(matrix.rates(chances @ members), mean, atol=1e-12)
 
 
-def test_f1_of_a_mixture_uses_expected_counts():
-    """Vector 9.6: TP, FP, FN = 3, 1, 2 of 10 rows, mixed equally with no positive decisions."""
-    label = [1] * 5 + [0] * 5
-    first = np.array([1, 1, 1, 0, 0, 1, 0, 0, 0, 0], dtype=float)
-    sample, predictions = plain(label, first.tolist())
-    assert number("f1", sample, predictions) == pytest.approx(2 / 3)
-    assert number("2 * true_positives", sample, predictions) == pytest.approx(0.6)
-    total = "2 * true_positives + false_positives + false_negatives"
-    assert number(total, sample, predictions) == pytest.approx(0.9)
-    mixed = Predictions(first / 2, first, first)
-    assert number("f1", sample, mixed) == pytest.approx(0.42857, abs=1e-5)
+HALF_POSITIVE, DECIDED = [1] * 5 + [0] * 5, [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]
+COUNTS = "2 * true_positives + false_positives + false_negatives"
+
+
+@pytest.mark.parametrize(
+    ("label", "decisions", "expected"),
+    [
+        # vector 9.6: TP, FP, FN = 3, 1, 2 of 10 rows, then mixed equally with no positive decisions
+        (HALF_POSITIVE, DECIDED, {"f1": 2 / 3, "2 * true_positives": 0.6, COUNTS: 0.9}),
+        (HALF_POSITIVE, [each / 2 for each in DECIDED], {"f1": 0.42857}),
+        # vector 9.15: tpr .8, tnr .5
+        ([1] * 10 + [0] * 10, [1] * 8 + [0] * 2 + [1] * 5 + [0] * 5,
+         {"1 - g_mean": 0.36754, "1 - h_mean": 0.38462, "1 - q_mean": 0.38079}),
+        # vector 9.14: average precision of scores
+        ([1, 0, 1, 1, 0, 0], [0.9, 0.8, 0.7, 0.6, 0.5, 0.4], {"pr_auc": 0.80556}),
+        # ends of domains
+        ([1, 0], [0, 0], {"f1": 0, "tnr / tpr": math.inf, "-tnr / tpr": -math.inf}),
+        ([1, 0], [0, 0], dict.fromkeys(
+            ("precision", "max(tpr, 0 * tpr + precision)", "sqrt(tpr - 1)"), math.nan)),
+    ],
+)  # fmt: skip
+def test_known_values_of_metrics(label, decisions, expected):
+    sample, predictions = plain(label, decisions)
+    found = {text: number(text, sample, predictions) for text in expected}
+    assert found == pytest.approx(expected, nan_ok=True, abs=1e-5)
 
 
 def test_churn_by_cells():
@@ -192,38 +206,6 @@ def test_churn_by_cells():
     assert number("wins", sample, predictions) == pytest.approx((4 + 6) / 100)
     assert number("losses", sample, predictions) == pytest.approx((5 + 3) / 100)
     assert number("win_loss_ratio", sample, predictions) == pytest.approx(10 / 8)
-
-
-def test_means_of_rates():
-    """Vector 9.15: tpr .8, tnr .5."""
-    sample, predictions = plain([1] * 10 + [0] * 10, [1] * 8 + [0] * 2 + [1] * 5 + [0] * 5)
-    assert number("1 - g_mean", sample, predictions) == pytest.approx(0.36754, abs=1e-5)
-    assert number("1 - h_mean", sample, predictions) == pytest.approx(0.38462, abs=1e-5)
-    assert number("1 - q_mean", sample, predictions) == pytest.approx(0.38079, abs=1e-5)
-
-
-def test_pr_auc_is_average_precision():
-    """Vector 9.14."""
-    sample, _ = plain([1, 0, 1, 1, 0, 0], [0] * 6)
-    scores = np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4])
-    predictions = Predictions(np.zeros(6), scores, scores)
-    assert number("pr_auc", sample, predictions) == pytest.approx(0.80556, abs=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("precision", math.nan),
-        ("f1", 0),
-        ("tnr / tpr", math.inf),
-        ("-tnr / tpr", -math.inf),
-        ("max(tpr, 0 * tpr + precision)", math.nan),
-        ("sqrt(tpr - 1)", math.nan),
-    ],
-)
-def test_ratios_and_functions_at_the_ends_of_their_domains(text, expected):
-    sample, predictions = plain([1, 0], [0, 0], [1, 0])
-    assert number(text, sample, predictions) == pytest.approx(expected, nan_ok=True)
 
 
 def test_metrics_of_other_algorithms_come_from_a_function():
