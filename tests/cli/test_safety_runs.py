@@ -74,8 +74,8 @@ def test_certificates_of_pooled_rates_are_approximate(folder, cli):
 
 def test_data_sets_of_a_test_may_not_share_rows(folder, cli):
     rows = pd.DataFrame({"x": range(400), "sex": ["f", "m"] * 200, "y": [0, 0, 1, 1] * 100})
-    for name in ("one", "other"):
-        rows.to_csv(folder / f"{name}.csv", index=False)
+    rows.to_csv(folder / "one.csv", index=False)
+    rows.to_csv(folder / "other.csv", index=False)
     both = "{path: one.csv, label: y}\n  more: {path: other.csv, label: y}"
     text = LOANS.replace("{source: loans, rows: 8000}", both)
     (folder / "exp.yaml").write_text(text.replace("Female", "f").replace("Male", "m"))
@@ -84,9 +84,7 @@ def test_data_sets_of_a_test_may_not_share_rows(folder, cli):
     assert "error[E411]: 'more' has the same rows as 'loans'" in answer.err
     assert "exp.yaml:4:3" in answer.err
     assert not (folder / "results").exists()
-    rows.assign(x=-1).to_csv(folder / "third.csv", index=False)
-    text = (folder / "exp.yaml").read_text().replace("other.csv", "third.csv")
-    (folder / "exp.yaml").write_text(text)
+    rows.assign(x=-1).to_csv(folder / "other.csv", index=False)
     assert cli("validate", "exp.yaml").code == 0
 
 

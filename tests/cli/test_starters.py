@@ -12,14 +12,14 @@ from ratecli.config.experiment import load_experiment
 from ratecli.experiment.catalogue import template_summaries, template_text
 from ratecli.report.regression.statistics import MIN_SEEDS
 
-QUICK = ("-j", 1, "--offline", "--set", "seeds=1", "--set", "report.plots=[]")
+QUICK = ("seeds=1", "report.plots=[]", "expect=[]")
 FEWER = {
-    "quickstart": ("--set", "datasets.loans.rows=300", "--set", "sweep.kappa=[0.8]", "--set", "expect=[]"),
-    "majorize": ("--set", "datasets.loans.rows=300", "--set", "sweep.kappa=[0.8]"),
-    "players": ("--set", "datasets.loans.rows=300", "--set", "algorithms.1.three_player.steps=40"),
-    "seldonian": ("--set", "datasets.loans.rows=1000", "--set", "sweep.amount=[0.5]"),
-    "filtering": ("--set", "datasets.loans.rows=400", "--set", "sweep.alpha=[0.3]"),
-}  # fmt: skip
+    "quickstart": ("datasets.loans.rows=300", "sweep.kappa=[0.8]"),
+    "majorize": ("datasets.loans.rows=300", "sweep.kappa=[0.8]"),
+    "players": ("datasets.loans.rows=300", "algorithms.1.three_player.steps=40"),
+    "seldonian": ("datasets.loans.rows=1000", "sweep.amount=[0.5]"),
+    "filtering": ("datasets.loans.rows=400", "sweep.alpha=[0.3]"),
+}
 
 
 @pytest.mark.parametrize("name", template_summaries())
@@ -27,7 +27,8 @@ def test_every_template_runs_offline(folder, cli, name):
     assert cli("init", "exp.yaml", "--template", name).code == 0
     assert (folder / "exp.yaml").read_text() == template_text(name)
     assert cli("validate", "exp.yaml").code == 0
-    answer = cli("run", "exp.yaml", *QUICK, *FEWER[name])
+    changes = [part for change in (*QUICK, *FEWER[name]) for part in ("--set", change)]
+    answer = cli("run", "exp.yaml", "-j", 1, "--offline", *changes)
     assert answer.code == 0, answer.err
     experiment, _ = load_experiment(folder / "exp.yaml")
     assert len(experiment.seeds) >= MIN_SEEDS  # for the intervals of a later check
@@ -41,22 +42,15 @@ def test_list_of_templates(cli):
     for name, line in template_summaries().items():
         assert re.search(rf"^{name} +{re.escape(line)}$", out, re.MULTILINE)
         assert line.endswith((".", "?"))
-        assert len(line) < 110
     assert "own-data" in out
-    assert next(iter(template_summaries())) == "quickstart"
-
-
-def test_to_standard_output(cli, listing):
-    before = listing()
-    assert cli("init", "-", "-t", "players").out == template_text("players")
-    assert listing() == before
 
 
 def test_an_existing_file_is_replaced_only_with_force(folder, cli):
     (folder / "experiment.yaml").write_text("mine")
+    assert cli("init", "-", "-t", "players").out == template_text("players")
     refused = cli("init")
     assert (refused.code, "--force" in refused.err) == (2, True)
-    assert (folder / "experiment.yaml").read_text() == "mine"
+    assert [path.read_text() for path in folder.iterdir()] == ["mine"]
     assert cli("init", "--force").code == 0
     assert (folder / "experiment.yaml").read_text() == template_text()
 
@@ -203,24 +197,22 @@ def test_the_table_is_found_from_any_folder(folder, cli):
 def test_other_separators_are_kept(folder, table, cli):
     path = table()
     path.write_text(path.read_text().replace(",", ";"))
-    unnamed = cli("init", "--data", "t.csv")
-    assert "say --separator ';'" in unnamed.err
-    refused = cli(*own("--positive", "yes"))
-    assert "say --separator ';'" in refused.err
+    for arguments in (("init", "--data", "t.csv"), own("--positive", "yes")):
+        assert "say --separator ';'" in cli(*arguments).err
     assert cli(*own("--positive", "yes", "--separator", ";")).code == 0
     assert load_experiment(folder / "exp.yaml")[0].datasets["table"].separator == ";"
     assert cli("validate", "exp.yaml").code == 0
 
 
-GROUPS = [
-    (with_cell("job title", '"it\'s": #1, [x]', 2), ["it_s_1_x", "a_b", "c_d", "e"]),
-    (with_cell("job title", "Süd", 2), ["Sud", "a_b", "c_d", "e"]),
-    (lambda row: [*row[:2], ("a-b", "a b")[row[3] % 2], *row[3:]], ["a_b", "a_b__2"]),
-    (lambda row: [*row[:2], row[3] % 2, *row[3:]], ["0", "1"]),
-]
-
-
-@pytest.mark.parametrize(("change", "groups"), GROUPS)
+@pytest.mark.parametrize(
+    ("change", "groups"),
+    [
+        (with_cell("job title", '"it\'s": #1, [x]', 2), ["it_s_1_x", "a_b", "c_d", "e"]),
+        (with_cell("job title", "Süd", 2), ["Sud", "a_b", "c_d", "e"]),
+        (lambda row: [*row[:2], ("a-b", "a b")[row[3] % 2], *row[3:]], ["a_b", "a_b__2"]),
+        (lambda row: [*row[:2], row[3] % 2, *row[3:]], ["0", "1"]),
+    ],
+)
 def test_names_of_groups(folder, table, cli, change, groups):
     table(change)
     answer = cli(*own("--positive", "yes", group="job title"))

@@ -28,8 +28,13 @@ def folder(tmp_path):
     return tmp_path
 
 
+def text_of(old, new):
+    """Return the file without a sweep, with a part of it exchanged."""
+    return FILE.replace("{WHICH}", "{}").replace(old, new)
+
+
 def keys(folder, name, *renamed):
-    text = FILE.replace("{WHICH}", "{}").replace("NAME", name)
+    text = text_of("NAME", name)
     for old, new in renamed:
         text = text.replace(f" {old}:", f" {new}:").replace(f"{{{old}:", f"{{{new}:")
     return {task.key for task in prepare(write(folder, text)).plan.tasks}
@@ -49,8 +54,7 @@ def test_a_constraint_named_by_an_option_can_be_swept(folder):
 
 
 def test_infeasible_constraints_give_no_classifier(folder):
-    text = FILE.replace("{WHICH}", "{}").replace("NAME", "null")
-    outcome, store = run_file(write(folder, text))
+    outcome, store = run_file(write(folder, text_of("NAME", "null")))
     assert outcome.counts == {"infeasible": 1}
     (trial,) = store.plan()
     result = store.result(trial.key)
@@ -77,17 +81,14 @@ def test_a_wrong_constraint_name_in_a_sweep_is_refused(folder):
 
 
 def test_zafar_needs_constraints_that_compare_two_groups(folder):
-    text = FILE.replace("{WHICH}", "{}").replace("thresholded: {meets: NAME}", "zafar")
-    recall, cover = faults(write(folder, text))
+    recall, cover = faults(write(folder, text_of("thresholded: {meets: NAME}", "zafar")))
     assert recall.message.startswith("'recall' pushes no row down: zafar compares the rows")
     assert cover.message.startswith("'cover' pushes no row up: ")
     assert {(fault.code, fault.place.line) for fault in (recall, cover)} == {("E308", 5)}
 
 
 def test_zafar_refuses_an_unsuitable_constraint_that_depends_on_a_trial(folder):
-    text = FILE.replace("{WHICH}", "{}").replace(
-        "thresholded: {meets: NAME}", "unconstrained, zafar"
-    )
+    text = text_of("thresholded: {meets: NAME}", "unconstrained, zafar")
     text = text.replace(
         "{cover: positive_rate <= 0.3, recall: recall >= 0.9}",
         "{cover: 'positive_rate <= of(unconstrained, positive_rate)'}",
