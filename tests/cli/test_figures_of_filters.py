@@ -126,7 +126,7 @@ def test_trees_are_at_least_as_near_as_asked_for(tmp_path, name, most):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["bank", "adult"])
 def test_at_every_disclosivity_of_the_qp_tree_ours_is_nearer(tmp_path, name):
-    """At each level of noise whose disclosivity is at most .5, with that as budget: more balanced."""
+    """At each level of noise whose disclosivity is at most .5, with that as budget."""
     needed(name)
     data = f"{{source: {name}, split: {{test: 1/3}}}}"
     levels = "[0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995]"

@@ -172,7 +172,6 @@ def test_two_columns_and_other_algorithms(folder, cli):
     found = filter_json(folder / "f")
     assert found["features"] == ["age", "hours", "job"]
     assert list(found["sample"]["shares"]["skin"]) == ["1", "2", "3"]
-    assert sum(found["sample"]["shares"]["skin"].values()) == pytest.approx(1)
     for name in ("qp_proxy", "naive_proxy"):
         refused = cli(*by_sex("-o", "kept.csv", "--filter", "f", "--algorithm", name))
         assert refused.code == 1
@@ -189,7 +188,8 @@ def test_two_columns_and_other_algorithms(folder, cli):
 def test_option_kept_is_the_least_share(folder, cli):
     shares = []
     for kept in ("0.1", "0.6"):
-        assert cli(*by_sex("-o", "k.csv", "--filter", "f", "--kept", kept, "--disclosivity", "1")).code == 0  # fmt: skip
+        options = ("-o", "k.csv", "--filter", "f", "--kept", kept, "--disclosivity", "1")
+        assert cli(*by_sex(*options)).code == 0
         shares.append(filter_json(folder / "f")["expected"]["train"]["kept"])
     assert shares[0] < 0.6 - 1e-3
     assert shares[1] >= 0.6 - 1e-6
@@ -236,7 +236,7 @@ BAD = [
     (["--drop", "ages"], 2, "there is no column 'ages', which --drop or --label names"),
     (["--by", "sex"], 2, "error[E104]: --by names 'sex' twice"),
     (["--by", "one"], 4, "error[E411]: column 'one' has 1 value, and groups must be 2 to 30"),
-    (["--by", "gaps"], 4, "error[E411]: column 'gaps' has no value in row 3, and 2 such rows in all"),
+    (["--by", "gaps"], 4, "error[E411]: column 'gaps' has no value in row 3, and 2 such rows"),
     (["--by", "holes"], 4, "error[E411]: column 'holes' has no value in row 1"),
     (["--disclosivity", "1.5"], 2, "error[E104]: disclosivity must be from 0 to 1, not 1.5"),
     (["--kept", "2"], 2, "error[E104]: 'kept' must be"),

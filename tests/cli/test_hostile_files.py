@@ -16,7 +16,7 @@ from small import PLAIN
 from ratecli.datasets.files import extract_member
 from ratecli.errors import FaultError
 from ratecli.models.linear import Threshold
-from ratecli.models.storage import dumps, loads
+from ratecli.models.storage import dumps
 
 WILD = "\x1b]0;owned\x07\x1b[31mred\u202e"
 
@@ -61,8 +61,6 @@ def empty_elements(count: int) -> bytes:
     ],
 )
 def test_models_that_inflate_are_refused(folder, cli, blob):
-    with pytest.raises(ValueError, match="no stored classifier"):
-        loads(blob)
     (folder / "m.npz").write_bytes(blob)
     (folder / "exp.yaml").write_text(f"{PLAIN}deployed: {{model: m.npz}}\n")
     answer = cli("validate", "exp.yaml")
