@@ -19,6 +19,7 @@ PLAIN = HEAD + "algorithms: [unconstrained, unconstrained: {as: plain, filter: f
 RULES = HEAD + "constraints: {a: error <= 0.2, b: tpr >= 0.1}\n"
 TESTED = RULES + "algorithms: [unconstrained, majorize: {safety: OWN}]\nsafety: {}\n"
 RULE = "rms(share[a] - 0.5)"
+CUSTOM = f"{{objective: '{RULE}', disclosivity: 0, algorithm: {{balanced_tree: {{depth: null}}}}}}"
 DEFAULTS = {
     "delta": 0.05, "bound": "auto", "fraction": 0.5, "method": "pieces", "division": "equal",
     "order": "shuffled", "test": True,
@@ -45,7 +46,7 @@ def check_resolved(experiment, section, written):
             | {"take": "sample"},
         ),
         (
-            f"{{objective: '{RULE}', disclosivity: 0, algorithm: {{balanced_tree: {{depth: null}}}}}}",
+            CUSTOM,
             {"objective": RULE, "disclosivity": 0, "algorithm": {"balanced_tree": {"depth": None}}},
         ),
     ],

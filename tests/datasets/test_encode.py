@@ -133,24 +133,18 @@ def test_several_tables_share_an_encoder():
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("other", "rows", "code"),
     [
-        table(a=["x", "y"], b=["u", "v"]),
-        table(a=[1.0, 2.0]),
-        ready_made(sparse.csr_array((2, 3))),
+        (table(a=["x", "y"], b=["u", "v"]), 2, "E411"),
+        (table(a=[1.0, 2.0]), 2, "E411"),
+        (ready_made(sparse.csr_array((2, 3))), 2, "E411"),
+        (table(a=["x", "y"]), 0, "E410"),
     ],
 )
-def test_tables_with_different_features_are_refused(other: Table):
-    first = table(a=["x", "y"])
+def test_different_features_or_no_training_rows_are_refused(other: Table, rows: int, code: str):
     with pytest.raises(FaultError) as caught:
-        Encoder.fit([first, other], [np.arange(2), np.arange(2)])
-    assert [fault.code for fault in caught.value.faults] == ["E411"]
-
-
-def test_no_training_rows():
-    with pytest.raises(FaultError) as caught:
-        fit(table(a=["x"]), [False])
-    assert caught.value.faults[0].code == "E410"
+        Encoder.fit([table(a=["x", "y"]), other], [np.arange(rows)] * 2)
+    assert [fault.code for fault in caught.value.faults] == [code]
 
 
 words = st.lists(st.sampled_from(["a", "b", "c", "d"]), min_size=12, max_size=12)

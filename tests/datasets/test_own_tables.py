@@ -102,6 +102,12 @@ def test_features_categorical_and_weight(base: Path):
     assert table.weight.tolist() == [20, 30, 40.5, 50]
 
 
+def test_help_names_some_of_many_columns(base: Path):
+    names = [f"f{k}" for k in range(300)]
+    found = fault(base, rows(",".join(names), ",".join(["1"] * 300)), drop=names)
+    assert str(found.help).endswith("'f18', 'f19', ...")
+
+
 def test_text_keeps_words_for_missing_values(base: Path):
     write(base, 'country,x,y\nNA,1,0\nNone, 2 ,1\n" null ",3,1\n,4,0\n')
     table = load_entry_table({"path": "t.csv", "label": "y"}, base)

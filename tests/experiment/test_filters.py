@@ -7,7 +7,6 @@ import pytest
 
 from experiments import faults as refused
 from experiments import measured_values, people, run_file, write
-from ratecli.errors import FaultError
 from ratecli.experiment.cases import resolve_goals
 from ratecli.experiment.prepare import prepare
 from ratecli.models.storage import loads
@@ -50,9 +49,7 @@ def folder(tmp_path):
 
 
 def faults(folder, **parts):
-    with pytest.raises(FaultError) as caught:
-        prepare(write(folder, text(**parts)))
-    return list(caught.value.faults)
+    return refused(write(folder, text(**parts)))
 
 
 @pytest.mark.parametrize("algorithm", ["majorize", "mixture", "three_player"])

@@ -191,9 +191,8 @@ def test_streamed_data_set_cannot_be_combined(folder):
     with pytest.raises(FaultError, match=r"E414: .* and 'people' is streamed"):
         check_file(write(folder, text), [STREAM])
     people(900, 1).rename(columns={"age": "years"}).to_parquet(folder / "more.parquet")
-    text = text.replace("more: {path: people", "more: {path: more").replace(
-        "error[age = 44]@test", "error"
-    )
+    text = text.replace("more: {path: people", "more: {path: more")
+    text = text.replace("error[age = 44]@test", "error")
     text = text.replace("young: age < 30", "young: {people: age < 30, more: years < 30}")
     swept = write(folder, text + "sweep: {dataset: [people, more]}\n")
     outcome, _ = run_file(swept, STREAM)
@@ -244,9 +243,8 @@ def test_commands_accept_streamed_data(folder):
     (model, *_) = sorted((results / "streams" / "models").iterdir())
     table = folder / "people.csv"
     people(1500).to_csv(table, index=False)
-    said = runner.invoke(
-        app, ["predict", str(model), str(table), "--output", str(folder / "out.csv")]
-    )
+    asked = ["predict", str(model), str(table), "--output", str(folder / "out.csv")]
+    said = runner.invoke(app, asked)
     assert said.exit_code == 0, said.output
     assert len(pd.read_csv(folder / "out.csv")) == 1500
 
@@ -259,9 +257,8 @@ def test_progress_of_writing_records(folder, capsys):
     assert said.stderr == "writing records of 'people': 1,500 rows\n"
     assert runner.invoke(app, ["plan", str(path), *asked]).stderr == ""
     asked += ["--set", "datasets.people.path=people.csv"]
-    assert runner.invoke(app, ["validate", str(path), *asked]).stderr == (
-        "writing records of 'people'\n"
-    )
+    said = runner.invoke(app, ["validate", str(path), *asked])
+    assert said.stderr == "writing records of 'people'\n"
     ProgressMeter(live=False, quiet=True).record("silent", 0, 1000)
     counter = ProgressMeter(live=True)
     for done in (0, 1, 999, 1000):
