@@ -145,15 +145,12 @@ def test_failure_rates_of_all_constraints_and_of_one():
 
 def test_satisfied_constraints_are_counted_up_to_rounding():
     """NaN counts only on the training set, where it is a violation."""
-    plan = [planned("a", seed) for seed in range(4)]
-    violations = (-0.1, 1e-12, 0.01, math.nan)
-    results = {
-        trial.key: measured(
-            trial, {("m", split): {"violation.parity": violation} for split in ("train", "test")}
-        )
-        for trial, violation in zip(plan, violations, strict=True)
-    }
-    (group,) = seed_groups(Ledger(plan, results, {}))
+    pairs = []
+    for seed, violation in enumerate((-0.1, 1e-12, 0.01, math.nan)):
+        trial = planned("a", seed)
+        numbers = {("m", split): {"violation.parity": violation} for split in ("train", "test")}
+        pairs.append((trial, measured(trial, numbers)))
+    (group,) = seed_groups(ledger_of(pairs))
     assert count_satisfied([group], "test", "parity") == (2, 3)
     assert count_satisfied([group], "train") == (2, 4)
 
