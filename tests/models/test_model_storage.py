@@ -273,15 +273,8 @@ def test_embedded_pickle_is_not_loaded() -> None:
             loads(blob)
 
 
-BLOB = dumps(
-    MixtureClassifier(
-        (
-            Ramp(np.arange(2.0)),
-            MixtureClassifier((Threshold(ONES), Logistic(ONES)), np.array([0.25, 0.75])),
-        ),
-        np.array([0.5, 0.5]),
-    )
-)
+INNER = MixtureClassifier((Threshold(ONES), Logistic(ONES)), np.array([0.25, 0.75]))
+BLOB = dumps(MixtureClassifier((Ramp(np.arange(2.0)), INNER), np.array([0.5, 0.5])))
 
 
 @given(

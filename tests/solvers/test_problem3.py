@@ -102,10 +102,6 @@ def test_gap_of_cutting_plane_is_nonnegative_and_shrinks(chooser):
 LIMITS = StoppingRule(0.0, 1e4, 1e6, absolute=1e-7)
 
 
-def zeros(problem: ConvexProblem) -> np.ndarray:
-    return np.zeros(problem.ramp.rows.width)
-
-
 def first(rules: dict[str, str], intercept: str = "regularized") -> ConvexProblem:
     return first_problem(problem(smooth_rows(0), Rules(rules)), intercept)
 
@@ -162,7 +158,7 @@ def test_infeasible_problem_is_violated_by_little_more_than_the_minimum(intercep
     """Found is a point whose objective, excess paid for, is ROUGH above its least value or less."""
     convex = impossible(0, intercept, by)
     assert least(convex) is None
-    found = AugmentedLagrangian(LIMITS).solve(convex, zeros(convex))
+    found = solved(AugmentedLagrangian(LIMITS), convex)
     assert not found.feasible
     assert found.converged
     assert found.multipliers.max() == pytest.approx(LIMITS.ceiling)
@@ -187,10 +183,8 @@ def test_infeasible_problem_is_violated_by_little_more_than_the_minimum(intercep
 
 def test_lower_bound_above_hopeless_ends_the_search():
     convex = impossible(0, "none", 0.1)
-    dear = AugmentedLagrangian(LIMITS).solve(convex, zeros(convex))
-    soon = AugmentedLagrangian(StoppingRule(0.0, 1e4, 3.0, absolute=1e-7)).solve(
-        convex, zeros(convex)
-    )
+    dear = solved(AugmentedLagrangian(LIMITS), convex)
+    soon = solved(AugmentedLagrangian(StoppingRule(0.0, 1e4, 3.0, absolute=1e-7)), convex)
     assert soon.lower > 3.0
     assert soon.multipliers.max() < dear.multipliers.max()
     assert soon.work < dear.work
@@ -203,8 +197,8 @@ def test_price_of_excess_grows_to_the_multiplier(intercept):
     rule = "positive_rate[g=b] >= 0.9 * positive_rate[g=a]"
     thousandth = "0.001 * positive_rate[g=b] >= 0.0009 * positive_rate[g=a]"
     plain, scaled = (first({"p": text}, intercept) for text in (rule, thousandth))
-    one = AugmentedLagrangian(LIMITS).solve(plain, zeros(plain))
-    two = AugmentedLagrangian(LIMITS, price=0.1).solve(scaled, zeros(scaled))
+    one = solved(AugmentedLagrangian(LIMITS), plain)
+    two = solved(AugmentedLagrangian(LIMITS, price=0.1), scaled)
     assert one.multipliers[0] > 0.01
     assert two.feasible
     assert two.converged
@@ -215,7 +209,7 @@ def test_price_of_excess_grows_to_the_multiplier(intercept):
 def test_feasible_start_at_a_low_price_is_not_returned_as_solution():
     """From a feasible point, at a price at which some excess is cheaper."""
     convex = first({"r": "recall >= 0.9"})
-    start = AugmentedLagrangian(LIMITS).solve(convex, zeros(convex)).w * 1.5
+    start = solved(AugmentedLagrangian(LIMITS), convex).w * 1.5
     start[-1] += 1.0
     assert (convex.values(start)[1:] <= 0).all()
     optimum = least(convex)
@@ -228,7 +222,7 @@ def test_feasible_start_at_a_low_price_is_not_returned_as_solution():
 def test_warm_start_saves_steps_and_reaches_the_same_value(kind):
     for intercept in INTERCEPTS:
         convex = instance(5, 3, intercept, kind)
-        found = AugmentedLagrangian(LIMITS).solve(convex, zeros(convex))
+        found = solved(AugmentedLagrangian(LIMITS), convex)
         again = AugmentedLagrangian(LIMITS).solve(convex, found.w, found)
         assert again.work < found.work
         assert again.value <= found.value + 1e-12
@@ -243,11 +237,8 @@ def test_warm_start_saves_steps_and_reaches_the_same_value(kind):
 def test_solution_is_never_worse_than_a_feasible_anchor():
     for seed in range(5):
         convex = instance(seed, 2, "regularized", "rates")
-        anchor = (
-            AugmentedLagrangian(StoppingRule(0.0, 1e4, 1e6, absolute=1e-3))
-            .solve(convex, zeros(convex))
-            .w
-        )
+        rough = StoppingRule(0.0, 1e4, 1e6, absolute=1e-3)
+        anchor = solved(AugmentedLagrangian(rough), convex).w
         found = AugmentedLagrangian(LIMITS).solve(convex, anchor)
         assert found.value <= convex.values(anchor)[0] + 1e-15
 
@@ -265,9 +256,9 @@ def test_a_tiny_penalty_needs_a_tiny_part_of_newtons_step(monkeypatch):
     """With no row on a corner Newton's step is the gradient over the penalty."""
     convex = instance(0, 0, "none", "tiny penalty")
     assert convex.ramp.l2 < 1e-6
-    assert AugmentedLagrangian(LIMITS).solve(convex, zeros(convex)).converged
+    assert solved(AugmentedLagrangian(LIMITS), convex).converged
     monkeypatch.setattr(newton, "MIN_NEWTON_STEP", 0.5)
-    assert not AugmentedLagrangian(LIMITS).solve(convex, zeros(convex)).converged
+    assert not solved(AugmentedLagrangian(LIMITS), convex).converged
 
 
 ROWS, FEATURES, GOALS = 6, 2, 2

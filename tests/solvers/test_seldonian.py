@@ -11,7 +11,6 @@ from scipy.optimize import approx_fprime, minimize
 from scipy.special import expit
 from scipy.stats import t as student
 
-from ratecli.certify.trees import SafetyTestSpec
 from ratecli.errors import FaultError
 from ratecli.models.linear import Logistic
 from ratecli.rates import expression as ex
@@ -210,19 +209,15 @@ def test_unattainable_test_is_explained_with_the_smallest_bound():
 
 
 def test_reported_number_of_rows_is_enough():
-    rows = smooth_rows(0)
     rule = {"c": "abs(mean_error[g = a] - mean_error[g = c]) <= 0.02"}
-    problem = promised(rows, rule, "error", tests=400, method="pieces")
-    reason = solved(problem, inflation=2).reason
-    count = int(reason.split("about ")[1].split(" rows")[0].replace(",", ""))
-    more = replace(
-        problem, safety_test=SafetyTestSpec({"c": 0.05}, count + 1, "student_t", "pieces")
-    )
-    assert solved(more, inflation=2).status == "solved"
-    less = replace(
-        problem, safety_test=SafetyTestSpec({"c": 0.05}, int(0.7 * count), "student_t", "pieces")
-    )
-    assert solved(less, inflation=2).status == "iteration_limit"
+
+    def ended(tests: int) -> Solution:
+        problem = promised(smooth_rows(0), rule, tests=tests, method="pieces")
+        return solved(problem, inflation=2)
+
+    count = int(ended(400).reason.split("about ")[1].split(" rows")[0].replace(",", ""))
+    assert ended(count + 1).status == "solved"
+    assert ended(int(0.7 * count)).status == "iteration_limit"
 
 
 def test_unattainable_goal_reports_that_no_rows_are_enough():

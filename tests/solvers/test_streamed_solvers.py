@@ -58,9 +58,8 @@ def loss(problem, classifier, l2):
     signs, weights = problem.labels()
     margin = signs * classifier.score(problem.X)
     penalty = 0.5 * l2 * (classifier.weights @ classifier.weights + classifier.bias**2)
-    return weights @ np.logaddexp(0, -margin) + penalty, weights @ np.maximum(
-        0, 1 - margin
-    ) + penalty
+    losses = np.logaddexp(0, -margin), np.maximum(0, 1 - margin)
+    return tuple(weights @ each + penalty for each in losses)
 
 
 @pytest.mark.parametrize("l2", [1e-6, 1e-3, 1.0])

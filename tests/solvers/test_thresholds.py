@@ -48,10 +48,8 @@ def measured(goals: Problem, decisions: np.ndarray, meets: str | None) -> tuple[
     known = dict(zip(goals.rates.leaves, goals.rates.rates(decisions).tolist(), strict=True))
     rules = [goal for goal in goals.constraints if meets in {None, goal.name}]
     parts = [piece for goal in rules for piece in goal.pieces]
-    excess = [ex.evaluate(part, lambda leaf: known[leaf]) for part in parts]
-    return ex.evaluate(goals.objective.expression, lambda leaf: known[leaf]), max(
-        excess, default=-np.inf
-    )
+    excess = max((ex.evaluate(part, known.__getitem__) for part in parts), default=-np.inf)
+    return ex.evaluate(goals.objective.expression, known.__getitem__), excess
 
 
 def every_way(goals: Problem, meets: str | None) -> list[tuple[float, float, float]]:
