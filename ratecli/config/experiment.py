@@ -123,6 +123,13 @@ class LimitsSpec(Spec):
         "read in smaller pieces: a text like 2 GiB.",
     )
 
+    def wider(self, other: LimitsSpec) -> LimitsSpec:
+        """Return the wider of both limits, for a trial that two experiments share."""
+        time = None if self.time is None or other.time is None else max(self.time, other.time)
+        if self.memory is None or other.memory is None:
+            return LimitsSpec(time=time)
+        return LimitsSpec(time=time, memory=max(self.memory, other.memory))
+
 
 def _validate_seeds(value: object) -> object:
     """Return the seeds as a tuple: those of a list, or 0 to n - 1 for a number n."""

@@ -14,7 +14,7 @@ from statistics import mean
 from typing import Any, NamedTuple
 
 from ratecli.config.document import Document
-from ratecli.config.experiment import DeployedSpec, Experiment
+from ratecli.config.experiment import DeployedSpec, Experiment, LimitsSpec
 from ratecli.config.sweep import DATASET_AXIS
 from ratecli.datasets.load import table_digest
 from ratecli.errors import Diagnostic, FaultError, Loc
@@ -26,7 +26,6 @@ from ratecli.experiment.cases import (
     uses_deployed_model,
 )
 from ratecli.experiment.filter_stage import filter_stage_cases
-from ratecli.experiment.limits import UNLIMITED, TrialLimits
 from ratecli.experiment.options import all_options
 from ratecli.ledger.provenance import code_versions
 from ratecli.ledger.records import CACHED_STATUSES, PlannedTrial, trial_key
@@ -34,6 +33,8 @@ from ratecli.ledger.store import LedgerStore
 from ratecli.rates import expression as ex
 from ratecli.sampling.resampling import RowFilter, TrainingRowsSpec
 from ratecli.sampling.rows import ExperimentData
+
+UNLIMITED = LimitsSpec()
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Task:
     key: str
     needs: tuple[str, ...]
     payload: Any
-    limits: TrialLimits = UNLIMITED
+    limits: LimitsSpec = UNLIMITED
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,6 @@ def make_plan(
         trial.
     """
     planner = _Planner(experiment, cases, data, deployed_model)
-    limits = TrialLimits(experiment.limits.time, experiment.limits.memory)
     planned: list[PlannedTrial] = []
     tasks: dict[str, Task] = {}
     with document.placing():
@@ -154,7 +154,7 @@ def make_plan(
             )
             for spec in specs:
                 planned.append(replace(trial, key=spec.key, seed=spec.seed))
-                tasks[spec.key] = Task(spec.key, spec.required_keys(), spec, limits)
+                tasks[spec.key] = Task(spec.key, spec.required_keys(), spec, experiment.limits)
     # workers cache the rows of few seeds only: keep tasks that share rows together
     return Plan(tuple(planned), tuple(sorted(tasks.values(), key=_row_order)))
 

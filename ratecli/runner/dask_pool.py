@@ -26,6 +26,7 @@ from ratecli.runner.workers import (
     TaskMessage,
     TrialRun,
     block_interrupts,
+    check_limits,
     worker_death_result,
 )
 from ratecli.streaming.stream import SCHEDULER_VARIABLE
@@ -56,7 +57,7 @@ def run_on_worker(run: DaskRun, message: TaskMessage) -> TrialResult:
     limit.
     """
     _check_versions(run.versions)
-    message.limits.check()
+    check_limits(message.limits)
     worker = get_worker()
     # use the scheduler address this worker knows: the driver may use a different one
     environment = {**run.environment, SCHEDULER_VARIABLE: worker.scheduler.address}

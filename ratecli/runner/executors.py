@@ -20,13 +20,13 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.experiment.limits import UNLIMITED
-from ratecli.experiment.plan import Task
+from ratecli.experiment.plan import UNLIMITED, Task
 from ratecli.ledger.records import FAILED_STATUSES, TrialResult
 from ratecli.runner.workers import (
     ProcessPool,
     TrialFunction,
     TrialRun,
+    check_limits,
     failure_result,
     limit_to_one_thread,
     run_checked,
@@ -158,7 +158,7 @@ class Executor(ABC):
         if not todo:
             return
         for limits in {task.limits for task in todo}:
-            limits.check()
+            check_limits(limits)
         schedule, running = Schedule(todo, on_done, hooks), 0
         ended: SimpleQueue[Any] = SimpleQueue()
         with self._open_pool(todo) as pool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -20,17 +21,18 @@ from functools import partial
 from multiprocessing import current_process, get_context, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
+from pathlib import Path
 from queue import LifoQueue
 from typing import TYPE_CHECKING, Any, Self
 
 from threadpoolctl import threadpool_limits
 
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.experiment.limits import TrialLimits, process_memory
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.store import result_documents
 
 if TYPE_CHECKING:  # a worker process needs memory and time for each import
+    from ratecli.config.experiment import LimitsSpec
     from ratecli.experiment.plan import Task
 
 TrialFunction = Callable[[Any, Mapping[str, TrialResult]], TrialResult]
@@ -50,6 +52,10 @@ ORPHAN_SECONDS = 0.5
 MAX_WORKER_DEATHS = 2
 """A trial fails after this many of its workers died."""
 EXIT_SECONDS = 5.0
+HAS_PROC = Path("/proc/self/statm").is_file()
+MEMORY_POLL_SECONDS = 0.02 if HAS_PROC else 0.25
+"""Seconds between memory checks: a process can fill 2 GB/s; without /proc a check takes 5 ms."""
+MIB = 2.0**20
 
 _start_lock = threading.Lock()
 
@@ -111,12 +117,66 @@ class TaskMessage:
 
     key: str
     content: bytes
-    limits: TrialLimits
+    limits: LimitsSpec
 
     @classmethod
     def of(cls, task: Task, run: TrialRun) -> TaskMessage:
         """Return the message; raise whatever pickling `run` raises."""
         return cls(task.key, pickle.dumps(run), task.limits)
+
+
+def check_limits(limits: LimitsSpec) -> None:
+    """Raise E511 if a limit cannot be enforced on this system."""
+    if limits.memory is not None and not _process_memory(os.getpid()):
+        message = "limits.memory cannot be enforced: this system does not report a process's memory"
+        raise FaultError(Diagnostic("E511", message, "leave it out, or run elsewhere"))
+
+
+def _seconds_to_next_check(limits: LimitsSpec, seconds: float) -> float | None:
+    """Return how long a trial may run on before it must be checked; None without a limit."""
+    left = None if limits.time is None else max(0.0, limits.time - seconds)
+    if limits.memory is None:
+        return left
+    return MEMORY_POLL_SECONDS if left is None else min(left, MEMORY_POLL_SECONDS)
+
+
+def _limit_result(
+    message: TaskMessage, seconds: float, held: int, before: int
+) -> TrialResult | None:
+    """Return the result of a trial that exceeds a limit after some seconds, else None.
+
+    `held` and `before` are the memory of its process in bytes, now and when the trial began; 0 if
+    unknown.
+    """
+    key, time_limit, memory_limit = message.key, message.limits.time, message.limits.memory
+    if memory_limit is not None and held > memory_limit:
+        limit = f"the limit is {_format_memory(memory_limit)}"
+        reason = f"its process held {_format_memory(held)} of memory, {limit}"
+        reason += f"; {_format_memory(before)} of it before the trial began" if before else ""
+        if before > memory_limit:
+            reason += ": a process alone takes more than the limit"
+        return TrialResult(key, "error", reason, seconds)
+    if time_limit is not None and seconds >= time_limit:
+        reason = f"took longer than {time_limit:g} s, the limit of time"
+        return TrialResult(key, "timeout", reason, seconds)
+    return None
+
+
+def _format_memory(count: int) -> str:
+    """Return `230 MiB`, `1.25 GiB`."""
+    return f"{count / MIB:.0f} MiB" if count < 1024 * MIB else f"{count / MIB / 1024:.3g} GiB"
+
+
+def _process_memory(pid: int) -> int:
+    """Return the resident memory of a process in bytes; 0 if it has ended or this is unknown."""
+    with suppress(OSError, ValueError, IndexError):
+        if HAS_PROC:
+            pages = Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]
+            return int(pages) * os.sysconf("SC_PAGE_SIZE")
+        command = ["ps", "-o", "rss=", "-p", str(pid)]
+        output = subprocess.run(command, capture_output=True, check=False)  # noqa: S603  no shell
+        return int(output.stdout) * 1024
+    return 0
 
 
 def worker_death_result(key: str, how: str) -> TrialResult:
@@ -170,14 +230,14 @@ class Worker:
         process, limits = self._process or self._start(), message.limits
 
         def memory() -> int:
-            return 0 if limits.memory is None else process_memory(process.pid or 0)
+            return 0 if limits.memory is None else _process_memory(process.pid or 0)
 
         self._pipe.send((message.key, message.content))
         self._pipe.recv_bytes()  # everything that the trial needs has been imported
         start, memory_before = time.monotonic(), memory()
-        while not self._pipe.poll(limits.seconds_to_next_check(time.monotonic() - start)):
+        while not self._pipe.poll(_seconds_to_next_check(limits, time.monotonic() - start)):
             seconds = time.monotonic() - start
-            exceeded = limits.exceeded(message.key, seconds, memory(), memory_before)
+            exceeded = _limit_result(message, seconds, memory(), memory_before)
             if exceeded is not None:
                 process.kill()
                 self._reap()

@@ -15,12 +15,11 @@ import typer
 from small import PLAIN, SMALL, TRIALS, command, stored
 
 from ratecli.cli.batch import Batch
-from ratecli.experiment import limits
 from ratecli.experiment.prepare import prepare
 from ratecli.files import LEDGER_FILE
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.store import LedgerStore, lock_results
-from ratecli.runner import dask_pool as dask_crew
+from ratecli.runner import dask_pool, workers
 from ratecli.runner.executors import SerialExecutor
 from ratecli.runner.run import RunRequest, run_experiments
 
@@ -286,7 +285,7 @@ def test_limits_on_the_command_line(cli, files):
 def test_fresh_deletes_nothing_without_a_cluster(folder, cli, files, monkeypatch):
     assert cli("run", files[0], "-q", "--executor", "serial").code == 0
     before = ledger(folder, "small").read_bytes()
-    monkeypatch.setattr(dask_crew, "CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr(dask_pool, "CONNECT_SECONDS", 0.2)
     answer = cli("run", files[0], "--fresh", "--executor", "dask://127.0.0.1:9")
     assert answer.code == 2
     assert "error[E512]: no Dask scheduler at tcp://127.0.0.1:9" in answer.err
@@ -308,7 +307,7 @@ def test_fresh_deletes_nothing_without_a_cluster(folder, cli, files, monkeypatch
 )
 def test_executors_that_cannot_run(cli, small, monkeypatch, options, message):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    monkeypatch.setattr(limits, "HAS_PROC", False)
+    monkeypatch.setattr(workers, "HAS_PROC", False)
     monkeypatch.setenv("PATH", os.devnull)
     answer = cli("run", small, *options.split())
     assert answer.code == 2

@@ -18,8 +18,7 @@ from trial_reads import reading
 
 from experiments import write
 from ratecli.errors import FaultError
-from ratecli.experiment.limits import UNLIMITED
-from ratecli.experiment.plan import Task
+from ratecli.experiment.plan import UNLIMITED, Task
 from ratecli.experiment.prepare import prepare
 from ratecli.runner import dask_pool
 from ratecli.runner.dask_pool import DaskPool, DaskRun, connect_client, run_on_worker

@@ -6,9 +6,9 @@ from graphlib import CycleError
 import pytest
 from small_trials import act, numbers
 
+from ratecli.config.experiment import LimitsSpec
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.experiment.limits import UNLIMITED, TrialLimits
-from ratecli.experiment.plan import Task
+from ratecli.experiment.plan import UNLIMITED, Task
 from ratecli.ledger.records import TrialResult
 from ratecli.runner.executors import (
     DaskExecutor,
@@ -136,7 +136,7 @@ def test_processes_are_reused(executor):
 
 
 def test_a_trial_over_its_time_limit_is_killed(executor):
-    tasks = [task("x", "spin", limits=TrialLimits(time=0.3)), task("y", needs=("x",)), task("z")]
+    tasks = [task("x", "spin", limits=LimitsSpec(time=0.3)), task("y", needs=("x",)), task("z")]
     results = run(executor, tasks)
     assert results["x"].status == "timeout"
     assert results["x"].reason == "took longer than 0.3 s, the limit of time"
@@ -146,7 +146,7 @@ def test_a_trial_over_its_time_limit_is_killed(executor):
 
 
 def test_a_trial_over_its_memory_limit_is_killed(executor):
-    tasks = [task("x", "hoard", 700, limits=TrialLimits(memory=400 * 2**20)), task("y")]
+    tasks = [task("x", "hoard", 700, limits=LimitsSpec(memory=400 * 2**20)), task("y")]
     results = run(executor, tasks)
     assert results["x"].status == "error"
     found = re.fullmatch(
@@ -159,13 +159,14 @@ def test_a_trial_over_its_memory_limit_is_killed(executor):
 
 
 def test_a_memory_limit_below_that_of_an_idle_process(executor):
-    results = run(executor, [task("x", "lock", os.devnull, limits=TrialLimits(memory=2**20))])
+    limits = LimitsSpec.model_construct(memory=2**20)  # files cannot set such a small limit
+    results = run(executor, [task("x", "lock", os.devnull, limits=limits)])
     assert results["x"].status == "error"
     assert results["x"].reason.endswith("a process alone takes more than the limit")
 
 
 def test_memory_left_by_earlier_trials_does_not_count():
-    limits = TrialLimits(memory=300 * 2**20)
+    limits = LimitsSpec(memory=300 * 2**20)
     tasks = [task(key, "hoard", 150, limits=limits) for key in "abc"]
     results = run(ProcessExecutor(1), tasks)
     assert {result.status for result in results.values()} == {"ok"}
@@ -173,7 +174,7 @@ def test_memory_left_by_earlier_trials_does_not_count():
 
 
 def test_trials_within_their_limits_succeed(executor):
-    limits = TrialLimits(60, 2**40)
+    limits = LimitsSpec(time=60, memory=2**40)
     results = run(executor, [task(f"k{i}", "process", limits=limits) for i in range(4)])
     assert {result.status for result in results.values()} == {"ok"}
     assert os.getpid() not in {result.info["pid"] for result in results.values()}
