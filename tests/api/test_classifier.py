@@ -64,7 +64,8 @@ def test_the_model_equals_that_of_a_run(solver, options, safety, tmp_path, monke
     kappa = 0.8 if safety is None else 0.3
     results = ratecli.run({
         "name": "same",
-        "datasets": {"rows": {"path": "rows.csv", "label": "repaid", "positive": "yes", "split": {"by": "part"}}},
+        "datasets": {"rows": {"path": "rows.csv", "label": "repaid", "positive": "yes",
+                              "split": {"by": "part"}}},
         "groups": groups,
         "constraints": {"parity": rule},
         "sweep": {"kappa": [kappa]},
@@ -196,8 +197,8 @@ def test_invalid_arguments_are_value_errors(options, told, loans):
         RateConstrainedClassifier(**options).fit(*loans)
 
 
-ODD = ["", " ", "\0", "\x85error <= 0.3 <", "error\u2028<= 0.3 +", "a: b", "- error:", "|-", "# error",
-       "'", '"', "{", "&a *a", "!!python/object:os.system", "error <= 0.3 \ud83d", "(" * 3000,
+ODD = ["", " ", "\0", "\x85error <= 0.3 <", "error\u2028<= 0.3 +", "a: b", "- error:", "|-",
+       "# error", "'", '"', "{", "&a *a", "!!python/object:os.system", "error <= 0.3 \ud83d", "(" * 3000,
        "constraints:\n  c: error <= 0.1\nobjective: 1"]  # fmt: skip
 
 
@@ -256,7 +257,7 @@ def test_numbers_are_used_unchanged(loans):
     X, y = loans
     numbers = X[["income", "debt", "savings"]]
     frame = RateConstrainedClassifier(solver="majorize", variant="stochastic").fit(numbers, y)
-    array = RateConstrainedClassifier(solver="majorize", variant="stochastic").fit(numbers.to_numpy(), y)  # fmt: skip
+    array = clone(frame).fit(numbers.to_numpy(), y)
     np.testing.assert_array_equal(
         frame.decision_function(numbers), array.decision_function(numbers.to_numpy())
     )
@@ -441,7 +442,8 @@ def test_conflicting_options_of_features(loans, options, columns, message):
 
 def test_categories_stay_categories(loans):
     X, y = loans
-    coded = X.assign(region=pd.Categorical(X["region"].map({"east": 1, "north": 2, "south": 3, "west": 4})))  # fmt: skip
+    codes = {"east": 1, "north": 2, "south": 3, "west": 4}
+    coded = X.assign(region=pd.Categorical(X["region"].map(codes)))
     model = RateConstrainedClassifier().fit(coded, y)
     plain = RateConstrainedClassifier().fit(X, y)
     assert [name for name in model._reader.encoding.encoder.names if "region" in name] == [

@@ -146,13 +146,17 @@ def test_a_fold_without_solution_fails(loans):
 
 
 def test_rate_score():
-    sex = {"sex": ["f", "f", "f", "m", "m"]}
     y, said = [1, 1, 0, 1, 0], [1, 0, 0, 1, 1]
-    assert rate_score("positive_rate[sex = f]", y, said, sensitive_features=sex) == pytest.approx(1 / 3)  # fmt: skip
-    assert rate_score("tpr[women]", y, said, sensitive_features=sex, groups={"women": "sex = f"}) == 0.5  # fmt: skip
-    assert rate_score("tpr", y, said, pos_label=0) == 0.5
-    assert rate_score("error", y, said, sample_weight=[0, 1, 0, 0, 3]) == 1.0
-    assert rate_score("error + c", y, said, parameters={"c": 0.5}) == pytest.approx(0.9)
+
+    def score(rate, **options):
+        sex = {"sex": ["f", "f", "f", "m", "m"]}
+        return rate_score(rate, y, said, sensitive_features=sex, **options)
+
+    assert score("positive_rate[sex = f]") == pytest.approx(1 / 3)
+    assert score("tpr[women]", groups={"women": "sex = f"}) == 0.5
+    assert score("tpr", pos_label=0) == 0.5
+    assert score("error", sample_weight=[0, 1, 0, 0, 3]) == 1.0
+    assert score("error + c", parameters={"c": 0.5}) == pytest.approx(0.9)
     assert np.isnan(rate_score("precision", [0, 1], [0, 0]))
 
 

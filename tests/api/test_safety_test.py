@@ -58,7 +58,7 @@ def test_a_model_that_fails_cannot_predict(loans):
     test.set_params(constraints="error <= 0.01").fit(X, y)  # removes the model
     with pytest.raises(NoSolutionFoundError):
         test.predict(X)
-    trained = RateConstrainedClassifier(constraints="positive_rate[sex = Female] >= 1.2 * positive_rate[sex = Male]")  # fmt: skip
+    trained = RateConstrainedClassifier(constraints=rule["fair"].replace("0.9", "1.2"))
     fair = SafetyTest(trained, rule, fraction=0.6, random_state=0).fit(*people(1500, 1))
     assert fair.passed_
 

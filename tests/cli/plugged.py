@@ -1,4 +1,4 @@
-"""Packages as an installer leaves them: a module, and beside it what it says of its entry points."""
+"""Packages as an installer leaves them: modules, and a folder that lists the entry points."""
 
 from __future__ import annotations
 

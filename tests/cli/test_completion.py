@@ -94,7 +94,8 @@ def test_some_of_many_completions(bash, line, some):
     [
         ("bash", {"COMP_WORDS": "ratecli show majori", "COMP_CWORD": "2"}, "majorize\n"),
         ("zsh", {"_TYPER_COMPLETE_ARGS": "ratecli show majori"}, '"majorize":"ramp rates'),
-        ("fish", {"_TYPER_COMPLETE_ARGS": "ratecli show majori", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}, "majorize\tramp rates"),
+        ("fish", {"_TYPER_COMPLETE_ARGS": "ratecli show majori",
+                  "_TYPER_COMPLETE_FISH_ACTION": "get-args"}, "majorize\tramp rates"),
     ],
 )  # fmt: skip
 def test_shells(shell, asked, offered):
@@ -108,9 +109,12 @@ def test_shells(shell, asked, offered):
 
 def test_completion_imports_nothing_slow():
     code = (
-        "import os, sys; os.environ.update(_RATECLI_COMPLETE='complete_bash', COMP_WORDS='ratecli show ', COMP_CWORD='2')\n"
+        "import os, sys\n"
+        "os.environ.update(_RATECLI_COMPLETE='complete_bash')\n"
+        "os.environ.update(COMP_WORDS='ratecli show ', COMP_CWORD='2')\n"
         "from ratecli.cli.app import main; main([])\n"
-        "print({'numpy', 'pandas', 'scipy', 'pyarrow', 'sklearn'} & set(sys.modules), file=sys.stderr)"
+        "slow = {'numpy', 'pandas', 'scipy', 'pyarrow', 'sklearn'}\n"
+        "print(slow & set(sys.modules), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "set()"

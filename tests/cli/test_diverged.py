@@ -15,8 +15,10 @@ constraints: {a: error <= 0.3}
 algorithms:
   - three_player: {as: steps, steps: 60, optimizer: sgd, rates: surrogate, learning_rate: 1e+10}
   - three_player: {as: prices, steps: 60, multipliers: swap_regret, multiplier_rate: 1e+10}
-  - three_player: {as: oracle, steps: 20, oracle: linear, multipliers: swap_regret, multiplier_rate: 1e+10}
-  - three_player: {as: grid, steps: 60, optimizer: sgd, rates: surrogate, tune: {learning_rate: [0.1, 1e+10]}}
+  - three_player: {as: oracle, steps: 20, oracle: linear, multipliers: swap_regret,
+      multiplier_rate: 1e+10}
+  - three_player: {as: grid, steps: 60, optimizer: sgd, rates: surrogate,
+      tune: {learning_rate: [0.1, 1e+10]}}
 report: {tables: [{rows: [algorithm, variant], columns: [objective]}]}
 """
 

@@ -45,7 +45,8 @@ def test_without_fairlearn_it_is_listed_and_a_file_that_names_it_refused(folder,
     (folder / "eg.yaml").write_text(TEXT)
     answer = cli("validate", "eg.yaml")
     assert answer.code == 2
-    assert "error[E202]: 'exponentiated_gradient' needs fairlearn, which is not installed" in answer.err  # fmt: skip
+    message = "'exponentiated_gradient' needs fairlearn, which is not installed"
+    assert f"error[E202]: {message}" in answer.err
     assert "--> eg.yaml:6:" in answer.err
     assert "pip install 'ratecli[fairlearn]'" in answer.err
     other = TEXT.replace("exponentiated_gradient: {iterations: 5}", "mixture")

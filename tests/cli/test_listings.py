@@ -27,7 +27,8 @@ from ratecli.rates.table import (
 )
 from ratecli.solvers.registry import all_algorithms
 
-HEAVY = {"numpy", "scipy", "pandas", "sklearn", "pyarrow", "matplotlib", "rich", "jinja2", "requests"}  # fmt: skip
+HEAVY = {"numpy", "scipy", "pandas", "sklearn", "pyarrow", "matplotlib", "rich", "jinja2"}
+HEAVY |= {"requests"}
 QUICK = [
     ["--help"],
     ["run", "--help"],
@@ -42,7 +43,7 @@ QUICK = [
 
 
 def test_quick_commands_import_nothing_slow(folder):
-    """All in one process. Checking a file imports pandas, but neither scikit-learn nor matplotlib."""
+    """Checking a file imports pandas, but neither scikit-learn nor matplotlib."""
     named = SMALL.replace(
         "- unconstrained\n", "- mixture: {oracle: GaussianNB}\n  - unconstrained\n"
     )

@@ -133,7 +133,8 @@ def test_counts_and_penalty_of_figure_3_are_those_of_the_paper():
 def test_figure_3_on_a_few_rows(cli):
     """majorize satisfies the constraints in training; the shifted SVM satisfies recall only."""
     few = ("datasets.clicks.rows=600", "seeds=1", "algorithms.0.majorize.iterations=1",
-           "algorithms.0.majorize.gap=0.01", "algorithms.0.majorize.sweep.target=[0.03, 0.06]")  # fmt: skip
+           "algorithms.0.majorize.gap=0.01",
+           "algorithms.0.majorize.sweep.target=[0.03, 0.06]")  # fmt: skip
     settings = [part for each in few for part in ("--set", each)]
     answer = cli("run", CLICKS, *settings, "--executor", "serial", "--quiet")
     assert answer.code == 0, answer.err

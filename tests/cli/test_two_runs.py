@@ -68,7 +68,7 @@ def ended(folder):
 
 
 def test_a_second_run_is_refused_and_changes_nothing(folder, cli, small):
-    """A report is of what is stored so far. Then the first is interrupted, and says what was kept."""
+    """Reports have what is stored so far; an interrupt of the first tells what was kept."""
     with running(folder) as first:
         before = files(folder)
         for options in ([], ["--fresh"]):

@@ -22,8 +22,8 @@ from ratecli.sampling.rows import TrialData, load_trial_data
 class Trial:
     """One variant of one trial.
 
-    `rows` has the columns of the data sets and: dataset, label (NaN where there is none), score, yes
-    (chance of a yes in [0, 1]) and, in an experiment that has a deployed model, its yes or no.
+    `rows` has the columns of the data sets and: dataset, label (NaN where there is none), score,
+    yes (chance of a yes in [0, 1]) and, in an experiment that has a deployed model, its yes or no.
     """
 
     planned: PlannedTrial

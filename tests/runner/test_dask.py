@@ -13,28 +13,20 @@ from pathlib import Path
 import pytest
 from distributed import LocalCluster
 from small_trials import act
+from test_executors import run as results
+from test_executors import task
 from test_killed_runs import import_paths, is_free, wait_for
 from trial_reads import reading
 
 from experiments import write
 from ratecli.errors import FaultError
-from ratecli.experiment.plan import UNLIMITED, Task
+from ratecli.experiment.plan import UNLIMITED
 from ratecli.experiment.prepare import prepare
 from ratecli.runner import dask_pool
 from ratecli.runner.dask_pool import DaskPool, DaskRun, connect_client, run_on_worker
 from ratecli.runner.executors import DaskExecutor, ProcessExecutor, SerialExecutor
 from ratecli.runner.trial import run_trial
 from ratecli.runner.workers import TaskMessage
-
-
-def task(key, what="fine", detail=""):
-    return Task(key, (), (key, what, detail))
-
-
-def results(executor, tasks, function=act):
-    found = {}
-    executor.run(tasks, function, lambda result: found.setdefault(result.key, result))
-    return found
 
 
 @pytest.mark.parametrize(
