@@ -203,6 +203,13 @@ def test_an_unreadable_ledger_stops_its_own_experiment_only(folder):
     assert len(executor.keys) == TRIALS
 
 
+def test_an_experiment_ends_with_its_own_last_trial(folder):
+    found, seen = requests(folder, PLAIN, OTHER), []
+    other = found[1].folder / LEDGER_FILE
+    run_experiments(found, SerialExecutor(), lambda _: seen.append(stored(other)), quiet=True)
+    assert seen == [0, TRIALS]
+
+
 def test_a_ledger_that_breaks_stops_its_own_experiment_only(folder):
     found = requests(folder, PLAIN, OTHER)
     ended, failed = run_all(found, Counting(found[0].folder / LEDGER_FILE))

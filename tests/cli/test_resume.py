@@ -60,6 +60,7 @@ SAME = {
     "label": ("{iterations: 2}", "{iterations: 2, as: ours}"),
     "default said": ("{iterations: 2}", "{iterations: 2, cuts: 100}"),
     "report": ("seeds: 2", "seeds: 2\nreport: {tables: [{rows: [kappa], columns: [error]}]}"),
+    "limits": ("seeds: 2", "seeds: 2\nlimits: {time: 90 s, memory: 2 GiB}"),
     "synonym": ("positive_rate", "selection_rate"),
     "side of the rule": (RULE, "kappa * positive_rate[men] <= positive_rate[women]"),
 }
