@@ -159,6 +159,11 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
          "algorithms: [unconstrained]", "resample: 1"),
     ],
     LOANS: [
+        ("E203 name that no algorithm has together", "algorithms:",
+         "  - unconstrained: {sweep: {k: [1]}}", "  - unconstrained: {as: u, sweep: {m: [1]}}",
+         "metrics: {a: ⟦k⟧ * m * tpr}"),
+        ("E410 judging without validation rows", "constraints: {a: tpr >= 0.5}",
+         "algorithms: [majorize, mixture: {as: m, ⟦constraints_on⟧: validation}]"),
         ("E104 parameter of an oracle out of range", "sweep: {deep: [2, 0]}", "algorithms:",
          "  - mixture: {oracle: {DecisionTreeClassifier: {max_depth: ⟦deep⟧}}}"),
         ("E104 option by sweep", "sweep: {g: [0.1, -1]}", "algorithms: [majorize: {gap: ⟦g⟧}]"),
@@ -174,6 +179,9 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
          "algorithms: [unconstrained, majorize: {sweep: {⟦dataset⟧: [d]}}]"),
     ],
     f"{LOANS}algorithms:\n  - ": [
+        ("E104 option not a choice", "unconstrained: {loss: ⟦hinged⟧}"),
+        ("E104 oracle without weights",
+         "mixture: {oracle: {⟦KNeighborsClassifier⟧: {n_neighbors: 3}}}"),
         ("E101 unknown option", "majorize: {⟦iteration⟧: 3}"),
         ("E104 option out of range", "majorize: {gap: ⟦-0.1⟧}"),
         ("E104 split of no such name to judge", "majorize: {constraints_on: ⟦test⟧}"),
@@ -200,6 +208,7 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
         ("E410 tuning without rows", "three_player: {⟦tune⟧: {learning_rate: [0.1, 1]}}"),
     ],
     PLAIN: [
+        ("E104 share by a sweep", "resample: amount", "sweep: {amount: [0.5, ⟦-1⟧]}"),
         ("E001 open bracket", "seeds: ⟦[⟧1, 2"),
         ("E102 plot without an axis", "report: {plots: [⟦{kind: tradeoff, x: error}⟧]}"),
         ("E104 too many panels", "sweep: {k: 'linspace(0, 1, 13)'}",
@@ -291,6 +300,8 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
         ("E309 rows of the test in a goal", "⟦tpr@safety⟧ >= 0.8"),
     ],
     GROUPS: [
+        ("E310 own decisions", "algorithms: [majorize]",
+         "constraints: {a: 'tpr >= of(deployed, tpr)'}", "deployed: {algorithm: ⟦majorize⟧}"),
         ("E203 another's name", "algorithms: [majorize, unconstrained: {sweep: {k: [0.5]}}]",
          "constraints: {a: tpr >= ⟦k⟧}"),
         ("E308 pushes all one way at a sweep point", "algorithms: [zafar: {sweep: {k: [0, 1]}}]",
@@ -316,6 +327,8 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
          "constraints: {a: 'tpr >= 0.5', b: '⟦positive_rate[repaid = yes]⟧ >= 0.5'}"),
     ],
     RULE: [
+        ("E104 delta by a sweep", "algorithms: [majorize]", "safety: {delta: {a: k}}",
+         "sweep: {k: [0.1, ⟦1⟧]}"),
         ("E104 a constraint to meet and none",
          "algorithms: [thresholded: ⟦{⟧free: true, meets: a}]"),
         ("E104 delta by an own sweep", "safety: {delta: k}",
@@ -368,16 +381,22 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
          "  e: {path: people.csv, label: y}"),
     ],
     MARKS: [
+        ("E306 rate of numbers in a goal", "constraints: {a: 'mse <= 1', b: '⟦tpr[women]⟧ >= 0.5'}",
+         "algorithms: [unconstrained: {loss: squared}]"),
+        ("E306 ranking of numbers", "objective: ⟦roc_auc⟧",
+         "algorithms: [unconstrained: {loss: squared}]"),
         ("E306 error of numbers", "metrics: {e: ⟦error⟧ + mse}",
          "algorithms: [unconstrained: {loss: squared}]"),
         ("E308 learner of two classes", "algorithms: [⟦unconstrained⟧]"),
     ],
     BARREN: [
+        ("E311 precision of no positive row", "objective: 1 - ⟦precision[women]⟧"),
         ("E408 no positive row in a slice", "constraints: {a: '⟦tpr[women]⟧ >= 0.5'}"),
         ("E311 F-measure of no positive row", "constraints: {a: '⟦f1[women]⟧ >= f1[men] - 0.1'}"),
         ("E311 division by a base rate of 0", "constraints: {a: '⟦tpr / base_rate[women]⟧ <= 3'}"),
     ],
     GAPS: [
+        ("E311 no decision in a metric", "metrics: {a: 'of(deployed, 1 - ⟦error⟧)'}"),
         ("E311 no decision", "constraints: {a: 'tpr >= of(deployed, ⟦tpr[x >= 5]⟧)'}"),
     ],
     LABELLED: [
