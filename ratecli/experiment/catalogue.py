@@ -209,8 +209,8 @@ LISTINGS: dict[str, Callable[[], list[ListingRow]]] = {
 def describe(name: str) -> ListingRow | None:
     """Return all details about a name, None if it is unknown."""
     name = SYNONYMS.get(name, name)
-    row = _describe_dataset(name) or _describe_algorithm(name) or _describe_term(name)
-    return row or _describe_code(name)
+    row = _describe_dataset(name) or _describe_code(name)
+    return row or _describe_algorithm(name) or _describe_term(name)
 
 
 def describable_names() -> list[str]:
@@ -227,12 +227,13 @@ def _describe_dataset(name: str) -> ListingRow | None:
 
 
 def _describe_algorithm(name: str) -> ListingRow | None:
-    # pydantic, and the class, are needed for a single algorithm only
-    from ratecli.experiment import schema  # noqa: PLC0415
     from ratecli.solvers.registry import all_algorithms  # noqa: PLC0415
 
     if name not in all_algorithms():
         return None
+    # pydantic, and the class, are needed for a single algorithm only
+    from ratecli.experiment import schema  # noqa: PLC0415
+
     algorithm = all_algorithms()[name]
     notes = schema.algorithm_notes(algorithm)
     options = [
@@ -264,10 +265,10 @@ def _describe_term(name: str) -> ListingRow | None:
     Raises E210 for a plugin's metric that cannot be used.
     """
     listings = {"metric": list_metrics, "function": list_functions, "plot": list_plots}
-    found = [(what, row) for what in listings for row in listings[what]() if row["name"] == name]
-    if not found:
+    found = ((what, row) for what in listings for row in listings[what]() if row["name"] == name)
+    what, row = next(found, ("", {}))
+    if not what:
         return None
-    what, row = found[0]
     if row.get("kind") == "plugin":
         metric = find_metric(name)
         assert metric is not None

@@ -11,8 +11,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import JOINT_RATE, POSITIVE_RATE, Apply, Disclosure, Expression, Leaf
 from ratecli.rates.functions import PRODUCT, SUM, Interval
@@ -254,6 +252,8 @@ def implied_threshold(metric: Expression, piece: Expression) -> float | None:
     fraction = form and form.fraction
     if not fraction or bound is None:
         return None
+    import numpy as np  # noqa: PLC0415  slow, and needed for lines of plots only
+
     forms = (*fraction, bound)
     leaves = dict.fromkeys(leaf for form in forms for leaf in form.coefficients)
     rows = [[form.coefficients.get(leaf, 0.0) for form in forms] for leaf in leaves]

@@ -17,10 +17,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple
 
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import (
@@ -34,7 +31,11 @@ from ratecli.rates.affine import (
 from ratecli.rates.expression import Apply, Expression, Leaf
 from ratecli.rates.functions import PRODUCT, REAL_LINE, Endpoint, Function, Interval
 
-Floats = NDArray[np.float64]
+if TYPE_CHECKING:  # numpy is slow to import
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
 
 MAX_PIECES = 2000
 
@@ -449,13 +450,13 @@ class Enclosure:
         return self.ends[-1][1].value
 
     @property
-    def high_slopes(self) -> Floats:
+    def high_slopes(self) -> list[float]:
         """(B,) derivatives of `high` in the limits; 0 if the end is infinite.
 
         One-sided derivatives at a kink, such as a maximum of equal numbers. The chain rule is
         applied from the root down, at the points where the ends are attained.
         """
-        total = np.zeros(self.inclusion.size)
+        total = [0.0] * self.inclusion.size
         waiting = [(len(self.ends) - 1, 1, 1.0)]
         while waiting:
             number, side, weight = waiting.pop()

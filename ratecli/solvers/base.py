@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NewType
 
-import numpy as np
-
 from ratecli.errors import Diagnostic
 from ratecli.rates.analysis import Goal
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # numpy is slow to import
+    import numpy as np
+
     from ratecli.models.base import Classifier
     from ratecli.rates.matrix import RateMatrix
     from ratecli.solvers.problem import Problem

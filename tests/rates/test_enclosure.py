@@ -127,9 +127,9 @@ def test_a_node_with_given_ends_is_not_looked_into():
 
     found = bounded("abs(tpr[a] - tpr[b]) - 0.05")(limits)
     assert (found.low, found.high) == (-0.05, 0.25)
-    assert found.high_slopes.tolist() == [-1.0, 0.0]
+    assert found.high_slopes == [-1.0, 0.0]
     below = bounded("0.05 - abs(tpr[a] - tpr[b])")
-    assert below(limits).high_slopes.tolist() == [0.0, 0.0]  # 0 is between the limits
+    assert below(limits).high_slopes == [0.0, 0.0]  # 0 is between the limits
     assert below.needed_limits(np.array([-1.0, 1.0])) == [0, 1]
 
 
@@ -138,7 +138,7 @@ def test_a_node_with_given_ends_is_not_looked_into():
 )
 def test_a_node_without_given_ends_has_those_of_its_range(text, ends):
     found = InclusionFunction.of(expression(text), lambda _: None, 0)(np.zeros(0))
-    assert (_ends(found), found.high_slopes.shape) == (ends, (0,))
+    assert (_ends(found), found.high_slopes) == (ends, [])
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_an_upper_end_depends_on_no_other_limits(node, seed):
     assert (kept[::2] | kept[1::2]).all()
     whole, part = up(node, limits), up(node, np.where(kept, limits, loose))
     assert part.high == whole.high
-    assert not part.high_slopes[~kept].any()
+    assert not np.array(part.high_slopes)[~kept].any()
 
 
 @pytest.mark.parametrize("text", ["tpr / (fpr + 0.5)", "max(tpr, 0.5) - fpr ** 2", "kl(0.3, tpr)"])

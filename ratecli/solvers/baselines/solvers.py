@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-import numpy as np
 from annotated_types import Ge, Gt
 
 from ratecli.errors import Diagnostic
 from ratecli.rates.analysis import PROGRAM_SHAPES, Goal, Shape
 from ratecli.solvers.base import ConstraintName, Progress, Role, Solution, Solver
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # numpy is slow to import
+    import numpy as np
+
     from ratecli.rates.matrix import RateMatrix
     from ratecli.solvers.problem import Problem
 

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
 from ratecli.rates.analysis import Shape
 from ratecli.solvers.base import Progress, Role, Solution, Solver
 from ratecli.solvers.oracles.choice import ChancesOption, OracleOption, oracle_uses_groups
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # numpy is slow to import
+    import numpy as np
+
     from ratecli.solvers.problem import Problem
 
 

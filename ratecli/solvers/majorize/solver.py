@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-import numpy as np
 from annotated_types import Ge, Gt
 
 from ratecli.rates.analysis import Shape
 from ratecli.solvers.base import Progress, Solution, Solver
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # numpy is slow to import
+    import numpy as np
+
     from ratecli.solvers.problem import Problem
 
 

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator
 
 from ratecli.errors import Diagnostic, InvalidValueError, did_you_mean
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # numpy is slow to import
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ratecli.models.base import Array, Features
     from ratecli.models.probabilities import SklearnModel, TreeEnsemble
     from ratecli.rates.matrix import RowKinds

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-import numpy as np
 from annotated_types import Ge, Gt, MinLen
 
 from ratecli.errors import Diagnostic, FaultError
@@ -15,7 +14,9 @@ from ratecli.rates.analysis import PROGRAM_SHAPES
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.oracles.choice import OracleOption, oracle_uses_groups
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # numpy is slow to import
+    import numpy as np
+
     from ratecli.solvers.problem import Problem
 
 LearningRate = Annotated[float, Gt(0)]

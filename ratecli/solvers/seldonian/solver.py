@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-import numpy as np
 from annotated_types import Ge, Gt
 from pydantic import BeforeValidator
 
@@ -88,7 +87,9 @@ InflationOption = Annotated[float | dict[str, float], BeforeValidator(check_infl
 """Type of a solver option: a factor of at least 0, or `{pass: probability}`."""
 
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # numpy is slow to import
+    import numpy as np
+
     from ratecli.rates.matrix import RateMatrix
     from ratecli.solvers.problem import Problem
 
