@@ -2,9 +2,10 @@
 
 On a9a (where it is at hand): one target of Figure 2 of Goh et al. 2016 at 8 majorization steps from a
 cold start, each convex problem to a relative gap of 1e-4, against LIBLINEAR's unconstrained SVM and
-against Algorithm 2 as published, LIBLINEAR cold inside, and fairlearn if it is there. On generated rows: seconds against rows, features, non-zeros and constraints, one
-convex problem each, drawn to benchmarks/majorize.png. `--clicks` solves one target of Figure 3 at full
-size. Seconds are of the processor, one core.
+against Algorithm 2 as published, LIBLINEAR cold inside, and fairlearn if it is there. On generated
+rows: seconds against rows, features, non-zeros and constraints, one convex problem each, drawn to
+benchmarks/majorize.png. `--clicks` solves one target of Figure 3 at full size. Seconds are of the
+processor, one core.
 """
 
 from __future__ import annotations
