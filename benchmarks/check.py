@@ -29,11 +29,11 @@ comparison in eight of five seeds has a ratio that is infinite on one side.) Of 
     majorize, other seeds, 20       0.010     0.055     0.960     1.000     1.000
 
     undefined, pinned and now       0.1, 0.1  0.3, 0.3  0, 0.3    0, 0.6    0, 0.9
-    three_player, drawn anew, 5     0.015     0.235     0.565     1.000     1.000
-    three_player, drawn anew, 10    0.020     0.045     1.000     1.000     1.000
+    three_player, drawn anew, 5     0.015     0.155     0.565     1.000     1.000
+    three_player, drawn anew, 10    0.020     0.020     1.000     1.000     1.000
 
-Without a loss at most 9 of 200 trip (0.045, up to 0.084), but where ratios are undefined at a third of 5
-seeds: then a sweep point may have none left to compare, which fails by design. With other seeds an error of
+Without a loss at most 6 of 200 trip (0.030, up to 0.064), but where ratios are undefined at a third of 5
+seeds: then a sweep point may have too few left to compare, which fails by design. With other seeds an error of
 1,333 test rows is as uncertain as its rows, and one of all 4,000 is not: the power is that of the mean over
 train and test.
 """

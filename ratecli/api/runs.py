@@ -63,8 +63,8 @@ def run(
     Parameters
     ----------
     source
-        The experiment file, or its content as a mapping; then paths are relative to the working
-        directory.
+        The experiment file, or its content as a mapping. Paths in a mapping are relative to the
+        working directory.
     settings
         Values to override: `["seeds=3"]` or `{"seeds": 3, "sweep.kappa": [0.8, 0.9]}`.
     output
@@ -199,7 +199,7 @@ class ResultModel(StoredModel):
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns that input rows must have."""
+        """Names of the columns that input DataFrames must have."""
         return list(self.encoding.encoder.kinds)
 
     def answers(self, frame: pd.DataFrame, *, seed: int = 0) -> pd.DataFrame:

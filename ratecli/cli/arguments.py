@@ -226,7 +226,10 @@ def _given_file(ctx: typer.Context, names: tuple[str, ...], endings: tuple[str, 
 
 
 def _parts(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """Yield all values whose path consists of plain words, each mapping before its entries."""
+    """Yield each value with its dotted path, mappings before their entries.
+
+    Keys that a dotted path cannot contain are left out.
+    """
     if path:
         yield ".".join(path), value
     steps: Iterable[tuple[Any, Any]] = ()

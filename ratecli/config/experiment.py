@@ -273,7 +273,7 @@ class Experiment(Spec):
         yield from _check_trial_count(self)
 
     def sweeps(self) -> Iterator[tuple[Loc, Sweep]]:
-        """Yield the experiment's sweep and the algorithms' own, with their locations."""
+        """Yield the experiment's sweep and each algorithm's own sweep, with their locations."""
         yield ("sweep",), self.sweep
         for k, entry in enumerate(self.algorithms):
             if entry.sweep is not None:

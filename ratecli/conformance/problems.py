@@ -135,7 +135,7 @@ def unusual_tables() -> dict[str, TinyTable]:
 
 
 def linear_rate(rows: TinyTable, name: str, group: str = "") -> Array:
-    """Return a rate of all rows or of a group, counted from labels, as a function of decisions.
+    """Return the function that maps decisions to a rate of all rows or of one group.
 
     A piecewise linear function of n decisions p is a matrix (K, n + 1): its value is the maximum of
     the K numbers `form[:, :n] @ p + form[:, n]`. For a rate, K is 1.

@@ -286,7 +286,11 @@ class _Fetch:
 
 def _wrong_file(file: RemoteFile, what: str) -> FaultError:
     return FaultError(
-        Diagnostic("E403", f"'{file.name}'{what}", "nothing was kept; try again or set a mirror")
+        Diagnostic(
+            "E403",
+            f"'{file.name}'{what}",
+            "no file was stored; try again, or set RATECLI_DATA_MIRROR",
+        )
     )
 
 

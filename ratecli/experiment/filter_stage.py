@@ -121,11 +121,8 @@ def read_filter(
         if stage.disclosivity is not None:
             loc = (FILTER, "disclosivity")
             alpha = float(at.number(stage.disclosivity, loc, DISCLOSIVITY_RANGE))
-            part = ex.subtract(disclosed, ex.Constant(alpha))
-            text = f"{ex.to_text(disclosed)} <= {alpha:g}"
-            violation = rs.violation_expression((part,))
-            metrics[VIOLATION_PREFIX + DISCLOSIVITY] = violation
-            rules = (constraint_goal(DISCLOSIVITY, text, (part,), violation),)
+            rules = (_disclosivity_goal(disclosed, alpha),)
+            metrics[VIOLATION_PREFIX + DISCLOSIVITY] = rules[0].expression
     case = Case(
         label=FILTER,
         algorithm=stage.name,
@@ -219,6 +216,13 @@ def _errors_in_columns(*loc: str | int, key: bool = False) -> Iterator[None]:
     except FaultError as error:
         faults = [replace(fault, loc=loc, key=key, span=None) for fault in error.faults]
         raise type(error)(faults) from None
+
+
+def _disclosivity_goal(disclosed: ex.Expression, alpha: float) -> Goal:
+    """Return the constraint `disclosed <= alpha`."""
+    part = ex.subtract(disclosed, ex.Constant(alpha))
+    text = f"{ex.to_text(disclosed)} <= {alpha:g}"
+    return constraint_goal(DISCLOSIVITY, text, (part,), rs.violation_expression((part,)))
 
 
 def _column_rate(name: str, columns: Sequence[str]) -> NameNode:

@@ -258,7 +258,7 @@ OPERATORS: Mapping[str, Callable[..., Expression]] = {
     "/": divide,
     "**": power,
 }
-"""Functions that build the operations of rules, simplified."""
+"""Functions that build and simplify an operation, by its operator in rules."""
 SIGNS: Mapping[str, syntax.Operator] = {"sum": "+", "product": "*", "quotient": "/", "power": "**"}
 """Operators of the functions that are written with one."""
 

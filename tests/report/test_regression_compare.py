@@ -226,6 +226,15 @@ def test_undefined_seeds_are_left_out_of_means():
     assert (found.verdict, found.detail) == ("same", "two samples of 9 seeds or more")
 
 
+def test_paired_seeds_without_a_common_value_are_compared_as_two_samples():
+    now, was = without(FIVE, 0, 1), without(FIVE, 2, 3, 4)
+    (found,) = [each for each in findings(point(now), point(was)) if each.metric == "error"]
+    assert (found.verdict, found.detail) == ("same", "two samples of 2 seeds or more")
+    assert found.interval is not None
+    one = without(FIVE, 0, 1, 3, 4)  # a single value has no spread
+    assert verdicts(point(one), point(without(FIVE, 2)))["error"] == "not compared"
+
+
 @dataclass(frozen=True)
 class Scenario:
     """Noise of a simulation, like that of real runs (`benchmarks/check.py` measures real trials).
@@ -276,6 +285,8 @@ def test_undefined_seeds_seldom_fail_by_noise_and_mostly_by_a_loss():
     rare, frequent, lost = (each.count_failures(comparisons=100) for each in UNDEFINED)
     assert max(rare, frequent) <= 5
     assert lost >= 95
+    few = Scenario(5, 0.02, undefined=(0.3, 0.3))  # a point may have no two values on a side
+    assert few.count_failures() <= 24  # 38 if points without a pair always failed
 
 
 def test_improvements_and_equal_results_never_fail():

@@ -301,7 +301,7 @@ def _judge_one(
         seeds=found.seeds,
         left_out=len(series.undefined),
         needed=needed,
-        detail=how if series.design.paired else f"two samples of {seeds} or more",
+        detail=how if math.isfinite(found.largest) else f"two samples of {seeds} or more",
     )
 
 

@@ -109,7 +109,8 @@ def mean_differences(
 ) -> list[MeanDifference | None]:
     """Return the differences of one family by point; None where there is nothing to compare.
 
-    Seeds whose value is undefined, of pairs on either side, are left out.
+    Seeds whose value is undefined, of pairs on either side, are left out. Points of paired seeds
+    that have no pair left are compared as two samples if both sides have several values.
     """
     seeds = list({seed: None for pair in family for side in pair for seed in side})
     was, now = (_table([pair[k] for pair in family], seeds) for k in (0, 1))
@@ -129,7 +130,17 @@ def mean_differences(
     for k, (error, df) in zip(rows.tolist(), errors, strict=True):
         means = float(np.nanmean(was[k])), float(np.nanmean(now[k]))
         found[k] = MeanDifference(*means, int(sizes[k]), float(largest[k]), error, df)
+    if design.paired and design.enough:
+        unpaired = [k for k, each in enumerate(found) if each is None and _have_spread(family[k])]
+        others = mean_differences([family[k] for k in unpaired], SeedDesign(False, enough=True))
+        for k, other in zip(unpaired, others, strict=True):
+            found[k] = other
     return found
+
+
+def _have_spread(sides: tuple[BySeed, BySeed]) -> bool:
+    """Return whether each side has at least two defined values."""
+    return all(sum(map(math.isfinite, side.values())) > 1 for side in sides)
 
 
 def _table(points: Sequence[BySeed], seeds: Sequence[int]) -> Numbers:

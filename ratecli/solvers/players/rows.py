@@ -174,7 +174,7 @@ class KindRows:
         return PassResult(yes, slopes)
 
     def hinges(self, W: Floats32) -> tuple[Array, Array]:
-        """Return the sums over rows of each kind of `max(0, 1 + score)` and `max(0, 1 - score)`.
+        """Return, for each kind of row, the sums of `max(0, 1 + score)` and `max(0, 1 - score)`.
 
         Both are (L, Q, WIDTH).
         """
