@@ -16,19 +16,8 @@ from ratecli.rates.table import Measurement
 
 Measurements = Mapping[Measurement, Array]
 """(n,) arrays of a classifier's outputs on n rows, by what they measure."""
-ROUNDING = 1e-9
-"""Tolerance for measurements outside their range, relative to max(1, |ends of the range|)."""
 MIN_GROUP_ROWS = 2
 """Groups with fewer rows certify nothing: their deviation cannot be estimated."""
-
-
-def power_of_2(coefficients: Sequence[float]) -> float:
-    """Return a power of 2 near the largest of finite coefficients, 1 if all are 0.
-
-    Dividing coefficients by it keeps their squares from overflowing and causes no rounding.
-    """
-    most = max(map(abs, coefficients), default=0.0)
-    return math.ldexp(1.0, math.frexp(most)[1] - 1) if most else 1.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +27,7 @@ class BoundedSample:
     Attributes
     ----------
     values
-        (n,) measurements.
+        (n,) measurements within the range, or not finite.
     range
         Minimum and maximum that could be measured on any row; possibly infinite.
     coefficient
@@ -152,31 +141,22 @@ class Bound(ABC):
 
         The result is clipped to the sum's range. For a lower bound, negate the coefficients and the
         result. A measurement that is not finite gives infinity, whatever its coefficient is.
-
-        Raises
-        ------
-        ValueError
-            If delta is not in (0, 1), a coefficient is not finite, or measurements are outside
-            their range by more than rounding.
         """
         predictor = BoundPredictor(self, samples, delta)
-        for sample in samples:
-            _check_values(sample)
         if not all(np.isfinite(sample.values).all() for sample in samples):
             return math.inf
         scaled = []
         ends = zip(predictor.lows.tolist(), predictor.highs.tolist(), strict=True)
         for i, range_ in zip(predictor.live, ends, strict=True):
-            values = np.clip(np.asarray(samples[i].values, dtype=float), *samples[i].range)
-            scaled.append(BoundedSample(predictor.factors[i] * values, range_))
+            scaled.append(BoundedSample(predictor.factors[i] * samples[i].values, range_))
         above = self.above(scaled, delta, rng) if scaled else 0.0
-        return predictor.unit * predictor.clipped(predictor.known + above)
+        return predictor.clipped(predictor.known + above)
 
     def predicted(self, parts: Sequence[SampleMoments], delta: float) -> PredictedBound:
         """Return the bound to expect on samples with these moments; never use it as a certificate.
 
         Its slopes are 0 where it is at an end of the sum's range. Moments that are not finite give
-        infinity. Raises the same errors as `BoundPredictor`.
+        infinity.
         """
         means = np.array([part.mean for part in parts], dtype=float)
         deviations = np.array([part.deviation for part in parts], dtype=float)
@@ -212,8 +192,8 @@ class BoundPredictor:
 
     Attributes
     ----------
-    unit, factors
-        Unit of the coefficients, and (k,) the coefficients in this unit.
+    factors
+        (k,) coefficients.
     ranges
         (k, 2) ends of the ranges of the measurements.
     live, rows, lows, highs
@@ -222,28 +202,14 @@ class BoundPredictor:
     known
         Sum of the upper ends of the other samples.
     ends
-        The range of the sum, in units.
-
-    Raises
-    ------
-    ValueError
-        If delta is not in (0, 1), a coefficient is not finite, or a range is invalid.
+        The range of the sum.
     """
 
     def __init__(
         self, bound: Bound, parts: Sequence[BoundedSample] | Sequence[SampleMoments], delta: float
     ) -> None:
-        if not 0 < delta < 1:
-            raise ValueError(f"delta must be between 0 and 1, not {delta}")
-        coefficients = [part.coefficient for part in parts]
-        if not all(map(math.isfinite, coefficients)):
-            worst = max(coefficients, key=abs)
-            raise ValueError(f"a coefficient must be a finite number, not {worst}")
-        for low, high in (part.range for part in parts):
-            if not low <= high or low == math.inf or high == -math.inf:
-                raise ValueError(f"no range of measurements: [{low}, {high}]")
-        self.bound, self.delta, self.unit = bound, delta, power_of_2(coefficients)
-        self.factors = np.array(coefficients) / self.unit
+        self.bound, self.delta = bound, delta
+        self.factors = np.array([part.coefficient for part in parts])
         self.ranges = np.array([part.range for part in parts], dtype=float).reshape(-1, 2)
         scaled, factors = np.zeros_like(self.ranges), self.factors[:, None]
         np.multiply(factors, self.ranges, out=scaled, where=factors != 0)
@@ -271,12 +237,12 @@ class BoundPredictor:
             scaled = SumMoments(self.rows, self.lows, self.highs, factors * inside, deviations)
             own = self.bound.expected(scaled, self.delta)
             value += own.value
-            by_mean[live] = self.unit * factors * own.by_mean
-            by_deviation[live] = self.unit * np.abs(factors) * own.by_deviation
+            by_mean[live] = factors * own.by_mean
+            by_deviation[live] = np.abs(factors) * own.by_deviation
         clipped = self.clipped(value)
         if clipped != value:
             by_mean, by_deviation = np.zeros((2, means.size))
-        return PredictedBound(self.unit * clipped, by_mean, by_deviation)
+        return PredictedBound(clipped, by_mean, by_deviation)
 
     def clipped(self, value: float) -> float:
         """Clip a value to the range of the sum; return infinity for NaN."""
@@ -287,12 +253,3 @@ def scale_to_unit(sample: BoundedSample) -> tuple[float, Array]:
     """Return the width of a finite range, and the values rescaled from the range to [0, 1]."""
     low, high = sample.range
     return high - low, (sample.values - low) / (high - low)
-
-
-def _check_values(sample: BoundedSample) -> None:
-    low, high = sample.range
-    values = sample.values[np.isfinite(sample.values)]
-    slack = ROUNDING * max(1.0, *(abs(end) for end in (low, high) if math.isfinite(end)), 0.0)
-    if values.size and (values.min() < low - slack or values.max() > high + slack):
-        seen = f"[{values.min():.6g}, {values.max():.6g}]"
-        raise ValueError(f"measurements in {seen} are outside their range [{low:g}, {high:g}]")

@@ -351,8 +351,12 @@ def explain_failure(
     for form, parts in zip(plan.quantities, samples, strict=True):
         for sample in parts:
             if not sample.usable:
-                why = _explain_unusable(ex.to_text(form.expression()), sample)
-                return f"{reached}; {why}"
+                finite = int(np.isfinite(sample.values).sum())
+                return (
+                    f"{reached}; '{ex.to_text(form.expression())}' was measured on {sample.rows:,} "
+                    f"safety rows, {finite:,} of them with a finite number: it takes at least "
+                    f"{MIN_GROUP_ROWS} rows, and all must be finite"
+                )
     if math.isnan(worst):
         return f"{reached}; on the safety rows its value is not defined"
     estimate = f"{reached}. Its estimate on the safety rows is {worst:.4g}"
@@ -364,14 +368,6 @@ def explain_failure(
         f"{estimate}: for this candidate to pass it would take {enough} safety rows "
         f"instead of {rows:,}"
     )
-
-
-def _explain_unusable(name: str, sample: BoundedSample) -> str:
-    if sample.rows < MIN_GROUP_ROWS:
-        few = "1 safety row" if sample.rows == 1 else f"{sample.rows} safety rows"
-        return f"{few} for '{name}': too few for any bound"
-    not_finite = int((~np.isfinite(sample.values)).sum())
-    return f"of {sample.rows:,} measurements for '{name}', {not_finite:,} are not finite numbers"
 
 
 def rows_needed(

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.certify.bound import BoundedSample, Measurements, power_of_2
+from ratecli.certify.bound import BoundedSample, Measurements
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 from ratecli.rates.affine import Affine
@@ -98,14 +98,14 @@ class FormRows:
 
 def independent_parts(
     form: Affine, rates: RateMatrix, label_range: Interval
-) -> tuple[FormRows, ...] | None:
+) -> tuple[FormRows, ...]:
     """Return a form without its constant as a sum of independent parts.
 
-    Return None if it is not known to be one. Rates share a sample if, judging by their definitions,
-    they measure the same thing on the same rows. Slices that differ by definition are distinct even
-    if no given row tells them apart, because rare rows may. Whether rows have a label or a deployed
-    decision, and whether slices are disjoint, is judged by the given rows; `trees.plan_goal_test`
-    documents which rows these are.
+    The form must have `disjoint_groups` on these rows. Rates share a sample if, judging by their
+    definitions, they measure the same thing on the same rows. Slices that differ by definition are
+    distinct even if no given row tells them apart, because rare rows may. Whether rows have a label
+    or a deployed decision, and whether slices are disjoint, is judged by the given rows;
+    `trees.plan_goal_test` documents which rows these are.
 
     Raises
     ------
@@ -113,8 +113,7 @@ def independent_parts(
         E411 if the rows of a rate have different weights.
     """
     groups = disjoint_groups(form, rates)
-    if groups is None:
-        return None
+    assert groups is not None
     return tuple(_form_rows(form, leaves, rates, label_range) for leaves in groups)
 
 
@@ -168,9 +167,8 @@ def _form_rows(
 ) -> FormRows:
     weights = _row_weights(leaves[0], rates)
     rows = np.flatnonzero(weights)
-    coefficients = [form.coefficients[leaf] for leaf in leaves]
-    outer = coefficients[0] if len(leaves) == 1 else power_of_2(coefficients)
-    inner = [each / outer for each in coefficients]
+    outer = form.coefficients[leaves[0]] if len(leaves) == 1 else 1.0
+    inner = [form.coefficients[leaf] / outer for leaf in leaves]
     slope, offset = np.zeros((2, len(rows)))
     for leaf, coefficient in zip(leaves, inner, strict=True):
         slope += coefficient * _matrix_row(rates.sums, leaf, rates)[rows] / weights[rows]

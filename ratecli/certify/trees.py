@@ -29,7 +29,6 @@ from ratecli.certify.forms import FormRows, MeasuredRows, disjoint_groups, indep
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
-from ratecli.rates import syntax
 from ratecli.rates.affine import Affine, affine
 from ratecli.rates.analysis import AffineEnd, BoundedEnds, Goal, InclusionFunction
 from ratecli.rates.expression import Apply, Expression, Leaf
@@ -38,7 +37,6 @@ from ratecli.rates.matrix import RateMatrix
 
 RATIO_DIGITS = 12
 """Forms are multiples of one quantity if their coefficient ratios agree to this many digits."""
-COEFFICIENT_TOLERANCE = 1e-9
 
 SafetyMethod = Literal["leaves", "forms", "pieces"]
 """How confidence bounds are combined.
@@ -135,14 +133,9 @@ class GoalTestPlan:
     def parts(self, rates: RateMatrix, label_range: Interval) -> tuple[tuple[FormRows, ...], ...]:
         """Return the independent parts of every quantity on given rows.
 
-        Raises the same errors as `forms.independent_parts`, and ValueError if a quantity has no
-        such parts on these rows.
+        Raises the same errors as `forms.independent_parts`.
         """
-        parts = [independent_parts(form, rates, label_range) for form in self.quantities]
-        known = tuple(each for each in parts if each is not None)
-        if len(known) < len(parts):
-            raise ValueError("the test was planned on rows with other groups than these")
-        return known
+        return tuple(independent_parts(form, rates, label_range) for form in self.quantities)
 
     def samples(self, rows: MeasuredRows) -> list[list[BoundedSample]]:
         """Return the sample of every part of every quantity."""
@@ -300,14 +293,7 @@ class _Quantities:
 
     def _add(self, node: Expression, form: Affine) -> int:
         """Add a node and return the index of its quantity; multiples of a form share one."""
-        # Divide by the largest coefficient to avoid overflow; break ties deterministically.
-        most = max(map(abs, form.coefficients.values()))
-        large = (
-            leaf
-            for leaf, c in form.coefficients.items()
-            if abs(c) >= (1 - COEFFICIENT_TOLERANCE) * most
-        )
-        first = min(large, key=str)
+        _, _, first = max((abs(c), str(leaf), leaf) for leaf, c in form.coefficients.items())
         unit = form.coefficients[first]
         key = frozenset(
             (leaf, float(f"{value / unit:.{RATIO_DIGITS}g}"))
@@ -370,47 +356,17 @@ class GoalTreeRecorder:
         return enclosure.low, enclosure.high
 
     def _node(self, node: Expression, tree: int) -> TreeRecord:
-        place = self.plan.places.get(node)
+        interval, place = self._interval(node, tree), self.plan.places.get(node)
         if place is not None:
-            return self._bounded(place, tree)
-        ends, children = self._interval(node, tree), ex.children(node)
-        match node:
-            case Apply("sum", (*first, last)):
-                rest = first[0] if len(first) == 1 else Apply("sum", tuple(first))
-                if ex.is_negative(last):
-                    return _record("-", ends, self._node(rest, tree), self._negated(last, tree))
-                children = rest, last
-            case Apply("product", (ex.Constant(-1.0), right)):
-                return _record("-", ends, self._node(right, tree))
-        nodes = [self._node(child, tree) for child in children]
-        if not isinstance(node, Apply):
-            return _record(ex.to_text(node), ends, *nodes)
-        return _record(ex.SIGNS.get(node.function, node.function), ends, *nodes)
+            quantity = self._quantity(place.quantity, tree)
+            if (place.factor, place.constant) == (1, 0):
+                return quantity
+            return _record(ex.to_text(node), interval, quantity)
+        children = [self._node(child, tree) for child in ex.children(node)]
+        function = node.function if isinstance(node, Apply) else ""
+        return _record(ex.SIGNS.get(function, function) or ex.to_text(node), interval, *children)
 
-    def _negated(self, node: Expression, tree: int) -> TreeRecord:
-        place = self.plan.places.get(node)
-        if place is None:
-            return self._node(ex.negate(node), tree)
-        return self._bounded(BoundedNode(place.quantity, -place.factor, -place.constant), tree)
-
-    def _bounded(self, place: BoundedNode, tree: int) -> TreeRecord:
-        """Return `factor * quantity + constant`, written out unless it is the quantity itself."""
-        size, shift = abs(place.factor), place.constant
-        node, (low, high) = self._quantity(place.quantity, tree)
-        if size != 1:
-            low, high = size * low, size * high
-            node = _record("*", (low, high), _constant(size), node)
-        if place.factor < 0:
-            if shift > 0:
-                return _record("-", (shift - high, shift - low), _constant(shift), node)
-            low, high = -high, -low
-            node = _record("-", (low, high), node)
-        if not shift:
-            return node
-        ends = low + shift, high + shift
-        return _record("-" if shift < 0 else "+", ends, node, _constant(abs(shift)))
-
-    def _quantity(self, k: int, tree: int) -> tuple[TreeRecord, Interval]:
+    def _quantity(self, k: int, tree: int) -> TreeRecord:
         """Return the record of a quantity, with the delta of each end that has a bound."""
         plan, ends = self.plan, list(self.plan.quantities[k].range())
         deltas: list[float | None] = [None, None]
@@ -418,14 +374,9 @@ class GoalTreeRecorder:
             if (bound.tree, bound.quantity) == (tree, k):
                 side = bound.sign > 0
                 ends[side], deltas[side] = limit, bound.delta
-        interval = ends[0], ends[1]
-        record = _record(ex.to_text(plan.quantities[k].expression()), interval)
-        return record | self.quantities[k] | {"delta": deltas}, interval
+        record = _record(ex.to_text(plan.quantities[k].expression()), (ends[0], ends[1]))
+        return record | self.quantities[k] | {"delta": deltas}
 
 
 def _record(text: str, interval: Interval, *children: TreeRecord) -> TreeRecord:
     return {"text": text, "interval": list(map(json_number, interval)), "children": list(children)}
-
-
-def _constant(value: float) -> TreeRecord:
-    return _record(syntax.value_text(value), (value, value))

@@ -16,7 +16,9 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Flag, StrEnum
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, NamedTuple
 
 from ratecli.rates import expression as ex
@@ -69,12 +71,21 @@ PROGRAM_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO
 """Classes of goals that programs over rates can express."""
 
 
-class Curvature(StrEnum):
-    CONSTANT = "constant"
-    AFFINE = "affine"
-    CONVEX = "convex"
-    CONCAVE = "concave"
-    UNKNOWN = "unknown"
+class Curvature(Flag):
+    """Properties that are known; a sum of expressions has those that all its terms have."""
+
+    UNKNOWN = EITHER = 0
+    CONVEX = 1
+    CONCAVE = 2
+    AFFINE = CONVEX | CONCAVE
+    CONSTANT = AFFINE | 4
+
+    def turned(self, direction: int) -> Curvature:
+        """Return the curvature where a function increases (1), decreases (-1) or does neither."""
+        if direction > 0 or Curvature.AFFINE in self:
+            return self
+        swapped = {Curvature.CONVEX: Curvature.CONCAVE, Curvature.CONCAVE: Curvature.CONVEX}
+        return swapped.get(self, self) if direction else Curvature.UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -232,35 +243,10 @@ def curvature(node: Expression) -> Curvature:
     if all(part is Curvature.CONSTANT for part in inner):
         return Curvature.CONSTANT
     ranges = _intervals(node)
-    turned = map(_turned, inner, node.operation.directions(ranges))
-    if node.operation is PRODUCT and Curvature.CONSTANT in inner:
-        own = Curvature.AFFINE
-    else:
-        own = _own_curvature(node.operation, ranges)
-    return _sum(own, *turned)
-
-
-def _own_curvature(function: Function, ranges: Sequence[Interval]) -> Curvature:
-    """Return the curvature of a function in its arguments."""
-    bend = function.bend(ranges)
-    # `kl` clips outside its domain
-    known = bend != "either" and function.defined(ranges)
-    return Curvature(bend) if known else Curvature.UNKNOWN
-
-
-def _sum(*parts: Curvature) -> Curvature:
-    bent = set(parts) - {Curvature.CONSTANT, Curvature.AFFINE}
-    if len(bent) > 1:
-        return Curvature.UNKNOWN
-    return bent.pop() if bent else max(parts, key=list(Curvature).index)
-
-
-def _turned(inner: Curvature, direction: int) -> Curvature:
-    """Return the curvature of an operation that is monotone in an operand of a given curvature."""
-    if inner in {Curvature.CONSTANT, Curvature.AFFINE} or direction > 0:
-        return inner
-    turned = {Curvature.CONVEX: Curvature.CONCAVE, Curvature.CONCAVE: Curvature.CONVEX}
-    return turned.get(inner, inner) if direction < 0 else Curvature.UNKNOWN
+    scaled = node.operation is PRODUCT and Curvature.CONSTANT in inner
+    own = Curvature.AFFINE if scaled else Curvature[node.operation.bend(ranges).upper()]
+    turned = map(Curvature.turned, inner, node.operation.directions(ranges))
+    return reduce(and_, turned, own)
 
 
 def monotonicity(node: Expression) -> dict[Leaf, int]:

@@ -145,7 +145,9 @@ class Function:
         return low.value, high.value
 
     def bend(self, arguments: Arguments) -> Convexity:
-        """Return the curvature over intervals; "either" if it is unknown."""
+        """Return the curvature over intervals; "either" if unknown or not defined there."""
+        if not self.defined(arguments):
+            return "either"
         return self.bends(arguments) if self.bends else self.curvature
 
     def defined(self, arguments: Arguments) -> bool:

@@ -94,7 +94,7 @@ def test_measurements_that_are_not_finite_never_pass(bound, broken):
     found = one("mean_error <= 0", groups(a=50), {"error": errors}, np.zeros(50),
                 label_range=(0.0, 6.0), bound=bound)  # fmt: skip
     assert (found.passed, found.upper) == (False, math.inf)
-    assert "1 are not finite" in found.explanation
+    assert "50 safety rows, 49 of them with a finite number" in found.explanation
     text = json.dumps(found.record(), allow_nan=False)
     assert json.loads(text)["upper"] == "inf"
 
@@ -105,7 +105,7 @@ def test_groups_of_too_few_rows_never_pass(bound, size):
     label = np.r_[np.ones(size), np.zeros(30 - size)]
     found = one("tpr <= 1", groups(a=30), np.zeros(30), label, bound=bound)
     assert (found.passed, found.upper) == (False, math.inf)
-    assert f"{size} safety row" in found.explanation
+    assert f"measured on {size} safety rows" in found.explanation
 
 
 @pytest.mark.parametrize("text", ["precision >= 0.7", "min_ratio(positive_rate, by=g) >= 0.8"])
@@ -171,7 +171,7 @@ def test_an_approximate_bound_makes_the_certificate_approximate():
 
 
 PLAIN = {
-    "-": lambda a, b=None: -a if b is None else a - b,
+    "+": lambda a, b: a + b,
     "*": lambda a, b: a * b,
     "/": lambda a, b: a / b,
     "**": lambda a, b: a**b,
@@ -186,6 +186,9 @@ def outline(node):
     below = node["children"]
     if not below:
         return node["text"]
+    if node["text"] not in PLAIN:
+        assert len(below) == 1
+        return f"{node['text']} of {outline(below[0])}"
     operation = PLAIN[node["text"]]
     ends = [operation(*point) for point in itertools.product(*(each["interval"] for each in below))]
     if node["text"] == "abs":
@@ -197,14 +200,15 @@ def outline(node):
 @pytest.mark.parametrize(
     ("text", "measurements", "options", "expected"),
     [
-        (f"{GAP} - 0.05 <= 0", P, TUTORIAL, f"-(abs(-({RATE_M}, {RATE_F})), 0.05)"),
+        (f"{GAP} - 0.05 <= 0", P, TUTORIAL, f"+(abs(+({RATE_M}, *(-1, {RATE_F}))), -0.05)"),
         (f"{GAP} <= 0.05", P, {},
-         f"max(-({RATE_M} - {RATE_F}, 0.05), -(-({RATE_M} - {RATE_F}), 0.05))"),
+         (f"max({RATE_M} - {RATE_F} - 0.05 of {RATE_M} - {RATE_F}, "
+          f"-{RATE_M} + {RATE_F} - 0.05 of {RATE_M} - {RATE_F})")),
         ("2 * mse - 0.5 <= 1", {"squared_error": np.full(24, 0.3)}, {"label_range": ALL},
-         "-(*(2, mse), 1.5)"),
-        ("0.3 - positive_rate <= 0", np.ones(24), {}, "-(0.3, positive_rate)"),
+         "2 * mse - 1.5 of mse"),
+        ("0.3 - positive_rate <= 0", np.ones(24), {}, "-positive_rate + 0.3 of positive_rate"),
         (f"{M} ** 3 / {F} <= 2", np.ones(24), {"method": "leaves"},
-         f"-(/(**({RATE_M}, 3), {RATE_F}), 2)"),
+         f"+(/(**({RATE_M}, 3), {RATE_F}), -2)"),
     ],
 )  # fmt: skip
 def test_trees_of_certificates(text, measurements, options, expected):

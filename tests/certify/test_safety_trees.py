@@ -283,6 +283,12 @@ def test_every_tree_of_pieces_divides_the_whole_delta():
     assert shares[trees == 1].max() > 0.6
 
 
+def recorded_deltas(node):
+    """The deltas of the lower and upper limit of each quantity in a certificate's tree."""
+    below = [delta for child in node["children"] for delta in recorded_deltas(child)]
+    return [node["delta"], *below] if "delta" in node else below
+
+
 def test_the_division_depends_on_candidate_rows_alone():
     test = rules(f"{M} - {F} <= 0.1", groups(M=400, F=40))
     candidate = test.rows(uneven(0, 400, 40))
@@ -291,8 +297,8 @@ def test_the_division_depends_on_candidate_rows_alone():
         options = {"method": "leaves", "bound": "student_t", "division": division}
         for seed in (1, 2):
             (found,) = test.certify(uneven(seed, 400, 40), candidate=candidate, **options)
-            man, woman = found.tree["children"][0]["children"]
-            uppers[division, seed] = found.upper, (man["delta"][1], woman["delta"][0])
+            (_, man), (woman, _) = recorded_deltas(found.tree)
+            uppers[division, seed] = found.upper, (man, woman)
     assert uppers["equal", 1][1] == (0.025, 0.025)
     assert uppers["optimized", 1][1] == uppers["optimized", 2][1] != (0.025, 0.025)
     assert math.fsum(uppers["optimized", 1][1]) == pytest.approx(0.05)
@@ -308,9 +314,7 @@ def test_groups_are_disjoint_if_neither_tested_nor_candidate_rows_are_in_both():
     def deltas(candidate):
         options = {"division": "optimized", "bound": "student_t"}
         (found,) = safety.certify(decisions, candidate=candidate.rows(decisions), **options)
-        difference = found.tree["children"][0]
-        nodes = difference["children"] or [difference]
-        return [node["delta"] for node in nodes if "delta" in node] or [difference["delta"]]
+        return recorded_deltas(found.tree)
 
     assert deltas(safety) == [[None, 0.05]]
     (_, upper), (lower, _) = deltas(other)
