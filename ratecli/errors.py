@@ -226,7 +226,7 @@ _CODES = (
         "Set `missing: mean`, or drop the column.",
     ),
     ("E408", "A group or slice has no rows.", "Change its condition, or use more rows."),
-    ("E409", "An archive would write outside of its folder.", "Use another address."),
+    ("E409", "A file in an archive is larger than is allowed.", "Use another address."),
     ("E410", "Rows cannot be split as requested.", "Use other fractions under `split:`."),
     ("E411", "Tables or columns do not fit together.", "Use `features:` or `drop:`."),
     ("E412", "A streamed table needs more memory than allowed.", "Allow more, or drop columns."),

@@ -149,7 +149,7 @@ def files_from_options(entry: DatasetEntry, base: Path) -> dict[str, Path]:
     for key in registry.find_source(str(entry.source)).file_options:
         given = getattr(entry, key, None)
         if given is not None:
-            with errors_at(key), read_errors(given, base / given):
+            with errors_at(key), read_errors(given):
                 paths[key] = find_user_file(given, base)
                 sha256_of(paths[key])
     return paths
@@ -216,7 +216,7 @@ def _checksums(entry: DatasetEntry, paths: Sequence[Path]) -> tuple[str, ...]:
     The sums of streamed files are stored, and computed again only if one is stated.
     """
     read = stored_sha256 if entry.stream and entry.sha256 is None else sha256_of
-    with read_errors(str(entry.path), paths[0]):
+    with read_errors(str(entry.path)):
         sums = tuple(map(read, paths))
     if entry.sha256 is not None and sums != (entry.sha256.lower(),):
         message = f"'{entry.path}' is not the file that 'sha256' states: its sha256 is {sums[0]}"

@@ -391,7 +391,7 @@ def read_table_file(
     FaultError
         E104 for an invalid separator; E404 or E405 for a file that cannot be read as a table.
     """
-    with read_errors(str(path), path):
+    with read_errors(str(path)):
         check_is_file(str(path), path, "give the path of a CSV or Parquet file")
         check_separator(separator)
         return read(TableFile.of(path, None, separator))

@@ -66,7 +66,7 @@ def read_model_file(given: str, path: Path) -> bytes:
             raise FaultError(Diagnostic("E404", message, "it must be an .npz that a run left"))
         return path.read_bytes()
     except OSError as error:
-        raise unreadable_file_error(given, path, error) from error
+        raise unreadable_file_error(given, error) from error
 
 
 def load_classifier(given: str, blob: bytes) -> Classifier:

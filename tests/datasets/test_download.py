@@ -2,11 +2,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
-import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
 import zipfile
@@ -72,17 +67,7 @@ def remote(url: str, content: bytes = CONTENT, *members: str) -> RemoteFile:
 
 
 def source(*files: RemoteFile) -> Source:
-    return Source(
-        name="toy",
-        summary="",
-        preparations={"plain": "nowhere:prepare"},
-        rows=500,
-        label="a",
-        sensitive=(),
-        licence="",
-        notes="",
-        files=files,
-    )
+    return Source("toy", "", {"plain": "nowhere:prepare"}, 500, "a", (), "", "", files=files)
 
 
 @pytest.fixture
@@ -109,15 +94,10 @@ def refused(toy: Source, *, offline: bool = False) -> Diagnostic:
     return fault
 
 
-def left_behind(data: Path) -> list[Path]:
-    return list(data.parent.rglob("*"))
-
-
-def zipped(*members: tuple[str | zipfile.ZipInfo, bytes | str]) -> bytes:
+def zipped(name: str, content: bytes) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members:
-            archive.writestr(name, content)
+        archive.writestr(name, content)
     return buffer.getvalue()
 
 
@@ -129,17 +109,19 @@ def test_file_is_downloaded_once_with_progress(web: Answers, data: Path):
     assert paths["t.csv"].read_bytes() == CONTENT
     assert told[-1] == ("t.csv", len(CONTENT), len(CONTENT))
     assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
-    files.fetch_files(toy)
+    assert files.missing_source_files(toy) == []
+    for offline in (True, False):
+        files.fetch_files(toy, offline=offline)
     assert web.asked["/t.csv"] == 1
     assert sorted(p.name for p in data.rglob("*")) == ["t.csv", "toy"]
-
-
-def unknown(url: str) -> RemoteFile:
-    return RemoteFile("t.csv", url, sha256="", size=0)
+    paths["t.csv"].write_bytes(CONTENT + b"3,4\n")
+    assert refused(toy).code == "E403"
+    assert paths["t.csv"].read_bytes() == CONTENT + b"3,4\n"
 
 
 def test_file_without_known_sha256_is_refused_until_the_user_vouches(web: Answers, data: Path):
-    toy = source(unknown(web.give("/t.csv", CONTENT, length=-1)))
+    url = web.give("/t.csv", CONTENT, length=-1)
+    toy = source(RemoteFile("t.csv", url, sha256="", size=0))
     fault = refused(toy)
     assert fault.code == "E403"
     assert str(fault.help).endswith(f"{hashlib.sha256(CONTENT).hexdigest()}  t.csv")
@@ -148,67 +130,42 @@ def test_file_without_known_sha256_is_refused_until_the_user_vouches(web: Answer
     assert web.asked["/t.csv"] == 1
 
 
-def test_file_of_unknown_size_has_a_limit(web: Answers, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(files, "UNKNOWN_LIMIT", len(CONTENT) - 1)
-    fault = refused(source(unknown(web.give("/t.csv", CONTENT))))
-    assert (fault.code, "over 3,999 bytes" in fault.message) == ("E403", True)
-
-
-def test_existing_file_needs_no_network(web: Answers, data: Path):
-    (data / "toy").mkdir(parents=True)
-    (data / "toy" / "t.csv").write_bytes(CONTENT)
-    toy = source(remote(web.address + "/t.csv"))
-    assert files.missing_source_files(toy) == []
-    for offline in (True, False):
-        files.fetch_files(toy, offline=offline)
-    assert not web.asked
-
-
-def test_changed_file_is_refused_and_kept(web: Answers):
-    toy = source(remote(web.give("/t.csv", CONTENT)))
-    path = files.fetch_files(toy)["t.csv"]
-    path.write_bytes(CONTENT + b"3,4\n")
-    assert refused(toy).code == "E403"
-    assert path.read_bytes() == CONTENT + b"3,4\n"
-
-
-LINK = zipfile.ZipInfo("t.csv")
-LINK.external_attr = 0o120777 << 16
 WRONG = CONTENT.replace(b"1", b"7")
-LYING = zipped(("t.csv", b"0" * 5000)).replace(
+LYING = zipped("t.csv", b"0" * 5000).replace(
     (5000).to_bytes(4, "little"), (4000).to_bytes(4, "little")
 )
-ESCAPING = ("../evil.csv", "/evil.csv", "a/../../evil.csv", "C:\\evil.csv")
 
 
 @pytest.mark.parametrize(
     ("answer", "code", "said"),
     [
         ((WRONG,), "E403", "sha256"),
-        ((CONTENT * 2,), "E403", "it is over 4,000 bytes"),
-        ((CONTENT[:100],), "E403", "(100 of 4,000 bytes)"),
-        ((b"<!DOCTYPE html><p>Log in" + b" " * 9000,), "E403", "looks like an HTML page"),
-        ((b"\n <html lang=en>" + b" " * 9000,), "E403", "looks like an HTML page"),
-        *(((zipped(("t.csv", CONTENT), (n, b"")), "t.csv"), "E409", "evil.csv") for n in ESCAPING),
-        ((zipped((LINK, "/etc/passwd")), "t.csv"), "E409", "leaves the folder"),
-        ((zipped(("t.csv", b"0" * 30_000_000)), "t.csv"), "E409", "larger than 4,000 bytes"),
-        ((LYING, "t.csv"), "E402", "not a whole zip archive"),
-        ((zipped(("other.csv", CONTENT)), "t.csv"), "E402", "holds no 't.csv'"),
-        ((zipped(("t.csv", CONTENT))[:-30], "t.csv"), "E402", "not a whole zip archive"),
-        ((b"PK nothing", "t.csv"), "E402", "not a whole zip archive"),
-        ((zipped(("t.csv", WRONG)), "t.csv"), "E403", "sha256"),
+        ((b"0" * 10_000,), "E402", "it is over 9,000 bytes"),
+        ((CONTENT[:100],), "E403", "it has 100"),
+        ((zipped("t.csv", b"0" * 3_000_000), "t.csv"), "E409", "larger than 9,000 bytes"),
+        ((LYING, "t.csv"), "E402", "cannot be extracted"),
+        ((zipped("other.csv", CONTENT), "t.csv"), "E402", "no item named 't.csv'"),
+        ((zipped("t.csv", CONTENT)[:-30], "t.csv"), "E402", "cannot be extracted"),
+        ((b"PK nothing", "t.csv"), "E402", "cannot be extracted"),
+        ((zipped("t.csv", WRONG), "t.csv"), "E403", "sha256"),
     ],
 )
-def test_wrong_file_or_unsafe_archive_leaves_nothing(
-    web: Answers, data: Path, answer: tuple[Any, ...], code: str, said: str
+def test_wrong_file_or_unsafe_archive_leaves_nothing(  # noqa: PLR0917
+    web: Answers,
+    data: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: tuple[Any, ...],
+    code: str,
+    said: str,
 ):
+    monkeypatch.setattr(files, "MAX_BYTES", 9000)
     body, *members = answer
     fault = refused(source(remote(web.give("/t", body, length=-1), CONTENT, *members)))
-    assert (fault.code, said in fault.message) == (code, True)
-    assert left_behind(data) == []
+    assert (fault.code, said in fault.message) == (code, True), fault.message
+    assert not data.exists()
 
 
-@pytest.mark.parametrize("length", ["abc", "", "4000, 4000", "-5", "9" * 5000])
+@pytest.mark.parametrize("length", ["abc", "-5", "9" * 5000])
 def test_invalid_content_length_is_ignored(web: Answers, length: str):
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n".encode()
     toy = source(remote(web.give_raw("/t.csv", head + CONTENT)))
@@ -218,42 +175,21 @@ def test_invalid_content_length_is_ignored(web: Answers, length: str):
 @pytest.mark.parametrize(
     "head",
     [
-        b"Transfer-Encoding: chunked\r\n\r\n-5\r\n",
-        b"Content-Encoding: gzip\r\n\r\n",
-        b"Location: http://[bad\r\n\r\n",
-        b"Location: http://\xff/\r\n\r\n",
-        b"Location: http://.a/\r\n\r\n",
-        b"Location: http://127.0.0.1:99999/\r\n\r\n",
+        b"200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n",
+        b"200 OK\r\nContent-Encoding: gzip\r\n\r\n",
+        b"200 OK\r\nContent-Length: 5000\r\n\r\n",
+        *(
+            b"302 Found\r\nLocation: http://" + host + b"/\r\n\r\n"
+            for host in (b"[bad", b"\xff", b".a", b"127.0.0.1:99999", b"127.0.0.1:1")
+        ),
+        b"404 Not Found\r\n\r\n",
     ],
 )
-def test_invalid_http_answers_are_errors(
-    web: Answers, data: Path, monkeypatch: pytest.MonkeyPatch, head: bytes
-):
-    monkeypatch.setattr(files, "RETRIES", 0)
-    status = b"302 Found" if head.startswith(b"Location") else b"200 OK"
-    url = web.give_raw("/t.csv", b"HTTP/1.1 " + status + b"\r\n" + head + CONTENT)
+def test_invalid_http_answers_are_errors(web: Answers, data: Path, head: bytes):
+    url = web.give_raw("/t.csv", b"HTTP/1.1 " + head + CONTENT)
     assert refused(source(remote(url))).code == "E402"
-    assert left_behind(data) == []
-
-
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n"
-
-
-@pytest.mark.parametrize("head", [HEAD, HEAD.replace(b"Length: 4000", b"Type: text/csv"), b""])
-def test_slow_server_is_given_up(
-    web: Answers, data: Path, monkeypatch: pytest.MonkeyPatch, head: bytes
-):
-    monkeypatch.setattr(files, "WINDOW", 0.5)
-    monkeypatch.setattr(files, "CHUNK", 128)
-    pause = 0.004 if head else 0.03  # without the head, it is the head that is slow
-    url = web.give_raw("/t.csv", head + CONTENT if head else HEAD, pause=pause)
-    began = time.monotonic()
-    fault = refused(source(remote(url)))
-    assert time.monotonic() - began < 3
-    assert fault.code == "E402"
-    assert "too slow: under 65,536 bytes in 0.5 seconds" in fault.message
+    assert not data.exists()
     assert web.asked["/t.csv"] == 1
-    assert left_behind(data) == []
 
 
 def test_public_address_is_used_if_the_mirror_is_slow_or_lacks_the_file(
@@ -266,49 +202,25 @@ def test_public_address_is_used_if_the_mirror_is_slow_or_lacks_the_file(
     for _ in range(2):
         assert files.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
         (data / "toy" / "t.csv").unlink()
-        web.give_raw("/m/toy/t.csv", HEAD + CONTENT, pause=0.004)
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n"
+        web.give_raw("/m/toy/t.csv", head + CONTENT, pause=0.004)
     assert list(web.asked.items()) == [("/m/toy/t.csv", 2), ("/t.csv", 2)]
+    del web.given["/t.csv"]
+    fault = refused(toy)
+    assert (fault.code, "too slow: under 65,536 bytes" in fault.message) == ("E402", True)
+    assert "404" in fault.message
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_next_download_removes_files_of_a_killed_one(
-    web: Answers, data: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+def test_request_is_repeated_after_errors_of_the_server(
+    web: Answers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setenv("RATECLI_DATA_MIRROR", web.address)
-    web.give_raw("/adult/adult.data", HEAD + CONTENT, pause=0.02)
-    with subprocess.Popen([sys.executable, "-m", "ratecli", "fetch", "adult"]) as process:
-        deadline = time.monotonic() + 60
-        while not web.asked["/adult/adult.data"] and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert len(list(data.glob(".fetch-*"))) == 1
-        alive = data / f".fetch-{socket.gethostname()}-{os.getpid()}-0.tmp"
-        alive.mkdir()
-        process.send_signal(number)
-    assert process.returncode in {-number, 128 + number}
-    assert len(list(data.glob(".fetch-*"))) == 1 + (number == signal.SIGKILL)
-    files.fetch_files(source(remote(web.give("/toy/t.csv", CONTENT))))
-    assert sorted(path.name for path in data.iterdir()) == [alive.name, "toy"]
-
-
-def test_download_is_repeated_after_errors_of_the_server(
-    web: Answers, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    toy = source(remote(web.give("/t.csv", CONTENT[:100], length=len(CONTENT))))
-    assert (refused(toy).code, web.asked["/t.csv"]) == ("E402", files.RETRIES + 1)
-    missing = refused(source(remote(web.address + "/none.csv")))
-    assert (missing.code, "404" in missing.message, web.asked["/none.csv"]) == ("E402", True, 1)
-    unserved = refused(source(remote("http://127.0.0.1:1/t.csv")))
-    assert (unserved.code, "no connection" in unserved.message) == ("E402", True)
     web.give("/s.csv", b"busy", status=500)
     toy = source(remote(web.give("/s.csv", CONTENT)))
-    assert left_behind(data) == []
-    assert files.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
-    assert web.asked["/s.csv"] == 2
-
     (tmp_path / "file").touch()
     monkeypatch.setenv("RATECLI_DATA", str(tmp_path / "file" / "data"))
     fault = refused(toy)
     assert (fault.code, "cannot be written" in fault.message) == ("E402", True)
+    assert web.asked["/s.csv"] == 2
 
 
 def test_mirror_is_used_first_and_offline_and_is_verified(
@@ -331,16 +243,14 @@ def test_mirror_is_used_first_and_offline_and_is_verified(
     assert not web.asked
 
 
-def test_offline_download_is_an_error(web: Answers, data: Path):
+def test_offline_download_is_an_error(web: Answers):
     fault = refused(source(remote(web.give("/t.csv", CONTENT))), offline=True)
-    assert fault.code == "E401"
-    assert "ratecli fetch toy" in str(fault.help)
+    assert (fault.code, "ratecli fetch toy" in str(fault.help)) == ("E401", True)
     assert not web.asked
-    assert left_behind(data) == []
 
 
 def test_file_in_a_nested_archive_is_extracted(web: Answers, data: Path):
-    outer = zipped(("inner.zip", zipped(("t.csv", CONTENT))), ("other.txt", b"x"))
+    outer = zipped("inner.zip", zipped("t.csv", CONTENT))
     toy = source(remote(web.give("/z.zip", outer), CONTENT, "inner.zip", "t.csv"))
     assert files.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
     assert sorted(p.name for p in data.rglob("*")) == ["t.csv", "toy"]
