@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
@@ -108,19 +107,9 @@ def out_of_range_error(name: str, shown: str, mean: float, scale: float) -> Faul
     return FaultError(Diagnostic("E407", message, hint))
 
 
-@dataclass(frozen=True)
-class LevelCodes:
-    """A text column: (n,) positions of the rows' levels in `names`, which is sorted."""
-
-    codes: NDArray[np.intp]
-    names: NDArray[np.object_]
-
-
-def level_codes(column: pd.Series) -> LevelCodes:
-    """Return the codes of a text column; missing values have a level of their own."""
-    values = column.to_numpy(dtype=object)
-    filled = np.where(pd.isna(values), MISSING_CATEGORY, values)
-    return LevelCodes(*pd.factorize(filled, sort=True))
+def level_codes(column: pd.Series) -> pd.Categorical:
+    """Return the sorted levels of a text column; missing values have a level of their own."""
+    return pd.Categorical(column.fillna(MISSING_CATEGORY))
 
 
 def is_text(column: pd.Series) -> bool:

@@ -29,7 +29,6 @@ from ratecli.datasets.columns import (
     MISSING_WORDS,
     CellCounts,
     ColumnKind,
-    LevelCodes,
     as_float_array,
     check_scale,
     is_text,
@@ -103,9 +102,9 @@ class OneHotBlock:
     def entries(self, table: Table) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the position of each row's level (0 if unknown), and 1 if it is known, else 0."""
         column = table.values[self.column]
-        assert isinstance(column, LevelCodes)
+        assert isinstance(column, pd.Categorical)
         known = {level: k for k, level in enumerate(self.levels)}
-        places = np.array([known.get(name, -1) for name in column.names], dtype=np.intp)
+        places = np.array([known.get(name, -1) for name in column.categories], dtype=np.intp)
         place = places[column.codes]
         return np.maximum(place, 0), (place >= 0).astype(np.float64)
 
@@ -230,19 +229,12 @@ def _check_same_features(tables: Sequence[Table]) -> None:
     """Raise E411 unless the tables have the same columns, or ready-made matrices of one kind."""
     first, *others = tables
     for table in others:
-        message, hint = "", "use data sets with the same features"
         differing = sorted(set(first.features) ^ set(table.features))
-        matrices = [each.matrix for each in (first, table)]
-        if len({None if matrix is None else matrix.shape[1] for matrix in matrices}) > 1:
-            message = "ready-made matrices of one width go together only"
-        elif first.counts != table.counts:
-            message = "one holds counts of terms, another does not"
-        elif differing:
-            message = f"'{differing[0]}' is in one of them only"
-            hint = "name the common ones under 'features', or the others under 'drop'"
-        if message:
-            message = f"the data sets' features differ: {message}"
-            raise FaultError(Diagnostic("E411", message, hint))
+        widths = {None if each.matrix is None else each.matrix.shape[1] for each in (first, table)}
+        if differing or len(widths) > 1 or first.counts != table.counts:
+            what = f": '{differing[0]}' is in one of them only" if differing else ""
+            hint = "use data sets of one kind, and name the common columns under 'features'"
+            raise FaultError(Diagnostic("E411", f"the data sets' features differ{what}", hint))
 
 
 def _fit_idf(tables: Sequence[Table], train: Sequence[BlockPositions]) -> tuple[float, ...]:
@@ -275,8 +267,8 @@ def _fit_column(
     columns = [table.values[name] for table in tables]
     numbers, texts = list[NDArray[np.float64]](), set[str]()
     for column, rows in zip(columns, train, strict=True):
-        if isinstance(column, LevelCodes):
-            texts.update(column.names[np.unique(column.codes[rows])])
+        if isinstance(column, pd.Categorical):
+            texts.update(column.categories[np.unique(column.codes[rows])])
         else:
             numbers.append(column[rows])
     if numbers and len(numbers) < len(columns):
@@ -374,10 +366,10 @@ def _parse_numbers(column: pd.Series) -> tuple[NDArray[np.float64], list[Diagnos
 
 def _block_warnings(block: NumericBlock | OneHotBlock, table: Table) -> Iterator[Diagnostic]:
     column = table.values[block.column]
-    if isinstance(column, LevelCodes):
+    if isinstance(column, pd.Categorical):
         new = block.entries(table)[1] == 0
         if new.any():
-            shown = column.names[column.codes[np.argmax(new)]]
+            shown = column[np.argmax(new)]
             message = (
                 f"column '{block.column}': {_count_rows(new)} with a value that no training row "
                 f"had, such as '{shown}'; they have none of its features"

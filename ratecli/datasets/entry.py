@@ -6,7 +6,7 @@ Nothing here imports NumPy or pandas, so that listings stay fast.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
@@ -18,8 +18,11 @@ _NOT_THE_TABLE = frozenset({"path", "stream", "sha256", "levels", "slices"})
 
 
 def _stated(options: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass that are neither None nor ()."""
-    return {key: value for key, value in asdict(options).items() if value not in (None, ())}
+    """Return the fields of a dataclass that differ from their defaults."""
+    values = {
+        field.name: (getattr(options, field.name), field.default) for field in fields(options)
+    }
+    return {name: value for name, (value, default) in values.items() if value != default}
 
 
 @dataclass(frozen=True)
@@ -94,12 +97,7 @@ class DatasetEntry:
 
     def stated(self) -> dict[str, Any]:
         """Return the options that differ from their defaults, as plain data, without the split."""
-        default = asdict(DatasetEntry())
-        return {
-            key: value
-            for key, value in _stated(self).items()
-            if key != "split" and value != default[key]
-        }
+        return {key: value for key, value in _stated(self).items() if key != "split"}
 
     def table_options(self) -> dict[str, Any]:
         """Return the stated options that change the table of a user's own file."""

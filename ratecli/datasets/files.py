@@ -261,10 +261,6 @@ def _store(file: RemoteFile, location: str, content: bytes, path: Path) -> None:
         raise FaultError(Diagnostic("E402", message, hint)) from error
 
 
-def looks_like_html(head: bytes) -> bool:
-    return re.match(rb"[\xef\xbb\xbf\s]*<(!doctype )?html", head, re.IGNORECASE) is not None
-
-
 def _copy(path: Path) -> Iterator[bytes]:
     with path.open("rb") as opened:
         yield from iter(lambda: opened.read(CHUNK), b"")

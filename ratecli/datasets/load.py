@@ -221,9 +221,6 @@ def _checksums(entry: DatasetEntry, paths: Sequence[Path]) -> tuple[str, ...]:
     if entry.sha256 is not None and sums != (entry.sha256.lower(),):
         message = f"'{entry.path}' is not the file that 'sha256' states: its sha256 is {sums[0]}"
         hint = f"'sha256' says {entry.sha256.lower()}"
-        if len(sums) > 1:
-            message = f"'{entry.path}' is a folder, and 'sha256' is of one file"
-            hint = "leave out 'sha256', or name one file"
         raise FaultError(Diagnostic("E403", message, hint, loc=("sha256",)))
     return sums
 

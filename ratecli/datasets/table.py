@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.datasets.columns import LevelCodes, as_float_array, is_text, level_codes
+from ratecli.datasets.columns import as_float_array, is_text, level_codes
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Table:
         return len(self.frame)
 
     @cached_property
-    def values(self) -> Mapping[str, NDArray[np.float64] | LevelCodes]:
+    def values(self) -> Mapping[str, NDArray[np.float64] | pd.Categorical]:
         """The values of each feature, cached because every seed encodes them again."""
         columns = {name: self.frame[name] for name in self.features}
         return {

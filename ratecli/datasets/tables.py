@@ -27,7 +27,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from ratecli.datasets.columns import MISSING_WORDS
-from ratecli.datasets.files import check_is_file, looks_like_html, read_errors, sha256_of
+from ratecli.datasets.files import check_is_file, read_errors, sha256_of
 from ratecli.errors import Diagnostic, FaultError
 
 FORMAT_BY_SUFFIX = dict.fromkeys([".csv", ".tsv", ".txt", ".data"], "csv") | dict.fromkeys(
@@ -180,8 +180,6 @@ class TableFile:
         if not head.strip():
             way = "give a file with a line of column names and rows"
             raise not_a_table_error(path, "it is empty", way)
-        if looks_like_html(head):
-            raise not_a_table_error(path, "it is an HTML page", "download the data itself")
         if b"\0" in head:
             way = "say 'format: parquet' if it is one"
             raise not_a_table_error(path, "it is a binary file", way)

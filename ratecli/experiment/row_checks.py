@@ -11,7 +11,6 @@ import pandas as pd
 from ratecli.certify.trees import plan_goal_test
 from ratecli.config.experiment import Experiment
 from ratecli.config.filter import FILTER
-from ratecli.datasets.split import StrataError
 from ratecli.errors import Diagnostic, FaultError, Loc, Span, did_you_mean, errors_at
 from ratecli.experiment.cases import (
     OF_PLACEHOLDER,
@@ -404,8 +403,7 @@ def check_sampling(
                     split_dataset(data, name, seed, sampling)
             except FaultError as error:
                 for fault in error.faults:
-                    strata = isinstance(error, StrataError) or fault.code == "E205"
-                    key = "stratify" if strata else "fraction"
+                    key = "stratify" if fault.code == "E205" else "fraction"
                     loc = safety_key_loc(experiment, case.label, key)
                     yield replace(fault, message=f"in '{name}' {fault.message}", loc=loc)
 

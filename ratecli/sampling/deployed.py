@@ -23,9 +23,6 @@ from ratecli.rates.sample import Sample
 from ratecli.rates.syntax import Condition
 from ratecli.sampling.rows import TrialData
 
-MAX_MODEL_BYTES = 2**30
-"""Maximum size of a model file."""
-
 
 def load_deployed_model(experiment: Experiment, document: Document, folder: Path) -> bytes | None:
     """Return the bytes of the model file named by `deployed`, if any.
@@ -53,17 +50,13 @@ def read_model_file(given: str, path: Path) -> bytes:
     Raises
     ------
     FaultError
-        E405 if it is not a file or cannot be read, E404 if it is larger than any classifier.
+        E405 if it is not a file or cannot be read.
     """
     try:
         if not path.is_file():
             what = "is not a file" if path.exists() else "does not exist"
             hint = f"a run leaves models in results/NAME/{MODELS_FOLDER}/TRIAL"
             raise missing_file_error(given, what, hint)
-        if path.stat().st_size > MAX_MODEL_BYTES:
-            limit = f"it is larger than {MAX_MODEL_BYTES:,} bytes"
-            message = f"'{given}' holds no stored classifier: {limit}"
-            raise FaultError(Diagnostic("E404", message, "it must be an .npz that a run left"))
         return path.read_bytes()
     except OSError as error:
         raise unreadable_file_error(given, error) from error

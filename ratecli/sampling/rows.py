@@ -25,7 +25,7 @@ from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import TrialResult, random_stream
-from ratecli.models.base import Classifier, Features
+from ratecli.models.base import Classifier, Features, append_columns
 from ratecli.models.composed import append_memberships
 from ratecli.models.proxies import ProxyFilter
 from ratecli.models.storage import loads
@@ -343,11 +343,8 @@ def _stack_trial_data(
 def features_at_levels(X: Features, levels: int) -> Features:
     """Return (M n, d + M) features, sparse if X is: rows repeated M times, with one-hot levels."""
     n = X.shape[0]
-    if isinstance(X, np.ndarray):
-        return np.hstack([np.repeat(X, levels, axis=0), np.tile(np.eye(levels), (n, 1))])
-    which = sparse.kron(np.ones((n, 1)), sparse.eye_array(levels), format="csr")
-    rows = X[np.repeat(np.arange(n), levels)]
-    return sparse.csr_array(sparse.hstack([rows, which], format="csr"))
+    one_hot = np.tile(np.eye(levels), (n, 1))
+    return append_columns(X[np.repeat(np.arange(n), levels)], one_hot)
 
 
 def _with_levels(

@@ -218,7 +218,6 @@ BROKEN = {
     "heads.csv": (b"x,y\n", "E404"),
     "latin.csv": (b"x,y\n\xe9,0\n", "E404"),
     "twice.csv": (b"x,x\n1,0\n", "E404"),
-    "page.csv": (b"<!DOCTYPE html><html></html>", "E404"),
     "none.parquet": (b"PAR1 this is none PAR1", "E404"),
     "gap.csv": (b"x,y\n1,0\n,1\n", "E407"),
     "inf.csv": (b"x,y\n1,0\ninf,1\n", "E407"),
