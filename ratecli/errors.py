@@ -133,21 +133,6 @@ def did_you_mean(word: str, known: Iterable[str], what: str = "known") -> str:
     return f"{hint}{what}: {listed}" if names else f"{hint}there are none here"
 
 
-FAMILIES = {
-    "E0": "YAML: the text of the file",
-    "E1": "keys and types",
-    "E2": "names: data sets, columns, values, algorithms, metrics",
-    "E3": "rules, and what an algorithm accepts",
-    "E4": "data",
-    "E5": "trials and what is stored of them",
-    "W2": "warnings of names",
-    "W3": "warnings of rules",
-    "W4": "warnings of data",
-    "W5": "warnings of results",
-}
-"""The meaning of the first two characters of a code."""
-
-
 @dataclass(frozen=True)
 class ErrorCode:
     """A kind of error or warning: what it means, and what to do."""
@@ -182,11 +167,7 @@ _CODES = (
     # names
     ("E201", "A data set is unknown.", "See `ratecli ls datasets`; `path:` names your own table."),
     ("E202", "An algorithm is unknown or not installed.", "See `ratecli ls algorithms`."),
-    (
-        "E203",
-        "A rule uses an unknown name.",
-        "See `ratecli ls metrics` and `ratecli ls functions`.",
-    ),
+    ("E203", "A rule uses an unknown name.", "See `ratecli ls metrics` and `ls functions`."),
     ("E204", "A slice is unknown.", "Define it under `groups`, or write tpr[sex = Female]."),
     ("E205", "A column does not exist.", "`ratecli show SOURCE` lists the columns."),
     ("E206", "A column does not contain a value.", "Use one of the values that the help lists."),
@@ -201,30 +182,18 @@ _CODES = (
     ("E305", "A constraint always or never holds, or contains no rate.", "Check its numbers."),
     ("E306", "A rate needs labels, or labels of another kind.", "Name a labelled data set in it."),
     ("E307", "A rate or algorithm needs a deployed model.", "Set `deployed: {column: NAME}`."),
-    (
-        "E308",
-        "An algorithm does not support an objective or a constraint.",
-        "The help names algorithms that do; `ratecli explain FILE` shows the class of each.",
-    ),
+    ("E308", "An algorithm does not support a goal.", "The help names algorithms that do."),
     ("E309", "A goal uses rows that training must not see.", "Measure it under `metrics`."),
     ("E310", "Trials depend on each other in a circle.", "Compare with another algorithm."),
     ("E311", "An expression has no value, such as 0 / 0.", "Change the marked part."),
     # data
-    (
-        "E401",
-        "Data is missing and downloads are off.",
-        "Run `ratecli fetch FILE` without --offline.",
-    ),
+    ("E401", "Data is missing and downloads are off.", "Run `ratecli fetch FILE` first."),
     ("E402", "A download failed.", "Try again later, or use a mirror (RATECLI_DATA_MIRROR)."),
     ("E403", "A file's checksum is wrong or unknown.", "Delete the file and download it again."),
     ("E404", "A file has the wrong format.", "Open it at the place that the message names."),
     ("E405", "A file cannot be read.", "Paths are relative to the folder of the experiment."),
     ("E406", "Labels or decisions have unexpected values.", "`positive:` names the positive one."),
-    (
-        "E407",
-        "A feature has missing or extreme numbers.",
-        "Set `missing: mean`, or drop the column.",
-    ),
+    ("E407", "A feature has missing or extreme numbers.", "Set `missing: mean`, or drop it."),
     ("E408", "A group or slice has no rows.", "Change its condition, or use more rows."),
     ("E409", "A file in an archive is larger than is allowed.", "Use another address."),
     ("E410", "Rows cannot be split as requested.", "Use other fractions under `split:`."),
@@ -251,11 +220,7 @@ _CODES = (
     ("W305", "A constraint always or never holds at some sweep points.", "Leave them out."),
     ("W306", "The optimum of a plot is unknown.", "Remove `optimum: true`."),
     ("W401", "A group has fewer than 30 rows in a split.", "Use more rows."),
-    (
-        "W402",
-        "A constraint holds on the training set but not on the test set.",
-        "Try `constraints_on: validation`, `margin: 0.95`, or a `safety` test.",
-    ),
+    ("W402", "A constraint holds on training rows, not on test rows.", "See `margin`, `safety`."),
     ("W403", "The last rows differ from the others.", "Remove `order: positional`."),
     ("W404", "A table has values that no training row had.", "They count as unknown values."),
     ("W405", "A table lacks numbers that a model uses.", "The training mean replaces them."),

@@ -147,10 +147,10 @@ def _plugin_summary(report: PluginReport) -> str:
 
 
 def _gap_table(gaps: tuple[OptimalityGap, ...]) -> str:
-    heads = ["problem", "status", "objective", "best possible", "best line", "violation", "seconds"]
+    heads = ["problem", "status", "objective", "best possible", "violation", "seconds"]
     rows = []
     for gap in gaps:
-        numbers = map(_number, (gap.objective, gap.best, gap.line, gap.violation))
+        numbers = map(_number, (gap.objective, gap.best, gap.violation))
         rows.append([gap.problem, gap.status, *numbers, f"{gap.seconds:.2f}"])
     return format_table(heads, rows, heads[2:])
 

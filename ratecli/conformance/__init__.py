@@ -11,7 +11,6 @@ This package uses the runner as `ratecli run` does; only `ratecli.cli` uses this
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,11 @@ from ratecli.conformance.data import check_dataset, check_metric
 from ratecli.conformance.outcome import CheckResult, OptimalityGap, PluginReport
 from ratecli.conformance.solvers import check_solver
 from ratecli.datasets.source import Source
-from ratecli.datasets.sources import SOURCES
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.catalogue import load_plugin
-from ratecli.plugins import OWN_PACKAGE, Plugin, PluginKind, installed_plugins_by_kind
-from ratecli.rates.metrics import find_metric
-from ratecli.rates.table import Composite, Rate, canonical_name
+from ratecli.plugins import Plugin, PluginKind, installed_plugins_by_kind
+from ratecli.rates.table import Composite, Rate
 from ratecli.solvers.base import Solver
-from ratecli.solvers.registry import BUILT_IN_ALGORITHMS
 
 __all__ = [
     "CheckResult",
@@ -53,8 +49,6 @@ def check_target(text: str, *, offline: bool = False) -> list[PluginReport]:
     ]
     if named:
         return [_check_plugin(each, offline=offline) for each in named]
-    if own := list(_built_in_objects(text)):
-        return [_check(each, name, OWN_PACKAGE, offline=offline) for name, each in own]
     known = {name for each in plugins for name in (each.name, each.package)}
     hint = did_you_mean(text, known, "plugins and their packages")
     message = f"no plugin and no package with plugins is called '{text}'"
@@ -100,15 +94,3 @@ def _plugin_at_path(text: str) -> Plugin:
         raise FaultError(Diagnostic("E210", message, hint))
     name = found.name if isinstance(found, Source | Rate) else attribute.lower()
     return Plugin(kind, EntryPoint(name, text, ""), "")
-
-
-def _built_in_objects(name: str) -> Iterator[tuple[str, Any]]:
-    """Yield the built-in objects with that name."""
-    for row in BUILT_IN_ALGORITHMS:
-        if row.name == name:
-            yield name, row.load()(**dict(row.preset))
-    if name in SOURCES:
-        yield name, SOURCES[name]
-    metric = canonical_name(name)
-    if (found := find_metric(metric)) is not None:
-        yield metric, found

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from ratecli.config.base import IDENTIFIER_PATTERN
 from ratecli.conformance.outcome import (
     Caution,
-    CheckFailedError,
+    CheckSkippedError,
     PluginCheck,
     PluginReport,
+    check_in,
     run_checks,
-    skip,
-    watch_side_effects,
 )
 from ratecli.datasets.columns import is_text
 from ratecli.datasets.encode import Encoder
@@ -29,7 +27,6 @@ from ratecli.datasets.registry import SOURCE_OPTIONS, import_function, json_sha2
 from ratecli.datasets.source import Raw, Source
 from ratecli.datasets.split import SPLIT_NAMES
 from ratecli.datasets.table import Table
-from ratecli.errors import FaultError, exception_line
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, positive_combination
 from ratecli.rates.expression import Expression, Leaf
@@ -40,29 +37,25 @@ from ratecli.rates.resolve import Scope, resolve
 from ratecli.rates.sample import Sample
 from ratecli.rates.table import Composite, Rate
 
-SHA256 = re.compile(r"[0-9a-f]{64}")
 MIN_ROWS = 200
 """Rows of a generated table that is checked."""
-MAX_LISTED = 20
-"""Tables with more features than this need not name them in their notes."""
-RANDOM_SAMPLES = 12
 ARGUMENT_VALUE = 2.0
 """Value of all arguments of metrics with parameters."""
+DECLARATION_CHECKS: list[PluginCheck] = []
+READ_CHECKS: list[PluginCheck] = []
+TABLE_CHECKS: list[PluginCheck] = []
+METRIC_CHECKS: list[PluginCheck] = []
 
 
 @dataclass
 class SourceSubject:
-    """A source, and the tables of its preparations once "can be read" has prepared them."""
+    """A source; its files once they were fetched, and the tables of its preparations once read."""
 
     source: Source
     offline: bool
+    paths: Mapping[str, Path] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
     printed: str = ""
-
-    @cached_property
-    def paths(self) -> Mapping[str, Path]:
-        """The paths of its files; raises FaultError if they cannot be fetched."""
-        return fetch_files(self.source, offline=self.offline)
 
     @property
     def options(self) -> dict[str, int]:
@@ -73,30 +66,17 @@ class SourceSubject:
         return default
 
     def prepare(self, preparation: str, **changed: int) -> Table:
-        """Return the table of a preparation.
-
-        Raises CheckFailedError if the preparation fails or returns no valid Table,
-        CheckSkippedError if the files cannot be fetched.
-        """
-        try:
-            paths = self.paths
-        except FaultError:
-            skip("its files are not available")
+        """Return the table of a preparation; raise ValueError if it returns no valid Table."""
         options = {"preparation": preparation, **self.options, **changed}
         sums = source_checksums(self.source)
-        digest = json_sha256({"options": options, "files": [list(each) for each in sums]})
-        raw = Raw(paths=dict(paths), options=options, digest=digest, files=sums)
-        where = f"preparation '{preparation}'"
-        try:
-            with watch_side_effects() as effects:
-                table = import_function(self.source.preparations[preparation])(raw)
-        except Exception as error:
-            raise CheckFailedError(f"{where} fails: {exception_line(error)}") from error
+        raw = Raw(paths=dict(self.paths), options=options, digest=json_sha256(options), files=sums)
+        with redirect_stdout(io.StringIO()) as output:
+            table = import_function(self.source.preparations[preparation])(raw)
+        self.printed += output.getvalue()
         if not isinstance(table, Table):
-            raise CheckFailedError(f"{where} returns {type(table).__name__}, not a Table")
-        if table.digest != digest:
-            raise CheckFailedError(f"{where} does not pass on the digest of its input")
-        self.printed = self.printed or effects.printed
+            raise TypeError(f"'{preparation}' returns {type(table).__name__}, not a Table")
+        if table.digest != raw.digest:
+            raise ValueError(f"'{preparation}' does not pass on the digest of its input")
         return table
 
 
@@ -105,45 +85,39 @@ def check_dataset(source: Source, *, origin: str = "", offline: bool = False) ->
 
     If `offline`, the network is not used, and a check fails if files are missing.
     """
-    checks = run_checks(SourceSubject(source, offline), SOURCE_CHECKS, TABLE_CHECKS)
+    subject = SourceSubject(source, offline)
+    checks = run_checks(subject, DECLARATION_CHECKS, READ_CHECKS, TABLE_CHECKS)
     return PluginReport("data set", source.name, origin or "not installed", checks)
 
 
+@check_in(DECLARATION_CHECKS, "is declared", "fill in all fields of the Source")
 def _declared(data: SourceSubject) -> Iterator[str]:
     source = data.source
-    for key in ("summary", "label", "licence", "notes"):
-        if not getattr(source, key).strip():
+    for key in ("summary", "label", "licence", "notes", "preparations"):
+        if not str(getattr(source, key) or "").strip():
             yield f"'{key}' is empty"
-    if not IDENTIFIER_PATTERN.fullmatch(source.name):
-        yield f"the name '{source.name}' may have letters, digits and '_' only"
-    if not source.preparations:
-        yield "it has no preparation"
     for key in source.options.keys() - SOURCE_OPTIONS:
         yield f"a file cannot set the option '{key}', only {', '.join(SOURCE_OPTIONS)}"
-    for key in source.numbers.keys() - source.preparations.keys():
-        yield f"'numbers' names the preparation '{key}', which does not exist"
 
 
+@check_in(DECLARATION_CHECKS, "can be fetched", "state address, sha256 and size of each file")
 def _fetched(data: SourceSubject) -> Iterator[str]:
     if not data.source.files:
-        skip("it is generated and has no files")
+        raise CheckSkippedError("it is generated and has no files")
     for file in data.source.files:
-        if not SHA256.fullmatch(file.sha256) or file.size <= 0:
+        if len(file.sha256) != 64 or file.size <= 0:
             yield f"'{file.name}' has no sha256 or no size"
-        if Path(file.name).name != file.name:
-            yield f"'{file.name}' is not a plain file name"
-        if not file.url.startswith("https://"):
-            yield Caution(f"the address of '{file.name}' is not secure: {file.url}")
-    _ = data.paths
+    data.paths = fetch_files(data.source, offline=data.offline)
 
 
+@check_in(READ_CHECKS, "can be read", "return a Table with digest=raw.digest, and state its rows")
 def _read(data: SourceSubject) -> Iterator[str]:
     data.tables = {name: data.prepare(name) for name in data.source.preparations}
+    if data.printed:
+        yield f"it prints '{data.printed.strip()[:40]}'"
     first, stated = next(iter(data.tables)), data.options.get("rows", data.source.rows)
     for preparation, table in data.tables.items():
         n, where = len(table), f"preparation '{preparation}':"
-        if not n:
-            yield f"{where} it has no rows"
         if n != stated and preparation == first:  # other preparations may select rows
             yield f"{where} it has {n} rows, and {stated} are stated"
         for key in ("label", "part", "weight", "matrix"):
@@ -156,18 +130,21 @@ TableReasons = Callable[[Source, str, Table], Iterable[str]]
 """Yields what is wrong with the table of a source's preparation."""
 
 
-def _each_table(reasons: TableReasons) -> Callable[[SourceSubject], Iterator[str]]:
-    """Return a check of every preparation's table."""
+def _check_tables(name: str, mend: str) -> Callable[[TableReasons], object]:
+    """Return a decorator that adds a check of every preparation's table."""
 
-    def check(data: SourceSubject) -> Iterator[str]:
-        for preparation, table in data.tables.items():
-            for reason in reasons(data.source, preparation, table):
-                yield type(reason)(f"preparation '{preparation}': {reason}")
+    def add(reasons: TableReasons) -> object:
+        def check(data: SourceSubject) -> Iterator[str]:
+            for preparation, table in data.tables.items():
+                for reason in reasons(data.source, preparation, table):
+                    yield type(reason)(f"preparation '{preparation}': {reason}")
 
-    return check
+        return check_in(TABLE_CHECKS, name, mend)(check)
+
+    return add
 
 
-@_each_table
+@_check_tables("has columns", "use ratecli.datasets.columns.with_text for the frame")
 def _columns(source: Source, _: str, table: Table) -> Iterator[str]:
     frame = table.frame
     if not frame.index.equals(pd.RangeIndex(len(frame))):
@@ -190,7 +167,7 @@ def _is_valid_column(column: pd.Series) -> bool:
     return not np.isinf(column.to_numpy(dtype=float)).any()
 
 
-@_each_table
+@_check_tables("has labels", "1, 0 and NaN; or numbers, with their range in `numbers`")
 def _labels(source: Source, preparation: str, table: Table) -> Iterator[str]:
     stated = source.numbers.get(preparation)
     values = np.unique(table.label[~np.isnan(table.label)])
@@ -205,26 +182,19 @@ def _labels(source: Source, preparation: str, table: Table) -> Iterator[str]:
         yield "the label has one class only"
 
 
-@_each_table
+@_check_tables("has features", "finite numbers without gaps, or text, but no label")
 def _features(_: Source, __: str, table: Table) -> Iterator[str]:
-    """Check that features can be encoded as finite numbers, and that none determines the label."""
-    known = ~np.isnan(table.label)
-    label = table.label[known]
-    for feature in table.features if known.any() else ():
-        column = table.frame[feature][known]
-        both = pd.DataFrame({"x": column, "y": label}).dropna()
-        classes = both.groupby("x")["y"].nunique()
-        determined = 1 < len(classes) <= len(both) / 10 and (classes == 1).all()
-        numeric = not is_text(column)
-        if determined or (numeric and np.array_equal(column.to_numpy(dtype=float), label)):
-            yield f"the feature '{feature}' determines the label"
+    """Check that features can be encoded as finite numbers, and that none is the label."""
+    for feature in table.features:
+        if np.array_equal(pd.factorize(table.frame[feature])[0], pd.factorize(table.label)[0]):
+            yield f"the feature '{feature}' is the label"
     train = np.ones(len(table), dtype=bool) if table.part is None else table.part == "train"
     X = Encoder.fit([table], [np.flatnonzero(train)]).transform(table)
     if X.shape[1] == 0 or not np.isfinite(X if isinstance(X, np.ndarray) else X.data).all():
         yield "there are no features, or not all of them are finite numbers"
 
 
-@_each_table
+@_check_tables("has groups", "name columns of the frame under `sensitive`")
 def _groups(source: Source, _: str, table: Table) -> Iterator[str]:
     if not source.sensitive:
         yield Caution("it names no sensitive column, so that no groups can be compared")
@@ -233,14 +203,14 @@ def _groups(source: Source, _: str, table: Table) -> Iterator[str]:
             yield f"'{column}' has one value only"
 
 
-@_each_table
-def _documented(source: Source, _: str, table: Table) -> Iterator[str]:
-    features = table.features if len(table.features) <= MAX_LISTED else ()
-    for name in (*source.sensitive, *features):
+@_check_tables("is documented", "describe each column in `notes`")
+def _documented(source: Source, _: str, __: Table) -> Iterator[str]:
+    for name in source.sensitive:
         if name not in source.notes:
             yield Caution(f"'notes' do not describe the column '{name}'")
 
 
+@check_in(TABLE_CHECKS, "is reproducible", "use default_rng(raw.options['seed']) only")
 def _reproducible(data: SourceSubject) -> Iterator[str]:
     """Check that a table depends on the options only, and on the seed if there is one."""
     for preparation, table in data.tables.items():
@@ -255,28 +225,6 @@ def _reproducible(data: SourceSubject) -> Iterator[str]:
             yield "another seed returns the same rows"
 
 
-def _silent(data: SourceSubject) -> Iterator[str]:
-    if data.printed:
-        yield f"it prints '{data.printed.strip()[:40]}'"
-
-
-SOURCE_CHECKS = (
-    PluginCheck("is declared", "fill in all fields of the Source", _declared),
-    PluginCheck("can be fetched", "state address, sha256 and size of each file", _fetched),
-    PluginCheck("can be read", "return a Table with digest=raw.digest, and state its rows", _read),
-)
-TABLE_CHECKS = (
-    PluginCheck("has columns", "use ratecli.datasets.columns.with_text for the frame", _columns),
-    PluginCheck("has labels", "1, 0 and NaN; or numbers, with their range in `numbers`", _labels),
-    PluginCheck("has features", "finite numbers without gaps, or text, but no label", _features),
-    PluginCheck("has groups", "name columns of the frame under `sensitive`", _groups),
-    PluginCheck("is documented", "describe each column in `notes`", _documented),
-    PluginCheck("is reproducible", "use default_rng(raw.options['seed']) only", _reproducible),
-    PluginCheck("prints nothing", "remove calls of print", _silent),
-)
-"""Checks of tables, which are skipped if a check of the source failed."""
-
-
 @dataclass(frozen=True)
 class MetricSubject:
     """A metric and its name."""
@@ -284,7 +232,7 @@ class MetricSubject:
     name: str
     row: Rate | Composite
 
-    @cached_property
+    @property
     def expression(self) -> Expression:
         """The parsed metric on all rows."""
         if isinstance(self.row, Rate):
@@ -301,20 +249,17 @@ def check_metric(metric: Rate | Composite, *, name: str = "", origin: str = "") 
     return PluginReport("metric", name, origin or "not installed", checks)
 
 
-def _random_samples() -> Iterator[tuple[Sample, Predictions]]:
-    """Yield samples in which some labels and deployed decisions are missing.
-
-    Some decisions are exactly 0 or 1, others probabilities; weights are 0.5, 1 or 3.
-    """
-    for seed in range(RANDOM_SAMPLES):
-        n, rng = 80, np.random.default_rng(seed)
-        label, deployed = rng.choice([0.0, 1.0, np.nan], size=(2, n), p=[0.4, 0.4, 0.2])
-        chance = np.clip(rng.uniform(-0.3, 1.3, size=n), 0.0, 1.0)
-        weight = rng.choice([0.5, 1.0, 3.0], size=n)
-        sample = Sample({}, label, np.full(n, "tiny"), np.full(n, "train"), weight, deployed)
-        yield sample, Predictions(chance, chance, rng.uniform(0.01, 0.99, size=n))
+def _random_values(*expressions: Expression) -> list[float]:
+    """Measure on a sample in which some labels and deployed decisions are missing."""
+    n, rng = 200, np.random.default_rng(0)
+    label, deployed = rng.choice([0.0, 1.0, np.nan], size=(2, n), p=[0.4, 0.4, 0.2])
+    weight = rng.choice([0.5, 1.0, 3.0], size=n)
+    sample = Sample({}, label, np.full(n, "tiny"), np.full(n, "train"), weight, deployed)
+    chances = rng.uniform(0.01, 0.99, size=n)
+    return measure(expressions, sample, "train", Predictions(chances, chances, chances))
 
 
+@check_in(METRIC_CHECKS, "is declared", "see Rate and Composite of ratecli.rates.table")
 def _metric_declared(metric: MetricSubject) -> Iterator[str]:
     if error := metric_error(metric.name, metric.row):
         yield error
@@ -322,42 +267,21 @@ def _metric_declared(metric: MetricSubject) -> Iterator[str]:
         yield "'means' is empty"
 
 
-def _parsed(metric: MetricSubject) -> Iterator[str]:
-    if isinstance(metric.row, Rate):
-        skip("a rate is its own name")
-    text = ex.to_text(metric.expression)
-    if resolve(parse_expression(text), Scope()) != metric.expression:
-        yield f"'{text}' is parsed as another expression"
-
-
+@check_in(METRIC_CHECKS, "has values", "masks or arguments leave no rows: see `show tpr`")
 def _has_values(metric: MetricSubject) -> Iterator[str]:
-    found = []
-    for sample, random in _random_samples():
-        for constant in (None, np.zeros(len(sample)), np.ones(len(sample))):
-            decided = random if constant is None else replace(random, decisions=constant)
-            found += measure([metric.expression], sample, "train", decided)
-    if not any(map(math.isfinite, found)):
-        yield "it has no value on any rows, for any decisions"
+    if not math.isfinite(_random_values(metric.expression)[0]):
+        yield "it has no value on random rows, for random decisions"
     if all(leaf.rate.yes == leaf.rate.no for leaf in ex.leaves(metric.expression)):
         yield Caution("it does not depend on decisions")
 
 
+@check_in(METRIC_CHECKS, "adds up with its complement", "exchange yes and no, or name none")
 def _complement(metric: MetricSubject) -> Iterator[str]:
     """Check that a rate is what ratecli derives from its complement, also on unlabelled rows."""
     if isinstance(metric.row, Composite) or not metric.row.complement:
-        skip("it names no complement")
+        raise CheckSkippedError("it names no complement")
     leaf = Leaf(metric.row)
-    both = [positive_combination(Affine({leaf: -1.0})).expression(), ex.negate(leaf)]
-    for sample, predictions in _random_samples():
-        derived, measured = measure(both, sample, "train", predictions)
-        if not np.isclose(derived, measured, rtol=1e-9, atol=1e-9, equal_nan=True):
-            total = derived - measured
-            yield f"its sum with '{metric.row.complement}' is {total:+.3g} too large"
-
-
-METRIC_CHECKS = (
-    PluginCheck("is declared", "see Rate and Composite of ratecli.rates.table", _metric_declared),
-    PluginCheck("can be parsed from its text", "write it in the language of rules", _parsed),
-    PluginCheck("has values", "masks or arguments leave no rows: see `show tpr`", _has_values),
-    PluginCheck("adds up with its complement", "exchange yes and no, or name none", _complement),
-)
+    derived = positive_combination(Affine({leaf: -1.0})).expression()
+    expected, found = _random_values(derived, ex.negate(leaf))
+    if not math.isclose(expected, found, abs_tol=1e-9):
+        yield f"its sum with '{metric.row.complement}' is {expected - found:+.3g} too large"

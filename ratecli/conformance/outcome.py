@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import io
-import os
 import pickle
 import random
-import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, Literal, NoReturn
+from contextlib import chdir, contextmanager, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
 
 import numpy as np
 
 from ratecli.errors import exception_line
 
 CheckState = Literal["ok", "failed", "warning", "skipped"]
-
-WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND
-CHANGE_EVENTS = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.symlink"}
-IGNORED_PATHS = ("__pycache__", "/dev/", "/proc/")
-"""Parts of paths that are ignored: caches of imports, and devices."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +40,6 @@ class OptimalityGap:
     best
         The least objective of any rule, randomized or not, that uses the same inputs and violates
         the constraints by no more.
-    line
-        The least objective of a linear threshold that satisfies the constraints; NaN if none does.
     """
 
     problem: str
@@ -55,7 +47,6 @@ class OptimalityGap:
     objective: float
     violation: float
     best: float
-    line: float
     seconds: float
 
 
@@ -84,10 +75,6 @@ class PluginReport:
             raise AssertionError("\n".join([f"the {self.kind} '{self.name}' fails:", *lines]))
 
 
-class CheckFailedError(Exception):
-    """A check failed; the message is the reason."""
-
-
 class CheckSkippedError(Exception):
     """A check does not apply; the message is the reason."""
 
@@ -98,13 +85,17 @@ class Caution(str):
     __slots__ = ()
 
 
+Reasons = Callable[[Any], Iterable[str]]
+"""Yields why a check of a subject fails, and nothing if it passes."""
+
+
 @dataclass(frozen=True)
 class PluginCheck:
-    """A check: `reasons(subject)` yields why it fails, and nothing if it passes."""
+    """A check, and how to fix what it finds."""
 
     name: str
     mend: str
-    reasons: Callable[[Any], Iterable[str]]
+    reasons: Reasons
 
     def run(self, subject: object) -> CheckResult:
         """Run the check. The first failure counts; an exception fails a check, too."""
@@ -112,8 +103,6 @@ class PluginCheck:
             reasons = list(self.reasons(subject))
         except CheckSkippedError as error:
             return CheckResult(self.name, "skipped", str(error))
-        except CheckFailedError as error:
-            reasons = [str(error)]
         except (Exception, SystemExit) as error:  # noqa: BLE001  plugins may raise anything
             reasons = [exception_line(error)]
         if not reasons:
@@ -123,68 +112,40 @@ class PluginCheck:
         return CheckResult(self.name, "failed" if failures else "warning", reason, self.mend)
 
 
-def skip(reason: str) -> NoReturn:
-    raise CheckSkippedError(reason)
+def check_in(stage: list[PluginCheck], name: str, mend: str) -> Callable[[Reasons], Reasons]:
+    """Return a decorator that adds a check to a stage."""
+
+    def add(reasons: Reasons) -> Reasons:
+        stage.append(PluginCheck(name, mend, reasons))
+        return reasons
+
+    return add
 
 
 def run_checks(subject: object, *stages: Iterable[PluginCheck]) -> tuple[CheckResult, ...]:
     """Run all checks of each stage; skip the stages after one with a failure."""
     results: list[CheckResult] = []
     for stage in stages:
-        if any(result.state == "failed" for result in results):
-            results += [
-                CheckResult(each.name, "skipped", "an earlier check failed") for each in stage
-            ]
-        else:
-            results += [check.run(subject) for check in stage]
+        failed = any(result.state == "failed" for result in results)
+        for check in stage:
+            skipped = CheckResult(check.name, "skipped", "an earlier check failed")
+            results.append(skipped if failed else check.run(subject))
     return tuple(results)
 
 
-@dataclass
-class SideEffects:
-    """Side effects of some code.
-
-    `written` has paths; `random` is whether the global random state of NumPy or Python changed.
-    """
-
-    printed: str = ""
-    written: list[str] = field(default_factory=list)
-    random: bool = False
-
-
-_watching: list[SideEffects] = []
-
-
 @contextmanager
-def watch_side_effects() -> Iterator[SideEffects]:
-    """Record the side effects of the block; may be nested."""
-    _install_audit_hook()
-    effects, output, before = SideEffects(), io.StringIO(), _global_random_state()
-    _watching.append(effects)
-    try:
-        with redirect_stdout(output):
-            yield effects
-    finally:
-        _watching.remove(effects)
-        effects.printed, effects.random = output.getvalue(), _global_random_state() != before
+def watch_side_effects() -> Iterator[list[str]]:
+    """Run the block in an empty folder; add a sentence for each of its side effects to the list."""
+    effects: list[str] = []
+    before = _global_random_state()
+    with TemporaryDirectory() as folder, chdir(folder), redirect_stdout(io.StringIO()) as output:
+        yield effects
+        effects += [f"it writes to '{each.name}'" for each in Path(folder).iterdir()]
+    if printed := output.getvalue().strip():
+        effects.append(f"it prints '{printed[:40]}'")
+    if _global_random_state() != before:
+        effects.append("it changes the global random state of NumPy or Python")
 
 
 def _global_random_state() -> bytes:
     return pickle.dumps((np.random.get_state(), random.getstate()))  # noqa: NPY002  global state
-
-
-@cache
-def _install_audit_hook() -> None:
-    """Install the audit hook once: it cannot be removed, and does nothing unless watching."""
-    sys.addaudithook(_on_audit_event)
-
-
-def _on_audit_event(event: str, arguments: tuple[Any, ...]) -> None:
-    if not _watching or (event != "open" and event not in CHANGE_EVENTS):
-        return
-    if not isinstance(arguments[0], str | bytes | os.PathLike):  # a file descriptor
-        return
-    path = os.fsdecode(arguments[0])
-    reads = event == "open" and not (arguments[2] & WRITE_FLAGS)
-    if not reads and not any(part in path for part in IGNORED_PATHS):
-        _watching[-1].written.append(path)

@@ -115,7 +115,7 @@ GENERATORS = {
 EFFECTS = {
     "prints": lambda *_: print("done"),  # noqa: T201
     "writes": lambda *_: Path("log.txt").write_text("done"),
-    "progress of numbers": lambda _, progress: progress(1, 300),
+    "progress of numbers": lambda _, progress: progress(300),
     "scales in place": lambda problem, _: halve(problem.X),
     "dense only": lambda problem, _: refuse_sparse(problem.X),
     "divides by the spread": lambda problem, _: refuse_equal_labels(problem.label),

@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from mutants import CAUGHT, MUTANTS, Cuts, UnknownClass
 
 from ratecli.conformance import check_solver
-from ratecli.conformance.outcome import watch_side_effects
 from ratecli.conformance.problems import SolverSubject
 from ratecli.conformance.solvers import OPTION_CHECKS, SOLUTION_CHECKS
 from ratecli.models.linear import Threshold
@@ -48,15 +45,6 @@ def test_the_example_passes_and_comes_near_the_optimum():
     assert near["out of reach"].status == "no_solution_found"
 
 
-def test_problems_measure_objective_and_violation_as_counted_from_labels():
-    for run, _, exact in SolverSubject(Cuts(tries=60)).exact_runs():
-        if run.main is not None:
-            assert run.problem.value(run.main) == pytest.approx(
-                exact.value(run.decisions), abs=1e-6
-            )
-            assert run.violation == pytest.approx(max(exact.violation(run.decisions), 0), abs=1e-6)
-
-
 @pytest.mark.parametrize(
     ("check", "mutant"), MUTANTS, ids=lambda each: getattr(each, "change", type(each).__name__)
 )
@@ -82,40 +70,11 @@ class Sorted(Cuts):
         )
 
 
-@dataclass(frozen=True)
-class Loose(Cuts):
-    """Has an option that takes any value.
-
-    Attributes
-    ----------
-    tries
-        How many.
-    other
-        Anything.
-    """
-
-    other: object = None
-
-
-@pytest.mark.parametrize(
-    ("check", "mutant"), [("ignores the order of rows", Sorted), ("has valid options", Loose)]
-)
-def test_questionable_solvers_get_a_warning(check, mutant):
-    found = CHECKS[check].run(SolverSubject(mutant()))
+def test_questionable_solvers_get_a_warning():
+    found = CHECKS["ignores the order of rows"].run(SolverSubject(Sorted()))
     assert found.state == "warning", found
 
 
 def test_require_raises_with_the_failed_checks():
     with pytest.raises(AssertionError, match=r"fails:\n.*is not a class of goals"):
         check_solver(UnknownClass).require()
-
-
-def test_side_effects_include_written_files_but_not_files_read(tmp_path):
-    there = tmp_path / "there.txt"
-    there.write_text("x")
-    with watch_side_effects() as seen:
-        there.read_text()
-    assert not seen.written
-    with watch_side_effects() as seen, open(tmp_path / "new.bin", "ab"):  # noqa: PTH123
-        pass
-    assert seen.written == [str(tmp_path / "new.bin")]
