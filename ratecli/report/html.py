@@ -7,7 +7,6 @@ never becomes markup.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
@@ -41,7 +40,7 @@ from ratecli.report.expectations import (
     warn_unmet_expectations,
 )
 from ratecli.report.groups import seed_groups
-from ratecli.report.plots.canvas import LEGEND, MAX_MARKS, SERIES, PlotImage
+from ratecli.report.plots.canvas import LEGEND, SERIES, PlotImage
 from ratecli.report.plots.tree import omitted_trees_note
 from ratecli.report.sheet import (
     SheetCell,
@@ -75,9 +74,6 @@ MAX_SUMMARY_WARNINGS = 5
 """Maximum number of warnings of the run in the summary; the full list is further down."""
 OPEN_TREES = 2
 """Number of trees that are initially expanded."""
-MAX_SVG_SIZE = 1_500_000
-"""Larger drawings (in bytes) are embedded as PNG instead."""
-TRUNCATED = f" Only the first {MAX_MARKS:,} marks have tooltips."
 ROOT = re.compile(r'<svg [^>]*width="([\d.]+)pt"[^>]*viewBox="([^"]*)"[^>]*>(.*)</svg>', re.DOTALL)
 UNUSED = re.compile(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>|\s*\n\s*", re.DOTALL)
 """Comments, metadata, styles (which the page defines) and white space between lines."""
@@ -246,18 +242,13 @@ def page_figure(image: PlotImage, number: int) -> PageFigure:
     """Convert a plot for the page, where it is figure `number`."""
     found = ROOT.search(image.svg.decode())
     width, view, content = found.groups() if found else ("0", "", "")
-    if len(image.svg) > MAX_SVG_SIZE:
-        data = base64.b64encode(image.png).decode()
-        drawing = Markup('<img alt="" src="data:image/png;base64,{}">').format(data)
-    else:
-        content = UNUSED.sub(" ", content).replace("xlink:href", "href")
-        content = TOOLTIP_ID.sub(r'data-\1="\2"', content)
-        content = DIGITS.sub(r"\1", REFERENCE.sub(rf"\1f{number}-", content))
-        markup = f'<svg viewBox="{view}" aria-hidden="true">{content}</svg>'
-        drawing = Markup(markup)  # noqa: S704 - Matplotlib escapes text
-    what = image.what + TRUNCATED * (len(image.marks) == MAX_MARKS)
+    content = UNUSED.sub(" ", content).replace("xlink:href", "href")
+    content = TOOLTIP_ID.sub(r'data-\1="\2"', content)
+    content = DIGITS.sub(r"\1", REFERENCE.sub(rf"\1f{number}-", content))
+    markup = f'<svg viewBox="{view}" aria-hidden="true">{content}</svg>'
+    drawing = Markup(markup)  # noqa: S704 - Matplotlib escapes text
     pixels = round(float(width) * 96 / 72)
-    return PageFigure(image.name, image.caption, what, pixels, drawing, _tooltip_json(image))
+    return PageFigure(image.name, image.caption, image.what, pixels, drawing, _tooltip_json(image))
 
 
 def _tooltip_json(image: PlotImage) -> Markup:

@@ -16,7 +16,6 @@ from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
 from ratecli.report.html import (
     MAX_ROWS,
-    MAX_SVG_SIZE,
     collect_warnings,
     goal_rows,
     page_figure,
@@ -26,7 +25,7 @@ from ratecli.report.html import (
     render_template,
     write_joined,
 )
-from ratecli.report.plots.canvas import SIZE, PlotImage, TooltipMark
+from ratecli.report.plots.canvas import PlotImage, TooltipMark
 from ratecli.report.sheet import Sheet, SheetCell, SheetColumn
 from ratecli.report.write import with_manifest
 
@@ -202,13 +201,6 @@ def test_the_manifest_is_shown_without_repetitions(example, tmp_path):
     assert dict(found["Data"])["loans.digest"] == "sha256:" + "0a" * 32
     (tmp_path / "manifest.json").write_text("{")
     assert with_manifest(example, tmp_path) is example
-
-
-def test_a_huge_drawing_is_a_png(images):
-    huge = replace(images[0], svg=images[0].svg + b" " * MAX_SVG_SIZE)
-    shown = page_figure(huge, 0)
-    assert shown.drawing.startswith('<img alt="" src="data:image/png;base64,')
-    assert shown.width == round(SIZE[0] * 96)
 
 
 def test_tooltips_cannot_end_their_element():

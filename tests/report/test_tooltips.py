@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from functools import partial
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from synthetic_ledger import ledger_of_known_rates, measured, planned
 
 from ratecli.ledger.view import Ledger
 from ratecli.report.plots import draw_plots
-from ratecli.report.plots.canvas import MAX_MARKS, Tooltips, empty_figure, make_plot_image
+from ratecli.report.plots.canvas import Canvas
 
 XLINK = "{http://www.w3.org/1999/xlink}href"
 
@@ -71,18 +69,13 @@ def test_each_point_of_a_trace_has_a_mark():
     assert len(shown.marks) == 6
 
 
-def _bars(tooltips: Tooltips) -> Figure:
-    figure = empty_figure((4, 3))
-    axes = figure.add_subplot()
-    tooltips.add_series("bars", axes.barh([0, 1], [2.0, 4.0], height=0.5))
-    for y, value in enumerate((2.0, 4.0)):
-        tooltips.add_mark(axes, (0.0, value), (y - 0.25, y + 0.25), (("y", str(y)),), label="bars")
-    axes.set_xlim(0, 5)
-    return figure
-
-
 def test_a_box_is_where_the_bar_is():
-    shown = make_plot_image("p", "c", _bars)
+    canvas = Canvas("c")
+    axes = canvas.panel()
+    canvas.add_series("bars", axes.barh([0, 1], [2.0, 4.0], height=0.5))
+    for y, value in enumerate((2.0, 4.0)):
+        canvas.add_mark(axes, (0.0, value), (y - 0.25, y + 0.25), (("y", str(y)),), "bars")
+    shown = canvas.image("p")
     root = ET.fromstring(shown.svg)
     width, height = (float(each) for each in root.get("viewBox").split()[2:])
     groups = groups_of(shown, "series-0-")
@@ -97,18 +90,10 @@ def test_a_box_is_where_the_bar_is():
             assert (min(values), max(values)) == pytest.approx(ends, abs=1e-3)
 
 
-def _points(tooltips: Tooltips, *, places) -> Figure:
-    figure = empty_figure((4, 3))
-    axes = figure.add_subplot()
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1)
-    for place in places:
-        tooltips.add_mark(axes, *place, (), label="a")
-    return figure
-
-
-def test_marks_are_limited_and_inside_the_axes():
-    places = [(0.5, 0.5), (1.5, 0.5), (0.5, -0.2), (float("nan"), 0.5), (1.0, 0.0)]
-    assert len(make_plot_image("p", "c", partial(_points, places=places)).marks) == 2
-    places = [(0.5, k / MAX_MARKS / 2) for k in range(MAX_MARKS + 1)]
-    assert len(make_plot_image("p", "c", partial(_points, places=places)).marks) == MAX_MARKS
+def test_marks_are_inside_the_axes():
+    canvas = Canvas("c")
+    axes = canvas.panel()
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    for place in [(0.5, 0.5), (1.5, 0.5), (0.5, -0.2), (float("nan"), 0.5), (1.0, 0.0)]:
+        canvas.add_mark(axes, *place, (), "a")
+    assert len(canvas.image("p").marks) == 2

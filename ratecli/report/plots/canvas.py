@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import matplotlib.style
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.container import Container
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from ratecli.config.report import PLOT_TYPES, BasePlot
 from ratecli.files import unique_file_name
@@ -36,42 +34,38 @@ FILLS = ("full", "none", "left", "bottom", "right", "top")
 GREY = "#6b6b6b"
 DOTTED: dict[str, Any] = {"color": GREY, "linestyle": (0, (1, 2)), "zorder": 1}
 """The style of lines at limits."""
-EDGE = 0.03
-"""Share of the axis left empty at either end of a sweep or of a flat line."""
 MAX_LEVELS = 8
 """More limits on an axis are not drawn."""
-SIZE = (5.4, 3.7)
-"""Figure size in inches. In a paper's column, the smallest letters are about 5 points high."""
-PANEL = (3.1, 2.5)
-"""Panel size in inches of figures with several panels."""
-MAX_COLUMNS = 3
-"""Maximum number of panels in a row."""
+PANEL_SIZES = {1: (5.4, 3.7), 2: (4.3, 3.0), 3: (3.1, 2.5)}
+"""Panel size in inches by number of columns."""
 LEGEND_LINE = 0.2
 """Height of a legend line in inches."""
 NO_NUMBERS = "no trial has these numbers"
 ONE_SEED = "one seed, no intervals"
 STYLE: dict[str, Any] = {
     "axes.grid": True,
+    "axes.labelsize": 9,
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlelocation": "left",
-    "axes.titlesize": 11,
+    "axes.titlesize": 9,
+    "figure.constrained_layout.w_pad": 0.08,
+    "figure.titlesize": 11,
     "font.size": 9.5,
     "grid.alpha": 0.25,
     "legend.fontsize": 8.5,
     "legend.edgecolor": "none",
-    "legend.framealpha": 0.85,
     "legend.handlelength": 2.8,
     "legend.title_fontsize": 8,
     "svg.hashsalt": "ratecli",
     "text.parse_math": False,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
 }
 
 PlotT = TypeVar("PlotT", bound=BasePlot)
 SERIES, LEGEND = "series", "legend"
 """Prefixes of the ids of a series' artists and of its legend entries."""
-MAX_MARKS = 3000
-"""Maximum number of tooltips of a figure."""
 OUTSIDE = 0.01
 """Tolerance for points outside the axes, as a share of the axes."""
 TooltipFacts: TypeAlias = tuple[tuple[str, str], ...]
@@ -92,13 +86,6 @@ class PlotRequest(Generic[PlotT]):
         """The measured splits, which may be stored as a string or a list."""
         split: str | Sequence[str] = getattr(self.options, "split", None) or "test"
         return (split,) if isinstance(split, str) else tuple(split)
-
-
-class PlotDescription(NamedTuple):
-    """The default caption of a plot, and an explanation for readers who are new to its kind."""
-
-    caption: str
-    what: str
 
 
 def requested_plots(ledger: Ledger) -> list[PlotRequest[Any]]:
@@ -194,81 +181,6 @@ class TooltipMark(NamedTuple):
     facts: TooltipFacts
 
 
-class Tooltips:
-    """Collects series and tooltips while a figure is drawn, which looks the same without them."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._named_artists = 0
-        self._places: list[tuple[Axes, np.ndarray, float, int | None, TooltipFacts]] = []
-
-    @property
-    def series(self) -> tuple[str, ...]:
-        """The labels of the series, by number."""
-        return tuple(self._numbers)
-
-    def add_series(self, label: str, *artists: DrawnArtist) -> int:
-        """Assign artists to the series with this label in the legend; return its number."""
-        number = self._numbers.setdefault(label, len(self._numbers))
-        self._set_ids(f"{SERIES}-{number}", artists)
-        return number
-
-    def add_mark(
-        self,
-        axes: Axes,
-        x: float | tuple[float, float],
-        y: float | tuple[float, float],
-        facts: TooltipFacts,
-        *,
-        label: str = "",
-        shift: float = 0.0,
-    ) -> None:
-        """Add a tooltip for a point, or for a bar or cell with these ranges, of a series.
-
-        The coordinates are data coordinates, and `shift` is a further distance to the right in
-        points. Without a label, there is only one kind of mark.
-        """
-        corners = np.transpose([np.broadcast_to(x, 2), np.broadcast_to(y, 2)])
-        series = self.add_series(label) if label else None
-        self._places.append((axes, corners, shift, series, facts))
-
-    def name_legends(self, figure: Figure) -> None:
-        """Assign legend entries to their series."""
-        for legend in [*figure.legends, *(axes.get_legend() for axes in figure.axes)]:
-            if legend is not None:
-                for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
-                    number = self._numbers.get(text.get_text())
-                    if handle is not None and number is not None:
-                        self._set_ids(f"{LEGEND}-{number}", [handle, text])
-
-    def marks(self, figure: Figure) -> tuple[TooltipMark, ...]:
-        """Return all visible marks, at most `MAX_MARKS`; requires the figure's final layout."""
-        found = []
-        for axes, corners, shift, series, facts in self._places:
-            pixels = axes.transData.transform(corners)
-            pixels[:, 0] += shift * figure.dpi / 72
-            middle = axes.transAxes.inverted().transform(pixels).mean(axis=0)
-            # NaN compares as outside
-            if ((middle >= -OUTSIDE) & (middle <= 1 + OUTSIDE)).all():
-                shares = figure.transFigure.inverted().transform(pixels)
-                x, y = shares.mean(axis=0).tolist()
-                width, height = np.ptp(shares, axis=0).tolist()
-                found.append(TooltipMark(x, 1 - y, width, height, series, facts))
-        return tuple(found[:MAX_MARKS])
-
-    def _set_ids(self, start: str, artists: Iterable[DrawnArtist]) -> None:
-        """Set unique ids."""
-        for artist in flat_artists(artists):
-            artist.set_gid(f"{start}-{self._named_artists}")
-            self._named_artists += 1
-
-
-def flat_artists(artists: Iterable[DrawnArtist]) -> list[Artist]:
-    """Return the artists, and those in containers."""
-    several = (each.get_children() if isinstance(each, Container) else [each] for each in artists)
-    return [artist for each in several for artist in each]
-
-
 @dataclass(frozen=True)
 class PlotImage:
     """A drawn plot; `name` is the file name without suffix.
@@ -286,46 +198,114 @@ class PlotImage:
     marks: tuple[TooltipMark, ...] = ()
 
 
-def make_plot_image(
-    name: str, caption: str, draw: Callable[[Tooltips], Figure], what: str = ""
-) -> PlotImage:
-    """Draw a figure and return its images.
+class Canvas:
+    """A figure with a grid of panels, and the series, tooltips and texts that belong to it.
 
-    The images are reproducible byte by byte: they contain no date or version and ignore user
-    settings.
+    `caption` and `what`, an explanation for readers who are new to this kind of plot, are shown
+    beside the figure, and `title` at its top.
     """
-    tooltips = Tooltips()
-    with matplotlib.style.context(["default", STYLE], after_reset=True):
-        figure = draw(tooltips)
-        tooltips.name_legends(figure)
+
+    def __init__(
+        self, caption: str, what: str = "", title: str | None = None, panels: int = 1, most: int = 3
+    ) -> None:
+        """Create a figure for a number of panels, at most `most` of them in a row."""
+        self.caption, self.what = title or caption, what
+        self.panels = panels
+        self.columns = 2 if (panels, most) == (4, 3) else max(1, min(panels, most))
+        self.rows = max(1, -(-panels // self.columns))
+        width, height = PANEL_SIZES[self.columns]
+        size = max(width * self.columns, PANEL_SIZES[1][0]), height * self.rows
+        self.figure = Figure(figsize=size, layout="constrained")
+        if title:
+            self.figure.suptitle(title, x=0.01, ha="left")
+        self._numbers: dict[str, int] = {}
+        self._ids = count()
+        self._places: list[tuple[Axes, np.ndarray, int | None, TooltipFacts]] = []
+
+    def panel(self, title: str = "", x: str = "", y: str = "", **share: Axes | None) -> Axes:
+        """Add the next panel; only the left and the lower edge of the grid have labels."""
+        number = len(self.figure.axes)
+        axes = self.figure.add_subplot(self.rows, self.columns, number + 1, **share)
+        if axes.get_xscale() == "linear":
+            axes.locator_params(axis="x", nbins=9 - self.columns)
+        lowest = number + self.columns >= self.panels
+        leftmost = number % self.columns == 0
+        axes.set(title=title, xlabel=x * lowest, ylabel=y * leftmost)
+        return axes
+
+    def add_series(self, label: str, *artists: DrawnArtist, kind: str = SERIES) -> int:
+        """Assign artists to the series with this label in the legend; return its number."""
+        number = self._numbers.setdefault(label, len(self._numbers))
+        for each in artists:
+            for artist in each.get_children() if isinstance(each, Container) else [each]:
+                artist.set_gid(f"{kind}-{number}-{next(self._ids)}")
+        return number
+
+    def add_mark(
+        self,
+        axes: Axes,
+        x: float | tuple[float, float],
+        y: float | tuple[float, float],
+        facts: TooltipFacts,
+        label: str = "",
+    ) -> None:
+        """Add a tooltip for a point, or for a bar or cell with these ranges, of a series.
+
+        Without a label, there is only one kind of mark.
+        """
+        corners = np.transpose([np.broadcast_to(x, 2), np.broadcast_to(y, 2)])
+        self._places.append((axes, corners, self.add_series(label) if label else None, facts))
+
+    def add_legend(self, handles: Iterable[DrawnArtist], notes: Sequence[str]) -> None:
+        """Add a legend with distinct labels below all panels; increase the height to fit."""
+        distinct = {str(handle.get_label()): handle for handle in handles}
+        width, height = self.figure.get_size_inches()
+        longest = max(map(len, distinct), default=1)
+        columns = max(1, min(len(distinct), int(width / (0.7 + 0.068 * longest))))
+        title = "\n".join(notes)
+        lines = -(-len(distinct) // columns) + len(title.splitlines())
+        self.figure.set_size_inches(width, height + LEGEND_LINE * (lines + 0.5))
+        legend = self.figure.legend(
+            handles=list(distinct.values()),
+            title=title,
+            loc="outside lower left",
+            ncols=columns,
+            alignment="left",
+        )
+        for label, *entry in zip(distinct, legend.legend_handles, legend.get_texts(), strict=True):
+            self.add_series(label, *filter(None, entry), kind=LEGEND)
+
+    def _marks(self) -> tuple[TooltipMark, ...]:
+        """Return all visible marks; requires the figure's final layout."""
+        found = []
+        for axes, corners, series, facts in self._places:
+            pixels = axes.transData.transform(corners)
+            middle = axes.transAxes.inverted().transform(pixels).mean(axis=0)
+            # NaN compares as outside
+            if ((middle >= -OUTSIDE) & (middle <= 1 + OUTSIDE)).all():
+                shares = self.figure.transFigure.inverted().transform(pixels)
+                x, y = shares.mean(axis=0).tolist()
+                width, height = np.ptp(shares, axis=0).tolist()
+                found.append(TooltipMark(x, 1 - y, width, height, series, facts))
+        return tuple(found)
+
+    def image(self, name: str) -> PlotImage:
+        """Return the images, without dates and versions: they are reproducible byte by byte."""
         svg, png = io.BytesIO(), io.BytesIO()
         nothing = dict.fromkeys(["Date", "Creator", "Format", "Type"])
-        figure.savefig(svg, format="svg", metadata=nothing)
-        figure.set_layout_engine(None)  # keep the layout that was computed
-        marks = tooltips.marks(figure)
-        figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
-    return PlotImage(name, caption, svg.getvalue(), png.getvalue(), what, tooltips.series, marks)
+        self.figure.savefig(svg, format="svg", metadata=nothing)
+        self.figure.set_layout_engine(None)  # keep the layout that was computed
+        marks = self._marks()
+        self.figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
+        series = tuple(self._numbers)
+        images = svg.getvalue(), png.getvalue()
+        return PlotImage(name, self.caption, *images, self.what, series, marks)
 
 
-def empty_figure(size: tuple[float, float], title: str | None = "") -> Figure:
-    figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(figure)
-    if title:
-        figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    return figure
-
-
-def panel_columns(panels: int) -> int:
-    """Return the number of panels per row; four panels are arranged two by two."""
-    return 2 if panels == 4 else min(panels, MAX_COLUMNS)
-
-
-def label_panel(axes: Axes, title: str = "", x: str = "", y: str = "") -> None:
-    """Set the texts of a panel, in small letters."""
-    axes.set_title(title, fontsize=9)
-    axes.set_xlabel(x, fontsize=9)
-    axes.set_ylabel(y, fontsize=9)
-    axes.tick_params(labelsize=8)
+def draw_image(name: str, draw: Callable[..., Canvas], *arguments: Any) -> PlotImage:
+    """Call a function that draws, and return its images; user settings have no effect on them."""
+    with matplotlib.style.context(["default", STYLE], after_reset=True):
+        return draw(*arguments).image(name)
 
 
 def spans_decades(values: Iterable[float]) -> bool:
@@ -338,22 +318,14 @@ def use_plain_log_scale(axes: Axes, axis: Literal["x", "y"]) -> None:
     """Use a logarithmic scale with powers of ten in plain notation (100, not 10^2)."""
     axes.set(**{f"{axis}scale": "log"})
     scaled = axes.xaxis if axis == "x" else axes.yaxis
-    scaled.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    scaled.set_minor_formatter(NullFormatter())
+    scaled.set_major_formatter("{x:g}")
+    scaled.set_minor_formatter("")
 
 
-def cover_sweep(axes: Axes, values: Collection[float], *, logarithmic: bool = False) -> None:
+def cover_sweep(axes: Axes, values: Iterable[float]) -> None:
     """Extend the x axis to all swept values, including those without results."""
-    if len(set(values)) < 2:
-        return
-    low, high = min(values), max(values)
-    if logarithmic:
-        use_plain_log_scale(axes, "x")
-        axes.set_xticks([], minor=True)
-        low, high = math.log(low), math.log(high)
-    edge = (high - low) * EDGE / (1 - 2 * EDGE)
-    left, right = low - edge, high + edge
-    axes.set_xlim((math.exp(left), math.exp(right)) if logarithmic else (left, right))
+    axes.update_datalim([(value, 0.0) for value in values], updatey=False)
+    axes.autoscale_view(scaley=False)
 
 
 def draw_levels(axes: Axes, levels: Sequence[tuple[float, str]], axis: Literal["x", "y"]) -> None:
@@ -404,20 +376,6 @@ def band_style(colour: str) -> dict[str, Any]:
 
 def mark_empty(axes: Axes) -> None:
     axes.text(0.5, 0.5, NO_NUMBERS, transform=axes.transAxes, ha="center", fontsize=8, color=GREY)
-
-
-def legend_below(figure: Figure, handles: Iterable[Artist], notes: Sequence[str]) -> None:
-    """Add a legend with distinct labels below all panels; increase the figure's height to fit."""
-    distinct = list({str(handle.get_label()): handle for handle in handles}.values())
-    width, height = figure.get_size_inches()
-    longest = max((len(str(handle.get_label())) for handle in distinct), default=1)
-    columns = max(1, min(len(distinct), int(width / (0.75 + 0.075 * longest))))
-    title = "\n".join(notes)
-    lines = -(-len(distinct) // columns) + len(title.splitlines())
-    figure.set_size_inches(width, height + LEGEND_LINE * (lines + 0.5))
-    figure.legend(
-        handles=distinct, title=title, loc="outside lower left", ncols=columns, alignment="left"
-    )
 
 
 def describe_count(counts: Sequence[int], unit: str) -> str:

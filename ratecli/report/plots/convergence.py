@@ -9,20 +9,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from ratecli.config.report import ConvergencePlot
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.report.groups import group_by
-from ratecli.report.plots import canvas
 from ratecli.report.plots.canvas import (
-    PlotDescription,
+    DOTTED,
+    Canvas,
     PlotRequest,
     PlotSelection,
-    Tooltips,
+    band_style,
+    describe_count,
+    mark_empty,
     panel_selections,
+    spans_decades,
+    use_plain_log_scale,
 )
 from ratecli.report.plots.lines import (
     NamedLine,
@@ -35,9 +37,6 @@ from ratecli.report.sheet import format_number, format_scalar
 MAX_BINS = 60
 """Maximum number of bins per line. Longer traces are summarized by mean and range per bin."""
 LABELS = {"objective": "objective (train)", "violation": "worst violation (train)"}
-HEIGHT = 0.9
-"""Height of a panel when two are stacked, relative to a single panel."""
-Numbers = NDArray[np.float64]
 Trace = Sequence[Mapping[str, Any]]
 
 
@@ -47,16 +46,6 @@ class ConvergenceCurve(NamedLine):
 
     objective: pd.DataFrame = field(default_factory=pd.DataFrame)
     violation: pd.DataFrame = field(default_factory=pd.DataFrame)
-
-
-def describe_convergence(ledger: Ledger, plot: PlotRequest[ConvergencePlot]) -> PlotDescription:
-    x = plot.options.x
-    violation = " and the worst violation of a constraint" if ledger.constraints else ""
-    what = (
-        f"The objective{violation} on training rows by {x}. A line for each algorithm is the mean "
-        "over seeds, its band their range."
-    )
-    return PlotDescription(f"Objective and worst violation by {x} (train)", what)
 
 
 def convergence_curves(ledger: Ledger, x: str, selection: PlotSelection) -> list[ConvergenceCurve]:
@@ -127,76 +116,68 @@ def curve_band(values: pd.DataFrame, *, logarithmic: bool) -> pd.DataFrame:
 
 def logarithmic_axes(curves: Sequence[ConvergenceCurve]) -> tuple[bool, bool]:
     """Return whether x and the objective have a logarithmic axis, the same for all panels."""
-    x = canvas.spans_decades(x for curve in curves for x in curve.objective.index)
+    x = spans_decades(x for curve in curves for x in curve.objective.index)
     means = [curve_band(curve.objective, logarithmic=x)["mean"].dropna() for curve in curves]
     values = [value for mean in means for value in mean]
-    return x, canvas.spans_decades(values) and min(values) > 0
+    return x, spans_decades(values) and min(values) > 0
 
 
-def draw_convergence(
-    ledger: Ledger, plot: PlotRequest[ConvergencePlot], tooltips: Tooltips
-) -> Figure:
+def draw_convergence(ledger: Ledger, plot: PlotRequest[ConvergencePlot]) -> Canvas:
+    """Draw a row of panels for each value of `by`."""
     selections, x = panel_selections(ledger, plot.options), plot.options.x
     panels = [convergence_curves(ledger, x, selection) for selection in selections]
     curves = [curve for panel in panels for curve in panel]
     names = list(LABELS) if ledger.constraints else ["objective"]
-    columns = canvas.panel_columns(len(panels))
-    rows = -(-len(panels) // columns) * len(names)
-    size = max(canvas.PANEL[0] * columns, canvas.SIZE[0]), canvas.PANEL[1] * HEIGHT * rows
-    figure = canvas.empty_figure(size, plot.options.title)
+    violation = " and the worst violation of a constraint" if ledger.constraints else ""
+    what = (
+        f"The objective{violation} on training rows by {x}. A line for each algorithm is the mean "
+        "over seeds, its band their range."
+    )
+    caption = f"Objective and worst violation by {x} (train)"
+    canvas = Canvas(caption, what, plot.options.title, len(panels) * len(names), len(names))
     x_log, objective_log = logarithmic_axes(curves)
-    for position, (selection, panel) in enumerate(zip(selections, panels, strict=True)):
-        block, column = divmod(position, columns)
-        lowest = position + columns >= len(panels)
-        for row, name in enumerate(names):
-            cell = (block * len(names) + row) * columns + column + 1
-            axes = figure.add_subplot(rows, columns, cell, sharex=next(iter(figure.axes), None))
-            canvas.label_panel(
-                axes,
-                selection.title if row == 0 else "",
-                x if lowest and name == names[-1] else "",
-                LABELS[name] if column == 0 else "",
-            )
+    for selection, panel in zip(selections, panels, strict=True):
+        for name in names:
+            first = next(iter(canvas.figure.axes), None)
+            axes = canvas.panel(LABELS[name], x, selection.title, sharex=first)
             if x_log:
-                canvas.use_plain_log_scale(axes, "x")
+                use_plain_log_scale(axes, "x")
             if objective_log and name == "objective":
-                canvas.use_plain_log_scale(axes, "y")
+                use_plain_log_scale(axes, "y")
             for curve in panel:
-                _draw_curve(axes, curve, name, x, tooltips, logarithmic=x_log)
+                _draw_curve(canvas, axes, curve, name, x, logarithmic=x_log)
             if not panel:
-                canvas.mark_empty(axes)
+                mark_empty(axes)
             if name == "violation":
-                axes.axhline(0.0, linewidth=0.7, **canvas.DOTTED)
+                axes.axhline(0.0, linewidth=0.7, **DOTTED)
                 if not any((curve.violation > 0).to_numpy().any() for curve in panel):
                     axes.set_yticks([0.0])  # with no violations, other ticks would be meaningless
     if curves:
-        seeds = canvas.describe_count([curve.objective.shape[1] for curve in curves], "seed")
+        seeds = describe_count([curve.objective.shape[1] for curve in curves], "seed")
         note = f"mean and range over {seeds}, and over neighbouring iterations where there are many"
-        canvas.legend_below(figure, legend_handles(curves), [note, *unnamed_lines_note(curves)])
-    return figure
+        canvas.add_legend(legend_handles(curves), [note, *unnamed_lines_note(curves)])
+    return canvas
 
 
 def _draw_curve(
+    canvas: Canvas,
     axes: Axes,
     curve: ConvergenceCurve,
     name: str,
     x: str,
-    tooltips: Tooltips,
     *,
     logarithmic: bool,
 ) -> None:
     """Draw the objective or the violation as a line with its band and tooltips."""
     values = getattr(curve, name)
     band, seeds, style = curve_band(values, logarithmic=logarithmic), values.shape[1], curve.style
-    area = axes.fill_between(
-        band.index, band["low"], band["high"], **canvas.band_style(style["color"])
-    )
+    area = axes.fill_between(band.index, band["low"], band["high"], **band_style(style["color"]))
     last = np.flatnonzero(np.isfinite(band["mean"]))[-1:].tolist()
     line = axes.plot(band.index, band["mean"], markevery=last, **style)
-    tooltips.add_series(curve.label, area, *line)
+    canvas.add_series(curve.label, area, *line)
     point = [(key, format_scalar(value)) for key, value in curve.at.items()]
     for position, mean, low, high in band.itertuples():
         facts = [*point, (x, format_scalar(position)), (LABELS[name], format_number(mean))]
         if seeds > 1:
             facts.append(("minimum to maximum", f"{format_number(low)} to {format_number(high)}"))
-        tooltips.add_mark(axes, position, mean, (*facts, ("n", str(seeds))), label=curve.label)
+        canvas.add_mark(axes, position, mean, (*facts, ("n", str(seeds))), curve.label)

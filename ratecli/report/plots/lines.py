@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
-from matplotlib.transforms import offset_copy
 from numpy.typing import NDArray
 
 from ratecli.ledger.view import Ledger
@@ -22,15 +21,7 @@ from ratecli.report.groups import (
     seed_groups,
     select_variant,
 )
-from ratecli.report.plots.canvas import (
-    EDGE,
-    DrawnArtist,
-    PlotSelection,
-    Tooltips,
-    band_style,
-    flat_artists,
-    line_style,
-)
+from ratecli.report.plots.canvas import Canvas, DrawnArtist, PlotSelection, band_style, line_style
 from ratecli.report.sheet import estimate_cell, format_point, format_scalar
 
 MAX_NAMED_LINES = 8
@@ -39,13 +30,10 @@ UNNAMED_LINES = (
     f"of more than {MAX_NAMED_LINES} lines of a kind, the legend names the first (dark) and the "
     "last (light)"
 )
-MANY_POINTS = 30
-"""Longer lines have fewer markers, and faint intervals."""
-MARKED_POINTS = 10
-"""Number of markers of such a line."""
-SMALL_MARKER = 3
+SMALL_MARKER = 2.5
 """Marker size in crowded plots."""
-Numbers = NDArray[np.float64]
+EDGE = 0.045
+"""Share of the axis left empty at either end of a flat line, like Matplotlib's margin of data."""
 LineT = TypeVar("LineT", bound="NamedLine")
 
 
@@ -99,12 +87,16 @@ def unnamed_lines_note(lines: Iterable[NamedLine]) -> list[str]:
 
 @dataclass(frozen=True)
 class PlotAxes:
-    """The axes and split of a plot: two metrics, or a metric over the values of a swept name."""
+    """The axes and split of a plot: two metrics, or a metric over the values of a swept name.
+
+    `title` replaces the name of the vertical axis.
+    """
 
     x: str
     y: str
     split: str
     swept: bool = False
+    title: str = ""
 
     @property
     def x_label(self) -> str:
@@ -112,7 +104,7 @@ class PlotAxes:
 
     @property
     def y_label(self) -> str:
-        return f"{self.y} ({self.split})"
+        return self.title or f"{self.y} ({self.split})"
 
     def point(self, group: SeedGroup) -> LinePoint:
         if not self.swept:
@@ -138,6 +130,12 @@ class LinePoint:
         if not (self.x.finite and self.y.finite):
             return None
         return self.x.mean or 0.0, self.y.mean or 0.0
+
+    @property
+    def rounded(self) -> tuple[str, ...]:
+        """Means and intervals to nine digits, as values without effects may differ slightly."""
+        values = (each for axis in (self.x, self.y) for each in (axis.mean, axis.low, axis.high))
+        return tuple("" if value is None else f"{round(value, 12):.9g}" for value in values)
 
 
 @dataclass(frozen=True)
@@ -170,72 +168,53 @@ def collect_lines(
     found: list[SweepLine] = []
     for position, (label, groups) in enumerate(algorithms.items()):
         variants = sorted({group.variant for group in groups} - {""}) or [""]
-        shown = [group for group in groups if selection.includes_point(group.point)]
+        shown = same_points(group for group in groups if selection.includes_point(group.point))
         for number, variant in enumerate(variants):
             if selection.includes(label) and selection.includes_variant(variant, variants):
                 owner = f"{label} ({variant})" if len(variants) > 1 else label
-                points = [
-                    axes.point(select_variant(siblings, variant)) for siblings in same_points(shown)
-                ]
-                points = _simplified(points, axes) if simplify else points
-                line = SweepLine(owner, position, number)
-                without_x = axes.swept and all(point.x.mean is None for point in points)
-                if label in selection.lines or without_x:
-                    found += _flat_lines(line, points, axes, simplify=simplify)
-                else:
-                    points = [point for point in points if point.place or not simplify]
-                    along = axes.x if axes.swept else _last_varying(ledger.sweep, points)
-                    found += _curves(line, points, along)
+                points = [axes.point(select_variant(siblings, variant)) for siblings in shown]
+                flat = label in selection.lines or (
+                    axes.swept and (_constant(points, simplify) or not any(p.x.n for p in points))
+                )
+                if flat and axes.swept:
+                    points = [replace(point, x=NO_ESTIMATE) for point in points]
+                line = SweepLine(owner, position, number, flat=flat)
+                found += _lines_of(line, points, axes, ledger.sweep, simplify=simplify)
     return found
 
 
-def _rounded(point: LinePoint) -> tuple[str, ...]:
-    """Return means and intervals to nine digits, as values without effects may differ slightly."""
-    values = (each for axis in (point.x, point.y) for each in (axis.mean, axis.low, axis.high))
-    return tuple("" if value is None else f"{round(value, 12):.9g}" for value in values)
+def _constant(points: Sequence[LinePoint], simplify: bool) -> bool:
+    """Return whether several points along a sweep have the same value and interval."""
+    values = {replace(point, x=NO_ESTIMATE).rounded for point in points if point.y.finite}
+    complete = all(point.y.finite for point in points)
+    return simplify and complete and len(points) > 1 and len(values) == 1
 
 
-def _simplified(points: Sequence[LinePoint], axes: PlotAxes) -> list[LinePoint]:
-    """Leave out points without y, and merge all points if the sweep has no effect on them.
-
-    Along a sweep, this requires a value at every point, and the merged point has no x.
-    """
-    there = [point for point in points if point.y.finite]
-    alike = [replace(point, x=NO_ESTIMATE) for point in points] if axes.swept else there
-    if len(alike) > 1 and alike[0].y.finite and len(set(map(_rounded, alike))) == 1:
-        return [replace(alike[0], at={})]
-    return there
-
-
-def _flat_lines(
-    line: SweepLine, points: Sequence[LinePoint], axes: PlotAxes, *, simplify: bool
+def _lines_of(
+    line: SweepLine,
+    points: Sequence[LinePoint],
+    axes: PlotAxes,
+    sweep: Sequence[str],
+    *,
+    simplify: bool,
 ) -> list[SweepLine]:
-    """Return a line for each point, or with `simplify` for each distinct one."""
-    if axes.swept:
-        points = [replace(point, x=NO_ESTIMATE) for point in points]
+    """Return a line along one swept name for each setting of the other swept names."""
     if simplify:
-        points = [first for first, *_ in group_by(points, _rounded).values()]
-    return distinguish_lines(
-        [replace(line, at=point.at, points=(replace(point, at={}),), flat=True) for point in points]
-    )
-
-
-def _last_varying(sweep: Sequence[str], points: Sequence[LinePoint]) -> str | None:
-    """Return the swept name that varies fastest."""
+        points = [point for point in points if (point.y.finite if line.flat else point.place)]
+        if len(points) > 1 and len({point.rounded for point in points}) == 1:
+            points = [replace(points[0], at={})]
     varying = [name for name in sweep if len({repr(point.at.get(name)) for point in points}) > 1]
-    return varying[-1] if varying else None
+    along = None if line.flat else axes.x if axes.swept else next(reversed(varying), None)
 
+    def setting(point: LinePoint) -> object:
+        if line.flat and simplify:
+            return point.rounded
+        return repr({name: value for name, value in point.at.items() if name != along})
 
-def _curves(line: SweepLine, points: Sequence[LinePoint], along: str | None) -> list[SweepLine]:
-    """Return a line along the name `along` for each setting of the other swept names."""
-    curves = group_by(
-        points,
-        lambda point: repr({name: value for name, value in point.at.items() if name != along}),
-    )
-    lines = [
-        replace(line, at=curve[0].at, points=tuple(_ordered(curve, along)))
-        for curve in curves.values()
-    ]
+    lines = []
+    for curve in group_by(points, setting).values():
+        kept = [replace(curve[0], at={})] if line.flat else _ordered(curve, along)
+        lines.append(replace(line, at=curve[0].at, points=tuple(kept)))
     return distinguish_lines(lines, along)
 
 
@@ -248,59 +227,31 @@ def _ordered(points: Sequence[LinePoint], along: str | None) -> list[LinePoint]:
 
 
 def draw_line(
-    axes: Axes,
-    line: SweepLine,
-    tooltips: Tooltips,
-    labels: tuple[str, str],
-    *,
-    band: bool = False,
-    crowded: bool = False,
-    shift: float = 0.0,
+    canvas: Canvas, axes: Axes, line: SweepLine, names: PlotAxes, *, crowded: bool = False
 ) -> None:
     """Draw the finite points of a line with intervals and tooltips.
 
-    `labels` are the names of x, empty if it is swept, and of y. With `band`, the intervals of
-    several points are a band; `crowded` intervals are faint. `shift` moves a line that is not flat
-    to the right, in points.
+    Intervals are a band along a sweep, else bars, which are faint in `crowded` plots.
     """
     points = [point for point in line.points if point.y.finite and (line.flat or point.place)]
     if not points:
         return
     style = line.style | ({"markersize": SMALL_MARKER} if crowded else {})
     if line.flat:
-        artists = _draw_flat(axes, points[0], line.style)
+        artists = _draw_flat(axes, points[0], style)
     else:
-        if len(points) > MANY_POINTS:  # mark only some points, staggered between lines
-            step = len(points) // MARKED_POINTS
-            style["markevery"] = ((line.algorithm + 2 * line.variant) * step // 4 % step, step)
-        if band and len(points) > 1:
-            artists = _draw_band(axes, points, style["color"])
-        else:
-            faint = crowded or len(points) > MANY_POINTS
-            artists = _draw_intervals(axes, points, style["color"], faint=faint)
+        band = names.swept and len(points) > 1
+        artists = _draw_intervals(axes, points, style["color"], band=band, faint=crowded)
         xs, ys = zip(*(point.place or () for point in points), strict=True)
         artists += axes.plot(xs, ys, **style)
-        figure = axes.get_figure(root=True)
-        place = offset_copy(axes.transData, figure, x=shift, units="points")
-        for artist in flat_artists(artists if shift else ()):
-            artist.set_transform(place)
-    tooltips.add_series(line.label, *artists)
+    canvas.add_series(line.label, *artists)
     for point in points:
         facts = [(name, format_scalar(value)) for name, value in point.at.items()]
-        if labels[0]:
-            facts.append((labels[0], estimate_cell(point.x).text))
-        facts += [(labels[1], estimate_cell(point.y).text), ("n", str(point.y.n))]
+        if not names.swept:
+            facts.append((names.x_label, estimate_cell(point.x).text))
+        facts += [(names.y_label, estimate_cell(point.y).text), ("n", str(point.y.n))]
         x, y = point.place or (sum(axes.get_xlim()) / 2, point.y.mean or 0.0)
-        tooltips.add_mark(axes, x, y, tuple(facts), label=line.label, shift=shift)
-
-
-def _draw_band(axes: Axes, points: Sequence[LinePoint], colour: str) -> list[DrawnArtist]:
-    """Draw the intervals of y as a band, if there are any; a swept x has no interval."""
-    xs, _ = _means_and_ends([point.x for point in points])
-    ys, (low, high) = _means_and_ends([point.y for point in points])
-    if (low == ys).all() and (high == ys).all():
-        return []
-    return [axes.fill_between(xs, low, high, **band_style(colour))]
+        canvas.add_mark(axes, x, y, tuple(facts), line.label)
 
 
 def _draw_flat(axes: Axes, point: LinePoint, style: Mapping[str, Any]) -> list[DrawnArtist]:
@@ -319,20 +270,28 @@ def _draw_flat(axes: Axes, point: LinePoint, style: Mapping[str, Any]) -> list[D
 
 
 def _draw_intervals(
-    axes: Axes, points: Sequence[LinePoint], colour: str, *, faint: bool = False
+    axes: Axes,
+    points: Sequence[LinePoint],
+    colour: str,
+    *,
+    band: bool = False,
+    faint: bool = False,
 ) -> list[DrawnArtist]:
-    """Draw error bars in both directions, if there are any intervals."""
+    """Draw the intervals, if there are any: those of y as a band, or of x and y as bars."""
     xs, x_ends = _means_and_ends([point.x for point in points])
     ys, y_ends = _means_and_ends([point.y for point in points])
-    xerr, yerr = np.abs(x_ends - xs), np.abs(y_ends - ys)
-    if not (xerr.any() or yerr.any()):
+    if (x_ends == xs).all() and (y_ends == ys).all():
         return []
+    if band:
+        return [axes.fill_between(xs, *y_ends, **band_style(colour))]
     width, alpha = (0.5, 0.4) if faint else (0.8, 0.55)
-    style: dict[str, Any] = {"ecolor": colour, "elinewidth": width, "alpha": alpha}
-    return [axes.errorbar(xs, ys, xerr=xerr, yerr=yerr, fmt="none", **style)]
+    style: dict[str, Any] = {"ecolor": colour, "elinewidth": width, "alpha": alpha, "fmt": "none"}
+    return [axes.errorbar(xs, ys, xerr=np.abs(x_ends - xs), yerr=np.abs(y_ends - ys), **style)]
 
 
-def _means_and_ends(estimates: Sequence[IntervalEstimate]) -> tuple[Numbers, Numbers]:
+def _means_and_ends(
+    estimates: Sequence[IntervalEstimate],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return means (N,) and ends (2, N) of intervals; without an interval both are the mean."""
     means = [each.mean or 0.0 for each in estimates]
     ends = [each.interval or (mean, mean) for each, mean in zip(estimates, means, strict=True)]
