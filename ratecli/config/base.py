@@ -29,7 +29,6 @@ from pydantic_core import CoreSchema, core_schema
 from ratecli.config.document import LOCATION_MARK
 from ratecli.config.validation import (
     diagnostics_of,
-    missing_space_hint,
     quote_value,
     type_error,
     value_error,
@@ -60,8 +59,8 @@ def check_name(name: str, loc: Loc = (), *, key: bool = False) -> list[Diagnosti
     """Return an error if rules could not refer to this name."""
     if is_name(name):
         return []
-    hint = missing_space_hint(name) or NAME_HELP
-    return [Diagnostic("E104", f"{quote_value(name)} is not a name", hint, loc=loc, key=key)]
+    message = f"{quote_value(name)} is not a name"
+    return [Diagnostic("E104", message, NAME_HELP, loc=loc, key=key)]
 
 
 class Spec(BaseModel):
@@ -100,29 +99,16 @@ class Spec(BaseModel):
         return part
 
 
-@dataclass(frozen=True)
-class NotNull:
-    """Annotation of a key that may be absent but not empty, since its presence has a meaning."""
+def not_null(kind: Any) -> BeforeValidator:
+    """Refuse an empty value of an optional key whose presence alone has a meaning."""
 
-    wanted: str
-    hint: str
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(self._check, handler(source))
-
-    def _check(self, value: object) -> object:
+    def check(value: object) -> object:
         if value is None:
-            raise type_error(self.wanted, value, self.hint)
+            hint = "give it a value, or remove the key"
+            raise InvalidValueError(Diagnostic("E103", f"{LOCATION_MARK} must not be empty", hint))
         return value
 
-    def __get_pydantic_json_schema__(
-        self, core: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        schema = handler(core)
-        kept = [part for part in schema["anyOf"] if part != {"type": "null"}]
-        return kept[0] if len(kept) == 1 else schema | {"anyOf": kept}
+    return BeforeValidator(check, json_schema_input_type=kind)
 
 
 def matching(pattern: re.Pattern[str]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from pydantic import BeforeValidator, Field, PlainValidator, Strict, StringConst
 from ratecli.config.base import (
     ColumnName,
     ColumnNames,
-    NotNull,
     NumberRange,
     RuleText,
     ScalarValue,
@@ -18,6 +17,7 @@ from ratecli.config.base import (
     Spec,
     StrictFlag,
     exact_number,
+    not_null,
     validate_each,
     validate_rule,
 )
@@ -68,11 +68,8 @@ GroupCondition = Annotated[
     PlainValidator(_validate_group, json_schema_input_type=RuleText | dict[str, RuleText]),
 ]
 FractionField = Annotated[float | str, FRACTION_RANGE]
-OptionalResample = Annotated[
-    Annotated[float | str, RESAMPLE_RANGE] | None,
-    NotNull("a number, or a name of the sweep", "to use the rows of the split, remove it"),
-]
-"""None if the key is absent; an empty value is an E103."""
+ResampleShare = Annotated[float | str, RESAMPLE_RANGE]
+OptionalResample = Annotated[ResampleShare | None, not_null(ResampleShare)]
 RangeEnd = Annotated[float, Strict()] | None
 LabelRange = Annotated[tuple[RangeEnd, RangeEnd], BeforeValidator(_validate_range)]
 Character = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1)]

@@ -81,9 +81,8 @@ class Document:
             return cls(path, source.text, root)
         empty = isinstance(root, ScalarNode) and scalar_value(root) is None
         message = "the file is empty" if empty else "the file must consist of 'key: value' lines"
-        start = min(node_range(root)[0], source.last)
         hint = "`ratecli init` writes a starter file"
-        raise FaultError(source.error("E004", message, hint, start))
+        raise FaultError(source.error("E004", message, hint, node_range(root)[0]))
 
     def with_overrides(self, overrides: Iterable[str]) -> Document:
         """Return the document with all `path=value` applied; raise FaultError with all E107."""
@@ -106,15 +105,18 @@ class Document:
     def place(self, loc: Loc, span: Span | None = None, *, key: bool = False) -> SourceLocation:
         """Return the position of the value at `loc`, or of its key if `key` is true.
 
-        The position of a missing value is that of its parent's key. `span` selects characters of
-        the value's text and is mapped back through quotes and folded lines.
+        The position of a missing value is that of its parent's key, that of a value below its key
+        the key's. `span` selects characters of a text; a text with escapes is selected as a whole.
         """
         name, node, complete = self._find(loc)
-        if complete and span is not None and isinstance(node, ScalarNode):
-            return _span_place(node, span)
-        if name is not None and (key or not complete or not _is_on_key_line(node)):
-            return _place(name)
-        return _place(_excerpt_node(node), 1 if node is self.root else None)
+        start, end = node_range(node)
+        source = source_of(node)
+        if isinstance(node, ScalarNode) and complete and span is not None:
+            return source.place(*_span_range(node, span))
+        is_block = isinstance(node, CollectionNode) and not node.flow_style
+        if name is not None and (key or not complete or is_block or start == end):
+            return source_of(name).place(*node_range(name))
+        return source.place(start, end)
 
     def placed(self, fault: Diagnostic) -> Diagnostic:
         """Return the diagnostic with its file and line, unless it has them already."""
@@ -173,49 +175,18 @@ def data_nodes(value: Any, loc: Loc, names: Mapping[Loc, str]) -> Node:
     return DataNode(source.file, value)
 
 
-def _place(node: Node, width: int | None = None) -> SourceLocation:
+def _span_range(node: ScalarNode, span: Span) -> tuple[int, int]:
+    """Return the offsets of a part of a text, which may be folded, but has no escapes."""
     start, end = node_range(node)
-    return source_of(node).place(start, end if width is None else start + width)
-
-
-def _is_on_key_line(node: Node) -> bool:
-    """Return whether a value is on the line of its key, so that an excerpt can show it."""
-    if isinstance(node, CollectionNode):
-        return bool(node.flow_style)
-    start, end = node_range(node)
-    return start < end
-
-
-def _excerpt_node(node: Node) -> Node:
-    """Return what to show of a node without a key: the node itself, or its beginning."""
-    if isinstance(node, CollectionNode) and not node.flow_style and node.value:
-        first = node.value[0]
-        return first[0] if isinstance(node, MappingNode) else _excerpt_node(first)
-    return node
-
-
-def _span_place(node: ScalarNode, span: Span) -> SourceLocation:
-    source, (start, end) = source_of(node), node_range(node)
-    found = character_offsets(source.text[start:end], node.value, node.style or "")
-    first = max(0, min(span.start, len(found) - 1))
-    last = max(first, min(span.end, len(found)) - 1)
-    return source.place(start + found[first], start + found[last] + 1)
-
-
-def character_offsets(raw: str, value: str, style: str) -> list[int]:
-    """Return the position in `raw` of each character of `value`, and of the end of `value`.
-
-    Characters that only `raw` has (quotes, indentation, escapes) are skipped. After an
-    escape that does not end with its character, positions are approximate.
-    """
-    at = raw.find("\n") + 1 if style in {"|", ">"} else len(style)
-    found: list[int] = []
-    for character in value:
-        if not character.isspace():
-            at = max(at, raw.find(character, at))
-        found.append(at)
-        at = min(at + 1, len(raw))
-    return [*found, at]
+    text = source_of(node).text
+    solid = [k for k in range(start, end) if not text[k].isspace()]
+    skipped = "".join(text[k] for k in solid).find("".join(node.value.split()))
+    if skipped < 0 or not solid:
+        return start, end
+    before, until = (len("".join(node.value[:k].split())) for k in (span.start, span.end))
+    first = min(skipped + before, len(solid) - 1)
+    last = max(first, min(skipped + until, len(solid)) - 1)
+    return solid[first], solid[last] + 1
 
 
 def _apply_override(document: Document, source: SourceText) -> Document:
@@ -237,12 +208,13 @@ def _replaced(node: Node, steps: Sequence[ScalarNode], value: Node) -> Node:
         return value
     step, *rest = steps
     if isinstance(node, SequenceNode):
-        items = list(node.value)
-        if not step.value.isdecimal() or len(step.value) > 6 or int(step.value) >= len(items):
+        items = {str(k): item for k, item in enumerate(node.value)}
+        if step.value not in items:
             raise _step_error(step, f"the list has {len(items)} entries, counted from 0")
-        index = int(step.value)
-        items[index] = _replaced(items[index], rest, value)
-        return SequenceNode(node.tag, items, node.start_mark, node.end_mark, node.flow_style)
+        items[step.value] = _replaced(items[step.value], rest, value)
+        return SequenceNode(
+            node.tag, list(items.values()), node.start_mark, node.end_mark, node.flow_style
+        )
     mark = step.start_mark
     if isinstance(node, ScalarNode) and plain_data(node) is None:
         node = MappingNode("", [], mark, mark, flow_style=False)

@@ -11,12 +11,12 @@ from ratecli.config.base import (
     IDENTIFIER_PATTERN,
     ColumnName,
     NameText,
-    NotNull,
     NumberRange,
     RuleText,
     Spec,
     any_of,
     matching,
+    not_null,
 )
 from ratecli.config.validation import type_error
 from ratecli.errors import Diagnostic, InvalidValueError
@@ -81,6 +81,9 @@ TakeField = Annotated[NameText, any_of({"enum": list(TAKE_CHOICES)}, matching(ID
 """One of `TAKE_CHOICES`, or a name of the sweep, which is checked once its values are known."""
 
 
+Disclosivity = Annotated[float | str, DISCLOSIVITY_RANGE]
+
+
 class FilterSpec(Spec):
     """A filter that balances groups before training.
 
@@ -97,10 +100,7 @@ class FilterSpec(Spec):
         description="Instead of 'balance', the distance of shares from other targets, to be "
         "minimized: sqrt((share[women] - 0.4)**2 + (share[men] - 0.6)**2).",
     )
-    disclosivity: Annotated[
-        Annotated[float | str, DISCLOSIVITY_RANGE] | None,
-        NotNull("a number from 0 to 1", "to bound nothing, remove the key"),
-    ] = Field(
+    disclosivity: Annotated[Disclosivity | None, not_null(Disclosivity)] = Field(
         None,
         description="alpha: the most by which the filter's proxy may change the probability of "
         "any value of these columns; balanced_tree guarantees it. Default: no bound.",
@@ -124,8 +124,4 @@ class FilterSpec(Spec):
         return next(iter(self.algorithm))
 
 
-OptionalFilter = Annotated[
-    FilterSpec | None,
-    NotNull("a mapping of keys to values", "write filter: {balance: COLUMN}, or remove it"),
-]
-"""None if the key is absent; an empty value is an E103."""
+OptionalFilter = Annotated[FilterSpec | None, not_null(FilterSpec)]

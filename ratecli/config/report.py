@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, Strict, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, Strict
 
 from ratecli.config.base import (
     ColumnName,
@@ -25,7 +24,7 @@ from ratecli.config.base import (
     validate_each,
 )
 from ratecli.config.sweep import SweepValue
-from ratecli.config.validation import invalid_choice, type_error, unknown_key, value_error
+from ratecli.config.validation import invalid_choice, type_error, value_error
 from ratecli.errors import Diagnostic, InvalidValueError
 from ratecli.rates.syntax import SPLITS, SplitName
 
@@ -285,16 +284,3 @@ class Expectation(Spec):
         if self.value is not None and self.within is None:
             message = "'value' needs 'within': the tolerance of the comparison"
             yield Diagnostic("E102", message, WITHIN_HELP, loc=("value",), key=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_misspelt_keys(cls, raw: Any) -> Any:
-        """Refuse each unknown key that resembles a missing one: it is not meant as a swept name."""
-        keys = list(raw) if isinstance(raw, dict) else []
-        kinds = () if set(keys) & set(EXPECTATION_KINDS) else EXPECTATION_KINDS
-        missing = {"algorithm", "metric", *kinds}.difference(keys)
-        unknown = [key for key in keys if key not in cls.model_fields]
-        misspelt = [key for key in unknown if difflib.get_close_matches(key, missing, n=1)]
-        if misspelt:
-            raise InvalidValueError(unknown_key((key,), cls.model_fields) for key in misspelt)
-        return raw

@@ -8,10 +8,10 @@ from pydantic import BeforeValidator, Field, PlainValidator
 
 from ratecli.config.base import (
     ColumnNames,
-    NotNull,
     NumberRange,
     Spec,
     StrictFlag,
+    not_null,
     validate_each,
 )
 
@@ -90,14 +90,7 @@ class SafetySpec(Spec):
     )
 
 
-OptionalSafety = Annotated[
-    SafetySpec | None,
-    NotNull(
-        "a mapping of keys to values",
-        "`safety: {}` is a test with the defaults; to test nothing, remove the key",
-    ),
-]
-"""The file's test; None if the key is absent. An empty value is an E103."""
+OptionalSafety = Annotated[SafetySpec | None, not_null(SafetySpec)]
 
 
 def _validate_own_safety(value: object) -> object:
@@ -106,14 +99,10 @@ def _validate_own_safety(value: object) -> object:
 
 AlgorithmSafety = Annotated[
     SafetySpec | Literal[False] | None,
-    NotNull(
-        "a mapping of keys to values, or false",
-        "`safety: false` disables the test for this algorithm; remove the key to keep it",
-    ),
     BeforeValidator(_validate_own_safety),
+    not_null(SafetySpec | Literal[False]),
 ]
 """The `safety` of an algorithm's entry: keys that override those of the file's test, or no test.
 
-None if the key is absent: the file's test applies. An empty value is an E103, since it could mean
-either.
+None if the key is absent: the file's test applies. An empty value could mean either.
 """

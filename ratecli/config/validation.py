@@ -41,14 +41,8 @@ def diagnostics_of(error: ValidationError, known: Iterable[str] = ()) -> list[Di
 
 def unknown_key(loc: Loc, names: Iterable[str]) -> Diagnostic:
     key = str(loc[-1])
-    hint = missing_space_hint(key) or did_you_mean(key, names, "allowed keys")
+    hint = did_you_mean(key, names, "allowed keys")
     return Diagnostic("E101", f"unknown key {quote_value(key)}", hint, loc=loc, key=True)
-
-
-def missing_space_hint(key: str) -> str | None:
-    """Return help for {a:b}, which YAML reads as a single key."""
-    name, colon, rest = key.partition(":")
-    return f"a space is missing after the ':': write {name}: {rest}" if colon else None
 
 
 def quote_value(value: object) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -35,27 +34,23 @@ SCALAR_CONSTANTS: dict[str, PlainScalar] = {
     **{sign + word: float(sign + "inf") for sign in ("", "+") for word in (".inf", ".Inf", ".INF")},
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
 }
-INTEGER_PATTERN = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+INTEGER_PATTERN = re.compile(r"[-+]?[0-9]{1,999}|0o[0-7]{1,99}|0x[0-9a-fA-F]{1,99}")
+"""Longer numbers are floats, since int() rejects thousands of digits."""
 FLOAT_PATTERN = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 MAX_INTEGER = 2**63 - 1
-MAX_INTEGER_LENGTH = 70
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 50
 MAX_NODES = 20_000
 INVALID_CHARACTERS = re.compile(r"[\0\ud800-\udfff]")
 """Characters that escapes in double quotes can produce but that cannot be printed or stored."""
-ANCHOR_PATTERN = re.compile(r"&\S*\s+")
 
 
 def resolve_scalar(text: str) -> PlainScalar:
-    """Return the value of an unquoted scalar; integers beyond 64 bits may be wrong."""
+    """Return the value of an unquoted scalar."""
     if text in SCALAR_CONSTANTS:
         return SCALAR_CONSTANTS[text]
     if INTEGER_PATTERN.fullmatch(text):
-        # int() rejects thousands of digits, so check the length first
-        too_long = len(text.lstrip("+-0")) > MAX_INTEGER_LENGTH
-        base = 0 if text[:2] in {"0o", "0x"} else 10
-        return MAX_INTEGER + 1 if too_long else int(text, base)
+        return int(text, 0 if text[:2] in {"0o", "0x"} else 10)
     return float(text) if FLOAT_PATTERN.fullmatch(text) else text
 
 
@@ -98,11 +93,6 @@ class SourceText:
         place = self.place(start, start + 1 if end is None else end)
         return Diagnostic(code, message, hint, place=place)
 
-    @property
-    def last(self) -> int:
-        """The offset after the last character that is not whitespace."""
-        return len(self.text.rstrip())
-
 
 class SourceMark(yaml.Mark):
     """An offset in a source."""
@@ -130,12 +120,10 @@ def source_of(node: Node) -> SourceText:
 
 
 def node_range(node: Node | yaml.Event) -> tuple[int, int]:
-    """Return the offsets of the start and the end of a node, without an anchor before it."""
-    start_mark, end_mark = node.start_mark, node.end_mark
-    assert isinstance(start_mark, SourceMark)
-    assert end_mark is not None
-    anchor = ANCHOR_PATTERN.match(start_mark.source.text, start_mark.index, end_mark.index)
-    return anchor.end() if anchor else start_mark.index, end_mark.index
+    """Return the offsets of the start and the end of a node."""
+    assert node.start_mark is not None
+    assert node.end_mark is not None
+    return node.start_mark.index, node.end_mark.index
 
 
 def scalar_value(node: ScalarNode) -> PlainScalar:
@@ -148,6 +136,13 @@ def scalar_value(node: ScalarNode) -> PlainScalar:
 def map_entries(node: MappingNode) -> dict[str, tuple[ScalarNode, Node]]:
     """Return keys and values of a mapping by the text of the key."""
     return {key.value: (key, value) for key, value in node.value}
+
+
+def child_nodes(node: Node) -> list[Node]:
+    """Return the values of a mapping, or the entries of a list."""
+    if isinstance(node, MappingNode):
+        return [value for _, value in node.value]
+    return node.value if isinstance(node, SequenceNode) else []
 
 
 def plain_data(node: Node) -> Any:
@@ -211,8 +206,6 @@ class StrictLoader(Reader, Scanner, Parser, Composer, BaseResolver):
         self.faults: list[Diagnostic] = []
         self.depth = 0
         self.nodes = 0
-        self.sizes: dict[Node, tuple[int, int]] = {}
-        """The number of nodes and of levels below each composed node, with aliases expanded."""
 
     def get_mark(self) -> SourceMark:
         return SourceMark(self.source, self.index, self.line, self.column)
@@ -220,76 +213,59 @@ class StrictLoader(Reader, Scanner, Parser, Composer, BaseResolver):
     def document(self) -> Node:
         """Return the root of the only document; raise FaultError for violations of the rules."""
         self._next_event()
-        first: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
-        if isinstance(first, yaml.StreamEndEvent):
+        if self.check_event(yaml.StreamEndEvent):
             raise FaultError(self.source.error("E004", "the file is empty", None, 0))
-        if getattr(first, "tags", None):
-            self._note("E004", "tag directives are not allowed", "remove the line", first)
         root = self.compose_document()
         assert root is not None
         following = self._next_event()
         if not isinstance(following, yaml.StreamEndEvent):
             hint = "remove the line '---', or write two files"
             self._note("E004", "a second document begins here", hint, following)
+        self.nodes = 0
+        self._check_size(root, 0)
         if self.faults:
             raise FaultError(self.faults)
         return root
 
     def compose_node(self, parent: Node | None, index: Any) -> Node:
-        """Compose the next node; raise E003 if it is too large or too deep."""
+        """Compose the next node; raise E003 if there are too many or it is too deep."""
         event: yaml.NodeEvent = self.peek_event()  # type: ignore[no-untyped-call]
-        if isinstance(event, yaml.AliasEvent):
-            self._next_event()
-            return self._alias(event)
-        self._count_nodes(1, self.depth, event)
+        self._count_node(self.depth, event)
         if getattr(event, "tag", None) is not None:
             hint = "remove it; put text that begins with '!' in quotes"
             self._note("E004", "YAML tags are not allowed", hint, event)
-        self.anchors.pop(event.anchor, None)  # YAML allows an anchor to be defined again
+        if not isinstance(event, yaml.AliasEvent):
+            self.anchors.pop(event.anchor, None)  # YAML allows an anchor to be defined again
         self.depth += 1
         node = super().compose_node(parent, index)
         self.depth -= 1
         assert node is not None
-        parts: list[Node] = []
-        if isinstance(node, CollectionNode):
-            is_map = isinstance(node, MappingNode)
-            parts = [value for _, value in node.value] if is_map else node.value
-            if node.flow_style:
-                self._check_not_cut(parts[:-1])
         if isinstance(node, MappingNode):
             self._check_mapping(node)
-        elif isinstance(node, ScalarNode):
+        if isinstance(node, ScalarNode):
             self._check_scalar(node)
-        below = [self.sizes[part] for part in parts]
-        self.sizes[node] = (
-            1 + sum(size for size, _ in below),
-            max((1 + height for _, height in below), default=0),
-        )
+        elif isinstance(node, CollectionNode) and node.flow_style:
+            self._check_not_cut(child_nodes(node)[:-1])
         return node
 
     def _next_event(self) -> yaml.Event:
         event: yaml.Event = self.get_event()  # type: ignore[no-untyped-call]
         return event
 
-    def _alias(self, event: yaml.AliasEvent) -> Node:
-        node = self.anchors.get(event.anchor)
-        if node is None:
-            hint = "put the value in quotes if its '*' is meant as text"
-            self._stop("E001", f"there is no anchor '&{event.anchor}' before this", hint, event)
-        if node not in self.sizes:
-            self._stop("E003", f"'*{event.anchor}' contains itself", None, event)
-        size, height = self.sizes[node]
-        self._count_nodes(size, self.depth + height, event)
-        return node
+    def _check_size(self, node: Node, depth: int) -> None:
+        """Raise E003 if a node is too large or too deep with its aliases expanded."""
+        self._count_node(depth, node)
+        for child in child_nodes(node):
+            self._check_size(child, depth + 1)
 
-    def _count_nodes(self, nodes: int, depth: int, event: yaml.Event) -> None:
-        """Add to the number of nodes; raise E003 if there are too many, or nested too deeply."""
-        self.nodes += nodes
+    def _count_node(self, depth: int, at: yaml.Event | Node) -> None:
+        self.nodes += 1
         if self.nodes > MAX_NODES:
             message = f"the file contains more than {MAX_NODES} values, counting aliases"
-            self._stop("E003", message, None, event)
+            self._stop("E003", message, None, at)
         if depth > MAX_DEPTH:
-            self._stop("E003", f"values are nested more than {MAX_DEPTH} deep", None, event)
+            message = f"values are nested more than {MAX_DEPTH} deep, counting aliases"
+            self._stop("E003", message, None, at)
 
     def _check_scalar(self, node: ScalarNode) -> None:
         if INVALID_CHARACTERS.search(node.value):
@@ -303,13 +279,8 @@ class StrictLoader(Reader, Scanner, Parser, Composer, BaseResolver):
     def _check_mapping(self, node: MappingNode) -> None:
         first: dict[str, Node] = {}
         for key, _ in node.value:
-            if not isinstance(key, ScalarNode):
-                self._note("E004", "a key must be text", "quote values that hold { } or [ ]", key)
-            elif not key.style and not isinstance(resolve_scalar(key.value), str):
-                hint = f"put it in quotes: '{key.value}'" if key.value else "write a name"
-                self._note("E004", f"a key must be text, not {key.value or 'empty'}", hint, key)
-            elif key.value == "<<" and not key.style:
-                self._note("E004", "merge keys ('<<') are not allowed", "write the keys out", key)
+            if not isinstance(key, ScalarNode) or not isinstance(scalar_value(key), str):
+                self._note("E004", "a key must be text", "put it, or the value, in quotes", key)
             elif key.value in first:
                 line = first[key.value].start_mark.line + 1
                 hint = f"the first one is in line {line}; remove one of them"
@@ -340,51 +311,31 @@ class StrictLoader(Reader, Scanner, Parser, Composer, BaseResolver):
 
 QUOTE_HINT = "put the whole value in quotes: 'like this'"
 ESCAPE_HINT = "use single quotes, where a backslash is a backslash"
-INDENT_HINT = "keys that belong together, and entries of one list, begin in the same column"
+COLON_HINT = "write 'key: value' with a space, and quote a value that contains ': '"
+PLACE_HINT = (
+    "keys that belong together begin in the same column, and text with brackets, quotes or ': ' "
+    "in it is in quotes"
+)
 SYNTAX_ADVICE = (
     (r"character '\\t' that", -1, "a tab is not allowed here", "replace tabs by spaces"),
     (r"character '(.)' that", -1, "a value cannot begin with '{0}' unquoted", QUOTE_HINT),
-    (r"expected alphabetic", 0, "a value cannot begin with this unquoted", QUOTE_HINT),
-    (r"mapping values are not", -1, "a second ':' in one line", "quote a value that contains ': '"),
-    (r"sequence entries are not", -1, "a list entry cannot begin here", "begin it on a new line"),
-    (r"expected ':'", 0, "this line is not 'key: value'", "add a colon, or indent a long value"),
+    (r"mapping values are not", -1, "this ':' ends no key", COLON_HINT),
+    (r"expected ':'", 0, "this line is not 'key: value'", COLON_HINT),
     (r"got '\['", -1, "an unquoted value inside {{ }} or [ ] cannot contain '['", QUOTE_HINT),
     (r"expected ',' or '(.)'", 0, "this bracket is not closed", "add '{0}' or a comma"),
     (r"unexpected end of stream", 0, "this quoted text never ends", "add the closing quote"),
     (r"unknown escape|escape seq", -1, "this is not an escape of double quotes", ESCAPE_HINT),
-    (r"expected chomping", 0, "after '|' or '>' the text begins on the next line", QUOTE_HINT),
-    (r"end>, but found '<scalar>'", -1, "there is text after the end of a value", QUOTE_HINT),
-    (r"end>, but found ':'", -1, "a key is missing before this ':'", QUOTE_HINT),
-    (r"end>, but found '([\]}},])'", -1, "'{0}' has no opening bracket", "remove or quote it"),
-    (r"expected '?<(block end|doc)", -1, "this line is not indented like others", INDENT_HINT),
+    (r"but found", -1, "this does not continue what is above it", PLACE_HINT),
     (r"(.*)", -1, "this is not YAML: {0}", QUOTE_HINT),
 )
 """Part of PyYAML's message, the index of the mark to report, and a message and help for it."""
-MISSING_SPACE_PATTERN = re.compile(r"\s*(?:- +)?[A-Za-z_][\w.-]*(:)(?=[^\s:/\\])")
-MISSING_SPACE_PROBLEMS = re.compile(
-    "mapping values are not|could not find expected ':'|found '<(scalar|block mapping start)>'"
-)
 
 
 def syntax_diagnostic(source: SourceText, error: yaml.MarkedYAMLError) -> Diagnostic:
     """Return an E001 that explains a parser error to the author of the file."""
-    problem = str(error.problem)
     marks = [mark for mark in (error.context_mark, error.problem_mark) if mark is not None]
-    if MISSING_SPACE_PROBLEMS.search(problem):
-        for number in _lines_above([mark.line for mark in marks], source):
-            if missing := MISSING_SPACE_PATTERN.match(source.lines[number]):
-                message, hint = "a space is missing after this ':'", "write 'key: value'"
-                return source.error("E001", message, hint, source.starts[number] + missing.start(1))
     for pattern, index, message, hint in SYNTAX_ADVICE:
-        if match := re.search(pattern, problem):
-            start = min(marks[index].index, source.last)
+        if match := re.search(pattern, str(error.problem)):
             words = [text.format(*match.groups()) for text in (message, hint)]
-            return source.error("E001", words[0], words[1], start)
-    raise AssertionError(problem)
-
-
-def _lines_above(numbers: list[int], source: SourceText) -> Iterator[int]:
-    """Yield these lines, the last one first, each followed by the next line with text above it."""
-    for number in reversed(numbers):
-        yield number
-        yield from (k for k in reversed(range(number)) if source.lines[k].strip())
+            return source.error("E001", words[0], words[1], marks[index].index)
+    raise AssertionError(error.problem)

@@ -18,14 +18,12 @@ from ratecli.experiment.cases import (
     resolve_goals,
 )
 from ratecli.experiment.options import usable_solvers
-from ratecli.experiment.safety import is_safety_tested, merged_safety, own_safety_keys
-from ratecli.ledger.records import CONSTRAINT_TOLERANCE
+from ratecli.experiment.safety import merged_safety, own_safety_keys
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import disclosure_bound
 from ratecli.rates.analysis import (
     Goal,
     Shape,
-    affine_pieces,
     constraint_goal,
     find_two_sided_rate,
     interval,
@@ -33,7 +31,6 @@ from ratecli.rates.analysis import (
 from ratecli.rates.syntax import NO_SPAN
 from ratecli.rates.table import DEPLOYED, RATES
 from ratecli.solvers.base import Solver
-from ratecli.solvers.problem import min_constraint_excess
 from ratecli.solvers.registry import all_algorithms
 
 SHAPE_NAMES = {
@@ -65,56 +62,39 @@ def check_entry(
     or is specified twice, and for a filter that does not suit the algorithm. `take` says how the
     filter is applied; None without a filter.
     """
-    loc = experiment.entry_loc(entry.label)
-    if found.needs_deployed and experiment.deployed is None:
-        message = f"'{entry.name}' needs a deployed model, and the file names none"
-        yield Diagnostic("E307", message, DEPLOYED_HINT, loc=loc, key=True)
-    if found.needs_safety_test and not is_safety_tested(experiment, entry):
-        message = f"'{entry.name}' trains for a safety test, and there is none"
-        yield Diagnostic("E102", message, "say safety: {delta: 0.05}", loc=loc, key=True)
-    test = merged_safety(experiment, entry)
-    has_aim = test is not None and test.test and test.aim is not None
-    reason = ""
-    if found.role != "enforces":
-        reason = f"'{entry.name}' enforces no constraint"
-    elif found.needs_safety_test:
-        reason = f"'{entry.name}' takes its margin from the safety test (`inflation` or 'aim')"
-    elif has_aim:
-        reason = "the 'aim' of the safety test sets the margin"
-    margins = {
-        (*loc, "constraints_on"): entry.constraints_on != "train",
-        (*loc, "margin"): entry.margin is not None,
-        (*loc, "safety", "aim"): found.role != "enforces" and own_safety_keys(entry).get("aim"),
+    loc, deployed = experiment.entry_loc(entry.label), experiment.deployed
+    test, enforces = merged_safety(experiment, entry), found.role == "enforces"
+    if test is not None and not test.test:
+        test = None  # rows are held out only
+    makes_room = found.needs_safety_test or (test is not None and test.aim is not None)
+
+    def error(code: str, problem: str, hint: str) -> Diagnostic:
+        return Diagnostic(code, f"'{entry.label}' {problem}", hint, loc=loc, key=True)
+
+    if found.needs_deployed and deployed is None:
+        yield error("E307", "needs a deployed model, and the file names none", DEPLOYED_HINT)
+    if found.needs_safety_test and test is None:
+        hint = "say safety: {delta: 0.05}"
+        yield error("E102", "trains for a safety test, and there is none", hint)
+    if enforces and makes_room and take == "weights":
+        problem = "predicts its safety test from rows of equal weight, and the filter weights them"
+        yield error("E104", problem, "say take: sample of the filter, or filter: false here")
+    if found.needs_deployed and deployed and deployed.model is not None and take is not None:
+        # the audit must encode features as they are without the filter
+        problem = "takes a stored model as it is: no rows are filtered for it"
+        yield error("E104", problem, "say filter: false here")
+    idle = {
+        ("constraints_on",): entry.constraints_on != "train" and (makes_room or not enforces),
+        ("margin",): entry.margin is not None and (makes_room or not enforces),
+        ("safety", "aim"): own_safety_keys(entry).get("aim") and not enforces,
     }
-    for place in margins if reason else ():
-        if margins[place]:
-            message = f"{reason}: '{place[-1]}' has no effect"
-            yield Diagnostic("E104", message, "leave it out", loc=place)
-    if take is not None:
-        predicts = found.needs_safety_test or (has_aim and found.role == "enforces")
-        yield from _check_filter(experiment, entry, found, predicts=predicts, take=take)
-
-
-def _check_filter(
-    experiment: Experiment, entry: AlgorithmSpec, found: type[Solver], *, predicts: bool, take: str
-) -> Iterator[Diagnostic]:
-    """Yield an E104 for an algorithm that cannot work with the filtered training rows.
-
-    The prediction of a safety test requires rows of equal weight. The audit of a stored model must
-    encode features as they are without the filter.
-    """
-    loc = experiment.entry_loc(entry.label)
-    if predicts and take == "weights":
-        message = (
-            f"'{entry.label}' predicts its safety test from training rows of equal weight, "
-            "and the filter weights them"
-        )
-        hint = "say take: sample of the filter, or filter: false here"
-        yield Diagnostic("E104", message, hint, loc=loc, key=True)
-    stored = experiment.deployed is not None and experiment.deployed.model is not None
-    if found.needs_deployed and stored:
-        message = f"'{entry.label}' takes a stored model as it is: no rows are filtered for it"
-        yield Diagnostic("E104", message, "say filter: false here", loc=loc, key=True)
+    for inside, is_given in idle.items():
+        if is_given:
+            message = (
+                f"'{inside[-1]}' has no effect: '{entry.name}' enforces no constraint, or its "
+                "safety test sets the margin"
+            )
+            yield Diagnostic("E104", message, "leave it out", loc=(*loc, *inside))
 
 
 def check_case(
@@ -128,13 +108,11 @@ def check_case(
     for loc, goal in case.located_goals():
         yield from (fault.under(*loc) for fault in check_goal_splits(goal.expression))
     for loc, tree in case.texts() if experiment.deployed is None else ():
-        parts = {
-            leaf: leaf.rate.name
-            for leaf in measured_rates(tree)
-            if isinstance(leaf, ex.Leaf) and leaf.rate.needs_deployed
-        } | dict.fromkeys(references(tree, DEPLOYED), f"of({DEPLOYED}, ...)")
-        for part, name in parts.items():
-            message = f"'{name}' needs a deployed model, and the file names none"
+        parts: list[ex.Expression] = [*references(tree, DEPLOYED)]
+        leaves = (leaf for leaf in measured_rates(tree) if isinstance(leaf, ex.Leaf))
+        parts += (leaf for leaf in leaves if leaf.rate.needs_deployed)
+        for part in parts:
+            message = f"'{ex.to_text(part)}' needs a deployed model, and the file names none"
             yield Diagnostic("E307", message, DEPLOYED_HINT, loc=loc, span=part.span)
     yield from _check_labels(experiment, case, numeric)
 
@@ -159,7 +137,8 @@ def _check_labels(
             f"'{numbers[0]}' and '{classes[0]}' are one table, "
             f"and only the labels of '{numbers[0]}' are numbers"
         )
-        yield Diagnostic("E411", message, _one_by_one(case), loc=("datasets", numbers[0]), key=True)
+        hint = f"take them one by one: sweep: {{dataset: [{', '.join(case.datasets)}]}}"
+        yield Diagnostic("E411", message, hint, loc=("datasets", numbers[0]), key=True)
     elif numbers:
         for name in numbers:
             if experiment.datasets[name].levels is not None:
@@ -180,15 +159,9 @@ def _check_labels(
     elif not case.solver.takes_classes:
         options = type(case.solver).numbers or {}
         listed = ", ".join(f"{key}: {value}" for key, value in options.items())
-        entry = next(entry for entry in experiment.algorithms if entry.label == case.label)
-        own = [key for key in options if key in entry.options]
         message = f"'{listed}' of '{case.label}' estimates numbers, and the label has two classes"
         hint = "take another value, or say `target: number` of the data set if its label is one"
-        yield Diagnostic("E308", message, hint, loc=(*loc, *own[:1]), key=True)
-
-
-def _one_by_one(case: Case) -> str:
-    return f"take them one by one: sweep: {{dataset: [{', '.join(case.datasets)}]}}"
+        yield Diagnostic("E308", message, hint, loc=loc, key=True)
 
 
 def _algorithms_for(rows: Literal["numbers", "streams"]) -> str:
@@ -311,10 +284,6 @@ def _has_rate(tree: ex.Expression) -> bool:
 def _range_error(name: str, goals: Sequence[Goal]) -> tuple[str, str, str] | None:
     """Return code, message and hint for a constraint, given its goal at all sweep points."""
     bounds = [disclosure_bound(piece) for goal in goals for piece in goal.pieces]
-    for node, alpha in filter(None, bounds):
-        if not 0 <= alpha <= 1:
-            message = f"'{name}' bounds '{ex.to_text(node)}' by {alpha:g}"
-            return "E305", message, "a disclosivity lies between 0 and 1"
     if not any(_has_rate(goal.expression) for goal in goals):
         hint = "a rule compares a rate, such as positive_rate[women], with something"
         return "E305", f"'{name}' contains no rate", hint
@@ -335,19 +304,4 @@ def violation_range(goal: Goal) -> tuple[float, float]:
         return -np.inf, np.inf
     shaped = constraint_goal(goal.name, goal.text, goal.pieces, goal.expression)
     ranges = [interval(piece) for piece in shaped.pieces]
-    low = max(low for low, _ in ranges)
-    if len(goal.pieces) > 1 and shaped.shape is Shape.AFFINE:
-        # comparisons may be satisfiable one by one but not together
-        low = _least_chain_violation(shaped)
-    return low, max(high for _, high in ranges)
-
-
-def _least_chain_violation(goal: Goal) -> float:
-    """Return the least violation of a chain of affine comparisons, over rates in [0, 1]."""
-    forms = affine_pieces(goal)
-    rates = ex.leaves(*goal.pieces)
-    coefficients = np.array(
-        [[form.coefficients.get(rate, 0.0) for rate in rates] for form in forms]
-    )
-    least = min_constraint_excess(coefficients, np.array([form.constant for form in forms]))
-    return least if least > CONSTRAINT_TOLERANCE else min(least, 0.0)
+    return max(low for low, _ in ranges), max(high for _, high in ranges)

@@ -23,12 +23,9 @@ from ratecli.experiment.plan import Plan, make_plan
 from ratecli.experiment.reading import ColumnValues, DatasetNames, ExperimentReader, ParsedRules
 from ratecli.experiment.report_checks import check_known_optima, check_splits
 from ratecli.experiment.row_checks import (
-    SplitRate,
     check_filter_groups,
     check_rows,
     check_sampling,
-    check_split_rates,
-    find_split_rows,
     load_rows,
 )
 from ratecli.sampling.deployed import load_deployed_model
@@ -255,24 +252,25 @@ def _check_rows(
     assert reader.columns is not None
     experiment, data = prepared.experiment, prepared.data
     splits: dict[DatasetNames, list[str]] = {}
-    split_rates: dict[SplitRate, bool] = {}
     for (pool, sampling), own in _cases_by_rows(cases).items():
         with reader.collecting():
             columns, model = reader.columns[pool], prepared.deployed_model
             rows = load_rows(experiment, data.only(pool), columns, model, sampling)
             splits.setdefault(pool, []).extend(rows.splits())
-            for rate, exists in find_split_rows(rows.sample, own).items():
-                split_rates[rate] = exists or split_rates.get(rate, False)
             reader.add(check_rows(reader, rows, own))
     stages = list(filter_stage_cases(cases).values())
     for (pool, sampling), own in _cases_by_rows(stages).items():
         assert experiment.filter is not None
-        with reader.collecting(), errors_at(*filter_goal_loc(experiment.filter)):
+        loc = filter_goal_loc(experiment.filter)
+        with reader.collecting(), errors_at(*loc):
             rows = load_trial_data(data.only(pool), experiment.seeds[0], None, sampling)
-            reader.add(check_filter_groups(experiment, rows, own))
+            has_text = experiment.filter.balance is None
+            reader.add(
+                replace(fault, loc=loc, span=fault.span if has_text else None)
+                for fault in check_filter_groups(rows, own)
+            )
     if splits.keys() == reader.columns.keys():
-        reader.add(check_splits(experiment, splits))
-        reader.add(check_split_rates(split_rates))
+        reader.add(check_splits(experiment, cases, splits))
 
 
 def _column_values(data: ExperimentData) -> ColumnValues:

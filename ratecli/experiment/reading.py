@@ -39,7 +39,7 @@ from ratecli.experiment.options import (
     usable_solver_class,
     value_at_point,
 )
-from ratecli.experiment.report_checks import check_report
+from ratecli.experiment.report_checks import check_report_names, check_report_points
 from ratecli.experiment.safety import EntryAtPoint
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.rates import expression as ex
@@ -168,7 +168,10 @@ class ExperimentReader:
         if not self.faults:
             defined = {loc for case in cases for loc, _ in case.texts()}
             self.add(fault for loc, fault in self.undefined.items() if loc not in defined)
-        self.add(check_report(self.experiment, [*cases, *filter_stage_cases(cases).values()]))
+        self.add(check_report_names(self.experiment))
+        if not self.faults:
+            every = [*cases, *filter_stage_cases(cases).values()]
+            self.add(check_report_points(self.experiment, every))
         (self.faults if refuse else self.warnings).update(self.refusals)
         self.finish()
         return cases

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,21 +10,18 @@ import pandas as pd
 
 from ratecli.certify.trees import plan_goal_test
 from ratecli.config.experiment import Experiment
-from ratecli.config.filter import FILTER
-from ratecli.errors import Diagnostic, FaultError, Loc, Span, did_you_mean, errors_at
+from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean, errors_at
 from ratecli.experiment.cases import (
     OF_PLACEHOLDER,
     Case,
-    measured_rates,
     references,
     resolve_goals,
 )
 from ratecli.experiment.reading import DatasetNames, ExperimentReader
 from ratecli.experiment.safety import safety_key_loc
 from ratecli.rates import expression as ex
-from ratecli.rates.affine import balance
 from ratecli.rates.analysis import Goal
-from ratecli.rates.expression import Leaf, MeasuredNode, Slice
+from ratecli.rates.expression import Leaf, Slice
 from ratecli.rates.matrix import RateMatrix, build_rate_matrix
 from ratecli.rates.sample import Sample
 from ratecli.rates.syntax import Condition
@@ -47,11 +44,6 @@ SORTED_ROWS_THRESHOLD = 6.0
 
 It is measured between the first and the last rows of each data set.
 """
-SHARE_ROUNDING = 1e-9
-"""Tolerance for the sum of target shares."""
-
-SplitRate = tuple[Loc, MeasuredNode]
-"""A rate of a named split, with the location of its text."""
 
 
 def load_rows(
@@ -82,7 +74,7 @@ def check_rows(
     errors of these kinds, the algorithms' objections to their constraints (E308 and others).
     """
     found = [
-        *check_filter_groups(reading.experiment, rows, cases),
+        *check_filter_groups(rows, cases),
         *_check_file_groups(reading, rows, cases[0].datasets),
         *_check_goal_rows(rows.sample, cases),
         *_check_deployed_decisions(rows.sample, cases),
@@ -96,85 +88,48 @@ def check_rows(
     return found
 
 
-def find_split_rows(sample: Sample, cases: Sequence[Case]) -> dict[SplitRate, bool]:
-    """Return whether the sample has rows of each split that a rate in the metrics names.
-
-    Only the data sets of the rate's slice count. The slice itself may still be empty, which the
-    warnings about groups report. Goals are not included: they are measured on training rows.
-    """
-    return {
-        (loc, leaf): bool(sample.rows(leaf.where.everyone, leaf.split).any())
-        for case in cases
-        for loc, tree in case.texts()
-        if loc[0] == "metrics"
-        for leaf in measured_rates(tree)
-        if leaf.split is not None
-    }
-
-
-def check_split_rates(found: Mapping[SplitRate, bool]) -> Iterator[Diagnostic]:
-    """Yield an E208 for each rate of a split without rows, since it would be undefined."""
-    for (loc, leaf), exists in found.items():
-        if not exists:
-            names = " and ".join(f"'{name}'" for name in leaf.where.datasets)
-            of = f" of {names}" if names else ""
-            message = f"'{ex.to_text(leaf)}' has no value: there are no {leaf.split} rows{of}"
-            hint = "give a data set such rows by its split, or take another split"
-            hint = "state a test under `safety`" if leaf.split == "safety" else hint
-            yield Diagnostic("E208", message, hint, loc=loc, span=leaf.span)
-
-
 # groups
 
 
-def check_filter_groups(
-    experiment: Experiment, rows: TrialData, cases: Sequence[Case]
-) -> Iterator[Diagnostic]:
+def check_filter_groups(rows: TrialData, cases: Sequence[Case]) -> Iterator[Diagnostic]:
     """Yield errors and warnings about the groups that filters balance, for shared rows.
 
     E408 for a group without training rows, W401 for a group that is small or missing in another
-    split, E411 for training rows of unknown group, E305 for unreachable targets.
+    split, E411 for training rows of unknown group.
     """
     for case in cases:
-        places: dict[Leaf, tuple[Loc, Span | None]] = {}
-        for leaf, loc in _filter_groups(case):
-            places.setdefault(leaf, _group_place(experiment, case, leaf, loc))
-        found = []
-        for leaf in places:
+        for leaf, loc in _filter_groups(case).items():
             where = Slice.of(leaf.where.datasets, leaf.where.conditions)
-            sizes = _check_group_size(rows, where, f"the group '{where}'", "training ")
-            found += [(leaf, fault) for fault in sizes]
-        found += _check_group_columns(rows.sample, case)
-        found += _check_target_shares(rows.sample, case)
-        for leaf, fault in found:
-            loc, span = places[leaf]
-            yield replace(fault, loc=loc, span=span)
+            for fault in _check_group_size(rows, where, f"the group '{where}'", "training "):
+                yield replace(fault, loc=loc, span=leaf.span)
+        yield from check_known_groups(rows.sample, case)
 
 
-def check_known_groups(sample: Sample, case: Case) -> list[Diagnostic]:
-    """Return an E411 for each column of a filter's groups with missing values in training rows."""
-    return [fault for _, fault in _check_group_columns(sample, case)]
+def check_known_groups(sample: Sample, case: Case) -> Iterator[Diagnostic]:
+    """Yield an E411 for each column of a filter's groups with missing values in training rows."""
+    if getattr(case.solver, "missing", "") == "leave_out":
+        return
+    first: dict[tuple[str, tuple[str, ...]], tuple[Leaf, Loc]] = {}
+    for leaf, loc in _filter_groups(case).items():
+        for condition in leaf.where.conditions:
+            first.setdefault((condition.column, leaf.over.datasets), (leaf, loc))
+    for (column, _), (leaf, loc) in first.items():
+        values = sample.columns[column][sample.rows(leaf.over, "train")]
+        count = int(np.asarray(pd.isna(values)).sum())
+        if count:
+            message = f"'{column}' is empty in {count} of the training rows: group unknown"
+            hint = "say missing: leave_out in the filter's options"
+            yield Diagnostic("E411", message, hint, loc=loc, span=leaf.span)
 
 
-def _filter_groups(case: Case) -> Iterator[tuple[Leaf, Loc]]:
-    """Yield every group of a filter's goals, with the location of the goal's text."""
+def _filter_groups(case: Case) -> dict[Leaf, Loc]:
+    """Return every group of a filter's goals, with the location of the goal's text."""
+    found: dict[Leaf, Loc] = {}
     for loc, goal in case.located_goals() if case.unseen else ():
         for leaf in ex.leaves(goal.expression):
             if leaf.where.conditions:
-                yield leaf, loc
-
-
-def _group_place(
-    experiment: Experiment, case: Case, leaf: Leaf, loc: Loc
-) -> tuple[Loc, Span | None]:
-    """Return where a group of a goal at `loc` is written: there, or in `filter:`."""
-    stage = experiment.filter
-    if stage is None or case.label in {entry.label for entry in experiment.algorithms}:
-        return loc, leaf.span
-    if stage.balance is None:
-        return (FILTER, "objective"), leaf.span
-    columns = [str(case.point.get(name, name)) for name in stage.balance]
-    return (FILTER, "balance", columns.index(leaf.where.conditions[0].column)), None
+                found.setdefault(leaf, loc)
+    return found
 
 
 def _check_group_size(
@@ -187,63 +142,10 @@ def _check_group_size(
         hint = "take its rows together with those of another value, or leave them out of the data"
         yield Diagnostic("E408", f"no {needed}row is in {group}", hint if needed else None)
         return
-    few = [_rows(count, split) for split, count in counts.items() if count < SMALL_GROUP]
+    few = [f"{count} {split}" for split, count in counts.items() if count < SMALL_GROUP]
     if few:
-        message = f"{group} has only {' and '.join(few)}: its rates there are uncertain"
+        message = f"{group} has few rows ({', '.join(few)}): its rates there are uncertain"
         yield Diagnostic("W401", message)
-
-
-def _rows(count: int, split: str = "") -> str:
-    return f"{count} {split}{' ' * bool(split)}row{'s' * (count != 1)}"
-
-
-def _check_group_columns(sample: Sample, case: Case) -> Iterator[tuple[Leaf, Diagnostic]]:
-    if getattr(case.solver, "missing", "") == "leave_out":
-        return
-    first: dict[tuple[str, tuple[str, ...]], Leaf] = {}
-    for leaf, _ in _filter_groups(case):
-        for condition in leaf.where.conditions:
-            first.setdefault((condition.column, leaf.over.datasets), leaf)
-    for (column, _), leaf in first.items():
-        values = sample.columns[column][sample.rows(leaf.over, "train")]
-        count = int(np.asarray(pd.isna(values)).sum())
-        if count:
-            verb = "has" if count == 1 else "have"
-            message = f"{_rows(count, 'training')} {verb} no value of '{column}': group unknown"
-            yield (
-                leaf,
-                Diagnostic("E411", message, "say missing: leave_out in the filter's options"),
-            )
-
-
-def _check_target_shares(sample: Sample, case: Case) -> Iterator[tuple[Leaf, Diagnostic]]:
-    """Yield an E305 for target shares that disjoint groups cannot have together."""
-    wanted = balance(case.objective.expression) if case.unseen else None
-    if wanted is None:
-        return
-    columns: dict[tuple[object, ...], dict[Leaf, float]] = {}
-    for leaf, target in zip(wanted.groups, wanted.target, strict=True):
-        names = tuple(condition.column for condition in leaf.where.conditions)
-        columns.setdefault((leaf.over, names), {})[leaf] = target
-    for targets in columns.values():
-        if not _are_feasible(sample, targets):
-            listed = " and ".join(f"{share:g} of '{leaf.where}'" for leaf, share in targets.items())
-            message = f"no rows have the target shares {listed}"
-            hint = "targets are shares of the rows that are kept, which add up to 1 over all groups"
-            yield next(iter(targets)), Diagnostic("E305", message, hint)
-
-
-def _are_feasible(sample: Sample, targets: Mapping[Leaf, float]) -> bool:
-    """Return whether some rows may have such shares of groups of one column."""
-    if not all(-SHARE_ROUNDING <= target <= 1 + SHARE_ROUNDING for target in targets.values()):
-        return False
-    whole = sample.rows(next(iter(targets)).over, "train")
-    inside = np.sum([sample.rows(leaf.where, "train") for leaf in targets], axis=0)
-    if inside.max(initial=0) > 1:  # groups overlap
-        return True
-    total = sum(targets.values())
-    are_all = bool((inside[whole] == 1).all())
-    return total <= 1 + SHARE_ROUNDING and not (are_all and total < 1 - SHARE_ROUNDING)
 
 
 def _check_file_groups(
@@ -386,25 +288,20 @@ def check_sampling(
     E410 if too few rows are sampled or held out, E205 for unknown columns in `stratify`, E411 if
     held-out rows are also training rows under another name.
     """
-    seed = experiment.seeds[0]
     seen = {(case.datasets, case.sampling): case for case in reversed(cases)}
     for (pool, sampling), case in seen.items():
         if sampling.holdout is not None:
             yield from _check_shared_rows(data, pool)
-        for name in pool:
+        drawn = sampling.share is not None or sampling.holdout is not None
+        for name in pool if drawn else ():
             try:
-                if sampling.share is not None:
-                    split_dataset(data, name, seed, SamplingSpec(sampling.share))
-            except FaultError as error:
-                yield from (fault.under("resample") for fault in error.faults)
-                continue
-            try:
-                if sampling.holdout is not None:
-                    split_dataset(data, name, seed, sampling)
+                split_dataset(data, name, experiment.seeds[0], sampling)
             except FaultError as error:
                 for fault in error.faults:
                     key = "stratify" if fault.code == "E205" else "fraction"
                     loc = safety_key_loc(experiment, case.label, key)
+                    if sampling.holdout is None:
+                        loc = ("resample",)
                     yield replace(fault, message=f"in '{name}' {fault.message}", loc=loc)
 
 
@@ -432,18 +329,13 @@ def _check_validation_rows(
     experiment: Experiment, rows: TrialData, cases: Sequence[Case]
 ) -> Iterator[Diagnostic]:
     """Yield an E410 for each option that needs validation rows if there are none."""
-    if "validation" in rows.splits():
-        return
-    hint = "give a data set some: split: {validation: 1/3}"
-    for case in cases:
-        uses = {case.solver.chooses_by: "chooses on validation rows"}
-        if case.guard.split == "validation":
-            uses["constraints_on"] = "checks the constraints on validation rows"
-        for key, use in uses.items():
-            if key:
-                message = f"'{key}' {use}, and there are none"
-                loc = experiment.entry_loc(case.label, key)
-                yield Diagnostic("E410", message, hint, loc=loc, key=True)
+    for case in cases if "validation" not in rows.splits() else ():
+        judged = "constraints_on" if case.guard.split == "validation" else None
+        for key in filter(None, (case.solver.chooses_by, judged)):
+            message = f"'{key}' needs validation rows, and there are none"
+            hint = "give a data set some: split: {validation: 1/3}"
+            loc = experiment.entry_loc(case.label, key)
+            yield Diagnostic("E410", message, hint, loc=loc, key=True)
 
 
 def _check_row_order(experiment: Experiment, sample: Sample, case: Case) -> Iterator[Diagnostic]:

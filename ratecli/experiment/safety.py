@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -12,10 +11,11 @@ from ratecli.certify.trees import DeltaDivision, SafetyMethod, SafetyTestSpec
 from ratecli.config.algorithm import AlgorithmSpec
 from ratecli.config.base import NumberRange, exact_number
 from ratecli.config.dataset import RESAMPLE_RANGE
+from ratecli.config.document import LOCATION_MARK
 from ratecli.config.experiment import Experiment
 from ratecli.config.safety import AIM_RANGE, DEFAULT_DELTA, PROBABILITY_RANGE, SafetySpec
 from ratecli.config.sweep import SweepPoint, SweepValue
-from ratecli.config.validation import quote_value
+from ratecli.config.validation import describe_type, quote_value
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean
 from ratecli.rates.resolve import Scope
 from ratecli.sampling.resampling import Holdout
@@ -92,9 +92,7 @@ class EntryAtPoint:
             delta[name] = float(self.number(own, place, PROBABILITY_RANGE))
         fraction = self.number(test.fraction, self._loc("fraction"), PROBABILITY_RANGE)
         holdout = Holdout(fraction, test.stratify or (), test.order == "positional")
-        aim = (
-            None if test.aim is None else float(self.number(test.aim, self._loc("aim"), AIM_RANGE))
-        )
+        aim = test.aim and float(self.number(test.aim, self._loc("aim"), AIM_RANGE))
         how = test.bound, test.method, test.division
         return SafetyTestSettings(delta, *how, holdout, test=test.test, aim=aim)
 
@@ -116,21 +114,10 @@ class EntryAtPoint:
         value = self.point[name]
         number = exact_number(value)
         if number is None or value not in limits:
-            key = f"the delta of '{loc[-1]}'" if loc[-2:-1] == ("delta",) else f"'{loc[-1]}'"
-            shown = quote_value(value) if isinstance(value, str) else json.dumps(value)
-            message = f"'{name}' stands for {key}, which must be {limits.words}, not {shown}"
-            raise FaultError(Diagnostic("E104", message, loc=self._value_loc(name, value)))
+            found = describe_type(value)
+            message = f"{LOCATION_MARK} must be {limits.words}, and '{name}' is {found}"
+            raise FaultError(Diagnostic("E104", message, loc=loc))
         return number
-
-    def _value_loc(self, name: str, value: SweepValue) -> Loc:
-        """Return where the algorithm's own sweep, or the file's, gives a name its value."""
-        outer: Loc = ("sweep",)
-        sweep = self.experiment.sweep
-        if self.entry.sweep is not None and name in self.entry.sweep.names:
-            outer = self.experiment.entry_loc(self.entry.label, "sweep")
-            sweep = self.entry.sweep
-        places = (loc for loc, each in sweep.value_locs(name) if each == value)
-        return (*outer, *next(places, (name,)))
 
 
 def safety_key_loc(experiment: Experiment, label: str, key: str) -> Loc:
@@ -147,12 +134,6 @@ def merged_safety(experiment: Experiment, entry: AlgorithmSpec) -> SafetySpec | 
         return None
     common = experiment.safety or SafetySpec.model_validate({})
     return common.model_copy(update=own_safety_keys(entry))
-
-
-def is_safety_tested(experiment: Experiment, entry: AlgorithmSpec) -> bool:
-    """Return whether models of an algorithm are tested."""
-    test = merged_safety(experiment, entry)
-    return test is not None and test.test
 
 
 def own_safety_keys(entry: AlgorithmSpec) -> dict[str, Any]:

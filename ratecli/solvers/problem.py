@@ -151,22 +151,6 @@ def combine_affine_forms(rates: RateMatrix, forms: Sequence[Affine]) -> tuple[Ar
     return mix @ rates.A, mix @ np.nan_to_num(rates.c) + constants
 
 
-def min_constraint_excess(coefficients: Array, constants: Array) -> float:
-    """Return the minimum over p in [0, 1]^n of the largest of `coefficients @ p + constants`."""
-    from scipy.optimize import linprog
-
-    m, count = coefficients.shape
-    found = linprog(
-        np.append(np.zeros(count), 1.0),
-        A_ub=np.hstack([coefficients, -np.ones((m, 1))]),
-        b_ub=-constants,
-        bounds=[(0, 1)] * count + [(None, None)],
-    )
-    if found.status != 0:
-        raise ArithmeticError(f"the program over decisions was not solved: {found.message}")
-    return float(found.fun)
-
-
 def sum_by_goal(owners: Sequence[str], found: Array) -> dict[str, float]:
     """Return the sum of `found` (J,) over the pieces of each constraint, by constraint name."""
     total = dict.fromkeys(owners, 0.0)
