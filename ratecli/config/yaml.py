@@ -222,7 +222,7 @@ class StrictLoader(Reader, Scanner, Parser, Composer, BaseResolver):
             hint = "remove the line '---', or write two files"
             self._note("E004", "a second document begins here", hint, following)
         self.nodes = 0
-        self._check_size(root, 0)
+        self._check_size(root, 0, root)
         if self.faults:
             raise FaultError(self.faults)
         return root
@@ -252,11 +252,11 @@ class StrictLoader(Reader, Scanner, Parser, Composer, BaseResolver):
         event: yaml.Event = self.get_event()  # type: ignore[no-untyped-call]
         return event
 
-    def _check_size(self, node: Node, depth: int) -> None:
-        """Raise E003 if a node is too large or too deep with its aliases expanded."""
-        self._count_node(depth, node)
+    def _check_size(self, node: Node, depth: int, at: Node) -> None:
+        """Raise E003, at an entry of the root, if it is too large with its aliases expanded."""
+        self._count_node(depth, at)
         for child in child_nodes(node):
-            self._check_size(child, depth + 1)
+            self._check_size(child, depth + 1, at if depth else child)
 
     def _count_node(self, depth: int, at: yaml.Event | Node) -> None:
         self.nodes += 1

@@ -293,7 +293,8 @@ def _range_error(name: str, goals: Sequence[Goal]) -> tuple[str, str, str] | Non
     if all(low > 0 for low, _ in ranges):
         return "E305", f"'{name}' can never hold, whatever the classifier does", hint
     # bounds on a disclosivity may be swept up to 1, which is no restriction
-    if not all(bounds) and any(high <= 0 or low > 0 for low, high in ranges):
+    ends = [high for _, high in ranges if not all(bounds)]
+    if any(high <= 0 for high in ends) or any(low > 0 for low, _ in ranges):
         return "W305", f"'{name}' holds always or never at some sweep points", hint
     return None
 

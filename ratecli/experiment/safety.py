@@ -92,7 +92,9 @@ class EntryAtPoint:
             delta[name] = float(self.number(own, place, PROBABILITY_RANGE))
         fraction = self.number(test.fraction, self._loc("fraction"), PROBABILITY_RANGE)
         holdout = Holdout(fraction, test.stratify or (), test.order == "positional")
-        aim = test.aim and float(self.number(test.aim, self._loc("aim"), AIM_RANGE))
+        aim = test.aim
+        if aim is not None:
+            aim = float(self.number(aim, self._loc("aim"), AIM_RANGE))
         how = test.bound, test.method, test.division
         return SafetyTestSettings(delta, *how, holdout, test=test.test, aim=aim)
 

@@ -214,7 +214,7 @@ class Trial:
     def problem(self) -> Problem:
         """Return the problem for the solver, with validation data, safety test, deployed model."""
         case = self.spec.case
-        unknown = check_known_groups(self.rows.sample, case)
+        unknown = list(check_known_groups(self.rows.sample, case))
         if unknown:
             raise FaultError(unknown)
         problem = training_problem(self.rows, *self._solver_goals("train"), self.spec.l2)

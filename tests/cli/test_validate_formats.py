@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from broken_files import HEAD, marked
+from broken_files import HEAD
+from marked import marked
 
 
 def test_all_formats_have_the_same_content(folder, cli):

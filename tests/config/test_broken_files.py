@@ -20,32 +20,25 @@ sweep: {k: 'linspace(0, 1, 400)'}
 SYNTAX = [
     ("a: ⟦[⟧1, 2\nb: 3\n", "this bracket is not closed"),
     ("a: 1\n⟦\t⟧b: 2\n", "a tab"),
-    ("a⟦:⟧1\nb: 2\n", "space is missing"),
-    ("a: b⟦:⟧ c\n", "second ':'"),
+    ("a:1\nb⟦:⟧ 2\n", "write 'key: value' with a space"),
+    ("a: b⟦:⟧ c\n", "quote a value"),
     ("x: ⟦'⟧abc\ny: 2\n", "never ends"),
     ("x: ⟦@⟧y\n", "cannot begin with '@'"),
-    ("a:\n  b: 1\n ⟦c⟧: 2\n", "not indented like"),
-    ("a: [1, 2]⟦]⟧\n", "no opening"),
-    ("a: 'x' ⟦y⟧\n", "after the end of"),
+    ("a:\n  b: 1\n ⟦c⟧: 2\n", "begin in the same column"),
+    ("a: [1, 2]⟦]⟧\n", "brackets"),
     ('a: "\\⟦q⟧"\n', "not an escape"),
     ('a: "\\x⟦z⟧z"\n', "not an escape"),
-    ("a: ⟦>⟧= 3\n", "begins on the next line"),
     ("a: 1\n⟦b⟧cd\ne: 2\n", "not 'key: value'"),
-    ("a: ⟦*b⟧\n", "no anchor '&b'"),
-    ("a: ⟦-⟧ b\n", "list entry cannot"),
+    ("a: ⟦*⟧b\n", "undefined alias"),
     ("a: {b: tpr⟦[⟧women] >= 1}\n", "cannot contain '['"),
     ("a: [⟦linspace(1⟧, 6.5, 96)]\n", "cuts this value in two"),
-    ("⟦:⟧ 3\n", "key is missing"),
 ]
 
 YAML = [
     ("E002", "a: 1\n⟦a⟧: 2\n"),
-    ("E003", "a: &x [⟦*x⟧]\n"),
+    ("E003", "a: ⟦&x [*x]⟧\n"),
     ("E004", "a: ⟦!!python/object:os.system x⟧\n"),
-    ("E004", "a: ⟦!!str x⟧\n"),
     ("E004", "a: ⟦! x⟧\n"),
-    ("E004", "⟦%TAG ! tag:x,2000:⟧\n---\na: b\n"),
-    ("E004", "a: &a {b: 1}\nc: {⟦<<⟧: *a}\n"),
     ("E004", "⟦1⟧: 2\n"),
     ("E004", "a: {⟦[b]⟧: 2}\n"),
     ("E004", "a: 1\n⟦---⟧\nb: 2\n"),
@@ -60,9 +53,10 @@ KEYS = [
     ("E101", "⟦sedes⟧: 3\n", "did you mean 'seeds'"),
     ("E101", "report: {plots: [{kind: tradeoff, x: a, y: b, ⟦colour⟧: red}]}\n", "allowed keys"),
     ("E101", "regularization: {⟦l1⟧: 3}\n", "allowed keys: l2"),
-    ("E101", "regularization: {⟦l2:3⟧}\n", "space is missing"),
+    ("E101", "regularization: {⟦l2:3⟧}\n", "allowed keys: l2"),
+    ("E101", "⟦<<⟧: {seeds: 3}\n", None),
     ("E103", "report: {⟦tables⟧: }\n", None),
-    ("E102", "report:\n  tables:\n    - ⟦rows⟧: [a]\n", None),
+    ("E102", "report:\n  tables:\n    - ⟦rows: [a]⟧\n", None),
     ("E102", "⟦deployed⟧: {}\n", "column"),
     ("E103", "seeds: ⟦banana⟧\n", "write 5"),
     ("E103", "seeds: ⟦2.5⟧\n", "write 5"),
@@ -175,8 +169,6 @@ DATASETS = [
 
 NO_SOURCES = [("E104", "⟦{}⟧"), ("E102", "{⟦d⟧: {}}"), ("E102", "{⟦d⟧: {rows: 5}}")]
 ENTRIES = [
-    ("E101", "{⟦algoritm⟧: a, metric: m, paper: 1}"),
-    ("E101", "{algorithm: a, metric: m, ⟦at_mots⟧: 1}"),
     ("E102", "⟦{metric: m, paper: 1}⟧"),
     ("E102", "⟦{algorithm: a, metric: m, kappa: 1}⟧"),
     ("E102", "{algorithm: a, metric: m, ⟦value⟧: 1}"),
@@ -192,7 +184,7 @@ ENTRIES = [
     ("E104", "{algorithm: a, metric: m, paper: 1, split: ⟦tets⟧}"),
 ]
 FILTERS = [
-    ("E103", "⟦filter⟧:", "a mapping of keys to values, not empty"),
+    ("E103", "⟦filter⟧:", "give it a value, or remove the key"),
     ("E102", "⟦filter⟧: {}", "'filter' needs one of 'balance' and 'objective'"),
     ("E102", "⟦filter⟧: {balance: null}", "needs one of 'balance' and 'objective'"),
     ("E104", "filter: {balance: sex, ⟦objective⟧: error}", "only one of 'balance' and 'objective'"),
@@ -239,7 +231,7 @@ def test_experiment_name_is_a_file_name(faults_of, name):
 
 def test_missing_keys_are_placed_at_the_start_of_the_file(faults_of):
     faults = faults_of("# a comment\ndescription: none\n")
-    assert [(fault.code, spot(fault.place)) for fault in faults] == [("E102", (2, 1, 1))] * 3
+    assert [(fault.code, spot(fault.place)) for fault in faults] == [("E102", (2, 1, 17))] * 3
     assert {fault.message.split("'")[1] for fault in faults} == {"name", "datasets", "algorithms"}
 
 

@@ -297,7 +297,7 @@ def test_predicting_a_safety_test_needs_rows_of_equal_weight(folder):
         file = text("weights", SAFE).replace("[unconstrained,", f"[{entry},")
         (fault,) = faults(write(folder, file))
         assert (fault.code, fault.place.line) == ("E104", 7)
-        assert "predicts its safety test from training rows" in fault.message
+        assert "predicts its safety test from rows of equal weight" in fault.message
     file = text("sample", SAFE).replace("[unconstrained,", "[seldonian,")
     _, store = run_file(write(folder, file))
     result = store.result(store.plan()[0].key)

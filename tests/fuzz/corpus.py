@@ -12,7 +12,8 @@ import yaml
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "cli")]
 
-from broken_files import BROKEN, TABLES, marked  # noqa: E402  it is among the tests of commands
+from broken_files import BROKEN, TABLES  # noqa: E402  it is among the tests of commands
+from marked import marked  # noqa: E402
 
 __all__ = ["TABLES", "files", "rules", "words"]
 

@@ -20,3 +20,9 @@ def unmarked(text):
 
 def spot(place: SourceLocation):
     return (place.line, place.column, place.width)
+
+
+def marked(text):
+    """The file's text, and (line, column) of every mark."""
+    text, places = unmarked(text)
+    return text, [place[:2] for place in places]
