@@ -9,9 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
-from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
-from importlib.util import find_spec
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Literal
 
 from ratecli.errors import Diagnostic, FaultError, exception_line
@@ -44,16 +43,9 @@ class Plugin:
         return self.entry.name
 
     @property
-    def module(self) -> str:
-        return self.entry.value.partition(":")[0].strip()
-
-    @cached_property
     def version(self) -> str:
         """Version of the package; "" if it is unknown."""
-        try:
-            return version(self.package) if self.package else ""
-        except (PackageNotFoundError, KeyError):
-            return ""
+        return self.entry.dist.version if self.entry.dist else ""
 
     @property
     def origin(self) -> str:
@@ -126,15 +118,6 @@ def unusable_plugin_warnings(kind: PluginKind, own: Collection[str]) -> Iterator
                 yield Diagnostic("W210", message, "rename the entry point")
             continue
         try:
-            plugin = find_plugin(kind, name)
-            if plugin is not None and not _module_exists(plugin.module.partition(".")[0]):
-                raise plugin.broken(f"there is no module '{plugin.module}'")
+            find_plugin(kind, name)
         except FaultError as error:
             yield from (Diagnostic("W210", fault.message, fault.help) for fault in error.faults)
-
-
-def _module_exists(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except (ImportError, ValueError):  # raised by `find_spec` for unusual modules, such as __main__
-        return False

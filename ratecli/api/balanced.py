@@ -15,7 +15,6 @@ from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warni
 from ratecli.api.estimator import MappingParamsEstimator, seed_from_random_state
 from ratecli.api.fitting import FitResult, LabelledRows, fit_rows
 from ratecli.api.goals import FitSpec
-from ratecli.api.rows import InputRows
 from ratecli.apply.predict import prediction_columns
 from ratecli.apply.table_filter import MAIN_VARIANT, WITHOUT_MIN_KEPT, filter_goals
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE
@@ -112,38 +111,32 @@ class BalancedFilter(MappingParamsEstimator):
         with convert_errors():
             inputs = self._inputs(X, sensitive_features, reset=True, y=y)
             self._seed = seed_from_random_state(self.random_state)
-            by = self._by(inputs)
+            by = self._columns() or list(map(str, inputs.beside.columns))
             if not by:
                 self._keep_all()
                 hint = "name columns by `by`, or give sensitive_features"
                 issue_warnings([f"there are no groups to balance: {hint}"])
                 return self
-            nothing = np.full(len(inputs), np.nan)
-            rows = LabelledRows.of(inputs, nothing, np.ones(len(inputs)))
-            dropped = [name for name in self.drop if name not in by]
-            encode = inputs.matrix is None
-            found = fit_rows(
-                self._fit_spec(by),
-                rows,
-                self._seed,
-                drop=dropped,
-                encode=encode,
-                missing=self.missing,
-            )
+            count = len(inputs)
+            rows = LabelledRows.of(inputs, np.full(count, np.nan), np.ones(count))
+            spec = self._fit_spec(by, encode=inputs.matrix is None)
+            found = fit_rows(spec, rows, self._seed)
         issue_warnings(found.warnings)
         self._keep(found)
         return self
 
-    def _by(self, inputs: InputRows) -> list[str]:
-        if self.by is None:
-            return [str(name) for name in inputs.beside.columns]
-        return [self.by] if isinstance(self.by, str) else list(self.by)
+    def _columns(self) -> list[str]:
+        return [self.by] if isinstance(self.by, str) else list(self.by or ())
 
-    def _fit_spec(self, by: Sequence[str]) -> FitSpec:
+    def _fit_spec(self, by: Sequence[str], *, encode: bool) -> FitSpec:
         least = {} if self.algorithm == WITHOUT_MIN_KEPT else {"kept": self.kept}
+        options = {**least, **(self.solver_options or {})}
         goals = filter_goals(by, float(self.disclosivity))
         goals |= {} if self.objective is None else {"objective": self.objective}
-        return FitSpec(self.algorithm, {**least, **(self.solver_options or {})}, **goals)
+        drop = [name for name in self.drop if name not in by]
+        return FitSpec(
+            self.algorithm, options, drop=drop, encode=encode, missing=self.missing, **goals
+        )
 
     def _keep_all(self) -> None:
         self.filter_: ProxyFilter | None = None
@@ -171,13 +164,9 @@ class BalancedFilter(MappingParamsEstimator):
         X may lack the columns `by` and `drop`.
         """
         check_is_fitted(self, self._found)
-        with convert_errors():
-            inputs = self._inputs(X, None, reset=False)
-            if self.filter_ is None:
-                return np.ones(len(inputs))
-            shown, warnings = self._reader.inputs_for(self.filter_, inputs)
-        issue_warnings(warnings)
-        return self.filter_.keep_probability(shown)
+        if self.filter_ is None:
+            return np.ones(len(self._inputs(X, None, reset=False)))
+        return self.filter_.keep_probability(self._shown(X))
 
     def sample_weight(self, X: Any) -> Array:
         """Return weights (n,) under which groups are as balanced as among kept rows: `chances`."""
@@ -194,27 +183,16 @@ class BalancedFilter(MappingParamsEstimator):
             The rows that are kept, with the types of the arguments; y is None if it was None.
         """
         self.fit(X, y, sensitive_features=sensitive_features)
-        rows = self._drawn(X)
-        self.sample_indices_ = rows
+        kept: NDArray[Any] = self.chances(X)
+        if self.filter_ is not None:
+            kept = prediction_columns(self.filter_, self._shown(X), self._seed).columns["kept"]
+        self.sample_indices_ = rows = np.flatnonzero(kept)
+        if not len(rows):
+            raise NoSolutionFoundError(f"of {len(kept)} rows none is kept: ask for more by `kept`")
         return _safe_indexing(X, rows), None if y is None else _safe_indexing(y, rows)
 
-    def _drawn(self, X: Any) -> NDArray[np.intp]:
-        with convert_errors():
-            inputs = self._inputs(X, None, reset=False)
-            if self.filter_ is None:
-                return np.arange(len(inputs))
-            shown, _ = self._reader.inputs_for(self.filter_, inputs)
-            said = prediction_columns(self.filter_, shown, self._seed)
-        rows = np.flatnonzero(said.columns["kept"])
-        if not len(rows):
-            raise NoSolutionFoundError(
-                f"of {len(inputs)} rows none is kept: ask for more by `kept`"
-            )
-        return rows
-
     def _unseen(self) -> list[str]:
-        by = [] if self.by is None else [self.by] if isinstance(self.by, str) else list(self.by)
-        return [*by, *self.drop]
+        return [*self._columns(), *self.drop]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length
 
 from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warnings
 from ratecli.api.estimator import (
@@ -18,11 +18,11 @@ from ratecli.api.estimator import (
     seed_from_random_state,
 )
 from ratecli.api.fitting import FitResult, LabelledRows, fit_rows, normalize_weights
-from ratecli.api.goals import ConstraintSpec, FitSpec
+from ratecli.api.goals import ConstraintSpec, FitSpec, shared_arguments
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.options import solver_class
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX, random_stream
-from ratecli.models.base import Array, Features
+from ratecli.models.base import Array
 from ratecli.models.composed import CostSensitiveClassifier, GroupThreshold
 from ratecli.models.linear import Ramp, RandomizedLogistic, Threshold
 
@@ -187,18 +187,11 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
             )
             classes = BinaryLabels.of(y, self.pos_label)
             check_consistent_length(X, y)
-            rows = LabelledRows.of(inputs, classes.yes(y), normalize_weights(sample_weight, X))
-            counted = rows.counted()
-            BinaryLabels.of(np.asarray(y)[counted], self.pos_label)
+            weight = normalize_weights(sample_weight, X)
+            BinaryLabels.of(np.asarray(y)[weight > 0], self.pos_label)
+            rows = LabelledRows.of(inputs, classes.yes(y), weight)
             seed = seed_from_random_state(self.random_state)
-            found = fit_rows(
-                self._fit_spec(),
-                rows.take(counted),
-                seed,
-                drop=self.drop,
-                encode=self.encode,
-                missing=self.missing,
-            )
+            found = fit_rows(self._fit_spec(), rows, seed)
         issue_warnings(found.warnings)
         self.classes_, self._classes = classes.labels, classes
         self._reader = found.reader
@@ -209,17 +202,7 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
         if self.safety is None and solver_class(self.solver).needs_safety_test:
             message = f"'{self.solver}' requires a safety test"
             raise FaultError(Diagnostic("E102", message, 'say safety={"delta": 0.05}'))
-        return FitSpec(
-            self.solver,
-            self.solver_options or {},
-            self.objective,
-            self.constraints,
-            self.groups or {},
-            self.parameters or {},
-            self.l2,
-            self.deployed,
-            self.safety,
-        )
+        return FitSpec(self.solver, self.solver_options, **shared_arguments(self))
 
     def _unseen(self) -> list[str]:
         return [*self.drop, *([] if self.deployed is None else [self.deployed])]
@@ -229,15 +212,15 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
         solution, ending = found.measured.solution, found.measured
         variants = solution.variants
         if not variants:
-            reason = found.read.names.in_text(ending.reason or ending.status)
+            reason = found.read.in_text(ending.reason or ending.status)
             tested = ending.info.get("certificates")
             what = "classifier that passes its safety test" if tested else "classifier"
             raise NoSolutionFoundError(f"{self.solver} found no {what}: {reason}")
         chosen = self._chosen(list(variants))
-        shown, values = found.read.names.shown, found.values[chosen]
+        shown, values = found.read.shown, found.values[chosen]
         self.variants_ = dict(variants)
         self.classifier_ = variants[chosen]
-        self.status_, self.reason_ = ending.status, found.read.names.in_text(ending.reason)
+        self.status_, self.reason_ = ending.status, found.read.in_text(ending.reason)
         self.objective_ = values["objective"]
         self.violations_ = {
             called: values[VIOLATION_PREFIX + name]
@@ -318,15 +301,6 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
         chances = self.classifier_.decide(shown)
         draws = random_stream(seed_from_random_state(random_state), "predict").random(len(chances))
         return self._classes.of_decisions(draws < chances)
-
-    def _shown(self, X: Any, sensitive: Any) -> Features:
-        """Return the inputs of the classifier."""
-        check_is_fitted(self, self._found)
-        with convert_errors():
-            inputs = self._inputs(X, sensitive, reset=False)
-            shown, warnings = self._reader.inputs_for(self.classifier_, inputs)
-        issue_warnings(warnings)
-        return shown
 
     def _margin(self, X: Any, sensitive: Any) -> Array:
         """Return numbers (n,), above 0 where a positive decision is likelier."""

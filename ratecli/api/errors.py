@@ -38,8 +38,6 @@ def convert_errors() -> Iterator[None]:
     """Convert a FaultError to an InvalidInputError, which is a ValueError."""
     try:
         yield
-    except InvalidInputError:
-        raise
     except FaultError as error:
         raise InvalidInputError(error.faults) from None
 

@@ -16,8 +16,10 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from ratecli.api.errors import convert_errors, issue_warnings
+from ratecli.api.fitting import FeatureReader
 from ratecli.api.rows import InputRows, check_indices
-from ratecli.models.base import Array
+from ratecli.models.base import Array, Features
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,6 @@ class BinaryLabels:
         if y is None:
             raise ValueError("it requires y to be passed, but the target y is None")
         y = column_or_1d(y, warn=True)
-        if not len(y):
-            raise ValueError("y holds no label")
         check_classification_targets(y)
         kind = type_of_target(y, input_name="y", raise_unknown=True)
         labels = np.unique(y)
@@ -42,12 +42,10 @@ class BinaryLabels:
             message = "Only binary classification is supported. The type of the target is"
             raise ValueError(f"{message} {kind}.")
         if len(labels) < 2:
-            raise ValueError(f"rates are of two classes, and y has 1 class: {labels[0]!r}")
-        if pos_label is None:
-            return cls(labels, 1)
-        if pos_label not in labels.tolist():
+            raise ValueError(f"y must have two labels, not {len(labels)} class: {labels.tolist()}")
+        if pos_label not in {None, *labels.tolist()}:
             raise ValueError(f"pos_label is {pos_label!r}, and the labels are {labels.tolist()}")
-        return cls(labels, labels.tolist().index(pos_label))
+        return cls(labels, 1 if pos_label is None else labels.tolist().index(pos_label))
 
     def yes(self, y: Any) -> Array:
         """Return (n,) 1 where the label is positive, else 0."""
@@ -93,7 +91,8 @@ class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
 
     _mappings: ClassVar[tuple[str, ...]] = ()
     _found: ClassVar[str] = ""
-    """Attribute set by a successful fit; without it, the estimator is not fitted."""
+    """Attribute with the model, set by a successful fit; without it, there was none."""
+    _reader: FeatureReader
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return parameters by name; with `deep` also the entries of mappings."""
@@ -138,6 +137,15 @@ class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
             X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=np.float64)
         return InputRows.of(X, sensitive, **others)
 
+    def _shown(self, X: Any, sensitive: Any = None) -> Features:
+        """Return the inputs of the fitted model; `_reader` makes them."""
+        check_is_fitted(self, self._found)
+        with convert_errors():
+            inputs = self._inputs(X, sensitive, reset=False)
+            shown, warnings = self._reader.inputs_for(getattr(self, self._found), inputs)
+        issue_warnings(warnings)
+        return shown
+
     def _check_frame(self, X: pd.DataFrame, *, reset: bool) -> None:
         """Check a DataFrame; columns that are not features may be missing after training."""
         whole = X
@@ -150,9 +158,7 @@ class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
                 whole = X.reindex(columns=names)
         validate_data(self, whole, reset=reset, skip_check_array=True)
         if not len(X):
-            raise ValueError(
-                f"Found array with 0 sample(s) (shape={X.shape}): no row to learn from."
-            )
+            raise ValueError(f"Found array with 0 sample(s) (shape={X.shape}): there are no rows.")
 
 
 def seed_from_random_state(random_state: Any) -> int:

@@ -66,9 +66,8 @@ class FeatureReader:
         inputs: InputRows,
         features: Sequence[str],
         train: NDArray[np.intp],
-        *,
         encode: bool | Literal["auto"],
-        missing: str = MISSING_IS_ERROR,
+        missing: str,
     ) -> tuple[FeatureReader, Features]:
         """Learn how to make features from the rows `train`; return also the features of all rows.
 
@@ -85,7 +84,7 @@ class FeatureReader:
         means = missing == MISSING_TO_MEAN
         frame = inputs.named(features)
         for name in features:
-            _check_feature(frame[name], name, means=means)
+            check_feature(frame[name], name, meant_as_text=True, means=means)
         text = [name for name in features if is_text(frame[name])]
         if encode is False and text:
             message = f"column '{text[0]}' holds text, which is no feature as it is"
@@ -128,51 +127,29 @@ class FeatureReader:
 
 def _check_options(inputs: InputRows, encode: bool | str, missing: str) -> None:
     """Raise E104 for invalid options of features, and for options that have no effect."""
-    for option, value, allowed in (
-        ("encode", encode, (True, False, "auto")),
-        ("missing", missing, (MISSING_IS_ERROR, MISSING_TO_MEAN)),
-    ):
-        if value not in allowed:
-            listed = ", ".join(map(repr, allowed))
-            message = f"{option} is {value!r}, and must be one of {listed}"
-            raise FaultError(Diagnostic("E104", message))
     is_array, means = inputs.matrix is not None, missing == MISSING_TO_MEAN
-    if (is_array and encode is True) or (means and (is_array or encode is False)):
-        reason = "X is an array" if is_array else "encode is False"
-        message = f"missing is {missing!r} and encode is {encode!r}, but numbers are used unchanged"
-        hint = f"{reason}: give a DataFrame to encode, or leave out the options"
-        raise FaultError(Diagnostic("E104", message, hint))
-
-
-def _check_feature(column: Any, name: str, *, means: bool) -> None:
-    """Call `check_feature` and give the errors a help text for Python users."""
-    try:
-        check_feature(column, name, meant_as_text=True, means=means)
-    except FaultError as error:
-        way = "drop the column, or fill in its values"
-        way += "" if means else ', or say missing="mean" if none is infinite'
-        raise FaultError(replace(fault, help=way) for fault in error.faults) from None
+    if encode not in {True, False, "auto"} or missing not in {MISSING_IS_ERROR, MISSING_TO_MEAN}:
+        reason = "encode is True, False or 'auto', missing is 'error' or 'mean'"
+    elif is_array and (encode is True or means):
+        reason = "X is an array, whose numbers are used unchanged: give a DataFrame"
+    elif means and encode is False:
+        reason = "encode is False, so numbers are used unchanged"
+    else:
+        return
+    message = f"encode={encode!r} and missing={missing!r} cannot be used: {reason}"
+    raise FaultError(Diagnostic("E104", message))
 
 
 def _check_sizes(X: Features, names: Sequence[str]) -> None:
     """Raise E407 for a column that is too large or too small to be used without scaling."""
-    largest = np.maximum(_to_flat_array(X.max(axis=0)), -_to_flat_array(X.min(axis=0)))
-    for what, wrong in (
-        ("large", largest > MAX_FEATURE_MAGNITUDE),
-        ("small", (largest > 0) & (largest < 1 / MAX_FEATURE_MAGNITUDE)),
-    ):
-        if wrong.any():
-            name, value = names[int(np.argmax(wrong))], largest[wrong][0]
-            message = f"the numbers of column '{name}', up to {value:g}, are too {what} as they are"
-            way = (
-                "give them in other units, or standardize them: encode=True does so for a DataFrame"
-            )
-            raise FaultError(Diagnostic("E407", message, way))
-
-
-def _to_flat_array(found: Any) -> Array:
-    """Return one row of a dense or sparse array as a flat array."""
-    return np.asarray(found.toarray() if sparse.issparse(found) else found, dtype=float).ravel()
+    largest = abs(X).max(axis=0)
+    sizes = np.ravel(largest.toarray() if sparse.issparse(largest) else largest)
+    wrong = (sizes > MAX_FEATURE_MAGNITUDE) | ((sizes > 0) & (sizes < 1 / MAX_FEATURE_MAGNITUDE))
+    if wrong.any():
+        name, size = names[int(np.argmax(wrong))], sizes[wrong][0]
+        message = f"the numbers of column '{name}', up to {size:g}, cannot be used unscaled"
+        hint = "give them in other units, or standardize them: encode=True does so for a DataFrame"
+        raise FaultError(Diagnostic("E407", message, hint))
 
 
 def normalize_weights(sample_weight: Any, X: Any) -> Array:
@@ -208,18 +185,11 @@ class LabelledRows:
 
     @classmethod
     def of(cls, inputs: InputRows, label: Array, weight: Array) -> LabelledRows:
-        """Return rows that are all training rows."""
+        """Return the rows with nonzero weight, all of them as training rows."""
+        counted = np.flatnonzero(weight > 0)
+        if len(counted) < len(weight):
+            inputs, label, weight = inputs.take(counted), label[counted], weight[counted]
         return cls(inputs, label, weight, np.full(len(label), "train"))
-
-    def counted(self) -> NDArray[np.intp]:
-        """Return the indices of the rows with nonzero weight."""
-        return np.flatnonzero(self.weight > 0)
-
-    def take(self, rows: NDArray[np.intp]) -> LabelledRows:
-        if len(rows) == len(self.label):
-            return self
-        label, weight, part = self.label[rows], self.weight[rows], self.part[rows]
-        return LabelledRows(self.inputs.take(rows), label, weight, part)
 
     def put_aside(self, holdout: Holdout | None, seed: int) -> LabelledRows:
         """Hold out rows for a safety test, if there is one, choosing them as the runner does.
@@ -283,18 +253,8 @@ class FitResult:
     warnings: tuple[Diagnostic, ...]
 
 
-def fit_rows(
-    spec: FitSpec,
-    rows: LabelledRows,
-    seed: int,
-    *,
-    drop: Sequence[str],
-    encode: bool | Literal["auto"],
-    missing: str = MISSING_IS_ERROR,
-) -> FitResult:
+def fit_rows(spec: FitSpec, rows: LabelledRows, seed: int) -> FitResult:
     """Solve a `FitSpec` on training rows, holding out some of the rows if it has a safety test.
-
-    Columns in `drop` are not features. `encode` and `missing` are as in `FeatureReader.of`.
 
     Raises
     ------
@@ -303,12 +263,12 @@ def fit_rows(
     """
     read = spec.read(rows.inputs.values)
     deployed = [] if spec.deployed is None else [spec.deployed]
-    features = select_features(rows.inputs, [*drop, *read.case.unseen, *deployed])
+    features = select_features(rows.inputs, [*spec.drop, *read.case.unseen, *deployed])
     rows = rows.put_aside(read.case.holdout, seed)
     train = rows.training()
-    reader, X = FeatureReader.of(rows.inputs, features, train, encode=encode, missing=missing)
+    reader, X = FeatureReader.of(rows.inputs, features, train, spec.encode, spec.missing)
     data = TrialData(rows.sample(spec.deployed), X)
-    with read.names.in_errors(), limit_to_one_thread():
+    with limit_to_one_thread():
         warnings = check_fit_rows(read, data)
         found = _solve(read, data, seed, read.case)
     values = _by_name(read.case, found.values)

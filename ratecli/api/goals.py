@@ -5,24 +5,22 @@ It becomes the content of an experiment, so that the code for files reads and ch
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
 
 from ratecli.config.document import Document
 from ratecli.config.experiment import read_experiment
-from ratecli.errors import Diagnostic, FaultError, Loc
+from ratecli.datasets.entry import MISSING_IS_ERROR
+from ratecli.errors import Loc
 from ratecli.experiment.cases import Case
 from ratecli.experiment.reading import ExperimentReader, ParsedRules
-from ratecli.solvers.registry import all_algorithms
 
 ROWS_DATASET = "rows"
 """Name of the rows as a data set."""
 UNCONSTRAINED = "unconstrained"
-"""Algorithm to name in a specification that trains nothing; it gets no constraints."""
-_OF = re.compile(r"\bof\(\s*([A-Za-z_]\w*)")
+"""Algorithm to name in a specification that trains nothing, and the one that goals may compare
+with by `of(...)`; it gets no constraints."""
 
 ConstraintSpec = str | Sequence[str] | Mapping[str, str]
 
@@ -49,18 +47,33 @@ class FitSpec:
         The safety test, as in an experiment file.
     metrics
         Further expressions to measure, by name.
+    drop
+        Columns that are not features.
+    encode, missing
+        How to make features from columns, as in `FeatureReader.of`.
     """
 
     algorithm: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] | None = None
     objective: str = "error"
     constraints: ConstraintSpec = ()
-    groups: Mapping[str, str] = field(default_factory=dict)
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    groups: Mapping[str, str] | None = None
+    parameters: Mapping[str, Any] | None = None
     l2: float | str = "1/n"
     deployed: str | None = None
     safety: Mapping[str, Any] | None = None
     metrics: Mapping[str, str] = field(default_factory=dict)
+    drop: Sequence[str] = ()
+    encode: bool | Literal["auto"] = "auto"
+    missing: str = MISSING_IS_ERROR
+
+    @property
+    def rules(self) -> dict[str, str]:
+        """Constraints by name; those without a name are called `rule_1`, `rule_2`, ..."""
+        if isinstance(self.constraints, Mapping):
+            return dict(self.constraints)
+        texts = [self.constraints] if isinstance(self.constraints, str) else self.constraints
+        return {f"rule_{k}": text for k, text in enumerate(texts, start=1)}
 
     def read(self, columns: Mapping[str, Sequence[str | float]]) -> ParsedFitSpec:
         """Parse the specification; `columns` has the distinct values of each column of the rows.
@@ -70,39 +83,36 @@ class FitSpec:
         FaultError
             E1xx, E2xx, E3xx as for a file, located in what the user wrote.
         """
-        names = ConstraintNames({name: shown for name, shown, _, _ in self._rules()})
-        with names.in_errors():
-            document = self._document()
-            experiment = read_experiment(document)
-            rules = ParsedRules.of(experiment)
-            pool = (ROWS_DATASET,)
-            reading = ExperimentReader(experiment, document, rules, columns={pool: columns})
-            case, *others = reading.cases()
-        for other in others:
-            if other.solver.role != "ignores":
-                message = f"of({other.label}, ...) names an algorithm that enforces constraints"
-                hint = "name one that ignores them, such as unconstrained"
-                raise FaultError(Diagnostic("E310", message, hint))
-        return ParsedFitSpec(reading, case, tuple(others), names)
+        document = self._document()
+        experiment = read_experiment(document)
+        rules = ParsedRules.of(experiment)
+        reading = ExperimentReader(experiment, document, rules, columns={(ROWS_DATASET,): columns})
+        case, *others = reading.cases()
+        shown = self.rules
+        if isinstance(self.constraints, Mapping):
+            shown = {name: name for name in shown}
+        return ParsedFitSpec(reading, case, tuple(others), shown)
 
     def _document(self) -> Document:
         """Return the experiment, with the user's arguments as places."""
-        rules = list(self._rules())
-        # algorithms that goals compare with must not see the test rows, but need not pass the test
-        entry = {} if self.safety is None else {"safety": {"test": False}}
-        others: list[Mapping[str, Any]] = [{name: entry} for name in self._others()]
+        others: list[Mapping[str, Any]] = []
+        rules = self.rules
+        refers = any("of(" in str(text) for text in (self.objective, *rules.values()))
+        if refers and self.algorithm != UNCONSTRAINED:
+            # it must not see the test rows, but need not pass the test
+            others.append(
+                {UNCONSTRAINED: {} if self.safety is None else {"safety": {"test": False}}}
+            )
         content: dict[str, Any] = {
             "name": "fit",
             "datasets": {ROWS_DATASET: {"path": "rows.csv"}},
-            "objective": _rule_text(self.objective, "objective"),
-            "groups": {
-                name: _rule_text(text, _item("groups", name)) for name, text in self.groups.items()
-            },
-            "constraints": {name: _rule_text(text, place) for name, _, text, place in rules},
-            "sweep": {name: [value] for name, value in self.parameters.items()},
+            "objective": _on_one_line(self.objective),
+            "groups": {name: _on_one_line(text) for name, text in (self.groups or {}).items()},
+            "constraints": {name: _on_one_line(text) for name, text in rules.items()},
+            "sweep": {name: [value] for name, value in (self.parameters or {}).items()},
             "regularization": {"l2": self.l2},
-            "algorithms": [{self.algorithm: self.options}, *others],
-            "metrics": {name: _rule_text(text, name) for name, text in self.metrics.items()},
+            "algorithms": [{self.algorithm: self.options or {}}, *others],
+            "metrics": {name: _on_one_line(text) for name, text in self.metrics.items()},
         }
         content |= {} if self.deployed is None else {"deployed": {"column": self.deployed}}
         content |= {} if self.safety is None else {"safety": self.safety}
@@ -111,48 +121,33 @@ class FitSpec:
             ("regularization",): "l2",
             ("algorithms",): "solver",
             ("algorithms", 0, self.algorithm): f"options of {self.algorithm}",
-            **{("groups", name): _item("groups", name) for name in self.groups},
-            **{("constraints", name): place for name, _, _, place in rules},
-            **{("metrics", name): name for name in self.metrics},
         }
+        if not isinstance(self.constraints, Mapping):
+            places |= {("constraints", name): f"constraints[{k}]" for k, name in enumerate(rules)}
         return Document.of_data(content, names=places)
 
-    def _rules(self) -> Iterator[tuple[str, str, str, str]]:
-        """Yield each constraint's name in the experiment, its display name, text and location.
 
-        The display name is the constraint's text if it has no name.
-        """
-        given = self.constraints
-        if isinstance(given, Mapping):
-            for name, text in given.items():
-                yield name, name, text, _item("constraints", name)
-            return
-        for k, text in enumerate([given] if isinstance(given, str) else given):
-            yield f"rule_{k + 1}", text, text, f"constraints[{k}]"
-
-    def _others(self) -> list[str]:
-        """Return the algorithms that `of(...)` refers to."""
-        texts = [self.objective, *(text for _, _, text, _ in self._rules())]
-        named = dict.fromkeys(name for text in texts for name in _OF.findall(str(text)))
-        return [name for name in named if name in all_algorithms() and name != self.algorithm]
+def shared_arguments(estimator: Any) -> dict[str, Any]:
+    """Return the parameters of an estimator that are fields of `FitSpec`, too."""
+    params = estimator.get_params(deep=False)
+    return {each.name: params[each.name] for each in fields(FitSpec) if each.name in params}
 
 
-def _item(argument: str, name: str) -> str:
-    return f"{argument}[{name!r}]"
-
-
-def _rule_text(text: object, place: str) -> str:
-    """Return a rule on one line; raise E103 if it is not a string."""
-    if not isinstance(text, str):
-        message = f"{place} must be a text such as 'error', not {text!r}"
-        raise FaultError(Diagnostic("E103", message))
-    return " ".join(text.splitlines()).strip()
+def _on_one_line(text: Any) -> Any:
+    return " ".join(text.splitlines()).strip() if isinstance(text, str) else text
 
 
 @dataclass(frozen=True)
-class ConstraintNames:
-    """What the user calls each constraint, by its name in the experiment."""
+class ParsedFitSpec:
+    """A parsed `FitSpec`.
 
+    `others` are the cases of the algorithms that `of(...)` refers to; `shown` is what the user
+    calls each constraint: its name, or its text if it has no name.
+    """
+
+    reading: ExperimentReader
+    case: Case
+    others: tuple[Case, ...]
     shown: Mapping[str, str]
 
     def in_text(self, text: str) -> str:
@@ -160,23 +155,3 @@ class ConstraintNames:
         for name, shown in self.shown.items():
             text = text.replace(f"'{name}'", f"'{shown}'")
         return text
-
-    @contextmanager
-    def in_errors(self) -> Iterator[None]:
-        """Rename the constraints in errors that are raised in the block."""
-        try:
-            yield
-        except FaultError as error:
-            raise FaultError(
-                replace(fault, message=self.in_text(fault.message)) for fault in error.faults
-            ) from None
-
-
-@dataclass(frozen=True)
-class ParsedFitSpec:
-    """A parsed `FitSpec`; `others` are the cases of the algorithms that `of(...)` refers to."""
-
-    reading: ExperimentReader
-    case: Case
-    others: tuple[Case, ...]
-    names: ConstraintNames

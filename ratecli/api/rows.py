@@ -101,17 +101,10 @@ class InputRows:
 
     def _check_same(self, name: str) -> None:
         """Raise ValueError if a sensitive feature and the column of X of the same name differ."""
-        own, beside = as_array(self._of_X(name)), as_array(self.beside[name])
-        differs = np.ones(1, dtype=bool)
-        if own.dtype == beside.dtype:
-            differs = (own != beside) & ~(pd.isna(own) & pd.isna(beside))
-        if differs.any():
-            row = int(np.argmax(differs))
-            raise ValueError(
-                f"X and sensitive_features both have a column '{name}', with different values "
-                f"({own.tolist()[row]!r} and {beside.tolist()[row]!r} in row {row + 1}): rename "
-                "one of them"
-            )
+        own, beside = (pd.Series(as_array(each)) for each in (self._of_X(name), self.beside[name]))
+        if not own.equals(beside):
+            message = f"X and sensitive_features both have a column '{name}', with different values"
+            raise ValueError(f"{message}: rename one of them")
 
     def _of_X(self, name: str) -> pd.Series:
         if self.matrix is not None:
@@ -154,16 +147,13 @@ def check_indices(arguments: Mapping[str, Any]) -> None:
         if len(index) != len(other) or index.equals(other):  # lengths are checked elsewhere
             continue
         pairs = zip(index.tolist(), other.tolist(), strict=True)
-        row, pair = next(((k, p) for k, p in enumerate(pairs) if p[0] != p[1]), (0, None))
-        if pair is None:
-            continue
-        same = index.is_unique and set(index) == set(other)  # repeated ones `loc` would multiply
-        reorder = f"give {name}.loc[{first}.index], or, " if same else ""
-        raise ValueError(
-            f"{first} and {name} have different indices ({pair[0]!r} and {pair[1]!r} in row "
-            f"{row + 1}), so it is not clear which rows belong together: {reorder}if they belong "
-            "together by position, call reset_index(drop=True) on both"
-        )
+        for row, (label, other_label) in enumerate(pairs, start=1):
+            if label != other_label:
+                raise ValueError(
+                    f"{first} and {name} have different indices ({label!r} and {other_label!r} in "
+                    f"row {row}): reorder one of them, or, if rows belong together by position, "
+                    "call reset_index(drop=True) on both"
+                )
 
 
 def infer_column_types(frame: pd.DataFrame, what: str) -> pd.DataFrame:
@@ -196,14 +186,9 @@ def _sensitive_frame(sensitive: Any, count: int) -> pd.DataFrame:
         framed = sensitive
     elif isinstance(sensitive, Mapping):
         framed = pd.DataFrame({name: np.asarray(values) for name, values in sensitive.items()})
-    elif isinstance(sensitive, pd.Series):
-        framed = sensitive.to_frame(SENSITIVE_NAME if sensitive.name is None else sensitive.name)
     else:
-        array = np.asarray(sensitive)
-        if array.ndim != 1:
-            message = "sensitive_features must be a DataFrame, so that rules can name its columns"
-            raise ValueError(f"{message}, not an array of shape {array.shape}")
-        framed = pd.DataFrame({SENSITIVE_NAME: array})
+        column = pd.Series(sensitive)
+        framed = column.to_frame(SENSITIVE_NAME if column.name is None else column.name)
     named = framed.set_axis(list(map(str, framed.columns)), axis=1)
     found = infer_column_types(named, "sensitive_features")
     if len(found) != count:

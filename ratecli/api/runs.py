@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,15 +20,10 @@ from ratecli.apply.predict import StoredModel, encoding_for_tables, predict_tabl
 from ratecli.config.document import Document
 from ratecli.config.experiment import load_experiment
 from ratecli.datasets.entry import DatasetEntry
-from ratecli.datasets.files import missing_file_error
 from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.registry import find_source
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.experiment.prepare import (
-    check_document,
-    check_file,
-    prepare_data,
-)
+from ratecli.experiment.prepare import check_document, check_file, prepare_data
 from ratecli.files import LEDGER_FILE
 from ratecli.ledger.records import PlannedTrial
 from ratecli.ledger.store import LedgerStore, lock_results
@@ -119,14 +115,10 @@ def run(
 
 
 def _overrides(settings: Sequence[str] | Mapping[str, Any]) -> list[str]:
-    if isinstance(settings, str):
-        return [settings]
     if not isinstance(settings, Mapping):
         return list(settings)
-    return [
-        f"{path}={json.dumps(value, default=_plain_value, ensure_ascii=False)}"
-        for path, value in settings.items()
-    ]
+    to_json = partial(json.dumps, default=_plain_value, ensure_ascii=False)
+    return [f"{path}={to_json(value)}" for path, value in settings.items()]
 
 
 def _plain_value(value: Any) -> Any:
@@ -330,9 +322,6 @@ def load_results(path: str | PathLike[str], *, output: str | PathLike[str] = "re
             folder = folder.parent
         elif folder.suffix in YAML_ENDINGS:
             folder = Path(output) / load_experiment(folder)[0].name
-        if not (folder / LEDGER_FILE).is_file():
-            way = "`ratecli run` leaves them in results/NAME"
-            raise missing_file_error(str(folder), "holds no results", way)
         ledger = Ledger.read(folder / LEDGER_FILE)
         trials = trials_table(ledger)
         ended = (ledger.results.get(trial.key) for trial in ledger.plan)

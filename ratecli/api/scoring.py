@@ -188,13 +188,12 @@ def _measure(
     y, decisions = column_or_1d(y), column_or_1d(decisions)
     both = np.concatenate([y, decisions]) if labels is None else np.asarray(labels)
     classes = BinaryLabels.of(both, scorer.pos_label)
-    rows = LabelledRows.of(inputs, classes.yes(y), normalize_weights(weight, y))
-    counted = rows.counted()
-    yes = classes.yes(decisions)[counted]
+    weight = normalize_weights(weight, y)
+    rows = LabelledRows.of(inputs, classes.yes(y), weight)
+    yes = classes.yes(decisions)[weight > 0]
     with convert_errors():
         tree = _parse_measure(scorer, inputs)
-        sample = rows.take(counted).sample(None)
-        return measure([tree], sample, "train", Predictions(yes, yes, yes))[0]
+        return measure([tree], rows.sample(None), "train", Predictions(yes, yes, yes))[0]
 
 
 def _parse_measure(scorer: RateScorer, inputs: InputRows) -> Expression:
@@ -204,8 +203,8 @@ def _parse_measure(scorer: RateScorer, inputs: InputRows) -> Expression:
     spec = FitSpec(
         UNCONSTRAINED,
         constraints=text if scorer.rule else {},
-        groups=scorer.groups or {},
-        parameters=scorer.parameters or {},
+        groups=scorer.groups,
+        parameters=scorer.parameters,
         metrics={} if scorer.rule else text,
     )
     metrics = spec.read(inputs.values).case.metrics

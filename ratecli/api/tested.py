@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import _safe_indexing, get_tags
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metadata_routing import (
+    MetadataRouter,
+    MethodMapping,
+    _raise_for_params,
+    process_routing,
+)
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import (
     check_consistent_length,
@@ -30,7 +35,13 @@ from ratecli.api.estimator import (
     seed_from_random_state,
 )
 from ratecli.api.fitting import LabelledRows, check_fit_rows
-from ratecli.api.goals import UNCONSTRAINED, ConstraintNames, ConstraintSpec, FitSpec, ParsedFitSpec
+from ratecli.api.goals import (
+    UNCONSTRAINED,
+    ConstraintSpec,
+    FitSpec,
+    ParsedFitSpec,
+    shared_arguments,
+)
 from ratecli.api.rows import InputRows
 from ratecli.models.base import Array
 from ratecli.models.linear import Threshold
@@ -41,16 +52,6 @@ from ratecli.sampling.safety_rows import SafetyRows, SafetyTestResult
 from ratecli.solvers.base import Solution
 
 MODEL_NAME = "model"
-
-
-def _available_if_model_has(method: str) -> Callable[[Callable[..., Array]], Any]:
-    """Return a decorator for methods that exist only if the wrapped classifier has `method`."""
-
-    def check(self: SafetyTest) -> bool:
-        return hasattr(self.estimator, method)
-
-    found: Callable[[Callable[..., Array]], Any] = available_if(check)
-    return found
 
 
 @dataclass(eq=False, repr=False)
@@ -157,45 +158,33 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
             if not self.constraints:
                 issue_warnings(["there are no constraints: nothing is tested"])
                 every = self._candidate(X, y, sensitive_features, rows.training(), params)
-                return self._keep(every, None)
+                self.passed_, self.explanation_, self.estimator_ = True, "", every
+                self.bounds_: dict[str, float] = {}
+                self.certificates_: list[Mapping[str, Any]] = []
+                return self
             seed = seed_from_random_state(self.random_state)
             read = self._fit_spec().read(inputs.values)
             rows = rows.put_aside(read.case.holdout, seed)
             candidate = self._candidate(X, y, sensitive_features, rows.training(), params)
             yes = classes.yes(predict_with_sensitive(candidate, X, sensitive_features))
             verdict = self._verdict(read, rows, yes, seed)
-        return self._keep(candidate, verdict, read.names)
+        return self._keep(candidate, verdict, read)
 
     def _fit_spec(self) -> FitSpec:
-        delta = dict(self.delta) if isinstance(self.delta, Mapping) else self.delta
-        safety: dict[str, Any] = {"delta": delta}
-        safety |= {name: getattr(self, name) for name in ("bound", "fraction", "method")}
-        safety |= {"stratify": list(self.stratify)} if self.stratify else {}
-        return FitSpec(
-            UNCONSTRAINED,
-            constraints=self.constraints,
-            groups=self.groups or {},
-            parameters=self.parameters or {},
-            deployed=self.deployed,
-            safety=safety,
-        )
+        safety = {name: getattr(self, name) for name in ("delta", "bound", "fraction", "method")}
+        safety |= {"stratify": self.stratify} if self.stratify else {}
+        return FitSpec(UNCONSTRAINED, safety=safety, **shared_arguments(self))
 
     def _candidate(
         self, X: Any, y: Any, sensitive: Any, rows: NDArray[np.intp], params: Mapping[str, Any]
     ) -> Any:
         """Return a clone of the classifier, fitted to the rows that are not held out."""
+        _raise_for_params(params, self, "fit")
+        routed = {} if sensitive is None else {"sensitive_features": sensitive}
         if get_config()["enable_metadata_routing"]:
-            more = {} if sensitive is None else {"sensitive_features": sensitive}
-            routed = process_routing(self, "fit", **params, **more).estimator.fit
-        elif params:
-            names = " and ".join(params)
-            way = "sklearn.set_config(enable_metadata_routing=True) hands it to the classifier"
-            raise TypeError(f"SafetyTest.fit takes no {names}: {way}")
-        else:
-            takes = sensitive is not None and has_fit_parameter(
-                self.estimator, "sensitive_features"
-            )
-            routed = {"sensitive_features": sensitive} if takes else {}
+            routed = process_routing(self, "fit", **params, **routed).estimator.fit
+        elif not has_fit_parameter(self.estimator, "sensitive_features"):
+            routed = {}
         own = {name: _safe_indexing(value, rows) for name, value in routed.items()}
         return clone(self.estimator).fit(_safe_indexing(X, rows), _safe_indexing(y, rows), **own)
 
@@ -203,25 +192,21 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         self, read: ParsedFitSpec, rows: LabelledRows, yes: Array, seed: int
     ) -> SafetyTestResult:
         data = TrialData(rows.sample(self.deployed), yes[:, None])
-        with read.names.in_errors():
-            issue_warnings(check_fit_rows(read, data))
-            _, rules = goals_with_numbers(read.case, data, {}, "train")
-            spec = read.case.safety_spec(data.splits()["safety"])
-            assert spec is not None
-            test = SafetyRows(data, spec, (0.0, 1.0), seed)
-            model = Solution({MODEL_NAME: Threshold(np.ones(1), -0.5)})
-            return test.verdict(model, {MODEL_NAME: Predictions(yes, yes, yes)}, rules)
+        issue_warnings(check_fit_rows(read, data))
+        _, rules = goals_with_numbers(read.case, data, {}, "train")
+        spec = read.case.safety_spec(data.splits()["safety"])
+        assert spec is not None
+        test = SafetyRows(data, spec, (0.0, 1.0), seed)
+        model = Solution({MODEL_NAME: Threshold(np.ones(1), -0.5)})
+        return test.verdict(model, {MODEL_NAME: Predictions(yes, yes, yes)}, rules)
 
-    def _keep(
-        self, candidate: Any, verdict: SafetyTestResult | None, names: ConstraintNames | None = None
-    ) -> SafetyTest:
-        self.certificates_ = [] if verdict is None else list(verdict.certificates)
-        self.passed_ = verdict is None or bool(verdict.solution.variants)
-        self.bounds_, self.explanation_ = {}, ""
-        if names is not None and verdict is not None:
-            uppers = {each["constraint"]: each["upper"] for each in self.certificates_}
-            self.bounds_ = {names.shown[name]: float(upper) for name, upper in uppers.items()}
-            self.explanation_ = "" if self.passed_ else names.in_text(verdict.reason)
+    def _keep(self, candidate: Any, verdict: SafetyTestResult, read: ParsedFitSpec) -> SafetyTest:
+        self.certificates_ = list(verdict.certificates)
+        self.passed_ = bool(verdict.solution.variants)
+        self.bounds_ = {
+            read.shown[each["constraint"]]: float(each["upper"]) for each in self.certificates_
+        }
+        self.explanation_ = "" if self.passed_ else read.in_text(verdict.reason)
         if self.passed_:
             self.estimator_ = candidate
         elif hasattr(self, "estimator_"):  # left by an earlier fit
@@ -252,12 +237,12 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         """Return labels (n,); raise NoSolutionFoundError if the model did not pass."""
         return self._call("predict", X, params)
 
-    @_available_if_model_has("predict_proba")
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any, **params: Any) -> Array:
         """Return probabilities (n, 2); raise NoSolutionFoundError if the model did not pass."""
         return self._call("predict_proba", X, params)
 
-    @_available_if_model_has("decision_function")
+    @available_if(lambda self: hasattr(self.estimator, "decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any, **params: Any) -> Array:
         """Return scores (n,); raise NoSolutionFoundError if the model did not pass."""
         return self._call("decision_function", X, params)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass
-from pathlib import Path
 
 import typer
 
@@ -23,11 +22,7 @@ from ratecli.ledger.records import TrialResult
 from ratecli.ledger.store import lock_results
 from ratecli.ledger.view import Ledger
 from ratecli.render import terminal_safe
-from ratecli.report.expectations import (
-    Verdict,
-    compare_expectations,
-    warn_unmet_expectations,
-)
+from ratecli.report.expectations import Verdict, compare_expectations, warn_unmet_expectations
 from ratecli.report.html import write_joined
 from ratecli.report.sheets import requested_sheets
 from ratecli.report.write import check_report_folder, write_and_load_report
@@ -42,15 +37,14 @@ MAX_SHOWN_REASONS = 10
 class ExperimentEnd:
     """How an experiment ended, as far as it is known.
 
-    `outcome` is None unless it ran to the end, `error` its error if it had one, `ledger` and
-    `written` are the content and the files of its report.
+    `outcome` is None unless it ran to the end, `ledger` is None unless its report was written, and
+    `error` is its error if it had one.
     """
 
     request: RunRequest
     outcome: RunOutcome | None = None
     error: FaultError | None = None
     ledger: Ledger | None = None
-    written: Sequence[Path] = ()
 
     @property
     def name(self) -> str:
@@ -118,7 +112,7 @@ class Batch:
         """Write the report of an experiment whose trials have ended; `_fail` gets its errors."""
         end = self._ends[outcome.folder]
         end.outcome = outcome
-        end.ledger, end.written = write_and_load_report(outcome.folder)
+        end.ledger, _ = write_and_load_report(outcome.folder)
 
     def _fail(self, request: RunRequest, error: FaultError) -> None:
         """Record the error of one experiment, which does not stop the others."""
@@ -141,62 +135,57 @@ class Batch:
                 typer.echo(message, err=True)
 
     def _print_results(self) -> None:
-        """Print warnings and results in the order of the files."""
+        """Print warnings and results in the order of the files, and write the page over all."""
         ends = list(self._ends.values())
         for end in ends:
             self._print_warnings(end)
-        joined = self._write_joined() if len(ends) > 1 else []
-        if self.quiet:
-            return
+        lines: list[str] = []
         if len(ends) > 1:
-            typer.echo(terminal_safe("\n".join([*summarize_experiments(ends), *joined])))
+            lines = summarize_experiments(ends)
         elif ends[0].ledger is not None:
-            typer.echo(terminal_safe("\n".join(summarize_experiment(ends[0]))))
+            lines = summarize_experiment(ends[0], ends[0].ledger)
+        if lines and not self.quiet:
+            typer.echo(terminal_safe("\n".join(lines)))
+        if len(ends) > 1:
+            folders = list(self._ends)
+            page = write_joined(folders, folders[0].parent / JOINED_REPORT)
+            if not self.quiet:
+                typer.echo(f"report   {page}")
 
     def _print_warnings(self, end: ExperimentEnd) -> None:
         """Print the warnings about an experiment's results and, if `verbose`, its failures."""
-        if end.outcome is None:
+        if end.outcome is None or end.ledger is None:
             return
         self._code = max(self._code, end.outcome.exit_code)
-        if end.ledger is None:
-            return
         warnings = [*end.outcome.warnings, *warn_unmet_expectations(end.ledger)]
         self._print_named(end.request, warnings)
         for name, result in end.outcome.failed if self.verbose else ():
             details = result.info.get("traceback", result.reason)
             typer.echo(terminal_safe(f"{name}\n{details}"), err=True)
 
-    def _write_joined(self) -> list[str]:
-        """Write the page over all experiments and return the line that names it.
 
-        The page also lists experiments without results.
-        """
-        folders = list(self._ends)
-        try:
-            return [f"report   {write_joined(folders, folders[0].parent / JOINED_REPORT)}"]
-        except FaultError as error:
-            print_diagnostics(error.faults)
-            self._code = max(self._code, error.exit_code)
-            return []
-
-
-def summarize_experiment(end: ExperimentEnd) -> list[str]:
+def summarize_experiment(end: ExperimentEnd, ledger: Ledger) -> list[str]:
     """Return the summary of one experiment that has a report."""
-    outcome, ledger = end.outcome, end.ledger
+    outcome = end.outcome
     assert outcome is not None
-    assert ledger is not None
     new = "nothing to run, all were stored" if not outcome.ran else f"{outcome.ran} run now"
     left_out = end.request.prepared.plan.left_out
     more = [f"{pluralize(left_out, 'more trial')} planned: run without --smoke"] if left_out else []
     trials = pluralize(sum(outcome.counts.values()), "trial")
+    sheet = requested_sheets(ledger)[0]
+    hidden = len(sheet.rows) - MAX_SHOWN_ROWS
     return [
         f"{end.name}: {trials}: {_counts(outcome)} ({new})",
         *more,
         "",
-        *_short_table(ledger),
+        f"{sheet.title}: mean ± half the 95% interval over seeds",
+        *format_sheet(sheet, MAX_SHOWN_ROWS).splitlines(),
+        *([f"... {hidden} more rows in summary.md"] if hidden > 0 else []),
+        "",
         *_reasons("failed", outcome.failed),
         *_reasons("no solution", outcome.unsolved),
-        *_output_lines(outcome.folder, end.written),
+        f"results  {outcome.folder}",
+        f"report   {outcome.folder / 'report.html'}",
     ]
 
 
@@ -218,14 +207,12 @@ def summarize_experiments(ends: Sequence[ExperimentEnd]) -> list[str]:
 
 
 def _row(end: ExperimentEnd) -> list[str]:
-    code = f": {end.error.faults[0].code}" if end.error else ""
     outcome = end.outcome
-    if outcome is None:
+    if outcome is None or end.ledger is None:
         planned = len(end.request.prepared.plan.tasks)
+        code = f": {end.error.faults[0].code}" if end.error else ""
         return [end.name, str(planned), "", f"stopped{code}", "", ""]
     counts = [str(sum(outcome.counts.values())), str(outcome.ran), _counts(outcome)]
-    if end.ledger is None:
-        return [end.name, *counts, "", f"none{code}"]
     return [end.name, *counts, _expected(end.ledger), str(end.request.folder / "report.html")]
 
 
@@ -234,23 +221,10 @@ def _counts(outcome: RunOutcome) -> str:
 
 
 def _expected(ledger: Ledger) -> str:
-    """Return how many of the file's judged expectations are met."""
-    good: dict[int, bool] = {}
-    for each in compare_expectations(ledger):
-        if each.verdict is not Verdict.SHOWN:
-            good[id(each.entry)] = good.get(id(each.entry), True) and each.verdict.good
-    return f"{sum(good.values())} of {len(good)} hold" if good else ""
-
-
-def _short_table(ledger: Ledger) -> list[str]:
-    sheet = requested_sheets(ledger)[0]
-    more = len(sheet.rows) - MAX_SHOWN_ROWS
-    return [
-        f"{sheet.title}: mean ± half the 95% interval over seeds",
-        *format_sheet(sheet, MAX_SHOWN_ROWS).splitlines(),
-        *([f"... {more} more rows in summary.md"] if more > 0 else []),
-        "",
-    ]
+    """Return how many numbers with an expectation meet it."""
+    verdicts = [each.verdict for each in compare_expectations(ledger)]
+    judged = [verdict.good for verdict in verdicts if verdict is not Verdict.SHOWN]
+    return f"{sum(judged)} of {len(judged)} hold" if judged else ""
 
 
 def _reasons(what: str, trials: Sequence[tuple[str, TrialResult]]) -> list[str]:
@@ -258,24 +232,3 @@ def _reasons(what: str, trials: Sequence[tuple[str, TrialResult]]) -> list[str]:
     if (more := len(trials) - MAX_SHOWN_REASONS) > 0:
         lines.append(f"... {more} more {what}: see trials.csv")
     return [*lines, ""] if lines else []
-
-
-def _output_lines(folder: Path, written: Sequence[Path]) -> list[str]:
-    """Return the results folder and its main files."""
-    names = [path.relative_to(folder).as_posix() for path in written]
-    trees = [name for name in names if name.startswith("figures/certificate-")]
-    kinds = {"VARIANT.npz": "*.npz", "certificates.json": "certificates.json"}
-    models = [
-        f"models/TRIAL/{name}"
-        for name, pattern in kinds.items()
-        if "models" in names and any((folder / "models").glob(f"*/{pattern}"))
-    ]
-    outputs = {
-        "results": [str(folder)],
-        "tables": ["summary.md", "metrics.csv", *(n for n in names if n.startswith("tables/"))],
-        "plots": [name for name in names if name.startswith("figures/") and name not in trees],
-        "trees": ["figures/certificate-*.svg"] if trees else [],
-        "models": models,
-        "report": [str(folder / "report.html")],
-    }
-    return [f"{kind:8} {', '.join(listed)}" for kind, listed in outputs.items() if listed]

@@ -22,15 +22,10 @@ EXIT_PLUGIN_FAILED = 3
 """Exit code if a check failed."""
 
 
-class ListingKind(StrEnum):
-    DATASETS = "datasets"
-    METRICS = "metrics"
-    FUNCTIONS = "functions"
-    ALGORITHMS = "algorithms"
-    PLOTS = "plots"
-    CODES = "codes"
-    EXPERIMENTS = "experiments"
-    PLUGINS = "plugins"
+ListingKind = StrEnum(
+    "ListingKind",
+    "datasets metrics functions algorithms plots codes experiments plugins",
+)
 
 
 def ls(

@@ -21,7 +21,7 @@ from ratecli.render import terminal_safe, terminal_safe_json
 if TYPE_CHECKING:
     from ratecli.report.sheet import Sheet
 
-MEGABYTE = 1e6
+KILOBYTE = 1000
 MAX_WIDTH = 120
 EXIT_INTERRUPTED = 130
 EXIT_PIPE_CLOSED = 141
@@ -32,39 +32,36 @@ EXIT_PIPE_CLOSED = 141
 class ProgressMeter:
     """Prints progress on standard error, unless it is `quiet`.
 
-    If `live`, it updates a line for each name; otherwise it prints a line per name.
+    It prints a line when a task begins and, if `live`, updates it.
     """
 
     live: bool
     quiet: bool = False
-    name: str = ""
-    line: str = ""
+    task: str = ""
 
     def download(self, name: str, done: int, total: int) -> None:
-        """Show the progress of a download: live, or when it is complete."""
-        size = f"{total / MEGABYTE:.1f} MB"
-        plain = f"fetched {name}, {size}" if done >= total else ""
-        self._show(name, f"{name}  {100 * done // max(total, 1)}% of {size}", plain)
+        self._show(f"fetching {name}", done // KILOBYTE, total // KILOBYTE, "kB")
 
     def record(self, name: str, done: int, total: int | None) -> None:
-        """Show how many rows of a streamed table were written: live, or when writing begins."""
-        rows = "" if total is None else f"{total:,} rows"
-        amount = f"{100 * done // max(total, 1)}% of {rows}" if total else f"{done:,} rows"
-        plain = "" if done else f"writing records of '{name}'{rows and f': {rows}'}"
-        self._show(name, f"writing records of '{name}'  {amount}", plain)
+        """Show how many rows of a streamed table were written."""
+        self._show(f"writing records of '{name}'", done, total, "rows")
 
-    def _show(self, name: str, live: str, plain: str) -> None:
-        if name != self.name:
+    def _show(self, task: str, done: int, total: int | None, unit: str) -> None:
+        begins = task != self.task
+        if self.quiet or not (begins or self.live):
+            return
+        if begins:
             self.end()
-        line = f"\r{live}" if self.live else plain
-        if line and line != self.line and not self.quiet:
-            typer.echo(line, nl=not self.live, err=True)
-            self.name, self.line = name, line
+        self.task = task
+        size = "" if total is None else f": {total:,} {unit}"
+        amount = f", {done:,} done" if self.live else ""
+        start = "\r" if self.live else ""
+        typer.echo(f"{start}{task}{size}{amount}", nl=not self.live, err=True)
 
     def end(self) -> None:
-        if self.live and self.line:
+        if self.live and self.task:
             typer.echo(err=True)
-        self.name = self.line = ""
+        self.task = ""
 
 
 @contextmanager
@@ -149,7 +146,7 @@ def replace_unencodable(*streams: TextIO) -> None:
 
 
 class CommandGroup(TyperGroup):
-    """Lists commands in the order in which they were added and turns exceptions into exit codes."""
+    """Turns exceptions of commands into exit codes."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -166,7 +163,3 @@ class CommandGroup(TyperGroup):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(EXIT_PIPE_CLOSED) from None
         return answer
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        del ctx
-        return list(self.commands)

@@ -17,17 +17,14 @@ from ratecli.cli.arguments import (
     collect_errors,
     complete_columns,
     complete_datasets,
-    complete_models,
-    complete_tables,
 )
 from ratecli.cli.console import format_table, pluralize, print_diagnostics, progress_meter
 
 if TYPE_CHECKING:
+    from ratecli.apply.predict import PredictResult
     from ratecli.apply.table_filter import FilterRequest, FilterResult
 
-TableArgument: TypeAlias = Annotated[
-    Path, Argument(metavar="CSV", help="A CSV or Parquet file.", autocompletion=complete_tables)
-]
+TableArgument: TypeAlias = Annotated[Path, Argument(metavar="CSV", help="A CSV or Parquet file.")]
 TableOutputOption: TypeAlias = Annotated[
     Path, Option("--output", "-o", metavar="FILE", help="Output file; - is standard output.")
 ]
@@ -78,9 +75,7 @@ def predict(
         Path,
         Argument(
             metavar="MODEL",
-            help="results/NAME/models/TRIAL/VARIANT.npz, or the folder TRIAL for its main variant; "
-            "or a folder written by `ratecli filter`.",
-            autocompletion=complete_models,
+            help="results/NAME/models/TRIAL (or a VARIANT.npz in it), or a stored filter's folder.",
         ),
     ],
     table: TableArgument,
@@ -101,10 +96,7 @@ def predict(
 
     place = None if output == STDOUT else output
     found = predict_file(PredictRequest(model, table, place, variant, separator, prefix, seed))
-    print_diagnostics(found.warnings)
-    if found.content is not None:
-        typer.echo(found.content, nl=False)
-    typer.echo(found.line, err=place is None)
+    _print_table(found, found.line)
 
 
 def filter_table(
@@ -113,8 +105,7 @@ def filter_table(
         list[str],
         Option(
             metavar="COLUMN",
-            help="A column whose values get equal shares; may be repeated. Not an input of the "
-            "filter.",
+            help="A column whose values get equal shares, not an input; may be repeated.",
             autocompletion=complete_columns,
         ),
     ],
@@ -122,28 +113,18 @@ def filter_table(
     *,
     folder: Annotated[
         Path | None,
-        Option(
-            "--filter",
-            metavar="FOLDER",
-            help="Store the filter here, for `ratecli predict FOLDER NEW.csv`.",
-        ),
+        Option("--filter", metavar="FOLDER", help="Store the filter here, for `ratecli predict`."),
     ] = None,
     disclosivity: Annotated[
         float,
-        Option(
-            metavar="ALPHA",
-            help="The most by which the filter may change the probability of a group, from 0 to 1.",
-        ),
+        Option(metavar="ALPHA", help="Largest change of a group's probability, from 0 to 1."),
     ] = 0.1,
     algorithm: Annotated[
         str, Option(metavar="NAME", help="balanced_tree | qp_proxy | naive_proxy.")
     ] = "balanced_tree",
     kept: Annotated[
         float | None,
-        Option(
-            metavar="SHARE",
-            help="Smallest share of rows to keep. Default: 0.1; not for naive_proxy.",
-        ),
+        Option(metavar="SHARE", help="Least share to keep. Default: 0.1; not for naive_proxy."),
     ] = None,
     drop: Annotated[
         list[str] | None,
@@ -154,10 +135,7 @@ def filter_table(
         Option(metavar="COLUMN", help="The column to predict later; not an input, either."),
     ] = None,
     missing: Annotated[
-        str,
-        Option(
-            metavar="HOW", help="Missing numbers: error | mean (of the rows used for learning)."
-        ),
+        str, Option(metavar="HOW", help="Missing numbers: error | mean (of the training rows).")
     ] = "error",
     test: Annotated[
         str, Option(metavar="FRACTION", help="Share of rows to hold out and to report on.")
@@ -185,10 +163,15 @@ def filter_table(
         folder=folder,
     )
     found = learn_table_filter(request)
+    _print_table(found, _summary(found, request))
+
+
+def _print_table(found: PredictResult | FilterResult, summary: str) -> None:
+    """Print a table, unless it was written to a file, and a summary, which is not part of it."""
     print_diagnostics(found.warnings)
     if found.content is not None:
         typer.echo(found.content, nl=False)
-    typer.echo(_summary(found, request), err=request.output is None)
+    typer.echo(summary, err=found.content is not None)
 
 
 def _summary(found: FilterResult, request: FilterRequest) -> str:

@@ -19,7 +19,6 @@ from ratecli.cli.arguments import (
     SettingsOption,
     collect_errors,
     complete_columns,
-    complete_tables,
     complete_templates,
 )
 from ratecli.cli.console import (
@@ -31,6 +30,7 @@ from ratecli.cli.console import (
     sort_diagnostics,
 )
 from ratecli.errors import Diagnostic, FaultError
+from ratecli.files import atomic_write
 from ratecli.render import terminal_safe
 
 OWN_DATA = "own-data"
@@ -118,7 +118,7 @@ def init(
     ] = None,
     data: Annotated[
         Path | None,
-        Option(metavar="CSV", help="Your own table.", autocompletion=complete_tables),
+        Option(metavar="CSV", help="Your own table."),
     ] = None,
     label: Annotated[
         str | None,
@@ -144,13 +144,14 @@ def init(
         return
     notes: Sequence[str] = ()
     if data is None:
-        given = {"label": label, "group": group, "positive": positive, "separator": separator}
-        text = _template(template, [key for key, value in given.items() if value is not None])
+        if any((label, group, positive, separator)):
+            options = "--label, --group, --positive and --separator"
+            raise typer.BadParameter(f"{options} are about a table: name it with --data")
+        text = _template(template)
     elif template not in {None, OWN_DATA}:
         raise typer.BadParameter(f"--data writes '{OWN_DATA}', not '{template}'")
     elif label is None or group is None:
-        columns = _columns(data, separator)
-        raise typer.BadParameter(f"--data needs --label COLUMN and --group COLUMN; {columns}")
+        raise typer.BadParameter("--data needs --label COLUMN and --group COLUMN")
     else:
         from ratecli.experiment.starter import StarterOptions, make_starter  # noqa: PLC0415
 
@@ -161,12 +162,13 @@ def init(
     if path == STDOUT:
         sys.stdout.write(text)
         return
-    _write(path, text, force=force)
+    if path.exists() and not force:
+        raise typer.BadParameter(f"'{path}' already exists; --force replaces it")
+    atomic_write(path, text)
     typer.echo(terminal_safe("\n".join([*notes, f"wrote {path}; next: ratecli run {path}"])))
 
 
-def _template(name: str | None, table_options: Sequence[str]) -> str:
-    """Return a starter file; raise BadParameter if options were given that are for own tables."""
+def _template(name: str | None) -> str:
     from ratecli.errors import did_you_mean  # noqa: PLC0415
     from ratecli.experiment.catalogue import (  # noqa: PLC0415
         DEFAULT_TEMPLATE,
@@ -176,30 +178,8 @@ def _template(name: str | None, table_options: Sequence[str]) -> str:
 
     if name == OWN_DATA:
         raise typer.BadParameter(f"'{OWN_DATA}' needs {OWN_DATA_USAGE}")
-    if table_options:
-        raise typer.BadParameter(f"--{table_options[0]} is about a table: name it with --data")
     known = template_summaries()
     if name is not None and name not in known:
         hint = did_you_mean(name, [*known, OWN_DATA], "templates")
         raise typer.BadParameter(f"no template is called '{name}'; {hint}", param_hint="--template")
     return template_text(name or DEFAULT_TEMPLATE)
-
-
-def _columns(data: Path, separator: str | None) -> str:
-    from ratecli.datasets import tables  # noqa: PLC0415
-
-    names = tables.read_table_file(data, separator or tables.separator_of(data)).column_names
-    if mark := tables.guess_separator(names):
-        return tables.SEPARATOR_HELP.format(mark=repr(mark))
-    return f"columns: {', '.join(names[:20])}"
-
-
-def _write(path: Path, text: str, *, force: bool) -> None:
-    try:
-        with path.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        message = f"'{path}' already exists; --force replaces it"
-        raise typer.BadParameter(message) from None
-    except OSError as error:
-        raise typer.BadParameter(f"'{path}' cannot be written: {error.strerror}") from None

@@ -21,7 +21,7 @@ from ratecli.cli.arguments import (
     collect_errors,
     prepare_files,
 )
-from ratecli.cli.console import format_table, pluralize, print_diagnostics, progress_meter
+from ratecli.cli.console import format_table, print_diagnostics, progress_meter
 
 if TYPE_CHECKING:
     from ratecli.experiment.plan import RunForecast
@@ -43,16 +43,15 @@ def run(  # one parameter per option
             "-j",
             metavar="N",
             min=1,
-            help="Number of parallel worker processes. Default: 2, or 1 on a single core; on a "
-            "cluster, all its threads.",
+            help="Parallel processes. Default: 2 (1 on one core), or all threads of a cluster.",
         ),
     ] = None,
     executor: Annotated[
         str | None,
         Option(
             metavar="WHERE",
-            help="Where trials run: serial, processes, dask (a new local cluster) or "
-            "dask://HOST:PORT (a running one). Default: processes, or serial for one job.",
+            help="serial, processes, dask (a new local cluster) or dask://HOST:PORT (a running "
+            "one). Default: processes, or serial for one job.",
         ),
     ] = None,
     *,
@@ -65,10 +64,7 @@ def run(  # one parameter per option
     output: OutputOption = RESULTS_FOLDER,
     offline: OfflineOption = False,
     smoke: Annotated[
-        bool,
-        Option(
-            "--smoke", help="Run one trial of each algorithm on each data set, as a quick test."
-        ),
+        bool, Option("--smoke", help="Quick test: one trial of each algorithm and data set.")
     ] = False,
     fresh: Annotated[bool, Option("--fresh", help="Delete stored trials first.")] = False,
     quiet: Annotated[
@@ -152,8 +148,6 @@ def plan(
     for each in incomplete:
         names = ", ".join(to_fetch[each.folder])
         typer.echo(f"to fetch first: {names} (`ratecli fetch {each.prepared.path}`)")
-    if to_fetch:
-        typer.echo("stored trials are unknown until the data is present")
     raise typer.Exit(EXIT_NO_DATA if lacking else 0)
 
 
@@ -171,26 +165,18 @@ def _print_forecasts(
         [(each.folder.name, each.prepared.plan, each.folder / LEDGER_FILE) for each in known],
         by_algorithm=by_algorithm,
     )
-    shared = sum(each.trials for each in forecasts) - total.trials
     if by_algorithm:
         typer.echo(f"{known[0].folder.name}: results in {known[0].folder}\n")
-    unknown = [UNKNOWN] * 3
-    trials = {
-        each.folder.name: len(each.prepared.cases) * len(each.prepared.experiment.seeds)
-        for each in incomplete
-    }
-    rows = [
-        *map(_row, forecasts),
-        *([name, str(count), *unknown] for name, count in trials.items()),
-    ]
-    count = total.trials + sum(trials.values())
-    rows.append(["all", str(count), *(unknown if trials else _row(total)[2:])])
+    rows = [_row(each) for each in forecasts]
+    count, known_total = total.trials, _row(total)[2:]
+    for each in incomplete:
+        trials = len(each.prepared.cases) * len(each.prepared.experiment.seeds)
+        count, known_total = count + trials, [UNKNOWN] * 3
+        rows.append([each.folder.name, str(trials), *known_total])
+    rows.append(["all", str(count), *known_total])
     first = "algorithm" if by_algorithm else "experiment"
     typer.echo(format_table([first, *HEADS], rows, HEADS))
-    typer.echo()
-    if shared:
-        typer.echo(f"the total counts {pluralize(shared, 'shared trial')} once")
-    typer.echo("time: of one process, from the mean of stored trials")
+    typer.echo("\ntime: of one process, from the mean of stored trials")
 
 
 def _row(forecast: RunForecast) -> list[str]:

@@ -145,7 +145,7 @@ def test_a_model_that_fails_its_safety_test_is_an_error(loans):
         model.predict(X)
     rough = X.assign(income=X["income"].where(np.arange(len(X)) != 7))
     for seed in range(4):  # row 8 is among those that train, or among those put aside
-        with pytest.raises(ValueError, match=r"no number in row 8(?s:.*)missing=\"mean\""):
+        with pytest.raises(ValueError, match=r"no number in row 8(?s:.*)missing: mean"):
             clone(model).set_params(random_state=seed).fit(rough, y)
     model.set_params(constraints="error <= 0.4")
     with pytest.raises(ValueError, match="takes no sample_weight"):
@@ -173,23 +173,22 @@ def test_errors_show_their_position(loans):
         ({"solver": "mixtur"}, "did you mean 'mixture'"),
         ({"solver_options": {"gap": -1}}, "'gap' must be greater than 0.0"),
         ({"solver_options": {"gasp": 1}}, "did you mean 'gap'"),
-        ({"groups": {"women": "sex == Female"}}, r"groups\['women'\]:1:5"),
+        ({"groups": {"women": "sex == Female"}}, r"groups\.women:1:5"),
         ({"constraints": ["error"]}, "a constraint is a comparison"),
-        ({"constraints": {"good": "acuracy >= 0.5"}}, r"constraints\['good'\]:1:1"),
+        ({"constraints": {"good": "acuracy >= 0.5"}}, r"constraints\.good:1:1"),
         ({"constraints": ["error <= kapa"], "parameters": {"kappa": 0.3}}, "did you mean 'kappa'"),
-        ({"constraints": ["error <= 2"]}, "'error <= 2' always holds"),
+        ({"constraints": ["error <= 2"]}, r"always holds(?s:.*)constraints\[0\]:1:1"),
         ({"objective": "mse"}, r"objective:1:1\n.*\n 1 \| mse\n.* \^\^\^\n"),
         ({"solver": "seldonian"}, 'say safety={"delta": 0.05}'),
         ({"safety": {"delt": 0.05}}, r"safety:1:\d+\n[^~]*did you mean 'delta'"),
         ({"safety": {"delta": 2}, "constraints": ["error <= 0.3"]}, "less than 1, not 2"),
-        ({"constraints": [7]}, r"constraints\[0\] must be a text"),
-        ({"objective": "rat(tpr)"}, "'rat'"),
+        ({"constraints": [7]}, r"E103(?s:.*)constraints\[0\]"),
         ({"drop": ["sexx"]}, "did you mean 'sex'"),
         ({"deployed": "old"}, "there is no column 'old'"),
         ({"variant": "stochastically"}, "leaves: stochastic, deterministic"),
         ({"pos_label": "maybe"}, "the labels are"),
         ({"l2": "much"}, "l2:1:"),
-        ({"constraints": ["error <= of(majorize, error)"]}, "enforces constraints"),
+        ({"constraints": ["error <= of(majorize, error)"]}, "majorize"),
     ],
 )  # fmt: skip
 def test_invalid_arguments_are_value_errors(options, told, loans):
@@ -292,16 +291,11 @@ def test_different_indices_of_sensitive_features_are_errors(loans, call):
     X, y, sex = (each.set_axis(np.arange(len(X)) + 7) for each in (X, y, sex))
     call(X, y, sex)
     call(X, y, sex.to_numpy())
-    for other in (sex[::-1], sex.to_frame()[::-1], {"sex": sex[::-1]}):
-        with pytest.raises(ValueError, match=r"different indices \(7 and .* in row 1\).*\.loc\["):
+    for other in (sex[::-1], sex.to_frame()[::-1], {"sex": sex[::-1]}, sex.reset_index(drop=True)):
+        with pytest.raises(
+            ValueError, match=r"different indices \(7 and .* in row 1\).*reset_index"
+        ):
             call(X, y, other)
-    with pytest.raises(ValueError, match=r"7 and 0 in row 1.*reset_index\(drop=True\)") as caught:
-        call(X, y, sex.reset_index(drop=True))
-    assert ".loc[" not in str(caught.value)
-    X, y, sex = (each.set_axis(np.arange(len(X)) // 2) for each in (X, y, sex))
-    with pytest.raises(ValueError, match="different indices") as caught:
-        call(X, y, sex[::-1])
-    assert ".loc[" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -309,7 +303,6 @@ def test_different_indices_of_sensitive_features_are_errors(loans, call):
     [
         lambda X, y: RateConstrainedClassifier().fit(X, y[::-1]),
         lambda X, y: RateConstrainedClassifier().fit(X, y, np.abs(X["age"])[::-1]),
-        lambda X, y: fitted(X, y).score(X, y[::-1]),
         lambda X, y: fitted(X, y).score(X, y, np.abs(X["age"])[::-1]),
         lambda X, y: rate_scorer("error").score(fitted(X, y), X, y[::-1]),
         lambda _, y: rate_score("error", y, y[::-1]),
@@ -330,7 +323,7 @@ def test_a_sensitive_feature_must_equal_the_column_of_its_name(loans, call):
     if call is not CALLS["rate_score"]:  # which takes no X
         with pytest.raises(ValueError, match="both have a column 'age', with different values"):
             call(X, y, X[["age"]] + 1)
-        with pytest.raises(ValueError, match="'old' in row 1"):
+        with pytest.raises(ValueError, match="'age', with different values"):
             call(X, y, {"age": ["old"] * len(X)})
 
 
@@ -431,13 +424,12 @@ def test_missing_numbers_are_replaced_by_means(loans):
         ({"missing": "mean"}, np.asarray, "X is an array"),
         ({"encode": True}, np.asarray, "X is an array"),
         ({"missing": "mean", "encode": False}, pd.DataFrame, "encode is False"),
-        ({"missing": "median"}, pd.DataFrame, "missing is 'median'"),
+        ({"missing": "median"}, pd.DataFrame, "missing='median' cannot be used"),
     ],
 )
 def test_conflicting_options_of_features(loans, options, columns, message):
-    X, y = loans
     with pytest.raises(ValueError, match=message):
-        RateConstrainedClassifier(**options).fit(columns(X[["income", "debt"]]), y)
+        RateConstrainedClassifier(**options).fit(columns(loans[0][["income", "debt"]]), loans[1])
 
 
 def test_categories_stay_categories(loans):
@@ -452,10 +444,7 @@ def test_categories_stay_categories(loans):
     assert (model.predict(coded) == plain.predict(X)).all()
 
 
-WEIGHTS = {
-    "repeats": np.arange(400) % 3,
-    "any": np.random.default_rng(0).uniform(0.5, 2, 400),
-}
+WEIGHTS = {"repeats": np.arange(400) % 3, "any": np.random.default_rng(0).uniform(0.5, 2, 400)}
 SOLVERS = {
     "mixture": {},
     "unconstrained": {},
@@ -464,17 +453,16 @@ SOLVERS = {
 }
 
 
-@pytest.mark.parametrize("weights", WEIGHTS)
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("weights", WEIGHTS.values(), ids=WEIGHTS)
+@pytest.mark.parametrize(("solver", "options"), SOLVERS.items(), ids=SOLVERS)
 @pytest.mark.filterwarnings("ignore::ratecli.RatecliWarning")
-def test_a_constant_factor_of_weights_has_no_effect(loans, solver, weights):
+def test_a_constant_factor_of_weights_has_no_effect(loans, solver, options, weights):
     X, y = (part[:400] for part in loans)
-    rule, options = "positive_rate <= 0.6", SOLVERS[solver]
-    asks = RateConstrainedClassifier("error", rule, solver=solver, solver_options=options)
+    model = RateConstrainedClassifier(
+        "error", "positive_rate <= 0.6", solver=solver, solver_options=options, random_state=0
+    )
     first, *others = (
-        asks.set_params(random_state=0)
-        .fit(X, y, sample_weight=factor * WEIGHTS[weights])
-        .classifier_
+        model.fit(X, y, sample_weight=factor * weights).classifier_
         for factor in (1.0, 0.1, 7.0, 1e300, 1e160, 1e-300)
     )
     for other in others:
@@ -496,12 +484,10 @@ def test_a_constant_factor_of_weights_has_no_effect(loans, solver, weights):
 def test_invalid_weights(loans, weights, message):
     X, y = loans
     given = np.resize(np.r_[weights, 1.0] if any(weights) else weights, len(X))
-    for call in (
-        RateConstrainedClassifier().fit,
-        lambda _, y, w: rate_score("error", y, y, sample_weight=w),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call(X, y, given)
+    with pytest.raises(ValueError, match=message):
+        RateConstrainedClassifier().fit(X, y, given)
+    with pytest.raises(ValueError, match=message):
+        rate_score("error", y, y, sample_weight=given)
 
 
 @pytest.mark.parametrize("unit", [1e200, 1e-200])
@@ -511,5 +497,5 @@ def test_columns_of_extreme_scale_are_standardized_or_refused(loans, unit):
     said = [RateConstrainedClassifier(encode=True).fit(x, y).predict(x) for x in (X, other)]
     np.testing.assert_array_equal(*said)
     for name, x in (("debt", other), ("x1", other.to_numpy()), ("x1", sparse.csr_array(other))):
-        with pytest.raises(ValueError, match=f"E407.*column '{name}', up to .*e[+-]\\d+, are too"):
+        with pytest.raises(ValueError, match=f"E407.*column '{name}', up to .*e[+-]\\d+, cannot"):
             RateConstrainedClassifier().fit(x, y)

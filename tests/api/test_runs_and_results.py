@@ -114,7 +114,7 @@ def test_errors_have_a_location_in_the_mapping(folder):
     ("call", "message"),
     [
         (lambda: ratecli.run(EXPERIMENT, settings=["seds=2"]), "unknown key 'seds'"),
-        (lambda: ratecli.load_results("."), "holds no results"),
+        (lambda: ratecli.load_results("."), "there is no ledger"),
         (lambda: ratecli.run("absent.yaml"), "absent"),
         (lambda: ratecli.run(EXPERIMENT, jobs=0), "jobs must be at least 1"),
         (lambda: ratecli.load_dataset("loan"), "did you mean 'loans'"),

@@ -138,7 +138,6 @@ def test_invalid_arguments_are_value_errors(options, told, loans):
 
 def test_sample_weight_needs_metadata_routing(loans):
     X, y = loans
-    with pytest.raises(TypeError, match="enable_metadata_routing"):
-        SafetyTest(RateConstrainedClassifier(), "error <= 0.5").fit(
-            X, y, sample_weight=np.ones(600)
-        )
+    test = SafetyTest(RateConstrainedClassifier(), "error <= 0.5")
+    with pytest.raises(ValueError, match="enable_metadata_routing"):
+        test.fit(X, y, sample_weight=np.ones(600))

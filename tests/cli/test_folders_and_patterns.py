@@ -35,7 +35,7 @@ def test_what_is_meant_each_once_in_the_order_given(folder, given, files):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"), [("*.yml", "no file matches"), ("c", "no .yaml file in")]
+    ("given", "said"), [("*.yml", "no file matches"), ("c", "no file matches")]
 )
 def test_a_folder_or_a_pattern_that_means_nothing_is_refused(folder, given, said):
     (folder / "c").mkdir()

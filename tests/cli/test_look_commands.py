@@ -74,7 +74,7 @@ def test_fetch_sources_and_the_data_of_experiments_from_a_mirror(cli, folder, sm
     answer = cli("fetch", "toy", "loans", "--offline")
     assert answer.code == 0
     assert answer.out.splitlines() == [f"{path}  verified", "loans: nothing to download"]
-    assert "fetched t.csv" in answer.err
+    assert "fetching t.csv" in answer.err
     assert path.read_bytes() == CONTENT
     mirror.unlink()
     again = cli("fetch", small, "--offline")

@@ -256,9 +256,8 @@ def test_a_failing_preparation_is_reported_as_an_error_of_its_package(broken, fo
 def test_listings_warn_of_errors_that_show_without_importing(broken, cli):
     answer = cli("ls", "algorithms")
     assert answer.code == 0
-    assert answer.err.count("warning[W210]") == 2
+    assert answer.err.count("warning[W210]") == 1
     assert "'majorize' of the package 'acme-broken 0.3' is not used" in answer.err
-    assert "there is no module 'no_such_module'" in answer.err
     assert {"acme_wrong", "acme_raising"}.isdisjoint(sys.modules)
     said = cli("ls", "metrics").err
     assert "'recall' of the package 'acme-broken 0.3' is not used: ratecli has one" in said
