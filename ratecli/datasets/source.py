@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from ratecli.datasets.table import Table
+from ratecli.datasets.lazy import NDArray, Table, columns, np, pd
 
 
 @dataclass(frozen=True)
@@ -112,8 +108,13 @@ class Raw:
 
         The words in `frame` become strings, missing ones None.
         """
-        from ratecli.datasets.columns import with_text  # noqa: PLC0415  imports NumPy and pandas
-        from ratecli.datasets.table import Table  # noqa: PLC0415
+        from ratecli.datasets.table import Table  # noqa: PLC0415  imports NumPy and pandas
 
-        contents: dict[str, Any] = {"frame": with_text(frame), "features": (), "label": label}
+        frame = columns.with_text(frame)
+        contents: dict[str, Any] = {"frame": frame, "features": (), "label": label}
         return Table(**contents | others, digest=self.digest, files=self.files)
+
+
+def notes_of(docstring: str | None) -> str:
+    """Return a docstring without its first paragraph: the notes of a data set."""
+    return cleandoc(docstring or "").partition("\n\n")[2] + "\n"
