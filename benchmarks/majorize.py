@@ -33,11 +33,9 @@ from ratecli.runner.trial import training_problem
 from ratecli.runner.workers import limit_to_one_thread
 from ratecli.sampling.rows import ExperimentData, TrialData, load_trial_data
 from ratecli.solvers.design_matrix import DesignMatrix
-from ratecli.solvers.majorize import cutting_plane as choosers
-from ratecli.solvers.majorize import cutting_plane as svm
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem, StoppingRule
-from ratecli.solvers.majorize.cutting_plane import CuttingPlane
+from ratecli.solvers.majorize.cutting_plane import CuttingPlane, liblinear_svm
 from ratecli.solvers.majorize.majorization import make_ramp_problem
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
@@ -62,7 +60,7 @@ def as_published(problem: Problem) -> None:
     """Algorithms 1 and 2 with nothing kept between convex problems, LIBLINEAR inside."""
     ramp = make_ramp_problem(Majorize(), problem)
     goal = StoppingRule(GAP, ceiling=1e4, hopeless=np.inf)
-    method = CuttingPlane(goal, svm.liblinear_svm(0), choosers.center_of_mass, cuts=100)
+    method = CuttingPlane(goal, liblinear_svm(0), centered=True, cuts=100)
     w = np.zeros(ramp.rows.width)
     for _ in range(8):
         w = method.solve(ConvexProblem.tight_at(ramp, ramp.rows.scores(w)), w).w

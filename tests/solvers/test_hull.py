@@ -69,7 +69,7 @@ def on_grid(program: RateProgram, rates: np.ndarray, steps: int) -> float:
     bars = np.array([(-1, *cut, steps + count - 1) for cut in cuts])
     mixtures = (rates @ ((np.diff(bars, axis=1) - 1) / steps).T).T
     values = program.value(program.objective, mixtures.T)
-    return float(min(values[program.excess(mixtures.T) <= 1e-9], default=np.inf))
+    return float(np.fmin.reduce(values[program.excess(mixtures.T) <= 1e-9], initial=np.inf))
 
 
 def best_mixture(program: RateProgram, rates: np.ndarray, gap: float = GAP) -> HullOptimum:

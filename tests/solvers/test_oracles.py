@@ -1,11 +1,12 @@
+import inspect
 from dataclasses import replace
-from importlib import import_module
 from itertools import product
 
 import numpy as np
 import pytest
 from oracles.goals import KL, Rows, Rules, problem, run, smooth_rows
 from scipy import sparse
+from sklearn.utils import all_estimators
 
 from ratecli.errors import FaultError
 from ratecli.experiment.options import make_solver
@@ -27,7 +28,7 @@ from ratecli.solvers.oracles.choice import (
     make_oracle,
     make_oracle_rows,
 )
-from ratecli.solvers.oracles.estimators import fit_estimator, make_estimator, weighted_classifiers
+from ratecli.solvers.oracles.estimators import classifier_class, fit_estimator, make_estimator
 from ratecli.solvers.problem import ERROR_RATE, Problem
 
 GOALS = Rules({"p": "positive_rate[g=a] <= positive_rate[g=b]", "r": "recall[g=b] >= 0.7"})
@@ -160,7 +161,7 @@ def test_random_state_comes_from_the_trial_unless_given():
     assert dumps(ask(fixed, given, prices, 0)) == dumps(ask(fixed, given, prices, 1))
 
 
-@pytest.mark.parametrize("name", weighted_classifiers())
+@pytest.mark.parametrize("name", CLASSIFIER_MODULES)
 def test_fitted_classifiers_equal_scikit_learn_and_can_be_stored(name):
     """Decisions of two classes, and probabilities of two and three classes if there are any."""
     rng = np.random.default_rng(0)
@@ -244,10 +245,18 @@ def test_errors_suggest_a_similar_oracle(name, near):
 
 
 def test_table_of_classifiers_agrees_with_scikit_learn():
-    found = weighted_classifiers()
-    assert set(EXAMPLE_CLASSIFIERS.split(", ")) < set(found)
-    for name, home in CLASSIFIER_MODULES.items():
-        assert getattr(import_module(home), name) is found[name]
+    """Every class whose fit takes sample weights, except those that ignore the features."""
+    weighted = {
+        name: each
+        for name, each in all_estimators("classifier")
+        if "sample_weight" in inspect.signature(each.fit).parameters
+        and all(
+            part.default is not part.empty for part in inspect.signature(each).parameters.values()
+        )
+    }
+    del weighted["DummyClassifier"]
+    assert {name: classifier_class(name) for name in CLASSIFIER_MODULES} == weighted
+    assert set(EXAMPLE_CLASSIFIERS.split(", ")) < set(weighted)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ wide X, and cannot be warm-started.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +51,8 @@ MIN_CHORD_SHARE = 0.1
 """Smallest part of a chord that is worth moving along."""
 MAX_REPAIR_DISTANCE = 3.0
 """How close to the bound, in tolerances, an infeasible point must be to be made feasible."""
+INITIAL_PRICE = 100.0
+"""Initial price of excess, in ranges of the objective."""
 PRICE_GROWTH = 10.0
 """Factor by which the price of excess grows."""
 
@@ -65,13 +68,9 @@ class CertifiedSolution(ConvexSolution):
 
 @dataclass(frozen=True)
 class AugmentedLagrangian:
-    """The method of multipliers with all constraints at once.
-
-    `price` is the initial price of excess, in ranges of the objective.
-    """
+    """The method of multipliers with all constraints at once."""
 
     goal: StoppingRule
-    price: float = 100.0
 
     def solve(
         self, problem: ConvexProblem, anchor: Array, before: ConvexSolution | None = None
@@ -81,7 +80,7 @@ class AugmentedLagrangian:
         The price is raised while a multiplier reaches it and a constraint is violated, or while the
         feasible point found costs more than an infeasible one.
         """
-        price = min(self.price * (problem.ramp.spread or 1.0), self.goal.ceiling)
+        price = min(INITIAL_PRICE * (problem.ramp.spread or 1.0), self.goal.ceiling)
         while True:
             search = _FixedPriceRun(problem, self.goal, price, anchor)
             found = search.run(before)
@@ -193,11 +192,6 @@ class _FixedPriceRun:
         return self.best.worth - self.lower
 
     @property
-    def left(self) -> float:
-        """The gap at this price; a feasible point may never be the cheapest."""
-        return self.cheapest - self.lower
-
-    @property
     def tolerance(self) -> float:
         """The required gap in the objective's units."""
         return self.goal.tolerance(self.lower, self.problem.ramp.spread)
@@ -219,7 +213,8 @@ class _FixedPriceRun:
             return True
         # A higher price may help, or no point may be feasible: a rough answer is then enough.
         rough = 0.0 if self.best.feasible and self.price >= self.goal.ceiling else COMPROMISE_GAP
-        return self.priced_out and self.left <= max(self.tolerance, rough * abs(self.lower))
+        left = self.cheapest - self.lower  # a feasible point may never be the cheapest
+        return self.priced_out and left <= max(self.tolerance, rough * abs(self.lower))
 
     def _close(self, here: EnvelopePoint, missing: float) -> bool:
         """Whether the smooth problem is solved well enough.
@@ -239,8 +234,11 @@ class _FixedPriceRun:
         If the point is infeasible, a feasible one between it and the best one is used. Return the
         gap at these multipliers, which is that of an SVM.
         """
-        v, slopes = here.near.v, self._balanced(here.near.slopes, here.near.v)
-        pull = here.pull if slopes is here.near.slopes else None
+        v, slopes, pull = here.near.v, here.near.slopes, here.pull
+        rows = self.problem.ramp.rows
+        if rows.intercept == "unregularized":
+            slopes = balance_slopes(slopes, *self.problem.bounds(v))
+            pull = rows.pull(slopes)
         bound = self.problem.dual(v, slopes, pull)
         if bound > self.lower:
             self.lower, self.certificate = bound, v
@@ -277,14 +275,6 @@ class _FixedPriceRun:
             near, beyond = (point, beyond) if point.feasible else (near, point)
         return near
 
-    def _balanced(self, slopes: Array, v: Array) -> Array:
-        """Return the slopes, shifted within bounds to sum to 0 if the bias is not regularized."""
-        rows = self.problem.ramp.rows
-        if rows.intercept != "unregularized":
-            return slopes
-        up, down = self.problem.bounds(v)
-        return balance_slopes(slopes, up, down)
-
 
 def balance_slopes(slopes: Array, up: Array, down: Array) -> Array:
     """Return the nearest slopes in [-down, up] that sum to 0; `up` and `down` (n,) are at least 0.
@@ -292,18 +282,12 @@ def balance_slopes(slopes: Array, up: Array, down: Array) -> Array:
     They are `clip(slopes - t, -down, up)` for the t at which the sum changes its sign.
     """
     corners = np.sort(np.concatenate([slopes - up, slopes + down]))
-    first, last = 0, len(corners) - 1
 
     def shifted(t: float) -> Array:
         return np.clip(slopes - t, -down, up)
 
-    while last - first > 1:
-        middle = (first + last) // 2
-        if shifted(corners[middle]).sum() > 0:
-            first = middle
-        else:
-            last = middle
-    low, high = float(corners[first]), float(corners[last])
+    last = bisect_left(corners, 0, 1, len(corners) - 1, key=lambda t: -shifted(t).sum())
+    low, high = float(corners[last - 1]), float(corners[last])
     above, below = float(shifted(low).sum()), float(shifted(high).sum())
     part = above / (above - below) if above > below else 0.0
     return shifted(low + part * (high - low))

@@ -130,15 +130,14 @@ class ConvexProblem:
         flat = self.flat[:1] + multipliers @ self.flat[1:]
         return ConvexProblem(self.ramp, up[None, :], down[None, :], flat)
 
-    def dual(self, multipliers: Array, slopes: Array, pull: Array | None = None) -> float:
+    def dual(self, multipliers: Array, slopes: Array, pull: Array) -> float:
         """Return the lower bound of the optimum given by multipliers (m,) >= 0 and slopes (n,).
 
-        The slopes must lie within `bounds`, and sum to 0 if the bias is not regularized. With
-        `pull`, X' slopes, the bound is -|pull|^2 / (2 l2) minus the conjugate of the hinges.
+        The slopes must lie within `bounds`, and sum to 0 if the bias is not regularized. The bound
+        is -|pull|^2 / (2 l2) minus the conjugate of the hinges, where `pull` is X' slopes.
         """
         up, down = self.bounds(multipliers)
         conjugate = np.maximum(-HALF * slopes - down, HALF * slopes - up).sum()
-        pull = self.ramp.rows.pull(slopes) if pull is None else pull
         l2 = self.ramp.penalties
         moved = float((pull[l2 > 0] ** 2 / l2[l2 > 0]).sum()) / 2
         return float(self.flat[0] + multipliers @ self.flat[1:] - conjugate) - moved

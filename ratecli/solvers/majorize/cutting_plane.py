@@ -94,76 +94,44 @@ MIN_INNER_RADIUS = 1e-9
 """Inner radius, in a body scaled to the unit box, below which the center is not well defined."""
 
 
-class UpperModel(NamedTuple):
-    """Objective and constraint values (m + 1, S) of columns, the box, L, and the maximizer of h."""
+def center_of_mass(columns: Array, ceiling: float, lower: float, highest: Array) -> Array:
+    """Return the center of mass of {(v, t): v in the box, lower <= t <= h(v)} (E.2).
 
-    columns: Array
-    ceiling: float
-    lower: float
-    maximizer: Array
-
-    def at(self, v: Array) -> float:
-        """Return h(v), the smallest Lagrangian of a column."""
-        return float((self.columns[0] + v @ self.columns[1:]).min())
-
-
-CutChooser = Callable[[UpperModel], Array]
-
-
-def model_maximizer(model: UpperModel) -> Array:
-    """Return the maximizer of the model (E.1, Kelley's method)."""
-    return model.maximizer
-
-
-def center_of_mass(model: UpperModel) -> Array:
-    """Return the center of mass of {(v, t): v in the box, L <= t <= h(v)} (E.2).
-
-    A cut through it leaves at most 1 - 1/e of the volume (Gruenbaum 1960), whatever its slope.
-    Returns the maximizer if the body has an empty interior.
+    h(v) is the smallest Lagrangian of a column (m + 1, S), `highest` its maximizer. A cut through
+    the center leaves at most 1 - 1/e of the volume (Gruenbaum 1960), whatever its slope. Returns
+    the maximizer if the body has an empty interior.
     """
-    A, b = _model_polytope(model)
-    m, units = len(model.maximizer), np.eye(len(model.maximizer) + 1)
-    ends = np.array([_minimize_linear(s * unit, A, b) for s in (1.0, -1.0) for unit in units])
-    low, high = np.diag(ends[: m + 1]), np.diag(ends[m + 1 :])
-    size = high - low
-    if not (size > 0).all():
-        return model.maximizer
-    A, b = A * size, b - A @ low
+    m, height = len(highest), _model_value(columns, highest) - lower
+    if height <= 0:
+        return highest
+    # A x <= b for x = (v / ceiling, (t - lower) / height)
+    cuts = np.insert(-ceiling * columns[1:].T, m, height, axis=1)
+    A = np.vstack([cuts, np.eye(m, m + 1), -np.eye(m + 1)])
+    b = np.concatenate([columns[0] - lower, np.ones(m), np.zeros(m + 1)])
     ball = np.hstack([A, np.linalg.norm(A, axis=1)[:, None]])  # center and radius
-    *inside, radius = _minimize_linear(np.append(np.zeros(m + 1), -1.0), ball, b)
-    if not radius >= MIN_INNER_RADIUS:
-        return model.maximizer
-    center = _exact_center(A, b, np.array(inside)) if m <= MAX_EXACT_DIMENSIONS else None
-    center = np.array(inside) if center is None else center
-    return np.asarray(np.clip(low[:-1] + size[:-1] * center[:-1], 0.0, model.ceiling))
+    found = linprog(-np.eye(m + 2)[-1], A_ub=ball, b_ub=b, bounds=(None, None))
+    if found.status != 0 or found.x[-1] < MIN_INNER_RADIUS:
+        return highest
+    center = found.x[:-1]
+    if m <= MAX_EXACT_DIMENSIONS:
+        center = _exact_center(A, b, center)
+    return np.asarray(np.clip(ceiling * center[:-1], 0.0, ceiling))
 
 
-def _model_polytope(model: UpperModel) -> tuple[Array, Array]:
-    """Return A and b of the body A x <= b of x = (v, t)."""
-    objective, constraints = model.columns[0], model.columns[1:]
-    m = len(constraints)
-    cuts = np.hstack([-constraints.T, np.ones((len(objective), 1))])
-    sides = np.vstack([np.eye(m, m + 1), -np.eye(m + 1)])
-    limits = np.concatenate([objective, np.full(m, model.ceiling), np.zeros(m), [-model.lower]])
-    return np.vstack([cuts, sides]), limits
-
-
-def _minimize_linear(slope: Array, A: Array, b: Array) -> Array:
-    """Return the minimizer of `slope @ x` over A x <= b; NaN if it was not found."""
-    found = linprog(slope, A_ub=A, b_ub=b, bounds=(None, None))
-    return np.asarray(found.x) if found.status == 0 else np.full(len(slope), np.nan)
-
-
-def _exact_center(A: Array, b: Array, inside: Array) -> Array | None:
-    """Return the volume-weighted mean of simplices of the corners; None after rounding problems."""
+def _exact_center(A: Array, b: Array, inside: Array) -> Array:
+    """Return the volume-weighted mean of simplices; `inside` after rounding problems."""
     try:
         corners = HalfspaceIntersection(np.hstack([A, -b[:, None]]), inside).intersections
         simplices = corners[Delaunay(corners).simplices]
-    except QhullError:
-        return None
-    volumes = np.abs(np.linalg.det(simplices[:, 1:] - simplices[:, :1]))
-    total = float(volumes.sum())
-    return volumes @ simplices.mean(axis=1) / total if total > 0 else None
+        volumes = np.abs(np.linalg.det(simplices[:, 1:] - simplices[:, :1]))
+        return np.average(simplices.mean(axis=1), axis=0, weights=volumes)
+    except (QhullError, ZeroDivisionError):
+        return inside
+
+
+def _model_value(columns: Array, v: Array) -> float:
+    """Return the smallest Lagrangian at v of columns (m + 1, S)."""
+    return float((columns[0] + v @ columns[1:]).min())
 
 
 MAX_KEPT_POINTS = 48
@@ -179,7 +147,6 @@ class MasterSolution(NamedTuple):
     mixture: Array
     excess: Array
     multipliers: Array
-    value: float
 
 
 @dataclass(frozen=True)
@@ -191,11 +158,15 @@ class CutSolution(ConvexSolution):
 
 @dataclass(frozen=True)
 class CuttingPlane:
-    """Algorithm 2 with at most `cuts` SVMs at multipliers that `chooser` takes from the model."""
+    """Algorithm 2 with at most `cuts` SVMs.
+
+    Their multipliers are the model's center of mass if `centered`, else its maximizer (E.1,
+    Kelley's method).
+    """
 
     goal: StoppingRule
     svm: SvmOptimizer
-    chooser: CutChooser
+    centered: bool
     cuts: int
 
     def solve(
@@ -210,117 +181,56 @@ class CuttingPlane:
         gap, at a center of mass in m + 1 dimensions 1/(m + 2) of it; the required accuracy is never
         higher than half of that.
         """
-        seen, v = anchor[:, None], np.zeros(problem.constraints)
+        goal, m, count, certain = self.goal, problem.constraints, 0, True
+        W, v = anchor[:, None], np.zeros(m)
         if isinstance(before, CutSolution):
-            seen, v = np.hstack([before.seen, seen]), before.multipliers
-        search = _CuttingPlaneRun(problem, self.goal, seen, v)
-        for _ in range(self.cuts):
-            least = search.tolerance / (2 * problem.constraints + 4)
-            accuracy = max((search.model.at(v) - search.lower) / 2, least)
-            search.cut(v, self.svm(problem.lagrangian(v), search.W[:, -1], accuracy))
-            if search.accurate:
-                if search.final:
-                    break
-                search.widen()
+            W, v = np.column_stack([before.seen, anchor]), before.multipliers
+        columns = np.stack([problem.values(w) for w in W.T], axis=1)
+        lower = float(problem.flat[0] + v @ problem.flat[1:])  # hinges are at least 0
+        box = min(max(1.0, 2 * float(v.max(initial=0.0))), goal.ceiling)
+        while True:
+            tolerance = goal.tolerance(lower, problem.ramp.spread)
+            accuracy = max((_model_value(columns, v) - lower) / 2, tolerance / (2 * m + 4))
+            fit = self.svm(problem.lagrangian(v), W[:, -1], accuracy)
+            column = problem.values(fit.w)
+            reached = float(column[0] + v @ column[1:])
+            lower = max(lower, reached if fit.lower is None else fit.lower)
+            count, certain = count + 1, certain and fit.converged
+            W, columns = np.column_stack([W, fit.w]), np.column_stack([columns, column])
+            # the mean over the best mixture is the newest point
+            plan = solve_master(columns, box)
+            W = np.column_stack([W, W @ plan.mixture])
+            columns = np.column_stack([columns, problem.values(W[:, -1])])
+            missed = constraint_excess(columns[1:, -1])
+            gap = max(float(columns[0, -1]) + box * float(missed.sum()) - lower, 0.0)
+            rough = COMPROMISE_GAP * abs(lower) if missed.any() else 0.0
+            accurate = gap <= max(goal.tolerance(lower, problem.ramp.spread), rough)
+            final = box >= goal.ceiling or lower > goal.hopeless or not missed.any()
+            if count == self.cuts or (accurate and final):
+                break
+            if accurate:
+                box = min(4 * box, goal.ceiling)
+                plan = solve_master(columns, box)
             # at the maximizer, while no mixture is feasible: its cut shows if a higher price helps
-            plan = search.plan
-            feasible = plan.excess.max(initial=0.0) <= FEASIBILITY_TOLERANCE
-            v = self.chooser(search.model) if feasible and len(v) else plan.multipliers
-        return search.solution()
+            v = plan.multipliers
+            if self.centered and m and plan.excess.max() <= FEASIBILITY_TOLERANCE:
+                v = center_of_mass(columns, box, lower, v)
+        converged = certain and accurate and final
+        best, seen = (W[:, -1], float(columns[0, -1])), W[:, -MAX_KEPT_POINTS:]
+        return CutSolution(*best, plan.multipliers, missed, lower, gap, count, converged, seen)
 
 
-class _CuttingPlaneRun:
-    """Points W (d, S) with their values (m + 1, S), best dual value, box, and best mixture."""
-
-    def __init__(self, problem: ConvexProblem, goal: StoppingRule, W: Array, v: Array) -> None:
-        self.problem, self.goal, self.W = problem, goal, W
-        self.values = np.stack([problem.values(w) for w in W.T], axis=1)
-        self.lower = float(problem.flat[0] + v @ problem.flat[1:])  # hinges are at least 0
-        self.box = min(max(1.0, 2 * float(v.max(initial=0.0))), goal.ceiling)
-        self.plan = solve_master(self.values, self.box)
-        self.svms, self.certain = 0, True
-
-    def cut(self, v: Array, fit: LagrangianMinimum) -> None:
-        """Add the column of the SVM at v, the bound it proves, and the new mixture's column."""
-        self._add(fit.w)
-        reached = float(self.values[0, -1] + v @ self.values[1:, -1])
-        self.lower = max(self.lower, reached if fit.lower is None else fit.lower)
-        self.svms, self.certain = self.svms + 1, self.certain and fit.converged
-        self.plan = solve_master(self.values, self.box)
-        self._add(self.W @ self.plan.mixture)
-
-    def _add(self, w: Array) -> None:
-        self.W = np.hstack([self.W, w[:, None]])
-        self.values = np.hstack([self.values, self.problem.values(w)[:, None]])
-
-    def widen(self) -> None:
-        """Increase the box fourfold, up to the ceiling."""
-        self.box = min(4 * self.box, self.goal.ceiling)
-        self.plan = solve_master(self.values, self.box)
-
-    @property
-    def tolerance(self) -> float:
-        """The required gap in the objective's units."""
-        return self.goal.tolerance(self.lower, self.problem.ramp.spread)
-
-    @property
-    def model(self) -> UpperModel:
-        return UpperModel(self.values, self.box, self.lower, self.plan.multipliers)
-
-    @property
-    def missed(self) -> Array:
-        """(m,) excess of the newest column."""
-        return constraint_excess(self.values[1:, -1])
-
-    @property
-    def gap(self) -> float:
-        """The gap of the newest column, which is the mean over the best mixture."""
-        worth = float(self.values[0, -1]) + self.box * float(self.missed.sum())
-        return max(worth - self.lower, 0.0)
-
-    @property
-    def accurate(self) -> bool:
-        """Whether the best point at this price of excess is known accurately enough."""
-        rough = COMPROMISE_GAP * abs(self.lower) if self.missed.any() else 0.0
-        return self.gap <= max(self.tolerance, rough)
-
-    @property
-    def final(self) -> bool:
-        """Whether the box need not grow: no excess is left, or a higher price is useless."""
-        dear = self.box >= self.goal.ceiling or self.lower > self.goal.hopeless
-        return dear or not self.missed.any()
-
-    def solution(self) -> CutSolution:
-        converged = self.certain and self.accurate and self.final
-        return CutSolution(
-            self.W[:, -1].copy(),
-            float(self.values[0, -1]),
-            self.plan.multipliers,
-            self.missed,
-            self.lower,
-            self.gap,
-            self.svms,
-            converged,
-            self.W[:, -MAX_KEPT_POINTS:].copy(),
-        )
-
-
-def solve_master(values: Array, ceiling: float) -> MasterSolution:
+def solve_master(columns: Array, ceiling: float) -> MasterSolution:
     """Solve the linear program dual to the upper model of z(v) on the box [0, ceiling]^m.
 
     Columns have the objective and constraint values (m + 1, S).
     """
-    objective, constraints = values[0], values[1:]
-    m, count = constraints.shape
-    if m == 0:
-        return MasterSolution(
-            np.eye(count)[np.argmin(objective)], np.zeros(0), np.zeros(0), objective.min()
-        )
+    m, count = len(columns) - 1, columns.shape[1]
     found = linprog(
-        np.concatenate([objective, np.full(m, ceiling)]),
-        A_ub=np.hstack([constraints, -np.eye(m)]),
+        np.append(columns[0], np.full(m, ceiling)),
+        A_ub=np.hstack([columns[1:], -np.eye(m)]),
         b_ub=np.zeros(m),
-        A_eq=np.concatenate([np.ones(count), np.zeros(m)])[None, :],
+        A_eq=np.append(np.ones(count), np.zeros(m))[None, :],
         b_eq=[1.0],
         method="highs-ds",
         options=LP_OPTIONS,
@@ -329,4 +239,4 @@ def solve_master(values: Array, ceiling: float) -> MasterSolution:
         raise ArithmeticError(f"the master program was not solved: {found.message}")
     mixture = np.maximum(found.x[:count], 0.0)
     multipliers = np.maximum(-found.ineqlin.marginals, 0.0)
-    return MasterSolution(mixture / mixture.sum(), found.x[count:], multipliers, float(found.fun))
+    return MasterSolution(mixture / mixture.sum(), found.x[count:], multipliers)

@@ -116,8 +116,7 @@ def make_method(
         return AugmentedLagrangian(goal)
     exact = solver.inner == "cutting_plane"
     svm = cuts.newton_svm() if exact else cuts.liblinear_svm(_draw_seed(rng))
-    chooser = cuts.center_of_mass if solver.chooser == "center" else cuts.model_maximizer
-    return cuts.CuttingPlane(goal, svm, chooser, solver.cuts)
+    return cuts.CuttingPlane(goal, svm, solver.chooser == "center", solver.cuts)
 
 
 def _descend(

@@ -108,7 +108,8 @@ class ProximalOperator:
             if here.value > most:
                 break
             gradient = here.values[1:]
-            free = np.flatnonzero(self._free(here.v, gradient))
+            low, high = here.v <= 0, here.v >= self.price
+            (free,) = np.nonzero((~low | (gradient > 0)) & (~high | (gradient < 0)))
             if not len(free) or np.abs(gradient[free]).max() <= self.tolerance:
                 break
             following = self._step(u, here, free)
@@ -116,9 +117,6 @@ class ProximalOperator:
                 break
             here = following
         return here
-
-    def _free(self, v: Array, gradient: Array) -> Mask:
-        return np.asarray(((v > 0) | (gradient > 0)) & ((v < self.price) | (gradient < 0)))
 
     def _step(self, u: Array, here: ProxPoint, free: NDArray[np.intp]) -> ProxPoint | None:
         """Take Newton's step in the free multipliers, at most doubling them; halve it if needed."""

@@ -46,16 +46,16 @@ CLASSIFIER_MODULES = {
         "linear_model": "LogisticRegression LogisticRegressionCV Perceptron RidgeClassifier "
         "RidgeClassifierCV SGDClassifier",
         "naive_bayes": "BernoulliNB CategoricalNB ComplementNB GaussianNB MultinomialNB",
+        "neural_network": "MLPClassifier",
         "svm": "LinearSVC NuSVC SVC",
         "tree": "DecisionTreeClassifier ExtraTreeClassifier",
     }.items()
     for name in names.split()
 }
-"""Modules of the scikit-learn classifiers that take sample weights in every supported version.
+"""Modules of the scikit-learn classifiers that take sample weights and need no parameters.
 
 Hard-coded because scanning scikit-learn takes seconds. A file that names one of these classes is
-checked without a scan, and without any import if it sets no parameters. Classes of newer versions
-are found by `estimators.weighted_classifiers`.
+checked without any import if it sets no parameters.
 """
 MAX_LOGISTIC_ITERATIONS = 1000
 """Iteration limit of the default logistic regression."""
@@ -107,18 +107,17 @@ class _NamedOptions:
 
         With `probabilities`, it must have `predict_proba`. `others` are names that are valid, too.
         """
-        name = self.name
-        if not self.options and name in ([LOGISTIC] if probabilities else CLASSIFIER_MODULES):
-            return
-        # importing scikit-learn is slow, and so is listing all its classifiers
-        from ratecli.solvers.oracles import estimators
-
-        model = estimators.classifier_class(name)
-        if model is None:
-            known = [*others, *estimators.weighted_classifiers()]
+        name, known = self.name, [*others, *CLASSIFIER_MODULES]
+        if name not in CLASSIFIER_MODULES:
             hint = did_you_mean(name, known, "classifiers" if probabilities else "oracles")
             message = f"scikit-learn has no classifier '{name}' that takes sample weights"
             raise self._error(message, hint)
+        if not self.options and (name == LOGISTIC or not probabilities):
+            return
+        # importing scikit-learn is slow
+        from ratecli.solvers.oracles import estimators
+
+        model = estimators.classifier_class(name)
         self.check_names(list(model().get_params(deep=False)))
         for key, value in self.options.items():
             if refusal := estimators.parameter_error(model, key, value):

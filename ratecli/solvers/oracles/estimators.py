@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from importlib import import_module
 from typing import Any, ClassVar
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import all_estimators, get_tags
+from sklearn.utils import get_tags
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier, Features
@@ -31,34 +30,12 @@ from ratecli.solvers.problem import ERROR_RATE, Groups
 
 MAX_DENSE_ROW_ENTRIES = 2**28
 """Largest number of entries of a feature matrix that is made dense (2 GiB)."""
-DUMMY_CLASSIFIER = "DummyClassifier"
-"""Excluded because its decisions do not depend on the features."""
 
 
-def classifier_class(name: str) -> type[BaseEstimator] | None:
-    """Return scikit-learn's classifier of that name; None if none takes sample weights."""
-    if name not in CLASSIFIER_MODULES:
-        return weighted_classifiers().get(name)
+def classifier_class(name: str) -> type[BaseEstimator]:
+    """Return scikit-learn's classifier of a name in `CLASSIFIER_MODULES`."""
     estimator: type[BaseEstimator] = getattr(import_module(CLASSIFIER_MODULES[name]), name)
     return estimator
-
-
-@cache
-def weighted_classifiers() -> dict[str, type[BaseEstimator]]:
-    """Return all scikit-learn classifiers whose `fit` takes sample weights, by name.
-
-    All their parameters have defaults. The first call is slow.
-    """
-
-    def fits(name: str, estimator: type[BaseEstimator]) -> bool:
-        parameters = inspect.signature(estimator).parameters.values()
-        return (
-            name != DUMMY_CLASSIFIER
-            and all(each.default is not each.empty for each in parameters)
-            and "sample_weight" in inspect.signature(estimator.fit).parameters
-        )
-
-    return {name: each for name, each in all_estimators("classifier") if fits(name, each)}
 
 
 def parameter_error(estimator: type[BaseEstimator], key: str, value: Any) -> str | None:
@@ -75,9 +52,7 @@ def make_estimator(
     name: str, options: Mapping[str, Any], rng: np.random.Generator
 ) -> BaseEstimator:
     """Return the unfitted classifier, seeded from `rng` unless `random_state` is given."""
-    estimator = classifier_class(name)
-    assert estimator is not None
-    model = estimator(**options)
+    model = classifier_class(name)(**options)
     if "random_state" in model.get_params() and "random_state" not in options:
         model.set_params(random_state=int(rng.integers(2**31)))
     return model
