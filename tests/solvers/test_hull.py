@@ -12,12 +12,11 @@ from scipy.optimize import linprog
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull import best as search
 from ratecli.solvers.hull import linear
-from ratecli.solvers.hull.best import HullOptimum, optimize_over_hull
+from ratecli.solvers.hull.best import HullOptimum, Relaxation, min_violation, optimize_over_hull
 from ratecli.solvers.hull.bilinear import BilinearProgram
-from ratecli.solvers.hull.forms import RatePoints, RateProgram, min_violation
+from ratecli.solvers.hull.forms import RatePoints, RateProgram
 from ratecli.solvers.hull.linear import LevelLp
 from ratecli.solvers.hull.mixture import max_slack_problem
-from ratecli.solvers.hull.relaxation import Relaxation
 from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.oracles.base import OracleRows
 from ratecli.solvers.oracles.linear import LinearOracle, best_line_step, sweep_directions
@@ -141,7 +140,7 @@ def test_relaxation_is_a_lower_bound_in_every_box(name, blocks):
     found = optimize_over_hull(program, hull, GAP)
     if not found.feasible:
         return
-    boxes = relaxation.boxes
+    boxes = relaxation.bilinear.boxes
     for _ in range(12):
         inside = relaxation.solve(boxes)
         assert inside.value <= found.value + 1e-8

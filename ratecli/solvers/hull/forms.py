@@ -334,10 +334,6 @@ class RatePoints:
         sizes = np.bincount(self.block)
         return np.asarray(self.origin + self.points @ (1 / sizes[self.block]))
 
-    def membership(self) -> Array:
-        """Return (blocks, T) with 1 where a point belongs to a block."""
-        return np.asarray(self.block == np.arange(self.blocks)[:, None], dtype=float)
-
     def range(self, line: LinearTerm) -> tuple[float, float]:
         """Return the smallest and largest value of a line over the hull."""
         values, starts = line.slopes @ self.points, np.flatnonzero(np.diff(self.block, prepend=-1))
@@ -348,19 +344,6 @@ class RatePoints:
 
 SURE_VIOLATION = 1e-5
 """Largest unavoidable violation that may be a rounding error."""
-VIOLATION_GAP = 1e-4
-"""Accuracy of the lower bound on the violation."""
-
-
-def min_violation(program: RateProgram, kinds: RowKinds) -> float:
-    """Return a proven lower bound on the worst violation under any decisions on the rows.
-
-    The bound is accurate to `VIOLATION_GAP`. Return 0 if no proof was found.
-    """
-    # imported here because they import numba, which takes a third of a second in every process
-    from ratecli.solvers.hull.best import bound_violation
-
-    return bound_violation(program, RatePoints.decisions(kinds), VIOLATION_GAP)
 
 
 def unmet_status(
@@ -371,6 +354,9 @@ def unmet_status(
     The status is `infeasible` only if no decisions at all could satisfy them; otherwise `status`
     and `reason` are returned unchanged.
     """
+    # imported here because it imports numba, which takes a third of a second in every process
+    from ratecli.solvers.hull.best import min_violation
+
     least = min_violation(program, kinds)
     if least <= SURE_VIOLATION:
         return status, reason

@@ -16,14 +16,13 @@ from ratecli.rates.analysis import Shape, constraint_goal, objective_goal
 from ratecli.rates.matrix import RowKinds
 from ratecli.rates.resolve import violation_expression
 from ratecli.solvers.base import Progress, Solution
-from ratecli.solvers.hull.best import MAX_EXCESS, HullOptimum, optimize_over_hull
+from ratecli.solvers.hull.best import MAX_EXCESS, HullOptimum, Tangents, optimize_over_hull
 from ratecli.solvers.hull.forms import (
     UNDEFINED_RATIO_REASON,
     RatePoints,
     RateProgram,
     unmet_status,
 )
-from ratecli.solvers.hull.relaxation import Tangents
 from ratecli.solvers.oracles.base import Oracle, OracleRows, with_threshold
 from ratecli.solvers.oracles.choice import make_oracle, make_oracle_rows
 from ratecli.solvers.problem import ERROR_RATE, Problem
