@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,10 @@ from numpy.typing import NDArray
 
 from ratecli.datasets import tables as own
 from ratecli.datasets.encode import ReadyMadeError
-from ratecli.datasets.files import missing_file_error
-from ratecli.datasets.tables import SEPARATOR_HELP, format_of_output, read_table_file, table_bytes
+from ratecli.datasets.files import missing_file_error, read_errors
+from ratecli.datasets.tables import SEPARATOR_HELP, read_table_file, table_bytes
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.files import ENCODER_FILE, MODELS_FOLDER, atomic_write
+from ratecli.files import ENCODER_FILE, atomic_write
 from ratecli.ledger.records import PlannedTrial, random_stream
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.proxies import ProxyFilter, SampledFilter
@@ -50,9 +49,6 @@ def encoder_json(
     }
     text = json.dumps(content, indent=1, ensure_ascii=False)
     return {ENCODER_FILE: f"{text}\n".encode()}
-
-
-READY_MADE_FEATURES = {"matrix": "came ready-made", "counts": "are counts of terms in texts"}
 
 
 @dataclass(frozen=True)
@@ -86,8 +82,8 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
         E104 for a variant that cannot be selected, E411 if features are not encoded from columns or
         rows have several levels.
     """
-    record, is_folder = None, False
-    with suppress(OSError):  # such as a name that is too long: reported when it is read
+    record = None
+    with read_errors(str(path)):
         is_folder = path.is_dir()
     if is_folder:
         record = _read_record(path)
@@ -119,15 +115,9 @@ def _read_record(folder: Path) -> Mapping[str, Any]:
     path = folder / ENCODER_FILE
     if not path.is_file():
         way = (
-            "it describes the features: copy it along with a model; where an older "
-            "ratecli ran the trials, run them again with --fresh"
+            "it describes the features: name a trial's folder, results/NAME/models/TRIAL, or copy "
+            "it along with a model; if an older ratecli ran the trials, run them again with --fresh"
         )
-        trials = [
-            *folder.glob(f"*/{ENCODER_FILE}"),
-            *folder.glob(f"{MODELS_FOLDER}/*/{ENCODER_FILE}"),
-        ]
-        if trials:
-            way = f"name the folder of one of its trials, such as {min(trials).parent}"
         raise missing_file_error(str(path), "does not exist", way)
     try:
         content = json.loads(read_model_file(str(path), path))
@@ -175,11 +165,8 @@ def encoding_for_tables(record: object, name: str) -> Encoding:
     """
     try:
         encoding = Encoding.from_json(record)
-    except ReadyMadeError as error:
-        message = (
-            f"the features of '{name}' {READY_MADE_FEATURES[str(error)]}: "
-            "they are not made of columns"
-        )
+    except ReadyMadeError:
+        message = f"the features of '{name}' came ready-made: they are not made of columns"
         hint = "only models whose features are columns of numbers or text can be applied"
         raise FaultError(Diagnostic("E411", message, hint)) from None
     if encoding.levels > 1:
@@ -253,43 +240,38 @@ def _decision_columns(scores: Array, chances: Array, seed: int) -> PredictedColu
 
 
 @dataclass(frozen=True)
-class PredictRequest:
-    """A table to predict for, a model, and options.
-
-    Attributes
-    ----------
-    model, variant
-        A stored classifier's file, or a trial's folder and a variant (None: the main variant).
-    table, separator
-        A CSV or Parquet file, and the separator of a CSV file; None infers it from the file name.
-    output
-        File for the table with predictions; None returns its bytes instead.
-    prefix
-        Prefix of the names of added columns.
-    seed
-        Seed for the decisions of a randomized classifier.
-    """
-
-    model: Path
-    table: Path
-    output: Path | None = None
-    variant: str | None = None
-    separator: str | None = None
-    prefix: str = ""
-    seed: int = 0
-
-
-@dataclass(frozen=True)
 class PredictResult:
     """A summary line, warnings, and the bytes of the table if it was not written to a file."""
 
     line: str
     warnings: tuple[Diagnostic, ...]
-    content: bytes | None = None
+    content: bytes | None
 
 
-def predict_file(request: PredictRequest) -> PredictResult:
-    """Predict for every row, and add the predictions to the table as columns.
+def predict_file(
+    model: Path,
+    path: Path,
+    output: Path | None = None,
+    *,
+    variant: str | None = None,
+    separator: str | None = None,
+    prefix: str = "",
+    seed: int = 0,
+) -> PredictResult:
+    """Predict for every row of a table, and add the predictions to it as columns.
+
+    Parameters
+    ----------
+    model, variant
+        A stored classifier's file, or a trial's folder and a variant (None: the main variant).
+    path, separator
+        A CSV or Parquet file, and the separator of a CSV file; None infers it from the file name.
+    output
+        File for the table with predictions; None writes none.
+    prefix
+        Prefix of the names of added columns.
+    seed
+        Seed for the decisions of a randomized classifier.
 
     Raises
     ------
@@ -298,20 +280,15 @@ def predict_file(request: PredictRequest) -> PredictResult:
         it does not fit the model or already has a column to be added, E104 for an invalid output,
         E505 if the output cannot be written.
     """
-    path, output = request.table, request.output
-    model = load_applicable_model(request.model, request.variant)
-    separator = own.separator_of(path) if request.separator is None else request.separator
+    stored = load_applicable_model(model, variant)
     table = read_table_file(path, separator)
-    form = format_of_output(path, output)
-    found, warnings = predict_table(model, path, table, request.seed)
-    whole = _append_columns(table, found.columns, request.prefix)
-    written = table_bytes(whole, path, form, request.separator or own.separator_of(output or path))
+    found, warnings = predict_table(stored, path, table, seed)
+    content = table_bytes(_append_columns(table, found.columns, prefix), path, output, separator)
+    if output is not None:
+        atomic_write(output, content)
     rows = table.num_rows
     line = f"{output or path}: {rows} row{'s' * (rows != 1)}, {found.summary}"
-    if output is None:
-        return PredictResult(line, warnings, written)
-    atomic_write(output, written)
-    return PredictResult(line, warnings)
+    return PredictResult(line, warnings, content if output is None else None)
 
 
 def predict_table(

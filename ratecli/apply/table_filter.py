@@ -8,19 +8,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from ratecli.apply.predict import StoredModel, encoder_json, predict_table
 from ratecli.config.document import Document
 from ratecli.datasets import tables as own
-from ratecli.datasets.columns import FILL_OR_MEAN_HELP, as_float_array, is_text
+from ratecli.datasets.columns import FILL_OR_MEAN_HELP, is_text
 from ratecli.datasets.entry import MISSING_IS_ERROR
 from ratecli.datasets.files import sha256_of
 from ratecli.datasets.tables import format_of_output, read_table_file, table_bytes
@@ -54,7 +53,7 @@ HELP_BY_CODE = {
     FILL_OR_MEAN_HELP: (
         "say --missing mean, fill in the values, or leave the column out with --drop"
     ),
-    "E411": "correct it, or leave the column out with --drop",
+    "E411": "correct the column, or leave it out: of --by, or with --drop",
 }
 """Help texts for errors in features, by error code or by the help text for experiment files."""
 GroupShares = Mapping[str, Mapping[str, float]]
@@ -116,18 +115,14 @@ class FilterRequest:
 class FilterResult:
     """The outcome for a table of `rows` rows.
 
-    Attributes
-    ----------
-    report
-        The effect of the filter, as plain JSON data: see `filter_report`.
-    content
-        The kept rows as bytes, unless they were written to a file.
+    `report` is the effect of the filter, as plain JSON data: see `_filter_report`. `content` has
+    the kept rows, unless they were written to a file.
     """
 
     rows: int
     report: Mapping[str, Any]
     warnings: tuple[Diagnostic, ...]
-    content: bytes | None = None
+    content: bytes | None
 
 
 def learn_table_filter(request: FilterRequest) -> FilterResult:
@@ -146,50 +141,40 @@ def learn_table_filter(request: FilterRequest) -> FilterResult:
         hint = did_you_mean(request.algorithm, FILTER_ALGORITHMS, "filters")
         raise FaultError(Diagnostic("E202", f"no filter is called '{request.algorithm}'", hint))
     path, output = request.table, request.output
-    separator = own.separator_of(path) if request.separator is None else request.separator
-    table = read_table_file(path, separator)
-    form = format_of_output(path, output)
+    table = read_table_file(path, request.separator)
+    format_of_output(path, output)  # raises its errors before the filter is learned
     _check_folder(request.folder)
-    frame, warnings = _check_columns(request, table)
-    planned, result, more = _train_filter(request, separator)
+    warnings = _check_columns(request, table)
+    planned, result, more = _train_filter(request)
     model = _model(request, planned, result)
     predicted, row_warnings = predict_table(model, path, table, request.seed)
     kept = predicted.columns["kept"] == 1
     if not kept.any():
         message = f"of {table.num_rows} rows none is kept with --seed {request.seed}"
         raise FaultError(Diagnostic("E501", message, "ask for more of them, as in --kept 0.2"))
-    report = _filter_report(planned, result, request.disclosivity, frame[kept])
-    rows_separator = request.separator or own.separator_of(output or path)
-    rows = table_bytes(table.filter(pa.array(kept)), path, form, rows_separator)
-    _write(request, rows, _files(request, planned, result, report))
+    rows = table.filter(pa.array(kept))
+    groups = own.typed_columns(path, rows, request.by, ()).map(_as_word)
+    report = _filter_report(planned, result, request.disclosivity, groups)
+    content = table_bytes(rows, path, output, request.separator)
+    _write(request, content, _files(request, planned, result, report))
     warned = (*warnings, *more, *row_warnings, *_filter_warnings(report))
-    return FilterResult(len(kept), report, warned, rows if output is None else None)
+    return FilterResult(len(kept), report, warned, content if output is None else None)
 
 
 def _check_folder(folder: Path | None) -> None:
     """Raise E104 if writing the filter to this folder would overwrite something else."""
-    if folder is None or not folder.exists():
-        return
-    if not folder.is_dir():
-        message = f"'{folder}' is no folder"
-    elif (folder / ENCODER_FILE).exists() and not (folder / FILTER_FILE).exists():
+    if folder and (folder / ENCODER_FILE).exists() and not (folder / FILTER_FILE).exists():
         message = f"'{folder}' holds the models of a trial, which would be overwritten"
-    else:
-        return
-    raise FaultError(Diagnostic("E104", message, "name another folder with --filter"))
+        raise FaultError(Diagnostic("E104", message, "name another folder with --filter"))
 
 
-def _check_columns(
-    request: FilterRequest, table: pa.Table
-) -> tuple[pd.DataFrame, list[Diagnostic]]:
-    """Return the groups of all rows as text, and a W406 for each text column that looks like a row
-    ID.
+def _check_columns(request: FilterRequest, table: pa.Table) -> list[Diagnostic]:
+    """Return a W406 for each text column that looks like a row ID.
 
     Raises
     ------
     FaultError
-        E205 for missing columns, E104 for a column named twice, E411 for a column that does not
-        define groups or if no column is left for the filter.
+        E205 for missing columns, E411 if no column is left for the filter.
     """
     names, by = table.column_names, request.by
     seen = [name for name in names if name not in {*by, *request.drop}]
@@ -199,38 +184,17 @@ def _check_columns(
         if name not in names:
             message = f"there is no column '{name}', which {option} names"
             faults.append(Diagnostic("E205", message, did_you_mean(name, names, "columns")))
-        elif by.count(name) > 1:
-            faults.append(Diagnostic("E104", f"--by names '{name}' twice"))
     if not faults and not seen:
         hint = f"columns: {', '.join(names)}"
         faults = [Diagnostic("E411", "no column is left as an input of the filter", hint)]
     if faults:
         raise FaultError(faults)
-    frame = own.typed_columns(request.table, table, [*by, *seen], ())
-    if faults := [fault for name in by for fault in _group_errors(frame[name], name)]:
-        raise FaultError(faults)
-    groups = {name: _as_words(frame[name]) for name in by}
-    return pd.DataFrame(groups), [
-        fault for name in seen for fault in _row_id_warnings(frame[name], name)
-    ]
+    frame = own.typed_columns(request.table, table, seen, ())
+    return [fault for name in seen for fault in _row_id_warnings(frame[name], name)]
 
 
-def _group_errors(column: pd.Series, name: str) -> Iterator[Diagnostic]:
-    missing = column.isna() if is_text(column) else ~np.isfinite(as_float_array(column))
-    count = column.nunique()
-    if missing.any():
-        row = int(np.argmax(missing)) + 1
-        message = f"column '{name}' has no value in row {row}, and {missing.sum()} such rows in all"
-        hint = "leave such rows out, or give them a value such as 'unknown'"
-        yield Diagnostic("E411", message, hint)
-    elif not 2 <= count <= MAX_VALUES:
-        values = f"{count} value{'s' * (count != 1)}"
-        message = f"column '{name}' has {values}, and groups must be 2 to {MAX_VALUES}"
-        yield Diagnostic("E411", message, "name another column, which may combine values of this")
-
-
-def _as_words(column: pd.Series) -> pd.Series:
-    return column if is_text(column) else column.map(lambda value: value_text(float(value)))
+def _as_word(value: Any) -> str:
+    return value if isinstance(value, str) else value_text(float(value))
 
 
 def _row_id_warnings(column: pd.Series, name: str) -> Iterator[Diagnostic]:
@@ -243,19 +207,19 @@ def _row_id_warnings(column: pd.Series, name: str) -> Iterator[Diagnostic]:
 
 
 def _train_filter(
-    request: FilterRequest, separator: str
+    request: FilterRequest,
 ) -> tuple[PlannedTrial, TrialResult, tuple[Diagnostic, ...]]:
     """Run the only trial of an experiment about the table; return it with its result and warnings.
 
     Locations in the generated experiment file are removed from errors and warnings.
     """
-    document = Document.of_data(_experiment(request, separator), request.table.absolute())
+    document = Document.of_data(_experiment(request), request.table.absolute())
     try:
         known = prepare_document(document)
         (task,) = known.plan.tasks
         result = run_trial(task.payload, {})
     except FaultError as error:
-        raise FaultError(_without_location(fault) for fault in error.faults) from None
+        raise FaultError(dict.fromkeys(map(_without_location, error.faults))) from None
     return known.plan.planned[0], result, tuple(map(_without_location, known.warnings))
 
 
@@ -264,17 +228,16 @@ def _without_location(fault: Diagnostic) -> Diagnostic:
     return replace(fault, place=None, span=None, help=way)
 
 
-def _experiment(request: FilterRequest, separator: str) -> dict[str, object]:
+def _experiment(request: FilterRequest) -> dict[str, object]:
     """Return the content of an experiment about the table. The filter uses no label."""
     path = request.table.absolute()
-    kind = own.table_format(path)
     test: str | float = request.test.replace(" ", "")
     with suppress(ValueError):  # a fraction such as 1/3 remains text
         test = float(test)
     table = {
         "path": path,
         "sha256": sha256_of(path),
-        **({"separator": separator} if kind == "csv" else {}),
+        **({} if request.separator is None else {"separator": request.separator}),
         "drop": list(dict.fromkeys([*request.by, *request.drop])),
         "missing": request.missing,
         "split": {"test": test, "stratify": list(request.by)},
@@ -351,17 +314,11 @@ def _files(
 def _write(request: FilterRequest, rows: bytes, files: Mapping[str, str | bytes]) -> None:
     """Write the rows and the filter, or neither if one fails."""
     every: dict[Path, str | bytes] = {} if request.output is None else {request.output: rows}
-    folder = request.folder
-    with ExitStack() as undo:
-        if folder is not None:
-            every |= {folder / name: data for name, data in files.items()}
-            absent = [each for each in (folder, *folder.parents) if not each.exists()]
-            for each in reversed(absent):
-                with report_write_errors(folder):
-                    each.mkdir()
-                undo.callback(each.rmdir)
-        atomic_write_all(every)
-        undo.pop_all()
+    if folder := request.folder:
+        every |= {folder / name: data for name, data in files.items()}
+        with report_write_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+    atomic_write_all(every)
 
 
 def _filter_report(

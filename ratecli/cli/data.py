@@ -92,10 +92,12 @@ def predict(
 
     For a filter: the probability that a row is kept, the drawn value, and whether it is kept.
     """
-    from ratecli.apply.predict import PredictRequest, predict_file  # noqa: PLC0415
+    from ratecli.apply.predict import predict_file  # noqa: PLC0415
 
     place = None if output == STDOUT else output
-    found = predict_file(PredictRequest(model, table, place, variant, separator, prefix, seed))
+    found = predict_file(
+        model, table, place, variant=variant, separator=separator, prefix=prefix, seed=seed
+    )
     _print_table(found, found.line)
 
 

@@ -148,11 +148,6 @@ class CrossedBins:
     levels: tuple[int, ...]
     pairs: tuple[tuple[int, int], ...]
 
-    @classmethod
-    def of_all(cls, levels: tuple[int, ...]) -> CrossedBins:
-        """Return the features in which every column is crossed with every other."""
-        return cls(levels, tuple(combinations(range(len(levels)), 2)))
-
     @property
     def sizes(self) -> tuple[int, ...]:
         """Numbers of features of each column, then of each pair."""

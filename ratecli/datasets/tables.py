@@ -90,7 +90,8 @@ class TableFile:
     @classmethod
     def of(cls, path: Path, kind: str | None, separator: str | None) -> TableFile:
         """Return the file with defaults for its suffix; raise E404 if its format is unknown."""
-        return cls(path, kind or table_format(path), separator or separator_of(path))
+        separator = separator_of(path) if separator is None else separator
+        return cls(path, kind or table_format(path), separator)
 
     def names(self) -> list[str]:
         """Return the names of the columns; raise E404 if it is no table with distinct names."""
@@ -380,7 +381,7 @@ SEPARATOR_HELP = "columns seem to be separated by {mark}: say --separator {mark}
 
 
 def read_table_file(
-    path: Path, separator: str, read: Callable[[TableFile], Any] = TableFile.read
+    path: Path, separator: str | None, read: Callable[[TableFile], Any] = TableFile.read
 ) -> Any:
     """Return what `read` makes of a table's file, by default the raw table.
 
@@ -391,7 +392,6 @@ def read_table_file(
     """
     with read_errors(str(path)):
         check_is_file(str(path), path, "give the path of a CSV or Parquet file")
-        check_separator(separator)
         return read(TableFile.of(path, None, separator))
 
 
@@ -423,14 +423,16 @@ def format_of_output(table: Path, output: Path | None) -> str:
     return form
 
 
-def table_bytes(table: pa.Table, origin: Path, form: str, separator: str) -> bytes:
-    """Return the table as bytes in the format; CSV is UTF-8 with quotes only where needed.
+def table_bytes(table: pa.Table, origin: Path, output: Path | None, separator: str | None) -> bytes:
+    """Return the table as bytes in the format of the output; CSV has quotes only where needed.
 
     Raises
     ------
     FaultError
-        E404 for a column that cannot be written as text; `origin` is the file the table comes from.
+        E104 as `format_of_output`; E404 for a column that cannot be written as text. `origin` is
+        the file that the table comes from.
     """
+    form = format_of_output(origin, output)
     if form == "parquet":
         buffer = io.BytesIO()
         pa.parquet.write_table(table, buffer)
@@ -440,7 +442,8 @@ def table_bytes(table: pa.Table, origin: Path, form: str, separator: str) -> byt
         with _check_representable(origin, name, column.type):
             columns.append(column.to_pylist())
     text = io.StringIO()
-    writer = csv.writer(text, delimiter=separator, lineterminator="\n")
+    mark = separator_of(output or origin) if separator is None else separator
+    writer = csv.writer(text, delimiter=mark, lineterminator="\n")
     writer.writerow(table.column_names)
     writer.writerows(zip(*columns, strict=True))
     return text.getvalue().encode()

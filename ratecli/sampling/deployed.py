@@ -92,17 +92,12 @@ def check_model_preserved(
     given = experiment.deployed.model if experiment.deployed else None
     if given is None:
         return
-    path = find_user_file(given, folder)
-    # compare the path as given and resolved: links are replaced, too
-    within = {*path.parents, *path.resolve().parents}
+    path = find_user_file(given, folder).resolve()
     for place, file in results.items():
         models = place / MODELS_FOLDER
-        if models.is_dir() and any(parent.samefile(models) for parent in within):
-            own = file == document.path
-            writer = "this run itself" if own else f"the run of '{file}'"
-            message = f"{writer} writes the models in '{models}'"
-            hint = "copy the model out of there and name the copy"
-            hint = hint if own else f"run '{file}' first, by itself, or {hint}"
+        if path.is_relative_to(models.resolve()):
+            message = f"the run of '{file}' writes the models in '{models}'"
+            hint = "copy the model out of there and name the copy, or run the files one by one"
             with document.placing("deployed", "model"):
                 raise FaultError(Diagnostic("E310", message, hint))
 

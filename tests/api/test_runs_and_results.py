@@ -7,7 +7,7 @@ import pytest
 
 import ratecli
 from ratecli import FaultError, RatecliWarning
-from ratecli.apply.predict import PredictRequest, predict_file
+from ratecli.apply.predict import predict_file
 
 EXPERIMENT = {
     "name": "small",
@@ -78,8 +78,7 @@ def test_models_predict_like_the_command(folder, results):
     for variant in ("stochastic", "deterministic"):
         model = results.model("majorize", variant, seed=1, kappa=0.9)
         stored = results.folder / "models" / "majorize-kappa=0.9-seed=1"
-        asked = PredictRequest(stored, folder / "new.csv", folder / "out.csv", variant, seed=3)
-        predict_file(asked)
+        predict_file(stored, folder / "new.csv", folder / "out.csv", variant=variant, seed=3)
         told = pd.read_csv(folder / "out.csv")
         answers = model.answers(X.set_index(X.index + 7), seed=3)
         assert (answers.index == X.index + 7).all()

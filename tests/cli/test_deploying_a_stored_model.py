@@ -53,7 +53,10 @@ def test_a_run_may_not_compare_with_its_own_models(folder, cli, output):
         for command in ("run", "plan"):
             answer = cli(command, "itself.yaml", "-o", output)
             assert answer.code == 2
-            assert f"error[E310]: this run itself writes the models in '{inside}'" in answer.err
+            assert (
+                f"error[E310]: the run of 'itself.yaml' writes the models in '{inside}'"
+                in answer.err
+            )
             assert "--> itself.yaml:4:19" in answer.err
             assert COPY in answer.err
 
@@ -67,7 +70,7 @@ def test_two_runs_of_a_command_may_not_share_a_model(folder, cli, order):
     assert answer.code == 2
     message = "the run of 'first.yaml' writes the models in 'results/first/models'"
     assert f"error[E310]: {message}\n  --> second.yaml:4:19" in answer.err
-    assert f"run 'first.yaml' first, by itself, or {COPY}" in answer.err
+    assert f"{COPY}, or run the files one by one" in answer.err
     assert not (folder / "results" / "second").exists()
     assert cli("run", "second.yaml", "-q", "-j", 1).code == 0
     assert cli(*both, "-o", "new").code == 0

@@ -27,6 +27,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from itertools import combinations
 from typing import Any, TypeAlias
 
 from ratecli.datasets.lazy import NDArray, Table, deployed_model, np, pd, sparse, special
@@ -134,7 +135,7 @@ class ClickPopulation:
 
 def feature_map() -> deployed_model.CrossedBins:
     """Return the 30,008 features."""
-    return deployed_model.CrossedBins.of_all(_LEVELS)
+    return deployed_model.CrossedBins(_LEVELS, tuple(combinations(range(len(_LEVELS)), 2)))
 
 
 @lru_cache(maxsize=1)
@@ -177,12 +178,11 @@ class DeployedClickModel:
     """
 
     cuts: tuple[Floats, ...]
-    model: Any = None
+    model: Any
 
     def bins(self, observed: Floats) -> Bins:
         """Return (n, 31) bins, 0 to 7, of the observed columns."""
-        pairs = zip(observed.T, self.cuts, strict=True)
-        return np.column_stack([deployed_model.bin_values(*pair) for pair in pairs])
+        return _bins(observed, self.cuts)
 
     def score(self, bins: Bins) -> Floats:
         """Return (n,) log-odds; the decision is 1 where they are positive."""
@@ -195,12 +195,15 @@ def train_deployed_model() -> DeployedClickModel:
     _, older = build_populations()
     z = older.draw(OLDER_ROWS, rng)
     observed = observed_columns(z)
-    binned = DeployedClickModel(
-        tuple(deployed_model.quantile_cuts(column, BINS) for column in observed.T)
-    )
-    features = _column_indicators(binned.bins(observed))
+    cuts = tuple(deployed_model.quantile_cuts(column, BINS) for column in observed.T)
+    features = _column_indicators(_bins(observed, cuts))
     model = deployed_model.train_logistic_regression(features, older.labels(z, rng))
-    return replace(binned, model=model)
+    return DeployedClickModel(cuts, model)
+
+
+def _bins(observed: Floats, cuts: tuple[Floats, ...]) -> Bins:
+    pairs = zip(observed.T, cuts, strict=True)
+    return np.column_stack([deployed_model.bin_values(*pair) for pair in pairs])
 
 
 def _column_indicators(bins: Bins) -> sparse.csr_array:
