@@ -225,7 +225,7 @@ def _train_filter(
 
 def _without_location(fault: Diagnostic) -> Diagnostic:
     way = HELP_BY_CODE.get(fault.help or "") or HELP_BY_CODE.get(fault.code, fault.help)
-    return replace(fault, place=None, span=None, help=way)
+    return replace(fault, place=None, span=None, loc=(), help=way)
 
 
 def _experiment(request: FilterRequest) -> dict[str, object]:

@@ -1,3 +1,5 @@
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -40,26 +42,28 @@ def test_ramp_is_monotone_and_symmetric(z: np.ndarray) -> None:
     assert (np.diff(ramp(np.sort(z))) >= 0).all()
 
 
-def test_threshold_is_positive_above_0_and_negative_in_a_tie() -> None:
-    model = Threshold(LINE)
-    assert model.decide(column(-2, 0, 1e-12, 3)).tolist() == [0, 0, 1, 1]
-    assert model.estimate(column(-2, 3)).tolist() == [0, 1]
-    assert Threshold(2 * LINE, -1.0).score(column(0.25, 1)).tolist() == [-0.5, 1]
+ODDS = np.log([1 / 3, 1, 4])
+NO_DECISIONS = [np.nan] * 3
 
 
-def test_a_logistic_decides_by_threshold_and_estimates_by_chance() -> None:
-    model = Logistic(LINE)
-    assert model.decide(column(-1, 0, 1)).tolist() == [0, 0, 1]
-    odds = np.log([1 / 3, 1, 4])
-    np.testing.assert_allclose(model.estimate(odds[:, None]), [0.25, 0.5, 0.8])
-    assert model.estimate(column(-1e4, 1e4)).tolist() == [0, 1]
-
-
-def test_ramp_is_random_within_its_margin() -> None:
-    model = Ramp(LINE, 0.1)
-    np.testing.assert_allclose(model.decide(column(-1, -0.1, 0.2, 1)), [0, 0.5, 0.8, 1])
-    np.testing.assert_allclose(model.estimate(column(0.2)), [0.8])
-    np.testing.assert_allclose(model.score(column(0.2)), [0.3])
+@pytest.mark.parametrize(
+    ("model", "rows", "decisions", "estimates"),
+    [
+        (Threshold(LINE), (-2, 0, 1e-12), [0, 0, 1], [0, 0, 1]),
+        (Logistic(LINE), ODDS, [0, 0, 1], [0.25, 0.5, 0.8]),
+        (Logistic(LINE), (-1e4, 0, 1e4), [0, 0, 1], [0, 0.5, 1]),
+        (Ramp(LINE, 0.1), (-1, -0.1, 0.2), [0, 0.5, 0.8], [0, 0.5, 0.8]),
+        (RandomizedLogistic(LINE, 1.0), ODDS - 1, [0.25, 0.5, 0.8], [0.25, 0.5, 0.8]),
+        (RandomizedLogistic(LINE), (-1e4, 0, 1e4), [0, 0.5, 1], [0, 0.5, 1]),
+        (LinearRegressor(LINE, 0.5, (0.0, 4.0)), (-3, 1, 9), NO_DECISIONS, [0, 1.5, 4]),
+        (LinearRegressor(LINE), (-1e9, 0, 1e9), NO_DECISIONS, [-1e9, 0, 1e9]),
+    ],
+)
+def test_decisions_and_estimates_of_linear_classifiers(model, rows, decisions, estimates):
+    X = column(*rows)
+    np.testing.assert_allclose(model.decide(X), decisions)
+    np.testing.assert_allclose(model.estimate(X), estimates)
+    np.testing.assert_allclose(model.score(X), np.array(rows) + model.bias)
 
 
 def test_mixture_returns_the_mean_of_its_members() -> None:
@@ -111,6 +115,8 @@ def test_decisions_are_probabilities_and_storage_does_not_matter(seed: int) -> N
     X = np.random.default_rng(seed).normal(size=(12, 4)).round(1)
     X[X < 0] = 0
     for model in some_models(seed, 4):
+        assert model.width == 4
+        assert model.decide(X[:0]).shape == (0,)
         chances = model.decide(X)
         assert chances.shape == (12,)
         assert ((chances >= 0) & (chances <= 1)).all()
@@ -118,28 +124,6 @@ def test_decisions_are_probabilities_and_storage_does_not_matter(seed: int) -> N
             dense, thin = getattr(model, answer)(X), getattr(model, answer)(sparse.csr_array(X))
             assert isinstance(thin, np.ndarray)
             np.testing.assert_allclose(thin, dense, atol=1e-12)
-
-
-def test_empty_features_give_empty_decisions() -> None:
-    for model in some_models(0, 4):
-        assert model.width == 4
-        assert model.decide(np.empty((0, 4))).shape == (0,)
-
-
-def test_randomized_logistic_estimates_its_decision() -> None:
-    model = RandomizedLogistic(LINE, 1.0)
-    odds = np.log([1 / 3, 1, 4]) - 1
-    np.testing.assert_allclose(model.decide(odds[:, None]), [0.25, 0.5, 0.8])
-    X = column(-1e4, 0, 1e4)
-    assert model.estimate(X).tolist() == model.decide(X).tolist()
-
-
-def test_regressor_clips_estimates_and_makes_no_decisions() -> None:
-    model = LinearRegressor(LINE, 0.5, (0.0, 4.0))
-    assert model.estimate(column(-3, 1, 9)).tolist() == [0, 1.5, 4]
-    assert model.score(column(9)).tolist() == [9.5]
-    assert np.isnan(model.decide(column(-3, 1))).all()
-    assert LinearRegressor(LINE).estimate(column(-1e9, 1e9)).tolist() == [-1e9, 1e9]
 
 
 PATTERNS = np.array([[False, False], [True, False], [True, True]])
@@ -231,23 +215,26 @@ def test_hashes_are_uniform_over_salts_and_independent(kind: str) -> None:
     assert kstest((pairs[:, 0] - pairs[:, 1]) % 1, "uniform").pvalue > 1e-3
 
 
-def test_hashed_ramp_averages_to_the_ramp() -> None:
+def average_decisions(models: Iterable[Classifier], X: np.ndarray, expected: np.ndarray) -> None:
+    """Check deterministic models of 400 salts: 4.5 standard deviations of a share of 400."""
+    decisions = np.stack([model.decide(X) for model in models])
+    assert set(np.unique(decisions)) == {0.0, 1.0}
+    bound = 4.5 * np.sqrt(expected * (1 - expected) / 400) + 1e-12
+    assert (abs(decisions.mean(axis=0) - expected) <= bound).all()
+    assert abs(decisions.mean() - expected.mean()) < 0.007
+
+
+def test_hashed_models_average_to_the_randomized_ones() -> None:
     """Hoeffding: 500 rows and 400 salts miss their mean by 0.007 with a chance under 1e-8."""
     X = np.random.default_rng(1).normal(size=(500, 6))
     w = np.linspace(-0.2, 0.3, 6)
-    expected = Ramp(w, 0.05).decide(X)
-    decisions = np.stack([HashedRamp(w, 0.05, salt).decide(X) for salt in range(400)])
-    assert set(np.unique(decisions)) == {0.0, 1.0}
-    assert abs(decisions.mean() - expected.mean()) < 0.007
-    # a row: 4.5 standard deviations of a share of 400
-    bound = 4.5 * np.sqrt(expected * (1 - expected) / 400)
-    assert (abs(decisions.mean(axis=0) - expected) <= bound).all()
-
-
-def test_hashed_ramp_is_deterministic_outside_the_margin() -> None:
-    model = HashedRamp(np.ones(1), salt=5)
-    assert model.decide(np.full((2000, 1), -0.5)).sum() == 0
-    assert model.decide(np.linspace(0.5, 9, 2000)[:, None]).all()
+    average_decisions(
+        (HashedRamp(w, 0.05, salt) for salt in range(400)), X, Ramp(w, 0.05).decide(X)
+    )
+    members = tuple(Threshold(w) for w in np.random.default_rng(3).normal(size=(4, 6)))
+    chances = np.array([0.1, 0.2, 0.3, 0.4])
+    hashed = (HashedMixture(members, chances, salt) for salt in range(400))
+    average_decisions(hashed, X, MixtureClassifier(members, chances).decide(X))
 
 
 @given(st.integers(0, 10**6), st.integers(0, 2**64 - 1))
@@ -310,18 +297,6 @@ def test_salt_outside_64_bits_is_rejected(salt: int) -> None:
         HashedRamp(np.ones(1), salt=salt)
     with pytest.raises(ValueError, match="is not from 0 to"):
         HashedMixture((Threshold(np.ones(1)),), np.ones(1), salt)
-
-
-def test_hashed_mixture_averages_to_the_mixture() -> None:
-    """Bounds as above; each decision is one member's."""
-    X = np.random.default_rng(2).normal(size=(300, 3))
-    members = tuple(Threshold(w) for w in np.random.default_rng(3).normal(size=(4, 3)))
-    chances = np.array([0.1, 0.2, 0.3, 0.4])
-    expected = MixtureClassifier(members, chances).decide(X)
-    decisions = np.stack([HashedMixture(members, chances, salt).decide(X) for salt in range(400)])
-    assert set(np.unique(decisions)) == {0.0, 1.0}
-    bound = 4.5 * np.sqrt(expected * (1 - expected) / 400)
-    assert (abs(decisions.mean(axis=0) - expected) <= bound + 1e-12).all()
 
 
 def test_hashed_mixture_selects_one_member_for_equal_rows() -> None:
