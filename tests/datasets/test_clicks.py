@@ -35,12 +35,8 @@ def crowd() -> tuple[np.ndarray, np.ndarray]:
     return z, expit(population.log_odds(z))
 
 
-def test_sizes_are_those_of_the_paper():
+def test_table_stacks_three_sets_in_the_sizes_of_the_paper():
     assert clicks.set_sizes(254_609) == [131_840, 53_877, 68_892]
-    assert clicks.set_sizes(600) == [311, 127, 162]
-
-
-def test_table_stacks_three_sets():
     table = made(600)
     assert table.frame["set"].tolist() == ["d1"] * 311 + ["d2"] * 127 + ["d3"] * 162
     assert (np.isnan(table.label) == rows_of(table, "d3")).all()
@@ -83,14 +79,10 @@ def test_columns_are_correlated_skewed_and_heavy_tailed(crowd):
     assert correlation.max() > 0.4
 
 
-def test_positive_rate_and_least_error(crowd):
-    eta = crowd[1]
-    assert eta.mean() == pytest.approx(0.282, abs=0.003)
-    assert np.minimum(eta, 1 - eta).mean() == pytest.approx(0.128, abs=0.002)
-
-
 def test_labels_have_their_probability(crowd):
     z, eta = crowd
+    assert eta.mean() == pytest.approx(0.282, abs=0.003)
+    assert np.minimum(eta, 1 - eta).mean() == pytest.approx(0.128, abs=0.002)
     y = clicks.build_populations()[0].labels(z, np.random.default_rng(4))
     bins = (eta * 10).astype(int)
     gap = np.bincount(bins, y - eta) / np.bincount(bins)
