@@ -210,6 +210,7 @@ BROKEN = [
     {"blocks": [None]},
     {"blocks": [{"column": "age"}]},
     {"blocks": [AGE | {"column": 3}]},
+    {"blocks": [AGE | {"missing": 1}]},
     *({"blocks": [AGE | {"mean": mean}]} for mean in (None, "1", True, [], 10**400, float("nan"))),
     *({"blocks": [AGE | {"scale": scale}]} for scale in (0, -1.0, float("inf"), False, {})),
     *(

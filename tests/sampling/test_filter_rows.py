@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from oracles.a9a import NEEDS_A9A
 
-from experiments import measured_values, people, run_file, write
+from experiments import people, run_file, write
 from ratecli.errors import FaultError
 from ratecli.experiment.prepare import prepare
 from ratecli.models.storage import loads
@@ -50,21 +50,20 @@ def faults(folder, frame, text):
 
 
 @both
-def test_column_with_one_value(tmp_path, frame, text, line, column):  # noqa: ARG001
-    frame["sex"] = "F"
+@pytest.mark.parametrize(
+    ("sex", "code", "message"),
+    [
+        ("F", "E304", "'sex' has 1 value, 'imbalance' takes 2 to 30"),
+        ("X", "E408", "no training row is in the group 'sex = X'"),
+    ],
+)
+def test_groups_that_cannot_be_balanced(tmp_path, frame, text, line, column, sex, code, message):  # noqa: PLR0917
+    frame.loc[(frame.part == "test") | (sex == "F"), "sex"] = sex
     found = faults(tmp_path, frame, text)
-    assert {fault.code for fault in found} == {"E304"}
-    assert found[0].message == "'sex' has 1 value, 'imbalance' takes 2 to 30"
-    assert (found[0].place.line, found[0].place.column) == (line, {5: 19, 4: 25}[line])
-
-
-@both
-def test_group_without_training_rows(tmp_path, frame, text, line, column):
-    frame.loc[(frame.part == "test"), "sex"] = "X"
-    found = faults(tmp_path, frame, text)
-    assert {fault.code for fault in found} == {"E408"}
-    assert found[0].message == "no training row is in the group 'sex = X'"
-    assert (found[0].place.line, found[0].place.column) == (line, column)
+    assert {fault.code for fault in found} == {code}
+    assert found[0].message == message
+    expected = (4, 25) if (code, line) == ("E304", 4) else (line, column)
+    assert (found[0].place.line, found[0].place.column) == expected
 
 
 @both
@@ -205,41 +204,3 @@ algorithms: [unconstrained]
     (fault,) = caught.value.faults
     assert (fault.code, fault.place.line, fault.place.column) == ("E411", 4, 19)
     assert fault.message == "the features are ready-made: 'sex' cannot be kept out of them"
-
-
-def test_weight_2_equals_two_rows(tmp_path):
-    """A row of weight 2 trains as two rows do, by every algorithm that a file can name."""
-    frame = people(300, 4)
-    frame["part"] = np.where(np.arange(300) % 5 == 0, "test", "train")
-    frame["w"] = np.where((frame.sex == "F") & (frame.part == "train"), 2, 1)
-    twice = pd.concat([frame, frame[frame.w == 2]]).drop(columns="w")
-    frame.to_csv(tmp_path / "weighed.csv", index=False)
-    twice.to_csv(tmp_path / "twice.csv", index=False)
-    text = """
-name: weighed
-datasets: {d: {path: FILE, label: y, drop: [old, part], split: {by: part}, WEIGHT}}
-groups: {women: sex = F, men: sex = M}
-constraints: {parity: 'positive_rate[women] >= 0.8 * positive_rate[men]'}
-regularization: {l2: 0.01}
-algorithms:
-  - unconstrained
-  - unconstrained: {loss: logistic, as: logistic}
-  - majorize
-  - thresholded
-  - post_shift
-  - zafar
-  - mixture
-  - three_player: {steps: 300}
-"""
-    numbers = []
-    for file, weight in (("weighed.csv", "weight: w"), ("twice.csv", "features: [sex, x, z]")):
-        _, store = run_file(
-            write(tmp_path, text.replace("FILE", file).replace("WEIGHT", weight), f"{file}.yaml")
-        )
-        numbers.append({
-            (planned.label, name): value
-            for planned in store.plan()
-            for (name, split), value in measured_values(planned, store.result(planned.key)).items()
-            if split == "train"
-        })  # fmt: skip
-    assert numbers[0] == pytest.approx(numbers[1], abs=0.02)
