@@ -104,19 +104,17 @@ def lone_array(header: str | None = None) -> bytes:
 
 ONES = np.ones(2)
 MEMBER = {"0.kind": "ramp", "0.weights": ONES, "0.bias": 0.0}
+WIDER = {"1.kind": "ramp", "1.weights": np.ones(3), "1.bias": 0.0}
 
 
 @pytest.mark.parametrize(
     "blob",
     [
         b"",
-        b"PK",
         b"some text",
         pickle.dumps({"kind": "ramp"}),
-        pickle.dumps(np.ones(3)),
         lone_array(),
         lone_array("'shape': (10**15,),"),
-        lone_array("'shape': (999999999999999,),"),
         archive(),
         archive(weights=ONES, bias=0.0),
         archive(kind="ramp", bias=0.0),
@@ -130,17 +128,15 @@ MEMBER = {"0.kind": "ramp", "0.weights": ONES, "0.bias": 0.0}
         archive(kind="ramp", weights=ONES, bias=ONES),
         archive(kind="hashed_ramp", weights=ONES, bias=0.0),
         archive(kind="estimate", weights=ONES, bias=0.0),
-        archive(kind="estimate", weights=ONES, bias=0.0, range=1.0),
         archive(kind="estimate", weights=ONES, bias=0.0, range=np.ones(3)),
         archive(kind="estimate", weights=ONES, bias=0.0, range=np.array([1.0, 0.0])),
         archive(kind="estimate", weights=ONES, bias=0.0, range=np.array([np.nan, 0.0])),
         archive(kind="hashed_ramp", weights=ONES, bias=0.0, salt=1.0),
         archive(kind="hashed_ramp", weights=ONES, bias=0.0, salt=-1),
-        archive(kind="hashed_ramp", weights=ONES, bias=0.0, salt=np.ones(1, dtype=int)),
         archive(kind="mixture", chances=1.0, **MEMBER),
         archive(kind="mixture", chances=np.array([0.5]), **MEMBER),
-        archive(kind="mixture", chances=np.array([np.nan]), **MEMBER),
         archive(kind="mixture", chances=np.array([0.5, 0.5]), **MEMBER),
+        archive(kind="mixture", chances=np.array([0.5, 0.5]), **MEMBER, **WIDER),
     ],
 )
 def test_invalid_files_raise_value_error(blob: bytes) -> None:
@@ -247,12 +243,6 @@ def test_inconsistent_arrays_raise_value_error(model, changed) -> None:
         loads(archive(**{name: each for name, each in arrays.items() if name not in changed}))
 
 
-def test_mixture_rejects_members_of_different_widths() -> None:
-    other = {"1.kind": "ramp", "1.weights": np.ones(3), "1.bias": 0.0}
-    with pytest.raises(ValueError, match=r"have \[2, 3\] features"):
-        loads(archive(kind="mixture", chances=np.array([0.5, 0.5]), **MEMBER, **other))
-
-
 def test_handmade_archive_is_read() -> None:
     model = loads(archive(kind="mixture", chances=np.array([1.0]), **MEMBER))
     assert same(model, MixtureClassifier((Ramp(np.ones(2), 0.0),), np.array([1.0])))
@@ -277,11 +267,14 @@ INNER = MixtureClassifier((Threshold(ONES), Logistic(ONES)), np.array([0.25, 0.7
 BLOB = dumps(MixtureClassifier((Ramp(np.arange(2.0)), INNER), np.array([0.5, 0.5])))
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, len(BLOB) - 1), st.integers(0, 255)), min_size=1, max_size=6)
-)
+PLACES = st.integers(0, len(BLOB) - 1)
+
+
+@given(st.lists(st.tuples(PLACES, st.integers(0, 255)), min_size=1, max_size=6), PLACES)
 @settings(max_examples=80)
-def test_corrupt_bytes_raise_only_value_error(changes: list[tuple[int, int]]) -> None:
+def test_corrupt_bytes_raise_only_value_error(changes: list[tuple[int, int]], length: int) -> None:
+    with pytest.raises(ValueError):
+        loads(BLOB[:length])
     broken = bytearray(BLOB)
     for at, byte in changes:
         broken[at] = byte
@@ -290,13 +283,6 @@ def test_corrupt_bytes_raise_only_value_error(changes: list[tuple[int, int]]) ->
     except ValueError:
         return
     assert same(found, loads(BLOB))
-
-
-@given(st.integers(0, len(BLOB) - 1))
-@settings(max_examples=50)
-def test_truncated_file_raises_value_error(length: int) -> None:
-    with pytest.raises(ValueError):
-        loads(BLOB[:length])
 
 
 def two_trees(**changes) -> TreeEnsemble:
@@ -317,10 +303,8 @@ POINTS = np.array([[1.0, 5.0], [1.5, 0.0], [1.5, 0.1]])
 SUMS = np.array([[11.1, 22.2], [11.3, 22.4], [11.5, 22.6]])
 
 
-def fitted_rows(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(60, 3)).round(1)
-    return X, (X[:, 0] * X[:, 1] > 0).astype(int)
+X = np.random.default_rng(0).normal(size=(60, 3)).round(1)
+Y = (X[:, 0] * X[:, 1] > 0).astype(int)
 
 
 def test_tree_ensemble_sums_leaf_values():
@@ -374,8 +358,7 @@ def test_cost_sensitive_decision_is_positive_if_cost_is_below_the_cut():
 
 
 def test_skops_bytes_do_not_depend_on_memory_addresses():
-    X, y = fitted_rows()
-    one, other = (SklearnModel(GaussianNB().fit(X.copy(), y.copy())) for _ in range(2))
+    one, other = (SklearnModel(GaussianNB().fit(X.copy(), Y.copy())) for _ in range(2))
     assert dumps(CostSensitiveClassifier(one, ARGMAX_COSTS)) == dumps(
         CostSensitiveClassifier(other, ARGMAX_COSTS)
     )
@@ -397,13 +380,12 @@ def rewritten(blob: bytes, change) -> bytes:
 
 
 def test_untrusted_types_are_rejected():
-    X, y = fitted_rows()
-    tree = DecisionTreeClassifier().fit(X, y)
+    tree = DecisionTreeClassifier().fit(X, Y)
     with pytest.raises(ValueError, match=r"not trusted: sklearn.tree._tree.Tree"):
         dump_skops(tree)
     with pytest.raises(ValueError, match="not trusted"):
         load_skops(skops.io.dumps(tree))
-    bayes = dump_skops(GaussianNB().fit(X, y))
+    bayes = dump_skops(GaussianNB().fit(X, Y))
     trap = rewritten(bayes, lambda text: text.replace('"GaussianNB"', '"Popen"', 1).replace(
         '"sklearn.naive_bayes"', '"subprocess"', 1))  # fmt: skip
     with pytest.raises(ValueError, match=r"not trusted: subprocess.Popen"):
@@ -413,8 +395,7 @@ def test_untrusted_types_are_rejected():
 
 
 def test_non_classifiers_and_other_versions_are_rejected():
-    X, y = fitted_rows()
-    blob = dump_skops(GaussianNB().fit(X, y))
+    blob = dump_skops(GaussianNB().fit(X, Y))
     with pytest.raises(ValueError, match="not a fitted classifier"):
         load_skops(dump_skops(GaussianNB()))
     with pytest.raises(ValueError, match="not a fitted classifier"):
@@ -428,8 +409,6 @@ def test_non_classifiers_and_other_versions_are_rejected():
 
 @pytest.mark.parametrize("seed", range(40))
 def test_corrupt_schema_raises_only_value_error(seed):
-    X, y = fitted_rows()
-    model = GaussianNB().fit(X, y)
     rng = np.random.default_rng(seed)
 
     def broken(text: str) -> str:
@@ -438,6 +417,5 @@ def test_corrupt_schema_raises_only_value_error(seed):
             letters[rng.integers(len(letters))] = rng.choice(list('0123456789"{}[]:,aN'))
         return "".join(letters)
 
-    skops_bytes = rewritten(dump_skops(model), broken)
     with suppress(ValueError):
-        loads(stored_skops(skops_bytes))
+        loads(stored_skops(rewritten(dump_skops(GaussianNB().fit(X, Y)), broken)))
