@@ -214,7 +214,6 @@ BAD = [
     (["--by", "sex"], 2, "'sex' is named twice"),
     (["--by", "one"], 2, "error[E304]: 'one' has 1 value, 'imbalance' takes 2 to 30"),
     (["--by", "gaps"], 4, "error[E411]: 2 training rows have no value of 'gaps': group unknown"),
-    (["--by", "holes"], 4, "error[E411]: 1 training row has no value of 'holes': group unknown"),
     (["--disclosivity", "1.5"], 2, "error[E104]: disclosivity must be from 0 to 1, not 1.5"),
     (["--test", "1"], 2, "error[E104]: the split leaves no rows to train on"),
     (["--test", "half"], 2, "error[E104]: 'test' must be a number such as 0.05"),

@@ -42,15 +42,6 @@ def test_every_source_is_complete(name: str):
     json.dumps(described)
 
 
-def test_stand_ins_are_described_as_such():
-    stand_ins = [source for source in SOURCES.values() if source.stand_in]
-    assert {source.name for source in stand_ins} == {"wiki_standin", "madlibs"}
-    for source in stand_ins:
-        assert source.summary.startswith("stand-in for wiki")
-        assert source.notes.startswith("STAND-IN for `wiki`")
-        assert "not comparable" in registry.describe_source(source.name)["stand_in"]
-
-
 def settled(**options: object) -> dict[str, object]:
     return registry.settle_options(DatasetEntry.of({"source": "loans", **options}))
 

@@ -165,23 +165,15 @@ def test_wrong_file_or_unsafe_archive_leaves_nothing(  # noqa: PLR0917
     assert not data.exists()
 
 
-@pytest.mark.parametrize("length", ["abc", "-5", "9" * 5000])
-def test_invalid_content_length_is_ignored(web: Answers, length: str):
-    head = f"HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n".encode()
-    toy = source(remote(web.give_raw("/t.csv", head + CONTENT)))
-    assert files.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
-
-
 @pytest.mark.parametrize(
     "head",
     [
         b"200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n",
         b"200 OK\r\nContent-Encoding: gzip\r\n\r\n",
         b"200 OK\r\nContent-Length: 5000\r\n\r\n",
-        *(
-            b"302 Found\r\nLocation: http://" + host + b"/\r\n\r\n"
-            for host in (b"[bad", b"\xff", b".a", b"127.0.0.1:99999", b"127.0.0.1:1")
-        ),
+        b"302 Found\r\nLocation: http://[bad/\r\n\r\n",
+        b"302 Found\r\nLocation: http://.a/\r\n\r\n",
+        b"302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n",
         b"404 Not Found\r\n\r\n",
     ],
 )
@@ -254,11 +246,3 @@ def test_file_in_a_nested_archive_is_extracted(web: Answers, data: Path):
     toy = source(remote(web.give("/z.zip", outer), CONTENT, "inner.zip", "t.csv"))
     assert files.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
     assert sorted(p.name for p in data.rglob("*")) == ["t.csv", "toy"]
-
-
-def test_sha256_is_computed_again_when_a_file_changes(tmp_path: Path):
-    path = tmp_path / "f"
-    path.write_bytes(b"one")
-    first = files.sha256_of(path)
-    path.write_bytes(b"three")
-    assert files.sha256_of(path) != first

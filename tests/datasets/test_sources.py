@@ -49,7 +49,7 @@ def sizes(table: Table, spec: dict[str, str]) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_table_agrees_with_its_source(read, name: str):
+def test_table_agrees_with_its_source_and_can_be_encoded(read, name: str):
     table, source = read(name), SOURCES[name]
     assert len(table) == source.rows
     assert set(np.unique(table.label)) == {0, 1}
@@ -62,6 +62,15 @@ def test_table_agrees_with_its_source(read, name: str):
         values = table.frame[column]
         kinds = {type(value) for value in values.tolist()}
         assert kinds <= ({str, type(None)} if values.dtype == object else {int, float})
+    part = assign_split_parts(table, {}, np.random.default_rng(0))
+    encoder = Encoder.fit([table], [np.flatnonzero(part == "train")])
+    X = encoder.transform(table)
+    assert X.shape == (len(table), len(encoder.names))
+    assert np.isfinite(X.data if hasattr(X, "tocsr") else X).all()
+    widths = {"adult": 107, "a9a": 123, "compas": 15, "bank": 39, "communities": 124, "law": 20}
+    assert X.shape[1] == widths.get(name, 9 if name == "gpa" else 2**14)
+    assert hasattr(X, "tocsr") == (name in {"adult", "a9a", "wiki_standin", "madlibs"})
+    assert table.counts == (name in {"wiki_standin", "madlibs"})
 
 
 FACTS = [
@@ -218,17 +227,3 @@ def test_compas_of_narasimhan_2019(read):
     for part in (ages, table.matrix[:, 1:3], table.matrix[:, 3:9], table.matrix[:, 9:12]):
         assert (part.sum(axis=1) == 1).all()
     assert sizes(table, {"validation": "1372/6172", "test": "2058/6172"}) == (2742, 1372, 2058)
-
-
-@pytest.mark.parametrize("name", REAL)
-def test_table_can_be_encoded(read, name: str):
-    table = read(name)
-    part = assign_split_parts(table, {}, np.random.default_rng(0))
-    encoder = Encoder.fit([table], [np.flatnonzero(part == "train")])
-    X = encoder.transform(table)
-    assert X.shape == (len(table), len(encoder.names))
-    assert np.isfinite(X.data if hasattr(X, "tocsr") else X).all()
-    widths = {"adult": 107, "a9a": 123, "compas": 15, "bank": 39, "communities": 124, "law": 20}
-    assert X.shape[1] == widths.get(name, 9 if name == "gpa" else 2**14)
-    assert hasattr(X, "tocsr") == (name in {"adult", "a9a", "wiki_standin", "madlibs"})
-    assert table.counts == (name in {"wiki_standin", "madlibs"})
