@@ -18,7 +18,7 @@ from mkdocs.structure.files import File, Files
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from ratecli.errors import CODES, FAMILIES
+from ratecli.errors import CODES
 from ratecli.experiment import catalogue
 
 MADE = "Generated from the code: `{}` prints the same.\n"
@@ -184,6 +184,21 @@ def _dataset(row: Mapping[str, Any]) -> str:
 
 def _link(file: Mapping[str, Any]) -> str:
     return f"[{file['name']}]({file['url']})" if file.get("url") else file["name"]
+
+
+FAMILIES = {
+    "E0": "YAML: the text of the file",
+    "E1": "keys and types",
+    "E2": "names: data sets, columns, values, algorithms, metrics",
+    "E3": "rules, and what an algorithm accepts",
+    "E4": "data",
+    "E5": "trials and what is stored of them",
+    "W2": "warnings of names",
+    "W3": "warnings of rules",
+    "W4": "warnings of data",
+    "W5": "warnings of results",
+}
+"""The meaning of the first two characters of a code."""
 
 
 def errors() -> str:

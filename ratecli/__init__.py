@@ -25,27 +25,22 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_WHERE = {
-    "BalancedFilter": "api.balanced",
-    "FaultError": "api.errors",
-    "NoSolutionFoundError": "api.errors",
-    "RateConstrainedClassifier": "api.classifier",
-    "RatecliWarning": "api.errors",
-    "Results": "api.runs",
-    "SafetyTest": "api.tested",
-    "load_dataset": "api.runs",
-    "load_results": "api.runs",
-    "rate_score": "api.scoring",
-    "rate_scorer": "api.scoring",
-    "run": "api.runs",
-    "violation_scorer": "api.scoring",
+_NAMES = {
+    "balanced": ("BalancedFilter",),
+    "classifier": ("RateConstrainedClassifier",),
+    "errors": ("FaultError", "NoSolutionFoundError", "RatecliWarning"),
+    "runs": ("Results", "load_dataset", "load_results", "run"),
+    "scoring": ("rate_score", "rate_scorer", "violation_scorer"),
+    "tested": ("SafetyTest",),
 }
+"""Public names by the module of `ratecli.api` that defines them."""
+_WHERE = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'ratecli' has no attribute '{name}'")
-    return getattr(import_module(f"ratecli.{_WHERE[name]}"), name)
+    return getattr(import_module(f"ratecli.api.{_WHERE[name]}"), name)
 
 
 def __dir__() -> list[str]:

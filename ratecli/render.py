@@ -24,8 +24,6 @@ MAX_RENDERED = 100
 """Number of diagnostics to print as text; JSON and GitHub output contains all."""
 CHARACTERS_PER_CELL = 20
 """Characters to examine per terminal cell, since a line may be as long as its file."""
-CONTEXT_SHARE = 0.3
-"""Fraction of a cut line's width to keep before the span."""
 
 
 def terminal_safe(text: str) -> str:
@@ -108,12 +106,11 @@ def _window(place: SourceLocation, width: int) -> tuple[str, int, int]:
     )
     head, tail = ELLIPSIS * (first > 0), ELLIPSIS * (last < len(line))
     if cell_len(before + span + after) > width:
-        room, whole = width - 2 * len(ELLIPSIS), (before, span + after)
+        head = tail = ELLIPSIS
+        room = width - 2 * len(ELLIPSIS)
         span = fit(span, room)
-        left = max(int(CONTEXT_SHARE * room), room - cell_len(span) - cell_len(after))
-        before = fit(before[::-1], min(left, room - cell_len(span)))[::-1]
-        after = fit(whole[1][len(span) :], room - cell_len(before) - cell_len(span))
-        head, tail = ELLIPSIS * (before != whole[0]), ELLIPSIS * (span + after != whole[1])
+        before = fit(before[::-1], (room - cell_len(span)) // 2)[::-1]
+        after = fit(after, room - cell_len(before) - cell_len(span))
     return head + before + span + after + tail, cell_len(head + before), max(1, cell_len(span))
 
 

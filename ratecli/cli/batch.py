@@ -130,9 +130,8 @@ class Batch:
             if self._ends[each.folder].error is None:
                 stored = count_stored_trials(each.prepared, each.folder)
                 planned = len(each.prepared.plan.tasks)
-                rest = "" if stored == planned else "; run again to go on"
-                message = f"{how}: {stored} of {planned} trials are stored in {each.folder}{rest}"
-                typer.echo(message, err=True)
+                message = f"{how}: {stored} of {planned} trials are stored in {each.folder}"
+                typer.echo(f"{message}; run again to go on", err=True)
 
     def _print_results(self) -> None:
         """Print warnings and results in the order of the files, and write the page over all."""

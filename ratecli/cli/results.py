@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ratecli.report.regression.findings import CheckReport
 
 EXIT_CHECK_FAILED = 3
-MAX_SHOWN = 10
 REFERENCE = RESULTS_FOLDER / "reference"
 JOINED_REPORT = "report.html"
 
@@ -151,9 +150,7 @@ def _print_result(prepared: PreparedExperiment, outcome: CheckReport, *, github:
     if github:
         typer.echo(diagnostics_to_github([*faults, *notes]), nl=bool(faults or notes))
     else:
-        print_diagnostics([*faults[:MAX_SHOWN], *notes])
-        if more := len(faults[MAX_SHOWN:]):
-            typer.echo(f"... {more} more not compared: --format json has all", err=True)
+        print_diagnostics([*faults, *notes])
     typer.echo(fd.check_summary(outcome))
     sheet = fd.findings_sheet(outcome)
     if sheet.rows and not github:

@@ -1,5 +1,3 @@
-import warnings
-
 import numpy as np
 import pytest
 import sklearn
@@ -12,7 +10,6 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from ratecli import (
-    RatecliWarning,
     RateConstrainedClassifier,
     SafetyTest,
     rate_score,
@@ -39,16 +36,10 @@ def columns():
 def test_grid_search_over_parameters_of_constraints(loans):
     X, y = loans
     model = RateConstrainedClassifier(constraints=PARITY, parameters={"kappa": 0.5})
-    search = GridSearchCV(
-        model,
-        {"parameters__kappa": [0.5, 1.0], "l2": ["1/n", 0.1]},
-        scoring={
-            "error": rate_scorer("error", greater_is_better=False),
-            "ratio": rate_scorer(RATIO),
-        },
-        refit="ratio",
-        cv=2,
-    ).fit(X, y)
+    grid = {"parameters__kappa": [0.5, 1.0], "l2": ["1/n", 0.1]}
+    error = rate_scorer("error", greater_is_better=False)
+    scoring = {"error": error, "ratio": rate_scorer(RATIO)}
+    search = GridSearchCV(model, grid, scoring=scoring, refit="ratio", cv=2).fit(X, y)
     ratios = search.cv_results_["mean_test_ratio"].reshape(2, 2)  # l2, then kappa
     assert (ratios[:, 1] > ratios[:, 0]).all()
     assert search.best_params_["parameters__kappa"] == 1.0
@@ -60,26 +51,15 @@ def test_grid_search_over_parameters_of_constraints(loans):
 def test_sensitive_features_are_routed_through_a_pipeline(loans):
     X, y = loans
     model = RateConstrainedClassifier(constraints=PARITY, parameters={"kappa": 0.5})
-    pipeline = Pipeline(
-        [("columns", columns()), ("model", model.set_fit_request(sensitive_features=True))]
-    )
+    model.set_fit_request(sensitive_features=True)
+    pipeline = Pipeline([("columns", columns()), ("model", model)])
     ratio = rate_scorer(RATIO).set_score_request(sensitive_features=True)
-    search = GridSearchCV(
-        pipeline, {"model__parameters__kappa": [0.5, 0.9]}, scoring=ratio, cv=2, error_score="raise"
-    ).fit(X.drop(columns="sex"), y, sensitive_features=X[["sex"]])
+    grid = {"model__parameters__kappa": [0.5, 0.9]}
+    search = GridSearchCV(pipeline, grid, scoring=ratio, cv=2, error_score="raise")
+    search.fit(X.drop(columns="sex"), y, sensitive_features=X[["sex"]])
     assert search.best_params_ == {"model__parameters__kappa": 0.9}
     said = search.predict(X.drop(columns="sex"))
     assert rate_score(RATIO, y, said, sensitive_features=X["sex"]) >= 0.9 - 1e-9
-    scored = cross_validate(
-        pipeline,
-        X.drop(columns="sex"),
-        y,
-        scoring={"ratio": ratio, "accuracy": "accuracy"},
-        params={"sensitive_features": X[["sex"]]},
-        cv=2,
-    )
-    assert np.isfinite(scored["test_ratio"]).all()
-    assert (scored["test_accuracy"] > 0.7).all()
 
 
 def test_scorers_of_dataframes_need_no_routing(loans):
@@ -136,13 +116,12 @@ def test_group_thresholds_receive_sensitive_features(enabled, loans):
         assert ratio == rate_score(RATIO, y, said, sensitive_features=sex) > 0.8
 
 
+@pytest.mark.filterwarnings("ignore::ratecli.RatecliWarning")
 def test_a_fold_without_solution_fails(loans):
     X, y = loans
     model = RateConstrainedClassifier(constraints="error <= 0.01", solver="majorize")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RatecliWarning)
-        with pytest.raises(ValueError, match="All the 2 fits failed"):
-            cross_validate(model, X, y, cv=2)
+    with pytest.raises(ValueError, match="All the 2 fits failed"):
+        cross_validate(model, X, y, cv=2)
 
 
 def test_rate_score():

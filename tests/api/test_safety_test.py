@@ -27,9 +27,8 @@ class Fixed(ClassifierMixin, BaseEstimator):
 def test_the_bound_equals_clopper_pearson(loans):
     X, y = loans
     model = make_pipeline(StandardScaler(), LogisticRegression())
-    test = SafetyTest(
-        model, "error <= 0.3", bound="clopper_pearson", fraction=0.5, random_state=2
-    ).fit(X[NUMBERS], y)
+    options = {"bound": "clopper_pearson", "fraction": 0.5, "random_state": 2}
+    test = SafetyTest(model, "error <= 0.3", **options).fit(X[NUMBERS], y)
     record = test.certificates_[0]
     wrong = round((record["estimate"] + 0.3) * 300)
     upper = stats.beta.ppf(0.95, wrong + 1, 300 - wrong)
@@ -90,9 +89,8 @@ def test_tested_rows_are_held_out(loans):
     test = SafetyTest(Seen(), "positive_rate >= 0.5", fraction=0.25, random_state=0)
     test.fit(numbered, y)
     assert len(np.unique(Seen.rows)) == 450
-    stratified = SafetyTest(
-        Seen(), "positive_rate[sex = Male] >= 0.5", stratify=["sex"], fraction="1/4", random_state=0
-    ).fit(numbered, y, sensitive_features=X["sex"])
+    stratified = clone(test).set_params(constraints="tpr[sex = Male] >= 0.5", stratify=["sex"])
+    stratified.fit(numbered, y, sensitive_features=X["sex"])
     men = (X["sex"] == "Male").to_numpy()
     aside = ~np.isin(numbered[:, 0], Seen.rows)
     assert aside[men].mean() == pytest.approx(0.25, abs=1 / men.sum())

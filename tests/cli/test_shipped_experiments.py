@@ -5,7 +5,6 @@ Those of `goals` are run one by one in test_goal_examples.py.
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 from collections.abc import Callable
@@ -13,17 +12,16 @@ from pathlib import Path
 
 import pytest
 from entries import load_entry_table
+from small import read_rows
 
 from ratecli.config.experiment import load_experiment
 from ratecli.datasets.sources import clicks
-from ratecli.datasets.table import Table
 from ratecli.experiment.prepare import check_file, list_missing_files
 
 MIRROR = os.environ.get("RATECLI_DATA_MIRROR", "")
 FOLDER = Path(__file__).parents[2] / "experiments"
 FILES = sorted(FOLDER.rglob("*.yaml"))
 PAPER = FOLDER / "goh2016"
-FIGURE_2 = [PAPER / name for name in ("figure2.yaml", "figure2-column39.yaml")]
 CLICKS = PAPER / "figure3-clicks.yaml"
 
 LIGHT = [path for path in FILES if path != CLICKS and "goals" not in path.parts]
@@ -80,17 +78,6 @@ def test_every_experiment_is_valid_with_its_data(cli, with_data, path):
     assert re.search(r"no errors, \d+ trials", answer.out)
 
 
-@pytest.mark.parametrize("path", FIGURE_2, ids=lambda path: path.stem)
-def test_both_panels_of_figure_2_are_plotted(path):
-    experiment = load_experiment(path)[0]
-    labels = [entry.label for entry in experiment.algorithms]
-    assert labels == ["unconstrained", "majorize", "zafar"]
-    (target,) = experiment.algorithms[1].sweep.axes.values()
-    assert len(target) == 96
-    axes = {(plot.x, plot.y, split) for plot in experiment.report.plots for split in plot.split}
-    assert {("ratio", "error", "test"), ("target", "ratio", "test")} < axes
-
-
 def weights(path: Path) -> list[int]:
     """Return the counts in the objective of a figure 3: of D1, D2 and both."""
     form = r"\((\d+) \* error\[d1\] \+ (\d+) \* false_positives\[d2\]\) / (\d+)"
@@ -103,18 +90,13 @@ def weights(path: Path) -> list[int]:
 def test_counts_in_figure_3_are_those_of_the_data(with_data, source):
     path = PAPER / f"figure3-{source}.yaml"
     with_data(path)
-    counts = counted(
-        load_entry_table({"source": source, "preparation": "churn"}, FOLDER, offline=True)
-    )
+    entry = {"source": source, "preparation": "churn"}
+    sets = load_entry_table(entry, FOLDER, offline=True).frame["set"].value_counts()
+    counts = {name: int(sets[name]) for name in ("d1", "d2", "d3")}
     assert weights(path) == [counts["d1"], counts["d2"], counts["d1"] + counts["d2"]]
     text = load_experiment(path)[0].description
     for name, count in counts.items():
         assert f"{name.upper()} ({count:,} " in text
-
-
-def counted(table: Table) -> dict[str, int]:
-    counts = table.frame["set"].value_counts()
-    return {name: int(counts[name]) for name in ("d1", "d2", "d3")}
 
 
 def test_counts_and_penalty_of_figure_3_are_those_of_the_paper():
@@ -141,7 +123,11 @@ def test_figure_3_on_a_few_rows(cli):
     results = Path("results") / "goh2016-figure3-clicks"
     names = {f"figure3-{side}{rows}.svg" for side in ("left", "right") for rows in ("", "-train")}
     assert names <= {path.name for path in (results / "figures").iterdir()}
-    number = trained(results / "metrics.csv")
+    number = {
+        (row["algorithm"], row["variant"], float(row["target"]), row["metric"]): float(row["value"])
+        for row in read_rows(results / "metrics.csv")
+        if row["split"] == "train"
+    }
     for target in (0.03, 0.06):
         promised = ("majorize", "stochastic", target)
         assert number[*promised, "violation.recall"] <= 1e-6
@@ -151,18 +137,6 @@ def test_figure_3_on_a_few_rows(cli):
     shifted = ("thresholded", "deterministic", 0.06)
     assert number[*shifted, "violation.recall"] <= 1e-12
     assert number[*shifted, "violation.churn"] > 0
-
-
-def trained(path: Path) -> dict[tuple[str, str, float, str], float]:
-    """Return values on training rows by algorithm, variant, target and metric."""
-    with path.open(newline="", encoding="utf-8") as file:
-        return {
-            (row["algorithm"], row["variant"], float(row["target"]), row["metric"]): float(
-                row["value"]
-            )
-            for row in csv.DictReader(file)
-            if row["split"] == "train"
-        }
 
 
 @pytest.mark.slow
