@@ -269,6 +269,7 @@ def _copy(path: Path) -> Iterator[bytes]:
 def _download(url: str) -> Iterator[bytes]:
     import requests  # noqa: PLC0415  (only a download needs it)
     from urllib3 import Retry  # noqa: PLC0415
+    from urllib3.exceptions import HTTPError  # noqa: PLC0415
 
     retries = Retry(RETRIES, backoff_factor=RETRY_SECONDS, status_forcelist=(500, 502, 503, 504))
     with requests.Session() as session:
@@ -276,7 +277,12 @@ def _download(url: str) -> Iterator[bytes]:
             session.mount(prefix, requests.adapters.HTTPAdapter(max_retries=retries))
         with session.get(url, stream=True, timeout=TIMEOUT) as answer:
             answer.raise_for_status()
-            yield from answer.iter_content(CHUNK)
+            try:
+                # what has arrived, not whole chunks, so that the caller notices slow downloads
+                while chunk := answer.raw.read1(CHUNK, decode_content=True):
+                    yield chunk
+            except HTTPError as error:
+                raise OSError(str(error)) from error
 
 
 def extract_member(content: bytes, members: tuple[str, ...], limit: int) -> bytes:

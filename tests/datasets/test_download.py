@@ -188,7 +188,6 @@ def test_public_address_is_used_if_the_mirror_is_slow_or_lacks_the_file(
     web: Answers, data: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(files, "WINDOW", 0.5)
-    monkeypatch.setattr(files, "CHUNK", 128)
     monkeypatch.setenv("RATECLI_DATA_MIRROR", web.address + "/m/")
     toy = source(remote(web.give("/t.csv", CONTENT)))
     for _ in range(2):
