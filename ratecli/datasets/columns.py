@@ -61,6 +61,11 @@ class CellCounts(NamedTuple):
     def of(cls, marked: NDArray[np.bool_]) -> CellCounts:
         return cls(int(marked.sum()), int(np.argmax(marked)) if marked.any() else -1)
 
+    def including(self, marked: NDArray[np.bool_], start: int) -> CellCounts:
+        """Return the counts after more rows, which begin with row `start`."""
+        many, first = CellCounts.of(marked)
+        return CellCounts(self.many + many, start + first if many and not self.many else self.first)
+
 
 def missing_cells_error(
     name: str, rows: int, missing: CellCounts, infinite: CellCounts, *, means: bool

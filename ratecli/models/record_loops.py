@@ -11,12 +11,6 @@ from typing import Any
 import numba
 import numpy as np
 
-SAFE_MAX, SAFE_MIN = 1e150, 1e-150
-"""Squares of numbers between these can be added without overflow or underflow."""
-SQUARE_SHIFT = 600
-"""Larger numbers are divided by this power of two before squaring, smaller ones multiplied."""
-_SHRINK, _GROW = 2.0**-SQUARE_SHIFT, 2.0**SQUARE_SHIFT
-
 
 @numba.njit(inline="always")
 def number_feature(numbers: Any, i: Any, k: Any, coding: Any) -> Any:
@@ -70,23 +64,19 @@ def score_records(numbers: Any, codes: Any, coding: Any, weights: Any, found: An
 
 
 @numba.njit(cache=True, nogil=True)
-def fill_entries(
-    numbers: Any, codes: Any, coding: Any, places: Any, firsts: Any, columns: Any, values: Any
-) -> None:
+def fill_entries(numbers: Any, codes: Any, coding: Any, columns: Any, values: Any) -> None:
     """Write the feature index and value of each column of m records into `columns`, `values`.
 
-    Both have shape (m, P + G), in the order of the columns.
+    Both have shape (m, P + G). A level without a feature becomes a 0 in feature 0.
     """
     count = len(coding.of_number)
     for i in range(len(columns)):
         for k in range(count):
-            place = places[k]
-            columns[i, place], values[i, place] = number_feature(numbers, i, k, coding)
+            columns[i, k], values[i, k] = number_feature(numbers, i, k, coding)
         for g in range(len(coding.of_code)):
-            place = places[count + g]
             at = coding.level_at[coding.first[g] + codes[i, coding.of_code[g]]]
-            columns[i, place] = at if at >= 0 else firsts[count + g]
-            values[i, place] = 1.0 if at >= 0 else 0.0
+            columns[i, count + g] = max(at, 0)
+            values[i, count + g] = 1.0 if at >= 0 else 0.0
 
 
 @numba.njit(cache=True, nogil=True)
@@ -94,8 +84,9 @@ def add_moments(
     numbers: Any,
     codes: Any,
     cell: Any,
-    coding: Any,
     center: Any,
+    unit: Any,
+    starts: Any,
     count: Any,
     known: Any,
     sums: Any,
@@ -104,27 +95,20 @@ def add_moments(
 ) -> None:
     """Add rows to running sums.
 
-    The sums are the count of rows, of rows with each number (P,) and with each level (L,), and the
-    numbers minus `center` (P,) and their squares (3, P). Squares of small, medium and large numbers
-    are summed separately, to avoid underflow and overflow (Blue 1978, "A portable Fortran program
-    to find the Euclidean norm of a vector").
+    The sums are the count of rows, of rows with each number (P,), the numbers in their `unit` (P,)
+    minus `center` (P,), their squares (P,), and the count of rows with each level (L,), those of
+    text column g from `starts[g]` on.
     """
     for i in range(len(cell)):
         if cell[i] < 0:
             continue
         count[0] += 1
         for k in range(len(center)):
-            away = np.float64(numbers[i, coding.of_number[k]]) - center[k]
+            away = np.float64(numbers[i, k]) / unit[k] - center[k]
             if np.isnan(away):
                 continue
             known[k] += 1
             sums[k] += away
-            size = abs(away)
-            if size > SAFE_MAX:
-                squares[2, k] += (away * _SHRINK) ** 2
-            elif size < SAFE_MIN:
-                squares[0, k] += (away * _GROW) ** 2
-            else:
-                squares[1, k] += away * away
-        for g in range(len(coding.of_code)):
-            seen[coding.first[g] + codes[i, coding.of_code[g]]] += 1
+            squares[k] += away * away
+        for g in range(codes.shape[1]):
+            seen[starts[g] + codes[i, g]] += 1

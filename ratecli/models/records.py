@@ -85,40 +85,33 @@ class RecordBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordEncoder:
-    """d features in order: the columns they are made of, and how.
+    """The conversion of records to `width` features.
 
     Attributes
     ----------
-    places
-        (P + G,) position of each number, then each code, in the order of the features' columns.
-    firsts
-        (P + G,) index of the first feature of each.
     shares
         (d,) share of the training rows that have each feature.
     """
 
     coding: FeatureCoding
     width: int
-    places: NDArray[np.intp]
-    firsts: NDArray[np.intp]
     shares: Array
 
     def entries(self, rows: RecordBatch) -> tuple[NDArray[np.int64], Array]:
-        """Return (m, P + G) the feature index of each column of a row, in order, and its value."""
+        """Return (m, P + G) feature indices and values of rows: numbers first, then codes."""
         # imports numba, which takes 0.2 s in every process
         from ratecli.models.record_loops import fill_entries  # noqa: PLC0415
 
-        columns = np.empty((len(rows.cell), len(self.places)), np.int64)
+        blocks = len(self.coding.of_number) + len(self.coding.of_code)
+        columns = np.empty((len(rows.cell), blocks), np.int64)
         values = np.empty(columns.shape)
-        fill_entries(
-            rows.numbers, rows.codes, self.coding, self.places, self.firsts, columns, values
-        )
+        fill_entries(rows.numbers, rows.codes, self.coding, columns, values)
         return columns, values
 
     def features(self, rows: RecordBatch) -> Features:
         """Return (m, d) features, bit for bit as an in-memory encoder does (`datasets.encode`)."""
         columns, values = self.entries(rows)
-        blocks = len(self.places)
+        blocks = columns.shape[1]
         if not len(self.coding.of_code) and blocks == self.width:
             return values
         starts = np.arange(0, columns.size + 1, blocks)
@@ -126,6 +119,7 @@ class RecordEncoder:
         matrix = sparse.csr_array((values.ravel(), columns.ravel(), starts), shape=shape)
         if blocks / max(self.width, 1) >= SPARSE_BELOW:
             return np.asarray(matrix.toarray())
+        matrix.sum_duplicates()
         return matrix
 
     def scores(self, rows: RecordBatch, weights: Array) -> Array:

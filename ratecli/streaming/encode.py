@@ -25,7 +25,7 @@ from ratecli.streaming.stream import RowStream, SumArrays
 from ratecli.streaming.table import StreamedTable
 
 CENTER_RUNS = 16
-"""Runs of rows from which an approximate mean of each column is computed."""
+"""Runs of rows from which an approximate mean and unit of each column are computed."""
 DEVIATION_ROUNDING = 1e-14
 """A standard deviation below this share of the mean is a rounding error of 0."""
 
@@ -38,7 +38,7 @@ def encoded_stream(table: StreamedTable, cells: CellTable) -> tuple[RowStream, E
         cells.path,
         into,
         weight_position(table),
-        record_encoder(table, plain_encoder(table)),
+        record_encoder(table, Encoder.of([])),
         cells.count,
         cells.weight,
     )
@@ -46,21 +46,8 @@ def encoded_stream(table: StreamedTable, cells: CellTable) -> tuple[RowStream, E
     return replace(rows, encoded=record_encoder(table, encoder, shares)), encoder
 
 
-def plain_encoder(table: StreamedTable) -> Encoder:
-    """Return the features as stored in records, before fitting on the training rows."""
-    columns = [table.columns[name] for name in table.features]
-    return Encoder.of(
-        [
-            OneHotBlock(column.name, tuple(map(_level_name, column.levels or ())))
-            if column.numbers is None
-            else NumericBlock(column.name, 0.0, 1.0)
-            for column in columns
-        ]
-    )
-
-
-def _level_name(level: str | None) -> str:
-    return MISSING_CATEGORY if level is None else level
+def _level_names(column: ColumnFacts) -> list[str]:
+    return [MISSING_CATEGORY if level is None else level for level in column.levels]
 
 
 def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder, dict[str, float]]:
@@ -74,131 +61,117 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
     FaultError
         E410 if there are no training rows, E407 if a column of numbers has none in them.
     """
-    coding = train.encoded.coding
     check_training_rows(train.count.sum())
-    center = _center(train)
-    count, known, sums, squares, seen = train.sums(_Moments(coding, center))
+    texts, place = table.store.texts, table.store.places
+    center, unit = _center_and_unit(train)
+    starts = np.cumsum([0, *(len(column.levels) for column in texts.values())])
+    count, known, sums, squares, seen = train.sums(_Moments(center, unit, starts))
     (rows,) = count
-    numbers = [table.store.numbers[k].name for k in coding.of_number]
-    blocks: dict[str, NumericBlock | OneHotBlock] = {}
+    blocks: list[NumericBlock | OneHotBlock] = []
     shares: dict[str, float] = {}
-    for name, a, n, total, each in zip(numbers, center, known, sums, squares.T, strict=True):
-        if not np.isfinite(a):
-            check_scale(name, np.inf)
-        if not n:
+    for name in table.features:
+        column, k = table.columns[name], place[name]
+        if column.is_text:
+            often = dict(zip(_level_names(column), seen[starts[k] :].tolist(), strict=False))
+            blocks.append(
+                OneHotBlock(name, tuple(sorted(level for level in often if often[level])))
+            )
+            shares |= {f"{name}={level}": n / rows for level, n in often.items()}
+            continue
+        if not known[k]:
             raise no_mean_error(name)
-        scale = _deviation(n, total, each)
-        if scale <= DEVIATION_ROUNDING * abs(a):
-            scale = 1.0
+        mean = sums[k] / known[k]
+        deviation = np.sqrt(max(squares[k] / known[k] - mean**2, 0.0))
+        same = deviation <= DEVIATION_ROUNDING * abs(center[k])
+        scale = 1.0 if same else float(unit[k] * deviation)
         check_scale(name, scale)
-        block = NumericBlock(name, float(a + total / n), scale, bool(n < rows))
-        _refuse_infinite(table.columns[name], block)
-        blocks[name] = block
-        shares |= {name: n / rows, f"{name}={MISSING_CATEGORY}": 1.0 - n / rows}
-    for start, k in zip(coding.first, coding.of_code, strict=True):
-        column = table.store.texts[k]
-        levels = np.array(list(map(_level_name, column.levels or ())), dtype=object)
-        there = levels[seen[start : start + len(levels)] > 0]
-        blocks[column.name] = OneHotBlock(column.name, tuple(sorted(set(there))))
-        shares |= {f"{column.name}={n}": seen[start + k] / rows for k, n in enumerate(levels)}
-    return Encoder.of([blocks[name] for name in table.features]), shares
-
-
-def _deviation(n: float, total: float, squares: NDArray[np.float64]) -> float:
-    """Return the standard deviation of n numbers from their sum and the squares of `add_moments`.
-
-    `squares` (3,) are sums of squares for three ranges of magnitude, scaled by powers of 2.
-    """
-    from ratecli.models.record_loops import SQUARE_SHIFT  # noqa: PLC0415
-
-    powers = np.array([-SQUARE_SHIFT, 0, SQUARE_SHIFT])
-    power = powers[np.flatnonzero(squares)[-1]] if squares.any() else 0
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        below = powers <= power
-        square = np.ldexp(squares[below], 2 * (powers[below] - power)).sum()
-        variance = square / n - np.ldexp(total / n, -power) ** 2
-        return float(np.ldexp(np.sqrt(max(variance, 0.0)), power))
+        share = float(known[k] / rows)
+        block = NumericBlock(name, float(unit[k] * (center[k] + mean)), scale, share < 1)
+        _refuse_infinite(column, block)
+        blocks.append(block)
+        shares |= {name: share, f"{name}={MISSING_CATEGORY}": 1.0 - share}
+    return Encoder.of(blocks), shares
 
 
 def _refuse_infinite(column: ColumnFacts, block: NumericBlock) -> None:
     """Raise E407 if a number of any row is too far from those of the training rows."""
-    assert column.numbers is not None
-    for value in (column.numbers.least, column.numbers.most):
+    for value in (column.least, column.most):
         if not np.isfinite((value - block.mean) / block.scale):
             raise out_of_range_error(block.column, f"{value:g}", block.mean, block.scale)
 
 
-def _center(train: RowStream) -> NDArray[np.float64]:
-    """Return column means over a few runs from all over the table, for centering."""
+def _center_and_unit(train: RowStream) -> NDArray[np.float64]:
+    """Return an approximate mean (P,) of all numbers, and its unit (P,), as one array.
+
+    A unit is the power of two below the largest number, so that squares neither overflow nor
+    underflow; the means are in that unit. They are of a few runs from all over the table.
+    """
     runs = train.runs()
     some = train.read_runs(sorted({k * runs // CENTER_RUNS for k in range(CENTER_RUNS)}))
-    found = some.numbers[:, train.encoded.coding.of_number].astype(np.float64)
+    found = some.numbers.astype(np.float64)
     known = ~np.isnan(found)
     found[~known] = 0.0
-    with np.errstate(over="ignore", invalid="ignore"):  # `check_scale` rejects what is not finite
-        return np.asarray(found.sum(axis=0) / np.maximum(known.sum(axis=0), 1))
+    unit = np.ldexp(1.0, np.frexp(np.abs(found).max(axis=0, initial=0.0))[1] - 1)
+    with np.errstate(invalid="ignore"):  # columns that are no features may be infinite
+        mean = (found / unit).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    return np.stack([mean, unit])
 
 
 @dataclass(frozen=True)
 class _Moments:
     """Counts and sums of the training rows.
 
-    Sums the rows, the rows that have each number, the centered numbers, their squares (in three
-    ranges of size, against overflow), and the rows of each level.
+    Sums the rows, the rows that have each number (P,), the centered numbers in their units, their
+    squares, and the rows of each level, those of text column g from `starts[g]` on.
     """
 
-    coding: FeatureCoding
     center: NDArray[np.float64]
+    unit: NDArray[np.float64]
+    starts: NDArray[np.intp]
 
     def zeros(self) -> SumArrays:
-        known, sums = np.zeros((2, len(self.center)))
-        squares = np.zeros((3, len(self.center)))
-        return np.zeros(1), known, sums, squares, np.zeros(len(self.coding.level_at))
+        return np.zeros(1), *np.zeros((3, len(self.center))), np.zeros(self.starts[-1])
 
     def add(self, rows: RecordBatch, sums: SumArrays) -> None:
         # imports numba, which takes 0.2 s in every process
         from ratecli.models.record_loops import add_moments  # noqa: PLC0415
 
-        add_moments(rows.numbers, rows.codes, rows.cell, self.coding, self.center, *sums)
+        add_moments(rows.numbers, rows.codes, rows.cell, self.center, self.unit, self.starts, *sums)
 
 
 def record_encoder(
     table: StreamedTable, encoder: Encoder, shares: Mapping[str, float] | None = None
 ) -> RecordEncoder:
     """Return the conversion of records to an encoder's features; shares are 1 by default."""
-    place = {block.column: k for k, block in enumerate(encoder.blocks)}
-    starts = np.cumsum([0, *(len(block.names) for block in encoder.blocks)])
-    numbers = [(k, place[c.name]) for k, c in enumerate(table.store.numbers) if c.name in place]
-    codes = [(k, place[c.name]) for k, c in enumerate(table.store.texts) if c.name in place]
-    scaled = [b for _, at in numbers if isinstance(b := encoder.blocks[at], NumericBlock)]
-    number_at = starts[_positions([at for _, at in numbers])]
-    missing_at = np.where([block.missing for block in scaled], number_at + 1, -1)
-    level_at = [
-        _level_features(table.store.texts[k], encoder.blocks[at], int(starts[at]))
-        for k, at in codes
-    ]
+    place, start = table.store.places, 0
+    numbers: list[tuple[float, ...]] = []
+    codes, first, level_at = list[int](), list[int](), list[int]()
+    for block in encoder.blocks:
+        k = place[block.column]
+        if isinstance(block, NumericBlock):
+            missing_at = start + 1 if block.missing else -1
+            numbers.append((k, block.mean, block.scale, start, missing_at))
+        else:
+            codes.append(k)
+            first.append(len(level_at))
+            feature = {level: start + j for j, level in enumerate(block.levels)}
+            names = _level_names(table.columns[block.column])
+            level_at += [feature.get(level, -1) for level in names]
+        start += len(block.names)
+    of_number, mean, scale, number_at, missing = np.array(numbers).reshape(-1, 5).T
     coding = FeatureCoding(
-        of_number=_positions([k for k, _ in numbers]),
-        mean=np.array([block.mean for block in scaled], dtype=float),
-        scale=np.array([block.scale for block in scaled], dtype=float),
-        number_at=_positions(number_at),
-        missing_at=_positions(missing_at),
-        of_code=_positions([k for k, _ in codes]),
-        first=_positions(np.cumsum([0, *map(len, level_at)])[:-1]),
-        level_at=_positions([feature for each in level_at for feature in each]),
+        _positions(of_number),
+        mean.copy(),
+        scale.copy(),
+        _positions(number_at),
+        _positions(missing),
+        _positions(codes),
+        _positions(first),
+        _positions(level_at),
     )
-    width, places = int(starts[-1]), _positions([at for _, at in (*numbers, *codes)])
     known = np.array([(shares or {}).get(name, 1.0) for name in encoder.names])
-    return RecordEncoder(coding, width, places, _positions(starts[places]), known)
+    return RecordEncoder(coding, start, known)
 
 
-def _level_features(
-    column: ColumnFacts, block: NumericBlock | OneHotBlock, start: int
-) -> list[int]:
-    """Return the feature of each level of a column, -1 if it has none."""
-    feature = {name: start + k for k, name in enumerate(block.names)}
-    return [feature.get(f"{column.name}={_level_name(each)}", -1) for each in column.levels or ()]
-
-
-def _positions(found: Sequence[int] | NDArray[np.integer]) -> NDArray[np.intp]:
-    return np.asarray(found, dtype=np.intp)
+def _positions(found: Sequence[int] | NDArray[np.float64]) -> NDArray[np.intp]:
+    return np.array(found, dtype=np.intp)

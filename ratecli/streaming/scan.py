@@ -1,16 +1,17 @@
 """Write the records of a streamed table while its files are read.
 
-Words are numbered as they occur. The format of records depends on all rows: on the number of words
-of each column, and on whether single precision represents all numbers. It is guessed from the first
-rows, and records are written by that guess. If it was wrong, the files are read again.
+Words are numbered as they occur. The format of records depends on all rows: on which columns hold
+words, and on whether single precision represents all numbers. It is guessed from the first rows,
+and records are written by that guess. If it was wrong, the files are read again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
@@ -25,11 +26,8 @@ from ratecli.streaming.store import (
     FACTS_FILE,
     RECORDS_FILE,
     ColumnFacts,
-    NumberFacts,
     RecordStore,
-    array_bytes,
     open_record_store,
-    record_dtype,
     replace_on_success,
     streamed_tables_folder,
 )
@@ -38,7 +36,7 @@ MAX_TEXT_LEVELS = 2**16 - 1
 """Largest number of distinct words in a column that can be used for features or groups."""
 MAX_DISTINCT_NUMBERS = 64
 """Largest number of distinct numbers in a column that are listed."""
-RECORDS_VERSION = 5
+RECORDS_VERSION = 6
 """Increased when the records of the same files, or the facts about their columns, change."""
 BLOCK_ROWS = 2**12
 """Rows of records that are filled at once, so that they stay in the CPU's cache."""
@@ -70,27 +68,26 @@ def open_or_write_store(
         facts.write_text(store.facts(), "utf-8")
         # another process may have written the file meanwhile, with the same content
         store.path.replace(folder / RECORDS_FILE)
-    return RecordStore(folder, store.rows, store.columns)
+    return replace(store, folder=folder)
 
 
 def _write_store(
-    own: OwnFiles, categorical: Sequence[str], folder: Path, progress: RecordProgress
+    own: OwnFiles, categorical: Collection[str], folder: Path, progress: RecordProgress
 ) -> RecordStore:
     counts = [file.rows() for file in own.files]
     total = None if None in counts else sum(filter(None, counts))
     progress(0, total)
-    with (folder / RECORDS_FILE).open("w+b", buffering=2**20) as file:
-        writer = RecordWriter(file)
-        rows, columns = _scan_and_write(own, categorical, writer, lambda n: progress(n, total))
-        store = RecordStore(folder, rows, tuple(columns))
-        if not writer.holds(store):
-            file.seek(0)
-            file.truncate()
-            exact = RecordWriter.exact(file, store)
-            again = _scan_and_write(own, categorical, exact, lambda n: progress(n, rows))
-            if again != (rows, columns):
-                raise OSError("the table changed while it was read")
-    return store
+    layout: RecordStore | None = None
+
+    def report(rows: int) -> None:
+        progress(rows, total)
+
+    while True:
+        with (folder / RECORDS_FILE).open("wb") as file:
+            layout, store = _scan_and_write(own, categorical, file, layout, report)
+        if layout.has_format_of(store):
+            return replace(store, folder=folder)
+        layout, total = store, store.rows
 
 
 def common_names(own: OwnFiles) -> list[str]:
@@ -100,132 +97,163 @@ def common_names(own: OwnFiles) -> list[str]:
     for file in others:
         found = file.names()
         if found != names:
-            differing = [name for name in (*names, *found) if (name in names) != (name in found)]
-            other = differing[0] if differing else "the order"
+            other = [*sorted({*names} ^ {*found}), "the order"][0]
             reason = f"its columns are not those of '{first.path.name}': '{other}'"
             hint = "all files of a table need the same columns"
             raise tables.not_a_table_error(file.path, reason, hint)
     return names
 
 
-def _batches(own: OwnFiles) -> Iterator[Mapping[str, pa.Array]]:
-    """Yield batches of all columns by name, in the order of the rows."""
-    for file in own.files:
-        for batch in file.batches():
-            names = [name.strip() for name in batch.schema.names]
-            yield dict(zip(names, batch.columns, strict=True))
-
-
 def _scan_and_write(
     own: OwnFiles,
     categorical: Collection[str],
-    writer: RecordWriter,
+    file: BinaryIO,
+    layout: RecordStore | None,
     progress: Callable[[int], None],
-) -> tuple[int, list[ColumnFacts]]:
-    """Return the number of rows and the facts about each column, and write all records.
+) -> tuple[RecordStore, RecordStore]:
+    """Write all records in a layout, by default guessed from the first batch.
+
+    Returns the layout, and a store with the facts about all rows. The records are complete if both
+    have the same format.
 
     Raises
     ------
     FaultError
         E404 if a file cannot be read as a table.
     """
-    path, rows = own.files[0].path, 0
-    scans = {name: ColumnScan(path, name, name in categorical) for name in common_names(own)}
-    for batch in _batches(own):
-        writer.add({name: scans[name].add(array, rows) for name, array in batch.items()})
-        rows += len(next(iter(batch.values())))
+    path, rows, names = own.files[0].path, 0, common_names(own)
+    scans = {name: ColumnScan(path, name, categorical=name in categorical) for name in names}
+
+    def scanned() -> RecordStore:
+        return RecordStore(path, rows, tuple(scan.result() for scan in scans.values()))
+
+    for batch in chain.from_iterable(each.batches() for each in own.files):
+        columns = zip(names, batch.columns, strict=True)
+        pieces = {name: scans[name].add(array, rows) for name, array in columns}
+        rows += batch.num_rows
+        layout = layout or scanned()
+        _write_records(file, layout, pieces, batch.num_rows)
         progress(rows)
-    if not rows:
+    if layout is None or not rows:
         raise tables.no_rows_error(path)
-    return rows, [scan.facts() for scan in scans.values()]
+    return layout, scanned()
 
 
 class ColumnPiece(NamedTuple):
-    """A batch of a column as words, as numbers (None unless all words are), or as both."""
+    """A batch of a column: as numbers, None unless all words are; as codes of words, or None."""
 
-    words: tables.WordCodes | None
     numbers: NumberArray | None
+    codes: NDArray[np.int64] | None
 
 
-@dataclass
+def _write_records(
+    file: BinaryIO, layout: RecordStore, pieces: Mapping[str, ColumnPiece], rows: int
+) -> None:
+    """Write the columns of a batch, unless it lacks one of the layout's."""
+    columns: list[Any] = [pieces[name].numbers for name in layout.numbers]
+    columns += [pieces[name].codes for name in layout.texts]
+    if any(column is None for column in columns):
+        return
+    numbers, records = len(layout.numbers), np.empty(rows, layout.record)
+    with np.errstate(over="ignore"):  # a wrong guess may overflow
+        for first in range(0, rows, BLOCK_ROWS):
+            some = slice(first, first + BLOCK_ROWS)
+            for k, column in enumerate(columns):
+                part, place = ("numbers", k) if k < numbers else ("codes", k - numbers)
+                records[part][some, place] = column[some]
+    records.tofile(file)
+
+
 class ColumnScan:
     """Collects facts about a column, batch by batch.
 
     Attributes
     ----------
     levels
-        Words so far in order, None as a word for missing values; None if there are too many.
+        The codes of the words so far, None as a word for missing values; None if there are too
+        many.
+    distinct
+        The distinct numbers so far, sorted; None if there are too many.
     numeric
         Whether every word so far is a number or marks a missing value.
-    any_number
-        Whether any value so far is a number.
     number_type
         Whether a file holds the column as numbers, not as text.
     """
 
-    path: Path
-    name: str
-    categorical: bool
-    numbers: NumberFacts = field(default_factory=NumberFacts)
-    text: ColumnFacts = field(init=False)
-    levels: dict[str | None, None] | None = field(default_factory=dict)
-    numeric: bool = field(init=False)
-    any_number: bool = False
-    number_type: bool = False
-
-    def __post_init__(self) -> None:
-        self.text, self.numeric = ColumnFacts(self.name), not self.categorical
+    def __init__(self, path: Path, name: str, *, categorical: bool) -> None:
+        self.path, self.categorical, self.numeric = path, categorical, not categorical
+        self.facts, self.number_type = ColumnFacts(name), False
+        self.levels: dict[str | None, int] | None = {}
+        self.distinct: NumberArray | None = np.zeros(0)
 
     def add(self, array: pa.Array, start: int) -> ColumnPiece:
         """Add the values of the rows from `start` on, and return them."""
         kind = tables.value_type(array)
-        words: tables.WordCodes | None = None
-        values: NumberArray | None
+        numbers: NumberArray | None
+        codes = None
         if tables.is_number_type(kind) and not self.categorical:
-            self.number_type = True
-            values = _read_numbers(array)
+            self.number_type, numbers = True, _read_numbers(array)
         else:
-            words = tables.read_words(self.path, self.name, array)
-            self._add_words(words, start)
+            words = tables.read_words(self.path, self.facts.name, array)
+            codes = self._add_words(words, start)
             self.numeric &= tables.is_text_type(kind) and words.numbers is not None
-            values = words.numbers if self.numeric else None
-        if values is not None:
-            _add_numbers(self.numbers, values, start)
-            self.any_number = self.any_number or not np.isnan(values).all()
-        return ColumnPiece(words, values)
+            numbers = words.numbers if self.numeric else None
+        if numbers is not None:
+            self._add_numbers(numbers, start)
+        return ColumnPiece(numbers, codes)
 
-    def _add_words(self, piece: tables.WordCodes, start: int) -> None:
+    def _add_words(self, piece: tables.WordCodes, start: int) -> NDArray[np.int64] | None:
+        """Add words, and return their codes, None if there are too many."""
+        facts, levels, codes = self.facts, self.levels, None
         counts = np.bincount(piece.codes, minlength=len(piece.words))
-        if self.levels is not None:
-            self.levels.update(dict.fromkeys(piece.words[counts > 0].tolist()))
-            if len(self.levels) > MAX_TEXT_LEVELS:
-                self.levels = None
+        if levels is not None:
+            (occur,) = np.nonzero(counts)
+            place = np.zeros(len(counts), np.int64)
+            place[occur] = [levels.setdefault(w, len(levels)) for w in piece.words[occur].tolist()]
+            codes = place[piece.codes]
+            if len(levels) > MAX_TEXT_LEVELS:
+                self.levels = codes = None
         if piece.numbers is not None:
-            self.text.present += int((~np.isnan(piece.numbers)).sum())
-            return
+            facts.present += int((~np.isnan(piece.numbers)).sum())
+            return codes
         known = [word is not None and word.casefold() not in MISSING_WORDS for word in piece.words]
         stray = [
             there and np.isnan(tables.parse_number_word(word))
             for there, word in zip(known, piece.words, strict=True)
         ]
-        self.text.present += int(counts[known].sum())
-        self.text.not_numbers += int(counts[stray].sum())
         rows = np.array(stray)[piece.codes]
-        if not self.text.first_word and rows.any():
-            row = int(np.argmax(rows))
-            self.text.first_word_row = start + row
-            self.text.first_word = str(piece.words[piece.codes[row]])
+        if not facts.strays.many and rows.any():
+            facts.first_stray = str(piece.words[piece.codes[np.argmax(rows)]])
+        facts.strays = facts.strays.including(rows, start)
+        facts.present += int(counts[known].sum())
+        return codes
 
-    def facts(self) -> ColumnFacts:
-        """Return the facts about all batches."""
-        if self.numeric and (self.any_number or not self.levels):
-            return ColumnFacts(self.name, self.numbers)
+    def _add_numbers(self, values: NumberArray, start: int) -> None:
+        facts, finite = self.facts, np.isfinite(values)
+        if not finite.all():
+            facts.missing = facts.missing.including(np.isnan(values), start)
+            facts.infinite = facts.infinite.including(np.isinf(values), start)
+        facts.no_weight = facts.no_weight.including(~(finite & (values > 0)), start)
+        facts.least = min(facts.least, float(np.fmin.reduce(values, initial=0.0)))
+        facts.most = max(facts.most, float(np.fmax.reduce(values, initial=0.0)))
+        facts.single = facts.single and fits_single_precision(values)
+        if self.distinct is not None:
+            found = np.unique(np.concatenate([self.distinct, values[~np.isnan(values)]]))
+            self.distinct = found if len(found) <= MAX_DISTINCT_NUMBERS else None
+
+    def result(self) -> ColumnFacts:
+        """Return the facts about all batches; raise E404 if some hold numbers, others text.
+
+        If all values are missing, a column of words is text.
+        """
+        any_number = self.distinct is None or len(self.distinct) > 0
+        if self.numeric and (any_number or not self.levels):
+            values = None if self.distinct is None else self.distinct.tolist()
+            return replace(self.facts, is_text=False, values=values)
         if self.number_type:
-            reason = f"column '{self.name}' holds numbers in one file and text in another"
+            reason = f"column '{self.facts.name}' holds numbers in one file and text in another"
             raise tables.not_a_table_error(self.path, reason, "store it as text in all files")
-        if self.levels is not None:
-            self.text.levels = list(self.levels)
-        return self.text
+        return replace(self.facts, values=None if self.levels is None else list(self.levels))
 
 
 def _read_numbers(array: pa.Array) -> NumberArray:
@@ -238,112 +266,8 @@ def _read_numbers(array: pa.Array) -> NumberArray:
     return np.asarray(found, np.float32 if found.dtype == np.float32 else np.float64)
 
 
-def _add_numbers(facts: NumberFacts, values: NumberArray, start: int) -> None:
-    """Add the numbers of the rows from `start` on."""
-    finite = np.isfinite(values)
-    if not finite.all():
-        missing, infinite = np.isnan(values), np.isinf(values)
-        facts.missing += int(missing.sum())
-        facts.infinite += int(infinite.sum())
-        facts.first_missing = _first_row(facts.first_missing, missing, start)
-        facts.first_infinite = _first_row(facts.first_infinite, infinite, start)
-    facts.not_positive = _first_row(facts.not_positive, ~(values > 0), start)
-    facts.least = min(facts.least, float(np.fmin.reduce(values, initial=0.0)))
-    facts.most = max(facts.most, float(np.fmax.reduce(values, initial=0.0)))
-    facts.single = facts.single and fits_single_precision(values)
-    if facts.distinct is not None:
-        distinct = np.unique(np.concatenate([facts.distinct, values[~np.isnan(values)]]))
-        facts.distinct = distinct.tolist() if len(distinct) <= MAX_DISTINCT_NUMBERS else None
-
-
 def fits_single_precision(values: NumberArray) -> bool:
     """Return whether single precision represents all of the numbers exactly."""
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float32, copy=False)
     return bool(((narrow == values) | np.isnan(values)).all())
-
-
-def _first_row(known: int, marked: NDArray[np.bool_], start: int) -> int:
-    return start + int(np.argmax(marked)) if known < 0 and marked.any() else known
-
-
-class RecordWriter:
-    """Writes records in a format guessed from the first rows; `fits` is false if it was wrong."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.fits = True
-        self._file = file
-        self._numbers = list[str]()
-        self._codes = dict[str, dict[str | None, int]]()
-        self._record: np.dtype[np.void] | None = None
-
-    @classmethod
-    def exact(cls, file: BinaryIO, store: RecordStore) -> RecordWriter:
-        """Return a writer in the format of a store."""
-        writer = cls(file)
-        writer._numbers = [column.name for column in store.numbers]
-        writer._codes = {column.name: _codes_of(column.levels or ()) for column in store.texts}
-        writer._record = store.record
-        return writer
-
-    def add(self, pieces: Mapping[str, ColumnPiece]) -> None:
-        """Write the next rows, given by column."""
-        record = self._record = self._record or self._guess(pieces)
-        if not self.fits:
-            return
-        columns: list[Any] = [pieces[name].numbers for name in self._numbers]
-        kind = record["codes"].base
-        columns += [_encode(codes, pieces[name].words, kind) for name, codes in self._codes.items()]
-        self.fits = all(column is not None for column in columns)
-        if self.fits and columns:
-            records = np.empty(len(columns[0]), record)
-            _fill_records(records, columns)
-            self._file.write(array_bytes(records))
-
-    def _guess(self, pieces: Mapping[str, ColumnPiece]) -> np.dtype[np.void]:
-        """Fix the columns and the format of records by the first rows."""
-        single = True
-        for name, (words, numbers) in pieces.items():
-            # as long as all values are missing, the column is taken for text
-            if numbers is not None and (words is None or not np.isnan(numbers).all()):
-                self._numbers.append(name)
-                single = single and fits_single_precision(numbers)
-            elif words is not None:
-                self._codes[name] = _codes_of(words.words[np.unique(words.codes)].tolist())
-        most = max(map(len, self._codes.values()), default=0)
-        return record_dtype(len(self._numbers), len(self._codes), single=single, levels=most)
-
-    def holds(self, store: RecordStore) -> bool:
-        """Return whether the file now has the records of `store`."""
-        names = [[column.name for column in each] for each in (store.numbers, store.texts)]
-        return (
-            self.fits and names == [self._numbers, [*self._codes]] and self._record == store.record
-        )
-
-
-def _codes_of(words: Sequence[str | None]) -> dict[str | None, int]:
-    return {word: k for k, word in enumerate(dict.fromkeys(words))}
-
-
-def _encode(
-    codes: dict[str | None, int], piece: tables.WordCodes | None, kind: np.dtype[Any]
-) -> NDArray[np.integer] | None:
-    """Return words as codes, adding new words to `codes`; None if there are too many."""
-    if piece is None:
-        return None
-    for k in np.unique(piece.codes):
-        codes.setdefault(piece.words[k], len(codes))
-    if len(codes) > np.iinfo(kind).max + 1:
-        return None
-    return np.array([codes.get(word, 0) for word in piece.words], kind)[piece.codes]
-
-
-def _fill_records(records: Any, columns: Sequence[Any]) -> None:
-    """Put the columns of numbers, then those of codes, into records."""
-    numbers = records["numbers"].shape[1]
-    with np.errstate(over="ignore"):  # a wrong guess may overflow
-        for first in range(0, len(records), BLOCK_ROWS):
-            some = slice(first, first + BLOCK_ROWS)
-            for k, column in enumerate(columns):
-                part, place = ("numbers", k) if k < numbers else ("codes", k - numbers)
-                records[part][some, place] = column[some]

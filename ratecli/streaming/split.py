@@ -30,7 +30,7 @@ from ratecli.datasets.split import (
 )
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.streaming.store import RecordStore, array_bytes, replace_on_success
+from ratecli.streaming.store import replace_on_success
 from ratecli.streaming.stream import CELL_DTYPE, row_weights
 from ratecli.streaming.table import StreamedTable, check_splits_rows
 
@@ -76,15 +76,13 @@ class Grouping:
 
 def make_grouping(table: StreamedTable, name: str, cuts: Sequence[float]) -> Grouping:
     """Return how a column distinguishes rows if its numbers are compared with `cuts` only."""
-    column = table.columns[name]
-    if column.numbers is None:
-        place = [each.name for each in table.store.texts].index(name)
+    column, place = table.columns[name], table.store.places[name]
+    if column.is_text:
         rank = {level: k for k, level in enumerate(column.sorted_levels)}
-        order = np.array([rank[level] for level in column.levels or ()], dtype=np.int64)
+        order = np.array([rank[level] for level in column.levels], dtype=np.int64)
         return Grouping("codes", place, np.array(list(rank), dtype=object), order=order)
-    place = [each.name for each in table.store.numbers].index(name)
-    if column.numbers.distinct is not None:
-        return Grouping("numbers", place, np.array([*column.numbers.distinct, np.nan]))
+    if column.values is not None:
+        return Grouping("numbers", place, np.array([*column.values, np.nan]))
     sorted_cuts = np.unique(np.array(cuts, dtype=np.float64))
     values = np.array([*_interval_values(sorted_cuts), np.nan])
     return Grouping("numbers", place, values, sorted_cuts)
@@ -166,7 +164,7 @@ class StreamedSplit:
         digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
         path = self.table.store.folder / f"cells-{digest}"
         facts = path.with_suffix(".json")
-        known = _read(path, facts, self.table.store)
+        known = _read(path, facts, len(self.table))
         if known is None:
             with replace_on_success(path) as new, replace_on_success(facts) as text:
                 known = self._write(new)
@@ -209,7 +207,7 @@ class StreamedSplit:
                 if len(known) > MAX_CELLS:
                     raise self._too_many()
                 cell = ids[of]
-                file.write(array_bytes(cell.astype(CELL_DTYPE)))
+                cell.astype(CELL_DTYPE).tofile(file)
                 sums = [np.bincount(cell, each, len(known)) for each in (None, weights)]
                 new = len(known) - totals.shape[1]
                 totals = np.array(sums, dtype=float) + np.pad(totals, ((0, 0), (0, new)))
@@ -223,16 +221,12 @@ class StreamedSplit:
         """Yield the indices of all grouping columns, and the weights, `STRETCH` rows at a time."""
         store, weight_at = self.table.store, weight_position(self.table)
         for first in range(0, store.rows, STRETCH):
-            last = min(first + STRETCH, store.rows)
             found = [
-                (
-                    [each.of(records) for each in self.groupings.values()],
-                    row_weights(records, weight_at),
-                )
-                for _, records in store.pieces(first, last)
-            ]
-            places = [np.concatenate(column) for column in zip(*(p for p, _ in found), strict=True)]
-            weight = np.concatenate([weight for _, weight in found])
+                (*(each.of(records) for each in self.groupings.values()),
+                 row_weights(records, weight_at))
+                for _, records in store.pieces(first, min(first + STRETCH, store.rows))
+            ]  # fmt: skip
+            *places, weight = (np.concatenate(part) for part in zip(*found, strict=True))
             self._check_weight(weight, first)
             yield places, weight
 
@@ -287,8 +281,7 @@ class StreamedSplit:
 
 def weight_position(table: StreamedTable) -> int | None:
     """Return the index of the weight among the numbers of a record; None if rows count alike."""
-    names = [column.name for column in table.store.numbers]
-    return None if table.weight is None else names.index(table.weight)
+    return None if table.weight is None else table.store.places[table.weight]
 
 
 def sample_parts_on_average(
@@ -312,10 +305,10 @@ def sample_parts_on_average(
     return found
 
 
-def _read(path: Path, facts: Path, store: RecordStore) -> dict[str, Any] | None:
+def _read(path: Path, facts: Path, rows: int) -> dict[str, Any] | None:
+    """Return the stored description of cells; None if it or the cells of some rows are missing."""
     try:
         known: dict[str, Any] = json.loads(facts.read_text("utf-8"))
-        size = path.stat().st_size
+        return known if path.stat().st_size == rows * CELL_DTYPE.itemsize else None
     except (OSError, ValueError):
         return None
-    return known if size == store.rows * CELL_DTYPE.itemsize and "keys" in known else None

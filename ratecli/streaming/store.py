@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
+from ratecli.datasets.columns import CellCounts
 from ratecli.datasets.files import data_folder
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import staged_folder
@@ -33,75 +34,55 @@ MOST_ROWS, MIN_PIECE_ROWS = 2**13, 2**8
 
 
 @dataclass
-class NumberFacts:
-    """Facts about a column of numbers.
-
-    Attributes
-    ----------
-    single
-        Whether single precision represents all of them exactly.
-    distinct
-        The distinct numbers, sorted; None if there are more than `scan.MAX_DISTINCT_NUMBERS`.
-    missing, infinite
-        Number of rows with a missing or an infinite value.
-    first_missing, first_infinite
-        The first such row, -1 if there is none.
-    not_positive
-        The first row without a positive number, -1 if there is none.
-    least, most
-        The minimum and maximum of the numbers and 0.
-    """
-
-    single: bool = True
-    distinct: list[float] | None = field(default_factory=list)
-    missing: int = 0
-    infinite: int = 0
-    first_missing: int = -1
-    first_infinite: int = -1
-    not_positive: int = -1
-    least: float = 0.0
-    most: float = 0.0
-
-
-@dataclass
 class ColumnFacts:
     """Facts about a column of a streamed table.
 
     Attributes
     ----------
-    numbers
-        None for a column of text.
-    levels
-        The distinct words of a text column as they occur, None if values are missing. None for
-        columns of numbers, and if there are more than `scan.MAX_TEXT_LEVELS` words.
-    present, not_numbers
-        Number of rows of a text column with a word that does not mark a missing value, and with a
-        word that is not a number either.
-    first_word_row, first_word
-        The first row with a word that is not a number, and the word; -1 if there is none.
+    is_text
+        Whether the column holds words; otherwise numbers.
+    values
+        The distinct words as they occur, None for a missing one; or the distinct numbers, sorted.
+        None if there are more than `scan.MAX_TEXT_LEVELS` or `scan.MAX_DISTINCT_NUMBERS`.
+    present
+        Number of rows of a text column with a word that does not mark a missing value.
+    strays, first_stray
+        The rows of a text column with such a word that is not a number, and the first one.
+    single
+        Whether single precision represents all numbers exactly.
+    missing, infinite, no_weight
+        The rows without a number, with an infinite one, and without a finite one above 0.
+    least, most
+        The minimum and maximum of the numbers and 0.
     """
 
     name: str
-    numbers: NumberFacts | None = None
-    levels: list[str | None] | None = None
+    is_text: bool = True
+    values: list[Any] | None = None
     present: int = 0
-    not_numbers: int = 0
-    first_word_row: int = -1
-    first_word: str = ""
+    strays: CellCounts = field(default_factory=CellCounts)
+    first_stray: str = ""
+    single: bool = True
+    missing: CellCounts = field(default_factory=CellCounts)
+    infinite: CellCounts = field(default_factory=CellCounts)
+    no_weight: CellCounts = field(default_factory=CellCounts)
+    least: float = 0.0
+    most: float = 0.0
 
     @property
-    def is_text(self) -> bool:
-        return self.numbers is None
+    def levels(self) -> list[str | None]:
+        """The words of a text column, in the order of their codes; empty for numbers."""
+        return (self.values or []) if self.is_text else []
 
     @property
     def sorted_levels(self) -> list[str | None]:
         """The levels in alphabetical order, None last."""
-        return sorted(self.levels or (), key=lambda word: (word is None, word or ""))
+        return sorted(self.levels, key=lambda word: (word is None, word or ""))
 
     @property
     def kept(self) -> bool:
         """Whether records contain the column."""
-        return self.numbers is not None or self.levels is not None
+        return not self.is_text or self.values is not None
 
 
 @dataclass(frozen=True)
@@ -113,19 +94,24 @@ class RecordStore:
     columns: tuple[ColumnFacts, ...]
 
     @cached_property
-    def numbers(self) -> tuple[ColumnFacts, ...]:
-        return tuple(column for column in self.columns if not column.is_text)
+    def numbers(self) -> dict[str, ColumnFacts]:
+        return {column.name: column for column in self.columns if not column.is_text}
 
     @cached_property
-    def texts(self) -> tuple[ColumnFacts, ...]:
+    def texts(self) -> dict[str, ColumnFacts]:
         """The text columns that records contain."""
-        return tuple(column for column in self.columns if column.is_text and column.kept)
+        return {column.name: column for column in self.columns if column.is_text and column.kept}
+
+    @property
+    def places(self) -> dict[str, int]:
+        """Index of each column among the numbers of a record, or among its codes."""
+        return {name: k for each in (self.numbers, self.texts) for k, name in enumerate(each)}
 
     @cached_property
     def record(self) -> np.dtype[np.void]:
-        single = all(column.numbers and column.numbers.single for column in self.numbers)
-        most = max((len(column.levels or ()) for column in self.texts), default=0)
-        return record_dtype(len(self.numbers), len(self.texts), single=single, levels=most)
+        number = "<f4" if all(column.single for column in self.numbers.values()) else "<f8"
+        sizes = (len(self.numbers),), (len(self.texts),)
+        return np.dtype([("numbers", number, sizes[0]), ("codes", "<u2", sizes[1])])
 
     @property
     def path(self) -> Path:
@@ -138,18 +124,18 @@ class RecordStore:
         return min(MOST_ROWS, 1 << (fits.bit_length() - 1))
 
     def pieces(self, first: int = 0, last: int | None = None) -> Iterator[tuple[int, Any]]:
-        """Yield the records from `first` to before `last` in pieces of `at_once`, with their start.
-
-        The buffer is reused: an array is valid only until the next one is requested.
-        """
+        """Yield pieces of `at_once` records from `first` to before `last`, with their start."""
         last = self.rows if last is None else last
-        buffer = np.empty(self.at_once, self.record)
-        with self.path.open("rb", buffering=0) as file:
-            file.seek(first * self.record.itemsize)
-            for start in range(first, last, self.at_once):
-                piece = buffer[: min(self.at_once, last - start)]
-                read_exactly(file, piece)
-                yield start, piece
+        for start in range(first, last, self.at_once):
+            count = min(self.at_once, last - start)
+            yield start, read_part(self.path, self.record, start, count)
+
+    def has_format_of(self, other: RecordStore) -> bool:
+        """Return whether records have the same columns, stored in the same way."""
+        return [*self.numbers, *self.texts] == [
+            *other.numbers,
+            *other.texts,
+        ] and self.record == other.record
 
     def facts(self) -> str:
         """Return the JSON text from which `open_record_store` restores the store."""
@@ -160,43 +146,17 @@ def open_record_store(folder: Path) -> RecordStore | None:
     """Return the store in a folder; None if it is incomplete."""
     try:
         content = json.loads((folder / FACTS_FILE).read_text("utf-8"))
-        columns = tuple(map(_column_facts, content["columns"]))
+        columns = TypeAdapter(tuple[ColumnFacts, ...]).validate_python(content["columns"])
         store = RecordStore(folder, content["rows"], columns)
-        size = (folder / RECORDS_FILE).stat().st_size
+        size = store.path.stat().st_size
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return store if size == store.rows * store.record.itemsize else None
 
 
-def _column_facts(content: dict[str, Any]) -> ColumnFacts:
-    numbers = content["numbers"] and NumberFacts(**content["numbers"])
-    return ColumnFacts(**content | {"numbers": numbers})
-
-
-def record_dtype(numbers: int, codes: int, *, single: bool, levels: int) -> np.dtype[np.void]:
-    """Return the dtype of a record; `levels` is the largest number of words of a column."""
-    return np.dtype(
-        [
-            ("numbers", "<f4" if single else "<f8", (numbers,)),
-            ("codes", "u1" if levels <= 2**8 else "<u2", (codes,)),
-        ]
-    )
-
-
-def array_bytes(array: NDArray[Any]) -> memoryview:
-    """Return the bytes of a contiguous array."""
-    whole: Any = array.reshape(-1).view(np.uint8)
-    return memoryview(whole)
-
-
-def read_exactly(file: BinaryIO, piece: NDArray[Any]) -> None:
-    """Fill an array from a file; raise OSError if the file ends before."""
-    view = array_bytes(piece)
-    while view:
-        count = file.readinto(view)  # type: ignore[attr-defined]
-        if not count:
-            raise OSError("the file of a streamed table ends too early: was it changed meanwhile?")
-        view = view[count:]
+def read_part(path: Path, dtype: np.dtype[Any], first: int, count: int) -> Any:
+    """Return `count` items of a file, from item `first` on."""
+    return np.fromfile(path, dtype, count, offset=first * dtype.itemsize)
 
 
 def streamed_tables_folder() -> Path:

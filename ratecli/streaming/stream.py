@@ -27,7 +27,7 @@ from ratecli.models.linear import Linear, Logistic, Ramp, RandomizedLogistic, Th
 from ratecli.models.records import RecordBatch, RecordEncoder
 from ratecli.rates.matrix import Predictions, log_loss
 from ratecli.rates.table import Measurement
-from ratecli.streaming.store import RecordStore, read_exactly
+from ratecli.streaming.store import RecordStore, read_part
 
 SumArrays: TypeAlias = tuple[Array, ...]
 
@@ -111,13 +111,10 @@ class RowStream:
         return sums
 
     def batches(self, first: int, last: int) -> Iterator[RecordBatch]:
-        """Yield the rows from `first` to before `last`; arrays are valid until the next batch."""
-        with self.cells.open("rb", buffering=0) as file:
-            file.seek(first * CELL_DTYPE.itemsize)
-            for start, records in self.store.pieces(first, last):
-                cells = np.empty(len(records), CELL_DTYPE)
-                read_exactly(file, cells)
-                yield self._batch(start, records, cells)
+        """Yield the rows from `first` to before `last`."""
+        for start, records in self.store.pieces(first, last):
+            cells = read_part(self.cells, CELL_DTYPE, start, len(records))
+            yield self._batch(start, records, cells)
 
     def _run_batches(self, runs: Sequence[int]) -> Iterator[RecordBatch]:
         """Yield the rows of some runs, as many at a time as when reading all rows."""
@@ -137,20 +134,10 @@ class RowStream:
 
     def read_runs(self, runs: Sequence[int]) -> RecordBatch:
         """Return the rows of some runs, in their order, without excluded rows."""
-        records = np.empty((len(runs), RUN_LENGTH), self.store.record)
-        cells = np.empty((len(runs), RUN_LENGTH), CELL_DTYPE)
-        there = np.ones((len(runs), RUN_LENGTH), dtype=bool)
-        with (
-            self.store.path.open("rb", buffering=0) as file,
-            self.cells.open("rb", buffering=0) as other,
-        ):
-            for k, run in enumerate(runs):
-                count = min(RUN_LENGTH, self.store.rows - run * RUN_LENGTH)
-                there[k, count:] = False
-                for source, array in ((file, records), (other, cells)):
-                    source.seek(run * RUN_LENGTH * array.itemsize)
-                    read_exactly(source, array[k, :count])
-        found = self._batch(0, records[there], cells[there])
+        rows = (RUN_LENGTH * np.array(runs)[:, None] + np.arange(RUN_LENGTH)).ravel()
+        rows = rows[rows < self.store.rows]
+        records = np.memmap(self.store.path, self.store.record, "r")[rows]
+        found = self._batch(0, records, np.memmap(self.cells, CELL_DTYPE, "r")[rows])
         return found.some(found.cell >= 0)
 
     def sample_rows(self, chances: Array, seed: int) -> RecordBatch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from ratecli.datasets.columns import (
     FEW_LEVELS,
     MISSING_WORDS,
-    CellCounts,
     ColumnKind,
     missing_cells_error,
     read_label,
@@ -84,8 +83,7 @@ class StreamedTable:
         """Approximate memory in bytes of a process that reads the table, whatever its rows."""
         features = [self.columns[name] for name in self.features]
         sizes = [
-            len(column.levels or ()) if column.numbers is None else 1 + (column.numbers.missing > 0)
-            for column in features
+            len(each.levels) if each.is_text else 1 + bool(each.missing.many) for each in features
         ]
         width = sum(sizes) + 1
         pieces = PIECE_COPIES * self.store.at_once * self.store.record.itemsize
@@ -94,15 +92,15 @@ class StreamedTable:
 
     def values(self) -> dict[str, NDArray[Any]]:
         """Return the sorted values of each column; placeholders if there are too many numbers."""
-        return {name: _values(column) for name, column in self.columns.items() if column.kept}
-
-
-def _values(column: ColumnFacts) -> NDArray[Any]:
-    if column.numbers is None:
-        known = [level for level in column.sorted_levels if level is not None]
-        return np.array(known, dtype=object)
-    many = range(MAX_DISTINCT_NUMBERS + 1)
-    return np.array(many if column.numbers.distinct is None else column.numbers.distinct, float)
+        many = list(range(MAX_DISTINCT_NUMBERS + 1))
+        found: dict[str, NDArray[Any]] = {}
+        for name, column in self.columns.items():
+            if not column.is_text:
+                found[name] = np.array(many if column.values is None else column.values, float)
+            elif column.kept:
+                known = [level for level in column.sorted_levels if level is not None]
+                found[name] = np.array(known, dtype=object)
+        return found
 
 
 def read_streamed_table(
@@ -165,21 +163,16 @@ def _feature_error(column: ColumnFacts, entry: DatasetEntry, rows: int) -> Diagn
 
     Errors are missing or infinite values, stray words, and too many levels.
     """
-    name, facts = column.name, column.numbers
-    if facts is not None:
-        missing = CellCounts(facts.missing, facts.first_missing)
-        infinite = CellCounts(facts.infinite, facts.first_infinite)
-        return missing_cells_error(name, rows, missing, infinite, means=entry.fills_with_means)
-    if name not in entry.categorical and column.first_word:
-        words = (level for level in column.levels or () if level is not None)
+    name, strays = column.name, column.strays
+    if not column.is_text:
+        means = entry.fills_with_means
+        return missing_cells_error(name, rows, column.missing, column.infinite, means=means)
+    if name not in entry.categorical and strays.many:
+        words = [level for level in column.levels if level is not None]
         distinct = sum(word.casefold() not in MISSING_WORDS for word in words)
-        fault = stray_word_error(
-            name,
-            distinct if column.kept else FEW_LEVELS + 1,
-            column.not_numbers / column.present,
-            column.first_word_row,
-            column.first_word,
-        )
+        distinct = distinct if column.kept else FEW_LEVELS + 1
+        share = strays.many / column.present
+        fault = stray_word_error(name, distinct, share, strays.first, column.first_stray)
         if fault is not None:
             return fault
     if not column.kept:
@@ -190,26 +183,24 @@ def _feature_error(column: ColumnFacts, entry: DatasetEntry, rows: int) -> Diagn
 
 @errors_at("weight")
 def _check_weight(column: ColumnFacts) -> None:
-    if column.numbers is None:
+    if column.is_text:
         raise text_weight_error(column.name)
-    facts = column.numbers
-    first = [k for k in (facts.first_missing, facts.first_infinite, facts.not_positive) if k >= 0]
-    if first:
-        raise weight_error(column.name, min(first))
+    if column.no_weight.many:
+        raise weight_error(column.name, column.no_weight.first)
 
 
 def _labels(column: ColumnFacts, positive: Any) -> NDArray[np.float64]:
     """Return the label of each level or number of the label's column; raise E406 if there are too
     many.
     """
-    values: Sequence[Any] | None = column.levels and column.sorted_levels
-    if column.numbers is not None:
-        values = column.numbers.distinct
-        if values is not None and all(float(value).is_integer() for value in values):
-            values = [int(value) for value in values]
+    values = column.values
     if values is None:
         many = MAX_TEXT_LEVELS if column.is_text else MAX_DISTINCT_NUMBERS
         message = f"label column '{column.name}' has more than {many} values, not two"
         hint = "add a column that says yes or no, and name it as 'label'"
         raise FaultError(Diagnostic("E406", message, hint, loc=("label",)))
+    if column.is_text:
+        values = column.sorted_levels
+    elif all(value.is_integer() for value in values):
+        values = [int(value) for value in values]
     return read_label(pd.Series(values), column.name, positive)

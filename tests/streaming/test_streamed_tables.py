@@ -268,18 +268,6 @@ def test_streamed_features_do_not_depend_on_the_unit(tmp_path, unit):
         np.testing.assert_array_equal(found[1], found[0])
 
 
-def test_rare_tiny_numbers_count_in_deviations(tmp_path):
-    values = np.zeros(40_000)
-    values[1234::5000] = 3e-200
-    part = np.where(np.arange(40_000) % 2, "test", "train")
-    table = pd.DataFrame({"x": values, "y": np.arange(40_000) % 3 == 0, "part": part})
-    write(table, tmp_path / "t.parquet")
-    options = {"path": "t.parquet", "label": "y", "split": {"by": "part"}}
-    *_, encoder = dealt(options | {"stream": True}, tmp_path)
-    known = Encoder.fit([load_entry_table(options, tmp_path)], [np.flatnonzero(part == "train")])
-    assert encoder.blocks[0].scale == pytest.approx(known.blocks[0].scale, rel=1e-12)
-
-
 @pytest.mark.parametrize(
     ("test", "unit", "said"),
     [
@@ -331,7 +319,6 @@ LATE = {  # what only the last of 400 rows says, and whether files are read agai
     "a word": ({"job": "a"}, False),
     "no word": ({"sex": None}, False),
     "a wide number": ({"z": 0.1}, True),
-    "many words": ({"many": "b"}, True),
     "a word among numbers": ({"code": "b"}, True),
     "a number among none": ({"empty": "3"}, True),
 }
@@ -344,7 +331,6 @@ def test_late_rows_change_the_format_of_records(tmp_path, monkeypatch, what):
     table["z"] = np.arange(400.0)
     table["code"] = [str(k % 7) for k in range(400)]
     table["empty"] = None
-    table["many"] = [f"m{min(k, 255)}" for k in range(400)]
     for name, value in last.items():
         table.loc[399, name] = value
     table.astype({"empty": "string"}).to_parquet(tmp_path / "t.parquet", row_group_size=300)
@@ -361,12 +347,12 @@ def test_late_rows_change_the_format_of_records(tmp_path, monkeypatch, what):
     pieces = read_streamed_table(options, tmp_path).store
     assert len(readings) == 1 + again
     ((_, records),) = pieces.pieces()
-    for place, column in enumerate(pieces.texts):
+    for place, column in enumerate(pieces.texts.values()):
         known = np.array(column.levels, dtype=object)[records["codes"][:, place]]
         told = ["-" if word is None else word for word in known]
         assert told == table[column.name].fillna("-").tolist()
-    for place, column in enumerate(pieces.numbers):
-        told = pd.to_numeric(table[column.name])
+    for place, name in enumerate(pieces.numbers):
+        told = pd.to_numeric(table[name])
         np.testing.assert_array_equal(records["numbers"][:, place], told)
 
 
