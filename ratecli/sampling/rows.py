@@ -47,7 +47,6 @@ from ratecli.streaming.stream import RowStream
 from ratecli.streaming.table import (
     StreamedTable,
     check_memory,
-    open_streamed_table,
     read_streamed_table,
 )
 
@@ -186,10 +185,11 @@ def _read_table(item: DatasetItem, folder: Path) -> Table:
     return load_entry_table(item.entry, folder, offline=True)
 
 
+@lru_cache(maxsize=8)
 def get_streamed_table(data: ExperimentData) -> StreamedTable:
     """Return the table of the only data set, which is streamed."""
     (item,) = data.items
-    return open_streamed_table(item.entry, data.folder)
+    return read_streamed_table(item.entry, data.folder)
 
 
 def get_any_table(data: ExperimentData, name: str) -> Table | StreamedTable:

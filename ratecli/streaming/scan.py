@@ -36,6 +36,8 @@ MAX_TEXT_LEVELS = 2**16 - 1
 """Largest number of distinct words in a column that can be used for features or groups."""
 MAX_DISTINCT_NUMBERS = 64
 """Largest number of distinct numbers in a column that are listed."""
+WEIGHT_RANGE = (1e-9, 1e9)
+"""Smallest and largest weight of a row, because sums over streamed rows use single precision."""
 RECORDS_VERSION = 6
 """Increased when the records of the same files, or the facts about their columns, change."""
 BLOCK_ROWS = 2**12
@@ -229,11 +231,12 @@ class ColumnScan:
         return codes
 
     def _add_numbers(self, values: NumberArray, start: int) -> None:
-        facts, finite = self.facts, np.isfinite(values)
-        if not finite.all():
+        facts = self.facts
+        if not np.isfinite(values).all():
             facts.missing = facts.missing.including(np.isnan(values), start)
             facts.infinite = facts.infinite.including(np.isinf(values), start)
-        facts.no_weight = facts.no_weight.including(~(finite & (values > 0)), start)
+        weights = (values >= WEIGHT_RANGE[0]) & (values <= WEIGHT_RANGE[1])
+        facts.no_weight = facts.no_weight.including(~weights, start)
         facts.least = min(facts.least, float(np.fmin.reduce(values, initial=0.0)))
         facts.most = max(facts.most, float(np.fmax.reduce(values, initial=0.0)))
         facts.single = facts.single and fits_single_precision(values)

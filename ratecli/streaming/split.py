@@ -78,7 +78,7 @@ def make_grouping(table: StreamedTable, name: str, cuts: Sequence[float]) -> Gro
     """Return how a column distinguishes rows if its numbers are compared with `cuts` only."""
     column, place = table.columns[name], table.store.places[name]
     if column.is_text:
-        rank = {level: k for k, level in enumerate(column.sorted_levels)}
+        rank = {level: k for k, level in enumerate(column.sorted_values or ())}
         order = np.array([rank[level] for level in column.levels], dtype=np.int64)
         return Grouping("codes", place, np.array(list(rank), dtype=object), order=order)
     if column.values is not None:
@@ -101,8 +101,6 @@ def _interval_values(cuts: NDArray[np.float64]) -> list[float]:
 STRETCH = 2**16
 MAX_CELLS = 2**16
 CELLS_VERSION = 1
-WEIGHT_RANGE = (1e-9, 1e9)
-"""Smallest and largest weight of a row, because sums over streamed rows use single precision."""
 
 
 @dataclass(frozen=True)
@@ -164,8 +162,12 @@ class StreamedSplit:
         digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
         path = self.table.store.folder / f"cells-{digest}"
         facts = path.with_suffix(".json")
-        known = _read(path, facts, len(self.table))
-        if known is None:
+        try:
+            known: dict[str, Any] = json.loads(facts.read_text("utf-8"))
+            complete = path.stat().st_size == len(table) * CELL_DTYPE.itemsize
+        except (OSError, ValueError):
+            complete = False
+        if not complete:
             with replace_on_success(path) as new, replace_on_success(facts) as text:
                 known = self._write(new)
                 text.write_text(json.dumps(known), "utf-8")
@@ -198,7 +200,7 @@ class StreamedSplit:
         if np.prod(np.array(self.sizes, dtype=float)) >= 2**62:
             raise self._too_many()
         known: dict[int, int] = {}
-        totals: NDArray[np.float64] = np.zeros((2, 0))
+        totals = np.zeros((2, MAX_CELLS))
         with path.open("wb") as file:
             for k, (places, weights) in enumerate(self._stretches()):
                 key = np.ravel_multi_index((*places, self._parts(places, k)), self.sizes)
@@ -208,10 +210,8 @@ class StreamedSplit:
                     raise self._too_many()
                 cell = ids[of]
                 cell.astype(CELL_DTYPE).tofile(file)
-                sums = [np.bincount(cell, each, len(known)) for each in (None, weights)]
-                new = len(known) - totals.shape[1]
-                totals = np.array(sums, dtype=float) + np.pad(totals, ((0, 0), (0, new)))
-        count, weight = totals.tolist()
+                totals += [np.bincount(cell, each, MAX_CELLS) for each in (None, weights)]
+        count, weight = totals[:, : len(known)].tolist()
         part = np.array(list(known)) % len(SPLIT_NAMES)
         counts = np.bincount(part, count, len(SPLIT_NAMES)).astype(int).tolist()
         check_parts(dict(zip(SPLIT_NAMES, counts, strict=True)), self.spec, None)
@@ -227,19 +227,7 @@ class StreamedSplit:
                 for _, records in store.pieces(first, min(first + STRETCH, store.rows))
             ]  # fmt: skip
             *places, weight = (np.concatenate(part) for part in zip(*found, strict=True))
-            self._check_weight(weight, first)
             yield places, weight
-
-    def _check_weight(self, weight: NDArray[np.float64], start: int) -> None:
-        """Raise E411 if a weight of the rows from `start` on is outside `WEIGHT_RANGE`."""
-        low, high = WEIGHT_RANGE
-        wrong = (weight < low) | (weight > high)
-        if wrong.any():
-            k = int(np.argmax(wrong))
-            name = self.table.weight
-            message = f"weight column '{name}' has {weight[k]:g} in row {start + k + 1}"
-            hint = f"multiply the column: weights of streamed rows lie between {low:g} and {high:g}"
-            raise FaultError(Diagnostic("E411", message, hint))
 
     def _parts(self, places: Sequence[CellIndices], k: int) -> CellIndices:
         """Return the index in `SPLIT_NAMES` of the part of each row of stretch k, as (m,)."""
@@ -303,12 +291,3 @@ def sample_parts_on_average(
         upto = np.minimum(upto, len(members))
         found[members] = np.repeat(list(shares), np.diff(upto, prepend=0))
     return found
-
-
-def _read(path: Path, facts: Path, rows: int) -> dict[str, Any] | None:
-    """Return the stored description of cells; None if it or the cells of some rows are missing."""
-    try:
-        known: dict[str, Any] = json.loads(facts.read_text("utf-8"))
-        return known if path.stat().st_size == rows * CELL_DTYPE.itemsize else None
-    except (OSError, ValueError):
-        return None

@@ -10,7 +10,7 @@ folder; a store that was removed is written again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -51,7 +51,7 @@ class ColumnFacts:
     single
         Whether single precision represents all numbers exactly.
     missing, infinite, no_weight
-        The rows without a number, with an infinite one, and without a finite one above 0.
+        The rows without a number, with an infinite one, and without one that may be a weight.
     least, most
         The minimum and maximum of the numbers and 0.
     """
@@ -75,9 +75,9 @@ class ColumnFacts:
         return (self.values or []) if self.is_text else []
 
     @property
-    def sorted_levels(self) -> list[str | None]:
-        """The levels in alphabetical order, None last."""
-        return sorted(self.levels, key=lambda word: (word is None, word or ""))
+    def sorted_values(self) -> list[Any] | None:
+        """The values in order, None last."""
+        return self.values and sorted(self.values, key=lambda value: (value is None, value or 0))
 
     @property
     def kept(self) -> bool:
@@ -157,6 +157,16 @@ def open_record_store(folder: Path) -> RecordStore | None:
 def read_part(path: Path, dtype: np.dtype[Any], first: int, count: int) -> Any:
     """Return `count` items of a file, from item `first` on."""
     return np.fromfile(path, dtype, count, offset=first * dtype.itemsize)
+
+
+def read_runs(path: Path, dtype: np.dtype[Any], runs: Iterable[int], length: int) -> Any:
+    """Return runs of `length` items of a file; the last one may be shorter."""
+    parts, size = [], length * dtype.itemsize
+    with path.open("rb", buffering=0) as file:
+        for run in runs:
+            file.seek(run * size)
+            parts.append(file.read(size))
+    return np.frombuffer(b"".join(parts), dtype)
 
 
 def streamed_tables_folder() -> Path:

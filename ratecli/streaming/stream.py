@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -27,7 +28,7 @@ from ratecli.models.linear import Linear, Logistic, Ramp, RandomizedLogistic, Th
 from ratecli.models.records import RecordBatch, RecordEncoder
 from ratecli.rates.matrix import Predictions, log_loss
 from ratecli.rates.table import Measurement
-from ratecli.streaming.store import RecordStore, read_part
+from ratecli.streaming.store import RecordStore, read_part, read_runs
 
 SumArrays: TypeAlias = tuple[Array, ...]
 
@@ -39,8 +40,6 @@ PARTITION_ROWS = 2**19
 CELL_DTYPE = np.dtype("<u2")
 SCHEDULER_VARIABLE = "RATECLI_SCHEDULER"
 """Environment variable with the scheduler's address, set in the process of a trial on a cluster."""
-PARTITIONS_AHEAD = 4
-"""Number of partitions submitted to each worker at once."""
 
 
 class RowSum(Protocol):
@@ -134,11 +133,9 @@ class RowStream:
 
     def read_runs(self, runs: Sequence[int]) -> RecordBatch:
         """Return the rows of some runs, in their order, without excluded rows."""
-        rows = (RUN_LENGTH * np.array(runs)[:, None] + np.arange(RUN_LENGTH)).ravel()
-        rows = rows[rows < self.store.rows]
-        records = np.memmap(self.store.path, self.store.record, "r")[rows]
-        found = self._batch(0, records, np.memmap(self.cells, CELL_DTYPE, "r")[rows])
-        return found.some(found.cell >= 0)
+        records = read_runs(self.store.path, self.store.record, runs, RUN_LENGTH)
+        rows = self._batch(0, records, read_runs(self.cells, CELL_DTYPE, runs, RUN_LENGTH))
+        return rows.some(rows.cell >= 0)
 
     def sample_rows(self, chances: Array, seed: int) -> RecordBatch:
         """Sample rows, each with the probability (C,) of its cell."""
@@ -314,27 +311,21 @@ def _sum_partitions(stream: RowStream, part: RowSum) -> Iterator[SumArrays]:
     """Yield the sums of each partition in order, computed here and by idle workers of a cluster."""
     compute = partial(_sum_partition, stream, part)
     starts = range(0, stream.store.rows, stream.partition)
+    futures: dict[int, Any] = {}
     address = os.environ.get(SCHEDULER_VARIABLE)
-    client = None if address is None or len(starts) < 2 else cluster_client(address)
-    busy = {} if client is None else client.processing()
-    idle = [worker for worker, tasks in busy.items() if not tasks]
-    if client is None or not idle:
-        yield from map(compute, starts)
-        return
-    shared = client.scatter(compute, workers=idle, broadcast=True, hash=False)
-    processes = len(idle) + 1
-    for k in range(0, len(starts), PARTITIONS_AHEAD * processes):
-        some = starts[k : k + PARTITIONS_AHEAD * processes]
-        futures = {
-            start: client.submit(_sum_on_worker, shared, start, workers=idle, pure=False)
-            for at, start in enumerate(some)
-            if at % processes
-        }
-        own = {start: compute(start) for start in some if start not in futures}
-        for start in some:
-            try:
-                found: SumArrays = own[start] if start in own else futures[start].result()
-            except Exception:  # noqa: BLE001
-                # the worker died or cannot read the file: compute the sums here
-                found = compute(start)
-            yield found
+    if address is not None and len(starts) > 1:
+        client = cluster_client(address)
+        idle = [worker for worker, tasks in client.processing().items() if not tasks]
+        if idle:
+            shared = client.scatter(compute, workers=idle, broadcast=True, hash=False)
+            futures = {
+                start: client.submit(_sum_on_worker, shared, start, workers=idle, pure=False)
+                for k, start in enumerate(starts)
+                if k % (len(idle) + 1)
+            }
+    for start in starts:
+        if start in futures:
+            with suppress(Exception):  # the worker died or cannot read the file: do its work
+                yield futures.pop(start).result()
+                continue
+        yield compute(start)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,12 @@ from ratecli.datasets.columns import (
     stray_word_error,
 )
 from ratecli.datasets.entry import DatasetEntry
-from ratecli.datasets.load import feature_names, find_own_files, text_weight_error, weight_error
+from ratecli.datasets.load import feature_names, find_own_files, text_weight_error
 from ratecli.errors import Diagnostic, FaultError, errors_at
 from ratecli.streaming.scan import (
     MAX_DISTINCT_NUMBERS,
     MAX_TEXT_LEVELS,
+    WEIGHT_RANGE,
     RecordProgress,
     common_names,
     open_or_write_store,
@@ -92,14 +93,12 @@ class StreamedTable:
 
     def values(self) -> dict[str, NDArray[Any]]:
         """Return the sorted values of each column; placeholders if there are too many numbers."""
-        many = list(range(MAX_DISTINCT_NUMBERS + 1))
         found: dict[str, NDArray[Any]] = {}
         for name, column in self.columns.items():
-            if not column.is_text:
-                found[name] = np.array(many if column.values is None else column.values, float)
-            elif column.kept:
-                known = [level for level in column.sorted_levels if level is not None]
-                found[name] = np.array(known, dtype=object)
+            if column.kept:
+                many = range(MAX_DISTINCT_NUMBERS + 1) if column.values is None else ()
+                known = [each for each in column.sorted_values or many if each is not None]
+                found[name] = np.array(known, object if column.is_text else float)
         return found
 
 
@@ -134,12 +133,6 @@ def read_streamed_table(
     return StreamedTable(store, *roles, label_of, own.digest, own.named_sums)
 
 
-@lru_cache(maxsize=8)
-def open_streamed_table(entry: DatasetEntry, base: Path) -> StreamedTable:
-    """Return the table of an entry, which is kept for later calls."""
-    return read_streamed_table(entry, base)
-
-
 def check_memory(name: str, table: StreamedTable, bound: int | None) -> None:
     """Raise E412 if reading the table piece by piece takes more than `bound` bytes."""
     if bound is not None and table.memory > bound:
@@ -168,9 +161,8 @@ def _feature_error(column: ColumnFacts, entry: DatasetEntry, rows: int) -> Diagn
         means = entry.fills_with_means
         return missing_cells_error(name, rows, column.missing, column.infinite, means=means)
     if name not in entry.categorical and strays.many:
-        words = [level for level in column.levels if level is not None]
-        distinct = sum(word.casefold() not in MISSING_WORDS for word in words)
-        distinct = distinct if column.kept else FEW_LEVELS + 1
+        known = [each for each in column.levels if each and each.casefold() not in MISSING_WORDS]
+        distinct = len(known) if column.kept else FEW_LEVELS + 1
         share = strays.many / column.present
         fault = stray_word_error(name, distinct, share, strays.first, column.first_stray)
         if fault is not None:
@@ -186,21 +178,22 @@ def _check_weight(column: ColumnFacts) -> None:
     if column.is_text:
         raise text_weight_error(column.name)
     if column.no_weight.many:
-        raise weight_error(column.name, column.no_weight.first)
+        low, high = (f"{end:g}" for end in WEIGHT_RANGE)
+        row = column.no_weight.first + 1
+        message = f"weight column '{column.name}' has no number from {low} to {high} in row {row}"
+        hint = "correct the row, or multiply the whole column"
+        raise FaultError(Diagnostic("E411", message, hint))
 
 
 def _labels(column: ColumnFacts, positive: Any) -> NDArray[np.float64]:
     """Return the label of each level or number of the label's column; raise E406 if there are too
     many.
     """
-    values = column.values
+    values = column.sorted_values
     if values is None:
         many = MAX_TEXT_LEVELS if column.is_text else MAX_DISTINCT_NUMBERS
         message = f"label column '{column.name}' has more than {many} values, not two"
         hint = "add a column that says yes or no, and name it as 'label'"
         raise FaultError(Diagnostic("E406", message, hint, loc=("label",)))
-    if column.is_text:
-        values = column.sorted_levels
-    elif all(value.is_integer() for value in values):
-        values = [int(value) for value in values]
-    return read_label(pd.Series(values), column.name, positive)
+    whole = not column.is_text and all(value.is_integer() for value in values)
+    return read_label(pd.Series(list(map(int, values)) if whole else values), column.name, positive)

@@ -100,15 +100,13 @@ def test_features_and_splits_equal_those_in_memory(tmp_path, name, spec):
     np.testing.assert_allclose(cells.weight, np.bincount(there.cell, there.weight))
 
 
-@pytest.mark.parametrize("weight", [1e300, 1e-300])
+@pytest.mark.parametrize("weight", [1e300, 1e-300, -1.0, np.nan, np.inf])
 def test_extreme_weights_are_refused(tmp_path, weight):
     table = frame(300)
     table.loc[7, "w"] = weight
     write(table, tmp_path / "t.csv")
-    with pytest.raises(FaultError) as caught:
-        dealt(OPTIONS | {"path": "t.csv"}, tmp_path)
-    (fault,) = caught.value.faults
-    assert (fault.code, fault.message) == ("E411", f"weight column 'w' has {weight:g} in row 8")
+    found = fault(OPTIONS | {"path": "t.csv"}, tmp_path)
+    assert found.startswith("E411: weight column 'w' has no number from 1e-09 to 1e+09 in row 8")
 
 
 def test_numbers_do_not_depend_on_batch_sizes(tmp_path, monkeypatch):
