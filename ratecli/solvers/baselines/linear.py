@@ -46,11 +46,8 @@ def fit_plain_classifier(
     Raises
     ------
     FaultError
-        E306 if no row has a label, E406 if labels are numbers.
+        E306 if no row has a label.
     """
-    if score_model_of(problem).numeric:
-        message = f"the labels are numbers, but {loss} loss needs two classes"
-        raise FaultError(Diagnostic("E406", message, "use unconstrained: {loss: squared}"))
     if problem.stream is not None:
         # imported here because it imports numba, which takes a fifth of a second in every process
         from ratecli.solvers.baselines.streamed import fit_plain_streamed
@@ -76,12 +73,9 @@ def fit_plain_estimate(problem: Problem) -> LinearRegressor:
     Raises
     ------
     FaultError
-        E306 if no row has a label, E406 if labels are two classes.
+        E306 if no row has a label.
     """
     model = score_model_of(problem)
-    if not model.numeric:
-        message = "the labels are two classes, but squared loss needs numbers"
-        raise FaultError(Diagnostic("E406", message, "use loss: hinge, or loss: logistic"))
     w = fit_unconstrained(
         plain_objective(problem, model), DesignMatrix(problem.X, "unregularized"), problem.l2
     )
@@ -155,7 +149,7 @@ def solve_thresholded(
     missed = program.missed(rates, ROUNDING)
     feasible = missed == 0
     if not feasible.any():
-        reason = _unmet_reason(program, rates[:, missed.argmin()])
+        reason = f"no threshold satisfies all constraints: they are missed by {missed.min():.3g}"
         return Solution({}, *unmet_status(program, RowKinds.by(problem.rates), reason))
     values = program.value(program.objective, rates)
     known = np.nan_to_num(values, nan=np.inf)  # undefined is worse than any other value
@@ -171,17 +165,6 @@ def solve_thresholded(
     }
     status = "iteration_limit" if suboptimal else "solved"
     return Solution({"deterministic": classifier}, status, suboptimal, trace=(row,))
-
-
-def _unmet_reason(program: RateProgram, rates: Array) -> str:
-    """Return why there is no solution, given the rates (K,) at the threshold of least violation."""
-    excess = [float(program.value(form, rates)) for form in program.constraints]
-    worst = int(np.argmax(excess))
-    names = " and ".join(f"'{name}'" for name in dict.fromkeys(program.owners))
-    return (
-        f"no threshold meets {names}: the best one misses '{program.owners[worst]}' "
-        f"by {excess[worst]:.3g}"
-    )
 
 
 ZAFAR_GAP = 5e-7
@@ -275,10 +258,8 @@ def bounded_covariance_problem(problem: Problem, means: Array, covariance: float
         [[error, np.zeros((1, m))], [np.zeros((m, n)), np.eye(m) / CONTRAST_LENGTH]]
     )
     constants = np.append(constant, np.full(m, -HALF / CONTRAST_LENGTH - covariance / 2))
-    contrasts = CONTRAST_LENGTH * means
-    if isinstance(X, np.ndarray):
-        rows = DesignMatrix(np.vstack([X, contrasts]), "none")
-    else:
-        rows = DesignMatrix(sparse.csr_array(sparse.vstack([X, contrasts])), "none")
-    ramp = RampProblem.of(rows, coefficients, constants, 2 * problem.l2)
+    parts = [X, CONTRAST_LENGTH * means]
+    dense = isinstance(X, np.ndarray)
+    rows = np.vstack(parts) if dense else sparse.csr_array(sparse.vstack(parts))
+    ramp = RampProblem.of(DesignMatrix(rows, "none"), coefficients, constants, 2 * problem.l2)
     return ConvexProblem.tight_at(ramp, np.zeros(n + m))

@@ -169,7 +169,7 @@ class GroupHull:
         self, program: RateProgram, kinds: RowKinds, cells: list[GroupCuts], gap: float
     ) -> None:
         self.program, self.kinds, self.cells, self.gap = program, kinds, cells, gap
-        self.feasible, index = False, kinds.matrix.index()
+        index = kinds.matrix.index()
         self.error = np.eye(len(index))[index[ERROR_RATE]]
         self.origin = np.nan_to_num(kinds.matrix.c)
         moves = np.vstack([goal_directions(program), self.error]) @ kinds.slopes
@@ -183,21 +183,13 @@ class GroupHull:
         """Return the best point, or the one of least violation if none satisfies the constraints.
 
         If the latter satisfies them after all, the search for the best point gave up and there is
-        no bound.
+        no bound. Unless the objective has fractions, the point has the least error of all best
+        ones: objectives such as divergences are 0 for very different choices.
         """
         optimum = optimize_over_hull(self.program, self.columns, 0.5 * self.gap)
         assert optimum is not None
-        self.feasible = optimum.feasible
-        return optimum
-
-    def least_error_optimum(self, optimum: HullOptimum) -> HullOptimum:
-        """Return the point of least error among those as good as `optimum`.
-
-        Distinguishes between optima of objectives such as divergences, which are 0 for very
-        different choices. Returns `optimum` if it is infeasible or if the objective has fractions.
-        """
         objective, most = self.program.objective, optimum.value + OBJECTIVE_TIE
-        if not self.feasible or objective.shares.any():
+        if not optimum.feasible or objective.shares.any():
             return optimum
         bound = replace(objective, line=objective.line + LinearTerm(0.0 * self.error, -most))
         constraints = (*self.program.constraints, bound)
@@ -243,13 +235,12 @@ def solve_post_shift(
     groups = Groups.of_problem(problem)
     cells = cuts_by_group(scorer.score(problem.X), groups, kinds, goal_directions(program))
     hull = GroupHull(program, kinds, cells, gap)
-    best = hull.best()
-    optimum = hull.least_error_optimum(best)
-    chances, left = hull.chances(optimum), optimum.value - best.bound
-    single = best_deterministic_cuts(hull, optimum, best.bound, chances)
+    optimum = hull.best()
+    chances, left = hull.chances(optimum), optimum.value - optimum.bound
+    single = best_deterministic_cuts(hull, optimum, chances)
     choices, weights = couple_group_cuts(chances)
     objective = float(program.value(program.objective, optimum.rates))
-    if hull.feasible and not single.violation and single.objective < optimum.value - gap:
+    if optimum.feasible and not single.violation and single.objective < optimum.value - gap:
         # an interrupted search may return a random choice that is worse than the single one
         choices, weights, objective = single.cuts[None, :], np.ones(1), single.objective
         left += single.objective - optimum.value
@@ -281,7 +272,7 @@ def _status_and_reason(
 ) -> tuple[str, str]:
     """Return status and reason for an objective `left` above its bound and a scorer `short`."""
     program = hull.program
-    if not hull.feasible:
+    if not optimum.feasible:
         missed = max(float(program.excess(optimum.rates)), 0.0)
         reason = f"every choice of thresholds misses some constraint by {missed:.3g} or more"
         return unmet_status(program, hull.kinds, reason)
@@ -289,8 +280,6 @@ def _status_and_reason(
         reason = UNDEFINED_RATIO_REASON
     elif left <= hull.gap:
         reason = short
-    elif np.isinf(left):
-        reason = "the search for the best random choice gave up"
     else:
         reason = f"the objective may be {left:.2g} above the least one"
     return "iteration_limit" if reason else "solved", reason
@@ -327,15 +316,11 @@ class CutChoice:
 
 
 def best_deterministic_cuts(
-    hull: GroupHull,
-    optimum: HullOptimum,
-    bound: float,
-    chances: Sequence[tuple[CutIndices, Array]],
+    hull: GroupHull, optimum: HullOptimum, chances: Sequence[tuple[CutIndices, Array]]
 ) -> CutChoice:
     """Return the feasible choice of one cut per group with the smallest objective.
 
-    `optimum` is the best point of the hull, `chances` are its cuts with their chances, and no
-    feasible point has an objective below `bound`.
+    `optimum` is the best point of the hull, and `chances` are its cuts with their chances.
 
     If there are few choices, all are evaluated. Otherwise the search evaluates the choices whose
     cuts cost little more than the best random choice at its prices, in growing sets: by duality the
@@ -344,24 +329,24 @@ def best_deterministic_cuts(
     that case, and if there are too many choices, a coarse grid is evaluated, and single groups and
     pairs of them are moved from its best choice as long as that improves it.
     """
-    search = _CutChoiceSearch(hull, bound, optimum)
+    search = _CutChoiceSearch(hull, optimum)
     sizes = [len(cell) for cell in hull.cells]
     if np.prod(sizes, dtype=float) <= search.most:
         return search.best(np.indices(sizes).reshape(len(sizes), -1), exact=True)
-    near = search.near() if hull.feasible else None
+    near = search.near() if optimum.feasible else None
     if near is not None and near.exact:
         return near
     supports = list(itertools.islice(itertools.product(*(cuts for cuts, _ in chances)), STARTS))
     starts = [search.best(np.array(supports).T, exact=False), search.coarse()]
     starts += [near] if near is not None else []
     moved = search.moved(min(starts, key=lambda choice: choice.key))
-    sure = hull.feasible and not moved.violation
-    return replace(moved, exact=sure and moved.objective <= bound + search.slack)
+    sure = optimum.feasible and not moved.violation
+    return replace(moved, exact=sure and moved.objective <= optimum.bound + search.slack)
 
 
 class _CutChoiceSearch:
-    def __init__(self, hull: GroupHull, bound: float, optimum: HullOptimum) -> None:
-        self.hull, self.bound, self.optimum = hull, bound, optimum
+    def __init__(self, hull: GroupHull, optimum: HullOptimum) -> None:
+        self.hull, self.optimum = hull, optimum
         self.most = min(MAX_CHOICES_AT_ONCE, MAX_ENTRIES_AT_ONCE // len(hull.origin))
         # rounding error that the bound may have as the result of a linear program
         self.slack = 1e-8 * (1.0 + float(np.abs(optimum.multipliers).sum()))
@@ -385,7 +370,7 @@ class _CutChoiceSearch:
             last = self.best(choices, exact=True)
             needed = np.inf
             if not last.violation and not self.hull.program.fractions:
-                needed = last.objective - self.bound + self.slack
+                needed = last.objective - self.optimum.bound + self.slack
             if reach >= min(needed, longest):
                 return last
             reach = min(REACH_GROWTH * reach, needed, longest)

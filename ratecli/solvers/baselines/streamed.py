@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numba
 import numpy as np
@@ -22,6 +22,7 @@ from ratecli.models.base import Array
 from ratecli.models.linear import Logistic, Threshold
 from ratecli.models.record_loops import decode_row
 from ratecli.models.records import FeatureCoding, RecordBatch
+from ratecli.solvers.liblinear import ClassificationLoss
 from ratecli.solvers.problem import Problem
 from ratecli.streaming.stream import RowStream, SumArrays
 
@@ -101,8 +102,6 @@ def add_losses(
                 for j in range(k + 1):  # a pair of features always occurs in the same order
                     row[at[j]] += stretched * values[j]
 
-
-StreamedLoss = Literal["hinge", "logistic"]
 
 SAMPLE_ROWS = 2**17
 """Rows whose curvature is summed, and rows of the first sample."""
@@ -241,9 +240,7 @@ class StreamedNewton:
         totals, slope, half = self.stream.sums(part, self.every)
         penalty = 0.5 * self.l2 * float(w @ w)
         slope = slope + self.l2 * w
-        curve = half + half.T
-        curve[np.diag_indices(len(w))] -= np.diag(half)
-        curve[np.diag_indices(len(w))] += self.l2
+        curve = half + half.T - np.diag(np.diag(half)) + self.l2 * np.eye(len(w))
         apart = w - slope / self.l2  # the weights that correspond to the dual variables
         dual = float(totals[2]) - 0.5 * self.l2 * float(apart @ apart)
         value, primal = float(totals[0]) + penalty, float(totals[1]) + penalty
@@ -300,7 +297,7 @@ class StreamedNewton:
         return None
 
 
-def fit_plain_streamed(problem: Problem, loss: StreamedLoss) -> tuple[Threshold, str]:
+def fit_plain_streamed(problem: Problem, loss: ClassificationLoss) -> tuple[Threshold, str]:
     """Fit as `baselines.linear.fit_plain_classifier` does, for rows that do not fit in memory."""
     descent = StreamedNewton.of(problem)
     w = np.zeros(len(descent.stream.encoded.shares) + 1)
