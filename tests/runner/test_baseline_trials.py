@@ -58,7 +58,7 @@ def test_infeasible_constraints_give_no_classifier(folder):
     assert outcome.counts == {"infeasible": 1}
     (trial,) = store.plan()
     result = store.result(trial.key)
-    assert result.reason.startswith("no threshold meets '")
+    assert result.reason.startswith("no threshold satisfies all constraints")
     assert result.models == {}
 
 

@@ -108,7 +108,7 @@ def test_no_threshold_satisfies_a_constraint_undefined_for_all_feasible_ones(end
     """Any positive decision is too much coverage, and with none the precision is 0 / 0."""
     found, _ = ends("thresholded", rules="p: precision >= 0.9, c: coverage <= 0.001")
     assert (found.status, found.values) == ("no_solution_found", ())
-    assert found.reason.startswith("no threshold meets 'p' and 'c': the best one misses")
+    assert found.reason.startswith("no threshold satisfies all constraints")
 
 
 @pytest.mark.parametrize("algorithm", [*ALL, *AFFINE, "exponentiated_gradient"])

@@ -48,8 +48,8 @@ def test_pass_counts_decisions_and_sums_slopes(storage, lanes):
     sides = rng.random((2 * kinds.count, lanes))
     found = rows.run(pack_lanes(W), pack_lanes(sides))
     scores, yes, slopes = hinged(X, kinds, W, sides)
-    np.testing.assert_allclose(unpack_lanes(found.yes, lanes), yes, rtol=1e-6)
-    np.testing.assert_allclose(unpack_lanes(found.slopes, lanes), slopes, atol=0.005)
+    np.testing.assert_allclose(unpack_lanes(found[0], lanes), yes, rtol=1e-6)
+    np.testing.assert_allclose(unpack_lanes(found[1], lanes), slopes, atol=0.005)
     above, below = (unpack_lanes(each, lanes) for each in rows.hinges(pack_lanes(W)))
     for each, sign in ((above, 1), (below, -1)):
         total = np.stack([kinds.yes(f) for f in np.maximum(1 + sign * scores, 0).T], axis=1)
@@ -64,10 +64,10 @@ def test_nan_scores_are_negative_decisions_without_gradient(storage):
     W[-1] = np.nan, 2.0
     rows = LaneRows(X, kinds)
     found = rows.run(pack_lanes(W), pack_lanes(np.ones((2 * kinds.count, 2))))
-    yes = unpack_lanes(found.yes, 2)
+    yes, slopes = (unpack_lanes(each, 2) for each in found)
     np.testing.assert_array_equal(yes[:, 0], 0.0)
     np.testing.assert_allclose(yes[:, 1], kinds.totals)
-    assert not unpack_lanes(found.slopes, 2)[:, 0].any()
+    assert not slopes[:, 0].any()
 
 
 @pytest.mark.parametrize("name", GOALS)

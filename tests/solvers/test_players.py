@@ -1,4 +1,5 @@
 import itertools
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -190,10 +191,7 @@ def test_goals_must_be_monotone_in_each_rate(text, accepted):
     given = problem(grid_rows(0), Rules({}, text))
     assert given.objective.shape in ThreePlayer.objectives
     assert (find_two_sided_rate(given.objective.expression) is None) == accepted
-    if accepted:
-        lagrangian_of(given)
-        return
-    with pytest.raises(FaultError, match="neither grows nor falls"):
+    with nullcontext() if accepted else pytest.raises(AssertionError):
         lagrangian_of(given)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -79,22 +78,17 @@ def solve_least_squares_qp(P: Array, b: Array, C: Array, e: Array | None) -> Lea
     squares = sparse.csc_matrix(np.diag(np.append(np.zeros(T), np.ones(D))))
     cones = [clarabel.ZeroConeT(D + len(equal)), clarabel.NonnegativeConeT(M + T)]
     rows = sparse.csc_matrix(np.vstack(parts))
-    solved = clarabel.DefaultSolver(
-        squares, np.zeros(T + D), rows, right, cones, _clarabel_settings(clarabel)
-    ).solve()
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = QP_TOLERANCE
+    costs = squares, np.zeros(T + D)
+    solved = clarabel.DefaultSolver(*costs, rows, right, cones, settings).solve()
     if str(solved.status) not in ACCEPTED_QP_STATUSES:
         raise FaultError(Diagnostic("E501", f"a quadratic program ended as {solved.status}"))
     scaled, duals = np.asarray(solved.x)[:T], np.asarray(solved.z)
     x = np.where(scaled > QP_ZERO * scaled.max(), scaled, 0.0) / size
     level = float(duals[D]) if len(equal) else 0.0
     return LeastSquaresOptimum(x, P @ x - b, np.maximum(duals[D + len(equal) :][:M], 0.0), level)
-
-
-def _clarabel_settings(clarabel: Any) -> Any:
-    settings = clarabel.DefaultSettings()
-    settings.verbose = False
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = QP_TOLERANCE
-    return settings
 
 
 THRESHOLD_SHARES = (0.005, 0.01, 0.03, 0.1, 0.3, 0.6)

@@ -41,6 +41,10 @@ class ClassifierPlayer(ABC):
     def classifier(self, answer: Any, lane: int) -> Classifier:
         """Return the classifier of one lane."""
 
+    def is_finite(self, answer: Any, lane: int) -> bool:  # noqa: ARG002
+        """Return whether the classifier of one lane has finite weights, as those of oracles do."""
+        return True
+
     def terms(self, answer: Any, rates: Array) -> Array:  # noqa: ARG002
         """Return the terms (1 + J + S, B) of the Lagrangian that the multipliers see."""
         slopes, constants = self.form.sides
@@ -115,6 +119,9 @@ class DescentPlayer(ClassifierPlayer):
         *weights, bias = answer[lane // WIDTH, :, lane % WIDTH].astype(float)
         return Threshold(np.array(weights), float(bias))
 
+    def is_finite(self, answer: Floats32, lane: int) -> bool:
+        return bool(np.isfinite(answer[lane // WIDTH, :, lane % WIDTH]).all())
+
     def move(self, prices: Array) -> tuple[Floats32, Array]:
         """Take one step; return the weights before it and their rates.
 
@@ -122,17 +129,17 @@ class DescentPlayer(ClassifierPlayer):
         """
         before = self.W
         self._seen = self.rows if self.batch is None else self.batch.draw()
-        passed = self._seen.run(before, pack_lanes(self._sides @ prices))
-        self.W = (before - self.stepper.step(passed.slopes)).astype(np.float32)
-        return before, self.rows.kinds.rates(unpack_lanes(passed.yes, self.lanes))
+        yes, slopes = self._seen.run(before, pack_lanes(self._sides @ prices))
+        self.W = (before - self.stepper.step(slopes)).astype(np.float32)
+        return before, self.rows.kinds.rates(unpack_lanes(yes, self.lanes))
 
     def rates_on_all_rows(self, answers: Sequence[Floats32]) -> list[Array] | None:
         if self.batch is None:
             return None
         kinds = self.rows.kinds
         W = pack_lanes(np.hstack([unpack_lanes(each, self.lanes) for each in answers]))
-        passed = self.rows.run(W, np.zeros((len(W), 2 * kinds.count, WIDTH), np.float32))
-        rates = kinds.rates(unpack_lanes(passed.yes, len(answers) * self.lanes))
+        yes, _ = self.rows.run(W, np.zeros((len(W), 2 * kinds.count, WIDTH), np.float32))
+        rates = kinds.rates(unpack_lanes(yes, len(answers) * self.lanes))
         return np.split(rates, len(answers), axis=1)
 
     def terms(self, answer: Floats32, rates: Array) -> Array:

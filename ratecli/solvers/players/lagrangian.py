@@ -16,13 +16,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
-from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import affine
@@ -198,16 +196,12 @@ class RatioAtom(DescendingAtom):
         return np.asarray(slacks[0] / slacks[1])
 
     def slopes(self, slacks: Array) -> Array:
-        found = np.empty_like(slacks)
-        found[0] = 1 / slacks[1]
-        found[1] = -slacks[0] * found[0] ** 2
-        return found
+        by_top = 1 / slacks[1]
+        return np.stack([by_top, -slacks[0] * by_top**2])
 
     def boxed(self, slacks: Array) -> Array:
-        found = np.empty_like(slacks)
-        np.minimum(np.maximum(slacks[0], 0.0), self.most_top, out=found[0])
-        np.minimum(np.maximum(slacks[1], MIN_SHARE), self.most_bottom, out=found[1])
-        return found
+        top = np.minimum(np.maximum(slacks[0], 0.0), self.most_top)
+        return np.stack([top, np.minimum(np.maximum(slacks[1], MIN_SHARE), self.most_bottom)])
 
 
 @dataclass(frozen=True)
@@ -285,58 +279,40 @@ class ProgramLagrangian:
 
     Attributes
     ----------
-    lines
-        The affine part of the objective and of each of the J constraints.
+    constraints
+        J, the number of constraints.
     atoms
-        The atoms of the rest; all together have S arguments.
+        The atoms of the goals; all together have S arguments.
+    signs
+        (S, 1) +1 where a slack bounds its argument from above, -1 where from below.
+    sides
+        Slopes (1 + J + S, K) and constants (1 + J + S, 1) of the terms of the Lagrangian: the
+        affine parts of the objective and of the constraints, and each argument times its sign.
+    bundles
+        All atoms, grouped by class; those without a closed form or ratio are single.
     """
 
     def __init__(self, program: RateProgram, kinds: RowKinds) -> None:
         """Split the goals of a program into affine parts and atoms.
 
-        Rates that do not depend on decisions are moved to the constants.
-
-        Raises
-        ------
-        FaultError
-            E308 where a goal is not monotone in a rate: each slack bounds its rate from one side
-            only.
+        Rates that do not depend on decisions are moved to the constants. Each slack bounds its rate
+        from one side only, so goals must be monotone in each rate (see `rates.analysis`).
         """
         self._program, self._none = program, program.objective.line * 0.0
         fixed = np.logical_not(kinds.patterns.any(axis=1))
         self._fixed = np.where(fixed, np.nan_to_num(kinds.matrix.c), 0.0), fixed
-        self.atoms = list[_OwnedAtom]()
+        self.constraints, self.atoms = len(program.constraints), list[_OwnedAtom]()
         constraints = [self._split(form, row) for row, form in enumerate(program.constraints, 1)]
-        self.lines = [self._split(program.objective, OBJECTIVE_ROW), *constraints]
-
-    @property
-    def constraints(self) -> int:
-        """J, the number of constraints."""
-        return len(self.lines) - 1
-
-    @cached_property
-    def signs(self) -> Array:
-        """(S, 1) +1 where a slack bounds its argument from above, -1 where from below."""
-        return np.array([[float(s)] for each in self.atoms for s in each.atom.signs]).reshape(-1, 1)
-
-    @cached_property
-    def sides(self) -> tuple[Array, Array]:
-        """Slopes (1 + J + S, K) and constants (1 + J + S, 1) of the terms of the Lagrangian.
-
-        The terms are the objective, the constraints, and each argument times its sign.
-        """
-        arguments = [line for each in self.atoms for line in each.lines]
-        signed = [line * float(s) for line, s in zip(arguments, self.signs[:, 0], strict=True)]
-        table = np.stack([line.vector for line in (*self.lines, *signed)])
-        return table[:, :-1].copy(), table[:, -1:]
-
-    @cached_property
-    def bundles(self) -> tuple[AtomBundle, ...]:
-        """All atoms, grouped by class; those without a closed form or ratio are single."""
+        lines = [self._split(program.objective, OBJECTIVE_ROW), *constraints]
         alike = dict[object, list[int]]()
-        for a, (atom, *_) in enumerate(self.atoms):
+        for a, (atom, arguments, _) in enumerate(self.atoms):
+            lines += [line * float(s) for line, s in zip(arguments, atom.signs, strict=True)]
             alike.setdefault(a if isinstance(atom, SmoothAtom) else type(atom), []).append(a)
-        return tuple(map(self._bundle, alike.values()))
+        signs = [float(sign) for each in self.atoms for sign in each.atom.signs]
+        self.signs = np.array(signs).reshape(-1, 1)
+        table = np.stack([line.vector for line in lines])
+        self.sides = table[:, :-1].copy(), table[:, -1:]
+        self.bundles = [self._bundle(members) for members in alike.values()]
 
     def _bundle(self, members: list[int]) -> AtomBundle:
         atoms = [self.atoms[a].atom for a in members]
@@ -420,14 +396,10 @@ class ProgramLagrangian:
         return self._none + factor * float(sum(s * np.log(s) for s, _ in shares))
 
     def _smooth_atom(self, node: Expression, factor: float, owner: int) -> _OwnedAtom:
-        """Return `factor * node` as an atom over its rates; raise E308 if not monotone in one."""
+        """Return `factor * node`, which is monotone in each of its rates, as an atom over these."""
         scaled = ex.multiply(ex.Constant(factor), node)
         signs = monotonicity(scaled)
-        for leaf, sign in signs.items():
-            if sign == 0:
-                message = f"'{ex.to_text(node)}' neither grows nor falls in '{ex.to_text(leaf)}'"
-                hint = "take `mixture`, or write it with kl, max or rms"
-                raise FaultError(Diagnostic("E308", message, hint))
+        assert all(signs.values())
         units = np.eye(len(self._program.index))
         lines = tuple(LinearTerm(units[self._program.index[leaf]], 0.0) for leaf in signs)
         own = {leaf: k for k, leaf in enumerate(signs)}

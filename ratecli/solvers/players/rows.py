@@ -103,21 +103,6 @@ def _column_codes(X: sparse.csc_array, j: int) -> NDArray[np.intp]:
     return np.unique(column, return_inverse=True)[1]
 
 
-class PassResult(NamedTuple):
-    """Results of a pass over rows, for B lanes.
-
-    Attributes
-    ----------
-    yes
-        (L, Q, WIDTH) positively decided weight of each kind.
-    slopes
-        (L, d + 1, WIDTH) derivatives of the sum of all hinges with respect to weights and bias.
-    """
-
-    yes: Array
-    slopes: Floats32
-
-
 @dataclass(frozen=True)
 class KindRows:
     """Rows sorted by kind; lanes are blocks as defined in `lanes`.
@@ -150,10 +135,12 @@ class KindRows:
         parts = None if parts is None else parts._replace(of=parts.of[rows])
         return KindRows(X, starts, weight.astype(np.float32), parts)
 
-    def run(self, W: Floats32, sides: Floats32) -> PassResult:
-        """Return counts of decisions and slopes of hinges; slopes are 0 if all sides are.
+    def run(self, W: Floats32, sides: Floats32) -> tuple[Array, Floats32]:
+        """Return the positively decided weight of each kind, and slopes of hinges.
 
-        `sides` (L, 2 Q, WIDTH) are coefficients of hinges, not negative.
+        `sides` (L, 2 Q, WIDTH) are coefficients of hinges, not negative. The decided weights are
+        (L, Q, WIDTH); the derivatives of the sum of all hinges with respect to weights and bias are
+        (L, d + 1, WIDTH), 0 if all sides are.
         """
         if self.parts is None:  # each row is a part of its own
             X, of = self.X, np.arange(len(self.weight), dtype=np.uint32)[:, None]
@@ -171,7 +158,7 @@ class KindRows:
                 add_transposed_product(*X, pull, slopes[block])
             else:
                 slopes[block, :-1] += X.T @ pull
-        return PassResult(yes, slopes)
+        return yes, slopes
 
     def hinges(self, W: Floats32) -> tuple[Array, Array]:
         """Return, for each kind of row, the sums of `max(0, 1 + score)` and `max(0, 1 - score)`.
@@ -222,6 +209,7 @@ class LaneRows:
         parts = find_shared_parts(sparse.csc_array(some))
         self.kinds, self.width = kinds, int(X.shape[1])
         self.merged = KindRows(features, kind_starts(kind[new], kinds), weight, parts)
+        self.run, self.hinges = self.merged.run, self.merged.hinges
         self._kind, self._weight = kind, kinds.weight[used]
         self._member = (np.cumsum(new) - 1).astype(np.uint32)
 
@@ -229,12 +217,6 @@ class LaneRows:
         """Return a sampler of batches of about `size` rows, before equal ones are merged."""
         starts = kind_starts(self._kind, self.kinds)
         return BatchSampler(self.merged.select(self._member, starts, self._weight), size, rng)
-
-    def run(self, W: Floats32, sides: Floats32) -> PassResult:
-        return self.merged.run(W, sides)
-
-    def hinges(self, W: Floats32) -> tuple[Array, Array]:
-        return self.merged.hinges(W)
 
 
 def kind_starts(kind: NDArray[np.intp], kinds: RowKinds) -> NDArray[np.int64]:

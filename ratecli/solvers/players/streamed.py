@@ -21,7 +21,6 @@ from ratecli.solvers.players.rows import (
     BatchSampler,
     CsrArrays,
     KindRows,
-    PassResult,
     kind_starts,
 )
 from ratecli.streaming.stream import RUN_LENGTH, RowStream, SumArrays
@@ -83,9 +82,9 @@ class StreamedLaneRows:
     def width(self) -> int:
         return self.stream.encoded.width
 
-    def run(self, W: Floats32, sides: Floats32) -> PassResult:
+    def run(self, W: Floats32, sides: Floats32) -> tuple[Array, Floats32]:
         yes, slopes = self.stream.sums(LaneSums(self.stream.encoded, self.kinds, W, sides))
-        return PassResult(yes, slopes.astype(np.float32))
+        return yes, slopes.astype(np.float32)
 
     def batches(self, size: int, rng: np.random.Generator) -> StreamedBatchSampler:
         return StreamedBatchSampler(self.stream, self.kinds, size, rng)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,7 +11,6 @@ from scipy.stats import rankdata
 
 from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import MixtureClassifier, deterministic_variants
-from ratecli.models.linear import Threshold
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.hull.best import MAX_EXCESS, optimize_over_hull
@@ -68,14 +65,14 @@ def train(
     pace = (time.perf_counter() - begun) / (solver.steps + 1)
     progress(f"{solver.steps} steps of {len(grid)} settings")
     results = [
-        SettingResult(program, game.player, played, lane, solver.shrink == "metrics")
+        SettingResult(program, game.player, played, lane, solver.shrink)
         for lane in range(len(grid))
-        if _is_finite(game.player.classifier(played[-1].answer, lane))
+        if game.player.is_finite(played[-1].answer, lane)
     ]
     if not results:
         rates = "learning_rate or multiplier_rate"
         return Solution({}, "diverged", f"the weights grew beyond all numbers: lower {rates}")
-    kept = [each for each in results if not each.shrunk.allowed] or results
+    kept = [each for each in results if not each.allowed] or results
     chosen = kept[0] if problem.validation is None else _best_setting(kept, problem.validation)
     main = chosen.stochastic
     derived = deterministic_variants(main, rng if solver.hashed else None)
@@ -180,43 +177,37 @@ def shrink_by_metrics(objectives: Array, violations: Array) -> ShrunkMixture:
     return ShrunkMixture(chances, found.allowed)
 
 
-@dataclass(frozen=True)
 class SettingResult:
-    """The iterates of one setting (lane); `by_metrics` says how they are shrunk to a mixture."""
+    """The iterates of one setting (lane), and the best mixture of them.
 
-    program: RateProgram
-    player: ClassifierPlayer
-    played: Sequence[Iterate]
-    lane: int
-    by_metrics: bool
+    Attributes
+    ----------
+    objectives, violations
+        (T,) objective, infinite where undefined, and violation of each iterate.
+    allowed
+        The violation that was allowed to the mixture, see `ShrunkMixture`.
+    """
 
-    @cached_property
-    def rates(self) -> Array:
-        """Rates (K, T) of the iterates."""
-        return np.stack([each.rates[:, self.lane] for each in self.played], axis=1)
-
-    @cached_property
-    def objectives(self) -> Array:
-        return _defined_values(self.program, self.rates)
-
-    @cached_property
-    def violations(self) -> Array:
-        return self.program.missed(self.rates)
-
-    @cached_property
-    def shrunk(self) -> ShrunkMixture:
-        if not self.by_metrics:
-            return shrink_mixture(self.program, self.rates)
-        each = [self.program.value(form, self.rates) for form in self.program.constraints]
-        return shrink_by_metrics(self.objectives, np.array(each).reshape(-1, len(self.objectives)))
-
-    @cached_property
-    def classifiers(self) -> list[Classifier]:
-        return [self.player.classifier(each.answer, self.lane) for each in self.played]
-
-    @cached_property
-    def stochastic(self) -> MixtureClassifier:
-        return MixtureClassifier.of(self.classifiers, self.shrunk.chances)
+    def __init__(
+        self,
+        program: RateProgram,
+        player: ClassifierPlayer,
+        played: Sequence[Iterate],
+        lane: int,
+        shrink: str,
+    ) -> None:
+        """`shrink` is the option of `ThreePlayer`."""
+        self.program, self.played, self.lane = program, played, lane
+        rates = np.stack([each.rates[:, lane] for each in played], axis=1)
+        self.objectives, self.violations = _defined_values(program, rates), program.missed(rates)
+        if shrink == "metrics":
+            each = [program.value(form, rates) for form in program.constraints]
+            metrics = np.array(each).reshape(-1, len(played))
+            chances, self.allowed = shrink_by_metrics(self.objectives, metrics)
+        else:
+            chances, self.allowed = shrink_mixture(program, rates)
+        self.classifiers = [player.classifier(each.answer, lane) for each in played]
+        self.stochastic = MixtureClassifier.of(self.classifiers, chances)
 
     def variants(self) -> dict[str, Classifier]:
         """Return the classifiers of the solution by name."""
@@ -246,13 +237,6 @@ class SettingResult:
                 self.played, self.objectives, self.violations, strict=True
             )
         ]
-
-
-def _is_finite(classifier: Classifier) -> bool:
-    """Return whether the weights are numbers; classifiers of oracles have such weights."""
-    if not isinstance(classifier, Threshold):
-        return True
-    return bool(np.isfinite(classifier.weights).all() and np.isfinite(classifier.bias))
 
 
 def _defined_values(program: RateProgram, rates: Array) -> Array:
