@@ -46,7 +46,8 @@ def frame(rows, seed=0):
     })  # fmt: skip
 
 
-OPTIONS = {"label": "y", "positive": "yes", "drop": ["part"], "weight": "w", "stream": True}
+OPTIONS = {"path": "t.parquet", "label": "y", "positive": "yes", "drop": ["part"], "weight": "w",
+           "stream": True}  # fmt: skip
 
 
 def write(table, path):
@@ -100,15 +101,6 @@ def test_features_and_splits_equal_those_in_memory(tmp_path, name, spec):
     np.testing.assert_allclose(cells.weight, np.bincount(there.cell, there.weight))
 
 
-@pytest.mark.parametrize("weight", [1e300, 1e-300, -1.0, np.nan, np.inf])
-def test_extreme_weights_are_refused(tmp_path, weight):
-    table = frame(300)
-    table.loc[7, "w"] = weight
-    write(table, tmp_path / "t.csv")
-    found = fault(OPTIONS | {"path": "t.csv"}, tmp_path)
-    assert found.startswith("E411: weight column 'w' has no number from 1e-09 to 1e+09 in row 8")
-
-
 def test_numbers_do_not_depend_on_batch_sizes(tmp_path, monkeypatch):
     write(frame(300), tmp_path / "t.parquet")
     write(frame(300), tmp_path / "t.csv")
@@ -132,7 +124,7 @@ def test_long_tables_have_exact_shares_on_average(tmp_path, monkeypatch):
     table.loc[5, "job"] = "rare"
     write(table, tmp_path / "t.parquet")
     spec = {"validation": 0.1, "test": 0.3, "stratify": ["job"]}
-    options = OPTIONS | {"path": "t.parquet", "split": spec}
+    options = OPTIONS | {"split": spec}
     _, cells, rows, _ = dealt(options, tmp_path, slices={"job": []})
     there = all_rows(rows)
     part, job = cells.part[there.cell], cells.columns["job"][there.cell]
@@ -150,8 +142,7 @@ def test_cells_distinguish_numbers_by_their_cuts(tmp_path):
     table["x"] -= 1e6
     write(table, tmp_path / "t.parquet")
     cut = float(table["x"].iloc[7])
-    _, cells, rows, _ = dealt(OPTIONS | {"path": "t.parquet"}, tmp_path,
-                              slices={"x": [cut, 0.5], "age": []})  # fmt: skip
+    _, cells, rows, _ = dealt(OPTIONS, tmp_path, slices={"x": [cut, 0.5], "age": []})
     there = all_rows(rows)
     x, age = (cells.columns[name][there.cell] for name in ("x", "age"))
     for value in (cut, 0.5):
@@ -174,21 +165,19 @@ def test_files_of_a_folder_are_one_table(tmp_path):
     assert fault(OPTIONS | {"path": "parts"}, tmp_path).startswith("E404")
 
 
-def test_records_have_exact_numbers(tmp_path):
-    table = pd.DataFrame({"a": [1.5, 2.25, 3.0], "y": [0, 1, 0]})
-    table.to_parquet(tmp_path / "single.parquet")
-    table.assign(b=[0.1, 0.2, 1e300]).to_parquet(tmp_path / "double.parquet")
-    single = read_streamed_table({"path": "single.parquet", "label": "y"}, tmp_path)
-    double = read_streamed_table({"path": "double.parquet", "label": "y"}, tmp_path)
-    assert single.store.record["numbers"].base == np.float32
-    ((_, records),) = double.store.pieces()
-    assert records["numbers"][:, 2].tolist() == [0.1, 0.2, 1e300]  # columns a, y, b
-
-
-def fault(options, folder):
+def fault(options, folder, read=read_streamed_table):
     with pytest.raises(FaultError) as caught:
-        read_streamed_table({"stream": True, **options}, folder)
+        read({"stream": read is not load_entry_table, **options}, folder)
     return str(caught.value)
+
+
+@pytest.mark.parametrize("weight", [1e300, 1e-300, -1.0, np.nan, np.inf])
+def test_extreme_weights_are_refused(tmp_path, weight):
+    table = frame(300)
+    table.loc[7, "w"] = weight
+    write(table, tmp_path / "t.csv")
+    found = fault(OPTIONS | {"path": "t.csv"}, tmp_path)
+    assert found.startswith("E411: weight column 'w' has no number from 1e-09 to 1e+09 in row 8")
 
 
 def slips(word):
@@ -209,10 +198,8 @@ def parquet(kind, value):
     return buffer.getvalue().to_pybytes()
 
 
-DIGITS = ["\u0663", "\uff11\uff12", "1\u0663", "\U0001d7cf"]
 BROKEN = {
     "ragged.csv": (b"x,y\n1,0\n1,0,3\n", "E404"),
-    "empty.csv": (b"", "E404"),
     "heads.csv": (b"x,y\n", "E404"),
     "latin.csv": (b"x,y\n\xe9,0\n", "E404"),
     "twice.csv": (b"x,x\n1,0\n", "E404"),
@@ -222,15 +209,13 @@ BROKEN = {
     "one.csv": (b"x,y\n1,0\n2,0\n", "E406"),
     "three.csv": (b"x,y\n1,0\n2,1\n3,2\n", "E406"),
     "slip.csv": (slips("oops"), "E411"),
-    **{f"digit{k}.csv": (slips(word), "E411") for k, word in enumerate(DIGITS)},
+    "digit.csv": (slips("1\u0663"), "E411"),
     "timestamp.parquet": (parquet(pa.timestamp("ms"), 2**50), "E404"),
-    "negative.parquet": (parquet(pa.timestamp("us"), -(2**62)), "E404"),
     "zone.parquet": (parquet(pa.timestamp("ms", "Nowhere/Land"), 3), "E404"),
     "duration.parquet": (parquet(pa.duration("s"), 2**50), "E404"),
     "date.parquet": (parquet(pa.date32(), 2**31 - 1), "E404"),
-    "text.parquet": (parquet(pa.string(), b"\xff"), "E404"),
-    "inside.parquet": (parquet(pa.string(), b"a\xffb"), "E404"),
-}  # fmt: skip
+    "text.parquet": (parquet(pa.string(), b"a\xffb"), "E404"),
+}
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -238,16 +223,11 @@ def test_broken_files_have_the_errors_of_tables_in_memory(tmp_path, name):
     content, code = BROKEN[name]
     (tmp_path / name).write_bytes(content)
     options = {"path": name, "label": "y"}
-    found = fault(options, tmp_path)
-    assert found.startswith(code)
-    with pytest.raises(FaultError) as caught:
-        load_entry_table(options, tmp_path)
-    said = (each.split(",")[0].replace("Row #3: ", "") for each in (found, str(caught.value)))
-    assert len(set(said)) == 1
-    if name.endswith(".parquet") and name != "none.parquet":
-        assert "column 'x' holds" in found
-    if code == "E404":
-        assert not list(tmp_path.glob("data/streamed/*/records"))
+    found = [fault(options, tmp_path), fault(options, tmp_path, load_entry_table)]
+    assert found[0].startswith(code)
+    assert len({each.split(",")[0].replace("Row #3: ", "") for each in found}) == 1
+    assert name[-4:] == ".csv" or name == "none.parquet" or "column 'x' holds" in found[0]
+    assert code != "E404" or not list(tmp_path.glob("data/streamed/*/records"))
 
 
 @pytest.mark.parametrize("unit", [2.0**660, 2.0**-660, 1e200, 1e-200, 1e-306])
@@ -295,8 +275,7 @@ def test_truncated_file_leaves_no_records(tmp_path):
 
 def test_records_are_written_once_and_repaired(tmp_path, monkeypatch):
     write(frame(200), tmp_path / "t.parquet")
-    options = OPTIONS | {"path": "t.parquet"}
-    table, cells, *_ = dealt(options, tmp_path)
+    table, cells, *_ = dealt(OPTIONS, tmp_path)
     records, kinds = table.store.path.read_bytes(), cells.path.read_bytes()
 
     def never(*_):
@@ -304,10 +283,10 @@ def test_records_are_written_once_and_repaired(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(scan, "ColumnScan", never)
-        dealt(options | {"drop": ["part", "z"]}, tmp_path)  # other roles, the same records
+        dealt(OPTIONS | {"drop": ["part", "z"]}, tmp_path)  # other roles, the same records
     table.store.path.write_bytes(records[:-1])
     cells.path.write_bytes(kinds[:-1])
-    again, others, *_ = dealt(options, tmp_path)
+    again, others, *_ = dealt(OPTIONS, tmp_path)
     assert (again.store.path.read_bytes(), others.path.read_bytes()) == (records, kinds)
     assert again.store.path == table.store.path
 
@@ -316,7 +295,7 @@ LATE = {  # what only the last of 400 rows says, and whether files are read agai
     "nothing": ({}, False),
     "a word": ({"job": "a"}, False),
     "no word": ({"sex": None}, False),
-    "a wide number": ({"z": 0.1}, True),
+    "a wide number": ({"z": 1e300}, True),
     "a word among numbers": ({"code": "b"}, True),
     "a number among none": ({"empty": "3"}, True),
 }
@@ -345,6 +324,7 @@ def test_late_rows_change_the_format_of_records(tmp_path, monkeypatch, what):
     pieces = read_streamed_table(options, tmp_path).store
     assert len(readings) == 1 + again
     ((_, records),) = pieces.pieces()
+    assert records["numbers"].dtype == (float if what == "a wide number" else np.float32)
     for place, column in enumerate(pieces.texts.values()):
         known = np.array(column.levels, dtype=object)[records["codes"][:, place]]
         told = ["-" if word is None else word for word in known]
@@ -354,33 +334,14 @@ def test_late_rows_change_the_format_of_records(tmp_path, monkeypatch, what):
         np.testing.assert_array_equal(records["numbers"][:, place], told)
 
 
-def test_progress_while_records_are_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "BATCH", 50)
-    for name, total in (("t.parquet", 120), ("t.csv", None)):
-        write(frame(120), tmp_path / name)
-        told = []
-        for _ in range(2):  # the second finds them written
-            read_streamed_table(
-                OPTIONS | {"path": name}, tmp_path, lambda *found, told=told: told.append(found)
-            )
-        assert told[0] == (0, total)
-        assert told[-1] == (120, total)
-        assert told == sorted(told)
-
-
 def test_digest_depends_on_the_content_of_files(tmp_path):
-    table = frame(100)
-    options = OPTIONS | {"path": "t.parquet"}
-    write(table, tmp_path / "t.parquet")
-    first = table_digest(options, tmp_path)
-    assert read_streamed_table(options, tmp_path).digest == first
-    assert table_digest(options | {"split": {"test": 0.5}}, tmp_path) == first
-    assert table_digest({k: v for k, v in options.items() if k != "stream"}, tmp_path) != first
-    (known,) = [sha for _, sha in read_streamed_table(options, tmp_path).files]
-    assert table_digest(options | {"sha256": known.upper()}, tmp_path) == first
-    assert fault(options | {"sha256": "0" * 64}, tmp_path).startswith("E403")
-    write(table.assign(z=1.0), tmp_path / "t.parquet")
-    assert table_digest(options, tmp_path) != first
+    write(frame(100), tmp_path / "t.parquet")
+    first = read_streamed_table(OPTIONS, tmp_path).digest
+    assert table_digest(OPTIONS | {"split": {"test": 0.5}}, tmp_path) == first
+    assert table_digest(OPTIONS | {"stream": False}, tmp_path) != first
+    assert fault(OPTIONS | {"sha256": "0" * 64}, tmp_path).startswith("E403")
+    write(frame(100, 1), tmp_path / "t.parquet")
+    assert table_digest(OPTIONS, tmp_path) != first
 
 
 def test_column_with_too_many_words_may_be_dropped(tmp_path, monkeypatch):
@@ -402,12 +363,12 @@ def test_data_folder_that_cannot_be_written(tmp_path, monkeypatch):
     write(frame(50), tmp_path / "t.parquet")
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("RATECLI_DATA", str(tmp_path / "file"))
-    assert fault(OPTIONS | {"path": "t.parquet"}, tmp_path).startswith("E413")
+    assert fault(OPTIONS, tmp_path).startswith("E413")
 
 
 def test_runs_and_samples_of_rows(tmp_path):
     write(frame(1000), tmp_path / "t.parquet")
-    _, cells, rows, _ = dealt(OPTIONS | {"path": "t.parquet"}, tmp_path)
+    _, cells, rows, _ = dealt(OPTIONS, tmp_path)
     there, last = all_rows(rows), rows.runs() - 1
     some = rows.read_runs([3, 0, last])
     starts = (3 * RUN_LENGTH, 0, last * RUN_LENGTH)
@@ -425,8 +386,7 @@ def test_runs_and_samples_of_rows(tmp_path):
 
 def test_files_of_killed_processes_are_removed(tmp_path):
     write(frame(80), tmp_path / "t.parquet")
-    options = OPTIONS | {"path": "t.parquet"}
-    folder = dealt(options, tmp_path)[0].store.folder
+    folder = dealt(OPTIONS, tmp_path)[0].store.folder
     (folder / "records").unlink()
     with subprocess.Popen(["true"]) as process:
         process.wait()
@@ -434,7 +394,7 @@ def test_files_of_killed_processes_are_removed(tmp_path):
     alive = folder / f".new-{socket.gethostname()}-{os.getpid()}-abc.tmp"
     begun.mkdir()
     alive.mkdir()
-    assert dealt(options, tmp_path)[0].store.rows == 80
+    assert dealt(OPTIONS, tmp_path)[0].store.rows == 80
     assert not begun.exists()
     assert alive.exists()
 
