@@ -85,10 +85,8 @@ def test_best_responses_of_the_geometric_mean():
 
 
 def smooth_atom(text: str, **signs: int) -> SmoothAtom:
-    node = resolve(parse_expression(text), Scope())
-    return SmoothAtom(
-        node, {Leaf(RATES[name]): k for k, name in enumerate(signs)}, (*signs.values(),)
-    )
+    index = {Leaf(RATES[name]): k for k, name in enumerate(signs)}
+    return SmoothAtom(resolve(parse_expression(text), Scope()), index, (*signs.values(),))
 
 
 CLOSED_FORMS = {
@@ -176,8 +174,6 @@ ONE_SIDED = {
     "1 - g_mean + exp(fpr - tpr)": True,
     "max(fpr, fnr) + exp(fpr)": True,
     "rms(fpr, fnr[g=a], 1 - tpr[g=b])": True,
-    "1 - geo_mean(1 + tpr - fpr, 1)": True,
-    "error + abs(tpr[g=a] - tpr[g=b])": False,
     "kl(tpr, fpr)": False,
     "rms(tpr[g=a] - tpr[g=b], fpr)": False,
     "0.5 * exp(abs(fpr - 0.2))": False,
@@ -204,35 +200,27 @@ def test_means_beyond_1_have_no_closed_form(text, atom):
     assert [type(each.atom) for each in form.atoms] == [atom]
 
 
-@pytest.mark.parametrize(
-    ("point", "radius", "expected"),
-    [
+def test_projection_of_multipliers():
+    """Vector 9.9; other lanes have no influence."""
+    for point, radius, expected in (
         ([3.0, 1.0, -2.0], 2.0, [2, 0, 0]),
         ([0.5, 0.2, 0.0], 1.0, [0.5, 0.2, 0]),
         ([2.0, 2.0, 1.0], 3.0, [4 / 3, 4 / 3, 1 / 3]),
-    ],
-)
-def test_projection_of_multipliers(point, radius, expected):
-    """Vector 9.9; other lanes have no influence."""
-    points = np.column_stack([point, [0.1, -0.1, 0.2]])
-    found = project_onto_simplex_cap(points, radius)
-    np.testing.assert_allclose(found.T, [expected, [0.1, 0, 0.2]], atol=1e-12)
+    ):
+        found = project_onto_simplex_cap(np.column_stack([point, [0.1, -0.1, 0.2]]), radius)
+        np.testing.assert_allclose(found.T, [expected, [0.1, 0, 0.2]], atol=1e-12)
 
 
 def test_swap_regret():
-    """Vector 9.12."""
+    """Vector 9.12, and stationary distributions in several lanes."""
     player, none = SwapRegret.even(2, np.ones(1)), np.zeros((0, 1))
     prices = player.next(np.full((2, 1), 0.5), StepObservation(np.array([[0.4]]), none, none))
     np.testing.assert_allclose(player.matrix[0], [[0.450166] * 2, [0.549834] * 2], atol=1e-6)
     np.testing.assert_allclose(prices[:, 0], [0.450166, 0.549834], atol=1e-6)
-
-
-def test_stationary_distributions():
     matrix = np.random.default_rng(0).dirichlet(np.ones(4), size=(3, 4)).transpose(0, 2, 1)
     found = stationary_distributions(matrix)
     np.testing.assert_allclose(found.sum(axis=0), 1)
-    for lane in range(3):
-        np.testing.assert_allclose(matrix[lane] @ found[:, lane], found[:, lane], atol=1e-12)
+    np.testing.assert_allclose(np.einsum("bij,jb->ib", matrix, found), found, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", GOALS)
@@ -365,8 +353,7 @@ def test_mixtures_of_metrics(objectives, violations, chances, allowed):
 
 def test_vertex_solutions_have_at_most_one_iterate_more_than_constraints():
     """Vector 9.10, the last."""
-    rows = np.array([[0.2, -0.1, 0.1, -0.2], [0.2, 0.1, -0.1, -0.2]])
-    objectives = np.array([0, 0.2, 0.2, 0.5])
+    rows, objectives = np.array([[2, -1, 1, -2], [2, 1, -1, -2]]) / 10, np.array([0, 0.2, 0.2, 0.5])
     found = shrink_by_metrics(objectives, rows)
     assert objectives @ found.chances == pytest.approx(0.2, abs=1e-6)
     assert (found.chances > 1e-9).sum() <= 3
