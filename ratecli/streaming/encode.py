@@ -59,7 +59,8 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
     Raises
     ------
     FaultError
-        E410 if there are no training rows, E407 if a column of numbers has none in them.
+        E410 if there are no training rows, E407 if a column of numbers has none in them, or has
+        numbers in other rows that are too far from those in them.
     """
     check_training_rows(train.count.sum())
     texts, place = table.store.texts, table.store.places
@@ -87,17 +88,12 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
         check_scale(name, scale)
         share = float(known[k] / rows)
         block = NumericBlock(name, float(unit[k] * (center[k] + mean)), scale, share < 1)
-        _refuse_infinite(column, block)
+        for value in (column.least, column.most):
+            if not np.isfinite((value - block.mean) / scale):
+                raise out_of_range_error(name, f"{value:g}", block.mean, scale)
         blocks.append(block)
         shares |= {name: share, f"{name}={MISSING_CATEGORY}": 1.0 - share}
     return Encoder.of(blocks), shares
-
-
-def _refuse_infinite(column: ColumnFacts, block: NumericBlock) -> None:
-    """Raise E407 if a number of any row is too far from those of the training rows."""
-    for value in (column.least, column.most):
-        if not np.isfinite((value - block.mean) / block.scale):
-            raise out_of_range_error(block.column, f"{value:g}", block.mean, block.scale)
 
 
 def _center_and_unit(train: RowStream) -> NDArray[np.float64]:

@@ -174,8 +174,7 @@ class RowStream:
         With the label (C,) of each cell, return (M, 4, C): also the error, the squared error and
         the log loss of their estimates.
         """
-        inputs = ClassifierInputs(self.encoded, tuple(classifiers))
-        (sums,) = self.sums(PredictionSums(inputs, len(self), label))
+        (sums,) = self.sums(PredictionSums(self.encoded, tuple(classifiers), len(self), label))
         return np.divide(sums, self.weight, where=self.weight > 0, out=np.zeros_like(sums))
 
 
@@ -202,50 +201,16 @@ def row_weights(records: NDArray[np.void], weight_at: int | None) -> Array:
 
 @dataclass(frozen=True)
 class PredictionSums:
-    """Weighted sums (M, 1 or 4, C) of the measurements of `RowStream.measurements`."""
+    """Weighted sums (M, 1 or 4, C) of the measurements of `RowStream.measurements`.
 
-    inputs: ClassifierInputs
-    cells: int
-    label: Array | None
-
-    def zeros(self) -> SumArrays:
-        kinds = 1 if self.label is None else 4
-        return (np.zeros((len(self.inputs.classifiers), kinds, self.cells)),)
-
-    def add(self, rows: RecordBatch, sums: SumArrays) -> None:
-        inside = rows.cell >= 0
-        kept = rows if inside.all() else rows.some(inside)
-        for totals, (classifier, X) in zip(sums[0], self.inputs.of(kept), strict=True):
-            found = [classifier.decide(X)]
-            if self.label is not None:
-                estimates, label = classifier.estimate(X), self.label[kept.cell]
-                error = np.nan_to_num(estimates - label)
-                found += [error, error**2, log_loss(estimates, label)]
-            for total, each in zip(totals, found, strict=True):
-                total += np.bincount(kept.cell, kept.weight * each, self.cells)  # noqa: PLW2901
-
-
-@dataclass(frozen=True)
-class ClassifierInputs:
-    """Inputs of classifiers: features, or scores computed for all linear classifiers at once.
-
-    Scores are used for linear classifiers and for mixtures of them.
+    Linear classifiers and mixtures of them take scores, which are computed for all of them at once;
+    others take features.
     """
 
     encoded: RecordEncoder
     classifiers: tuple[Classifier, ...]
-
-    def of(self, rows: RecordBatch) -> list[tuple[Classifier, Any]]:
-        """Return each classifier with the input to evaluate it on."""
-        scores = self.encoded.scores(rows, self.weights)
-        known = {w.tobytes(): scores[:, k] for k, w in enumerate(self.weights.T)}
-        scored = KnownScores((len(rows.cell), self.encoded.width), known)
-        simple = [_linear_parts(each) is not None for each in self.classifiers]
-        X: Any = None if all(simple) else self.encoded.features(rows)
-        return [
-            (each, scored if plain else X)
-            for each, plain in zip(self.classifiers, simple, strict=True)
-        ]
+    cells: int
+    label: Array | None
 
     @cached_property
     def weights(self) -> Array:
@@ -254,6 +219,29 @@ class ClassifierInputs:
         distinct = {part.weights.tobytes(): part.weights for part in members}
         found = np.array(list(distinct.values())).reshape(-1, self.encoded.width)
         return np.ascontiguousarray(found.T)
+
+    def zeros(self) -> SumArrays:
+        return (np.zeros((len(self.classifiers), 1 if self.label is None else 4, self.cells)),)
+
+    def add(self, rows: RecordBatch, sums: SumArrays) -> None:
+        inside = rows.cell >= 0
+        kept = rows if inside.all() else rows.some(inside)
+        scores = self.encoded.scores(kept, self.weights)
+        known = {w.tobytes(): scores[:, k] for k, w in enumerate(self.weights.T)}
+        scored: Any = KnownScores((len(kept.cell), self.encoded.width), known)
+        X: Any = None
+        for totals, classifier in zip(sums[0], self.classifiers, strict=True):
+            needs_features = _linear_parts(classifier) is None
+            if needs_features and X is None:
+                X = self.encoded.features(kept)
+            inputs = X if needs_features else scored
+            found = [classifier.decide(inputs)]
+            if self.label is not None:
+                estimates, label = classifier.estimate(inputs), self.label[kept.cell]
+                error = np.nan_to_num(estimates - label)
+                found += [error, error**2, log_loss(estimates, label)]
+            for total, each in zip(totals, found, strict=True):
+                total += np.bincount(kept.cell, kept.weight * each, self.cells)  # noqa: PLW2901
 
 
 @dataclass(frozen=True)

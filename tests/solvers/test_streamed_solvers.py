@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from oracles.goals import run
 
 from ratecli.datasets.entry import DatasetEntry
 from ratecli.rates.analysis import objective_goal
@@ -41,13 +42,13 @@ def table(rows, seed=0):
     return pd.DataFrame({"x": x, "z": z, "word": word, "rare": rare, "y": y.astype(int)})
 
 
-def problems(folder, rows=1200, l2=1e-3, slices=("rare",)):
+def problems(folder, rows=1200, l2=1e-3):
     """The same problem in memory and streamed."""
     table(rows).to_parquet(folder / "t.parquet")
     found = []
     for stream in (False, True):
         entry = {"path": "t.parquet", "label": "y", "split": {"test": 0.2}}
-        entry |= {"stream": True, "slices": {name: [] for name in slices}} if stream else {}
+        entry |= {"stream": True, "slices": {"rare": []}} if stream else {}
         rows_of = load_trial_data(ExperimentData.of({"t": DatasetEntry.of(entry)}, folder), 0)
         found.append(training_problem(rows_of, objective_goal("error", ERROR_RATE), (), l2))
     return found
@@ -63,26 +64,18 @@ def loss(problem, classifier, l2):
 
 
 @pytest.mark.parametrize("l2", [1e-6, 1e-3, 1.0])
-def test_logistic_regression_has_the_smallest_loss(folder, l2):
+def test_plain_classifiers_have_the_smallest_loss(folder, l2):
     memory, stream = problems(folder, l2=l2)
-    found, reason = fit_plain_streamed(stream, "logistic")
+    (found, reason), (svm, late) = (fit_plain_streamed(stream, x) for x in ("logistic", "hinge"))
+    assert (reason, late) == ("", "")
     signs, weights = memory.labels()
     X, options = add_ones_column(memory.X), {"seed": 0, "tolerance": 1e-10, "iterations": 10**4}
     known = fit_liblinear("logistic", X, signs, weights / l2, **options)
     best = replace(found, weights=known.weights[:-1], bias=float(known.weights[-1]))
-    assert reason == ""
     assert loss(memory, found, l2)[0] <= loss(memory, best, l2)[0] + 1e-8
     np.testing.assert_allclose(found.weights, best.weights, atol=2e-3)
-
-
-@pytest.mark.parametrize("l2", [1e-6, 1e-3, 1.0])
-def test_svm_has_the_smallest_loss_up_to_its_gap(folder, l2):
-    memory, stream = problems(folder, l2=l2)
-    found, reason = fit_plain_streamed(stream, "hinge")
-    known = Unconstrained().solve(memory, np.random.default_rng(0), lambda _: None)
-    assert reason == ""
-    least = loss(memory, known.variants["deterministic"], l2)[1]
-    assert loss(memory, found, l2)[1] == pytest.approx(least, rel=2.1e-5)
+    least = run(Unconstrained(), memory).variants["deterministic"]
+    assert loss(memory, svm, l2)[1] == pytest.approx(loss(memory, least, l2)[1], rel=2.1e-5)
 
 
 def test_pass_returns_value_slopes_curvature_and_a_bound(folder):
@@ -117,9 +110,7 @@ def test_growing_samples_save_passes_and_keep_the_optimum(folder, monkeypatch, k
     whole = len(passes)
     assert set(passes) == {1}
     passes.clear()
-    monkeypatch.setattr(
-        plain, "SAMPLE_ROWS", 64 * 4
-    )  # runs of 64 rows: few, from all over the table
+    monkeypatch.setattr(plain, "SAMPLE_ROWS", 64 * 4)  # runs of 64 rows from all over the table
     found, reason = fit_plain_streamed(stream, kind)
     assert reason == ""
     assert sorted(set(passes)) == [1, 18]
@@ -134,9 +125,7 @@ def test_lane_passes_equal_those_in_memory(folder):
     memory, stream = problems(folder)
     kinds, cells = RowKinds.by(memory.rates), RowKinds.by(stream.rates)
     np.testing.assert_array_equal(kinds.patterns, cells.patterns)
-
     lanes, rows = LaneRows(memory.X, kinds), StreamedLaneRows(stream.stream, cells)
-    assert lanes.width == rows.width
     rng = np.random.default_rng(0)
     W = rng.normal(size=(2, rows.width + 1, WIDTH)).astype(np.float32)
     sides = rng.random((2, 2 * kinds.count, WIDTH)).astype(np.float32)

@@ -172,6 +172,7 @@ class NewtonPoint:
 
     @property
     def gap(self) -> float:
+        """Duality gap of the hinge loss."""
         return self.primal - self.dual
 
     def newton_step(self) -> tuple[Array, float]:
@@ -238,8 +239,7 @@ class StreamedNewton:
         every = np.clip(shares * curved / MIN_FEATURE_ROWS, 1, most).astype(np.int64)
         part = LossSums(self.stream.encoded.coding, self.side, self.share, w, width, every)
         totals, slope, half = self.stream.sums(part, self.every)
-        penalty = 0.5 * self.l2 * float(w @ w)
-        slope = slope + self.l2 * w
+        penalty, slope = 0.5 * self.l2 * float(w @ w), slope + self.l2 * w
         curve = half + half.T - np.diag(np.diag(half)) + self.l2 * np.eye(len(w))
         apart = w - slope / self.l2  # the weights that correspond to the dual variables
         dual = float(totals[2]) - 0.5 * self.l2 * float(apart @ apart)

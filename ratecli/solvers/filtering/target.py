@@ -92,8 +92,9 @@ class FilterTarget:
             np.repeat(np.array([alpha for _, alpha in columns], dtype=float), sizes),
             np.repeat(np.arange(len(columns)), sizes),
         )
-        own, known = target.secret_masses(kinds.rates(kinds.totals)[None])
-        if not (known > 0).all():  # also false for NaN
+        whole_mass = kinds.rates(kinds.totals)
+        own, known = target.secret_masses(whole_mass[None])
+        if not (np.append(known, whole_mass[-1]) > 0).all():  # also false for NaN
             raise FaultError(Diagnostic("E408", NO_KNOWN_GROUPS))
         return replace(target, base=(own / known)[0])
 
@@ -155,8 +156,6 @@ def _select_rates(rates: RateMatrix, leaves: list[Leaf], known: Mapping[str, Mas
         for name in columns:
             part.data[~known[name][part.indices]] = 0.0
         part.eliminate_zeros()
-    if not parts[0][[-1]].nnz:
-        raise FaultError(Diagnostic("E408", NO_KNOWN_GROUPS))
     return RateMatrix(tuple(leaves), *parts)
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, MinLen
 
-from ratecli.errors import Diagnostic, FaultError
 from ratecli.rates.analysis import PROGRAM_SHAPES
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.oracles.choice import OracleOption, oracle_uses_groups
@@ -137,12 +136,7 @@ class ThreePlayer(Solver):
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         from ratecli.solvers.players.training import train
 
-        grid = self.settings()
-        if len(grid) > 1 and problem.validation is None:
-            hint = "say under the data set: split: {validation: 0.2}"
-            message = "`tune` chooses on validation rows, and there are none"
-            raise FaultError(Diagnostic("E410", message, hint))
-        return train(self, problem, grid, rng, progress)
+        return train(self, problem, self.settings(), rng, progress)
 
     def settings(self) -> list[dict[str, float]]:
         """Return all settings: combinations of learning rate and multiplier rate."""
