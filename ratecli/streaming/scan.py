@@ -239,7 +239,10 @@ class ColumnScan:
         facts.no_weight = facts.no_weight.including(~weights, start)
         facts.least = min(facts.least, float(np.fmin.reduce(values, initial=0.0)))
         facts.most = max(facts.most, float(np.fmax.reduce(values, initial=0.0)))
-        facts.single = facts.single and fits_single_precision(values)
+        if facts.single:
+            with np.errstate(over="ignore"):
+                same = values.astype(np.float32, copy=False) == values
+            facts.single = bool((same | np.isnan(values)).all())
         if self.distinct is not None:
             found = np.unique(np.concatenate([self.distinct, values[~np.isnan(values)]]))
             self.distinct = found if len(found) <= MAX_DISTINCT_NUMBERS else None
@@ -267,10 +270,3 @@ def _read_numbers(array: pa.Array) -> NumberArray:
         array = tables.as_doubles(array)
     found = array.to_numpy(zero_copy_only=False)
     return np.asarray(found, np.float32 if found.dtype == np.float32 else np.float64)
-
-
-def fits_single_precision(values: NumberArray) -> bool:
-    """Return whether single precision represents all of the numbers exactly."""
-    with np.errstate(over="ignore"):
-        narrow = values.astype(np.float32, copy=False)
-    return bool(((narrow == values) | np.isnan(values)).all())

@@ -33,7 +33,7 @@ from ratecli.streaming.store import RecordStore, read_part, read_runs
 SumArrays: TypeAlias = tuple[Array, ...]
 
 MEASUREMENTS: tuple[Measurement, ...] = ("decision", "error", "squared_error", "log_loss")
-"""In the order of `RowStream.measurements`."""
+"""In the order of `PredictionSums`."""
 RUN_LENGTH = 64
 """Adjacent rows that are read together when rows from anywhere are needed."""
 PARTITION_ROWS = 2**19
@@ -149,8 +149,7 @@ class RowStream:
 
     def decisions(self, classifier: Classifier) -> Array:
         """Return the mean probability (C,) of a classifier's positive decision in each cell."""
-        found: Array = self.measurements([classifier])[0, 0]
-        return found
+        return self.predictions({"": classifier}, None)[""].decisions
 
     def predictions(
         self, classifiers: Mapping[str, Classifier], label: Array | None
@@ -159,23 +158,16 @@ class RowStream:
 
         The errors of estimates are included only if the `label` (C,) of each cell is given.
         """
+        part = PredictionSums(self.encoded, tuple(classifiers.values()), len(self), label)
+        (sums,) = self.sums(part)
+        found = np.divide(sums, self.weight, where=self.weight > 0, out=np.zeros_like(sums))
         unknown = np.full(len(self), np.nan)
-        found = self.measurements(tuple(classifiers.values()), label)
         return {
             name: StreamedPredictions(
                 means[0], unknown, unknown, means=dict(zip(MEASUREMENTS, means, strict=False))
             )
             for name, means in zip(classifiers, found, strict=True)
         }
-
-    def measurements(self, classifiers: Sequence[Classifier], label: Array | None = None) -> Array:
-        """Return (M, 1, C) cell means of the decisions of M classifiers, from one pass.
-
-        With the label (C,) of each cell, return (M, 4, C): also the error, the squared error and
-        the log loss of their estimates.
-        """
-        (sums,) = self.sums(PredictionSums(self.encoded, tuple(classifiers), len(self), label))
-        return np.divide(sums, self.weight, where=self.weight > 0, out=np.zeros_like(sums))
 
 
 @dataclass(frozen=True)
@@ -201,9 +193,10 @@ def row_weights(records: NDArray[np.void], weight_at: int | None) -> Array:
 
 @dataclass(frozen=True)
 class PredictionSums:
-    """Weighted sums (M, 1 or 4, C) of the measurements of `RowStream.measurements`.
+    """Weighted sums (M, 1 or 4, C) of the decisions of M classifiers in C cells.
 
-    Linear classifiers and mixtures of them take scores, which are computed for all of them at once;
+    With the label (C,) of each cell, also of the error, the squared error and the log loss of their
+    estimates. Linear classifiers and mixtures of them take scores, which are computed for all of them at once;
     others take features.
     """
 

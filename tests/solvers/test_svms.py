@@ -338,17 +338,11 @@ def test_the_multiplier_is_what_a_unit_of_covariance_is_worth():
     assert multiplier + 1e-4 >= (values[1] - values[2]) / 0.1 > 0.01
 
 
-@pytest.mark.parametrize(
-    ("rule", "way"),
-    [("positive_rate <= 0.3", "up"), ("recall >= 0.9", "down"), ("fpr[g=a] <= 0.1", "up")],
-)
-def test_constraint_on_one_group_is_an_error(rule, way):
+@pytest.mark.parametrize("rule", ["positive_rate <= 0.3", "recall >= 0.9", "fpr[g=a] <= 0.1"])
+def test_constraint_on_one_group_is_an_error(rule):
     goals = problem(smooth_rows(4), Rules({"p": RATIO.constraints["p"], "one": rule}))
-    with pytest.raises(FaultError) as caught:
+    with pytest.raises(FaultError, match="E308: 'one' pushes no row up, or none down"):
         zafar_solution(goals, 0.1)
-    (fault,) = caught.value.faults
-    assert fault.code == "E308"
-    assert fault.message.startswith(f"'one' pushes no row {way}: ")
 
 
 def test_dense_and_sparse_rows_agree():

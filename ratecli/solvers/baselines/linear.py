@@ -55,14 +55,13 @@ def fit_plain_classifier(
         return fit_plain_streamed(problem, loss)
     if loss == "logistic":
         return _fit_logistic(problem, rng)
-    svm, reason = _fit_svm(problem), ""
-    if not svm.converged:
-        reason = (
-            f"the SVM stopped after {svm.work} Newton steps with a gap of {svm.gap:.2g}, above "
-            f"{SVM_GAP:.2g} of its loss"
-        )
+    svm = _fit_svm(problem)
+    late = (
+        f"the SVM stopped after {svm.work} Newton steps with a gap of {svm.gap:.2g}, above "
+        f"{SVM_GAP:.2g} of its loss"
+    )
     # In rate units the scores, and so the weights, are half as large as with a margin of 1.
-    return Threshold(2 * svm.w[:-1], 2 * float(svm.w[-1])), reason
+    return Threshold(2 * svm.w[:-1], 2 * float(svm.w[-1])), "" if svm.converged else late
 
 
 def fit_plain_estimate(problem: Problem) -> LinearRegressor:
@@ -108,10 +107,8 @@ def _fit_logistic(problem: Problem, rng: np.random.Generator) -> tuple[Logistic,
         tolerance=LOGISTIC_TOLERANCE,
         iterations=MAX_ITERATIONS,
     )
-    classifier = Logistic(fit.weights[:-1], float(fit.weights[-1]))
-    if fit.converged:
-        return classifier, ""
-    return classifier, f"LIBLINEAR stopped after {MAX_ITERATIONS} passes over the rows"
+    late = f"LIBLINEAR stopped after {MAX_ITERATIONS} passes over the rows"
+    return Logistic(fit.weights[:-1], float(fit.weights[-1])), "" if fit.converged else late
 
 
 ROUNDING = 1e-12
@@ -197,15 +194,13 @@ def solve_bounded_covariance(problem: Problem, covariance: float, progress: Prog
         "work": svm.work,
         "seconds": time.perf_counter() - begun,
     }
-    status, reason = "solved", ""
-    if not svm.converged:
-        status = "iteration_limit"
-        reason = (
-            f"stopped after {svm.work} Newton steps with a gap of {2 * svm.gap:.2g}, "
-            f"above {2 * ZAFAR_GAP:.2g}"
-        )
+    late = (
+        f"stopped after {svm.work} Newton steps with a gap of {2 * svm.gap:.2g}, "
+        f"above {2 * ZAFAR_GAP:.2g}"
+    )
+    ending = ("solved", "") if svm.converged else ("iteration_limit", late)
     multipliers = sum_by_goal(names, svm.multipliers)
-    return Solution({"deterministic": classifier}, status, reason, multipliers, (row,))
+    return Solution({"deterministic": classifier}, *ending, multipliers, (row,))
 
 
 def group_contrasts(problem: Problem) -> tuple[list[str], Array]:
@@ -232,16 +227,14 @@ def group_contrasts(problem: Problem) -> tuple[list[str], Array]:
 
 def one_sided_diagnostic(goal: Goal, rates: RateMatrix) -> Diagnostic | None:
     """Return an E308 diagnostic if a piece of the constraint pushes no row down, or no row up."""
-    for row in combine_affine_forms(rates, affine_pieces(goal))[0]:
-        for way, pushed in (("down", row > 0), ("up", row < 0)):
-            if not pushed.any():
-                message = (
-                    f"'{goal.name}' pushes no row {way}: zafar compares the rows that a rule "
-                    "pushes down with those that it pushes up"
-                )
-                hint = "write a rule that holds one group's rate against another's"
-                return Diagnostic("E308", message, hint)
-    return None
+    rows, _ = combine_affine_forms(rates, affine_pieces(goal))
+    if (rows.max(axis=1) > 0).all() and (rows.min(axis=1) < 0).all():
+        return None
+    message = (
+        f"'{goal.name}' pushes no row up, or none down, and zafar compares the rows that a rule "
+        "pushes down with those that it pushes up"
+    )
+    return Diagnostic("E308", message, "write a rule that holds one group's rate against another's")
 
 
 def bounded_covariance_problem(problem: Problem, means: Array, covariance: float) -> ConvexProblem:
