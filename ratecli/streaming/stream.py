@@ -196,8 +196,8 @@ class PredictionSums:
     """Weighted sums (M, 1 or 4, C) of the decisions of M classifiers in C cells.
 
     With the label (C,) of each cell, also of the error, the squared error and the log loss of their
-    estimates. Linear classifiers and mixtures of them take scores, which are computed for all of them at once;
-    others take features.
+    estimates. Linear classifiers and mixtures of them take scores, which are computed for all of
+    them at once; others take features.
     """
 
     encoded: RecordEncoder
