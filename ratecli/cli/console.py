@@ -124,9 +124,9 @@ def format_table(
 
 def format_sheet(sheet: Sheet, most: int | None = None) -> str:
     """Return a table of a report as text, at most its first `most` rows."""
-    heads = [column.title for column in sheet.columns]
     rows = [[cell.text for cell in row] for row in sheet.rows[:most]]
-    return format_table(heads, rows, [each.title for each in sheet.columns if each.numeric])
+    right = [title for title, numeric in zip(sheet.titles, sheet.numeric, strict=True) if numeric]
+    return format_table(sheet.titles, rows, right)
 
 
 def pluralize(count: int, noun: str) -> str:

@@ -18,12 +18,12 @@ Without `within`, t is 0 for a bound, and a figure of a paper is shown without a
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from itertools import groupby
 from typing import Any
 
 from ratecli.config.report import CONFIDENCE_INTERVAL, Expectation
@@ -34,6 +34,7 @@ from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.report.groups import (
     IntervalEstimate,
     SeedGroup,
+    group_by,
     is_failure,
     same_points,
     seed_groups,
@@ -46,6 +47,7 @@ from ratecli.report.sheet import (
     format_number,
     format_point,
     format_scalar,
+    format_signed,
     identity_cells,
     identity_columns,
     make_sheet,
@@ -211,9 +213,7 @@ def comparison_cells(each: ExpectationComparison) -> SheetRow:
     difference: Any = ""
     if mean is not None:
         value = number_cell(mean)
-        sign = "+" * (mean >= each.figure)
-        text = f"{sign}{format_number(mean - each.figure)}"
-        difference = SheetCell(text, mean - each.figure)
+        difference = SheetCell(format_signed(mean - each.figure), mean - each.figure)
     ends = SheetCell(" to ".join(map(format_number, interval)), interval[0]) if interval else ""
     verdict = ": ".join(filter(None, [each.verdict.text, each.reason]))
     return [
@@ -255,21 +255,15 @@ def _matching_groups(found: Sequence[SeedGroup], entry: Expectation) -> Iterator
 def warn_unmet_expectations(ledger: Ledger) -> list[Diagnostic]:
     """Return a W501 for each expectation from which some group differs."""
     found = []
-    for _, rows in groupby(compare_expectations(ledger), key=lambda each: id(each.entry)):
-        every = list(rows)
+    for every in group_by(compare_expectations(ledger), lambda each: id(each.entry)).values():
         apart = [each for each in every if each.verdict is Verdict.DIFFERS]
         if apart:
-            verb = "differs" if len(apart) == 1 else "differ"
-            others = f", and {len(apart)} of {len(every)} rows {verb}" if len(every) > 1 else ""
-            found.append(Diagnostic("W501", f"{_warning_text(apart[0])}{others}"))
+            first, entry, group = apart[0], apart[0].entry, apart[0].group
+            about = ", ".join(filter(None, [group.variant, format_point(group.point), entry.split]))
+            measured = format_number(
+                math.nan if first.measured.mean is None else first.measured.mean
+            )
+            others = f", and {len(apart)} of {len(every)} rows differ" if len(every) > 1 else ""
+            message = f"'{entry.metric}' of '{entry.algorithm}' is {measured} ({about}), expected: "
+            found.append(Diagnostic("W501", f"{message}{first.target}{others}"))
     return found
-
-
-def _warning_text(each: ExpectationComparison) -> str:
-    """Describe the measured value, where it was measured, and the expected value."""
-    entry, group = each.entry, each.group
-    about = ", ".join(filter(None, [group.variant, format_point(group.point), entry.split]))
-    measured = format_number(float("nan") if each.measured.mean is None else each.measured.mean)
-    return (
-        f"'{entry.metric}' of '{entry.algorithm}' is {measured} ({about}), expected: {each.target}"
-    )

@@ -64,10 +64,8 @@ def estimate_mean(values: Iterable[float]) -> IntervalEstimate:
     n, nan = len(numbers), len(everything) - len(numbers)
     if not numbers:
         return IntervalEstimate(None, None, 0, nan)
-    if not all(map(math.isfinite, numbers)):
-        return IntervalEstimate(_infinite(numbers), None, n, nan)
     mean = float(statistics.mean(numbers))
-    if n == 1:
+    if n == 1 or not math.isfinite(mean):
         return IntervalEstimate(mean, None, n, nan)
     quantile = float(stdtrit(n - 1, (1 + LEVEL) / 2))
     return IntervalEstimate(mean, quantile * statistics.stdev(numbers) / math.sqrt(n), n, nan)
@@ -84,12 +82,6 @@ def estimate_share(count: int, n: int, unknown: int = 0) -> IntervalEstimate:
     low = float(betaincinv(count, n - count + 1, tail)) if count else 0.0
     high = float(betaincinv(count + 1, n - count, 1 - tail)) if count < n else 1.0
     return IntervalEstimate(count / n, None, n, unknown, (low, high))
-
-
-def _infinite(numbers: list[float]) -> float:
-    """Return the mean of numbers that include infinities: the infinity, or NaN if both occur."""
-    infinite = {number for number in numbers if math.isinf(number)}
-    return infinite.pop() if len(infinite) == 1 else math.nan
 
 
 CONCLUSIVE = MEASURED_STATUSES | {"no_solution_found", "infeasible"}

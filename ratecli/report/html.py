@@ -13,8 +13,7 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ import yaml
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from ratecli.errors import Diagnostic, FaultError
+from ratecli.errors import FaultError
 from ratecli.files import LEDGER_FILE, atomic_write, report_write_errors
 from ratecli.ledger.records import END_WARNINGS_KEY
 from ratecli.ledger.view import NOT_RUN, Ledger
@@ -74,7 +73,7 @@ MAX_SUMMARY_WARNINGS = 5
 """Maximum number of warnings of the run in the summary; the full list is further down."""
 OPEN_TREES = 2
 """Number of trees that are initially expanded."""
-ROOT = re.compile(r'<svg [^>]*width="([\d.]+)pt"[^>]*viewBox="([^"]*)"[^>]*>(.*)</svg>', re.DOTALL)
+ROOT = re.compile(r'<svg [^>]*viewBox="([^"]*)"[^>]*>(.*)</svg>', re.DOTALL)
 UNUSED = re.compile(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>|\s*\n\s*", re.DOTALL)
 """Comments, metadata, styles (which the page defines) and white space between lines."""
 TOOLTIP_ID = re.compile(rf'id="({SERIES}|{LEGEND})-(\d+)-\d+"')
@@ -96,7 +95,8 @@ def render_report(
         name=ledger.experiment.get("name", ""),
         description=ledger.experiment.get("description") or "",
         stand_ins=ledger.stand_ins,
-        goals=goal_rows(ledger),
+        goals={"objective": ledger.experiment.get("objective", ""), **ledger.constraints},
+        classes={goal["name"]: goal["class"] for goal in ledger.meta.get("goals") or ()},
         facts=experiment_facts(ledger),
         outcome=count_by_status(Counter(map(ledger.status, ledger.plan))),
         verdicts=count_verdicts(compare_expectations(ledger)),
@@ -106,12 +106,9 @@ def render_report(
         expectations=expectation_sheet(ledger),
         tables=requested_sheets(ledger),
         legend=cell_legend(ledger),
-        figures=[page_figure(image, number) for number, image in enumerate(plots)],
+        figures=plots,
         certificates=certificate_sheet(ledger),
-        trees=[
-            (page_figure(image, number), text)
-            for number, (image, text) in enumerate(trees, len(plots))
-        ],
+        trees=trees,
         open_trees=OPEN_TREES,
         omitted_trees=omitted_trees_note(ledger),
         statuses=status_sheet(ledger),
@@ -123,13 +120,6 @@ def render_report(
             dict(ledger.experiment), sort_keys=False, allow_unicode=True, width=100
         ),
     )
-
-
-def goal_rows(ledger: Ledger) -> list[tuple[str, str, str]]:
-    """Return name, text and class of the objective and of each constraint."""
-    classes = {goal["name"]: goal["class"] for goal in ledger.meta.get("goals") or ()}
-    texts = {"objective": ledger.experiment.get("objective", "")} | dict(ledger.constraints)
-    return [(name, text, classes.get(name, "")) for name, text in texts.items()]
 
 
 def experiment_facts(ledger: Ledger) -> list[tuple[str, str]]:
@@ -219,6 +209,7 @@ def _environment() -> Environment:
     for name, file in (("css", "page.css"), ("dark", "dark.css"), ("script", "page.js")):
         found.globals[name] = Markup(_text(file).strip())  # noqa: S704 - part of ratecli
     found.globals |= {"most_rows": MAX_ROWS, "long_text": LONG_TEXT}
+    found.filters |= {"inline_svg": inline_svg, "tooltip_json": tooltip_json}
     return found
 
 
@@ -226,33 +217,19 @@ def _text(name: str) -> str:
     return resources.files("ratecli.report").joinpath("page", name).read_text("utf-8")
 
 
-@dataclass(frozen=True)
-class PageFigure:
-    """A drawing on a page: width in CSS pixels, markup, and tooltip data for the script."""
-
-    name: str
-    caption: str
-    what: str
-    width: int
-    drawing: Markup
-    tooltips: Markup
-
-
-def page_figure(image: PlotImage, number: int) -> PageFigure:
-    """Convert a plot for the page, where it is figure `number`."""
+def inline_svg(image: PlotImage, number: int) -> Markup:
+    """Return the drawing of a plot as markup for a page, where it is figure `number`."""
     found = ROOT.search(image.svg.decode())
-    width, view, content = found.groups() if found else ("0", "", "")
+    view, content = found.groups() if found else ("", "")
     content = UNUSED.sub(" ", content).replace("xlink:href", "href")
     content = TOOLTIP_ID.sub(r'data-\1="\2"', content)
     content = DIGITS.sub(r"\1", REFERENCE.sub(rf"\1f{number}-", content))
     markup = f'<svg viewBox="{view}" aria-hidden="true">{content}</svg>'
-    drawing = Markup(markup)  # noqa: S704 - Matplotlib escapes text
-    pixels = round(float(width) * 96 / 72)
-    return PageFigure(image.name, image.caption, image.what, pixels, drawing, _tooltip_json(image))
+    return Markup(markup)  # noqa: S704 - Matplotlib escapes text
 
 
-def _tooltip_json(image: PlotImage) -> Markup:
-    """Encode JSON for an HTML script element, escaping `<` and `&`."""
+def tooltip_json(image: PlotImage) -> Markup:
+    """Encode tooltip data for an HTML script element, escaping `<` and `&`."""
     marks = [[*(round(each, 5) for each in mark[:4]), *mark[4:]] for mark in image.marks]
     content = {"series": image.series, "marks": marks}
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
@@ -260,50 +237,11 @@ def _tooltip_json(image: PlotImage) -> Markup:
 
 
 REPORT = "report.html"
-UNREADABLE = "cannot be read"
-"""Shown for an experiment whose ledger is invalid or of another version."""
 EXPERIMENTS_NOTE = (
     "Satisfied on test: in how many trials and variants of algorithms all constraints are "
     "satisfied on the test set, of those measured there. Each name links to the experiment's own "
     "report."
 )
-
-
-@dataclass(frozen=True)
-class JoinedExperiment:
-    """An experiment on a joint page, with a link to its own report if there is one.
-
-    If `ledger` is None, it was not run or `errors` explains why.
-    """
-
-    cell: SheetCell
-    ledger: Ledger | None
-    errors: Sequence[Diagnostic] = ()
-
-    @classmethod
-    def read(cls, folder: Path, page: Path) -> JoinedExperiment:
-        """Read an experiment's results; `page` is the path that the joint page will have."""
-        report, link = folder / REPORT, ""
-        if report.is_file():
-            relative = os.path.relpath(report.resolve(), page.parent.resolve())
-            link = quote(Path(relative).as_posix())
-        unread = cls(SheetCell(folder.name, link=link), None)
-        if not (folder / LEDGER_FILE).is_file():
-            return unread
-        try:
-            ledger = Ledger.read(folder / LEDGER_FILE)
-        except FaultError as error:
-            return replace(unread, errors=error.faults)
-        name = str(ledger.experiment.get("name") or folder.name)
-        return cls(SheetCell(name, link=link), ledger)
-
-    @property
-    def statuses(self) -> Counter[str]:
-        return Counter(map(self.ledger.status, self.ledger.plan) if self.ledger else ())
-
-    @cached_property
-    def comparisons(self) -> list[ExpectationComparison]:
-        return compare_expectations(self.ledger) if self.ledger else []
 
 
 def write_joined(folders: Sequence[Path], place: Path) -> Path:
@@ -326,63 +264,69 @@ def write_joined(folders: Sequence[Path], place: Path) -> Path:
 
 def render_joined(folders: Sequence[Path], place: Path) -> str:
     """Render the page; `place` is the path it will have."""
-    experiments = [JoinedExperiment.read(folder, place) for folder in dict.fromkeys(folders)]
-    rows = sorted(
-        ((each, result) for each in experiments for result in each.comparisons),
-        key=lambda row: list(Verdict).index(row[1].verdict),
-    )
-    papers = [row for row in rows if row[1].entry.kind == "paper"]
-    others = [row for row in rows if row[1].entry.kind != "paper"]
-    sections = (("Paper figures and measured values", papers), ("Other expectations", others))
-    overview = map(_experiment_row, experiments)
+    experiments: list[SheetRow] = []
+    compared: list[tuple[SheetCell, ExpectationComparison]] = []
+    statuses: Counter[str] = Counter()
+    for folder in dict.fromkeys(folders):
+        ledger, error = _read_results(folder)
+        name = str(ledger.experiment.get("name") or folder.name)
+        link = ""
+        if (folder / REPORT).is_file():
+            relative = os.path.relpath((folder / REPORT).resolve(), place.parent.resolve())
+            link = quote(Path(relative).as_posix())
+        cell = SheetCell(name, link=link)
+        experiments.append(_experiment_row(cell, ledger, error))
+        compared += [(cell, each) for each in compare_expectations(ledger)]
+        statuses.update(map(ledger.status, ledger.plan))
+    compared.sort(key=lambda row: list(Verdict).index(row[1].verdict))
     return render_template(
         "joined.html.j2",
-        experiments=make_sheet("Experiments", overview, EXPERIMENTS_NOTE),
-        missing=[each.cell.text for each in experiments if not (each.ledger or each.errors)],
-        unreadable=[(each.cell.text, error) for each in experiments for error in each.errors],
-        trials=count_by_status(sum((each.statuses for each in experiments), Counter())),
-        verdicts=count_verdicts(result for _, result in papers),
-        sheets=[
-            make_sheet(title, [_figure_row(*row) for row in found], NOTE)
-            for title, found in sections
-            if found
-        ],
+        experiments=make_sheet("Experiments", experiments, EXPERIMENTS_NOTE),
+        outcome=count_by_status(statuses),
+        verdicts=count_verdicts(each for _, each in compared),
+        figures=make_sheet(
+            "Expected and measured values", [_figure_row(*row) for row in compared], NOTE
+        ),
     )
 
 
-def _experiment_row(joined: JoinedExperiment) -> SheetRow:
-    ledger, verdicts = joined.ledger, count_verdicts(joined.comparisons)
-    ended, satisfied = SheetCell(NOT_RUN, tone="part"), SheetCell("")
-    if ledger is not None:
-        ended = status_cell(joined.statuses)
-        if ledger.constraints:
-            satisfied = satisfied_cell(seed_groups(ledger.algorithms), "test")
-    elif joined.errors:
-        ended = SheetCell(UNREADABLE, tone="bad")
+def _read_results(folder: Path) -> tuple[Ledger, SheetCell | None]:
+    """Return the stored results, or empty ones and the reason why there are none."""
+    empty = Ledger([], {}, {})
+    if not (folder / LEDGER_FILE).is_file():
+        return empty, SheetCell(NOT_RUN, tone="part")
+    try:
+        return Ledger.read(folder / LEDGER_FILE), None
+    except FaultError as error:
+        texts = (f"{each.code}: {each.message}. {each.help or ''}" for each in error.faults)
+        return empty, SheetCell(f"cannot be read: {' '.join(texts)}", tone="bad")
+
+
+def _experiment_row(name: SheetCell, ledger: Ledger, error: SheetCell | None) -> SheetRow:
+    satisfied = SheetCell("")
+    if ledger.constraints:
+        satisfied = satisfied_cell(seed_groups(ledger.algorithms), "test")
+    verdicts = count_verdicts(compare_expectations(ledger))
     counted = ", ".join(f"{word} {count}" for word, count, _ in verdicts)
     tone = "bad" if any(tone == "bad" for *_, tone in verdicts) else ""
-    description = ledger.experiment.get("description") if ledger else ""
+    description = str(ledger.experiment.get("description") or "")
     return [
-        ("experiment", joined.cell),
-        ("question", _first_sentence(str(description or ""))),
-        ("trials", joined.statuses.total() if ledger else None),
-        ("ended", ended),
+        ("experiment", name),
+        ("question", textwrap.shorten(description, 200, placeholder="...")),
+        ("trials", len(ledger.plan)),
+        ("ended", error or status_cell(Counter(map(ledger.status, ledger.plan)))),
         ("satisfied on test", satisfied),
         ("expected numbers", SheetCell(counted, tone=tone)),
     ]
 
 
-def _figure_row(joined: JoinedExperiment, result: ExpectationComparison) -> SheetRow:
+def _figure_row(name: SheetCell, result: ExpectationComparison) -> SheetRow:
     """Return the row of an expected figure."""
     group, metric = result.group, result.entry.metric
-    name = f"{group.label} ({group.variant})" if group.variant else group.label
-    about = [f"{metric} of {name}", format_point(group.point), result.entry.split]
-    figure = ", ".join(filter(None, about))
-    return [("experiment", joined.cell), ("figure", figure), *comparison_cells(result)]
-
-
-def _first_sentence(text: str) -> str:
-    """Return the first sentence of a description, shortened to fit a table."""
-    flat = " ".join(text.split())
-    end = min((at for sign in (". ", "? ") if (at := flat.find(sign)) >= 0), default=len(flat))
-    return textwrap.shorten(flat[: end + 1], 200, placeholder="...")
+    model = f"{group.label} ({group.variant})" if group.variant else group.label
+    about = [f"{metric} of {model}", format_point(group.point), result.entry.split]
+    return [
+        ("experiment", name),
+        ("figure", ", ".join(filter(None, about))),
+        *comparison_cells(result),
+    ]

@@ -38,31 +38,28 @@ SheetRow: TypeAlias = Sequence[tuple[str, Any]]
 
 
 @dataclass(frozen=True)
-class SheetColumn:
-    title: str
-    numeric: bool = False
-
-
-@dataclass(frozen=True)
 class Sheet:
+    """A table with the titles of its columns; a column with sort keys is numeric."""
+
     title: str
-    columns: tuple[SheetColumn, ...]
+    titles: tuple[str, ...]
     rows: tuple[tuple[SheetCell, ...], ...]
     note: str = ""
 
+    @property
+    def numeric(self) -> list[bool]:
+        return [any(row[k].key is not None for row in self.rows) for k in range(len(self.titles))]
+
 
 def make_sheet(title: str, rows: Iterable[SheetRow], note: str = "") -> Sheet:
-    """Return a sheet of rows with the same titles; a column with sort keys is numeric."""
+    """Return a sheet of rows with the same titles."""
     named = list(rows)
     cells = [
         tuple(cell if isinstance(cell, SheetCell) else value_cell(cell) for _, cell in row)
         for row in named
     ]
-    columns = [
-        SheetColumn(name, numeric=any(row[k].key is not None for row in cells))
-        for k, (name, _) in enumerate(named[0] if named else ())
-    ]
-    return Sheet(title, tuple(columns), tuple(cells), note)
+    titles = tuple(name for name, _ in named[0]) if named else ()
+    return Sheet(title, titles, tuple(cells), note)
 
 
 def format_number(value: float) -> str:
@@ -71,6 +68,10 @@ def format_number(value: float) -> str:
         return str(value)
     plain = value == 0 or 5e-5 <= abs(value) < 1e5
     return f"{value:.4f}" if plain else f"{value:.3g}"
+
+
+def format_signed(value: float) -> str:
+    return f"{'+' * (value >= 0)}{format_number(value)}"
 
 
 def format_scalar(value: Any) -> str:
@@ -145,22 +146,16 @@ def share_tone(passed: int, total: int) -> str:
 
 def to_markdown(sheet: Sheet) -> str:
     """Render as a pipe table with aligned columns."""
-    texts = [[_escape(cell.text) for cell in row] for row in sheet.rows]
-    heads = [_escape(column.title) for column in sheet.columns]
-    widths = [max(3, *map(len, column)) for column in zip(heads, *texts, strict=True)]
-    numeric = [column.numeric for column in sheet.columns]
-    rule = ["-" * (w - right) + ":" * right for w, right in zip(widths, numeric, strict=True)]
-    table = "\n".join(_line(row, widths, numeric) for row in [heads, rule, *texts])
+    columns = []
+    for k, (title, numeric) in enumerate(zip(sheet.titles, sheet.numeric, strict=True)):
+        texts = [_escape(text) for text in [title, *(row[k].text for row in sheet.rows)]]
+        width = max(3, *map(len, texts))
+        rule = "-" * (width - numeric) + ":" * numeric
+        texts.insert(1, rule)
+        columns.append([text.rjust(width) if numeric else text.ljust(width) for text in texts])
+    table = "\n".join(f"| {' | '.join(line)} |" for line in zip(*columns, strict=True))
     note = f"{_escape(sheet.note)}\n\n" if sheet.note else ""
     return f"## {_escape(sheet.title)}\n\n{note}{table}\n"
-
-
-def _line(texts: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> str:
-    cells = (
-        text.rjust(width) if right else text.ljust(width)
-        for text, width, right in zip(texts, widths, numeric, strict=True)
-    )
-    return f"| {' | '.join(cells)} |"
 
 
 def _escape(text: str) -> str:

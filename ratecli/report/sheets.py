@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,9 @@ from ratecli.ledger.records import (
     CONSTRAINT_TOLERANCE,
     FILTER_STAGE_PREFIX,
     VIOLATION_PREFIX,
-    PlannedTrial,
 )
 from ratecli.ledger.view import Ledger
 from ratecli.report.groups import (
-    IntervalEstimate,
     SeedGroup,
     SplitMetric,
     count_satisfied,
@@ -33,7 +30,6 @@ from ratecli.report.sheet import (
     SheetCell,
     SheetRow,
     check_mark,
-    count_by_status,
     estimate_cell,
     format_point,
     format_scalar,
@@ -58,8 +54,6 @@ UNSOLVED_NOTE = (
 )
 ORDINARY_STATUSES = frozenset({"ok", "not_met"})
 """Statuses of trials with results, which the other tables cover."""
-MAX_STACKS = 20
-"""Maximum number of tracebacks in a report."""
 MAX_STACK_LENGTH = 6000
 """Maximum characters of a traceback; the end is kept, as it is the most informative part."""
 MEANS_LEGEND = (
@@ -84,28 +78,22 @@ def unsolved_sheet(ledger: Ledger) -> Sheet:
         lambda each: (each.label, ledger.status(each), NUMBER.sub("#", ledger.reason(each))),
     )
     order = list(planned)
-    ordered = sorted(alike.items(), key=lambda item: (order.index(item[0][0]), -len(item[1])))
-    rows = []
-    for k, ((label, status, _), trials) in enumerate(ordered):
-        first = trials[0]
+    rows: list[SheetRow] = []
+    for trials in sorted(alike.values(), key=lambda own: (order.index(own[0].label), -len(own))):
+        first, status = trials[0], ledger.status(trials[0])
+        result = ledger.results.get(first.key)
+        stack = str(result.info.get("traceback") or "") if result else ""
         where = ", ".join(filter(None, [format_point(first.point), f"seed {first.seed}"]))
-        stack = _stack(ledger, first) if k < MAX_STACKS else ""
-        row: SheetRow = [
-            ("algorithm", label),
-            ("status", SheetCell(status, tone=status_cell({status: 1}).tone)),
-            ("trials", share_cell(len(trials), planned[label])),
-            ("first", where),
-            ("reason", SheetCell(ledger.reason(first), more=stack)),
-        ]
-        rows.append(row)
+        rows.append(
+            [
+                ("algorithm", first.label),
+                ("status", SheetCell(status, tone=status_cell({status: 1}).tone)),
+                ("trials", share_cell(len(trials), planned[first.label])),
+                ("first", where),
+                ("reason", SheetCell(ledger.reason(first), more=stack[-MAX_STACK_LENGTH:])),
+            ]
+        )
     return make_sheet("Unsolved and unfinished trials", rows, UNSOLVED_NOTE)
-
-
-def _stack(ledger: Ledger, trial: PlannedTrial) -> str:
-    """Return the end of a trial's traceback, or ""."""
-    result = ledger.results.get(trial.key)
-    text = str(result.info.get("traceback") or "") if result else ""
-    return text if len(text) <= MAX_STACK_LENGTH else f"...{text[-MAX_STACK_LENGTH:]}"
 
 
 def constraint_sheet(ledger: Ledger) -> Sheet:
@@ -163,26 +151,19 @@ def satisfaction_sheet(ledger: Ledger) -> Sheet:
 
 def status_sheet(ledger: Ledger) -> Sheet:
     """Return how the trials of each algorithm ended, and their total time."""
-    found = group_by(ledger.plan, lambda trial: trial.label)
-    statuses = [status for status, *_ in count_by_status(Counter(map(ledger.status, ledger.plan)))]
     rows = []
-    for label, trials in found.items():
-        counts = Counter(map(ledger.status, trials))
+    for label, trials in group_by(ledger.plan, lambda trial: trial.label).items():
         results = [ledger.results[trial.key] for trial in trials if trial.key in ledger.results]
         seconds = sum(result.seconds for result in results)
         rows.append(
             [
                 ("algorithm", label),
                 ("trials", len(trials)),
-                *((status, _count_cell(counts[status], status)) for status in statuses),
+                ("status", status_cell(Counter(map(ledger.status, trials)))),
                 ("seconds", SheetCell(f"{seconds:,.1f}", seconds)),
             ]
         )
     return make_sheet("How trials ended", rows, "Seconds are the sum over all trials.")
-
-
-def _count_cell(count: int, status: str) -> SheetCell:
-    return SheetCell(str(count), count, status_cell({status: count}).tone if count else "none")
 
 
 def cell_legend(ledger: Ledger) -> str:
@@ -226,7 +207,9 @@ def _requested_sheet(ledger: Ledger, table: Mapping[str, Any], title: str) -> Sh
     names = list(table.get("rows") or identity_columns(ledger))
     split = table.get("split") or "test"
     groups = seed_groups(ledger, by_seed="seed" in names)
-    names = _distinguishing_names(ledger, names, groups)
+    shown = {repr(identity_cells(group, names)) for group in groups}
+    if len(shown) < len(groups):  # further columns tell the rows apart
+        names += [name for name in identity_columns(ledger) if name not in names]
     metrics: dict[str, SplitMetric] = {}
     for metric in table.get("columns") or ledger.metrics:
         if metric.startswith(VIOLATION_PREFIX):  # on all splits
@@ -250,63 +233,24 @@ def _requested_sheet(ledger: Ledger, table: Mapping[str, Any], title: str) -> Sh
     return make_sheet(f"{title} ({split})", rows)
 
 
-def _distinguishing_names(
-    ledger: Ledger, requested: Sequence[str], groups: Sequence[SeedGroup]
-) -> list[str]:
-    """Return the requested names, plus those needed to tell different rows apart."""
-
-    def rows(names: Sequence[str]) -> int:
-        cells = (identity_cells(group, names) for group in groups)
-        return len({tuple(format_scalar(value) for _, value in row) for row in cells})
-
-    names = list(requested)
-    for name in identity_columns(ledger):
-        if name not in names and rows([*names, name]) > rows(names):
-            names.append(name)
-    return names
-
-
-@dataclass(frozen=True)
-class BestCandidate:
-    """A variant of an algorithm at a sweep point.
-
-    `name` is the algorithm, with the variant if there are several. `worst` is the largest mean
-    violation, NaN if unknown, minus infinity without constraints.
-    """
-
-    name: str
-    group: SeedGroup
-    objective: IntervalEstimate
-    worst: float
-
-    @property
-    def feasible(self) -> bool:
-        return self.worst <= CONSTRAINT_TOLERANCE
-
-    @property
-    def rank(self) -> tuple[int, float]:
-        """Order by objective if feasible, else by violation, with unknown violations last."""
-        mean = self.objective.mean or 0.0
-        if self.feasible:
-            return 0, mean
-        return (2, mean) if math.isnan(self.worst) else (1, self.worst)
-
-
 def best_sheet(ledger: Ledger) -> Sheet:
-    """Return a row for each task with the feasible candidate of the lowest mean objective.
+    """Return a row for each task with the feasible group of the lowest mean objective.
 
-    Candidates are feasible if all their mean violations are at most 0. A task is a point of the
-    file's own sweep, together with the values of names used in constraints or the objective. If no
-    candidate is feasible, the one with the smallest violation counts as best.
+    Groups are feasible if all their mean violations are at most 0. A task is a point of the file's
+    own sweep, together with the values of names used in constraints or the objective. If no group
+    is feasible, the one with the smallest violation counts as best.
     """
     split = next((each for each in BEST_SPLITS if each in ledger.algorithms.splits), "")
     rules = [str(ledger.experiment.get(OBJECTIVE, "")), *ledger.constraints.values()]
     words = set(re.findall(r"\w+", " ".join(rules))) | set(ledger.experiment.get("sweep") or ())
     names = [name for name in ledger.algorithms.sweep if name in words]
+    means = (
+        (each, each.estimate(split, OBJECTIVE).mean) for each in seed_groups(ledger.algorithms)
+    )
     tasks = group_by(
-        _best_candidates(ledger.algorithms, split),
+        (each for each, mean in means if mean is not None and not math.isnan(mean)),
         # as displayed: 1 and 1.0 define the same task
-        lambda each: tuple(format_scalar(each.group.point.get(name)) for name in names),
+        lambda each: tuple(format_scalar(each.point.get(name)) for name in names),
     )
     note = f"The lowest mean objective on {split} rows over the trials with results."
     if ledger.constraints:
@@ -315,39 +259,35 @@ def best_sheet(ledger: Ledger) -> Sheet:
             "every constraint is at most 0 there, and in how many trials all constraints are "
             "satisfied. The best was chosen on these rows, so its objective is slightly optimistic."
         )
-    best = (min(several, key=lambda each: each.rank) for several in tasks.values())
-    rows = [_best_row(ledger, names, split, each) for each in best]
+    rows = [_best_row(ledger, names, split, groups) for groups in tasks.values()]
     return make_sheet(f"Best results ({split})", rows, note)
 
 
-def _best_candidates(ledger: Ledger, split: str) -> Iterator[BestCandidate]:
-    for groups in group_by(seed_groups(ledger), lambda group: group.label).values():
-        several = len({group.variant for group in groups}) > 1
-        for group in groups:
-            objective = group.estimate(split, OBJECTIVE)
-            if objective.mean is None or math.isnan(objective.mean):
-                continue
-            violations = [
-                group.estimate(split, VIOLATION_PREFIX + each).mean for each in ledger.constraints
-            ]
-            worst = float(np.max(np.array(violations, dtype=float), initial=-math.inf))
-            name = f"{group.label} ({group.variant})" if several else group.label
-            yield BestCandidate(name, group, objective, worst)
+def _best_row(
+    ledger: Ledger, names: Sequence[str], split: str, groups: Iterable[SeedGroup]
+) -> SheetRow:
+    def rank(group: SeedGroup) -> tuple[int, float, float]:
+        """Order by objective if feasible, else by violation, with unknown violations last."""
+        mean = group.estimate(split, OBJECTIVE).mean or 0.0
+        metrics = (VIOLATION_PREFIX + name for name in ledger.constraints)
+        violations = [group.estimate(split, metric).mean for metric in metrics]
+        worst = float(np.max(np.array(violations, dtype=float), initial=-math.inf))
+        if worst <= CONSTRAINT_TOLERANCE:
+            return 0, mean, worst
+        return (2, mean, worst) if math.isnan(worst) else (1, worst, worst)
 
-
-def _best_row(ledger: Ledger, names: Sequence[str], split: str, best: BestCandidate) -> SheetRow:
-    group, objective, planned = best.group, best.objective, len(best.group.outcomes)
-    name = best.name if best.feasible else f"none (closest: {best.name})"
-    row = [(each, group.point.get(each)) for each in names]
-    row.append(("best", SheetCell(name, tone="" if best.feasible else "bad")))
+    best = min(groups, key=rank)
+    infeasible, _, worst = rank(best)
+    tone = "bad" if infeasible else ""
+    row = [(each, best.point.get(each)) for each in names]
+    name = f"none (closest: {best.label})" if infeasible else best.label
+    row += [("best", SheetCell(name, tone=tone)), ("variant", best.variant)]
     if others := [each for each in ledger.sweep if each not in names]:
-        at = {each: group.point[each] for each in others if each in group.point}
+        at = {each: best.point[each] for each in others if each in best.point}
         row.append(("at", format_point(at)))
+    objective = best.estimate(split, OBJECTIVE)
     row.append((OBJECTIVE, estimate_cell(objective, objective.n)))
     if ledger.constraints:
-        tone = "good" if best.feasible else "bad"
-        worst = UNKNOWN if math.isnan(best.worst) else number_cell(best.worst, tone)
-        row.append(("worst violation", worst))
-        row.append(("satisfied in", satisfied_cell([group], split)))
-    counted = f"{objective.n} of {planned}" if objective.n < planned else str(objective.n)
-    return [*row, ("n", SheetCell(counted, objective.n))]
+        cell = UNKNOWN if math.isnan(worst) else number_cell(worst, tone or "good")
+        row += [("worst violation", cell), ("satisfied in", satisfied_cell([best], split))]
+    return [*row, ("n", objective.n)]

@@ -194,10 +194,10 @@ def _name(trial: PlannedTrial) -> str:
 def _trial_files(ledger: Ledger, trial: PlannedTrial, store: LedgerStore) -> dict[str, bytes]:
     """Return the contents of a trial's files by name."""
     models = store.models(trial.key) if ledger.status(trial) in MEASURED_STATUSES else {}
-    names: dict[str, str] = {}
+    stems: dict[str, str] = {}
     for variant in models:
-        stems = {name.removesuffix(MODEL_SUFFIX) for name in names.values()}
-        names[variant] = unique_file_name(variant, stems) + MODEL_SUFFIX
+        stems[variant] = unique_file_name(variant, stems.values())
+    names = {variant: stem + MODEL_SUFFIX for variant, stem in stems.items()}
     files = {names[variant]: data for variant, data in models.items()}
     if models:
         files |= encoder_json(trial, store.encoding(trial.key), names, models)

@@ -136,7 +136,7 @@ def test_failed_expectations_come_first():
     )  # fmt: skip
     sheet = expectation_sheet(ledger)
     assert sheet.title == "Comparison with the paper"
-    assert [column.title for column in sheet.columns] == [
+    assert list(sheet.titles) == [
         "algorithm", "variant", "kappa", "split", "metric",
         "expected", "measured", "95 % interval", "n", "difference", "verdict", "within", "source",
     ]  # fmt: skip
@@ -194,5 +194,5 @@ def test_each_expectation_that_differs_is_one_warning():
     assert [fault.message.removeprefix(ours) for fault in faults] == [
         "expected: ≤ 0.4",
         "expected: paper 0.1 within 2%",
-        "expected: ≥ 0.9, and 1 of 2 rows differs",
+        "expected: ≥ 0.9, and 1 of 2 rows differ",
     ]

@@ -161,9 +161,9 @@ def test_data_sets_that_changed_are_named():
         return [each.detail for each in found]
 
     assert details({"a": "1", "b": "2", "c": "3"}, {"b": "2", "c": "4", "d": "5"}) == [
-        "data set 'a' is not pinned",
-        "data set 'c' is not what was pinned: its file or its options are others",
-        "data set 'd' is pinned and no longer in the file",
+        f"data set '{name}' is not what was pinned: it was added or removed, or its file or "
+        "options changed"
+        for name in "acd"
     ]
     assert set(details({"a": "1"}, {"a": "1"})) == {"1 seed: no interval"}
 
@@ -338,7 +338,7 @@ def table(*found):
     """Return the metrics of the table's rows, and the note below the table."""
     made = CheckReport(Path("x.yaml"), "x", None, found)
     sheet = findings_sheet(made)
-    at = [column.title for column in sheet.columns].index("metric")
+    at = sheet.titles.index("metric")
     return [row[at].text for row in sheet.rows], omitted_note(made)
 
 

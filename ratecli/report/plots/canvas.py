@@ -185,8 +185,8 @@ class TooltipMark(NamedTuple):
 class PlotImage:
     """A drawn plot; `name` is the file name without suffix.
 
-    `what` explains the plot to readers who are new to this kind; `series` and `marks` are for
-    tooltips.
+    `what` explains the plot to readers who are new to this kind; `width` is in CSS pixels;
+    `series` and `marks` are for tooltips.
     """
 
     name: str
@@ -194,6 +194,7 @@ class PlotImage:
     svg: bytes
     png: bytes
     what: str = ""
+    width: int = 0
     series: tuple[str, ...] = ()
     marks: tuple[TooltipMark, ...] = ()
 
@@ -297,9 +298,9 @@ class Canvas:
         self.figure.set_layout_engine(None)  # keep the layout that was computed
         marks = self._marks()
         self.figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
-        series = tuple(self._numbers)
-        images = svg.getvalue(), png.getvalue()
-        return PlotImage(name, self.caption, *images, self.what, series, marks)
+        images, series = (svg.getvalue(), png.getvalue()), tuple(self._numbers)
+        width = round(96 * self.figure.get_size_inches()[0])
+        return PlotImage(name, self.caption, *images, self.what, width, series, marks)
 
 
 def draw_image(name: str, draw: Callable[..., Canvas], *arguments: Any) -> PlotImage:

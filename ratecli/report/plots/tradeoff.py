@@ -34,6 +34,8 @@ from ratecli.report.plots.lines import (
 REFERENCE: dict[str, Any] = {"color": GREY, "linewidth": 1.1, "marker": "", "zorder": 1.5}
 """The style of the diagonal and of the known frontier."""
 LONG_DASHES = (0, (9, 4))
+SIDES: tuple[tuple[Literal["x", "y"], str], ...] = (("x", "levels"), ("y", "heights"))
+"""The axes, with the names of their stored limits."""
 MANY_POINTS = 60
 """If all lines of a panel together have more points, markers are small and intervals faint."""
 
@@ -44,20 +46,6 @@ def plot_axes(ledger: Ledger, plot: PlotRequest[TradeoffPlot], split: str) -> Pl
     return PlotAxes(x, plot.options.y, split, x not in ledger.metrics and x in ledger.sweep)
 
 
-def constraint_levels(
-    ledger: Ledger, plot: PlotRequest[TradeoffPlot]
-) -> dict[Literal["x", "y"], list[Mapping[str, Any]]]:
-    """Return the limits that constraints set on each axis, as stored by the run."""
-    stored: Sequence[Mapping[str, Any]] = ledger.meta.get("plots") or ()
-    levels = stored[plot.position] if plot.position < len(stored) else {}
-    return {"x": levels.get("levels") or [], "y": levels.get("heights") or []}
-
-
-def known_frontier(ledger: Ledger, plot: PlotRequest[TradeoffPlot]) -> list[tuple[float, float]]:
-    """Return the points of the best possible trade-off, if the data set provides it."""
-    return (ledger.meta.get("frontier") or {}).get(str(plot.position)) or []
-
-
 def draw_tradeoff(ledger: Ledger, plot: PlotRequest[TradeoffPlot]) -> Canvas:
     """Draw a panel for each value of `by` and each split.
 
@@ -66,7 +54,14 @@ def draw_tradeoff(ledger: Ledger, plot: PlotRequest[TradeoffPlot]) -> Canvas:
     """
     selections, splits = panel_selections(ledger, plot.options), plot.splits
     several = len(splits) > 1
-    canvas = _canvas(ledger, plot, len(selections) * len(splits))
+    x, y, rows = plot.options.x, plot.options.y, " and ".join(splits)
+    what = (
+        f"{y} over {x} on {rows} rows: a mark for each algorithm, variant and sweep point, with "
+        "lines along the sweep. Dotted: limits set by constraints; dashed: references."
+    )
+    most = len(splits) if several else 3
+    panels = len(selections) * len(splits)
+    canvas = Canvas(f"{y} against {x} ({rows})", what, plot.options.title, panels, most)
     found: list[SweepLine] = []
     handles: list[Line2D] = []
     for selection in selections:
@@ -99,29 +94,16 @@ def draw_tradeoff(ledger: Ledger, plot: PlotRequest[TradeoffPlot]) -> Canvas:
     return canvas
 
 
-def _canvas(ledger: Ledger, plot: PlotRequest[TradeoffPlot], panels: int) -> Canvas:
-    names, splits = plot_axes(ledger, plot, ""), " and ".join(plot.splits)
-    lines = (
-        f"A line for each algorithm and variant along {names.x}"
-        if names.swept
-        else "A mark for each algorithm, variant and sweep point, with lines along the sweep"
-    )
-    limits = "; dotted: limits set by constraints" * any(constraint_levels(ledger, plot).values())
-    best = "; dashed: the best that any rule can achieve" * bool(known_frontier(ledger, plot))
-    what = f"{names.y} over {names.x} on {splits} rows. {lines}{limits}{best}."
-    caption = f"{names.y} against {names.x} ({splits})"
-    row = len(plot.splits) if len(plot.splits) > 1 else 3
-    return Canvas(caption, what, plot.options.title, panels, row)
-
-
 def _draw_limits(
     axes: Axes, ledger: Ledger, plot: PlotRequest[TradeoffPlot], selection: PlotSelection
 ) -> None:
-    """Draw the limits of a panel, and those of all panels."""
-    for axis, levels in constraint_levels(ledger, plot).items():
+    """Draw the limits that constraints set on the axes of a panel, as stored by the run."""
+    stored: Sequence[Mapping[str, Any]] = ledger.meta.get("plots") or ()
+    levels = stored[plot.position] if plot.position < len(stored) else {}
+    for axis, name in SIDES:
         own = [
             (float(each["value"]), str(each["label"]))
-            for each in levels
+            for each in levels.get(name) or ()
             if not selection.at or each.get("panel") in {None, selection.at[1]}
         ]
         draw_levels(axes, own, axis)
@@ -136,7 +118,8 @@ def _draw_references(
 ) -> list[Line2D]:
     """Draw the known frontier and the line y = x, within the range of the algorithms' lines."""
     left, right = axes.get_xlim()
-    within = [point for point in known_frontier(ledger, plot) if left <= point[0] <= right]
+    frontier = (ledger.meta.get("frontier") or {}).get(str(plot.position)) or ()
+    within = [point for point in frontier if left <= point[0] <= right]
     lines = []
     if within:
         xs, ys = zip(*within, strict=True)

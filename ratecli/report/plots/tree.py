@@ -72,8 +72,8 @@ def build_box_tree(record: Mapping[str, Any]) -> BoxNode:
 
 def _node(record: Mapping[str, Any]) -> BoxNode:
     children = _children(record["children"])
-    lines = textwrap.wrap(SIGNS.get(record["text"], record["text"]), NODE_LINE_LENGTH)
-    text = tuple(lines if len(lines) <= MAX_LINES else [*lines[: MAX_LINES - 1], "…"])
+    sign = SIGNS.get(record["text"], record["text"])
+    text = tuple(textwrap.wrap(sign, NODE_LINE_LENGTH, max_lines=MAX_LINES, placeholder="…"))
     low, high = map(float, record["interval"])
     interval = f"[{', '.join(map(format_bound, record['interval']))}]"
     if "estimate" in record:

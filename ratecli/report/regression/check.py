@@ -152,10 +152,10 @@ def load_current_results(
         help_ = f"`ratecli fetch {path}`"
     else:
         with LedgerStore(folder / LEDGER_FILE, readonly=True) as store:
-            before, results = store.plan(), store.results()
+            results = store.results()
         if not any(trial.key in results for trial in plan):
-            stale = " as it is now: the file, its data or the code changed since" if before else ""
-            detail = f"no trial of the file{stale} is stored in '{folder}'"
+            stale = "as it is now: the file, its data or the code changed since"
+            detail = f"no trial of the file {stale} is stored in '{folder}'"
     if detail:
         return None, [Finding(against="run", detail=detail, help=help_)]
     known = {

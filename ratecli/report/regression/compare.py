@@ -17,11 +17,11 @@ direction of improvement *changed* if this holds in either direction.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any
+
+import numpy as np
 
 from ratecli.config.base import SOLUTION_RATE
 from ratecli.ledger.records import VIOLATION_PREFIX
@@ -33,6 +33,7 @@ from ratecli.report.regression.findings import Finding
 from ratecli.report.regression.reference import (
     PinnedTrials,
     Reference,
+    VariantMetric,
     dataset_digests,
     pin_points,
 )
@@ -70,11 +71,10 @@ class ComparisonTerms:
     better: Mapping[str, Direction]
     rows: Mapping[str, int] = field(default_factory=dict)
 
-    def direction(self, metric: str) -> Direction | None:
-        """Return the direction in which a metric improves, None if it is not known."""
+    def direction(self, metric: str) -> Direction:
+        """Return the direction in which a metric improves."""
         low = metric.startswith((VIOLATION_PREFIX, UNDEFINED_PREFIX))
-        found = Direction.LOW if low else self.better.get(metric, Direction.EITHER)
-        return found if found in {Direction.LOW, Direction.HIGH} else None
+        return Direction.LOW if low else self.better.get(metric, Direction.EITHER)
 
     def at(self, was: float) -> float:
         """Return the tolerance for a value."""
@@ -86,33 +86,18 @@ class SeedSeries:
     """The pinned and the current values of one metric, and its finding without a verdict."""
 
     finding: Finding
-    design: SeedDesign
     values: tuple[BySeed, BySeed]
 
     @property
     def undefined(self) -> set[int]:
         """The seeds whose value is undefined on either side."""
-        sides = (side.items() for side in self.values)
-        return {seed for seed, value in chain(*sides) if not math.isfinite(value)}
+        return {seed for side in self.values for seed in side if not math.isfinite(side[seed])}
 
     @property
-    def defined(self) -> bool:
-        """Whether any value is defined."""
-        return any(map(math.isfinite, chain(*(side.values() for side in self.values))))
-
-    @property
-    def of_rows(self) -> bool:
-        """Whether the metric is an average over rows, not over trials and not cut off at 0."""
-        metric = self.finding.metric
-        return metric != SOLUTION_RATE and not metric.startswith(
-            (VIOLATION_PREFIX, UNDEFINED_PREFIX)
-        )
-
-    @property
-    def family(self) -> tuple[str | SeedDesign, ...]:
+    def family(self) -> tuple[str, ...]:
         """What the same metric has in common at all sweep points."""
         found = self.finding
-        return found.algorithm, found.variant, found.split, found.metric, self.design
+        return found.algorithm, found.variant, found.split, found.metric
 
 
 def compare_with_reference(
@@ -123,40 +108,44 @@ def compare_with_reference(
     If data sets changed, only this is reported, as they alone could explain different values.
     """
     now, was = dataset_digests(ledger), reference.data
-    changes = dict.fromkeys(now.keys() - was.keys(), "is not pinned")
-    changes |= dict.fromkeys(was.keys() - now.keys(), "is pinned and no longer in the file")
-    other = "is not what was pinned: its file or its options are others"
-    changes |= {name: other for name in now.keys() & was.keys() if now[name] != was[name]}
-    if changes:
-        return [
-            Finding(detail=f"data set '{name}' {change}", loc=("datasets", name))
-            for name, change in sorted(changes.items())
-        ]
-    return compare_points(pin_points(ledger), reference.trials, terms)
+    change = "is not what was pinned: it was added or removed, or its file or options changed"
+    changes = [
+        Finding(detail=f"data set '{name}' {change}", loc=("datasets", name))
+        for name in sorted({**now, **was})
+        if now.get(name) != was.get(name)
+    ]
+    return changes or compare_points(pin_points(ledger), reference.trials, terms)
 
 
 def compare_points(
-    now: Iterable[PinnedTrials], was: Iterable[PinnedTrials], terms: ComparisonTerms
+    now: Sequence[PinnedTrials], was: Sequence[PinnedTrials], terms: ComparisonTerms
 ) -> list[Finding]:
-    """Compare results on the same data, in the order of `now`.
-
-    Points that no longer exist come last.
-    """
+    """Compare results on the same data; what cannot be compared comes first."""
     known = {each.key: each for each in was}
-    found: list[Finding | SeedSeries] = []
+    design = SeedDesign.of(*({seed for each in side for seed in each.seeds} for side in (was, now)))
+    compared: list[Finding | SeedSeries] = []
     for each in now:
-        before = known.pop(each.key, None)
-        if before is None:
-            found.append(_finding(each, detail="it is not pinned"))
+        if before := known.pop(each.key, None):
+            compared += _compare_point(each, before, design, terms.rows)
         else:
-            found += _compare_point(each, before, terms.rows)
+            compared.append(_finding(each, detail="it is not pinned"))
     gone = "it is pinned and no longer in the file"
-    found += [_finding(each, detail=gone) for each in known.values()]
-    return judge_series(found, terms)
+    compared += [_finding(each, detail=gone) for each in known.values()]
+    series = [each for each in compared if isinstance(each, SeedSeries)]
+    families = list(group_by(series, lambda each: each.family).values())
+    undefined = [
+        [_undefined_series(own)] for own in families if any(each.undefined for each in own)
+    ]
+    level = LEVEL / 2 if undefined else LEVEL
+    return [
+        *(each for each in compared if isinstance(each, Finding)),
+        *_judge(families, design, level, terms),
+        *_judge(undefined, design, level, terms),
+    ]
 
 
 def _compare_point(
-    now: PinnedTrials, was: PinnedTrials, rows: Mapping[str, int]
+    now: PinnedTrials, was: PinnedTrials, design: SeedDesign, rows: Mapping[str, int]
 ) -> Iterator[Finding | SeedSeries]:
     """Yield all comparisons of an algorithm at a sweep point."""
     if not FINISHED.issuperset(now.statuses):
@@ -166,52 +155,44 @@ def _compare_point(
         listed = ", ".join(f"{now.status[seed]} at seed {seed}" for seed in new)
         yield _finding(now, detail=f"it is {listed}, which is not pinned")
         return
-    design = SeedDesign.of(was.seeds, now.seeds)
-    yield SeedSeries(_finding(now, metric=SOLUTION_RATE), design, (was.solved, now.solved))
-    before, after = was.numbers, now.numbers
-    if not before or not after:
+    yield SeedSeries(_finding(now, metric=SOLUTION_RATE), (was.solved, now.solved))
+    sides: list[Mapping[VariantMetric, BySeed]] = [was.numbers, now.numbers]
+    if not all(sides):
         return
+    if design.enough and not design.paired:
+        sides = [_with_all_splits(side, rows) for side in sides]
+    before, after = sides
     for place in dict.fromkeys([*before, *after]):
         variant, split, metric = place
         found = _finding(now, variant=variant, split=split, metric=metric)
         if place in after and place in before:
             values = _values(metric, before[place]), _values(metric, after[place])
-            yield SeedSeries(found, design, values)
+            yield SeedSeries(found, values)
         else:
             detail = "it is not pinned" if place in after else "it is pinned and no longer measured"
             yield replace(found, detail=detail)
-    if design.enough and not design.paired:
-        yield from _compare_all_splits(now, was, rows)
 
 
-def _compare_all_splits(
-    now: PinnedTrials, was: PinnedTrials, rows: Mapping[str, int]
-) -> Iterator[SeedSeries]:
-    """Yield a comparison of each metric over the rows of all splits, for other seeds.
+def _with_all_splits(
+    numbers: Mapping[VariantMetric, BySeed], rows: Mapping[str, int]
+) -> dict[VariantMetric, BySeed]:
+    """Add the mean of each metric over the rows of all splits, for comparisons of other seeds.
 
     Other seeds assign the same rows to other splits. The error on a small test set is uncertain,
     while the mean over all rows is not, because a high error on one split goes with a low error on
     another.
     """
-    places = was.numbers.keys() & now.numbers.keys()
-    for variant, metric in sorted({(variant, metric) for variant, _, metric in places}):
-        splits = [split for split in rows if (variant, split, metric) in places]
+    found = dict(numbers)
+    for variant, metric in sorted({(variant, metric) for variant, _, metric in numbers}):
+        splits = [split for split in rows if (variant, split, metric) in numbers]
         if len(splits) > 1 and not metric.startswith(VIOLATION_PREFIX):
-            before, after = (
-                _mean([(rows[split], each.numbers[variant, split, metric]) for split in splits])
-                for each in (was, now)
-            )
-            found = _finding(now, variant=variant, split=" + ".join(splits), metric=metric)
-            yield SeedSeries(found, SeedDesign.of(was.seeds, now.seeds), (before, after))
-
-
-def _mean(parts: Sequence[tuple[int, BySeed]]) -> BySeed:
-    """Return the mean by seed, weighted by numbers of rows."""
-    total = sum(rows for rows, _ in parts)
-    return {
-        seed: sum(rows * numbers.get(seed, math.nan) for rows, numbers in parts) / total
-        for seed in parts[0][1]
-    }
+            parts = [(rows[split], numbers[variant, split, metric]) for split in splits]
+            total = sum(count for count, _ in parts)
+            found[variant, " + ".join(splits), metric] = {
+                seed: sum(count * part.get(seed, math.nan) for count, part in parts) / total
+                for seed in parts[0][1]
+            }
+    return found
 
 
 def _values(metric: str, values: BySeed) -> BySeed:
@@ -228,16 +209,13 @@ def _undefined_series(family: Sequence[SeedSeries]) -> SeedSeries:
     """
     first = family[0].finding
     found = replace(first, metric=UNDEFINED_PREFIX + first.metric, point={})
-    was, now = (_undefined_shares(each.values[side] for each in family) for side in (0, 1))
-    return SeedSeries(found, family[0].design, (was, now))
-
-
-def _undefined_shares(points: Iterable[BySeed]) -> BySeed:
-    flags: dict[int, list[bool]] = {}
-    for values in points:
-        for seed, value in values.items():
-            flags.setdefault(seed, []).append(not math.isfinite(value))
-    return {seed: statistics.fmean(several) for seed, several in flags.items()}
+    shares: tuple[dict[int, float], dict[int, float]] = {}, {}
+    for side, own in enumerate(shares):
+        points = [each.values[side] for each in family]
+        for seed in {seed for values in points for seed in values}:
+            values = [point[seed] for point in points if seed in point]
+            own[seed] = 1 - np.isfinite(values).mean()
+    return SeedSeries(found, shares)
 
 
 def _finding(now: PinnedTrials, **more: Any) -> Finding:
@@ -245,53 +223,48 @@ def _finding(now: PinnedTrials, **more: Any) -> Finding:
     return Finding(algorithm=now.algorithm, point=now.point, **more)
 
 
-def judge_series(found: Sequence[Finding | SeedSeries], terms: ComparisonTerms) -> list[Finding]:
-    """Replace each series by its finding, with a verdict, and add those on undefined values."""
-    series = [each for each in found if isinstance(each, SeedSeries)]
-    families = list(group_by(series, lambda each: each.family).values())
-    undefined = [[_undefined_series(own)] for own in families if any(s.undefined for s in own)]
-    level = LEVEL / 2 if undefined else LEVEL
-    judged = {**_judge(families, level, terms), **_judge(undefined, level, terms)}
-    every = (*found, *(each for (each,) in undefined))
-    return [judged[id(each)] if isinstance(each, SeedSeries) else each for each in every]
-
-
 def _judge(
-    families: Iterable[Sequence[SeedSeries]], level: float, terms: ComparisonTerms
-) -> dict[int, Finding]:
-    """Return the findings by ID of the series.
+    families: Iterable[Sequence[SeedSeries]],
+    design: SeedDesign,
+    level: float,
+    terms: ComparisonTerms,
+) -> list[Finding]:
+    """Return the findings with their verdicts.
 
     If there is only noise, none of them fails with a probability of at least 1 - `level`.
     """
     differences: list[tuple[SeedSeries, MeanDifference | None]] = []
     for own in families:
-        values = mean_differences([each.values for each in own], own[0].design)
+        values = mean_differences([each.values for each in own], design)
         differences += zip(own, values, strict=True)
     tests = sum(
         each is not None and each.error is not None and each.largest > terms.at(each.was)
         for _, each in differences
     )
     tail = level / max(1, tests)
-    return {id(series): _judge_one(series, each, tail, terms) for series, each in differences}
+    return [_judge_one(series, each, tail, terms) for series, each in differences]
 
 
 def _judge_one(
     series: SeedSeries, found: MeanDifference | None, tail: float, terms: ComparisonTerms
 ) -> Finding:
     """Return the finding of a series; `tail` is the level of its interval."""
-    if not series.defined:
+    metric = series.finding.metric
+    if not any(math.isfinite(value) for side in series.values for value in side.values()):
         undefined = "undefined, as it is pinned"
         return replace(series.finding, verdict=Verdict.SAME, detail=undefined)
     if found is None:
         detail = "no seed gave a number both times, and there are too few for two samples"
         return replace(series.finding, detail=detail)
-    direction = terms.direction(series.finding.metric)
-    tail = tail if direction else tail / 2
-    needed = 0
-    if direction and not series.design.paired and series.of_rows:
-        needed = found.needed(HALF_A_POINT * max(1.0, abs(found.was)), tail)
+    direction = terms.direction(metric)
+    directed = direction in {Direction.LOW, Direction.HIGH}
+    tail = tail if directed else tail / 2
+    paired = math.isfinite(found.largest)
     seeds = f"{found.seeds} seed{'s' * (found.seeds > 1)}"
     how = f"paired over {seeds}" if found.error is not None else f"{seeds}: no interval"
+    # shares of trials and violations are no averages over rows, so that half a point means little
+    over_rows = not metric.startswith((SOLUTION_RATE, VIOLATION_PREFIX, UNDEFINED_PREFIX))
+    loss = HALF_A_POINT * max(1.0, abs(found.was))
     return replace(
         series.finding,
         verdict=_verdict(found, tail, direction, terms),
@@ -300,18 +273,18 @@ def _judge_one(
         interval=found.interval(tail),
         seeds=found.seeds,
         left_out=len(series.undefined),
-        needed=needed,
-        detail=how if math.isfinite(found.largest) else f"two samples of {seeds} or more",
+        needed=found.needed(loss, tail) if directed and over_rows and not paired else 0,
+        detail=how if paired else f"two samples of {seeds} or more",
     )
 
 
 def _verdict(
-    found: MeanDifference, tail: float, direction: Direction | None, terms: ComparisonTerms
+    found: MeanDifference, tail: float, direction: Direction, terms: ComparisonTerms
 ) -> Verdict:
     low, high = found.interval(tail) or (found.value, found.value)
     if abs(found.value) <= terms.at(found.was) or low <= 0 <= high:
         return Verdict.SAME
-    if direction is None:
+    if direction not in {Direction.LOW, Direction.HIGH}:
         return Verdict.CHANGED
     worse = (found.value > 0) is (direction is Direction.LOW)
     return Verdict.REGRESSED if worse else Verdict.IMPROVED

@@ -22,6 +22,7 @@ from ratecli.report.sheet import (
     SheetRow,
     format_number,
     format_point,
+    format_signed,
     make_sheet,
     number_cell,
 )
@@ -156,16 +157,9 @@ class CheckReport:
 
     def of(self, verdicts: Collection[Verdict]) -> list[Finding]:
         """Return findings with these verdicts, in the order of verdicts, largest changes first."""
-        order, ranked = (
-            list(Verdict),
-            sorted(self.findings, key=lambda each: each.rank, reverse=True),
-        )
-        found = (each for each in ranked if each.verdict in verdicts)
-        return sorted(found, key=lambda each: order.index(each.verdict))
-
-
-def format_signed(value: float) -> str:
-    return f"{'+' * (value >= 0)}{format_number(value)}"
+        found = [each for each in self.findings if each.verdict in verdicts]
+        found.sort(key=lambda each: each.rank, reverse=True)
+        return sorted(found, key=lambda each: list(Verdict).index(each.verdict))
 
 
 INVALID_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -179,14 +173,13 @@ def to_junit(checks: Sequence[CheckReport]) -> bytes:
     """
     root = ET.Element("testsuites")
     for one in checks:
-        suite = ET.SubElement(root, "testsuite", name=one.name, file=str(one.path))
+        file = str(one.path)
+        suite = ET.SubElement(root, "testsuite", name=one.name, file=file)
         for each in one.findings:
             about = f"{each.metric} of {each.who}" if each.metric else each.who or "results"
             other = "what is expected" if each.against == "expect" else "the reference"
-            classname = ".".join(filter(None, [one.name, each.algorithm]))
-            name, file = f"{about} against {other}", str(one.path)
-            about_case = {"name": name, "classname": classname, "file": file, "time": "0"}
-            case = ET.SubElement(suite, "testcase", about_case)
+            name, classname = f"{about} against {other}", f"{one.name}.{each.algorithm}".rstrip(".")
+            case = ET.SubElement(suite, "testcase", name=name, classname=classname, file=file)
             if not each.verdict.good:
                 tag = "failure" if each.verdict.compared else "error"
                 detail = ET.SubElement(case, tag, type=each.verdict, message=each.sentence)
@@ -194,7 +187,6 @@ def to_junit(checks: Sequence[CheckReport]) -> bytes:
     for each_suite in (root, *root):
         for name, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error")):
             each_suite.set(name, str(len(list(each_suite.iter(tag)))))
-        each_suite.set("time", "0")
     for element in root.iter():
         element.attrib = {key: _clean(text) for key, text in element.attrib.items()}
         element.text = _clean(element.text or "")
