@@ -132,7 +132,7 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
          "algorithms: [unconstrained]", "sweep: {dataset: [d]}",
          "groups: {⟦old⟧: {d: sex = Female}}"),
         ("E410 column of too many values", "algorithms: [unconstrained]",
-         "constraints: {a: tpr >= 0.5}", "safety: {stratify: ⟦[sex, x, z]⟧}", "datasets:",
+         "constraints: {a: tpr >= 0.5}", "⟦safety⟧: {stratify: [sex, x, z]}", "datasets:",
          "  d: {path: scores.csv, label: y}"),
         ("E208 no test rows", "datasets: {d: {source: loans, rows: 200, split: {train: 1}}}",
          "algorithms: [unconstrained]",
