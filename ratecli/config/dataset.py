@@ -105,14 +105,11 @@ class SplitSpec(Spec):
                 yield _conflict(key, chosen, f"keep '{key}' or '{chosen}'")
         shares = {part: exact_number(getattr(self, part)) for part in DATASET_PARTS}
         known = [share for share in shares.values() if share is not None]
-        if len(known) == len(DATASET_PARTS) and sum(known) != 1:
-            message = f"train, validation and test must add up to 1, not {float(sum(known)):g}"
+        whole = len(known) == len(DATASET_PARTS) and sum(known) != 1
+        no_training_rows = shares["train"] == 0 or (shares["train"] is None and sum(known) == 1)
+        if whole or sum(known) > 1 or no_training_rows:
+            message = "the parts of the split must add up to 1, with some rows to train on"
             yield Diagnostic("E104", message, key=True)
-        elif sum(known) > 1:
-            message = f"the parts of the split add up to {float(sum(known)):g}, more than 1"
-            yield Diagnostic("E104", message, key=True)
-        elif shares["train"] == 0 or (shares["train"] is None and sum(known) == 1):
-            yield Diagnostic("E104", "the split leaves no rows to train on", key=True)
 
 
 class DatasetSpec(Spec):

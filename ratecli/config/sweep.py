@@ -57,15 +57,10 @@ def expand_space(text: object) -> object:
         raise InvalidValueError(Diagnostic("E105", message, AXIS_HINT))
     name, first, last, count = found.groups()
     ends = (float(first), float(last))
-    message, hint = "", None
-    if not 1 <= int(count) <= MAX_POINTS:
-        message = f"the count of {name} must be from 1 to {MAX_POINTS}, not {count}"
-    elif not all(map(math.isfinite, ends)):
-        message = f"the ends of {name} must be finite numbers"
-    elif name == "logspace" and min(ends) <= 0:
-        message = "the ends of logspace must be greater than 0"
-        hint = "its arguments are the first and last value, not exponents"
-    if message:
+    positive = name == "linspace" or min(ends) > 0
+    if not (1 <= int(count) <= MAX_POINTS and all(map(math.isfinite, ends)) and positive):
+        message = f"{quote_value(text)} is out of range"
+        hint = f"ends are finite, those of logspace positive, and the count is 1 to {MAX_POINTS}"
         raise InvalidValueError(Diagnostic("E105", message, hint))
     return (_linspace if name == "linspace" else _logspace)(first, last, int(count))
 

@@ -295,15 +295,11 @@ def _details(name: str) -> Iterator[tuple[str, Any]]:
         if function.domain != REAL_LINE:
             ends = [str(end) if math.isinf(end) else end for end in function.domain]
             yield "takes numbers from", ends
-        if name in VARIADIC_FUNCTIONS:
-            yield "of a metric's values over a column", f"{name}(tpr, by=sex)"
-    if name in TEMPLATES:
-        yield "written", f"{name}(tpr, by=sex)"
-    if name in VARIADIC_FUNCTIONS or name == "mean":
-        yield "over several columns", f"{name}(tpr, by=(sex, race))"
-    if name in BALANCE_METRICS:
-        yield "written", f"{name}(by=sex)"
-        yield "over several columns", f"{name}(by=(sex, race))"
+    metric = "" if name in BALANCE_METRICS else "tpr, "
+    if name in {*TEMPLATES, *VARIADIC_FUNCTIONS, *BALANCE_METRICS}:
+        yield "over a column", f"{name}({metric}by=sex)"
+    if name in {"mean", *VARIADIC_FUNCTIONS, *BALANCE_METRICS}:
+        yield "over several columns", f"{name}({metric}by=(sex, race))"
 
 
 def _plot_keys(name: str) -> list[ListingRow]:

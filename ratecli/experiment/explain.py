@@ -13,17 +13,14 @@ from ratecli.experiment.filter_stage import filter_stage_cases
 from ratecli.experiment.goal_checks import SHAPE_NAMES, refusal_reason
 from ratecli.experiment.options import all_options, solver_class
 from ratecli.experiment.prepare import PreparedExperiment
-from ratecli.models.storage import loads
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import (
     Affine,
     affine,
-    balance,
     bound_text,
     positive_combination,
-    ratio_sum,
 )
-from ratecli.rates.analysis import Goal, Shape, monotonicity, vanishing_ratios
+from ratecli.rates.analysis import Goal, vanishing_ratios
 from ratecli.rates.expression import Expression
 from ratecli.rates.table import DEPLOYED
 from ratecli.sampling.rows import load_trial_data
@@ -32,13 +29,11 @@ from ratecli.solvers.registry import all_algorithms
 
 MAX_SHOWN_ITEMS = 4
 """Maximum number of tests, bounds, filters, sweep points or pieces that are listed in full."""
-TREE_LINES = 30
 TEXT_LENGTH = 300
 TAKE_PHRASES = {
     "weights": "training rows count by the chance that they are kept",
     "sample": "of the training rows a sample is drawn by the seed",
 }
-MONOTONICITY_PHRASES = {1: "grows in", -1: "falls in", 0: "neither grows nor falls for sure in"}
 
 
 def explain(prepared: PreparedExperiment) -> list[str]:
@@ -53,7 +48,7 @@ def explain(prepared: PreparedExperiment) -> list[str]:
         tests = [] if name == "objective" else _explain_safety(prepared, name)
         lines += ["", title, *_indent([*goals, *tests])]
     if experiment.deployed is not None:
-        lines += ["", "deployed model", f"  {_explain_deployed(experiment.deployed, prepared)}"]
+        lines += ["", "deployed model", f"  {_explain_deployed(experiment.deployed)}"]
     metrics = case_metrics(cases)
     shown = [f"{name} = {ex.to_text(metrics[name])}" for name in experiment.metrics]
     return [*lines, "", "metrics", *_indent(shown)]
@@ -67,20 +62,11 @@ def _explain_algorithms(cases: Sequence[Case]) -> Iterator[str]:
         yield f"{label}{kind}: {_pairs(all_options(own[0].solver))}; {points}"
 
 
-def _explain_deployed(deployed: DeployedSpec, prepared: PreparedExperiment) -> str:
+def _explain_deployed(deployed: DeployedSpec) -> str:
     """Describe where the deployed model's decisions come from."""
-    if deployed.column is not None:
-        return f"decisions are read from the column '{deployed.column}'"
-    if deployed.algorithm is not None:
-        label = deployed.algorithm
-        return f"likelier decisions of the algorithm '{label}', at the same seed and sweep point"
-    assert prepared.deployed_model is not None
-    classifier = loads(prepared.deployed_model)
-    seen = f"; it looks at {'; '.join(classifier.slices)}" if classifier.slices else ""
-    return (
-        f"likelier decisions of the classifier in '{deployed.model}' "
-        f"({classifier.kind}, {classifier.width} features{seen})"
-    )
+    ((kind, source),) = deployed.model_dump(exclude_none=True).items()
+    same = ", at the same seed and sweep point" if kind == "algorithm" else ""
+    return f"likelier decisions of the {kind} '{source}'{same}"
 
 
 def _explain_filters(prepared: PreparedExperiment) -> Iterator[str]:
@@ -99,10 +85,6 @@ def _explain_filters(prepared: PreparedExperiment) -> Iterator[str]:
         yield f"  {case.algorithm}: {_pairs(all_options(case.solver))}"
         yield f"  minimize    {case.objective.text}"
         yield from (f"  subject to  {rule.text}" for rule in case.constraints)
-        wanted = balance(case.objective.expression)
-        assert wanted is not None
-        for leaf, target in zip(wanted.groups, wanted.target, strict=True):
-            yield f"  wanted      {target:.4g} of {leaf.where}"
         yield f"  not seen    {', '.join(case.unseen)}"
     yield from _count_more(found, "filters")
 
@@ -172,8 +154,6 @@ def _explain_test(prepared: PreparedExperiment, case: Case, name: str) -> Iterat
             quantity = ex.to_text(rounded.expression())
             yield f"{'  ' * several}{side} bound of {quantity}, delta {bound.delta:.4g}"
     yield from _count_more(plan.trees, "parts")
-    if not plan.bounds:
-        yield f"nothing is bounded: '{goal.name}' depends on no rate"
     if test.division == "optimized" and len(plan.bounds) > len(plan.trees):
         yield "these deltas are a start: candidate rows tell how the delta is divided"
 
@@ -182,33 +162,18 @@ def _explain_test(prepared: PreparedExperiment, case: Case, name: str) -> Iterat
 
 
 def explain_goal(goals: Sequence[tuple[str, Goal]]) -> list[str]:
-    """Explain a goal at its sweep points: text, tree, class, normal form, supporting algorithms."""
-    (label, goal), last = goals[0], goals[-1][1]
-    objective = goal.name == "objective"
-    text = ex.to_text(goal.expression)
-    at = f" at {label}" if label and text != ex.to_text(last.expression) else ""
-    tree = format_tree(goal.expression)
-    if len(tree) > TREE_LINES:
-        tree = [*tree[: TREE_LINES - 1], f"... {len(tree) - TREE_LINES + 1} more lines"]
+    """Explain a goal at its sweep points: text, class, normal form, supporting algorithms."""
+    goal, objective = goals[0][1], goals[0][1].name == "objective"
+    text = _shorten_text(ex.to_text(goal.expression))
     return [
         f"as written  {goal.text}",
-        f"understood  {_shorten_text(text)}{'' if objective else ' <= 0'}",
+        f"understood  {text}{'' if objective else ' <= 0'}",
         f"class       {SHAPE_NAMES[goal.shape]}",
-        f"{'minimize' if objective else 'at most 0'}{at}:",
-        *_indent(tree),
         *_explain_special_parts(goal),
-        *_format_normal_forms(goals, objective=objective),
+        *_format_normal_forms(goals),
         "algorithms",
         *_indent(_accepting_algorithms(goal, objective=objective)),
     ]
-
-
-def format_tree(node: Expression) -> list[str]:
-    """Format an expression as an indented tree, with slices written out."""
-    if not isinstance(node, ex.Apply):
-        return [ex.to_text(node)]
-    inside = (line for child in node.arguments for line in format_tree(child))
-    return [node.function, *_indent(inside)]
 
 
 def _explain_special_parts(goal: Goal) -> Iterator[str]:
@@ -222,14 +187,12 @@ def _explain_special_parts(goal: Goal) -> Iterator[str]:
         yield "  nan, and a constraint does not count as met"
 
 
-def _format_normal_forms(goals: Sequence[tuple[str, Goal]], *, objective: bool) -> Iterator[str]:
-    """Format the goal as solvers get it: bounds on combinations, monotone rates, or ratios."""
-    yield "normal form" if objective else "normal form, all of it to hold"
+def _format_normal_forms(goals: Sequence[tuple[str, Goal]]) -> Iterator[str]:
+    """Format the goal as solvers get it, affine parts as combinations with positive weights."""
+    yield "minimize" if goals[0][1].name == "objective" else "all of it to hold"
     shown: dict[tuple[str, ...], str] = {}
     for label, goal in goals:
-        lines = [
-            line for each in goal.pieces[:MAX_SHOWN_ITEMS] for line in _format_piece(each, goal)
-        ]
+        lines = [_format_piece(each, goal) for each in goal.pieces[:MAX_SHOWN_ITEMS]]
         shown.setdefault((*lines, *_count_more(goal.pieces, "parts")), label)
     for own, label in list(shown.items())[:MAX_SHOWN_ITEMS]:
         head = [f"at {label}"] if label and len(shown) > 1 else []
@@ -237,31 +200,12 @@ def _format_normal_forms(goals: Sequence[tuple[str, Goal]], *, objective: bool) 
     yield from _indent(_count_more(shown, "sweep points"))
 
 
-def _format_piece(piece: Expression, goal: Goal) -> Iterator[str]:
-    form, sums = affine(piece), ratio_sum(piece)
-    if form is not None:
-        yield _format_affine(form, bound=goal.name != "objective")
-    elif goal.shape is Shape.CONVEX:
-        yield ex.to_text(piece)
-        signs = monotonicity(piece)
-        for sign, words in MONOTONICITY_PHRASES.items():
-            leaves = [str(leaf) for leaf, found in signs.items() if found == sign]
-            if leaves:
-                yield f"  {words} {'; '.join(leaves)}"
-    elif sums is not None:
-        if sums.affine.coefficients or sums.affine.constant:
-            yield _format_affine(sums.affine, bound=False)
-        for ratio in sums.ratios:
-            yield f"+ {ratio.weight:g} * numerator / denominator"
-            yield f"    numerator    {ex.to_text(ratio.numerator.expression())}"
-            yield f"    denominator  {ex.to_text(ratio.denominator.expression())}"
-    else:
-        yield ex.to_text(piece)
-
-
-def _format_affine(form: Affine, *, bound: bool) -> str:
+def _format_piece(piece: Expression, goal: Goal) -> str:
+    form, objective = affine(piece), goal.name == "objective"
+    if form is None:
+        return _shorten_text(ex.to_text(piece) + ("" if objective else " <= 0"))
     positive = positive_combination(form)
-    return bound_text(positive) if bound else ex.to_text(positive.expression())
+    return ex.to_text(positive.expression()) if objective else bound_text(positive)
 
 
 def _accepting_algorithms(goal: Goal, *, objective: bool) -> Iterator[str]:
@@ -273,13 +217,9 @@ def _accepting_algorithms(goal: Goal, *, objective: bool) -> Iterator[str]:
         except FaultError as error:
             yield f"{name:{width}}  {error.faults[0].message}"
             continue
-        takes = found.objectives if objective else found.constraints
         why, _ = refusal_reason(found, goal, objective=objective)
         if found.role == "ignores":
             words = "ignores it, and is measured on it"
-        elif goal.shape not in takes:
-            what = "objectives" if objective else "constraints"
-            words = f"cannot: it takes {' and '.join(sorted(takes))} {what}"
         elif why:
             words = f"cannot: {why}"
         else:

@@ -102,8 +102,9 @@ def read_filter(
     if stage.balance is None:
         name, objective = "objective", _custom_objective(at, str(stage.objective))
     else:
-        name, tree = IMBALANCE, _column_rate(IMBALANCE, _columns(at, stage.balance))
-        objective = objective_goal(str(tree), rs.resolve(tree, at.scope))
+        with _errors_in_columns(FILTER, "balance"):
+            name, tree = IMBALANCE, _column_rate(IMBALANCE, _columns(at, stage.balance))
+            objective = objective_goal(str(tree), rs.resolve(tree, at.scope))
     # the columns that define the groups, in the order of the objective
     leaves = ex.leaves(objective.expression)
     conditions = [condition for leaf in leaves for condition in leaf.where.conditions]
@@ -161,20 +162,13 @@ def _solver(at: EntryAtPoint, stage: FilterSpec) -> Solver:
 
 
 def _columns(at: EntryAtPoint, balance: Sequence[str]) -> list[str]:
-    """Return the columns of `balance`, with columns in place of swept names.
-
-    Raises E104, E205, E304 with locations.
-    """
+    """Return the columns of `balance`, with columns in place of swept names."""
     columns: list[str] = []
-    for k, name in enumerate(balance):
+    for name in balance:
         column = at.point.get(name, name)
-        with _errors_in_columns(FILTER, "balance", k):
-            if not isinstance(column, str):
-                message = f"'{name}' must be a column to balance, not {describe_type(column)}"
-                raise FaultError(Diagnostic("E104", message))
-            if column in columns:
-                raise FaultError(Diagnostic("E304", f"'{column}' is named twice"))
-            rs.resolve(_column_rate(IMBALANCE, [column]), at.scope)
+        if not isinstance(column, str) or column in columns:
+            message = f"'{name}' must be another column to balance, not {describe_type(column)}"
+            raise FaultError(Diagnostic("E104", message))
         columns.append(column)
     return columns
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Sequence
 from typing import Literal
 
@@ -170,21 +171,16 @@ def _algorithms_for(rows: Literal["numbers", "streams"]) -> str:
     for name, solver in usable_solvers():
         options = getattr(solver, rows)
         if options is not None and not options.keys() & all_algorithms()[name].preset.keys():
-            shown = ", ".join(
-                f"{key}: {'null' if value is None else value}" for key, value in options.items()
-            )
-            found.append(f"{name}: {{{shown}}}" if shown else name)
+            found.append(f"{name}: {json.dumps(options)}" if options else name)
     return ", ".join(found)
 
 
 def check_support(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
-    """Yield an E308 for each goal that the algorithm or its safety test does not support.
+    """Yield an E308 for each goal that the algorithm does not support.
 
     E414 for everything that needs streamed rows in memory.
     """
-    if case.solver.role == "ignores":
-        yield from _check_boundable(case)
-    else:
+    if case.solver.role != "ignores":
         yield from _check_supported_goals(case)
     yield from _check_streamed_rows(experiment, case)
 
@@ -219,15 +215,6 @@ def refusal_reason(found: type[Solver], goal: Goal, *, objective: bool) -> tuple
             why = f"'{ex.to_text(part)}' neither grows nor falls for sure in '{ex.to_text(leaf)}'"
             return why, None if part.span == NO_SPAN else part.span
     return "", None
-
-
-def _check_boundable(case: Case) -> Iterator[Diagnostic]:
-    for goal in case.constraints if case.safety is not None else ():
-        for part in ex.walk(goal.expression):
-            if isinstance(part, ex.RankingMeasure | ex.Disclosure):
-                message = f"a safety test cannot bound '{ex.to_text(part)}': it is no mean of rows"
-                loc = ("constraints", goal.name)
-                yield Diagnostic("E308", message, MEASURE_HINT, loc=loc, span=part.span)
 
 
 def _check_streamed_rows(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:

@@ -6,12 +6,12 @@ The key is a hash of everything that affects the trial's numbers.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from statistics import mean
-from typing import Any, NamedTuple
+from typing import Any
 
 from ratecli.config.document import Document
 from ratecli.config.experiment import DeployedSpec, Experiment, LimitsSpec
@@ -143,17 +143,10 @@ def make_plan(
     with document.placing():
         for specs in planner.specs_by_case():
             case = specs[0].case
-            trial = PlannedTrial(
-                key="",
-                label=case.label,
-                algorithm=case.algorithm,
-                options=all_options(case.solver),
-                point=dict(case.point),
-                seed=0,
-                metrics={name: ex.to_text(metric) for name, metric in case.metrics.items()},
-            )
+            metrics = {name: ex.to_text(metric) for name, metric in case.metrics.items()}
+            shared = (case.label, case.algorithm, all_options(case.solver), dict(case.point))
             for spec in specs:
-                planned.append(replace(trial, key=spec.key, seed=spec.seed))
+                planned.append(PlannedTrial(spec.key, *shared, spec.seed, metrics))
                 tasks[spec.key] = Task(spec.key, spec.required_keys(), spec, experiment.limits)
     # workers cache the rows of few seeds only: keep tasks that share rows together
     return Plan(tuple(planned), tuple(sorted(tasks.values(), key=_row_order)))
@@ -241,14 +234,14 @@ class _Planner:
         rows = {spec.key: spec.training_rows for spec in needed.values()}
         for label in case.of():
             if label in needed:
-                _check_independent(case, needed[label].case)
+                _check_rows_of_other(case, needed[label].case, is_deployed=False)
                 of[label] = needed[label].key
         itself = self.deployed.algorithm == case.label
         if itself:
             _check_own_decisions(case)
         elif self.deployed.algorithm is not None:
             other = needed[self.deployed.algorithm]
-            _check_deployed(case, other.case)
+            _check_rows_of_other(case, other.case, is_deployed=True)
             deployed = other.key
         column, row_filter = self.deployed.column, None
         content = self.contents[index] | {"of": of, "deployed": deployed}
@@ -310,14 +303,6 @@ def _reference_error(case: Case, label: str, message: str, hint: str | None = No
     return FaultError(Diagnostic("E310", message, hint, span, loc=loc))
 
 
-def _same_test_hint(label: str) -> str:
-    """Return how to let an algorithm hold out the same rows as another one."""
-    return (
-        f"give '{label}' the same fraction, stratify and order of `safety`, "
-        "and `test: false` if it is not to be tested itself"
-    )
-
-
 def _check_own_decisions(case: Case) -> None:
     """Raise E310 if the deployed algorithm itself, or a goal of it, needs the deployed model."""
     uses_model = case.solver.role != "ignores" and any(map(uses_deployed_model, case.goals()))
@@ -327,39 +312,33 @@ def _check_own_decisions(case: Case) -> None:
         raise FaultError(Diagnostic("E310", message, hint, loc=DEPLOYED_LOC))
 
 
-def _check_independent(case: Case, other: Case) -> None:
+def _check_rows_of_other(case: Case, other: Case, *, is_deployed: bool) -> None:
     """Raise E310 if a goal of a safety-tested case depends on test rows.
 
-    This happens if `of(...)` refers to an algorithm that was trained on them, because its own
-    safety test holds out other rows or none.
+    This happens if another algorithm, in `of(...)` or deployed, was trained on them, because its
+    own safety test holds out other rows or none. An algorithm that audits the deployed model must
+    have exactly the same rows.
     """
-    label, goals = other.label, relevant_goals(case)
-    used = any(references(goal.expression, label) for goal in goals)
-    if case.safety is not None and used and not other.sampling.same_rows(case.sampling):
-        message = f"the safety test of '{case.label}' needs rows that '{label}' has not seen"
-        raise _reference_error(case, label, message, _same_test_hint(label))
-
-
-def _check_deployed(case: Case, deployed: Case) -> None:
-    """Raise E310 like `_check_independent` if the deployed algorithm was trained on other rows.
-
-    An algorithm that audits the deployed model must have exactly the same rows.
-    """
-    same_rows, label = case.sampling.same_rows(deployed.sampling), deployed.label
-    filters = [each.filtering for each in (case, deployed)]
-    same_filter = len({each and (each.key, each.take) for each in filters}) == 1
-    hint = _same_test_hint(label)
-    if case.solver.needs_deployed and not (same_rows and same_filter):
+    same_rows, label = case.sampling.same_rows(other.sampling), other.label
+    audits = is_deployed and case.solver.needs_deployed
+    filters = {each and (each.key, each.take) for each in (case.filtering, other.filtering)}
+    used = any(
+        uses_deployed_model(goal) if is_deployed else references(goal.expression, label)
+        for goal in relevant_goals(case)
+    )
+    if audits and (not same_rows or len(filters) > 1):
         message = f"'{case.label}' must have the training rows of '{label}', which is deployed"
-        hint = f"say filter: false of both or of neither; {hint}" if same_rows else hint
-    elif not same_rows and case.safety and any(map(uses_deployed_model, relevant_goals(case))):
-        message = (
-            f"the safety test of '{case.label}' needs rows that '{label}', "
-            "which is deployed, has not seen"
-        )
+    elif case.safety is not None and used and not same_rows:
+        message = f"the safety test of '{case.label}' needs rows that '{label}' has not seen"
     else:
         return
-    raise FaultError(Diagnostic("E310", message, hint, loc=DEPLOYED_LOC))
+    hint = (
+        f"give '{label}' the same filter, and the same fraction, stratify and order of `safety`, "
+        "with `test: false` if it is not to be tested itself"
+    )
+    if is_deployed:
+        raise FaultError(Diagnostic("E310", message, hint, loc=DEPLOYED_LOC))
+    raise _reference_error(case, label, message, hint)
 
 
 @dataclass(frozen=True)
@@ -391,22 +370,22 @@ def forecast_runs(
     stored = [_read_stored_seconds(plan, ledger) for _, plan, ledger in runs]
     cached = set[str]().union(*(keys for keys, _ in stored))
     times = {name: time for _, seconds in reversed(stored) for name, time in seconds.items()}
-    rows: dict[str, dict[str, _TrialForecast]] = {}
-    total: dict[str, _TrialForecast] = {}
+    rows: dict[str, dict[str, float | None]] = {}
+    total: dict[str, float | None] = {}
     for (name, plan, _), (_, own) in zip(runs, stored, strict=True):
-        seconds = times | own
         for trial in plan.planned:
-            each = _TrialForecast(trial.key in cached, seconds.get(trial.algorithm))
-            rows.setdefault(trial.label if by_algorithm else name, {})[trial.key] = each
-            total.setdefault(trial.key, each)
-    return [_total(label, found.values()) for label, found in (*rows.items(), ("all", total))]
-
-
-class _TrialForecast(NamedTuple):
-    """Whether a planned trial is stored, and its expected seconds if they are known."""
-
-    stored: bool
-    seconds: float | None
+            seconds = 0.0 if trial.key in cached else (times | own).get(trial.algorithm)
+            rows.setdefault(trial.label if by_algorithm else name, {})[trial.key] = seconds
+            total.setdefault(trial.key, seconds)
+    return [
+        RunForecast(
+            label,
+            trials=len(found),
+            stored=len(found.keys() & cached),
+            seconds=None if None in found.values() else sum(filter(None, found.values())),
+        )
+        for label, found in (*rows.items(), ("all", total))
+    ]
 
 
 def _read_stored_seconds(plan: Plan, ledger: Path) -> tuple[set[str], dict[str, float]]:
@@ -423,10 +402,3 @@ def _read_stored_seconds(plan: Plan, ledger: Path) -> tuple[set[str], dict[str, 
             times.setdefault(algorithms[key], []).append(result.seconds)
     seconds = {name: mean(own) for name, own in times.items()}
     return cached.keys() & {trial.key for trial in plan.planned}, seconds
-
-
-def _total(label: str, rows: Collection[_TrialForecast]) -> RunForecast:
-    times = [row.seconds for row in rows if not row.stored]
-    known = [time for time in times if time is not None]
-    seconds = sum(known) if len(known) == len(times) else None
-    return RunForecast(label, len(rows), len(rows) - len(times), seconds)

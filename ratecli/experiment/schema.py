@@ -88,21 +88,9 @@ def _parse_attributes(section: str) -> dict[str, str]:
     return found
 
 
-RATES_TEXT = (
-    "Rates: {rates}. A slice stands in brackets, as in tpr[women] or tpr[sex = Female]; "
-    "@train, @validation or @test names the rows."
-)
-FUNCTIONS_TEXT = "Functions: {functions}."
 RULE_DESCRIPTION = (
-    f"Two sums compared, as in tpr[women] >= 0.8 * tpr[men]. {RATES_TEXT} {FUNCTIONS_TEXT}"
-)
-VALUE_DESCRIPTION = (
-    "Rates and arithmetic, as in positive_rate[women] / positive_rate[men]. "
-    f"{RATES_TEXT} {FUNCTIONS_TEXT}"
-)
-CONDITION_DESCRIPTION = (
-    "Conditions on columns: sex = Female, age >= 30 (both hold), "
-    "race = Black | Hispanic (one of them)."
+    " Rates: {rates}. A slice stands in brackets, as in tpr[women] or tpr[sex = Female]; @train, "
+    "@validation or @test names the rows. Functions: {functions}."
 )
 
 
@@ -124,7 +112,11 @@ def file_schema() -> JsonSchema:
     filters = [each for each in algorithms if each.path.startswith("filtering.")]
     choice = _algorithm_choice(filters) | {"default": DEFAULT_FILTER}
     parts["FilterSpec"]["properties"]["algorithm"] |= choice
-    _describe_rules(schema["properties"])
+    rates = ", ".join(row["name"] for row in list_metrics())
+    functions = ", ".join(row["name"] for row in list_functions())
+    for key in ("objective", "constraints", "metrics"):
+        description = RULE_DESCRIPTION.format(rates=rates, functions=functions)
+        schema["properties"][key]["description"] += description
     return schema
 
 
@@ -186,17 +178,3 @@ def _with_swept_names(schema: JsonSchema) -> JsonSchema:
     ]
     free_text = any(kind.get("type") == "string" and "enum" not in kind for kind in kinds)
     return {"anyOf": parts if free_text else [*parts, SWEPT_NAME_SCHEMA]}
-
-
-def _describe_rules(keys: dict[str, Any]) -> None:
-    """Add the available rates and functions to the description of each rule."""
-    rates = ", ".join(row["name"] for row in list_metrics())
-    known = {"rates": rates, "functions": ", ".join(row["name"] for row in list_functions())}
-    keys["objective"]["description"] += f" {VALUE_DESCRIPTION.format(**known)}"
-    for key, text in {
-        "constraints": RULE_DESCRIPTION,
-        "metrics": VALUE_DESCRIPTION,
-        "groups": CONDITION_DESCRIPTION,
-    }.items():
-        (values,) = keys[key]["patternProperties"].values()
-        values["description"] = text.format(**known)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +19,6 @@ import yaml
 from ratecli.config.document import Document
 from ratecli.datasets import tables as own
 from ratecli.datasets.columns import MISSING_WORDS, as_float_array, is_text, read_label, value_key
-from ratecli.datasets.files import resolve_user_path
 from ratecli.datasets.tables import SEPARATOR_HELP, read_table_file
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.catalogue import STARTERS
@@ -32,7 +30,6 @@ MAX_CATEGORIES = 50
 """Maximum number of values of a text column to be used as a feature, one indicator each."""
 MIN_KNOWN_NUMBERS = 10
 """Minimum number of known values of a numeric feature, so that training rows have some."""
-DECIMAL_COMMA = re.compile(r"[+-]?\d+(?:\.\d{3})*,\d+")
 BOOLEAN_LABELS = {"0", "1", "-1", "false", "true"}
 """Labels for which the positive value is clear."""
 
@@ -163,15 +160,10 @@ def _unusable_reason(column: pd.Series) -> str:
     """Return why a column cannot be a feature as it is, "" if it can."""
     if is_text(column):
         words = set(column) - {None}
-        known = [word for word in words if word.casefold() not in MISSING_WORDS]
-        if known and all(map(DECIMAL_COMMA.fullmatch, known)):
-            return "numbers with decimal commas: write points to use it"
         many = len(words) > MAX_CATEGORIES
         return f"{len(words)} different texts: probably a row ID" if many else ""
     values = as_float_array(column)
-    count, infinite = int((~np.isnan(values)).sum()), int(np.isinf(values).sum())
-    if infinite:
-        return f"infinite in {_format_row_count(infinite)}: correct them to use it"
+    count = int(np.isfinite(values).sum())
     if count < min(len(values), MIN_KNOWN_NUMBERS):
         return f"{_format_row_count(count)} only with a number there: fill in more to use it"
     running = len(values) > 1 and (np.diff(values) == 1).all()
@@ -226,33 +218,21 @@ def _write_starter(
 
 def _relative_table_path(request: StarterOptions) -> str:
     """Return the table's path, relative if it is in the experiment's folder."""
-    base = request.path.absolute().parent
-    table = request.table.absolute()
-    try:
-        given = table.relative_to(base).as_posix()
-        resolve_user_path(given, base)
-    except (ValueError, FaultError):
-        return str(table)
-    return given
+    folder, table = request.path.absolute().parent, request.table.absolute()
+    return table.relative_to(folder).as_posix() if table.is_relative_to(folder) else str(table)
 
 
 def _slug(stem: str) -> str:
-    words = _without_accents(stem).lower()
-    return re.sub(r"[^a-z0-9._-]+", "-", words).strip("-._")[:60] or "my-table"
-
-
-def _without_accents(text: str) -> str:
-    """Return the text without accents: 'Sud' for 'Süd'."""
-    apart = unicodedata.normalize("NFKD", text)
-    return "".join(each for each in apart if not unicodedata.combining(each))
+    return re.sub(r"[^a-z0-9._-]+", "-", stem.lower()).strip("-._")[:60] or "my-table"
 
 
 def _group_names(column: str, values: Iterable[Any]) -> list[str]:
     """Return unique names for groups that can be used in rules, such as `sex_Female`."""
     found: list[str] = []
     for value in values:
-        words = _without_accents(f"{column}_{value}")
-        name = re.sub(r"[\W_]+", "_", words, flags=re.ASCII).strip("_")[:60] or "group"
+        name = (
+            re.sub(r"[\W_]+", "_", f"{column}_{value}", flags=re.ASCII).strip("_")[:60] or "group"
+        )
         name = name if re.match("[A-Za-z_]", name) else f"group_{name}"
         taken = [each for each in found if each == name or each.startswith(f"{name}__")]
         found.append(f"{name}__{len(taken) + 1}" if taken else name)

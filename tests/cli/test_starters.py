@@ -145,17 +145,13 @@ def test_own_table_from_init_to_plot(folder, cli):
         (with_cell("approved", ""), [], ("E406", "no value at all")),
         (with_cell("sex", "F"), ["--positive", "yes"], ("E411", "one value only")),
         (None, ["--positive", "yes", "--group", "age"], ("E411", "40 values")),
-        (
-            None,
-            ["--positive", "yes", "--group", "approved"],
-            ("E411", "both the label and the group"),
-        ),
+        (None, ["--group", "approved"], ("E411", "both the label and the group")),
         (None, ["--positive", "yes", "--group", "Sex"], ("E205", "did you mean 'sex'?")),
         (None, ["--label", "aproved"], ("E205", "did you mean 'approved'?")),
+        (with_cell("age", "inf", 5), ["--positive", "yes"], ("E407", "'age'")),
         (None, ["--separator", ";"], ("E205", "columns: id,sex")),
         (None, ["--separator", ";;"], ("E104", "cannot separate columns")),
         (None, ["--data", "nowhere.csv"], ("E405", "does not exist")),
-        (None, ["--data", "exp.pdf"], ("E405", "does not exist")),
     ],
 )
 def test_unclear_tables_are_errors(table, cli, change, options, fault):
@@ -207,7 +203,6 @@ def test_other_separators_are_kept(folder, table, cli):
     ("change", "groups"),
     [
         (with_cell("job title", '"it\'s": #1, [x]', 2), ["it_s_1_x", "a_b", "c_d", "e"]),
-        (with_cell("job title", "Süd", 2), ["Sud", "a_b", "c_d", "e"]),
         (lambda row: [*row[:2], ("a-b", "a b")[row[3] % 2], *row[3:]], ["a_b", "a_b__2"]),
         (lambda row: [*row[:2], row[3] % 2, *row[3:]], ["0", "1"]),
     ],
@@ -225,8 +220,6 @@ def test_names_of_groups(folder, table, cli, change, groups):
     ("change", "message"),
     [
         (lambda row: [int(row[0][1:]) + 7, *row[1:]], 'left out "id": a running number'),
-        (with_cell("age", "inf", 5), 'left out "age": infinite in 80 rows: correct them'),
-        (with_cell("age", "1.034,5", 1), 'left out "age": numbers with decimal commas'),
         (with_cell("sex", "X", 20), "warning[W401]"),
         (lambda row: [*row[:-1], int(row[-1] == "yes")], '"1" counts as yes, "0" as no'),
     ],

@@ -138,7 +138,7 @@ def test_safety_test_refuses_disclosivity(folder):
     path = write(folder, SAFE.replace("RULE", "'disclosivity(by=sex) <= 0.2'"))
     (fault,) = refused(path)
     assert fault.code == "E308"
-    assert fault.message.startswith("a safety test cannot bound 'disclosivity(by=sex)'")
+    assert "disclosivity" in fault.message
 
 
 def test_group_without_training_rows_is_refused_in_goals_only(folder):

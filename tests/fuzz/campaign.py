@@ -57,13 +57,12 @@ def main() -> int:
 
 
 def _run(arguments: argparse.Namespace, path: Path, kept: Path) -> int:
-    begun, codes, broken, done, slowest = time.monotonic(), Counter[str](), 0, 0, (0.0, -1)
-    last = arguments.first + arguments.examples
-    only = arguments.only
-    for number in range(arguments.first, last) if only is None else [only]:
+    begun, codes, broken, done = time.monotonic(), Counter[str](), 0, 0
+    numbers = range(arguments.first, arguments.first + arguments.examples)
+    for number in numbers if arguments.only is None else [arguments.only]:
         if time.monotonic() - begun > arguments.seconds:
             break
-        raw, start = example(arguments.seed, number), time.perf_counter()
+        raw = example(arguments.seed, number)
         if trace := _broken_by(path, raw, codes):
             broken += 1
             kept.mkdir(exist_ok=True)
@@ -71,16 +70,12 @@ def _run(arguments: argparse.Namespace, path: Path, kept: Path) -> int:
             text = kept / f"{arguments.seed}-{number}.txt"
             text.write_text(trace, "utf-8", "replace")
             print(f"example {number}: {' | '.join(trace.split()[-30:])[:400]}", flush=True)
-        slowest = max(slowest, (time.perf_counter() - start, number))
         done += 1
         if done % 5000 == 0:
             print(f"{done} examples, {broken} broken", flush=True)
     faulthandler.cancel_dump_traceback_later()
     seconds = time.monotonic() - begun
-    print(
-        f"seed {arguments.seed}: {done} examples in {seconds:.0f} s, {done / seconds:.0f} a second; "
-        f"{broken} broke something; slowest {slowest[0]:.1f} s (example {slowest[1]})"
-    )
+    print(f"seed {arguments.seed}: {done} examples in {seconds:.0f} s; {broken} broke something")
     print(", ".join(f"{code} {count}" for code, count in codes.most_common()))
     return int(broken > 0)
 

@@ -57,9 +57,8 @@ def mutated_file(chance: Random) -> bytes:
     """Return a file of the corpus after some changes, mostly of its data, otherwise of its text."""
     text, kind = chance.choice(corpus.files()), chance.random()
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
-        text = _change_data(chance, text) if kind < 0.7 else _change_text(chance, text)
-    if kind > 0.94:
-        text = _bomb(chance, text)
+        changes = (_change_data,) if kind < 0.7 else (_change_tokens, _change_lines)
+        text = chance.choice(changes)(chance, text)
     raw = text.encode("utf-8", "surrogatepass")
     return _change_bytes(chance, raw) if 0.8 < kind < 0.9 else raw
 
@@ -78,9 +77,8 @@ def file_with(chance: Random, rule: str) -> bytes:
     places = ("constraints: {a: %s}", "objective: %s", "metrics: {m: %s}", "groups: {g: %s}")
     place = chance.choice(places)
     algorithms = "unconstrained majorize three_player mixture seldonian balanced_tree post_shift"
-    groups = (
-        "" if place.startswith("groups") else "groups: {women: sex = Female, men: sex = Male}\n"
-    )
+    groups = "groups: {women: sex = Female, men: sex = Male}\n"
+    groups = "" if place.startswith("groups") else groups
     sweep = chance.choice(("", "", "sweep: {kappa: [0.5, 1]}\n"))
     line = place.replace("%s", "\n  " + quoted if "{" not in place else quoted)
     text = (
@@ -92,18 +90,8 @@ def file_with(chance: Random, rule: str) -> bytes:
 
 def _change_bytes(chance: Random, raw: bytes) -> bytes:
     at = chance.randrange(len(raw) + 1)
-    match chance.randrange(3):
-        case 0:
-            return raw[:at] + bytes([chance.randrange(256)]) + raw[at + 1 :]
-        case 1:
-            at = chance.choice((0, at))
-            return raw[:at] + chance.choice(BYTES) + raw[at:]
-        case _:
-            return raw[:at]
-
-
-def _change_text(chance: Random, text: str) -> str:
-    return chance.choice((_change_tokens, _change_lines))(chance, text)
+    more = chance.choice((bytes([chance.randrange(256)]), chance.choice(BYTES)))
+    return chance.choice((raw[:at], raw[:at] + more + raw[at:], more + raw))
 
 
 def _change_tokens(chance: Random, text: str) -> str:
@@ -111,7 +99,7 @@ def _change_tokens(chance: Random, text: str) -> str:
     start, at = chance.randrange(len(tokens)), chance.randrange(len(tokens))
     end = start + chance.choice((1, 1, 2, 5, 20, 200))
     word = chance.choice(chance.choice((corpus.words(), NUMBERS, YAML_WORDS, RULE_WORDS)))
-    match chance.randrange(6):
+    match chance.randrange(5):
         case 0:
             solid = [k for k, token in enumerate(tokens) if token.strip()] or [0]
             tokens[chance.choice(solid)] = word
@@ -121,27 +109,22 @@ def _change_tokens(chance: Random, text: str) -> str:
             del tokens[start:end]
         case 3:
             tokens[start:start] = tokens[start:end]
-        case 4:
-            tokens[start], tokens[at] = tokens[at], tokens[start]
         case _:
-            numbers = [k for k, token in enumerate(tokens) if token.isdecimal()] or [0]
-            tokens[chance.choice(numbers)] = chance.choice(NUMBERS)
+            tokens[start], tokens[at] = tokens[at], tokens[start]
     return "".join(tokens)
 
 
 def _change_lines(chance: Random, text: str) -> str:
     lines = text.split("\n")
     at, other = chance.randrange(len(lines)), chance.randrange(len(lines))
-    match chance.randrange(6):
+    match chance.randrange(5):
         case 0:
             del lines[at]
         case 1:
             lines.insert(other, lines[at])
         case 2:
-            lines[at], lines[other] = lines[other], lines[at]
-        case 3:
             lines[at] = " " * chance.randrange(1, 5) + lines[at]
-        case 4:
+        case 3:
             lines[at] = lines[at].lstrip()
         case _:
             lines.insert(at, chance.choice(chance.choice(corpus.files()).split("\n")))
@@ -155,14 +138,9 @@ def _change_data(chance: Random, text: str) -> str:
         places = list(islice(paths(data), MOST + 1))  # aliases may make them endless
         if len(places) > MOST:
             return _change_lines(chance, text)
-        return yaml.dump(
-            _changed(chance, data, places),
-            Dumper=DUMPER,
-            sort_keys=False,
-            allow_unicode=chance.random() < 0.5,
-            default_flow_style=chance.choice((True, False, None)),
-            width=chance.choice((80, 10**6)),
-        )
+        flow, width = chance.choice((True, False, None)), chance.choice((80, 10**6))
+        changed = _changed(chance, data, places)
+        return yaml.dump(changed, Dumper=DUMPER, default_flow_style=flow, width=width)
     except (yaml.YAMLError, ValueError, RecursionError, MemoryError):
         return _change_lines(chance, text)
 
@@ -202,33 +180,6 @@ def _copy(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _copy(part) for key, part in value.items()}
     return [_copy(part) for part in value] if isinstance(value, list) else value
-
-
-def _bomb(chance: Random, text: str) -> str:
-    """Return a text that is very deep, very long, or full of aliases."""
-    first, _, rest = text.partition("\n")
-    depth, size = (
-        chance.choice((10, 49, 60, 1000, 20_000)),
-        chance.choice((3000, 100_000, 1_200_000)),
-    )
-    match chance.randrange(5):
-        case 0:  # each line is ten times the line above
-            bomb = ["a0: &a0 [x, x]"]
-            bomb += [f"a{k}: &a{k} [{f'*a{k - 1}, ' * 10}]" for k in range(1, min(depth, 50))]
-            return "\n".join([*bomb, f"name: *a{len(bomb) - 1}", text])
-        case 1:
-            opening, closing = chance.choice((("[", "]"), ("{a: ", "}")))
-            deep = opening * depth + closing * chance.choice((depth, 0))
-            return chance.choice((f"{text}\ndeep: {deep}", f"name: {deep}", deep))
-        case 2:
-            return text + "\n" + "\n".join(" " * k + "a:" for k in range(min(depth, 900)))
-        case 3:
-            long = ("a" * size, "a: " + "b" * size, "# " + "c" * size, f"[{'1,' * (size // 2)}]")
-            line = chance.choice(long)
-            return chance.choice((f"{line}\n{text}", f"{text}\n{line}", f"description: {line}"))
-        case _:
-            merges = ("<<: *x", "<<: [*x, *x]", '"<<": 1', "? <<\n: 1", "x: &x {<<: *x}")
-            return f"x: &x {{name: y}}\n{first}\n{chance.choice(merges)}\n{rest}"
 
 
 TOWERS = (

@@ -73,7 +73,7 @@ def test_texts_give_an_experiment_or_located_diagnostics():
             for fault in error.faults:
                 check(fault, Path("experiment.yaml"), text)
                 codes.add(fault.code)
-    assert {"E001", "E002", "E003", "E004", "E101", "E102", "E103", "E104", "E105"} <= codes
+    assert {"E001", "E002", "E004", "E101", "E102", "E103", "E104", "E105"} <= codes
 
 
 def test_examples_are_reproducible():
