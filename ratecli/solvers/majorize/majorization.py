@@ -60,21 +60,6 @@ class _MajorizationState:
         """Total excess over all constraints."""
         return float(constraint_excess(self.values[1:]).sum())
 
-    def step(self, found: ConvexSolution, values: Array, seconds: float) -> None:
-        """Move to the solution of a convex problem and record the step in the trace."""
-        self.w, self.values, self.found = found.w, values, found
-        row = {
-            "iteration": len(self.trace) + 1,
-            "objective": float(values[0]),
-            "violation": float(values[1:].max(initial=0.0)),
-            "bound": found.value,
-            "lower": found.lower,
-            "gap": found.gap,
-            "work": found.work,
-            "seconds": seconds,
-        }
-        self.trace.append(row)
-
 
 def solve_by_majorization(
     solver: Majorize, problem: Problem, rng: np.random.Generator, progress: Progress
@@ -87,10 +72,28 @@ def solve_by_majorization(
     if run.missed:
         again = _descend(ramp, solver.iterations, methods[-1:], progress)
         run = min(run, again, key=lambda each: each.missed)
-    assert run.found is not None
-    status, reason = _status_and_reason(solver, run, run.found, problem, names)
-    variants = {} if run.missed else _variants(solver, run.w, rng)
-    multipliers = sum_by_goal(names, run.found.multipliers)
+    last, missed = run.found, constraint_excess(run.values[1:])
+    assert last is not None
+    variants, status, reason = dict[str, Classifier](), "solved", ""
+    if missed.any():
+        worst = int(np.argmax(missed))
+        reason = (
+            f"'{names[worst]}' could not be met: the best compromise of step {len(run.trace)} "
+            f"misses it by {missed[worst]:.3g}"
+        )
+        status, reason = unmet_status(RateProgram.of(problem), RowKinds.by(problem.rates), reason)
+    else:
+        variants = _variants(solver, run.w, rng)
+        if not last.converged:
+            unit = "Newton steps" if solver.inner == "newton" else "SVMs"
+            status, reason = (
+                "iteration_limit",
+                (
+                    f"the last step ended after {last.work} {unit} with a gap of {last.gap:.2g}, "
+                    f"which is not certain to be {solver.gap:.2g} of its objective"
+                ),
+            )
+    multipliers = sum_by_goal(names, last.multipliers)
     return Solution(variants, status, reason, multipliers, tuple(run.trace))
 
 
@@ -120,10 +123,7 @@ def make_method(
 
 
 def _descend(
-    ramp: RampProblem,
-    iterations: int,
-    methods: Sequence[ConvexMethod],
-    progress: Progress,
+    ramp: RampProblem, iterations: int, methods: Sequence[ConvexMethod], progress: Progress
 ) -> _MajorizationState:
     """Take majorization steps from w = 0.
 
@@ -144,7 +144,18 @@ def _descend(
         worse = constraint_excess(values[1:]).any() or values[0] >= run.values[0]
         if ties and worse and not before:
             break
-        run.step(found, values, time.perf_counter() - begun)
+        run.w, run.values, run.found = found.w, values, found
+        row = {
+            "iteration": len(run.trace) + 1,
+            "objective": float(values[0]),
+            "violation": float(values[1:].max(initial=0.0)),
+            "bound": found.value,
+            "lower": found.lower,
+            "gap": found.gap,
+            "work": found.work,
+            "seconds": time.perf_counter() - begun,
+        }
+        run.trace.append(row)
         if run.missed > MIN_PROGRESS_FACTOR * before:
             methods = methods[1:]
         if run.missed and (not methods or len(run.trace) >= MAX_PHASE_ONE_STEPS):
@@ -154,7 +165,7 @@ def _descend(
     return run
 
 
-def _variants(solver: Majorize, w: Array, rng: np.random.Generator) -> Mapping[str, Classifier]:
+def _variants(solver: Majorize, w: Array, rng: np.random.Generator) -> dict[str, Classifier]:
     """Return classifiers that decide randomly by the ramp, and by the sign of the score."""
     weights, bias = (w, 0.0) if solver.intercept == "none" else (w[:-1], float(w[-1]))
     found: dict[str, Classifier] = {
@@ -164,30 +175,6 @@ def _variants(solver: Majorize, w: Array, rng: np.random.Generator) -> Mapping[s
     if solver.hashed:
         found["hashed"] = HashedRamp(weights, bias, _draw_seed(rng))
     return found
-
-
-def _status_and_reason(
-    solver: Majorize,
-    run: _MajorizationState,
-    last: ConvexSolution,
-    problem: Problem,
-    names: list[str],
-) -> tuple[str, str]:
-    missed = constraint_excess(run.values[1:])
-    if missed.any():
-        worst = int(np.argmax(missed))
-        reason = (
-            f"'{names[worst]}' could not be met: the best compromise of step {len(run.trace)} "
-            f"misses it by {missed[worst]:.3g}"
-        )
-        return unmet_status(RateProgram.of(problem), RowKinds.by(problem.rates), reason)
-    if last.converged:
-        return "solved", ""
-    unit = "Newton steps" if solver.inner == "newton" else "SVMs"
-    return "iteration_limit", (
-        f"the last step ended after {last.work} {unit} with a gap of "
-        f"{last.gap:.2g}, which is not certain to be {solver.gap:.2g} of its objective"
-    )
 
 
 def _draw_seed(rng: np.random.Generator) -> int:

@@ -262,10 +262,8 @@ class MoreauEnvelope:
 
         Each time the step is shortened to the minimum of a parabola.
         """
-        p = -self._newton(here)
-        along, slope = self.ramp.rows.scores(p), float(here.gradient @ p)
-        length = self._longest(here.w, p)
-        follow = self._multipliers(here, along)
+        p, along, follow = self._directions(here)
+        slope, length = float(here.gradient @ p), self._longest(here.w, p)
         shortest = MIN_NEWTON_STEP * length
         while length >= shortest:
             w, z = here.w + length * p, here.z + length * along
@@ -288,31 +286,18 @@ class MoreauEnvelope:
         far = float((np.abs(p[free]) / (1 + np.abs(w[free]))).max(initial=0.0))
         return 1.0 / max(far, 1.0)
 
-    def _newton(self, here: EnvelopePoint) -> Array:
-        """Return the Hessian's inverse times the gradient.
+    def _directions(self, here: EnvelopePoint) -> tuple[Array, Array, Array]:
+        """Return Newton's step in the weights, in the scores and, to first order, the multipliers.
 
         The Hessian is `penalties + sigma X' (corner rows + projection on the tilts) X`: along
         binding constraints, rows off the corners can move, but only at a cost.
         """
         ramp, tilt = self.ramp, here.near.tilt[here.binding]
-        extra = np.zeros((0, ramp.rows.width))
-        if len(tilt):
-            root = np.linalg.cholesky(_gram_matrix(tilt))
-            extra = np.linalg.solve(root, ramp.rows.pull(tilt.T).T)
+        gram = tilt @ tilt.T
+        gram[np.diag_indices(len(gram))] *= 1 + NEWTON_RIDGE
+        extra = np.linalg.solve(np.linalg.cholesky(gram), ramp.rows.pull(tilt.T).T)
         corner = np.flatnonzero(here.near.corner)
-        return solve_newton_system(ramp, corner, extra, self.prox.sigma, here.gradient)
-
-    def _multipliers(self, here: EnvelopePoint, along: Array) -> Array:
-        """Return (m,) the first-order change of the multipliers when the scores move by `along`."""
-        change = np.zeros(len(here.binding))
-        if here.binding.any():
-            tilt = here.near.tilt[here.binding]
-            right = self.prox.sigma * (tilt @ along)
-            change[here.binding] = np.linalg.solve(_gram_matrix(tilt), right)
-        return change
-
-
-def _gram_matrix(tilt: Array) -> Array:
-    gram = tilt @ tilt.T
-    gram[np.diag_indices(len(gram))] *= 1 + NEWTON_RIDGE
-    return np.asarray(gram)
+        p = -solve_newton_system(ramp, corner, extra, self.prox.sigma, here.gradient)
+        along, follow = ramp.rows.scores(p), np.zeros(len(here.binding))
+        follow[here.binding] = np.linalg.solve(gram, self.prox.sigma * (tilt @ along))
+        return p, along, follow

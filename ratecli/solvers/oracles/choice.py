@@ -32,10 +32,6 @@ ORACLE_OPTIONS: Mapping[str, tuple[str, ...]] = {
 }
 """Options of the oracles that are not classifiers of scikit-learn."""
 LOGISTIC = "LogisticRegression"
-EXAMPLE_CLASSIFIERS = (
-    "DecisionTreeClassifier, GaussianNB, HistGradientBoostingClassifier, LogisticRegression"
-)
-"""Classifiers with probabilities, as suggestions in error messages."""
 
 CLASSIFIER_MODULES = {
     name: f"sklearn.{module}"
@@ -124,7 +120,7 @@ class _NamedOptions:
                 raise InvalidValueError(Diagnostic("E104", refusal, loc=(*self.loc, key)))
         if probabilities and not hasattr(model(**self.options), "predict_proba"):
             message = f"{name} gives no probabilities"
-            raise self._error(message, f"these do: {EXAMPLE_CLASSIFIERS}")
+            raise self._error(message, f"{LOGISTIC} does, for example")
 
     def _error(self, message: str, hint: str) -> InvalidValueError:
         """Return an error at the name."""
