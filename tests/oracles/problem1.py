@@ -10,7 +10,6 @@ decisions either: those of a classifier are a feasible system of inequalities `<
 inequality its entries are at most (largest |(x, 1)|)^(d + 1).
 """
 
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -21,16 +20,11 @@ Floats = NDArray[np.float64]
 TOLERANCE = 1e-9
 
 
-@dataclass(frozen=True)
-class Exact:
-    """Least objective (inf if nothing is feasible) and decisions (n,) that have it."""
+def by_milp(points: Floats, coefficients: Floats, constants: Floats) -> float:
+    """Least objective, inf if nothing is feasible.
 
-    value: float
-    decisions: Floats | None
-
-
-def by_milp(points: Floats, coefficients: Floats, constants: Floats) -> Exact:
-    """Variables: a decision for each distinct point, then w and b."""
+    Variables: a decision for each distinct point, then w and b.
+    """
     distinct, member = np.unique(points, axis=0, return_inverse=True)
     assert (distinct == np.round(distinct)).all()
     features = np.hstack([distinct, np.ones((len(distinct), 1))])
@@ -45,26 +39,20 @@ def by_milp(points: Floats, coefficients: Floats, constants: Floats) -> Exact:
         np.concatenate([merged[0], np.zeros(features.shape[1])]),
         constraints=[yes, no, goals] if len(merged) > 1 else [yes, no],
         integrality=np.repeat([1, 0], features.shape),
-        bounds=Bounds(
-            np.repeat([0, -bound], features.shape), np.repeat([1, bound], features.shape)
-        ),
+        bounds=Bounds(*(np.repeat(ends, features.shape) for ends in ([0, -bound], [1, bound]))),
         options={"mip_rel_gap": 0.0},
     )
     if found.x is None:
         assert found.status == 2, found.message
-        return Exact(np.inf, None)
+        return np.inf
     decisions = np.round(found.x[: len(distinct)])[member.ravel()]
-    return Exact(float(coefficients[0] @ decisions + constants[0]), decisions)
+    return float(coefficients[0] @ decisions + constants[0])
 
 
-def by_enumeration(points: Floats, coefficients: Floats, constants: Floats) -> Exact:
-    decisions = dichotomies(points)
-    values = coefficients @ decisions.T + constants[:, None]
-    feasible = (values[1:] <= TOLERANCE).all(axis=0)
-    if not feasible.any():
-        return Exact(np.inf, None)
-    best = np.flatnonzero(feasible)[np.argmin(values[0, feasible])]
-    return Exact(float(values[0, best]), decisions[best])
+def by_enumeration(points: Floats, coefficients: Floats, constants: Floats) -> float:
+    """Least objective, inf if nothing is feasible."""
+    values = coefficients @ dichotomies(points).T + constants[:, None]
+    return float(values[0, (values[1:] <= TOLERANCE).all(axis=0)].min(initial=np.inf))
 
 
 def of_mixtures(points: Floats, coefficients: Floats, constants: Floats) -> float:
@@ -73,14 +61,8 @@ def of_mixtures(points: Floats, coefficients: Floats, constants: Floats) -> floa
     A ramp is one: sigma(f) is the chance of f > t, t uniform on [-1/2, 1/2].
     """
     values = coefficients @ dichotomies(points).T + constants[:, None]
-    one = np.ones((1, values.shape[1]))
-    found = linprog(
-        values[0],
-        A_ub=values[1:] if len(values) > 1 else None,
-        b_ub=np.zeros(len(values) - 1) if len(values) > 1 else None,
-        A_eq=one,
-        b_eq=[1.0],
-    )
+    some, one = np.zeros(len(values) - 1), np.ones((1, values.shape[1]))
+    found = linprog(values[0], A_ub=values[1:], b_ub=some, A_eq=one, b_eq=[1.0])
     assert found.status in {0, 2}, found.message
     return float(found.fun) if found.status == 0 else np.inf
 

@@ -71,7 +71,7 @@ def test_later_steps_on_adult_use_the_slack_of_the_first():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reference", REFERENCE, ids=lambda row: f"{row[0]} at {row[1]}")
-def test_ratio_targets_on_adult(reference, record_testsuite_property):
+def test_ratio_targets_on_adult(reference):
     column, target, hard, random, trained = reference
     solution = fit_ratio(target, column)
     assert solution.status == "solved"
@@ -81,8 +81,6 @@ def test_ratio_targets_on_adult(reference, record_testsuite_property):
         for name, variant in solution.variants.items()
         for part, data in (("train", train), ("test", test))
     }
-    for key, value in reached.items():
-        record_testsuite_property(f"{column} {target} {' '.join(key)}", value)
     error, ratio = reached["stochastic", "train"]
     # 5e-5 are of the listed digits. As much depends on the gap: the eighth step still gains 3e-4,
     # and column 39 at 5 ends at .14957, .14952 and .14956 with gaps of 1e-4, 1e-5 and 1e-6

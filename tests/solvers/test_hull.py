@@ -1,5 +1,4 @@
 import itertools
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -298,13 +297,9 @@ def test_degenerate_program_with_thousands_of_columns():
 
 def test_too_many_corners_for_highs_are_rejected_before_they_are_listed(monkeypatch):
     monkeypatch.setattr(linear, "run_simplex", lambda *_: False)
-    many, boxes = level_program(0, levels=18)
-    tracemalloc.start()
+    many, boxes = level_program(0, levels=50)
     with pytest.raises(ArithmeticError, match="many levels"):
         many.solve(boxes)
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert most < 2**22
 
 
 PROGRAMS = {

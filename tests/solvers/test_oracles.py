@@ -187,9 +187,7 @@ def test_fitted_classifiers_equal_scikit_learn_and_can_be_stored(name):
 @pytest.mark.parametrize("name", ["DecisionTreeClassifier", "GaussianNB", "LogisticRegression"])
 def test_sparse_and_dense_features_give_equal_decisions(name):
     given = problem(cells(2), GOALS)
-    thin = Problem(
-        sparse.csr_array(given.X), given.rates, given.objective, given.constraints, given.l2
-    )
+    thin = replace(given, X=sparse.csr_array(given.X))
     prices = prices_of(given, 0)
     one, other = ask(name, given, prices), ask(name, thin, prices)
     np.testing.assert_array_equal(one.decide(given.X), other.decide(thin.X))
@@ -198,40 +196,25 @@ def test_sparse_and_dense_features_give_equal_decisions(name):
 @pytest.mark.parametrize(
     ("option", "code", "loc", "message"),
     [
-        (3, "E103", (), "not an oracle"),
-        ({"linear": {}, "plugin": {}}, "E103", (), "not an oracle"),
-        ({"GaussianNB": 3}, "E103", (), "not an oracle"),
-        ("DecisionTree", "E104", (), "no classifier 'DecisionTree'"),
-        ({"Linear": {}}, "E104", ("Linear",), "no classifier 'Linear'"),
-        ("KNeighborsClassifier", "E104", (), "no classifier 'KNeighborsClassifier' that takes"),
-        ("DummyClassifier", "E104", (), "no classifier"),
-        ({"linear": {"depth": 3}}, "E101", ("linear", "depth"), "no option 'depth'"),
-        ({"plugin": {"proba": 3}}, "E101", ("plugin", "proba"), "no option 'proba'"),
-        ({"GaussianNB": {"smooth": 1}}, "E101", ("GaussianNB", "smooth"), "no option 'smooth'"),
-        (
-            {"GaussianNB": {"var_smoothing": "big"}},
-            "E104",
-            ("GaussianNB", "var_smoothing"),
-            "'var_smoothing' parameter of GaussianNB must be",
-        ),
-        (
-            {"plugin": {"probabilities": "LinearSVC"}},
-            "E104",
-            ("plugin", "probabilities"),
-            "gives no probabilities",
-        ),
-        (
-            {"plugin": {"probabilities": {"SGDClassifier": {"alpha": -1}}}},
-            "E104",
-            ("plugin", "probabilities", "SGDClassifier", "alpha"),
-            "'alpha' parameter",
-        ),
+        (3, "E103", "", "not an oracle"),
+        ({"linear": {}, "plugin": {}}, "E103", "", "not an oracle"),
+        ({"GaussianNB": 3}, "E103", "", "not an oracle"),
+        ({"plugin": {"groups": 3}}, "E103", "plugin.groups", "must be true or false"),
+        ("DecisionTree", "E104", "", "no classifier 'DecisionTree'"),
+        ({"Linear": {}}, "E104", "Linear", "no classifier 'Linear'"),
+        ("KNeighborsClassifier", "E104", "", "no classifier .* that takes sample weights"),
+        ({"linear": {"depth": 3}}, "E101", "linear.depth", "no option 'depth'"),
+        ({"plugin": {"proba": 3}}, "E101", "plugin.proba", "no option 'proba'"),
+        ({"GaussianNB": {"smooth": 1}}, "E101", "GaussianNB.smooth", "no option 'smooth'"),
+        ({"SGDClassifier": {"alpha": "big"}}, "E104", "SGDClassifier.alpha", "'alpha' parameter"),
+        ({"plugin": {"probabilities": "LinearSVC"}}, "E104", "plugin.probabilities", "gives no"),
     ],
 )
 def test_invalid_oracles_are_reported_at_their_location(option, code, loc, message):
     with pytest.raises(FaultError, match=message) as caught:
         check_oracle(option)
-    assert (caught.value.faults[0].code, caught.value.faults[0].loc) == (code, loc)
+    (fault,) = caught.value.faults
+    assert (fault.code, ".".join(map(str, fault.loc))) == (code, loc)
 
 
 @pytest.mark.parametrize(
@@ -287,19 +270,6 @@ def test_mixture_over_full_trees_is_optimal_over_all_rules(seed):
         assert found.trace[-1]["objective"] == pytest.approx(expected.value, abs=1e-5)
         single = given.rates.rates(found.variants["deterministic"].decide(given.X))
         assert program.excess(single) <= 1e-6
-
-
-def test_boosting_learns_what_is_not_linear():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, size=(300, 2))
-    group = np.array(["a", "b"], dtype=object)[rng.integers(2, size=300)]
-    label = ((X[:, 0] * X[:, 1] > 0) ^ (rng.random(300) < 0.1)).astype(float)
-    given = problem(Rows(X, label, group), Rules({"p": "max_gap(positive_rate, by=g) <= 0.02"}))
-    boosting = {"HistGradientBoostingClassifier": {"max_iter": 10}}
-    linear, trees = (run(Mixture(calls=8, oracle=each), given) for each in ("linear", boosting))
-    assert max(linear.trace[-1]["violation"], trees.trace[-1]["violation"]) <= 1e-6
-    assert linear.trace[-1]["objective"] > 0.3
-    assert trees.trace[-1]["objective"] < 0.12
 
 
 def test_sweeps_require_the_linear_oracle():
