@@ -273,13 +273,12 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
         ndarray of shape (n,)
             Labels.
         """
-        margin = self._margin(X, sensitive_features)
-        return self._classes.of_decisions(margin > 0)
+        return self._classes.of_decisions(self._margin(X, sensitive_features) > 0)
 
     def decision_function(self, X: Any, *, sensitive_features: Any = None) -> Array:
         """Return scores (n,), above 0 where `predict` returns the larger label."""
         margin = self._margin(X, sensitive_features)
-        return self._classes.signed(margin)
+        return margin if self._classes.positive else -margin
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Array:
         """Return the probability of each decision, (n, 2), with columns in the order of `classes_`.

@@ -55,13 +55,6 @@ class BinaryLabels:
         """Return labels (n,) for decisions (n,)."""
         return np.asarray(self.labels[np.where(yes, self.positive, 1 - self.positive)])
 
-    def signed(self, margin: Array) -> Array:
-        """Return scores (n,) that are above 0 for the larger label.
-
-        `margin` (n,) is above 0 for the positive label.
-        """
-        return margin if self.positive else -margin
-
     def both(self, chance: Array) -> Array:
         """Return probabilities (n, 2) in the order of the labels.
 

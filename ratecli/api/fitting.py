@@ -86,9 +86,6 @@ class FeatureReader:
         for name in features:
             check_feature(frame[name], name, meant_as_text=True, means=means)
         text = [name for name in features if is_text(frame[name])]
-        if encode is False and text:
-            message = f"column '{text[0]}' holds text, which is no feature as it is"
-            raise FaultError(Diagnostic("E411", message, "say encode=True, or drop it"))
         matrix = inputs.matrix
         if matrix is None and not (text or means if encode == "auto" else encode):
             matrix = frame.to_numpy(dtype=np.float64)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 from ratecli.api.errors import convert_errors
 from ratecli.api.estimator import BinaryLabels, predict_with_sensitive
 from ratecli.api.fitting import LabelledRows, normalize_weights
-from ratecli.api.goals import UNCONSTRAINED, FitSpec
+from ratecli.api.goals import UNCONSTRAINED, FitSpec, shared_arguments
 from ratecli.api.rows import InputRows
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import VIOLATION_PREFIX
@@ -199,14 +199,8 @@ def _measure(
 def _parse_measure(scorer: RateScorer, inputs: InputRows) -> Expression:
     """Return the expression to measure; raise E304 if it refers to another algorithm."""
     name = "rule" if scorer.rule else "rate"
-    text = {name: scorer.text}
-    spec = FitSpec(
-        UNCONSTRAINED,
-        constraints=text if scorer.rule else {},
-        groups=scorer.groups,
-        parameters=scorer.parameters,
-        metrics={} if scorer.rule else text,
-    )
+    goal: dict[str, Any] = {"constraints" if scorer.rule else "metrics": {name: scorer.text}}
+    spec = FitSpec(UNCONSTRAINED, **goal, **shared_arguments(scorer))
     metrics = spec.read(inputs.values).case.metrics
     tree = metrics[VIOLATION_PREFIX + name if scorer.rule else name]
     if any(isinstance(part, ex.AlgorithmMetric) for part in ex.walk(tree)):

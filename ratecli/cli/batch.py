@@ -37,14 +37,13 @@ MAX_SHOWN_REASONS = 10
 class ExperimentEnd:
     """How an experiment ended, as far as it is known.
 
-    `outcome` is None unless it ran to the end, `ledger` is None unless its report was written, and
-    `error` is its error if it had one.
+    `result` has its outcome and its ledger once its report was written, and `error` is its error if
+    it had one.
     """
 
     request: RunRequest
-    outcome: RunOutcome | None = None
+    result: tuple[RunOutcome, Ledger] | None = None
     error: FaultError | None = None
-    ledger: Ledger | None = None
 
     @property
     def name(self) -> str:
@@ -110,9 +109,8 @@ class Batch:
 
     def _write_report(self, outcome: RunOutcome) -> None:
         """Write the report of an experiment whose trials have ended; `_fail` gets its errors."""
-        end = self._ends[outcome.folder]
-        end.outcome = outcome
-        end.ledger, _ = write_and_load_report(outcome.folder)
+        ledger, _ = write_and_load_report(outcome.folder)
+        self._ends[outcome.folder].result = outcome, ledger
 
     def _fail(self, request: RunRequest, error: FaultError) -> None:
         """Record the error of one experiment, which does not stop the others."""
@@ -141,8 +139,8 @@ class Batch:
         lines: list[str] = []
         if len(ends) > 1:
             lines = summarize_experiments(ends)
-        elif ends[0].ledger is not None:
-            lines = summarize_experiment(ends[0], ends[0].ledger)
+        elif ends[0].result is not None:
+            lines = summarize_experiment(ends[0], *ends[0].result)
         if lines and not self.quiet:
             typer.echo(terminal_safe("\n".join(lines)))
         if len(ends) > 1:
@@ -153,20 +151,18 @@ class Batch:
 
     def _print_warnings(self, end: ExperimentEnd) -> None:
         """Print the warnings about an experiment's results and, if `verbose`, its failures."""
-        if end.outcome is None or end.ledger is None:
+        if end.result is None:
             return
-        self._code = max(self._code, end.outcome.exit_code)
-        warnings = [*end.outcome.warnings, *warn_unmet_expectations(end.ledger)]
-        self._print_named(end.request, warnings)
-        for name, result in end.outcome.failed if self.verbose else ():
+        outcome, ledger = end.result
+        self._code = max(self._code, outcome.exit_code)
+        self._print_named(end.request, [*outcome.warnings, *warn_unmet_expectations(ledger)])
+        for name, result in outcome.failed if self.verbose else ():
             details = result.info.get("traceback", result.reason)
             typer.echo(terminal_safe(f"{name}\n{details}"), err=True)
 
 
-def summarize_experiment(end: ExperimentEnd, ledger: Ledger) -> list[str]:
+def summarize_experiment(end: ExperimentEnd, outcome: RunOutcome, ledger: Ledger) -> list[str]:
     """Return the summary of one experiment that has a report."""
-    outcome = end.outcome
-    assert outcome is not None
     new = "nothing to run, all were stored" if not outcome.ran else f"{outcome.ran} run now"
     left_out = end.request.prepared.plan.left_out
     more = [f"{pluralize(left_out, 'more trial')} planned: run without --smoke"] if left_out else []
@@ -191,7 +187,7 @@ def summarize_experiment(end: ExperimentEnd, ledger: Ledger) -> list[str]:
 def summarize_experiments(ends: Sequence[ExperimentEnd]) -> list[str]:
     """Return a line for each experiment, failures of all of them, and totals."""
     heads = ["experiment", "trials", "run now", "ended", "expect", "report"]
-    known = [(end.name, end.outcome) for end in ends if end.outcome is not None]
+    known = [(end.name, end.result[0]) for end in ends if end.result is not None]
     trials = sum(sum(outcome.counts.values()) for _, outcome in known)
     ran = sum(outcome.ran for _, outcome in known)
     failed = [(f"{name}: {trial}", why) for name, each in known for trial, why in each.failed]
@@ -206,13 +202,13 @@ def summarize_experiments(ends: Sequence[ExperimentEnd]) -> list[str]:
 
 
 def _row(end: ExperimentEnd) -> list[str]:
-    outcome = end.outcome
-    if outcome is None or end.ledger is None:
+    if end.result is None:
         planned = len(end.request.prepared.plan.tasks)
         code = f": {end.error.faults[0].code}" if end.error else ""
         return [end.name, str(planned), "", f"stopped{code}", "", ""]
+    outcome, ledger = end.result
     counts = [str(sum(outcome.counts.values())), str(outcome.ran), _counts(outcome)]
-    return [end.name, *counts, _expected(end.ledger), str(end.request.folder / "report.html")]
+    return [end.name, *counts, _expected(ledger), str(end.request.folder / "report.html")]
 
 
 def _counts(outcome: RunOutcome) -> str:

@@ -26,7 +26,6 @@ from ratecli.cli.console import format_table, print_diagnostics, progress_meter
 if TYPE_CHECKING:
     from ratecli.experiment.plan import RunForecast
     from ratecli.experiment.prepare import PreparedExperiment
-    from ratecli.runner.executors import Executor
     from ratecli.runner.run import RunRequest
 
 UNKNOWN = "unknown"
@@ -75,7 +74,9 @@ def run(  # one parameter per option
     ] = False,
 ) -> None:
     """Run all trials that are not stored yet, then write tables, plots and the report."""
-    where = _executor(executor, jobs)
+    from ratecli.runner.executors import parse_executor  # noqa: PLC0415
+
+    where = parse_executor(executor, jobs)
     from ratecli.cli.batch import Batch  # noqa: PLC0415
     from ratecli.experiment.prepare import prepare  # noqa: PLC0415
 
@@ -93,15 +94,6 @@ def run(  # one parameter per option
         ready = [replace(each, plan=each.plan.first_of_each()) for each in ready]
     code = Batch(_requests(ready, output), where, fresh=fresh, quiet=quiet, verbose=verbose).run()
     raise typer.Exit(max(EXIT_NO_DATA if missing else 0, code))
-
-
-def _executor(kind: str | None, jobs: int | None) -> Executor:
-    from ratecli.runner.executors import parse_executor  # noqa: PLC0415
-
-    try:
-        return parse_executor(kind, jobs)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--executor") from None
 
 
 def _requests(prepared: Iterable[PreparedExperiment], output: Path) -> list[RunRequest]:

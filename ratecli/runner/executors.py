@@ -265,7 +265,7 @@ def parse_executor(kind: str | None, jobs: int | None) -> Executor:
     """Return the executor for the options `--executor` and `--jobs`.
 
     `kind` is serial, processes, dask or the address of a running cluster. For anything else, raise
-    ValueError with the valid values.
+    E104 with the valid values.
     """
     if kind is not None and CLUSTER_ADDRESS.fullmatch(kind):
         return DaskExecutor(re.sub("^dask:", "tcp:", kind), jobs)
@@ -276,10 +276,11 @@ def parse_executor(kind: str | None, jobs: int | None) -> Executor:
         case "processes":
             return ProcessExecutor(many)
         case "serial" if jobs is not None and jobs > 1:
-            raise ValueError("one process runs one trial at a time: leave out --jobs")
+            message = "one process runs one trial at a time: leave out --jobs"
+            raise FaultError(Diagnostic("E104", message))
         case "serial":
             return SerialExecutor()
         case None:
             return SerialExecutor() if many == 1 else ProcessExecutor(many)
         case _:
-            raise ValueError(f"'{kind}' is none of {EXECUTOR_KINDS}")
+            raise FaultError(Diagnostic("E104", f"'{kind}' is none of {EXECUTOR_KINDS}"))

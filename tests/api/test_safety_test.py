@@ -120,7 +120,6 @@ def test_no_constraints_is_a_warning(loans):
     [
         ({"delta": 0}, "'delta' must be greater than 0"),
         ({"delta": {"unfair": 0.1}}, "unfair"),
-        ({"bound": "clopper"}, "clopper_pearson"),
         ({"fraction": 0.0001}, "safety part would be empty"),
         ({"stratify": ["sexx"]}, "did you mean 'sex'"),
         ({"constraints": "roc_auc >= 0.8"}, "cannot bound 'roc_auc'"),

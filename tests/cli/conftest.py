@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from data_folder import forbid_network
 from people import EXPERIMENTS, people
 from small import SMALL
 
@@ -26,9 +27,7 @@ def folder(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RATECLI_DATA", str(tmp_path / "data"))
     monkeypatch.delenv("RATECLI_DATA_MIRROR", raising=False)
-    for name in ("http_proxy", "https_proxy", "all_proxy"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")
-        monkeypatch.setenv(name.upper(), "http://127.0.0.1:9")
+    forbid_network(monkeypatch)
     return tmp_path
 
 

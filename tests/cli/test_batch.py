@@ -227,9 +227,7 @@ def test_an_experiment_that_cannot_run_does_not_stop_others(folder, cli, files, 
         answer = cli("run", *files, "--executor", "serial", "--offline")
     assert answer.code == code
     assert message in answer.err
-    if code == 2:
-        assert answer.out.splitlines()[1].split() == ["small", "4", "stopped:", "E504"]
-    assert (folder / "results" / "small").exists() == (code == 2)
+    assert ("small 4 stopped: E504" in " ".join(answer.out.split())) == (code == 2)
     assert [stored(ledger(folder, name)) for name in ("other", "small")] == [4, 0]
 
 

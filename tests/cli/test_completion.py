@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
 import pytest
-from small import SMALL, command
+from small import SMALL
 
 TABLE = 'id,sex,"full, name",y\n1,F,a,0\n2,M,b,1\n'
 
@@ -65,24 +64,6 @@ def test_names_keys_and_columns_are_completed(bash, line, offered):
 
 def test_all_names_are_offered(bash):
     assert {"recall", "error", "loans", "kl", "tradeoff"} <= set(bash("ratecli show "))
-
-
-@pytest.mark.parametrize(
-    ("shell", "asked", "offered"),
-    [
-        ("bash", {"COMP_WORDS": "ratecli show majori", "COMP_CWORD": "2"}, "majorize\n"),
-        ("zsh", {"_TYPER_COMPLETE_ARGS": "ratecli show majori"}, '"majorize":"ramp rates'),
-        ("fish", {"_TYPER_COMPLETE_ARGS": "ratecli show majori",
-                  "_TYPER_COMPLETE_FISH_ACTION": "get-args"}, "majorize\tramp rates"),
-    ],
-)  # fmt: skip
-def test_shells(shell, asked, offered):
-    environment = {**os.environ, **asked, "_RATECLI_COMPLETE": f"complete_{shell}"}
-    done = subprocess.run(
-        command(), env=environment, capture_output=True, text=True, check=True, timeout=60
-    )
-    assert done.stderr == ""
-    assert offered in done.stdout
 
 
 def test_completion_imports_nothing_slow():

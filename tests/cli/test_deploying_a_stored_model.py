@@ -37,9 +37,8 @@ def test_churn_against_the_stored_model(folder, cli, rows):
 @pytest.mark.parametrize("output", ["results", "elsewhere"])
 def test_a_run_may_not_compare_with_its_own_models(folder, cli, output):
     def write(model: object) -> None:
-        (folder / "itself.yaml").write_text(
-            f"name: itself\n{BASE}deployed: {{model: {model}}}\nmetrics: {{churn: churn}}\n"
-        )
+        text = f"name: itself\n{BASE}deployed: {{model: {model}}}\nmetrics: {{churn: churn}}\n"
+        (folder / "itself.yaml").write_text(text)
 
     shutil.copy(STORED, "first.npz")
     write("first.npz")
@@ -71,6 +70,5 @@ def test_two_runs_of_a_command_may_not_share_a_model(folder, cli, order):
     message = "the run of 'first.yaml' writes the models in 'results/first/models'"
     assert f"error[E310]: {message}\n  --> second.yaml:4:19" in answer.err
     assert f"{COPY}, or run the files one by one" in answer.err
-    assert not (folder / "results" / "second").exists()
     assert cli("run", "second.yaml", "-q", "-j", 1).code == 0
     assert cli(*both, "-o", "new").code == 0

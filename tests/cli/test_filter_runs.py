@@ -77,7 +77,6 @@ def test_validate_plan_and_explain(folder, cli):
     (folder / "exp.yaml").write_text(LOANS)
     assert cli("validate", "exp.yaml").out == "exp.yaml: no errors, 12 trials\n"
     assert "filter" in cli("plan", "exp.yaml").out
-    assert not (folder / "results").exists()
     shown = cli("explain", "exp.yaml").out
     assert "  training rows count by the chance that they are kept\n" in shown
     assert "    subject to  disclosivity(by=sex) <= 0.05\n" in shown

@@ -15,16 +15,12 @@ from ratecli.report.write import REPORT_FILES, REPORT_FOLDERS, check_report_fold
 
 
 @pytest.fixture
-def refused(folder, cli):
+def refused(folder, small, cli):
     """Run, expect that nothing is run, and return the errors."""
-    (folder / "small.yaml").write_text(SMALL)
 
     def call(*options) -> list[str]:
-        answer = cli("run", "small.yaml", "-j", 1, *options)
-        assert answer.code == 2
-        assert "Traceback" not in answer.err
-        assert "internal" not in answer.err
-        assert answer.out == ""
+        answer = cli("run", small.name, "-j", 1, *options)
+        assert (answer.code, answer.out) == (2, "")
         assert not (folder / "results" / "small" / LEDGER_FILE).is_file()
         return [line for line in answer.err.splitlines() if line.startswith("error[")]
 
@@ -73,9 +69,8 @@ def test_a_plot_that_cannot_be_written(folder, cli):
         assert "error[E505]: cannot write to 'results/small/figures/tradeoff.svg': " in answer.err
 
 
-def test_the_names_that_are_checked_are_those_written(folder, cli):
-    (folder / "small.yaml").write_text(SMALL.replace("seeds: 2", "seeds: 1"))
-    assert cli("run", "small.yaml", "-q", "-j", 1).code == 0
+def test_the_names_that_are_checked_are_those_written(folder, small, cli):
+    assert cli("run", small, "-q", "-j", 1, "--set", "seeds=1").code == 0
     results = folder / "results" / "small"
     check_report_folder(results)
     record = ["experiment.yaml", "resolved.yaml", "manifest.json"]

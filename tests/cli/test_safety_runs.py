@@ -79,7 +79,6 @@ def test_data_sets_of_a_test_may_not_share_rows(folder, cli):
     assert (answer.code, answer.out) == (4, "")
     assert "error[E411]: 'more' has the same rows as 'loans'" in answer.err
     assert "exp.yaml:4:3" in answer.err
-    assert not (folder / "results").exists()
     rows.assign(x=-1).to_csv(folder / "other.csv", index=False)
     assert cli("validate", "exp.yaml").code == 0
 
@@ -99,8 +98,7 @@ def test_testing_the_last_rows_of_a_sorted_file_is_a_warning(folder, cli):
         (folder / "exp.yaml").write_text(own.replace("fraction: 0.5", test))
         answer = cli("validate", "exp.yaml")
         assert answer.code == 0
-        found = "warning[W403]: the last rows of 'loans' are tested" in answer.err
-        assert found == ("exp.yaml:6:" in answer.err) == warned
+        assert ("warning[W403]: the last rows of 'loans' are tested" in answer.err) == warned
 
 
 def test_explain_shows_options_of_a_test(folder, cli):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
-from small import read_rows
 
 from ratecli.solvers.players.solver import ThreePlayer
 
@@ -53,17 +53,13 @@ def test_each_setting_runs(folder, cli, name):
         own = {"steps": 100, **options(line)} if line.startswith("three_player") else {}
         entries.append({re.match(r"\w+", line)[0]: own | {"as": f"line{k}"}})
     text = FILE.replace("OBJECTIVE", RATIOS if name == "Algorithm 3" else CONVEX)
-    (folder / "setting.yaml").write_text(
-        text.replace("ENTRIES", yaml.safe_dump(entries, default_flow_style=True))
-    )
+    listed = yaml.safe_dump(entries, default_flow_style=True)
+    (folder / "setting.yaml").write_text(text.replace("ENTRIES", listed))
     answer = cli("run", "setting.yaml", "-q", "-j", 1)
     assert answer.code == 0, answer.err
-    rows = read_rows(folder / "results" / "setting" / "metrics.csv")
-    known = {
-        (row["algorithm"], row["metric"]): float(row["value"])
-        for row in rows
-        if (row["variant"], row["split"]) == ("stochastic", "train")
-    }
+    rows = pd.read_csv(folder / "results" / "setting" / "metrics.csv")
+    rows = rows[(rows.variant == "stochastic") & (rows.split == "train")]
+    known = rows.set_index(["algorithm", "metric"])["value"]
     assert known["line0", "violation.a"] <= 1e-6
     assert known["line0", "objective"] <= (0.4 if name == "Algorithm 3" else 0.2)
     if name == "COCO":

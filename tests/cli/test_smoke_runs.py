@@ -24,16 +24,14 @@ def test_smoke_runs_one_trial_of_each_algorithm_and_data_set(folder, cli):
     (folder / "two.yaml").write_text(TWO)
     answer = cli("run", "two.yaml", "--smoke", "--executor", "serial")
     assert answer.code == 0
-    assert (
-        "two: 4 trials: 4 ok (4 run now)\n4 more trials planned: run without --smoke" in answer.out
-    )
+    said = "two: 4 trials: 4 ok (4 run now)\n4 more trials planned: run without --smoke"
+    assert said in answer.out
     few = pd.read_csv("results/two/metrics.csv")
-    ran = few[["algorithm", "dataset", "slack", "seed"]].drop_duplicates()
-    assert {tuple(row) for row in ran.to_numpy().tolist()} == {
-        (algorithm, dataset, 1.1, 0)
-        for algorithm in ("unconstrained", "thresholded")
-        for dataset in "ab"
-    }
+    ran = few[["algorithm", "dataset", "slack", "seed"]].drop_duplicates().to_numpy().tolist()
+    both = [
+        [name, dataset, 1.1, 0] for name in ("thresholded", "unconstrained") for dataset in "ab"
+    ]
+    assert sorted(ran) == both
     assert cli("check", "two.yaml").code == 3
     assert cli("pin", "two.yaml").code == 2
 

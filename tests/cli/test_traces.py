@@ -27,16 +27,12 @@ algorithms:
 """
 
 
-@pytest.fixture
-def ledger(folder, cli):
+def test_columns_of_traces(folder, cli):
     pytest.importorskip("fairlearn")
     (folder / "traces.yaml").write_text(TEXT)
     answer = cli("run", "traces.yaml", "-q", "--executor", "serial")
     assert answer.code == 0, answer.err
-    return Ledger.read(folder / "results" / "traces" / "trials.sqlite")
-
-
-def test_columns_of_traces(ledger):
+    ledger = Ledger.read(folder / "results" / "traces" / "trials.sqlite")
     traces = {trial.label: ledger.results[trial.key].trace for trial in ledger.plan}
     assert {label for label, trace in traces.items() if not trace} == {"unconstrained"}
     for label, trace in traces.items():
@@ -44,12 +40,11 @@ def test_columns_of_traces(ledger):
         assert rows == sorted(rows), label
         assert all(row["violation"] >= 0 for row in trace), label
         assert all(not math.isnan(row["objective"]) for row in trace), label
+    found = {
+        (each.trial.label, each.split, each.metric): each.value for each in ledger.measurements()
+    }
     for label in ("thresholded", "plug_in", "zafar"):
-        (measured,) = (
-            item.value
-            for item in ledger.measurements()
-            if (item.trial.label, item.split, item.metric) == (label, "train", "violation.parity")
-        )
+        measured = found[label, "train", "violation.parity"]
         assert traces[label][0]["violation"] == pytest.approx(max(measured, 0.0), abs=1e-9), label
     assert traces["plug_in"][0]["violation"] > CONSTRAINT_TOLERANCE
     assert [row["iteration"] for row in traces["three_player"]] == [0, 10, 20, 30, 40]

@@ -15,7 +15,7 @@ from small import PLAIN, TRIALS, command, stored
 from ratecli.errors import FaultError
 from ratecli.files import LEDGER_FILE
 from ratecli.ledger import store as lock
-from ratecli.ledger.store import LOCK_FILE, lock_report, lock_results
+from ratecli.ledger.store import lock_report
 from ratecli.report.write import write_report
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
@@ -41,18 +41,13 @@ def running(folder):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command("run", *arguments), cwd=folder, **pipes) as run:
         try:
-            wait_for_trials(folder / "results" / "small" / LEDGER_FILE, 3)
+            while stored(folder / "results" / "small" / LEDGER_FILE) < 3:
+                assert run.poll() is None
+                time.sleep(0.02)
             run.send_signal(signal.SIGSTOP)
             yield run
         finally:
             run.kill()
-
-
-def wait_for_trials(ledger, count, seconds=60):
-    deadline = time.monotonic() + seconds
-    while stored(ledger) < count:
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.02)
 
 
 def files(folder):
@@ -104,14 +99,3 @@ def test_one_command_at_a_time_writes_a_report(folder, cli, small, monkeypatch):
         assert not (results / "report.html").exists()
     waiting.join()
     assert (results / "report.html").is_file()
-
-
-def test_a_lock_is_released_after_use(folder):
-    with (
-        lock_results(folder / "a" / "b"),
-        pytest.raises(FaultError, match="E504"),
-        lock_results(folder / "a/b"),
-    ):
-        pass
-    with lock_results(folder / "a" / "b"):
-        assert (folder / "a" / "b" / LOCK_FILE).read_bytes() == b""

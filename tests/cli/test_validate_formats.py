@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from broken_files import HEAD
 from marked import marked
 
@@ -26,15 +25,12 @@ def test_all_formats_have_the_same_content(folder, cli):
     assert answers["github"].out.startswith(f"::error {place},title=E203::{record['message']}")
 
 
-@pytest.mark.parametrize("form", ["text", "json", "github"])
-def test_files_folders_and_patterns_at_once(folder, cli, form):
+def test_files_folders_and_patterns_at_once(folder, cli):
     names = ("one.yaml", "sub/deep/three.yml", "sub/two.yaml")
     for path in names:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text("name: X\n")
-    answer = cli("validate", "one.yaml", "sub", "s*/*.yaml", "--format", form)
+    answer = cli("validate", "one.yaml", "sub", "s*/*.yaml", "--format", "json")
     assert answer.code == 2
-    assert all(name in answer.out + answer.err for name in names)
-    if form == "json":
-        found = [record["file"] for record in json.loads(answer.out) if record["code"] == "E104"]
-        assert found == list(names)
+    found = [record["file"] for record in json.loads(answer.out) if record["code"] == "E104"]
+    assert found == list(names)

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from data_folder import forbid_network
 
 from ratecli.runner import executors
 
@@ -20,7 +21,5 @@ def folder(tmp_path, monkeypatch) -> Path:
     monkeypatch.setattr(executors, "USUAL_JOBS", 1)
     monkeypatch.setenv("RATECLI_DATA", str(tmp_path / "data"))
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
-    for name in ("http_proxy", "https_proxy", "all_proxy"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")
-        monkeypatch.setenv(name.upper(), "http://127.0.0.1:9")
+    forbid_network(monkeypatch)
     return tmp_path

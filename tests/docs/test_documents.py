@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 
 import pytest
 from compare import same, same_line
@@ -60,19 +61,15 @@ def test_links_of_the_readme_exist():
 SHOWN = "kappa  0.4874 ± 0.0114   17 rows, 0.7 s"
 
 
-@pytest.mark.parametrize(
-    ("printed", "equal"),
-    [
-        ("kappa 0.4874 ± 0.0114 17 rows, 0.7 s", True),
-        ("kappa 0.4875 ± 0.0113 17 rows, 12 s", True),
-        ("kappa 0.4876 ± 0.0114 17 rows, 0.7 s", False),
-        ("kappa 0.4874 ± 0.0114 18 rows, 0.7 s", False),
-        ("lambda 0.4874 ± 0.0114 17 rows, 0.7 s", False),
-        ("kappa 0.4874 ± 0.0114 17 rows", False),
-    ],
-)
-def test_numbers_are_compared_to_the_digits_shown_and_times_are_not(printed, equal):
-    assert same_line(SHOWN, printed) == equal
+def test_numbers_are_compared_to_the_digits_shown_and_times_are_not():
+    assert same_line(SHOWN, "kappa 0.4875 ± 0.0113 17 rows, 12 s")
+    for printed in (
+        "kappa 0.4876 ± 0.0114 17 rows, 0.7 s",
+        "kappa 0.4874 ± 0.0114 18 rows, 0.7 s",
+        "lambda 0.4874 ± 0.0114 17 rows, 0.7 s",
+        "kappa 0.4874 ± 0.0114 17 rows",
+    ):
+        assert not same_line(SHOWN, printed)
 
 
 def test_dots_match_any_lines_or_text():
@@ -119,12 +116,10 @@ def test_wrong_output_is_reported_at_its_line(folder, trials, sum_, line, monkey
     monkeypatch.setattr("pages.ROOT", folder)
     (folder / "page.md").write_text(PAGE % (trials, sum_))
     run = Run(read(folder / "page.md"), folder, slow=False)
-    if line is None:
+    raises = pytest.raises(DiffersError, match=rf"page\.md:{line}: not so")
+    with raises if line else nullcontext():
         run.all()
         assert run.ran == 5
-    else:
-        with pytest.raises(DiffersError, match=rf"page\.md:{line}: not so"):
-            run.all()
 
 
 BLOCKS = ("yaml\nname: x", "console\nratecli ls plots", "sh\nratecli ls plottz", "java")
