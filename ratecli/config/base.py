@@ -216,8 +216,6 @@ class NumberRange:
 
     @property
     def words(self) -> str:
-        if not self.above and not self.below:
-            return f"from {self.low:g} to {self.high:g}"
         low = f"{'greater than' if self.above else 'at least'} {self.low:g}"
         return f"{low} and {'less than' if self.below else 'at most'} {self.high:g}"
 

@@ -33,7 +33,6 @@ from ratecli.config.sweep import DATASET_AXIS, Sweep, SweepPoint, sweep_points
 from ratecli.config.validation import (
     diagnostics_of,
     quote_value,
-    sort_by_place,
     type_error,
     value_error,
 )
@@ -444,8 +443,15 @@ def read_experiment(document: Document) -> Experiment:
     try:
         return Experiment.model_validate(document.data)
     except ValidationError as error:
-        faults = [document.placed(each) for each in diagnostics_of(error)]
-        raise FaultError(sort_by_place(faults)) from None
+        placed = map(document.placed, diagnostics_of(error))
+        faults = {(each.place, each.code, each.message): each for each in placed}
+        raise FaultError(sorted(faults.values(), key=_file_order)) from None
+
+
+def _file_order(fault: Diagnostic) -> tuple[bool, int, int]:
+    """Return a key that sorts errors by their places, those of overrides last."""
+    assert fault.place is not None
+    return fault.place.file == "--set", fault.place.line, fault.place.column
 
 
 def json_schema() -> dict[str, Any]:

@@ -155,13 +155,3 @@ def _type_help(problem: str, value: object) -> str | None:
     if problem == "tuple_type":
         return f"write [{value}]" if isinstance(value, str | int | float) else "write [a, b]"
     return None
-
-
-def sort_by_place(faults: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
-    """Yield diagnostics in the order of their places, without duplicates."""
-    placed = {
-        (f.place.file, f.place.line, f.place.column, f.code, f.message): f
-        for f in faults
-        if f.place is not None
-    }
-    yield from (placed[key] for key in sorted(placed, key=lambda key: (key[0] == "--set", key)))

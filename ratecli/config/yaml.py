@@ -160,10 +160,6 @@ def read_source(path: Path) -> SourceText:
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
-    except IsADirectoryError:
-        _raise_unreadable(path, "is a folder, not a file", "name one of the files in it")
-    except FileNotFoundError:
-        _raise_unreadable(path, "does not exist")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         _raise_unreadable(path, f"cannot be read: {getattr(error, 'strerror', None) or error}")
     if len(raw) > MAX_BYTES:
@@ -177,8 +173,8 @@ def read_source(path: Path) -> SourceText:
         raise FaultError(source.error("E005", message, hint, len(valid))) from None
 
 
-def _raise_unreadable(path: Path, problem: str, hint: str | None = None) -> NoReturn:
-    raise FaultError(Diagnostic("E005", f"'{path}' {problem}", hint)) from None
+def _raise_unreadable(path: Path, problem: str) -> NoReturn:
+    raise FaultError(Diagnostic("E005", f"'{path}' {problem}")) from None
 
 
 def parse_yaml(source: SourceText, start: int = 0) -> Node:

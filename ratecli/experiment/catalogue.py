@@ -209,8 +209,14 @@ LISTINGS: dict[str, Callable[[], list[ListingRow]]] = {
 def describe(name: str) -> ListingRow | None:
     """Return all details about a name, None if it is unknown."""
     name = SYNONYMS.get(name, name)
-    row = _describe_dataset(name) or _describe_code(name)
-    return row or _describe_algorithm(name) or _describe_term(name)
+    if name in registry.source_names():
+        return {"name": name, "what": "data set"} | registry.describe_source(name)
+    if name.upper() in CODES:
+        row = CODES[name.upper()]
+        exits = row.exit_code or "none of its own"
+        found = {"name": row.code, "what": "code of a message", "means": row.means}
+        return found | {"help": row.help, "exit code": exits}
+    return _describe_algorithm(name) or _describe_term(name)
 
 
 def describable_names() -> list[str]:
@@ -218,12 +224,6 @@ def describable_names() -> list[str]:
     listings = (list_datasets, list_solvers, list_metrics, list_functions, list_plots, list_codes)
     rows = (row for listing in listings for row in listing())
     return [*(row["name"] for row in rows), *SYNONYMS]
-
-
-def _describe_dataset(name: str) -> ListingRow | None:
-    if name not in registry.source_names():
-        return None
-    return {"name": name, "what": "data set"} | registry.describe_source(name)
 
 
 def _describe_algorithm(name: str) -> ListingRow | None:
@@ -249,14 +249,6 @@ def _describe_algorithm(name: str) -> ListingRow | None:
     if not algorithm.path:
         row["summary"] = notes.partition("\n")[0]
     return row | {"notes": notes, "options": options}
-
-
-def _describe_code(name: str) -> ListingRow | None:
-    row = CODES.get(name.upper())
-    if row is None:
-        return None
-    found = {"name": row.code, "what": "code of a message", "means": row.means, "help": row.help}
-    return found | {"exit code": row.exit_code or "none of its own"}
 
 
 def _describe_term(name: str) -> ListingRow | None:

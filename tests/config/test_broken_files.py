@@ -191,7 +191,7 @@ FILTERS = [
     ("E103", "filter: {balance: ⟦3⟧}", "a column or a list of columns, not the number 3"),
     ("E104", "filter: {balance: ⟦[]⟧}", "'balance' must not be empty"),
     ("E101", "filter: {⟦balans⟧: sex}", "unknown key 'balans'"),
-    ("E104", "filter: {balance: sex, disclosivity: ⟦1.5⟧}", "must be from 0 to 1, not 1.5"),
+    ("E104", "filter: {balance: sex, disclosivity: ⟦1.5⟧}", "at least 0 and at most 1, not 1.5"),
     ("E104", "filter: {balance: sex, disclosivity: ⟦10%⟧}", "such as 0.05 or 1/20"),
     ("E103", "filter: {balance: sex, disclosivity: ⟦true⟧}", "or a name of the sweep"),
     ("E103", "filter: {balance: sex, take: ⟦1⟧}", "'take' must be text"),

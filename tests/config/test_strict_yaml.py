@@ -151,8 +151,8 @@ def read_error(path):
 def test_unreadable_files(tmp_path):
     (tmp_path / "big.yaml").write_bytes(b"# " + b"x" * 1_000_000)
     for name, words in {
-        "no.yaml": "does not exist",
-        "": "is a folder",
+        "no.yaml": "cannot be read: No such file",
+        "": "cannot be read: Is a directory",
         "big.yaml": "larger than 1 MB",
         "a\0b": "cannot be read",
     }.items():
