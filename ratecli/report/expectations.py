@@ -190,8 +190,6 @@ def compare_expectations(ledger: Ledger) -> list[ExpectationComparison]:
 def expectation_sheet(ledger: Ledger) -> Sheet:
     """Return the table of all comparisons, failed ones first."""
     found = compare_expectations(ledger)
-    papers = any(each.entry.kind == "paper" for each in found)
-    title = "Comparison with the paper" if papers else "Comparison with expectations"
     names = identity_columns(ledger)
     rows = [
         [
@@ -202,7 +200,7 @@ def expectation_sheet(ledger: Ledger) -> Sheet:
         ]
         for each in sorted(found, key=lambda each: each.verdict.good)  # failed ones first
     ]
-    return make_sheet(title, rows, NOTE)
+    return make_sheet("Expected and measured values", rows, NOTE)
 
 
 def comparison_cells(each: ExpectationComparison) -> SheetRow:

@@ -71,8 +71,6 @@ LONG_TEXT = 48
 MAX_WARNINGS = 100
 MAX_SUMMARY_WARNINGS = 5
 """Maximum number of warnings of the run in the summary; the full list is further down."""
-OPEN_TREES = 2
-"""Number of trees that are initially expanded."""
 ROOT = re.compile(r'<svg [^>]*viewBox="([^"]*)"[^>]*>(.*)</svg>', re.DOTALL)
 UNUSED = re.compile(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>|\s*\n\s*", re.DOTALL)
 """Comments, metadata, styles (which the page defines) and white space between lines."""
@@ -92,10 +90,7 @@ def render_report(
     warnings = collect_warnings(ledger)
     return render_template(
         "report.html.j2",
-        name=ledger.experiment.get("name", ""),
-        description=ledger.experiment.get("description") or "",
-        stand_ins=ledger.stand_ins,
-        goals={"objective": ledger.experiment.get("objective", ""), **ledger.constraints},
+        ledger=ledger,
         classes={goal["name"]: goal["class"] for goal in ledger.meta.get("goals") or ()},
         facts=experiment_facts(ledger),
         outcome=count_by_status(Counter(map(ledger.status, ledger.plan))),
@@ -109,7 +104,6 @@ def render_report(
         figures=plots,
         certificates=certificate_sheet(ledger),
         trees=trees,
-        open_trees=OPEN_TREES,
         omitted_trees=omitted_trees_note(ledger),
         statuses=status_sheet(ledger),
         unsolved=unsolved_sheet(ledger),
@@ -303,9 +297,6 @@ def _read_results(folder: Path) -> tuple[Ledger, SheetCell | None]:
 
 
 def _experiment_row(name: SheetCell, ledger: Ledger, error: SheetCell | None) -> SheetRow:
-    satisfied = SheetCell("")
-    if ledger.constraints:
-        satisfied = satisfied_cell(seed_groups(ledger.algorithms), "test")
     verdicts = count_verdicts(compare_expectations(ledger))
     counted = ", ".join(f"{word} {count}" for word, count, _ in verdicts)
     tone = "bad" if any(tone == "bad" for *_, tone in verdicts) else ""
@@ -315,7 +306,7 @@ def _experiment_row(name: SheetCell, ledger: Ledger, error: SheetCell | None) ->
         ("question", textwrap.shorten(description, 200, placeholder="...")),
         ("trials", len(ledger.plan)),
         ("ended", error or status_cell(Counter(map(ledger.status, ledger.plan)))),
-        ("satisfied on test", satisfied),
+        ("satisfied on test", satisfied_cell(seed_groups(ledger.algorithms), "test")),
         ("expected numbers", SheetCell(counted, tone=tone)),
     ]
 

@@ -77,9 +77,8 @@ def unsolved_sheet(ledger: Ledger) -> Sheet:
         unsolved,
         lambda each: (each.label, ledger.status(each), NUMBER.sub("#", ledger.reason(each))),
     )
-    order = list(planned)
     rows: list[SheetRow] = []
-    for trials in sorted(alike.values(), key=lambda own: (order.index(own[0].label), -len(own))):
+    for trials in sorted(alike.values(), key=len, reverse=True):
         first, status = trials[0], ledger.status(trials[0])
         result = ledger.results.get(first.key)
         stack = str(result.info.get("traceback") or "") if result else ""

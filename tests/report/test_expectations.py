@@ -103,16 +103,12 @@ def test_without_a_variant_all_are_compared():
     ]
 
 
-def test_a_trial_that_failed_is_not_measured():
-    trial = planned("fit", 0)
-    failed = {trial.key: TrialResult(trial.key, "error", "E501: ...")}
-    (found,) = compare_expectations(
-        Ledger([trial], failed, {"experiment": {"expect": [entry(at_most=1)]}})
-    )
-    assert (found.verdict, found.reason) == ("not measured", "error 1")
-
-
 def test_only_matching_sweep_points_are_compared():
+    failed = planned("fit", 0)
+    results = {failed.key: TrialResult(failed.key, "error", "E501: ...")}
+    said = {"experiment": {"expect": [entry(at_most=1)]}}
+    (found,) = compare_expectations(Ledger([failed], results, said))
+    assert (found.verdict, found.reason) == ("not measured", "error 1")
     plan = [planned("fit", 0, kappa=k, dataset=d) for k in (0.5, 1.0) for d in ("a", "b")]
     results = {t.key: measured(t, {("main", "test"): {"error": 0.1}}) for t in plan}
 
@@ -135,7 +131,7 @@ def test_failed_expectations_come_first():
         kappa=0.8,
     )  # fmt: skip
     sheet = expectation_sheet(ledger)
-    assert sheet.title == "Comparison with the paper"
+    assert sheet.title == "Expected and measured values"
     assert list(sheet.titles) == [
         "algorithm", "variant", "kappa", "split", "metric",
         "expected", "measured", "95 % interval", "n", "difference", "verdict", "within", "source",
@@ -167,14 +163,14 @@ def test_the_summary_has_expectations_beside_its_numbers():
 
 def test_page_and_summary_show_the_table_of_expectations_if_there_are_any():
     ledger = ledger_of(entry(at_most=0.6, source="<i>"))
-    assert "\n## Comparison with expectations\n" in summary_markdown(ledger)
+    assert "\n## Expected and measured values\n" in summary_markdown(ledger)
     text = render_report(ledger, [])
-    assert "<h2>Comparison with expectations</h2>" in text
+    assert "<h2>Expected and measured values</h2>" in text
     assert "≤ 0.6" in text
     assert "&lt;i&gt;" in text
     ledger = ledger_of()
     assert "verdict" not in summary_table(ledger).columns
-    assert "Comparison" not in summary_markdown(ledger) + render_report(ledger, [])
+    assert "Expected and" not in summary_markdown(ledger) + render_report(ledger, [])
 
 
 def test_each_expectation_that_differs_is_one_warning():

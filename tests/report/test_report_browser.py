@@ -237,8 +237,7 @@ def test_the_arrow_keys_go_from_mark_to_mark(opened):
     assert not tip.is_visible()
 
 
-@pytest.mark.parametrize("way", ["mouse", "key"])
-def test_a_name_in_the_legend_hides_its_series_and_shows_it_again(opened, way):
+def test_a_name_in_the_legend_hides_its_series_and_shows_it_again(opened):
     page = opened()
     canvas = page.locator(".canvas").first
     key = canvas.get_by_role("button", name="majorize (deterministic)")
@@ -248,7 +247,7 @@ def test_a_name_in_the_legend_hides_its_series_and_shows_it_again(opened, way):
     others = canvas.locator(f'[data-series="{number + 1}"]').first
     assert parts.count() == 3, "a line and the bars of two intervals"
     assert parts.last.is_visible()
-    key.click() if way == "mouse" else key.press("Space")
+    key.click()
     assert key.get_attribute("aria-pressed") == "false"
     assert not any(part.is_visible() for part in parts.all())
     assert others.is_visible()
@@ -256,53 +255,20 @@ def test_a_name_in_the_legend_hides_its_series_and_shows_it_again(opened, way):
     page.keyboard.press("Home")
     page.keyboard.press("ArrowRight")
     assert page.locator(".tip strong").inner_text() == "majorize (stochastic)"
-    key.click() if way == "mouse" else key.press("Enter")
+    key.press("Enter")
     assert key.get_attribute("aria-pressed") == "true"
     assert parts.last.is_visible()
-
-
-CONTRASTS = """() => {
-  const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
-  const light = ([r, g, b]) => {
-    const part = (x) => (x /= 255) <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4;
-    return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b);
-  };
-  const ground = (element) => {
-    for (let at = element; at; at = at.parentElement) {
-      const found = numbers(getComputedStyle(at).backgroundColor);
-      if (found.length === 3 || found[3] > 0.99) return found;
-    }
-    return [255, 255, 255];
-  };
-  const TEXTS = "h1,h2,h3,p,td,th,a,dt,dd,span,summary,button,li,code,figcaption,pre";
-  const found = {};
-  for (const part of document.querySelectorAll(TEXTS)) {
-    if (!part.textContent.trim() || !part.checkVisibility()) continue;
-    const colours = [light(numbers(getComputedStyle(part).color)), light(ground(part))];
-    const [low, high] = colours.sort((a, b) => a - b);
-    const name = `${part.tagName}.${part.className}`;
-    found[name] = Math.min(found[name] ?? 21, (high + 0.05) / (low + 0.05));
-  }
-  return found;
-}"""
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_has_enough_contrast(opened, scheme):
-    page = opened(color_scheme=scheme)
-    found = page.evaluate(CONTRASTS)
-    assert len(found) > 20
-    assert {name: ratio for name, ratio in found.items() if ratio < 4.5} == {}
-    assert ground(page) == {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 24, 27)"}[scheme]
-    plot = page.locator(".canvas svg").first.evaluate("svg => getComputedStyle(svg).filter")
-    assert plot == {"light": "none", "dark": "invert(0.91) hue-rotate(180deg)"}[scheme]
 
 
 def test_the_button_changes_light_to_dark_and_back(opened):
     page = opened(color_scheme="light")
     before = ground(page)
+    assert before == "rgb(255, 255, 255)"
+    assert ground(opened(color_scheme="dark")) == "rgb(21, 24, 27)"
     page.get_by_role("button", name="Dark", exact=True).click()
     assert ground(page) == "rgb(21, 24, 27)"
+    plot = page.locator(".canvas svg").first.evaluate("svg => getComputedStyle(svg).filter")
+    assert plot == "invert(0.91) hue-rotate(180deg)"
     page.get_by_role("button", name="Light", exact=True).click()
     assert ground(page) == before
 
@@ -319,8 +285,6 @@ def test_print_expands_everything_and_is_light(opened):
     assert ground(page) == "rgb(255, 255, 255)"
     cut = "boxes => boxes.filter(box => getComputedStyle(box).overflowY !== 'visible').length"
     assert page.locator(".scroll, .plot").evaluate_all(cut) == 0
-    shades = "boxes => boxes.filter(box => getComputedStyle(box).backgroundImage !== 'none').length"
-    assert page.locator(".scroll, .plot").evaluate_all(shades) == 0
     assert not page.locator("nav").is_visible()
     page.emulate_media(media="screen")
     sync_api.expect(fold).to_be_hidden()

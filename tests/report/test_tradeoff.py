@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 
 import matplotlib as mpl
 import pytest
@@ -22,7 +21,7 @@ from ratecli.report.plots.canvas import (
     requested_plots,
 )
 from ratecli.report.plots.lines import PlotAxes, collect_lines
-from ratecli.report.plots.tradeoff import draw_tradeoff, plot_axes
+from ratecli.report.plots.tradeoff import draw_tradeoff
 
 ACROSS = PlotAxes("ratio", "error", "test")
 ALONG = PlotAxes("target", "ratio", "test", swept=True)
@@ -176,7 +175,11 @@ def test_a_requested_horizontal_line_has_a_position_among_metrics_only():
     assert not any(line.flat for line in collected(trials, ACROSS))
     along = collected(trials, ALONG, lines=("plain",))[0]
     assert (along.points[0].y.mean, places(along)) == (3.4, [None])
-    # it needs no x
+    # values of other names distinguish lines
+    points = [({"data": d, "kappa": k}, (k, y)) for d, y in (("u", 1), ("v", 2)) for k in (1, 2)]
+    names = [f"a, data = {d}, kappa = {k}" for d in "uv" for k in (1, 2)]
+    assert labels(collected(points_of(*points), ACROSS, lines=("a",))) == names
+    # a horizontal line needs no x
     (flat,) = collected(plain({}, (NAN, 0.2)), ACROSS, lines=("plain",))
     assert [point.y.mean for point in flat.points] == [0.2]
     assert collected(plain({}, (NAN, 0.2)), ACROSS) == []
@@ -193,16 +196,27 @@ def test_a_selection_keeps_colours_and_single_variants():
     assert [line.style for line in found] == [everything[k].style for k in (0, 2, 3)]
 
 
-def test_the_x_axis_covers_the_whole_sweep():
-    ledger = ledger_of([*curve(), ("majorize", {"target": 9.0}, {})], SWEPT)
+def axes_of(ledger):
+    """Return the only panel of the only plot."""
     (plot,) = requested_plots(ledger)
     (axes,) = draw_tradeoff(ledger, plot).figure.axes
-    assert 9.0 < axes.get_xlim()[1] < 10.0
+    return axes
 
 
-def test_a_name_of_a_metric_and_of_the_sweep_means_the_metric():
-    ledger = ledger_of(points_of(({"ratio": 7.0}, 1.0)), PLOT)
-    assert not plot_axes(ledger, requested_plots(ledger)[0], "test").swept
+def test_the_x_axis_covers_the_whole_sweep():
+    trials = [*curve(), ("majorize", {"target": 9.0}, {})]
+    assert 9.0 < axes_of(ledger_of(trials, SWEPT)).get_xlim()[1] < 10.0
+    # a name of a metric and of the sweep means the metric
+    axes = axes_of(ledger_of(points_of(({"ratio": 7.0}, 1.0)), PLOT))
+    assert axes.get_xlabel() == "ratio (test)"
+
+
+def test_the_best_possible_trade_off_is_drawn_within_the_range_of_the_algorithms():
+    frontier = {"0": [[-50.0, 0.0], [1.0, 0.1], [2.0, 0.2], [90.0, 7.0]]}
+    axes = axes_of(ledger_of(curve(), PLOT, frontier=frontier))
+    (line,) = [each for each in axes.lines if each.get_label() == "best possible"]
+    assert list(line.get_xdata()) == [1.0, 2.0]
+    assert axes.get_xlim() == axes_of(ledger_of(curve(), PLOT)).get_xlim()
 
 
 def test_file_names_are_unique_and_inside_the_folder():
@@ -225,15 +239,11 @@ def test_texts_of_a_plot(images):
     assert images[0].png.startswith(b"\x89PNG")
 
 
-MISSING = "no trial returned a variant 'stochastik'"
-
-
 @pytest.mark.parametrize(
     ("plot", "expected"),
     [
-        (SWEPT, {"target": 1, "ratio (test)": 1, "plain": 1, "target (test)": 0, MISSING: 0}),
+        (SWEPT, {"target": 1, "ratio (test)": 1, "plain": 1, "target (test)": 0}),
         (SWEPT | {"diagonal": True}, {"ratio = target, met exactly": 1}),
-        (SWEPT | {"variants": ["stochastik", "deterministic"]}, {MISSING: 1}),
         (PLOT, {"one seed, no intervals": 1}),
         (PLOT | {"split": "validation"}, {NO_NUMBERS: 1}),
     ],
@@ -243,51 +253,22 @@ def test_labels_and_notes(plot, expected):
     assert dict(zip(expected, texts(svg, *expected), strict=True)) == expected
 
 
-def test_the_best_possible_trade_off_is_drawn_within_the_range_of_the_algorithms(example, images):
-    known = example.meta["frontier"]["0"]
-    frontier = {"0": [[-50.0, 0.0], *known, [90.0, 7.0]]}
-    assert draw_plots(replace(example, meta={**example.meta, "frontier": frontier})) == images
-
-
 @pytest.mark.parametrize("label", ["_hidden", "$x_{$", "a<b&c"])
 def test_a_label_is_plain_text(label):
     svg = drawn(points_of(({"k": 0.5}, 0.5), ({"k": 1}, 1.0), label=label), PLOT | {"title": label})
     assert ET.fromstring(svg).findall(".//*[@id='legend_1']")
 
 
-def test_lines_of_other_settings_are_named_and_shaded():
-    trials = points_of(*(({"slow": s, "fast": f}, (f + s, s)) for s in (1, 2) for f in (10, 20)))
-    found, svg = collected(trials, ACROSS), drawn(trials, PLOT)
-    assert labels(found) == ["a, slow = 1", "a, slow = 2"]
-    assert texts(svg, *labels(found)) == [1, 1]
+@pytest.mark.parametrize(("count", "named"), [(2, [0, 1]), (8, list(range(8))), (9, [0, 8])])
+def test_lines_of_other_settings_are_shaded_and_of_many_the_first_and_the_last_are_named(
+    count, named
+):
+    points = [({"slow": s, "fast": f}, (f + s, s)) for s in range(count) for f in (10, 20)]
+    svg, found = drawn(points_of(*points), PLOT), collected(points_of(*points), ACROSS)
+    assert [s for s in range(count) if texts(svg, f"a, slow = {s}") == [1]] == named
     colours = {line.style["color"] for line in found}
     assert all(colour in svg for colour in colours)
-    assert len(colours | {line_style(0)["color"]}) == 3
-
-
-@pytest.mark.parametrize(
-    ("slope", "names"),
-    [
-        (1, [f"a, data = {d}, kappa = {k}" for d in "uv" for k in (1, 2)]),
-        (0, ["a, data = u", "a, data = v"]),
-    ],
-)
-def test_horizontal_lines_are_named_by_what_changes_them(slope, names):
-    trials = points_of(
-        *(
-            ({"data": d, "kappa": k}, (slope * k, y))
-            for d, y in (("u", 1.0), ("v", 2.0))
-            for k in (1, 2)
-        )
-    )
-    assert labels(collected(trials, ACROSS, lines=("a",))) == names
-
-
-@pytest.mark.parametrize(("count", "named"), [(8, list(range(8))), (9, [0, 8])])
-def test_of_many_lines_the_first_and_the_last_are_named(count, named):
-    points = [({"slow": s, "fast": f}, (f + s, s)) for s in range(count) for f in (10, 20)]
-    svg = drawn(points_of(*points), PLOT)
-    assert [s for s in range(count) if texts(svg, f"a, slow = {s}") == [1]] == named
+    assert len(colours | {line_style(0)["color"]}) == count + 1
     note = "of more than 8 lines of a kind, the legend names the first (dark)"
     assert (note in svg) == (count > 8)
 

@@ -156,15 +156,6 @@ def panel_selections(ledger: Ledger, options: BasePlot) -> list[PlotSelection]:
     return [replace(whole, at=(by, value)) for value in values.values()] or [whole]
 
 
-def missing_variant_notes(ledger: Ledger, selection: PlotSelection) -> list[str]:
-    """Return a note for each variant that a plot requests and no trial returned."""
-    if not selection.variants:
-        return []
-    known = {item.variant for item in ledger.measurements()}
-    missing = [name for name in selection.variants if name not in known]
-    return [f"no trial returned a variant '{name}'" for name in missing]
-
-
 class TooltipMark(NamedTuple):
     """A region of a figure with a tooltip.
 
@@ -340,8 +331,8 @@ def draw_levels(axes: Axes, levels: Sequence[tuple[float, str]], axis: Literal["
     second = axes.secondary_xaxis("top") if axis == "x" else axes.secondary_yaxis("right")
     second.spines[:].set_visible(False)
     ticks = second.set_xticks if axis == "x" else second.set_yticks
-    slanted: dict[str, Any] = {"rotation": 45, "ha": "left"}
-    ticks(values, labels, **(slanted if axis == "x" and len(levels) > 1 else {}))
+    slanted: dict[str, Any] = {"rotation": 45, "ha": "left"} if axis == "x" else {}
+    ticks(values, labels, **slanted)
     second.tick_params(length=0, pad=1, labelsize=7, labelcolor=GREY)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -55,27 +55,21 @@ def convergence_curves(ledger: Ledger, x: str, selection: PlotSelection) -> list
     """
     if not {trial.label for trial in ledger.filter_stage.plan} & {*selection.algorithms}:
         ledger = ledger.algorithms
-    labels = list(dict.fromkeys(trial.label for trial in ledger.plan))
-    traces = [
-        (trial, rows)
-        for trial in ledger.plan
-        if selection.includes_trial(trial) and ledger.status(trial) in MEASURED_STATUSES
-        if (rows := [row for row in ledger.results[trial.key].trace if x in row])
-    ]
     found = []
-    for position, label in enumerate(labels):
-        own = [(trial, rows) for trial, rows in traces if trial.label == label]
+    algorithms = group_by(ledger.plan, lambda trial: trial.label)
+    for position, (label, trials) in enumerate(algorithms.items()):
+        traces = [
+            (trial, rows)
+            for trial in trials
+            if selection.includes_trial(trial) and ledger.status(trial) in MEASURED_STATUSES
+            if (rows := [row for row in ledger.results[trial.key].trace if x in row])
+        ]
         curves = []
-        for seeds in group_by(own, lambda pair: repr(pair[0].point)).values():
+        for seeds in group_by(traces, lambda pair: repr(pair[0].point)).values():
             objective, violation = (align_traces([rows for _, rows in seeds], x, y) for y in LABELS)
-            curve = ConvergenceCurve(
-                label,
-                position,
-                at=seeds[0][0].point,
-                objective=objective,
-                violation=violation.mask(violation <= CONSTRAINT_TOLERANCE, 0.0),
-            )
-            curves.append(curve)
+            violation = violation.mask(violation <= CONSTRAINT_TOLERANCE, 0.0)
+            curve = ConvergenceCurve(label, position, at=seeds[0][0].point)
+            curves.append(replace(curve, objective=objective, violation=violation))
         found += distinguish_lines(curves)
     return found
 
@@ -128,10 +122,9 @@ def draw_convergence(ledger: Ledger, plot: PlotRequest[ConvergencePlot]) -> Canv
     panels = [convergence_curves(ledger, x, selection) for selection in selections]
     curves = [curve for panel in panels for curve in panel]
     names = list(LABELS) if ledger.constraints else ["objective"]
-    violation = " and the worst violation of a constraint" if ledger.constraints else ""
     what = (
-        f"The objective{violation} on training rows by {x}. A line for each algorithm is the mean "
-        "over seeds, its band their range."
+        f"The objective and the worst violation of a constraint on training rows by {x}. A line "
+        "for each algorithm is the mean over seeds, its band their range."
     )
     caption = f"Objective and worst violation by {x} (train)"
     canvas = Canvas(caption, what, plot.options.title, len(panels) * len(names), len(names))
@@ -150,8 +143,6 @@ def draw_convergence(ledger: Ledger, plot: PlotRequest[ConvergencePlot]) -> Canv
                 mark_empty(axes)
             if name == "violation":
                 axes.axhline(0.0, linewidth=0.7, **DOTTED)
-                if not any((curve.violation > 0).to_numpy().any() for curve in panel):
-                    axes.set_yticks([0.0])  # with no violations, other ticks would be meaningless
     if curves:
         seeds = describe_count([curve.objective.shape[1] for curve in curves], "seed")
         note = f"mean and range over {seeds}, and over neighbouring iterations where there are many"

@@ -76,17 +76,6 @@ def filter_effect(
     return {**stored, "groups": column["groups"], "keep": variant["keep"]} if stored else {}
 
 
-def group_column(ledger: Ledger, options: BaseFilterPlot) -> str:
-    """Return the column of the plotted groups, or "groups" if it is unknown."""
-    columns = (
-        column
-        for trial in ledger.plan
-        for variant in _filters(ledger, trial).values()
-        for column in variant["columns"]
-    )
-    return options.column or next(columns, "groups")
-
-
 def _filters(ledger: Ledger, trial: PlannedTrial) -> Mapping[str, Any]:
     """Return the stored summaries of a trial's filters, by variant."""
     if ledger.status(trial) not in MEASURED_STATUSES:
@@ -150,8 +139,8 @@ def draw_group_shares(ledger: Ledger, plot: PlotRequest[GroupSharesPlot]) -> Can
         for title, trials in filter_panels(ledger, plot.options)
         for split in plot.splits
     ]
-    column = group_column(ledger, plot.options)
-    caption = f"Shares of {column} before and after ({' and '.join(plot.splits)})"
+    groups = plot.options.column or "groups"
+    caption = f"Shares of {groups} before and after ({' and '.join(plot.splits)})"
     what = (
         "Shares of the groups among all rows and among those that the filter is expected to keep. "
         "The dashed line is the share of each group if all were of the same size."
@@ -234,7 +223,7 @@ def draw_posteriors(ledger: Ledger, plot: PlotRequest[PosteriorsPlot]) -> Canvas
     """Draw the heat maps of one seed with cells of equal size, aligned at their tops."""
     panels = filter_panels(ledger, plot.options)
     tables = [(title, posterior_table(ledger, plot.options, trials)) for title, trials in panels]
-    column, split = group_column(ledger, plot.options), plot.options.split
+    groups, split = plot.options.column or "groups", plot.options.split
     seed = plot.options.seed
     if seed is None:
         seed = next((trials[0].seed for _, trials in panels), 0)
@@ -248,7 +237,7 @@ def draw_posteriors(ledger: Ledger, plot: PlotRequest[PosteriorsPlot]) -> Canvas
     )
     width, height = np.add(LABELS, np.multiply(CELL, (most_columns, most_rows)))
     canvas = Canvas(
-        f"Shares of {column} by the proxy's values ({split}, seed {seed})",
+        f"Shares of {groups} by the proxy's values ({split}, seed {seed})",
         what,
         plot.options.title,
         len(tables),
@@ -259,7 +248,7 @@ def draw_posteriors(ledger: Ledger, plot: PlotRequest[PosteriorsPlot]) -> Canvas
         _draw_cells(canvas, axes, table)
         axes.set(xlim=(0, most_columns), ylim=(most_rows, 0))
     explanation = [
-        f"cells: share of a {column} among the {split} rows with this value of the proxy",
+        f"cells: shares of {groups} among the {split} rows with this value of the proxy",
         f"in brackets: share of all {split} rows, probability of being kept",
     ]
     canvas.add_legend([], explanation)

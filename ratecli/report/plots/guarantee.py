@@ -18,7 +18,6 @@ from ratecli.report.plots.canvas import (
     describe_count,
     draw_levels,
     mark_empty,
-    missing_variant_notes,
     panel_selections,
     spans_decades,
     use_plain_log_scale,
@@ -106,16 +105,12 @@ def draw_guarantee(ledger: Ledger, plot: Request) -> Canvas:
                 axes.set_ylim(-0.04 * top, top)
             every.extend(lines)
     if found[0]:
-        canvas.add_legend(legend_handles(found[0]), _notes(ledger, plot, *found))
+        canvas.add_legend(legend_handles(found[0]), _notes(ledger, plot, *found[:2]))
     return canvas
 
 
 def _notes(
-    ledger: Ledger,
-    plot: Request,
-    lines: Sequence[SweepLine],
-    solutions: Sequence[SweepLine],
-    failures: Sequence[SweepLine],
+    ledger: Ledger, plot: Request, lines: Sequence[SweepLine], solutions: Sequence[SweepLine]
 ) -> list[str]:
     """Explain the points, their intervals and failures, and list what is left out."""
     trials = describe_count([point.y.n for line in solutions for point in line.points], "trial")
@@ -136,6 +131,4 @@ def _notes(
     if statuses:
         listed = ", ".join(f"{status} {count}" for status, count in sorted(statuses.items()))
         notes.append(f"not counted, as neither solved nor safe: {listed}")
-    if unknown := sum(point.y.nan for line in failures for point in line.points):
-        notes.append(f"not counted in the failure rate, as the constraint is undefined: {unknown}")
-    return notes + missing_variant_notes(ledger, selection)
+    return notes

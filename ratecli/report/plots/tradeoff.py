@@ -19,7 +19,6 @@ from ratecli.report.plots.canvas import (
     describe_intervals,
     draw_levels,
     mark_empty,
-    missing_variant_notes,
     panel_selections,
 )
 from ratecli.report.plots.lines import (
@@ -90,7 +89,7 @@ def draw_tradeoff(ledger: Ledger, plot: PlotRequest[TradeoffPlot]) -> Canvas:
         counts = [point.y.n for line in found for point in line.points]
         intervals = "mean and 95 % Student-t interval over {}"
         notes = [describe_intervals(counts, intervals), *unnamed_lines_note(found)]
-        canvas.add_legend(handles, notes + missing_variant_notes(ledger, selections[0]))
+        canvas.add_legend(handles, notes)
     return canvas
 
 

@@ -211,7 +211,6 @@ def _test_description(record: Mapping[str, Any]) -> list[str]:
     text = (
         f"upper end {format_bound(record['upper'])} {sign} 0; "
         f"estimate {format_bound(record['estimate'])}; delta {record['delta']:.4g}, "
-        f"{'exact' if record['exact'] else 'approximate'}, for the {record['classifier']}"
+        f"{'exact' if record['exact'] else 'approximate'}; classifier: {record['classifier']}"
     )
-    text += "" if record["classifier"] == "estimate" else " classifier"
     return textwrap.wrap(text, DESCRIPTION_LINE_LENGTH)

@@ -72,8 +72,8 @@ def check_results(
             pinned_seeds = {seed for each in known.trials for seed in each.seeds}
             notes += seed_notes(pinned_seeds, {trial.seed for trial in ledger.plan}, found)
             was, now = known.versions, ledger.meta["versions"]
-            pairs = {name: (was.get(name, "-"), now.get(name, "-")) for name in {**was, **now}}
-            versions = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+            changed = [name for name in {**was, **now} if was.get(name) != now.get(name)]
+            versions = {name: (was.get(name, "-"), now.get(name, "-")) for name in changed}
         elif not any(each.against == "expect" for each in found):
             missing = f"no reference at '{place}', and no number in `expect`"
             help_ = f"`ratecli pin {path}` once the numbers are right, or state some in `expect`"
@@ -98,17 +98,14 @@ def _reference_findings(
 
 def _location(experiment: Experiment, found: Finding) -> Loc:
     """Return the place in the file of the constraint, metric or algorithm of a finding."""
-    metric = found.metric.removeprefix(UNDEFINED_PREFIX)
+    places: dict[str, Loc] = {OBJECTIVE: (OBJECTIVE,)}
+    places |= {name: ("metrics", name) for name in experiment.metrics}
+    places |= {VIOLATION_PREFIX + name: ("constraints", name) for name in experiment.constraints}
     labels = [entry.label for entry in experiment.algorithms]
-    if metric.startswith(VIOLATION_PREFIX):
-        return ("constraints", metric.removeprefix(VIOLATION_PREFIX))
-    if metric == OBJECTIVE:
-        return (OBJECTIVE,)
-    if metric in experiment.metrics:
-        return ("metrics", metric)
-    if found.algorithm in labels:
+    metric = found.metric.removeprefix(UNDEFINED_PREFIX)
+    if metric not in places and found.algorithm in labels:
         return ("algorithms", labels.index(found.algorithm))
-    return ("algorithms",) if found.algorithm else ("name",)
+    return places.get(metric, ("algorithms",) if found.algorithm else ("name",))
 
 
 def pin_reference(prepared: PreparedExperiment, folder: Path, place: Path) -> Reference:
@@ -121,11 +118,8 @@ def pin_reference(prepared: PreparedExperiment, folder: Path, place: Path) -> Re
     """
     ledger, found = load_current_results(prepared, folder)
     if ledger is None or found:
-        name = prepared.experiment.name
-        raise FaultError(
-            Diagnostic("E507", f"'{name}' cannot be pinned: {each.sentence}", each.help)
-            for each in found
-        )
+        start = f"'{prepared.experiment.name}' cannot be pinned: "
+        raise FaultError(Diagnostic("E507", start + each.sentence, each.help) for each in found)
     made = build_reference(ledger)
     with report_write_errors(place.parent):
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -133,15 +133,12 @@ def compare_points(
     compared += [_finding(each, detail=gone) for each in known.values()]
     series = [each for each in compared if isinstance(each, SeedSeries)]
     families = list(group_by(series, lambda each: each.family).values())
-    undefined = [
-        [_undefined_series(own)] for own in families if any(each.undefined for each in own)
-    ]
+    undefined = [[_undefined_series(own)] for own in families if any(s.undefined for s in own)]
     level = LEVEL / 2 if undefined else LEVEL
-    return [
-        *(each for each in compared if isinstance(each, Finding)),
-        *_judge(families, design, level, terms),
-        *_judge(undefined, design, level, terms),
-    ]
+    found = [each for each in compared if isinstance(each, Finding)]
+    for tested in (families, undefined):
+        found += _judge(tested, design, level, terms)
+    return found
 
 
 def _compare_point(

@@ -131,16 +131,13 @@ def mean_differences(
         means = float(np.nanmean(was[k])), float(np.nanmean(now[k]))
         found[k] = MeanDifference(*means, int(sizes[k]), float(largest[k]), error, df)
     if design.paired and design.enough:
-        unpaired = [k for k, each in enumerate(found) if each is None and _have_spread(family[k])]
+        # for a standard error, each side needs two defined values
+        spread = [min(sum(map(math.isfinite, side.values())) for side in pair) for pair in family]
+        unpaired = [k for k, each in enumerate(found) if each is None and spread[k] > 1]
         others = mean_differences([family[k] for k in unpaired], SeedDesign(False, enough=True))
         for k, other in zip(unpaired, others, strict=True):
             found[k] = other
     return found
-
-
-def _have_spread(sides: tuple[BySeed, BySeed]) -> bool:
-    """Return whether each side has at least two defined values."""
-    return all(sum(map(math.isfinite, side.values())) > 1 for side in sides)
 
 
 def _table(points: Sequence[BySeed], seeds: Sequence[int]) -> Numbers:
