@@ -293,15 +293,8 @@ def _files(
     request: FilterRequest, planned: PlannedTrial, result: TrialResult, report: Mapping[str, Any]
 ) -> dict[str, str | bytes]:
     """Return the files of a stored filter by name."""
-    record: dict[str, Any] = {
-        "table": request.table.name,
-        "by": list(request.by),
-        "algorithm": request.algorithm,
-        "options": request.options,
-        "missing": request.missing,
-        "test": request.test,
-        "seed": request.seed,
-    }
+    options = ("by", "algorithm", "options", "missing", "test", "seed")
+    record = {"table": request.table.name} | {key: getattr(request, key) for key in options}
     model = result.models[MAIN_VARIANT]
     names = {MAIN_VARIANT: MAIN_MODEL_FILE}
     return {

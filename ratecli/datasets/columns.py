@@ -68,21 +68,16 @@ class CellCounts(NamedTuple):
 
 
 def missing_cells_error(
-    name: str, rows: int, missing: CellCounts, infinite: CellCounts, *, means: bool
+    name: str, missing: CellCounts, infinite: CellCounts, *, means: bool
 ) -> Diagnostic | None:
-    """Return the E407 for a feature with `rows` rows, or None if it is usable.
-
-    If `means`, numbers may be missing, but not all of them.
-    """
-    if means and missing.many == rows:
-        return Diagnostic("E407", f"column '{name}' has no number at all", "name it under 'drop'")
-    wrong = [each for each in ([infinite] if means else [missing, infinite]) if each.many]
-    if not wrong:
+    """Return the E407 for a feature with infinite numbers, or missing ones unless `means`."""
+    wrong = infinite if infinite.many or means else missing
+    if not wrong.many:
         return None
-    first = min(each.first for each in wrong)
-    what = "an infinite value" if first == infinite.first else "no number"
-    total = sum(each.many for each in wrong)
-    message = f"column '{name}' has {what} in row {first + 1}, and {total} such rows in all"
+    what = "an infinite value" if infinite.many else "no number"
+    message = (
+        f"column '{name}' has {what} in row {wrong.first + 1}, and {wrong.many} such rows in all"
+    )
     hint = "fill in the values, or name the column under 'drop' or 'categorical'"
     return Diagnostic("E407", message, hint if infinite.many else FILL_OR_MEAN_HELP)
 

@@ -32,6 +32,7 @@ from ratecli.datasets.columns import (
     as_float_array,
     check_scale,
     is_text,
+    missing_cells_error,
     no_mean_error,
     out_of_range_error,
 )
@@ -350,17 +351,15 @@ def _parse_numbers(column: pd.Series) -> tuple[NDArray[np.float64], list[Diagnos
     else:
         values, wrong = as_float_array(column), np.zeros(len(column), dtype=bool)
     faults = []
-    for code, what, marked in (
-        ("E411", "held numbers in training, and here '{}'", wrong),
-        ("E407", "has an infinite value", np.isinf(values)),
-    ):
-        cells = CellCounts.of(marked)
-        if cells.many:
-            shown = what.format(column.iloc[cells.first])
-            more = f", and {cells.many} such rows in all" if cells.many > 1 else ""
-            message = f"column '{column.name}' {shown} in row {cells.first + 1}{more}"
-            hint = "correct it; an empty field is a missing number"
-            faults.append(Diagnostic(code, message, hint))
+    if wrong.any():
+        cells = CellCounts.of(wrong)
+        shown = f"and here '{column.iloc[cells.first]}' in row {cells.first + 1}"
+        more = f"and {cells.many} such rows in all"
+        message = f"column '{column.name}' held numbers in training, {shown}, {more}"
+        faults.append(Diagnostic("E411", message, "correct it; an empty field is a missing number"))
+    infinite = CellCounts.of(np.isinf(values))
+    if fault := missing_cells_error(str(column.name), CellCounts(), infinite, means=True):
+        faults.append(fault)
     return values, faults
 
 

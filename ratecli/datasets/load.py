@@ -55,16 +55,10 @@ def feature_names(entry: DatasetEntry, columns: Sequence[str]) -> tuple[str, ...
     left.
     """
     _check_names(entry, columns)
-    taken: dict[str | None, str] = {
-        entry.label: "the label",
-        entry.weight: "the weight",
-        entry.split.by: "what splits the rows",
-        **dict.fromkeys(entry.drop, "dropped"),
-        entry.deployed: "the deployed model's decisions",
-    }
+    taken = {entry.label, entry.weight, entry.split.by, entry.deployed, *entry.drop}
     for k, name in enumerate(entry.features):
         if name in taken:
-            message = f"column '{name}' cannot be a feature: it is {taken[name]}"
+            message = f"column '{name}' cannot be a feature: the entry names it elsewhere, too"
             loc = ("features", k)
             raise FaultError(Diagnostic("E411", message, "take it out of 'features'", loc=loc))
     if entry.label is not None and entry.label == entry.weight:
@@ -262,7 +256,7 @@ def check_feature(
     if not is_text(column):
         values = as_float_array(column)
         missing, infinite = CellCounts.of(np.isnan(values)), CellCounts.of(np.isinf(values))
-        fault = missing_cells_error(name, len(values), missing, infinite, means=means)
+        fault = missing_cells_error(name, missing, infinite, means=means)
     elif not meant_as_text and column.nunique(dropna=False) > FEW_LEVELS:
         words = column.dropna()
         words = words[~words.str.casefold().isin(MISSING_WORDS)]

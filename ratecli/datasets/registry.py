@@ -58,11 +58,6 @@ def source_of_plugin(plugin: plugins.Plugin) -> Source:
         raise plugin.broken(f"the name of the source is '{found.name}'")
     if not found.preparations:
         raise plugin.broken("the source has no preparation")
-    unknown = [key for key in found.options if key not in SOURCE_OPTIONS]
-    if unknown:
-        raise plugin.broken(
-            f"it has an option '{unknown[0]}', and a file can give {SOURCE_OPTIONS}"
-        )
     return found
 
 
@@ -100,7 +95,7 @@ def settle_options(entry: DatasetEntry) -> dict[str, Any]:
         hint = did_you_mean(settled["preparation"], source.preparations, "preparations")
         faults.append(Diagnostic("E104", message, hint, loc=("preparation",)))
     for key, option in source.options.items():
-        stated = getattr(entry, key)
+        stated = getattr(entry, key, None)
         settled[key] = option.default if stated is None else stated
         if not option.least <= settled[key] <= option.most:
             ends = f"between {option.least} and {option.most}"

@@ -99,7 +99,7 @@ class TableFile:
             check_separator(self.separator)
             found = self._header()
         else:
-            with self._arrow_errors():
+            with self._content_errors():
                 found = pa.parquet.read_schema(self.path).names
         names = [name.strip() for name in found]
         if "" in names:
@@ -115,13 +115,13 @@ class TableFile:
         """Return the number of rows, None for a CSV file; raise E404 if a file is broken."""
         if self.kind == "csv":
             return None
-        with self._arrow_errors():
+        with self._content_errors():
             return int(pa.parquet.read_metadata(self.path).num_rows)
 
     def read(self) -> pa.Table:
         """Return the table as in the file, CSV columns as text; only column names are stripped."""
         names = self.names()
-        with self._arrow_errors():
+        with self._content_errors():
             if self.kind == "csv":
                 table = pa.csv.read_csv(self.path, **self._csv_options())
             else:
@@ -132,7 +132,7 @@ class TableFile:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows in batches, with the column names of the file; E404 if it is broken."""
-        with self._arrow_errors():
+        with self._content_errors():
             if self.kind == "csv":
                 reading = pa.csv.ReadOptions(block_size=PIECE, use_threads=False)
                 with pa.csv.open_csv(self.path, reading, **self._csv_options()) as reader:
@@ -154,23 +154,17 @@ class TableFile:
         }
 
     @contextmanager
-    def _arrow_errors(self) -> Iterator[None]:
-        """Convert Arrow's errors about the content of the file to an E404."""
+    def _content_errors(self) -> Iterator[None]:
+        """Convert errors about the content of the file to an E404."""
         try:
             yield
-        except (pa.ArrowException, OSError) as error:
-            reason = (str(error).splitlines() or ["no reason given"])[0][:200]
-            if self.kind == "parquet":
-                reason, way = f"Parquet cannot read it: {reason}", "check 'format'"
-            elif not isinstance(error, pa.ArrowInvalid):
+        except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
+            if getattr(error, "errno", None):  # an error of the file system
                 raise
-            elif "UTF8" in str(error) or "UTF-8" in str(error):
-                raise self._not_utf8() from error
-            else:
-                reason = reason.removeprefix("CSV parse error: ")
-                way = "every row needs as many fields as the first line"
-                if mark := guess_separator(self._header()):
-                    way = f"columns seem to be separated by {mark!r}: say so with 'separator'"
+            reason = (str(error).splitlines() or ["no reason given"])[0][:200]
+            way = "check 'format'"
+            if self.kind == "csv":
+                way = "check 'separator' and the quotes; it must be UTF-8, with equally long rows"
             raise not_a_table_error(self.path, reason, way) from error
 
     def _header(self) -> list[str]:
@@ -184,18 +178,9 @@ class TableFile:
         if b"\0" in head:
             way = "say 'format: parquet' if it is one"
             raise not_a_table_error(path, "it is a binary file", way)
-        try:
-            with path.open(encoding="utf-8-sig", newline="") as text:
-                rows = csv.reader(text, delimiter=self.separator, strict=True)
-                return next((row for row in rows if row), [])
-        except UnicodeDecodeError as error:
-            raise self._not_utf8() from error
-        except csv.Error as error:
-            reason = f"its first line cannot be read: {error}"
-            raise not_a_table_error(path, reason, "check the quotes") from error
-
-    def _not_utf8(self) -> FaultError:
-        return not_a_table_error(self.path, "it is not UTF-8 text", "save it as UTF-8")
+        with self._content_errors(), path.open(encoding="utf-8-sig", newline="") as text:
+            rows = csv.reader(text, delimiter=self.separator, strict=True)
+            return next((row for row in rows if row), [])
 
 
 def no_rows_error(path: Path) -> FaultError:

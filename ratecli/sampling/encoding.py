@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from pydantic import Field, Strict, TypeAdapter, ValidationError
 
 from ratecli.datasets.columns import ColumnKind, as_array
 from ratecli.datasets.encode import Encoder, columns_as_known, encode_new_rows
@@ -61,14 +60,6 @@ def _check_slice_columns(sample: Sample, where: Slice) -> Iterator[Diagnostic]:
 
 
 @dataclass(frozen=True)
-class _StoredColumns:
-    """What `Encoding.text` adds to the encoder."""
-
-    others: dict[str, ColumnKind]
-    levels: Annotated[int, Strict(), Field(ge=1)]
-
-
-@dataclass(frozen=True)
 class Encoding:
     """What a trial stores about the encoding of its rows.
 
@@ -109,11 +100,11 @@ class Encoding:
         Raises ReadyMadeError if the features were provided ready-made, ValueError if it is invalid.
         """
         encoder = Encoder.from_json(content)
-        try:
-            stored = TypeAdapter(_StoredColumns).validate_python(content)
-        except ValidationError as error:
-            raise ValueError("its description of the rows is not valid") from error
-        return cls(encoder, stored.others, stored.levels)
+        match content:
+            case {"others": dict(others), "levels": int(levels)} if levels >= 1:
+                if all(kind in ("number", "text") for kind in others.values()):
+                    return cls(encoder, others, levels)
+        raise ValueError("its description of the rows is not valid")
 
     def kind(self, column: str) -> ColumnKind | None:
         """Return the kind of a column in training; None if unknown."""

@@ -120,7 +120,7 @@ def read_streamed_table(
         store = open_or_write_store(own, entry.categorical, progress)
     known = {column.name: column for column in store.columns}
     for name in features:
-        if fault := _feature_error(known[name], entry, store.rows):
+        if fault := _feature_error(known[name], entry):
             raise FaultError(fault)
     for name in known.keys() & dict(entry.slices).keys():
         check_splits_rows(known[name])
@@ -151,7 +151,7 @@ def check_splits_rows(column: ColumnFacts) -> None:
         raise FaultError(Diagnostic("E411", message, "take a column with fewer"))
 
 
-def _feature_error(column: ColumnFacts, entry: DatasetEntry, rows: int) -> Diagnostic | None:
+def _feature_error(column: ColumnFacts, entry: DatasetEntry) -> Diagnostic | None:
     """Return the first error of a feature column, or None.
 
     Errors are missing or infinite values, stray words, and too many levels.
@@ -159,7 +159,7 @@ def _feature_error(column: ColumnFacts, entry: DatasetEntry, rows: int) -> Diagn
     name, strays = column.name, column.strays
     if not column.is_text:
         means = entry.fills_with_means
-        return missing_cells_error(name, rows, column.missing, column.infinite, means=means)
+        return missing_cells_error(name, column.missing, column.infinite, means=means)
     if name not in entry.categorical and strays.many:
         known = [each for each in column.levels if each and each.casefold() not in MISSING_WORDS]
         distinct = len(known) if column.kept else FEW_LEVELS + 1

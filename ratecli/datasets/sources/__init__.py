@@ -7,35 +7,16 @@ the functions that need them, so that `ratecli ls datasets` stays fast.
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from ratecli.datasets.source import Source
-from ratecli.datasets.sources import (
-    a9a,
-    adult,
-    bank,
-    clicks,
-    communities,
-    compas,
-    gpa,
-    law,
-    loans,
-    wiki,
-)
+
+_MODULES = "adult a9a compas bank communities law gpa wiki loans clicks"
 
 SOURCES: dict[str, Source] = {
     source.name: source
-    for source in (
-        adult.SOURCE,
-        a9a.SOURCE,
-        compas.SOURCE,
-        bank.SOURCE,
-        communities.SOURCE,
-        law.SOURCE,
-        gpa.SOURCE,
-        wiki.CORPUS,
-        wiki.STAND_IN,
-        wiki.MADLIBS,
-        loans.SOURCE,
-        clicks.SOURCE,
-    )
+    for module in _MODULES.split()
+    for source in vars(import_module(f"{__name__}.{module}")).values()
+    if isinstance(source, Source)
 }
 """The built-in sources by name, in the order of `ratecli ls datasets`."""
