@@ -200,8 +200,7 @@ def read_number(
     Raises
     ------
     FaultError
-        E411 if the column holds text; E406 if it holds no number at all, an infinite one, or one
-        outside the range.
+        E411 if the column holds text; E406 if it holds an infinite number or one outside the range.
     """
     if is_text(column):
         shown = next((word for word in column if word is not None), "")
@@ -209,8 +208,6 @@ def read_number(
         way = "a label that is a number needs numbers; leave 'target' out for two classes"
         raise FaultError(Diagnostic("E411", message, way, loc=("label",)))
     label = as_float_array(column)
-    if np.isnan(label).all():
-        raise _no_label(name)
     low, high = label_range
     wrong = ~(np.isfinite(label) & (label >= low) & (label <= high) | np.isnan(label))
     if wrong.any():
@@ -249,7 +246,8 @@ def _positive(shown: dict[str, str], name: str, positive: Any) -> str:
     """Return the key of the positive value; raise E406 if the label is unusable or ambiguous."""
     values = ", ".join(f"'{word}'" for word in sorted(shown.values())[:6])
     if not shown:
-        raise _no_label(name)
+        way = "leave 'label' out if the table has no labels"
+        raise FaultError(Diagnostic("E406", f"label column '{name}' holds no value at all", way))
     if len(shown) > 2:
         more = ", ..." if len(shown) > 6 else ""
         message = f"label column '{name}' has {len(shown)} values, not two: {values}{more}"
@@ -272,9 +270,3 @@ def _positive(shown: dict[str, str], name: str, positive: Any) -> str:
         example = max(shown.values())
         raise FaultError(Diagnostic("E406", message, f"say so, as in 'positive: {example}'"))
     return next(word for word in _POSITIVE if word in shown)
-
-
-def _no_label(name: str) -> FaultError:
-    way = "leave 'label' out if the table has no labels"
-    message = f"label column '{name}' holds no value at all"
-    return FaultError(Diagnostic("E406", message, way, loc=("label",)))

@@ -163,21 +163,16 @@ def test_two_columns_and_other_algorithms(folder, cli):
 
 @pytest.mark.usefixtures("table")
 def test_option_kept_is_the_least_share(folder, cli):
-    shares = []
-    for kept in ("0.1", "0.6"):
-        options = ("-o", "k.csv", "--filter", "f", "--kept", kept, "--disclosivity", "1")
-        assert cli(*by_sex(*options)).code == 0
-        shares.append(filter_json(folder / "f")["expected"]["train"]["kept"])
-    assert shares[0] < 0.6 - 1e-3
-    assert shares[1] >= 0.6 - 1e-6
-
-
-@pytest.mark.usefixtures("table")
-def test_a_filter_may_keep_every_row(folder, cli):
-    answer = cli(*by_sex("-o", "kept.csv", "--disclosivity", "0"))
-    assert answer.code == 0
-    assert "warning[W407]: no filter was found that balances groups at a disclo" in answer.err
-    assert (folder / "kept.csv").read_bytes() == (folder / "people.csv").read_bytes()
+    for more, least in (("0.1", 0.1), ("0.6", 0.6), ("0", 1)):
+        limit = "1" if least < 1 else "0"  # a filter may keep every row
+        options = ("-o", "k.csv", "--filter", "f", "--kept", more, "--disclosivity", limit)
+        answer = cli(*by_sex(*options))
+        assert answer.code == 0
+        kept = filter_json(folder / "f")["expected"]["train"]["kept"]
+        assert least - 1e-6 <= kept < least + 0.4
+        told = "warning[W407]: no filter was found that balances groups at a disclo"
+        assert (told in answer.err) == (least == 1)
+    assert (folder / "k.csv").read_bytes() == (folder / "people.csv").read_bytes()
 
 
 def test_parquet_and_odd_column_names(folder, cli):
@@ -218,30 +213,27 @@ BAD = [
     (["--test", "1"], 2, "error[E104]: the split leaves no rows to train on"),
     (["--test", "half"], 2, "error[E104]: 'test' must be a number such as 0.05"),
     (["--algorithm", "balanced"], 2, "error[E202]: no filter is called 'balanced'"),
-    (["--seed", "-1"], 2, "-1 is not in the range x>=0"),
-    (["-o", "people.csv"], 2, "error[E104]: 'people.csv' is the table itself"),
     (["-o", "no/kept.csv"], 2, "error[E505]: cannot write to 'no/kept.csv'"),
     (["--filter", "people.csv"], 2, "error[E505]: cannot write to 'people.csv'"),
     (["--filter", "trial"], 2, "error[E104]: 'trial' holds the models of a trial"),
     (["--filter", "half"], 2, "error[E505]: cannot write to 'half/filter.json'"),
-    (["--drop", "age", "--drop", "hours", "--drop", "job", "--drop", "skin", "--drop", "one",
-      "--drop", "gaps", "--drop", "holes"], 4, "error[E411]: no column is left"),
+    ([part for name in ("age", "hours", "job", "skin", "one") for part in ("--drop", name)], 4,
+     "error[E411]: no column is left"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: " ".join(case[0])[:40])
 def test_errors_write_nothing(folder, cli, listing, case):
     more, code, message = case
-    rows = people(0, 200).assign(one="x", gaps=["a", "b"] * 100, holes=[1.0, 2.0] * 100)
+    rows = people(0, 200).assign(one="x", gaps=["a", "b"] * 100)
     rows.loc[[2, 5], "gaps"] = ""
-    rows.loc[0, "holes"] = np.nan
     rows.to_csv(folder / "people.csv", index=False)
     (folder / "trial").mkdir()
     (folder / "trial" / "encoder.json").write_text("{}")
     (folder / "half" / "filter.json").mkdir(parents=True)
     (folder / "new").mkdir()
     before = listing()
-    usual = by_sex("-o", "kept.csv", "--filter", "new", "--drop", "holes", "--drop", "gaps")
+    usual = by_sex("-o", "kept.csv", "--filter", "new", "--drop", "gaps")
     answer = cli(*usual, *more)
     assert (answer.code, answer.out) == (code, "")
     assert message in answer.err
@@ -269,11 +261,9 @@ def test_an_empty_sample_is_an_error(folder, cli, listing):
     (folder / "people.csv").write_text("sex,x\nF,1\nM,1\nM,3\n")
     before = listing()
     options = ("--by", "sex", "--disclosivity", "0.05", "-o", "k.csv", "--seed")
-    for seed in range(35, 60):
-        answer = cli("filter", "people.csv", *options, seed)
-        if answer.code:
-            break
-        (folder / "k.csv").unlink()
+    answers = (cli("filter", "people.csv", *options, seed) for seed in range(35, 60))
+    answer = next(answer for answer in answers if answer.code)
+    (folder / "k.csv").unlink(missing_ok=True)
     assert answer.code == 1
     assert "error[E501]: of 3 rows none is kept with --seed" in answer.err
     assert listing() == before

@@ -130,8 +130,6 @@ REFUSED = [
     ([MODEL, "people.csv", "-o", "people.csv"], 2, "'people.csv' is the table itself"),
     ([MODEL, "people.csv", "-o", "no/out.csv"], 2, "cannot write to 'no/out.csv'"),
     ([MODEL, "people.csv", "--separator", ""], 2, "cannot separate columns"),
-    ([MODEL, "people.csv", "--separator", "ab"], 2, "cannot separate columns"),
-    ([MODEL, "people.csv", "--separator", "é"], 2, "cannot separate columns"),
     ([MAJORIZE, "people.csv", "--variant", "determinstic"], 2, "did you mean 'deterministic'?"),
     ([f"{MAJORIZE}/deterministic.npz", "people.csv", "--variant", "stochastic"], 2,
      "error[E104]: '--variant' needs the folder of a trial"),

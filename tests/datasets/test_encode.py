@@ -199,9 +199,6 @@ def test_ready_made_features_are_unchanged_and_cannot_be_restored(counts: bool):
 
 AGE = {"column": "age", "mean": 1.0, "scale": 2.0}
 BROKEN = [
-    [],
-    None,
-    "blocks",
     {},
     {"ready_made": "anything"},
     {"blocks": []},

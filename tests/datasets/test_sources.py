@@ -114,22 +114,6 @@ def test_counts_are_those_of_the_publications(
     assert positive is None or some["label"].sum() == positive
 
 
-HIDDEN = {
-    "adult": {"fnlwgt", "income"},
-    "compas": {"decile_score", "score_text", "two_year_recid"},
-    "bank": {"job", "y"},
-    "communities": {"state", "communityname", "fold", "ViolentCrimesPerPop"},
-    "law": {"race", "pass_bar"},
-}
-
-
-@pytest.mark.parametrize("name", HIDDEN)
-def test_label_and_some_columns_are_no_features(read, name: str):
-    table = read(name)
-    assert HIDDEN[name] <= set(table.frame.columns)
-    assert not HIDDEN[name] & set(table.features)
-
-
 def test_values_of_columns(read):
     adult, law = read("adult").frame, read("law").frame
     assert set(adult["income"]) == {">50K", "<=50K"}

@@ -96,13 +96,6 @@ def test_sampled_variant_has_its_own_summary(trials):
         assert both[0]["after"] != both[1]["after"]
 
 
-def test_classifiers_have_no_filter_summary(tmp_path):
-    people(200, 1).to_csv(tmp_path / "people.csv", index=False)
-    text = "name: x\ndatasets: {d: {path: people.csv, label: y}}\nalgorithms: [unconstrained]\n"
-    _, store = run_file(write(tmp_path, text))
-    assert FILTERS_KEY not in store.result(store.plan()[0].key).info
-
-
 def goal(text):
     values = {"job": ["b", "a"], "age": [3.0, 20.5, 30.0]}
     scope = Scope(values=values.get, columns=frozenset(values))
