@@ -183,8 +183,9 @@ class BalancedFilter(MappingParamsEstimator):
             The rows that are kept, with the types of the arguments; y is None if it was None.
         """
         self.fit(X, y, sensitive_features=sensitive_features)
-        kept: NDArray[Any] = self.chances(X)
-        if self.filter_ is not None:
+        if self.filter_ is None:
+            kept: NDArray[Any] = self.chances(X)
+        else:
             kept = prediction_columns(self.filter_, self._shown(X), self._seed).columns["kept"]
         self.sample_indices_ = rows = np.flatnonzero(kept)
         if not len(rows):

@@ -39,8 +39,9 @@ class ProgressMeter:
     quiet: bool = False
     task: str = ""
 
-    def download(self, name: str, done: int, total: int) -> None:
-        self._show(f"fetching {name}", done // KILOBYTE, total // KILOBYTE, "kB")
+    def download(self, name: str, done: int, total: int | None) -> None:
+        size = None if total is None else total // KILOBYTE
+        self._show(f"fetching {name}", done // KILOBYTE, size, "kB")
 
     def record(self, name: str, done: int, total: int | None) -> None:
         """Show how many rows of a streamed table were written."""

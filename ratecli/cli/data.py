@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -23,6 +22,7 @@ from ratecli.cli.console import format_table, pluralize, print_diagnostics, prog
 if TYPE_CHECKING:
     from ratecli.apply.predict import PredictResult
     from ratecli.apply.table_filter import FilterRequest, FilterResult
+    from ratecli.datasets.files import DownloadProgress
 
 TableArgument: TypeAlias = Annotated[Path, Argument(metavar="CSV", help="A CSV or Parquet file.")]
 TableOutputOption: TypeAlias = Annotated[
@@ -49,7 +49,7 @@ def fetch(
     typer.echo("\n".join(line for lines in found for line in lines))
 
 
-def _fetch(wanted: Path, *, offline: bool, progress: Callable[[str, int, int], None]) -> list[str]:
+def _fetch(wanted: Path, *, offline: bool, progress: DownloadProgress) -> list[str]:
     """Return a line for each downloaded file.
 
     `wanted` is an experiment file if it contains a slash or has a YAML ending, otherwise a data

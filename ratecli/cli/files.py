@@ -116,10 +116,7 @@ def init(
             autocompletion=complete_templates,
         ),
     ] = None,
-    data: Annotated[
-        Path | None,
-        Option(metavar="CSV", help="Your own table."),
-    ] = None,
+    data: Annotated[Path | None, Option(metavar="CSV", help="Your own table.")] = None,
     label: Annotated[
         str | None,
         Option(metavar="COLUMN", help="The column to predict.", autocompletion=complete_columns),

@@ -28,8 +28,8 @@ from ratecli.datasets.source import RemoteFile, Source
 from ratecli.errors import Diagnostic, FaultError, errors_at
 from ratecli.files import atomic_write
 
-DownloadProgress = Callable[[str, int, int], None]
-"""Receives the name of a file, its bytes so far and in all (those so far if that is unknown)."""
+DownloadProgress = Callable[[str, int, int | None], None]
+"""Receives the name of a file, its bytes so far, and its size or None."""
 
 _NOTHING_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
@@ -238,7 +238,7 @@ def _read(file: RemoteFile, location: str, limit: int, progress: DownloadProgres
         if windows > 1 and len(content) < windows * MIN_BYTES_PER_WINDOW:
             raise ValueError(f"too slow: under {MIN_BYTES_PER_WINDOW:,} bytes in {WINDOW:g} s")
         if progress is not None:
-            progress(file.name, len(content), max(len(content), file.size))
+            progress(file.name, len(content), file.size or None)
     return bytes(content)
 
 

@@ -27,7 +27,6 @@ def test_a_diverged_trial_has_no_numbers(folder, cli):
     (folder / "long.yaml").write_text(FILE)
     answer = cli("run", "long.yaml", "-j", 1)
     assert answer.code == 0
-    assert "Traceback" not in answer.out + answer.err
     written = folder / "results" / "long"
     rows = read_rows(written / "metrics.csv")
     assert {row["algorithm"] for row in rows} == {"grid"}

@@ -32,7 +32,6 @@ GOOD = """
 from dataclasses import dataclass
 from typing import ClassVar
 import numpy as np
-from ratecli.datasets.source import RemoteFile, Source
 from ratecli.models.linear import Threshold
 from ratecli.rates.table import Composite, Rate
 from ratecli.solvers.base import Solution, Solver
