@@ -14,8 +14,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from ratecli.models.base import Array
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.hull.bilinear import MIN_DENOMINATOR_SHARE, BilinearProgram
-from ratecli.solvers.hull.forms import ConvexTerm, LinearTerm, RatePoints, RateProgram
+from ratecli.solvers.hull.forms import LinearTerm, RatePoints, RateProgram
 from ratecli.solvers.hull.linear import LevelLp, LpOptimum
 
 MAX_EXCESS = 5e-7
@@ -81,42 +80,99 @@ class RelaxationOptimum:
     duals: Array
 
 
-@dataclass
 class Relaxation:
     """A relaxation that keeps the tangents of curves from one call to the next.
 
     With `elastic` the objective is the largest constraint. `floor` 0 allows denominators of 0,
     where ratios may have any value, as proofs require.
+
+    The linear program has a column for each point, and for each curve its height above its minimum.
+    Its rows are the objective, the line that is 1, equal weights and equal mean levels of blocks,
+    the rows of the bilinear program, and the tangents of curves.
+
+    Attributes
+    ----------
+    bilinear, curves
+        The bilinear form of the program, and its convex terms, those of the objective first.
+    is_flat
+        Whether one linear program is exact except for curves, so that its prices are right.
     """
 
-    program: RateProgram
-    columns: RatePoints
-    elastic: bool = False
-    floor: float = MIN_DENOMINATOR_SHARE
-    tangents: Tangents = ()
-    _last: LevelLp | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        middle = self.columns.middle
-        tangents = self.tangents or [(k, c.tangent(middle)) for k, c in enumerate(self.curves)]
+    def __init__(
+        self,
+        program: RateProgram,
+        columns: RatePoints,
+        *,
+        elastic: bool = False,
+        floor: float = MIN_DENOMINATOR_SHARE,
+        tangents: Tangents = (),
+    ) -> None:
+        self.program, self.columns, self.elastic = program, columns, elastic
+        self.bilinear = bilinear = BilinearProgram(program, columns, elastic=elastic, floor=floor)
+        forms = (*bilinear.aims, *program.constraints)
+        self.curves = [curve for each in forms for curve in each.curves]
+        self.is_flat = not any(
+            form.shares.any() for form in (forms[1:] if bilinear.scaled else forms)
+        )
+        middle = columns.middle
+        tangents = tangents or [(k, c.tangent(middle)) for k, c in enumerate(self.curves)]
         self.tangents = sorted(tangents, key=lambda each: each[0])
+        # lower bounds of the curves, each from its first tangent
+        first = dict(reversed(self.tangents))
+        self._least = np.array([columns.range(first[k])[0] for k in range(len(self.curves))])
+        # (K + 1, T) factors of a line's slopes and constant; the first block has the origin
+        members = 1.0 * (columns.block == np.arange(columns.blocks)[:, None])
+        self._points = np.vstack(
+            [columns.points + np.outer(columns.origin, members[0]), members[0]]
+        )
+        # (B - 1, n) membership in each further block minus membership in the first
+        self._balance = np.pad(members[1:] - members[0], ((0, 0), (0, len(self.curves))))
+        self._equal = 1 + len(self._balance) * (1 + len(bilinear.boxes))
+        self._places, self._slopes, times = self._products()
+        self._linear = LevelLp(self._rows(), times, self._places, self._equal)
 
-    @cached_property
-    def bilinear(self) -> BilinearProgram:
-        """The bilinear form of the program."""
-        return BilinearProgram(self.program, self.columns, elastic=self.elastic, floor=self.floor)
+    def _entries(self, line: LinearTerm, curves: Sequence[int], sign: float = 1.0) -> Array:
+        """Return the entries (n,) of `line + sign * sum of curves`."""
+        heights = np.zeros(len(self.curves))
+        for curve in curves:
+            line += sign * float(self._least[curve])
+            heights[curve] += sign
+        return np.append(line.vector @ self._points, heights)
 
-    @cached_property
-    def is_flat(self) -> bool:
-        """Whether one linear program is exact except for curves, so that its prices are right."""
-        aims = [] if self.bilinear.scaled else self.bilinear.aims
-        return not any(form.shares.any() for form in (*aims, *self.program.constraints))
+    def _rows(self) -> Array:
+        """Return (m + 1, n) all rows."""
+        bilinear = self.bilinear
+        one = bilinear.scaled or self.program.objective.line * 0.0 + 1.0
+        objective, *rows = (
+            self._entries(row.line, row.curves) for row in (bilinear.objective, *bilinear.rows)
+        )
+        levels = np.zeros((len(self._balance) * len(bilinear.boxes), len(objective)))
+        rows += [self._entries(line, (curve,), -1.0) for curve, line in self.tangents]
+        return np.vstack([objective, self._entries(one, ()), self._balance, levels, *rows])
 
-    @cached_property
-    def curves(self) -> tuple[ConvexTerm, ...]:
-        """The convex terms, those of the objective first."""
-        forms = (*self.bilinear.aims, *self.program.constraints)
-        return tuple(curve for each in forms for curve in each.curves)
+    def _products(self) -> tuple[NDArray[np.int64], Array, Array]:
+        """Return the terms that depend on levels.
+
+        (L, 2) level and row of each, (L, K + 1) slopes and constants of its factor, and (L, n) its
+        factor in the columns.
+        """
+        terms = [(p, 0, line) for p, line in self.bilinear.objective.times.items()]
+        for i, row in enumerate(self.bilinear.rows, 1 + self._equal):
+            terms += [(p, i, line) for p, line in row.times.items()]
+        products = [(p, i, line.vector, self._entries(line, ())) for p, i, line in terms]
+        none, blocks = np.zeros(len(self._points)), len(self._balance)
+        products += [
+            (p, 2 + (1 + p) * blocks + b, none, row)
+            for p in range(len(self.bilinear.boxes))
+            for b, row in enumerate(self._balance)
+        ]
+        products.sort(key=lambda product: product[1])  # rows in order
+        width = self._points.shape[1] + len(self.curves)
+        return (
+            np.array([product[:2] for product in products], dtype=np.int64).reshape(-1, 2),
+            np.array([product[2] for product in products]).reshape(-1, len(none)),
+            np.array([product[3] for product in products]).reshape(-1, width),
+        )
 
     def solve(self, boxes: Array) -> RelaxationOptimum | None:
         """Return the optimum for levels within boxes (P, 2), None if it is infeasible.
@@ -135,86 +191,6 @@ class Relaxation:
                 break
         return relaxed
 
-    # Columns: the points, and for each curve its height above its minimum.
-    # Rows: the objective; the line that is 1; equal weights and equal mean levels of blocks; the
-    # rows of the program; tangents of curves.
-
-    @cached_property
-    def _points(self) -> Array:
-        """(K + 1, T) factors of a line's slopes and constant; the first block has the origin."""
-        first = (self.columns.block == 0).astype(float)
-        return np.vstack([self.columns.points + np.outer(self.columns.origin, first), first])
-
-    @cached_property
-    def _least(self) -> Array:
-        """Lower bounds of the curves, each from its first tangent."""
-        first = dict(reversed(self.tangents))
-        return np.array([self.columns.range(first[k])[0] for k in range(len(self.curves))])
-
-    @cached_property
-    def _balance(self) -> Array:
-        """(B - 1, n) membership in each further block minus membership in the first."""
-        members = 1.0 * (self.columns.block == np.arange(self.columns.blocks)[:, None])
-        return np.pad(members[1:] - members[0], ((0, 0), (0, len(self.curves))))
-
-    @property
-    def _equal(self) -> int:
-        """Number of rows that are equations."""
-        return 1 + len(self._balance) * (1 + len(self.bilinear.boxes))
-
-    def _entries(self, line: LinearTerm, curves: Sequence[int], sign: float = 1.0) -> Array:
-        """Return the entries (n,) of `line + sign * sum of curves`."""
-        heights = np.zeros(len(self.curves))
-        for curve in curves:
-            line += sign * float(self._least[curve])
-            heights[curve] += sign
-        return np.append(line.vector @ self._points, heights)
-
-    @cached_property
-    def _rows(self) -> Array:
-        """(m + 1, n) all rows except tangents of curves."""
-        bilinear = self.bilinear
-        one = bilinear.scaled or self.program.objective.line * 0.0 + 1.0
-        objective, *rows = (
-            self._entries(row.line, row.curves) for row in (bilinear.objective, *bilinear.rows)
-        )
-        levels = np.zeros((len(self._balance) * len(self.bilinear.boxes), len(objective)))
-        return np.vstack([objective, self._entries(one, ()), self._balance, levels, *rows])
-
-    @cached_property
-    def _products(self) -> tuple[NDArray[np.int64], Array, Array]:
-        """Terms that depend on levels.
-
-        (L, 2) level and row of each, (L, K + 1) slopes and constants of its factor, and (L, n) its
-        factor in the columns.
-        """
-        terms = [(p, 0, line) for p, line in self.bilinear.objective.times.items()]
-        for i, row in enumerate(self.bilinear.rows, 1 + self._equal):
-            terms += [(p, i, line) for p, line in row.times.items()]
-        products = [(p, i, line.vector, self._entries(line, ())) for p, i, line in terms]
-        none, blocks = np.zeros(len(self._points)), len(self._balance)
-        products += [
-            (p, 2 + (1 + p) * blocks + b, none, row)
-            for p in range(len(self.bilinear.boxes))
-            for b, row in enumerate(self._balance)
-        ]
-        products.sort(key=lambda product: product[1])  # rows in order
-        return (
-            np.array([product[:2] for product in products], dtype=np.int64).reshape(-1, 2),
-            np.array([product[2] for product in products]).reshape(-1, len(none)),
-            np.array([product[3] for product in products]).reshape(-1, self._rows.shape[1]),
-        )
-
-    @property
-    def _linear(self) -> LevelLp:
-        before = self._rows if self._last is None else self._last.fixed
-        missing = self.tangents[len(before) - len(self._rows) :]
-        if self._last is None or missing:
-            places, _, times = self._products
-            tangents = [self._entries(line, (curve,), -1.0) for curve, line in missing]
-            self._last = LevelLp(np.vstack([before, *tangents]), times, places, self._equal)
-        return self._last
-
     def _relaxed(self, found: LpOptimum) -> RelaxationOptimum:
         count = self.columns.points.shape[1]
         own = found.columns < count
@@ -232,9 +208,8 @@ class Relaxation:
 
     def _off(self, found: LpOptimum, mean: Array) -> Array:
         """(P,) error at each level, weighted by the duals of the rows."""
-        places, _, times = self._products
-        levels, rows = places.T
-        each = times[:, found.columns]
+        levels, rows = self._places.T
+        each = self._linear.times[:, found.columns]
         taken = (each * found.levels.T[levels]) @ found.x
         missed = np.abs(mean[levels] * (each @ found.x) - taken)
         weights = np.abs(found.duals[rows]) + MIN_DUAL
@@ -242,15 +217,14 @@ class Relaxation:
 
     def prices(self, relaxed: RelaxationOptimum) -> Array:
         """Return (K,) the cost of a unit of each rate: Lagrangian slopes with levels fixed."""
-        bilinear, duals = self.bilinear, relaxed.duals
-        places, slopes, _ = self._products
+        bilinear, duals, places = self.bilinear, relaxed.duals, self._places
         objective, none = bilinear.objective.line, self.program.objective.line * 0.0
         lines = [bilinear.scaled or none, *[none] * (self._equal - 1)]
         lines += [row.line for row in bilinear.rows] + [line for _, line in self.tangents]
         # tangents may have been added after the last solution
         fixed = duals[1:] @ np.array([line.slopes for line in lines[: len(duals) - 1]])
         taken = duals[places[:, 1]] * relaxed.levels[places[:, 0]]
-        return np.asarray(objective.slopes * relaxed.scale - fixed - taken @ slopes[:, :-1])
+        return np.asarray(objective.slopes * relaxed.scale - fixed - taken @ self._slopes[:, :-1])
 
     def multipliers(self, relaxed: RelaxationOptimum) -> Array:
         """Return (J,) multipliers in units of the objective; 0 for constraints in a spread."""
@@ -269,7 +243,10 @@ class Relaxation:
         heights = self._least + np.bincount(found.columns[rest] - count, sizes, len(self.curves))
         tangents = [(k, curve.tangent(rates)) for k, curve in enumerate(self.curves)]
         above = [(k, t) for k, t in tangents if t.at(rates) > heights[k] + CURVE_TOLERANCE]
-        self.tangents = [*self.tangents, *above]
+        if above:
+            rows = [self._entries(line, (curve,), -1.0) for curve, line in above]
+            self._linear = replace(self._linear, fixed=np.vstack([self._linear.fixed, *rows]))
+            self.tangents = [*self.tangents, *above]
         return bool(above)
 
 
@@ -468,4 +445,9 @@ def _linearized_relaxation(relaxation: Relaxation, rates: Array) -> Relaxation:
     aim = relaxation.bilinear.scaled is None and not relaxation.elastic
     flat = relaxation.program.expanded(rates, objective=aim)
     excess = 0.0 if relaxation.elastic else max(float(flat.excess(rates)), 0.0)
-    return replace(relaxation, program=flat.loosened(excess))
+    return Relaxation(
+        flat.loosened(excess),
+        relaxation.columns,
+        elastic=relaxation.elastic,
+        tangents=relaxation.tangents,
+    )

@@ -58,10 +58,10 @@ class BilinearRow:
 
 @dataclass(frozen=True)
 class FractionSpread:
-    """Fractions that differ by at most `most` if multiplied by `share`, which is positive."""
+    """Fractions, each multiplied by its share, that differ by at most `most`."""
 
     members: tuple[int, ...]
-    share: float
+    shares: tuple[float, ...]
     most: float
     owners: tuple[int, ...]
 
@@ -99,9 +99,11 @@ class BilinearProgram:
         self.single = own[0][0] if own else None
         # the other fractions of an objective need levels
         self.aimed = {m for aim in self.aims for m in aim.fractions if m != self.single}
+        # -1 for a fraction that is never positive, such as a subtracted one
+        signs = [-1.0 if fraction.range[1] <= 0 else 1.0 for fraction in program.fractions]
         self.spreads = [
             spread
-            for spread in find_fraction_spreads(program.constraints)
+            for spread in find_fraction_spreads(program.constraints, signs)
             if len(self.aimed.intersection(spread.members)) < len(spread.members) - 1
         ]
         taken = {i for spread in self.spreads for i in spread.owners}
@@ -175,16 +177,16 @@ class BilinearProgram:
                 yield BilinearRow(fraction.top * -1.0, {p: fraction.bottom})
 
     def _spread(self, p: int, spread: FractionSpread) -> Iterator[BilinearRow]:
-        for m in spread.members:
-            fraction = self.program.fractions[m]
-            top, bottom = fraction.top * spread.share, fraction.bottom
+        for m, share in zip(spread.members, spread.shares, strict=True):
+            top, bottom = self.program.fractions[m].top * share, self.program.fractions[m].bottom
             yield BilinearRow(top * -1.0, {p: bottom})
             levels = (p, self.slack) if self.elastic else (p,)
             yield BilinearRow(top + bottom * -spread.most, dict.fromkeys(levels, bottom * -1.0))
 
     def _smallest_range(self, spread: FractionSpread) -> tuple[float, float]:
         """Return the range of the smallest fraction of a spread."""
-        low, high = np.array([self.ranges[m] for m in spread.members]).T * spread.share
+        pairs = zip(spread.members, spread.shares, strict=True)
+        low, high = np.array([np.sort(share * np.array(self.ranges[m])) for m, share in pairs]).T
         least = low.min() if self.elastic else max(low.min(), low.max() - spread.most)
         return float(least), float(max(high.min(), least))
 
@@ -209,14 +211,16 @@ class BilinearProgram:
         return float(sum([*ends, *curves], self.columns.range(form.line)[0]))
 
 
-def find_fraction_spreads(constraints: Sequence[ProgramForm]) -> list[FractionSpread]:
+def find_fraction_spreads(
+    constraints: Sequence[ProgramForm], signs: Sequence[float]
+) -> list[FractionSpread]:
     """Return sets of constraints that bound the differences of all pairs of some fractions equally.
 
-    The fractions are multiplied by a common share.
+    The fractions are multiplied by signs and a common share.
     """
     pairs: dict[tuple[float, float], dict[tuple[int, int], int]] = {}
     for number, form in enumerate(constraints):
-        shares, own = form.shares, form.fractions
+        shares, own = form.shares * signs, form.fractions
         if form.is_fractions and len(own) == 2 and abs(shares.sum()) <= EQUAL_TOLERANCE:
             more, less = sorted(own, key=lambda m: -shares[m])
             key = (round(float(shares[more]), 12), round(-form.line.constant, 12))
@@ -228,8 +232,9 @@ def find_fraction_spreads(constraints: Sequence[ProgramForm]) -> list[FractionSp
             members = {first, *(b for a, b in each if a == first)}
             inside = {pair: each.pop(pair) for pair in list(each) if members.issuperset(pair)}
             if len(inside) == len(members) * (len(members) - 1):
-                order, owners = tuple(sorted(members)), tuple(inside.values())
-                found.append(FractionSpread(order, share, most, owners))
+                order = tuple(sorted(members))
+                signed = tuple(share * signs[m] for m in order)
+                found.append(FractionSpread(order, signed, most, tuple(inside.values())))
     return found
 
 

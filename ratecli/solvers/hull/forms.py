@@ -242,8 +242,8 @@ def _split_form(
             line += linear_term_of(ratios.affine, index)
             for ratio in ratios.ratios:
                 m, share, constant = _find_fraction(_make_fraction(ratio, index), known)
-                shares[m] = shares.get(m, 0.0) + ratio.weight * share
-                line += ratio.weight * constant
+                shares[m] = shares.get(m, 0.0) + share
+                line += constant
         elif curvature(term) is Curvature.CONVEX:
             curves.append(ConvexTerm(term, index))
         else:
@@ -274,8 +274,9 @@ def _summands(node: Expression) -> Iterator[Expression]:
 
 
 def _make_fraction(ratio: RatioTerm, index: RateIndex) -> Fraction:
-    top, bottom = (linear_term_of(part, index) for part in (ratio.numerator, ratio.denominator))
-    return Fraction(top, bottom, ratio.range())
+    ends = [ratio.weight * end for end in ratio.range()]
+    top = linear_term_of(ratio.numerator * ratio.weight, index)
+    return Fraction(top, linear_term_of(ratio.denominator, index), (min(ends), max(ends)))
 
 
 def linear_term_of(form: Affine, index: RateIndex) -> LinearTerm:
