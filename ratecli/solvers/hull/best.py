@@ -122,9 +122,8 @@ class Relaxation:
         self._least = np.array([columns.range(first[k])[0] for k in range(len(self.curves))])
         # (K + 1, T) factors of a line's slopes and constant; the first block has the origin
         members = 1.0 * (columns.block == np.arange(columns.blocks)[:, None])
-        self._points = np.vstack(
-            [columns.points + np.outer(columns.origin, members[0]), members[0]]
-        )
+        points = columns.points + np.outer(columns.origin, members[0])
+        self._points = np.vstack([points, members[0]])
         # (B - 1, n) membership in each further block minus membership in the first
         self._balance = np.pad(members[1:] - members[0], ((0, 0), (0, len(self.curves))))
         self._equal = 1 + len(self._balance) * (1 + len(bilinear.boxes))
