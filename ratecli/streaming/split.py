@@ -273,10 +273,7 @@ def weight_position(table: StreamedTable) -> int | None:
 
 
 def sample_parts_on_average(
-    rows: CellIndices,
-    shares: Mapping[str, Fraction],
-    strata: CellIndices,
-    rng: np.random.Generator,
+    rows: CellIndices, shares: Mapping[str, Fraction], strata: CellIndices, rng: np.random.Generator
 ) -> NDArray[np.str_]:
     """Sample parts like `sample_parts`, but round shares of strata up or down at random.
 

@@ -7,12 +7,7 @@ from oracles.instances import first_problem, instance
 from oracles.problem3 import check_solution, least, toy_dual
 
 from ratecli.solvers.design_matrix import DesignMatrix, Intercept
-from ratecli.solvers.majorize.convex import (
-    ConvexProblem,
-    ConvexSolution,
-    RampProblem,
-    StoppingRule,
-)
+from ratecli.solvers.majorize.convex import ConvexProblem, ConvexSolution, RampProblem, StoppingRule
 from ratecli.solvers.majorize.cutting_plane import (
     CuttingPlane,
     center_of_mass,

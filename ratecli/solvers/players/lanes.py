@@ -251,13 +251,7 @@ def pass_over_parts(
 
 @numba.njit(cache=True)
 def draw_batch(
-    order: Any,
-    weight: Any,
-    starts: Any,
-    ends: Any,
-    chances: Any,
-    rows: Any,
-    counts: Any,
+    order: Any, weight: Any, starts: Any, ends: Any, chances: Any, rows: Any, counts: Any
 ) -> None:
     """Sample a new batch from `order` and `weight` by a partial shuffle; write `rows` and `counts`.
 

@@ -17,12 +17,7 @@ from ratecli.models.base import Array
 from ratecli.models.records import RecordBatch, RecordEncoder
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.players.lanes import WIDTH, Floats32
-from ratecli.solvers.players.rows import (
-    BatchSampler,
-    CsrArrays,
-    KindRows,
-    kind_starts,
-)
+from ratecli.solvers.players.rows import BatchSampler, CsrArrays, KindRows, kind_starts
 from ratecli.streaming.stream import RUN_LENGTH, RowStream, SumArrays
 
 MIN_POOL_ROWS = 2**15
