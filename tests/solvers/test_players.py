@@ -212,7 +212,7 @@ def test_projection_of_multipliers():
 
 def test_swap_regret():
     """Vector 9.12, and stationary distributions in several lanes."""
-    player, none = SwapRegret.even(2, np.ones(1)), np.zeros((0, 1))
+    player, none = SwapRegret(2, np.ones(1)), np.zeros((0, 1))
     prices = player.next(np.full((2, 1), 0.5), StepObservation(np.array([[0.4]]), none, none))
     np.testing.assert_allclose(player.matrix[0], [[0.450166] * 2, [0.549834] * 2], atol=1e-6)
     np.testing.assert_allclose(prices[:, 0], [0.450166, 0.549834], atol=1e-6)

@@ -238,7 +238,6 @@ class FollowTheLeader:
         return risen
 
 
-@dataclass
 class SwapRegret:
     """Multipliers, including the objective's, that add up to 1 and have low swap regret.
 
@@ -254,12 +253,8 @@ class SwapRegret:
         (B,) step sizes in the exponents.
     """
 
-    matrix: Array
-    rates: Array
-
-    @classmethod
-    def even(cls, sides: int, rates: Array) -> SwapRegret:
-        return cls(np.full((len(rates), sides, sides), 1 / sides), rates)
+    def __init__(self, sides: int, rates: Array) -> None:
+        self.matrix, self.rates = np.full((len(rates), sides, sides), 1 / sides), rates
 
     def next(self, prices: Array, seen: StepObservation) -> Array:
         nothing = np.zeros((1, prices.shape[1]))

@@ -69,7 +69,7 @@ def find_shared_parts(X: sparse.csc_array) -> SharedRowParts | None:
     groups = list[tuple[NDArray[np.intp], list[int]]]()
     most = max(1, int(MAX_PART_SHARE * X.nnz / max(m, 1)))
     for j in range(d):
-        code = _column_codes(X, j)
+        code = np.unique(X[:, [j]].toarray(), return_inverse=True)[1].ravel()
         if groups:
             joined = groups[-1][0] * (int(code.max()) + 1) + code
             distinct, joined = np.unique(joined, return_inverse=True)
@@ -93,14 +93,6 @@ def find_shared_parts(X: sparse.csc_array) -> SharedRowParts | None:
         [code + start for (code, _), start in zip(groups, starts[:-1], strict=True)], axis=1
     )
     return SharedRowParts(np.ascontiguousarray(of, dtype=np.uint32), CsrArrays.of(table))
-
-
-def _column_codes(X: sparse.csc_array, j: int) -> NDArray[np.intp]:
-    """Return the index (m,) of each row's value among the distinct values of a column."""
-    column = np.zeros(X.shape[0])
-    part = slice(X.indptr[j], X.indptr[j + 1])
-    column[X.indices[part]] = X.data[part]
-    return np.unique(column, return_inverse=True)[1]
 
 
 @dataclass(frozen=True)

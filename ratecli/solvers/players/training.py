@@ -112,7 +112,7 @@ def make_game(
     if solver.multipliers == "leader":
         multipliers = FollowTheLeader(form, ascent)
     elif solver.multipliers == "swap_regret":
-        multipliers = SwapRegret.even(1 + form.constraints + len(form.signs), raising)
+        multipliers = SwapRegret(1 + form.constraints + len(form.signs), raising)
     return ThreePlayerGame(form, player, multipliers, learning)
 
 
