@@ -8,7 +8,7 @@ from ratecli.datasets import load, split
 from ratecli.datasets.entry import DatasetEntry, SplitOptions
 from ratecli.streaming import table as streamed
 from ratecli.streaming.encode import encoded_stream
-from ratecli.streaming.split import StreamedSplit
+from ratecli.streaming.split import CellTable
 
 
 def load_entry_table(options, base, **more):
@@ -28,18 +28,13 @@ def assign_split_parts(table, spec, rng):
 
 
 def read_streamed_table(options, base, *more):
-    return streamed.read_streamed_table(DatasetEntry.of(options), base, *more)
+    return streamed.StreamedTable(DatasetEntry.of(options), base, *more)
 
 
 def split_streamed_table(options, folder, seed=3, slices=()):
     """Return a streamed table, its cells, its rows and their encoder."""
     table = read_streamed_table({"stream": True} | options, folder)
     spec = SplitOptions(**options.get("split", {}))
-    cells = StreamedSplit(
-        table,
-        dict(slices),
-        spec,
-        str(seed),
-        lambda k: np.random.default_rng([seed, k] if k else seed),
-    ).cells()
+    cells = CellTable(table, dict(slices), spec, str(seed),
+                      lambda k: np.random.default_rng([seed, k] if k else seed))  # fmt: skip
     return table, cells, *encoded_stream(table, cells)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.datasets.columns import LazyMapping, is_text
+from ratecli.datasets.columns import ColumnKind, LazyMapping, is_text
 from ratecli.datasets.encode import Encoder
 from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.files import modification_time
@@ -42,12 +42,11 @@ from ratecli.sampling.resampling import (
     split_dataset_rows,
 )
 from ratecli.streaming.encode import encoded_stream
-from ratecli.streaming.split import StreamedSplit
+from ratecli.streaming.split import CellTable
 from ratecli.streaming.stream import RowStream
 from ratecli.streaming.table import (
     StreamedTable,
     check_memory,
-    read_streamed_table,
 )
 
 TableWriteProgress = Callable[[str, int, int | None], None]
@@ -189,7 +188,7 @@ def _read_table(item: DatasetItem, folder: Path) -> Table:
 def get_streamed_table(data: ExperimentData) -> StreamedTable:
     """Return the table of the only data set, which is streamed."""
     (item,) = data.items
-    return read_streamed_table(item.entry, data.folder)
+    return StreamedTable(item.entry, data.folder)
 
 
 def get_any_table(data: ExperimentData, name: str) -> Table | StreamedTable:
@@ -213,7 +212,7 @@ def check_table(
     entry = data.entries[name]
     if entry.stream:
         progress = None if written is None else partial(written, name)
-        check_memory(name, read_streamed_table(entry, data.folder, progress), bound)
+        check_memory(name, StreamedTable(entry, data.folder, progress), bound)
     elif LEVEL_COLUMN in get_table(data, name).frame and entry.levels > 1:
         message = (
             f"with 'levels' each row gets a column '{LEVEL_COLUMN}', and the table already has one"
@@ -443,7 +442,7 @@ def _load_streamed(data: ExperimentData, seed: int, deployed: str | None) -> Tri
     slices = dict(entry.slices)
     if deployed is not None:
         slices[deployed] = (0.0, 1.0, *slices.get(deployed, ()))
-    cells = StreamedSplit(table, slices, entry.split, f"{own} {item.name}", random).cells()
+    cells = CellTable(table, slices, entry.split, f"{own} {item.name}", random)
     stream, encoder = encoded_stream(table, cells)
     sample = Sample(
         columns=cells.columns,
@@ -453,6 +452,10 @@ def _load_streamed(data: ExperimentData, seed: int, deployed: str | None) -> Tri
         weight=cells.weight,
         count=cells.count,
     )
-    others = {name: kind for name, kind in table.kinds.items() if name not in encoder.kinds}
+    others: dict[str, ColumnKind] = {
+        name: "text" if column.is_text else "number"
+        for name, column in table.columns.items()
+        if name not in encoder.kinds
+    }
     X, encoding = np.zeros((len(sample), 0)), Encoding(encoder, others).text()
     return TrialData(_with_decisions(sample, deployed), X, encoding=encoding, stream=stream)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -141,19 +141,16 @@ def _scan_and_write(
     return layout, scanned()
 
 
-class ColumnPiece(NamedTuple):
-    """A batch of a column: as numbers, None unless all words are; as codes of words, or None."""
-
-    numbers: NumberArray | None
-    codes: NDArray[np.int64] | None
+ColumnPiece = tuple[NumberArray | None, NDArray[np.int64] | None]
+"""A batch of a column: as numbers, None unless all words are; as codes of words, or None."""
 
 
 def _write_records(
     file: BinaryIO, layout: RecordStore, pieces: Mapping[str, ColumnPiece], rows: int
 ) -> None:
     """Write the columns of a batch, unless it lacks one of the layout's."""
-    columns: list[Any] = [pieces[name].numbers for name in layout.numbers]
-    columns += [pieces[name].codes for name in layout.texts]
+    columns: list[Any] = [pieces[name][0] for name in layout.numbers]
+    columns += [pieces[name][1] for name in layout.texts]
     if any(column is None for column in columns):
         return
     numbers, records = len(layout.numbers), np.empty(rows, layout.record)
@@ -202,7 +199,7 @@ class ColumnScan:
             numbers = words.numbers if self.numeric else None
         if numbers is not None:
             self._add_numbers(numbers, start)
-        return ColumnPiece(numbers, codes)
+        return numbers, codes
 
     def _add_words(self, piece: tables.WordCodes, start: int) -> NDArray[np.int64] | None:
         """Add words, and return their codes, None if there are too many."""

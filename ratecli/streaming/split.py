@@ -10,9 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +35,6 @@ from ratecli.streaming.table import StreamedTable, check_splits_rows
 CellIndices = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
 class Grouping:
     """How one column of a record distinguishes rows.
 
@@ -54,11 +51,21 @@ class Grouping:
         The index of each code of a text column, whose values are sorted.
     """
 
-    part: str
-    column: int
-    values: NDArray[Any]
-    cuts: NDArray[np.float64] | None = None
-    order: NDArray[np.int64] | None = None
+    def __init__(self, table: StreamedTable, name: str, cuts: Sequence[float]) -> None:
+        """Distinguish the rows of a table by a column that is compared with `cuts` only."""
+        facts, self.column = table.columns[name], table.store.places[name]
+        self.part = "codes" if facts.is_text else "numbers"
+        self.cuts: NDArray[np.float64] | None = None
+        self.order: NDArray[np.int64] | None = None
+        if facts.is_text:
+            rank = {level: k for k, level in enumerate(facts.sorted_values or ())}
+            self.values = np.array(list(rank), dtype=object)
+            self.order = np.array([rank[level] for level in facts.levels], dtype=np.int64)
+        elif facts.values is not None:
+            self.values = np.array([*facts.values, np.nan])
+        else:
+            self.cuts = np.unique(np.array(cuts, dtype=np.float64))
+            self.values = np.array([*_interval_values(self.cuts), np.nan])
 
     def of(self, records: NDArray[np.void]) -> CellIndices:
         """Return the index of each row's value, as (m,)."""
@@ -72,20 +79,6 @@ class Grouping:
             sides = [np.searchsorted(self.cuts, found, side) for side in ("left", "right")]
             index = sides[0] + sides[1]
         return np.where(np.isnan(found), len(self.values) - 1, index)
-
-
-def make_grouping(table: StreamedTable, name: str, cuts: Sequence[float]) -> Grouping:
-    """Return how a column distinguishes rows if its numbers are compared with `cuts` only."""
-    column, place = table.columns[name], table.store.places[name]
-    if column.is_text:
-        rank = {level: k for k, level in enumerate(column.sorted_values or ())}
-        order = np.array([rank[level] for level in column.levels], dtype=np.int64)
-        return Grouping("codes", place, np.array(list(rank), dtype=object), order=order)
-    if column.values is not None:
-        return Grouping("numbers", place, np.array([*column.values, np.nan]))
-    sorted_cuts = np.unique(np.array(cuts, dtype=np.float64))
-    values = np.array([*_interval_values(sorted_cuts), np.nan])
-    return Grouping("numbers", place, values, sorted_cuts)
 
 
 def _interval_values(cuts: NDArray[np.float64]) -> list[float]:
@@ -103,9 +96,8 @@ MAX_CELLS = 2**16
 CELLS_VERSION = 1
 
 
-@dataclass(frozen=True)
 class CellTable:
-    """The C cells of a table: rows of one cell count alike in all rates.
+    """The C cells of a table, which is split: rows of one cell count alike in all rates.
 
     Attributes
     ----------
@@ -115,40 +107,25 @@ class CellTable:
         (C,) values of each column that distinguishes cells, by name.
     label, part, count, weight
         (C,) label and part of each cell, its number of rows and their total weight.
+    groupings
+        How each column distinguishes rows, by name; the label is the column ''.
+    sizes
+        Numbers of values of all groupings, then of parts.
     """
 
-    path: Path
-    columns: Mapping[str, NDArray[Any]]
-    label: NDArray[np.float64]
-    part: NDArray[np.str_]
-    count: NDArray[np.float64]
-    weight: NDArray[np.float64]
+    def __init__(
+        self,
+        table: StreamedTable,
+        slices: Mapping[str, Sequence[float]],
+        spec: SplitOptions,
+        random: str,
+        generator: Callable[[int], np.random.Generator],
+    ) -> None:
+        """Read the cells from their file, or write it.
 
-
-@dataclass(frozen=True)
-class StreamedSplit:
-    """How the rows of a table are grouped into cells and split.
-
-    Attributes
-    ----------
-    slices
-        For each column that defines groups, the numbers that it is compared with.
-    spec
-        The entry's `split`.
-    random
-        Name of the random stream that `generator` uses, part of the cache key.
-    generator
-        Returns the random generator that splits a stretch, given its number.
-    """
-
-    table: StreamedTable
-    slices: Mapping[str, Sequence[float]]
-    spec: SplitOptions
-    random: str
-    generator: Callable[[int], np.random.Generator]
-
-    def cells(self) -> CellTable:
-        """Return the cells, from their file or by writing it.
+        `slices` has the numbers that each column is compared with, `generator` returns the random
+        generator that splits a stretch of rows, given its number, and `random` names it in the key
+        of the file.
 
         Raises
         ------
@@ -156,44 +133,47 @@ class StreamedSplit:
             E205, E410 for an impossible split, E411 if there are too many groups, E413 if the file
             cannot be written.
         """
-        table = self.table
-        key = [CELLS_VERSION, table.label, table.label_of.tolist(), table.weight, self.random]
-        key += [{name: sorted(cuts) for name, cuts in self.slices.items()}, self.spec.stated()]
+        self.table, self.spec, self.generator = table, spec, generator
+        self.groupings = self._find_groupings(slices)
+        self.sizes = [*(len(each.values) for each in self.groupings.values()), len(SPLIT_NAMES)]
+        key: list[Any] = [CELLS_VERSION, table.label, table.label_of.tolist(), table.weight, random]
+        key += [{name: sorted(cuts) for name, cuts in slices.items()}, spec.stated()]
         digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
-        path = self.table.store.folder / f"cells-{digest}"
-        facts = path.with_suffix(".json")
+        self.path = table.store.folder / f"cells-{digest}"
+        facts = self.path.with_suffix(".json")
         try:
             known: dict[str, Any] = json.loads(facts.read_text("utf-8"))
-            complete = path.stat().st_size == len(table) * CELL_DTYPE.itemsize
+            complete = self.path.stat().st_size == len(table) * CELL_DTYPE.itemsize
         except (OSError, ValueError):
             complete = False
         if not complete:
-            with replace_on_success(path) as new, replace_on_success(facts) as text:
+            with replace_on_success(self.path) as new, replace_on_success(facts) as text:
                 known = self._write(new)
                 text.write_text(json.dumps(known), "utf-8")
-        return self._cells(path, known)
+        *places, part = np.unravel_index(np.array(known["keys"], dtype=np.int64), self.sizes)
+        self.part = np.array(SPLIT_NAMES, "<U10")[part]
+        self.count, self.weight = (np.array(known[name], float) for name in ("count", "weight"))
+        self.label, self.columns = np.full(len(part), np.nan), dict[str, NDArray[Any]]()
+        for (name, each), place in zip(self.groupings.items(), places, strict=True):
+            if name:
+                self.columns[name] = each.values[place]
+            else:
+                self.label = np.append(table.label_of, np.nan)[place]
 
-    @cached_property
-    def groupings(self) -> dict[str, Grouping]:
-        """How each column distinguishes rows, by name; the label is the column ''."""
-        spec, label = self.spec, self.table.label
+    def _find_groupings(self, slices: Mapping[str, Sequence[float]]) -> dict[str, Grouping]:
+        spec, table = self.spec, self.table
         # slices may also name columns of other tables
-        names = [name for name in self.slices if name in self.table.columns]
+        names = [name for name in slices if name in table.columns]
         names += [] if spec.by is None else [spec.by]
         names += [name for name in spec.stratify if name != "label"]
-        found = {} if label is None else {"": make_grouping(self.table, label, ())}
+        found = {} if table.label is None else {"": Grouping(table, table.label, ())}
         for name in dict.fromkeys(names):
-            column = self.table.columns.get(name)
+            column = table.columns.get(name)
             if column is None:
-                raise missing_column_error(name, self.table.columns)
+                raise missing_column_error(name, table.columns)
             check_splits_rows(column)
-            found[name] = make_grouping(self.table, name, self.slices.get(name, ()))
+            found[name] = Grouping(table, name, slices.get(name, ()))
         return found
-
-    @property
-    def sizes(self) -> list[int]:
-        """Numbers of values of all groupings, then of parts."""
-        return [*(len(each.values) for each in self.groupings.values()), len(SPLIT_NAMES)]
 
     def _write(self, path: Path) -> dict[str, Any]:
         """Write the cell of each row to a file, and return the description of the cells."""
@@ -252,19 +232,6 @@ class StreamedSplit:
         return FaultError(
             Diagnostic("E411", message, "define groups and strata by fewer or coarser columns")
         )
-
-    def _cells(self, path: Path, known: Mapping[str, Any]) -> CellTable:
-        *places, part = np.unravel_index(np.array(known["keys"], dtype=np.int64), self.sizes)
-        columns = {
-            name: each.values[place]
-            for (name, each), place in zip(self.groupings.items(), places, strict=True)
-        }
-        count, weight = (np.array(known[name], dtype=float) for name in ("count", "weight"))
-        label = np.full(len(count), np.nan)
-        if "" in columns:
-            del columns[""]
-            label = np.append(self.table.label_of, np.nan)[places[0]]
-        return CellTable(path, columns, label, np.array(SPLIT_NAMES, "<U10")[part], count, weight)
 
 
 def weight_position(table: StreamedTable) -> int | None:

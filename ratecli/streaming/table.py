@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,6 @@ from numpy.typing import NDArray
 from ratecli.datasets.columns import (
     FEW_LEVELS,
     MISSING_WORDS,
-    ColumnKind,
     missing_cells_error,
     read_label,
     stray_word_error,
@@ -31,7 +27,7 @@ from ratecli.streaming.scan import (
     common_names,
     open_or_write_store,
 )
-from ratecli.streaming.store import ColumnFacts, RecordStore
+from ratecli.streaming.store import ColumnFacts
 
 BASE_MEMORY = 360 * 2**20
 """Memory of a process before it reads anything, in bytes: mostly Python and its libraries."""
@@ -43,7 +39,6 @@ FEATURE_PAIR_BYTES = 3 * 8
 """Bytes per pair of features: curvatures, and the solver's copies."""
 
 
-@dataclass(frozen=True)
 class StreamedTable:
     """A table of n rows that need not fit in memory.
 
@@ -59,25 +54,38 @@ class StreamedTable:
         As in `Table`.
     """
 
-    store: RecordStore
-    features: tuple[str, ...]
-    label: str | None
-    weight: str | None
-    label_of: NDArray[np.float64]
-    digest: str
-    files: tuple[tuple[str, str], ...]
+    def __init__(
+        self, entry: DatasetEntry, base: Path, progress: RecordProgress | None = None
+    ) -> None:
+        """Read the table of an entry with `stream: true`, writing its records if needed.
+
+        Raises
+        ------
+        FaultError
+            E205, E403 to E407, E411 as for a table in memory, E413 if records cannot be stored.
+        """
+        own = find_own_files(entry, base)
+        with errors_at("path"):
+            names = common_names(own)
+        self.label, self.weight = entry.label, entry.weight
+        self.features = feature_names(entry, names)
+        with errors_at("path"):
+            self.store = open_or_write_store(own, entry.categorical, progress)
+        self.columns = {column.name: column for column in self.store.columns}
+        for name in self.features:
+            if fault := _feature_error(self.columns[name], entry):
+                raise FaultError(fault)
+        for name in self.columns.keys() & dict(entry.slices).keys():
+            check_splits_rows(self.columns[name])
+        if entry.weight is not None:
+            _check_weight(self.columns[entry.weight])
+        self.label_of = np.zeros(0)
+        if entry.label is not None:
+            self.label_of = _labels(self.columns[entry.label], entry.positive)
+        self.digest, self.files = own.digest, own.named_sums
 
     def __len__(self) -> int:
         return self.store.rows
-
-    @cached_property
-    def columns(self) -> Mapping[str, ColumnFacts]:
-        return {column.name: column for column in self.store.columns}
-
-    @property
-    def kinds(self) -> dict[str, ColumnKind]:
-        """The kind of value in each column."""
-        return {name: "text" if each.is_text else "number" for name, each in self.columns.items()}
 
     @property
     def memory(self) -> int:
@@ -100,37 +108,6 @@ class StreamedTable:
                 known = [each for each in column.sorted_values or many if each is not None]
                 found[name] = np.array(known, object if column.is_text else float)
         return found
-
-
-def read_streamed_table(
-    entry: DatasetEntry, base: Path, progress: RecordProgress | None = None
-) -> StreamedTable:
-    """Return the table of an entry with `stream: true`, writing its records if needed.
-
-    Raises
-    ------
-    FaultError
-        E205, E403 to E407, E411 as for a table in memory, E413 if records cannot be stored.
-    """
-    own = find_own_files(entry, base)
-    with errors_at("path"):
-        names = common_names(own)
-    features = feature_names(entry, names)
-    with errors_at("path"):
-        store = open_or_write_store(own, entry.categorical, progress)
-    known = {column.name: column for column in store.columns}
-    for name in features:
-        if fault := _feature_error(known[name], entry):
-            raise FaultError(fault)
-    for name in known.keys() & dict(entry.slices).keys():
-        check_splits_rows(known[name])
-    if entry.weight is not None:
-        _check_weight(known[entry.weight])
-    label_of = np.zeros(0)
-    if entry.label is not None:
-        label_of = _labels(known[entry.label], entry.positive)
-    roles = features, entry.label, entry.weight
-    return StreamedTable(store, *roles, label_of, own.digest, own.named_sums)
 
 
 def check_memory(name: str, table: StreamedTable, bound: int | None) -> None:

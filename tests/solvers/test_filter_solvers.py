@@ -94,7 +94,7 @@ def plane(seed: int) -> tuple[Rows, list[Threshold]]:
 def grown(
     rows: Rows, alpha: float, known: list[Threshold], options: BalancedTree
 ) -> FilterTreeBuilder:
-    target = FilterTarget.of(filtering(rows, alpha))
+    target = FilterTarget(filtering(rows, alpha))
     return FilterTreeBuilder(target, options, lambda ground: Exact(ground, list(known)))
 
 

@@ -23,7 +23,6 @@ from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.players.game import (
     ClassifierPlayer,
     GradientAscent,
-    StepObservation,
     SwapRegret,
     ThreePlayerGame,
     project_onto_simplex_cap,
@@ -213,7 +212,7 @@ def test_projection_of_multipliers():
 def test_swap_regret():
     """Vector 9.12, and stationary distributions in several lanes."""
     player, none = SwapRegret(2, np.ones(1)), np.zeros((0, 1))
-    prices = player.next(np.full((2, 1), 0.5), StepObservation(np.array([[0.4]]), none, none))
+    prices = player.next(np.full((2, 1), 0.5), np.array([[0.4]]), none, none)
     np.testing.assert_allclose(player.matrix[0], [[0.450166] * 2, [0.549834] * 2], atol=1e-6)
     np.testing.assert_allclose(prices[:, 0], [0.450166, 0.549834], atol=1e-6)
     matrix = np.random.default_rng(0).dirichlet(np.ones(4), size=(3, 4)).transpose(0, 2, 1)

@@ -30,7 +30,7 @@ from ratecli.datasets.split import SPLIT_NAMES
 from ratecli.errors import FaultError
 from ratecli.streaming import scan, store
 from ratecli.streaming import split as split_module
-from ratecli.streaming.split import StreamedSplit
+from ratecli.streaming.split import CellTable
 from ratecli.streaming.stream import RUN_LENGTH
 
 
@@ -352,9 +352,8 @@ def test_column_with_too_many_words_may_be_dropped(tmp_path, monkeypatch):
     assert fault(options, tmp_path).startswith("E411: column 'name' has more than")
     found = read_streamed_table(options | {"drop": ["name"]}, tmp_path)
     assert "name" not in found.values()
-    made = StreamedSplit(found, {"name": []}, SplitOptions(), "", np.random.default_rng)
     with pytest.raises(FaultError, match="E411: column 'name' has too many values"):
-        made.cells()
+        CellTable(found, {"name": []}, SplitOptions(), "", np.random.default_rng)
     told = {"drop": ["name"], "slices": {"name": []}}
     assert fault(options | told, tmp_path).startswith("E411: column 'name' has too many values")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ def solve_balanced_tree(
     options: BalancedTree, problem: Problem, rng: np.random.Generator, progress: Progress
 ) -> Solution:
     """Return the filter by the leaves of a tree that is grown until no split helps."""
-    target = FilterTarget.of(problem, leave_out=options.missing == "leave_out")
+    target = FilterTarget(problem, leave_out=options.missing == "leave_out")
     builder = FilterTreeBuilder(
         target, options, lambda ground: make_oracle(options.oracle, ground, problem.l2, rng)
     )
@@ -55,7 +54,7 @@ def solve_guessed_group(
     FaultError
         E501 if the classifier rejects the rows or its options.
     """
-    target = FilterTarget.of(problem, leave_out=options.missing == "leave_out")
+    target = FilterTarget(problem, leave_out=options.missing == "leave_out")
     weight = target.kinds.weight
     used = np.flatnonzero(weight)
     rows = target.X[used], target.combinations[used], weight[used]
@@ -84,29 +83,19 @@ def filter_variants(
     return variants
 
 
-@dataclass
 class FilterTreeBuilder:
-    """A growing tree. `leaves` are in the order of their nodes, and so are the proxy's values.
+    """A growing tree. `leaves` are in the order of their nodes, and so are the proxy's values."""
 
-    Attributes
-    ----------
-    oracle
-        Returns an oracle for the rows of a leaf.
-    """
-
-    target: FilterTarget
-    options: BalancedTree
-    oracle: Callable[[OracleRows], Oracle]
-    leaves: list[TreeLeaf] = field(default_factory=list)
-    children: list[tuple[int, int]] = field(default_factory=list)
-    splits: dict[int, Classifier] = field(default_factory=dict)
-    trace: list[dict[str, Any]] = field(default_factory=list)
-    begun: float = field(default_factory=time.perf_counter)
-
-    def __post_init__(self) -> None:
-        self.children.append((LEAF, LEAF))
-        self.leaves.append(self._leaf(0, 0, np.ones(len(self.target.kinds.of))))
-        self.weights = leaf_weights(self.target, self.options, _masses(self.leaves))
+    def __init__(
+        self, target: FilterTarget, options: BalancedTree, oracle: Callable[[OracleRows], Oracle]
+    ) -> None:
+        """`oracle` returns an oracle for the rows of a leaf."""
+        self.target, self.options, self.oracle = target, options, oracle
+        self.children, self.splits = [(LEAF, LEAF)], dict[int, Classifier]()
+        self.trace, self.begun = list[dict[str, Any]](), time.perf_counter()
+        self.leaves = list[TreeLeaf]()
+        self.leaves.append(self._leaf(0, 0, np.ones(len(target.kinds.of))))
+        self.weights = leaf_weights(target, options, _masses(self.leaves))
         self._note(0.0)
 
     def grow(self) -> Iterator[str]:

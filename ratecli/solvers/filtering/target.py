@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.optimize import linprog, nnls
 
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.models.base import Array, Features
+from ratecli.models.base import Array
 from ratecli.rates.affine import balance, disclosure_bound
 from ratecli.rates.expression import POSITIVE_RATE, Leaf
 from ratecli.rates.matrix import MIN_PROXY_SHARE, RateMatrix, RowKinds
@@ -25,7 +25,6 @@ RowIndices = NDArray[np.intp]
 NO_KNOWN_GROUPS = "no training row has a value of every column that defines groups"
 
 
-@dataclass(frozen=True)
 class FilterTarget:
     """Groups to balance and groups to keep secret, on training rows.
 
@@ -48,18 +47,8 @@ class FilterTarget:
         is relative to the rows in any group of its column.
     """
 
-    X: Features
-    kinds: RowKinds
-    balanced: RowIndices
-    target: Array
-    secret: RowIndices
-    base: Array
-    alpha: Array
-    column: RowIndices
-
-    @classmethod
-    def of(cls, problem: Problem, *, leave_out: bool = False) -> FilterTarget:
-        """Return the target of a problem with a balance objective and bounds on disclosivity.
+    def __init__(self, problem: Problem, *, leave_out: bool = False) -> None:
+        """Read the target off a problem with a balance objective and bounds on disclosivity.
 
         Without constraints no group is secret. With `leave_out`, rows without a value in some
         column that defines groups have weight 0, and base shares are those among the other rows.
@@ -79,24 +68,18 @@ class FilterTarget:
         whole = Leaf(POSITIVE_RATE, wanted.groups[0].over, wanted.groups[0].split)
         leaves = [*dict.fromkeys([*wanted.groups, *secret]), whole]
         matrix = _select_rates(problem.rates, leaves, problem.known if leave_out else {})
-        index, kinds = matrix.index(), RowKinds.by(matrix)
-        places = np.array([index[leaf] for leaf in secret], dtype=np.intp)
-        sizes = [len(groups) for groups, _ in columns]
-        target = cls(
-            problem.X,
-            kinds,
-            np.array([index[leaf] for leaf in wanted.groups]),
-            np.array(wanted.target),
-            places,
-            np.zeros(len(places)),
-            np.repeat(np.array([alpha for _, alpha in columns], dtype=float), sizes),
-            np.repeat(np.arange(len(columns)), sizes),
-        )
-        whole_mass = kinds.rates(kinds.totals)
-        own, known = target.secret_masses(whole_mass[None])
-        if not (np.append(known, whole_mass[-1]) > 0).all():  # also false for NaN
+        index, sizes = matrix.index(), [len(groups) for groups, _ in columns]
+        self.X, self.kinds = problem.X, RowKinds.by(matrix)
+        self.balanced = np.array([index[leaf] for leaf in wanted.groups])
+        self.target = np.array(wanted.target)
+        self.secret = np.array([index[leaf] for leaf in secret], dtype=np.intp)
+        self.alpha = np.repeat(np.array([alpha for _, alpha in columns], dtype=float), sizes)
+        self.column = np.repeat(np.arange(len(columns)), sizes)
+        mass = self.kinds.rates(self.kinds.totals)
+        own, known = self.secret_masses(mass[None])
+        if not (np.append(known, mass[-1]) > 0).all():  # also false for NaN
             raise FaultError(Diagnostic("E408", NO_KNOWN_GROUPS))
-        return replace(target, base=(own / known)[0])
+        self.base = (own / known)[0]
 
     @cached_property
     def shares(self) -> sparse.csr_array:

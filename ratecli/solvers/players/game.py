@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -166,23 +166,17 @@ class DescentPlayer(ClassifierPlayer):
         return np.concatenate([np.maximum(added, 0.0), np.maximum(-added, 0.0)])
 
 
-class StepObservation(NamedTuple):
-    """What the multiplier player observes in one step, for B lanes.
+class MultiplierPlayer(Protocol):
+    """Changes the multipliers after a step in B lanes."""
 
-    Attributes
-    ----------
-    broken
-        (J, B) values of the constraints, with slacks as arguments of the atoms; positive if
-        violated.
-    apart
-        (S, B) signed distance of each argument from its slack; positive on the wrong side.
-    arguments
-        (S, B) the arguments themselves.
-    """
+    def next(self, prices: Array, broken: Array, apart: Array, arguments: Array) -> Array:
+        """Return the next multipliers (1 + J + S, B).
 
-    broken: Array
-    apart: Array
-    arguments: Array
+        The constraints have the values `broken` (J, B), with slacks as arguments of the atoms;
+        positive if violated. The `arguments` (S, B) have the signed distances `apart` from their
+        slacks; positive on the wrong side.
+        """
+        ...
 
 
 @dataclass
@@ -195,8 +189,8 @@ class GradientAscent:
     stepper: Stepper
     radius: float | None
 
-    def next(self, prices: Array, seen: StepObservation) -> Array:
-        risen = prices[1:] + self.stepper.step(np.concatenate([seen.broken, seen.apart]))
+    def next(self, prices: Array, broken: Array, apart: Array, arguments: Array) -> Array:  # noqa: ARG002
+        risen = prices[1:] + self.stepper.step(np.concatenate([broken, apart]))
         cap = np.inf if self.radius is None else self.radius
         return np.concatenate([prices[:1], project_onto_simplex_cap(risen, cap)])
 
@@ -229,12 +223,12 @@ class FollowTheLeader:
     ascent: GradientAscent
     total: float | Array = 0.0
 
-    def next(self, prices: Array, seen: StepObservation) -> Array:
-        risen = self.ascent.next(prices, seen)
-        self.total = self.total + seen.arguments
+    def next(self, prices: Array, broken: Array, apart: Array, arguments: Array) -> Array:
+        risen = self.ascent.next(prices, broken, apart, arguments)
+        self.total = self.total + arguments
         mean = np.clip(self.total / self.ascent.stepper.taken, MIN_SHARE, 1.0)
-        count = len(seen.broken)
-        risen[1 + count :] = self.form.slack_multipliers(risen[: 1 + count], mean)
+        first = 1 + len(broken)
+        risen[first:] = self.form.slack_multipliers(risen[:first], mean)
         return risen
 
 
@@ -256,16 +250,13 @@ class SwapRegret:
     def __init__(self, sides: int, rates: Array) -> None:
         self.matrix, self.rates = np.full((len(rates), sides, sides), 1 / sides), rates
 
-    def next(self, prices: Array, seen: StepObservation) -> Array:
+    def next(self, prices: Array, broken: Array, apart: Array, arguments: Array) -> Array:  # noqa: ARG002
         nothing = np.zeros((1, prices.shape[1]))
-        gain = np.concatenate([nothing, seen.broken, seen.apart])
+        gain = np.concatenate([nothing, broken, apart])
         outer = np.einsum("ib,jb->bij", gain, prices)
         grown = self.matrix * np.exp(self.rates[:, None, None] * outer)
         self.matrix = grown / grown.sum(axis=1, keepdims=True)
         return stationary_distributions(self.matrix)
-
-
-MultiplierPlayer = GradientAscent | FollowTheLeader | SwapRegret
 
 
 def stationary_distributions(matrix: Array) -> Array:
@@ -365,14 +356,13 @@ class ThreePlayerGame:
             if isinstance(bundle.atom, ClosedFormAtom):
                 weight, pull = self.prices[bundle.owners], pulls[bundle.slots]
                 self.slacks[bundle.slots] = bundle.atom.respond(weight, pull)
-        limits, signed = terms[1:first], terms[first:]
-        seen = StepObservation(
-            limits + self.form.values(self.slacks), signed - signs * self.slacks, signs * signed
-        )
+        signed = terms[first:]
+        broken = terms[1:first] + self.form.values(self.slacks)
+        seen = broken, signed - signs * self.slacks, signs * signed
         for bundle in self.form.bundles:
             if isinstance(bundle.atom, DescendingAtom):
                 slacks, weight = self.slacks[bundle.slots], self.prices[bundle.owners]
                 slopes = weight * bundle.atom.slopes(slacks) - pulls[bundle.slots]
                 self.slacks[bundle.slots] = bundle.atom.boxed(slacks - self.slack_rates * slopes)
-        self.prices = self.multipliers.next(self.prices, seen)
+        self.prices = self.multipliers.next(self.prices, *seen)
         return answer, rates
