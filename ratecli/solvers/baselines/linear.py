@@ -14,6 +14,7 @@ from ratecli.models.linear import HALF, LinearRegressor, Logistic, Threshold
 from ratecli.rates.analysis import Goal, affine_pieces
 from ratecli.rates.matrix import RateMatrix, RowKinds
 from ratecli.solvers.base import Progress, Solution
+from ratecli.solvers.baselines.solvers import Thresholded
 from ratecli.solvers.design_matrix import DesignMatrix, add_ones_column
 from ratecli.solvers.fit_cache import FitCache, array_digest
 from ratecli.solvers.hull.forms import RateProgram, unmet_status
@@ -130,16 +131,14 @@ def threshold_rates(scores: Array, matrix: RateMatrix, own: float) -> tuple[Arra
 
 
 def solve_thresholded(
-    problem: Problem,
-    goals: tuple[Goal, ...],
-    loss: ClassificationLoss,
-    rng: np.random.Generator,
-    progress: Progress,
+    options: Thresholded, problem: Problem, rng: np.random.Generator, progress: Progress
 ) -> Solution:
-    """Return the plain classifier with the best threshold that satisfies the given constraints."""
-    start = time.perf_counter()
-    plain, suboptimal = fit_plain_classifier(problem, loss, rng)
-    progress(f"{loss} loss fitted")
+    """Return the plain classifier with the best threshold that satisfies the chosen constraints."""
+    start, named = time.perf_counter(), {goal.name: goal for goal in problem.constraints}
+    chosen = problem.constraints if options.meets is None else (named[options.meets],)
+    goals = () if options.free else chosen
+    plain, suboptimal = fit_plain_classifier(problem, options.loss, rng)
+    progress(f"{options.loss} loss fitted")
     own = -plain.bias
     thresholds, rates = threshold_rates(problem.X @ plain.weights, problem.rates, own)
     program = RateProgram.of(replace(problem, constraints=goals))

@@ -21,6 +21,7 @@ from ratecli.rates import expression as ex
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.baselines.linear import ROUNDING, fit_plain_classifier
+from ratecli.solvers.baselines.solvers import PostShift
 from ratecli.solvers.hull.best import HullOptimum, optimize_over_hull
 from ratecli.solvers.hull.forms import (
     UNDEFINED_RATIO_REASON,
@@ -30,7 +31,6 @@ from ratecli.solvers.hull.forms import (
     RateProgram,
     unmet_status,
 )
-from ratecli.solvers.liblinear import ClassificationLoss
 from ratecli.solvers.numerics import Thresholds
 from ratecli.solvers.problem import ERROR_RATE, Groups, Problem
 
@@ -218,29 +218,25 @@ class GroupHull:
 
 
 def solve_post_shift(
-    problem: Problem,
-    loss: ClassificationLoss,
-    gap: float,
-    rng: np.random.Generator,
-    progress: Progress,
+    options: PostShift, problem: Problem, rng: np.random.Generator, progress: Progress
 ) -> Solution:
-    """Return the best random and the best single choice of thresholds: see `solvers.PostShift`.
+    """Return the best random and the best single choice of thresholds.
 
     The random choice is the best point of a hull with a block for each group.
     """
     begun = time.perf_counter()
-    scorer, short = fit_plain_classifier(problem, loss, rng)
-    progress(f"{loss} loss fitted")
+    scorer, short = fit_plain_classifier(problem, options.loss, rng)
+    progress(f"{options.loss} loss fitted")
     program, kinds = RateProgram.of(problem), RowKinds.by(problem.rates)
     groups = Groups.of_problem(problem)
     cells = cuts_by_group(scorer.score(problem.X), groups, kinds, goal_directions(program))
-    hull = GroupHull(program, kinds, cells, gap)
+    hull = GroupHull(program, kinds, cells, options.gap)
     optimum = hull.best()
     chances, left = hull.chances(optimum), optimum.value - optimum.bound
     single = best_deterministic_cuts(hull, optimum, chances)
     choices, weights = couple_group_cuts(chances)
     objective = float(program.value(program.objective, optimum.rates))
-    if optimum.feasible and not single.violation and single.objective < optimum.value - gap:
+    if optimum.feasible and not single.violation and single.objective < optimum.value - hull.gap:
         # an interrupted search may return a random choice that is worse than the single one
         choices, weights, objective = single.cuts[None, :], np.ones(1), single.objective
         left += single.objective - optimum.value

@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from fairlearn.reductions import ClassificationMoment, ExponentiatedGradient
+from fairlearn import reductions
 from sklearn.linear_model import LogisticRegression
 
 from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import MixtureClassifier, deterministic_variants
 from ratecli.models.linear import Logistic, Threshold
 from ratecli.solvers.base import Progress, Solution
-from ratecli.solvers.baselines import solvers
+from ratecli.solvers.baselines.solvers import ExponentiatedGradient
 from ratecli.solvers.hull.best import MAX_EXCESS
 from ratecli.solvers.liblinear import to_int32_indices
 from ratecli.solvers.problem import Problem
 
 
-class AffineRowsMoment(ClassificationMoment):  # type: ignore[misc]
+class AffineRowsMoment(reductions.ClassificationMoment):  # type: ignore[misc]
     """The moment `slopes @ decisions + constants`, (m, n) and (m,), at most 0 as a constraint.
 
     fairlearn's own moments compare groups with all rows and weight each row by 1 / n; this one
@@ -59,10 +59,7 @@ class AffineRowsMoment(ClassificationMoment):  # type: ignore[misc]
 
 
 def solve_reduction(
-    options: solvers.ExponentiatedGradient,
-    problem: Problem,
-    rng: np.random.Generator,
-    progress: Progress,
+    options: ExponentiatedGradient, problem: Problem, rng: np.random.Generator, progress: Progress
 ) -> Solution:
     """Run the reduction, and measure its mixture by ratecli's rates."""
     begun, X = time.perf_counter(), problem.X
@@ -73,13 +70,9 @@ def solve_reduction(
     learner = LogisticRegression(
         solver="liblinear", C=1 / (X.shape[0] * problem.l2), random_state=int(rng.integers(2**31))
     )
-    reduction = ExponentiatedGradient(
-        learner,
-        AffineRowsMoment(slopes, constants),
-        objective=objective,
-        eps=options.eps,
-        max_iter=options.iterations,
-        nu=options.gap,
+    limits = {"eps": options.eps, "max_iter": options.iterations, "nu": options.gap}
+    reduction = reductions.ExponentiatedGradient(
+        learner, AffineRowsMoment(slopes, constants), objective=objective, **limits
     )
     signs, _ = problem.labels()
     with warnings.catch_warnings():

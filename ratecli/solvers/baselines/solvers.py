@@ -66,15 +66,7 @@ class Audit(Solver):
     needs_deployed: ClassVar[bool] = True
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:  # noqa: ARG002
-        """Return the deployed model.
-
-        Raises
-        ------
-        ValueError
-            If the problem has no deployed model. Files without one are rejected before a run.
-        """
-        if problem.deployed is None:
-            raise ValueError("there is no deployed model to audit")
+        assert problem.deployed is not None  # files without one are rejected before a run
         return Solution({"deployed": problem.deployed})
 
 
@@ -118,9 +110,7 @@ class Thresholded(Solver):
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         from ratecli.solvers.baselines.linear import solve_thresholded
 
-        named = {goal.name: goal for goal in problem.constraints}
-        goals = problem.constraints if self.meets is None else (named[self.meets],)
-        return solve_thresholded(problem, () if self.free else goals, self.loss, rng, progress)
+        return solve_thresholded(self, problem, rng, progress)
 
 
 @dataclass(frozen=True)
@@ -162,7 +152,7 @@ class PostShift(Solver):
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         from ratecli.solvers.baselines.post_shift import solve_post_shift
 
-        return solve_post_shift(problem, self.loss, self.gap, rng, progress)
+        return solve_post_shift(self, problem, rng, progress)
 
 
 @dataclass(frozen=True)

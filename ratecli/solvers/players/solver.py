@@ -136,7 +136,7 @@ class ThreePlayer(Solver):
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         from ratecli.solvers.players.training import train
 
-        return train(self, problem, self.settings(), rng, progress)
+        return train(self, problem, rng, progress)
 
     def settings(self) -> list[dict[str, float]]:
         """Return all settings: combinations of learning rate and multiplier rate."""

@@ -44,14 +44,10 @@ Settings = Sequence[Mapping[str, float]]
 
 
 def train(
-    solver: ThreePlayer,
-    problem: Problem,
-    grid: Settings,
-    rng: np.random.Generator,
-    progress: Progress,
+    solver: ThreePlayer, problem: Problem, rng: np.random.Generator, progress: Progress
 ) -> Solution:
     """Play the game of all settings at once, and return the solution of the best setting."""
-    program = RateProgram.of(problem)
+    program, grid = RateProgram.of(problem), solver.settings()
     with np.errstate(over="ignore"):  # of learning rates in single precision
         game = make_game(solver, problem, grid, rng)
     assert solver.steps is not None
