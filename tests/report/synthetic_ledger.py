@@ -181,13 +181,8 @@ def ledger_of_known_rates(**experiment: Any) -> Ledger:
 
 def leaf(text: str, low: Any, high: Any, deltas: Any = (0.0125, 0.0125), **more: Any) -> dict:
     """Return a bounded quantity of a certificate's tree."""
-    facts = {
-        "estimate": (low + high) / 2,
-        "rows": [312],
-        "delta": list(deltas),
-        "bound": "student_t",
-    }
-    return {"text": text, "interval": [low, high], "children": [], **facts, **more}
+    facts = {"rows": [312], "delta": list(deltas), "bound": "student_t"}
+    return node(text, low, high) | {"estimate": (low + high) / 2} | facts | more
 
 
 def node(text: str, low: Any, high: Any, *children: dict) -> dict:
@@ -200,9 +195,8 @@ def number_of(value: float) -> dict:
 
 def tutorial() -> dict:
     """Return the tree of the tutorial's figure 2, with the intervals of its example."""
-    difference = node(
-        "-", 0.0, 2.0, leaf("mean_error[men]", 3.0, 4.0), leaf("mean_error[women]", 2.0, 3.0)
-    )
+    men, women = leaf("mean_error[men]", 3.0, 4.0), leaf("mean_error[women]", 2.0, 3.0)
+    difference = node("-", 0.0, 2.0, men, women)
     return node("-", -0.05, 1.95, node("abs", 0.0, 2.0, difference), number_of(0.05))
 
 

@@ -140,10 +140,8 @@ def test_a_node_shows_what_was_recorded():
 
 
 def test_infinite_ends_and_one_sided_bounds():
-    record = leaf(
-        "fpr", 0, 1, (None, 0.05), interval=["-inf", "inf"], estimate="nan", rows=[1200, 7]
-    )
-    found = build_box_tree(record)
+    more = {"interval": ["-inf", "inf"], "estimate": "nan", "rows": [1200, 7]}
+    found = build_box_tree(leaf("fpr", 0, 1, (None, 0.05), **more))
     assert found.text[1:5] == ("[-∞, ∞]", "estimate nan", "rows 1,200 + 7", "delta 0.05 upper")
 
 
@@ -161,9 +159,8 @@ def test_large_trees_are_truncated():
 
 
 def test_texts_of_a_tree():
-    passed = certificate(
-        tutorial(), -0.1, passed=True, constraint="odds", exact=True, explanation=""
-    )
+    more = {"constraint": "odds", "exact": True, "explanation": ""}
+    passed = certificate(tutorial(), -0.1, passed=True, **more)
     (first, why), (second, nothing_more) = draw_trees(certified(certificate(tutorial()), passed))
     assert (first.caption, why) == (
         "parity: seldonian (main), amount = 100, seed 0",

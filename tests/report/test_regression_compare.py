@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from synthetic_ledger import measured, planned
+from synthetic_ledger import measured, planned, texts
 
 from ratecli.ledger.view import Ledger
 from ratecli.rates.metrics import Direction
@@ -36,6 +36,7 @@ TEN = [0.20, 0.21, 0.19, 0.22, 0.18, 0.20, 0.23, 0.17, 0.21, 0.19]
 AGAIN = [0.20, 0.20, 0.20, 0.21, 0.19, 0.19, 0.23, 0.18, 0.21, 0.19]
 """The same, sampled anew."""
 NAN = "nan"
+META = {"experiment": {"name": "x"}, "versions": {}}
 
 
 def point(numbers, metric="error", first=0, status="ok", **at) -> PinnedTrials:
@@ -148,24 +149,16 @@ def test_data_sets_that_changed_are_named():
     trial = planned("fit", 0)
     result = {trial.key: measured(trial, {("v", "test"): {"error": 0.1}})}
 
-    def details(now, was):
-        ledgers = [
-            Ledger([trial], result, {
-                "experiment": {"name": "x"}, "versions": {},
-                "datasets": {name: {"digest": digest} for name, digest in data.items()},
-            })
-            for data in (now, was)
-        ]  # fmt: skip
-        reference = build_reference(ledgers[1])
-        found = compare_with_reference(ledgers[0], reference, ComparisonTerms(0.001, {}))
-        return [each.detail for each in found]
+    def ledger(**digests):
+        data = {name: {"digest": digest} for name, digest in digests.items()}
+        return Ledger([trial], result, META | {"datasets": data})
 
-    assert details({"a": "1", "b": "2", "c": "3"}, {"b": "2", "c": "4", "d": "5"}) == [
-        f"data set '{name}' is not what was pinned: it was added or removed, or its file or "
-        "options changed"
-        for name in "acd"
-    ]
-    assert set(details({"a": "1"}, {"a": "1"})) == {"1 seed: no interval"}
+    pinned, terms = build_reference(ledger(b="2", c="4", d="5")), ComparisonTerms(0.001, {})
+    found = compare_with_reference(ledger(a="1", b="2", c="3"), pinned, terms)
+    assert [each.loc for each in found] == [("datasets", name) for name in "acd"]
+    assert all("is not what was pinned" in each.detail for each in found)
+    found = compare_with_reference(ledger(b="2", c="4", d="5"), pinned, terms)
+    assert {each.detail for each in found} == {"1 seed: no interval"}
 
 
 def test_other_seeds_are_also_compared_over_the_rows_of_all_splits():
@@ -296,25 +289,22 @@ def test_improvements_and_equal_results_never_fail():
     assert failures == [0, 0, 20]
 
 
-FEWER_SEEDS = "seeds that are pinned are in the file; no longer in the file: 3, 4"
-OTHER_SEEDS = (
-    "seeds that are pinned are in the file; no longer in the file: 0, 1, 2, 3; "
-    "not pinned: 5 to 29 (25 values); 5 and 26 seeds are compared as two samples"
-)
+SAMPLES = "not pinned: 5 to 29 (25 values); 5 and 26 seeds are compared as two samples"
 
 
 @pytest.mark.parametrize(
     ("was", "now", "message"),
     [
         ({1, 2}, {2, 1}, None),
-        (range(5), range(3), "3 of 5 " + FEWER_SEEDS),
-        (range(5), range(7), "5 of 5 seeds that are pinned are in the file; not pinned: 5, 6"),
-        (range(5), range(4, 30), "1 of 5 " + OTHER_SEEDS),
+        (range(5), range(3), "3 of 5 {}; no longer in the file: 3, 4"),
+        (range(5), range(7), "5 of 5 {}; not pinned: 5, 6"),
+        (range(5), range(4, 30), f"1 of 5 {{}}; no longer in the file: 0, 1, 2, 3; {SAMPLES}"),
     ],
-)  # fmt: skip
+)
 def test_changed_seeds_are_noted(was, now, message):
     notes = seed_notes(set(was), set(now), ())
-    assert [note.message for note in notes] == ([message] if message else [])
+    expected = [message.format("seeds that are pinned are in the file")] if message else []
+    assert [note.message for note in notes] == expected
     assert all(note.loc == ("seeds",) for note in notes)
 
 
@@ -334,14 +324,6 @@ def finding(verdict, by, half=None, metric="m"):
     return Finding(verdict, was=0.0, now=by, interval=interval, metric=metric)
 
 
-def table(*found):
-    """Return the metrics of the table's rows, and the note below the table."""
-    made = CheckReport(Path("x.yaml"), "x", None, found)
-    sheet = findings_sheet(made)
-    at = sheet.titles.index("metric")
-    return [row[at].text for row in sheet.rows], omitted_note(made)
-
-
 def test_failures_come_first_and_large_changes_before_small_ones():
     found = [
         finding(Verdict.IMPROVED, -0.9, 0.001, "better"),
@@ -352,7 +334,9 @@ def test_failures_come_first_and_large_changes_before_small_ones():
         finding(Verdict.REGRESSED, 0.03, None, "larger"),
         finding(Verdict.SAME, 0.0, 0.1, "same"),
     ]
-    rows = ["larger", "certain", "narrow", "wide", "changed", "better"]
-    assert table(*found) == (rows, "")
-    many = [finding(Verdict.CHANGED, 0.1, 0.01)] * MAX_ROWS
-    assert table(*found, *many)[1] == "... and 6 more: --format json has all"
+    check = CheckReport(Path("x.yaml"), "x", None, found)
+    rows = texts(findings_sheet(check))
+    assert [row[4] for row in rows] == ["larger", "certain", "narrow", "wide", "changed", "better"]
+    assert omitted_note(check) == ""
+    many = replace(check, findings=found + [finding(Verdict.CHANGED, 0.1, 0.01)] * MAX_ROWS)
+    assert omitted_note(many) == "... and 6 more: --format json has all"

@@ -209,17 +209,6 @@ def test_the_tooltip_of_a_mark_has_its_row_of_the_summary(opened, results):
     assert not tip.is_visible()
 
 
-def test_a_tap_shows_the_tooltip(opened):
-    page = opened(viewport=PHONE, has_touch=True, is_mobile=True)
-    canvas, tip = page.locator(".canvas").first, page.locator(".tip")
-    canvas.scroll_into_view_if_needed()
-    canvas.locator('[data-series="0"] use').first.tap()
-    assert tip.locator("strong").inner_text() == "unconstrained"
-    box = tip.bounding_box()
-    assert box["x"] >= 0
-    assert box["x"] + box["width"] <= PHONE["width"]
-
-
 def test_the_arrow_keys_go_from_mark_to_mark(opened):
     page = opened()
     canvas, tip = page.locator(".canvas").first, page.locator(".tip")
