@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from ratecli.datasets import tables as own
 from ratecli.datasets.encode import ReadyMadeError
-from ratecli.datasets.files import missing_file_error, read_errors
+from ratecli.datasets.files import check_is_file, read_errors
 from ratecli.datasets.tables import SEPARATOR_HELP, read_table_file, table_bytes
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.files import ENCODER_FILE, atomic_write
@@ -113,21 +114,17 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
 def _read_record(folder: Path) -> Mapping[str, Any]:
     """Read the trial's encoder.json, checking only its list of models."""
     path = folder / ENCODER_FILE
-    if not path.is_file():
-        way = (
-            "it describes the features: name a trial's folder, results/NAME/models/TRIAL, or copy "
-            "it along with a model; if an older ratecli ran the trials, run them again with --fresh"
-        )
-        raise missing_file_error(str(path), "does not exist", way)
-    try:
+    way = (
+        "it describes the features: name a trial's folder, results/NAME/models/TRIAL, or copy it "
+        "along with a model; if an older ratecli ran the trials, run them again with --fresh"
+    )
+    check_is_file(str(path), path, way)
+    with suppress(ValueError, RecursionError):
         content = json.loads(read_model_file(str(path), path))
-    except (ValueError, RecursionError) as error:
-        raise _broken_file(path, "it is no JSON") from error
-    match content:
-        case {"models": [_, *_] as models} if all(map(_is_model, models)):
-            return dict(content)
-        case _:
-            raise _broken_file(path, "it does not say which models it is of")
+        match content:
+            case {"models": [_, *_] as models} if all(map(_is_model, models)):
+                return dict(content)
+    raise _broken_file(path, "it does not say which models it is of")
 
 
 def _is_model(entry: object) -> bool:

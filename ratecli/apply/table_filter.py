@@ -19,7 +19,7 @@ import pyarrow as pa
 from ratecli.apply.predict import StoredModel, encoder_json, predict_table
 from ratecli.config.document import Document
 from ratecli.datasets import tables as own
-from ratecli.datasets.columns import FILL_OR_MEAN_HELP, is_text
+from ratecli.datasets.columns import is_text
 from ratecli.datasets.entry import MISSING_IS_ERROR
 from ratecli.datasets.files import sha256_of
 from ratecli.datasets.tables import format_of_output, read_table_file, table_bytes
@@ -48,14 +48,6 @@ REPORT_DIGITS = 10
 """Decimal places of numbers in the report."""
 IMBALANCE_TOLERANCE = 1e-6
 """The imbalance must decrease by at least this much to count as an improvement."""
-HELP_BY_CODE = {
-    "E407": "correct the values, or leave the column out with --drop",
-    FILL_OR_MEAN_HELP: (
-        "say --missing mean, fill in the values, or leave the column out with --drop"
-    ),
-    "E411": "correct the column, or leave it out: of --by, or with --drop",
-}
-"""Help texts for errors in features, by error code or by the help text for experiment files."""
 GroupShares = Mapping[str, Mapping[str, float]]
 """The share of each group, by column."""
 
@@ -224,8 +216,7 @@ def _train_filter(
 
 
 def _without_location(fault: Diagnostic) -> Diagnostic:
-    way = HELP_BY_CODE.get(fault.help or "") or HELP_BY_CODE.get(fault.code, fault.help)
-    return replace(fault, place=None, span=None, loc=(), help=way)
+    return replace(fault, place=None, span=None, loc=())
 
 
 def _experiment(request: FilterRequest) -> dict[str, object]:

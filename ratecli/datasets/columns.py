@@ -33,8 +33,6 @@ _STRAY_SHARE = 0.1
 _PAIRS = ({"0", "1"}, {"-1", "1"}, {"false", "true"})
 _POSITIVE = ("1", "true")
 
-FILL_OR_MEAN_HELP = "say 'missing: mean', fill in the values, or name the column under 'drop'"
-
 
 def stray_word_error(
     name: str, distinct: int, share: float, row: int, word: str
@@ -78,8 +76,8 @@ def missing_cells_error(
     message = (
         f"column '{name}' has {what} in row {wrong.first + 1}, and {wrong.many} such rows in all"
     )
-    hint = "fill in the values, or name the column under 'drop' or 'categorical'"
-    return Diagnostic("E407", message, hint if infinite.many else FILL_OR_MEAN_HELP)
+    hint = "fill in the values, or name the column under 'drop'"
+    return Diagnostic("E407", message, hint if infinite.many else f"say 'missing: mean', {hint}")
 
 
 def no_mean_error(name: str) -> FaultError:

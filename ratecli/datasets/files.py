@@ -86,7 +86,7 @@ def find_user_file(given: str, base: Path) -> Path:
 def check_is_file(given: str, path: Path, way: str) -> None:
     """Raise E405 if `path`, which the user wrote as `given`, is not a file."""
     if not path.is_file():
-        what = "is a folder" if path.is_dir() else "does not exist"
+        what = "is not a file" if path.exists() else "does not exist"
         raise missing_file_error(given, what, way)
 
 

@@ -77,33 +77,25 @@ def settle_options(entry: DatasetEntry) -> dict[str, Any]:
     for unknown options and E104 for invalid values.
     """
     source = find_source(str(entry.source))
-    known = {"preparation", *source.options, *source.file_options}
-    faults = [
-        Diagnostic(
-            "E101",
-            f"'{key}' is not an option of the data set '{source.name}'",
-            did_you_mean(key, known.union(ROW_OPTIONS), "options"),
-            loc=(key,),
-            key=True,
-        )
-        for key in entry.stated()
-        if key not in known | {"source", *ROW_OPTIONS}
-    ]
+    known = {"preparation", *source.options, *source.file_options, *ROW_OPTIONS}
+    for key in entry.stated():
+        if key in known | {"source"}:
+            continue
+        message = f"'{key}' is not an option of the data set '{source.name}'"
+        hint = did_you_mean(key, known, "options")
+        raise FaultError(Diagnostic("E101", message, hint, loc=(key,), key=True))
     settled: dict[str, Any] = {"preparation": entry.preparation or next(iter(source.preparations))}
     if settled["preparation"] not in source.preparations:
         message = f"'{entry.preparation}' is not a preparation of '{source.name}'"
         hint = did_you_mean(settled["preparation"], source.preparations, "preparations")
-        faults.append(Diagnostic("E104", message, hint, loc=("preparation",)))
+        raise FaultError(Diagnostic("E104", message, hint, loc=("preparation",)))
     for key, option in source.options.items():
         stated = getattr(entry, key, None)
         settled[key] = option.default if stated is None else stated
         if not option.least <= settled[key] <= option.most:
-            ends = f"between {option.least} and {option.most}"
-            message = f"'{key}' is {settled[key]}, but must lie {ends}"
+            message = f"'{key}' must lie between {option.least} and {option.most}"
             hint = f"leave it out for {option.default}"
-            faults.append(Diagnostic("E104", message, hint, loc=(key,)))
-    if faults:
-        raise FaultError(faults)
+            raise FaultError(Diagnostic("E104", message, hint, loc=(key,)))
     return settled
 
 

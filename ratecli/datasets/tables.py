@@ -172,12 +172,9 @@ class TableFile:
         path = self.path
         with path.open("rb") as opened:
             head = opened.read(_HEAD)
-        if not head.strip():
-            way = "give a file with a line of column names and rows"
-            raise not_a_table_error(path, "it is empty", way)
-        if b"\0" in head:
-            way = "say 'format: parquet' if it is one"
-            raise not_a_table_error(path, "it is a binary file", way)
+        if not head.strip() or b"\0" in head:
+            way = "give a file with a line of column names, or say 'format: parquet' if it is one"
+            raise not_a_table_error(path, "it is empty or binary", way)
         with self._content_errors(), path.open(encoding="utf-8-sig", newline="") as text:
             rows = csv.reader(text, delimiter=self.separator, strict=True)
             return next((row for row in rows if row), [])

@@ -10,7 +10,7 @@ import numpy as np
 
 from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
-from ratecli.datasets.files import find_user_file, missing_file_error, unreadable_file_error
+from ratecli.datasets.files import check_is_file, find_user_file, read_errors
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import MODELS_FOLDER
 from ratecli.models.base import Classifier
@@ -52,14 +52,9 @@ def read_model_file(given: str, path: Path) -> bytes:
     FaultError
         E405 if it is not a file or cannot be read.
     """
-    try:
-        if not path.is_file():
-            what = "is not a file" if path.exists() else "does not exist"
-            hint = f"a run leaves models in results/NAME/{MODELS_FOLDER}/TRIAL"
-            raise missing_file_error(given, what, hint)
+    with read_errors(given):
+        check_is_file(given, path, f"a run leaves models in results/NAME/{MODELS_FOLDER}/TRIAL")
         return path.read_bytes()
-    except OSError as error:
-        raise unreadable_file_error(given, error) from error
 
 
 def load_classifier(given: str, blob: bytes) -> Classifier:

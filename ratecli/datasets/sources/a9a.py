@@ -50,15 +50,10 @@ SOURCE = Source(
 
 WIDTH = 123
 
+RACES = ("White", "Asian-Pac-Islander", "Amer-Indian-Eskimo", "Other", "Black")
 GROUPS: dict[str, dict[int, str]] = {
     "sex": {72: "Female", 73: "Male"},
-    "race": {
-        67: "White",
-        68: "Asian-Pac-Islander",
-        69: "Amer-Indian-Eskimo",
-        70: "Other",
-        71: "Black",
-    },
+    "race": dict(enumerate(RACES, start=67)),
     "age_bucket": {1: "17-25", 2: "26-32", 3: "33-40", 4: "41-49", 5: "50-90"},
     "education_top": {39: "yes"},
 }
