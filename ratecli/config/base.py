@@ -121,6 +121,11 @@ def any_of(*schemas: dict[str, Any]) -> WithJsonSchema:
     return WithJsonSchema({"anyOf": list(schemas)})
 
 
+def as_tuple(value: object) -> object:
+    """Return a single text as a list of it, anything else unchanged."""
+    return (value,) if isinstance(value, str) else value
+
+
 def is_scalar(value: object) -> bool:
     """Return whether a value is a number or a text."""
     return isinstance(value, int | float | str) and not isinstance(value, bool)

@@ -38,6 +38,7 @@ from ratecli.config.validation import (
 )
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean
 from ratecli.rates.metrics import BUILTIN_NAMES
+from ratecli.rates.table import DEPLOYED
 
 NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,2})?"
 AMOUNT_PATTERN = re.compile(rf"({NUMBER}) ?([A-Za-z]+)")
@@ -53,8 +54,6 @@ MAX_MEMORY = 2**50
 MAX_SEEDS = 10_000
 MAX_TRIALS = 100_000
 """Limit on the number of trials; all of them are planned before the first one runs."""
-DEPLOYED_LABEL = "deployed"
-"""Name of the deployed model in `of(...)`."""
 ALWAYS_MEASURED = dict.fromkeys(
     ("objective", SOLUTION_RATE, FAILURE_RATE), "measured in every experiment"
 )
@@ -334,7 +333,7 @@ def _check_names(experiment: Experiment) -> Iterator[Diagnostic]:
 
 
 def _check_labels(experiment: Experiment) -> Iterator[Diagnostic]:
-    taken = {DEPLOYED_LABEL: f"the deployed model in rules: of({DEPLOYED_LABEL}, ...)"}
+    taken = {DEPLOYED: f"the deployed model in rules: of({DEPLOYED}, ...)"}
     if experiment.filter is not None:
         taken[FILTER] = "the label of the results of `filter:`"
     for k, entry in enumerate(experiment.algorithms):

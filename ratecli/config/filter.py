@@ -15,6 +15,7 @@ from ratecli.config.base import (
     RuleText,
     Spec,
     any_of,
+    as_tuple,
     matching,
     not_null,
 )
@@ -27,15 +28,6 @@ TAKE_CHOICES = ("weights", "sample")
 DISCLOSIVITY_RANGE = NumberRange(0, 1)
 DEFAULT_FILTER = "balanced_tree"
 GOAL_HINT = "write balance: COLUMN for equal shares of its values, or objective: RULE for others"
-
-
-def _validate_columns(value: object) -> object:
-    """Return one column or several as a tuple."""
-    if isinstance(value, str) and value:
-        return (value,)
-    if not isinstance(value, list | tuple):
-        raise type_error("a column or a list of columns", value, "write balance: COLUMN")
-    return tuple(value)
 
 
 def parse_named_options(raw: object) -> tuple[str, dict[str, Any]]:
@@ -68,7 +60,7 @@ _ALGORITHM_SCHEMA: dict[str, Any] = {
 }
 FilterColumns = Annotated[
     tuple[ColumnName, ...],
-    BeforeValidator(_validate_columns),
+    BeforeValidator(as_tuple),
     Field(min_length=1),
     any_of(_TEXT, {"type": "array", "minItems": 1, "items": _TEXT}),
 ]

@@ -20,36 +20,19 @@ from ratecli.config.base import (
     StrictFlag,
     StrictText,
     any_of,
+    as_tuple,
     is_scalar,
-    validate_each,
 )
 from ratecli.config.sweep import SweepValue
 from ratecli.config.validation import invalid_choice, type_error, value_error
 from ratecli.errors import Diagnostic, InvalidValueError
 from ratecli.rates.syntax import SPLITS, SplitName
 
-
-def _validate_splits(value: object) -> object:
-    """Return one split or several as a tuple; raise InvalidValueError for invalid ones."""
-    if not isinstance(value, list | tuple):
-        _validate_split(value)
-        return (value,)
-    validate_each(enumerate(value), _validate_split)
-    if len(set(value)) < len(value):
-        raise value_error("a list of different splits", value)
-    return tuple(value)
-
-
-def _validate_split(value: object) -> None:
-    if value not in SPLITS:
-        raise invalid_choice(value, SPLITS)
-
-
 SPLIT_SCHEMA = {"type": "string", "enum": list(SPLITS)}
 SplitNames = Annotated[
     tuple[SplitName, ...],
     Field(min_length=1),
-    BeforeValidator(_validate_splits),
+    BeforeValidator(as_tuple),
     any_of(SPLIT_SCHEMA, {"type": "array", "items": SPLIT_SCHEMA, "minItems": 1}),
 ]
 """One split, or a list of splits that get separate panels."""

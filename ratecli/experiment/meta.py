@@ -9,7 +9,6 @@ import numpy as np
 
 from ratecli.config.report import Plot, TradeoffPlot
 from ratecli.datasets import registry
-from ratecli.datasets.entry import DatasetEntry
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, references, resolve_goals
 from ratecli.experiment.prepare import PreparedExperiment
 from ratecli.experiment.report_checks import find_frontier, plots_of
@@ -57,15 +56,11 @@ def dataset_metadata(prepared: PreparedExperiment) -> dict[str, Any]:
             "rows": len(table),
             "files": [{"name": file, "sha256": sha256} for file, sha256 in table.files],
         }
-        | _stand_in_metadata(entry)
+        | ({"stand_in": replaced} if replaced else {})
         for name, entry in prepared.data.entries.items()
         for table in [get_any_table(prepared.data, name)]
+        for replaced in [entry.source and registry.find_source(entry.source).stand_in]
     }
-
-
-def _stand_in_metadata(entry: DatasetEntry) -> dict[str, str]:
-    text = "" if entry.source is None else registry.find_source(entry.source).stand_in
-    return {"stand_in": text} if text else {}
 
 
 def used_plugins(prepared: PreparedExperiment) -> list[dict[str, str]]:

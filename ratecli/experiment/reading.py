@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import chain
 from typing import TypeVar
 
@@ -226,11 +225,16 @@ class ExperimentReader:
                     self.groups[pool][name] = self.rules.groups[loc]
                     with self._resolving(loc, pool):
                         rs.check_conditions(self.rules.groups[loc], scope)
+        unset = {}  # names that vary for other algorithms only
+        for name in set(self.experiment.swept_names()) - point.keys():
+            hint = f"say sweep: {{{name}: [1]}} in its entry, or sweep it for all algorithms"
+            message = f"'{name}' has no value for '{entry.label}'"
+            unset[name] = Diagnostic("E203", message, hint)
         return replace(
             scope,
             groups=self.groups[pool],
             parameters=point,
-            unset={name: self._no_value(name, entry) for name in self._swept if name not in point},
+            unset=unset,
             algorithms=frozenset(each.label for each in self.experiment.algorithms),
         )
 
@@ -257,15 +261,6 @@ class ExperimentReader:
                     for fault in faults
                 ]
             self.add(faults)
-
-    @cached_property
-    def _swept(self) -> list[str]:
-        return self.experiment.swept_names()
-
-    def _no_value(self, name: str, entry: AlgorithmSpec) -> Diagnostic:
-        """Return an E203 for a name that varies for other algorithms only."""
-        hint = f"say sweep: {{{name}: [1]}} in its entry, or sweep it for all algorithms"
-        return Diagnostic("E203", f"'{name}' has no value for '{entry.label}'", hint)
 
     # algorithms
 

@@ -249,7 +249,6 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
         ("E104 posteriors at a value that is not run", "kind: posteriors, ⟦at⟧: {k: [0.3]}"),
         ("E104 shares at values not run together", "kind: group_shares, ⟦at⟧: {k: [0.1], l: [2]}"),
         ("E208 shares of a split without rows", "kind: group_shares, split: ⟦[train, validation]⟧"),
-        ("E104 a split twice", "kind: group_shares, split: ⟦[train, train]⟧"),
     ],
     f"{SWEPT}metrics: {{m: j * error}}\nexpect:\n  - ": [
         ("E101 expected by no name",

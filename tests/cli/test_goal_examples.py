@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,18 +17,6 @@ FILES = sorted(FOLDER.glob("*.yaml"))
 
 ROUNDING = 1e-6
 """Largest violation that counts as none."""
-
-
-@dataclass(frozen=True)
-class Goal:
-    """The goal of a file, without the rate language.
-
-    `count` returns metrics of the file, counted from training rows; `holds` returns whether they
-    meet the goal at a sweep value.
-    """
-
-    count: Callable[[pd.DataFrame], dict[str, float]]
-    holds: Callable[[dict[str, float], float], bool]
 
 
 def coverage(rows):
@@ -112,33 +98,37 @@ def egregious(rows):
 
 
 GOALS = {
-    "coverage": Goal(
-        coverage, lambda m, budget: abs(m["coverage"] - (budget - 0.01)) <= 0.01 + ROUNDING
+    "coverage": (
+        coverage,
+        lambda m, budget: abs(m["coverage"] - (budget - 0.01)) <= 0.01 + ROUNDING,
     ),
-    "churn": Goal(churn, lambda m, limit: m["churn"] <= limit + ROUNDING),
-    "stability": Goal(
+    "churn": (churn, lambda m, limit: m["churn"] <= limit + ROUNDING),
+    "stability": (
         stability,
         lambda m, change: (
             max(m["churn"], m["churn_women"]) <= change + ROUNDING
             and m["wins"] >= m["losses"] - ROUNDING
         ),
     ),
-    "demographic-parity": Goal(
-        parity, lambda m, kappa: kappa - ROUNDING <= m["ratio"] <= 1 / (kappa - ROUNDING)
+    "demographic-parity": (
+        parity,
+        lambda m, kappa: kappa - ROUNDING <= m["ratio"] <= 1 / (kappa - ROUNDING),
     ),
-    "equal-opportunity": Goal(
-        opportunity, lambda m, gap: abs(m["tpr_women"] - m["tpr_men"]) <= gap + ROUNDING
+    "equal-opportunity": (
+        opportunity,
+        lambda m, gap: abs(m["tpr_women"] - m["tpr_men"]) <= gap + ROUNDING,
     ),
-    "equalized-odds": Goal(odds, lambda m, gap: max(m.values()) <= gap + ROUNDING),
-    "recall-floor": Goal(found, lambda m, floor: m["recall"] >= floor - ROUNDING),
-    "precision-floor": Goal(found, lambda m, floor: m["precision"] >= floor - ROUNDING),
-    "neyman-pearson": Goal(alarms_and_misses, lambda m, limit: m["fpr"] <= limit + ROUNDING),
-    "egregious": Goal(
-        egregious, lambda m, kappa: min(m["right_refused"], m["right_accepted"]) >= kappa - ROUNDING
+    "equalized-odds": (odds, lambda m, gap: max(m.values()) <= gap + ROUNDING),
+    "recall-floor": (found, lambda m, floor: m["recall"] >= floor - ROUNDING),
+    "precision-floor": (found, lambda m, floor: m["precision"] >= floor - ROUNDING),
+    "neyman-pearson": (alarms_and_misses, lambda m, limit: m["fpr"] <= limit + ROUNDING),
+    "egregious": (
+        egregious,
+        lambda m, kappa: min(m["right_refused"], m["right_accepted"]) >= kappa - ROUNDING,
     ),
 }
-
-
+"""For each file, metrics counted from training rows without the rate language, and whether they
+meet the goal at a sweep value."""
 assert GOALS.keys() <= {path.stem for path in FILES}
 LONG = {"churn", "coverage", "equalized-odds", "neyman-pearson", "recall-floor", "stability"}
 """Files that take more than two seconds."""
@@ -194,15 +184,16 @@ def kept_and_free(everything: list[Trial], measured: list[dict[str, str]]) -> No
     assert any(worst[trial.planned.key, trial.variant] > ROUNDING for trial in free)
 
 
-def counted_by_hand(goal: Goal, everything: list[Trial], measured: list[dict[str, str]]) -> None:
+def counted_by_hand(goal, everything: list[Trial], measured: list[dict[str, str]]) -> None:
     """The file's numbers are those that its rows give, and the goal holds where it was promised."""
+    count, holds = goal
     for trial in everything:
-        counted, said = goal.count(trial.rows), reported(trial, measured)
+        counted, said = count(trial.rows), reported(trial, measured)
         assert counted == pytest.approx({name: said[name] for name in counted}, abs=1e-12)
         if trial.is_promise:
-            assert goal.holds(counted, trial.limit), (trial.planned.point, counted)
+            assert holds(counted, trial.limit), (trial.planned.point, counted)
     free = [trial for trial in everything if trial.is_free]
-    assert not all(goal.holds(goal.count(trial.rows), trial.limit) for trial in free)
+    assert not all(holds(count(trial.rows), trial.limit) for trial in free)
 
 
 def no_worse_than_a_threshold(everything: list[Trial]) -> None:

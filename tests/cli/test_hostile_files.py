@@ -78,14 +78,11 @@ def test_a_device_is_no_model(cli, folder):
 TAMPERED = [
     "UPDATE trials SET status = 'owned'",
     "UPDATE trials SET info = X'80049500'",
-    "UPDATE trials SET info = '[1]'",
-    "UPDATE trials SET trace = '{}'",
     "UPDATE trials SET trace = '[1]'",
     'UPDATE trials SET multipliers = \'{"a": "b"}\'',
     "UPDATE trials SET reason = X'FF'",
     "UPDATE trials SET seconds = 'long'",
     "UPDATE numbers SET value = 'much'",
-    "UPDATE numbers SET value = X'00'",
     "UPDATE numbers SET measure = 999",
     "UPDATE measures SET metric = X'00' WHERE id = 1",
     "UPDATE models SET data = 'text'",
@@ -95,7 +92,6 @@ TAMPERED = [
     "UPDATE plan SET metrics = '{\"error\": 1}'",
     "UPDATE meta SET value = '{' WHERE name = 'experiment'",
     "INSERT OR REPLACE INTO meta VALUES ('warnings at the end', '5')",
-    "INSERT OR REPLACE INTO meta VALUES ('warnings', '[5]')",
 ]
 
 

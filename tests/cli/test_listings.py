@@ -7,14 +7,13 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import fields
 
 import pytest
 from small import SMALL, command, environment, process
 
 from ratecli.config.report import PLOT_TYPES
 from ratecli.experiment.catalogue import LISTINGS, describable_names, describe
-from ratecli.experiment.schema import algorithm_notes, file_schema, option_schemas
+from ratecli.experiment.schema import file_schema
 from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.table import (
     BALANCE_METRICS,
@@ -104,19 +103,6 @@ def test_every_name_can_be_shown(cli, name):
     row = json.loads(cli("show", name, "--json").out)
     assert row["name"] == SYNONYMS.get(name, name)
     assert row == json.loads(json.dumps(describe(name)))
-
-
-@pytest.mark.parametrize(
-    "algorithm", all_algorithms().values(), ids=lambda algorithm: algorithm.name
-)
-def test_options_have_the_defaults_and_descriptions_of_the_class(algorithm):
-    options, solver = option_schemas(algorithm), algorithm.load()
-    defaults = {field.name: field.default for field in fields(solver)} | algorithm.preset
-    assert {name: option["default"] for name, option in options.items()} == defaults
-    assert all(option["description"] for option in options.values())
-    notes = algorithm_notes(algorithm)
-    assert notes.splitlines()[0] in solver.__doc__
-    assert "Attributes" not in notes
 
 
 @pytest.mark.parametrize(

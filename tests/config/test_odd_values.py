@@ -12,25 +12,17 @@ from ratecli.config.experiment import read_experiment
 from ratecli.errors import FaultError
 
 FULL = Document.of_text(FULL_FILE).data
+TEXTS = ["", "a", "zip", "as", "1/0", "1/n", "linspace(1, 2, 0)", "{0}", "../"]
+KEYS = st.sampled_from(["a", "d", "as", "sweep", "source", "[key]", "1"])
 ODD = st.recursive(
-    st.one_of(
-        st.none(),
-        st.booleans(),
-        st.integers(-3, 3),
-        st.floats(),
-        st.sampled_from(
-            ["", "a", "w", "zip", "as", "1/0", "1/n", "linspace(1, 2, 0)", "{0}", "../"]
-        ),
-    ),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["a", "d", "as", "sweep", "source", "[key]", "1"]), inner)
-    ),
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats() | st.sampled_from(TEXTS),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner),
     max_leaves=6,
 )
+PATHS = st.sampled_from([path for path in paths(FULL) if path])
 
 
-@given(st.sampled_from([path for path in paths(FULL) if path]), ODD)
+@given(PATHS, ODD)
 def test_any_value_gives_an_experiment_or_placed_errors(path, value):
     text = json.dumps(changed(FULL, path, value))
     text = text.replace("-Infinity", "-.inf").replace("Infinity", ".inf").replace("NaN", ".nan")
@@ -42,9 +34,7 @@ def test_any_value_gives_an_experiment_or_placed_errors(path, value):
         assert experiment.resolved()["name"]
 
 
-@given(
-    st.sampled_from([path for path in paths(FULL) if path]), st.text("a1.=[]{}:, '-", max_size=8)
-)
+@given(PATHS, st.text("a1.=[]{}:, '-", max_size=8))
 def test_any_override_gives_an_experiment_or_placed_errors(path, value):
     document = Document.of_text(json.dumps(FULL))
     try:

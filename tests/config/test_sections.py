@@ -129,14 +129,6 @@ def test_schema_has_safety_for_the_file_and_for_each_algorithm():
     assert kinds == {"number", "string"}
 
 
-def test_override_sets_one_key_of_safety(load):
-    experiment = load(TESTED.replace("OWN", "{delta: 0.1}"), "safety.fraction=0.4", "resample=1/3")
-    assert (experiment.safety.fraction, experiment.safety.delta) == (0.4, 0.05)
-    assert experiment.resample == "1/3"
-    own = load(TESTED.replace("OWN", "{}"), "algorithms.1.majorize.safety=false")
-    assert own.algorithms[1].safety is False
-
-
 @pytest.mark.parametrize(
     ("key", "amount", "number"),
     [

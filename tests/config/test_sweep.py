@@ -1,5 +1,4 @@
 import math
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -95,12 +94,6 @@ def test_own_sweep_multiplies_the_grid_and_replaces_names():
 )
 def test_spaces_give_correctly_rounded_values(text, values):
     assert list(expand_space(text)) == values
-
-
-def test_targets_of_figure_2():
-    values = expand_space("linspace(1, 6.5, 96)")
-    assert (len(values), values[0], values[-1]) == (96, 1.0, 6.5)
-    assert all(math.isclose(b - a, 5.5 / 95) for a, b in pairwise(values))
 
 
 @given(AXES)

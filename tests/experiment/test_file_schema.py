@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from jsonschema import Draft202012Validator
 from ratecli.config.document import Document
 from ratecli.datasets.sources import SOURCES
 from ratecli.experiment.catalogue import list_metrics, template_summaries, template_text
-from ratecli.experiment.schema import file_schema, option_schemas
+from ratecli.experiment.schema import algorithm_notes, file_schema, option_schemas
 from ratecli.render import terminal_safe_json
 from ratecli.solvers.registry import all_algorithms
 
@@ -59,6 +60,12 @@ def test_options_of_algorithms_with_their_defaults(schema):
         options = option_schemas(algorithm)
         assert options.keys() < part["properties"].keys()
         assert part["additionalProperties"] is False
+        defaults = {field.name: field.default for field in fields(algorithm.load())}
+        assert {name: each["default"] for name, each in options.items()} == (
+            defaults | algorithm.preset
+        )
+        assert all(each["description"] for each in options.values())
+        assert "Attributes" not in algorithm_notes(algorithm)
         for name, option in options.items():
             offered = part["properties"][name]
             assert option["description"] in offered["description"]

@@ -375,18 +375,6 @@ algorithms: [unconstrained]
         assert numbers["filter.least_share", "train"] > 0.4
 
 
-def test_a_filter_may_be_trained_on_filtered_rows(folder):
-    file = (
-        text()
-        .replace("[unconstrained, ", "[{balanced_tree: {oracle: regression}}, ")
-        .replace("groups:", "objective: 'imbalance(by=place)'\ngroups:")
-    )
-    _, store = run_file(write(folder, file))
-    found = trials(store)
-    assert set(found) == {"balanced_tree", "plain", "filter"}
-    assert found["balanced_tree"][0][2]["objective", "train"] < 0.05
-
-
 def test_explain_describes_the_filter(folder):
     lines = explain(prepare(write(folder, text("sample"))))
     shown = lines[lines.index("filter") : lines.index("objective")]

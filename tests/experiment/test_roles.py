@@ -74,7 +74,7 @@ def folder(tmp_path, monkeypatch):
         known.cache_clear()
 
 
-def test_which_algorithms_get_goals_and_must_meet_them(folder):
+def test_which_algorithms_get_goals_must_meet_them_and_are_explained(folder):
     outcome, store = run_file(write(folder, FILE.replace("RULE", "positive_rate <= 0.5")))
     found = {trial.label: store.result(trial.key) for trial in store.plan()}
     told = {each: (found[each].status, loads(found[each].models["yes"]).bias) for each in found}
@@ -87,6 +87,11 @@ def test_which_algorithms_get_goals_and_must_meet_them(folder):
         missed = {v.value for v in result.values if "positive_rate" in v.metric}
         assert missed == {0.5}
     assert {fault.code for fault in outcome.warnings} == {"W408"}  # always yes is a constant
+    lines = explain(check_available(folder / "exp.yaml"))
+    said = [line.split(maxsplit=1) for line in lines[lines.index("constraint few") :] if line]
+    assert ["yes_enforces", "takes it"] in said
+    assert ["yes_reads", "reads it, and enforces nothing"] in said
+    assert ["yes_ignores", "ignores it, and is measured on it"] in said
 
 
 def test_unsupported_goals_are_refused_to_algorithms_that_get_them(folder):
@@ -96,11 +101,3 @@ def test_unsupported_goals_are_refused_to_algorithms_that_get_them(folder):
         ("E308", "algorithm 'yes_enforces' cannot enforce 'few'"),
         ("E308", "algorithm 'yes_reads' cannot use 'few'"),
     ]
-
-
-def test_explain_names_the_role(folder):
-    lines = explain(check_available(write(folder, FILE.replace("RULE", "positive_rate <= 0.5"))))
-    said = [line.split(maxsplit=1) for line in lines[lines.index("constraint few") :] if line]
-    assert ["yes_enforces", "takes it"] in said
-    assert ["yes_reads", "reads it, and enforces nothing"] in said
-    assert ["yes_ignores", "ignores it, and is measured on it"] in said
