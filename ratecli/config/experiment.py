@@ -17,6 +17,7 @@ from ratecli.config.base import (
     ColumnName,
     NameText,
     RuleText,
+    SeedNumber,
     SlugText,
     Spec,
     StrictText,
@@ -156,13 +157,11 @@ def _validate_penalty(value: object) -> object:
     return value
 
 
+SeedsInput = (
+    Annotated[int, Field(ge=1, le=MAX_SEEDS)] | Annotated[list[SeedNumber], Field(min_length=1)]
+)
 Seeds = Annotated[
-    tuple[int, ...],
-    BeforeValidator(_validate_seeds),
-    any_of(
-        {"type": "integer", "minimum": 1, "maximum": MAX_SEEDS},
-        {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
-    ),
+    tuple[int, ...], BeforeValidator(_validate_seeds, json_schema_input_type=SeedsInput)
 ]
 Penalty = Annotated[
     float | str,

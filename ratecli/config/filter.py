@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, PlainValidator
 from ratecli.config.base import (
     IDENTIFIER_PATTERN,
     ColumnName,
+    ColumnNames,
     NameText,
     NumberRange,
     RuleText,
@@ -51,23 +52,15 @@ def parse_named_options(raw: object) -> tuple[str, dict[str, Any]]:
     return str(name), options or {}
 
 
-_TEXT: dict[str, Any] = {"type": "string", "minLength": 1}
-_ALGORITHM_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "minProperties": 1,
-    "maxProperties": 1,
-    "additionalProperties": {"type": ["object", "null"]},
-}
 FilterColumns = Annotated[
-    tuple[ColumnName, ...],
-    BeforeValidator(as_tuple),
-    Field(min_length=1),
-    any_of(_TEXT, {"type": "array", "minItems": 1, "items": _TEXT}),
+    ColumnNames, BeforeValidator(as_tuple, json_schema_input_type=ColumnName | ColumnNames)
 ]
 FilterAlgorithm = Annotated[
     dict[str, dict[str, Any]],
-    PlainValidator(lambda raw: dict([parse_named_options(raw)])),
-    any_of(_TEXT, _ALGORITHM_SCHEMA),
+    PlainValidator(
+        lambda raw: dict([parse_named_options(raw)]),
+        json_schema_input_type=ColumnName | dict[str, dict[str, Any] | None],
+    ),
 ]
 TakeField = Annotated[NameText, any_of({"enum": list(TAKE_CHOICES)}, matching(IDENTIFIER_PATTERN))]
 """One of `TAKE_CHOICES`, or a name of the sweep, which is checked once its values are known."""

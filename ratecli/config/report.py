@@ -26,14 +26,12 @@ from ratecli.config.base import (
 from ratecli.config.sweep import SweepValue
 from ratecli.config.validation import invalid_choice, type_error, value_error
 from ratecli.errors import Diagnostic, InvalidValueError
-from ratecli.rates.syntax import SPLITS, SplitName
+from ratecli.rates.syntax import SplitName
 
-SPLIT_SCHEMA = {"type": "string", "enum": list(SPLITS)}
 SplitNames = Annotated[
     tuple[SplitName, ...],
     Field(min_length=1),
-    BeforeValidator(as_tuple),
-    any_of(SPLIT_SCHEMA, {"type": "array", "items": SPLIT_SCHEMA, "minItems": 1}),
+    BeforeValidator(as_tuple, json_schema_input_type=SplitName | tuple[SplitName, ...]),
 ]
 """One split, or a list of splits that get separate panels."""
 VariantNames = Annotated[

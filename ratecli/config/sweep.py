@@ -15,10 +15,9 @@ from fractions import Fraction
 from itertools import product
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_serializer
+from pydantic import BeforeValidator, ConfigDict, Field, model_serializer
 
 from ratecli.config.base import (
-    SCALAR_SCHEMA,
     NameText,
     ScalarValue,
     Spec,
@@ -78,19 +77,14 @@ def _logspace(first: str, last: str, count: int) -> tuple[float, ...]:
     return (float(first), *inner, float(last))[:count]
 
 
+AxisInput = (
+    Annotated[tuple[ScalarValue, ...], Field(min_length=1)]
+    | Annotated[str, Field(pattern=r"^\s*(linspace|logspace)\s*\(.*\)\s*$")]
+)
 Axis = Annotated[
     tuple[ScalarValue, ...],
-    Field(min_length=1),
-    BeforeValidator(expand_space),
-    WithJsonSchema(
-        {
-            "description": "The values of one name.",
-            "anyOf": [
-                {"type": "array", "minItems": 1, "items": SCALAR_SCHEMA},
-                {"type": "string", "pattern": r"^\s*(linspace|logspace)\s*\(.*\)\s*$"},
-            ],
-        }
-    ),
+    Field(min_length=1, description="The values of one name."),
+    BeforeValidator(expand_space, json_schema_input_type=AxisInput),
 ]
 """The values of a name, written as a list, a `linspace` or a `logspace`."""
 Points = tuple[Annotated[dict[NameText, ScalarValue], Field(min_length=1)], ...]

@@ -20,7 +20,7 @@ from ratecli.rates.affine import (
     bound_text,
     positive_combination,
 )
-from ratecli.rates.analysis import Goal, vanishing_ratios
+from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Expression
 from ratecli.rates.table import DEPLOYED
 from ratecli.sampling.rows import load_trial_data
@@ -169,22 +169,19 @@ def explain_goal(goals: Sequence[tuple[str, Goal]]) -> list[str]:
         f"as written  {goal.text}",
         f"understood  {text}{'' if objective else ' <= 0'}",
         f"class       {SHAPE_NAMES[goal.shape]}",
-        *_explain_special_parts(goal),
+        *_explain_references(goal),
         *_format_normal_forms(goals),
         "algorithms",
         *_indent(_accepting_algorithms(goal, objective=objective)),
     ]
 
 
-def _explain_special_parts(goal: Goal) -> Iterator[str]:
-    """Explain `of(...)`, and how the goal is measured where a denominator is 0."""
+def _explain_references(goal: Goal) -> Iterator[str]:
+    """Explain `of(...)`."""
     for part in sorted(set(references(goal.expression)), key=ex.to_text):
         deployed = part.algorithm == DEPLOYED
         when = "the deployed model has decided" if deployed else "that trial has run"
         yield f"{ex.to_text(part)} is a number once {when}; below, {OF_PLACEHOLDER:g} stands for it"
-    for bottom in dict.fromkeys(part.arguments[1] for part in vanishing_ratios(goal.expression)):
-        yield f"undefined where {_shorten_text(ex.to_text(bottom))} is 0: then it is measured as"
-        yield "  nan, and a constraint does not count as met"
 
 
 def _format_normal_forms(goals: Sequence[tuple[str, Goal]]) -> Iterator[str]:

@@ -180,12 +180,9 @@ def check_support(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
 
     E414 for everything that needs streamed rows in memory.
     """
-    if case.solver.role != "ignores":
-        yield from _check_supported_goals(case)
     yield from _check_streamed_rows(experiment, case)
-
-
-def _check_supported_goals(case: Case) -> Iterator[Diagnostic]:
+    if case.solver.role == "ignores":
+        return
     objective, rules = resolve_goals(case, lambda _: OF_PLACEHOLDER)
     for (loc, _), goal in zip(case.located_goals(), (objective, *rules), strict=True):
         aim = goal is objective
