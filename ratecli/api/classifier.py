@@ -273,7 +273,8 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
         ndarray of shape (n,)
             Labels.
         """
-        return self._classes.of_decisions(self._margin(X, sensitive_features) > 0)
+        margin = self._margin(X, sensitive_features)
+        return self._classes.of_decisions(margin > 0)
 
     def decision_function(self, X: Any, *, sensitive_features: Any = None) -> Array:
         """Return scores (n,), above 0 where `predict` returns the larger label."""
