@@ -19,7 +19,7 @@ from ratecli.solvers.hull.linear import LevelLp
 from ratecli.solvers.hull.mixture import max_slack_problem
 from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.oracles.base import OracleRows
-from ratecli.solvers.oracles.linear import LinearOracle, best_line_step, sweep_directions
+from ratecli.solvers.oracles.linear import best_line_step
 from ratecli.solvers.problem import Problem
 
 GAP = 1e-5
@@ -406,19 +406,6 @@ def test_line_step_has_the_smallest_cost(seed):
     middles = np.concatenate([[turns[0] - 1], 0.5 * (turns[:-1] + turns[1:]), [turns[-1] + 1]])
     least = min(costs @ (scores + t * slopes > 0) for t in middles)
     assert costs @ (scores + step * slopes > 0) == pytest.approx(least)
-
-
-def test_sweeps_never_increase_the_cost():
-    rng = np.random.default_rng(0)
-    given = problem(smooth_rows(3), Rules({}))
-    oracle = LinearOracle(OracleRows.of(given.X, RowKinds.by(given.rates)), given.l2, 0, rng)
-    w, costs = rng.normal(size=6), rng.normal(size=400)
-    paid = [costs @ (oracle._features @ w > 0)]
-    for _ in range(4):
-        w = sweep_directions(oracle._features, w, costs, rng)
-        paid.append(costs @ (oracle._features @ w > 0))
-    assert (np.diff(paid) <= 1e-9).all()
-    assert paid[-1] < paid[0] - 1
 
 
 def test_merged_rows_have_the_same_rates_and_costs():

@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -244,7 +244,8 @@ class Relaxation:
         above = [(k, t) for k, t in tangents if t.at(rates) > heights[k] + CURVE_TOLERANCE]
         if above:
             rows = [self._entries(line, (curve,), -1.0) for curve, line in above]
-            self._linear = replace(self._linear, fixed=np.vstack([self._linear.fixed, *rows]))
+            fixed = np.vstack([self._linear.fixed, *rows])
+            self._linear = LevelLp(fixed, self._linear.times, self._places, self._equal)
             self.tangents = [*self.tangents, *above]
         return bool(above)
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numba
@@ -202,7 +201,6 @@ class LpOptimum:
     duals: Array
 
 
-@dataclass(frozen=True)
 class LevelLp:
     """Minimize row 0 over x >= 0, with rows equal to 1 (row 1), equal to 0, or at most 0.
 
@@ -219,26 +217,17 @@ class LevelLp:
         Number of rows that are equations, which follow the costs.
     """
 
-    fixed: Array
-    times: Array
-    places: NDArray[np.int64]
-    equal: int
-
-    @cached_property
-    def _scales(self) -> Array:
-        """(m + 1,) scales by which the rows are divided; the costs are not scaled."""
-        scales = np.abs(self.fixed).max(axis=1)
-        np.maximum.at(scales, self.places[:, 1], np.abs(self.times).max(axis=1))
+    def __init__(self, fixed: Array, times: Array, places: NDArray[np.int64], equal: int) -> None:
+        self.fixed, self.times, self.places, self.equal = fixed, times, places, equal
+        # the rows are divided by scales (m + 1,); the costs are not scaled
+        scales, m = np.abs(fixed).max(axis=1), len(fixed) - 1
+        np.maximum.at(scales, places[:, 1], np.abs(times).max(axis=1))
         scales[0] = 1.0
-        return np.where(scales > 0, scales, 1.0)
-
-    @cached_property
-    def _scaled(self) -> tuple[Array, Array]:
-        """Scaled rows with slacks and artificial columns, and scaled terms of levels."""
-        m, scales = len(self.fixed) - 1, self._scales
-        units = np.roll(np.eye(m + 1, m, -1), -self.equal, axis=1)
-        fixed = np.hstack([self.fixed / scales[:, None], units])
-        return fixed, np.pad(self.times / scales[self.places[:, 1], None], ((0, 0), (0, m)))
+        self._scales = np.where(scales > 0, scales, 1.0)
+        # scaled rows with slacks and artificial columns, and scaled terms of levels
+        units = np.roll(np.eye(m + 1, m, -1), -equal, axis=1)
+        self._fixed = np.hstack([fixed / self._scales[:, None], units])
+        self._times = np.pad(times / self._scales[places[:, 1], None], ((0, 0), (0, m)))
 
     def solve(self, boxes: Array) -> LpOptimum | None:
         """Return an optimum for levels in boxes (P, 2), None if the program is infeasible.
@@ -248,7 +237,7 @@ class LevelLp:
         ArithmeticError
             If HiGHS is needed and cannot solve it either.
         """
-        fixed, times = self._scaled
+        fixed, times = self._fixed, self._times
         m, count = len(fixed) - 1, self.fixed.shape[1]
         low, high = np.ascontiguousarray(boxes.T)
         table = SimplexTable(fixed, self.places, times, low, high, self.equal)
