@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -199,14 +200,13 @@ class CellTable:
 
     def _stretches(self) -> Iterator[tuple[list[CellIndices], NDArray[np.float64]]]:
         """Yield the indices of all grouping columns, and the weights, `STRETCH` rows at a time."""
-        store, weight_at = self.table.store, weight_position(self.table)
+        store = self.table.store
+        columns: list[Callable[[Any], NDArray[Any]]] = [each.of for each in self.groupings.values()]
+        columns.append(partial(row_weights, weight_at=weight_position(self.table)))
         for first in range(0, store.rows, STRETCH):
-            found = [
-                (*(each.of(records) for each in self.groupings.values()),
-                 row_weights(records, weight_at))
-                for _, records in store.pieces(first, min(first + STRETCH, store.rows))
-            ]  # fmt: skip
-            *places, weight = (np.concatenate(part) for part in zip(*found, strict=True))
+            pieces = store.pieces(first, min(first + STRETCH, store.rows))
+            found = [[read(records) for read in columns] for _, records in pieces]
+            *places, weight = map(np.concatenate, zip(*found, strict=True))
             yield places, weight
 
     def _parts(self, places: Sequence[CellIndices], k: int) -> CellIndices:

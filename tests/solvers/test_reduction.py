@@ -27,17 +27,16 @@ def solved(given: Problem, **options) -> Solution:
     return run(ExponentiatedGradient(**options), given)
 
 
-@pytest.mark.parametrize(
-    "rules",
-    [
-        Rules({"p": "positive_rate[g=a] >= 0.9 * positive_rate[g=c]"}),
-        Rules({"o": "max_gap(tpr, by=g) <= 0.05"}),
-        Rules({"o": "max_gap(tpr, by=g) <= 0.05", "f": "max_gap(fpr, by=g) <= 0.05"}),
-        Rules({"e": "max_gap(error, by=g) <= 0.03"}),
-        Rules({"r": "recall >= 0.9"}, "positive_rate"),
-    ],
-    ids=lambda rules: "; ".join([*rules.constraints.values(), rules.objective]),
-)
+AFFINE = [
+    Rules({"p": "positive_rate[g=a] >= 0.9 * positive_rate[g=c]"}),
+    Rules({"o": "max_gap(tpr, by=g) <= 0.05"}),
+    Rules({"o": "max_gap(tpr, by=g) <= 0.05", "f": "max_gap(fpr, by=g) <= 0.05"}),
+    Rules({"e": "max_gap(error, by=g) <= 0.03"}),
+    Rules({"r": "recall >= 0.9"}, "positive_rate"),
+]
+
+
+@pytest.mark.parametrize("rules", AFFINE, ids=lambda rules: "; ".join(rules.constraints.values()))
 def test_it_meets_affine_goals_and_is_no_better_than_the_best_mixture(rules):
     given = problem(smooth_rows(3), rules)
     program = RateProgram.of(given)

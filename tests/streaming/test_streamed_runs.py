@@ -154,7 +154,7 @@ def test_unsupported_features_are_refused_before_rows_are_read(folder, what):
     assert {fault.code for fault in faults} == {"E414"}
     assert all(fault.place is not None and fault.help for fault in faults)
     if what == "majorize":
-        assert "three_player: {oracle: null}" in faults[0].help
+        assert all(name in faults[0].help for name in ("unconstrained", "three_player"))
     # the file can be explained all the same
     warned = check_file(path, [STREAM, *REFUSED[what]], refuse=False).warnings
     assert set(faults) <= set(warned)
@@ -222,10 +222,9 @@ def test_progress_of_writing_records(folder, capsys):
     asked += ["--set", "datasets.people.path=people.csv"]
     said = runner.invoke(app, ["validate", str(path), *asked])
     assert said.stderr == "writing records of 'people'\n"
-    ProgressMeter(live=False, quiet=True).record("silent", 0, 1000)
     counter = ProgressMeter(live=True)
-    for done in (0, 1, 999, 1000):
-        counter.record("big", done, 1000)
+    counter.record("big", 0, 1000)
+    counter.record("big", 1000, 1000)
     counter.record("other", 70_000, None)
     counter.end()
     *_, last, other = capsys.readouterr().err.split("\r")
