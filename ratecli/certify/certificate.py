@@ -126,7 +126,7 @@ def _optimize_tree_shares(expected: ExpectedOutcome, tree: int, own: Mask) -> Ar
     def upper_end(shares: Array) -> float:
         every = np.zeros(len(own))
         every[own] = limits(shares)
-        end = root(every).high
+        end = root(every)[1]
         return INFINITE_END if math.isnan(end) else min(end, INFINITE_END)
 
     def shares_at(x: Array) -> Array:
@@ -362,7 +362,7 @@ def explain_failure(
     estimate = f"{reached}. Its estimate on the safety rows is {worst:.4g}"
     if worst >= 0:
         return f"{estimate} itself: no number of rows would be enough for this candidate"
-    needed = rows_needed(expected, ends, estimates, rows)
+    needed = rows_needed(expected, rows)
     enough = f"more than {MAX_ROWS_NEEDED:,}" if needed is None else f"about {round_up(needed):,}"
     return (
         f"{estimate}: for this candidate to pass it would take {enough} safety rows "
@@ -370,23 +370,15 @@ def explain_failure(
     )
 
 
-def rows_needed(
-    expected: ExpectedOutcome, ends: Array, estimates: Array, rows: int
-) -> float | None:
+def rows_needed(expected: ExpectedOutcome, rows: int) -> float | None:
     """Return roughly how many safety rows it takes until all trees are expected to pass.
 
     Return None if it takes more than `MAX_ROWS_NEEDED`. The shares of the groups and the moments of
-    the measurements are assumed to stay the same. The prediction for `rows` rows differs a little
-    from what was measured, because bounds use more than moments, so the predicted distance of each
-    end from its estimate is rescaled.
+    the measurements are assumed to stay the same.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = (ends - estimates) / (expected.upper() - estimates)
-    scale = np.where(np.isfinite(ratios) & (ratios > 0), ratios, 1.0)
 
     def passes(factor: float) -> bool:
-        widths = expected.scaled(factor).upper() - estimates
-        return bool((estimates + scale * widths <= 0).all())
+        return bool((expected.scaled(factor).upper() <= 0).all())
 
     factor = smallest_factor(passes, MAX_ROWS_NEEDED / rows, ROWS_HALVINGS)
     return None if factor is None else factor * rows

@@ -147,10 +147,7 @@ class GoalTestPlan:
 
         `limits` (B,) are the confidence limits of `bounds`, each upper or lower by its sign.
         """
-        enclosures = [root(limits) for root in self._roots]
-        ends = np.array([each.high for each in enclosures])
-        slopes = np.array([each.high_slopes for each in enclosures])
-        return ends, slopes.reshape(len(enclosures), len(self.bounds))
+        return upper_ends(self._roots, limits)
 
     def inclusion(self, node: Expression, tree: int) -> InclusionFunction:
         """Return the interval of a tree's node as a function of the limits.
@@ -197,6 +194,12 @@ class GoalTestPlan:
     def values(self, value_of: Callable[[Expression], float]) -> list[float]:
         """Return (P,) values of the trees themselves, NaN where they are undefined."""
         return [ex.evaluate(tree, value_of) for tree in self.trees]
+
+
+def upper_ends(inclusions: Sequence[InclusionFunction], limits: Array) -> tuple[Array, Array]:
+    """Return the upper ends (P,) of trees and their slopes (P, B) in the limits (B,)."""
+    ends, slopes = zip(*(inclusion.upper(limits) for inclusion in inclusions), strict=True)
+    return np.array(ends), np.reshape(slopes, (len(ends), len(limits)))
 
 
 def plan_goal_test(
@@ -309,9 +312,6 @@ class _Quantities:
         return k
 
 
-MAX_RECORDED_TREES = 12
-"""How many trees of a maximum are recorded: the ones with the largest upper ends."""
-
 TreeRecord = dict[str, Any]
 
 
@@ -339,21 +339,15 @@ class GoalTreeRecorder:
 
     def record(self) -> TreeRecord:
         """Return the tree, or the maximum of several trees; each node with its interval."""
-        trees = self.plan.trees
-        if len(trees) == 1:
-            return self._node(trees[0], 0)
-        lows, highs = np.array([self._interval(node, p) for p, node in enumerate(trees)]).T
-        order = np.argsort(-highs, kind="stable")
-        recorded, others = np.sort(order[:MAX_RECORDED_TREES]), order[MAX_RECORDED_TREES:]
-        children = [self._node(trees[p], p) for p in recorded.tolist()]
-        if len(others):
-            ends = lows[others].max(), highs[others].max()
-            children.append(_record(f"{len(others)} others, all less", ends))
-        return _record("max", (lows.max(), highs.max()), *children)
+        trees = list(enumerate(self.plan.trees))
+        nodes = [self._node(node, p) for p, node in trees]
+        if len(nodes) == 1:
+            return nodes[0]
+        lows, highs = np.array([self._interval(node, p) for p, node in trees]).T
+        return _record("max", (lows.max(), highs.max()), *nodes)
 
     def _interval(self, node: Expression, tree: int) -> Interval:
-        enclosure = self.plan.inclusion(node, tree)(self.limits)
-        return enclosure.low, enclosure.high
+        return self.plan.inclusion(node, tree)(self.limits)
 
     def _node(self, node: Expression, tree: int) -> TreeRecord:
         interval, place = self._interval(node, tree), self.plan.places.get(node)

@@ -26,7 +26,7 @@ from ratecli.rates import resolve as rs
 from ratecli.rates.analysis import Goal, Shape, constraint_goal, objective_goal
 from ratecli.rates.expression import Expression
 from ratecli.rates.parser import parse_expression
-from ratecli.rates.syntax import NO_SPAN, NameNode
+from ratecli.rates.syntax import Name, NameNode
 from ratecli.rates.table import DISCLOSIVITY, IMBALANCE
 from ratecli.sampling.resampling import Holdout
 from ratecli.solvers.base import Solver
@@ -103,8 +103,10 @@ def read_filter(
         name, objective = "objective", _custom_objective(at, str(stage.objective))
     else:
         with _errors_in_columns(FILTER, "balance"):
-            name, tree = IMBALANCE, _column_rate(IMBALANCE, _columns(at, stage.balance))
-            objective = objective_goal(str(tree), rs.resolve(tree, at.scope))
+            name, balanced = IMBALANCE, _columns(at, stage.balance)
+            tree = _column_rate(IMBALANCE, balanced)
+            text = f"{IMBALANCE}(by={ex.by_text(balanced)})"
+            objective = objective_goal(text, rs.resolve(tree, at.scope))
     # the columns that define the groups, in the order of the objective
     leaves = ex.leaves(objective.expression)
     conditions = [condition for leaf in leaves for condition in leaf.where.conditions]
@@ -220,5 +222,4 @@ def _disclosivity_goal(disclosed: ex.Expression, alpha: float) -> Goal:
 
 
 def _column_rate(name: str, columns: Sequence[str]) -> NameNode:
-    spans = (NO_SPAN,) * len(columns)
-    return NameNode(name, arguments=(), by=tuple(columns), by_spans=spans)
+    return NameNode(name, arguments=(), by=tuple(map(Name, columns)))

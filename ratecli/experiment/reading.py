@@ -224,7 +224,8 @@ class ExperimentReader:
                     # define the group even if its values are wrong, so that it is reported once
                     self.groups[pool][name] = self.rules.groups[loc]
                     with self._resolving(loc, pool):
-                        rs.check_conditions(self.rules.groups[loc], scope)
+                        for condition in self.rules.groups[loc]:
+                            rs.check_condition(condition, scope)
         unset = {}  # names that vary for other algorithms only
         for name in set(self.experiment.swept_names()) - point.keys():
             hint = f"say sweep: {{{name}: [1]}} in its entry, or sweep it for all algorithms"

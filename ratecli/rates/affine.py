@@ -263,10 +263,6 @@ def implied_threshold(metric: Expression, piece: Expression) -> float | None:
     return float(-a / b) if exact and abs(b) > 1e-12 else None
 
 
-FACTOR_TOLERANCE = 1e-12
-"""Relative difference up to which factors of shares count as equal."""
-
-
 @dataclass(frozen=True)
 class Balance:
     """`factor * sqrt(sum of (share of group k - target k) ** 2)` with a positive factor.
@@ -285,46 +281,27 @@ class Balance:
 
 
 def balance(node: Expression) -> Balance | None:
-    """Return an expression as a distance of shares from their targets, None if it is not one.
-
-    Recognized are `rms` of differences and the square root of a sum of squared differences.
-    """
+    """Return an `rms` of differences as a distance of shares, None if it is not one."""
     match node:
         case Apply("product", (ex.Constant(factor), right)) if factor > 0:
             inner = balance(right)
             return inner and Balance(inner.groups, inner.target, factor * inner.factor)
         case Apply("rms", parts):
             return _distance(parts, 1 / math.sqrt(len(parts)))
-        case Apply("sqrt", (Apply("sum", terms),)):
-            bases = [base for term in terms if (base := _squared_base(term))]
-            return _distance(bases, 1.0) if len(bases) == len(terms) else None
-        case _:
-            return None
-
-
-def _squared_base(node: Expression) -> Expression | None:
-    match node:
-        case Apply("power", (base, ex.Constant(2.0))):
-            return base
         case _:
             return None
 
 
 def _distance(parts: Sequence[Expression], factor: float) -> Balance | None:
     """Match `factor` times the root of the sum of the parts' squares."""
-    matches = [_share_difference(part) for part in parts]
-    terms = [each for each in matches if each is not None]
-    if len(terms) < len(matches) or len({_denominator(leaf) for leaf, _, _ in terms}) != 1:
+    terms = [term for part in parts if (term := _share_difference(part))]
+    if len(terms) < len(parts) or len({_denominator(leaf) for leaf, _ in terms}) != 1:
         return None
-    size = abs(terms[0][1])
-    if any(not math.isclose(abs(each), size, rel_tol=FACTOR_TOLERANCE) for _, each, _ in terms):
-        return None
-    groups = tuple(leaf for leaf, _, _ in terms)
-    return Balance(groups, tuple(target for _, _, target in terms), factor * size)
+    return Balance(tuple(leaf for leaf, _ in terms), tuple(target for _, target in terms), factor)
 
 
-def _share_difference(node: Expression) -> tuple[Leaf, float, float] | None:
-    """Match `c * (share of a group - t)`: return the group, c and t, or None."""
+def _share_difference(node: Expression) -> tuple[Leaf, float] | None:
+    """Match `share of a group - t` or its negation: return the group and t, or None."""
     form = ratio_sum(node)
     top, bottom = (form and form.fraction) or (Affine({}), Affine({}))
     groups = [leaf for leaf in top.coefficients if leaf.rate == JOINT_RATE]
@@ -335,8 +312,9 @@ def _share_difference(node: Expression) -> tuple[Leaf, float, float] | None:
     if set(bottom.coefficients) != {total} or not set(top.coefficients) <= {group, total}:
         return None
     scale = top.coefficients[group]
-    target = -top.coefficients.get(total, 0.0) / scale
-    return group, scale / bottom.coefficients[total], target
+    if abs(scale) != bottom.coefficients[total]:
+        return None
+    return group, -top.coefficients.get(total, 0.0) / scale
 
 
 def _denominator(group: Leaf) -> Leaf:

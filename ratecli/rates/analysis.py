@@ -378,8 +378,13 @@ class InclusionFunction:
         number(node)
         return cls(tuple(nodes), size)
 
-    def __call__(self, limits: Floats) -> Enclosure:
+    def __call__(self, limits: Floats) -> Interval:
         """Evaluate by interval arithmetic; nodes that may be undefined get the whole real line."""
+        low, high = self._ends(limits)[-1]
+        return low.value, high.value
+
+    def _ends(self, limits: Floats) -> list[tuple[Endpoint, Endpoint]]:
+        """Return the lower and upper end of every node."""
         given, ends = limits.tolist(), list[tuple[Endpoint, Endpoint]]()
         for node in self.nodes:
             if isinstance(node, _InnerNode):
@@ -388,65 +393,19 @@ class InclusionFunction:
             else:
                 low, high = node
                 ends.append((Endpoint(low.at(given)), Endpoint(high.at(given))))
-        return Enclosure(self, ends)
+        return ends
 
-    def needed_limits(self, loosest: Floats) -> list[int]:
-        """Return the limits that the upper end of the root may depend on, in ascending order.
-
-        An increasing node needs the same end of its operand, a decreasing one the opposite end,
-        and any other node, or one that may be undefined, needs both. `loosest` (B,) are limits
-        that contain all limits to be used.
-        """
-        ends = self(loosest).ends
-        sides = [set[int]() for _ in self.nodes]
-        sides[-1] = {1}
-        needed = set[int]()
-        for node, own in zip(reversed(self.nodes), reversed(sides), strict=True):
-            if not isinstance(node, _InnerNode):
-                limits = (node[(side + 1) // 2].limit for side in own)
-                needed |= {limit for limit in limits if limit is not None}
-                continue
-            inside = [(ends[i][0].value, ends[i][1].value) for i in node.inside]
-            known = node.operation.defined(inside)
-            directions = node.operation.directions(inside) if known else [0] * len(inside)
-            for part, way in zip(node.inside, directions, strict=True):
-                sides[part] |= {way * side for side in own} if way else {-1, 1}
-        return sorted(needed)
-
-
-@dataclass(frozen=True)
-class Enclosure:
-    """An interval that contains a quantity, and its derivatives in the B confidence limits.
-
-    Attributes
-    ----------
-    ends
-        Lower and upper end of every node of `inclusion`.
-    """
-
-    inclusion: InclusionFunction
-    ends: Sequence[tuple[Endpoint, Endpoint]]
-
-    @property
-    def low(self) -> float:
-        return self.ends[-1][0].value
-
-    @property
-    def high(self) -> float:
-        return self.ends[-1][1].value
-
-    @property
-    def high_slopes(self) -> list[float]:
-        """(B,) derivatives of `high` in the limits; 0 if the end is infinite.
+    def upper(self, limits: Floats) -> tuple[float, list[float]]:
+        """Return the upper end and its (B,) derivatives in the limits, 0 if the end is infinite.
 
         One-sided derivatives at a kink, such as a maximum of equal numbers. The chain rule is
         applied from the root down, at the points where the ends are attained.
         """
-        total = [0.0] * self.inclusion.size
-        waiting = [(len(self.ends) - 1, 1, 1.0)]
+        ends, total = self._ends(limits), [0.0] * self.size
+        waiting = [(len(ends) - 1, 1, 1.0)]
         while waiting:
             number, side, weight = waiting.pop()
-            node, end = self.inclusion.nodes[number], self.ends[number][(side + 1) // 2]
+            node, end = self.nodes[number], ends[number][(side + 1) // 2]
             if not math.isfinite(end.value):
                 continue
             if not isinstance(node, _InnerNode):
@@ -462,4 +421,27 @@ class Enclosure:
                     # slopes are not finite at infinite arguments
                     if other and slope and math.isfinite(slope)
                 ]
-        return total
+        return ends[-1][1].value, total
+
+    def needed_limits(self, loosest: Floats) -> list[int]:
+        """Return the limits that the upper end of the root may depend on, in ascending order.
+
+        An increasing node needs the same end of its operand, a decreasing one the opposite end,
+        and any other node, or one that may be undefined, needs both. `loosest` (B,) are limits
+        that contain all limits to be used.
+        """
+        ends = self._ends(loosest)
+        sides = [set[int]() for _ in self.nodes]
+        sides[-1] = {1}
+        needed = set[int]()
+        for node, own in zip(reversed(self.nodes), reversed(sides), strict=True):
+            if not isinstance(node, _InnerNode):
+                limits = (node[(side + 1) // 2].limit for side in own)
+                needed |= {limit for limit in limits if limit is not None}
+                continue
+            inside = [(ends[i][0].value, ends[i][1].value) for i in node.inside]
+            known = node.operation.defined(inside)
+            directions = node.operation.directions(inside) if known else [0] * len(inside)
+            for part, way in zip(node.inside, directions, strict=True):
+                sides[part] |= {way * side for side in own} if way else {-1, 1}
+        return sorted(needed)

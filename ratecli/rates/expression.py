@@ -13,12 +13,11 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 
 from ratecli.errors import Span
 from ratecli.rates import syntax
 from ratecli.rates.functions import FUNCTIONS, OPERATIONS, Function
-from ratecli.rates.syntax import NO_SPAN, Condition, refuse
+from ratecli.rates.syntax import NO_SPAN, PRECEDENCE, SIGN_PRECEDENCE, Condition, refuse
 from ratecli.rates.table import BALANCE_METRICS, DISCLOSIVITY, RATES, TEMPLATES, Rate
 
 
@@ -48,11 +47,8 @@ class Slice:
         """All rows of the same data sets."""
         return Slice(self.datasets)
 
-    def items(self) -> tuple[syntax.SliceItem, ...]:
-        return (*map(syntax.SliceName, self.datasets), *self.conditions)
-
     def __str__(self) -> str:
-        return ", ".join(map(str, self.items())) or "all rows"
+        return ", ".join([*self.datasets, *map(str, self.conditions)]) or "all rows"
 
 
 ALL_ROWS = Slice()
@@ -74,7 +70,7 @@ class Leaf:
     span: Span = field(default=NO_SPAN, compare=False)
 
     def __str__(self) -> str:
-        return str(to_syntax(self))
+        return to_text(self)
 
     @property
     def over(self) -> Slice:
@@ -330,37 +326,57 @@ def evaluate(node: Expression, value_of: Callable[[Expression], float]) -> float
 
 def to_text(node: Expression) -> str:
     """Return canonical text; parsing and resolving it gives the same tree."""
-    return str(to_syntax(node))
+    return _text_and_precedence(node)[0]
 
 
-def to_syntax(node: Expression) -> syntax.SyntaxNode:
+def by_text(columns: Sequence[str]) -> str:
+    """Return columns as they are written after `by=`."""
+    names = ", ".join(map(syntax.quote, columns))
+    return names if len(columns) == 1 else f"({names})"
+
+
+ATOM_PRECEDENCE = max(PRECEDENCE.values()) + 1
+
+
+def _text_and_precedence(node: Expression) -> tuple[str, int]:
+    """Return canonical text, and how strongly its outermost operator binds."""
     match node:
-        case Constant(value=value):
-            number = syntax.NumberLiteral(abs(value))
-            return number if value >= 0 else syntax.Operation("-", (number,))
-        case Leaf():
-            return syntax.NameNode(node.rate.name, items=node.where.items(), split=node.split)
-        case RankingMeasure():
-            return syntax.NameNode(node.name, items=node.where.items(), split=node.split)
+        case Constant(value):
+            text = syntax.value_text(abs(value))
+            return (text, ATOM_PRECEDENCE) if value >= 0 else (f"-{text}", SIGN_PRECEDENCE)
+        case Leaf() | RankingMeasure():
+            text = (node.rate.name if isinstance(node, Leaf) else node.name) + _slice_text(node)
         case Disclosure():
-            return syntax.NameNode(DISCLOSIVITY, (), node.by, node.where.items(), node.split)
+            text = f"{DISCLOSIVITY}(by={by_text(node.by)})" + _slice_text(node)
         case AlgorithmMetric():
-            return syntax.NameNode("of", (syntax.NameNode(node.algorithm), to_syntax(node.metric)))
+            text = f"of({node.algorithm}, {to_text(node.metric)})"
         case Apply("product", (Constant(-1.0), right)):
-            return syntax.Operation("-", (to_syntax(right),))
+            return f"-{_bracketed(right, SIGN_PRECEDENCE)}", SIGN_PRECEDENCE
         case Apply("sum", (first, *rest)):
-            return reduce(_add_term, rest, to_syntax(first))
+            level = PRECEDENCE["+"]
+            return _bracketed(first, level) + "".join(map(_term_text, rest)), level
+        case Apply(function, arguments) if function in SIGNS:
+            level = PRECEDENCE[SIGNS[function]]
+            least = (level + 1, SIGN_PRECEDENCE) if function == "power" else (level, level + 1)
+            return f" {SIGNS[function]} ".join(map(_bracketed, arguments, least)), level
         case Apply(function, arguments):
-            parts = tuple(map(to_syntax, arguments))
-            if function in SIGNS:
-                return syntax.Operation(SIGNS[function], parts)
-            return syntax.NameNode(function, parts)
+            text = f"{function}({', '.join(map(to_text, arguments))})"
+    return text, ATOM_PRECEDENCE
 
 
-def _add_term(total: syntax.SyntaxNode, term: Expression) -> syntax.SyntaxNode:
-    if is_negative(term):
-        return syntax.Operation("-", (total, to_syntax(negate(term))))
-    return syntax.Operation("+", (total, to_syntax(term)))
+def _term_text(term: Expression) -> str:
+    sign, size = ("-", negate(term)) if is_negative(term) else ("+", term)
+    return f" {sign} {_bracketed(size, PRECEDENCE['+'] + 1)}"
+
+
+def _bracketed(node: Expression, least: int) -> str:
+    text, precedence = _text_and_precedence(node)
+    return text if precedence >= least else f"({text})"
+
+
+def _slice_text(node: MeasuredNode) -> str:
+    where = "" if node.where == ALL_ROWS else f"[{node.where}]"
+    return where + (f"@{node.split}" if node.split else "")
 
 
 def is_negative(term: Expression) -> bool:
@@ -380,8 +396,8 @@ VARIADIC_FUNCTIONS = tuple(name for name, row in FUNCTIONS.items() if row.arity 
 """Functions that take any number of arguments, or one metric and `by=`: `min(tpr, by=sex)`."""
 COLUMN_FUNCTIONS = (*TEMPLATES, *VARIADIC_FUNCTIONS, *BALANCE_METRICS)
 """Everything that takes a `by=` argument."""
-SINGLE_COLUMN_TEMPLATES = {"max_gap": "max", "min_ratio": "min"}
-"""Templates that compare the values of one column, and the function that combines two of them."""
+SINGLE_COLUMN_TEMPLATES = ("max_gap", "min_ratio")
+"""Templates that compare the values of one column."""
 
 
 def apply_template(name: str, parts: Sequence[Expression], span: Span) -> Expression:

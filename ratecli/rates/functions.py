@@ -5,7 +5,7 @@ As in disciplined convex programming, a row states local facts, which `rates.ana
 Interval arithmetic is defined for all inputs. Each end of a result is the value of the function at
 one point of its arguments, whose coordinates are ends of the arguments or a value between them,
 such as 0 for a square. A function only lists these few candidate points. Both the ends and their
-derivatives in the ends of the arguments (`analysis.Enclosure`) follow from them.
+derivatives in the ends of the arguments (`analysis.InclusionFunction`) follow from them.
 
 A result contains every value that the function has where it is defined: the logarithm of [-1, 2]
 is at most log 2. If the function has no finite value at all, or if an argument is NaN, the result
@@ -178,21 +178,7 @@ class Function:
         if low == INFINITY or high == -INFINITY:
             return UNKNOWN_ENDS
         found = list(map(Endpoint, values, points))
-        return self._end(low, -1, found, arguments), self._end(high, 1, found, arguments)
-
-    def _end(
-        self, value: float, side: int, found: Sequence[Endpoint], arguments: Arguments
-    ) -> Endpoint:
-        """Among equal values, prefer the point that follows the function's directions."""
-        equal = [end for end in found if end.value == value]
-        if len(equal) == 1:
-            return equal[0]
-        directions = self.directions(arguments)
-
-        def leaning(end: Endpoint) -> int:
-            return side * sum(d * own for d, (_, own) in zip(directions, end.point, strict=True))
-
-        return max(equal, key=leaning)
+        return found[values.index(low)], found[values.index(high)]
 
 
 # arithmetic

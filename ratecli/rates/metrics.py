@@ -15,10 +15,10 @@ also determines whether high or low values of a metric are better (`direction`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from enum import StrEnum
 from functools import cache, reduce
-from typing import TypeVar, get_args
+from typing import get_args
 
 from ratecli.errors import FaultError
 from ratecli.plugins import PLUGIN_NAME_PATTERN, Plugin, find_plugin, plugins_by_name
@@ -41,8 +41,6 @@ from ratecli.rates.table import (
     canonical_name,
 )
 
-LoadedT = TypeVar("LoadedT")
-
 
 class Direction(StrEnum):
     """`FIXED`: no classifier changes the value. `EITHER`: unknown whether high or low is better."""
@@ -62,12 +60,16 @@ class Direction(StrEnum):
         return self if self is other else Direction.EITHER
 
 
+_LOW = "error fnr fpr false_positives false_negatives losses mse log_loss abs kl max_gap"
+_HIGH = "accuracy tpr tnr true_positives true_negatives wins min_ratio"
 DIRECTIONS = {
-    **dict.fromkeys(("abs", "kl", "max_gap", *BALANCE_METRICS), Direction.LOW),
-    **dict.fromkeys(("min_ratio", *RANKINGS, *COMPOSITES), Direction.HIGH),
+    **dict.fromkeys(RATES, Direction.EITHER),
+    **dict.fromkeys((*_LOW.split(), *BALANCE_METRICS), Direction.LOW),
+    **dict.fromkeys((*_HIGH.split(), *RANKINGS, *COMPOSITES), Direction.HIGH),
     "share": Direction.EITHER,
+    "base_rate": Direction.FIXED,
 }
-"""Directions of metrics that are not rates."""
+"""Directions of built-in metrics, and of functions that do not increase in their arguments."""
 
 
 def direction(node: SyntaxNode) -> Direction:
@@ -100,8 +102,6 @@ def _metric_direction(node: NameNode) -> Direction:
         return DIRECTIONS[name]
     if name == "mean" or (name in FUNCTIONS and _increases(FUNCTIONS[name])):
         return reduce(Direction.and_, map(direction, node.arguments or ()), Direction.FIXED)
-    if name in RATES:
-        return _rate_direction(RATES[name])
     # another algorithm's metric, or a sweep name
     return Direction.FIXED if name == OF or node.arguments is None else Direction.EITHER
 
@@ -109,27 +109,6 @@ def _metric_direction(node: NameNode) -> Direction:
 def _increases(function: Function) -> bool:
     """Whether a function increases in nonnegative arguments such as rates."""
     return set(function.directions([POSITIVE] * (function.arity or 2))) == {1}
-
-
-def _rate_direction(rate: Rate) -> Direction:
-    if rate.of in {"squared_error", "log_loss"}:
-        return Direction.LOW
-    if rate.of != "decision":
-        return Direction.EITHER
-    yes, no = (_counted_labels(mask, rate.among) for mask in (rate.yes, rate.no))
-    if yes <= {"+"} and no <= {"-"}:
-        return Direction.HIGH
-    if yes <= {"-"} and no <= {"+"}:
-        return Direction.LOW
-    return Direction.FIXED if rate.yes == rate.no else Direction.EITHER
-
-
-def _counted_labels(mask: str, among: str) -> set[str]:
-    """Return the labels of the counted rows: both and none if the masks do not depend on labels."""
-    if mask == "none":
-        return set()
-    signs = {sign for sign in "+-" if sign in f"{mask}&{among}"}
-    return signs or {"+", "-", ""}
 
 
 ROW_MASKS = frozenset(
@@ -148,14 +127,10 @@ def find_metric(name: str) -> Rate | Composite | None:
     FaultError
         E210 for an unusable plugin.
     """
-    return _find(name, load_plugin_metric)
-
-
-def _find(name: str, load: Callable[[Plugin], LoadedT]) -> Rate | Composite | LoadedT | None:
     if name in BUILTIN_NAMES:
         return RATES.get(name) or COMPOSITES.get(name)
     plugin = find_plugin("metric", name)
-    return None if plugin is None else load(plugin)
+    return None if plugin is None else load_plugin_metric(plugin)
 
 
 def find_rate(name: str) -> Rate:
@@ -191,9 +166,8 @@ def metric_error(name: str, row: Rate | Composite) -> str:
 def _rate_errors(name: str, row: Rate) -> Iterator[str]:
     if row.name != name:
         yield f"the name of the rate is '{row.name}'"
-    for key in ("among", "yes", "no"):
-        for mask in set(str(getattr(row, key)).split("&")) - ROW_MASKS:
-            yield f"'{key}' has the mask '{mask}', not one of {', '.join(sorted(ROW_MASKS))}"
+    for mask in set(f"{row.among}&{row.yes}&{row.no}".split("&")) - ROW_MASKS:
+        yield f"it has the mask '{mask}', not one of {', '.join(sorted(ROW_MASKS))}"
     if row.of not in get_args(Measurement):
         yield f"'of' is '{row.of}', not one of {', '.join(get_args(Measurement))}"
     if row.complement:
@@ -231,8 +205,10 @@ def _composite_errors(name: str, row: Composite) -> Iterator[str]:
 
 
 def _find_unchecked(name: str) -> object:
-    """Like `find_metric`, but without checking a plugin's definition."""
-    return _find(canonical_name(name), Plugin.load)
+    """Like `find_metric`, but without checking a plugin's definition, and for synonyms too."""
+    name = canonical_name(name)
+    plugin = None if name in BUILTIN_NAMES else find_plugin("metric", name)
+    return RATES.get(name) or COMPOSITES.get(name) or (plugin and plugin.load())
 
 
 def plugins_used_in(tree: syntax.SyntaxNode, numbers: Collection[str]) -> set[str]:

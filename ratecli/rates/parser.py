@@ -28,13 +28,13 @@ from ratecli.rates.syntax import (
     PRECEDENCE,
     Comparison,
     Condition,
+    Name,
     NameNode,
     NumberLiteral,
     Operation,
     Operator,
     Relation,
     SliceItem,
-    SliceName,
     SyntaxNode,
     parse_number,
     refuse,
@@ -53,7 +53,7 @@ _BARE_VALUE = re.compile(r"[^\s,()\[\]\"'=<>!]+")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\["\\])*)"|\'([^\']*)\'')
 _HELPS = {
     "^": "write r ** 2 for a power",
-    "==": "write two rules, one with <= and one with >=",
+    "==": "write two rules, one with <= and one with >=; in a slice, write a single =",
     "=": "write <= or >=; `=` only compares a column in a slice",
     "<": "write <=; rates come in steps, strictness means nothing here",
     ">": "write >=; rates come in steps, strictness means nothing here",
@@ -92,9 +92,9 @@ def parse_conditions(text: str) -> tuple[Condition, ...]:
     if parser.at < len(text):
         parser.unexpected("a comma or the end is expected")
     for item in items:
-        if isinstance(item, SliceName):
+        if isinstance(item, Name):
             help_ = "a group is `column = value`, with <, <=, >, >=, != too; commas mean `and`"
-            refuse("E301", f"'{item}' is not a condition", item.span, help_)
+            refuse("E301", f"'{item.text}' is not a condition", item.span, help_)
     return cast("tuple[Condition, ...]", items)
 
 
@@ -227,9 +227,9 @@ class _Parser:
 
     def name(self, name: str, place: Span) -> NameNode:
         arguments: tuple[SyntaxNode, ...] | None = None
-        columns: tuple[tuple[str, Span], ...] = ()
+        columns: tuple[Name, ...] = ()
         items: tuple[SliceItem, ...] = ()
-        split, split_span = None, Span(place.start, place.start)
+        split = None
         if self.take("("):
             arguments, columns = self.deeper(self.arguments)
         if self.take("["):
@@ -239,15 +239,13 @@ class _Parser:
             found = self.match(_WORD)
             if not found:
                 self.unexpected("the name of a split is expected after '@'")
-            split, split_span = found
-        by, by_spans = tuple(name for name, _ in columns), tuple(span for _, span in columns)
-        span = self.since(place.start)
-        return NameNode(name, arguments, by, items, split, span, split_span, by_spans)
+            split = Name(*found)
+        return NameNode(name, arguments, columns, items, split, self.since(place.start))
 
-    def arguments(self) -> tuple[tuple[SyntaxNode, ...], tuple[tuple[str, Span], ...]]:
+    def arguments(self) -> tuple[tuple[SyntaxNode, ...], tuple[Name, ...]]:
         """Return the arguments and the columns of `by=`."""
         values: list[SyntaxNode] = []
-        columns: tuple[tuple[str, Span], ...] = ()
+        columns: tuple[Name, ...] = ()
         more = not self.take(")")
         while more and not columns:
             before = self.at
@@ -279,15 +277,12 @@ class _Parser:
         return found
 
     def slice_item(self) -> SliceItem:
-        column, span = self.column("a slice")
+        column = self.column("a slice")
         op = self.operator()
-        if op == "==":
-            here = Span(self.at, self.at + len(op))
-            refuse("E301", "'==' is not a comparison in a slice", here, "write a single =")
         if op not in COMPARISONS:
-            if not _WORD.fullmatch(column):
-                self.unexpected(f"a comparison is expected after '{column}'")
-            return SliceName(column, span)
+            if not _WORD.fullmatch(column.text):
+                self.unexpected(f"a comparison is expected after '{column.text}'")
+            return column
         self.take(op)
         if op in {"=", "!="}:
             values = self.one_or_several(self.value, "the values")
@@ -297,17 +292,18 @@ class _Parser:
                 message = f"'{op}' compares with a number, not with '{value}'"
                 refuse("E301", message, Span(start, self.at))
             values = (value,)
-        return Condition(column, cast("Comparison", op), values, Span(span.start, self.at))
+        span = Span(column.span.start, self.at)
+        return Condition(column.text, cast("Comparison", op), values, span)
 
-    def column(self, what: str) -> tuple[str, Span]:
+    def column(self, what: str) -> Name:
         start = self.start()
         if text := self.quoted():
-            return text, Span(start, self.at)
+            return Name(text, Span(start, self.at))
         found = self.match(_BARE_VALUE)
         if not found or not (found[0][0].isalpha() or found[0][0] == "_"):
             self.at = start
             self.unexpected(f"a name is expected in {what}")
-        return found
+        return Name(*found)
 
     def value(self) -> str | float:
         if (text := self.quoted()) is not None:

@@ -116,13 +116,8 @@ def violation_expression(differences: tuple[Expression, ...]) -> Expression:
     return differences[0] if len(differences) == 1 else ex.apply("max", differences)
 
 
-def check_conditions(conditions: Sequence[Condition], scope: Scope) -> None:
+def check_condition(condition: Condition, scope: Scope) -> None:
     """Raise E205 for an unknown column, E206 for a value that no data set contains."""
-    for condition in conditions:
-        _check_condition(condition, scope)
-
-
-def _check_condition(condition: Condition, scope: Scope) -> None:
     column, span = condition.column, condition.span
     known = _column_values(column, span, scope)
     if scope.columns is None:
@@ -154,10 +149,6 @@ class _Resolver:
     local: Mapping[str, Expression] = field(default_factory=dict)
 
     def value(self, node: SyntaxNode) -> Expression:
-        found = self.part(node)
-        return _check_finite(found) if isinstance(found, ex.Constant) else found
-
-    def part(self, node: SyntaxNode) -> Expression:
         match node:
             case syntax.NumberLiteral():
                 return ex.Constant(node.value, node.span)
@@ -171,7 +162,7 @@ class _Resolver:
     def name(self, node: NameNode) -> Expression:
         name = node.name
         if node.by and name not in COLUMN_FUNCTIONS:
-            span = Span(node.by_spans[0].start, node.by_spans[-1].end)
+            span = Span(node.by[0].span.start, node.by[-1].span.end)
             refuse("E304", f"`by=` belongs to {', '.join(COLUMN_FUNCTIONS)}", span)
         is_template = name in TEMPLATES or (node.by and name in VARIADIC_FUNCTIONS)
         if (is_template or name in FUNCTIONS or name == OF) and (node.items or node.split):
@@ -215,11 +206,7 @@ class _Resolver:
     def composite(
         self, metric: Composite, node: NameNode, where: Slice, split: str | None
     ) -> Expression:
-        arguments = tuple(map(self.value, node.arguments or ()))
-        for argument in arguments:
-            if not isinstance(argument, ex.Constant):
-                message = f"'{node.name}' takes a number, not a rate"
-                refuse("E304", message, argument.span, f"write {node.name}(2)")
+        arguments = map(self.value, node.arguments or ())
         local = dict(zip(metric.parameters, arguments, strict=True))
         inside = replace(self, where=where, split=split, local=local)
         # the metric's text is not in the file: its nodes get the span where the metric is named
@@ -261,10 +248,7 @@ class _Resolver:
         if not node.by or len(arguments) != 1:
             _refuse_use(node, "takes one metric and a column", f"{name}(tpr, by=sex)")
         if len(node.by) > 1 and name in SINGLE_COLUMN_TEMPLATES:
-            worst = SINGLE_COLUMN_TEMPLATES[name]
-            help_ = f"write {worst}({name}(tpr, by=sex), {name}(tpr, by=race))"
-            message = f"'{name}' compares the values of one column"
-            refuse("E304", message, node.by_spans[1], help_)
+            refuse("E304", f"'{name}' compares the values of one column", node.by[1].span)
         conditions = [condition for column in self.columns(node) for condition in column]
         parts = [self.under(condition).value(arguments[0]) for condition in conditions]
         sizes = (1 for part in parts for _ in ex.walk(part))
@@ -293,15 +277,14 @@ class _Resolver:
 
         columns = [list(map(group, column)) for column in self.columns(node)]
         if disclosivity:
-            return ex.Disclosure(node.by, tuple(map(tuple, columns)), split, node.span)
+            names = tuple(name.text for name in node.by)
+            return ex.Disclosure(names, tuple(map(tuple, columns)), split, node.span)
         return imbalance_expression(columns, node.span)
 
     def columns(self, node: NameNode) -> list[list[Condition]]:
         """Return one condition for each value of each column in `by=`."""
         found = []
-        for k, (column, span) in enumerate(zip(node.by, node.by_spans, strict=True)):
-            if column in node.by[:k]:
-                refuse("E304", f"'{column}' is named twice", span)
+        for column, span in ((name.text, name.span) for name in node.by):
             values = _column_values(column, span, self.scope)
             if not 2 <= len(values) <= MAX_VALUES:
                 count = f"{len(values)} value{'s' * (len(values) != 1)}"
@@ -331,20 +314,23 @@ class _Resolver:
         datasets, conditions = set(self.where.datasets), list(self.where.conditions)
         for item in node.items:
             if isinstance(item, Condition):
-                _check_condition(item, self.scope)
+                check_condition(item, self.scope)
                 conditions.append(item)
-            elif item.name in self.scope.groups:
-                conditions += self.scope.groups[item.name]
-            elif item.name in self.scope.datasets:
-                datasets.add(item.name)
+            elif item.text in self.scope.groups:
+                conditions += self.scope.groups[item.text]
+            elif item.text in self.scope.datasets:
+                datasets.add(item.text)
             else:
                 known = {*self.scope.groups, *self.scope.datasets}
-                help_ = did_you_mean(item.name, known, "groups and data sets")
-                refuse("E204", f"'{item}' is neither a group nor a data set", item.span, help_)
-        if node.split is not None and node.split not in SPLITS:
-            help_ = did_you_mean(node.split, SPLITS, "splits")
-            refuse("E209", f"'{node.split}' is not a split", node.split_span, help_)
-        return Slice.of(datasets, conditions), node.split or self.split
+                help_ = did_you_mean(item.text, known, "groups and data sets")
+                refuse("E204", f"'{item.text}' is neither a group nor a data set", item.span, help_)
+        if node.split is None:
+            return Slice.of(datasets, conditions), self.split
+        split = node.split.text
+        if split not in SPLITS:
+            help_ = did_you_mean(split, SPLITS, "splits")
+            refuse("E209", f"'{split}' is not a split", node.split.span, help_)
+        return Slice.of(datasets, conditions), split
 
 
 def _refuse_use(node: NameNode, reason: str, usage: str = "") -> NoReturn:

@@ -1,7 +1,6 @@
 """Syntax trees of rules as written, before names are looked up.
 
-Two trees are equal if they have the same structure; spans are not compared. `str` of a tree returns
-its canonical text, and parsing that text gives the same tree.
+Two trees are equal if they have the same structure; spans are not compared.
 """
 
 from __future__ import annotations
@@ -67,17 +66,14 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class SliceName:
-    """A bare name in a slice: a group or a data set."""
+class Name:
+    """A name and its place: a group or data set in a slice, a column after `by=`, or a split."""
 
-    name: str
+    text: str
     span: Span = field(default=NO_SPAN, compare=False)
 
-    def __str__(self) -> str:
-        return self.name
 
-
-SliceItem = Condition | SliceName
+SliceItem = Condition | Name
 
 
 @dataclass(frozen=True)
@@ -85,37 +81,20 @@ class NumberLiteral:
     value: float
     span: Span = field(default=NO_SPAN, compare=False)
 
-    def __str__(self) -> str:
-        return value_text(self.value)
-
 
 @dataclass(frozen=True)
 class NameNode:
     """A metric, function or parameter, such as `recall[women]@test` or `max_gap(tpr, by=sex)`.
 
-    `by` are the columns of `by=`, empty without one, and `by_spans` their spans.
+    `by` are the columns of `by=`, empty without one.
     """
 
     name: str
     arguments: tuple[SyntaxNode, ...] | None = None
-    by: tuple[str, ...] = ()
+    by: tuple[Name, ...] = ()
     items: tuple[SliceItem, ...] = ()
-    split: str | None = None
+    split: Name | None = None
     span: Span = field(default=NO_SPAN, compare=False)
-    split_span: Span = field(default=NO_SPAN, compare=False)
-    by_spans: tuple[Span, ...] = field(default=(), compare=False)
-
-    def __str__(self) -> str:
-        text = self.name
-        if self.arguments is not None:
-            inside = [str(argument) for argument in self.arguments]
-            if self.by:
-                columns = ", ".join(map(quote, self.by))
-                inside.append(f"by={columns}" if len(self.by) == 1 else f"by=({columns})")
-            text += "(" + ", ".join(inside) + ")"
-        if self.items:
-            text += "[" + ", ".join(map(str, self.items)) + "]"
-        return text + (f"@{self.split}" if self.split else "")
 
 
 @dataclass(frozen=True)
@@ -125,14 +104,6 @@ class Operation:
     op: Operator
     operands: tuple[SyntaxNode, ...]
     span: Span = field(default=NO_SPAN, compare=False)
-
-    def __str__(self) -> str:
-        level = _precedence(self)
-        *left, right = self.operands
-        if not left:
-            return f"-{_parenthesize(right, level)}"
-        levels = (level + 1, SIGN_PRECEDENCE) if self.op == "**" else (level, level + 1)
-        return f"{_parenthesize(left[0], levels[0])} {self.op} {_parenthesize(right, levels[1])}"
 
 
 SyntaxNode = NumberLiteral | NameNode | Operation
@@ -149,22 +120,6 @@ class Relation:
     operands: tuple[SyntaxNode, ...]
     ops: tuple[Literal["<=", ">="], ...]
     span: Span = field(default=NO_SPAN, compare=False)
-
-    def __str__(self) -> str:
-        parts = [str(self.operands[0])]
-        for op, operand in zip(self.ops, self.operands[1:], strict=True):
-            parts += [op, str(operand)]
-        return " ".join(parts)
-
-
-def _precedence(node: SyntaxNode) -> int:
-    if isinstance(node, Operation):
-        return PRECEDENCE[node.op] if len(node.operands) == 2 else SIGN_PRECEDENCE
-    return max(PRECEDENCE.values()) + 1
-
-
-def _parenthesize(node: SyntaxNode, least: int) -> str:
-    return str(node) if _precedence(node) >= least else f"({node})"
 
 
 def with_span(node: SyntaxNode, span: Span) -> SyntaxNode:

@@ -116,14 +116,9 @@ def test_a_ratio_of_0_and_0_does_not_pass(text, bound):
     assert "not defined" in found.explanation
 
 
-def test_infinite_and_zero_ratios_pass():
-    for text in ("fpr / tpr <= 0.5", "tpr / fpr >= 2"):
-        assert one(text, SMALL, Y, Y, bound="student_t").passed
-
-
-def test_an_upper_end_of_exactly_0_passes():
-    found = one("positive_rate <= 1", groups(a=30), np.ones(30))
-    assert (found.upper, found.passed) == (0, True)
+@pytest.mark.parametrize("text", ["fpr / tpr <= 0.5", "tpr / fpr >= 2", "tpr <= 1"])
+def test_infinite_and_zero_ratios_and_an_upper_end_of_exactly_0_pass(text):
+    assert one(text, SMALL, Y, Y, bound="student_t").passed
 
 
 def test_five_rows_without_an_event_certify_little():
@@ -139,14 +134,15 @@ def test_the_order_of_rows_does_not_matter():
     order = np.argsort(label)
     texts = {"gap": f"{GAP} <= 0.3", "ratio": "precision >= 0.2"}
     column = words("MF" * 30)
-    here, there = (
-        rules(texts, {"g": column}, label),
-        rules(texts, {"g": column[order]}, label[order]),
-    )
     for bound in ("clopper_pearson", "student_t"):
-        uppers = [found.upper for found in here.certify(decisions, bound=bound)]
-        other = [found.upper for found in there.certify(decisions[order], bound=bound)]
-        assert uppers == pytest.approx(other)
+        uppers = [
+            found.upper
+            for rows in (np.arange(60), order)
+            for found in rules(texts, {"g": column[rows]}, label[rows]).certify(
+                decisions[rows], bound=bound
+            )
+        ]
+        assert uppers[:2] == pytest.approx(uppers[2:])
 
 
 def test_each_constraint_has_its_own_delta():
@@ -231,15 +227,6 @@ def test_the_record_of_a_quantity_and_of_one_bounded_on_one_side():
     assert (quantity["delta"], quantity["interval"][0]) == ([None, 0.05], -1)
 
 
-def test_the_tree_of_many_pieces_shows_those_with_the_largest_ends():
-    decisions = np.random.default_rng(0).random(300) < 0.5
-    found = one("max_gap(positive_rate, by=g) <= 0.2", {"g": words("abcdef" * 50)}, decisions)
-    *shown, rest = found.tree["children"]
-    assert (len(shown), rest["text"]) == (12, "18 others, all less")
-    assert max(child["interval"][1] for child in shown) == found.upper
-    assert rest["interval"][1] <= min(child["interval"][1] for child in shown)
-
-
 def rows_needed(found):
     return int(found.explanation.split("about ")[1].split()[0].replace(",", ""))
 
@@ -270,21 +257,6 @@ def test_explanation_of_how_many_rows_it_would_take():
     for rows, passes in ((4 * quarter + 4, True), (4 * quarter - 8, False)):
         many = (np.arange(rows) < rows // 4).astype(float)
         assert one("positive_rate <= 0.3", groups(a=rows), many).passed == passes
-
-
-@pytest.mark.parametrize("method", ["leaves", "forms", "pieces"])
-@pytest.mark.parametrize("bound", ["auto", "student_t", "hoeffding"])
-def test_explanation_of_every_bound_and_method(method, bound):
-    decisions = np.random.default_rng(0).random(400)
-    found = one(f"{GAP} <= 0.06", {"g": words("MF" * 200)}, decisions, bound=bound, method=method)
-    assert not found.passed
-    assert 400 < rows_needed(found) < 10**6
-
-
-def test_equal_random_streams_give_equal_certificates():
-    test = rules(f"{GAP} <= 0.1", SMALL, Y)
-    first, second = (test.certify(P, bound="clopper_pearson") for _ in range(2))
-    assert first == second
 
 
 A, B = "positive_rate[g=a]", "positive_rate[g=b]"

@@ -238,16 +238,6 @@ def test_two_shares_are_optimal(bound):
     assert shares[1] > 0.7  # of the small group
 
 
-def test_three_shares_are_optimal():
-    text = f"max({M} - {F}, 0.9 * {M}) + positive_rate <= 0.5"
-    expected = expected_outcome(text, {"M": 900, "F": 60}, 1)
-    assert len(expected.plan.bounds) == 3
-    least = MIN_DELTA_SHARE / 3
-    pairs = [(a, b) for a in np.linspace(least, 1, 30) for b in np.linspace(least, 1, 30)]
-    ends = [end_at(expected, (a, b, 1 - a - b)) for a, b in pairs if a + b < 1 - least]
-    assert end_at(expected, optimize_delta_shares(expected)) <= min(ends) + 1e-6
-
-
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
     "text",

@@ -48,55 +48,46 @@ def close(a: float, b: float) -> float:
     return 1e-7 * (1 + abs(a) + abs(b))
 
 
-@pytest.mark.parametrize(
-    ("rule", "expected"),
-    [
-        ("base_rate <= positive_rate <= 2 * base_rate", Shape.AFFINE),
-        ("q_mean >= 0.7", Shape.CONVEX),
-        ("max_gap(precision, by=sex) <= 0.05", Shape.RATIO_SUM),
-        ("precision >= tpr", Shape.RATIO_SUM),
-        ("g_mean <= 0.7", Shape.OTHER),
-        ("tpr * fpr <= 0.2", Shape.OTHER),
-        ("kl(0.2, tpr) >= 0.01", Shape.OTHER),
-        ("(tpr[a] - tpr[b]) ** 2 <= 0.01", Shape.CONVEX),
-        ("(tpr[a] - tpr[b]) ** 3 <= 0.01", Shape.OTHER),
-        ("tpr[a] * tpr[b] ** -1 >= 0.8", Shape.OTHER),
-        ("tpr ** -1 <= 2", Shape.AFFINE),
-        ("tpr ** 0 * fpr ** 1 <= 0.2", Shape.AFFINE),
-        ("precision * tpr >= 0.2", Shape.OTHER),
-        ("roc_auc >= 0.8", Shape.RANKING),
-        ("pr_auc[a] - tpr >= 0", Shape.RANKING),
-        ("roc_auc - mse >= 0.8", Shape.RANKING),
-        ("mse <= 0.1", Shape.ESTIMATE),
-        ("log_loss[a] <= 2 * log_loss[b]", Shape.ESTIMATE),
-        ("abs(mean_error) + error <= 0.1", Shape.ESTIMATE),
-    ],
-)
-def test_shapes_of_rules(rule, expected):
-    assert goal(rule).shape is expected
+RULES_BY_SHAPE = {
+    Shape.AFFINE: (
+        "base_rate <= positive_rate <= 2 * base_rate; tpr ** -1 <= 2; tpr ** 0 * fpr ** 1 <= 0.2"
+    ),
+    Shape.CONVEX: "q_mean >= 0.7; (tpr[a] - tpr[b]) ** 2 <= 0.01",
+    Shape.RATIO_SUM: "max_gap(precision, by=sex) <= 0.05; precision >= tpr",
+    Shape.OTHER: (
+        "g_mean <= 0.7; tpr * fpr <= 0.2; kl(0.2, tpr) >= 0.01; "
+        "(tpr[a] - tpr[b]) ** 3 <= 0.01; tpr[a] * tpr[b] ** -1 >= 0.8; "
+        "precision * tpr >= 0.2"
+    ),
+    Shape.RANKING: "roc_auc >= 0.8; pr_auc[a] - tpr >= 0; roc_auc - mse >= 0.8",
+    Shape.ESTIMATE: "mse <= 0.1; log_loss[a] <= 2 * log_loss[b]; abs(mean_error) + error <= 0.1",
+}
 
 
-@pytest.mark.parametrize(
-    ("objective", "expected"),
-    [
-        ("error", Shape.AFFINE),
-        ("kl(base_rate, positive_rate[a]) + kl(base_rate, positive_rate[b])", Shape.CONVEX),
-        ("-f1", Shape.RATIO),
-        ("1 - precision", Shape.RATIO),
-        ("-f1[a] - f1[b]", Shape.RATIO_SUM),
-        ("error - f1", Shape.RATIO_SUM),
-        ("1 - mean(precision, by=race)", Shape.RATIO_SUM),
-        ("mean(error, by=sex)", Shape.AFFINE),
-        ("fpr * fpr + fnr * fnr", Shape.CONVEX),
-        ("mse", Shape.ESTIMATE),
-        ("-log_loss", Shape.ESTIMATE),
-        ("-roc_auc", Shape.RANKING),
-    ],
-)
-def test_shapes_of_objectives(objective, expected):
-    found = objective_goal(objective, expression(objective))
-    assert found.shape is expected
-    assert found.pieces == (found.expression,)
+@pytest.mark.parametrize("expected", RULES_BY_SHAPE)
+def test_shapes_of_rules(expected):
+    for rule in RULES_BY_SHAPE[expected].split("; "):
+        assert goal(rule).shape is expected, rule
+
+
+OBJECTIVES_BY_SHAPE = {
+    Shape.AFFINE: "error; mean(error, by=sex)",
+    Shape.CONVEX: (
+        "kl(base_rate, positive_rate[a]) + kl(base_rate, positive_rate[b]); fpr * fpr + fnr * fnr"
+    ),
+    Shape.RATIO: "-f1; 1 - precision",
+    Shape.RATIO_SUM: "-f1[a] - f1[b]; error - f1; 1 - mean(precision, by=race)",
+    Shape.ESTIMATE: "mse; -log_loss",
+    Shape.RANKING: "-roc_auc",
+}
+
+
+@pytest.mark.parametrize("expected", OBJECTIVES_BY_SHAPE)
+def test_shapes_of_objectives(expected):
+    for objective in OBJECTIVES_BY_SHAPE[expected].split("; "):
+        found = objective_goal(objective, expression(objective))
+        assert found.shape is expected, objective
+        assert found.pieces == (found.expression,)
 
 
 @given(EXPRESSIONS, SEEDS)
@@ -157,28 +148,23 @@ def test_known_convex_and_concave(text):
     assert shape(node) is Shape.CONVEX
 
 
+_NEITHER_TEXT = (
+    "tpr * fpr; tpr / fpr; kl(0.2, tpr + fpr); kl(0.2, exp(tpr) / 3); sqrt(tpr - fpr); "
+    "sqrt(exp(tpr)); exp(sqrt(tpr)); abs(exp(tpr) - 2); exp(tpr) + sqrt(fpr); "
+    "rms(exp(tpr) - 2, fpr); tpr * (fpr - fpr); (tpr - fpr) ** 3; (tpr - fpr) ** 0.5; "
+    "(exp(tpr) - 2) ** 2; sqrt(tpr) ** 3; roc_auc"
+)
+NEITHER = _NEITHER_TEXT.split("; ")
+"""Expressions of unknown curvature; `kl` is clipped and roots are undefined outside their domain."""
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("2 - 3 * tpr", Curvature.AFFINE),
         ("tpr - tpr", Curvature.AFFINE),
         ("exp(0.3)", Curvature.CONSTANT),
-        ("tpr * fpr", Curvature.UNKNOWN),
-        ("tpr / fpr", Curvature.UNKNOWN),
-        ("kl(0.2, tpr + fpr)", Curvature.UNKNOWN),  # clipped beyond 1
-        ("kl(0.2, exp(tpr) / 3)", Curvature.UNKNOWN),
-        ("sqrt(tpr - fpr)", Curvature.UNKNOWN),  # undefined below 0
-        ("sqrt(exp(tpr))", Curvature.UNKNOWN),
-        ("exp(sqrt(tpr))", Curvature.UNKNOWN),
-        ("abs(exp(tpr) - 2)", Curvature.UNKNOWN),
-        ("exp(tpr) + sqrt(fpr)", Curvature.UNKNOWN),
-        ("rms(exp(tpr) - 2, fpr)", Curvature.UNKNOWN),
-        ("tpr * (fpr - fpr)", Curvature.UNKNOWN),
-        ("(tpr - fpr) ** 3", Curvature.UNKNOWN),
-        ("(tpr - fpr) ** 0.5", Curvature.UNKNOWN),  # undefined below 0
-        ("(exp(tpr) - 2) ** 2", Curvature.UNKNOWN),
-        ("sqrt(tpr) ** 3", Curvature.UNKNOWN),
-        ("roc_auc", Curvature.UNKNOWN),
+        *((text, Curvature.UNKNOWN) for text in NEITHER),
     ],
 )
 def test_affine_and_unknown_curvature(text, expected):
@@ -351,34 +337,26 @@ def of(text: str) -> Direction:
     return direction(parse_expression(text))
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("error[women]@validation", "low"),
-        ("recall[d2]", "high"),
-        ("1 - error", "high"),
-        ("-2 * error", "high"),
-        ("kappa * error", "low"),
-        ("error + accuracy", "either"),
-        ("error / of(unconstrained, error)", "low"),
-        ("positive_rate[women] / positive_rate[men]", "either"),
-        ("tpr[women] - tpr[men]", "either"),
-        ("abs(tpr[women] - tpr[men])", "low"),
-        ("max_gap(positive_rate, by=sex)", "low"),
-        ("min_ratio(positive_rate, by=sex)", "high"),
-        ("kl(base_rate, positive_rate[women])", "low"),
-        ("imbalance(by=sex)", "low"),
-        ("sqrt(error) ** 2", "low"),
-        ("f_score(2)", "high"),
-        ("auc", "high"),
-        ("mse", "low"),
-        ("mean_error", "either"),
-        ("churn", "either"),
-        ("3", "fixed"),
-    ],
-)
-def test_directions(text, expected):
-    assert of(text) == expected
+DIRECTIONS = {
+    "expected": "text",
+    "low": (
+        "error[women]@validation; kappa * error; error / of(unconstrained, error); "
+        "abs(tpr[women] - tpr[men]); max_gap(positive_rate, by=sex); "
+        "kl(base_rate, positive_rate[women]); imbalance(by=sex); sqrt(error) ** 2; mse"
+    ),
+    "high": "recall[d2]; 1 - error; -2 * error; min_ratio(positive_rate, by=sex); f_score(2); auc",
+    "either": (
+        "error + accuracy; positive_rate[women] / positive_rate[men]; tpr[women] - tpr[men]; "
+        "mean_error; churn"
+    ),
+    "fixed": "3",
+}
+
+
+@pytest.mark.parametrize("expected", DIRECTIONS)
+def test_directions(expected):
+    for text in DIRECTIONS[expected].split("; "):
+        assert of(text) == expected, text
 
 
 DECIDED = [

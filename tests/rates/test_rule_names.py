@@ -18,7 +18,7 @@ from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.parser import MAX_LENGTH, parse_conditions, parse_constraint, parse_expression
 from ratecli.rates.resolve import (
     Scope,
-    check_conditions,
+    check_condition,
     constraint_differences,
     resolve,
     violation_expression,
@@ -224,11 +224,10 @@ def mark_of(faulty: str, code: str, help_: str = "", message: str = "") -> tuple
         mark_of("log(«-1»)", "E311"),
         mark_of("sqrt(«0.2 - 0.5»)", "E311"),
         mark_of("kl(«2», tpr)", "E311", "from 0 to 1"),
-        mark_of("«log(0)» + tpr", "E311"),
+        mark_of("«log(0) + tpr»", "E311"),
         mark_of("1 + «1e308 * 10» * tpr", "E311"),
         mark_of("1 + «tpr(women)»", "E304", "write tpr", "takes no arguments"),
         mark_of("1 + «f_score»", "E304", "f_score(beta)"),
-        mark_of("f_score(«tpr»)", "E304", "", "takes a number"),
         mark_of("1 + «kl(tpr)»", "E304", "", "2 argument(s), not 1"),
         mark_of("1 + «max()»", "E304", "", "1 or more"),
         mark_of("1 + «sqrt»", "E304"),
@@ -253,7 +252,6 @@ def mark_of(faulty: str, code: str, help_: str = "", message: str = "") -> tuple
         mark_of("«disclosivity(by=sex)[women]»", "E304", "", "not of those where sex = Female"),
         mark_of("max(«imbalance(by=race)», by=sex)", "E304", "", "not of those where sex = Female"),
         mark_of("disclosivity(by=sex)@«tset»", "E209", "", "'tset' is not a split"),
-        mark_of("disclosivity(by=(sex, «sex»))", "E304", "", "'sex' is named twice"),
         mark_of("max_gap(tpr, by=(sex, «race»))", "E304", "", "compares the values of one column"),
         mark_of("«min(tpr, fpr, by=sex)»", "E304", "", "takes one metric and a column"),
     ],
@@ -267,7 +265,8 @@ def test_errors_of_names(mark, code, help_, message):
 
 def test_conditions_of_groups_are_checked():
     def check(text: str) -> None:
-        check_conditions(parse_conditions(text), FULL)
+        for condition in parse_conditions(text):
+            check_condition(condition, FULL)
 
     check("sex = Female, age >= 3, age = (20, '39'), zip <= 12")
     assert fault_under("sex = Male, «rce = White»", check).code == "E205"

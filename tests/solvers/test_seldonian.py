@@ -12,7 +12,7 @@ from scipy.special import expit
 from scipy.stats import t as student
 
 from ratecli.errors import FaultError
-from ratecli.models.linear import Logistic
+from ratecli.models.linear import Logistic, RandomizedLogistic
 from ratecli.rates import expression as ex
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines.solvers import Unconstrained
@@ -29,7 +29,6 @@ from ratecli.solvers.seldonian.scores import (
 from ratecli.solvers.seldonian.selection import (
     CandidateSelection,
     CandidateTracker,
-    SqpOptimizer,
     minimize_worst_bound,
 )
 from ratecli.solvers.seldonian.soft import (
@@ -112,19 +111,6 @@ def test_candidate_is_as_good_as_slsqp(name):
     assert solution.status == "solved"
     assert objective(solution, selection) <= best_of_starts(selection) + 1e-5
     assert solution.multipliers.keys() <= {goal.name for goal in problem.constraints}
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_other_starts_find_no_better_candidate(seed):
-    """Ends bend there, and what stops at the edge of what passes must arrive within."""
-    options = {"method": "leaves", "bound": "student_t", "tests": 60}
-    problem = promised(smooth_rows(seed, n=60, d=3), {"c": RATIO}, **options)
-    selection = chosen_by(problem, inflation=2)
-    found, rng = objective(solved(problem, inflation=2), selection), np.random.default_rng(seed)
-    for place in rng.normal(size=(8, selection.design.width)):
-        track, start = CandidateTracker(), selection.at(place)
-        SqpOptimizer(selection, track).run(start)
-        assert track.best is None or found <= track.best.objective + 1e-5
 
 
 @pytest.mark.parametrize("bound", ["betting", "student_t"])
@@ -220,31 +206,15 @@ def test_reported_number_of_rows_is_enough():
     assert ended(int(0.7 * count)).status == "iteration_limit"
 
 
-def test_unattainable_goal_reports_that_no_rows_are_enough():
+def test_goals_that_no_number_of_rows_attains_and_groups_too_small_for_a_bound_are_reported():
     problem = promised(smooth_rows(0), {"c": "log_loss <= 0.01"}, tests=400)
     assert "no number of rows would be enough" in solved(problem).reason
-
-
-def test_groups_too_small_for_a_bound_are_reported():
     problem = promised(smooth_rows(0), {"c": "log_loss[g = a] <= 2"}, tests=1)
     for optimizer in ("sequential", "lagrangian", "cma"):
         solution = solved(problem, optimizer=optimizer, iterations=5)
         assert "infinite" in solution.reason
         assert "no number of rows" not in solution.reason  # more rows may well be enough
         assert len(solution.variants) == 1
-
-
-def test_search_leaves_infinite_bounds_at_the_start():
-    """The lower limit of a rare rate is 0, and so the ratio's upper limit infinite, until it rises."""
-    rows = smooth_rows(5)
-    rare = replace(rows, label=rows.label * (np.arange(len(rows)) % 12 == 0))
-    rule = {"c": "positive_rate[g = a] / positive_rate[g = b] <= 1.6"}
-    problem = promised(rare, rule, tests=60, bound="hoeffding")
-    selection = chosen_by(problem, inflation=1)
-    assert np.isinf(selection.at(np.zeros(6)).worst)
-    solution = solved(problem, inflation=1)
-    assert solution.status == "solved"
-    assert np.isfinite(objective(solution, selection))
 
 
 def test_nan_gradient_keeps_the_best_candidate(monkeypatch):
@@ -382,12 +352,6 @@ def test_slopes_of_probabilities_match_finite_differences(case, method, inflatio
     rules, objective = CLASSES[case]
     problem = promised(smooth_rows(case), rules, objective, method=method, tests=4000)
     check_slopes(chosen_by(problem, inflation=inflation), case)
-
-
-@pytest.mark.parametrize("bound", ["auto", "hoeffding", "empirical_bernstein"])
-def test_slopes_with_other_bounds(bound):
-    problem = promised(smooth_rows(5), {"c": GAP}, bound=bound, method="forms", tests=4000)
-    check_slopes(chosen_by(problem), 5)
 
 
 @pytest.mark.parametrize("case", range(len(NUMBERS)))
@@ -549,3 +513,41 @@ def test_deterministic_rejects_rates_of_other_measurements():
     assert fault.code == "E308"
     assert ex.to_text(mse.pieces[0])
     assert hard.obstacle(tpr, problem.rates) is soft.obstacle(mse, problem.rates) is None
+
+
+def attainable(problem: Problem, **options: object) -> tuple[RandomizedLogistic, Solution]:
+    solution = solved(problem, step=0.1, inflation=1, **options)
+    assert solution.status == "solved"
+    return solution.variants["stochastic"], solution
+
+
+def test_multipliers_of_two_goals_may_be_whole_numbers():
+    """Defect 10: theirs has one multiplier unless told otherwise, and 1 is refused for 1.0."""
+    problem = promised(smooth_rows(1, d=2), RULES, tests=20_000)
+    options = {"optimizer": "lagrangian", "iterations": 60}
+    (one, ended), (other, _) = (attainable(problem, multiplier=m, **options) for m in (1, 1.0))
+    assert ended.multipliers.keys() == RULES.keys()
+    np.testing.assert_array_equal(one.weights, other.weights)
+
+
+@pytest.mark.parametrize(("optimizer", "near"), [("sequential", 1e-4), ("lagrangian", 1e-3)])
+def test_exam_scores_are_no_worse_features_than_deviations(optimizer, near):
+    """Defect 13: theirs leaves all that is useful in its first step where features are large."""
+    rows = smooth_rows(1, d=2)
+    exams = replace(rows, X=575 + 80 * rows.X)
+    plain, raw = (
+        attainable(promised(each, RULES, l2=0.0, tests=20_000), optimizer=optimizer, iterations=600)
+        for each in (rows, exams)
+    )
+    np.testing.assert_allclose(raw[0].score(exams.X), plain[0].score(rows.X), atol=near)
+
+
+@pytest.mark.parametrize(("optimizer", "iterations"), [("lagrangian", 100), ("cma", 20)])
+def test_nothing_is_printed_and_no_argument_is_changed(optimizer, iterations, capfd):
+    """Defect 14: theirs prints, and changes the weights that it starts from."""
+    problem = promised(smooth_rows(1, d=2), RULES, tests=20_000)
+    before = problem.X.copy(), problem.label.copy()
+    attainable(problem, optimizer=optimizer, iterations=iterations)
+    assert capfd.readouterr() == ("", "")
+    np.testing.assert_array_equal(problem.X, before[0])
+    np.testing.assert_array_equal(problem.label, before[1])

@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 from ratecli.certify.bound import Bound, BoundPredictor, SampleMoments
 from ratecli.certify.bounds import choose_bound
 from ratecli.certify.forms import FormRows
-from ratecli.certify.trees import GoalTestPlan, OneSidedBound, SafetyTestSpec, plan_goal_test
+from ratecli.certify.trees import (
+    GoalTestPlan,
+    OneSidedBound,
+    SafetyTestSpec,
+    plan_goal_test,
+    upper_ends,
+)
 from ratecli.models.base import Array
 from ratecli.rates.analysis import InclusionFunction, pieces
 from ratecli.rates.expression import Expression
@@ -25,34 +31,14 @@ from ratecli.solvers.seldonian.solver import BoundInflation
 
 @dataclass(frozen=True)
 class MeanEstimate:
-    """One mean that bounds are made of: measurements of some candidate rows, and their features.
-
-    Attributes
-    ----------
-    test_share
-        Expected number of test rows for each of these rows.
-    times
-        How many times all rows, candidate and test alike, are assumed to be there.
-    """
+    """One mean that bounds are made of: measurements of some candidate rows, and their features."""
 
     rows: FormRows
     design: DesignMatrix
-    test_share: float
-    times: float = 1.0
 
     @property
     def count(self) -> int:
         return len(self.rows.rows)
-
-    @property
-    def expected(self) -> int:
-        """Expected number of such rows in the test."""
-        return round(self.test_share * self.times * self.count)
-
-    @property
-    def spread(self) -> float:
-        """Variance of the mean on these rows minus that on test rows, if a row's variance is 1."""
-        return 1 / (self.times * self.count) + 1 / self.expected if self.expected else np.inf
 
     def measured(self, outputs: ModelOutputs) -> Array:
         """Return the measurements (n_g,)."""
@@ -143,9 +129,7 @@ class PredictedGoal:
 
     def upper(self, limits: Array) -> tuple[Array, Array]:
         """Return upper ends (P,) of the parts, and their slopes (P, B) in the limits."""
-        enclosures = [inclusion(limits) for inclusion in self._inclusions]
-        slopes = np.array([each.high_slopes for each in enclosures])
-        return np.array([each.high for each in enclosures]), slopes.reshape(len(enclosures), -1)
+        return upper_ends(self._inclusions, limits)
 
     def with_parts(self, limits: Array) -> PredictedGoal:
         """Split trees that are maxima into their parts if those have the same upper end."""
@@ -153,7 +137,7 @@ class PredictedGoal:
         whole, _ = self.plan.upper(limits)
         for tree, (node, end) in enumerate(zip(self.plan.trees, whole, strict=True)):
             parts = pieces(node)
-            ends = [self.plan.inclusion(part, tree)(limits).high for part in parts]
+            ends = [self.plan.inclusion(part, tree)(limits)[1] for part in parts]
             same = np.isclose(max(ends), end, rtol=1e-9, atol=1e-12)
             nodes += [(tree, part) for part in (parts if same else (node,))]
         return replace(self, nodes=tuple(nodes))
@@ -195,6 +179,10 @@ class TestPrediction:
         The goals of the trees, in the order of `owners`.
     rows
         Number of rows of the test.
+    test_share
+        Expected number of test rows for each candidate row.
+    times
+        How many times all rows, candidate and test alike, are assumed to be there.
     needed
         The largest end at which a tree passes; it is subtracted from the ends.
     """
@@ -202,6 +190,8 @@ class TestPrediction:
     groups: tuple[MeanEstimate, ...]
     goals: tuple[PredictedGoal, ...]
     rows: int
+    test_share: float
+    times: float = 1.0
     inflation: BoundInflation = field(default_factory=BoundInflation)
     needed: float = 0.0
 
@@ -221,17 +211,18 @@ class TestPrediction:
     def _limit(
         self, side: OneSidedBound, bound: Bound, terms: Sequence[tuple[int, float]]
     ) -> PredictedLimit:
-        groups = [self.groups[q] for q, _ in terms]
-        signed = [side.sign * coefficient for _, coefficient in terms]
-        parts = [
-            SampleMoments(coefficient, 0.0, 0.0, group.expected, group.rows.range)
-            for coefficient, group in zip(signed, groups, strict=True)
-        ]
+        parts, noise = list[SampleMoments](), list[float]()
+        for q, coefficient in terms:
+            group, signed = self.groups[q], side.sign * coefficient
+            expected = round(self.test_share * self.times * group.count)
+            parts.append(SampleMoments(signed, 0.0, 0.0, expected, group.rows.range))
+            spread = 1 / (self.times * group.count) + 1 / expected if expected else np.inf
+            noise.append(signed**2 * spread)
         return PredictedLimit(
             side.sign,
             np.array([q for q, _ in terms], dtype=np.intp),
-            np.array(signed),
-            np.array(signed) ** 2 * [group.spread for group in groups],
+            np.array([part.coefficient for part in parts]),
+            np.array(noise),
             BoundPredictor(bound, parts, side.delta),
             self.inflation,
         )
@@ -243,7 +234,7 @@ class TestPrediction:
 
     def scaled(self, times: float) -> TestPrediction:
         """Return the prediction for `times` as many candidate and safety rows."""
-        return replace(self, groups=tuple(replace(each, times=times) for each in self.groups))
+        return replace(self, times=times)
 
     def with_parts(self, outputs: ModelOutputs) -> TestPrediction:
         """Split trees into smooth parts: see `PredictedGoal`."""
@@ -295,10 +286,8 @@ def predict_safety_test(
     FaultError
         E308 and E411, as `plan_goal_test` and `independent_parts` do.
     """
-    design, share = (
-        DesignMatrix(problem.X, "unregularized"),
-        safety.rows / max(problem.X.shape[0], 1),
-    )
+    design = DesignMatrix(problem.X, "unregularized")
+    share = safety.rows / max(problem.X.shape[0], 1)
     groups, numbers = list[MeanEstimate](), dict[object, int]()
     designs = dict[bytes, DesignMatrix]()
 
@@ -310,7 +299,7 @@ def predict_safety_test(
             if places not in designs:
                 designs[places] = design.some(rows.rows)
             numbers[key] = len(groups)
-            groups.append(MeanEstimate(rows, designs[places], share))
+            groups.append(MeanEstimate(rows, designs[places]))
         return numbers[key]
 
     def terms(parts: Sequence[FormRows]) -> tuple[Bound, tuple[tuple[int, float], ...]]:
@@ -323,4 +312,4 @@ def predict_safety_test(
         plan = plan_goal_test(goal, safety, problem.rates)
         quantities = map(terms, plan.parts(problem.rates, problem.label_ends))
         goals.append(PredictedGoal(plan, tuple(quantities), tuple(enumerate(plan.trees))))
-    return TestPrediction(tuple(groups), tuple(goals), safety.rows).with_parts(outputs)
+    return TestPrediction(tuple(groups), tuple(goals), safety.rows, share).with_parts(outputs)

@@ -17,11 +17,12 @@ from scipy.special import expit
 from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import LinearRegressor, RandomizedLogistic
 from ratecli.rates.analysis import Goal
-from ratecli.rates.expression import Expression, Leaf, leaves
+from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.functions import Interval
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask
-from ratecli.rates.tangent import tangent
+from ratecli.rates.table import Measurement
+from ratecli.rates.tangent import Tangents, tangent
 from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.problem import ERROR_RATE, Problem
 
@@ -241,30 +242,23 @@ class RateObjective:
     model: ScoreModel
 
     @cached_property
-    def _kinds(self) -> dict[str, Mask]:
-        """For each measurement that the expression uses, its rates (K,)."""
-        used = set(leaves(self.expression))
-        kinds = np.array([leaf.rate.of if leaf in used else "" for leaf in self.rates.leaves])
-        return {of: kinds == of for of in dict.fromkeys(kinds.tolist()) if of}
+    def _kinds(self) -> dict[Measurement, Mask]:
+        """For each measurement, the rates (K,) that are means of it."""
+        kinds = [leaf.rate.of for leaf in self.rates.leaves]
+        return {of: np.array([of == other for other in kinds]) for of in dict.fromkeys(kinds)}
 
-    def _rates(self, outputs: ModelOutputs) -> Array:
-        """Return the rates (K,), 0 for unused ones."""
-        total = np.zeros(len(self.rates.leaves))
-        for of, own in self._kinds.items():
-            total[own] = self.rates.rates(outputs.measured(of))[own]
-        return total
+    def _tangent(self, outputs: ModelOutputs) -> Tangents:
+        rates = self.rates.measured({of: outputs.measured(of) for of in self._kinds})
+        return tangent(self.expression, rates, self.rates.index())
 
     def value(self, scores: Array) -> float:
-        rates = self._rates(self.model.outputs(scores))
-        return float(tangent(self.expression, rates, self.rates.index()).value)
+        return float(self._tangent(self.model.outputs(scores)).value)
 
     def slopes(self, scores: Array) -> Array:
         outputs, total = self.model.outputs(scores), np.zeros(len(scores))
-        by_rate = tangent(self.expression, self._rates(outputs), self.rates.index()).slopes
+        by_rate = np.nan_to_num(self._tangent(outputs).slopes)
         for of, own in self._kinds.items():
-            total += outputs.slopes(of) * (
-                self.rates.A.T @ np.where(own, np.nan_to_num(by_rate), 0.0)
-            )
+            total += outputs.slopes(of) * (self.rates.A.T @ np.where(own, by_rate, 0.0))
         return total
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,6 @@ from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.numerics import minimize_quadratic
 from ratecli.solvers.seldonian.prediction import PredictedTestResult, TestPrediction
 from ratecli.solvers.seldonian.scores import ScoreModel, ScoreObjective, WhitenedCoordinates
-from ratecli.solvers.seldonian.solver import BoundInflation
 
 
 @dataclass(frozen=True)
@@ -131,15 +130,12 @@ def shortfall_reason(
     """
     factor = smallest_factor(passes, MAX_ROW_FACTOR, ROW_FACTOR_HALVINGS)
     name, end = prediction.owners[int(np.argmax(upper))], float(upper.max())
-    reason = f"no model is expected to pass the test of '{name}'"
-    if np.isfinite(end):
-        reason += f": the smallest bound attainable is {end:+.4g}, and at most 0 is needed"
-    else:
-        reason += ": its bound is infinite, and at most 0 is needed"
-        if factor is None:
-            return f"{reason}; there are too few training rows to tell how many would be enough"
+    known = np.isfinite(end)
+    bound = f"the smallest bound attainable is {end:+.4g}" if known else "its bound is infinite"
+    reason = f"no model is expected to pass the test of '{name}': {bound}, and at most 0 is needed"
     if factor is None:
-        return f"{reason}; no number of rows would be enough"
+        unknown = "there are too few training rows to tell how many would be enough"
+        return f"{reason}; {'no number of rows would be enough' if known else unknown}"
     rows = round_up(factor * prediction.rows, digits=2)
     return (
         f"{reason}; about {rows:,} rows in the test instead of {prediction.rows:,} would do, with "
@@ -380,8 +376,6 @@ class SqpOptimizer:
         return None
 
 
-EASIER_INFLATIONS = (0.5, 0.25, 0.1, 0.0)
-"""Fractions of the inflation to try if bounds are infinite at the full inflation."""
 BOUND_TOLERANCE = 1e-6
 """Predicted relative decrease of the largest bound at which to stop; few digits are reported."""
 MAX_BOUND_STEPS = 100
@@ -394,22 +388,6 @@ def minimize_worst_bound(
     enough: float = -np.inf,
     exact: float = BOUND_TOLERANCE,
 ) -> CandidatePoint:
-    """Minimize the largest predicted bound from a start, stopping once it is at most `enough`.
-
-    If bounds are infinite at first, such as for a ratio whose denominator's interval contains 0, a
-    smaller inflation is used first to find a point where they are finite.
-    """
-    whole = selection.prediction.inflation
-    for part in EASIER_INFLATIONS:
-        if np.isfinite(start.worst):
-            break
-        inflation = BoundInflation(part * whole.factor, part * whole.deviates)
-        easier = replace(selection, prediction=replace(selection.prediction, inflation=inflation))
-        ahead = easier.at(start.v)
-        if np.isfinite(ahead.worst):
-            search = SqpOptimizer(easier, CandidateTracker(), worst_only=True, exact=exact)
-            start = selection.at(search.run(ahead, MAX_BOUND_STEPS)[0].v)
-            track.update(start)
-            break
+    """Minimize the largest predicted bound from a start, stopping once it is at most `enough`."""
     search = SqpOptimizer(selection, track, worst_only=True, enough=enough, exact=exact)
     return search.run(start, MAX_BOUND_STEPS)[0]
