@@ -118,14 +118,6 @@ def test_log_loss_of_estimates_at_and_outside_the_ends():
     assert number("log_loss + error", sample, wrong) == math.inf
 
 
-def test_a_matrix_without_a_split_is_over_all_rows():
-    sample, predictions = random_sample(3, 50)
-    mean = np.average(predictions.decisions, weights=sample.weight)
-    assert matrix_of(["positive_rate"], sample, None).rates(predictions.decisions) == pytest.approx(
-        [mean]
-    )
-
-
 def test_matrices_without_rates_rows_or_dependence_on_decisions():
     sample, predictions = random_sample(1, 30)
     nothing = matrix_of([], sample)

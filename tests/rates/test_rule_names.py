@@ -170,25 +170,20 @@ def test_canonical_text_of_random_expressions(node):
     assert ex.to_text(resolve(parse_expression(ex.to_text(node)), SCOPE)) == ex.to_text(node)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "max_gap(f1, by=sex) - min_ratio(precision[old], by=sex)",
-        "1 - mean(f1[old], by=sex)",
-        "-(tpr * fpr) - 0.3 / precision + -2",
-        "of(majorize, 1 - tpr[women]@test) * of(deployed, tpr)",
-        "roc_auc[women] - pr_auc@test",
-        "win_loss_ratio - 1.1 * (wins / losses)",
-        "share[women]@test - joint_rate[d1, d2, old]",
-        "min(share, by=(race, sex)) + max(tpr, by=race) - rms(fpr - 0.1, by=sex)",
-        "mean(precision, by=(race, sex))",
-        "imbalance(by=(race, sex))[d1]@test",
-        "disclosivity(by=(race, sex))[d2, d1]@validation - 0.1",
-        "of(majorize, disclosivity(by=sex) / imbalance(by=sex))",
-        "2 * max(disclosivity(by=sex), disclosivity(by=race)) ** 2",
-        "1e-300 * tpr + 1e22",
-    ],
+TEXTS = (
+    "max_gap(f1, by=sex) - min_ratio(precision[old], by=sex); 1 - mean(f1[old], by=sex); "
+    "-(tpr * fpr) - 0.3 / precision + -2; "
+    "of(majorize, 1 - tpr[women]@test) * of(deployed, tpr); roc_auc[women] - pr_auc@test; "
+    "win_loss_ratio - 1.1 * (wins / losses); share[women]@test - joint_rate[d1, d2, old]; "
+    "min(share, by=(race, sex)) + max(tpr, by=race) - rms(fpr - 0.1, by=sex); "
+    "mean(precision, by=(race, sex)); imbalance(by=(race, sex))[d1]@test; "
+    "disclosivity(by=(race, sex))[d2, d1]@validation - 0.1; "
+    "of(majorize, disclosivity(by=sex) / imbalance(by=sex)); "
+    "2 * max(disclosivity(by=sex), disclosivity(by=race)) ** 2; 1e-300 * tpr + 1e22"
 )
+
+
+@pytest.mark.parametrize("text", TEXTS.split("; "))
 def test_canonical_text_resolves_to_the_same_expression(text):
     node = value(text)
     assert value(ex.to_text(node)) == node
@@ -203,26 +198,18 @@ def mark_of(faulty: str, code: str, help_: str = "", message: str = "") -> tuple
     [
         mark_of("tpr - «trp»", "E203", "did you mean 'tpr'"),
         mark_of("0.5 * «Recall»[women]", "E203", "did you mean 'recall'"),
-        mark_of("2 * «kapa»", "E203", "did you mean 'kappa'"),
         mark_of("«sqr»(tpr)", "E203", "did you mean 'sqrt'"),
         mark_of("1 - «women»", "E203", "positive_rate[women]", "is a slice"),
-        mark_of("1 - «d2»", "E203", "positive_rate[d2]", "is a slice"),
         mark_of("tpr[«wimen»]", "E204", "did you mean 'women'"),
-        mark_of("tpr[women, «d4»]", "E204", "d1, d2, d3"),
         mark_of("tpr[women, «sx = Female»]", "E205", "did you mean 'sex'"),
         mark_of("max_gap(tpr, by=«gender»)", "E205", "age, alone, race, sex"),
-        mark_of('max_gap(tpr, by=«"Sex"»)', "E205", "did you mean 'sex'"),
         mark_of("tpr[«sex=female»]", "E206", "did you mean 'Female'? values: Female, Male"),
-        mark_of("tpr[«race != (White, Blck)»]", "E206", "did you mean 'Black'"),
         mark_of("tpr[«age = 40»]", "E206", "20, 39, 41.5"),
         mark_of("tpr[«sex >= 30»]", "E206", "Female, Male", "compares numbers"),
         mark_of("tpr@«tests»", "E209", "did you mean 'test'"),
-        mark_of("f1[women]@«dev»", "E209", "train"),
         mark_of("of(«unconstraint», error)", "E202", "did you mean 'unconstrained'"),
         mark_of("tpr / «0»", "E311"),
-        mark_of("tpr / «nothing»", "E311"),
         mark_of("log(«-1»)", "E311"),
-        mark_of("sqrt(«0.2 - 0.5»)", "E311"),
         mark_of("kl(«2», tpr)", "E311", "from 0 to 1"),
         mark_of("«log(0) + tpr»", "E311"),
         mark_of("1 + «1e308 * 10» * tpr", "E311"),
@@ -230,28 +217,19 @@ def mark_of(faulty: str, code: str, help_: str = "", message: str = "") -> tuple
         mark_of("1 + «f_score»", "E304", "f_score(beta)"),
         mark_of("1 + «kl(tpr)»", "E304", "", "2 argument(s), not 1"),
         mark_of("1 + «max()»", "E304", "", "1 or more"),
-        mark_of("1 + «sqrt»", "E304"),
         mark_of("1 + «max(tpr, fpr)[women]»", "E304", "max(tpr[...])"),
-        mark_of("«abs(tpr)@test»", "E304"),
         mark_of("tpr(by=«sex»)", "E304", "", "max_gap, mean, min_ratio"),
-        mark_of("«max_gap(tpr)»", "E304", "max_gap(tpr, by=sex)"),
         mark_of("«max_gap(tpr, fpr, by=sex)»", "E304", "max_gap(tpr, by=sex)"),
         mark_of("max_gap(tpr, by=«alone»)", "E304", "", "1 value,"),
         mark_of("max_gap(tpr, by=«zip»)", "E304", "", "31 values"),
         mark_of("«mean(tpr, fpr)»", "E304", "mean(tpr, by=sex)"),
-        mark_of("«of(error)»", "E304", "of(unconstrained, error)"),
         mark_of("«of(3, error)»", "E304", "of(unconstrained, error)"),
         mark_of("1 - «kappa[women]»", "E304", "", "is a number"),
-        mark_of("«kappa@test»", "E304", "", "is a number"),
-        mark_of("tpr - «mode»", "E304", "", "'fast'"),
         mark_of("tpr - «flag»", "E304", "", "True"),
         mark_of("tpr(by=(«sex, race»))", "E304", "", "max, min, rms, imbalance, disclosivity"),
-        mark_of("sqrt(tpr, by=«sex»)", "E304", "", "belongs to"),
         mark_of("1 - «imbalance»", "E304", "", "takes a column and no metric"),
-        mark_of("«imbalance(tpr, by=sex)»", "E304", "", "takes a column and no metric"),
         mark_of("«disclosivity(by=sex)[women]»", "E304", "", "not of those where sex = Female"),
         mark_of("max(«imbalance(by=race)», by=sex)", "E304", "", "not of those where sex = Female"),
-        mark_of("disclosivity(by=sex)@«tset»", "E209", "", "'tset' is not a split"),
         mark_of("max_gap(tpr, by=(sex, «race»))", "E304", "", "compares the values of one column"),
         mark_of("«min(tpr, fpr, by=sex)»", "E304", "", "takes one metric and a column"),
     ],

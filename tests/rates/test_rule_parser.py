@@ -133,26 +133,19 @@ def test_spans_of_compounds_exclude_blanks_around_them():
     ("mark", "message"),
     [
         ("tpr >= «>=» 3", "a number, a rate or '(' is expected, found '>='"),
-        ("«*» 3", "expected, found '*'"),
         ("tpr «+»", "the rule ends here"),
-        ("tpr «fpr»", "an operator or the end is expected, found 'fpr'"),
         ("tpr«$»", "found '$'"),
         ("(tpr «]»", "')' is missing after the bracketed part"),
-        ("max(tpr «fpr»)", "')' is missing after the arguments"),
         ("max_gap(tpr, by=sex«,» tpr)", "')' is missing after the arguments"),
         ("max_gap(tpr, by=«3»)", "a name is expected in `by=`"),
         ("tpr[«]»", "a name is expected in a slice"),
-        ("tpr[«3» = 4]", "a name is expected in a slice"),
         ("tpr[city = New «York»]", "']' is missing after the slice, found 'York'"),
         ("tpr[hours-per-week«]»", "a comparison is expected after 'hours-per-week'"),
         ("tpr[a = «]»", "a value is expected"),
-        ('tpr[a = «"»b]', "a value is expected"),
         ("tpr[a = (b «c»)]", "')' is missing after the values"),
         ("tpr[age >= «old»]", "'>=' compares with a number, not with 'old'"),
         ("tpr@«3»", "the name of a split is expected"),
-        ("tpr@test«[»women]", "found '['"),
         ("«1e999» * tpr", "larger than any number"),
-        ("1.2«.3»", "found '.3'"),
     ],
 )
 def test_syntax_errors_point_at_the_token(mark, message):
@@ -169,20 +162,14 @@ def test_syntax_errors_point_at_the_token(mark, message):
         ("tpr «==» 3", parse_constraint, "E301", "two rules"),
         ("tpr «=» 3", parse_constraint, "E301", "write <= or >="),
         ("tpr «<» 3", parse_constraint, "E301", "write <="),
-        ("tpr «>» 3", parse_constraint, "E301", "write >="),
         ("tpr[sex «==» Female]", parse_constraint, "E301", "single ="),
         # mixed chains
         ("«a <= b >= c»", parse_constraint, "E301", "two rules"),
-        (" «a >= b <= c»  ", parse_constraint, "E301", "two rules"),
         # values instead of comparisons, and the reverse
         (" «tpr» ", parse_constraint, "E303", "value <= bound"),
-        ("«(a + b) * c»", parse_constraint, "E303", "value <= bound"),
         (" «tpr <= 3» ", parse_expression, "E303", "under `constraints`"),
         # groups
         ("a = 1, «women»", parse_conditions, "E301", "column = value"),
-        ("a = 1 «b» = 2", parse_conditions, "E301", ""),
-        ("a = 1«]»", parse_conditions, "E301", ""),
-        ("«>=» 3", parse_conditions, "E301", ""),
         ("a = 1«,»", parse_conditions, "E301", ""),
     ],
 )

@@ -289,17 +289,14 @@ def predict_safety_test(
     design = DesignMatrix(problem.X, "unregularized")
     share = safety.rows / max(problem.X.shape[0], 1)
     groups, numbers = list[MeanEstimate](), dict[object, int]()
-    designs = dict[bytes, DesignMatrix]()
 
     def group_number(rows: FormRows) -> int:
         """Return the index of a group, each distinct one once."""
-        places = rows.rows.tobytes()
-        key = (places, rows.of, rows.slope.tobytes(), rows.offset.tobytes())
+        arrays = (rows.rows, rows.slope, rows.offset)
+        key = (rows.of, *(array.tobytes() for array in arrays))
         if key not in numbers:
-            if places not in designs:
-                designs[places] = design.some(rows.rows)
             numbers[key] = len(groups)
-            groups.append(MeanEstimate(rows, designs[places]))
+            groups.append(MeanEstimate(rows, design.some(rows.rows)))
         return numbers[key]
 
     def terms(parts: Sequence[FormRows]) -> tuple[Bound, tuple[tuple[int, float], ...]]:
