@@ -339,18 +339,15 @@ class GoalTreeRecorder:
 
     def record(self) -> TreeRecord:
         """Return the tree, or the maximum of several trees; each node with its interval."""
-        trees = list(enumerate(self.plan.trees))
-        nodes = [self._node(node, p) for p, node in trees]
+        nodes = [self._node(node, p) for p, node in enumerate(self.plan.trees)]
         if len(nodes) == 1:
             return nodes[0]
-        lows, highs = np.array([self._interval(node, p) for p, node in trees]).T
-        return _record("max", (lows.max(), highs.max()), *nodes)
-
-    def _interval(self, node: Expression, tree: int) -> Interval:
-        return self.plan.inclusion(node, tree)(self.limits)
+        low, high = np.array([node["interval"] for node in nodes], dtype=float).max(axis=0)
+        return _record("max", (low, high), *nodes)
 
     def _node(self, node: Expression, tree: int) -> TreeRecord:
-        interval, place = self._interval(node, tree), self.plan.places.get(node)
+        interval = self.plan.inclusion(node, tree)(self.limits)
+        place = self.plan.places.get(node)
         if place is not None:
             quantity = self._quantity(place.quantity, tree)
             if (place.factor, place.constant) == (1, 0):
