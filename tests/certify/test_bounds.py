@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from oracles.samples import UNKNOWN, decisions, moments, rng, sample
+from oracles.samples import UNKNOWN, decisions, rng, sample
 from scipy import stats
 
 from ratecli.certify.bound import BoundedSample, SampleMoments
@@ -69,7 +69,7 @@ def test_limits_of_the_literature(name, measured, delta, upper, lower):
     assert limits[0] == pytest.approx(upper, abs=1e-10)
     assert lower is None or limits[1] == pytest.approx(lower, abs=1e-10)
     if name == "student_t":
-        assert T.predicted([moments(measured)], delta).value == pytest.approx(upper, abs=1e-10)
+        assert T.predicted([measured.moments()], delta).value == pytest.approx(upper, abs=1e-10)
 
 
 def test_two_means_by_welch():
@@ -204,7 +204,7 @@ def test_a_smaller_delta_is_a_larger_bound(bound, parts):
     uppers = [bound.upper(parts, delta, rng()) for delta in (0.3, 0.1, 0.03, 0.01, 1e-3)]
     assert uppers == sorted(uppers)
     assert uppers[1] > total(parts)
-    expected = [bound.predicted([moments(p) for p in parts], delta).value for delta in (0.1, 0.01)]
+    expected = [bound.predicted([p.moments() for p in parts], delta).value for delta in (0.1, 0.01)]
     assert expected == sorted(expected)
 
 
@@ -228,8 +228,8 @@ def test_constants_cost_nothing(bound, parts):
     nothing = BoundedSample(np.array([0.2, 0.9]), coefficient=0.0)
     upper = bound.upper(parts, 0.05, rng())
     assert bound.upper([constant, *parts, nothing], 0.05, rng()) == pytest.approx(upper - 0.6)
-    expected = bound.predicted([moments(p) for p in parts], 0.05)
-    more = [SampleMoments(-2.0, 0.3, 0.0, 7, (0.3, 0.3)), *(moments(p) for p in parts)]
+    expected = bound.predicted([p.moments() for p in parts], 0.05)
+    more = [SampleMoments(-2.0, 0.3, 0.0, 7, (0.3, 0.3)), *(p.moments() for p in parts)]
     assert bound.predicted(more, 0.05).value == pytest.approx(expected.value - 0.6)
 
 
@@ -335,7 +335,7 @@ def test_predictions_are_close_to_bounds(bound, parts):
     value = sum(part.coefficient * float(part.values.mean()) for part in parts)
     repeats = 12 if bound.name in {"betting", "bootstrap"} else 1
     width = np.mean([bound.upper(parts, 0.05, rng(seed)) for seed in range(repeats)]) - value
-    predicted = bound.predicted([moments(part) for part in parts], 0.05).value - value
+    predicted = bound.predicted([part.moments() for part in parts], 0.05).value - value
     assert predicted == pytest.approx(width, rel=NEAR.get(bound.name, 1e-9))
 
 

@@ -1,11 +1,9 @@
 """Samples for confidence bounds, and a test of the number of misses."""
 
-from dataclasses import replace
-
 import numpy as np
 from scipy import stats
 
-from ratecli.certify.bound import BoundedSample, SampleMoments
+from ratecli.certify.bound import BoundedSample
 from ratecli.models.base import Array
 
 UNKNOWN = (-np.inf, np.inf)
@@ -24,12 +22,6 @@ def sample(mean: float, deviation: float, rows: int) -> BoundedSample:
     """Return values of an unknown range with this mean and standard deviation."""
     values = np.linspace(-1, 1, rows)
     return BoundedSample(mean + deviation * values / values.std(ddof=1), UNKNOWN)
-
-
-def moments(part: BoundedSample, rows: int | None = None) -> SampleMoments:
-    """The moments of a sample, with another number of rows if one is given."""
-    found = part.moments()
-    return found if rows is None else replace(found, rows=rows)
 
 
 def few_enough(misses: int, draws: int, delta: float) -> bool:
