@@ -284,7 +284,9 @@ class _Resolver:
     def columns(self, node: NameNode) -> list[list[Condition]]:
         """Return one condition for each value of each column in `by=`."""
         found = []
-        for column, span in ((name.text, name.span) for name in node.by):
+        for k, (column, span) in enumerate((name.text, name.span) for name in node.by):
+            if any(column == other.text for other in node.by[:k]):
+                refuse("E304", f"'{column}' is named twice", span)
             values = _column_values(column, span, self.scope)
             if not 2 <= len(values) <= MAX_VALUES:
                 count = f"{len(values)} value{'s' * (len(values) != 1)}"

@@ -230,6 +230,7 @@ def mark_of(faulty: str, code: str, help_: str = "", message: str = "") -> tuple
         mark_of("1 - «imbalance»", "E304", "", "takes a column and no metric"),
         mark_of("«disclosivity(by=sex)[women]»", "E304", "", "not of those where sex = Female"),
         mark_of("max(«imbalance(by=race)», by=sex)", "E304", "", "not of those where sex = Female"),
+        mark_of("disclosivity(by=(sex, «sex»))", "E304", "", "'sex' is named twice"),
         mark_of("max_gap(tpr, by=(sex, «race»))", "E304", "", "compares the values of one column"),
         mark_of("«min(tpr, fpr, by=sex)»", "E304", "", "takes one metric and a column"),
     ],
