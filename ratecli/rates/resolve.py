@@ -206,7 +206,11 @@ class _Resolver:
     def composite(
         self, metric: Composite, node: NameNode, where: Slice, split: str | None
     ) -> Expression:
-        arguments = map(self.value, node.arguments or ())
+        arguments = tuple(map(self.value, node.arguments or ()))
+        for argument in arguments:
+            if not isinstance(argument, ex.Constant):
+                message = f"'{node.name}' takes a number, not a rate"
+                refuse("E304", message, argument.span, f"write {node.name}(2)")
         local = dict(zip(metric.parameters, arguments, strict=True))
         inside = replace(self, where=where, split=split, local=local)
         # the metric's text is not in the file: its nodes get the span where the metric is named
