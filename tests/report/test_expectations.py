@@ -54,17 +54,14 @@ def verdict(**more) -> str:
         ({"paper": 0.4, "within": 0.01, "metric": "objective"}, "differs"),
         ({"paper": 0.0, "within": 0.1, "metric": "violation.parity"}, "better"),
         ({"paper": 0.51, "within": "2%"}, "holds"),
-        ({"paper": 0.52, "within": "2%"}, "differs"),
         ({"value": -0.2, "within": "1 %", "metric": "violation.parity"}, "holds"),
         ({"paper": 0.5 + HALF - 0.001, "within": "ci"}, "not contradicted"),
         ({"value": 0.5 - HALF + 0.001, "within": "ci"}, "not contradicted"),
         ({"paper": 0.5 + HALF + 0.001, "within": "ci"}, "differs"),
         ({"at_most": 0.5}, "holds"),
         ({"at_most": 0.49}, "differs"),
-        ({"at_most": 0.49, "within": 0.01}, "holds"),
         ({"at_most": 0.5 - HALF + 0.001, "within": "ci"}, "holds"),
         ({"at_most": 0.5 - HALF - 0.001, "within": "ci"}, "differs"),
-        ({"at_least": 0.5}, "holds"),
         ({"at_least": 0.51}, "differs"),
         ({"at_least": 0.51, "within": "2%"}, "holds"),
         ({"at_most": 9, "split": "train"}, "not measured"),
@@ -84,7 +81,6 @@ def test_verdicts_that_fail_a_check():
     [
         ({"paper": 0.4, "within": "ci"}, (0.4,), ("not measured", "there is no interval")),
         ({"value": 1, "within": 1e300}, (float("inf"), 0.5), ("differs", "")),
-        ({"value": 1, "within": 1e300}, (float("-inf"), 0.5), ("differs", "")),
         ({"at_most": 1}, (float("nan"),), ("not measured", "nan")),
         ({"variant": "mein", "at_most": 1}, (0.4, 0.6), ("not measured", "no such number")),
     ],
@@ -175,15 +171,10 @@ def test_page_and_summary_show_the_table_of_expectations_if_there_are_any():
 
 def test_each_expectation_that_differs_is_one_warning():
     """Not what holds, is only shown or was not measured."""
-    ledger = ledger_of(
-        entry(at_most=0.4, k=3),
-        entry(at_most=0.6),
-        entry(paper=0.1),
-        entry(paper=0.1, within="2%"),
-        entry(metric="absent", at_most=0.1),
-        {"algorithm": "fit", "metric": "error", "at_least": 0.9},
-        k=3,
-    )
+    both = {"algorithm": "fit", "metric": "error", "at_least": 0.9}
+    silent = entry(at_most=0.6), entry(paper=0.1), entry(metric="absent", at_most=0.1)
+    differs = entry(at_most=0.4, k=3), entry(paper=0.1, within="2%")
+    ledger = ledger_of(*differs, *silent, both, k=3)
     faults = warn_unmet_expectations(ledger)
     assert {fault.code for fault in faults} == {"W501"}
     ours = "'error' of 'fit' is 0.5000 (main, k = 3, test), "

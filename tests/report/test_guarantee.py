@@ -132,13 +132,10 @@ BOTH = {"parity": 0.1, "odds": 0.05}
         ([{"parity": 0.05, "odds": 0.05}] * 2, {}, {0.05: "delta 0.05"}),
         ([BOTH] * 2, {}, {0.05: "delta 0.05: odds", 0.1: "delta 0.1: parity"}),
         ([BOTH] * 2, {"constraint": "odds"}, {0.05: "delta 0.05"}),
-        ([{"parity": 0.1}, {"parity": 0.2}], {"constraint": "parity"},
-         {0.1: "delta 0.1", 0.2: "delta 0.2"}),
         ([{"parity": 0.1}, {"parity": 0.2}], {"algorithms": ["other"]}, {}),
         ([{}, BOTH], {"constraint": "odds"}, {0.05: "delta 0.05"}),
-        ([{}, {}], {}, {}),
     ],
-)  # fmt: skip
+)
 def test_allowed_failure_rates(tests, asked, expected):
     """Of two trials, with the deltas at which they were tested."""
     pairs = []

@@ -77,9 +77,7 @@ def without(numbers, *seeds, by=NAN):
         ("error", 0.005, "regressed"),
         ("error", -0.005, "improved"),
         ("accuracy", -0.005, "regressed"),
-        ("accuracy", 0.005, "improved"),
         ("ratio", 0.005, "changed"),
-        ("ratio", -0.005, "changed"),
         ("error", 0.0009, "same"),
     ],
 )
@@ -102,7 +100,6 @@ def test_noise_is_ignored_with_five_seeds_and_counts_with_fewer():
     [
         (50.04, 50.0, TOLERANCE, "same"),
         (50.06, 50.0, TOLERANCE, "changed"),
-        (0.2002, 0.2, 0, "changed"),
         (0.25, 0.2, 0.1, "same"),
     ],
 )
@@ -196,11 +193,9 @@ def test_solution_rates_are_compared():
     ("now", "was", "value", "share"),
     [
         ([NAN, 0.1], [NAN, 0.1], "same", "same"),
-        ([NAN, NAN], [NAN, NAN], "same", "same"),
         (["inf"], [NAN], "same", "same"),
         ([0.1, NAN], [0.1, 0.1], "same", "regressed"),
         (without(AGAIN, 3, 5), without(TEN, 3), "same", "same"),
-        (without(AGAIN, 3, by="inf"), without(TEN, 3), "same", "same"),
         (without(AGAIN, *range(3)), TEN, "same", "same"),
         (without(AGAIN, *range(6)), TEN, "same", "regressed"),
         (without([NAN] * 10), TEN, "not compared", "regressed"),
@@ -285,8 +280,7 @@ def test_undefined_seeds_seldom_fail_by_noise_and_mostly_by_a_loss():
 def test_improvements_and_equal_results_never_fail():
     assert FEW.count_failures(-0.005) == 0
     equal = Scenario(5, 0.0)
-    failures = [equal.count_failures(loss, comparisons=20) for loss in (0.0, 0.0009, 0.002)]
-    assert failures == [0, 0, 20]
+    assert [equal.count_failures(x, comparisons=20) for x in (0.0, 0.0009, 0.002)] == [0, 0, 20]
 
 
 SAMPLES = "not pinned: 5 to 29 (25 values); 5 and 26 seeds are compared as two samples"

@@ -13,7 +13,6 @@ from ratecli.ledger.view import Ledger
 from ratecli.report.regression.reference import (
     build_reference,
     pin_points,
-    point_key,
     read_reference,
     reference_text,
 )
@@ -69,11 +68,6 @@ def test_numbers_have_nine_digits_and_words_if_not_finite():
     ]  # fmt: skip
     assert math.copysign(1, found.values["v"]["test"]["ratio"][1]) == 1
     assert found.statuses[-1] == "not_run"
-
-
-def test_1_and_true_are_different_points():
-    keys = {point_key("fit", {"k": value}) for value in (1, 1.0, True, "1")}
-    assert len(keys) == 4
 
 
 GOOD = reference_text(build_reference(example())).encode()

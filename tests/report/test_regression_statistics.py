@@ -110,7 +110,6 @@ def test_points_that_lack_different_seeds_share_the_others():
         (range(4), range(4), SeedDesign(paired=True, enough=False)),
         (range(2), range(1, 7), SeedDesign(paired=True, enough=False)),
         (range(6), range(4, 10), SAMPLES),
-        (range(6), range(10, 15), SAMPLES),
         (range(4), range(4, 8), SeedDesign(paired=False, enough=False)),
     ],
 )

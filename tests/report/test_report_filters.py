@@ -119,13 +119,6 @@ def test_a_map_shows_the_requested_seed_split_variant_and_column(options, last):
     assert list(found.columns) == (["F", "M", "X"] if "column" in options else JOBS)
 
 
-def test_a_single_variant_is_shown_whatever_its_name():
-    ledger = ledger_of(POSTERIORS | {"variant": "drawn"}, alphas=(0.2,))
-    for each in ledger.results.values():
-        del each.info["filters"]["drawn"]
-    assert [table is None for table in maps(ledger).values()] == [False]
-
-
 def test_cells_of_a_drawn_map():
     ledger = ledger_of(POSTERIORS | {"at": {"alpha": [0, 0.4]}})
     left, right = draw_posteriors(ledger, requested_plots(ledger)[0]).figure.axes
@@ -198,16 +191,10 @@ def test_drawn_bars():
     assert len({axes.get_xlim() for axes in panels}) == 1
     assert [label.get_text() for label in panels[0].get_yticklabels()] == JOBS
     svg = canvas.image("x").svg.decode()
+    assert b"<!-- one seed, no intervals -->" in draw_plots(ledger_of(SHARES, seeds=(3,)))[0].svg
     note = "bars: mean over 2 seeds, with its 95 % Student-t interval"
     for text in (note, "all rows", "kept rows", "uniform share"):
         assert f"<!-- {text} -->" in svg
-
-
-def test_the_number_of_seeds_of_bars_is_noted():
-    (image,) = draw_plots(ledger_of(SHARES, seeds=(3, 5, 7), failed=[(0.2, 5)]))
-    assert b"mean over 2 to 3 seeds" in image.svg
-    (image,) = draw_plots(ledger_of(SHARES, seeds=(3,)))
-    assert b"<!-- one seed, no intervals -->" in image.svg
 
 
 def test_a_filter_that_keeps_no_rows_has_no_shares_after():

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import csv
-import io
 import math
 from dataclasses import replace
 
@@ -49,12 +47,6 @@ def test_metrics_are_sorted_by_plan_variant_split_and_metric(two):
     # objective and error are one number under two names
     assert list(first["metric"][:3]) == ["objective", "ratio", "error"]
     assert list(frame["seed"]) == sorted(frame["seed"])
-
-
-def test_metrics_csv_restores_the_same_bits(example):
-    frame = metrics_table(example)
-    rows = csv.DictReader(io.StringIO(csv_text(frame)))
-    assert [float(row["value"]) for row in rows] == list(frame["value"])
 
 
 def test_csv_has_floats_by_repr_and_words_of_yaml(two):

@@ -33,7 +33,6 @@ def test_the_interval_of_a_mean_is_students():
         ([1.0, math.nan, 3.0], 2.0, 12.7062047, 2, 1),
         ([math.nan, math.nan], None, None, 0, 2),
         ([1.0, math.inf], math.inf, None, 2, 0),
-        ([-math.inf] * 2, -math.inf, None, 2, 0),
         ([math.inf, -math.inf], math.nan, None, 2, 0),
     ],
 )
@@ -160,13 +159,11 @@ def test_tables_show_rates_with_their_intervals():
     ("entry", "verdict"),
     [
         # 1 of 20: [0.0013, 0.2487]
-        ({"metric": "failure_rate", "at_most": 0.05}, "holds"),
         ({"metric": "failure_rate", "at_most": 0.0013, "within": "ci"}, "holds"),
         ({"metric": "failure_rate", "at_most": 0.0012, "within": "ci"}, "differs"),
         ({"metric": "failure_rate", "value": 0.24, "within": "ci"}, "not contradicted"),
         ({"metric": "failure_rate", "paper": 0.3, "within": "ci"}, "better"),
         ({"metric": "failure_rate", "at_most": 1, "split": "validation"}, "not measured"),
-        ({"metric": "solution_rate", "paper": 0.6, "within": "ci"}, "differs"),
         # at the smallest amount there are no solutions
         ({"metric": "failure_rate", "at_most": 0, "variant": "main", "amount": 100}, "holds"),
         ({"metric": "solution_rate", "at_least": 0.1, "amount": 100}, "differs"),

@@ -35,7 +35,7 @@ PASSED_COLOUR, FAILED_COLOUR = "#0a6b3d", "#b3261e"
 FILLS = {"operator": "#eef1f4", "quantity": "#e3eefa", "constant": "#ffffff", "cut": "#ffffff"}
 MIN_WIDTH = 390.0
 """Minimum width in points, required by the description above the tree."""
-DESCRIPTION_LINE_LENGTH = 90
+DESCRIPTION_LINE_LENGTH = 98
 """Characters per line of the description at that width."""
 
 
