@@ -18,15 +18,16 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import is_dataclass
 from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, BinaryIO, Self, TypeVar, get_type_hints
+from typing import Any, BinaryIO, Self
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from ratecli.errors import Diagnostic, FaultError
+from ratecli.errors import Diagnostic, FaultError, exception_line
 from ratecli.files import check_no_links, report_write_errors
 from ratecli.ledger.records import (
     CACHED_STATUSES,
@@ -111,8 +112,6 @@ def _try_lock(file: BinaryIO) -> bool:
     return True
 
 
-R = TypeVar("R")
-
 LEDGER_VERSION = 1
 """Stored as `user_version`; incremented when the tables below change incompatibly."""
 
@@ -120,8 +119,8 @@ APPLICATION_ID = 0x72617465
 """`application_id` of a ledger: "rate" in ASCII."""
 
 # `numbers.value` is untyped on purpose: in a REAL column SQLite would turn -0.0 into 0.0.
-# NaN is stored as NULL.
-SCHEMA = """
+# NaN is stored as NULL. Trials of the same rows share an encoding.
+SCHEMA = f"""
 CREATE TABLE plan (
     position INTEGER PRIMARY KEY, key TEXT NOT NULL, label TEXT NOT NULL, algorithm TEXT NOT NULL,
     options TEXT NOT NULL, point TEXT NOT NULL, seed TEXT NOT NULL, metrics TEXT NOT NULL);
@@ -142,17 +141,14 @@ CREATE TABLE models (
 CREATE VIEW metrics AS
     SELECT key, status, variant, split, metric, value FROM numbers
     JOIN trials ON trials.id = trial JOIN measures ON measures.id = measure;
-"""
-
-# Trials of the same rows share an encoding, which is stored once. Older ledgers lack these tables:
-# they are added when a ledger is opened for writing.
-ENCODINGS = """
-CREATE TABLE IF NOT EXISTS encodings (
+CREATE TABLE encodings (
     id INTEGER PRIMARY KEY, sha256 TEXT NOT NULL UNIQUE, content TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS encoded (
+CREATE TABLE encoded (
     trial INTEGER PRIMARY KEY REFERENCES trials ON DELETE CASCADE,
     encoding INTEGER NOT NULL REFERENCES encodings);
-"""
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {LEDGER_VERSION};
+"""  # noqa: S608  no input
 
 
 class LedgerStore:
@@ -218,12 +214,8 @@ class LedgerStore:
             rows = db.execute("SELECT key, status FROM trials ORDER BY id").fetchall()
         return {key: status for key, status in rows if status in CACHED_STATUSES}
 
-    def put(self, result: TrialResult) -> None:
-        """Store a trial: a cached result of its key is kept, a failed one is replaced."""
-        self.put_all([result])
-
-    def put_all(self, results: Sequence[TrialResult]) -> None:
-        """Store trials as `put` does, all of them or none."""
+    def put(self, *results: TrialResult) -> None:
+        """Store all trials or none. A cached result of a key is kept, a failed one is replaced."""
         with self._transaction("IMMEDIATE") as db:
             for result in results:
                 query = "SELECT status FROM trials WHERE key = ?"
@@ -242,7 +234,7 @@ class LedgerStore:
         query = f"SELECT {', '.join(names)} FROM plan ORDER BY position"  # noqa: S608
         with self._transaction() as db:
             rows = [(*row[:3], *map(_parse_json, row[3:])) for row in db.execute(query)]
-            return [_build(PlannedTrial, dict(zip(names, row, strict=True))) for row in rows]
+            return [_validate(PlannedTrial, dict(zip(names, row, strict=True))) for row in rows]
 
     def meta(self) -> dict[str, Any]:
         with self._transaction() as db:
@@ -286,8 +278,7 @@ class LedgerStore:
             " JOIN trials ON trials.id = trial WHERE key = ?"
         )
         with self._transaction() as db:
-            tables = db.execute("SELECT name FROM sqlite_schema WHERE name = 'encoded'").fetchone()
-            row = db.execute(query, (key,)).fetchone() if tables else None  # else an older ledger
+            row = db.execute(query, (key,)).fetchone()
             return "" if row is None else str(row[0])
 
     def _open(self, readonly: bool) -> None:
@@ -296,9 +287,8 @@ class LedgerStore:
         if not readonly and self._version() == (0, 0):
             with self._transaction("IMMEDIATE") as db:
                 if not db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-                    _execute_all(db, SCHEMA)
-                    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                    db.execute(f"PRAGMA user_version = {LEDGER_VERSION}")
+                    for statement in SCHEMA.split(";"):  # `executescript` would commit
+                        db.execute(statement)
         application, version = self._version()
         if application != APPLICATION_ID:
             raise _not_a_ledger(self._path)
@@ -306,12 +296,7 @@ class LedgerStore:
             message = f"'{self._path}' is a ledger of version {version}, not {LEDGER_VERSION}"
             hint = "read it with the version that wrote it, or start a new one with --fresh"
             raise FaultError(Diagnostic("E502", message, hint))
-        if readonly:
-            self._db.execute("PRAGMA query_only = ON")
-            return
-        self._db.execute("PRAGMA journal_mode = PERSIST")
-        with self._transaction("IMMEDIATE") as db:
-            _execute_all(db, ENCODINGS)
+        self._db.execute(f"PRAGMA {'query_only = ON' if readonly else 'journal_mode = PERSIST'}")
 
     def _version(self) -> tuple[int, int]:
         application = self._db.execute("PRAGMA application_id").fetchone()[0]
@@ -337,12 +322,10 @@ class LedgerStore:
         try:
             yield
         except (ValueError, RecursionError) as error:
-            what = f"contains data that ratecli did not write: {_reason(error)}"
+            what = f"contains data that ratecli did not write: {exception_line(error)}"
             message = f"the ledger '{self._path}' {what}"
             hint = "start a new one with --fresh, or move it away"
             raise FaultError(Diagnostic("E503", message, help=hint)) from error
-        except (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError):
-            raise  # a bug in ratecli, not a problem of the file
         except sqlite3.DatabaseError as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code == sqlite3.SQLITE_NOTADB:
@@ -398,29 +381,15 @@ class LedgerWriter:
         results = [self._waiting.popleft() for _ in range(len(self._waiting))]
         try:
             if results and self._error is None:
-                self._store.put_all(results)
+                self._store.put(*results)
         except BaseException as error:  # noqa: BLE001  raised by the next `put` or `flush`
             self._error = error
-
-
-def _execute_all(db: sqlite3.Connection, script: str) -> None:
-    """Execute statements within the current transaction, which `executescript` would end."""
-    for statement in script.split(";"):
-        db.execute(statement)
 
 
 def _not_a_ledger(path: Path) -> FaultError:
     return FaultError(
         Diagnostic("E502", f"'{path}' is not a ledger of ratecli", help="move it away")
     )
-
-
-def _reason(error: Exception) -> str:
-    """Describe in one line why a row cannot have been written by a run."""
-    if not isinstance(error, ValidationError):
-        return str(error)
-    first = error.errors()[0]
-    return f"{first['msg']}, not {str(first['input'])[:40]!r}"
 
 
 def _plan_row(planned: PlannedTrial) -> tuple[str, ...]:
@@ -463,34 +432,21 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def _validate(kind: Any, value: Any) -> Any:
-    """Return the value if it has this type, without any conversion; else raise ValueError."""
-    return _adapter(kind).validate_python(value, strict=True)
-
-
-def _build(record: type[R], fields: Mapping[str, Any]) -> R:
-    """Return a record with these fields; raise ValueError if one does not have the right type."""
-    hints = get_type_hints(record)
-    return record(**{name: _validate(hints[name], value) for name, value in fields.items()})
+    """Return the value if it has this type, or a dataclass of such fields; raise ValueError."""
+    return _adapter(kind).validate_python(value, strict=not is_dataclass(kind))
 
 
 def _parse_result(
     row: Sequence[Any], values: Mapping[int, tuple[MeasuredValue, ...]], **others: Any
 ) -> TrialResult:
     """Return the result in a row of `trials`, given the values of each trial by its row ID."""
-    row_id, key, status, reason, seconds, info, trace, multipliers = row
-    if status not in CACHED_STATUSES | FAILED_STATUSES:
-        raise ValueError(f"no trial ends as {status!r}")
-    fields = {
-        "key": key,
-        "status": status,
-        "reason": reason,
-        "seconds": seconds,
-        "info": _parse_json(info),
-        "trace": tuple(_validate(list[Any], _parse_json(trace))),
-        "multipliers": _parse_json(multipliers),
-        "values": values.get(row_id, ()),
-    }
-    return _build(TrialResult, fields | others)
+    names = ("key", "status", "reason", "seconds", "info", "trace", "multipliers")
+    fields = dict(zip(names, (*row[1:5], *map(_parse_json, row[5:])), strict=True))
+    if fields["status"] not in CACHED_STATUSES | FAILED_STATUSES:
+        raise ValueError(f"no trial ends as {fields['status']!r}")
+    fields["values"] = values.get(row[0], ())
+    result: TrialResult = _validate(TrialResult, fields | others)
+    return result
 
 
 def _parse_json(text: object) -> Any:

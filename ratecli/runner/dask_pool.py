@@ -11,7 +11,6 @@ import warnings
 from asyncio import CancelledError
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 
 import dask
 from distributed import Client, Future, KilledWorker, LocalCluster, get_worker
@@ -35,59 +34,34 @@ IDLE_SECONDS = 60.0
 """Processes of a run that submits nothing for this long end, as the run was probably killed."""
 
 
-@dataclass(frozen=True)
-class DaskRun:
-    """Identifies a run: a unique name, package versions in its keys, environment variables."""
-
-    name: str
-    versions: Mapping[str, str]
-    environment: Mapping[str, str]
-
-
 _pools: dict[str, ProcessPool] = {}
 """The processes of each run on this Dask worker, one per thread."""
-_timers: dict[str, threading.Timer] = {}
 _lock = threading.Lock()
 
 
-def run_on_worker(run: DaskRun, message: TaskMessage) -> TrialResult:
-    """Run one trial.
+def run_on_worker(
+    run: str, versions: Mapping[str, str], environment: Mapping[str, str], message: TaskMessage
+) -> TrialResult:
+    """Run one trial of the run with this name.
 
-    Raise FaultError: E512 if this worker has other package versions, E511 if it cannot enforce a
-    limit.
+    Raise FaultError: E512 if this worker has other package versions than in `versions`, E511 if it
+    cannot enforce a limit.
     """
-    _check_versions(run.versions)
+    _check_versions(versions)
     check_limits(message.limits)
     worker = get_worker()
     # use the scheduler address this worker knows: the driver may use a different one
-    environment = {**run.environment, SCHEDULER_VARIABLE: worker.scheduler.address}
+    environment = {**environment, SCHEDULER_VARIABLE: worker.scheduler.address}
     with _lock:
-        pool = _pools.setdefault(run.name, ProcessPool(worker.state.nthreads, environment))
-    try:
-        return pool.run(message)
-    finally:
-        timer = threading.Timer(IDLE_SECONDS, _end_idle_processes, (run.name,))
-        timer.daemon = True
-        with _lock:
-            if run.name in _timers:
-                _timers[run.name].cancel()
-            _timers[run.name] = timer
-            timer.start()
+        pool = ProcessPool(worker.state.nthreads, environment, IDLE_SECONDS)
+        pool = _pools.setdefault(run, pool)
+    return pool.run(message)
 
 
-def _end_idle_processes(name: str) -> None:
-    with _lock:
-        busy = name in _pools and not _pools[name].is_idle()
-    if not busy:
-        end_run_processes(name)
-
-
-def end_run_processes(name: str) -> None:
+def end_run_processes(run: str) -> None:
     """End the processes of a run immediately, even during a trial."""
     with _lock:
-        pool, timer = _pools.pop(name, None), _timers.pop(name, None)
-    if timer is not None:
-        timer.cancel()
+        pool = _pools.pop(run, None)
     if pool is not None:
         pool.close(kill=True)
 
@@ -120,8 +94,9 @@ class DaskPool:
     """Runs up to `jobs` trials in parallel, or as many as the cluster has threads."""
 
     def __init__(self, client: Client, jobs: int | None) -> None:
+        self._name = secrets.token_hex(8)
         environment = {"RATECLI_DATA": str(data_folder().absolute())}
-        self._run = DaskRun(secrets.token_hex(8), code_versions(), environment)
+        self._run = (self._name, code_versions(), environment)
         self._client = client
         self._jobs = jobs
         self._keys: dict[Future[TrialResult], str] = {}
@@ -141,7 +116,7 @@ class DaskPool:
 
     def submit(self, task: Task, run: TrialRun) -> Future[TrialResult]:
         message = TaskMessage.of(task, run)
-        future = self._client.submit(run_on_worker, self._run, message, pure=False, retries=0)
+        future = self._client.submit(run_on_worker, *self._run, message, pure=False, retries=0)
         self._keys[future] = task.key
         return future
 
@@ -174,7 +149,7 @@ class DaskPool:
         def end_processes() -> None:
             # the client may close during the call
             with suppress(OSError, RuntimeError, CancelledError):
-                self._client.run(end_run_processes, self._run.name, on_error="ignore")
+                self._client.run(end_run_processes, self._name, on_error="ignore")
 
         # in a thread: calling a worker that just died would block for 30 s
         thread = threading.Thread(target=end_processes, daemon=True)

@@ -23,6 +23,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from queue import LifoQueue
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 from threadpoolctl import threadpool_limits
@@ -140,25 +141,19 @@ def _seconds_to_next_check(limits: LimitsSpec, seconds: float) -> float | None:
     return MEMORY_POLL_SECONDS if left is None else min(left, MEMORY_POLL_SECONDS)
 
 
-def _limit_result(
-    message: TaskMessage, seconds: float, held: int, before: int
-) -> TrialResult | None:
+def _limit_result(message: TaskMessage, seconds: float, held: int) -> TrialResult | None:
     """Return the result of a trial that exceeds a limit after some seconds, else None.
 
-    `held` and `before` are the memory of its process in bytes, now and when the trial began; 0 if
-    unknown.
+    `held` is the memory of its process in bytes; 0 if unknown.
     """
-    key, time_limit, memory_limit = message.key, message.limits.time, message.limits.memory
-    if memory_limit is not None and held > memory_limit:
-        limit = f"the limit is {_format_memory(memory_limit)}"
+    limits = message.limits
+    if limits.memory is not None and held > limits.memory:
+        limit = f"the limit is {_format_memory(limits.memory)}"
         reason = f"its process held {_format_memory(held)} of memory, {limit}"
-        reason += f"; {_format_memory(before)} of it before the trial began" if before else ""
-        if before > memory_limit:
-            reason += ": a process alone takes more than the limit"
-        return TrialResult(key, "error", reason, seconds)
-    if time_limit is not None and seconds >= time_limit:
-        reason = f"took longer than {time_limit:g} s, the limit of time"
-        return TrialResult(key, "timeout", reason, seconds)
+        return TrialResult(message.key, "error", reason, seconds)
+    if limits.time is not None and seconds >= limits.time:
+        reason = f"took longer than {limits.time:g} s, the limit of time"
+        return TrialResult(message.key, "timeout", reason, seconds)
     return None
 
 
@@ -189,11 +184,12 @@ def worker_death_result(key: str, how: str) -> TrialResult:
 class Worker:
     """A process that runs trials, one at a time; started on demand with `environment` set.
 
+    The process ends when it has had nothing to do for `idle` seconds, unless that is None.
     Only `kill` may be called while another thread runs a trial.
     """
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        self._environment = dict(environment or {})
+    def __init__(self, environment: Mapping[str, str], idle: float | None) -> None:
+        self._environment, self._idle = dict(environment), idle
         self._process: SpawnProcess | None = None
         self._killed = False
 
@@ -226,18 +222,17 @@ class Worker:
 
     def _try(self, message: TaskMessage) -> TrialResult:
         """Run a trial once. Raise EOFError or OSError if its process dies."""
+        if self._process is not None and not self._process.is_alive():  # it was idle
+            self._reap()
         is_new = self._process is None
         process, limits = self._process or self._start(), message.limits
-
-        def memory() -> int:
-            return 0 if limits.memory is None else _process_memory(process.pid or 0)
-
         self._pipe.send((message.key, message.content))
         self._pipe.recv_bytes()  # everything that the trial needs has been imported
-        start, memory_before = time.monotonic(), memory()
+        start = time.monotonic()
         while not self._pipe.poll(_seconds_to_next_check(limits, time.monotonic() - start)):
             seconds = time.monotonic() - start
-            exceeded = _limit_result(message, seconds, memory(), memory_before)
+            held = 0 if limits.memory is None else _process_memory(process.pid or 0)
+            exceeded = _limit_result(message, seconds, held)
             if exceeded is not None:
                 process.kill()
                 self._reap()
@@ -253,7 +248,7 @@ class Worker:
     def _start(self) -> SpawnProcess:
         context = get_context("spawn")
         self._pipe, child_end = context.Pipe()
-        arguments = (child_end, os.getpid(), self._environment)
+        arguments = (child_end, os.getpid(), self._environment, self._idle)
         self._process = context.Process(target=serve_trials, args=arguments)
         with _start_lock, block_interrupts(), _allow_child_processes():
             self._process.start()
@@ -273,8 +268,10 @@ class Worker:
         return exit_code or 0
 
 
-def serve_trials(pipe: Connection, parent: int, environment: Mapping[str, str]) -> None:
-    """Run a worker process: answer requests until the other end of the pipe closes.
+def serve_trials(
+    pipe: Connection, parent: int, environment: Mapping[str, str], idle: float | None
+) -> None:
+    """Run a worker process: answer requests until the pipe is closed, or idle for some seconds.
 
     An empty message precedes each answer, after everything that the trial needs has been imported.
     """
@@ -283,7 +280,7 @@ def serve_trials(pipe: Connection, parent: int, environment: Mapping[str, str]) 
     os.environ.update(environment)
     threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
     with limit_to_one_thread(), suppress(EOFError, ConnectionError):
-        while True:
+        while pipe.poll(idle):
             key, content = pipe.recv()
             try:  # imports everything that the trial needs; the bytes come from the parent
                 run = pickle.loads(content)  # noqa: S301
@@ -306,11 +303,16 @@ def _exit_with_parent(parent: int) -> None:
 
 
 class ProcessPool:
-    """Runs up to `capacity` trials in parallel, each in a worker process."""
+    """Runs up to `capacity` trials in parallel, each in a worker process (see `Worker`)."""
 
-    def __init__(self, capacity: int, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        environment: Mapping[str, str] = MappingProxyType({}),
+        idle: float | None = None,
+    ) -> None:
         self.capacity = capacity
-        self._workers = [Worker(environment) for _ in range(capacity)]
+        self._workers = [Worker(environment, idle) for _ in range(capacity)]
         self._free: LifoQueue[Worker] = LifoQueue()  # reuse processes before starting others
         for worker in self._workers:
             self._free.put(worker)
@@ -335,9 +337,6 @@ class ProcessPool:
             return worker.run(message)
         finally:
             self._free.put(worker)
-
-    def is_idle(self) -> bool:
-        return self._free.qsize() == self.capacity
 
     def close(self, *, kill: bool) -> None:
         """End all processes: kill them if a trial may be running, else let them exit."""

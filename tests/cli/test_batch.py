@@ -263,7 +263,7 @@ def test_an_interrupt_after_a_broken_ledger(folder, capsys):
 def test_limits_on_the_command_line(cli, files):
     for limit, messages in (
         (("--timeout", "0.001s"), ("seed=0: took longer than 0.001 s", "2 timeout (2 run now)")),
-        (("--memory", "64 MiB"), ("the limit is 64 MiB; ", "takes more than the limit")),
+        (("--memory", "64 MiB"), ("of memory, the limit is 64 MiB",)),
     ):
         answer = cli("run", files[0], "--smoke", "--executor", "serial", *limit)
         assert answer.code == 1

@@ -167,22 +167,6 @@ def test_trials_of_the_same_rows_share_an_encoding(ledger):
     assert encoded == (6,)
 
 
-def test_a_ledger_of_an_older_version_without_encodings_gets_them(ledger):
-    with LedgerStore(ledger) as store:
-        store.put(trial("old", models={"v": b"1"}))
-        for table in ("encoded", "encodings"):
-            store._db.execute(f"DROP TABLE {table}")
-    before = ledger.read_bytes()
-    with LedgerStore(ledger, readonly=True) as store:
-        assert store.encoding("old") == ""
-        assert store.result("old") == trial("old", models={"v": b"1"})
-    assert ledger.read_bytes() == before
-    with LedgerStore(ledger) as store:
-        assert store.known() == {"old": "ok"}
-        store.put(trial("new", encoding="e"))
-        assert (store.encoding("old"), store.encoding("new")) == ("", "e")
-
-
 @pytest.mark.parametrize("readonly", [False, True])
 def test_other_files_are_refused_and_unchanged(tmp_path, readonly):
     text = tmp_path / "notes.txt"

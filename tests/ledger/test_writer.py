@@ -51,8 +51,8 @@ def test_after_a_failed_write_each_call_raises_and_nothing_is_stored(store, tmp_
     db.close()
 
 
-def test_put_all_stores_all_trials_or_none(store):
+def test_put_stores_all_trials_or_none(store):
     bad = TrialResult("bad", "ok", info={"what": object()})
     with pytest.raises(TypeError):
-        store.put_all([RESULTS[0], bad])
+        store.put(RESULTS[0], bad)
     assert store.results() == {}

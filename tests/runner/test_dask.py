@@ -23,7 +23,7 @@ from ratecli.errors import FaultError
 from ratecli.experiment.plan import UNLIMITED
 from ratecli.experiment.prepare import prepare
 from ratecli.runner import dask_pool
-from ratecli.runner.dask_pool import DaskPool, DaskRun, connect_client, run_on_worker
+from ratecli.runner.dask_pool import DaskPool, connect_client, run_on_worker
 from ratecli.runner.executors import DaskExecutor, ProcessExecutor, SerialExecutor
 from ratecli.runner.trial import run_trial
 from ratecli.runner.workers import TaskMessage
@@ -101,9 +101,7 @@ def test_processes_of_an_idle_run_end(cluster):
     usual = dask_pool.IDLE_SECONDS
     with connect_client(cluster) as client:
         client.run(setattr, dask_pool, "IDLE_SECONDS", 0.1)
-        answer = client.submit(
-            run_on_worker, DaskRun("silent", {}, {}), message, pure=False
-        ).result()
+        answer = client.submit(run_on_worker, "silent", {}, {}, message, pure=False).result()
         until_gone(answer.info["pid"])
         client.run(setattr, dask_pool, "IDLE_SECONDS", usual)
 
@@ -130,7 +128,9 @@ def test_a_worker_may_be_lost_at_the_end(cluster):
 
 
 def until_gone(pid):
-    wait_for(lambda: not Path(f"/proc/{pid}").exists())
+    """Wait until a process has ended; its parent may reap it later."""
+    status = Path(f"/proc/{pid}/stat")
+    wait_for(lambda: not status.exists() or ") Z" in status.read_text())
 
 
 MANY = """\
