@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from ratecli.datasets import load, split
@@ -38,3 +40,8 @@ def split_streamed_table(options, folder, seed=3, slices=()):
     cells = CellTable(table, dict(slices), spec, str(seed),
                       lambda k: np.random.default_rng([seed, k] if k else seed))  # fmt: skip
     return table, cells, *encoded_stream(table, cells)
+
+
+def generate_loans(rows=4000, seed=0):
+    """Return the generated data set `loans` as a table."""
+    return load_entry_table({"source": "loans", "rows": rows, "seed": seed}, Path())

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from ratecli.errors import Diagnostic, FaultError
@@ -124,3 +125,13 @@ def _threads(key, _detail, _given):
     return TrialResult(
         key, "ok", info={"threads": threads}, values=(MeasuredValue("a", "b", "c", value),)
     )
+
+
+def reading(job, given):
+    """Run a real trial; return how often its process has read and stacked tables so far."""
+    from ratecli.runner.trial import run_trial  # noqa: PLC0415  slow
+    from ratecli.sampling import rows  # noqa: PLC0415
+
+    result = run_trial(job, given)
+    counts = [cached.cache_info().misses for cached in (rows._read_table, rows._stack_tables)]
+    return replace(result, info={"pid": os.getpid(), "reads": counts})

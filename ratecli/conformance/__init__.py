@@ -13,7 +13,6 @@ from __future__ import annotations
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
 
 from ratecli.conformance.data import check_dataset, check_metric
 from ratecli.conformance.outcome import CheckResult, OptimalityGap, PluginReport
@@ -60,14 +59,6 @@ def _normalize_name(package: str) -> str:
     return package.lower().replace("_", "-").replace(".", "-")
 
 
-def _check(found: Any, name: str, origin: str, *, offline: bool) -> PluginReport:
-    if isinstance(found, Source):
-        return check_dataset(found, origin=origin, offline=offline)
-    if isinstance(found, Rate | Composite):
-        return check_metric(found, name=name, origin=origin)
-    return check_solver(found, name=name, origin=origin)
-
-
 def _check_plugin(plugin: Plugin, *, offline: bool) -> PluginReport:
     try:
         found = load_plugin(plugin)
@@ -75,7 +66,10 @@ def _check_plugin(plugin: Plugin, *, offline: bool) -> PluginReport:
         message, mend = error.faults[0].message, error.faults[0].help or ""
         broken = CheckResult("can be used", "failed", message, mend)
         return PluginReport(plugin.kind, plugin.name, plugin.origin, (broken,))
-    return _check(found, plugin.name, plugin.origin, offline=offline)
+    if isinstance(found, Source):
+        return check_dataset(found, origin=plugin.origin, offline=offline)
+    check = check_metric if isinstance(found, Rate | Composite) else check_solver
+    return check(found, name=plugin.name, origin=plugin.origin)
 
 
 def _plugin_at_path(text: str) -> Plugin:

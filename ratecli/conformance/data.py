@@ -149,8 +149,9 @@ def _columns(source: Source, _: str, table: Table) -> Iterator[str]:
     frame = table.frame
     if not frame.index.equals(pd.RangeIndex(len(frame))):
         yield "its rows are not numbered from 0"
-    for name in frame.columns:
-        if not isinstance(name, str) or not _is_valid_column(frame[name]):
+    for name, column in frame.items():
+        text = all(isinstance(each, str | None) for each in column.unique())
+        if not text if is_text(column) else np.isinf(column.to_numpy(dtype=float)).any():
             yield f"the column {name!r} mixes text with other values, or has infinite numbers"
     for name in (*table.features, *source.sensitive):
         if name not in frame:
@@ -159,12 +160,6 @@ def _columns(source: Source, _: str, table: Table) -> Iterator[str]:
         yield f"'part' has other values than {', '.join(SPLIT_NAMES)}"
     if table.weight is not None and not (np.isfinite(table.weight) & (table.weight > 0)).all():
         yield "its weights are not all positive numbers"
-
-
-def _is_valid_column(column: pd.Series) -> bool:
-    if is_text(column):
-        return all(isinstance(each, str | None) for each in column.unique())
-    return not np.isinf(column.to_numpy(dtype=float)).any()
 
 
 @_check_tables("has labels", "1, 0 and NaN; or numbers, with their range in `numbers`")

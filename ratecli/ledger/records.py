@@ -39,26 +39,18 @@ def _canonical(value: Any) -> Any:
     match value:
         case None | bool() | int() | str():
             return value
+        case float() if math.isnan(value):
+            raise ValueError("NaN cannot be part of a key: it is not equal to itself")
         case float():
-            return _number(float(value))
+            return int(value) if value.is_integer() else float(value)
         case Mapping():
-            return {_name(name): _canonical(item) for name, item in value.items()}
+            if not all(isinstance(name, str) for name in value):
+                raise TypeError(f"names in a key are strings: {list(value)!r}")
+            return {name: _canonical(item) for name, item in value.items()}
         case list() | tuple():
             return [_canonical(item) for item in value]
         case _:
             raise TypeError(f"{type(value).__name__} cannot be part of a key: {value!r}")
-
-
-def _number(value: float) -> int | float:
-    if math.isnan(value):
-        raise ValueError("NaN cannot be part of a key: it is not equal to itself")
-    return int(value) if value.is_integer() else value
-
-
-def _name(name: Any) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"names in a key are strings, not {type(name).__name__}: {name!r}")
-    return name
 
 
 CACHED_STATUSES = frozenset(

@@ -58,8 +58,7 @@ def lock_results(folder: Path) -> AbstractContextManager[None]:
         E504 if another process holds the lock, E505 if the folder cannot be created or written, or
         contains links that lead elsewhere.
     """
-    hint = "wait until it has ended, or choose another folder with --output"
-    return _lock(folder, LOCK_FILE, 0.0, "another run is writing to", hint)
+    return _lock(folder, LOCK_FILE, 0.0)
 
 
 def lock_report(folder: Path, *, timeout: float = LOCK_TIMEOUT) -> AbstractContextManager[None]:
@@ -74,14 +73,11 @@ def lock_report(folder: Path, *, timeout: float = LOCK_TIMEOUT) -> AbstractConte
         E504 if another process holds the lock for longer than `timeout` seconds, E505 as
         `lock_results`.
     """
-    hint = f"end it, or wait for it (waited {timeout:g} s)"
-    return _lock(
-        folder, REPORT_LOCK_FILE, timeout, "another command is writing the report in", hint
-    )
+    return _lock(folder, REPORT_LOCK_FILE, timeout)
 
 
 @contextmanager
-def _lock(folder: Path, name: str, timeout: float, holder: str, hint: str) -> Iterator[None]:
+def _lock(folder: Path, name: str, timeout: float) -> Iterator[None]:
     """Lock a file in `folder`.
 
     It is never deleted: otherwise, a third process could lock a new file while a second one has the
@@ -95,7 +91,9 @@ def _lock(folder: Path, name: str, timeout: float, holder: str, hint: str) -> It
     with file:
         while not _try_lock(file):
             if time.monotonic() >= deadline:
-                raise FaultError(Diagnostic("E504", f"{holder} {folder}", hint))
+                hint = "wait until it has ended, or choose another folder with --output"
+                message = f"another command is writing to {folder}"
+                raise FaultError(Diagnostic("E504", message, hint))
             time.sleep(PAUSE)
         yield
 
@@ -161,7 +159,6 @@ class LedgerStore:
 
     def __init__(self, path: Path, readonly: bool = False, *, timeout: float = 30.0) -> None:
         self._path = path
-        self._timeout = timeout
         if readonly and not path.is_file():
             raise FaultError(
                 Diagnostic("E503", f"there is no ledger at '{path}'", help="run it first")
@@ -327,15 +324,11 @@ class LedgerStore:
             hint = "start a new one with --fresh, or move it away"
             raise FaultError(Diagnostic("E503", message, help=hint)) from error
         except sqlite3.DatabaseError as error:
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            if code == sqlite3.SQLITE_NOTADB:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_NOTADB:
                 raise _not_a_ledger(self._path) from error
             message = f"the ledger '{self._path}' cannot be used: {error}"
-            help_ = None
-            if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-                message = f"another process is using '{self._path}' (waited {self._timeout:g} s)"
-                help_ = "wait until it has ended, or end it, and run again"
-            raise FaultError(Diagnostic("E503", message, help=help_)) from error
+            hint = "end other processes that use it, if there are any, and run again"
+            raise FaultError(Diagnostic("E503", message, help=hint)) from error
 
 
 MAX_WAITING = 64

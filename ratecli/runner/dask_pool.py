@@ -110,8 +110,15 @@ class DaskPool:
 
         Raise FaultError (E513) if the cluster is lost.
         """
-        if time.monotonic() - self._looked > DASK_POLL_SECONDS:
-            self._look()
+        now = time.monotonic()
+        if now - self._looked > DASK_POLL_SECONDS:
+            try:
+                self._threads = sum(self._client.nthreads().values())
+            except (OSError, RuntimeError, ValueError) as error:
+                raise self._lost("the scheduler does not answer any more") from error
+            self._looked, self._seen = now, now if self._threads else self._seen
+            if now - self._seen > LOST_WORKER_SECONDS:
+                raise self._lost(f"it has had no workers for {LOST_WORKER_SECONDS:g} s")
         return max(1, min(self._threads, self._jobs or self._threads))
 
     def submit(self, task: Task, run: TrialRun) -> Future[TrialResult]:
@@ -162,18 +169,6 @@ class DaskPool:
             with suppress(OSError, RuntimeError):  # report the error that ended the run instead
                 self._client.cancel(list(self._keys))
             self.close()
-
-    def _look(self) -> None:
-        """Update the number of threads. Raise FaultError (E513) if the cluster is lost."""
-        try:
-            self._threads = sum(self._client.nthreads().values())
-        except (OSError, RuntimeError, ValueError) as error:
-            raise self._lost("the scheduler does not answer any more") from error
-        self._looked = time.monotonic()
-        if self._threads:
-            self._seen = self._looked
-        elif self._looked - self._seen > LOST_WORKER_SECONDS:
-            raise self._lost(f"it has had no workers for {LOST_WORKER_SECONDS:g} s")
 
     def _lost(self, why: str) -> FaultError:
         self._is_lost = True

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TextIO
+from typing import TYPE_CHECKING, Self
 
 import yaml
 
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
 LINE_SECONDS = 2.0
 """Minimum seconds between plain lines, so that logs of thousands of trials stay readable."""
-
-TrialNamer = Callable[[str], str]
-"""Returns the display name of the trial with this key."""
 
 
 @dataclass(frozen=True)
@@ -355,23 +352,17 @@ class RunProgress:
     """The progress of a run: a live bar on a terminal, otherwise plain lines; failures in any case.
 
     `stored` of the `total` trials have a result from an earlier run. If `quiet`, only failures are
-    printed. The stream is stderr by default.
+    printed. `name` returns the display name of the trial with a key.
     """
 
     def __init__(
-        self,
-        total: int,
-        stored: int,
-        name: TrialNamer,
-        *,
-        quiet: bool = False,
-        stream: TextIO | None = None,
+        self, total: int, stored: int, name: Callable[[str], str], *, quiet: bool = False
     ) -> None:
         self._total, self._stored, self._ended, self._failed = total, stored, 0, 0
-        self._name, self._quiet, self._out = name, quiet, stream or sys.stderr
+        self._name, self._quiet, self._out = name, quiet, sys.stderr
         self._running: dict[str, None] = {}
         self._printed, self._line = time.monotonic(), ""
-        self._bar = None if quiet or not self._out.isatty() else _rich_bar(self._out)
+        self._bar = None if quiet or not self._out.isatty() else _rich_bar()
         if self._bar is not None:
             self._task = self._bar.add_task("", total=total, completed=stored, now="")
 
@@ -401,7 +392,8 @@ class RunProgress:
         self._ended += 1
         if result.status in FAILED_STATUSES:
             self._failed += 1
-            self._print(failure_line(name, result))
+            reason = result.reason or result.status
+            self._print(terminal_safe(f"error[E501]: {name}: {reason}"))
         self._refresh()
         if self._bar is None and not self._quiet:
             self._line = f"{self._counts()}  {name}: {result.status}, {result.seconds:.1f} s"
@@ -429,13 +421,7 @@ class RunProgress:
             console.print(line, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
-def failure_line(name: str, result: TrialResult) -> str:
-    """Format a failed trial like other errors."""
-    reason = result.reason or result.status
-    return terminal_safe(f"error[E501]: {name}: {reason}")
-
-
-def _rich_bar(out: TextIO) -> RichProgress:
+def _rich_bar() -> RichProgress:
     # import rich only here, as most commands do not need it
     from rich import progress  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
@@ -448,6 +434,6 @@ def _rich_bar(out: TextIO) -> RichProgress:
         progress.TimeElapsedColumn(),
         progress.TimeRemainingColumn(),
         progress.TextColumn("{task.fields[now]}", markup=False, table_column=now),
-        console=Console(file=out),
+        console=Console(stderr=True),
         expand=True,
     )

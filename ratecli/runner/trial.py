@@ -246,7 +246,7 @@ class Trial:
         leaves = ex.leaves(*case.metrics.values())
         estimated = any(leaf.rate.of != "decision" for leaf in leaves)
         predictions = self.rows.answers(solution.variants, estimated=estimated)
-        trial = self
+        trial, info = self, dict[str, Any]()
         if predictions:  # `of(...)` with the trial's own label refers to its main variant
             reference = {case.label: next(iter(predictions.values())), **self.reference}
             trial = replace(self, reference=reference)
@@ -256,14 +256,12 @@ class Trial:
             verdict = test.verdict(solution, predictions, constraints)
             solution, status, reason = verdict.solution, verdict.status, verdict.reason
             predictions = {name: predictions[name] for name in solution.variants}
-            values = trial.measure_variants(predictions)
-            info: dict[str, Any] = {"certificates": list(verdict.certificates)}
-        else:
-            values = trial.measure_variants(predictions)
+            info["certificates"] = list(verdict.certificates)
+        values = trial.measure_variants(predictions)
+        if problem.safety_test is None:
             status, reason = solution_status(case, solution, values)
             if status == "not_met" and case.solver.role == "enforces":
                 status, reason = _check_infeasible(problem, status, reason)
-            info = {}
         sample, splits = self.rows.sample, self.rows.splits()
         filters = summarize_filters(case.goals(), sample, splits, solution.variants, predictions)
         info |= filters or {BEST_CONSTANT_KEY: trial.best_constant()}
@@ -322,9 +320,8 @@ class Trial:
         """
         goals = [goal.expression for goal in self.spec.case.goals()]
         parts = [part for goal in goals for part in ex.walk(goal)]
-        if any(isinstance(part, ex.RankingMeasure | ex.Disclosure) for part in parts):
-            return {}
-        if any(leaf.rate.of != "decision" for leaf in ex.leaves(*goals)):
+        ranked = any(isinstance(part, ex.RankingMeasure | ex.Disclosure) for part in parts)
+        if ranked or any(leaf.rate.of != "decision" for leaf in ex.leaves(*goals)):
             return {}
         best: dict[str, float] = {}
         for split in self.rows.splits():

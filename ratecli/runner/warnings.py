@@ -38,7 +38,9 @@ def violation_warnings(
             main, values = _values(results.get(trial.key))
             for name, metric in trial.metrics.items():
                 if name.startswith(VIOLATION_PREFIX):
-                    train, test = (values.get((main, s, metric), math.nan) for s in SPLITS)
+                    train, test = (
+                        values.get((main, split, metric), math.nan) for split in ("train", "test")
+                    )
                     violations[name.removeprefix(VIOLATION_PREFIX)].append((train, test))
         for constraint, pairs in violations.items():
             kept = [test for train, test in pairs if train <= CONSTRAINT_TOLERANCE]
@@ -85,9 +87,6 @@ def constant_warnings(
                 )
                 warnings.append(Diagnostic("W408", message))
     return warnings
-
-
-SPLITS = ("train", "test")
 
 
 def _values(result: TrialResult | None) -> tuple[str, dict[tuple[str, str, str], float]]:

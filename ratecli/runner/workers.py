@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from threadpoolctl import threadpool_limits
 
-from ratecli.errors import Diagnostic, FaultError
+from ratecli.errors import Diagnostic, FaultError, exception_line
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.store import result_documents
 
@@ -54,8 +54,8 @@ MAX_WORKER_DEATHS = 2
 """A trial fails after this many of its workers died."""
 EXIT_SECONDS = 5.0
 HAS_PROC = Path("/proc/self/statm").is_file()
-MEMORY_POLL_SECONDS = 0.02 if HAS_PROC else 0.25
-"""Seconds between memory checks: a process can fill 2 GB/s; without /proc a check takes 5 ms."""
+POLL_SECONDS = 0.02 if HAS_PROC else 0.25
+"""Seconds between checks of limits: a process can fill 2 GB/s; without /proc a check takes 5 ms."""
 MIB = 2.0**20
 
 _start_lock = threading.Lock()
@@ -81,17 +81,8 @@ def run_guarded(key: str, run: TrialRun) -> TrialResult:
 
 def failure_result(key: str, error: BaseException, seconds: float = 0.0) -> TrialResult:
     """Return the result of a trial that raised `error`."""
-    if isinstance(error, FaultError):
-        reason = "; ".join(map(_failure_reason, error.faults))
-    else:
-        reason = f"{type(error).__name__}: {error}".rstrip(": ")
     info = {"traceback": "".join(traceback.format_exception(error))}
-    return TrialResult(key, "error", " ".join(reason.split()), seconds, info)
-
-
-def _failure_reason(fault: Diagnostic) -> str:
-    """Return the message, with its code unless that is E501, which every failed trial has."""
-    return fault.message if fault.code == "E501" else f"{fault.code}: {fault.message}"
+    return TrialResult(key, "error", exception_line(error), seconds, info)
 
 
 @contextmanager
@@ -131,14 +122,6 @@ def check_limits(limits: LimitsSpec) -> None:
     if limits.memory is not None and not _process_memory(os.getpid()):
         message = "limits.memory cannot be enforced: this system does not report a process's memory"
         raise FaultError(Diagnostic("E511", message, "leave it out, or run elsewhere"))
-
-
-def _seconds_to_next_check(limits: LimitsSpec, seconds: float) -> float | None:
-    """Return how long a trial may run on before it must be checked; None without a limit."""
-    left = None if limits.time is None else max(0.0, limits.time - seconds)
-    if limits.memory is None:
-        return left
-    return MEMORY_POLL_SECONDS if left is None else min(left, MEMORY_POLL_SECONDS)
 
 
 def _limit_result(message: TaskMessage, seconds: float, held: int) -> TrialResult | None:
@@ -226,10 +209,11 @@ class Worker:
             self._reap()
         is_new = self._process is None
         process, limits = self._process or self._start(), message.limits
+        unlimited = limits.time is None and limits.memory is None
         self._pipe.send((message.key, message.content))
         self._pipe.recv_bytes()  # everything that the trial needs has been imported
         start = time.monotonic()
-        while not self._pipe.poll(_seconds_to_next_check(limits, time.monotonic() - start)):
+        while not self._pipe.poll(None if unlimited else POLL_SECONDS):
             seconds = time.monotonic() - start
             held = 0 if limits.memory is None else _process_memory(process.pid or 0)
             exceeded = _limit_result(message, seconds, held)

@@ -1,4 +1,4 @@
-from generated_loans import generate_loans
+from entries import generate_loans
 
 PARITY = "positive_rate[sex = Female] >= kappa * positive_rate[sex = Male]"
 

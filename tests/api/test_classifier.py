@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from applicants import PARITY, people
-from generated_loans import generate_loans
+from entries import generate_loans
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError

@@ -215,7 +215,7 @@ def test_trials_that_others_depend_on_still_run_after_a_failure(folder):
 
 @pytest.mark.parametrize(
     ("code", "message"),
-    [(2, "small.yaml: another run is writing to results/small"), (4, "error[E401]")],
+    [(2, "small.yaml: another command is writing to results/small"), (4, "error[E401]")],
     ids=["in use", "no data"],
 )
 def test_an_experiment_that_cannot_run_does_not_stop_others(folder, cli, files, code, message):

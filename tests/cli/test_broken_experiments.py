@@ -6,7 +6,7 @@ import re
 
 import pytest
 from broken_files import BROKEN, HALVES, HEAD, LOANS, MODELS, PLAIN, TABLES, Broken
-from generated_loans import generate_loans
+from entries import generate_loans
 from marked import marked
 
 from ratecli.models.storage import dumps

@@ -20,7 +20,7 @@ from ratecli.report.write import write_report
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
 
-BUSY = "error[E504]: {}another run is writing to results/small"
+BUSY = "error[E504]: {}another command is writing to results/small"
 ONCE = ("--set", "seeds=1", "-j", 1)
 SEEDS = 400
 """More than end while this process waits for its turn on a busy machine."""
@@ -89,7 +89,7 @@ def test_one_command_at_a_time_writes_a_report(folder, cli, small, monkeypatch):
     (results / "report.html").unlink()
     monkeypatch.setattr(lock, "PAUSE", 0.01)
     with lock_report(results):
-        said = "E504: another command is writing the report in"
+        said = "E504: another command is writing to"
         with pytest.raises(FaultError, match=said), lock_report(results, timeout=0.05):
             pass
         waiting = Thread(target=write_report, args=[results])

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from entries import load_entry_table
-from generated_loans import generate_loans
+from entries import generate_loans, load_entry_table
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr

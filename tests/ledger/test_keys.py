@@ -1,4 +1,5 @@
 import json
+import math
 
 import numpy as np
 import pytest
@@ -51,20 +52,10 @@ def test_keys_depend_on_each_value_and_name(content, one, other, name):
         assert trial_key({**content, name: one}) != trial_key(content)
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        (1, True),
-        (0, False),
-        (0, None),
-        ("1", 1),
-        ([], {}),
-        ([1, [2]], [[1], 2]),
-        ("inf", float("inf")),
-    ],
-)
-def test_unequal_contents_have_different_keys(one, other):
-    assert trial_key({"x": one}) != trial_key({"x": other})
+def test_unequal_contents_have_different_keys():
+    pairs = [(1, True), (0, None), ("1", 1), ([], {}), ([1, [2]], [[1], 2]), ("inf", math.inf)]
+    for one, other in pairs:
+        assert trial_key({"x": one}) != trial_key({"x": other})
 
 
 def test_keys_do_not_change_between_versions():

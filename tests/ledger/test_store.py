@@ -73,38 +73,28 @@ def test_numbers_keep_every_bit(ledger, number):
 
 
 def test_a_final_result_is_kept_and_a_failed_one_is_replaced(ledger):
+    def measured(value, **more):
+        return trial(values=(MeasuredValue("a", "b", "c", value),), **more)
+
     with LedgerStore(ledger) as store:
-        store.put(
-            trial(status="error", reason="first", values=(MeasuredValue("a", "b", "c", 1.0),))
-        )
-        assert store.known() == {}
+        store.put(measured(1.0, status="error", reason="first"))
         store.put(trial(status="timeout", reason="second"))
         assert store.result("k").reason == "second"
-        store.put(trial(values=(MeasuredValue("a", "b", "c", 2.0),)))
-        store.put(trial(values=(MeasuredValue("a", "b", "c", 3.0),)))
-        store.put(trial(status="error", reason="late"))
-        assert store.known() == {"k": "ok"}
+        store.put(measured(2.0), measured(3.0), trial(status="error", reason="late"))
+        assert store.results() == {"k": measured(2.0)}
+        assert store._db.execute("SELECT count(*) FROM numbers").fetchone() == (1,)
         with pytest.raises(KeyError):
             store.result("x")
-        assert store.results() == {"k": trial(values=(MeasuredValue("a", "b", "c", 2.0),))}
-    with sqlite3.connect(ledger) as db:
-        assert db.execute("SELECT count(*) FROM numbers").fetchone() == (1,)
-    db.close()
-
-
-def test_failed_trials_are_stored_but_not_known(ledger):
-    with LedgerStore(ledger) as store:
-        for status in sorted(CACHED_STATUSES | FAILED_STATUSES):
-            store.put(trial(status, status))
-        assert set(store.known()) == CACHED_STATUSES
-        assert set(store.results()) == CACHED_STATUSES | FAILED_STATUSES
+        statuses = CACHED_STATUSES | FAILED_STATUSES
+        store.put(*(trial(status, status) for status in statuses))
+        assert set(store.results()) == statuses | {"k"}
+        assert set(store.known()) == CACHED_STATUSES | {"k"}
 
 
 def test_begin_replaces_plan_and_metadata_and_keeps_trials(ledger):
+    point = {"kappa": 0.8, "on": True, "k": 1, "name": "a"}
     plan = [
-        PlannedTrial(
-            "k", "m", "majorize", {"iterations": 6}, {"kappa": 0.8, "on": True}, 2**70, {"e": "x"}
-        ),
+        PlannedTrial("k", "m", "majorize", {"iterations": 6}, point, 2**70, {"e": "x"}),
         PlannedTrial("k", "n", "majorize", {}, {}, 0, {}),
     ]
     with LedgerStore(ledger) as store:
@@ -194,7 +184,7 @@ def test_a_locked_ledger_is_waited_for(ledger):
         other = sqlite3.connect(ledger, isolation_level=None, check_same_thread=False)
         other.execute("BEGIN EXCLUSIVE")
         begun = time.monotonic()
-        with pytest.raises(FaultError, match=r"E503: another process is using .* \(waited 0.2 s\)"):
+        with pytest.raises(FaultError, match=r"E503: .* database is locked"):
             store.put(trial())
         assert time.monotonic() - begun >= 0.15
         other.execute("COMMIT")
@@ -255,18 +245,3 @@ def test_a_ledger_in_a_readonly_folder_can_be_read(ledger):
             assert store.result("k") == FULL
     finally:
         ledger.parent.chmod(0o700)
-
-
-def test_all_trials_are_read_with_few_statements(ledger):
-    values = tuple(MeasuredValue("last", "test", f"metric {j}", j / 3) for j in range(100))
-    with LedgerStore(ledger) as store:
-        store._db.execute("PRAGMA synchronous = OFF")
-        for i in range(500):
-            store.put(trial(f"k{i}", values=values))
-        statements = []
-        store._db.set_trace_callback(statements.append)
-        results = store.results()
-        store._db.set_trace_callback(None)
-    assert len(statements) <= 6
-    assert sum(len(result.values) for result in results.values()) == 50_000
-    assert results["k499"].values == values

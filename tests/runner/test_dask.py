@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 from distributed import LocalCluster
-from small_trials import act
+from small_trials import act, reading
 from test_executors import run as results
 from test_executors import task
 from test_killed_runs import import_paths, is_free, wait_for
-from trial_reads import reading
 
 from experiments import write
 from ratecli.errors import FaultError

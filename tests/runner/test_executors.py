@@ -7,7 +7,6 @@ import pytest
 from small_trials import act, numbers
 
 from ratecli.config.experiment import LimitsSpec
-from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.plan import UNLIMITED, Task
 from ratecli.ledger.records import TrialResult
 from ratecli.runner.executors import (
@@ -17,7 +16,7 @@ from ratecli.runner.executors import (
     Schedule,
     SerialExecutor,
 )
-from ratecli.runner.workers import THREAD_VARIABLES, failure_result
+from ratecli.runner.workers import THREAD_VARIABLES
 
 
 def executor_of(kind, request):
@@ -62,17 +61,12 @@ def test_results_do_not_depend_on_the_executor(executor):
         assert run(other, tasks, numbers) == results
 
 
-def test_dependencies_run_first_and_their_results_are_passed(executor):
-    tasks = [task("c", detail=3, needs=("a", "b")), task("b", detail=2, needs=("a",)), task("a")]
-    results = run(executor, tasks)
-    assert list(results) == ["a", "b", "c"]
-    assert results["c"].info["needs"] == {"a": "", "b": 2}
-
-
-def test_results_of_an_earlier_run_are_recalled(executor):
+def test_dependencies_run_first_and_their_results_are_passed_or_recalled(executor):
     earlier = {"old": TrialResult("old", "ok", info={"detail": 7})}
-    results = run(executor, [task("new", needs=("old",))], recall=earlier.__getitem__)
-    assert results["new"].info["needs"] == {"old": 7}
+    tasks = [task("c", detail=3, needs=("a", "b", "old")), task("b", needs=("a",)), task("a")]
+    results = run(executor, tasks, recall=earlier.__getitem__)
+    assert list(results) == ["a", "b", "c"]
+    assert results["c"].info["needs"] == {"a": "", "b": "", "old": 7}
 
 
 def test_a_failed_trial_stops_only_the_trials_that_depend_on_it(executor):
@@ -154,13 +148,6 @@ def test_a_trial_over_its_memory_limit_is_killed(executor):
     assert results["y"].status == "ok"
 
 
-def test_a_memory_limit_below_that_of_an_idle_process(executor):
-    limits = LimitsSpec.model_construct(memory=2**20)  # files cannot set such a small limit
-    results = run(executor, [task("x", "lock", os.devnull, limits=limits)])
-    assert results["x"].status == "error"
-    assert results["x"].reason.endswith("the limit is 1 MiB")
-
-
 def test_memory_left_by_earlier_trials_does_not_count():
     limits = LimitsSpec(memory=300 * 2**20)
     tasks = [task(key, "hoard", 150, limits=limits) for key in "abc"]
@@ -200,12 +187,9 @@ def test_an_exception_of_on_done_ends_the_run(executor):
     assert len(ended) == 1
 
 
-def test_tasks_with_equal_keys_run_once():
+def test_equal_tasks_run_once_and_cycles_and_unknown_dependencies_are_refused():
     assert list(run(SerialExecutor(), [task("a"), task("a")])) == ["a"]
     assert run(ProcessExecutor(1), []) == {}
-
-
-def test_cycles_and_unknown_dependencies_are_refused():
     with pytest.raises(CycleError):
         run(SerialExecutor(), [task("a", needs=("b",)), task("b", needs=("a",))])
     with pytest.raises(KeyError, match="neither planned nor stored"):
@@ -220,8 +204,3 @@ def test_results_are_discarded_when_no_longer_needed():
         schedule.end(TrialResult(key, "ok"))
     assert schedule._results == {}
     assert schedule.take() is None
-
-
-def test_the_reason_of_a_failed_trial_omits_e501():
-    other = FaultError([Diagnostic("E501", "no classifier"), Diagnostic("E311", "no value")])
-    assert failure_result("k", other).reason == "no classifier; E311: no value"

@@ -2,6 +2,7 @@ import io
 import os
 import pty
 import select
+from contextlib import redirect_stderr
 
 import pytest
 
@@ -19,19 +20,27 @@ def name(key):
 
 def shown(*results, total=12, cached=3, quiet=False):
     out = io.StringIO()
-    with RunProgress(total, cached, name, quiet=quiet, stream=out) as display:
+    with redirect_stderr(out), RunProgress(total, cached, name, quiet=quiet) as display:
         for result in results:
             display.start(result.key)
             display.done(result)
     return out.getvalue().splitlines()
 
 
-def test_quick_trials_give_one_last_line_and_every_failure():
-    results = [TrialResult(str(i), "ok", seconds=0.25) for i in range(8)]
-    assert shown(BAD, *results) == [
-        FAILURE,
-        "12/12 (3 stored before, 1 failed)  trial 7: ok, 0.2 s",
-    ]
+OK = [TrialResult(str(i), "ok", seconds=0.25) for i in range(8)]
+SLOW = TrialResult("t", "timeout", "after 60 s")
+
+
+@pytest.mark.parametrize(
+    ("results", "quiet", "lines"),
+    [
+        ([BAD, *OK], False, [FAILURE, "12/12 (3 stored before, 1 failed)  trial 7: ok, 0.2 s"]),
+        ([*OK, BAD, SLOW], True, [FAILURE, "error[E501]: trial t: after 60 s"]),
+        ([], False, []),
+    ],
+)
+def test_quick_trials_give_one_last_line_and_every_failure(results, quiet, lines):
+    assert shown(*results, quiet=quiet) == lines
 
 
 def test_slow_trials_give_a_line_each(monkeypatch):
@@ -41,18 +50,6 @@ def test_slow_trials_give_a_line_each(monkeypatch):
         "1/2  trial a: ok, 0.0 s",
         "2/2  trial c: infeasible, 0.0 s",
     ]
-
-
-def test_quiet_shows_failures_alone():
-    slow = TrialResult("t", "timeout", "after 60 s")
-    assert shown(TrialResult("a", "ok"), BAD, slow, quiet=True) == [
-        FAILURE,
-        "error[E501]: trial t: after 60 s",
-    ]
-
-
-def test_nothing_to_run_shows_nothing():
-    assert shown() == []
 
 
 @pytest.fixture
@@ -77,7 +74,7 @@ def terminal(monkeypatch):
 
 def test_a_terminal_gets_a_bar(terminal):
     out, screen = terminal
-    with RunProgress(4, 1, name, stream=out) as display:
+    with redirect_stderr(out), RunProgress(4, 1, name) as display:
         display._bar.refresh()
         for result in (TrialResult("a", "ok"), BAD):
             display.start(result.key)

@@ -10,57 +10,39 @@ from ratecli.ledger.records import BEST_CONSTANT_KEY, MeasuredValue, PlannedTria
 from ratecli.runner.warnings import constant_warnings, violation_warnings
 
 
-def planned(key, algorithm="majorize"):
-    return PlannedTrial(key, algorithm, algorithm, {}, {}, 0, {"violation.fair": "v", "error": "e"})
-
-
 def result(key, train, test, variant="main"):
-    values = [
-        MeasuredValue(variant, "train", "v", train),
-        MeasuredValue(variant, "test", "v", test),
-    ]
-    values += [MeasuredValue("other", "train", "v", -1.0), MeasuredValue("other", "test", "v", 1.0)]
+    numbers = {(variant, "train"): train, (variant, "test"): test}
+    numbers |= {("other", "train"): -1.0, ("other", "test"): 1.0}
+    values = (MeasuredValue(*place, "v", value) for place, value in numbers.items())
     return TrialResult(key, "ok", values=tuple(values))
 
 
-def warnings(*results, algorithm="majorize"):
-    plan = [planned(each.key, algorithm) for each in results]
-    return violation_warnings(plan, {each.key: each for each in results})
-
-
-MESSAGE = (
-    "'majorize' satisfies 'fair' on the training set but violates it on the test set "
-    "in {} trials, by {} on average"
-)
-
-
-@pytest.mark.parametrize(
-    ("pairs", "trials", "mean"),
-    [
-        ([(0.0, 0.1), (1e-7, 0.3), (0.2, 0.9), (-1, -1)], "2 of 3", "0.2"),
-        ([(0.0, math.nan), (0.0, 0.3), (0.0, 0.0)], "1 of 2", "0.3"),
-    ],
-)
-def test_constraints_satisfied_in_training_only_give_a_warning(pairs, trials, mean):
-    (found,) = warnings(*(result(str(k), *pair) for k, pair in enumerate(pairs)))
-    assert (found.code, found.message) == ("W402", MESSAGE.format(trials, mean))
+def results(*pairs):
+    return [result(str(k), *pair) for k, pair in enumerate(pairs)]
 
 
 TRAIN_ONLY = TrialResult("b", "ok", values=(MeasuredValue("main", "train", "v", 0.0),))
 
 
 @pytest.mark.parametrize(
-    ("results", "algorithm"),
+    ("found", "algorithm", "expected"),
     [
-        ([result("a", 0.0, 0.0), result("b", -0.1, 1e-7)], "majorize"),
-        ([result("a", 0.0, 0.5)], "unconstrained"),
-        ([TrialResult("a", "infeasible"), TRAIN_ONLY], "majorize"),
-        ([result("a", 0.0, math.nan), result("b", math.nan, 0.5)], "majorize"),
+        (results((0.0, 0.1), (1e-7, 0.3), (0.2, 0.9), (-1, -1)), "majorize", ("2 of 3", "0.2")),
+        (results((0.0, math.nan), (0.0, 0.3), (0.0, 0.0)), "majorize", ("1 of 2", "0.3")),
+        (results((0.0, 0.0), (-0.1, 1e-7)), "majorize", None),
+        (results((0.0, 0.5)), "unconstrained", None),  # it ignores constraints
+        ([TrialResult("a", "infeasible"), TRAIN_ONLY], "majorize", None),
+        (results((0.0, math.nan), (math.nan, 0.5)), "majorize", None),
     ],
-    ids=["satisfied", "ignores constraints", "not measured", "undefined"],
 )
-def test_other_results_give_no_warning(results, algorithm):
-    assert warnings(*results, algorithm=algorithm) == []
+def test_constraints_satisfied_in_training_only_give_a_warning(found, algorithm, expected):
+    metrics = {"violation.fair": "v", "error": "e"}
+    plan = [PlannedTrial(each.key, "m", algorithm, {}, {}, 0, metrics) for each in found]
+    warnings = violation_warnings(plan, {each.key: each for each in found})
+    assert [each.code for each in warnings] == ["W402"] * (expected is not None)
+    for each in warnings:
+        assert "'m' satisfies 'fair' on the training set but violates it" in each.message
+        assert each.message.endswith("in {} trials, by {} on average".format(*expected))
 
 
 def measured(key, constant, **objectives):
