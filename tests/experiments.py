@@ -53,15 +53,9 @@ def measured_values(
 ) -> dict[tuple[str, str], float]:
     """Return the values of a variant (default: the main one) by metric and split."""
     variant = variant or result.values[0].variant
-    measured = {
-        (value.metric, value.split): value.value
-        for value in result.values
-        if value.variant == variant
-    }
-    splits = {split for _, split in measured}
     return {
-        (name, split): measured[metric, split]
+        (name, value.split): value.value
         for name, metric in planned.metrics.items()
-        for split in splits
-        if (metric, split) in measured
+        for value in result.values
+        if (value.variant, value.metric) == (variant, metric)
     }

@@ -13,7 +13,6 @@ from ratecli.runner.executors import (
     DaskExecutor,
     Hooks,
     ProcessExecutor,
-    Schedule,
     SerialExecutor,
 )
 from ratecli.runner.workers import THREAD_VARIABLES
@@ -194,13 +193,3 @@ def test_equal_tasks_run_once_and_cycles_and_unknown_dependencies_are_refused():
         run(SerialExecutor(), [task("a", needs=("b",)), task("b", needs=("a",))])
     with pytest.raises(KeyError, match="neither planned nor stored"):
         run(SerialExecutor(), [task("a", needs=("b",))])
-
-
-def test_results_are_discarded_when_no_longer_needed():
-    tasks = [task("a"), task("b", needs=("a", "a")), task("c", needs=("a",))]
-    schedule = Schedule(tasks, lambda _: None)
-    for key in "abc":
-        assert schedule.take()[0].key == key
-        schedule.end(TrialResult(key, "ok"))
-    assert schedule._results == {}
-    assert schedule.take() is None
