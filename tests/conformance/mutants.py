@@ -163,13 +163,6 @@ class UnknownClass(Cuts):
 
 
 @dataclass(frozen=True)
-class CallsBack(Cuts):
-    """An option that no file can give."""
-
-    back: Any = len
-
-
-@dataclass(frozen=True)
 class Undocumented(Cuts):
     """Says nothing of its options."""
 
@@ -188,7 +181,7 @@ class ClaimsAll(Cuts):
 
 CAUGHT = {
     "declares what it supports": [UnknownClass()],
-    "has valid options": [CallsBack(), Undocumented()],
+    "has valid options": [Undocumented()],
     "can be pickled": [local_class()],
     "returns valid solutions": [
         *("unknown status", "no reason", "no solution", "decisions beyond 1"),

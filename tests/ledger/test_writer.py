@@ -9,9 +9,7 @@ from ratecli.ledger.records import MeasuredValue, TrialResult
 from ratecli.ledger.store import MAX_WAITING, LedgerStore, LedgerWriter
 
 RESULTS = [
-    TrialResult(
-        f"k{at}", "ok", values=(MeasuredValue("v", "test", "m", at / 7),), models={"v": b"x" * at}
-    )
+    TrialResult(f"k{at}", "ok", values=(MeasuredValue("v", "test", "m", at / 7),))
     for at in range(3 * MAX_WAITING)
 ]
 

@@ -106,7 +106,7 @@ def test_processes_of_an_idle_run_end(cluster):
 
 
 def test_jobs_limits_parallel_trials_on_a_cluster(cluster):
-    found = results(DaskExecutor(cluster, 1), [task(str(at), "between") for at in range(6)])
+    found = results(DaskExecutor(cluster, 1), [task(str(at), "process") for at in range(6)])
     spans = sorted(result.info["span"] for result in found.values())
     assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
 

@@ -37,6 +37,11 @@ def ends(tmp_path):
     return run
 
 
+def train_values(found, variant):
+    places = (variant, "train")
+    return {v.metric: v.value for v in found.values if (v.variant, v.split) == places}
+
+
 @pytest.mark.parametrize("algorithm", ["three_player: {steps: 20}", "mixture", "post_shift"])
 def test_a_goal_may_become_unsupported_by_the_value_of_another_algorithm(ends, algorithm):
     """The objective is convex for positive values of `of(...)`, and the value is negative."""
@@ -86,8 +91,7 @@ def test_an_undefined_ratio_does_not_satisfy_a_constraint(ends):
     found, _ = ends(PLAYERS, objective="positive_rate", rules="p: precision >= 0.9")
     assert found.status == "not_met"
     assert "violates 'p' (undefined) on the training set" in found.reason
-    values = {v.metric: v.value for v in found.values
-              if (v.variant, v.split) == ("stochastic", "train")}  # fmt: skip
+    values = train_values(found, "stochastic")
     assert values["positive_rate"] == 0.0
     assert [metric for metric, value in values.items() if math.isnan(value)] == [
         "-(true_positives / (true_positives + false_positives)) + 0.9"
@@ -99,9 +103,9 @@ def test_an_undefined_ratio_does_not_satisfy_a_constraint(ends):
 def test_classifiers_with_undefined_constraints_are_not_selected(ends, algorithm, least):
     """No positive decision has the smallest objective, and its precision is 0 / 0."""
     found, _ = ends(algorithm, objective="positive_rate", rules=f"p: precision >= {least}")
-    values = [v for v in found.values if (v.variant, v.split) == ("deterministic", "train")]
+    values = train_values(found, "deterministic").values()
     assert values
-    assert all(math.isfinite(v.value) for v in values)
+    assert all(map(math.isfinite, values))
 
 
 def test_no_threshold_satisfies_a_constraint_undefined_for_all_feasible_ones(ends):
@@ -135,7 +139,7 @@ def test_compared_ratios_have_positive_denominators(ends):
     rules = "p: 'precision[women] - precision[men] <= 0.1'"
     found, _ = ends(PLAYERS, objective="positive_rate", rules=rules)
     assert found.status == "ok"
-    assert all(math.isfinite(v.value) for v in found.values if v.variant == "stochastic")
+    assert all(map(math.isfinite, train_values(found, "stochastic").values()))
 
 
 def test_an_undefined_ratio_is_reported_with_slice_data_set_and_counts(tmp_path):
@@ -155,6 +159,5 @@ def test_a_ratio_is_defined_if_that_costs_almost_nothing(ends):
     """A few certain positives reach the precision, at a cost within the gap."""
     found, _ = ends("mixture", objective="positive_rate", rules="p: precision >= 0.9")
     assert found.status == "ok"
-    values = {v.metric: v.value for v in found.values
-              if (v.variant, v.split) == ("stochastic", "train")}  # fmt: skip
+    values = train_values(found, "stochastic")
     assert 0 < values["positive_rate"] <= 1e-4

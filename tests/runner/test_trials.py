@@ -147,14 +147,6 @@ def test_a_split_seed_fixes_the_split_for_all_seeds(folder, overrides, same):
     assert (one == two).all() == same
 
 
-def test_a_model_compared_with_itself_has_exactly_no_churn_and_no_win_loss_ratio(folder):
-    text = BASE.replace("metrics: {", "metrics: {churn: churn, wins: wins, ratio: win_loss_ratio, ")
-    _, store = run_file(write(folder, text + "deployed: {algorithm: unconstrained}\n"))
-    measured = measured_values(*results_of(store)["unconstrained", 0])
-    assert measured["churn", "train"] == measured["wins", "train"] == 0.0
-    assert np.isnan(measured["ratio", "train"])
-
-
 def test_the_deployed_column_is_not_a_feature(folder):
     text = BASE.replace(", drop: [old]", "") + "deployed: {column: old}\n"
     X = load_trial_data(prepare(write(folder, text)).data, 0).X
