@@ -392,8 +392,7 @@ class RunProgress:
         self._ended += 1
         if result.status in FAILED_STATUSES:
             self._failed += 1
-            reason = result.reason or result.status
-            self._print(terminal_safe(f"error[E501]: {name}: {reason}"))
+            self._print(terminal_safe(f"error[E501]: {name}: {result.reason}"))
         self._refresh()
         if self._bar is None and not self._quiet:
             self._line = f"{self._counts()}  {name}: {result.status}, {result.seconds:.1f} s"

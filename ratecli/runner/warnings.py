@@ -33,18 +33,16 @@ def violation_warnings(
     enforcing = [trial for trial in plan if solver_class(trial.algorithm).role == "enforces"]
     warnings = []
     for label, trials in groupby(enforcing, key=lambda trial: trial.label):
-        violations = Pairs(list)
+        violations = defaultdict[str, list[float]](list)
         for trial in trials:
             main, values = _values(results.get(trial.key))
             for name, metric in trial.metrics.items():
-                if name.startswith(VIOLATION_PREFIX):
-                    train, test = (
-                        values.get((main, split, metric), math.nan) for split in ("train", "test")
-                    )
-                    violations[name.removeprefix(VIOLATION_PREFIX)].append((train, test))
-        for constraint, pairs in violations.items():
-            kept = [test for train, test in pairs if train <= CONSTRAINT_TOLERANCE]
-            kept = [test for test in kept if not math.isnan(test)]
+                train = values.get((main, "train", metric), math.nan)
+                test = values.get((main, "test", metric), math.nan)
+                satisfied = train <= CONSTRAINT_TOLERANCE and not math.isnan(test)
+                if name.startswith(VIOLATION_PREFIX) and satisfied:
+                    violations[name.removeprefix(VIOLATION_PREFIX)].append(test)
+        for constraint, kept in violations.items():
             broken = [test for test in kept if test > CONSTRAINT_TOLERANCE]
             if broken:
                 message = (
