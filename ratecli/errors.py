@@ -118,9 +118,10 @@ def errors_under(*outer: str | int) -> Iterator[None]:
 
 def exception_line(error: BaseException) -> str:
     """Return an exception as one line of text."""
+    text = f"{type(error).__name__}: {error}".rstrip(": ")
     if isinstance(error, FaultError):
-        return "; ".join(f"{fault.code}: {fault.message}" for fault in error.faults)
-    return " ".join(f"{type(error).__name__}: {error}".rstrip(": ").split())
+        text = "; ".join(f"{fault.code}: {fault.message}" for fault in error.faults)
+    return " ".join(text.split())
 
 
 def did_you_mean(word: str, known: Iterable[str], what: str = "known") -> str:
