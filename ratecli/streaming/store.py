@@ -127,8 +127,8 @@ class RecordStore:
         """Yield pieces of `at_once` records from `first` to before `last`, with their start."""
         last = self.rows if last is None else last
         for start in range(first, last, self.at_once):
-            count = min(self.at_once, last - start)
-            yield start, read_part(self.path, self.record, start, count)
+            count, skipped = min(self.at_once, last - start), start * self.record.itemsize
+            yield start, np.fromfile(self.path, self.record, count, offset=skipped)
 
     def has_format_of(self, other: RecordStore) -> bool:
         """Return whether records have the same columns, stored in the same way."""
@@ -152,11 +152,6 @@ def open_record_store(folder: Path) -> RecordStore | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return store if size == store.rows * store.record.itemsize else None
-
-
-def read_part(path: Path, dtype: np.dtype[Any], first: int, count: int) -> Any:
-    """Return `count` items of a file, from item `first` on."""
-    return np.fromfile(path, dtype, count, offset=first * dtype.itemsize)
 
 
 def read_runs(path: Path, dtype: np.dtype[Any], runs: Iterable[int], length: int) -> Any:

@@ -380,17 +380,6 @@ def test_value_without_rows_is_never_kept():
     assert found.induced == pytest.approx(HALF)
 
 
-def test_intersecting_groups_have_their_own_targets():
-    """Appendix A.2: sex (2) and age (3) side by side, each adding up to 1."""
-    A = np.array([[0.9, 0.1, 0.5, 0.3, 0.2], [0.2, 0.8, 0.1, 0.3, 0.6], [0.5, 0.5, 0.3, 0.4, 0.3]])
-    target = np.array([0.5, 0.5, 1 / 3, 1 / 3, 1 / 3])
-    found = optimal_sampling_weights(A, np.array([0.5, 0.2, 0.3]), target)
-    q = found.mix
-    assert np.linalg.norm(q @ A - target) == pytest.approx(found.imbalance)
-    slopes = A @ (q @ A - target)
-    assert q @ slopes - slopes.min() <= 1e-9
-
-
 TREE = {"DecisionTreeClassifier": {"max_depth": 6}}
 
 

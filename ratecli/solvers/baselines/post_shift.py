@@ -66,10 +66,6 @@ class GroupCuts:
         """Return (K, ...) what cuts add to the rates, given slopes (K, all kinds) of kinds."""
         return np.asarray(slopes[:, self.kinds] @ self.yes[:, chosen])
 
-    def costs(self, prices: Array, slopes: Array) -> Array:
-        """Return (T,) the cost of each cut at the prices (K,) of the rates."""
-        return np.asarray((prices @ slopes[:, self.kinds]) @ self.yes)
-
 
 def cuts_by_group(
     scores: Array, groups: Groups, kinds: RowKinds, directions: Array
@@ -357,8 +353,8 @@ class _CutChoiceSearch:
 
     def near(self) -> CutChoice | None:
         """Return the best choice of cuts with small extra costs, None if there are too many."""
-        prices = self.optimum.prices
-        costs = [cell.costs(prices, self.hull.kinds.slopes) for cell in self.hull.cells]
+        prices, slopes = self.optimum.prices, self.hull.kinds.slopes
+        costs = [(prices @ slopes[:, cell.kinds]) @ cell.yes for cell in self.hull.cells]
         reduced = [cost - cost.min() for cost in costs]
         longest = sum(float(cost.max()) for cost in reduced)
         reach, last = 1e-6 * longest, None
