@@ -59,7 +59,7 @@ class Majorize(Solver):
     cuts: Annotated[int, Ge(1)] = 100
     hashed: bool = False
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
 
