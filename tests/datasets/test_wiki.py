@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.feature_extraction.text import TfidfTransformer
 
 from ratecli.datasets.encode import Encoder
-from ratecli.datasets.files import missing_source_files, source_checksums
+from ratecli.datasets.files import source_checksums
 from ratecli.datasets.sources import SOURCES
 from ratecli.datasets.sources.wiki import HASHED_TERMS, hashed_counts, mean_vectors
 from ratecli.datasets.table import Table
@@ -77,14 +77,6 @@ def test_line_of_the_help_vouches_for_a_file(data: Path):
     assert table.digest == table_digest(ENTRY, Path()) != before
     assert table.files == source_checksums(SOURCES["wiki"])
     assert all(len(sha256) == 64 for _, sha256 in table.files)
-
-
-def test_file_with_another_sha256_is_refused(data: Path, mirror: Path):
-    vouch(data)
-    (mirror / "toxicity_annotations.tsv").write_text(ANNOTATIONS + "14.0\t2\t0\t1.0\n")
-    (fault,) = refused()
-    assert "is not the published file" in fault.message
-    assert missing_source_files(SOURCES["wiki"]) == ["wiki/toxicity_annotations.tsv"]
 
 
 def test_labels_groups_and_parts_of_the_corpus(data: Path):
