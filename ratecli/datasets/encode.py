@@ -39,12 +39,9 @@ from ratecli.datasets.columns import (
 from ratecli.datasets.table import Table
 from ratecli.datasets.tables import parse_number_word
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.models.base import Features, features_of_entries
 
-EncodedFeatures: TypeAlias = NDArray[np.float64] | sparse.csr_array
 BlockPositions: TypeAlias = NDArray[np.intp]
-
-_SPARSE_BELOW = 0.3
-"""Features are stored as a sparse matrix if the share of nonzero entries is below this."""
 
 
 class ReadyMadeError(ValueError):
@@ -201,7 +198,7 @@ class Encoder:
             raise ValueError("it describes a column or a level twice")
         return cls.of(blocks)
 
-    def transform(self, table: Table) -> EncodedFeatures:
+    def transform(self, table: Table) -> Features:
         """Return (n, d) features; a ready-made matrix without counts is returned unchanged."""
         if table.matrix is not None:
             return table.matrix if self.idf is None else _tf_idf(table.matrix, self.idf)
@@ -214,10 +211,7 @@ class Encoder:
             start += len(block.names)
         if start == len(self.blocks) and "text" not in self.kinds.values():
             return values  # each block has one feature
-        starts = np.arange(0, columns.size + 1, len(self.blocks))
-        matrix = sparse.csr_array((values.ravel(), columns.ravel(), starts), (len(table), start))
-        matrix.eliminate_zeros()
-        return matrix if len(self.blocks) < _SPARSE_BELOW * start else matrix.toarray()
+        return features_of_entries(columns, values, start)
 
 
 def check_training_rows(count: float) -> None:
@@ -253,7 +247,7 @@ def _fit_idf(tables: Sequence[Table], train: Sequence[BlockPositions]) -> tuple[
     return tuple(map(float, fitted.idf_))
 
 
-def _tf_idf(counts: EncodedFeatures, idf: tuple[float, ...]) -> sparse.csr_array:
+def _tf_idf(counts: Features, idf: tuple[float, ...]) -> sparse.csr_array:
     """Return TF-IDF: counts times idf, each row scaled to length 1, or 0 without any term."""
     from sklearn.preprocessing import normalize  # noqa: PLC0415  needed for text only
 
@@ -295,9 +289,7 @@ def _fit_column(
     return NumericBlock(name, mean, scale, missing)
 
 
-def encode_new_rows(
-    encoder: Encoder, known: pd.DataFrame
-) -> tuple[EncodedFeatures, list[Diagnostic]]:
+def encode_new_rows(encoder: Encoder, known: pd.DataFrame) -> tuple[Features, list[Diagnostic]]:
     """Return (n, d) features of rows whose columns are converted by `columns_as_known`.
 
     A missing number is replaced by the mean of the training rows; a category not seen in training

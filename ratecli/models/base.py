@@ -11,12 +11,26 @@ from scipy import sparse
 Array: TypeAlias = NDArray[np.float64]
 Features: TypeAlias = NDArray[np.float64] | sparse.csr_array
 
+SPARSE_BELOW = 0.3
+
 
 def append_columns(X: Features, columns: Array) -> Features:
     """Return X (n, d) followed by other columns (n, k), dense or sparse as X is."""
     if isinstance(X, np.ndarray):
         return np.hstack([X, columns])
     return sparse.csr_array(sparse.hstack([X, sparse.csr_array(columns)], format="csr"))
+
+
+def features_of_entries(columns: NDArray[np.int64], values: Array, width: int) -> Features:
+    """Return (n, width) features from k entries a row: their columns and values, (n, k).
+
+    The features are sparse if k is below a share `SPARSE_BELOW` of the width.
+    """
+    starts = np.arange(0, columns.size + 1, columns.shape[1])
+    matrix = sparse.csr_array((values.ravel(), columns.ravel(), starts), (len(columns), width))
+    matrix.eliminate_zeros()
+    matrix.sum_duplicates()
+    return matrix if columns.shape[1] < SPARSE_BELOW * width else matrix.toarray()
 
 
 class Classifier(Protocol):

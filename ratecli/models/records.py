@@ -11,15 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from ratecli.models.base import Array, Features
+from ratecli.models.base import Array, Features, features_of_entries
 
 Numbers = NDArray[np.floating]
 Codes = NDArray[np.unsignedinteger]
-
-SPARSE_BELOW = 0.3
-"""Features are stored as sparse if a smaller share of entries than this is not zero."""
 
 
 class FeatureCoding(NamedTuple):
@@ -111,16 +107,9 @@ class RecordEncoder:
     def features(self, rows: RecordBatch) -> Features:
         """Return (m, d) features, bit for bit as an in-memory encoder does (`datasets.encode`)."""
         columns, values = self.entries(rows)
-        blocks = columns.shape[1]
-        if not len(self.coding.of_code) and blocks == self.width:
+        if not len(self.coding.of_code) and columns.shape[1] == self.width:
             return values
-        starts = np.arange(0, columns.size + 1, blocks)
-        shape = (len(rows.cell), self.width)
-        matrix = sparse.csr_array((values.ravel(), columns.ravel(), starts), shape=shape)
-        if blocks / max(self.width, 1) >= SPARSE_BELOW:
-            return np.asarray(matrix.toarray())
-        matrix.sum_duplicates()
-        return matrix
+        return features_of_entries(columns, values, self.width)
 
     def scores(self, rows: RecordBatch, weights: Array) -> Array:
         """Return (m, M) `features @ weights` for weights (d, M), in Fortran order.
