@@ -324,7 +324,6 @@ def of(text: str) -> Direction:
 
 
 DIRECTIONS = {
-    "expected": "text",
     "low": (
         "error[women]@validation; kappa * error; error / of(unconstrained, error); "
         "abs(tpr[women] - tpr[men]); max_gap(positive_rate, by=sex); "
