@@ -16,15 +16,13 @@ import numpy as np
 
 from ratecli.errors import exception_line
 
-CheckState = Literal["ok", "failed", "warning", "skipped"]
-
 
 @dataclass(frozen=True)
 class CheckResult:
     """The result of one check: `reason` says what was found unless `ok`, `mend` how to fix it."""
 
     name: str
-    state: CheckState
+    state: Literal["ok", "failed", "warning", "skipped"]
     reason: str = ""
     mend: str = ""
 

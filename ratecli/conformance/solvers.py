@@ -182,13 +182,10 @@ def _not_below_optimum(subject: SolverSubject) -> Iterator[str]:
             for step in (run.solution.trace if run.solution else ())
             if step["violation"] <= OBJECTIVE_TOLERANCE
         ]
+        best_claim = run.best(run.problem.slices, OBJECTIVE_TOLERANCE)
         for what, objective, best in (
             ("its objective", measured, run.best(slices, run.violation)),
-            (
-                "the objective in its trace",
-                min(claimed, default=math.inf),
-                run.best(run.problem.slices, OBJECTIVE_TOLERANCE),
-            ),
+            ("the objective in its trace", min(claimed, default=math.inf), best_claim),
         ):
             if objective < best - OBJECTIVE_TOLERANCE:
                 yield f"on '{run.goals.name}' {what} is {objective:.6g}, the optimum {best:.6g}"
