@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
@@ -46,7 +47,7 @@ class Sheet:
     rows: tuple[tuple[SheetCell, ...], ...]
     note: str = ""
 
-    @property
+    @cached_property
     def numeric(self) -> list[bool]:
         return [any(row[k].key is not None for row in self.rows) for k in range(len(self.titles))]
 

@@ -311,7 +311,7 @@ def use_plain_log_scale(axes: Axes, axis: Literal["x", "y"]) -> None:
     axes.set(**{f"{axis}scale": "log"})
     scaled = axes.xaxis if axis == "x" else axes.yaxis
     scaled.set_major_formatter("{x:g}")
-    scaled.set_minor_formatter("")
+    axes.minorticks_off()
 
 
 def cover_sweep(axes: Axes, values: Iterable[float]) -> None:
