@@ -44,7 +44,6 @@ def test_table_stacks_three_sets_in_the_sizes_of_the_paper():
     assert table.frame["clicked"].equals(meaning.where(meaning.notna(), None))
     assert set(table.frame["deployed"]) == {0, 1}
     assert (table.frame["deployed"] == (table.frame["deployed_score"] > 0)).all()
-    assert table.part is None
     assert table.digest == table_digest({"source": "clicks", "rows": 600}, Path())
 
 

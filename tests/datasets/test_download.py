@@ -103,6 +103,9 @@ def zipped(name: str, content: bytes) -> bytes:
 
 def test_file_is_downloaded_once_with_progress(web: Answers, data: Path):
     toy = source(remote(web.give("/t.csv", CONTENT)))
+    fault = refused(toy, offline=True)
+    assert (fault.code, "ratecli fetch toy" in str(fault.help)) == ("E401", True)
+    assert not web.asked
     told: list[tuple[str, int, int]] = []
     paths = files.fetch_files(toy, progress=lambda *what: told.append(what))
     assert paths == {"t.csv": data / "toy" / "t.csv"}
@@ -234,14 +237,8 @@ def test_mirror_is_used_first_and_offline_and_is_verified(
     assert not web.asked
 
 
-def test_offline_download_is_an_error(web: Answers):
-    fault = refused(source(remote(web.give("/t.csv", CONTENT))), offline=True)
-    assert (fault.code, "ratecli fetch toy" in str(fault.help)) == ("E401", True)
-    assert not web.asked
-
-
 def test_file_in_a_nested_archive_is_extracted(web: Answers, data: Path):
-    outer = zipped("inner.zip", zipped("t.csv", CONTENT))
-    toy = source(remote(web.give("/z.zip", outer), CONTENT, "inner.zip", "t.csv"))
+    url = web.give("/z.zip", zipped("inner.zip", zipped("t.csv", CONTENT)))
+    toy = source(remote(url, CONTENT, "inner.zip", "t.csv"))
     assert files.fetch_files(toy)["t.csv"].read_bytes() == CONTENT
     assert sorted(p.name for p in data.rglob("*")) == ["t.csv", "toy"]

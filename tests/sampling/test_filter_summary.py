@@ -87,13 +87,12 @@ def test_metrics_agree_with_the_summary(trials):
 
 
 def test_sampled_variant_has_its_own_summary(trials):
-    _, results, _ = trials
-    told = results["balanced_tree"].info[FILTERS_KEY]
+    told = trials[1]["balanced_tree"].info[FILTERS_KEY]
     assert list(told) == ["expected", "sampled"]  # the main variant first
     for column in ("city", "sex"):
-        both = [told[name]["columns"][column]["splits"]["train"] for name in told]
-        assert both[0]["posterior"] == both[1]["posterior"]
-        assert both[0]["after"] != both[1]["after"]
+        first, second = (told[name]["columns"][column]["splits"]["train"] for name in told)
+        assert first["posterior"] == second["posterior"]
+        assert first["after"] != second["after"]
 
 
 def goal(text):
