@@ -77,6 +77,16 @@ def test_failure_rate_of_two_rates(bound, rows, second, delta):
         assert missed > 0.5 * delta
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [(40, 40), (3, 200), (60, 20)])
+@pytest.mark.parametrize("second", [-0.8, -0.1])
+@pytest.mark.parametrize("delta", [0.2, 0.05, 0.001])
+def test_failure_rate_of_two_rates_of_more_rows(rows, second, delta):
+    limits = pair_limits(BOUNDS["clopper_pearson"], rows, second, delta)
+    fine = np.unique(np.concatenate((RATES, np.linspace(0, 1, 60))))
+    assert largest_failure_rate_of_pairs(limits, second, fine) <= delta
+
+
 @pytest.mark.parametrize("rows", [(1, 8), (12, 12), (4, 40)])
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (1.0, 0.3)])
 def test_a_joint_limit_is_narrower_than_two_limits(rows, weights):
@@ -149,10 +159,24 @@ def beta(a: float, b: float):
     return (lambda stream, n: stream.beta(a, b, n)), a / (a + b)
 
 
-LAWS = {"1/20": coin(0.05), "9/10": coin(0.9), "beta": beta(0.5, 2)}
+LAWS = {
+    "1/100": coin(0.01),
+    "1/20": coin(0.05),
+    "9/10": coin(0.9),
+    "beta": beta(0.5, 2),
+    "narrow": beta(30, 70),
+}
 
 
 @pytest.mark.parametrize("name", ["1/20", "9/10", "beta"])
 @pytest.mark.parametrize("rows", [[8], [60], [10, 40]])
 def test_failure_rate_of_betting(name, rows):
     assert fails_rarely(BETTING, [LAWS[name], coin(0.3)], rows, -0.8, 200)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [[10], [100], [1000], [12, 30]])
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("bound", [*COUNTED, BETTING], ids=lambda bound: bound.name)
+def test_failure_rate_in_ten_thousand_samples(bound, name, rows):
+    assert fails_rarely(bound, [LAWS[name], LAWS["beta"]], rows, -0.8, 10_000)

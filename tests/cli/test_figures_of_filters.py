@@ -116,3 +116,24 @@ def test_trees_are_at_least_as_near_as_asked_for(tmp_path, name):
             at = (algorithm, str(alpha), "train")
             assert found[*at, "imbalance"] <= largest
             assert found[*at, "disclosivity"] <= alpha + 1e-6
+
+
+def test_at_every_disclosivity_of_the_qp_tree_ours_is_nearer(tmp_path, name):
+    """At each level of noise whose disclosivity is at most .5, with that as budget."""
+    data = f"{{source: {name}, split: {{test: 1/3}}}}"
+    levels = "[0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995]"
+    theirs = ran(tmp_path, data, COLUMNS[name], with_noise(levels))
+    points = {
+        round(value, 9): theirs["qp_tree", noise, "train", "imbalance"]
+        for (algorithm, noise, split, metric), value in theirs.items()
+        if (algorithm, split, metric) == ("qp_tree", "train", "disclosivity") and value <= 0.5
+    }
+    assert min(points) < 0.02
+    assert max(points) > 0.4
+    algorithms = f"""
+  - balanced_tree: {{gamma: 0, depth: 1, sweep: {{alpha: {sorted(points)}}}}}
+  - qp_proxy: {{classifier: {TREE}, sweep: {{noise: [0], alpha: [0.99]}}}}
+"""
+    found = ran(tmp_path, data, COLUMNS[name], algorithms)
+    for alpha, imbalance in points.items():
+        assert found["balanced_tree", str(alpha), "train", "imbalance"] < imbalance - 0.0005
