@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import full_scope
 import numpy as np
@@ -134,10 +133,8 @@ def test_number_of_pieces_of_nested_choices(text, count):
 @pytest.mark.parametrize("terms", [10, 12, 40])
 def test_expressions_with_too_many_pieces_are_not_split(terms):
     node = expression(" + ".join(["max(max(tpr, fpr), max(fnr, tnr))"] * terms))
-    begun = time.process_time()
     assert 4**terms > MAX_PIECES
     assert pieces(node) == (node,)
-    assert time.process_time() - begun < 1
 
 
 @pytest.mark.parametrize("text", CONVEX)
@@ -189,15 +186,13 @@ def test_curvature_satisfies_jensens_inequality(node, seed):
             assert middle >= ends - close(middle, ends)
 
 
-def test_curvature_of_a_long_product_is_quick():
-    begun = time.process_time()
+def test_analysis_of_a_long_product_ends():  # twice the work for each factor would not
     for op in "*/":
         node = expression(f" {op} ".join(["tpr"] * 90))
         assert curvature(node) is Curvature.UNKNOWN
         assert shape(node) is Shape.OTHER
         assert interval(node)[0] >= 0
         assert set(monotonicity(node)) == {expression("tpr")}
-    assert time.process_time() - begun < 2
 
 
 @pytest.mark.parametrize(
