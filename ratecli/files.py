@@ -8,8 +8,6 @@ import os
 import re
 import secrets
 import shutil
-import socket
-import sys
 import time
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,17 +16,13 @@ from pathlib import Path
 from ratecli.errors import Diagnostic, FaultError
 
 ABANDONED_SECONDS = 24 * 3600.0
-"""Age in seconds at which a temporary file counts as abandoned, if its process is unknown."""
+"""Age in seconds at which a temporary file counts as left by a killed process."""
 
 
 def temporary_path(folder: Path, kind: str) -> Path:
-    """Return a new name in `folder` that starts with `kind` and identifies this machine and
-    process.
-
-    Temporary files of the same kind left by killed processes are removed.
-    """
+    """Return a new name in `folder` that starts with `kind`, after removing abandoned ones."""
     remove_stale(folder, kind)
-    return folder / f"{_of_machine(kind)}{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    return folder / f"{kind}{secrets.token_hex(8)}.tmp"
 
 
 @contextmanager
@@ -43,37 +37,12 @@ def staged_folder(parent: Path, kind: str) -> Iterator[Path]:
 
 
 def remove_stale(folder: Path, kind: str) -> None:
-    """Remove temporary files of a kind whose process has ended.
-
-    For processes on other machines, and on Windows, the age of the file decides.
-    """
+    """Remove temporary files of a kind that are so old that their process must have ended."""
     with suppress(OSError):  # errors of the folder are reported when something is written to it
         for path in list(folder.glob(f"{kind}*.tmp")):
             with suppress(OSError):  # for example if another process removes it at the same time
-                if _is_stale(path, kind):
+                if time.time() - path.lstat().st_mtime > ABANDONED_SECONDS:
                     _remove(path)
-
-
-def _of_machine(kind: str) -> str:
-    return f"{kind}{socket.gethostname()}-"
-
-
-def _is_stale(path: Path, kind: str) -> bool:
-    # A whole match: machine 'node' must not take '12' of a file of machine 'node-12' for a process.
-    own = re.fullmatch(rf"{re.escape(_of_machine(kind))}([0-9]+)-[0-9a-f]+\.tmp", path.name)
-    if own and sys.platform != "win32":
-        return not _runs(int(own[1]))
-    return time.time() - path.lstat().st_mtime > ABANDONED_SECONDS
-
-
-def _runs(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def _remove(path: Path) -> None:
@@ -166,7 +135,8 @@ def atomic_write_all(files: Mapping[Path, str | bytes], *, lasting: bool = True)
     try:
         for temporary, (path, content) in staged.items():
             with report_write_errors(path):
-                _refuse_folder(path)
+                if path.is_dir():
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
                 data = content.encode() if isinstance(content, str) else content
                 _write(temporary, data, lasting=lasting)
         for temporary, (path, _) in staged.items():
@@ -176,11 +146,6 @@ def atomic_write_all(files: Mapping[Path, str | bytes], *, lasting: bool = True)
         for temporary in staged:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
-
-
-def _refuse_folder(path: Path) -> None:
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 
 
 def _write(path: Path, data: bytes, *, lasting: bool) -> None:

@@ -5,11 +5,10 @@ category becomes one feature for each value seen in training; a value not seen t
 Counts of terms become TF-IDF. Row weights are ignored, and no bias is added: that is the solver's
 task.
 
-Mean and deviation are computed from the known numbers of the training rows. They follow the unit of
-a column, however large or small, so that a column multiplied by 1e200 gives the same features; a
-column that cannot be scaled is refused with its name. With `missing: mean`, a column with missing
-numbers gets a second feature, like `SimpleImputer(add_indicator=True)` of scikit-learn: the fact
-that a value is missing is often informative, and for text it is a category, too.
+Mean and deviation are computed from the known numbers of the training rows; a column whose squares
+under- or overflow is refused with its name. With `missing: mean`, a column with missing numbers
+gets a second feature, like `SimpleImputer(add_indicator=True)` of scikit-learn: the fact that a
+value is missing is often informative, and for text it is a category, too.
 """
 
 from __future__ import annotations
@@ -281,10 +280,8 @@ def _fit_column(
     least, most = float(values.min()), float(values.max())
     if least == most:
         return NumericBlock(name, least, 1.0, missing)
-    # Dividing by a power of two keeps all digits, and squares neither underflow nor overflow.
-    exponent = np.frexp(max(abs(least), abs(most)))[1]
-    divided = np.ldexp(values, -exponent)
-    mean, scale = np.ldexp([divided.mean(), divided.std()], exponent).tolist()
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, scale = float(values.mean()), float(values.std())
     check_scale(name, scale)
     return NumericBlock(name, mean, scale, missing)
 

@@ -192,14 +192,10 @@ def find_own_files(entry: DatasetEntry, base: Path) -> OwnFiles:
             way = "put files that end in .parquet or .csv there"
             raise missing_file_error(given, "is a folder without a table", way)
     files = tuple(TableFile.of(each, entry.format, entry.separator) for each in paths)
-    kind = files[0].kind
-    if any(file.kind != kind for file in files):
-        message = f"'{given}' holds tables of both formats"
-        raise FaultError(Diagnostic("E404", message, "keep those of one format in the folder"))
     sums = _checksums(entry, paths)
     content: dict[str, Any] = {"sha256": sums[0], "suffix": paths[0].suffix.lower()}
     if entry.stream:
-        content = {"streamed": sums, "kind": kind}
+        content = {"streamed": sums, "kind": files[0].kind}
     digest = registry.json_sha256(content | {"options": entry.table_options()})
     return OwnFiles(files, sums, digest)
 

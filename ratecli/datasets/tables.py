@@ -271,7 +271,7 @@ def _stripped(path: Path, name: str, column: Any) -> Any:
     Raises E404 if they cannot be represented.
     """
     kind = value_type(column)
-    with _check_representable(path, name, kind):
+    with _check_representable(path, name):
         if not is_text_type(kind):
             words = [None if value is None else str(value) for value in column.to_pylist()]
             column = pa.array(words, pa.string())
@@ -331,15 +331,13 @@ def as_doubles(column: Any) -> Any:
 
 
 @contextmanager
-def _check_representable(path: Path, name: str, kind: pa.DataType) -> Iterator[None]:
+def _check_representable(path: Path, name: str) -> Iterator[None]:
     """Raise an E404 that names the column if Arrow or Python cannot represent one of its values."""
     try:
         yield
     except (OverflowError, ValueError) as error:  # errors of Arrow and Unicode are ValueErrors
-        reason = f"column '{name}' holds {kind} values that cannot be read"
-        way = "keep to the years 1 to 9999 and to known time zones, or store the column as text"
-        if is_text_type(kind.value_type if pa.types.is_dictionary(kind) else kind):
-            reason, way = f"column '{name}' holds text that is not UTF-8", "save it as UTF-8"
+        way = "keep to UTF-8 text, the years 1 to 9999 and known time zones"
+        reason = f"column '{name}' holds values that cannot be read"
         raise not_a_table_error(path, reason, way) from error
 
 
@@ -421,7 +419,7 @@ def table_bytes(table: pa.Table, origin: Path, output: Path | None, separator: s
         return buffer.getvalue()
     columns = []
     for name, column in zip(table.column_names, table.columns, strict=True):
-        with _check_representable(origin, name, column.type):
+        with _check_representable(origin, name):
             columns.append(column.to_pylist())
     text = io.StringIO()
     mark = separator_of(output or origin) if separator is None else separator

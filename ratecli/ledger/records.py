@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +17,8 @@ def trial_key(content: Mapping[str, Any]) -> str:
     1 and 1.0 are equal, and so are a tuple and a list; True differs from 1. Types unknown to JSON
     raise TypeError, since their text may change between runs. NaN raises ValueError.
     """
-    return hashlib.sha256(_text(_canonical(content)).encode()).hexdigest()
+    same = json.loads(json.dumps(content), parse_float=_number, parse_constant=_infinity)
+    return hashlib.sha256(_text(same).encode()).hexdigest()
 
 
 def random_stream(root_seed: int, *names: str) -> np.random.Generator:
@@ -35,22 +35,16 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def _canonical(value: Any) -> Any:
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case float() if math.isnan(value):
-            raise ValueError("NaN cannot be part of a key: it is not equal to itself")
-        case float():
-            return int(value) if value.is_integer() else float(value)
-        case Mapping():
-            if not all(isinstance(name, str) for name in value):
-                raise TypeError(f"names in a key are strings: {list(value)!r}")
-            return {name: _canonical(item) for name, item in value.items()}
-        case list() | tuple():
-            return [_canonical(item) for item in value]
-        case _:
-            raise TypeError(f"{type(value).__name__} cannot be part of a key: {value!r}")
+def _number(text: str) -> int | float:
+    """Return a float of JSON, as an integer if it is whole."""
+    value = float(text)
+    return int(value) if value.is_integer() else value
+
+
+def _infinity(text: str) -> float:
+    if text == "NaN":
+        raise ValueError("NaN cannot be part of a key: it is not equal to itself")
+    return float(text)
 
 
 CACHED_STATUSES = frozenset(

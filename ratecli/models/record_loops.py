@@ -85,7 +85,6 @@ def add_moments(
     codes: Any,
     cell: Any,
     center: Any,
-    unit: Any,
     starts: Any,
     count: Any,
     known: Any,
@@ -95,16 +94,16 @@ def add_moments(
 ) -> None:
     """Add rows to running sums.
 
-    The sums are the count of rows, of rows with each number (P,), the numbers in their `unit` (P,)
-    minus `center` (P,), their squares (P,), and the count of rows with each level (L,), those of
-    text column g from `starts[g]` on.
+    The sums are the count of rows, of rows with each number (P,), the numbers minus `center` (P,),
+    their squares (P,), and the count of rows with each level (L,), those of text column g from
+    `starts[g]` on.
     """
     for i in range(len(cell)):
         if cell[i] < 0:
             continue
         count[0] += 1
         for k in range(len(center)):
-            away = np.float64(numbers[i, k]) / unit[k] - center[k]
+            away = np.float64(numbers[i, k]) - center[k]
             if np.isnan(away):
                 continue
             known[k] += 1

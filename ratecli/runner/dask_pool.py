@@ -179,8 +179,11 @@ class DaskPool:
 @contextmanager
 def open_dask_pool(address: str | None, jobs: int | None) -> Iterator[DaskPool]:
     """Connect to a running cluster, or start a local one for the duration of the context."""
+    # Dask would warn of conditions that ratecli reports itself, and of models in large tasks
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    warnings.filterwarnings("ignore", "Sending large graph")
     place = start_local_cluster(jobs) if address is None else nullcontext(address)
-    with _mute_dask_logs(), place as cluster, connect_client(cluster) as client:
+    with place as cluster, connect_client(cluster) as client:
         pool = DaskPool(client, jobs)
         try:
             yield pool
@@ -225,18 +228,3 @@ def connect_client(address: str) -> Iterator[Client]:
             hint = "start some: `dask worker ADDRESS`"
             raise FaultError(Diagnostic("E512", message, hint)) from error
         yield client
-
-
-@contextmanager
-def _mute_dask_logs() -> Iterator[None]:
-    """Suppress Dask's own messages about conditions that ratecli reports itself."""
-    log = logging.getLogger("distributed")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            # tasks may include the models of other trials
-            warnings.filterwarnings("ignore", "Sending large graph")
-            yield
-    finally:
-        log.setLevel(before)

@@ -53,13 +53,11 @@ def _missing_result(key: str) -> TrialResult:
 class Hooks:
     """Callbacks of an executor.
 
-    `recall` returns the result of a dependency that is not among the tasks, `on_start` is called
-    with the key of each trial that starts, and `wanted` decides just before a trial starts whether
-    to run it.
+    `recall` returns the result of a dependency that is not among the tasks, and `wanted` decides
+    just before a trial starts whether to run it.
     """
 
     recall: Callable[[str], TrialResult] = _missing_result
-    on_start: Callable[[str], object] = lambda _key: None
     wanted: Callable[[str], bool] = lambda _key: True
 
 
@@ -102,7 +100,6 @@ class Schedule:
             }
             failed = [each for each in results.values() if each.status in FAILED_STATUSES]
             if not failed:
-                self._hooks.on_start(task.key)
                 return task, results
             cause = f"needs trial {failed[0].key[:12]}, which ended as {failed[0].status}"
             self.end(TrialResult(task.key, "error", f"{cause}: {failed[0].reason}"))

@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -117,7 +117,7 @@ def run_experiments(
         Called when an experiment's folder or ledger fails. That experiment is dropped and the
         others continue. Without it, the error is raised.
     """
-    with ExitStack() as stack, suppress(_NoExperimentLeftError):
+    with ExitStack() as stack:
         batch = _Batch(on_ended, on_fault)
         for request in requests:
             with batch.dropping(request):
@@ -247,10 +247,6 @@ def _end_warnings(
     )
 
 
-class _NoExperimentLeftError(Exception):
-    """Raised to stop the executor when no experiment is left after one failed."""
-
-
 class _Batch:
     """Experiments that run together; `runs` has those that have neither ended nor failed."""
 
@@ -272,10 +268,7 @@ class _Batch:
             if self._on_fault is None:
                 raise
             self._on_fault(request, error)
-            others = [run for run in self.runs if run.request is not request]
-            if self.runs and not others:
-                raise _NoExperimentLeftError from error
-            self.runs = others
+            self.runs = [run for run in self.runs if run.request is not request]
 
     def share_stored_results(self) -> None:
         """Copy stored results to experiments that lack them.
@@ -321,7 +314,7 @@ class _Batch:
                 self._end_complete(concerned)
 
             self._end_complete(list(self.runs))
-            hooks = Hooks(self._recall, progress.start, self._is_wanted)
+            hooks = Hooks(self._recall, self._is_wanted)
             executor.run(tasks.values(), run_trial, done, hooks)
 
     def _end_complete(self, runs: Sequence[ExperimentRun]) -> None:
@@ -360,11 +353,10 @@ class RunProgress:
     ) -> None:
         self._total, self._stored, self._ended, self._failed = total, stored, 0, 0
         self._name, self._quiet, self._out = name, quiet, sys.stderr
-        self._running: dict[str, None] = {}
         self._printed, self._line = time.monotonic(), ""
         self._bar = None if quiet or not self._out.isatty() else _rich_bar()
         if self._bar is not None:
-            self._task = self._bar.add_task("", total=total, completed=stored, now="")
+            self._task = self._bar.add_task("", total=total, completed=stored)
 
     def __enter__(self) -> Self:
         if self._bar is not None:
@@ -373,22 +365,14 @@ class RunProgress:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._running.clear()
-        self._refresh()
         if self._bar is not None:
             self._bar.stop()
         elif self._line:
             self._print(self._line)
 
-    def start(self, key: str) -> None:
-        """Show that a trial has started."""
-        self._running[key] = None
-        self._refresh()
-
     def done(self, result: TrialResult) -> None:
         """Show that a trial has ended; as a plain line at most every two seconds."""
         name = self._name(result.key)
-        self._running.pop(result.key, None)
         self._ended += 1
         if result.status in FAILED_STATUSES:
             self._failed += 1
@@ -409,8 +393,8 @@ class RunProgress:
 
     def _refresh(self) -> None:
         if self._bar is not None:
-            completed, now = self._stored + self._ended, "; ".join(map(self._name, self._running))
-            self._bar.update(self._task, completed=completed, description=self._counts(), now=now)
+            completed = self._stored + self._ended
+            self._bar.update(self._task, completed=completed, description=self._counts())
 
     def _print(self, line: str) -> None:
         if self._bar is None:
@@ -424,15 +408,11 @@ def _rich_bar() -> RichProgress:
     # import rich only here, as most commands do not need it
     from rich import progress  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
-    from rich.table import Column  # noqa: PLC0415
 
-    now = Column(ratio=1, no_wrap=True, overflow="ellipsis")
     return progress.Progress(
         progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(bar_width=24),
         progress.TimeElapsedColumn(),
         progress.TimeRemainingColumn(),
-        progress.TextColumn("{task.fields[now]}", markup=False, table_column=now),
         console=Console(stderr=True),
-        expand=True,
     )

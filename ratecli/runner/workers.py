@@ -131,18 +131,13 @@ def _limit_result(message: TaskMessage, seconds: float, held: int) -> TrialResul
     """
     limits = message.limits
     if limits.memory is not None and held > limits.memory:
-        limit = f"the limit is {_format_memory(limits.memory)}"
-        reason = f"its process held {_format_memory(held)} of memory, {limit}"
+        limit = f"the limit is {limits.memory / MIB:.0f} MiB"
+        reason = f"its process held {held / MIB:.0f} MiB of memory, {limit}"
         return TrialResult(message.key, "error", reason, seconds)
     if limits.time is not None and seconds >= limits.time:
         reason = f"took longer than {limits.time:g} s, the limit of time"
         return TrialResult(message.key, "timeout", reason, seconds)
     return None
-
-
-def _format_memory(count: int) -> str:
-    """Return `230 MiB`, `1.25 GiB`."""
-    return f"{count / MIB:.0f} MiB" if count < 1024 * MIB else f"{count / MIB / 1024:.3g} GiB"
 
 
 def _process_memory(pid: int) -> int:

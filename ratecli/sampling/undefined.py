@@ -69,9 +69,9 @@ def check_defined_ratios(trees: Iterable[Expression], sample: Sample) -> list[Di
         if sample.deployed is None and any(leaf.rate.needs_deployed for leaf in leaves):
             continue
         if problem := _ratio_problem(part, build_rate_matrix(leaves, sample, "train")):
-            counts = dict.fromkeys(_count_labels(leaf.where, sample) for leaf in leaves)
-            message = f"'{ex.to_text(part)}' {problem} whatever is decided: {'; '.join(counts)}"
-            found.append(Diagnostic("E311", message, None, part.span))
+            message = f"'{ex.to_text(part)}' {problem} on training rows, whatever is decided"
+            hint = "its groups may lack positive or negative rows: use larger ones"
+            found.append(Diagnostic("E311", message, hint, part.span))
     return found
 
 
@@ -93,16 +93,6 @@ def _form_range(form: Affine, matrix: RateMatrix) -> Interval:
     slopes = matrix.A.T @ factors
     start = float(factors @ matrix.c) + form.constant
     return start + float(slopes[slopes < 0].sum()), start + float(slopes[slopes > 0].sum())
-
-
-def _count_labels(where: Slice, sample: Sample) -> str:
-    """Describe how many training rows of each label a slice has."""
-    rows = sample.rows(where, "train")
-    positive, negative = (sample.counted(rows & sample.mask(label)) for label in ("+", "-"))
-    return (
-        f"{_describe_slice(where, sample)} has {positive} positive "
-        f"and {negative} negative training rows"
-    )
 
 
 def _describe_slice(where: Slice, sample: Sample) -> str:

@@ -28,6 +28,8 @@ CENTER_RUNS = 16
 """Runs of rows from which an approximate mean and unit of each column are computed."""
 DEVIATION_ROUNDING = 1e-14
 """A standard deviation below this share of the mean is a rounding error of 0."""
+MIN_NUMBER = 1e-150
+"""Squares of smaller numbers may become 0."""
 
 
 def encoded_stream(table: StreamedTable, cells: CellTable) -> tuple[RowStream, Encoder]:
@@ -64,9 +66,9 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
     """
     check_training_rows(train.count.sum())
     texts, place = table.store.texts, table.store.places
-    center, unit = _center_and_unit(train)
+    center = _approximate_means(train)
     starts = np.cumsum([0, *(len(column.levels) for column in texts.values())])
-    count, known, sums, squares, seen = train.sums(_Moments(center, unit, starts))
+    count, known, sums, squares, seen = train.sums(_Moments(center, starts))
     (rows,) = count
     blocks: list[NumericBlock | OneHotBlock] = []
     shares: dict[str, float] = {}
@@ -84,10 +86,11 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
         mean = sums[k] / known[k]
         deviation = np.sqrt(max(squares[k] / known[k] - mean**2, 0.0))
         same = deviation <= DEVIATION_ROUNDING * abs(center[k])
-        scale = 1.0 if same else float(unit[k] * deviation)
+        tiny = 0 < max(column.most, -column.least) < MIN_NUMBER
+        scale = 1.0 if same and not tiny else float(deviation)
         check_scale(name, scale)
         share = float(known[k] / rows)
-        block = NumericBlock(name, float(unit[k] * (center[k] + mean)), scale, share < 1)
+        block = NumericBlock(name, float(center[k] + mean), scale, share < 1)
         for value in (column.least, column.most):
             if not np.isfinite((value - block.mean) / scale):
                 raise out_of_range_error(name, f"{value:g}", block.mean, scale)
@@ -96,33 +99,25 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
     return Encoder.of(blocks), shares
 
 
-def _center_and_unit(train: RowStream) -> NDArray[np.float64]:
-    """Return an approximate mean (P,) of all numbers, and its unit (P,), as one array.
-
-    A unit is the power of two below the largest number, so that squares neither overflow nor
-    underflow; the means are in that unit. They are of a few runs from all over the table.
-    """
+def _approximate_means(train: RowStream) -> NDArray[np.float64]:
+    """Return the means (P,) of all numbers in a few runs from all over the table."""
     runs = train.runs()
     some = train.read_runs(sorted({k * runs // CENTER_RUNS for k in range(CENTER_RUNS)}))
-    found = some.numbers.astype(np.float64)
-    known = ~np.isnan(found)
-    found[~known] = 0.0
-    unit = np.ldexp(1.0, np.frexp(np.abs(found).max(axis=0, initial=0.0))[1] - 1)
-    with np.errstate(invalid="ignore"):  # columns that are no features may be infinite
-        mean = (found / unit).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    return np.stack([mean, unit])
+    found, known = some.numbers.astype(np.float64), ~np.isnan(some.numbers)
+    with np.errstate(over="ignore", invalid="ignore"):  # other columns may be infinite
+        mean: NDArray[np.float64] = np.nansum(found, axis=0) / np.maximum(known.sum(axis=0), 1)
+    return mean
 
 
 @dataclass(frozen=True)
 class _Moments:
     """Counts and sums of the training rows.
 
-    Sums the rows, the rows that have each number (P,), the centered numbers in their units, their
-    squares, and the rows of each level, those of text column g from `starts[g]` on.
+    Sums the rows, the rows that have each number (P,), the centered numbers, their squares, and the
+    rows of each level, those of text column g from `starts[g]` on.
     """
 
     center: NDArray[np.float64]
-    unit: NDArray[np.float64]
     starts: NDArray[np.intp]
 
     def zeros(self) -> SumArrays:
@@ -132,7 +127,7 @@ class _Moments:
         # imports numba, which takes 0.2 s in every process
         from ratecli.models.record_loops import add_moments  # noqa: PLC0415
 
-        add_moments(rows.numbers, rows.codes, rows.cell, self.center, self.unit, self.starts, *sums)
+        add_moments(rows.numbers, rows.codes, rows.cell, self.center, self.starts, *sums)
 
 
 def record_encoder(

