@@ -26,7 +26,7 @@ from ratecli.report.expectations import Verdict, compare_expectations, warn_unme
 from ratecli.report.html import write_joined
 from ratecli.report.sheets import requested_sheets
 from ratecli.report.write import check_report_folder, write_and_load_report
-from ratecli.runner.executors import DaskExecutor, Executor
+from ratecli.runner.executors import Executor
 from ratecli.runner.run import RunOutcome, RunRequest, count_stored_trials, run_experiments
 
 MAX_SHOWN_ROWS = 20
@@ -70,8 +70,7 @@ class Batch:
 
         Raises FaultError (E512) before anything is written if a cluster is not available.
         """
-        if isinstance(self.executor, DaskExecutor):
-            self.executor.check()
+        self.executor.check()
         with ExitStack() as stack:
             self._run_trials([each for each in self.requests if self._lock(each, stack)])
             self._print_results()
