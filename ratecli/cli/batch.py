@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 
 import typer
 
-from ratecli.cli.arguments import with_file_name
 from ratecli.cli.console import (
     EXIT_INTERRUPTED,
     format_sheet,
@@ -118,8 +117,12 @@ class Batch:
         self._print_named(request, error.faults)
 
     def _print_named(self, request: RunRequest, faults: Iterable[Diagnostic]) -> None:
-        named = with_file_name(request.prepared.path, faults) if len(self._ends) > 1 else faults
-        print_diagnostics(named)
+        """Print diagnostics; those without a location name the file, if there are several."""
+        file = f"{request.prepared.path}: " if len(self._ends) > 1 else ""
+        print_diagnostics(
+            fault if fault.place else replace(fault, message=file + fault.message)
+            for fault in faults
+        )
 
     def _print_stopped(self, requests: Sequence[RunRequest], how: str) -> None:
         """Print what is stored of each experiment whose own error was not already printed."""

@@ -34,11 +34,9 @@ from ratecli.report.plots import draw_plots
 from ratecli.report.plots.tree import draw_trees
 from ratecli.report.sheet import format_scalar, to_markdown
 from ratecli.report.sheets import (
-    cell_legend,
+    CELL_LEGEND,
     constraint_sheet,
     requested_sheets,
-    satisfaction_sheet,
-    unlisted_constraints,
 )
 from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
 
@@ -111,11 +109,9 @@ def summary_markdown(ledger: Ledger) -> str:
     if (expected := expectation_sheet(ledger)).rows:
         sheets.append(expected)
     if ledger.constraints:
-        sheets.append(satisfaction_sheet(ledger))
-    if unlisted_constraints(ledger):
-        sheets.append(constraint_sheet(ledger))
+        sheets += [constraint_sheet(ledger), constraint_sheet(ledger, by_point=True)]
     name = ledger.experiment.get("name", "")
-    heads = [f"# {name}\n", *(f"{text}\n" for text in ledger.stand_ins), f"{cell_legend(ledger)}\n"]
+    heads = [f"# {name}\n", *(f"{text}\n" for text in ledger.stand_ins), f"{CELL_LEGEND}\n"]
     return "\n".join([*heads, *map(to_markdown, sheets)])
 
 
@@ -128,7 +124,7 @@ def _files(ledger: Ledger) -> Iterator[tuple[str, str | bytes]]:
         ledger.report_entries("tables"), requested_sheets(ledger), strict=False
     ):
         if table.get("file"):
-            notes = "\n\n".join([*ledger.stand_ins, cell_legend(ledger)])
+            notes = "\n\n".join([*ledger.stand_ins, CELL_LEGEND])
             yield f"tables/{unique_file_name(table['file'])}.md", f"{to_markdown(sheet)}\n{notes}\n"
     drawn = draw_plots(ledger)
     for picture in drawn:

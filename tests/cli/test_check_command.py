@@ -155,7 +155,12 @@ CHANGED = "no trial of the file as it is now: the file, its data or the code cha
         ("objective: error", "objective: fnr", 3, CHANGED),
         ("error: error", "wrong: error", 3, "it is pinned and no longer measured"),
         ("seeds: 5", "seeds: 6", 3, "1 of 6 trials are not stored"),
-        ("seeds: 5", "seeds: 3", 0, "warning[W502]: 3 of 5 seeds that are pinned are in the file"),
+        (
+            "seeds: 5",
+            "seeds: 3",
+            0,
+            "warning[W502]: 3 of 5 seeds that are pinned are among the file's 3",
+        ),
     ],
 )
 def test_a_file_that_changed_since_it_was_pinned(cli, old, new, code, message):

@@ -39,8 +39,7 @@ from ratecli.report.regression.reference import (
     read_reference,
     reference_text,
 )
-from ratecli.report.regression.statistics import SeedDesign
-from ratecli.report.sheet import format_list, format_point
+from ratecli.report.sheet import format_point
 
 SEEDS_SUGGESTION = "give the file the seeds that are pinned, or pin again"
 FILTER_METRICS_TO_MINIMIZE = tuple(
@@ -209,11 +208,7 @@ def seed_notes(was: set[int], now: set[int], found: Iterable[Finding]) -> list[D
     """
     if was == now:
         return []
-    detail = f"{len(was & now)} of {len(was)} seeds that are pinned are in the file"
-    for what, seeds in (("no longer in the file", was - now), ("not pinned", now - was)):
-        detail += f"; {what}: {format_list(sorted(seeds))}" if seeds else ""
-    if not SeedDesign.of(was, now).paired:
-        detail += f"; {len(was)} and {len(now)} seeds are compared as two samples"
+    detail = f"{len(was & now)} of {len(was)} seeds that are pinned are among the file's {len(now)}"
     metrics = group_by(
         (each for each in found if each.needed and each.verdict.good),
         lambda each: (each.algorithm, each.variant, each.metric, repr(each.point)),
