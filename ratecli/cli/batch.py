@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 
 import typer
 
+from ratecli.cli.arguments import with_file_name
 from ratecli.cli.console import (
     EXIT_INTERRUPTED,
     format_sheet,
@@ -25,7 +26,7 @@ from ratecli.report.expectations import Verdict, compare_expectations, warn_unme
 from ratecli.report.html import write_joined
 from ratecli.report.sheets import requested_sheets
 from ratecli.report.write import check_report_folder, write_and_load_report
-from ratecli.runner.executors import Executor
+from ratecli.runner.executors import DaskExecutor, Executor
 from ratecli.runner.run import RunOutcome, RunRequest, count_stored_trials, run_experiments
 
 MAX_SHOWN_ROWS = 20
@@ -69,7 +70,8 @@ class Batch:
 
         Raises FaultError (E512) before anything is written if a cluster is not available.
         """
-        self.executor.check()
+        if isinstance(self.executor, DaskExecutor):
+            self.executor.check()
         with ExitStack() as stack:
             self._run_trials([each for each in self.requests if self._lock(each, stack)])
             self._print_results()
@@ -117,12 +119,8 @@ class Batch:
         self._print_named(request, error.faults)
 
     def _print_named(self, request: RunRequest, faults: Iterable[Diagnostic]) -> None:
-        """Print diagnostics; those without a location name the file, if there are several."""
-        file = f"{request.prepared.path}: " if len(self._ends) > 1 else ""
-        print_diagnostics(
-            fault if fault.place else replace(fault, message=file + fault.message)
-            for fault in faults
-        )
+        named = with_file_name(request.prepared.path, faults) if len(self._ends) > 1 else faults
+        print_diagnostics(named)
 
     def _print_stopped(self, requests: Sequence[RunRequest], how: str) -> None:
         """Print what is stored of each experiment whose own error was not already printed."""
@@ -131,7 +129,7 @@ class Batch:
                 stored = count_stored_trials(each.prepared, each.folder)
                 planned = len(each.prepared.plan.tasks)
                 message = f"{how}: {stored} of {planned} trials are stored in {each.folder}"
-                typer.echo(f"{message}; run again to go on", err=True)
+                typer.echo(f"{message}; run again to continue", err=True)
 
     def _print_results(self) -> None:
         """Print warnings and results in the order of the files, and write the page over all."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import shutil
 import signal
@@ -17,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.render import terminal_safe
+from ratecli.render import terminal_safe, terminal_safe_json
 
 if TYPE_CHECKING:
     from ratecli.report.sheet import Sheet
@@ -137,7 +136,7 @@ def pluralize(count: int, noun: str) -> str:
 
 
 def print_json(value: object) -> None:
-    typer.echo(json.dumps(value, indent=2))
+    typer.echo(terminal_safe_json(value))
 
 
 def replace_unencodable(*streams: TextIO) -> None:

@@ -34,9 +34,11 @@ from ratecli.report.plots import draw_plots
 from ratecli.report.plots.tree import draw_trees
 from ratecli.report.sheet import format_scalar, to_markdown
 from ratecli.report.sheets import (
-    CELL_LEGEND,
+    cell_legend,
     constraint_sheet,
     requested_sheets,
+    satisfaction_sheet,
+    unlisted_constraints,
 )
 from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
 
@@ -58,9 +60,9 @@ def check_report_folder(folder: Path) -> None:
     found = [write_failed_error(path, "it is a folder") for path in files if path.is_dir()]
     for path in (folder, *(folder / name for name in REPORT_FOLDERS)):
         if path.exists() and not path.is_dir():
-            found.append(write_failed_error(path, "it is no folder"))
+            found.append(write_failed_error(path, "it is not a folder"))
         elif path.exists() and not os.access(path, os.W_OK):
-            found.append(write_failed_error(path, "nothing may be written there"))
+            found.append(write_failed_error(path, "no write permission"))
     if found:
         raise FaultError(found)
 
@@ -109,9 +111,11 @@ def summary_markdown(ledger: Ledger) -> str:
     if (expected := expectation_sheet(ledger)).rows:
         sheets.append(expected)
     if ledger.constraints:
-        sheets += [constraint_sheet(ledger), constraint_sheet(ledger, by_point=True)]
+        sheets.append(satisfaction_sheet(ledger))
+    if unlisted_constraints(ledger):
+        sheets.append(constraint_sheet(ledger))
     name = ledger.experiment.get("name", "")
-    heads = [f"# {name}\n", *(f"{text}\n" for text in ledger.stand_ins), f"{CELL_LEGEND}\n"]
+    heads = [f"# {name}\n", *(f"{text}\n" for text in ledger.stand_ins), f"{cell_legend(ledger)}\n"]
     return "\n".join([*heads, *map(to_markdown, sheets)])
 
 
@@ -124,7 +128,7 @@ def _files(ledger: Ledger) -> Iterator[tuple[str, str | bytes]]:
         ledger.report_entries("tables"), requested_sheets(ledger), strict=False
     ):
         if table.get("file"):
-            notes = "\n\n".join([*ledger.stand_ins, CELL_LEGEND])
+            notes = "\n\n".join([*ledger.stand_ins, cell_legend(ledger)])
             yield f"tables/{unique_file_name(table['file'])}.md", f"{to_markdown(sheet)}\n{notes}\n"
     drawn = draw_plots(ledger)
     for picture in drawn:
