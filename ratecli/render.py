@@ -31,15 +31,6 @@ def terminal_safe(text: str) -> str:
     return "".join("\ufffd" if _is_unprintable(character) else character for character in text)
 
 
-def terminal_safe_json(value: object) -> str:
-    """Return indented JSON in Unicode, with characters escaped that a terminal would interpret."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
-    return "".join(
-        json.dumps(character)[1:-1] if _is_unprintable(character) else character
-        for character in text
-    )
-
-
 def strip_control_characters(text: str) -> str:
     """Return the text as one line without control characters."""
     line = " ".join(text.splitlines()).replace("\t", TAB)
@@ -116,7 +107,7 @@ def _window(place: SourceLocation, width: int) -> tuple[str, int, int]:
 
 def diagnostics_to_json(faults: Iterable[Diagnostic]) -> str:
     """Return a list of objects with the same keys, locations flattened; null where unknown."""
-    return terminal_safe_json([_record(fault) for fault in faults])
+    return json.dumps([_record(fault) for fault in faults], indent=2)
 
 
 def _record(fault: Diagnostic) -> dict[str, str | int | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
@@ -14,8 +15,8 @@ from ratecli.errors import FaultError as FaultError  # noqa: PLC0414  public nam
 from ratecli.render import render_diagnostics
 
 MESSAGE_WIDTH = 100
-PACKAGE_FOLDER = str(Path(__file__).parents[1])
-"""Folder of the package `ratecli`."""
+PACKAGE_FOLDER = f"{Path(__file__).parents[1]}{os.sep}"
+"""Folder of the package `ratecli`, with a separator at its end."""
 
 
 class InvalidInputError(FaultError, ValueError):
@@ -42,9 +43,9 @@ def convert_errors() -> Iterator[None]:
         raise InvalidInputError(error.faults) from None
 
 
-def issue_warnings(doubts: Iterable[Diagnostic | str]) -> None:
+def issue_warnings(notices: Iterable[Diagnostic | str]) -> None:
     """Issue a warning for each text or diagnostic, attributed to the caller outside of ratecli."""
-    texts = (each if isinstance(each, str) else f"{each.code}: {each.message}" for each in doubts)
+    texts = (each if isinstance(each, str) else f"{each.code}: {each.message}" for each in notices)
     for text in dict.fromkeys(texts):
         warnings.warn(text, RatecliWarning, stacklevel=_caller_level())
 

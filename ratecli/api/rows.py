@@ -144,16 +144,11 @@ def check_indices(arguments: Mapping[str, Any]) -> None:
     first = next(iter(indices), "")
     for name, other in indices.items():
         index = indices[first]
-        if len(index) != len(other) or index.equals(other):  # lengths are checked elsewhere
-            continue
-        pairs = zip(index.tolist(), other.tolist(), strict=True)
-        for row, (label, other_label) in enumerate(pairs, start=1):
-            if label != other_label:
-                raise ValueError(
-                    f"{first} and {name} have different indices ({label!r} and {other_label!r} in "
-                    f"row {row}): reorder one of them, or, if rows belong together by position, "
-                    "call reset_index(drop=True) on both"
-                )
+        if len(index) == len(other) and not index.equals(other):  # lengths are checked elsewhere
+            raise ValueError(
+                f"{first} and {name} have different indices: reorder one of them, or, if rows "
+                "belong together by position, call reset_index(drop=True) on both"
+            )
 
 
 def infer_column_types(frame: pd.DataFrame, what: str) -> pd.DataFrame:

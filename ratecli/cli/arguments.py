@@ -8,17 +8,13 @@ from __future__ import annotations
 import glob
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 from typer import Argument, Option
 
 from ratecli.errors import Diagnostic, FaultError
-
-if TYPE_CHECKING:
-    from ratecli.experiment.prepare import PreparedExperiment
 
 Item = TypeVar("Item")
 ResultT = TypeVar("ResultT")
@@ -30,50 +26,27 @@ STDOUT = Path("-")
 YAML_SUFFIXES = (".yaml", ".yml")
 
 
-def collect_errors(items: Iterable[Item], act: Callable[[Item], ResultT]) -> list[ResultT]:
-    """Return the results of `act` for all items; raise FaultError with all their errors."""
+def collect_errors(
+    items: Iterable[Item],
+    act: Callable[[Item], ResultT],
+    missing: list[Diagnostic] | None = None,
+) -> list[ResultT]:
+    """Return the results of `act` for all items; raise FaultError with all their errors.
+
+    If there is a list `missing`, it gets the errors of items whose data is not available (E4xx),
+    and they are only raised if no item has a result.
+    """
     results: list[ResultT] = []
     faults: list[Diagnostic] = []
     for item in items:
         try:
             results.append(act(item))
         except FaultError as error:
-            faults += error.faults
-    if faults:
-        raise FaultError(faults)
+            spared = missing if error.exit_code == EXIT_NO_DATA else None
+            (faults if spared is None else spared).extend(error.faults)
+    if faults or (missing and not results):
+        raise FaultError([*faults, *(missing or ())])
     return results
-
-
-def prepare_files(
-    files: Sequence[Path], make: Callable[[Path], PreparedExperiment]
-) -> tuple[list[PreparedExperiment], list[Diagnostic]]:
-    """Return the results of `make`, and the errors of files whose data is not available (E4xx).
-
-    Raises
-    ------
-    FaultError
-        If any file has another error, or no file has its data.
-    """
-    ready: list[PreparedExperiment] = []
-    missing: list[Diagnostic] = []
-    errors: list[Diagnostic] = []
-    for file in files:
-        try:
-            ready.append(make(file))
-        except FaultError as error:
-            faults = with_file_name(file, error.faults) if len(files) > 1 else error.faults
-            (missing if error.exit_code == EXIT_NO_DATA else errors).extend(faults)
-    if errors or not ready:
-        raise FaultError([*errors, *missing])
-    return ready, missing
-
-
-def with_file_name(file: Path, faults: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Add the file's name to the messages of diagnostics without a location."""
-    return [
-        replace(fault, message=f"{file}: {fault.message}") if fault.place is None else fault
-        for fault in faults
-    ]
 
 
 def check_distinct_outputs(outputs: Iterable[tuple[Path, Path]]) -> None:

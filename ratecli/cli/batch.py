@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 
 import typer
 
-from ratecli.cli.arguments import with_file_name
 from ratecli.cli.console import (
     EXIT_INTERRUPTED,
     format_sheet,
@@ -26,7 +25,7 @@ from ratecli.report.expectations import Verdict, compare_expectations, warn_unme
 from ratecli.report.html import write_joined
 from ratecli.report.sheets import requested_sheets
 from ratecli.report.write import check_report_folder, write_and_load_report
-from ratecli.runner.executors import DaskExecutor, Executor
+from ratecli.runner.executors import Executor
 from ratecli.runner.run import RunOutcome, RunRequest, count_stored_trials, run_experiments
 
 MAX_SHOWN_ROWS = 20
@@ -70,8 +69,7 @@ class Batch:
 
         Raises FaultError (E512) before anything is written if a cluster is not available.
         """
-        if isinstance(self.executor, DaskExecutor):
-            self.executor.check()
+        self.executor.check()
         with ExitStack() as stack:
             self._run_trials([each for each in self.requests if self._lock(each, stack)])
             self._print_results()
@@ -119,8 +117,12 @@ class Batch:
         self._print_named(request, error.faults)
 
     def _print_named(self, request: RunRequest, faults: Iterable[Diagnostic]) -> None:
-        named = with_file_name(request.prepared.path, faults) if len(self._ends) > 1 else faults
-        print_diagnostics(named)
+        """Print diagnostics; those without a location name the file, if there are several."""
+        file = f"{request.prepared.path}: " if len(self._ends) > 1 else ""
+        print_diagnostics(
+            fault if fault.place else replace(fault, message=file + fault.message)
+            for fault in faults
+        )
 
     def _print_stopped(self, requests: Sequence[RunRequest], how: str) -> None:
         """Print what is stored of each experiment whose own error was not already printed."""
@@ -129,7 +131,7 @@ class Batch:
                 stored = count_stored_trials(each.prepared, each.folder)
                 planned = len(each.prepared.plan.tasks)
                 message = f"{how}: {stored} of {planned} trials are stored in {each.folder}"
-                typer.echo(f"{message}; run again to continue", err=True)
+                typer.echo(f"{message}; run again to go on", err=True)
 
     def _print_results(self) -> None:
         """Print warnings and results in the order of the files, and write the page over all."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import signal
@@ -16,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.render import terminal_safe, terminal_safe_json
+from ratecli.render import terminal_safe
 
 if TYPE_CHECKING:
     from ratecli.report.sheet import Sheet
@@ -136,7 +137,7 @@ def pluralize(count: int, noun: str) -> str:
 
 
 def print_json(value: object) -> None:
-    typer.echo(terminal_safe_json(value))
+    typer.echo(json.dumps(value, indent=2))
 
 
 def replace_unencodable(*streams: TextIO) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
 EXIT_CHECK_FAILED = 3
 REFERENCE = RESULTS_FOLDER / "reference"
 JOINED_REPORT = "report.html"
+MAX_ROWS = 40
 
 ReferenceOption: TypeAlias = Annotated[
     Path, Option("--reference", metavar="FOLDER", file_okay=False, help="Folder of references.")
@@ -49,7 +48,7 @@ def report(files: FilesArgument, output: OutputOption = RESULTS_FOLDER) -> None:
     folders = list(dict.fromkeys(folder for folder, _ in loaded))
     stored = [folder for folder in folders if (folder / LEDGER_FILE).is_file()]
     missing = [
-        f"nothing is stored in '{folder}' yet: run `ratecli run {file}` first"
+        f"nothing is stored in '{folder}' yet: `ratecli run {file}` first"
         for folder, file in loaded
         if folder not in stored
     ]
@@ -57,15 +56,11 @@ def report(files: FilesArgument, output: OutputOption = RESULTS_FOLDER) -> None:
         raise typer.BadParameter("; ".join(missing))
     for text in missing:
         typer.echo(f"not run: {text}", err=True)
-    writers: list[Callable[[], list[Path]]] = [partial(write_report, folder) for folder in stored]
-    if len(folders) > 1:
-        writers.append(lambda: [write_joined(folders, output / JOINED_REPORT)])
-
-    def print_paths(write: Callable[[], list[Path]]) -> None:
-        typer.echo("".join(f"{path}\n" for path in write()), nl=False)
-
-    # an unreadable ledger must not prevent the other reports or the joint page
-    collect_errors(writers, print_paths)
+    try:  # an unreadable ledger must not prevent the other reports or the joint page
+        collect_errors(stored, lambda folder: typer.echo("\n".join(map(str, write_report(folder)))))
+    finally:
+        if len(folders) > 1:
+            typer.echo(write_joined(folders, output / JOINED_REPORT))
 
 
 def check(
@@ -74,7 +69,7 @@ def check(
     reference: ReferenceOption = REFERENCE,
     *,
     tolerance: Annotated[
-        float, Option(min=0.0, help="Largest difference to ignore (relative if above 1).")
+        float, Option(min=0.0, help="Differences to ignore, relative for numbers above 1.")
     ] = 0.001,
     junit: Annotated[
         Path | None, Option(dir_okay=False, metavar="OUT", help="Write JUnit XML to this file.")
@@ -154,7 +149,8 @@ def _print_result(prepared: PreparedExperiment, outcome: CheckReport, *, github:
     typer.echo(fd.check_summary(outcome))
     sheet = fd.findings_sheet(outcome)
     if sheet.rows and not github:
-        typer.echo(format_sheet(sheet))
-    for line in ("" if github else fd.omitted_note(outcome), fd.versions_note(outcome)):
-        if line:
-            typer.echo(line)
+        typer.echo(format_sheet(sheet, MAX_ROWS))
+    if len(sheet.rows) > MAX_ROWS and not github:
+        typer.echo(f"... and {len(sheet.rows) - MAX_ROWS} more: --format json has all")
+    if note := fd.versions_note(outcome):
+        typer.echo(note)

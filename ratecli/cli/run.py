@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,9 +20,9 @@ from ratecli.cli.arguments import (
     SettingsOption,
     check_distinct_outputs,
     collect_errors,
-    prepare_files,
 )
 from ratecli.cli.console import format_table, print_diagnostics, progress_meter
+from ratecli.errors import Diagnostic
 
 if TYPE_CHECKING:
     from ratecli.experiment.plan import RunForecast
@@ -82,13 +83,10 @@ def run(  # one parameter per option
 
     limits = {"limits.time": timeout, "limits.memory": memory}
     changes = [*(settings or ()), *(f"{key}={value}" for key, value in limits.items() if value)]
+    missing: list[Diagnostic] = []
     with progress_meter(quiet=quiet) as meter:
-        ready, missing = prepare_files(
-            files,
-            lambda file: prepare(
-                file, changes, offline=offline, progress=meter.download, write_progress=meter.record
-            ),
-        )
+        make = partial(prepare, overrides=changes, offline=offline, progress=meter.download)
+        ready = collect_errors(files, partial(make, write_progress=meter.record), missing)
     print_diagnostics(missing)
     if smoke:
         ready = [replace(each, plan=each.plan.first_of_each()) for each in ready]
@@ -124,10 +122,10 @@ def plan(
     """
     from ratecli.experiment.prepare import check_available, list_missing_files  # noqa: PLC0415
 
+    lacking: list[Diagnostic] = []
     with progress_meter() as meter:
-        ready, lacking = prepare_files(
-            files, lambda file: check_available(file, settings or (), write_progress=meter.record)
-        )
+        check = partial(check_available, overrides=settings or (), write_progress=meter.record)
+        ready = collect_errors(files, check, lacking)
     print_diagnostics(lacking)
     requests = _requests(ready, output)
     print_diagnostics(warning for each in ready for warning in each.warnings)
@@ -139,7 +137,7 @@ def plan(
     _print_forecasts(known, incomplete, by_algorithm=len(files) == 1 and not to_fetch)
     for each in incomplete:
         names = ", ".join(to_fetch[each.folder])
-        typer.echo(f"missing data: {names}; download with `ratecli fetch {each.prepared.path}`")
+        typer.echo(f"to fetch first: {names} (`ratecli fetch {each.prepared.path}`)")
     raise typer.Exit(EXIT_NO_DATA if lacking else 0)
 
 
@@ -168,7 +166,7 @@ def _print_forecasts(
     rows.append(["all", str(count), *known_total])
     first = "algorithm" if by_algorithm else "experiment"
     typer.echo(format_table([first, *HEADS], rows, HEADS))
-    typer.echo("\ntime: estimate for one process, from the mean time of stored trials")
+    typer.echo("\ntime: of one process, from the mean of stored trials")
 
 
 def _row(forecast: RunForecast) -> list[str]:

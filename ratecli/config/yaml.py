@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import yaml
 from yaml.composer import Composer
-from yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.parser import Parser
 from yaml.reader import Reader
 from yaml.resolver import BaseResolver
@@ -167,10 +167,8 @@ def read_source(path: Path) -> SourceText:
     try:
         return SourceText(str(path), raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        valid = raw[: error.start].decode("utf-8-sig", "replace")
-        source = SourceText(str(path), valid + "\ufffd")
-        message, hint = "the file is not UTF-8 text", "save it as UTF-8"
-        raise FaultError(source.error("E005", message, hint, len(valid))) from None
+        line = raw.count(b"\n", 0, error.start) + 1
+        _raise_unreadable(path, f"is not UTF-8 text (line {line}); save it as UTF-8")
 
 
 def _raise_unreadable(path: Path, problem: str) -> NoReturn:
@@ -240,8 +238,6 @@ class StrictLoader(Reader, Scanner, Parser, Composer, BaseResolver):
             self._check_mapping(node)
         if isinstance(node, ScalarNode):
             self._check_scalar(node)
-        elif isinstance(node, CollectionNode) and node.flow_style:
-            self._check_not_cut(child_nodes(node)[:-1])
         return node
 
     def _next_event(self) -> yaml.Event:
@@ -283,18 +279,6 @@ class StrictLoader(Reader, Scanner, Parser, Composer, BaseResolver):
                 self._note("E002", f"the key '{key.value}' occurs twice", hint, key)
             else:
                 first[key.value] = key
-
-    def _check_not_cut(self, nodes: list[Node]) -> None:
-        """Stop at an unquoted value with an open parenthesis, which YAML ended at a comma.
-
-        An example is `linspace(1` in {kappa: linspace(1, 2, 3)}.
-        """
-        for node in nodes:
-            text = node.value if isinstance(node, ScalarNode) and not node.style else ""
-            if text.count("(") > text.count(")"):
-                hint = "inside { } and [ ] a comma ends a value: put the whole value in quotes"
-                message = f"the comma after '{text}' cuts this value in two"
-                self._stop("E001", message, hint, node)
 
     def _note(self, code: str, message: str, hint: str | None, at: yaml.Event | Node) -> None:
         start, end = node_range(at)

@@ -64,8 +64,8 @@ _LOW = "error fnr fpr false_positives false_negatives losses mse log_loss abs kl
 _HIGH = "accuracy tpr tnr true_positives true_negatives wins min_ratio"
 DIRECTIONS = {
     **dict.fromkeys(RATES, Direction.EITHER),
-    **dict.fromkeys((*_LOW.split(), *BALANCE_METRICS), Direction.LOW),
     **dict.fromkeys((*_HIGH.split(), *RANKINGS, *COMPOSITES), Direction.HIGH),
+    **dict.fromkeys((*_LOW.split(), *BALANCE_METRICS), Direction.LOW),
     "share": Direction.EITHER,
     "base_rate": Direction.FIXED,
 }
@@ -102,8 +102,8 @@ def _metric_direction(node: NameNode) -> Direction:
         return DIRECTIONS[name]
     if name == "mean" or (name in FUNCTIONS and _increases(FUNCTIONS[name])):
         return reduce(Direction.and_, map(direction, node.arguments or ()), Direction.FIXED)
-    # another algorithm's metric, or a sweep name
-    return Direction.FIXED if name == OF or node.arguments is None else Direction.EITHER
+    is_sweep_name = node.arguments is None and name not in plugins_by_name("metric")
+    return Direction.FIXED if name == OF or is_sweep_name else Direction.EITHER
 
 
 def _increases(function: Function) -> bool:

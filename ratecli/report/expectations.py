@@ -153,15 +153,13 @@ class ExpectationComparison:
 
         This is the measured interval for `ci`, else the mean plus and minus the tolerance.
         """
-        within, found = self.entry.within or 0.0, self.measured
-        if within != CONFIDENCE_INTERVAL:
+        within, mean, ends = self.entry.within or 0.0, self.measured.mean, self.measured.interval
+        if within != CONFIDENCE_INTERVAL and mean is not None:
             if isinstance(within, str):
                 within = float(within.rstrip("% ")) / 100 * abs(self.figure)
-            found = replace(found, half=within, exact=None)
-        if found.interval is None:
-            return None
+            ends = mean - within, mean + within
         rounding = ROUNDING * max(1.0, abs(self.figure))
-        return found.interval[0] - rounding, found.interval[1] + rounding
+        return None if ends is None else (ends[0] - rounding, ends[1] + rounding)
 
     @property
     def reason(self) -> str:

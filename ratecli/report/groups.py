@@ -24,15 +24,16 @@ class IntervalEstimate:
     """A mean with its confidence interval; `n` counts the values used, `nan` the ones left out.
 
     A mean has a Student-t interval of half-width `half`, which requires at least two values, all
-    finite. Without values there is no mean. A share of trials has an `exact` interval, which is
-    asymmetric.
+    finite. Without values there is no mean. A share of trials has an exact interval, which is
+    asymmetric: it has no `half`.
     """
 
     mean: float | None
-    half: float | None
     n: int
     nan: int = 0
-    exact: tuple[float, float] | None = None
+    low: float | None = None
+    high: float | None = None
+    half: float | None = None
 
     @property
     def finite(self) -> bool:
@@ -40,22 +41,10 @@ class IntervalEstimate:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        if self.exact is not None:
-            return self.exact
-        if self.mean is None or self.half is None:
-            return None
-        return self.mean - self.half, self.mean + self.half
-
-    @property
-    def low(self) -> float | None:
-        return self.interval[0] if self.interval else None
-
-    @property
-    def high(self) -> float | None:
-        return self.interval[1] if self.interval else None
+        return None if self.low is None or self.high is None else (self.low, self.high)
 
 
-NO_ESTIMATE = IntervalEstimate(None, None, 0)
+NO_ESTIMATE = IntervalEstimate(None, 0)
 
 
 def estimate_mean(values: Iterable[float]) -> IntervalEstimate:
@@ -63,12 +52,13 @@ def estimate_mean(values: Iterable[float]) -> IntervalEstimate:
     numbers = [value for value in everything if not math.isnan(value)]
     n, nan = len(numbers), len(everything) - len(numbers)
     if not numbers:
-        return IntervalEstimate(None, None, 0, nan)
+        return IntervalEstimate(None, 0, nan)
     mean = float(statistics.mean(numbers))
     if n == 1 or not math.isfinite(mean):
-        return IntervalEstimate(mean, None, n, nan)
+        return IntervalEstimate(mean, n, nan)
     quantile = float(stdtrit(n - 1, (1 + LEVEL) / 2))
-    return IntervalEstimate(mean, quantile * statistics.stdev(numbers) / math.sqrt(n), n, nan)
+    half = quantile * statistics.stdev(numbers) / math.sqrt(n)
+    return IntervalEstimate(mean, n, nan, mean - half, mean + half, half)
 
 
 def estimate_share(count: int, n: int, unknown: int = 0) -> IntervalEstimate:
@@ -77,11 +67,11 @@ def estimate_share(count: int, n: int, unknown: int = 0) -> IntervalEstimate:
     `unknown` is the number of trials left out of both.
     """
     if not n:
-        return IntervalEstimate(None, None, 0, unknown)
+        return IntervalEstimate(None, 0, unknown)
     tail = (1 - LEVEL) / 2
     low = float(betaincinv(count, n - count + 1, tail)) if count else 0.0
     high = float(betaincinv(count + 1, n - count, 1 - tail)) if count < n else 1.0
-    return IntervalEstimate(count / n, None, n, unknown, (low, high))
+    return IntervalEstimate(count / n, n, unknown, low, high)
 
 
 CONCLUSIVE = MEASURED_STATUSES | {"no_solution_found", "infeasible"}

@@ -8,11 +8,12 @@ never becomes markup.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -40,24 +41,22 @@ from ratecli.report.expectations import (
 )
 from ratecli.report.groups import seed_groups
 from ratecli.report.plots.canvas import LEGEND, SERIES, PlotImage
-from ratecli.report.plots.tree import omitted_trees_note
+from ratecli.report.plots.tree import MAX_DRAWN
 from ratecli.report.sheet import (
     SheetCell,
     SheetRow,
     count_by_status,
     format_list,
     format_point,
-    format_scalar,
     make_sheet,
     satisfied_cell,
     status_cell,
 )
 from ratecli.report.sheets import (
+    CELL_LEGEND,
     best_sheet,
-    cell_legend,
     constraint_sheet,
     requested_sheets,
-    satisfaction_sheet,
     status_sheet,
     unsolved_sheet,
 )
@@ -96,23 +95,20 @@ def render_report(
         outcome=count_by_status(Counter(map(ledger.status, ledger.plan))),
         verdicts=count_verdicts(compare_expectations(ledger)),
         best=best_sheet(ledger),
-        satisfaction=satisfaction_sheet(ledger),
-        constraints=constraint_sheet(ledger),
+        satisfaction=constraint_sheet(ledger),
+        constraints=constraint_sheet(ledger, by_point=True),
         expectations=expectation_sheet(ledger),
         tables=requested_sheets(ledger),
-        legend=cell_legend(ledger),
+        legend=CELL_LEGEND,
         figures=plots,
         certificates=certificate_sheet(ledger),
         trees=trees,
-        omitted_trees=omitted_trees_note(ledger),
+        max_trees=MAX_DRAWN,
         statuses=status_sheet(ledger),
         unsolved=unsolved_sheet(ledger),
         warnings=warnings,
         summary_warnings=[text for text, trials in warnings if not trials][:MAX_SUMMARY_WARNINGS],
         provenance=provenance(ledger),
-        resolved=yaml.safe_dump(
-            dict(ledger.experiment), sort_keys=False, allow_unicode=True, width=100
-        ),
     )
 
 
@@ -130,8 +126,8 @@ def experiment_facts(ledger: Ledger) -> list[tuple[str, str]]:
         "seeds": format_list(trial.seed for trial in ledger.plan),
     }
     for part in ("filter", "safety", "deployed", "groups", "metrics"):
-        pairs = _flatten(ledger.experiment.get(part))
-        found[part] = "; ".join(": ".join(filter(None, pair)) for pair in pairs)
+        if content := ledger.experiment.get(part):
+            found[part] = _yaml(content, default_flow_style=True, width=math.inf)[1:-2]  # no braces
     return [(name, text) for name, text in found.items() if text]
 
 
@@ -160,29 +156,21 @@ def collect_warnings(ledger: Ledger) -> list[tuple[str, int]]:
     return listed[:MAX_WARNINGS] + [(f"... {omitted} more", 0)] * (omitted > 0)
 
 
-def provenance(ledger: Ledger) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return data, versions and the manifest as flat lists, without repetitions in the manifest."""
+def provenance(ledger: Ledger) -> list[tuple[str, str]]:
+    """Return data, versions, the manifest without these, and the experiment as YAML."""
     run = dict(ledger.meta.get("manifest") or {})
     data, versions = run.pop("data", None), run.pop("versions", None)
     parts = {
         "Data": ledger.meta.get("datasets") or data,
         "Versions": {**(ledger.meta.get("versions") or {}), **(versions or {})},
-        "Run": run,
+        "The run": run,
+        "The experiment with every default": dict(ledger.experiment),
     }
-    return [(name, list(_flatten(part))) for name, part in parts.items() if part]
+    return [(name, _yaml(part)) for name, part in parts.items() if part]
 
 
-def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from _flatten(inner, f"{path}.{name}" if path else str(name))
-    elif isinstance(value, list) and any(isinstance(item, Mapping | list) for item in value):
-        for position, item in enumerate(value):
-            yield from _flatten(item, f"{path}.{position}")
-    else:
-        text = ", ".join(map(format_scalar, value if isinstance(value, list) else [value]))
-        if text:
-            yield path, text
+def _yaml(value: Any, **options: Any) -> str:
+    return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, **options))
 
 
 def render_template(template: str, **values: Any) -> str:

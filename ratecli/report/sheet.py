@@ -116,8 +116,8 @@ def estimate_cell(found: IntervalEstimate, trials: int | None = None) -> SheetCe
     text = format_number(found.mean)
     if found.half is not None:
         text += f" ± {format_number(found.half)}"
-    if found.exact is not None:
-        text += f" [{', '.join(map(format_number, found.exact))}]"
+    elif found.interval is not None:
+        text += f" [{', '.join(map(format_number, found.interval))}]"
     if trials not in {None, found.n}:
         text += f" (n={found.n})"
     return SheetCell(text, found.mean)

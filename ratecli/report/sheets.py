@@ -21,7 +21,6 @@ from ratecli.report.groups import (
     SplitMetric,
     count_satisfied,
     group_by,
-    is_share,
     seed_groups,
 )
 from ratecli.report.sheet import (
@@ -56,12 +55,18 @@ ORDINARY_STATUSES = frozenset({"ok", "not_met"})
 """Statuses of trials with results, which the other tables cover."""
 MAX_STACK_LENGTH = 6000
 """Maximum characters of a traceback; the end is kept, as it is the most informative part."""
-MEANS_LEGEND = (
+VIOLATIONS_NOTE = (
+    "Mean violation ± half its 95 % interval over seeds, and in how many of the trials the "
+    f"constraint is satisfied (at most 0). ✓ in all, ✗ not in all, {UNKNOWN} not measured."
+)
+SATISFIED_NOTE = (
+    "Trials (seeds and sweep points) in which the constraint is satisfied, of those in which it "
+    f"was measured on that split; {UNKNOWN} if it was not measured."
+)
+CELL_LEGEND = (
     "Mean ± half the width of the 95 % Student-t interval over n seeds. A seed determines every "
     "split that is not official and every random decision. Trials without a solution and NaN "
-    "values are left out."
-)
-SHARES_LEGEND = (
+    "values are left out. "
     "Rates are shares of trials with the exact 95 % interval of Clopper and Pearson: solution_rate "
     "of those that returned a classifier, failure_rate of those whose classifier violates a "
     "constraint on the rows of the table (a trial without a classifier does not fail). Trials that "
@@ -95,29 +100,33 @@ def unsolved_sheet(ledger: Ledger) -> Sheet:
     return make_sheet("Unsolved and unfinished trials", rows, UNSOLVED_NOTE)
 
 
-def constraint_sheet(ledger: Ledger) -> Sheet:
-    """Return constraint satisfaction, by group and constraint (rows) and split (columns)."""
-    names = identity_columns(ledger)
+def constraint_sheet(ledger: Ledger, *, by_point: bool = False) -> Sheet:
+    """Return constraint satisfaction, by algorithm, variant and constraint (rows) and split.
+
+    `by_point` also has rows for each sweep point, with mean violations.
+    """
+    names = identity_columns(ledger) if by_point else ["algorithm", "variant"]
+    groups = sort_groups(seed_groups(ledger.algorithms), names)
+    alike = group_by(groups, lambda group: repr(identity_cells(group, names)))
+    cell = _violation_cell if by_point else satisfied_cell
     rows = [
         [
-            *identity_cells(group, names),
+            *identity_cells(own[0], names),
             ("constraint", name),
-            *((split, _violation_cell(group, split, name)) for split in ledger.splits),
-            ("status", status_cell(group.statuses)),
+            *((split, cell(own, split, name)) for split in ledger.splits),
+            ("status", status_cell(sum((Counter(each.statuses) for each in own), Counter()))),
         ]
-        for group in sort_groups(seed_groups(ledger.algorithms), names)
+        for own in alike.values()
         for name in ledger.constraints
     ]
-    note = (
-        "Mean violation ± half its 95 % interval over seeds, and in how many of the trials the "
-        "constraint is satisfied (violation at most 0). "
-        f"✓ in all, ✗ not in all, {UNKNOWN} not measured."
-    )
-    return make_sheet("Constraints at each sweep point", rows, note)
+    if by_point:
+        return make_sheet("Constraints at each sweep point", rows, VIOLATIONS_NOTE)
+    return make_sheet("Satisfied constraints", rows, SATISFIED_NOTE)
 
 
-def _violation_cell(group: SeedGroup, split: str, name: str) -> SheetCell:
-    satisfied, trials = count_satisfied([group], split, name)
+def _violation_cell(groups: Sequence[SeedGroup], split: str, name: str) -> SheetCell:
+    (group,) = groups
+    satisfied, trials = count_satisfied(groups, split, name)
     if not trials:
         return SheetCell(UNKNOWN)
     found = group.estimate(split, VIOLATION_PREFIX + name)
@@ -125,27 +134,6 @@ def _violation_cell(group: SeedGroup, split: str, name: str) -> SheetCell:
     share = f" ({satisfied}/{trials})" if trials > 1 else ""
     text = f"{check_mark(satisfied, trials)} {amount}{share}"
     return SheetCell(text, found.mean, share_tone(satisfied, trials))
-
-
-def satisfaction_sheet(ledger: Ledger) -> Sheet:
-    """Return how often each algorithm satisfied each constraint, over seeds and sweep points."""
-    members = group_by(seed_groups(ledger.algorithms), lambda group: (group.label, group.variant))
-    rows = [
-        [
-            ("algorithm", label),
-            ("variant", variant or UNKNOWN),
-            ("constraint", name),
-            *((split, satisfied_cell(groups, split, name)) for split in ledger.splits),
-            ("status", status_cell(sum((Counter(each.statuses) for each in groups), Counter()))),
-        ]
-        for (label, variant), groups in members.items()
-        for name in ledger.constraints
-    ]
-    note = (
-        "Trials (seeds and sweep points) in which the constraint is satisfied, of those in which "
-        f"it was measured on that split; {UNKNOWN} if it was not measured."
-    )
-    return make_sheet("Satisfied constraints", rows, note)
 
 
 def status_sheet(ledger: Ledger) -> Sheet:
@@ -163,15 +151,6 @@ def status_sheet(ledger: Ledger) -> Sheet:
             ]
         )
     return make_sheet("How trials ended", rows, "Seconds are the sum over all trials.")
-
-
-def cell_legend(ledger: Ledger) -> str:
-    """Return the explanation of cells that applies to all tables."""
-    names = {
-        name for table in ledger.report_entries("tables") for name in table.get("columns") or ()
-    }
-    names |= {entry.get("metric", "") for entry in ledger.experiment.get("expect") or ()}
-    return f"{MEANS_LEGEND} {SHARES_LEGEND}" if any(map(is_share, names)) else MEANS_LEGEND
 
 
 def requested_sheets(ledger: Ledger) -> list[Sheet]:
@@ -192,14 +171,6 @@ def requested_sheets(ledger: Ledger) -> list[Sheet]:
     title = "The filter before training"
     tables = [{"split": split, "columns": columns} for split in splits]
     return found + [_requested_sheet(stage, table, title) for table in tables]
-
-
-def unlisted_constraints(ledger: Ledger) -> set[str]:
-    """Return the constraints whose violations are in no requested table."""
-    tables = ledger.report_entries("tables") or [{}]
-    every = ledger.algorithms.metrics
-    shown = {name for table in tables for name in table.get("columns") or every}
-    return {name for name in ledger.constraints if VIOLATION_PREFIX + name not in shown}
 
 
 def _requested_sheet(ledger: Ledger, table: Mapping[str, Any], title: str) -> Sheet:

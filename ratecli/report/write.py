@@ -34,11 +34,9 @@ from ratecli.report.plots import draw_plots
 from ratecli.report.plots.tree import draw_trees
 from ratecli.report.sheet import format_scalar, to_markdown
 from ratecli.report.sheets import (
-    cell_legend,
+    CELL_LEGEND,
     constraint_sheet,
     requested_sheets,
-    satisfaction_sheet,
-    unlisted_constraints,
 )
 from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
 
@@ -60,9 +58,9 @@ def check_report_folder(folder: Path) -> None:
     found = [write_failed_error(path, "it is a folder") for path in files if path.is_dir()]
     for path in (folder, *(folder / name for name in REPORT_FOLDERS)):
         if path.exists() and not path.is_dir():
-            found.append(write_failed_error(path, "it is not a folder"))
+            found.append(write_failed_error(path, "it is no folder"))
         elif path.exists() and not os.access(path, os.W_OK):
-            found.append(write_failed_error(path, "no write permission"))
+            found.append(write_failed_error(path, "nothing may be written there"))
     if found:
         raise FaultError(found)
 
@@ -111,11 +109,9 @@ def summary_markdown(ledger: Ledger) -> str:
     if (expected := expectation_sheet(ledger)).rows:
         sheets.append(expected)
     if ledger.constraints:
-        sheets.append(satisfaction_sheet(ledger))
-    if unlisted_constraints(ledger):
-        sheets.append(constraint_sheet(ledger))
+        sheets += [constraint_sheet(ledger), constraint_sheet(ledger, by_point=True)]
     name = ledger.experiment.get("name", "")
-    heads = [f"# {name}\n", *(f"{text}\n" for text in ledger.stand_ins), f"{cell_legend(ledger)}\n"]
+    heads = [f"# {name}\n", *(f"{text}\n" for text in ledger.stand_ins), f"{CELL_LEGEND}\n"]
     return "\n".join([*heads, *map(to_markdown, sheets)])
 
 
@@ -128,7 +124,7 @@ def _files(ledger: Ledger) -> Iterator[tuple[str, str | bytes]]:
         ledger.report_entries("tables"), requested_sheets(ledger), strict=False
     ):
         if table.get("file"):
-            notes = "\n\n".join([*ledger.stand_ins, cell_legend(ledger)])
+            notes = "\n\n".join([*ledger.stand_ins, CELL_LEGEND])
             yield f"tables/{unique_file_name(table['file'])}.md", f"{to_markdown(sheet)}\n{notes}\n"
     drawn = draw_plots(ledger)
     for picture in drawn:

@@ -138,6 +138,9 @@ class TrialPool(Protocol):
 class Executor(ABC):
     """Runs tasks in an order that respects their dependencies."""
 
+    def check(self) -> None:  # noqa: B027  most executors are always available
+        """Raise FaultError (E512) if trials cannot run."""
+
     def run(
         self,
         tasks: Iterable[Task],

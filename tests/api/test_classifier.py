@@ -286,9 +286,7 @@ def test_sensitive_features_of_other_rows_are_errors(loans, call):
     call(X, y, age)
     call(X, y, age.to_numpy())
     for other in (age[::-1], age.to_frame()[::-1], {"age": age[::-1]}, age.reset_index(drop=True)):
-        with pytest.raises(
-            ValueError, match=r"different indices \(7 and .* in row 1\).*reset_index"
-        ):
+        with pytest.raises(ValueError, match=r"different indices.*reset_index"):
             call(X, y, other)
     if call is not CALLS["rate_score"]:  # which takes no X
         for other in (age + 1, {"age": ["old"] * len(X)}):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -16,7 +17,6 @@ from ratecli.config.document import Document
 from ratecli.datasets.sources import SOURCES
 from ratecli.experiment.catalogue import list_metrics, template_summaries, template_text
 from ratecli.experiment.schema import algorithm_notes, file_schema, option_schemas
-from ratecli.render import terminal_safe_json
 from ratecli.solvers.registry import all_algorithms
 
 ROOT = Path(__file__).parents[2]
@@ -129,4 +129,4 @@ def test_schema_does_not_depend_on_hash_seeds(schema):
     command = [sys.executable, "-m", "ratecli", "schema"]
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == terminal_safe_json(schema) + "\n"
+    assert done.stdout == json.dumps(schema, indent=2) + "\n"

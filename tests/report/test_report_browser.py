@@ -226,7 +226,7 @@ def test_the_button_changes_light_to_dark_and_back(opened):
 
 def test_print_expands_everything_and_is_light(opened):
     page = opened(color_scheme="dark")
-    stack, fold = page.locator("td pre").first, page.locator("#provenance dl").first
+    stack, fold = page.locator("td pre").first, page.locator("#provenance pre").first
     assert not stack.is_visible()
     assert not fold.is_visible()
     page.emulate_media(media="print")

@@ -13,8 +13,6 @@ from ratecli.report.sheets import (
     best_sheet,
     constraint_sheet,
     requested_sheets,
-    satisfaction_sheet,
-    unlisted_constraints,
 )
 from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
 
@@ -133,13 +131,8 @@ def test_without_requested_tables_there_is_one_with_everything(two):
     assert texts(sheet) == [["fit", str(k), f"0.{2 * k + 1}000", "1", "ok 1"] for k in (0, 1)]
 
 
-def test_constraints_that_no_table_shows(example):
-    assert unlisted_constraints(example) == set()
-    assert unlisted_constraints(with_tables(example, {"columns": ["error"]})) == {"parity"}
-
-
 def test_constraints_are_shown_by_split(example):
-    sheet = constraint_sheet(example)
+    sheet = constraint_sheet(example, by_point=True)
     assert sheet.titles[3:] == ("constraint", "train", "test", "status")
     first, last = sheet.rows[0], sheet.rows[-1]
     assert (first[4].text[:5], first[4].text[-5:], first[4].tone) == ("✗ 0.0", "(0/5)", "bad")
@@ -147,7 +140,7 @@ def test_constraints_are_shown_by_split(example):
 
 
 def test_satisfied_constraints_count_trials(example):
-    rows = {tuple(row[:2]): row[2:] for row in texts(satisfaction_sheet(example))}
+    rows = {tuple(row[:2]): row[2:] for row in texts(constraint_sheet(example))}
     assert rows["unconstrained", "hinge"] == ["parity", "✗ 0 of 30", "✗ 0 of 30", "not_met 30"]
     assert rows["majorize", "stochastic"][1] == "✗ 28 of 29"
     assert rows["three_player", "stochastic"][-1].endswith("no_solution_found 5")

@@ -12,8 +12,7 @@ from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
 from ratecli.report.expectations import compare_expectations
 from ratecli.report.groups import count_satisfied, estimate_mean, estimate_share, seed_groups
-from ratecli.report.html import render_report
-from ratecli.report.sheets import MEANS_LEGEND, SHARES_LEGEND, cell_legend, requested_sheets
+from ratecli.report.sheets import requested_sheets
 
 
 def test_the_interval_of_a_mean_is_students():
@@ -150,9 +149,6 @@ def test_tables_show_rates_with_their_intervals():
         "0.0500 [0.0013, 0.2487]", "20", "ok 5, no_solution_found 15",
     ]  # fmt: skip
     assert rows[SAFE, "100"][:4] == ["", *["0.0000 [0.0000, 0.1684]"] * 3]
-    assert cell_legend(ledger) == f"{MEANS_LEGEND} {SHARES_LEGEND}"
-    assert SHARES_LEGEND in render_report(ledger, [])
-    assert cell_legend(ledger_of_known_rates()) == MEANS_LEGEND
 
 
 @pytest.mark.parametrize(

@@ -26,12 +26,7 @@ from ratecli.report.plots.canvas import (
     spans_decades,
     use_plain_log_scale,
 )
-from ratecli.report.plots.lines import (
-    NamedLine,
-    distinguish_lines,
-    legend_handles,
-    unnamed_lines_note,
-)
+from ratecli.report.plots.lines import NamedLine, distinguish_lines, legend_handles
 from ratecli.report.sheet import format_number, format_scalar
 
 MAX_BINS = 60
@@ -146,7 +141,7 @@ def draw_convergence(ledger: Ledger, plot: PlotRequest[ConvergencePlot]) -> Canv
     if curves:
         seeds = describe_count([curve.objective.shape[1] for curve in curves], "seed")
         note = f"mean and range over {seeds}, and over neighbouring iterations where there are many"
-        canvas.add_legend(legend_handles(curves), [note, *unnamed_lines_note(curves)])
+        canvas.add_legend(legend_handles(curves), [note])
     return canvas
 
 

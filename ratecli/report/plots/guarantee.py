@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from ratecli.config.base import FAILURE_RATE, SOLUTION_RATE
 from ratecli.config.report import GuaranteePlot
 from ratecli.ledger.view import Ledger
 from ratecli.report.certificates import collect_certificates
-from ratecli.report.groups import CONCLUSIVE
 from ratecli.report.plots.canvas import (
     Canvas,
     PlotRequest,
@@ -28,7 +26,6 @@ from ratecli.report.plots.lines import (
     collect_lines,
     draw_line,
     legend_handles,
-    unnamed_lines_note,
 )
 
 Request = PlotRequest[GuaranteePlot]
@@ -50,24 +47,18 @@ def guarantee_axes(plot: Request) -> list[PlotAxes]:
     return [PlotAxes(plot.options.x, y, truth, swept=True, title=text) for y, text in titles]
 
 
-def allowed_failure_rates(
-    ledger: Ledger, plot: Request, selection: PlotSelection
-) -> dict[float, str]:
-    """Return the allowed failure rates recorded in certificates, with a label for each.
+def allowed_failure_rates(ledger: Ledger, plot: Request, selection: PlotSelection) -> list[float]:
+    """Return the allowed failure rates recorded in certificates, sorted.
 
     Constraints that were never tested have no allowed failure rate.
     """
-    constraint = plot.options.constraint
-    wanted = [constraint] if constraint else list(ledger.constraints)
-    found: dict[float, dict[str, None]] = {}
-    for each in collect_certificates(ledger):
-        if each.constraint in wanted and selection.includes_trial(each.trial):
-            found.setdefault(float(each.record["delta"]), {})[each.constraint] = None
-    alike = all(len(names) == len(wanted) for names in found.values())
-    return {
-        value: f"delta {value:g}" if alike else f"delta {value:g}: {', '.join(names)}"
-        for value, names in sorted(found.items())
+    found = {
+        float(each.record["delta"])
+        for each in collect_certificates(ledger)
+        if plot.options.constraint in {None, each.constraint}
+        if selection.includes_trial(each.trial)
     }
+    return sorted(found)
 
 
 def draw_guarantee(ledger: Ledger, plot: Request) -> Canvas:
@@ -76,9 +67,9 @@ def draw_guarantee(ledger: Ledger, plot: Request) -> Canvas:
     what = (
         f"By {x}: {y} on {truth} rows; how often a classifier was returned; and how often one was "
         f"returned that violates {plot.options.constraint or 'a constraint'} on {truth} rows, with "
-        "the allowed rate as a dotted line."
+        "the allowed rate dotted."
     )
-    caption = f"{y}, solution rate and failure rate by {x} (measured on {truth} rows)"
+    caption = f"{y}, solution rate and failure rate by {x} ({truth} rows as the truth)"
     selections, columns = panel_selections(ledger, plot.options), guarantee_axes(plot)
     canvas = Canvas(caption, what, plot.options.title, 3 * len(selections))
     swept = [float(trial.point[x]) for trial in ledger.plan if x in trial.point]
@@ -99,36 +90,24 @@ def draw_guarantee(ledger: Ledger, plot: Request) -> Canvas:
                 axes.set_ylim(-0.04, 1.04)
             if every is found[2]:
                 allowed = allowed_failure_rates(ledger, plot, selection)
-                draw_levels(axes, list(allowed.items()), "y")
+                draw_levels(axes, [(value, f"delta {value:g}") for value in allowed], "y")
                 highs = [point.y.high or 0.0 for line in lines for point in line.points]
                 top = min(1.04, 1.08 * max([MIN_TOP, *highs, *allowed]))
                 axes.set_ylim(-0.04 * top, top)
             every.extend(lines)
     if found[0]:
-        canvas.add_legend(legend_handles(found[0]), _notes(ledger, plot, *found[:2]))
+        canvas.add_legend(legend_handles(found[0]), _notes(plot, found[1]))
     return canvas
 
 
-def _notes(
-    ledger: Ledger, plot: Request, lines: Sequence[SweepLine], solutions: Sequence[SweepLine]
-) -> list[str]:
-    """Explain the points, their intervals and failures, and list what is left out."""
+def _notes(plot: Request, solutions: Sequence[SweepLine]) -> list[str]:
+    """Explain the points, their intervals and failures, and what is left out."""
     trials = describe_count([point.y.n for line in solutions for point in line.points], "trial")
     rule = plot.options.constraint or "a constraint"
     failure = f"failure: the classifier violates {rule} on {plot.options.truth} rows"
-    notes = [
+    return [
         f"{plot.options.y}: mean over trials with a solution, 95 % Student-t interval",
         f"rates: shares of {trials}, exact 95 % interval (Clopper-Pearson)",
-        f"{failure}; a trial without a solution does not fail",
-        *unnamed_lines_note(lines),
+        f"{failure}, which stand for the truth; without a solution there is no failure",
+        "trials that crashed, timed out or diverged are not counted",
     ]
-    selection = PlotSelection.of(plot.options)
-    statuses = Counter(
-        ledger.status(trial)
-        for trial in ledger.algorithms.plan
-        if selection.includes(trial.label) and ledger.status(trial) not in CONCLUSIVE
-    )
-    if statuses:
-        listed = ", ".join(f"{status} {count}" for status, count in sorted(statuses.items()))
-        notes.append(f"not counted, because the outcome is unknown: {listed}")
-    return notes

@@ -26,12 +26,6 @@ from ratecli.report.sheet import estimate_cell, format_point, format_scalar
 
 MAX_NAMED_LINES = 8
 """A legend lists up to this many lines of an algorithm; of more it names the first and the last."""
-UNNAMED_LINES = (
-    f"of more than {MAX_NAMED_LINES} lines of a kind, the legend names the first (dark) and the "
-    "last (light)"
-)
-SMALL_MARKER = 2.5
-"""Marker size in crowded plots."""
 EDGE = 0.045
 """Share of the axis left empty at either end of a flat line, like Matplotlib's margin of data."""
 LineT = TypeVar("LineT", bound="NamedLine")
@@ -80,11 +74,6 @@ def legend_handles(lines: Iterable[NamedLine]) -> list[Line2D]:
     return [Line2D([], [], label=line.label, **line.style) for line in lines if line.named]
 
 
-def unnamed_lines_note(lines: Iterable[NamedLine]) -> list[str]:
-    """Return a note if the legend does not name all lines."""
-    return [] if all(line.named for line in lines) else [UNNAMED_LINES]
-
-
 @dataclass(frozen=True)
 class PlotAxes:
     """The axes and split of a plot: two metrics, or a metric over the values of a swept name.
@@ -112,7 +101,7 @@ class PlotAxes:
         elif (value := group.point.get(self.x)) is None:
             x = NO_ESTIMATE
         else:
-            x = IntervalEstimate(float(value), None, 1)
+            x = IntervalEstimate(float(value), 1)
         return LinePoint(x, group.estimate(self.split, self.y), group.point)
 
 
@@ -226,24 +215,18 @@ def _ordered(points: Sequence[LinePoint], along: str | None) -> list[LinePoint]:
     return sorted(points, key=lambda point: float(point.at[along or ""]))
 
 
-def draw_line(
-    canvas: Canvas, axes: Axes, line: SweepLine, names: PlotAxes, *, crowded: bool = False
-) -> None:
-    """Draw the finite points of a line with intervals and tooltips.
-
-    Intervals are a band along a sweep, else bars, which are faint in `crowded` plots.
-    """
+def draw_line(canvas: Canvas, axes: Axes, line: SweepLine, names: PlotAxes) -> None:
+    """Draw the finite points of a line with intervals (a band along a sweep) and tooltips."""
     points = [point for point in line.points if point.y.finite and (line.flat or point.place)]
     if not points:
         return
-    style = line.style | ({"markersize": SMALL_MARKER} if crowded else {})
     if line.flat:
-        artists = _draw_flat(axes, points[0], style)
+        artists = _draw_flat(axes, points[0], line.style)
     else:
         band = names.swept and len(points) > 1
-        artists = _draw_intervals(axes, points, style["color"], band=band, faint=crowded)
+        artists = _draw_intervals(axes, points, line.style["color"], band=band)
         xs, ys = zip(*(point.place or () for point in points), strict=True)
-        artists += axes.plot(xs, ys, **style)
+        artists += axes.plot(xs, ys, **line.style)
     canvas.add_series(line.label, *artists)
     for point in points:
         facts = [(name, format_scalar(value)) for name, value in point.at.items()]
@@ -270,12 +253,7 @@ def _draw_flat(axes: Axes, point: LinePoint, style: Mapping[str, Any]) -> list[D
 
 
 def _draw_intervals(
-    axes: Axes,
-    points: Sequence[LinePoint],
-    colour: str,
-    *,
-    band: bool = False,
-    faint: bool = False,
+    axes: Axes, points: Sequence[LinePoint], colour: str, *, band: bool = False
 ) -> list[DrawnArtist]:
     """Draw the intervals, if there are any: those of y as a band, or of x and y as bars."""
     xs, x_ends = _means_and_ends([point.x for point in points])
@@ -284,8 +262,7 @@ def _draw_intervals(
         return []
     if band:
         return [axes.fill_between(xs, *y_ends, **band_style(colour))]
-    width, alpha = (0.5, 0.4) if faint else (0.8, 0.55)
-    style: dict[str, Any] = {"ecolor": colour, "elinewidth": width, "alpha": alpha, "fmt": "none"}
+    style: dict[str, Any] = {"ecolor": colour, "elinewidth": 0.8, "alpha": 0.55, "fmt": "none"}
     return [axes.errorbar(xs, ys, xerr=np.abs(x_ends - xs), yerr=np.abs(y_ends - ys), **style)]
 
 

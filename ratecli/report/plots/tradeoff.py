@@ -27,7 +27,6 @@ from ratecli.report.plots.lines import (
     collect_lines,
     draw_line,
     legend_handles,
-    unnamed_lines_note,
 )
 
 REFERENCE: dict[str, Any] = {"color": GREY, "linewidth": 1.1, "marker": "", "zorder": 1.5}
@@ -35,8 +34,6 @@ REFERENCE: dict[str, Any] = {"color": GREY, "linewidth": 1.1, "marker": "", "zor
 LONG_DASHES = (0, (9, 4))
 SIDES: tuple[tuple[Literal["x", "y"], str], ...] = (("x", "levels"), ("y", "heights"))
 """The axes, with the names of their stored limits."""
-MANY_POINTS = 60
-"""If all lines of a panel together have more points, markers are small and intervals faint."""
 
 
 def plot_axes(ledger: Ledger, plot: PlotRequest[TradeoffPlot], split: str) -> PlotAxes:
@@ -72,9 +69,8 @@ def draw_tradeoff(ledger: Ledger, plot: PlotRequest[TradeoffPlot]) -> Canvas:
             axes = canvas.panel(title, *labels, sharex=first, sharey=first)
             first = axes if several else None
             lines = collect_lines(ledger, names, selection)
-            crowded = sum(len(line.points) for line in lines) > MANY_POINTS
             for line in lines:
-                draw_line(canvas, axes, line, names, crowded=crowded)
+                draw_line(canvas, axes, line, names)
             _draw_limits(axes, ledger, plot, selection)
             if names.swept:
                 trials = [trial for trial in ledger.plan if selection.includes_trial(trial)]
@@ -88,8 +84,7 @@ def draw_tradeoff(ledger: Ledger, plot: PlotRequest[TradeoffPlot]) -> Canvas:
     if found:
         counts = [point.y.n for line in found for point in line.points]
         intervals = "mean and 95 % Student-t interval over {}"
-        notes = [describe_intervals(counts, intervals), *unnamed_lines_note(found)]
-        canvas.add_legend(handles, notes)
+        canvas.add_legend(handles, [describe_intervals(counts, intervals)])
     return canvas
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Literal
-
-import numpy as np
 
 from ratecli.files import unique_file_name
 from ratecli.ledger.view import Ledger
@@ -71,7 +68,7 @@ def build_box_tree(record: Mapping[str, Any]) -> BoxNode:
 
 
 def _node(record: Mapping[str, Any]) -> BoxNode:
-    children = _children(record["children"])
+    children = tuple(map(_node, record["children"]))
     sign = SIGNS.get(record["text"], record["text"])
     text = tuple(textwrap.wrap(sign, NODE_LINE_LENGTH, max_lines=MAX_LINES, placeholder="…"))
     low, high = map(float, record["interval"])
@@ -81,16 +78,6 @@ def _node(record: Mapping[str, Any]) -> BoxNode:
     if not children and low == high:
         return BoxNode("constant", text)
     return BoxNode("operator" if children else "cut", (*text, interval), children)
-
-
-def _children(records: Sequence[Mapping[str, Any]]) -> tuple[BoxNode, ...]:
-    """Return the child nodes; of too many (of a maximum), those with the largest upper ends."""
-    if len(records) <= MAX_LEAVES:
-        return tuple(map(_node, records))
-    ends = np.nan_to_num([-float(each["interval"][1]) for each in records], nan=-math.inf)
-    kept = sorted(np.argsort(ends, kind="stable")[: MAX_LEAVES - 1].tolist())
-    rest = BoxNode("cut", (f"{len(records) - len(kept)} more", "not drawn"))
-    return (*(_node(records[k]) for k in kept), rest)
 
 
 def format_bound(value: float | str) -> str:
@@ -142,14 +129,6 @@ def certificates_to_draw(ledger: Ledger) -> list[tuple[str, TrialCertificate]]:
         wish = "-".join(["certificate", *filter(None, about)])
         named[unique_file_name(wish, taken | named.keys())] = last[0]
     return list(named.items())
-
-
-def omitted_trees_note(ledger: Ledger) -> str:
-    """Return a sentence on which trees are drawn and how many are omitted, or "" without tests."""
-    total = len({each.about for each in collect_certificates(ledger)})
-    omitted = f"; {total - MAX_DRAWN} more are not drawn" * (total > MAX_DRAWN)
-    first = "Trees of the first trial at the last tested sweep point"
-    return f"{first}{omitted}." if total else ""
 
 
 def draw_tree(certificate: TrialCertificate) -> Canvas:

@@ -92,30 +92,15 @@ class Finding:
         return f"'{self.metric}' of {self.who}" if self.metric else self.who
 
     @property
-    def rank(self) -> tuple[float, float]:
-        """Sort key: change relative to half its interval (infinite without one), and change."""
-        moved = abs(self.difference or 0.0)
-        low, high = self.interval or (0.0, 0.0)
-        return (2 * moved / (high - low) if high > low else math.inf), moved
-
-    @property
     def sentence(self) -> str:
         """The finding as text, without the help."""
-        what = self.what
-        if not self.verdict.compared:
-            return f"{what}: {self.detail}" if what else self.detail
-        return f"{what} {self.verdict}: {self.numbers}"
-
-    @property
-    def numbers(self) -> str:
-        """Values and change.
-
-        Such as `0.2069 -> 0.2119, by +0.0050 [+0.0031, +0.0069], paired over 5 seeds`.
-        """
-        if self.was is None or self.now is None or self.difference is None:
-            return self.detail
+        start = self.what
+        if self.verdict.compared:
+            start += f" {self.verdict}"
+        if self.was is None or self.now is None:
+            return f"{start}: {self.detail}" if start else self.detail
         values = f"{format_number(self.was)} -> {format_number(self.now)}"
-        return f"{values}, by {self.change}, {self.detail}".removesuffix(", ")
+        return f"{start}: {values}, by {self.change}, {self.detail}"
 
     @property
     def change(self) -> str:
@@ -158,8 +143,8 @@ class CheckReport:
     def of(self, verdicts: Collection[Verdict]) -> list[Finding]:
         """Return findings with these verdicts, in the order of verdicts, largest changes first."""
         found = [each for each in self.findings if each.verdict in verdicts]
-        found.sort(key=lambda each: each.rank, reverse=True)
-        return sorted(found, key=lambda each: list(Verdict).index(each.verdict))
+        order = list(Verdict)
+        return sorted(found, key=lambda x: (order.index(x.verdict), -abs(x.difference or 0.0)))
 
 
 INVALID_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -204,7 +189,6 @@ TABLE_VERDICTS = (
     *(Verdict.IMPROVED, Verdict.BETTER),
 )
 """Verdicts listed in the table, failing ones first."""
-MAX_ROWS = 40
 
 
 def check_summary(check: CheckReport) -> str:
@@ -219,10 +203,10 @@ def check_summary(check: CheckReport) -> str:
 
 
 def findings_sheet(check: CheckReport) -> Sheet:
-    """Return a table of the first `MAX_ROWS` changes: failed ones first, then the largest ones."""
-    found = check.of(TABLE_VERDICTS)[:MAX_ROWS]
+    """Return a table of all changes: failed ones first, then the largest ones."""
+    found = check.of(TABLE_VERDICTS)
     names = list(dict.fromkeys(name for each in found for name in each.point))
-    return make_sheet("Changes", [_row(each, names) for each in found])
+    return make_sheet("What moved", [_row(each, names) for each in found])
 
 
 def _row(each: Finding, names: Sequence[str]) -> SheetRow:
@@ -240,17 +224,11 @@ def _row(each: Finding, names: Sequence[str]) -> SheetRow:
     ]
 
 
-def omitted_note(check: CheckReport) -> str:
-    """Return `... and 12 more: --format json has all`, or "" if the table has all changes."""
-    omitted = len(check.of(TABLE_VERDICTS)) - MAX_ROWS
-    return f"... and {omitted} more: --format json has all" if omitted > 0 else ""
-
-
 def versions_note(check: CheckReport) -> str:
     """Return a note on changed package versions, or "" if nothing fails or nothing changed."""
     if check.holds or not check.versions:
         return ""
-    listed = ", ".join(f"{name} {was} (now {now})" for name, (was, now) in check.versions.items())
+    listed = ", ".join(f"{name} {was} (here {now})" for name, (was, now) in check.versions.items())
     return f"pinned with {listed}"
 
 
