@@ -159,12 +159,7 @@ class CrossedBins:
         return sum(self.sizes)
 
     def features(self, bins: NDArray[np.integer]) -> sparse.csr_array:
-        """Return the (n, width) indicators of (n, len(levels)) bins, with sorted 32-bit indices.
-
-        Raises ValueError for a bin outside its column's range.
-        """
-        if len(bins) and not ((bins >= 0) & (bins < np.array(self.levels))).all():
-            raise ValueError("a bin is negative or not below the levels of its column")
+        """Return the (n, width) indicators of (n, len(levels)) bins, with sorted 32-bit indices."""
         indices = self._indices(bins.astype(np.int32))
         starts = np.arange(0, indices.size + 1, len(self.sizes))
         if indices.size <= np.iinfo(np.int32).max:

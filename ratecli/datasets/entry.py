@@ -104,11 +104,6 @@ class DatasetEntry:
         options = {k: value for k, value in self.stated().items() if k not in _NOT_THE_TABLE}
         return options if self.split.by is None else options | {"by": self.split.by}
 
-    @property
-    def fills_with_means(self) -> bool:
-        """Whether missing numbers are replaced by means."""
-        return self.missing == MISSING_TO_MEAN
-
 
 def _hashable(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options with lists converted to tuples."""

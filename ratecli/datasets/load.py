@@ -23,7 +23,7 @@ from ratecli.datasets.columns import (
     read_number,
     stray_word_error,
 )
-from ratecli.datasets.entry import DatasetEntry
+from ratecli.datasets.entry import MISSING_TO_MEAN, DatasetEntry
 from ratecli.datasets.files import (
     fetch_files,
     find_user_file,
@@ -61,9 +61,6 @@ def feature_names(entry: DatasetEntry, columns: Sequence[str]) -> tuple[str, ...
             message = f"column '{name}' cannot be a feature: the entry names it elsewhere, too"
             loc = ("features", k)
             raise FaultError(Diagnostic("E411", message, "take it out of 'features'", loc=loc))
-    if entry.label is not None and entry.label == entry.weight:
-        message = f"column '{entry.label}' cannot be both label and weight"
-        raise FaultError(Diagnostic("E411", message, "name another column", loc=("weight",)))
     left = [name for name in columns if name not in taken]
     features = tuple(dict.fromkeys(entry.features or left))
     if not features:
@@ -220,7 +217,7 @@ def _load_own(entry: DatasetEntry, base: Path) -> Table:
     with errors_at("path"):
         frame = read_own_table(own.files[0], entry.categorical)
     features = feature_names(entry, [str(name) for name in frame.columns])
-    means = entry.fills_with_means
+    means = entry.missing == MISSING_TO_MEAN
     for name in features:
         check_feature(frame[name], name, meant_as_text=name in entry.categorical, means=means)
     label_range, label = registry.label_range(entry), np.full(len(frame), np.nan)
@@ -271,7 +268,9 @@ def _read_weight(column: pd.Series, name: str) -> NDArray[np.float64]:
     weight = as_float_array(column)
     wrong = ~(np.isfinite(weight) & (weight > 0))
     if wrong.any():
-        raise weight_error(name, int(np.argmax(wrong)))
+        message = f"weight column '{name}' is not a positive number in row {np.argmax(wrong) + 1}"
+        hint = "drop such rows, or give them a small weight"
+        raise FaultError(Diagnostic("E411", message, hint))
     try:
         relative_weights(weight)  # the total over all data sets is checked when they are stacked
     except ValueError as error:
@@ -283,10 +282,3 @@ def _read_weight(column: pd.Series, name: str) -> NDArray[np.float64]:
 def text_weight_error(name: str) -> FaultError:
     message = f"weight column '{name}' holds text"
     return FaultError(Diagnostic("E411", message, "name another column"))
-
-
-def weight_error(name: str, row: int) -> FaultError:
-    """Return the E411 for a weight that is not a positive number; `row` counts from 0."""
-    message = f"weight column '{name}' is not a positive number in row {row + 1}"
-    hint = "drop such rows, or give them a small weight"
-    return FaultError(Diagnostic("E411", message, hint))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.composed import check_salt, map_blocks, row_uniforms
+from ratecli.models.composed import map_blocks, row_uniforms
 from ratecli.models.probabilities import LEAF, ProbabilityModel
 
 IntArray = NDArray[np.intp]
@@ -194,10 +194,6 @@ class SampledFilter(ProxyFilter):
 
     kind: ClassVar[str] = "sampled_filter"
     salt: int = field(default=0, kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_salt(self.salt)
 
     def decide(self, X: Features) -> Array:
         uniforms = map_blocks(X, lambda rows: row_uniforms(rows, self.salt))

@@ -16,7 +16,7 @@ from ratecli.datasets.columns import (
     read_label,
     stray_word_error,
 )
-from ratecli.datasets.entry import DatasetEntry
+from ratecli.datasets.entry import MISSING_TO_MEAN, DatasetEntry
 from ratecli.datasets.load import feature_names, find_own_files, text_weight_error
 from ratecli.errors import Diagnostic, FaultError, errors_at
 from ratecli.streaming.scan import (
@@ -135,7 +135,7 @@ def _feature_error(column: ColumnFacts, entry: DatasetEntry) -> Diagnostic | Non
     """
     name, strays = column.name, column.strays
     if not column.is_text:
-        means = entry.fills_with_means
+        means = entry.missing == MISSING_TO_MEAN
         return missing_cells_error(name, column.missing, column.infinite, means=means)
     if name not in entry.categorical and strays.many:
         known = [each for each in column.levels if each and each.casefold() not in MISSING_WORDS]

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 from full_file import FULL_FILE
-from json_schema import faults as misfits
+from nested import faults as misfits
 from pydantic import ValidationError
 
 from ratecli.config.document import Document

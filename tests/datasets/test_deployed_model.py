@@ -171,12 +171,6 @@ def test_crossing_31_columns_of_8_bins():
     assert set(matrix.data) == {1.0}
 
 
-@pytest.mark.parametrize("bins", [[[0, 2]], [[-1, 0]], [[3, 0]]])
-def test_bins_outside_the_levels_of_a_column(bins: list[list[int]]):
-    with pytest.raises(ValueError, match="levels of its column"):
-        CrossedBins((3, 2), ()).features(np.array(bins))
-
-
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=60), st.integers(2, 9))
 def test_ties_leave_no_bin_empty(values: list[int], bins: int):
     column = np.array(values, dtype=float)

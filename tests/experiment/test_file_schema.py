@@ -10,8 +10,8 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from json_schema import faults, parts
 from jsonschema import Draft202012Validator
+from nested import faults, parts
 
 from ratecli.config.document import Document
 from ratecli.datasets.sources import SOURCES

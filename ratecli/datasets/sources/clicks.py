@@ -182,7 +182,8 @@ class DeployedClickModel:
 
     def bins(self, observed: Floats) -> Bins:
         """Return (n, 31) bins, 0 to 7, of the observed columns."""
-        return _bins(observed, self.cuts)
+        pairs = zip(observed.T, self.cuts, strict=True)
+        return np.column_stack([deployed_model.bin_values(*pair) for pair in pairs])
 
     def score(self, bins: Bins) -> Floats:
         """Return (n,) log-odds; the decision is 1 where they are positive."""
@@ -196,14 +197,10 @@ def train_deployed_model() -> DeployedClickModel:
     z = older.draw(OLDER_ROWS, rng)
     observed = observed_columns(z)
     cuts = tuple(deployed_model.quantile_cuts(column, BINS) for column in observed.T)
-    features = _column_indicators(_bins(observed, cuts))
+    untrained = DeployedClickModel(cuts, None)
+    features = _column_indicators(untrained.bins(observed))
     model = deployed_model.train_logistic_regression(features, older.labels(z, rng))
-    return DeployedClickModel(cuts, model)
-
-
-def _bins(observed: Floats, cuts: tuple[Floats, ...]) -> Bins:
-    pairs = zip(observed.T, cuts, strict=True)
-    return np.column_stack([deployed_model.bin_values(*pair) for pair in pairs])
+    return replace(untrained, model=model)
 
 
 def _column_indicators(bins: Bins) -> sparse.csr_array:

@@ -192,7 +192,6 @@ class LoanOptimum:
     better.
     """
 
-    required: float
     error: float
     multiplier: float
     threshold: dict[str, float]
@@ -207,15 +206,11 @@ class LoanOptimum:
         rates = {group: _rates(group, threshold[group]) for group in GROUPS}
         error = WOMEN_SHARE * rates["Female"][1] + (1 - WOMEN_SHARE) * rates["Male"][1]
         selected = {group: rate for group, (rate, _) in rates.items()}
-        return cls(required, error, multiplier, threshold, selected)
+        return cls(error, multiplier, threshold, selected)
 
     @property
     def ratio(self) -> float:
         return self.positive_rate["Female"] / self.positive_rate["Male"]
-
-    @property
-    def gap(self) -> float:
-        return self.positive_rate["Female"] - self.required * self.positive_rate["Male"]
 
 
 def optimum_at_ratio(ratio: float) -> LoanOptimum:
@@ -223,7 +218,8 @@ def optimum_at_ratio(ratio: float) -> LoanOptimum:
     from scipy.optimize import brentq
 
     def gap(multiplier: float) -> float:
-        return LoanOptimum.at_multiplier(multiplier, ratio).gap
+        rate = LoanOptimum.at_multiplier(multiplier, ratio).positive_rate
+        return rate["Female"] - ratio * rate["Male"]
 
     # At the upper end no man is accepted, which satisfies every ratio.
     end = (1 - WOMEN_SHARE) / ratio if ratio else 0.0
