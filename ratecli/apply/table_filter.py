@@ -148,7 +148,13 @@ def learn_table_filter(request: FilterRequest) -> FilterResult:
     groups = own.typed_columns(path, rows, request.by, ()).map(_as_word)
     report = _filter_report(planned, result, request.disclosivity, groups)
     content = table_bytes(rows, path, output, request.separator)
-    _write(request, content, _files(request, planned, result, report))
+    files: dict[Path, str | bytes] = {} if output is None else {output: content}
+    if folder := request.folder:
+        stored = _files(request, planned, result, report)
+        files |= {folder / name: data for name, data in stored.items()}
+        with report_write_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+    atomic_write_all(files)
     warned = (*warnings, *more, *row_warnings, *_filter_warnings(report))
     return FilterResult(len(kept), report, warned, content if output is None else None)
 
@@ -293,16 +299,6 @@ def _files(
         **encoder_json(planned, result.encoding, names, {MAIN_VARIANT: model}),
         FILTER_FILE: json.dumps({**record, **report}, indent=1, ensure_ascii=False) + "\n",
     }
-
-
-def _write(request: FilterRequest, rows: bytes, files: Mapping[str, str | bytes]) -> None:
-    """Write the rows and the filter, or neither if one fails."""
-    every: dict[Path, str | bytes] = {} if request.output is None else {request.output: rows}
-    if folder := request.folder:
-        every |= {folder / name: data for name, data in files.items()}
-        with report_write_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-    atomic_write_all(every)
 
 
 def _filter_report(

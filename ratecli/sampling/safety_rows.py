@@ -74,9 +74,6 @@ class SafetyRows:
         elif status in ACCEPTED_STATUSES and main is not None:
             status = "no_solution_found"
             reasons += [test["explanation"] for test in found[main] if not test["passed"]]
-            if passed:  # although the main variant failed
-                listed = ", ".join(f"'{name}'" for name in passed)
-                reasons.append(f"its variant{'s' * (len(passed) > 1)} {listed} passed")
         solution = replace(solution, variants=variants)
         return SafetyTestResult(solution, status, "; ".join(reasons), records)
 

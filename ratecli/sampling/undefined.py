@@ -16,7 +16,7 @@ import numpy as np
 from ratecli.errors import Diagnostic
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, affine
-from ratecli.rates.expression import Apply, Expression, Leaf, Slice
+from ratecli.rates.expression import Apply, Expression, Leaf
 from ratecli.rates.functions import Interval
 from ratecli.rates.matrix import RateMatrix, build_rate_matrix
 from ratecli.rates.sample import Sample
@@ -49,10 +49,11 @@ def empty_rate(leaf: Leaf, sample: Sample) -> Diagnostic:
     if leaf.rate.needs_labels and among.any() and not (among & sample.mask("labelled")).any():
         message = f"'{text}' needs labels, and no training row of '{leaf.over}' has one"
         return Diagnostic("E306", message, None, leaf.span)
-    why = f"no training row fits {_describe_slice(leaf.over, sample)}"
+    names = leaf.over.datasets or sorted(set(sample.dataset.tolist()))
+    inside = str(leaf.over.visible) if leaf.over.conditions else "all rows"
+    why = f"no training row is in '{inside}' of {' and '.join(map(repr, names))}"
     if among.any():
-        words = " and ".join(ROW_KIND_WORDS[word] for word in leaf.rate.among.split("&"))
-        why = f"no training row of {_describe_slice(leaf.over, sample)} {words}"
+        why += " and " + " and ".join(ROW_KIND_WORDS[word] for word in leaf.rate.among.split("&"))
     return Diagnostic("E408", f"'{text}' is a mean over no rows: {why}", None, leaf.span)
 
 
@@ -93,11 +94,3 @@ def _form_range(form: Affine, matrix: RateMatrix) -> Interval:
     slopes = matrix.A.T @ factors
     start = float(factors @ matrix.c) + form.constant
     return start + float(slopes[slopes < 0].sum()), start + float(slopes[slopes > 0].sum())
-
-
-def _describe_slice(where: Slice, sample: Sample) -> str:
-    """Describe a slice and its data sets."""
-    names = where.datasets or sorted(set(sample.dataset.tolist()))
-    listed = " and ".join(f"'{name}'" for name in names)
-    inside = str(where.visible) if where.conditions else "all rows"
-    return f"'{inside}' of {listed}"

@@ -159,16 +159,12 @@ def table(gaps: list[float], *, missing: bool) -> Table:
     return Table(found, ("n",), np.zeros(len(gaps)), "", missing=missing)
 
 
-def test_tables_with_and_without_missing_numbers_share_an_encoder():
+def test_tables_with_and_without_missing_numbers_share_an_encoder_that_is_restored():
     tables = [table([1.0, np.nan], missing=True), table([3.0, 5.0], missing=False)]
     encoder = Encoder.fit(tables, [np.arange(2)] * 2)
     assert encoder.blocks == (NumericBlock("n", 3.0, np.std([1, 3, 5]), True),)
     with_none = Encoder.fit([table([1.0, np.nan], missing=False)], [np.arange(2)])
     assert with_none.names == ("n",)  # of registered sources
-
-
-def test_encoder_with_missing_numbers_is_restored():
-    encoder = Encoder.fit([table([1.0, 3.0, np.nan], missing=True)], [np.arange(3)])
     content = encoder.as_json()
     assert content["blocks"][0]["missing"] is True
     assert Encoder.from_json(content) == encoder
