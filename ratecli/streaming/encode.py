@@ -84,7 +84,8 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
         if not known[k]:
             raise no_mean_error(name)
         mean = sums[k] / known[k]
-        deviation = np.sqrt(max(squares[k] / known[k] - mean**2, 0.0))
+        with np.errstate(over="ignore", invalid="ignore"):
+            deviation = np.sqrt(max(squares[k] / known[k] - mean**2, 0.0))
         same = deviation <= DEVIATION_ROUNDING * abs(center[k])
         tiny = 0 < max(column.most, -column.least) < MIN_NUMBER
         scale = 1.0 if same and not tiny else float(deviation)
