@@ -45,3 +45,8 @@ def split_streamed_table(options, folder, seed=3, slices=()):
 def generate_loans(rows=4000, seed=0):
     """Return the generated data set `loans` as a table."""
     return load_entry_table({"source": "loans", "rows": rows, "seed": seed}, Path())
+
+
+def write(table, path):
+    """Write a table in the format of the suffix."""
+    table.to_parquet(path) if path.suffix == ".parquet" else table.to_csv(path, index=False)

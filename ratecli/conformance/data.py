@@ -128,19 +128,21 @@ TableReasons = Callable[[Source, str, Table], Iterable[str]]
 """Yields what is wrong with the table of a source's preparation."""
 
 
-def _each_table(reasons: TableReasons) -> Callable[[SourceSubject], Iterator[str]]:
-    """Return a check of every preparation's table."""
+def _check_tables(name: str, mend: str) -> Callable[[TableReasons], object]:
+    """Return a decorator that adds a check of every preparation's table."""
 
-    def check(data: SourceSubject) -> Iterator[str]:
-        for preparation, table in data.tables.items():
-            for reason in reasons(data.source, preparation, table):
-                yield type(reason)(f"preparation '{preparation}': {reason}")
+    def add(reasons: TableReasons) -> object:
+        def check(data: SourceSubject) -> Iterator[str]:
+            for preparation, table in data.tables.items():
+                for reason in reasons(data.source, preparation, table):
+                    yield type(reason)(f"preparation '{preparation}': {reason}")
 
-    return check
+        return check_in(TABLE_CHECKS, name, mend)(check)
+
+    return add
 
 
-@check_in(TABLE_CHECKS, "has columns", "use ratecli.datasets.columns.with_text for the frame")
-@_each_table
+@_check_tables("has columns", "use ratecli.datasets.columns.with_text for the frame")
 def _columns(source: Source, _: str, table: Table) -> Iterator[str]:
     frame = table.frame
     if not frame.index.equals(pd.RangeIndex(len(frame))):
@@ -158,8 +160,7 @@ def _columns(source: Source, _: str, table: Table) -> Iterator[str]:
         yield "its weights are not all positive numbers"
 
 
-@check_in(TABLE_CHECKS, "has labels", "1, 0 and NaN; or numbers, with their range in `numbers`")
-@_each_table
+@_check_tables("has labels", "1, 0 and NaN; or numbers, with their range in `numbers`")
 def _labels(source: Source, preparation: str, table: Table) -> Iterator[str]:
     stated = source.numbers.get(preparation)
     values = np.unique(table.label[~np.isnan(table.label)])
@@ -174,8 +175,7 @@ def _labels(source: Source, preparation: str, table: Table) -> Iterator[str]:
         yield "the label has one class only"
 
 
-@check_in(TABLE_CHECKS, "has features", "finite numbers without gaps, or text, but no label")
-@_each_table
+@_check_tables("has features", "finite numbers without gaps, or text, but no label")
 def _features(_: Source, __: str, table: Table) -> Iterator[str]:
     """Check that features can be encoded as finite numbers, and that none is the label."""
     for feature in table.features:
@@ -187,8 +187,7 @@ def _features(_: Source, __: str, table: Table) -> Iterator[str]:
         yield "there are no features, or not all of them are finite numbers"
 
 
-@check_in(TABLE_CHECKS, "has groups", "name columns of the frame under `sensitive`")
-@_each_table
+@_check_tables("has groups", "name columns of the frame under `sensitive`")
 def _groups(source: Source, _: str, table: Table) -> Iterator[str]:
     if not source.sensitive:
         yield Caution("it names no sensitive column, so that no groups can be compared")
@@ -197,10 +196,10 @@ def _groups(source: Source, _: str, table: Table) -> Iterator[str]:
             yield f"'{column}' has one value only"
 
 
-@check_in(TABLE_CHECKS, "is documented", "describe each column in `notes`")
-def _documented(data: SourceSubject) -> Iterator[str]:
-    for name in data.source.sensitive:
-        if name not in data.source.notes:
+@_check_tables("is documented", "describe each column in `notes`")
+def _documented(source: Source, _: str, __: Table) -> Iterator[str]:
+    for name in source.sensitive:
+        if name not in source.notes:
             yield Caution(f"'notes' do not describe the column '{name}'")
 
 

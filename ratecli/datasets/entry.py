@@ -19,10 +19,7 @@ _NOT_THE_TABLE = frozenset({"path", "stream", "sha256", "levels", "slices"})
 
 def _stated(options: Any) -> dict[str, Any]:
     """Return the fields of a dataclass that differ from their defaults."""
-    values = {
-        field.name: (getattr(options, field.name), field.default) for field in fields(options)
-    }
-    return {name: value for name, (value, default) in values.items() if value != default}
+    return {k: v for k, v in vars(options).items() if v != getattr(type(options), k)}
 
 
 @dataclass(frozen=True)

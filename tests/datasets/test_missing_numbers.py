@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from entries import load_entry_table, split_streamed_table, table_digest
-from scipy import sparse
+from entries import load_entry_table, split_streamed_table, table_digest, write
 from sklearn.impute import SimpleImputer
+from test_encode import dense
 
 from ratecli.datasets.encode import Encoder, NumericBlock, encode_new_rows
 from ratecli.datasets.table import Table
@@ -36,16 +36,8 @@ def frame(rows: int = 500) -> pd.DataFrame:
     return found
 
 
-def write(found: pd.DataFrame, path: Path) -> None:
-    found.to_parquet(path) if path.suffix == ".parquet" else found.to_csv(path, index=False)
-
-
 def fit(table: Table) -> Encoder:
     return Encoder.fit([table], [np.flatnonzero(table.frame["part"] == "train")])
-
-
-def dense(X: Any) -> np.ndarray:
-    return X.toarray() if sparse.issparse(X) else X
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])

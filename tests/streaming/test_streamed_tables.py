@@ -18,6 +18,7 @@ from entries import (
     read_streamed_table,
     split_streamed_table,
     table_digest,
+    write,
 )
 from scipy import sparse
 
@@ -46,11 +47,6 @@ def frame(rows, seed=0):
 
 OPTIONS = {"path": "t.parquet", "label": "y", "positive": "yes", "drop": ["part"], "weight": "w",
            "stream": True}  # fmt: skip
-
-
-def write(table, path):
-    table.to_parquet(path) if path.suffix == ".parquet" else table.to_csv(path, index=False)
-    return path
 
 
 def dealt(options, folder, slices=(("sex", []),)):
