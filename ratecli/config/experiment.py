@@ -124,10 +124,8 @@ class LimitsSpec(Spec):
 
     def wider(self, other: LimitsSpec) -> LimitsSpec:
         """Return the wider of both limits, for a trial that two experiments share."""
-        time = None if self.time is None or other.time is None else max(self.time, other.time)
-        if self.memory is None or other.memory is None:
-            return LimitsSpec(time=time)
-        return LimitsSpec(time=time, memory=max(self.memory, other.memory))
+        pairs = {key: (getattr(self, key), getattr(other, key)) for key in ("time", "memory")}
+        return LimitsSpec(**{key: max(pair) for key, pair in pairs.items() if None not in pair})
 
 
 def _validate_seeds(value: object) -> object:

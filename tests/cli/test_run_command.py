@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
+from dataclasses import replace
 from functools import partial
 
+import pandas as pd
 import pytest
 from small import PLAIN, SMALL, TRIALS, quickstart, read_rows
 
+from ratecli.datasets.sources import SOURCES
 from ratecli.runner.executors import DaskExecutor, ProcessExecutor, SerialExecutor, parse_executor
 
 
@@ -110,3 +115,92 @@ def test_report_writes_the_same_again(folder, cli, run, small):
     assert answer.code == 0
     assert {"results/small/report.html", "results/small/models"} < set(answer.out.split())
     assert {name: (results / name).read_bytes() for name in made} == before
+
+
+TWO = """
+name: two
+datasets:
+  a: {source: loans, rows: 200}
+  b: {source: loans, rows: 300}
+groups: {women: sex = Female, men: sex = Male}
+objective: error
+constraints: {close: 'error <= slack * of(unconstrained, error)'}
+sweep: {dataset: [a, b], slack: [1.1, 1.2]}
+algorithms:
+  - unconstrained
+  - thresholded
+report: {plots: []}
+"""
+
+
+def test_smoke_runs_one_trial_of_each_algorithm_and_data_set(folder, cli):
+    (folder / "two.yaml").write_text(TWO)
+    answer = cli("run", "two.yaml", "--smoke", "--executor", "serial")
+    assert answer.code == 0
+    said = "two: 4 trials: 4 ok (4 run now)\n4 more trials planned: run without --smoke"
+    assert said in answer.out
+    few = pd.read_csv("results/two/metrics.csv")
+    ran = few[["algorithm", "dataset", "slack", "seed"]].drop_duplicates().to_numpy().tolist()
+    both = [
+        [name, dataset, 1.1, 0] for name in ("thresholded", "unconstrained") for dataset in "ab"
+    ]
+    assert sorted(ran) == both
+    assert cli("check", "two.yaml").code == 3
+    assert cli("pin", "two.yaml").code == 2
+    answer = cli("run", "two.yaml", "--executor", "serial")
+    assert "8 trials: 8 ok (4 run now)" in answer.out
+    assert "--smoke" not in answer.out
+    both = few.merge(pd.read_csv("results/two/metrics.csv"), how="inner")
+    assert len(both) == len(few)
+
+
+WHAT = "a stand-in for real loans; results are not comparable with those on them"
+SAID = f"The data set loans is {WHAT}."
+
+
+@pytest.mark.parametrize("stand_in", ["", WHAT])
+def test_results_and_show_say_that_data_is_a_stand_in(cli, folder, small, monkeypatch, stand_in):
+    monkeypatch.setitem(SOURCES, "loans", replace(SOURCES["loans"], stand_in=stand_in))
+    table = "{rows: [algorithm], columns: [error], file: errors}"
+    few = ("algorithms=[unconstrained]", "sweep.kappa=[0.6]", "seeds=1")
+    small.write_text(f"{PLAIN}report: {{tables: [{table}]}}\n")
+    changes = [part for each in few for part in ("--set", each)]
+    assert cli("run", small, "-j", 1, *changes).code == 0
+    results = folder / "results" / "small"
+    for name in ("summary.md", "tables/errors.md", "report.html"):
+        assert (SAID in (results / name).read_text()) == bool(stand_in)
+    manifest = json.loads((results / "manifest.json").read_text())
+    assert manifest["data"]["loans"].get("stand_in", "") == stand_in
+    assert (WHAT in cli("show", "loans").out) == bool(stand_in)
+
+
+DIVERGING = """\
+name: long
+datasets: {loans: {source: loans, rows: 300, split: {validation: 1/3}}}
+groups: {women: sex = Female}
+objective: kl(base_rate, positive_rate[women])
+constraints: {a: error <= 0.3}
+algorithms:
+  - three_player: {as: steps, steps: 60, optimizer: sgd, rates: surrogate, learning_rate: 1e+10}
+  - three_player: {as: prices, steps: 60, multipliers: swap_regret, multiplier_rate: 1e+10}
+  - three_player: {as: oracle, steps: 20, oracle: linear, multipliers: swap_regret,
+      multiplier_rate: 1e+10}
+  - three_player: {as: grid, steps: 60, optimizer: sgd, rates: surrogate,
+      tune: {learning_rate: [0.1, 1e+10]}}
+report: {tables: [{rows: [algorithm, variant], columns: [objective]}]}
+"""
+
+
+def test_a_diverged_trial_has_no_numbers(folder, cli):
+    (folder / "long.yaml").write_text(DIVERGING)
+    answer = cli("run", "long.yaml", "-j", 1)
+    assert answer.code == 0
+    written = folder / "results" / "long"
+    rows = read_rows(written / "metrics.csv")
+    assert {row["algorithm"] for row in rows} == {"grid"}
+    assert all(re.fullmatch(r"-?\d.*", row["value"]) for row in rows)
+    summary = (written / "summary.md").read_text()
+    assert "nan" not in summary
+    for label in ("steps", "prices", "oracle"):
+        assert re.search(rf"\| {label} .*\| diverged 1 *\|", summary)
+    assert "lower multiplier_rate" in (written / "report.html").read_text()

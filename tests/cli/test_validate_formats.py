@@ -1,11 +1,16 @@
-"""`validate --format`: the same diagnostics as text, JSON and GitHub annotations."""
+"""`validate --format`, and folders and patterns in place of files."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import pytest
+import typer
 from broken_files import HEAD
 from marked import marked
+
+from ratecli.cli.arguments import experiment_files
 
 
 def test_all_formats_have_the_same_content(folder, cli):
@@ -25,12 +30,34 @@ def test_all_formats_have_the_same_content(folder, cli):
     assert answers["github"].out.startswith(f"::error {place},title=E203::{record['message']}")
 
 
-def test_files_folders_and_patterns_at_once(folder, cli):
-    names = ("one.yaml", "sub/deep/three.yml", "sub/two.yaml")
-    for path in names:
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text("name: X\n")
-    answer = cli("validate", "one.yaml", "sub", "s*/*.yaml", "--format", "json")
-    assert answer.code == 2
-    found = [record["file"] for record in json.loads(answer.out) if record["code"] == "E104"]
-    assert found == list(names)
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("b/two.yaml", "b/one.yml", "a.yaml", "b/notes.txt", ".hidden/x.yaml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("given", "files"),
+    [
+        (["."], ["a.yaml", "b/one.yml", "b/two.yaml"]),
+        (["b", "a.yaml"], ["b/one.yml", "b/two.yaml", "a.yaml"]),
+        (["b/*.yaml"], ["b/two.yaml"]),
+        (["**/*.yaml"], ["a.yaml", "b/two.yaml"]),
+        (["b/two.yaml", "b", "../{1}/b/one.yml"], ["b/two.yaml", "b/one.yml"]),
+        (["missing.yaml"], ["missing.yaml"]),
+        (["{0}/b/t*.yaml"], ["{0}/b/two.yaml"]),  # an absolute pattern
+    ],
+)
+def test_what_is_meant_each_once_in_the_order_given(tree, given, files):
+    found = experiment_files([Path(each.format(tree, tree.name)) for each in given])
+    assert [path.as_posix() for path in found] == [each.format(tree) for each in files]
+
+
+@pytest.mark.parametrize("given", ["*.yml", "c"])
+def test_a_folder_or_a_pattern_that_means_nothing_is_refused(tree, given):
+    (tree / "c").mkdir()
+    with pytest.raises(typer.BadParameter, match="no file matches"):
+        experiment_files([Path(given)])
