@@ -1,8 +1,9 @@
-"""`run`, `plan`, `report`: their output and their files."""
+"""`run`, `plan`, `report`: their output and their files, also of small and of several runs."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import replace
 from functools import partial
@@ -12,6 +13,8 @@ import pytest
 from small import PLAIN, SMALL, TRIALS, quickstart, read_rows
 
 from ratecli.datasets.sources import SOURCES
+from ratecli.ledger.records import CONSTRAINT_TOLERANCE
+from ratecli.ledger.view import Ledger
 from ratecli.runner.executors import DaskExecutor, ProcessExecutor, SerialExecutor, parse_executor
 
 
@@ -117,6 +120,44 @@ def test_report_writes_the_same_again(folder, cli, run, small):
     assert {name: (results / name).read_bytes() for name in made} == before
 
 
+@pytest.fixture
+def files(folder, cli):
+    """Write three experiments and run the first two."""
+    made = folder / "exp"
+    made.mkdir()
+    for name in ("one", "two", "three"):
+        (made / f"{name}.yaml").write_text(PLAIN.replace("name: small", f"name: {name}"))
+    for name in ("one", "two"):
+        assert cli("run", made / f"{name}.yaml", "-q", "--set", "seeds=1", "-j", 1).code == 0
+    return made
+
+
+def test_the_joint_page_names_missing_and_broken_results(cli, folder, files):
+    joint = folder / "results" / "report.html"
+    answer = cli("report", files)
+    assert answer.code == 0
+    assert answer.out.splitlines()[-1] == "results/report.html"
+    assert "results/one/report.html" in answer.out
+    said = "not run: nothing is stored in 'results/three' yet: `ratecli run exp/three.yaml` first"
+    assert said in answer.err.replace(f"{folder}/", "")
+    for part in ('href="one/report.html">one</a>', ">three<"):
+        assert part in joint.read_text()
+    alone = cli("report", files / "one.yaml")
+    assert (alone.code, alone.out.splitlines()[-1]) == (0, "results/one/models")
+    (folder / "results" / "one" / "trials.sqlite").write_bytes(b"no ledger" * 1000)
+    broken = cli("report", files)
+    assert broken.code == 2
+    assert broken.err.count("error[") == 1
+    assert "'results/one/trials.sqlite' is not a ledger" in broken.err
+    assert broken.out.splitlines()[-1] == "results/report.html"
+    for part in ("cannot be read: E502: ", 'href="two/report.html">two</a>', ">three<"):
+        assert part in joint.read_text()
+    other = cli("report", files / "one.yaml", files / "two.yaml", "-o", "elsewhere")
+    assert other.code == 2
+    assert "nothing is stored in 'elsewhere/one' yet" in other.err
+    assert not (folder / "elsewhere").exists()
+
+
 TWO = """
 name: two
 datasets:
@@ -204,3 +245,45 @@ def test_a_diverged_trial_has_no_numbers(folder, cli):
     for label in ("steps", "prices", "oracle"):
         assert re.search(rf"\| {label} .*\| diverged 1 *\|", summary)
     assert "lower multiplier_rate" in (written / "report.html").read_text()
+
+
+TRACED = """\
+name: traces
+datasets: {d: {source: loans, rows: 300, split: {validation: 0.2}}}
+groups: {women: sex = Female, men: sex = Male}
+constraints: {parity: 'positive_rate[women] >= 0.8 * positive_rate[men]'}
+algorithms:
+  - unconstrained
+  - thresholded
+  - thresholded: {as: plug_in, free: true}
+  - zafar
+  - post_shift
+  - majorize: {iterations: 3}
+  - mixture
+  - three_player: {steps: 40, tune: {learning_rate: [0.01, 0.1]}}
+  - exponentiated_gradient: {iterations: 5}
+"""
+
+
+def test_columns_of_traces(folder, cli):
+    pytest.importorskip("fairlearn")
+    (folder / "traces.yaml").write_text(TRACED)
+    answer = cli("run", "traces.yaml", "-q", "--executor", "serial")
+    assert answer.code == 0, answer.err
+    ledger = Ledger.read(folder / "results" / "traces" / "trials.sqlite")
+    traces = {trial.label: ledger.results[trial.key].trace for trial in ledger.plan}
+    assert {label for label, trace in traces.items() if not trace} == {"unconstrained"}
+    for label, trace in traces.items():
+        rows = [[row[key] for key in ("iteration", "seconds")] for row in trace]
+        assert rows == sorted(rows), label
+        assert all(row["violation"] >= 0 for row in trace), label
+        assert all(not math.isnan(row["objective"]) for row in trace), label
+    found = {
+        (each.trial.label, each.split, each.metric): each.value for each in ledger.measurements()
+    }
+    for label in ("thresholded", "plug_in", "zafar"):
+        measured = found[label, "train", "violation.parity"]
+        assert traces[label][0]["violation"] == pytest.approx(max(measured, 0.0), abs=1e-9), label
+    assert traces["plug_in"][0]["violation"] > CONSTRAINT_TOLERANCE
+    assert [row["iteration"] for row in traces["three_player"]] == [0, 10, 20, 30, 40]
+    assert traces["mixture"][-1]["violation"] <= CONSTRAINT_TOLERANCE
