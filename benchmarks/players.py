@@ -229,7 +229,7 @@ def mixed(case: Case, weights: Array) -> tuple[float, float]:
     weights = weights[np.isfinite(weights).all(axis=1)]
     yes = case.problem.X @ weights[:, :-1].T + weights[:, -1] > 0
     rates = np.stack([case.problem.rates.rates(each) for each in yes.T.astype(float)], axis=1)
-    objective, missed = case.measured(rates @ shrink_mixture(case.program, rates).chances)
+    objective, missed = case.measured(rates @ shrink_mixture(case.program, rates)[0])
     return objective, missed if missed > 1e-6 else 0.0
 
 

@@ -19,13 +19,13 @@ from ratecli.certify.bounds import choose_bound
 from ratecli.certify.forms import MeasuredRows
 from ratecli.certify.trees import (
     GoalTestPlan,
-    GoalTreeRecorder,
     OneSidedBound,
     SafetyMethod,
     SafetyTestSpec,
     TreeRecord,
     json_number,
     plan_goal_test,
+    record_tree,
 )
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
@@ -253,7 +253,7 @@ def _certify_goal(
     ends, _ = plan.upper(limits)
     known = rows.rates.measured(rows.measurements).tolist()
     value_of = dict[Expression, float](zip(rows.rates.leaves, known, strict=True)).__getitem__
-    estimates = np.array(plan.values(value_of))
+    estimates = np.array([ex.evaluate(tree, value_of) for tree in plan.trees])
     upper = float(ends.max())  # NaN if any end is
     undefined = math.isnan(ex.evaluate(goal.expression, value_of))
     passed = math.isfinite(upper) and upper <= 0 and not undefined
@@ -281,7 +281,7 @@ def _certify_goal(
         upper=upper,
         estimate=float(estimates.max()),
         passed=passed,
-        tree=GoalTreeRecorder(plan, limits, quantities).record(),
+        tree=record_tree(plan, limits, quantities),
         explanation=explanation,
     )
 
@@ -362,26 +362,18 @@ def explain_failure(
     estimate = f"{reached}. Its estimate on the safety rows is {worst:.4g}"
     if worst >= 0:
         return f"{estimate} itself: no number of rows would be enough for this candidate"
-    needed = rows_needed(expected, rows)
-    enough = f"more than {MAX_ROWS_NEEDED:,}" if needed is None else f"about {round_up(needed):,}"
-    return (
-        f"{estimate}: for this candidate to pass it would take {enough} safety rows "
-        f"instead of {rows:,}"
-    )
-
-
-def rows_needed(expected: ExpectedOutcome, rows: int) -> float | None:
-    """Return roughly how many safety rows it takes until all trees are expected to pass.
-
-    Return None if it takes more than `MAX_ROWS_NEEDED`. The shares of the groups and the moments of
-    the measurements are assumed to stay the same.
-    """
 
     def passes(factor: float) -> bool:
         return bool((expected.scaled(factor).upper() <= 0).all())
 
+    # groups are assumed to keep their shares, and measurements their moments
     factor = smallest_factor(passes, MAX_ROWS_NEEDED / rows, ROWS_HALVINGS)
-    return None if factor is None else factor * rows
+    more = f"more than {MAX_ROWS_NEEDED:,}"
+    enough = more if factor is None else f"about {round_up(factor * rows):,}"
+    return (
+        f"{estimate}: for this candidate to pass it would take {enough} safety rows "
+        f"instead of {rows:,}"
+    )
 
 
 def smallest_factor(passes: Callable[[float], bool], most: float, halvings: int) -> float | None:

@@ -17,7 +17,7 @@ only if that tree passes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -191,10 +191,6 @@ class GoalTestPlan:
     def _ranges(self) -> Sequence[Interval]:
         return [form.range() for form in self.quantities]
 
-    def values(self, value_of: Callable[[Expression], float]) -> list[float]:
-        """Return (P,) values of the trees themselves, NaN where they are undefined."""
-        return [ex.evaluate(tree, value_of) for tree in self.trees]
-
 
 def upper_ends(inclusions: Sequence[InclusionFunction], limits: Array) -> tuple[Array, Array]:
     """Return the upper ends (P,) of trees and their slopes (P, B) in the limits (B,)."""
@@ -320,53 +316,42 @@ def json_number(value: float) -> float | str:
     return float(value) if math.isfinite(value) else str(float(value))
 
 
-@dataclass(frozen=True)
-class GoalTreeRecorder:
-    """Builds the record of a tested goal from which reports draw its tree.
+def record_tree(plan: GoalTestPlan, limits: Array, quantities: Sequence[TreeRecord]) -> TreeRecord:
+    """Return the record of a tested goal from which reports draw its tree.
 
-    Attributes
-    ----------
-    limits
-        (B,) the confidence limits.
-    quantities
-        For each quantity, its value on the tested rows ("estimate"), the number of rows of each of
-        its parts ("rows"), and the name of its confidence bound ("bound").
+    It is the tree, or the maximum of several trees; each node has its interval at confidence limits
+    (B,). `quantities` are the value of each quantity on the tested rows ("estimate"), the number of
+    rows of each of its parts ("rows"), and the name of its confidence bound ("bound").
     """
 
-    plan: GoalTestPlan
-    limits: Array
-    quantities: Sequence[TreeRecord]
-
-    def record(self) -> TreeRecord:
-        """Return the tree, or the maximum of several trees; each node with its interval."""
-        nodes = [self._node(node, p) for p, node in enumerate(self.plan.trees)]
-        if len(nodes) == 1:
-            return nodes[0]
-        low, high = np.array([node["interval"] for node in nodes], dtype=float).max(axis=0)
-        return _record("max", (low, high), *nodes)
-
-    def _node(self, node: Expression, tree: int) -> TreeRecord:
-        interval = self.plan.inclusion(node, tree)(self.limits)
-        place = self.plan.places.get(node)
-        if place is not None:
-            quantity = self._quantity(place.quantity, tree)
+    def record(node: Expression, tree: int) -> TreeRecord:
+        place = plan.places.get(node)
+        if place is None:
+            children = [record(child, tree) for child in ex.children(node)]
+        else:
+            children = [quantity(place.quantity, tree)]
             if (place.factor, place.constant) == (1, 0):
-                return quantity
-            return _record(ex.to_text(node), interval, quantity)
-        children = [self._node(child, tree) for child in ex.children(node)]
-        function = node.function if isinstance(node, Apply) else ""
-        return _record(ex.SIGNS.get(function, function) or ex.to_text(node), interval, *children)
+                return children[0]
+        function = node.function if isinstance(node, Apply) and place is None else ""
+        text = ex.SIGNS.get(function, function) or ex.to_text(node)
+        return _record(text, plan.inclusion(node, tree)(limits), *children)
 
-    def _quantity(self, k: int, tree: int) -> TreeRecord:
+    def quantity(k: int, tree: int) -> TreeRecord:
         """Return the record of a quantity, with the delta of each end that has a bound."""
-        plan, ends = self.plan, list(self.plan.quantities[k].range())
-        deltas: list[float | None] = [None, None]
-        for limit, bound in zip(self.limits.tolist(), plan.bounds, strict=True):
+        low, high = plan.quantities[k].range()
+        ends, deltas = [low, high], list[float | None]([None, None])
+        for limit, bound in zip(limits.tolist(), plan.bounds, strict=True):
             if (bound.tree, bound.quantity) == (tree, k):
                 side = bound.sign > 0
                 ends[side], deltas[side] = limit, bound.delta
-        record = _record(ex.to_text(plan.quantities[k].expression()), (ends[0], ends[1]))
-        return record | self.quantities[k] | {"delta": deltas}
+        own = _record(ex.to_text(plan.quantities[k].expression()), (ends[0], ends[1]))
+        return own | quantities[k] | {"delta": deltas}
+
+    nodes = [record(node, p) for p, node in enumerate(plan.trees)]
+    if len(nodes) == 1:
+        return nodes[0]
+    low, high = np.array([node["interval"] for node in nodes], dtype=float).max(axis=0)
+    return _record("max", (low, high), *nodes)
 
 
 def _record(text: str, interval: Interval, *children: TreeRecord) -> TreeRecord:

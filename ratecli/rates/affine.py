@@ -105,14 +105,13 @@ def _condition_values(condition: Condition) -> set[str | float]:
 
 @dataclass(frozen=True)
 class RatioTerm:
-    """`weight * numerator / denominator`, where the denominator is never negative."""
+    """`numerator / denominator`, where the denominator is never negative."""
 
-    weight: float
     numerator: Affine
     denominator: Affine
 
     def range(self) -> Interval:
-        """Return bounds on `numerator / denominator`: the extreme quotients of their terms."""
+        """Return bounds on the quotient: the extreme quotients of their terms."""
         top, bottom = self.numerator, self.denominator
         leaves = {*top.coefficients, *bottom.coefficients}
         terms = [
@@ -143,7 +142,7 @@ class RatioSum:
             return None
         (ratio,) = self.ratios
         constant = ratio.denominator * self.affine.constant
-        return ratio.numerator * ratio.weight + constant, ratio.denominator
+        return ratio.numerator + constant, ratio.denominator
 
 
 def affine(node: Expression) -> Affine | None:
@@ -174,12 +173,12 @@ def ratio_sum(node: Expression) -> RatioSum | None:
 def _quotient(top: Affine | None, bottom: Affine | None) -> RatioSum | None:
     if top is None or bottom is None or bottom.range()[0] < 0:
         return None
-    return RatioSum(Affine({}), (RatioTerm(1.0, top, bottom),))
+    return RatioSum(Affine({}), (RatioTerm(top, bottom),))
 
 
 def _scaled(form: RatioSum, factor: float) -> RatioSum:
-    ratios = tuple(replace(ratio, weight=factor * ratio.weight) for ratio in form.ratios)
-    return RatioSum(form.affine * factor, ratios)
+    ratios = (replace(ratio, numerator=ratio.numerator * factor) for ratio in form.ratios)
+    return RatioSum(form.affine * factor, tuple(ratios))
 
 
 def _sum_forms(parts: Iterable[RatioSum]) -> RatioSum:
@@ -190,11 +189,10 @@ def _sum_forms(parts: Iterable[RatioSum]) -> RatioSum:
             same = [i for i, r in enumerate(ratios) if r.denominator == ratio.denominator]
             if same:
                 other = ratios[same[0]]
-                top = other.numerator * other.weight + ratio.numerator * ratio.weight
-                ratios[same[0]] = RatioTerm(1.0, top, ratio.denominator)
+                ratios[same[0]] = replace(other, numerator=other.numerator + ratio.numerator)
             else:
                 ratios.append(ratio)
-    kept = (r for r in ratios if r.weight and (r.numerator.coefficients or r.numerator.constant))
+    kept = (r for r in ratios if r.numerator.coefficients or r.numerator.constant)
     return RatioSum(total, tuple(kept))
 
 
@@ -265,7 +263,7 @@ def implied_threshold(metric: Expression, piece: Expression) -> float | None:
 
 @dataclass(frozen=True)
 class Balance:
-    """`factor * sqrt(sum of (share of group k - target k) ** 2)` with a positive factor.
+    """A positive multiple of `sqrt(sum of (share of group k - target k) ** 2)`.
 
     Attributes
     ----------
@@ -277,27 +275,18 @@ class Balance:
 
     groups: tuple[Leaf, ...]
     target: tuple[float, ...]
-    factor: float
 
 
 def balance(node: Expression) -> Balance | None:
     """Return an `rms` of differences as a distance of shares, None if it is not one."""
     match node:
         case Apply("product", (ex.Constant(factor), right)) if factor > 0:
-            inner = balance(right)
-            return inner and Balance(inner.groups, inner.target, factor * inner.factor)
+            return balance(right)
         case Apply("rms", parts):
-            return _distance(parts, 1 / math.sqrt(len(parts)))
-        case _:
-            return None
-
-
-def _distance(parts: Sequence[Expression], factor: float) -> Balance | None:
-    """Match `factor` times the root of the sum of the parts' squares."""
-    terms = [term for part in parts if (term := _share_difference(part))]
-    if len(terms) < len(parts) or len({_denominator(leaf) for leaf, _ in terms}) != 1:
-        return None
-    return Balance(tuple(leaf for leaf, _ in terms), tuple(target for _, target in terms), factor)
+            terms = [term for part in parts if (term := _share_difference(part))]
+            if len(terms) == len(parts) and len({_denominator(leaf) for leaf, _ in terms}) == 1:
+                return Balance(*zip(*terms, strict=True))
+    return None
 
 
 def _share_difference(node: Expression) -> tuple[Leaf, float] | None:

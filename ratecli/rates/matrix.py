@@ -299,6 +299,16 @@ def _measure_disclosivity(
 _WORD = 2**62
 
 
+def distinct_rows(
+    rows: sparse.sparray | NDArray[np.bool_],
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the first of each set of equal rows, and (n,) the set that each row is in."""
+    words = np.random.default_rng(0).integers(-_WORD, _WORD, size=rows.shape[1])
+    keys = rows @ words  # sums modulo 2^64: equal rows have exactly equal sums
+    _, first, of = np.unique(keys, return_index=True, return_inverse=True)
+    return first, of
+
+
 @dataclass(frozen=True)
 class RowKinds:
     """The rows of a rate matrix by kind: for which rates a positive decision counts +, - or 0.
@@ -329,9 +339,7 @@ class RowKinds:
         signs = sparse.csc_array(
             (np.sign(columns.data).astype(np.int64), columns.indices, columns.indptr), columns.shape
         )
-        words = np.random.default_rng(0).integers(-_WORD, _WORD, size=signs.shape[0])
-        keys = signs.T @ words  # sums modulo 2^64: equal patterns give exactly equal keys
-        _, first, of = np.unique(keys, return_index=True, return_inverse=True)
+        first, of = distinct_rows(signs.T)
         weight = np.asarray(abs(columns).max(axis=0).todense(), dtype=float).ravel()
         return cls(matrix, of, weight, signs[:, first].toarray().astype(float))
 
@@ -350,16 +358,8 @@ class RowKinds:
         """(K, Q) change of each rate per unit of weight decided positively; 0 for empty rates."""
         return _divide(self.patterns, self.matrix.totals[:, None])
 
-    def yes(self, decisions: Floats) -> Floats:
-        """Return (Q,) weights decided positively, given P(positive decision) (n,)."""
-        return np.asarray(np.bincount(self.of, self.weight * decisions, self.count), dtype=float)
-
     def rates(self, yes: Floats) -> Floats:
         """Return (K, ...) rates of (Q, ...) weights decided positively; sums are divided last."""
         across = (-1,) + (1,) * (yes.ndim - 1)
         sums = self.patterns @ yes + self.matrix.constants.reshape(across)
         return _divide(sums, self.matrix.totals.reshape(across), np.nan)
-
-    def prices(self, prices: Floats) -> Floats:
-        """Return (n,) costs of a positive decision on each row, given prices (K,) of the rates."""
-        return self.weight * (prices @ self.slopes)[self.of]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 from ratecli.rates.expression import Slice
 from ratecli.rates.syntax import Condition, parse_number, value_text
 
-KeyT = TypeVar("KeyT")
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
@@ -73,11 +71,11 @@ class Sample:
 
     def rows(self, where: Slice, split: str | None = None) -> Mask:
         """Return the mask of a slice on a split (None: all). KeyError if a column is missing."""
-        masks = [self._cached(condition, self._holds) for condition in where.conditions]
+        masks = [self._cached(condition) for condition in where.conditions]
         if where.datasets:
             masks.append(np.isin(self.dataset, where.datasets))
         if split is not None:
-            masks.append(self._cached(split, lambda name: np.asarray(self.part == name)))
+            masks.append(self._cached(split))
         return _intersect([np.ones(len(self), dtype=bool), *masks])
 
     def mask(self, name: str) -> Mask:
@@ -88,10 +86,11 @@ class Sample:
     def _cache(self) -> dict[object, Mask]:
         return {}
 
-    def _cached(self, key: KeyT, make: Callable[[KeyT], Mask]) -> Mask:
+    def _cached(self, key: Condition | str) -> Mask:
         """Return the mask of a condition or a split, computed once."""
         if key not in self._cache:
-            self._cache[key] = make(key)
+            found = self.part == key if isinstance(key, str) else self._holds(key)
+            self._cache[key] = np.asarray(found)
         return self._cache[key]
 
     @cached_property

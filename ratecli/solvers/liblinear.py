@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
@@ -27,13 +27,6 @@ def import_sklearn_linear() -> Any:
     return sklearn
 
 
-class LiblinearFit(NamedTuple):
-    """Weights (d,) and whether the tolerance was reached."""
-
-    weights: Array
-    converged: bool
-
-
 def fit_liblinear(
     loss: ClassificationLoss,
     X: Features,
@@ -43,8 +36,10 @@ def fit_liblinear(
     seed: int,
     tolerance: float,
     iterations: int,
-) -> LiblinearFit:
+) -> tuple[Array, bool]:
     """Minimize `|w|^2 / 2 + sum of weights * loss(signs * Xw)`.
+
+    Return the weights (d,) and whether the tolerance was reached.
 
     The loss `hinge` is max(0, 1 - z), minimized by dual coordinate descent; `logistic` is
     log(1 + exp(-z)), minimized by trust region Newton.
@@ -66,7 +61,7 @@ def fit_liblinear(
         warnings.simplefilter("always", early)
         model.fit(to_int32_indices(X), signs, sample_weight=weights)
     converged = not any(issubclass(w.category, early) for w in caught)
-    return LiblinearFit(np.asarray(model.coef_[0], dtype=float), converged)
+    return np.asarray(model.coef_[0], dtype=float), converged
 
 
 def to_int32_indices(X: Features) -> Features:

@@ -19,7 +19,7 @@ from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.prediction import predict_safety_test
 from ratecli.solvers.seldonian.scores import DecisionOutputs
-from ratecli.solvers.seldonian.solver import calibrate_inflation
+from ratecli.solvers.seldonian.solver import PASS_KEY
 
 GUARD_VERSION = 3
 """Version in the key of each guarded trial; increased when its results change."""
@@ -220,9 +220,8 @@ def _safety_test_judge(problem: Problem, aim: float) -> Judge:
 
     def shortfalls(decisions: Array) -> Array:
         outputs = DecisionOutputs(decisions)
-        prediction = predict_safety_test(parts, test, outputs)
-        inflation = calibrate_inflation(aim, prediction.bounds)
-        upper = replace(prediction, inflation=inflation).at(outputs).upper
+        prediction = predict_safety_test(parts, test, outputs, {PASS_KEY: aim})
+        upper = prediction.at(outputs).upper
         starts = [prediction.owners.index(goal.name) for goal in alone]
         ends = np.where(np.isfinite(upper), upper, UNDEFINED_SHORTFALL)
         return np.asarray(np.maximum.reduceat(ends, starts))

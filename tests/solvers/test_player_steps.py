@@ -27,10 +27,15 @@ class PlainAdam:
         return self.rates * mean / (size + 1e-8)
 
 
+def by_kind(kinds, measured):
+    """Sums (Q, B) of numbers (n, B) over the rows of each kind, by their weights."""
+    return np.eye(kinds.count)[kinds.of].T @ (kinds.weight[:, None] * measured)
+
+
 def hinged(X, kinds, W, sides):
     """Scores, positively decided weight (Q, B) and slopes (d + 1, B), in plain NumPy."""
     scores = np.asarray(X @ W[:-1].astype(float) + W[-1])
-    yes = np.stack([kinds.yes(1.0 * (f > 0)) for f in scores.T], axis=1)
+    yes = by_kind(kinds, scores > 0)
     down, up = sides[: kinds.count][kinds.of], sides[kinds.count :][kinds.of]
     pull = kinds.weight[:, None] * (down * (scores > -1) - up * (scores < 1))
     return scores, yes, np.vstack([X.T @ pull, pull.sum(axis=0)])
@@ -52,7 +57,7 @@ def test_pass_counts_decisions_and_sums_slopes(storage, lanes):
     np.testing.assert_allclose(unpack_lanes(found[1], lanes), slopes, atol=0.005)
     above, below = (unpack_lanes(each, lanes) for each in rows.hinges(pack_lanes(W)))
     for each, sign in ((above, 1), (below, -1)):
-        total = np.stack([kinds.yes(f) for f in np.maximum(1 + sign * scores, 0).T], axis=1)
+        total = by_kind(kinds, np.maximum(1 + sign * scores, 0))
         np.testing.assert_allclose(each, total, rtol=1e-6)
     # a score that is not a number is a negative decision without a gradient
     W[-1, 0], W[:, 1] = np.nan, 2.0 * (np.arange(len(W)) == len(W) - 1)

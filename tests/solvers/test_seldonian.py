@@ -39,7 +39,6 @@ from ratecli.solvers.seldonian.soft import (
     select_candidate,
 )
 from ratecli.solvers.seldonian.solver import (
-    BoundInflation,
     Seldonian,
     calibrate_inflation,
     check_inflation,
@@ -385,21 +384,19 @@ def test_error_is_minimized_by_log_loss_and_numbers_by_their_squares():
 RULES = {"c": GAP, "d": "tpr >= 0.3"}
 
 
-def cuts_of(problem, scores, inflation=1.0) -> ThresholdCandidates:
+def cuts_of(problem, scores) -> ThresholdCandidates:
     said = DecisionOutputs((scores > 0).astype(float))
     prediction = predict_safety_test(problem, problem.safety_test, said)
-    prediction = replace(prediction, inflation=BoundInflation(inflation))
     return ThresholdCandidates(scores, problem.rates, ERROR_RATE, prediction)
 
 
-def brute(problem, cuts: ThresholdCandidates) -> list[tuple[float, float]]:
+def brute(problem, scores, cuts: ThresholdCandidates) -> list[tuple[float, float]]:
     """Error and the largest expected end of every threshold, one by one."""
-    every = [-np.inf, *np.unique(cuts.scores)]
     found = []
-    for threshold in every:
-        decisions = (cuts.scores > threshold).astype(float)
+    for threshold in [-np.inf, *np.unique(scores)]:
+        decisions = (scores > threshold).astype(float)
         error = float(np.mean(decisions != problem.label))
-        found.append((error, cuts.prediction.at(DecisionOutputs(decisions)).worst))
+        found.append((error, cuts.prediction.at(DecisionOutputs(decisions)).upper.max()))
     return found
 
 
@@ -411,8 +408,9 @@ def test_all_thresholds_match_brute_force(seed, method, bound):
         bound = "hoeffding"  # a difference of rates is no count
     rows = grid_rows(seed)  # few places: scores are tied
     problem = promised(rows, RULES, method=method, bound=bound, tests=3000)
-    cuts = cuts_of(problem, rows.X @ np.array([1.0, 0.5]))
-    wanted = brute(problem, cuts)
+    scores = rows.X @ np.array([1.0, 0.5])
+    cuts = cuts_of(problem, scores)
+    wanted = brute(problem, scores, cuts)
     assert len(wanted) == len(cuts.values)
     ends = [cuts.worst(k) for k in range(len(cuts.values))]
     np.testing.assert_allclose(sorted(ends), sorted(end for _, end in wanted), atol=1e-9)
@@ -430,8 +428,9 @@ def test_all_thresholds_match_brute_force(seed, method, bound):
 def test_skipped_thresholds_do_not_pass(rule):
     rows = smooth_rows(2)
     problem = promised(rows, {"c": rule}, method="pieces", bound="auto", tests=20_000)
-    cuts = cuts_of(problem, rows.X @ np.linspace(1, -1, 5))
-    passing = [error for error, end in brute(problem, cuts) if end <= 0]
+    scores = rows.X @ np.linspace(1, -1, 5)
+    cuts = cuts_of(problem, scores)
+    passing = [error for error, end in brute(problem, scores, cuts) if end <= 0]
     best = cuts.best(np.inf)
     assert len(cuts.values) > BOUND_KNOTS
     assert best is not None
@@ -448,9 +447,8 @@ def test_deterministic_candidate_passes_and_is_close_to_the_best_line(rule):
     (model,) = solution.variants.values()
     assert isinstance(model, Logistic)
     said = DecisionOutputs(model.decide(rows.X))
-    prediction = predict_safety_test(problem, problem.safety_test, said)
-    prediction = replace(prediction, inflation=calibrate_inflation(0.9, prediction.bounds))
-    assert prediction.at(said).worst <= 0
+    prediction = predict_safety_test(problem, problem.safety_test, said, {"pass": 0.9})
+    assert prediction.at(said).upper.max() <= 0
     error = float(np.mean(model.decide(rows.X) != rows.label))
     best = 1.0
     for angle in np.linspace(0, 2 * np.pi, 16, endpoint=False):

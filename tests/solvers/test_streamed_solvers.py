@@ -70,8 +70,8 @@ def test_plain_classifiers_have_the_smallest_loss(folder, l2):
     assert (reason, late) == ("", "")
     signs, weights = memory.labels()
     X, options = add_ones_column(memory.X), {"seed": 0, "tolerance": 1e-10, "iterations": 10**4}
-    known = fit_liblinear("logistic", X, signs, weights / l2, **options)
-    best = replace(found, weights=known.weights[:-1], bias=float(known.weights[-1]))
+    w, _ = fit_liblinear("logistic", X, signs, weights / l2, **options)
+    best = replace(found, weights=w[:-1], bias=float(w[-1]))
     assert loss(memory, found, l2)[0] <= loss(memory, best, l2)[0] + 1e-8
     np.testing.assert_allclose(found.weights, best.weights, atol=2e-3)
     least = run(Unconstrained(), memory).variants["deterministic"]

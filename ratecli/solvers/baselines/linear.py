@@ -99,7 +99,7 @@ def _fit_svm(problem: Problem) -> ConvexSolution:
 def _fit_logistic(problem: Problem, rng: np.random.Generator) -> tuple[Logistic, str]:
     signs, weights = problem.labels()
     labelled = np.flatnonzero(signs)
-    fit = fit_liblinear(
+    w, converged = fit_liblinear(
         "logistic",
         add_ones_column(problem.X[labelled]),
         signs[labelled],
@@ -109,7 +109,7 @@ def _fit_logistic(problem: Problem, rng: np.random.Generator) -> tuple[Logistic,
         iterations=MAX_ITERATIONS,
     )
     late = f"LIBLINEAR stopped after {MAX_ITERATIONS} passes over the rows"
-    return Logistic(fit.weights[:-1], float(fit.weights[-1])), "" if fit.converged else late
+    return Logistic(w[:-1], float(w[-1])), "" if converged else late
 
 
 ROUNDING = 1e-12

@@ -32,7 +32,7 @@ from ratecli.solvers.hull.forms import (
     unmet_status,
 )
 from ratecli.solvers.numerics import Thresholds
-from ratecli.solvers.problem import ERROR_RATE, Groups, Problem
+from ratecli.solvers.problem import ERROR_RATE, Groups, Problem, sum_by_goal
 
 CutIndices = NDArray[np.intp]
 """Ascending indices of cuts of a group. Cut 0 has no positive decisions; thresholds descend."""
@@ -256,7 +256,8 @@ def solve_post_shift(
         "deterministic": classifier(single.cuts),
     }
     status, reason = _status_and_reason(hull, optimum, left, short)
-    return Solution(variants, status, reason, program.by_goal(optimum.multipliers), (row,))
+    multipliers = sum_by_goal(program.owners, optimum.multipliers)
+    return Solution(variants, status, reason, multipliers, (row,))
 
 
 def _status_and_reason(

@@ -68,21 +68,17 @@ def solve_least_squares_qp(P: Array, b: Array, C: Array, e: Array | None) -> Lea
     (D, T), M = P.shape, len(C)
     size = np.maximum(np.abs(np.vstack([P, C])).max(axis=0, initial=0.0), QP_ZERO)
     equal = np.zeros((0, T)) if e is None else e[None] / size
-    parts = [
-        np.hstack([P / size, -np.eye(D)]),
-        np.hstack([equal, np.zeros((len(equal), D))]),
-        np.hstack([C / size, np.zeros((M, D))]),
-        np.hstack([-np.eye(T), np.zeros((T, D))]),
-    ]
+    rows = np.zeros((D + len(equal) + M + T, T + D))
+    rows[:, :T] = np.vstack([P / size, equal, C / size, -np.eye(T)])
+    rows[:D, T:] = -np.eye(D)
     right = np.concatenate([b, np.ones(len(equal)), np.zeros(M + T)])
     squares = sparse.csc_matrix(np.diag(np.append(np.zeros(T), np.ones(D))))
     cones = [clarabel.ZeroConeT(D + len(equal)), clarabel.NonnegativeConeT(M + T)]
-    rows = sparse.csc_matrix(np.vstack(parts))
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = QP_TOLERANCE
-    costs = squares, np.zeros(T + D)
-    solved = clarabel.DefaultSolver(*costs, rows, right, cones, settings).solve()
+    program = squares, np.zeros(T + D), sparse.csc_matrix(rows), right, cones
+    solved = clarabel.DefaultSolver(*program, settings).solve()
     if str(solved.status) not in ACCEPTED_QP_STATUSES:
         raise FaultError(Diagnostic("E501", f"a quadratic program ended as {solved.status}"))
     scaled, duals = np.asarray(solved.x)[:T], np.asarray(solved.z)

@@ -19,7 +19,7 @@ from ratecli.rates.analysis import Curvature, curvature
 from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.matrix import RowKinds
 from ratecli.rates.tangent import any_undefined, tangent, values
-from ratecli.solvers.problem import Problem, sum_by_goal
+from ratecli.solvers.problem import Problem
 
 RateIndex = dict[Leaf, int]
 
@@ -204,10 +204,6 @@ class RateProgram:
         unknown = any_undefined(self.ratios, rates.reshape(len(rates), -1), self.index)
         return np.where(unknown.reshape(found.shape), np.inf, found)
 
-    def by_goal(self, found: Array) -> dict[str, float]:
-        """Return the sum of numbers (J,) of the constraints over the pieces of each goal."""
-        return sum_by_goal(self.owners, found)
-
     def expanded(self, rates: Array, *, objective: bool) -> RateProgram:
         """Return the program with fractions replaced by tangents at `rates`.
 
@@ -274,9 +270,8 @@ def _summands(node: Expression) -> Iterator[Expression]:
 
 
 def _make_fraction(ratio: RatioTerm, index: RateIndex) -> Fraction:
-    ends = [ratio.weight * end for end in ratio.range()]
-    top = linear_term_of(ratio.numerator * ratio.weight, index)
-    return Fraction(top, linear_term_of(ratio.denominator, index), (min(ends), max(ends)))
+    parts = (linear_term_of(part, index) for part in (ratio.numerator, ratio.denominator))
+    return Fraction(*parts, ratio.range())
 
 
 def linear_term_of(form: Affine, index: RateIndex) -> LinearTerm:

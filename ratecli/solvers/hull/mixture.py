@@ -25,7 +25,7 @@ from ratecli.solvers.hull.forms import (
 )
 from ratecli.solvers.oracles.base import Oracle, OracleRows, with_threshold
 from ratecli.solvers.oracles.choice import make_oracle, make_oracle_rows
-from ratecli.solvers.problem import ERROR_RATE, Problem
+from ratecli.solvers.problem import ERROR_RATE, Problem, sum_by_goal
 
 if TYPE_CHECKING:
     from ratecli.solvers.hull.solver import Mixture
@@ -169,7 +169,7 @@ def find_mixture(
     search = ColumnGeneration(RateProgram.of(problem), rows, oracle, solver.gap, solver.calls)
     search.start(np.array([float(leaf == ERROR_RATE) for leaf in problem.rates.leaves]))
     search.run(progress)
-    multipliers = search.program.by_goal(search.found.multipliers)
+    multipliers = sum_by_goal(search.program.owners, search.found.multipliers)
     # the objective is at least this, provided that the oracle's answers are the cheapest
     least = search.objective - float(search.trace[-1]["gap"])
     search.turn_to(max_slack_problem(problem, least + solver.gap))

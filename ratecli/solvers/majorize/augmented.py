@@ -127,21 +127,12 @@ class _FixedPriceRun:
             if self.done:
                 break
             sigma *= SIGMA_GROWTH
-        best, (up, down) = self.best, self.problem.bounds(self.v)
-        converged = self.certain if best.feasible else self.done
-        return CertifiedSolution(
-            best.w,
-            float(best.values[0]),
-            self.certificate,
-            constraint_excess(best.values[1:]),
-            self.lower,
-            max(self.gap, 0.0),
-            self.steps,
-            converged,
-            self.slopes,
-            up,
-            down,
-        )
+        value, *values = self.best.values.tolist()
+        point = self.best.w, value, self.certificate, constraint_excess(np.array(values))
+        converged = self.certain if self.best.feasible else self.done
+        state = self.slopes, *self.problem.bounds(self.v)
+        gap = max(self.gap, 0.0)
+        return CertifiedSolution(*point, self.lower, gap, self.steps, converged, *state)
 
     def _start(self, before: ConvexSolution | None) -> Array:
         """Return the initial weights, and set slopes and multipliers, from `before` if possible.

@@ -80,10 +80,10 @@ def liblinear_svm(
         X, signs = rows.X[used % len(rows)], np.where(used < len(rows), -1.0, 1.0)
         X = add_ones_column(X) if rows.biased else X
         weights = costs[used] * 2 / problem.ramp.l2
-        found = fit_liblinear(
+        w, converged = fit_liblinear(
             "hinge", X, signs, weights, seed=seed, tolerance=tolerance, iterations=passes
         )
-        return LagrangianMinimum(found.weights / 2, None, found.converged)
+        return LagrangianMinimum(w / 2, None, converged)
 
     return least
 

@@ -86,12 +86,10 @@ def solve_by_majorization(
         variants = _variants(solver, run.w, rng)
         if not last.converged:
             unit = "Newton steps" if solver.inner == "newton" else "SVMs"
-            status, reason = (
-                "iteration_limit",
-                (
-                    f"the last step ended after {last.work} {unit} with a gap of {last.gap:.2g}, "
-                    f"which is not certain to be {solver.gap:.2g} of its objective"
-                ),
+            status = "iteration_limit"
+            reason = (
+                f"the last step ended after {last.work} {unit} with a gap of {last.gap:.2g}, "
+                f"which is not certain to be {solver.gap:.2g} of its objective"
             )
     multipliers = sum_by_goal(names, last.multipliers)
     return Solution(variants, status, reason, multipliers, tuple(run.trace))

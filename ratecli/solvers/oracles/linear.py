@@ -158,10 +158,10 @@ class LinearOracle:
     def _logistic(self, shares: Array) -> Array:
         used = np.flatnonzero(shares)
         X, signs, weights = self._features[used], -np.sign(shares[used]), np.abs(shares[used])
-        weights = weights / self.l2
+        options = {"seed": 0, "iterations": 100}
         return fit_liblinear(
-            "logistic", X, signs, weights, seed=0, tolerance=START_TOLERANCE, iterations=100
-        ).weights
+            "logistic", X, signs, weights / self.l2, tolerance=START_TOLERANCE, **options
+        )[0]
 
 
 MIN_SINGULAR_SHARE = 1e-10

@@ -14,7 +14,7 @@ descends elsewhere.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from typing import ClassVar, NamedTuple
 
@@ -228,14 +228,6 @@ class SmoothAtom(DescendingAtom):
         return np.clip(slacks, low, high)
 
 
-def combine_atoms(atoms: Sequence[ConvexAtom]) -> ConvexAtom:
-    """Combine A atoms of one class into one with parameters (A, 1)."""
-    if isinstance(atoms[0], SmoothAtom):
-        return atoms[0]
-    parameters = np.array([astuple(atom) for atom in atoms])  # type: ignore[call-overload]
-    return type(atoms[0])(*parameters.T[:, :, None])
-
-
 OBJECTIVE_ROW = 0
 """The row of the objective among the multipliers; constraint j has row 1 + j."""
 
@@ -316,11 +308,15 @@ class ProgramLagrangian:
 
     def _bundle(self, members: list[int]) -> AtomBundle:
         atoms = [self.atoms[a].atom for a in members]
+        combined = atoms[0]
+        if not isinstance(combined, SmoothAtom):  # with parameters (A, 1)
+            parameters = np.array([astuple(atom) for atom in atoms])  # type: ignore[call-overload]
+            combined = type(combined)(*parameters.T[:, :, None])
         starts = np.cumsum([0, *(len(each.lines) for each in self.atoms)])[members]
         owners = np.array([self.atoms[a].owner for a in members], dtype=np.intp)
         shares = np.equal.outer(np.arange(self.constraints) + 1, owners).astype(float)
-        slots = starts + np.arange(len(atoms[0].signs))[:, None]
-        return AtomBundle(combine_atoms(atoms), owners, slots, shares if shares.any() else None)
+        slots = starts + np.arange(len(combined.signs))[:, None]
+        return AtomBundle(combined, owners, slots, shares if shares.any() else None)
 
     def values(self, slacks: Array) -> Array:
         """Return the sums (J, B) of the constraints' atoms at slacks (S, B)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.stats import rankdata
@@ -31,7 +31,7 @@ from ratecli.solvers.players.game import (
 from ratecli.solvers.players.lagrangian import ProgramLagrangian
 from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.players.streamed import StreamedLaneRows
-from ratecli.solvers.problem import Problem
+from ratecli.solvers.problem import Problem, sum_by_goal
 
 if TYPE_CHECKING:
     from ratecli.solvers.players.solver import ThreePlayer
@@ -123,37 +123,28 @@ def best_iterate(objectives: Array, violations: Array) -> int:
     return int(np.lexsort((-np.arange(len(worse)), objectives, worse))[0])
 
 
-class ShrunkMixture(NamedTuple):
-    """Probabilities (T,) of the iterates, few of them above 0, and the violation that was allowed.
+def shrink_mixture(program: RateProgram, rates: Array) -> tuple[Array, float]:
+    """Return the best mixture of iterates with rates (K, T), and the violation that was allowed.
 
-    `allowed` is 0 if some mixture satisfies all constraints.
-    """
-
-    chances: Array
-    allowed: float
-
-
-def shrink_mixture(program: RateProgram, rates: Array) -> ShrunkMixture:
-    """Return the best mixture of iterates with rates (K, T).
-
-    It is a vertex solution, so few iterates have positive probability. Goals are functions of the
-    rates of the mixture, exactly as it is evaluated later. If no mixture satisfies all constraints,
-    they are loosened by the smallest amount that makes one feasible (protocols 3.5). If a
+    The mixture is given by the probabilities (T,) of the iterates. It is a vertex solution, so few
+    of them are positive. Goals are functions of the rates of the mixture, exactly as it is
+    evaluated later. If no mixture satisfies all constraints, they are loosened by the smallest
+    amount that makes one feasible (protocols 3.5), otherwise the violation is 0. If a
     constraint is undefined for every mixture (a ratio with denominator 0), the last iterate is
     returned.
     """
     points = RatePoints.classifiers(rates)
     found = optimize_over_hull(program, points, SHRINK_GAP)
     if found is None:
-        return ShrunkMixture(np.eye(rates.shape[1])[-1], np.inf)
+        return np.eye(rates.shape[1])[-1], np.inf
     if found.feasible:
-        return ShrunkMixture(found.weights, 0.0)
+        return found.weights, 0.0
     allowed = max(found.value, 0.0) + SHRINK_SLACK
     loose = optimize_over_hull(program.loosened(allowed), points, SHRINK_GAP)
-    return ShrunkMixture((loose or found).weights, allowed)
+    return (loose or found).weights, allowed
 
 
-def shrink_by_metrics(objectives: Array, violations: Array) -> ShrunkMixture:
+def shrink_by_metrics(objectives: Array, violations: Array) -> tuple[Array, float]:
     """Return the best mixture when goals are averaged over its members: the published program.
 
     Objectives are (T,), violations (J, T). For a ratio, the mixture may have another value than the
@@ -164,13 +155,12 @@ def shrink_by_metrics(objectives: Array, violations: Array) -> ShrunkMixture:
     (known,) = np.nonzero(np.isfinite(metrics).all(axis=0))
     chances = np.eye(len(objectives))[-1]
     if not len(known):
-        return ShrunkMixture(chances, np.inf)
+        return chances, np.inf
     unit = [ProgramForm(LinearTerm(row, 0.0), np.zeros(0)) for row in np.eye(len(metrics))]
     program = RateProgram(unit[0], tuple(unit[1:]), (), ("",) * len(violations), {})
-    found = shrink_mixture(program, metrics[:, known])
     chances[:] = 0.0
-    chances[known] = found.chances
-    return ShrunkMixture(chances, found.allowed)
+    chances[known], allowed = shrink_mixture(program, metrics[:, known])
+    return chances, allowed
 
 
 class SettingResult:
@@ -181,7 +171,7 @@ class SettingResult:
     objectives, violations
         (T,) objective, infinite where undefined, and violation of each iterate.
     allowed
-        The violation that was allowed to the mixture, see `ShrunkMixture`.
+        The violation that was allowed to the mixture, see `shrink_mixture`.
     """
 
     def __init__(
@@ -218,7 +208,7 @@ class SettingResult:
     def multipliers(self) -> dict[str, float]:
         """Return the multipliers of the last step by constraint."""
         count = len(self.program.owners)
-        return self.program.by_goal(self.played[-1].prices[1 : 1 + count, self.lane])
+        return sum_by_goal(self.program.owners, self.played[-1].prices[1 : 1 + count, self.lane])
 
     def trace(self, pace: float) -> list[dict[str, Any]]:
         """Return the trace of single iterates; a step of all settings takes `pace` seconds."""

@@ -28,7 +28,7 @@ from ratecli.solvers.seldonian.selection import (
     shortfall_reason,
 )
 from ratecli.solvers.seldonian.soft import candidate_selection, desaturate_point
-from ratecli.solvers.seldonian.solver import Seldonian, make_inflation
+from ratecli.solvers.seldonian.solver import Seldonian
 
 BOUND_ROUNDING = 1e-9
 """Tolerance for the estimate of a goal whose predicted bound is at most 0."""
@@ -40,51 +40,32 @@ SPREAD_THRESHOLDS = 25
 """Number of thresholds per model to search for the smallest bound if none passes."""
 
 
-@dataclass(frozen=True)
 class ThresholdCandidates:
     """The T thresholds on scores (n,) with different decisions, from all negative to all positive.
 
     Attributes
     ----------
-    objective
-        To be minimized; a function of rates of decisions.
-    prediction
-        Predicts the test of the decisions.
+    values
+        (T,) the objective; infinite where it is undefined.
+    estimates
+        (P, T) values of the trees at the point estimates: lower limits of their bounds.
+    violations
+        (T,) how far the largest tree is above 0 at the point estimates.
     """
 
-    scores: Array
-    rates: RateMatrix
-    objective: Expression
-    prediction: TestPrediction
-
-    @cached_property
-    def cuts(self) -> Thresholds:
-        return Thresholds.of(self.scores)
-
-    @cached_property
-    def all_rates(self) -> Array:
-        """(K, T) rates of decisions."""
-        sums = self.cuts.positive_sums(self.rates.sums.toarray()) + self.rates.constants[:, None]
-        totals = np.where(self.rates.totals > 0, self.rates.totals, np.nan)
-        return np.asarray(np.clip(sums / totals[:, None], 0.0, 1.0))
-
-    @cached_property
-    def values(self) -> Array:
-        """(T,) the objective; infinite where it is undefined."""
-        objective = values(self.objective, self.all_rates, self.rates.index())
-        return np.asarray(np.nan_to_num(objective, nan=np.inf))
-
-    @cached_property
-    def estimates(self) -> Array:
-        """(P, T) values of the trees at the point estimates: lower limits of their bounds."""
-        trees = [node for goal in self.prediction.goals for _, node in goal.nodes]
-        ends = [values(tree, self.all_rates, self.rates.index()) for tree in trees]
-        return np.nan_to_num(np.reshape(ends, (len(trees), -1)), nan=np.inf)
-
-    @cached_property
-    def violations(self) -> Array:
-        """(T,) how far the largest tree is above 0 at the point estimates."""
-        return np.asarray(self.estimates.max(axis=0, initial=-np.inf))
+    def __init__(
+        self, scores: Array, rates: RateMatrix, objective: Expression, prediction: TestPrediction
+    ) -> None:
+        """`objective` is a function of rates of decisions; `prediction` predicts their test."""
+        self.prediction, self.cuts, self.rows = prediction, Thresholds.of(scores), len(scores)
+        sums = self.cuts.positive_sums(rates.sums.toarray()) + rates.constants[:, None]
+        totals = np.where(rates.totals > 0, rates.totals, np.nan)
+        every = np.clip(sums / totals[:, None], 0.0, 1.0)
+        trees = [node for goal in prediction.goals for _, node in goal.nodes]
+        ends = [values(node, every, rates.index()) for node in (objective, *trees)]
+        self.values, *estimates = np.nan_to_num(ends, nan=np.inf)
+        self.estimates = np.reshape(estimates, (len(trees), -1))
+        self.violations = self.estimates.max(axis=0, initial=-np.inf)
 
     @cached_property
     def moments(self) -> Array:
@@ -94,7 +75,7 @@ class ThresholdCandidates:
     def _moments(self, group: MeanEstimate) -> Array:
         """Return mean and standard deviation of a group at each threshold, as (2, T)."""
         rows, count = group.rows, group.count
-        weights = np.zeros((2, len(self.scores)))
+        weights = np.zeros((2, self.rows))
         weights[:, rows.rows] = rows.slope, rows.slope * (rows.slope + 2 * rows.offset)
         constants = np.array([rows.offset.sum(), (rows.offset**2).sum()])
         mean, power = (self.cuts.positive_sums(weights) + constants[:, None]) / max(count, 1)
@@ -213,7 +194,7 @@ class HardDecisionSearch:
         nearest = models[order[0]]
 
         def passes(times: float) -> bool:
-            more = self.prediction.scaled(times)
+            more = replace(self.prediction, times=times)
             pairs = ((tried[k], cut) for k in order for cut in tried[k].promising)
             return any(cuts.worst(cut, more) <= 0 for cuts, cut in pairs)
 
@@ -236,9 +217,9 @@ def solve_hard(options: Seldonian, problem: Problem, progress: Progress) -> Solu
     for sharpness in SOFT_SHARPNESS:
         path += _soft_models(selection, sharpness)
         progress(f"{len(path)} soft models")
-    prediction = predict_safety_test(problem, safety, _decisions(selection, path[0]))
-    inflation = make_inflation(options.inflation, prediction.bounds)
-    search = HardDecisionSearch(problem, selection, replace(prediction, inflation=inflation))
+    outputs = _decisions(selection, path[0])
+    prediction = predict_safety_test(problem, safety, outputs, options.inflation)
+    search = HardDecisionSearch(problem, selection, prediction)
     best: ThresholdModel | None = None
     for w in path:
         best = search.better(w, best)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -26,7 +26,7 @@ from ratecli.rates.expression import Expression
 from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.scores import ModelOutputs
-from ratecli.solvers.seldonian.solver import BoundInflation
+from ratecli.solvers.seldonian.solver import BoundInflation, make_inflation
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class PredictedLimit:
 
     Attributes
     ----------
-    places, coefficients
-        (k,) indices of the groups, and the signed coefficients of their means.
+    places
+        (k,) indices of the groups.
     noise
         (k,) factors of squared deviations in the variance of the candidate's minus the test's
         estimate; infinite for a group without rows.
@@ -82,7 +82,6 @@ class PredictedLimit:
 
     sign: int
     places: NDArray[np.intp]
-    coefficients: Array
     noise: Array
     predictor: BoundPredictor
     inflation: BoundInflation
@@ -91,11 +90,11 @@ class PredictedLimit:
         """Return the limit at means and deviations (Q, 2), and its slopes (Q, 2) in them."""
         means, deviations = moments[self.places].T
         factor, margin = self.inflation.factor, self.inflation.deviates
-        bound = self.predictor(means, deviations)
-        point = float(self.coefficients @ means)
+        bound, coefficients = self.predictor(means, deviations), self.predictor.factors
+        point = float(coefficients @ means)
         value = point + factor * (bound.value - point) if factor else point
         slopes = np.zeros_like(moments)
-        slopes[self.places, 0] = self.coefficients * (1 - factor) + factor * bound.by_mean
+        slopes[self.places, 0] = coefficients * (1 - factor) + factor * bound.by_mean
         slopes[self.places, 1] = factor * bound.by_deviation
         if margin:
             known = np.isfinite(self.noise).all()
@@ -162,10 +161,6 @@ class PredictedTestResult:
     values: tuple[Array, ...]
     slopes: Array
 
-    @property
-    def worst(self) -> float:
-        return float(self.upper.max(initial=-np.inf))
-
 
 @dataclass(frozen=True)
 class TestPrediction:
@@ -218,23 +213,9 @@ class TestPrediction:
             parts.append(SampleMoments(signed, 0.0, 0.0, expected, group.rows.range))
             spread = 1 / (self.times * group.count) + 1 / expected if expected else np.inf
             noise.append(signed**2 * spread)
-        return PredictedLimit(
-            side.sign,
-            np.array([q for q, _ in terms], dtype=np.intp),
-            np.array([part.coefficient for part in parts]),
-            np.array(noise),
-            BoundPredictor(bound, parts, side.delta),
-            self.inflation,
-        )
-
-    @property
-    def bounds(self) -> int:
-        """Total number of one-sided bounds."""
-        return sum(len(goal.plan.bounds) for goal in self.goals)
-
-    def scaled(self, times: float) -> TestPrediction:
-        """Return the prediction for `times` as many candidate and safety rows."""
-        return replace(self, times=times)
+        places = np.array([q for q, _ in terms], dtype=np.intp)
+        predictor = BoundPredictor(bound, parts, side.delta)
+        return PredictedLimit(side.sign, places, np.array(noise), predictor, self.inflation)
 
     def with_parts(self, outputs: ModelOutputs) -> TestPrediction:
         """Split trees into smooth parts: see `PredictedGoal`."""
@@ -277,9 +258,14 @@ class TestPrediction:
 
 
 def predict_safety_test(
-    problem: Problem, safety: SafetyTestSpec, outputs: ModelOutputs
+    problem: Problem,
+    safety: SafetyTestSpec,
+    outputs: ModelOutputs,
+    inflation: float | Mapping[str, float] | None = 1.0,
 ) -> TestPrediction:
     """Predict the test of a problem's constraints, with bounds that suit the outputs.
+
+    `inflation` is the option of `Seldonian`.
 
     Raises
     ------
@@ -309,4 +295,6 @@ def predict_safety_test(
         plan = plan_goal_test(goal, safety, problem.rates)
         quantities = map(terms, plan.parts(problem.rates, problem.label_ends))
         goals.append(PredictedGoal(plan, tuple(quantities), tuple(enumerate(plan.trees))))
-    return TestPrediction(tuple(groups), tuple(goals), safety.rows, share).with_parts(outputs)
+    plain = TestPrediction(tuple(groups), tuple(goals), safety.rows, share).with_parts(outputs)
+    bounds = sum(len(goal.plan.bounds) for goal in goals)
+    return replace(plain, inflation=make_inflation(inflation, bounds))

@@ -148,8 +148,7 @@ class ScoreOutputs:
 
     @cached_property
     def _decisions(self) -> Array:
-        steep = self.model.sharpness != 1
-        return expit(self.model.sharpness * self.scores) if steep else self._estimates
+        return np.asarray(expit(self.model.sharpness * self.scores))
 
     def measured(self, of: str) -> Array:
         """Return (n,) values of a `rates.table.Measurement`; 0 on rows without a label."""

@@ -44,7 +44,7 @@ class CandidatePoint:
 
     @property
     def worst(self) -> float:
-        return self.expected.worst
+        return float(self.upper.max(initial=-np.inf))
 
     @property
     def passes(self) -> bool:

@@ -34,7 +34,7 @@ from ratecli.solvers.seldonian.selection import (
     minimize_worst_bound,
     shortfall_reason,
 )
-from ratecli.solvers.seldonian.solver import Seldonian, make_inflation
+from ratecli.solvers.seldonian.solver import Seldonian
 
 ADAM_DECAYS = (0.9, 0.95)
 """Decay of the running means of slopes and of their squares (those of the toolkit)."""
@@ -158,7 +158,7 @@ def solve_smooth(
     def passes(times: float) -> bool:
         """Would a model near the last one pass with a multiple of the rows?"""
         nonlocal point  # the optimum for one number of rows is a good start for another
-        more = replace(selection, prediction=selection.prediction.scaled(times))
+        more = replace(selection, prediction=replace(selection.prediction, times=times))
         point = minimize_worst_bound(
             more, more.at(point.v), CandidateTracker(), CLEARLY_PASSING_BOUND, SIGN_TOLERANCE
         )
@@ -262,7 +262,5 @@ def candidate_selection(
     cap = np.inf if model.numeric else CURVATURE_SCORE_CAP
     curvatures = plain.curvatures(np.clip(scores, -cap, cap))
     coordinates = WhitenedCoordinates.around(design, origin, curvatures, problem.l2)
-    prediction = predict_safety_test(problem, safety, model.outputs(scores))
-    inflation = make_inflation(options.inflation, prediction.bounds)
-    inflated = replace(prediction, inflation=inflation)
-    return CandidateSelection(design, objective, problem.l2, inflated, model, coordinates)
+    prediction = predict_safety_test(problem, safety, model.outputs(scores), options.inflation)
+    return CandidateSelection(design, objective, problem.l2, prediction, model, coordinates)
