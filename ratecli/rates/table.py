@@ -13,6 +13,7 @@ measures are not means over rows and can only be reported.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -49,10 +50,8 @@ class Rate:
 
     @property
     def range(self) -> tuple[float, float]:
-        unbounded = float("inf")
-        return {"decision": (0.0, 1.0), "error": (-unbounded, unbounded)}.get(
-            self.of, (0.0, unbounded)
-        )
+        low = -math.inf if self.of == "error" else 0.0
+        return low, 1.0 if self.of == "decision" else math.inf
 
 
 _RATES = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -68,6 +69,15 @@ class Solution:
     trace: tuple[Mapping[str, Any], ...] = ()
 
 
+def trace_row(
+    iteration: int, objective: float, violation: float, begun: float, **others: Any
+) -> dict[str, Any]:
+    """Return a row of a trace; `begun` is what `time.perf_counter` returned at the start."""
+    seconds = time.perf_counter() - begun
+    row = {"iteration": iteration, "objective": objective, "violation": violation}
+    return row | {"seconds": seconds} | others
+
+
 class Solver(ABC):
     """Base class of algorithms: a frozen dataclass of hyperparameters with one method, `solve`.
 
@@ -110,14 +120,15 @@ class Solver(ABC):
     @property
     def takes_numbers(self) -> bool:
         """Whether the algorithm, with its current options, learns numeric labels."""
-        wanted = type(self).numbers
-        return wanted is not None and all(getattr(self, key) == wanted[key] for key in wanted)
+        return self._has(type(self).numbers)
 
     @property
     def takes_streams(self) -> bool:
         """Whether the algorithm, with its current options, learns from streamed rows."""
-        wanted = type(self).streams
-        return wanted is not None and all(getattr(self, key) == wanted[key] for key in wanted)
+        return self._has(type(self).streams)
+
+    def _has(self, options: Mapping[str, Any] | None) -> bool:
+        return options is not None and all(getattr(self, key) == options[key] for key in options)
 
     @property
     def takes_classes(self) -> bool:

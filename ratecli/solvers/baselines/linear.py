@@ -13,7 +13,7 @@ from ratecli.models.base import Array
 from ratecli.models.linear import HALF, LinearRegressor, Logistic, Threshold
 from ratecli.rates.analysis import Goal, affine_pieces
 from ratecli.rates.matrix import RateMatrix, RowKinds
-from ratecli.solvers.base import Progress, Solution
+from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.baselines.solvers import Thresholded
 from ratecli.solvers.design_matrix import DesignMatrix, add_ones_column
 from ratecli.solvers.fit_cache import FitCache, array_digest
@@ -99,14 +99,10 @@ def _fit_svm(problem: Problem) -> ConvexSolution:
 def _fit_logistic(problem: Problem, rng: np.random.Generator) -> tuple[Logistic, str]:
     signs, weights = problem.labels()
     labelled = np.flatnonzero(signs)
+    X, weights = add_ones_column(problem.X[labelled]), weights[labelled] / problem.l2
+    options = {"seed": int(rng.integers(2**31)), "iterations": MAX_ITERATIONS}
     w, converged = fit_liblinear(
-        "logistic",
-        add_ones_column(problem.X[labelled]),
-        signs[labelled],
-        weights[labelled] / problem.l2,
-        seed=int(rng.integers(2**31)),
-        tolerance=LOGISTIC_TOLERANCE,
-        iterations=MAX_ITERATIONS,
+        "logistic", X, signs[labelled], weights, tolerance=LOGISTIC_TOLERANCE, **options
     )
     late = f"LIBLINEAR stopped after {MAX_ITERATIONS} passes over the rows"
     return Logistic(w[:-1], float(w[-1])), "" if converged else late
@@ -134,7 +130,7 @@ def solve_thresholded(
     options: Thresholded, problem: Problem, rng: np.random.Generator, progress: Progress
 ) -> Solution:
     """Return the plain classifier with the best threshold that satisfies the chosen constraints."""
-    start, named = time.perf_counter(), {goal.name: goal for goal in problem.constraints}
+    begun, named = time.perf_counter(), {goal.name: goal for goal in problem.constraints}
     chosen = problem.constraints if options.meets is None else (named[options.meets],)
     goals = () if options.free else chosen
     plain, suboptimal = fit_plain_classifier(problem, options.loss, rng)
@@ -152,13 +148,8 @@ def solve_thresholded(
     is_best = feasible & (known <= known[feasible].min() + ROUNDING)
     best = int(np.where(is_best, np.abs(thresholds - own), np.inf).argmin())
     classifier = Threshold(plain.weights, -float(thresholds[best]))
-    row = {
-        "iteration": 1,
-        "objective": float(values[best]),
-        "violation": problem.violation(classifier),
-        "shift": own - float(thresholds[best]),
-        "seconds": time.perf_counter() - start,
-    }
+    shift = own - float(thresholds[best])
+    row = trace_row(1, float(values[best]), problem.violation(classifier), begun, shift=shift)
     status = "iteration_limit" if suboptimal else "solved"
     return Solution({"deterministic": classifier}, status, suboptimal, trace=(row,))
 
@@ -184,15 +175,9 @@ def solve_bounded_covariance(problem: Problem, covariance: float, progress: Prog
     progress("hinge loss fitted")
     w = 2 * svm.w  # from scores with margin 1/2 to scores with margin 1
     classifier = Threshold(w[:-1], float(w[-1]))
-    row = {
-        "iteration": 1,
-        "objective": 2 * svm.value,
-        "violation": problem.violation(classifier),
-        "covariance": float((means @ w).max()) if names else 0.0,
-        "gap": 2 * svm.gap,
-        "work": svm.work,
-        "seconds": time.perf_counter() - begun,
-    }
+    row = trace_row(1, 2 * svm.value, problem.violation(classifier), begun)
+    largest = float((means @ w).max()) if names else 0.0
+    row |= {"covariance": largest, "gap": 2 * svm.gap, "work": svm.work}
     late = (
         f"stopped after {svm.work} Newton steps with a gap of {2 * svm.gap:.2g}, "
         f"above {2 * ZAFAR_GAP:.2g}"

@@ -19,7 +19,7 @@ from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import GroupThreshold, MixtureClassifier
 from ratecli.rates import expression as ex
 from ratecli.rates.matrix import RowKinds
-from ratecli.solvers.base import Progress, Solution
+from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.baselines.linear import ROUNDING, fit_plain_classifier
 from ratecli.solvers.baselines.solvers import PostShift
 from ratecli.solvers.hull.best import HullOptimum, optimize_over_hull
@@ -236,14 +236,8 @@ def solve_post_shift(
         # an interrupted search may return a random choice that is worse than the single one
         choices, weights, objective = single.cuts[None, :], np.ones(1), single.objective
         left += single.objective - optimum.value
-    row = {
-        "iteration": 1,
-        "objective": objective,
-        "violation": max(float(program.excess(optimum.rates)), 0.0),
-        "cuts": sum(map(len, hull.vertices)),
-        "seconds": time.perf_counter() - begun,
-        "exact": single.exact,
-    }
+    row = trace_row(1, objective, max(float(program.excess(optimum.rates)), 0.0), begun)
+    row |= {"cuts": sum(map(len, hull.vertices)), "exact": single.exact}
     row |= {"gap": left} if np.isfinite(left) else {}
     progress(f"objective {objective:.5g}, violation {row['violation']:.2g}, {row['cuts']} cuts")
 
@@ -347,10 +341,8 @@ class _CutChoiceSearch:
     def best(self, choices: CutIndices, *, exact: bool) -> CutChoice:
         """Return the best of choices (C, N)."""
         program, rates = self.hull.program, self.hull.rates(choices)
-        missed = program.missed(rates, ROUNDING)
-        values = np.nan_to_num(program.value(program.objective, rates), nan=np.inf)
-        k = int(np.lexsort((values, missed))[0])
-        return CutChoice(choices[:, k], float(missed[k]), float(values[k]), exact)
+        key, k = program.best_point(rates, ROUNDING)
+        return CutChoice(choices[:, k], *key, exact)
 
     def near(self) -> CutChoice | None:
         """Return the best choice of cuts with small extra costs, None if there are too many."""

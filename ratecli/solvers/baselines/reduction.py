@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import MixtureClassifier, deterministic_variants
 from ratecli.models.linear import Logistic, Threshold
-from ratecli.solvers.base import Progress, Solution
+from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.baselines.solvers import ExponentiatedGradient
 from ratecli.solvers.hull.best import MAX_EXCESS
 from ratecli.solvers.liblinear import to_int32_indices
@@ -83,14 +83,9 @@ def solve_reduction(
     members = [_linear_classifier(reduction.predictors_[k], X.shape[1]) for k in weights.index]
     mixture = MixtureClassifier.of(members, weights.to_numpy(dtype=float))
     decisions = mixture.decide(X)
-    row = {
-        "iteration": int(reduction.last_iter_) + 1,
-        "objective": float((objective.slopes @ decisions + objective.constants)[0]),
-        "violation": problem.violation(mixture),
-        "gap": float(reduction.best_gap_),
-        "work": int(reduction.n_oracle_calls_),
-        "seconds": time.perf_counter() - begun,
-    }
+    value = float((objective.slopes @ decisions + objective.constants)[0])
+    row = trace_row(int(reduction.last_iter_) + 1, value, problem.violation(mixture), begun)
+    row |= {"gap": float(reduction.best_gap_), "work": int(reduction.n_oracle_calls_)}
     progress(f"{row['work']} classifiers fitted")
     variants = {"stochastic": mixture, **deterministic_variants(mixture, None)}
     steps = f"after {row['iteration']} steps"

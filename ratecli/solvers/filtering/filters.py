@@ -11,7 +11,7 @@ import numpy as np
 from ratecli.models.base import Array, Classifier
 from ratecli.models.probabilities import LEAF
 from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter, SplitTree
-from ratecli.solvers.base import Progress, Solution
+from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.filtering.solvers import BalancedTree, GuessedGroup
 from ratecli.solvers.filtering.split import LeafSplit, TreeLeaf, nearest_split, progress_split
 from ratecli.solvers.filtering.target import (
@@ -173,17 +173,10 @@ class FilterTreeBuilder:
 
     def _note(self, gap: float) -> None:
         masses = _masses(self.leaves)
-        self.trace.append(
-            {
-                "iteration": len(self.trace),
-                "objective": self.weights.imbalance,
-                "violation": max(self.target.excess_disclosure(masses), 0.0),
-                "gap": gap,
-                "seconds": time.perf_counter() - self.begun,
-                "leaves": len(self.leaves),
-                "kept": float(self.weights.keep @ masses[:, -1]),
-            }
-        )
+        excess = max(self.target.excess_disclosure(masses), 0.0)
+        row = trace_row(len(self.trace), self.weights.imbalance, excess, self.begun, gap=gap)
+        kept = float(self.weights.keep @ masses[:, -1])
+        self.trace.append(row | {"leaves": len(self.leaves), "kept": kept})
 
 
 def _masses(leaves: list[TreeLeaf]) -> Array:

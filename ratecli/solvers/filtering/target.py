@@ -21,9 +21,6 @@ from ratecli.solvers.filtering.solvers import BalancedTree
 from ratecli.solvers.numerics import minimize_quadratic
 from ratecli.solvers.problem import Problem
 
-RowIndices = NDArray[np.intp]
-NO_KNOWN_GROUPS = "no training row has a value of every column that defines groups"
-
 
 class FilterTarget:
     """Groups to balance and groups to keep secret, on training rows.
@@ -78,7 +75,8 @@ class FilterTarget:
         mass = self.kinds.rates(self.kinds.totals)
         own, known = self.secret_masses(mass[None])
         if not (np.append(known, mass[-1]) > 0).all():  # also false for NaN
-            raise FaultError(Diagnostic("E408", NO_KNOWN_GROUPS))
+            message = "no training row has a value of every column that defines groups"
+            raise FaultError(Diagnostic("E408", message))
         self.base = (own / known)[0]
 
     @cached_property
@@ -89,7 +87,7 @@ class FilterTarget:
         return sparse.csr_array(sparse.coo_array(entries, shape=(self.kinds.count, n)))
 
     @property
-    def combinations(self) -> RowIndices:
+    def combinations(self) -> NDArray[np.intp]:
         """(n,) index of each row's combination of balanced groups; with one column, its group."""
         inside = self.kinds.patterns[self.balanced]
         return np.unique(-inside, axis=1, return_inverse=True)[1].ravel()[self.kinds.of]

@@ -5,7 +5,6 @@ Goals are sums of linear terms, fractions and convex terms.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -204,6 +203,16 @@ class RateProgram:
         unknown = any_undefined(self.ratios, rates.reshape(len(rates), -1), self.index)
         return np.where(unknown.reshape(found.shape), np.inf, found)
 
+    def cost(self, rates: Array) -> Array:
+        """Return the objective at rates (K,) or (K, T), infinite where it is undefined."""
+        return np.nan_to_num(self.value(self.objective, rates), nan=np.inf)
+
+    def best_point(self, rates: Array, room: float) -> tuple[tuple[float, float], int]:
+        """Return violation beyond `room` and cost of the best of rates (K, T), and its index."""
+        missed, costs = self.missed(rates, room), self.cost(rates)
+        k = int(np.lexsort((costs, missed))[0])
+        return (float(missed[k]), float(costs[k])), k
+
     def expanded(self, rates: Array, *, objective: bool) -> RateProgram:
         """Return the program with fractions replaced by tangents at `rates`.
 
@@ -231,20 +240,19 @@ def _split_form(
 
     Fractions that are not multiples of known ones are added to `known`.
     """
-    line, shares, curves = LinearTerm(np.zeros(len(index)), 0.0), dict[int, float](), []
-    for term in _summands(node):
-        ratios = ratio_sum(term)
-        if ratios is not None:
-            line += linear_term_of(ratios.affine, index)
-            for ratio in ratios.ratios:
-                m, share, constant = _find_fraction(_make_fraction(ratio, index), known)
-                shares[m] = shares.get(m, 0.0) + share
-                line += constant
-        elif curvature(term) is Curvature.CONVEX:
-            curves.append(ConvexTerm(term, index))
-        else:
-            raise ValueError(f"{ex.to_text(term)} is neither convex nor a sum of ratios")
-    return line, shares, tuple(curves)
+    terms = node.arguments if isinstance(node, ex.Apply) and node.function == "sum" else (node,)
+    # ratios stay together so that those with equal denominators are merged
+    ratios = ratio_sum(ex.add(*(term for term in terms if ratio_sum(term) is not None)))
+    others = [term for term in terms if ratio_sum(term) is None]
+    if unknown := [term for term in others if curvature(term) is not Curvature.CONVEX]:
+        raise ValueError(f"{ex.to_text(unknown[0])} is neither convex nor a sum of ratios")
+    assert ratios is not None
+    line, shares = linear_term_of(ratios.affine, index), dict[int, float]()
+    for ratio in ratios.ratios:
+        m, share, constant = _find_fraction(_make_fraction(ratio, index), known)
+        shares[m] = shares.get(m, 0.0) + share
+        line += constant
+    return line, shares, tuple(ConvexTerm(term, index) for term in others)
 
 
 def _find_fraction(fraction: Fraction, known: list[Fraction]) -> tuple[int, float, float]:
@@ -255,18 +263,6 @@ def _find_fraction(fraction: Fraction, known: list[Fraction]) -> tuple[int, floa
             return m, *found
     known.append(fraction)
     return len(known) - 1, 1.0, 0.0
-
-
-def _summands(node: Expression) -> Iterator[Expression]:
-    """Yield the summands of an expression.
-
-    Ratios stay together so that those with equal denominators are merged.
-    """
-    terms = node.arguments if isinstance(node, ex.Apply) and node.function == "sum" else (node,)
-    plain = [term for term in terms if ratio_sum(term) is not None]
-    if plain:
-        yield ex.add(*plain)
-    yield from (term for term in terms if ratio_sum(term) is None)
 
 
 def _make_fraction(ratio: RatioTerm, index: RateIndex) -> Fraction:

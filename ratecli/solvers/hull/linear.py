@@ -283,18 +283,11 @@ class LevelLp:
         for (p, i), each in zip(self.places, self.times, strict=True):
             table[i] += corners[:, p, None] * each
         cost, *rows = table.reshape(len(table), -1)
-        right_side = np.eye(len(rows))[0]
-        result = linprog(
-            cost,
-            A_ub=rows[self.equal :] or None,
-            b_ub=right_side[self.equal :],
-            A_eq=rows[: self.equal],
-            b_eq=right_side[: self.equal],
-            options={
-                "primal_feasibility_tolerance": TOLERANCE,
-                "dual_feasibility_tolerance": TOLERANCE,
-            },
-        )
+        equal, right_side = self.equal, np.eye(len(rows))[0]
+        inequalities = rows[equal:] or None, right_side[equal:]
+        names = ("primal_feasibility_tolerance", "dual_feasibility_tolerance")
+        options = dict.fromkeys(names, TOLERANCE)
+        result = linprog(cost, *inequalities, rows[:equal], right_side[:equal], options=options)
         if result.status == HIGHS_INFEASIBLE:
             return None
         if result.status != 0:

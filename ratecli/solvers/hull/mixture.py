@@ -15,7 +15,7 @@ from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Shape, constraint_goal, objective_goal
 from ratecli.rates.matrix import RowKinds
 from ratecli.rates.resolve import violation_expression
-from ratecli.solvers.base import Progress, Solution
+from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.hull.best import MAX_EXCESS, HullOptimum, Tangents, optimize_over_hull
 from ratecli.solvers.hull.forms import (
     UNDEFINED_RATIO_REASON,
@@ -117,18 +117,11 @@ class ColumnGeneration:
         saved = self._saving(found, near)
         if saved <= self.gap and self.oracle.starts:
             saved = max(saved, self._saving(found, None))
-        row = {
-            "iteration": len(self.trace) + 1,
-            "objective": self.objective,
-            "violation": max(float(self.program.excess(found.rates)), 0.0),
-            "gap": saved,
-            "seconds": time.perf_counter() - self._begun,
-        }
-        self.trace.append(row)
+        objective, violation = self.objective, max(float(self.program.excess(found.rates)), 0.0)
+        number = len(self.trace) + 1
+        self.trace.append(trace_row(number, objective, violation, self._begun, gap=saved))
         self.ended = saved <= self.gap
-        return (
-            f"objective {row['objective']:.5g}, violation {row['violation']:.2g}, gap {saved:.2g}"
-        )
+        return f"objective {objective:.5g}, violation {violation:.2g}, gap {saved:.2g}"
 
     def _saving(self, found: HullOptimum, near: Classifier | None) -> float:
         """Return how much the oracle's answer, sought from `near`, saves at the prices."""
@@ -188,23 +181,15 @@ def _best_single(search: ColumnGeneration, members: Sequence[Classifier]) -> Cla
 
     Candidates are all classifiers found, and `members` at every threshold.
     """
-    key, k = _best_column(search.program, search.rates)
+    key, k = search.program.best_point(search.rates, MAX_EXCESS)
     options = [(key, search.members[k])]
     for member in members:
         scores = search.rows.ranks(member)
         if scores is not None:
             cuts, rates = search.rows.cut_rates(scores)
-            key, k = _best_column(search.program, rates)
+            key, k = search.program.best_point(rates, MAX_EXCESS)
             options.append((key, with_threshold(member, float(cuts[k]))))
     return min(options, key=lambda option: option[0])[1]
-
-
-def _best_column(program: RateProgram, rates: Array) -> tuple[tuple[float, float], int]:
-    """Return violation and objective of the best column of rates (K, T), and its index."""
-    missed = program.missed(rates, MAX_EXCESS)
-    values = np.nan_to_num(program.value(program.objective, rates), nan=np.inf)
-    k = int(np.lexsort((values, missed))[0])
-    return (float(missed[k]), float(values[k])), k
 
 
 def _ending(search: ColumnGeneration) -> tuple[str, str]:

@@ -226,15 +226,10 @@ def solve_master(columns: Array, ceiling: float) -> MasterSolution:
     Columns have the objective and constraint values (m + 1, S).
     """
     m, count = len(columns) - 1, columns.shape[1]
-    found = linprog(
-        np.append(columns[0], np.full(m, ceiling)),
-        A_ub=np.hstack([columns[1:], -np.eye(m)]),
-        b_ub=np.zeros(m),
-        A_eq=np.append(np.ones(count), np.zeros(m))[None, :],
-        b_eq=[1.0],
-        method="highs-ds",
-        options=LP_OPTIONS,
-    )
+    costs = np.append(columns[0], np.full(m, ceiling))
+    constraints = np.hstack([columns[1:], -np.eye(m)]), np.zeros(m)
+    chances = np.append(np.ones(count), np.zeros(m))[None, :], [1.0]
+    found = linprog(costs, *constraints, *chances, method="highs-ds", options=LP_OPTIONS)
     if found.status != 0:
         raise ArithmeticError(f"the master program was not solved: {found.message}")
     mixture = np.maximum(found.x[:count], 0.0)

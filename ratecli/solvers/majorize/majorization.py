@@ -13,7 +13,7 @@ from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import HashedRamp
 from ratecli.models.linear import Ramp, Threshold
 from ratecli.rates.matrix import RowKinds
-from ratecli.solvers.base import Progress, Solution
+from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.design_matrix import DesignMatrix, merge_equal_rows
 from ratecli.solvers.hull.forms import RateProgram, unmet_status
 from ratecli.solvers.majorize import cutting_plane as cuts
@@ -116,7 +116,7 @@ def make_method(
     if solver.inner == "newton":
         return AugmentedLagrangian(goal)
     exact = solver.inner == "cutting_plane"
-    svm = cuts.newton_svm() if exact else cuts.liblinear_svm(_draw_seed(rng))
+    svm = cuts.newton_svm() if exact else cuts.liblinear_svm(int(rng.integers(2**31)))
     return cuts.CuttingPlane(goal, svm, solver.chooser == "center", solver.cuts)
 
 
@@ -143,17 +143,10 @@ def _descend(
         if ties and worse and not before:
             break
         run.w, run.values, run.found = found.w, values, found
-        row = {
-            "iteration": len(run.trace) + 1,
-            "objective": float(values[0]),
-            "violation": float(values[1:].max(initial=0.0)),
-            "bound": found.value,
-            "lower": found.lower,
-            "gap": found.gap,
-            "work": found.work,
-            "seconds": time.perf_counter() - begun,
-        }
-        run.trace.append(row)
+        violation = float(values[1:].max(initial=0.0))
+        row = trace_row(len(run.trace) + 1, float(values[0]), violation, begun)
+        certificate = {"bound": found.value, "lower": found.lower, "gap": found.gap}
+        run.trace.append(row | certificate | {"work": found.work})
         if run.missed > MIN_PROGRESS_FACTOR * before:
             methods = methods[1:]
         if run.missed and (not methods or len(run.trace) >= MAX_PHASE_ONE_STEPS):
@@ -171,12 +164,8 @@ def _variants(solver: Majorize, w: Array, rng: np.random.Generator) -> dict[str,
         "deterministic": Threshold(weights, bias),
     }
     if solver.hashed:
-        found["hashed"] = HashedRamp(weights, bias, _draw_seed(rng))
+        found["hashed"] = HashedRamp(weights, bias, int(rng.integers(2**31)))
     return found
-
-
-def _draw_seed(rng: np.random.Generator) -> int:
-    return int(rng.integers(2**31))
 
 
 def _has_converged(trace: list[Mapping[str, Any]]) -> bool:

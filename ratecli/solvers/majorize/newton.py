@@ -201,14 +201,8 @@ def _solve_by_conjugate_gradients(
         )
 
     shape = (len(right), len(right))
-    found, _ = cg(
-        LinearOperator(shape, matvec=product),
-        right,
-        rtol=CG_TOLERANCE,
-        maxiter=MAX_CG_ITERATIONS,
-        M=LinearOperator(shape, matvec=lambda p: p / scale),
-    )
-    return np.asarray(found)
+    matrix, inverse = (LinearOperator(shape, matvec=f) for f in (product, lambda p: p / scale))
+    return np.asarray(cg(matrix, right, rtol=CG_TOLERANCE, maxiter=MAX_CG_ITERATIONS, M=inverse)[0])
 
 
 NEWTON_ARMIJO = 1e-4

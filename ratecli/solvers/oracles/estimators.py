@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,8 +58,7 @@ def make_estimator(
     return model
 
 
-@dataclass(frozen=True)
-class _TreeArrays:
+class _TreeArrays(NamedTuple):
     """One tree: `feature` (N,), `threshold` (N,), `children` (N, 2) and `values` (N, Q)."""
 
     feature: NDArray[np.intp]
@@ -70,17 +69,10 @@ class _TreeArrays:
 
 def _combine_trees(width: int, parts: Iterable[_TreeArrays], **more: Any) -> TreeEnsemble:
     trees = list(parts)
-    roots = np.cumsum([0, *(len(part.feature) for part in trees)])[:-1]
-    moved = [part.children + root for part, root in zip(trees, roots, strict=True)]
-    return TreeEnsemble(
-        width,
-        roots.astype(np.intp),
-        np.concatenate([part.feature for part in trees]),
-        np.concatenate([part.threshold for part in trees]),
-        np.concatenate(moved),
-        np.concatenate([part.values for part in trees]),
-        **more,
-    )
+    roots = np.cumsum([0, *(len(part.feature) for part in trees)])[:-1].astype(np.intp)
+    pairs = zip(trees, roots, strict=True)
+    moved = [part._replace(children=part.children + root) for part, root in pairs]
+    return TreeEnsemble(width, roots, *map(np.concatenate, zip(*moved, strict=True)), **more)
 
 
 def _tree_arrays(tree: Any, values: Array, features: NDArray[np.intp] | None = None) -> _TreeArrays:

@@ -185,7 +185,7 @@ class SettingResult:
         """`shrink` is the option of `ThreePlayer`."""
         self.program, self.played, self.lane = program, played, lane
         rates = np.stack([each.rates[:, lane] for each in played], axis=1)
-        self.objectives, self.violations = _defined_values(program, rates), program.missed(rates)
+        self.objectives, self.violations = program.cost(rates), program.missed(rates)
         if shrink == "metrics":
             each = [program.value(form, rates) for form in program.constraints]
             metrics = np.array(each).reshape(-1, len(played))
@@ -225,11 +225,6 @@ class SettingResult:
         ]
 
 
-def _defined_values(program: RateProgram, rates: Array) -> Array:
-    """Return the objective at rates (K, T), infinite where it is undefined."""
-    return np.nan_to_num(program.value(program.objective, rates), nan=np.inf)
-
-
 def _best_setting(results: list[SettingResult], validation: Problem) -> SettingResult:
     """Return the setting whose stochastic classifier ranks best on validation rows.
 
@@ -238,4 +233,4 @@ def _best_setting(results: list[SettingResult], validation: Problem) -> SettingR
     program = RateProgram.of(validation)
     decisions = [validation.decisions(each.stochastic) for each in results]
     rates = np.stack([validation.rates.rates(each) for each in decisions], axis=1)
-    return results[best_iterate(_defined_values(program, rates), program.missed(rates))]
+    return results[best_iterate(program.cost(rates), program.missed(rates))]

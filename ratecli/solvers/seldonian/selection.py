@@ -21,6 +21,7 @@ import numpy as np
 from ratecli.certify.certificate import round_up, smallest_factor
 from ratecli.models.base import Array
 from ratecli.rates.sample import Mask
+from ratecli.solvers.base import trace_row
 from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.numerics import minimize_quadratic
 from ratecli.solvers.seldonian.prediction import PredictedTestResult, TestPrediction
@@ -105,14 +106,8 @@ class CandidateTracker:
         self.record(point.objective, point.worst)
 
     def record(self, objective: float, worst: float) -> None:
-        self.trace.append(
-            {
-                "iteration": len(self.trace) + 1,
-                "objective": objective,
-                "violation": max(worst, 0.0),
-                "seconds": time.perf_counter() - self.began,
-            }
-        )
+        row = trace_row(len(self.trace) + 1, objective, max(worst, 0.0), self.began)
+        self.trace.append(row)
 
 
 MAX_ROW_FACTOR = 1e6
