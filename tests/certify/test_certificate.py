@@ -227,10 +227,6 @@ def test_the_record_of_a_quantity_and_of_one_bounded_on_one_side():
     assert (quantity["delta"], quantity["interval"][0]) == ([None, 0.05], -1)
 
 
-def rows_needed(found):
-    return int(found.explanation.split("about ")[1].split()[0].replace(",", ""))
-
-
 @pytest.mark.parametrize(
     ("text", "decisions", "bound", "fragment"),
     [
@@ -253,7 +249,7 @@ def test_explanation_of_how_many_rows_it_would_take():
     assert found.upper > 0 > found.estimate
     assert f"upper bound reached {found.upper:.4g}, it" in found.explanation
     assert "Its estimate on the safety rows is -0.05" in found.explanation
-    quarter = rows_needed(found) // 4
+    quarter = int(found.explanation.split("about ")[1].split()[0].replace(",", "")) // 4
     for rows, passes in ((4 * quarter + 4, True), (4 * quarter - 8, False)):
         many = (np.arange(rows) < rows // 4).astype(float)
         assert one("positive_rate <= 0.3", groups(a=rows), many).passed == passes

@@ -11,7 +11,7 @@ from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import append_memberships
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
-from ratecli.rates.matrix import build_rate_matrix
+from ratecli.rates.matrix import RowKinds, build_rate_matrix
 from ratecli.rates.parser import parse_constraint, parse_expression
 from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
 from ratecli.rates.sample import Sample
@@ -110,6 +110,11 @@ def measured(problem: Problem, classifier: Classifier) -> Array:
     """Return objective and constraint values of a classifier."""
     coefficients, constants = forms(problem)
     return coefficients @ classifier.decide(problem.X) + constants
+
+
+def by_kind(kinds: RowKinds, measured: Array) -> Array:
+    """Return the sums (Q, ...) of numbers (n, ...) over the rows of each kind, by their weights."""
+    return np.eye(kinds.count)[kinds.of].T @ (kinds.weight * measured.T).T
 
 
 def grid_rows(seed: int, n: int = 40, d: int = 2, reach: int = 3) -> Rows:

@@ -82,10 +82,7 @@ def test_the_span_of_a_tree_is_text_that_parses_to_it(text):
         ("max(by, by)", NameNode("max", (NameNode("by"), NameNode("by")))),
         ("a@test", NameNode("a", split=Name("test"))),
         ("a[d2]@validation", NameNode("a", items=(Name("d2"),), split=Name("validation"))),
-        (
-            "f_score(2)[women]",
-            NameNode("f_score", (NumberLiteral(2.0),), items=(Name("women"),)),
-        ),
+        ("f_score(2)[women]", NameNode("f_score", (NumberLiteral(2.0),), items=(Name("women"),))),
     ],
 )
 def test_precedence_and_forms(text, tree):

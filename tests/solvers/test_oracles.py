@@ -217,13 +217,11 @@ def test_invalid_oracles_are_reported_at_their_location(option, code, loc, messa
     assert (fault.code, ".".join(map(str, fault.loc))) == (code, loc)
 
 
-@pytest.mark.parametrize(
-    ("name", "near"), [("DecisionTreClassifier", "DecisionTreeClassifier"), ("linar", "linear")]
-)
-def test_errors_suggest_a_similar_oracle(name, near):
-    with pytest.raises(FaultError) as caught:
-        check_oracle(name)
-    assert f"did you mean '{near}'?" in caught.value.faults[0].help
+def test_errors_suggest_a_similar_oracle():
+    for name in ("DecisionTreeClassifier", "linear"):
+        with pytest.raises(FaultError) as caught:
+            check_oracle(name.replace("e", "", 1))
+        assert f"did you mean '{name}'?" in caught.value.faults[0].help
 
 
 def test_table_of_classifiers_agrees_with_scikit_learn():

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from oracles.games import GOALS, features, game_of
-from oracles.goals import problem, smooth_rows
+from oracles.goals import by_kind, problem, smooth_rows
 
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.players.lagrangian import DescendingAtom
@@ -25,11 +25,6 @@ class PlainAdam:
         mean = self.first / (1 - 0.9**self.taken)
         size = np.sqrt(self.second / (1 - 0.999**self.taken))
         return self.rates * mean / (size + 1e-8)
-
-
-def by_kind(kinds, measured):
-    """Sums (Q, B) of numbers (n, B) over the rows of each kind, by their weights."""
-    return np.eye(kinds.count)[kinds.of].T @ (kinds.weight[:, None] * measured)
 
 
 def hinged(X, kinds, W, sides):

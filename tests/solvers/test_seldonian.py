@@ -38,11 +38,7 @@ from ratecli.solvers.seldonian.soft import (
     descend_lagrangian,
     select_candidate,
 )
-from ratecli.solvers.seldonian.solver import (
-    Seldonian,
-    calibrate_inflation,
-    check_inflation,
-)
+from ratecli.solvers.seldonian.solver import Seldonian, calibrate_inflation, check_inflation
 
 
 def solved(problem: Problem, **options: object) -> Solution:

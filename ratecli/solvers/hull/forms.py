@@ -266,8 +266,8 @@ def _find_fraction(fraction: Fraction, known: list[Fraction]) -> tuple[int, floa
 
 
 def _make_fraction(ratio: RatioTerm, index: RateIndex) -> Fraction:
-    parts = (linear_term_of(part, index) for part in (ratio.numerator, ratio.denominator))
-    return Fraction(*parts, ratio.range())
+    top, bottom = (linear_term_of(part, index) for part in (ratio.numerator, ratio.denominator))
+    return Fraction(top, bottom, ratio.range())
 
 
 def linear_term_of(form: Affine, index: RateIndex) -> LinearTerm:

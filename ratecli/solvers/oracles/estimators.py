@@ -72,7 +72,8 @@ def _combine_trees(width: int, parts: Iterable[_TreeArrays], **more: Any) -> Tre
     roots = np.cumsum([0, *(len(part.feature) for part in trees)])[:-1].astype(np.intp)
     pairs = zip(trees, roots, strict=True)
     moved = [part._replace(children=part.children + root) for part, root in pairs]
-    return TreeEnsemble(width, roots, *map(np.concatenate, zip(*moved, strict=True)), **more)
+    feature, threshold, children, values = map(np.concatenate, zip(*moved, strict=True))
+    return TreeEnsemble(width, roots, feature, threshold, children, values, **more)
 
 
 def _tree_arrays(tree: Any, values: Array, features: NDArray[np.intp] | None = None) -> _TreeArrays:
