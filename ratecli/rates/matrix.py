@@ -299,16 +299,6 @@ def _measure_disclosivity(
 _WORD = 2**62
 
 
-def distinct_rows(
-    rows: sparse.sparray | NDArray[np.bool_],
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the first of each set of equal rows, and (n,) the set that each row is in."""
-    words = np.random.default_rng(0).integers(-_WORD, _WORD, size=rows.shape[1])
-    keys = rows @ words  # sums modulo 2^64: equal rows have exactly equal sums
-    _, first, of = np.unique(keys, return_index=True, return_inverse=True)
-    return first, of
-
-
 @dataclass(frozen=True)
 class RowKinds:
     """The rows of a rate matrix by kind: for which rates a positive decision counts +, - or 0.
@@ -339,7 +329,9 @@ class RowKinds:
         signs = sparse.csc_array(
             (np.sign(columns.data).astype(np.int64), columns.indices, columns.indptr), columns.shape
         )
-        first, of = distinct_rows(signs.T)
+        words = np.random.default_rng(0).integers(-_WORD, _WORD, size=signs.shape[0])
+        keys = signs.T @ words  # sums modulo 2^64: equal patterns give exactly equal keys
+        _, first, of = np.unique(keys, return_index=True, return_inverse=True)
         weight = np.asarray(abs(columns).max(axis=0).todense(), dtype=float).ravel()
         return cls(matrix, of, weight, signs[:, first].toarray().astype(float))
 

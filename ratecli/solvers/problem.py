@@ -16,7 +16,7 @@ from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal, affine_pieces
 from ratecli.rates.functions import Interval
-from ratecli.rates.matrix import RateMatrix, distinct_rows
+from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask
 from ratecli.rates.table import RATES
 from ratecli.rates.tangent import any_undefined, values
@@ -159,6 +159,9 @@ def sum_by_goal(owners: Sequence[str], found: Array) -> dict[str, float]:
     return total
 
 
+HASH_BOUND = 2**62
+
+
 @dataclass(frozen=True)
 class Groups:
     """The cells into which the slices of the goals' rates partition the rows.
@@ -193,5 +196,7 @@ class Groups:
     @classmethod
     def by(cls, slices: tuple[str, ...], members: NDArray[np.bool_]) -> Groups:
         """Return the cells of memberships (n, S)."""
-        first, of = distinct_rows(members)
+        words = np.random.default_rng(0).integers(-HASH_BOUND, HASH_BOUND, size=len(slices))
+        # Integer sums modulo 2^64 are exact, so equal patterns have equal sums.
+        _, first, of = np.unique(members @ words, return_index=True, return_inverse=True)
         return cls(slices, members[first], of)
