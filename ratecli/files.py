@@ -91,8 +91,8 @@ def check_no_links(folder: Path, *names: str) -> None:
     base = folder.parent.resolve()
     for path in (folder, *(folder / name for name in names)):
         if path.is_symlink() and not path.resolve().is_relative_to(base):
-            reason = f"it is a link to '{path.resolve()}', out of '{folder.parent}'"
-            hint = "remove the link, or name the folder that is meant with --output"
+            reason = f"it is a link to '{path.resolve()}', outside of '{folder.parent}'"
+            hint = "remove the link, or pass the folder that it points to as --output"
             raise FaultError(Diagnostic("E505", f"cannot write to '{path}': {reason}", hint))
 
 

@@ -98,10 +98,10 @@ def find_plugin(kind: PluginKind, name: str) -> Plugin | None:
         return None
     if len(claimed) > 1:
         packages = " and ".join(f"'{each.origin}'" for each in claimed)
-        message = f"several packages have the {kind} '{name}': {packages}"
-        raise FaultError(Diagnostic("E210", message, "uninstall all of them but one"))
+        message = f"several packages provide the {kind} '{name}': {packages}"
+        raise FaultError(Diagnostic("E210", message, "uninstall all but one of them"))
     if not PLUGIN_NAME_PATTERN.fullmatch(name):
-        raise claimed[0].broken("its name is not made of letters, digits and '_'")
+        raise claimed[0].broken("its name has other characters than letters, digits and '_'")
     return claimed[0]
 
 
@@ -114,7 +114,7 @@ def unusable_plugin_warnings(kind: PluginKind, own: Collection[str]) -> Iterator
         if name in own:
             for each in claimed:
                 what = f"the {kind} '{name}' of the package '{each.origin}' is not used"
-                message = f"{what}: ratecli has one of that name"
+                message = f"{what}: ratecli has a built-in one of that name"
                 yield Diagnostic("W210", message, "rename the entry point")
             continue
         try:

@@ -131,7 +131,7 @@ class Batch:
                 stored = count_stored_trials(each.prepared, each.folder)
                 planned = len(each.prepared.plan.tasks)
                 message = f"{how}: {stored} of {planned} trials are stored in {each.folder}"
-                typer.echo(f"{message}; run again to go on", err=True)
+                typer.echo(f"{message}; run again to continue", err=True)
 
     def _print_results(self) -> None:
         """Print warnings and results in the order of the files, and write the page over all."""

@@ -43,7 +43,7 @@ def ls(
     if as_json:
         print_json(rows)
     elif not rows:
-        typer.echo(f"no {kind} here")
+        typer.echo(f"no {kind} found")
     else:
         heads = list(dict.fromkeys(key for row in rows for key in row if key != "is"))
         if all(row.get("from") == OWN_PACKAGE for row in rows):
@@ -103,8 +103,8 @@ def check_plugin(
         str,
         Argument(
             metavar="NAME|PACKAGE|MODULE:OBJECT",
-            help="An algorithm, data set or metric, a package with some, or an object that is not "
-            "installed yet.",
+            help="A plugin (algorithm, data set or metric), a package of plugins, or an object "
+            "that need not be installed.",
         ),
     ],
     offline: OfflineOption = False,

@@ -82,15 +82,15 @@ def predict(
     output: TableOutputOption = STDOUT,
     *,
     variant: Annotated[
-        str | None, Option(metavar="NAME", help="Another variant of the trial in MODEL.")
+        str | None, Option(metavar="NAME", help="Variant of the trial. Default: the main one.")
     ] = None,
-    seed: Annotated[int, Option(help="Seed of randomized decisions.")] = 0,
+    seed: Annotated[int, Option(help="Seed for randomized decisions.")] = 0,
     prefix: Annotated[str, Option(help="Prefix of the names of added columns.")] = "",
     separator: SeparatorOption = None,
 ) -> None:
     """Apply a stored classifier to a table: add columns with its score, probability and decision.
 
-    For a filter: the probability that a row is kept, the drawn value, and whether it is kept.
+    For a filter: the probability that a row is kept, the sampled value, and whether it is kept.
     """
     from ratecli.apply.predict import predict_file  # noqa: PLC0415
 
@@ -107,7 +107,7 @@ def filter_table(
         list[str],
         Option(
             metavar="COLUMN",
-            help="A column whose values get equal shares, not an input; may be repeated.",
+            help="Column with the groups to balance; not used as an input; may be repeated.",
             autocompletion=complete_columns,
         ),
     ],
@@ -119,30 +119,30 @@ def filter_table(
     ] = None,
     disclosivity: Annotated[
         float,
-        Option(metavar="ALPHA", help="Largest change of a group's probability, from 0 to 1."),
+        Option(metavar="ALPHA", help="Maximum change in a group's probability, from 0 to 1."),
     ] = 0.1,
     algorithm: Annotated[
         str, Option(metavar="NAME", help="balanced_tree | qp_proxy | naive_proxy.")
     ] = "balanced_tree",
     kept: Annotated[
         float | None,
-        Option(metavar="SHARE", help="Least share to keep. Default: 0.1; not for naive_proxy."),
+        Option(metavar="SHARE", help="Minimum share to keep. Default: 0.1; not for naive_proxy."),
     ] = None,
     drop: Annotated[
         list[str] | None,
-        Option(metavar="COLUMN", help="A column that is not an input; may be repeated."),
+        Option(metavar="COLUMN", help="Column that is not used as an input; may be repeated."),
     ] = None,
     label: Annotated[
         str | None,
-        Option(metavar="COLUMN", help="The column to predict later; not an input, either."),
+        Option(metavar="COLUMN", help="Label column, which is not used as an input."),
     ] = None,
     missing: Annotated[
         str, Option(metavar="HOW", help="Missing numbers: error | mean (of the training rows).")
     ] = "error",
     test: Annotated[
-        str, Option(metavar="FRACTION", help="Share of rows to hold out and to report on.")
+        str, Option(metavar="FRACTION", help="Share of rows to hold out for evaluation.")
     ] = "0",
-    seed: Annotated[int, Option(min=0, help="Seed of the rows that are held out and kept.")] = 0,
+    seed: Annotated[int, Option(min=0, help="Seed for sampling the held-out and kept rows.")] = 0,
     separator: SeparatorOption = None,
 ) -> None:
     """Subsample a table so that groups are balanced, with a filter that reveals little about
@@ -188,5 +188,5 @@ def _summary(found: FilterResult, request: FilterRequest) -> str:
         f"inputs of {request.algorithm}: {', '.join(found.report['features'])}",
     ]
     if request.folder is not None:
-        lines.append(f"the filter is in {request.folder}: ratecli predict {request.folder} NEW.csv")
+        lines.append(f"to apply the filter to other rows: ratecli predict {request.folder} NEW.csv")
     return "\n".join(lines)

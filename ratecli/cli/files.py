@@ -77,7 +77,7 @@ def _check_file(file: Path, settings: Sequence[str], warnings: list[Diagnostic])
         prepared = check_available(file, settings, write_progress=meter.record)
     warnings += prepared.warnings
     if missing := list_missing_files(prepared):
-        return f"{file}: no errors; not checked with its data ({', '.join(missing)} not here)"
+        return f"{file}: no errors; data not checked ({', '.join(missing)} not present)"
     return f"{file}: no errors, {pluralize(len(prepared.plan.planned), 'trial')}"
 
 
@@ -137,16 +137,16 @@ def init(
 
     if listed:
         rows = [*template_summaries().items(), (OWN_DATA, f"Your own table: {OWN_DATA_USAGE}")]
-        typer.echo(format_table(["template", "what it asks"], rows))
+        typer.echo(format_table(["template", "question"], rows))
         return
     notes: Sequence[str] = ()
     if data is None:
         if any((label, group, positive, separator)):
             options = "--label, --group, --positive and --separator"
-            raise typer.BadParameter(f"{options} are about a table: name it with --data")
+            raise typer.BadParameter(f"{options} require a table: add --data CSV")
         text = _template(template)
     elif template not in {None, OWN_DATA}:
-        raise typer.BadParameter(f"--data writes '{OWN_DATA}', not '{template}'")
+        raise typer.BadParameter(f"--data writes the starter file '{OWN_DATA}', not '{template}'")
     elif label is None or group is None:
         raise typer.BadParameter("--data needs --label COLUMN and --group COLUMN")
     else:

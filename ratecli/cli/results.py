@@ -48,7 +48,7 @@ def report(files: FilesArgument, output: OutputOption = RESULTS_FOLDER) -> None:
     folders = list(dict.fromkeys(folder for folder, _ in loaded))
     stored = [folder for folder in folders if (folder / LEDGER_FILE).is_file()]
     missing = [
-        f"nothing is stored in '{folder}' yet: `ratecli run {file}` first"
+        f"nothing is stored in '{folder}' yet: run `ratecli run {file}` first"
         for folder, file in loaded
         if folder not in stored
     ]
@@ -69,7 +69,7 @@ def check(
     reference: ReferenceOption = REFERENCE,
     *,
     tolerance: Annotated[
-        float, Option(min=0.0, help="Differences to ignore, relative for numbers above 1.")
+        float, Option(min=0.0, help="Largest difference to ignore (relative if above 1).")
     ] = 0.001,
     junit: Annotated[
         Path | None, Option(dir_okay=False, metavar="OUT", help="Write JUnit XML to this file.")

@@ -137,7 +137,7 @@ def plan(
     _print_forecasts(known, incomplete, by_algorithm=len(files) == 1 and not to_fetch)
     for each in incomplete:
         names = ", ".join(to_fetch[each.folder])
-        typer.echo(f"to fetch first: {names} (`ratecli fetch {each.prepared.path}`)")
+        typer.echo(f"missing data: {names}; download with `ratecli fetch {each.prepared.path}`")
     raise typer.Exit(EXIT_NO_DATA if lacking else 0)
 
 
@@ -166,7 +166,7 @@ def _print_forecasts(
     rows.append(["all", str(count), *known_total])
     first = "algorithm" if by_algorithm else "experiment"
     typer.echo(format_table([first, *HEADS], rows, HEADS))
-    typer.echo("\ntime: of one process, from the mean of stored trials")
+    typer.echo("\ntime: estimate for one process, from the mean time of stored trials")
 
 
 def _row(forecast: RunForecast) -> list[str]:

@@ -21,7 +21,7 @@ from ratecli.report.sheet import (
 )
 
 NOTE = (
-    "A test passes if the upper end of its interval is at most 0. A classifier that violates the "
+    "A test passes if the upper bound of its interval is at most 0. A classifier that violates the "
     "constraint passes with a probability of at most delta over the sampling of the safety rows. "
     "For an approximate bound, this holds approximately, if there are many rows. A passed test "
     "holds for the named kind of classifier: deterministic decisions, or randomized ones that are "
@@ -84,10 +84,10 @@ def _row(ledger: Ledger, own: Sequence[TrialCertificate]) -> SheetRow:
         ("constraint", constraint),
         ("delta", records[0]["delta"]),
         ("bound", _distinct(each["bound"] for each in records)),
-        ("which is", _distinct("exact" if each["exact"] else "approximate" for each in records)),
+        ("confidence", _distinct("exact" if each["exact"] else "approximate" for each in records)),
         ("for", _distinct(each["classifier"] for each in records)),
         ("passed", share_cell(passed, len(own), share_tone(passed, len(own)))),
-        ("median upper end", number_cell(statistics.median(each.upper for each in own))),
+        ("median upper bound", number_cell(statistics.median(each.upper for each in own))),
     ]
 
 

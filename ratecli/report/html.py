@@ -163,8 +163,8 @@ def provenance(ledger: Ledger) -> list[tuple[str, str]]:
     parts = {
         "Data": ledger.meta.get("datasets") or data,
         "Versions": {**(ledger.meta.get("versions") or {}), **(versions or {})},
-        "The run": run,
-        "The experiment with every default": dict(ledger.experiment),
+        "Run": run,
+        "Experiment with all defaults": dict(ledger.experiment),
     }
     return [(name, _yaml(part)) for name, part in parts.items() if part]
 

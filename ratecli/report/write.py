@@ -58,9 +58,9 @@ def check_report_folder(folder: Path) -> None:
     found = [write_failed_error(path, "it is a folder") for path in files if path.is_dir()]
     for path in (folder, *(folder / name for name in REPORT_FOLDERS)):
         if path.exists() and not path.is_dir():
-            found.append(write_failed_error(path, "it is no folder"))
+            found.append(write_failed_error(path, "it is not a folder"))
         elif path.exists() and not os.access(path, os.W_OK):
-            found.append(write_failed_error(path, "nothing may be written there"))
+            found.append(write_failed_error(path, "no write permission"))
     if found:
         raise FaultError(found)
 

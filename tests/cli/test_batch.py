@@ -179,7 +179,9 @@ def test_the_plan_counts_shared_trials_once(folder, cli, files):
     assert lacking.code == 0
     assert rows(lacking)["small"] == [str(TRIALS), *["unknown"] * 3]
     assert rows(lacking)["all"] == [str(4 + 12 + TRIALS), *["unknown"] * 3]
-    assert "adult/adult.data, adult/adult.test (`ratecli fetch far.yaml`)" in lacking.out
+    assert (
+        "adult/adult.data, adult/adult.test; download with `ratecli fetch far.yaml`" in lacking.out
+    )
 
 
 def test_an_unreadable_ledger_stops_its_own_experiment_only(folder):
@@ -246,8 +248,8 @@ def test_an_interrupt_reports_the_stored_trials_of_each(folder, files):
     assert (run.returncode, out) == (130, "")
     count = stored(ledger(folder, "small"))
     assert err.splitlines()[-2:] == [
-        f"interrupted: {count} of 240 trials are stored in results/small; run again to go on",
-        "interrupted: 0 of 240 trials are stored in results/other; run again to go on",
+        f"interrupted: {count} of 240 trials are stored in results/small; run again to continue",
+        "interrupted: 0 of 240 trials are stored in results/other; run again to continue",
     ]
     assert "Traceback" not in err
 

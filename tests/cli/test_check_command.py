@@ -86,7 +86,7 @@ def test_half_a_point_of_error_fails_and_names_changed_versions(pinned, cli):
     assert len(rows) == 3
     assert all("+0.0050 [+0.0050, +0.0050]  paired over 5 seeds" in row for row in rows)
     assert answer.out.startswith(f"small: 20 comparisons with {REFERENCE}: 3 regressed")
-    assert "pinned with numpy 1.0 (here " in answer.out
+    assert "pinned with numpy 1.0 (now " in answer.out
 
 
 def test_the_tolerance_is_an_option(pinned, cli):
@@ -134,7 +134,7 @@ def test_missing_and_failed_trials_fail(pinned, cli):
     change(pinned, "DELETE FROM trials WHERE id = 1")
     change(pinned, "UPDATE trials SET status = 'error', reason = 'E501: <x>' WHERE id = 3")
     assert "--> small.yaml:13:5\n" in cli("check", "small.yaml").err
-    missing = "1 of 5 trials are not stored for the file, its data and the code as they are now"
+    missing = "1 of 5 trials are not stored for the current file, data and code"
     for command, code, expected in (("check", 3, "E509"), ("pin", 2, "E507")):
         answer = cli(command, "small.yaml")
         assert answer.code == code
@@ -144,7 +144,7 @@ def test_missing_and_failed_trials_fail(pinned, cli):
         assert "Traceback" not in answer.err
 
 
-CHANGED = "no trial of the file as it is now: the file, its data or the code changed since"
+CHANGED = "no trial of the file in its current form (the file, its data or the code has changed)"
 
 
 @pytest.mark.usefixtures("pinned")
@@ -153,13 +153,13 @@ CHANGED = "no trial of the file as it is now: the file, its data or the code cha
     [
         ("rows: 200", "rows: 201", 3, CHANGED),
         ("objective: error", "objective: fnr", 3, CHANGED),
-        ("error: error", "wrong: error", 3, "it is pinned and no longer measured"),
+        ("error: error", "wrong: error", 3, "it is pinned but no longer measured"),
         ("seeds: 5", "seeds: 6", 3, "1 of 6 trials are not stored"),
         (
             "seeds: 5",
             "seeds: 3",
             0,
-            "warning[W502]: 3 of 5 seeds that are pinned are among the file's 3",
+            "warning[W502]: 3 of 5 pinned seeds are among the file's 3",
         ),
     ],
 )
@@ -181,11 +181,11 @@ def test_a_file_that_changed_since_it_was_pinned(cli, old, new, code, message):
 def test_a_reference_of_another_experiment_or_of_other_data_is_an_error(cli):
     pinned_text = REFERENCE.read_text()
     REFERENCE.write_text(pinned_text.replace('"name": "small"', '"name": "other"'))
-    assert "the reference is one of 'other'" in cli("check", "small.yaml").err
+    assert "the reference belongs to the experiment 'other'" in cli("check", "small.yaml").err
     REFERENCE.write_text(re.sub('"loans": "..', '"loans": "zz', pinned_text))
     answer = cli("check", "small.yaml")
     assert answer.code == 3
-    assert "data set 'loans' is not what was pinned" in answer.err
+    assert "data set 'loans' differs from the pinned one" in answer.err
     assert "--> small.yaml:4:3" in answer.err
 
 
@@ -195,7 +195,7 @@ def test_an_unreadable_reference_is_one_error(cli):
     answer = cli("check", "small.yaml", "--junit", "out.xml")
     assert answer.code == 3
     assert answer.err.count("error[") == 1
-    assert f"error[E506]: '{REFERENCE}' is no reference that can be read: " in answer.err
+    assert f"error[E506]: '{REFERENCE}' is not a valid reference: " in answer.err
     assert ET.parse("out.xml").getroot().get("errors") == "1"
     assert cli("pin", "small.yaml").code == 0
     assert cli("check", "small.yaml").code == 0

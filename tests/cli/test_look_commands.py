@@ -43,7 +43,7 @@ def test_validate_good_files(cli, small, listing):
 
 def test_validate_without_the_data(cli, folder, small):
     small.write_text(SMALL.replace("source: loans, rows: 200", "source: compas"))
-    said = "not checked with its data (compas/compas-scores-two-years.csv not here)"
+    said = "data not checked (compas/compas-scores-two-years.csv not present)"
     assert said in cli("validate", small).out
     assert not (folder / "data").exists()
 

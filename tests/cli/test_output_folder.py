@@ -31,7 +31,7 @@ def refused(folder, small, cli):
     ("kind", "names", "message"),
     [
         ("file", ("small",), ""),
-        ("file", ("small/figures",), "it is no folder"),
+        ("file", ("small/figures",), "it is not a folder"),
         ("folder", ("small/metrics.csv", "small/report.html"), "it is a folder"),
         ("folder", ("small/trials.sqlite",), ""),
     ],

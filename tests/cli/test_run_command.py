@@ -138,7 +138,9 @@ def test_the_joint_page_names_missing_and_broken_results(cli, folder, files):
     assert answer.code == 0
     assert answer.out.splitlines()[-1] == "results/report.html"
     assert "results/one/report.html" in answer.out
-    said = "not run: nothing is stored in 'results/three' yet: `ratecli run exp/three.yaml` first"
+    said = (
+        "not run: nothing is stored in 'results/three' yet: run `ratecli run exp/three.yaml` first"
+    )
     assert said in answer.err.replace(f"{folder}/", "")
     for part in ('href="one/report.html">one</a>', ">three<"):
         assert part in joint.read_text()

@@ -50,7 +50,7 @@ def test_an_existing_file_is_replaced_only_with_force(folder, cli):
     [
         (["--template", "seldonan"], "did you mean 'seldonian'?"),
         (["--template", "own-data"], "--data CSV --label COLUMN --group COLUMN"),
-        (["--label", "y"], "name it with --data"),
+        (["--label", "y"], "add --data CSV"),
         (["--data", "t.csv"], "--label COLUMN and --group COLUMN"),
         (["--data", "t.csv", "--label", "approved"], "--group"),
         (["--data", "t.csv", "--template", "players", "--label", "y", "--group", "g"], "own-data"),

@@ -158,9 +158,9 @@ def test_texts_of_a_plot():
     titles = ("error (test)", "solution rate", "failure rate (any constraint, test)")
     for text in (*titles, "amount", "10000", "delta 0.05", SAFE, PLAIN):
         assert f"<!-- {text} -->" in svg
-    assert "violates a constraint on test rows, which stand for the truth" in svg
+    assert "violates a constraint on test rows; a trial without a solution" in svg
     rates = "error, solution rate and failure rate"
-    assert picture.caption == f"{rates} by amount (test rows as the truth)"
+    assert picture.caption == f"{rates} by amount (measured on test rows)"
     assert picture.name == "guarantee-amount-error"
 
 

@@ -128,11 +128,11 @@ def test_many_changed_metrics_require_wider_intervals():
     ("now", "was", "detail"),
     [
         (point([0.1], k=1), point([0.1], k=1.0), "it is not pinned"),
-        ([], point([0.1]), "it is pinned and no longer in the file"),
-        (point([0.1]), point([0.1], "other"), "it is pinned and no longer measured"),
-        (point([0.1] * 4), point([0.1] * 4, first=4), "no seed gave a number both times"),
-        (point([0.1]), point([NAN]), "no seed gave a number both times"),
-        (point([0.1], status="diverged"), point([0.1]), "it is diverged at seed 0, which is not"),
+        ([], point([0.1]), "it is pinned but no longer in the file"),
+        (point([0.1]), point([0.1], "other"), "it is pinned but no longer measured"),
+        (point([0.1] * 4), point([0.1] * 4, first=4), "no seed has a value on both sides"),
+        (point([0.1]), point([NAN]), "no seed has a value on both sides"),
+        (point([0.1], status="diverged"), point([0.1]), "it ended as diverged at seed 0, unlike"),
     ],
 )
 def test_values_that_cannot_be_compared_fail(now, was, detail):
@@ -151,7 +151,7 @@ def test_data_sets_that_changed_are_named():
     pinned, terms = build_reference(ledger(b="2", c="4", d="5")), ComparisonTerms(0.001, {})
     found = compare_with_reference(ledger(a="1", b="2", c="3"), pinned, terms)
     assert [each.loc for each in found] == [("datasets", name) for name in "acd"]
-    assert all("is not what was pinned" in each.detail for each in found)
+    assert all("differs from the pinned one" in each.detail for each in found)
     found = compare_with_reference(ledger(b="2", c="4", d="5"), pinned, terms)
     assert {each.detail for each in found} == {"1 seed: no interval"}
 
@@ -284,7 +284,7 @@ def test_improvements_and_equal_results_never_fail():
 def test_changed_seeds_are_noted():
     assert seed_notes({1, 2}, {2, 1}, ()) == []
     (note,) = seed_notes(set(range(5)), set(range(4, 10)), ())
-    assert note.message == "1 of 5 seeds that are pinned are among the file's 6"
+    assert note.message == "1 of 5 pinned seeds are among the file's 6"
     assert note.loc == ("seeds",)
 
 
@@ -294,7 +294,7 @@ def test_two_samples_note_the_seeds_that_a_loss_of_half_a_point_needs():
         (found,) = findings(point(FIVE, metric, first=20), point(FIVE, metric))
         (note,) = seed_notes(set(was), set(now), [found])
         assert (found.needed > 5) is asked
-        assert (f"takes about {found.needed} to show" in note.message) is asked
+        assert (f"takes about {found.needed} seeds to detect" in note.message) is asked
     (paired,) = findings(point(FIVE), point(FIVE))
     assert paired.needed == 0
 

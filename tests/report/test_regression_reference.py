@@ -76,9 +76,9 @@ GOOD = reference_text(build_reference(example())).encode()
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "all of it: Invalid JSON: EOF"),
-        (b"<<<<<<< HEAD\n" + GOOD, "all of it: Invalid JSON: expected value"),
-        (b"[" * 100_000, "all of it: Invalid JSON: recursion limit"),
+        (b"", "the whole file: Invalid JSON: EOF"),
+        (b"<<<<<<< HEAD\n" + GOOD, "the whole file: Invalid JSON: expected value"),
+        (b"[" * 100_000, "the whole file: Invalid JSON: recursion limit"),
         (None, "Is a directory"),
         (GOOD.replace(b'"format": 1', b'"format": 2'), "format: "),
         (GOOD.replace(b'"seeds": [0, ', b'"seeds": [', 1), "trials.0: "),
@@ -95,6 +95,6 @@ def test_an_invalid_reference_is_one_error(tmp_path, content, reason):
         read_reference(path)
     (fault,) = error.value.faults
     assert fault.code == "E506"
-    assert fault.message.startswith(f"'{path}' is no reference that can be read: {reason}")
+    assert fault.message.startswith(f"'{path}' is not a valid reference: {reason}")
     assert "ratecli pin" in (fault.help or "")
     assert error.value.exit_code == 3

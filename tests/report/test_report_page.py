@@ -159,7 +159,7 @@ def test_the_traceback_of_a_failed_trial_is_below_its_reason(example):
         for key, each in example.results.items()
     }
     found = render_report(Ledger(example.plan, results, example.meta), [])
-    assert found.count("<details><summary>stack</summary><pre>Traceback (most") == 1
+    assert found.count("<details><summary>traceback</summary><pre>Traceback (most") == 1
     assert "  &lt;i&gt;</pre></details>" in found
 
 
@@ -178,7 +178,7 @@ def test_the_manifest_is_shown_without_repetitions(example, tmp_path):
     )
     ledger = with_manifest(example, tmp_path)
     found = dict(provenance(ledger))
-    assert found["The run"] == "command:\n- ratecli\npython: '3.13'\n"
+    assert found["Run"] == "command:\n- ratecli\npython: '3.13'\n"
     assert found["Versions"] == "ratecli: 0.1.0\nnumpy: 2.4.6\npandas: '3'\n"
     assert f"digest: sha256:{'0a' * 32}\n" in found["Data"]
     (tmp_path / "manifest.json").write_text("{")

@@ -40,7 +40,7 @@ PANEL_SIZES = {1: (5.4, 3.7), 2: (4.3, 3.0), 3: (3.1, 2.5)}
 """Panel size in inches by number of columns."""
 LEGEND_LINE = 0.2
 """Height of a legend line in inches."""
-NO_NUMBERS = "no trial has these numbers"
+NO_NUMBERS = "no trial has these values"
 ONE_SEED = "one seed, no intervals"
 STYLE: dict[str, Any] = {
     "axes.grid": True,

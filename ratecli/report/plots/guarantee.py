@@ -67,9 +67,9 @@ def draw_guarantee(ledger: Ledger, plot: Request) -> Canvas:
     what = (
         f"By {x}: {y} on {truth} rows; how often a classifier was returned; and how often one was "
         f"returned that violates {plot.options.constraint or 'a constraint'} on {truth} rows, with "
-        "the allowed rate dotted."
+        "the allowed rate as a dotted line."
     )
-    caption = f"{y}, solution rate and failure rate by {x} ({truth} rows as the truth)"
+    caption = f"{y}, solution rate and failure rate by {x} (measured on {truth} rows)"
     selections, columns = panel_selections(ledger, plot.options), guarantee_axes(plot)
     canvas = Canvas(caption, what, plot.options.title, 3 * len(selections))
     swept = [float(trial.point[x]) for trial in ledger.plan if x in trial.point]
@@ -108,6 +108,6 @@ def _notes(plot: Request, solutions: Sequence[SweepLine]) -> list[str]:
     return [
         f"{plot.options.y}: mean over trials with a solution, 95 % Student-t interval",
         f"rates: shares of {trials}, exact 95 % interval (Clopper-Pearson)",
-        f"{failure}, which stand for the truth; without a solution there is no failure",
+        f"{failure}; a trial without a solution does not fail",
         "trials that crashed, timed out or diverged are not counted",
     ]

@@ -41,7 +41,7 @@ from ratecli.report.regression.reference import (
 )
 from ratecli.report.sheet import format_point
 
-SEEDS_SUGGESTION = "give the file the seeds that are pinned, or pin again"
+SEEDS_SUGGESTION = "use the pinned seeds in the file, or pin again"
 FILTER_METRICS_TO_MINIMIZE = tuple(
     f"{FILTER_STAGE_PREFIX}{name}" for name in (*BALANCE_METRICS, OBJECTIVE)
 )
@@ -74,8 +74,8 @@ def check_results(
             changed = [name for name in {**was, **now} if was.get(name) != now.get(name)]
             versions = {name: (was.get(name, "-"), now.get(name, "-")) for name in changed}
         elif not any(each.against == "expect" for each in found):
-            missing = f"no reference at '{place}', and no number in `expect`"
-            help_ = f"`ratecli pin {path}` once the numbers are right, or state some in `expect`"
+            missing = f"no reference at '{place}', and nothing to judge in `expect`"
+            help_ = f"run `ratecli pin {path}` when the results are right, or add to `expect`"
             found.append(Finding(detail=f"there is nothing to compare with: {missing}", help=help_))
     found = [replace(each, loc=each.loc or _location(experiment, each)) for each in found]
     reference = place if ledger is not None and known is not None else None
@@ -87,11 +87,11 @@ def _reference_findings(
 ) -> list[Finding]:
     """Return all comparisons with the reference; failed ones suggest to pin again."""
     if known.name != prepared.experiment.name:
-        detail = f"the reference is one of '{known.name}'"
-        return [Finding(detail=detail, help="name the right one")]
+        detail = f"the reference belongs to the experiment '{known.name}'"
+        return [Finding(detail=detail, help="use the reference of this file")]
     better, rows = metric_directions(prepared.experiment), rows_by_split(ledger)
     found = compare_with_reference(ledger, known, ComparisonTerms(tolerance, better, rows))
-    again = f"if that is meant, pin again: `ratecli pin {prepared.path}`"
+    again = f"if this change is intended, pin again: `ratecli pin {prepared.path}`"
     return [replace(each, help="" if each.verdict.good else again) for each in found]
 
 
@@ -134,7 +134,7 @@ def load_current_results(
     Results are looked up by trial key, so those of another file, other data or other code are
     ignored. The findings say which trials are missing or failed, or why there are no results.
     """
-    path, detail, help_ = prepared.path, "", f"`ratecli run {prepared.path}` first"
+    path, detail, help_ = prepared.path, "", f"run `ratecli run {prepared.path}` first"
     plan, results = prepared.plan.planned, {}
     if not (folder / LEDGER_FILE).is_file():
         detail = f"nothing is stored in '{folder}'"
@@ -142,12 +142,12 @@ def load_current_results(
         detail = (
             f"files of the data are missing ({', '.join(absent)}), so results cannot be checked"
         )
-        help_ = f"`ratecli fetch {path}`"
+        help_ = f"run `ratecli fetch {path}` first"
     else:
         with LedgerStore(folder / LEDGER_FILE, readonly=True) as store:
             results = store.results()
         if not any(trial.key in results for trial in plan):
-            stale = "as it is now: the file, its data or the code changed since"
+            stale = "in its current form (the file, its data or the code has changed)"
             detail = f"no trial of the file {stale} is stored in '{folder}'"
     if detail:
         return None, [Finding(against="run", detail=detail, help=help_)]
@@ -170,10 +170,10 @@ def inconclusive_findings(ledger: Ledger, path: Path) -> Iterator[Finding]:
         planned = sum(trial.label == label for trial in ledger.plan)
         ended = f"ended as {status}" + (f" ({reason})" if reason else "")
         if status == NOT_RUN:
-            ended = "are not stored for the file, its data and the code as they are now"
+            ended = "are not stored for the current file, data and code"
         where = ", ".join(filter(None, [format_point(first.point), f"seed {first.seed}"]))
         detail = f"{1 + len(others)} of {planned} trials {ended}, the first at {where}"
-        help_ = f"`ratecli run {path}` runs what is missing and tries again what failed"
+        help_ = f"`ratecli run {path}` runs missing trials and retries failed ones"
         yield Finding(against="run", algorithm=label, detail=detail, help=help_)
 
 
@@ -186,7 +186,7 @@ def expectation_findings(ledger: Ledger, entries: Sequence[Expectation]) -> Iter
         detail, help_ = each.reason, "see trials.csv for how the trials ended"
         if verdict.compared:
             detail = f"expected {each.target}" + (f" ({entry.source})" if entry.source else "")
-            help_ = "find out what moved it, or correct what the file expects"
+            help_ = "find out why it changed, or correct the expectation in the file"
         yield Finding(
             verdict,
             "expect",
@@ -208,7 +208,7 @@ def seed_notes(was: set[int], now: set[int], found: Iterable[Finding]) -> list[D
     """
     if was == now:
         return []
-    detail = f"{len(was & now)} of {len(was)} seeds that are pinned are among the file's {len(now)}"
+    detail = f"{len(was & now)} of {len(was)} pinned seeds are among the file's {len(now)}"
     metrics = group_by(
         (each for each in found if each.needed and each.verdict.good),
         lambda each: (each.algorithm, each.variant, each.metric, repr(each.point)),
@@ -216,7 +216,7 @@ def seed_notes(was: set[int], now: set[int], found: Iterable[Finding]) -> list[D
     fewest = [min(several, key=lambda each: each.needed) for several in metrics.values()]
     worst = max(fewest, key=lambda each: each.needed, default=None)
     if worst and worst.needed > worst.seeds:
-        detail += f", and half a point of {worst.what} takes about {worst.needed} to show"
+        detail += f"; half a point in {worst.what} takes about {worst.needed} seeds to detect"
     return [Diagnostic("W502", detail, SEEDS_SUGGESTION, loc=("seeds",), key=True)]
 
 

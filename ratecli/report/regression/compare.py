@@ -108,7 +108,7 @@ def compare_with_reference(
     If data sets changed, only this is reported, as they alone could explain different values.
     """
     now, was = dataset_digests(ledger), reference.data
-    change = "is not what was pinned: it was added or removed, or its file or options changed"
+    change = "differs from the pinned one: it was added or removed, or its file or options changed"
     changes = [
         Finding(detail=f"data set '{name}' {change}", loc=("datasets", name))
         for name in sorted({**now, **was})
@@ -129,7 +129,7 @@ def compare_points(
             compared += _compare_point(each, before, design, terms.rows)
         else:
             compared.append(_finding(each, detail="it is not pinned"))
-    gone = "it is pinned and no longer in the file"
+    gone = "it is pinned but no longer in the file"
     compared += [_finding(each, detail=gone) for each in known.values()]
     series = [each for each in compared if isinstance(each, SeedSeries)]
     families = list(group_by(series, lambda each: each.family).values())
@@ -150,7 +150,7 @@ def _compare_point(
     silent = [seed for seed, status in now.status.items() if status not in CONCLUSIVE]
     if new := [seed for seed in silent if was.status.get(seed) != now.status[seed]]:
         listed = ", ".join(f"{now.status[seed]} at seed {seed}" for seed in new)
-        yield _finding(now, detail=f"it is {listed}, which is not pinned")
+        yield _finding(now, detail=f"it ended as {listed}, unlike in the reference")
         return
     yield SeedSeries(_finding(now, metric=SOLUTION_RATE), (was.solved, now.solved))
     sides: list[Mapping[VariantMetric, BySeed]] = [was.numbers, now.numbers]
@@ -166,7 +166,7 @@ def _compare_point(
             values = _values(metric, before[place]), _values(metric, after[place])
             yield SeedSeries(found, values)
         else:
-            detail = "it is not pinned" if place in after else "it is pinned and no longer measured"
+            detail = "it is not pinned" if place in after else "it is pinned but no longer measured"
             yield replace(found, detail=detail)
 
 
@@ -248,10 +248,10 @@ def _judge_one(
     """Return the finding of a series; `tail` is the level of its interval."""
     metric = series.finding.metric
     if not any(math.isfinite(value) for side in series.values for value in side.values()):
-        undefined = "undefined, as it is pinned"
+        undefined = "undefined, as in the reference"
         return replace(series.finding, verdict=Verdict.SAME, detail=undefined)
     if found is None:
-        detail = "no seed gave a number both times, and there are too few for two samples"
+        detail = "no seed has a value on both sides, and two samples would be too small"
         return replace(series.finding, detail=detail)
     direction = terms.direction(metric)
     directed = direction in {Direction.LOW, Direction.HIGH}
@@ -259,7 +259,7 @@ def _judge_one(
     paired = math.isfinite(found.largest)
     seeds = f"{found.seeds} seed{'s' * (found.seeds > 1)}"
     how = f"paired over {seeds}" if found.error is not None else f"{seeds}: no interval"
-    # shares of trials and violations are no averages over rows, so that half a point means little
+    # half a point means little for shares of trials and violations: they are no means over rows
     over_rows = not metric.startswith((SOLUTION_RATE, VIOLATION_PREFIX, UNDEFINED_PREFIX))
     loss = HALF_A_POINT * max(1.0, abs(found.was))
     return replace(

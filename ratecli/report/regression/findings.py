@@ -202,7 +202,7 @@ def findings_sheet(check: CheckReport) -> Sheet:
     """Return a table of all changes: failed ones first, then the largest ones."""
     found = check.of(TABLE_VERDICTS)
     names = list(dict.fromkeys(name for each in found for name in each.point))
-    return make_sheet("What moved", [_row(each, names) for each in found])
+    return make_sheet("Changes", [_row(each, names) for each in found])
 
 
 def _row(each: Finding, names: Sequence[str]) -> SheetRow:
@@ -224,7 +224,7 @@ def versions_note(check: CheckReport) -> str:
     """Return a note on changed package versions, or "" if nothing fails or nothing changed."""
     if check.holds or not check.versions:
         return ""
-    listed = ", ".join(f"{name} {was} (here {now})" for name, (was, now) in check.versions.items())
+    listed = ", ".join(f"{name} {was} (now {now})" for name, (was, now) in check.versions.items())
     return f"pinned with {listed}"
 
 

@@ -54,9 +54,9 @@ class PinnedTrials(_Strict):
     def _one_a_seed(self) -> Self:
         lengths = {len(self.statuses), *(len(numbers) for _, numbers in self._lists())}
         if lengths != {len(self.seeds)}:
-            raise ValueError("there must be one number a seed")
+            raise ValueError("there must be one number per seed")
         if len(set(self.seeds)) != len(self.seeds):
-            raise ValueError("a seed is there twice")
+            raise ValueError("a seed occurs twice")
         return self
 
     @property
@@ -165,9 +165,9 @@ def read_reference(path: Path) -> Reference:
         reason = error.strerror or str(error)
     except ValidationError as error:
         first = error.errors()[0]
-        reason = f"{'.'.join(map(str, first['loc'])) or 'all of it'}: {first['msg']}"
-    message = f"'{path}' is no reference that can be read: {reason}"
-    hint = "take it from version control again, or write it anew with `ratecli pin`"
+        reason = f"{'.'.join(map(str, first['loc'])) or 'the whole file'}: {first['msg']}"
+    message = f"'{path}' is not a valid reference: {reason}"
+    hint = "restore it from version control, or write it again with `ratecli pin`"
     raise FaultError(Diagnostic("E506", message, hint))
 
 
