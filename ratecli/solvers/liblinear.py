@@ -53,8 +53,11 @@ def fit_liblinear(
     model.set_params(fit_intercept=False, C=1.0)
     if len(np.unique(signs)) == 1:
         # LIBLINEAR rejects a single class; a zero row of the other class does not change the fit.
-        X = X.copy()
-        X.resize((X.shape[0] + 1, X.shape[1]))
+        if isinstance(X, np.ndarray):
+            X = np.pad(X, ((0, 1), (0, 0)))
+        else:
+            X = X.copy()
+            X.resize((X.shape[0] + 1, X.shape[1]))
         signs, weights = np.append(signs, -signs[0]), np.append(weights, weights.min())
     early = sklearn.exceptions.ConvergenceWarning
     with warnings.catch_warnings(record=True) as caught:

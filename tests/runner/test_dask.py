@@ -182,8 +182,10 @@ def test_an_interrupt_ends_trials_on_a_cluster(cluster, tmp_path, local):
     command = [sys.executable, "-c", program, "" if local else cluster, str(lock)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, env=import_paths(), start_new_session=True, **pipes) as run:
-        wait_for(Path(f"{lock}.held").exists)
-        os.killpg(run.pid, signal.SIGINT)
+        try:
+            wait_for(Path(f"{lock}.held").exists)
+        finally:
+            os.killpg(run.pid, signal.SIGINT)
         dots, errors = run.communicate(timeout=60)
     assert (run.returncode, errors) == (130, b"")
     assert len(dots.split()) <= 9
