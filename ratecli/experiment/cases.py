@@ -60,7 +60,7 @@ def measured_rates(tree: Expression) -> Iterator[ex.MeasuredNode]:
 
 
 OF_PLACEHOLDER = 0.5
-"""Stands for `of(...)` while the shape of a goal is determined: any number would do."""
+"""Replaces `of(...)` while the shape of a goal is determined; any number would do."""
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,8 @@ STARTERS = Path(__file__).with_name("starters")
 DEFAULT_TEMPLATE = "quickstart"
 
 OF_DESCRIPTION = (
-    "what another algorithm measured, as in of(unconstrained, error), or the deployed model, as in "
-    "of(deployed, error)"
+    "the value of another algorithm, as in of(unconstrained, error), or of the deployed model, as "
+    "in of(deployed, error)"
 )
 
 
@@ -71,7 +71,7 @@ def list_metrics() -> list[ListingRow]:
     for name, plugins in plugins_by_name("metric").items():
         if name not in BUILTIN_NAMES:
             origin = " and ".join(plugin.origin for plugin in plugins)
-            row = {"name": name, "kind": "plugin", "means": f"`ratecli show {name}` says more"}
+            row = {"name": name, "kind": "plugin", "means": f"see `ratecli show {name}`"}
             rows.append(row | {"synonyms": [], "from": origin})
     return rows
 
@@ -95,7 +95,7 @@ def _algorithm_row(algorithm: Algorithm) -> ListingRow:
     """Return name, summary and origin of an algorithm, without importing it."""
     row = {"name": algorithm.name, "summary": algorithm.summary, "source": algorithm.source}
     if not algorithm.path:
-        row |= {"summary": f"`ratecli show {algorithm.name}` says more", "source": ""}
+        row |= {"summary": f"see `ratecli show {algorithm.name}`", "source": ""}
     return row | {"from": OWN_PACKAGE if algorithm.path else algorithm.source}
 
 
@@ -127,7 +127,7 @@ def load_plugin(plugin: Plugin) -> Any:
 
     if plugin.package:
         if plugin.name in _own_names(plugin.kind):
-            raise plugin.broken(f"ratecli itself has a {plugin.kind} of that name, which is used")
+            raise plugin.broken(f"ratecli has its own {plugin.kind} of that name, which is used")
         find_plugin(plugin.kind, plugin.name)
     loaders: dict[PluginKind, Callable[[Plugin], Any]] = {
         "algorithm": plugin_solver_class,
@@ -274,9 +274,9 @@ def _describe_term(name: str) -> ListingRow | None:
 def _details(name: str) -> Iterator[tuple[str, Any]]:
     rate = find_metric(name) if name in RATES or name in plugins_by_name("metric") else None
     if isinstance(rate, Rate):
-        yield "a mean over", f"{rate.among}, in the slice or not" if rate.whole else rate.among
-        yield "counts a yes of", f"{rate.yes} in the slice" if rate.whole else rate.yes
-        yield "counts a no of", rate.no
+        yield "a mean over", f"{rate.among}, inside the slice or not" if rate.whole else rate.among
+        yield "counts positive decisions on", f"{rate.yes} in the slice" if rate.whole else rate.yes
+        yield "counts negative decisions on", rate.no
         if rate.complement:
             yield "complement", rate.complement
         needs = {"labels": rate.needs_labels, "a deployed model": rate.needs_deployed}
@@ -286,7 +286,7 @@ def _details(name: str) -> Iterator[tuple[str, Any]]:
         yield "arguments", "any number" if function.arity is None else function.arity
         if function.domain != REAL_LINE:
             ends = [str(end) if math.isinf(end) else end for end in function.domain]
-            yield "takes numbers from", ends
+            yield "domain", ends
     metric = "" if name in BALANCE_METRICS else "tpr, "
     if name in {*TEMPLATES, *VARIADIC_FUNCTIONS, *BALANCE_METRICS}:
         yield "over a column", f"{name}({metric}by=sex)"

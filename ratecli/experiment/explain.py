@@ -31,8 +31,8 @@ MAX_SHOWN_ITEMS = 4
 """Maximum number of tests, bounds, filters, sweep points or pieces that are listed in full."""
 TEXT_LENGTH = 300
 TAKE_PHRASES = {
-    "weights": "training rows count by the chance that they are kept",
-    "sample": "of the training rows a sample is drawn by the seed",
+    "weights": "each training row is weighted by the probability that it is kept",
+    "sample": "each training row is kept or not, at random by the seed",
 }
 
 
@@ -66,7 +66,7 @@ def _explain_deployed(deployed: DeployedSpec) -> str:
     """Describe where the deployed model's decisions come from."""
     ((kind, source),) = deployed.model_dump(exclude_none=True).items()
     same = ", at the same seed and sweep point" if kind == "algorithm" else ""
-    return f"likelier decisions of the {kind} '{source}'{same}"
+    return f"the more probable decisions of the {kind} '{source}'{same}"
 
 
 def _explain_filters(prepared: PreparedExperiment) -> Iterator[str]:
@@ -76,16 +76,16 @@ def _explain_filters(prepared: PreparedExperiment) -> Iterator[str]:
     entries = prepared.experiment.algorithms
     users = [entry.label for entry in entries if entry.filter]
     others = [entry.label for entry in entries if not entry.filter]
-    yield f"for {', '.join(users) or 'no algorithm'}"
+    yield f"used by {', '.join(users) or 'no algorithm'}"
     if others:
-        yield f"not for {', '.join(others)}, which train on all rows"
+        yield f"not used by {', '.join(others)}, which train on all rows"
     found = list(filter_stage_cases(prepared.cases).values())
     for case in found[:MAX_SHOWN_ITEMS]:
         yield f"{case.label}{' at ' if case.point else ''}{_pairs(case.point)}"
         yield f"  {case.algorithm}: {_pairs(all_options(case.solver))}"
         yield f"  minimize    {case.objective.text}"
         yield from (f"  subject to  {rule.text}" for rule in case.constraints)
-        yield f"  not seen    {', '.join(case.unseen)}"
+        yield f"  hidden      {', '.join(case.unseen)}"
     yield from _count_more(found, "filters")
 
 
@@ -112,7 +112,7 @@ def _explain_safety(prepared: PreparedExperiment, name: str) -> list[str]:
             lines.append(f"of {alike[0].label}{point}{more}")
         lines += _explain_test(prepared, alike[0], name)
     lines += _count_more(found, "tests")
-    title = "safety test, which a model must pass for every constraint to be given"
+    title = "safety test: a model is returned only if it passes for every constraint"
     return [title, *_indent(lines)] if found else []
 
 
@@ -120,17 +120,17 @@ def _explain_test(prepared: PreparedExperiment, case: Case, name: str) -> Iterat
     test = case.safety
     assert test is not None
     by = [*(["data set"] if case.pooled else []), *test.holdout.stratify]
-    chosen = ["the last ones"] if test.holdout.positional else []
+    chosen = ["the last rows"] if test.holdout.positional else []
     chosen += [f"stratified by {', '.join(by)}"] if by else []
-    rows = f", {', '.join(chosen)}: what is certified is approximate" if chosen else ""
+    rows = f", {', '.join(chosen)}: the guarantee is approximate" if chosen else ""
     yield (
         f"delta {test.delta[name]:g}, bound {test.bound}, method {test.method}, on "
         f"{float(test.holdout.fraction):g} of the training rows{rows}"
     )
     if case.guard.aim is not None:
-        yield f"constraints are tightened until it is passed with a chance of {case.guard.aim:g}"
+        yield f"constraints are tightened to pass it with probability {case.guard.aim:g}"
     if not prepared.plan.tasks:
-        yield "which bounds are needed shows once the data is there"
+        yield "the bounds are listed once the data is present"
         return
     _, rules = resolve_goals(case, lambda _: OF_PLACEHOLDER)
     (goal,) = (without_split_condition(goal) for goal in rules if goal.name == name)
@@ -143,7 +143,7 @@ def _explain_test(prepared: PreparedExperiment, case: Case, name: str) -> Iterat
     plan = plan_goal_test(goal, spec, rates)
     several = len(plan.trees) > 1
     if several:
-        yield f"{len(plan.trees)} parts, of which each must be at most 0 at the whole delta"
+        yield f"{len(plan.trees)} parts; each must be at most 0 and has the whole delta"
     for p, tree in enumerate(plan.trees[:MAX_SHOWN_ITEMS]):
         if several:
             yield f"part {p + 1}: {ex.to_text(tree)}"
@@ -155,7 +155,7 @@ def _explain_test(prepared: PreparedExperiment, case: Case, name: str) -> Iterat
             yield f"{'  ' * several}{side} bound of {quantity}, delta {bound.delta:.4g}"
     yield from _count_more(plan.trees, "parts")
     if test.division == "optimized" and len(plan.bounds) > len(plan.trees):
-        yield "these deltas are a start: candidate rows tell how the delta is divided"
+        yield "initial deltas: the final ones are computed from the candidate rows"
 
 
 # goals
@@ -181,12 +181,12 @@ def _explain_references(goal: Goal) -> Iterator[str]:
     for part in sorted(set(references(goal.expression)), key=ex.to_text):
         deployed = part.algorithm == DEPLOYED
         when = "the deployed model has decided" if deployed else "that trial has run"
-        yield f"{ex.to_text(part)} is a number once {when}; below, {OF_PLACEHOLDER:g} stands for it"
+        yield f"{ex.to_text(part)} is known once {when}; {OF_PLACEHOLDER:g} replaces it below"
 
 
 def _format_normal_forms(goals: Sequence[tuple[str, Goal]]) -> Iterator[str]:
     """Format the goal as solvers get it, affine parts as combinations with positive weights."""
-    yield "minimize" if goals[0][1].name == "objective" else "all of it to hold"
+    yield "minimize" if goals[0][1].name == "objective" else "all of these must hold"
     shown: dict[tuple[str, ...], str] = {}
     for label, goal in goals:
         lines = [_format_piece(each, goal) for each in goal.pieces[:MAX_SHOWN_ITEMS]]
@@ -216,11 +216,11 @@ def _accepting_algorithms(goal: Goal, *, objective: bool) -> Iterator[str]:
             continue
         why, _ = refusal_reason(found, goal, objective=objective)
         if found.role == "ignores":
-            words = "ignores it, and is measured on it"
+            words = "ignores it; results still report it"
         elif why:
-            words = f"cannot: {why}"
+            words = f"does not support it: {why}"
         else:
-            words = "takes it" if found.role == "enforces" else "reads it, and enforces nothing"
+            words = "supports it" if found.role == "enforces" else "reads it but enforces nothing"
         yield f"{name:{width}}  {words}"
 
 

@@ -152,11 +152,11 @@ def _solver(at: EntryAtPoint, stage: FilterSpec) -> Solver:
         found = usable_solver_class(stage.name)
         if not is_filter(found):
             filters = [name for name, each in usable_solvers() if is_filter(each)]
-            message = f"'{stage.name}' is no filter: it does not balance groups"
+            message = f"'{stage.name}' is not a filter: it does not balance groups"
             raise FaultError(Diagnostic("E308", message, f"filters: {', '.join(filters)}"))
     if stage.disclosivity is not None and found.role != "enforces":
-        message = f"'{stage.name}' keeps no bound on disclosivity: it is measured anyway"
-        hint, loc = "leave 'disclosivity' out, or take balanced_tree", (FILTER, "disclosivity")
+        message = f"'{stage.name}' does not bound disclosivity; it is measured anyway"
+        hint, loc = "leave 'disclosivity' out, or use balanced_tree", (FILTER, "disclosivity")
         raise FaultError(Diagnostic("E308", message, hint, loc=loc, key=True))
     options = value_at_point(stage.algorithm[stage.name], at.point)
     with errors_under(FILTER, "algorithm", stage.name):
@@ -169,7 +169,7 @@ def _columns(at: EntryAtPoint, balance: Sequence[str]) -> list[str]:
     for name in balance:
         column = at.point.get(name, name)
         if not isinstance(column, str) or column in columns:
-            message = f"'{name}' must be another column to balance, not {describe_type(column)}"
+            message = f"'{name}' must be a column not yet listed in 'balance', not {describe_type(column)}"
             raise FaultError(Diagnostic("E104", message))
         columns.append(column)
     return columns

@@ -49,7 +49,7 @@ SHAPE_NAMES = {
 NUMERIC_ERROR_RATES = frozenset({"error", "squared_error"})
 """Kinds of measurement that exist for numeric labels (`rates.table.Measurement`)."""
 DEPLOYED_HINT = (
-    "say which under `deployed`: a column of its decisions, an algorithm, or the file of a model"
+    "set `deployed` to a column of its decisions, an algorithm, or the file of a model"
 )
 MEASURE_HINT = "measure it under `metrics` instead"
 
@@ -73,17 +73,17 @@ def check_entry(
         return Diagnostic(code, f"'{entry.label}' {problem}", hint, loc=loc, key=True)
 
     if found.needs_deployed and deployed is None:
-        yield error("E307", "needs a deployed model, and the file names none", DEPLOYED_HINT)
+        yield error("E307", "needs a deployed model, but the file names none", DEPLOYED_HINT)
     if found.needs_safety_test and test is None:
-        hint = "say safety: {delta: 0.05}"
-        yield error("E102", "trains for a safety test, and there is none", hint)
+        hint = "add safety: {delta: 0.05}"
+        yield error("E102", "trains for a safety test, but there is none", hint)
     if enforces and makes_room and take == "weights":
-        problem = "predicts its safety test from rows of equal weight, and the filter weights them"
-        yield error("E104", problem, "say take: sample of the filter, or filter: false here")
+        problem = "needs rows of equal weight to plan for its safety test; the filter weights them"
+        yield error("E104", problem, "set take: sample in the filter, or filter: false here")
     if found.needs_deployed and deployed and deployed.model is not None and take is not None:
         # the audit must encode features as they are without the filter
-        problem = "takes a stored model as it is: no rows are filtered for it"
-        yield error("E104", problem, "say filter: false here")
+        problem = "uses the stored model as it is, so a filter has no effect"
+        yield error("E104", problem, "set filter: false here")
     idle = {
         ("constraints_on",): entry.constraints_on != "train" and (makes_room or not enforces),
         ("margin",): entry.margin is not None and (makes_room or not enforces),
@@ -113,7 +113,7 @@ def check_case(
         leaves = (leaf for leaf in measured_rates(tree) if isinstance(leaf, ex.Leaf))
         parts += (leaf for leaf in leaves if leaf.rate.needs_deployed)
         for part in parts:
-            message = f"'{ex.to_text(part)}' needs a deployed model, and the file names none"
+            message = f"'{ex.to_text(part)}' needs a deployed model, but the file names none"
             yield Diagnostic("E307", message, DEPLOYED_HINT, loc=loc, span=part.span)
     yield from _check_labels(experiment, case, numeric)
 
@@ -122,7 +122,7 @@ def check_goal_splits(goal: ex.Expression) -> Iterator[Diagnostic]:
     """Yield an E309 for each rate of a goal on rows other than training rows."""
     for leaf in measured_rates(goal):
         if leaf.split not in {None, "train"}:
-            message = f"a goal looks at the split '{leaf.split}': only training rows are seen"
+            message = f"a goal uses the split '{leaf.split}', but training only sees training rows"
             yield Diagnostic("E309", message, MEASURE_HINT, span=leaf.span)
 
 
@@ -135,15 +135,15 @@ def _check_labels(
     loc = experiment.entry_loc(case.label)
     if numbers and classes:
         message = (
-            f"'{numbers[0]}' and '{classes[0]}' are one table, "
-            f"and only the labels of '{numbers[0]}' are numbers"
+            f"'{numbers[0]}' and '{classes[0]}' form one table, "
+            f"but only the labels of '{numbers[0]}' are numbers"
         )
-        hint = f"take them one by one: sweep: {{dataset: [{', '.join(case.datasets)}]}}"
+        hint = f"use them one by one: sweep: {{dataset: [{', '.join(case.datasets)}]}}"
         yield Diagnostic("E411", message, hint, loc=("datasets", numbers[0]), key=True)
     elif numbers:
         for name in numbers:
             if experiment.datasets[name].levels is not None:
-                message = "'levels' are thresholds of decisions, and the label is a number"
+                message = "'levels' are thresholds of decisions, but the label is a number"
                 levels = ("datasets", name, "levels")
                 yield Diagnostic("E104", message, "leave it out", loc=levels, key=True)
         rates = " and ".join(name for name, rate in RATES.items() if rate.of in NUMERIC_ERROR_RATES)
@@ -160,8 +160,8 @@ def _check_labels(
     elif not case.solver.takes_classes:
         options = type(case.solver).numbers or {}
         listed = ", ".join(f"{key}: {value}" for key, value in options.items())
-        message = f"'{listed}' of '{case.label}' estimates numbers, and the label has two classes"
-        hint = "take another value, or say `target: number` of the data set if its label is one"
+        message = f"'{listed}' of '{case.label}' estimates numbers, but the label has two classes"
+        hint = "use another value, or set `target: number` in the data set if its label is a number"
         yield Diagnostic("E308", message, hint, loc=loc, key=True)
 
 
@@ -205,11 +205,11 @@ def refusal_reason(found: type[Solver], goal: Goal, *, objective: bool) -> tuple
     takes = found.objectives if objective else found.constraints
     if goal.shape not in takes:
         listed = " and ".join(sorted(takes))
-        return f"it is {SHAPE_NAMES[goal.shape]}, the algorithm takes {listed} goals", None
+        return f"it is {SHAPE_NAMES[goal.shape]}, but the algorithm supports {listed} goals", None
     for pair in map(find_two_sided_rate, goal.pieces) if found.one_sided else ():
         if pair is not None:
             part, leaf = pair
-            why = f"'{ex.to_text(part)}' neither grows nor falls for sure in '{ex.to_text(leaf)}'"
+            why = f"'{ex.to_text(part)}' is not known to be monotone in '{ex.to_text(leaf)}'"
             return why, None if part.span == NO_SPAN else part.span
     return "", None
 
@@ -232,7 +232,7 @@ def _check_streamed_rows(experiment: Experiment, case: Case) -> Iterator[Diagnos
     ]
     for needed, loc, what in needs:
         if needed:
-            message = f"{what} needs all rows in memory, and '{name}' is streamed"
+            message = f"{what} needs all rows in memory, but '{name}' is streamed"
             hint = "read the table into memory: stream: false"
             if loc == entry:
                 hint += f"; or use an algorithm that can: {_algorithms_for('streams')}"
@@ -240,7 +240,7 @@ def _check_streamed_rows(experiment: Experiment, case: Case) -> Iterator[Diagnos
     for loc, tree in case.texts():
         for part in measured_rates(tree):
             if isinstance(part, ex.RankingMeasure):
-                message = f"'{ex.to_text(part)}' sorts all rows, and '{name}' is streamed"
+                message = f"'{ex.to_text(part)}' sorts all rows, but '{name}' is streamed"
                 yield Diagnostic("E414", message, "leave it out", loc=loc, span=part.span)
 
 
@@ -269,7 +269,7 @@ def _range_error(name: str, goals: Sequence[Goal]) -> tuple[str, str, str] | Non
     """Return code, message and hint for a constraint, given its goal at all sweep points."""
     bounds = [disclosure_bound(piece) for goal in goals for piece in goal.pieces]
     if not any(_has_rate(goal.expression) for goal in goals):
-        hint = "a rule compares a rate, such as positive_rate[women], with something"
+        hint = "compare a rate, such as positive_rate[women], with a number or another rate"
         return "E305", f"'{name}' contains no rate", hint
     ranges, hint = [violation_range(goal) for goal in goals], "rates lie between 0 and 1"
     if all(high <= 0 for _, high in ranges):

@@ -198,7 +198,7 @@ class _Planner:
         except CycleError as error:
             cycle = [self.cases[k] for k in reversed(error.args[1])]  # each needs the next one
             labels = " -> ".join(case.label for case in cycle)
-            message = f"algorithms need one another in a circle: {labels}"
+            message = f"algorithms depend on each other in a circle: {labels}"
             raise _reference_error(cycle[0], cycle[1].label, message) from None
         made: dict[int, list[TrialSpec]] = {}
         for index in order:
@@ -288,7 +288,7 @@ class _Planner:
         ]
         if len(hits) == 1:
             return hits[0]
-        message = f"'{case.label}' needs one result of '{label}', and {len(hits)} match its point"
+        message = f"'{case.label}' needs exactly one result of '{label}', but {len(hits)} match its sweep point"
         hint = "both must share the sweep names that distinguish the results"
         raise _reference_error(case, label, message, hint)
 
@@ -307,7 +307,7 @@ def _check_own_decisions(case: Case) -> None:
     """Raise E310 if the deployed algorithm itself, or a goal of it, needs the deployed model."""
     uses_model = case.solver.role != "ignores" and any(map(uses_deployed_model, case.goals()))
     if case.solver.needs_deployed or uses_model:
-        message = f"'{case.label}' is the deployed model and needs a deployed model"
+        message = f"'{case.label}' is the deployed model, but needs a deployed model itself"
         hint = "deploy another algorithm"
         raise FaultError(Diagnostic("E310", message, hint, loc=DEPLOYED_LOC))
 
@@ -327,14 +327,14 @@ def _check_rows_of_other(case: Case, other: Case, *, is_deployed: bool) -> None:
         for goal in relevant_goals(case)
     )
     if audits and (not same_rows or len(filters) > 1):
-        message = f"'{case.label}' must have the training rows of '{label}', which is deployed"
+        message = f"'{case.label}' must use the same training rows as the deployed '{label}'"
     elif case.safety is not None and used and not same_rows:
-        message = f"the safety test of '{case.label}' needs rows that '{label}' has not seen"
+        message = f"the safety test of '{case.label}' needs rows that '{label}' was not trained on"
     else:
         return
     hint = (
         f"give '{label}' the same filter, and the same fraction, stratify and order of `safety`, "
-        "with `test: false` if it is not to be tested itself"
+        "with `test: false` if it should not be tested itself"
     )
     if is_deployed:
         raise FaultError(Diagnostic("E310", message, hint, loc=DEPLOYED_LOC))

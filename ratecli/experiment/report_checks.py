@@ -138,7 +138,7 @@ def check_report_names(experiment: Experiment) -> Iterator[Diagnostic]:
                 message = f"there is no '{name}' here"
                 yield Diagnostic("E208", message, hint, loc=(*loc, *inside))
     for loc, _ in () if experiment.constraints else plots_of(experiment, GuaranteePlot):
-        message = "there is no constraint whose failures could be drawn"
+        message = "there is no constraint whose failures could be plotted"
         yield Diagnostic("E208", message, "name one under 'constraints'", loc=(*loc, "kind"))
     for index, entry in enumerate(experiment.expect):
         keys = [*type(entry).model_fields, *known["swept names"]]
@@ -220,8 +220,8 @@ def _check_expectation(
         message = f"'{entry.algorithm}' is not run at these values of {', '.join(entry.point)}"
         yield Diagnostic("E104", message, PLAN_HINT, loc=loc)
     elif not any(_measures(case, entry.metric) for case in matching):
-        message = f"'{entry.metric}' is not measured for '{entry.algorithm}' there"
-        hint = "it contains a name that has no value there"
+        message = f"'{entry.metric}' is not measured for '{entry.algorithm}' at this point"
+        hint = "it contains a name that has no value at this point"
         yield Diagnostic("E208", message, hint, loc=(*loc, "metric"))
 
 
@@ -261,7 +261,7 @@ def check_splits(
         existing = dict.fromkeys(each for known in own for each in known)
         if own and split not in existing:
             message, hint = f"there are no {split} rows here", f"splits here: {', '.join(existing)}"
-            hint += "; the `split` of a data set, or `safety`, makes others"
+            hint += "; the `split` of a data set, or `safety`, adds others"
             yield Diagnostic("E208", message, hint, loc=loc, span=span)
 
 

@@ -117,8 +117,10 @@ def check_known_groups(sample: Sample, case: Case) -> Iterator[Diagnostic]:
         values = sample.columns[column][sample.rows(leaf.over, "train")]
         count = int(np.asarray(pd.isna(values)).sum())
         if count:
-            message = f"'{column}' is empty in {count} of the training rows: group unknown"
-            hint = "say missing: leave_out in the filter's options"
+            message = (
+                f"'{column}' is empty in {count} of the training rows, so their group is unknown"
+            )
+            hint = "set missing: leave_out in the filter's options"
             yield Diagnostic("E411", message, hint, loc=loc, span=leaf.span)
 
 
@@ -139,7 +141,7 @@ def _check_group_size(
     sample = rows.sample
     counts = {split: sample.counted(sample.rows(where, split)) for split in rows.splits()}
     if not (counts["train"] if needed else sum(counts.values())):
-        hint = "take its rows together with those of another value, or leave them out of the data"
+        hint = "merge it with another group, or remove its rows from the data"
         yield Diagnostic("E408", f"no {needed}row is in {group}", hint if needed else None)
         return
     few = [f"{count} {split}" for split, count in counts.items() if count < SMALL_GROUP]
@@ -165,7 +167,7 @@ def _check_file_groups(
 def _check_goal_rows(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnostic]:
     labelled = sample.mask("labelled")[sample.part == "train"].any()
     if not labelled and not all(case.unseen for case in cases):  # filters need no label
-        hint = "say under the data set which column is its 'label'"
+        hint = "name the label's column in the data set: label: COLUMN"
         yield Diagnostic("E306", "no training row has a label", hint, loc=("datasets",), key=True)
         return
     # groups of filters are checked by `check_filter_groups`
@@ -202,7 +204,7 @@ def _check_deployed_decisions(sample: Sample, cases: Sequence[Case]) -> Iterator
                     f"the deployed model has no decision on {missing} of the "
                     f"{sample.counted(counted)} rows that '{ex.to_text(leaf)}' counts"
                 )
-                hint = "its column is empty there: take a slice of rows that it decides"
+                hint = "the decision column is empty there: use a slice of rows with decisions"
                 yield Diagnostic("E311", message, hint, loc=loc, span=leaf.span)
 
 
@@ -242,10 +244,10 @@ def _check_label_slices(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagn
                 telling = [item for item in leaf.where.conditions if _reveals_label(item, sample)]
                 if telling:
                     message = (
-                        f"algorithm '{case.label}' decides by the slices of its goals, and "
+                        f"algorithm '{case.label}' uses the slices of its goals as features, and "
                         f"'{telling[0]}' reveals the label"
                     )
-                    hint = "rates such as tpr and fpr are of rows of one label"
+                    hint = "to count rows of one label only, use a rate such as tpr or fpr"
                     yield Diagnostic("E308", message, hint, loc=loc, span=leaf.span)
 
 
@@ -321,7 +323,7 @@ def _check_shared_rows(data: ExperimentData, pool: DatasetNames) -> Iterator[Dia
                 f"'{name}' has the same rows as '{others[0]}': "
                 "rows held out of one are training rows of the other"
             )
-            hint = "name them once, or leave out 'safety'"
+            hint = "name the data once, or leave out 'safety'"
             yield Diagnostic("E411", message, hint, loc=("datasets", name), key=True)
 
 
@@ -332,7 +334,7 @@ def _check_validation_rows(
     for case in cases if "validation" not in rows.splits() else ():
         judged = "constraints_on" if case.guard.split == "validation" else None
         for key in filter(None, (case.solver.chooses_by, judged)):
-            message = f"'{key}' needs validation rows, and there are none"
+            message = f"'{key}' needs validation rows, but there are none"
             hint = "give a data set some: split: {validation: 1/3}"
             loc = experiment.entry_loc(case.label, key)
             yield Diagnostic("E410", message, hint, loc=loc, key=True)
@@ -352,8 +354,8 @@ def _check_row_order(experiment: Experiment, sample: Sample, case: Case) -> Iter
         error = np.sqrt(sum(part.var() / len(part) for part in parts))
         if abs(first - last) > SORTED_ROWS_THRESHOLD * error:
             message = (
-                f"the last rows of '{name}' are tested, and differ from the others: "
+                f"the last rows of '{name}' are held out for the test but differ from the others: "
                 f"the mean label is {last:.4g} there and {first:.4g} on the training rows"
             )
-            hint = "is the file sorted? say order: shuffled"
+            hint = "if the file is sorted, set order: shuffled"
             yield Diagnostic("W403", message, hint, loc=loc)

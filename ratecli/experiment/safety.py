@@ -80,8 +80,8 @@ class EntryAtPoint:
         if test is None:
             return None
         if test.stratify and test.order == "positional":
-            message = "the last rows are held out as they are: they cannot be stratified"
-            hint = "leave out 'stratify', or say order: shuffled"
+            message = "the last rows of the file are held out, so they cannot be stratified"
+            hint = "leave out 'stratify', or set order: shuffled"
             loc = self._loc("stratify")
             raise FaultError(Diagnostic("E104", message, hint, loc=loc, key=True))
         loc, delta = self._loc("delta"), {}
@@ -110,7 +110,7 @@ class EntryAtPoint:
         if name in self.scope.unset:
             raise FaultError(replace(self.scope.unset[name], loc=loc))
         if name not in self.point:
-            message = f"no swept name is {quote_value(name)}"
+            message = f"{quote_value(name)} is not a swept name"
             hint = did_you_mean(name, self.point, "names of the sweep")
             raise FaultError(Diagnostic("E203", message, hint, loc=loc))
         value = self.point[name]

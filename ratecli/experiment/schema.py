@@ -89,8 +89,8 @@ def _parse_attributes(section: str) -> dict[str, str]:
 
 
 RULE_DESCRIPTION = (
-    " Rates: {rates}. A slice stands in brackets, as in tpr[women] or tpr[sex = Female]; @train, "
-    "@validation or @test names the rows. Functions: {functions}."
+    " Rates: {rates}. A slice is in brackets, as in tpr[women] or tpr[sex = Female]; @train, "
+    "@validation or @test selects a split. Functions: {functions}."
 )
 
 

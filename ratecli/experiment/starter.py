@@ -95,12 +95,12 @@ def make_starter(request: StarterOptions) -> Starter:
     text = _write_starter(request, separator, positive, groups, left_out, with_gaps=bool(gaps))
     yes, no = _quoted(positive), _quoted(negative)
     notes = [
-        f"label    {_quoted(request.label)}: {yes} counts as yes, {no} as no",
+        f"label    {_quoted(request.label)}: {yes} is positive, {no} is negative",
         f"groups   {_quoted(request.group)}: {_format_counts(groups)}",
         *(f"left out {_quoted(name)}: {reason}" for name, reason in left_out.items()),
     ]
     if gaps:
-        notes.append(f"missing  {_format_counts(gaps)}: the mean, and a feature that says where")
+        notes.append(f"missing  {_format_counts(gaps)}: set to the mean, and marked by a feature")
     return Starter(text, tuple(notes), _check_starter(text, request.path))
 
 
@@ -123,9 +123,9 @@ def _label_values(column: pd.Series, request: StarterOptions) -> tuple[str, str]
         one, other = sorted(shown.values())
         message = (
             f"the label '{request.label}' has the values '{one}' and '{other}': "
-            "which one is the yes?"
+            "which value is positive?"
         )
-        hint = f"say so, as in --positive {json.dumps(other)}"
+        hint = f"for example --positive {json.dumps(other)}"
         raise FaultError(Diagnostic("E406", message, hint))
     # raises if the label cannot be used
     label = read_label(column, request.label, request.positive)
@@ -149,7 +149,7 @@ def _group_counts(column: pd.Series, name: str) -> dict[Any, int]:
         )
         hint = (
             "name another column with --group, "
-            "or add one to the table that says who is in which group"
+            "or add one to the table with each row's group"
         )
         raise FaultError(Diagnostic("E411", message, hint))
     counts = column.value_counts()
@@ -165,9 +165,9 @@ def _unusable_reason(column: pd.Series) -> str:
     values = as_float_array(column)
     count = int(np.isfinite(values).sum())
     if count < min(len(values), MIN_KNOWN_NUMBERS):
-        return f"{_format_row_count(count)} only with a number there: fill in more to use it"
+        return f"only {_format_row_count(count)} with a number: fill in more to use it"
     running = len(values) > 1 and (np.diff(values) == 1).all()
-    return "a running number" if running else ""
+    return "consecutive row numbers" if running else ""
 
 
 def _check_starter(text: str, path: Path) -> tuple[Diagnostic, ...]:
@@ -265,5 +265,5 @@ def _quoted(value: Any) -> str:
 
 
 MEANS_TEMPLATE = """
-    # A missing number is the mean of the training rows, and a feature COLUMN=(missing) says where.
+    # Missing numbers become the training mean; a feature COLUMN=(missing) marks them.
     missing: mean"""

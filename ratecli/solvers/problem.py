@@ -121,7 +121,7 @@ class Problem:
             E306 if no row has a label.
         """
         if not self.rates.totals[self.rates.index()[ERROR_RATE]] > 0:
-            hint = "say under the data set which column is its 'label'"
+            hint = "name the label's column in the data set: label: COLUMN"
             raise FaultError(Diagnostic("E306", "no training row has a label", hint))
         return combine_affine_forms(self.rates, [Affine({ERROR_RATE: 1.0})])
 

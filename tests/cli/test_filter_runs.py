@@ -78,5 +78,5 @@ def test_validate_plan_and_explain(folder, cli):
     assert cli("validate", "exp.yaml").out == "exp.yaml: no errors, 12 trials\n"
     assert "filter" in cli("plan", "exp.yaml").out
     shown = cli("explain", "exp.yaml").out
-    assert "  training rows count by the chance that they are kept\n" in shown
+    assert "  each training row is weighted by the probability that it is kept\n" in shown
     assert "    subject to  disclosivity(by=sex) <= 0.05\n" in shown

@@ -63,7 +63,7 @@ def test_certificates_of_pooled_rates_are_approximate(folder, cli):
         (folder / "exp.yaml").write_text(text)
         answer = cli("explain", "exp.yaml")
         assert answer.code == 0, answer.err
-        assert ("stratified by data set: what is certified is approximate" in answer.out) != exact
+        assert ("stratified by data set: the guarantee is approximate" in answer.out) != exact
         assert cli("run", "exp.yaml", "--jobs", "1").code == 0
         assert trials(folder)["majorize"].info["certificates"][0]["exact"] is exact
 
@@ -109,9 +109,9 @@ def test_explain_shows_options_of_a_test(folder, cli):
     assert answer.code == 0, answer.err
     plain, aimed = answer.out.split("    of majorize\n")
     for part in (plain, aimed):
-        assert "stratified by sex: what is certified is approximate\n" in part
-        assert "candidate rows tell how the delta is divided\n" in part
-    tightened = "constraints are tightened until it is passed with a chance of 0.8\n"
+        assert "stratified by sex: the guarantee is approximate\n" in part
+        assert "the final ones are computed from the candidate rows\n" in part
+    tightened = "constraints are tightened to pass it with probability 0.8\n"
     assert (tightened in plain, tightened in aimed) == (False, True)
     (folder / "exp.yaml").write_text(LOANS.replace("fraction: 0.5", "order: positional"))
-    assert "the last ones: what is certified is approximate\n" in cli("explain", "exp.yaml").out
+    assert "the last rows: the guarantee is approximate\n" in cli("explain", "exp.yaml").out

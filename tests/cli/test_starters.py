@@ -107,7 +107,7 @@ def test_own_table_from_init_to_plot(folder, cli):
     answer = cli(*own("--positive", "yes"))
     assert (answer.code, answer.err) == (0, "")
     assert answer.out.splitlines() == [
-        'label    "approved": "yes" counts as yes, "no" as no',
+        'label    "approved": "yes" is positive, "no" is negative',
         'groups   "sex": "F" (200 rows), "M" (200 rows)',
         'left out "id": 400 different texts: probably a row ID',
         "wrote exp.yaml; next: ratecli run exp.yaml",
@@ -158,13 +158,13 @@ def test_unclear_tables_are_errors(table, cli, change, options, fault):
 def test_missing_numbers_are_replaced_by_means(folder, table, cli):
     table(with_cell("age", "", 5))
     answer = cli(*own("--positive", "yes"))
-    assert 'missing  "age" (80 rows): the mean, and a feature that says where' in answer.out
+    assert 'missing  "age" (80 rows): set to the mean, and marked by a feature' in answer.out
     written = load_experiment(folder / "exp.yaml")[0].datasets["table"]
     assert (written.drop, written.missing) == (("sex", "id"), "mean")
     assert cli("validate", "exp.yaml").code == 0
     table(lambda row: [*row[:3], row[3] if row[0] in {"p1", "p2"} else "", *row[4:]])
     answer = cli(*own("--positive", "yes", "--force"))
-    assert 'left out "age": 2 rows only with a number there' in answer.out
+    assert 'left out "age": only 2 rows with a number' in answer.out
     assert load_experiment(folder / "exp.yaml")[0].datasets["table"].missing is None
 
 
@@ -209,9 +209,9 @@ def test_names_of_groups(folder, table, cli, change, groups):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda row: [int(row[0][1:]) + 7, *row[1:]], 'left out "id": a running number'),
+        (lambda row: [int(row[0][1:]) + 7, *row[1:]], 'left out "id": consecutive row numbers'),
         (with_cell("sex", "X", 20), "warning[W401]"),
-        (lambda row: [*row[:-1], int(row[-1] == "yes")], '"1" counts as yes, "0" as no'),
+        (lambda row: [*row[:-1], int(row[-1] == "yes")], '"1" is positive, "0" is negative'),
     ],
 )
 def test_notes_and_warnings_about_columns(table, cli, change, message):

@@ -55,12 +55,12 @@ def test_goals_are_shown_as_written_and_as_understood(explained):
 @pytest.mark.parametrize(
     ("deployed", "line"),
     [
-        ("{column: approved}", "likelier decisions of the column 'approved'"),
+        ("{column: approved}", "the more probable decisions of the column 'approved'"),
         (
             "{algorithm: unconstrained}",
-            "likelier decisions of the algorithm 'unconstrained', at the same seed and sweep point",
+            "the more probable decisions of the algorithm 'unconstrained', at the same seed and sweep point",
         ),
-        ("{model: old.npz}", "likelier decisions of the model 'old.npz'"),
+        ("{model: old.npz}", "the more probable decisions of the model 'old.npz'"),
     ],
 )
 def test_deployed_model_is_described(tmp_path, deployed, line):
@@ -98,16 +98,16 @@ def test_rule_that_does_not_vary_is_shown_once(explained):
         # times the denominator
         ("precision[women] >= 0.7", "error", "class affine"),
         ("error <= 1.1 * of(unconstrained, error)", "error", "error <= 0.55"),
-        ("error <= 1.1 * of(unconstrained, error)", "error", "0.5 stands for it"),
+        ("error <= 1.1 * of(unconstrained, error)", "error", "0.5 replaces it"),
         ("f1[women] - f1[men] <= 0.1", "error", "class a comparison of ratios of rates"),
         (
             "precision[women] - precision[men] <= 0.1",
             "error",
-            "majorize cannot: it is a comparison of ratios of rates, the algorithm takes affine",
+            "majorize does not support it: it is a comparison of ratios of rates, but the",
         ),
-        ("f1[women] - f1[men] <= 0.1", "error", "unconstrained ignores it, and is measured on it"),
+        ("f1[women] - f1[men] <= 0.1", "error", "unconstrained ignores it; results still report"),
         ("tpr >= 0.5", "exp(fpr) + kl(0.3, positive_rate)", "class convex in the rates"),
-        ("tpr >= 0.5", "exp(fpr)", "majorize cannot: it is convex in the rates"),
+        ("tpr >= 0.5", "exp(fpr)", "majorize does not support it: it is convex in"),
     ],
 )
 def test_classes_normal_forms_and_algorithms(explained, rule, objective, expected):

@@ -297,7 +297,7 @@ def test_predicting_a_safety_test_needs_rows_of_equal_weight(folder):
         file = text("weights", SAFE).replace("[unconstrained,", f"[{entry},")
         (fault,) = faults(write(folder, file))
         assert (fault.code, fault.place.line) == ("E104", 7)
-        assert "predicts its safety test from rows of equal weight" in fault.message
+        assert "needs rows of equal weight" in fault.message
     file = text("sample", SAFE).replace("[unconstrained,", "[seldonian,")
     _, store = run_file(write(folder, file))
     result = store.result(store.plan()[0].key)
@@ -379,9 +379,9 @@ def test_explain_describes_the_filter(folder):
     lines = explain(prepare(write(folder, text("sample"))))
     shown = lines[lines.index("filter") : lines.index("objective")]
     assert {
-        "  of the training rows a sample is drawn by the seed",
+        "  each training row is kept or not, at random by the seed",
         "  not for plain, which train on all rows",
         "    minimize    imbalance(by=sex)",
         "    subject to  disclosivity(by=sex) <= 0.3",
-        "    not seen    sex",
+        "    hidden      sex",
     } <= set(shown)

@@ -89,9 +89,9 @@ def test_which_algorithms_get_goals_must_meet_them_and_are_explained(folder):
     assert {fault.code for fault in outcome.warnings} == {"W408"}  # always yes is a constant
     lines = explain(check_available(folder / "exp.yaml"))
     said = [line.split(maxsplit=1) for line in lines[lines.index("constraint few") :] if line]
-    assert ["yes_enforces", "takes it"] in said
-    assert ["yes_reads", "reads it, and enforces nothing"] in said
-    assert ["yes_ignores", "ignores it, and is measured on it"] in said
+    assert ["yes_enforces", "supports it"] in said
+    assert ["yes_reads", "reads it but enforces nothing"] in said
+    assert ["yes_ignores", "ignores it; results still report it"] in said
 
 
 def test_unsupported_goals_are_refused_to_algorithms_that_get_them(folder):
