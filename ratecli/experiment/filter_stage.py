@@ -169,7 +169,7 @@ def _columns(at: EntryAtPoint, balance: Sequence[str]) -> list[str]:
     for name in balance:
         column = at.point.get(name, name)
         if not isinstance(column, str) or column in columns:
-            message = f"'{name}' must be a column not yet listed in 'balance', not {describe_type(column)}"
+            message = f"'{name}' must be another column to balance, not {describe_type(column)}"
             raise FaultError(Diagnostic("E104", message))
         columns.append(column)
     return columns

@@ -48,9 +48,7 @@ SHAPE_NAMES = {
 }
 NUMERIC_ERROR_RATES = frozenset({"error", "squared_error"})
 """Kinds of measurement that exist for numeric labels (`rates.table.Measurement`)."""
-DEPLOYED_HINT = (
-    "set `deployed` to a column of its decisions, an algorithm, or the file of a model"
-)
+DEPLOYED_HINT = "set `deployed` to a column of its decisions, an algorithm, or the file of a model"
 MEASURE_HINT = "measure it under `metrics` instead"
 
 

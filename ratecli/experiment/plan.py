@@ -288,7 +288,9 @@ class _Planner:
         ]
         if len(hits) == 1:
             return hits[0]
-        message = f"'{case.label}' needs exactly one result of '{label}', but {len(hits)} match its sweep point"
+        message = (
+            f"'{case.label}' needs a single result of '{label}', but {len(hits)} match its point"
+        )
         hint = "both must share the sweep names that distinguish the results"
         raise _reference_error(case, label, message, hint)
 

@@ -117,9 +117,7 @@ def check_known_groups(sample: Sample, case: Case) -> Iterator[Diagnostic]:
         values = sample.columns[column][sample.rows(leaf.over, "train")]
         count = int(np.asarray(pd.isna(values)).sum())
         if count:
-            message = (
-                f"'{column}' is empty in {count} of the training rows, so their group is unknown"
-            )
+            message = f"'{column}' is empty in {count} training rows: their group is unknown"
             hint = "set missing: leave_out in the filter's options"
             yield Diagnostic("E411", message, hint, loc=loc, span=leaf.span)
 

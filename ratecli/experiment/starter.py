@@ -147,10 +147,7 @@ def _group_counts(column: pd.Series, name: str) -> dict[Any, int]:
             f"the column '{name}' has {what}: each value is a group, "
             f"and 2 to {MAX_GROUPS} can be compared"
         )
-        hint = (
-            "name another column with --group, "
-            "or add one to the table with each row's group"
-        )
+        hint = "name another column with --group, or add one to the table with each row's group"
         raise FaultError(Diagnostic("E411", message, hint))
     counts = column.value_counts()
     return {value: int(counts[value]) for value in sorted(values)}

@@ -86,7 +86,7 @@ def test_rows_with_an_unknown_group(tmp_path, frame, text, line, column):
     other = tmp_path / "missing"
     found = faults(other, frame, text)
     assert {fault.code for fault in found} == {"E411"}
-    assert found[0].message == "'sex' is empty in 3 of the training rows, so their group is unknown"
+    assert found[0].message == "'sex' is empty in 3 training rows: their group is unknown"
     assert found[0].help == "set missing: leave_out in the filter's options"
     assert (found[0].place.line, found[0].place.column) == (line, column)
     free = text.replace("sex}\n", "sex, algorithm: {balanced_tree: {missing: leave_out}}}\n")
@@ -167,7 +167,7 @@ def test_errors_of_later_seeds_are_errors_of_trials(tmp_path, frame):
     [
         ("{balance: sx}", "E205", 19, "there is no column 'sx'"),
         ("{balance: [sex, race]}", "E205", 19, "there is no column 'race'"),
-        ("{balance: [sex, sex]}", "E104", 19, "'sex' must be a column not yet"),
+        ("{balance: [sex, sex]}", "E104", 19, "'sex' must be another column"),
         ("{balance: x}", "E304", 19, "'x' has 400 values"),
         ("{balance: sex, algorithm: majorize}", "E308", 35, "'majorize' is no filter"),
         ("{balance: sex, algorithm: balanced_trie}", "E202", 35, "no algorithm is called"),
@@ -176,12 +176,7 @@ def test_errors_of_later_seeds_are_errors_of_trials(tmp_path, frame):
         ("{balance: sex, disclosivity: 0.1, algorithm: qp_proxy}", "E308", 24, "does not bound"),
         ("{balance: sex, disclosivity: b}", "E203", 38, "no swept name is 'b'"),
         ("{balance: sex, disclosivity: big}", "E104", 38, "'big' is the number 2"),
-        (
-            "{balance: big}",
-            "E104",
-            19,
-            "'big' must be a column not yet listed in 'balance', not the number 2",
-        ),
+        ("{balance: big}", "E104", 19, "'big' must be another column to balance, not the number 2"),
         ("{objective: error}", "E308", 21, "the filter cannot minimize this: it is affine"),
         ("{objective: 'rms(share[y=1]@test - 1)'}", "E309", 26, "a goal uses the split"),
         ("{objective: 'rms(shore[y=1] - 1)'}", "E203", 26, "nothing is called 'shore'"),
