@@ -58,8 +58,7 @@ def test_goals_are_shown_as_written_and_as_understood(explained):
         ("{column: approved}", "the more probable decisions of the column 'approved'"),
         (
             "{algorithm: unconstrained}",
-            "more probable decisions of the algorithm 'unconstrained', at the same seed and sweep "
-            "point",
+            "decisions of the algorithm 'unconstrained', at the same seed and sweep point",
         ),
         ("{model: old.npz}", "the more probable decisions of the model 'old.npz'"),
     ],
