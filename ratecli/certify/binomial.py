@@ -187,7 +187,7 @@ class ClopperPearson(Bound):
 
     name = "clopper_pearson"
     exact = True
-    means = "from counts of decisions; those of a randomized classifier are drawn once"
+    means = "from counts of decisions; those of a randomized classifier are sampled once"
 
     def above(
         self, samples: Sequence[BoundedSample], delta: float, rng: np.random.Generator

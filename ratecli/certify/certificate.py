@@ -347,15 +347,15 @@ def explain_failure(
         The number of tested rows.
     """
     plan, worst = expected.plan, float(estimates.max())
-    reached = f"'{plan.goal.name}': the upper bound reached {ends.max():.4g}, it must be at most 0"
+    reached = f"'{plan.goal.name}': the upper bound is {ends.max():.4g}, but it must be at most 0"
     for form, parts in zip(plan.quantities, samples, strict=True):
         for sample in parts:
             if not sample.usable:
                 finite = int(np.isfinite(sample.values).sum())
                 return (
                     f"{reached}; '{ex.to_text(form.expression())}' was measured on {sample.rows:,} "
-                    f"safety rows, {finite:,} of them with a finite number: it takes at least "
-                    f"{MIN_GROUP_ROWS} rows, and all must be finite"
+                    f"safety rows, {finite:,} of them with a finite number: at least "
+                    f"{MIN_GROUP_ROWS} rows are needed, and all must be finite"
                 )
     if math.isnan(worst):
         return f"{reached}; on the safety rows its value is not defined"

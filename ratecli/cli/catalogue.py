@@ -71,7 +71,7 @@ def show(
     row = describe(name)
     if row is None:
         hint = did_you_mean(name, describable_names())
-        raise typer.BadParameter(f"nothing is called '{name}'; {hint}", param_hint="NAME")
+        raise typer.BadParameter(f"the name '{name}' is unknown; {hint}", param_hint="NAME")
     if as_json:
         print_json(row)
     else:

@@ -199,7 +199,7 @@ class DeployedSpec(Spec):
 class Experiment(Spec):
     """An experiment of ratecli: data, goals, algorithms, and what to report."""
 
-    name: SlugText = Field(description="Names the folder of results: small letters, digits, . _ -")
+    name: SlugText = Field(description="Name of the results folder: a-z, digits, . _ -")
     description: StrictText = Field("", description="What the experiment shows, for the report.")
     datasets: Annotated[dict[NameText, DatasetSpec], Field(min_length=1)] = Field(
         description="Data sets by a name of your choice, for rules such as recall[NAME]. They form "
@@ -223,8 +223,8 @@ class Experiment(Spec):
     )
     resample: OptionalResample = Field(
         None,
-        description="Draw the training rows of each seed with replacement from all rows of each "
-        "data set, and test on all rows, which are then the whole population. The ratio of drawn "
+        description="Sample the training rows of each seed with replacement from all rows of each "
+        "data set, and test on all rows, which are then the whole population. The ratio of sampled "
         "to available rows (it may exceed 1), or a name of the sweep.",
     )
     safety: OptionalSafety = Field(
@@ -367,7 +367,7 @@ def _check_datasets(experiment: Experiment) -> Iterator[Diagnostic]:
     conflicts = (
         (experiment.safety_tests(), "levels", "safety", "copies of a row are not independent"),
         (experiment.filter, "levels", "filter", "copies of a row are kept together"),
-        (experiment.resample, "split", "resample", "training rows are drawn at random"),
+        (experiment.resample, "split", "resample", "training rows are sampled at random"),
     )
     for present, key, other, reason in conflicts:
         for name, entry in datasets.items() if present else ():
@@ -423,7 +423,7 @@ def _check_trial_count(experiment: Experiment) -> Iterator[Diagnostic]:
     own = [len(sweep_points(entry.sweep)) if entry.sweep else 1 for entry in experiment.algorithms]
     trials = points * sum(own) * len(experiment.seeds)
     if trials > MAX_TRIALS:
-        message = f"this makes {trials} trials, over {MAX_TRIALS}"
+        message = f"this makes {trials} trials; at most {MAX_TRIALS} are allowed"
         hint = "use fewer seeds or points, or several files"
         yield Diagnostic("E105", message, hint, loc=("algorithms",), key=True)
 

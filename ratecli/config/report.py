@@ -36,7 +36,7 @@ SplitNames = Annotated[
 """One split, or a list of splits that get separate panels."""
 VariantNames = Annotated[
     ColumnNames | None,
-    Field(description="Variants to draw of algorithms that have several; default: all."),
+    Field(description="Variants to plot of algorithms that have several; default: all."),
 ]
 LabelNames = Annotated[tuple[NameText, ...], Field(min_length=1)]
 
@@ -64,7 +64,7 @@ class BasePlot(Spec):
     file: SlugText | None = Field(None, description="The file's name, without an ending.")
     title: StrictText | None = Field(None, description="The plot's title.")
     algorithms: LabelNames | None = Field(
-        None, description="Labels of the algorithms to draw; default: all."
+        None, description="Labels of the algorithms to plot; default: all."
     )
 
 
@@ -95,7 +95,7 @@ class TradeoffPlot(BasePaneledPlot):
         default=False, description="Draw the line y = x: a target that is met exactly."
     )
     optimum: StrictFlag = Field(
-        default=False, description="Draw the best possible trade-off, if the data set knows it."
+        default=False, description="Draw the best possible trade-off, if known for the data set."
     )
 
 
@@ -129,7 +129,7 @@ class BaseFilterPlot(BasePlot):
     """Options of plots of filters, which have a panel for each sweep point of each algorithm."""
 
     variant: ColumnName | None = Field(
-        None, description="Which of an algorithm's variants; default: the main one."
+        None, description="The variant of an algorithm to show; default: the main one."
     )
     column: ColumnName | None = Field(
         None,
@@ -197,7 +197,7 @@ EXPECTATION_KINDS = ("paper", "value", "at_most", "at_least")
 """Keys of which every entry has exactly one."""
 CONFIDENCE_INTERVAL = "ci"
 PERCENT_PATTERN = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*%")
-WITHIN_HELP = "write a number as 0.01, a share as 2%, or ci for ratecli's 95 % interval"
+WITHIN_HELP = "write a number (0.01), a percentage (2%), or ci for ratecli's 95 % interval"
 
 
 def _validate_tolerance(value: object) -> object:
@@ -208,7 +208,7 @@ def _validate_tolerance(value: object) -> object:
     else:
         good = isinstance(value, int | float) and 0 <= value < math.inf
     if not good:
-        raise value_error("a number from 0, a share or ci", f"'{value}'", WITHIN_HELP)
+        raise value_error("a number from 0, a percentage or ci", f"'{value}'", WITHIN_HELP)
     return value
 
 
@@ -230,14 +230,14 @@ class Expectation(Spec):
     __pydantic_extra__: dict[str, ScalarValue] = Field(init=False)
 
     algorithm: NameText = Field(description="The label of the algorithm.")
-    variant: ColumnName | None = Field(None, description="Which of its variants; default: all.")
+    variant: ColumnName | None = Field(None, description="One of its variants; default: all.")
     split: SplitName = Field("test", description="The rows that are measured.")
     metric: ColumnName = Field(
         description="What to compare: a metric, objective, violation.CONSTRAINT, solution_rate, "
         "failure_rate (of any constraint), failure_rate.CONSTRAINT."
     )
     paper: StrictNumber | None = Field(
-        None, description="The paper's figure, for comparison; judged only if `within` is given."
+        None, description="The paper's figure, for comparison; checked only if `within` is given."
     )
     value: StrictNumber | None = Field(
         None, description="What the mean must be, within the tolerance `within`."
@@ -247,7 +247,7 @@ class Expectation(Spec):
     within: Tolerance | None = Field(
         None,
         description="How far the mean may be from the figure or beyond the bound: a number, a "
-        "share of it (2%), or `ci`, ratecli's 95 % interval.",
+        "percentage (2%), or `ci`, ratecli's 95 % interval.",
     )
     source: StrictText | None = Field(None, description="Source of the figure, such as Table 3.")
 

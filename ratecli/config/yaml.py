@@ -290,22 +290,22 @@ class StrictLoader(Reader, Scanner, Parser, Composer, BaseResolver):
 
 
 QUOTE_HINT = "put the whole value in quotes: 'like this'"
-ESCAPE_HINT = "use single quotes, where a backslash is a backslash"
+ESCAPE_HINT = "use single quotes, in which a backslash is literal"
 COLON_HINT = "write 'key: value' with a space, and quote a value that contains ': '"
 PLACE_HINT = (
-    "keys that belong together begin in the same column, and text with brackets, quotes or ': ' "
-    "in it is in quotes"
+    "keys of one mapping begin in the same column; put text that contains brackets, quotes or "
+    "': ' in quotes"
 )
 SYNTAX_ADVICE = (
     (r"character '\\t' that", -1, "a tab is not allowed here", "replace tabs by spaces"),
     (r"character '(.)' that", -1, "a value cannot begin with '{0}' unquoted", QUOTE_HINT),
-    (r"mapping values are not", -1, "this ':' ends no key", COLON_HINT),
+    (r"mapping values are not", -1, "this ':' does not follow a key", COLON_HINT),
     (r"expected ':'", 0, "this line is not 'key: value'", COLON_HINT),
     (r"got '\['", -1, "an unquoted value inside {{ }} or [ ] cannot contain '['", QUOTE_HINT),
     (r"expected ',' or '(.)'", 0, "this bracket is not closed", "add '{0}' or a comma"),
-    (r"unexpected end of stream", 0, "this quoted text never ends", "add the closing quote"),
-    (r"unknown escape|escape seq", -1, "this is not an escape of double quotes", ESCAPE_HINT),
-    (r"but found", -1, "this does not continue what is above it", PLACE_HINT),
+    (r"unexpected end of stream", 0, "this quoted text is not closed", "add the closing quote"),
+    (r"unknown escape|escape seq", -1, "this escape is not valid in double quotes", ESCAPE_HINT),
+    (r"but found", -1, "this line does not fit the lines above", PLACE_HINT),
     (r"(.*)", -1, "this is not YAML: {0}", QUOTE_HINT),
 )
 """Part of PyYAML's message, the index of the mark to report, and a message and help for it."""

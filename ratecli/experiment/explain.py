@@ -65,8 +65,8 @@ def _explain_algorithms(cases: Sequence[Case]) -> Iterator[str]:
 def _explain_deployed(deployed: DeployedSpec) -> str:
     """Describe where the deployed model's decisions come from."""
     ((kind, source),) = deployed.model_dump(exclude_none=True).items()
-    same = ", at the same seed and sweep point" if kind == "algorithm" else ""
-    return f"the more probable decisions of the {kind} '{source}'{same}"
+    same = ", same seed and sweep point" if kind == "algorithm" else ""
+    return f"more likely decisions of the {kind} '{source}'{same}"
 
 
 def _explain_filters(prepared: PreparedExperiment) -> Iterator[str]:

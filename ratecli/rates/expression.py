@@ -220,7 +220,7 @@ def apply(function: str, arguments: tuple[Expression, ...], span: Span = NO_SPAN
     for argument in arguments:
         if isinstance(argument, Constant) and not low <= argument.value <= high:
             message = f"{function} of {argument.value:g} is not defined"
-            refuse("E311", message, argument.span, f"it takes numbers from {low:g} to {high:g}")
+            refuse("E311", message, argument.span, f"it is defined from {low:g} to {high:g}")
     values = [argument.value for argument in arguments if isinstance(argument, Constant)]
     if len(values) == len(arguments):
         return Constant(row.value(*values), span)

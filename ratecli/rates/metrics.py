@@ -173,14 +173,14 @@ def _rate_errors(name: str, row: Rate) -> Iterator[str]:
     if row.complement:
         other = _find_unchecked(row.complement)
         if not isinstance(other, Rate):
-            yield f"its complement '{row.complement}' is no rate"
+            yield f"its complement '{row.complement}' is not a rate"
         elif (other.among, other.yes, other.no, other.of) != (row.among, row.no, row.yes, row.of):
             yield f"its complement '{other.name}' is not the same rate with yes and no exchanged"
 
 
 def _composite_errors(name: str, row: Composite) -> Iterator[str]:
     if row.over and not isinstance(_find_unchecked(row.over), Rate):
-        yield f"it is divided by '{row.over}', which is no rate"
+        yield f"it is divided by '{row.over}', which is not a rate"
     for each in row.parameters:
         if not PLUGIN_NAME_PATTERN.fullmatch(each) or each in BUILTIN_NAMES:
             yield f"its argument '{each}' is not a new name"
@@ -199,7 +199,7 @@ def _composite_errors(name: str, row: Composite) -> Iterator[str]:
             if part == name:
                 yield f"it is defined by itself, in '{own}'"
             elif found is None and part not in BUILTIN_NAMES:
-                yield f"in '{line.text}' nothing is called '{part}'"
+                yield f"in '{line.text}' the name '{part}' is unknown"
             elif isinstance(found, Composite) and part not in seen:
                 waiting[part] = found
 

@@ -55,8 +55,8 @@ _HELPS = {
     "^": "write r ** 2 for a power",
     "==": "write two rules, one with <= and one with >=; in a slice, write a single =",
     "=": "write <= or >=; `=` only compares a column in a slice",
-    "<": "write <=; rates come in steps, strictness means nothing here",
-    ">": "write >=; rates come in steps, strictness means nothing here",
+    "<": "write <=; strict comparisons are not supported",
+    ">": "write >=; strict comparisons are not supported",
 }
 """Help for operators of other languages."""
 
@@ -71,7 +71,7 @@ def parse_constraint(text: str) -> Relation:
     """
     tree = _Parser(text).whole()
     if not isinstance(tree, Relation):
-        message = f"'{text.strip()}' is a value, a constraint is a comparison"
+        message = f"'{text.strip()}' is a value, but a constraint must be a comparison"
         refuse("E303", message, tree.span, "write it as `value <= bound` or `value >= bound`")
     return tree
 

@@ -129,7 +129,7 @@ def check_condition(condition: Condition, scope: Scope) -> None:
                 help_ = did_you_mean(value, texts, "values")
                 refuse("E206", f"'{value}' is not a value of '{column}'", span, help_)
     elif words := [str(value) for value in known if math.isnan(syntax.parse_number(value))]:
-        message = f"'{condition.op}' compares numbers, '{column}' holds words"
+        message = f"'{condition.op}' compares numbers, but '{column}' contains text"
         refuse("E206", message, span, f"compare with = or !=; values: {', '.join(words[:12])}")
 
 
@@ -163,10 +163,10 @@ class _Resolver:
         name = node.name
         if node.by and name not in COLUMN_FUNCTIONS:
             span = Span(node.by[0].span.start, node.by[-1].span.end)
-            refuse("E304", f"`by=` belongs to {', '.join(COLUMN_FUNCTIONS)}", span)
+            refuse("E304", f"only these accept `by=`: {', '.join(COLUMN_FUNCTIONS)}", span)
         is_template = name in TEMPLATES or (node.by and name in VARIADIC_FUNCTIONS)
         if (is_template or name in FUNCTIONS or name == OF) and (node.items or node.split):
-            message = f"a slice belongs to a rate, not to '{name}'"
+            message = f"'{name}' cannot have a slice, only a rate can"
             refuse("E304", message, node.span, f"write {name}(tpr[...])")
         if is_template:
             return self.template(node)
@@ -223,11 +223,11 @@ class _Resolver:
     def unknown(self, node: NameNode) -> NoReturn:
         name, span = node.name, Span(node.span.start, node.span.start + len(node.name))
         if name in self.scope.groups or name in self.scope.datasets:
-            help_ = f"write a rate of it, such as positive_rate[{name}]"
+            help_ = f"use it in a rate, such as positive_rate[{name}]"
             refuse("E203", f"'{name}' is a slice, not a number", span, help_)
         known = {*BUILTIN_NAMES, *plugin_metric_names(), *self.scope.parameters, *self.scope.unset}
         help_ = did_you_mean(name, known, "metrics, functions and sweep names")
-        refuse("E203", f"nothing is called '{name}'", span, help_)
+        refuse("E203", f"the name '{name}' is unknown", span, help_)
 
     def parameter(self, node: NameNode) -> Expression:
         if node.items or node.split or node.arguments is not None:
@@ -236,7 +236,7 @@ class _Resolver:
             return self.local[node.name]
         value = self.scope.parameters[node.name]
         if isinstance(value, bool) or not isinstance(value, int | float):
-            _refuse_use(node, f"stands for {value!r}, a rule needs a number")
+            _refuse_use(node, f"has the value {value!r}, but a rule needs a number")
         return ex.Constant(float(value), node.span)
 
     def function(self, node: NameNode) -> Expression:
@@ -257,8 +257,8 @@ class _Resolver:
         parts = [self.under(condition).value(arguments[0]) for condition in conditions]
         sizes = (1 for part in parts for _ in ex.walk(part))
         if sum(itertools.islice(sizes, MAX_NODES)) * len(parts) > MAX_NODES:
-            help_ = "take a column with fewer values, or one template at a time"
-            refuse("E302", f"'{name}' makes too many parts", node.span, help_)
+            help_ = "use a column with fewer values, or one template at a time"
+            refuse("E302", f"'{name}' expands to too many parts", node.span, help_)
         return apply_template(name, parts, node.span)
 
     def under(self, condition: Condition) -> _Resolver:
@@ -271,8 +271,8 @@ class _Resolver:
             _refuse_use(node, "takes a column and no metric", f"{node.name}(by=sex)")
         where, split = self.slice(node)
         if where.conditions:
-            message = f"'{node.name}' is of all rows, not of those where {where.visible}"
-            refuse("E304", message, node.span, "a slice of it can name data sets only")
+            message = f"'{node.name}' is measured on all rows, not on those where {where.visible}"
+            refuse("E304", message, node.span, "its slice can only name data sets")
         disclosivity = node.name == DISCLOSIVITY
 
         def group(condition: Condition) -> ex.Leaf:
@@ -348,8 +348,6 @@ def _check_decides(part: Expression) -> None:
     """Reject metrics of scores or estimates: only decisions of the deployed model are known."""
     scored = isinstance(part, ex.RankingMeasure)
     if scored or (isinstance(part, ex.Leaf) and part.rate.of != "decision"):
-        message = (
-            f"'{ex.to_text(part)}' needs scores or estimates, the deployed model has decisions only"
-        )
-        help_ = "take a metric of decisions, such as error, or of(LABEL, ...) of an algorithm"
+        message = f"'{ex.to_text(part)}' needs scores or estimates; a deployed model has decisions"
+        help_ = "use a metric of decisions, such as error, or of(LABEL, ...) of an algorithm"
         refuse("E304", message, part.span, help_)

@@ -41,7 +41,7 @@ def values(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Floats
                 found = VECTORIZED.get(name, scalar)(*parts)
             return np.where(np.isnan(parts).any(axis=0), np.nan, np.asarray(found, np.float64))
         case _:
-            raise ValueError(f"{ex.to_text(node)} is no function of the rates")
+            raise ValueError(f"{ex.to_text(node)} is not a function of the rates")
 
 
 def any_undefined(ratios: Iterable[Expression], rates: Floats, index: Mapping[Leaf, int]) -> Mask:
@@ -81,7 +81,7 @@ def tangents(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Tang
             terms = [d * part.slopes for d, part in zip(partial, parts, strict=True)]
             return Tangents(line, np.sum(terms, axis=0))
         case _:
-            raise ValueError(f"{ex.to_text(node)} is no function of the rates")
+            raise ValueError(f"{ex.to_text(node)} is not a function of the rates")
 
 
 def _quotient(top: Tangents, bottom: Tangents) -> Tangents:

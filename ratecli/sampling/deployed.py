@@ -91,8 +91,8 @@ def check_model_preserved(
     for place, file in results.items():
         models = place / MODELS_FOLDER
         if path.is_relative_to(models.resolve()):
-            message = f"the run of '{file}' writes the models in '{models}'"
-            hint = "copy the model out of there and name the copy, or run the files one by one"
+            message = f"the run of '{file}' replaces the models in '{models}'"
+            hint = "copy the model to another folder and use the copy, or run the files one by one"
             with document.placing("deployed", "model"):
                 raise FaultError(Diagnostic("E310", message, hint))
 
@@ -109,11 +109,11 @@ def with_stored_decisions(rows: TrialData, blob: bytes) -> TrialData:
     classifier = loads(blob)
     width = rows.X.shape[1]
     if classifier.width != width:
-        message = f"the deployed model takes {classifier.width} features, the rows have {width}"
+        message = f"the deployed model needs {classifier.width} features, but the rows have {width}"
         hint = "it must have been trained on these columns, encoded as they are here"
         raise FaultError(Diagnostic("E411", message, hint))
     if not np.isfinite(rows.predictions(classifier).scores).all():
-        raise FaultError(Diagnostic("E404", "the deployed model gives scores that are not finite"))
+        raise FaultError(Diagnostic("E404", "the deployed model's scores are not all finite"))
     return with_classifier_decisions(rows, classifier)
 
 

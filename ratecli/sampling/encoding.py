@@ -26,7 +26,7 @@ def read_decisions(column: Any, name: str) -> Floats:
     invalid = pd.notna(column) & ~np.isin(decisions, (0.0, 1.0))
     if invalid.any():
         example = column[np.flatnonzero(invalid)[0]]
-        message = f"'{example}' in the column '{name}' is no decision of a deployed model"
+        message = f"'{example}' in the column '{name}' is not a decision of a deployed model"
         hint = "decisions are 0 and 1; leave the cell empty where there is none"
         raise FaultError(Diagnostic("E406", message, hint))
     return np.asarray(decisions, dtype=np.float64)
@@ -56,7 +56,7 @@ def _check_slice_columns(sample: Sample, where: Slice) -> Iterator[Diagnostic]:
             hint = did_you_mean(condition.column, sample.columns, "columns")
             yield Diagnostic("E411", f"{start} there is no column '{condition.column}'", hint)
         elif condition.op not in {"=", "!="} and column.dtype.kind != "f":
-            yield Diagnostic("E411", f"{start} '{condition.column}' holds words")
+            yield Diagnostic("E411", f"{start} '{condition.column}' contains text")
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,7 @@ def _resample_rows(count: int, share: Fraction, rng: np.random.Generator) -> Row
     size = round(share * count)
     if not size:
         message = f"a share of {float(share):g} of {count} rows leaves no row to train on"
-        raise FaultError(Diagnostic("E410", message, "draw a greater share"))
+        raise FaultError(Diagnostic("E410", message, "sample a larger share"))
     rows = np.concatenate([rng.integers(count, size=size), np.arange(count)])
     part = np.full(len(rows), "test", dtype="<U10")
     part[:size] = "train"

@@ -215,7 +215,7 @@ def check_table(
         check_memory(name, StreamedTable(entry, data.folder, progress), bound)
     elif LEVEL_COLUMN in get_table(data, name).frame and entry.levels > 1:
         message = (
-            f"with 'levels' each row gets a column '{LEVEL_COLUMN}', and the table already has one"
+            f"with 'levels' each row gets a column '{LEVEL_COLUMN}', but the table already has one"
         )
         hint = "rename the table's own column"
         raise FaultError(Diagnostic("E411", message, hint, loc=("levels",)))
@@ -294,7 +294,7 @@ def filter_trial_data(
         kept = np.where(train, sampled, 1.0)
     if not kept[train].any():
         message = "the filter keeps no training row"
-        raise NoRowsKeptError(Diagnostic("E410", message, "say take: weights, or bound less"))
+        raise NoRowsKeptError(Diagnostic("E410", message, "set take: weights, or a higher limit"))
     splits = {name: split_dataset(data, name, seed, how.drawing) for name in data.entries}
     ends = np.cumsum([0, *(len(each.part) for each in splits.values())])
     for (name, each), (start, end) in zip(list(splits.items()), pairwise(ends), strict=True):
@@ -374,7 +374,7 @@ def _stack_tables(data: ExperimentData) -> Sample:
         weight = relative_weights(np.concatenate(weights))
     except ValueError as error:
         message = f"the weight of all data sets together {error}"
-        raise FaultError(Diagnostic("E411", message, "weigh them in the same unit")) from None
+        raise FaultError(Diagnostic("E411", message, "use weights in the same unit")) from None
     names = dict.fromkeys(str(name) for table in tables for name in table.frame.columns)
     ranges = [table.label_range for table in tables if table.label_range is not None]
     return Sample(

@@ -70,7 +70,7 @@ def check_defined_ratios(trees: Iterable[Expression], sample: Sample) -> list[Di
         if sample.deployed is None and any(leaf.rate.needs_deployed for leaf in leaves):
             continue
         if problem := _ratio_problem(part, build_rate_matrix(leaves, sample, "train")):
-            message = f"'{ex.to_text(part)}' {problem} on training rows, whatever is decided"
+            message = f"'{ex.to_text(part)}' {problem} on training rows for every classifier"
             hint = "its groups may lack positive or negative rows: use larger ones"
             found.append(Diagnostic("E311", message, hint, part.span))
     return found

@@ -175,16 +175,16 @@ def _choose_attempt(tried: list[_Attempt], guard: MarginSpec, constant: float) -
     if guard.margin is not None and (best.missed or not useful):
         where = "training" if guard.split == "train" else guard.split
         reason = (
-            f"too few {where} rows to hold '{best.name}' with a margin of {guard.margin:g}: "
-            f"the best model found misses it by {best.missed:.3g}"
+            f"too few {where} rows to satisfy '{best.name}' with a margin of {guard.margin:g}: "
+            f"the best model found violates it by {best.missed:.3g}"
         )
         if not useful:
             reason = "no model found is better than a constant decision, even without a margin"
         return Solution({}, "no_solution_found", reason)
     if not best.missed and best.solution.status in USABLE_STATUSES:
         return best.solution
-    judged = "by what the safety test will find" if guard.aim else f"on {guard.split} rows"
-    reason = f"judged {judged} '{best.name}' is missed by {best.missed:.3g}"
+    judged = "in the predicted safety test" if guard.aim else f"on {guard.split} rows"
+    reason = f"'{best.name}' is violated by {best.missed:.3g} {judged}"
     if not best.missed:  # only constraints tightened more than necessary could not be satisfied
         reason = "the constraints hold, but not at the smallest objective"
     return replace(best.solution, status="iteration_limit", reason=reason)
@@ -196,8 +196,8 @@ def _make_judge(guard: MarginSpec, problem: Problem) -> tuple[Problem, Judge]:
         return problem, _safety_test_judge(problem, guard.aim)
     rows = problem if guard.split == "train" else problem.validation
     if rows is None:
-        hint = "say under the data set: split: {validation: 0.2}"
-        message = "constraints are judged on validation rows, and there are none"
+        hint = "set split: {validation: 0.2} in the data set"
+        message = "constraints are judged on validation rows, but there are none"
         raise FaultError(Diagnostic("E410", message, hint))
     return rows, _standard_error_judge(rows, guard.margin)
 

@@ -194,7 +194,7 @@ def plugin_solver_class(plugin: plugins.Plugin) -> type[Solver]:
 
     solver = plugin.load()
     if not (isinstance(solver, type) and issubclass(solver, Solver)):
-        raise plugin.broken("it is no class derived from ratecli.solvers.base.Solver")
+        raise plugin.broken("it is not a class derived from ratecli.solvers.base.Solver")
     if isabstract(solver):
         raise plugin.broken("its class has no method 'solve'")
     parameters = vars(solver).get("__dataclass_params__")

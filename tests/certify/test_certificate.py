@@ -231,7 +231,7 @@ def test_the_record_of_a_quantity_and_of_one_bounded_on_one_side():
     ("text", "decisions", "bound", "fragment"),
     [
         ("positive_rate <= 0.3", np.ones(24), "auto",
-         ("'goal': the upper bound reached 0.7, it must be at most 0. Its estimate on the safety "
+         ("'goal': the upper bound is 0.7, but it must be at most 0. Its estimate on the safety "
           "rows is 0.7 itself: no number of rows would be enough for this candidate")),
         ("positive_rate <= 0.3", np.full(24, 0.3 - 1e-7), "hoeffding", "more than 1,000,000,000"),
         (f"{M} / {F} <= 1.2", np.zeros(24), "auto", "not defined"),

@@ -14,7 +14,7 @@ name: second
 {BASE}deployed: {{model: {STORED}}}
 metrics: {{churn: churn, their_churn: 'of(deployed, churn)', women: 'churn[sex = F]'}}
 """
-COPY = "copy the model out of there and name the copy"
+COPY = "copy the model to another folder and use the copy"
 
 
 def test_churn_against_the_stored_model(folder, cli, rows):
@@ -53,7 +53,7 @@ def test_a_run_may_not_compare_with_its_own_models(folder, cli, output):
             answer = cli(command, "itself.yaml", "-o", output)
             assert answer.code == 2
             assert (
-                f"error[E310]: the run of 'itself.yaml' writes the models in '{inside}'"
+                f"error[E310]: the run of 'itself.yaml' replaces the models in '{inside}'"
                 in answer.err
             )
             assert "--> itself.yaml:4:19" in answer.err
@@ -67,7 +67,7 @@ def test_two_runs_of_a_command_may_not_share_a_model(folder, cli, order):
     both = ("run", *(f"{name}.yaml" for name in order), "-q", "-j", 1)
     answer = cli(*both)
     assert answer.code == 2
-    message = "the run of 'first.yaml' writes the models in 'results/first/models'"
+    message = "the run of 'first.yaml' replaces the models in 'results/first/models'"
     assert f"error[E310]: {message}\n  --> second.yaml:4:19" in answer.err
     assert f"{COPY}, or run the files one by one" in answer.err
     assert cli("run", "second.yaml", "-q", "-j", 1).code == 0

@@ -203,7 +203,7 @@ UNCONSTRAINED, ERROR = "- unconstrained", "error: error"
     [
         ((UNCONSTRAINED, "- absent"), 5, "ModuleNotFoundError: No module named 'no_such_module'"),
         ((UNCONSTRAINED, "- raising"), 5, "RuntimeError: not today"),
-        ((UNCONSTRAINED, "- wrong"), 5, "it is no class derived from ratecli.solvers.base.Solver"),
+        ((UNCONSTRAINED, "- wrong"), 5, "not a class derived from ratecli.solvers.base.Solver"),
         ((UNCONSTRAINED, "- loose"), 5, "its class has no method 'solve'"),
         ((UNCONSTRAINED, "- bare"), 5, "its option 'depth' has no default"),
         (("source: loans", "source: people"), 19, "it is not a Source of ratecli.datasets.source"),

@@ -22,7 +22,7 @@ SYNTAX = [
     ("a: 1\n⟦\t⟧b: 2\n", "a tab"),
     ("a:1\nb⟦:⟧ 2\n", "write 'key: value' with a space"),
     ("a: b⟦:⟧ c\n", "quote a value"),
-    ("x: ⟦'⟧abc\ny: 2\n", "never ends"),
+    ("x: ⟦'⟧abc\ny: 2\n", "is not closed"),
     ("x: ⟦@⟧y\n", "cannot begin with '@'"),
     ("a:\n  b: 1\n ⟦c⟧: 2\n", "begin in the same column"),
     ("a: [1, 2]⟦]⟧\n", "brackets"),

@@ -55,12 +55,12 @@ def test_goals_are_shown_as_written_and_as_understood(explained):
 @pytest.mark.parametrize(
     ("deployed", "line"),
     [
-        ("{column: approved}", "the more probable decisions of the column 'approved'"),
+        ("{column: approved}", "more likely decisions of the column 'approved'"),
         (
             "{algorithm: unconstrained}",
-            "decisions of the algorithm 'unconstrained', at the same seed and sweep point",
+            "more likely decisions of the algorithm 'unconstrained', same seed and sweep point",
         ),
-        ("{model: old.npz}", "the more probable decisions of the model 'old.npz'"),
+        ("{model: old.npz}", "more likely decisions of the model 'old.npz'"),
     ],
 )
 def test_deployed_model_is_described(tmp_path, deployed, line):

@@ -144,7 +144,7 @@ def test_safety_test_refuses_disclosivity(folder):
 def test_group_without_training_rows_is_refused_in_goals_only(folder):
     (found,) = faults(folder, rule="share[x > 99] >= alpha")
     assert found.code == "E311"
-    assert "is 0 or undefined on training rows, whatever is decided" in found.message
+    assert "is 0 or undefined on training rows for every classifier" in found.message
     prepare(write(folder, text(metric="share[x > 99]")))
 
 

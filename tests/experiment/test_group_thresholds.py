@@ -120,7 +120,7 @@ def model_of(*slices):
     [
         (("sexe = F",), "E411", "uses the condition 'sexe = F', and there is no column 'sexe'"),
         (("sexe = F", "sexe = F, x < 1"), "E411", "there is no column 'sexe'"),
-        (("sex < 3",), "E411", "uses the condition 'sex < 3', and 'sex' holds words"),
+        (("sex < 3",), "E411", "uses the condition 'sex < 3', and 'sex' contains text"),
         (("sex =",), "E404", "'old.npz' holds no stored classifier: E301"),
         (("women",), "E404", "holds no stored classifier: E301: 'women' is not a condition"),
     ],

@@ -204,7 +204,7 @@ def certificate(tree: dict, upper: Any = 1.95, **more: Any) -> dict:
     record = {
         "constraint": "parity", "variant": "main", "classifier": "deterministic", "delta": 0.05,
         "method": "leaves", "bound": "student_t", "exact": False, "upper": upper, "estimate": 0.95,
-        "passed": False, "explanation": "'parity': the upper bound reached 1.95", "tree": tree,
+        "passed": False, "explanation": "'parity': the upper bound is 1.95", "tree": tree,
     }  # fmt: skip
     return record | more
 

@@ -158,7 +158,7 @@ def test_texts_of_a_tree():
     (first, why), (second, nothing_more) = draw_trees(certified(certificate(tutorial()), passed))
     assert (first.caption, why) == (
         "parity: seldonian (main), amount = 100, seed 0",
-        "'parity': the upper bound reached 1.95",
+        "'parity': the upper bound is 1.95",
     )
     assert nothing_more == ""
     svg = first.svg.decode()

@@ -179,7 +179,7 @@ def test_errors_of_later_seeds_are_errors_of_trials(tmp_path, frame):
         ("{balance: big}", "E104", 19, "'big' must be another column to balance, not the number 2"),
         ("{objective: error}", "E308", 21, "the filter cannot minimize this: it is affine"),
         ("{objective: 'rms(share[y=1]@test - 1)'}", "E309", 26, "a goal uses the split"),
-        ("{objective: 'rms(shore[y=1] - 1)'}", "E203", 26, "nothing is called 'shore'"),
+        ("{objective: 'rms(shore[y=1] - 1)'}", "E203", 26, "the name 'shore' is unknown"),
         ("{objective: 'rms(share[x < 0] - 1)', disclosivity: 0.1}", "E304", 46, "has 400 values"),
     ],
 )

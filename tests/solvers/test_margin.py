@@ -148,7 +148,7 @@ def test_infeasible_constraints_stay_infeasible():
 
 def test_missing_validation_rows_are_an_error():
     given = replace(split_problem(0, PARITY), validation=None)
-    with pytest.raises(FaultError, match="judged on validation rows, and there are none"):
+    with pytest.raises(FaultError, match="judged on validation rows, but there are none"):
         guarded(given, "validation")
 
 
@@ -185,7 +185,7 @@ def test_infinite_bound_does_not_tighten_without_end():
     assert short.tolist() == [1.0]
     found = guarded(given, aim=0.9)
     assert found.status == "iteration_limit"
-    assert "by what the safety test will find 'p' is missed by 1" in found.reason
+    assert "'p' is violated by 1 in the predicted safety test" in found.reason
 
 
 def test_undefined_constraint_counts_as_violated():
@@ -194,4 +194,4 @@ def test_undefined_constraint_counts_as_violated():
     found = guarded(given, "validation")
     assert not first(found).decide(given.X).any()
     assert given.violation(first(found)) == 1.0
-    assert found.reason == "judged on validation rows 's' is missed by 1"
+    assert found.reason == "'s' is violated by 1 on validation rows"

@@ -202,7 +202,7 @@ def test_sparse_and_dense_features_give_equal_decisions(name):
         ({"plugin": {"groups": 3}}, "E103", "plugin.groups", "must be true or false"),
         ("DecisionTree", "E104", "", "no classifier 'DecisionTree'"),
         ({"Linear": {}}, "E104", "Linear", "no classifier 'Linear'"),
-        ("KNeighborsClassifier", "E104", "", "no classifier .* that takes sample weights"),
+        ("KNeighborsClassifier", "E104", "", "no classifier .* that accepts sample weights"),
         ({"linear": {"depth": 3}}, "E101", "linear.depth", "no option 'depth'"),
         ({"plugin": {"proba": 3}}, "E101", "plugin.proba", "no option 'proba'"),
         ({"GaussianNB": {"smooth": 1}}, "E101", "GaussianNB.smooth", "no option 'smooth'"),

@@ -316,7 +316,7 @@ def test_contradictory_constraints_are_infeasible():
     rows = two_groups(2, n=60)
     found = shifted(problem(rows, Rules({"r": "recall >= 0.9", "c": "positive_rate <= 0.1"})))
     assert found.status == "infeasible"
-    assert found.reason.startswith("every choice of thresholds misses some constraint by 0.")
+    assert found.reason.startswith("every choice of thresholds violates some constraint by 0.")
     shuffled = Rows(rows.X * 0, rows.label, rows.group)
     found = shifted(problem(shuffled, Rules({"r": "recall >= 0.7", "f": "fpr <= 0.3"})))
     assert found.status == "no_solution_found"

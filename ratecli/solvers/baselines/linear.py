@@ -141,7 +141,7 @@ def solve_thresholded(
     missed = program.missed(rates, ROUNDING)
     feasible = missed == 0
     if not feasible.any():
-        reason = f"no threshold satisfies all constraints: they are missed by {missed.min():.3g}"
+        reason = f"no threshold satisfies all constraints: they are violated by {missed.min():.3g}"
         return Solution({}, *unmet_status(program, RowKinds.by(problem.rates), reason))
     values = program.value(program.objective, rates)
     known = np.nan_to_num(values, nan=np.inf)  # undefined is worse than any other value
@@ -215,10 +215,10 @@ def one_sided_diagnostic(goal: Goal, rates: RateMatrix) -> Diagnostic | None:
     if (rows.max(axis=1) > 0).all() and (rows.min(axis=1) < 0).all():
         return None
     message = (
-        f"'{goal.name}' pushes no row up, or none down, and zafar compares the rows that a rule "
+        f"'{goal.name}' pushes no row up, or none down, but zafar compares the rows that a rule "
         "pushes down with those that it pushes up"
     )
-    return Diagnostic("E308", message, "write a rule that holds one group's rate against another's")
+    return Diagnostic("E308", message, "write a rule that compares the rates of two groups")
 
 
 def bounded_covariance_problem(problem: Problem, means: Array, covariance: float) -> ConvexProblem:

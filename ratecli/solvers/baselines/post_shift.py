@@ -261,14 +261,14 @@ def _status_and_reason(
     program = hull.program
     if not optimum.feasible:
         missed = max(float(program.excess(optimum.rates)), 0.0)
-        reason = f"every choice of thresholds misses some constraint by {missed:.3g} or more"
+        reason = f"every choice of thresholds violates some constraint by {missed:.3g} or more"
         return unmet_status(program, hull.kinds, reason)
     if program.missed(optimum.rates) == np.inf:
         reason = UNDEFINED_RATIO_REASON
     elif left <= hull.gap:
         reason = short
     else:
-        reason = f"the objective may be {left:.2g} above the least one"
+        reason = f"the objective may be {left:.2g} above the optimum"
     return "iteration_limit" if reason else "solved", reason
 
 

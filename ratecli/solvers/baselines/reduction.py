@@ -92,7 +92,7 @@ def solve_reduction(
     if reduction.best_gap_ >= reduction.nu:
         reason = f"{steps} a gap of {row['gap']:.2g} is left, above {reduction.nu:.2g}"
     elif row["violation"] > MAX_EXCESS:
-        reason = f"{steps} a constraint is missed"
+        reason = f"{steps} a constraint is violated"
     else:
         return Solution(variants, trace=(row,))
     return Solution(variants, "iteration_limit", reason, trace=(row,))

@@ -352,4 +352,4 @@ def unmet_status(
     least = min_violation(program, kinds)
     if least <= SURE_VIOLATION:
         return status, reason
-    return "infeasible", f"{reason}; any decisions miss some constraint by {least:.3g} or more"
+    return "infeasible", f"{reason}; any decisions violate some constraint by {least:.3g} or more"

@@ -200,8 +200,8 @@ def _ending(search: ColumnGeneration) -> tuple[str, str]:
             return "iteration_limit", UNDEFINED_RATIO_REASON
         if search.ended:
             return "solved", ""
-        promised = f"an answer promised {last['gap']:.2g} of the objective"
+        promised = f"the objective could still improve by {last['gap']:.2g}"
         return "iteration_limit", f"after {len(search.trace)} rounds {promised}"
-    reason = f"every mixture of {len(search.members)} classifiers misses some constraint by "
+    reason = f"every mixture of {len(search.members)} classifiers violates some constraint by "
     reason += f"{last['violation']:.3g} or more"
     return unmet_status(search.program, search.rows.kinds, reason)

@@ -78,8 +78,8 @@ def solve_by_majorization(
     if missed.any():
         worst = int(np.argmax(missed))
         reason = (
-            f"'{names[worst]}' could not be met: the best compromise of step {len(run.trace)} "
-            f"misses it by {missed[worst]:.3g}"
+            f"'{names[worst]}' is not satisfied: the best compromise of step {len(run.trace)} "
+            f"violates it by {missed[worst]:.3g}"
         )
         status, reason = unmet_status(RateProgram.of(problem), RowKinds.by(problem.rates), reason)
     else:
@@ -89,7 +89,7 @@ def solve_by_majorization(
             status = "iteration_limit"
             reason = (
                 f"the last step ended after {last.work} {unit} with a gap of {last.gap:.2g}, "
-                f"which is not certain to be {solver.gap:.2g} of its objective"
+                f"which may be more than {solver.gap:.2g} of its objective"
             )
     multipliers = sum_by_goal(names, last.multipliers)
     return Solution(variants, status, reason, multipliers, tuple(run.trace))

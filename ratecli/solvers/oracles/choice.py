@@ -99,14 +99,14 @@ class _NamedOptions:
                 raise InvalidValueError(Diagnostic("E101", message, hint, loc=loc, key=True))
 
     def check_learner(self, others: Iterable[str] = (), *, probabilities: bool = False) -> None:
-        """Raise E101 or E104 unless this is a scikit-learn classifier that takes sample weights.
+        """Raise E101 or E104 unless this is a scikit-learn classifier that accepts sample weights.
 
         With `probabilities`, it must have `predict_proba`. `others` are names that are valid, too.
         """
         name, known = self.name, [*others, *CLASSIFIER_MODULES]
         if name not in CLASSIFIER_MODULES:
             hint = did_you_mean(name, known, "classifiers" if probabilities else "oracles")
-            message = f"scikit-learn has no classifier '{name}' that takes sample weights"
+            message = f"scikit-learn has no classifier '{name}' that accepts sample weights"
             raise self._error(message, hint)
         if not self.options and (name == LOGISTIC or not probabilities):
             return
@@ -119,7 +119,7 @@ class _NamedOptions:
             if refusal := estimators.parameter_error(model, key, value):
                 raise InvalidValueError(Diagnostic("E104", refusal, loc=(*self.loc, key)))
         if probabilities and not hasattr(model(**self.options), "predict_proba"):
-            message = f"{name} gives no probabilities"
+            message = f"{name} does not return probabilities"
             raise self._error(message, f"{LOGISTIC} does, for example")
 
     def _error(self, message: str, hint: str) -> InvalidValueError:

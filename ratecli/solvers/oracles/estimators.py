@@ -225,7 +225,7 @@ def _accepted_features(model: BaseEstimator, X: Features) -> Features:
     if get_tags(model).input_tags.sparse:
         return to_int32_indices(X)
     if X.shape[0] * X.shape[1] > MAX_DENSE_ROW_ENTRIES:
-        raise ValueError(f"it takes no sparse rows, and {X.shape[0]} x {X.shape[1]} are too many")
+        raise ValueError(f"it needs dense rows, and {X.shape[0]} x {X.shape[1]} are too many")
     return np.asarray(X.toarray())
 
 

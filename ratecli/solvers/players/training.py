@@ -67,7 +67,7 @@ def train(
     ]
     if not results:
         rates = "learning_rate or multiplier_rate"
-        return Solution({}, "diverged", f"the weights grew beyond all numbers: lower {rates}")
+        return Solution({}, "diverged", f"the weights became infinite: lower {rates}")
     kept = [each for each in results if not each.allowed] or results
     chosen = kept[0] if problem.validation is None else _best_setting(kept, problem.validation)
     main = chosen.stochastic
@@ -79,7 +79,7 @@ def train(
         reasons.append(f"chosen on validation rows: {setting}")
     if problem.violation(main) > MAX_EXCESS:
         status = "iteration_limit"
-        missed = f"after {solver.steps} steps no choice among classifiers meets all constraints"
+        missed = f"after {solver.steps} steps no mixture of classifiers satisfies all constraints"
         reasons.append(missed)
     trace = tuple(chosen.trace(pace))
     return Solution(variants, status, "; ".join(reasons), chosen.multipliers(), trace)

@@ -127,7 +127,7 @@ def shortfall_reason(
     name, end = prediction.owners[int(np.argmax(upper))], float(upper.max())
     known = np.isfinite(end)
     bound = f"the smallest bound attainable is {end:+.4g}" if known else "its bound is infinite"
-    reason = f"no model is expected to pass the test of '{name}': {bound}, and at most 0 is needed"
+    reason = f"no model is expected to pass the test of '{name}': {bound}, but must be at most 0"
     if factor is None:
         unknown = "there are too few training rows to tell how many would be enough"
         return f"{reason}; {'no number of rows would be enough' if known else unknown}"
