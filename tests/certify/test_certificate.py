@@ -247,7 +247,7 @@ def test_explanation_of_how_many_rows_it_would_take():
     """The failed bound would pass with this number of rows and the same rates."""
     found = one("positive_rate <= 0.3", groups(a=100), np.r_[np.ones(25), np.zeros(75)])
     assert found.upper > 0 > found.estimate
-    assert f"upper bound reached {found.upper:.4g}, it" in found.explanation
+    assert f"upper bound is {found.upper:.4g}, but" in found.explanation
     assert "Its estimate on the safety rows is -0.05" in found.explanation
     quarter = int(found.explanation.split("about ")[1].split()[0].replace(",", "")) // 4
     for rows, passes in ((4 * quarter + 4, True), (4 * quarter - 8, False)):

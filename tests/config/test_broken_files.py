@@ -26,7 +26,7 @@ SYNTAX = [
     ("x: ⟦@⟧y\n", "cannot begin with '@'"),
     ("a:\n  b: 1\n ⟦c⟧: 2\n", "begin in the same column"),
     ("a: [1, 2]⟦]⟧\n", "brackets"),
-    ('a: "\\⟦q⟧"\n', "not an escape"),
+    ('a: "\\⟦q⟧"\n', "escape is not valid"),
     ("a: 1\n⟦b⟧cd\ne: 2\n", "not 'key: value'"),
     ("a: ⟦*⟧b\n", "undefined alias"),
     ("a: {b: tpr⟦[⟧women] >= 1}\n", "cannot contain '['"),

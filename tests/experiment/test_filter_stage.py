@@ -380,7 +380,7 @@ def test_explain_describes_the_filter(folder):
     shown = lines[lines.index("filter") : lines.index("objective")]
     assert {
         "  each training row is kept or not, at random by the seed",
-        "  not for plain, which train on all rows",
+        "  not used by plain, which train on all rows",
         "    minimize    imbalance(by=sex)",
         "    subject to  disclosivity(by=sex) <= 0.3",
         "    hidden      sex",

@@ -105,7 +105,7 @@ def test_too_few_rows_for_a_margin_are_no_solution():
         assert guarded(given).status == "solved"
         found = guarded(given, margin=0.99)
         assert (found.status, bool(found.variants)) == (status, status == "solved")
-        assert found.reason.startswith("too few training rows to hold '") == (copies == 1)
+        assert found.reason.startswith("too few training rows to satisfy '") == (copies == 1)
 
 
 GAPS = {
@@ -128,7 +128,7 @@ def test_margin_never_returns_a_model_worse_than_a_constant(name, rule):
         else:
             assert found.status == "no_solution_found"
             assert found.reason.startswith(
-                "too few training rows to hold 'p' with a margin of 0.95"
+                "too few training rows to satisfy 'p' with a margin of 0.95"
             )
 
 

@@ -207,7 +207,12 @@ def test_sparse_and_dense_features_give_equal_decisions(name):
         ({"plugin": {"proba": 3}}, "E101", "plugin.proba", "no option 'proba'"),
         ({"GaussianNB": {"smooth": 1}}, "E101", "GaussianNB.smooth", "no option 'smooth'"),
         ({"SGDClassifier": {"alpha": "big"}}, "E104", "SGDClassifier.alpha", "'alpha' parameter"),
-        ({"plugin": {"probabilities": "LinearSVC"}}, "E104", "plugin.probabilities", "gives no"),
+        (
+            {"plugin": {"probabilities": "LinearSVC"}},
+            "E104",
+            "plugin.probabilities",
+            "does not return",
+        ),
     ],
 )
 def test_invalid_oracles_are_reported_at_their_location(option, code, loc, message):
