@@ -98,7 +98,7 @@ def test_testing_the_last_rows_of_a_sorted_file_is_a_warning(folder, cli):
         (folder / "exp.yaml").write_text(own.replace("fraction: 0.5", test))
         answer = cli("validate", "exp.yaml")
         assert answer.code == 0
-        assert ("warning[W403]: the last rows of 'loans' are tested" in answer.err) == warned
+        assert ("warning[W403]: the last rows of 'loans' are held out" in answer.err) == warned
 
 
 def test_explain_shows_options_of_a_test(folder, cli):

@@ -392,7 +392,7 @@ def test_too_few_calls_are_an_iteration_limit():
     given = problem(smooth_rows(1), PROGRAMS["kl"])
     found = best(given, calls=1, hashed=True)
     assert found.status == "iteration_limit"
-    assert found.reason.startswith("after 1 rounds an answer promised")
+    assert found.reason.startswith("after 1 rounds the objective could")
     assert set(found.variants["hashed"].decide(given.X)) <= {0.0, 1.0}
 
 
