@@ -40,8 +40,8 @@ class BalancedFilter(MappingParamsEstimator):
     by : str or list of str, default=None
         Columns whose values should have equal shares; None for all sensitive features.
     disclosivity : float, default=0.1
-        By how much the filter's output for a training row may change the probability of any value
-        of these columns, from 0 to 1.
+        Maximum change in the probability of any value of these columns that the filter's output
+        for a training row may cause, from 0 to 1.
     algorithm : str, default="balanced_tree"
         `balanced_tree`, `qp_proxy` or `naive_proxy`.
     kept : float, default=0.1
@@ -114,7 +114,7 @@ class BalancedFilter(MappingParamsEstimator):
             by = self._columns() or list(map(str, inputs.beside.columns))
             if not by:
                 self._keep_all()
-                hint = "name columns by `by`, or give sensitive_features"
+                hint = "pass column names as `by`, or pass sensitive_features"
                 issue_warnings([f"there are no groups to balance: {hint}"])
                 return self
             count = len(inputs)
@@ -152,7 +152,7 @@ class BalancedFilter(MappingParamsEstimator):
             raise NoSolutionFoundError(
                 f"the output of {self.algorithm} shifts the probability of a row's group by up to "
                 f"{values['disclosivity']:.4f}, more than {self.disclosivity:g}: allow more, "
-                f"or take balanced_tree"
+                f"or use balanced_tree"
             )
         self.filter_, self._reader = chosen, found.reader
         self.imbalance_, self.disclosivity_ = values["objective"], values["disclosivity"]
@@ -189,7 +189,7 @@ class BalancedFilter(MappingParamsEstimator):
             kept = prediction_columns(self.filter_, self._shown(X), self._seed).columns["kept"]
         self.sample_indices_ = rows = np.flatnonzero(kept)
         if not len(rows):
-            raise NoSolutionFoundError(f"of {len(kept)} rows none is kept: ask for more by `kept`")
+            raise NoSolutionFoundError(f"none of {len(kept)} rows is kept: increase `kept`")
         return _safe_indexing(X, rows), None if y is None else _safe_indexing(y, rows)
 
     def _unseen(self) -> list[str]:

@@ -181,7 +181,7 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
         """
         with convert_errors():
             if self.safety is not None and sample_weight is not None:
-                raise ValueError("a safety test counts every row once: it takes no sample_weight")
+                raise ValueError("a safety test counts every row once: pass no sample_weight")
             inputs = self._inputs(
                 X, sensitive_features, reset=True, y=y, sample_weight=sample_weight
             )
@@ -201,7 +201,7 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
     def _fit_spec(self) -> FitSpec:
         if self.safety is None and solver_class(self.solver).needs_safety_test:
             message = f"'{self.solver}' requires a safety test"
-            raise FaultError(Diagnostic("E102", message, 'say safety={"delta": 0.05}'))
+            raise FaultError(Diagnostic("E102", message, 'for example safety={"delta": 0.05}'))
         return FitSpec(self.solver, self.solver_options, **shared_arguments(self))
 
     def _unseen(self) -> list[str]:
@@ -243,7 +243,7 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
             return DETERMINISTIC if DETERMINISTIC in names else names[0]
         if self.variant not in names:
             listed = ", ".join(names)
-            raise ValueError(f"variant is {self.variant!r}, and {self.solver} leaves: {listed}")
+            raise ValueError(f"variant is {self.variant!r}, but {self.solver} returned: {listed}")
         return self.variant
 
     def _doubt(self, chosen: str) -> None:
@@ -254,7 +254,7 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
             if not amount <= CONSTRAINT_TOLERANCE
         ]
         if broken:
-            issue_warnings([f"the {chosen} classifier misses {', '.join(broken)} on training rows"])
+            issue_warnings([f"in training, the {chosen} classifier violates {', '.join(broken)}"])
         elif self.status_ != "ok":
             issue_warnings([f"{self.solver} ended as {self.status_}: {self.reason_}"])
 

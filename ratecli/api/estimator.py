@@ -44,7 +44,7 @@ class BinaryLabels:
         if len(labels) < 2:
             raise ValueError(f"y must have two labels, not {len(labels)} class: {labels.tolist()}")
         if pos_label not in {None, *labels.tolist()}:
-            raise ValueError(f"pos_label is {pos_label!r}, and the labels are {labels.tolist()}")
+            raise ValueError(f"pos_label is {pos_label!r}, but the labels are {labels.tolist()}")
         return cls(labels, 1 if pos_label is None else labels.tolist().index(pos_label))
 
     def yes(self, y: Any) -> Array:

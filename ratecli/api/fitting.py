@@ -126,9 +126,9 @@ def _check_options(inputs: InputRows, encode: bool | str, missing: str) -> None:
     """Raise E104 for invalid options of features, and for options that have no effect."""
     is_array, means = inputs.matrix is not None, missing == MISSING_TO_MEAN
     if encode not in {True, False, "auto"} or missing not in {MISSING_IS_ERROR, MISSING_TO_MEAN}:
-        reason = "encode is True, False or 'auto', missing is 'error' or 'mean'"
+        reason = "encode must be True, False or 'auto', and missing 'error' or 'mean'"
     elif is_array and (encode is True or means):
-        reason = "X is an array, whose numbers are used unchanged: give a DataFrame"
+        reason = "X is an array, whose numbers are used unchanged: pass a DataFrame"
     elif means and encode is False:
         reason = "encode is False, so numbers are used unchanged"
     else:
@@ -145,7 +145,7 @@ def _check_sizes(X: Features, names: Sequence[str]) -> None:
     if wrong.any():
         name, size = names[int(np.argmax(wrong))], sizes[wrong][0]
         message = f"the numbers of column '{name}', up to {size:g}, cannot be used unscaled"
-        hint = "give them in other units, or standardize them: encode=True does so for a DataFrame"
+        hint = "use other units, or standardize them: encode=True does so for a DataFrame"
         raise FaultError(Diagnostic("E407", message, hint))
 
 
@@ -164,7 +164,7 @@ def normalize_weights(sample_weight: Any, X: Any) -> Array:
             np.ldexp(np.round(mantissa * 2.0**WEIGHT_BITS) / 2.0**WEIGHT_BITS, exponent)
         )
     except ValueError as error:
-        message = f"sample_weight {error}; rows that are not to count have a weight of 0"
+        message = f"sample_weight {error}; give a weight of 0 to rows that should not count"
         raise ValueError(message) from None
 
 
@@ -285,8 +285,8 @@ def select_features(inputs: InputRows, dropped: Sequence[str]) -> list[str]:
     if inputs.matrix is not None:
         inside = [name for name in dropped if name in inputs.names and name not in inputs.beside]
         if inside:
-            message = f"'{inside[0]}' is a column of an array, and all of these are features"
-            raise FaultError(Diagnostic("E411", message, "give a DataFrame, or sensitive_features"))
+            message = f"'{inside[0]}' is a column of an array, all columns of which are features"
+            raise FaultError(Diagnostic("E411", message, "pass a DataFrame, or sensitive_features"))
         return []
     left = [name for name in inputs.names if name not in dropped]
     if not left:

@@ -290,7 +290,7 @@ class Results:
         name = trial_display_name(trial)
         with convert_errors():
             if not models:
-                raise FaultError(Diagnostic("E404", f"the trial '{name}' left no model"))
+                raise FaultError(Diagnostic("E404", f"the trial '{name}' has no model"))
             chosen = next(iter(models)) if variant is None else variant
             if chosen not in models:
                 hint = did_you_mean(chosen, models, "variants")
@@ -344,5 +344,5 @@ def _find_trial(
     if len(found) == 1:
         return found[0]
     listed = "; ".join(trial_display_name(trial) for trial in (found or plan)[:8])
-    message = f"{len(found) or 'no'} trials fit"
-    raise FaultError(Diagnostic("E104", message, f"say which algorithm, seed and values: {listed}"))
+    message = f"{len(found) or 'no'} trials match"
+    raise FaultError(Diagnostic("E104", message, f"specify algorithm, seed and values: {listed}"))

@@ -204,5 +204,5 @@ def _parse_measure(scorer: RateScorer, inputs: InputRows) -> Expression:
     metrics = spec.read(inputs.values).case.metrics
     tree = metrics[VIOLATION_PREFIX + name if scorer.rule else name]
     if any(isinstance(part, ex.AlgorithmMetric) for part in ex.walk(tree)):
-        raise FaultError(Diagnostic("E304", f"'{scorer.text}' asks for what another algorithm has"))
+        raise FaultError(Diagnostic("E304", f"'{scorer.text}' refers to another algorithm"))
     return tree

@@ -90,8 +90,8 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
         record = _read_record(path)
         path = path / _choose_variant(record, path, variant)
     elif variant is not None:
-        message = f"'--variant' needs the folder of a trial, and '{path}' is none"
-        raise FaultError(Diagnostic("E104", message, "leave out '--variant', or name the folder"))
+        message = f"'--variant' needs the folder of a trial, and '{path}' is not one"
+        raise FaultError(Diagnostic("E104", message, "leave out '--variant', or give the folder"))
     blob = read_model_file(str(path), path)
     classifier = load_classifier(str(path), blob)
     record = record or _read_record(path.parent)
@@ -124,7 +124,7 @@ def _read_record(folder: Path) -> Mapping[str, Any]:
         match content:
             case {"models": [_, *_] as models} if all(map(_is_model, models)):
                 return dict(content)
-    raise _broken_file(path, "it does not say which models it is of")
+    raise _broken_file(path, "it does not list its models")
 
 
 def _is_model(entry: object) -> bool:
@@ -163,7 +163,7 @@ def encoding_for_tables(record: object, name: str) -> Encoding:
     try:
         encoding = Encoding.from_json(record)
     except ReadyMadeError:
-        message = f"the features of '{name}' came ready-made: they are not made of columns"
+        message = f"the features of '{name}' are ready-made, not computed from columns"
         hint = "only models whose features are columns of numbers or text can be applied"
         raise FaultError(Diagnostic("E411", message, hint)) from None
     if encoding.levels > 1:
@@ -203,7 +203,7 @@ def prediction_columns(classifier: Classifier, X: Features, seed: int) -> Predic
     if not np.isfinite(scores).all():
         row = int(np.flatnonzero(~np.isfinite(scores))[0]) + 1
         message = f"the model gives row {row} a score that is not finite"
-        raise FaultError(Diagnostic("E404", message, "look at the numbers of that row"))
+        raise FaultError(Diagnostic("E404", message, "check the numbers of that row"))
     if isinstance(classifier, ProxyFilter):
         return _filter_columns(classifier, X, seed)
     chances = classifier.decide(X)
@@ -229,9 +229,9 @@ def _filter_columns(found: ProxyFilter, X: Features, seed: int) -> PredictedColu
 def _decision_columns(scores: Array, chances: Array, seed: int) -> PredictedColumns:
     yes = random_stream(seed, "predict").random(len(chances)) < chances
     drawn = int(((chances > 0) & (chances < 1)).sum())
-    summary = f"{yes.sum()} yes, {(~yes).sum()} no"
+    summary = f"{yes.sum()} positive, {(~yes).sum()} negative"
     if drawn:
-        summary += f"; {drawn} of them by chance, sampled with --seed {seed}"
+        summary += f"; {drawn} of them random, sampled with --seed {seed}"
     decision = yes.astype(np.int8)
     return PredictedColumns({"score": scores, "chance": chances, "decision": decision}, summary)
 

@@ -142,8 +142,8 @@ def learn_table_filter(request: FilterRequest) -> FilterResult:
     predicted, row_warnings = predict_table(model, path, table, request.seed)
     kept = predicted.columns["kept"] == 1
     if not kept.any():
-        message = f"of {table.num_rows} rows none is kept with --seed {request.seed}"
-        raise FaultError(Diagnostic("E501", message, "ask for more of them, as in --kept 0.2"))
+        message = f"none of {table.num_rows} rows is kept with --seed {request.seed}"
+        raise FaultError(Diagnostic("E501", message, "keep a larger share, such as --kept 0.2"))
     rows = table.filter(pa.array(kept))
     groups = own.typed_columns(path, rows, request.by, ()).map(_as_word)
     report = _filter_report(planned, result, request.disclosivity, groups)
@@ -180,7 +180,7 @@ def _check_columns(request: FilterRequest, table: pa.Table) -> list[Diagnostic]:
     faults = []
     for name, option in options.items():
         if name not in names:
-            message = f"there is no column '{name}', which {option} names"
+            message = f"there is no column '{name}' ({option})"
             faults.append(Diagnostic("E205", message, did_you_mean(name, names, "columns")))
     if not faults and not seen:
         hint = f"columns: {', '.join(names)}"
@@ -198,7 +198,7 @@ def _as_word(value: Any) -> str:
 def _row_id_warnings(column: pd.Series, name: str) -> Iterator[Diagnostic]:
     if is_text(column) and column.nunique() > max(MAX_VALUES, MAX_DISTINCT_SHARE * len(column)):
         message = (
-            f"column '{name}' has {column.nunique()} words in {len(column)} rows: "
+            f"column '{name}' has {column.nunique()} different texts in {len(column)} rows: "
             "a filter that uses it does not generalize to new rows"
         )
         yield Diagnostic("W406", message, f"leave out names and row IDs: --drop {name}")
@@ -400,4 +400,4 @@ def _filter_warnings(report: Mapping[str, Any]) -> Iterator[Diagnostic]:
             f"disclosivity is {test['disclosivity']:.4f} on held-out rows, more than {limit:g}: "
             "the limit is satisfied on training rows"
         )
-        yield Diagnostic("W402", message, "allow less, or learn on more rows")
+        yield Diagnostic("W402", message, "allow less, or train on more rows")

@@ -83,8 +83,8 @@ def _plugin_at_path(text: str) -> Plugin:
     if isinstance(found, Source | Rate | Composite):
         kind = "data set" if isinstance(found, Source) else "metric"
     elif not (isinstance(found, type) and issubclass(found, Solver)):
-        message = f"'{text}' is no Solver, Source, Rate or Composite"
-        hint = "name the class or object itself, not its module"
+        message = f"'{text}' is not a Solver, Source, Rate or Composite"
+        hint = "give the class or object itself, not its module"
         raise FaultError(Diagnostic("E210", message, hint))
     name = found.name if isinstance(found, Source | Rate) else attribute.lower()
     return Plugin(kind, EntryPoint(name, text, ""), "")

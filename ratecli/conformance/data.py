@@ -117,7 +117,7 @@ def _read(data: SourceSubject) -> Iterator[str]:
     for preparation, table in data.tables.items():
         n, where = len(table), f"preparation '{preparation}':"
         if n != stated and preparation == first:  # other preparations may select rows
-            yield f"{where} it has {n} rows, and {stated} are stated"
+            yield f"{where} it has {n} rows, but `rows` is {stated}"
         for key in ("label", "part", "weight", "matrix"):
             array = getattr(table, key)
             if array is not None and array.shape[0] != n:
@@ -167,12 +167,12 @@ def _labels(source: Source, preparation: str, table: Table) -> Iterator[str]:
     if table.label.dtype != np.float64:
         yield f"the label has the type {table.label.dtype}, not float64"
     if table.label_range != stated:
-        yield f"the label has the range {table.label_range}, and 'numbers' says {stated}"
+        yield f"the label has the range {table.label_range}, but 'numbers' has {stated}"
     low, high = stated or (0.0, 1.0)
     if ((values < low) | (values > high)).any() or (not stated and not set(values) <= {0.0, 1.0}):
         yield f"the label is {values[0]:g} to {values[-1]:g}, not {stated or '0 or 1'}"
     if not stated and len(values) == 1:
-        yield "the label has one class only"
+        yield "the label has only one class"
 
 
 @_check_tables("has features", "finite numbers without gaps, or text, but no label")
@@ -193,7 +193,7 @@ def _groups(source: Source, _: str, table: Table) -> Iterator[str]:
         yield Caution("it names no sensitive column, so that no groups can be compared")
     for column in source.sensitive:
         if table.frame[column].dropna().nunique() < 2:
-            yield f"'{column}' has one value only"
+            yield f"'{column}' has only one value"
 
 
 @_check_tables("is documented", "describe each column in `notes`")

@@ -115,7 +115,7 @@ def _solutions(subject: SolverSubject) -> Iterator[str]:
     for run in subject.plain_runs():
         yield from _solution_errors(subject, run, f"on '{run.goals.name}'")
         if subject.enforces and run.goals.possible and run.outcome == "infeasible":
-            yield f"'{run.goals.name}' is called infeasible, and is feasible"
+            yield f"'{run.goals.name}' is reported as infeasible but is feasible"
 
 
 def _solution_errors(subject: SolverSubject, run: SolverRun, where: str) -> Iterator[str]:
@@ -128,9 +128,9 @@ def _solution_errors(subject: SolverSubject, run: SolverRun, where: str) -> Iter
         listed = ", ".join(SOLUTION_STATUSES)
         yield f"{where} its status is '{solution.status}', not one of {listed}"
     if solution.status in {"solved", "iteration_limit"} and not solution.variants:
-        yield f"{where} it is {solution.status} and returns no classifier"
+        yield f"{where} its status is '{solution.status}', but it returns no classifier"
     if solution.status != "solved" and not solution.reason:
-        yield f"{where} it is {solution.status} and gives no reason"
+        yield f"{where} its status is '{solution.status}', but it gives no reason"
     for unknown in solution.multipliers.keys() - run.goals.rules.keys():
         yield f"{where} '{unknown}' among its multipliers is not a constraint"
     n = run.problem.X.shape[0]
@@ -142,7 +142,7 @@ def _solution_errors(subject: SolverSubject, run: SolverRun, where: str) -> Iter
         if not (low >= 0 and high <= 1):
             yield f"{where} '{name}' has decisions from {low:g} to {high:g}, not in [0, 1]"
     if subject.enforces and solution.status == "solved" and run.violation > MAX_EXCESS:
-        yield f"{where} it is called solved, and a constraint is violated by {run.violation:.3g}"
+        yield f"{where} it is 'solved', but a constraint is violated by {run.violation:.3g}"
 
 
 @check_in(SOLUTION_CHECKS, "returns valid classifiers", "use features (and slices) only")
@@ -260,7 +260,7 @@ def _unusual_tables(subject: SolverSubject) -> Iterator[str]:
 def _unsupported_goals(subject: SolverSubject) -> Iterator[str]:
     """Check that goals outside the declared classes are not falsely solved.
 
-    ratecli refuses such goals; here they are passed to the solver all the same.
+    ratecli refuses such goals; here they are passed to the solver anyway.
     """
     others = [goals for goals in tiny.TINY_PROBLEM_GOALS if goals not in subject.goals]
     if not others or not subject.enforces:

@@ -44,7 +44,7 @@ def stray_word_error(
     """
     if distinct <= FEW_LEVELS or not 0 < share < _STRAY_SHARE:
         return None
-    message = f"column '{name}' holds numbers, but '{word}' in row {row + 1}"
+    message = f"column '{name}' holds numbers, except for '{word}' in row {row + 1}"
     hint = "correct it, or name the column under 'categorical' or 'drop'"
     return Diagnostic("E411", message, hint)
 
@@ -74,16 +74,16 @@ def missing_cells_error(
         return None
     what = "an infinite value" if infinite.many else "no number"
     message = (
-        f"column '{name}' has {what} in row {wrong.first + 1}, and {wrong.many} such rows in all"
+        f"column '{name}' has {what} in row {wrong.first + 1} ({wrong.many} such rows in total)"
     )
     hint = "fill in the values, or name the column under 'drop'"
-    return Diagnostic("E407", message, hint if infinite.many else f"say 'missing: mean', {hint}")
+    return Diagnostic("E407", message, hint if infinite.many else f"set 'missing: mean', {hint}")
 
 
 def no_mean_error(name: str) -> FaultError:
     """Return the E407 for a feature without a number in any training row."""
-    message = f"column '{name}' has no number in the training rows, whose mean a missing one is"
-    return FaultError(Diagnostic("E407", message, "name it under 'drop', or look at 'split'"))
+    message = f"column '{name}' has no number in the training rows to compute their mean"
+    return FaultError(Diagnostic("E407", message, "name it under 'drop', or check 'split'"))
 
 
 def check_scale(name: str, scale: float) -> None:
@@ -91,7 +91,7 @@ def check_scale(name: str, scale: float) -> None:
     if not sys.float_info.min <= scale <= sys.float_info.max / 2:
         size = "small" if scale < 1 else "large"
         message = f"the numbers of column '{name}' are too {size} to be scaled"
-        way = "give it in other units, or name it under 'drop'"
+        way = "use other units, or name it under 'drop'"
         raise FaultError(Diagnostic("E407", message, way))
 
 
@@ -203,7 +203,7 @@ def read_number(
     if is_text(column):
         shown = next((word for word in column if word is not None), "")
         message = f"label column '{name}' holds text, such as '{shown}'"
-        way = "a label that is a number needs numbers; leave 'target' out for two classes"
+        way = "'target: number' needs numbers; leave 'target' out for two classes"
         raise FaultError(Diagnostic("E411", message, way, loc=("label",)))
     label = as_float_array(column)
     low, high = label_range
@@ -211,8 +211,8 @@ def read_number(
     if wrong.any():
         row = int(np.argmax(wrong))
         message = (
-            f"label column '{name}' holds {label[row]:g} in row {row + 1}, which is not from "
-            f"{low:g} to {high:g}, and {int(wrong.sum())} such rows in all"
+            f"label column '{name}' holds {label[row]:g} in row {row + 1}, which is not between "
+            f"{low:g} and {high:g} ({int(wrong.sum())} such rows in total)"
         )
         way = "a guarantee needs the range of all labels: widen 'label_range', or correct the rows"
         raise FaultError(Diagnostic("E406", message, way, loc=("label_range",)))
@@ -245,13 +245,13 @@ def _positive(shown: dict[str, str], name: str, positive: Any) -> str:
     values = ", ".join(f"'{word}'" for word in sorted(shown.values())[:6])
     if not shown:
         way = "leave 'label' out if the table has no labels"
-        raise FaultError(Diagnostic("E406", f"label column '{name}' holds no value at all", way))
+        raise FaultError(Diagnostic("E406", f"label column '{name}' is empty", way))
     if len(shown) > 2:
         more = ", ..." if len(shown) > 6 else ""
         message = f"label column '{name}' has {len(shown)} values, not two: {values}{more}"
         way = (
-            "add a column that says yes or no, and name it as 'label'; or, if the label is a "
-            "number, say 'target: number'"
+            "give a column with two values as 'label'; or, if the label is a "
+            "number, set 'target: number'"
         )
         raise FaultError(Diagnostic("E406", message, way))
     if positive is not None and value_key(positive) not in shown:
@@ -259,12 +259,12 @@ def _positive(shown: dict[str, str], name: str, positive: Any) -> str:
         hint = did_you_mean(str(positive), shown.values(), "values")
         raise FaultError(Diagnostic("E406", message, hint, loc=("positive",)))
     if len(shown) == 1:
-        message = f"label column '{name}' holds one class only: {values}"
+        message = f"label column '{name}' has only one class: {values}"
         raise FaultError(Diagnostic("E406", message, "training needs rows of both classes"))
     if positive is not None:
         return value_key(positive)
     if set(shown) not in _PAIRS:
-        message = f"label column '{name}' has the values {values}: which one is positive?"
+        message = f"label column '{name}' has the values {values}: which value is positive?"
         example = max(shown.values())
-        raise FaultError(Diagnostic("E406", message, f"say so, as in 'positive: {example}'"))
+        raise FaultError(Diagnostic("E406", message, f"for example 'positive: {example}'"))
     return next(word for word in _POSITIVE if word in shown)

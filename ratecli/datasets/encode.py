@@ -143,8 +143,8 @@ class Encoder:
         if first.matrix is not None:
             if unseen:
                 listed = ", ".join(f"'{name}'" for name in unseen)
-                message = f"the features are ready-made: {listed} cannot be kept out of them"
-                hint = "take a data set of columns, such as adult for a9a"
+                message = f"the features are ready-made: {listed} cannot be removed from them"
+                hint = "use a data set with columns, such as adult instead of a9a"
                 raise FaultError(Diagnostic("E411", message, hint))
             names = tuple(f"x{k + 1}" for k in range(first.matrix.shape[1]))
             return cls(names, (), _fit_idf(tables, train) if first.counts else None)
@@ -152,7 +152,7 @@ class Encoder:
         left = [name for name in first.features if name not in unseen]
         if not left:
             but = f" but {' and '.join(unseen)}" if unseen else ""
-            hint = "look at 'features' and 'drop'"
+            hint = "check 'features' and 'drop'"
             raise FaultError(Diagnostic("E411", f"there are no features{but}", hint))
         return cls.of([_fit_column(name, tables, train) for name in left])
 
@@ -216,7 +216,7 @@ class Encoder:
 def check_training_rows(count: float) -> None:
     if not count:
         message = "there are no training rows"
-        raise FaultError(Diagnostic("E410", message, "look at 'split'", loc=("split",)))
+        raise FaultError(Diagnostic("E410", message, "check 'split'", loc=("split",)))
 
 
 def _check_same_features(tables: Sequence[Table]) -> None:
@@ -226,7 +226,7 @@ def _check_same_features(tables: Sequence[Table]) -> None:
         differing = sorted(set(first.features) ^ set(table.features))
         widths = {None if each.matrix is None else each.matrix.shape[1] for each in (first, table)}
         if differing or len(widths) > 1 or first.counts != table.counts:
-            what = f": '{differing[0]}' is in one of them only" if differing else ""
+            what = f": '{differing[0]}' is only in one of them" if differing else ""
             hint = "use data sets of one kind, and name the common columns under 'features'"
             raise FaultError(Diagnostic("E411", f"the data sets' features differ{what}", hint))
 
@@ -321,8 +321,8 @@ def columns_as_known(
             columns[name], found = _parse_numbers(frame[name])
             faults += found
         elif kind == "text" and not is_text(frame[name]):
-            message = f"column '{name}' holds numbers, and it held text in training"
-            hint = "give its values as text, written as they were in training"
+            message = f"column '{name}' holds numbers, but it held text in training"
+            hint = "write its values as text, in the same way as in training"
             faults.append(Diagnostic("E411", message, hint))
         else:
             columns[name] = frame[name]
@@ -342,9 +342,9 @@ def _parse_numbers(column: pd.Series) -> tuple[NDArray[np.float64], list[Diagnos
     faults = []
     if wrong.any():
         cells = CellCounts.of(wrong)
-        shown = f"and here '{column.iloc[cells.first]}' in row {cells.first + 1}"
-        more = f"and {cells.many} such rows in all"
-        message = f"column '{column.name}' held numbers in training, {shown}, {more}"
+        shown = f"but has '{column.iloc[cells.first]}' in row {cells.first + 1}"
+        more = f"({cells.many} such rows in total)"
+        message = f"column '{column.name}' held numbers in training, {shown} {more}"
         faults.append(Diagnostic("E411", message, "correct it; an empty field is a missing number"))
     infinite = CellCounts.of(np.isinf(values))
     if fault := missing_cells_error(str(column.name), CellCounts(), infinite, means=True):
@@ -359,14 +359,14 @@ def _block_warnings(block: NumericBlock | OneHotBlock, table: Table) -> Iterator
         if new.any():
             shown = column[np.argmax(new)]
             message = (
-                f"column '{block.column}': {_count_rows(new)} with a value that no training row "
-                f"had, such as '{shown}'; they have none of its features"
+                f"column '{block.column}': {_count_rows(new)} with a value that did not occur in "
+                f"training, such as '{shown}'; all features of the column are 0 there"
             )
             yield Diagnostic("W404", message)
     elif isinstance(block, NumericBlock) and np.isnan(column).any() and not block.missing:
         message = (
-            f"column '{block.column}': {_count_rows(np.isnan(column))} without a number, which "
-            f"counts as the mean of the training rows, {block.mean:g}"
+            f"column '{block.column}': {_count_rows(np.isnan(column))} without a number, in "
+            f"place of which the mean of the training rows is used, {block.mean:g}"
         )
         yield Diagnostic("W405", message)
 

@@ -58,9 +58,9 @@ def feature_names(entry: DatasetEntry, columns: Sequence[str]) -> tuple[str, ...
     taken = {entry.label, entry.weight, entry.split.by, entry.deployed, *entry.drop}
     for k, name in enumerate(entry.features):
         if name in taken:
-            message = f"column '{name}' cannot be a feature: the entry names it elsewhere, too"
+            message = f"column '{name}' cannot be a feature: it has another role, too"
             loc = ("features", k)
-            raise FaultError(Diagnostic("E411", message, "take it out of 'features'", loc=loc))
+            raise FaultError(Diagnostic("E411", message, "remove it from 'features'", loc=loc))
     left = [name for name in columns if name not in taken]
     features = tuple(dict.fromkeys(entry.features or left))
     if not features:
@@ -76,7 +76,7 @@ def _check_names(entry: DatasetEntry, columns: Sequence[str]) -> None:
         named += [((key, k), name) for k, name in enumerate(getattr(entry, key))]
     known, hint = frozenset(columns), ""
     if mark := guess_separator(columns):
-        hint = f"columns seem to be separated by {mark!r}: say separator: {mark!r}"
+        hint = f"columns seem to be separated by {mark!r}: set 'separator: {mark!r}'"
     faults = [
         Diagnostic(
             "E205",
@@ -207,7 +207,7 @@ def _checksums(entry: DatasetEntry, paths: Sequence[Path]) -> tuple[str, ...]:
         sums = tuple(map(read, paths))
     if entry.sha256 is not None and sums != (entry.sha256.lower(),):
         message = f"'{entry.path}' is not the file that 'sha256' states: its sha256 is {sums[0]}"
-        hint = f"'sha256' says {entry.sha256.lower()}"
+        hint = f"expected: {entry.sha256.lower()}"
         raise FaultError(Diagnostic("E403", message, hint, loc=("sha256",)))
     return sums
 

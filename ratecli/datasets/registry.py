@@ -94,7 +94,7 @@ def settle_options(entry: DatasetEntry) -> dict[str, Any]:
         settled[key] = option.default if stated is None else stated
         if not option.least <= settled[key] <= option.most:
             message = f"'{key}' must lie between {option.least} and {option.most}"
-            hint = f"leave it out for {option.default}"
+            hint = f"the default is {option.default}"
             raise FaultError(Diagnostic("E104", message, hint, loc=(key,)))
     return settled
 

@@ -94,7 +94,7 @@ def is_official(spec: SplitOptions, part: NDArray[np.str_] | None) -> bool:
     """Return whether rows keep the official split `part`; raise E410 if that is impossible."""
     if part is None and spec.official:
         message = "the data set has no official split"
-        raise impossible_split_error(message, "give fractions, as in 'test: 1/3'")
+        raise impossible_split_error(message, "specify fractions, for example 'test: 1/3'")
     default = spec.train is None and spec.test is None
     return part is not None and (default if spec.official is None else spec.official)
 
@@ -103,7 +103,7 @@ def _by_column(table: Table, name: str) -> NDArray[np.str_]:
     values = _column(table, name)
     wrong = values[~values.isin(SPLIT_NAMES)].tolist()
     if wrong:
-        message = f"column '{name}' holds {wrong[0]!r}, which is no split"
+        message = f"column '{name}' holds {wrong[0]!r}, which is not a split"
         raise impossible_split_error(message, "its values must be train, validation or test")
     return values.to_numpy(dtype="<U10")
 
@@ -122,8 +122,8 @@ def part_shares(spec: SplitOptions) -> dict[str, Fraction]:
     shares.setdefault("test", _TEST)
     shares.setdefault("train", 1 - shares["validation"] - shares["test"])
     if sum(shares.values()) != 1 or min(shares.values()) < 0:
-        message = f"the fractions {', '.join(given)} do not leave or make a whole"
-        raise impossible_split_error(message, "leave one out: it becomes the rest")
+        message = f"the fractions {', '.join(given)} do not sum to 1 or leave a rest"
+        raise impossible_split_error(message, "leave one out: it gets the rest")
     return {part: shares[part] for part in SPLIT_NAMES}
 
 

@@ -71,7 +71,7 @@ def table_format(path: Path) -> str:
     kind = FORMAT_BY_SUFFIX.get(path.suffix.lower())
     if kind is None:
         message = f"'{path.name}' ends in neither .csv nor .parquet"
-        raise FaultError(Diagnostic("E404", message, "say 'format: csv' or 'format: parquet'"))
+        raise FaultError(Diagnostic("E404", message, "set 'format: csv' or 'format: parquet'"))
     return kind
 
 
@@ -104,11 +104,11 @@ class TableFile:
         names = [name.strip() for name in found]
         if "" in names:
             reason = f"its column {names.index('') + 1} has no name"
-            raise not_a_table_error(self.path, reason, "name it in the first line")
+            raise not_a_table_error(self.path, reason, "add a name in the first line")
         repeated = next((name for name in names if names.count(name) > 1), None)
         if repeated is not None:
-            reason = f"column '{repeated}' is there {names.count(repeated)} times"
-            raise not_a_table_error(self.path, reason, "give each column a name of its own")
+            reason = f"column '{repeated}' occurs {names.count(repeated)} times"
+            raise not_a_table_error(self.path, reason, "give each column a unique name")
         return names
 
     def rows(self) -> int | None:
@@ -164,7 +164,7 @@ class TableFile:
             reason = (str(error).splitlines() or ["no reason given"])[0][:200]
             way = "check 'format'"
             if self.kind == "csv":
-                way = "check 'separator' and the quotes; it must be UTF-8, with equally long rows"
+                way = "check 'separator' and quotes; use UTF-8 and rows with equally many fields"
             raise not_a_table_error(self.path, reason, way) from error
 
     def _header(self) -> list[str]:
@@ -173,7 +173,7 @@ class TableFile:
         with path.open("rb") as opened:
             head = opened.read(_HEAD)
         if not head.strip() or b"\0" in head:
-            way = "give a file with a line of column names, or say 'format: parquet' if it is one"
+            way = "use a file with a line of column names, or set 'format: parquet' if it is one"
             raise not_a_table_error(path, "it is empty or binary", way)
         with self._content_errors(), path.open(encoding="utf-8-sig", newline="") as text:
             rows = csv.reader(text, delimiter=self.separator, strict=True)
@@ -181,7 +181,7 @@ class TableFile:
 
 
 def no_rows_error(path: Path) -> FaultError:
-    way = "give it some below the names of its columns"
+    way = "add rows below the column names"
     return not_a_table_error(path, "it has no rows", way)
 
 
@@ -357,7 +357,7 @@ def _as_integers(values: NDArray[np.float64]) -> NDArray[np.float64] | NDArray[n
     return values
 
 
-SEPARATOR_HELP = "columns seem to be separated by {mark}: say --separator {mark}"
+SEPARATOR_HELP = "columns seem to be separated by {mark}: use --separator {mark}"
 
 
 def read_table_file(
@@ -389,15 +389,15 @@ def format_of_output(table: Path, output: Path | None) -> str:
     form, origin = (FORMAT_BY_SUFFIX.get(path.suffix.lower()) for path in (output, table))
     message = hint = ""
     if form is None:
-        message = f"'{output}' does not say which format it is to have"
-        hint = "end its name in .csv, .tsv or .parquet"
+        message = f"the format of '{output}' is unknown"
+        hint = "use a name that ends in .csv, .tsv or .parquet"
     elif output.exists() and output.samefile(table):
         message, hint = f"'{output}' is the table itself", "name another file with --output"
     elif form == "parquet" != origin:
         message = (
-            f"'{output}' would be Parquet, and '{table}' does not say which types its columns have"
+            f"'{output}' would be Parquet, but '{table}' does not specify the types of its columns"
         )
-        hint = "let the output be a CSV as well"
+        hint = "write a CSV file instead"
     if form is None or message:
         raise FaultError(Diagnostic("E104", message, hint))
     return form

@@ -37,7 +37,7 @@ USUAL_JOBS = 2
 """Default number of processes. Each holds its own copy of the data, so not all cores are used."""
 
 POLL_SECONDS = 1.0
-"""Seconds between looks at a pool: a cluster may be lost, or get more workers."""
+"""Seconds between checks of a pool: a cluster may be lost, or get more workers."""
 
 EXECUTOR_KINDS = "serial, processes, dask and dask://HOST:PORT"
 CLUSTER_ADDRESS = re.compile(r"(dask|tcp|tls)://([^/\s]+:\d+)")
@@ -283,4 +283,4 @@ def parse_executor(kind: str | None, jobs: int | None) -> Executor:
         case None:
             return SerialExecutor() if many == 1 else ProcessExecutor(many)
         case _:
-            raise FaultError(Diagnostic("E104", f"'{kind}' is none of {EXECUTOR_KINDS}"))
+            raise FaultError(Diagnostic("E104", f"'{kind}' is not one of {EXECUTOR_KINDS}"))

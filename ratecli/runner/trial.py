@@ -135,7 +135,7 @@ def missing_solution_reason(spec: TrialSpec, results: Mapping[str, TrialResult])
         required |= {"the deployed algorithm": spec.deployed} if spec.deployed is not None else {}
     for name, key in required.items():
         if has_no_solution(results[key]):
-            return f"{name} is needed and found no solution"
+            return f"{name} is needed but found no solution"
     return ""
 
 
@@ -175,7 +175,7 @@ def _rows_of_trial(
 def _main_classifier(result: TrialResult, name: str) -> Classifier:
     """Return the main variant of a trial's solution, which `of` and `deployed` refer to."""
     if not result.models:
-        message = f"'{name}' is needed and has no classifier: its trial ended as {result.status}"
+        message = f"'{name}' is needed but has no classifier: its trial ended as {result.status}"
         raise FaultError(Diagnostic("E501", message))
     return loads(next(iter(result.models.values())))
 
@@ -277,7 +277,7 @@ class Trial:
             why, _ = refusal_reason(type(case.solver), goal, objective=goal is objective)
             if why:  # a negative value of `of(...)` turned a convex goal concave
                 message = f"algorithm '{case.label}' cannot take '{goal.text}': {why}"
-                raise FaultError(Diagnostic("E308", f"{message} at the numbers that of(...) has"))
+                raise FaultError(Diagnostic("E308", f"{message} at the values of 'of(...)'"))
         return objective, constraints
 
     def _deployed_model(self) -> Classifier:
@@ -353,7 +353,7 @@ def goals_with_numbers(
         value = _reference_value(rows, split, reference, moved)
         if not math.isfinite(value):
             where = "training" if split == "train" else split
-            message = f"'{ex.to_text(node)}' is {value} on {where} rows: no goal can be held to it"
+            message = f"'{ex.to_text(node)}' is {value} on {where} rows: goals need a number"
             raise FaultError(Diagnostic("E311", message, None, node.span))
         return value
 

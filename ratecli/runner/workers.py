@@ -135,7 +135,7 @@ def _limit_result(message: TaskMessage, seconds: float, held: int) -> TrialResul
         reason = f"its process held {held / MIB:.0f} MiB of memory, {limit}"
         return TrialResult(message.key, "error", reason, seconds)
     if limits.time is not None and seconds >= limits.time:
-        reason = f"took longer than {limits.time:g} s, the limit of time"
+        reason = f"took longer than the time limit of {limits.time:g} s"
         return TrialResult(message.key, "timeout", reason, seconds)
     return None
 

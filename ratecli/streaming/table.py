@@ -114,10 +114,10 @@ def check_memory(name: str, table: StreamedTable, bound: int | None) -> None:
     """Raise E412 if reading the table piece by piece takes more than `bound` bytes."""
     if bound is not None and table.memory > bound:
         message = (
-            f"to read '{name}' piece by piece takes about {table.memory / 2**20:.0f} MiB, "
-            f"and a trial may take {bound / 2**20:.0f}"
+            f"reading '{name}' in chunks takes about {table.memory / 2**20:.0f} MiB, "
+            f"but the limit of a trial is {bound / 2**20:.0f} MiB"
         )
-        hint = "say limits: {memory: ...} of more, or leave out columns: drop: [...]"
+        hint = "increase limits: {memory: ...}, or leave out columns with drop: [...]"
         raise FaultError(Diagnostic("E412", message, hint))
 
 
@@ -125,7 +125,7 @@ def check_splits_rows(column: ColumnFacts) -> None:
     """Raise E411 if a column has too many values to distinguish rows by."""
     if not column.kept:
         message = f"column '{column.name}' has too many values to define groups of streamed rows"
-        raise FaultError(Diagnostic("E411", message, "take a column with fewer"))
+        raise FaultError(Diagnostic("E411", message, "use a column with fewer values"))
 
 
 def _feature_error(column: ColumnFacts, entry: DatasetEntry) -> Diagnostic | None:
@@ -157,7 +157,7 @@ def _check_weight(column: ColumnFacts) -> None:
     if column.no_weight.many:
         low, high = (f"{end:g}" for end in WEIGHT_RANGE)
         row = column.no_weight.first + 1
-        message = f"weight column '{column.name}' has no number from {low} to {high} in row {row}"
+        message = f"weight column '{column.name}' is not between {low} and {high} in row {row}"
         hint = "correct the row, or multiply the whole column"
         raise FaultError(Diagnostic("E411", message, hint))
 
@@ -170,7 +170,7 @@ def _labels(column: ColumnFacts, positive: Any) -> NDArray[np.float64]:
     if values is None:
         many = MAX_TEXT_LEVELS if column.is_text else MAX_DISTINCT_NUMBERS
         message = f"label column '{column.name}' has more than {many} values, not two"
-        hint = "add a column that says yes or no, and name it as 'label'"
+        hint = "give a column with two values as 'label'"
         raise FaultError(Diagnostic("E406", message, hint, loc=("label",)))
     whole = not column.is_text and all(value.is_integer() for value in values)
     return read_label(pd.Series(list(map(int, values)) if whole else values), column.name, positive)

@@ -145,7 +145,7 @@ def test_rate_score():
         ("positive_rate[sex = g]", "'g' is not a value of 'sex'"),
         ("churn", "needs a deployed model"),
         ("error <= 1", "a value is expected"),
-        ("of(unconstrained, error)", "asks for what another algorithm has"),
+        ("of(unconstrained, error)", "refers to another algorithm"),
         ("accuraci", "rate:1:1"),
     ],
 )

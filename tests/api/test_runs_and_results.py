@@ -56,7 +56,7 @@ def test_load_results_needs_no_data(results, folder):
 
 
 def test_executor_names(results, folder):
-    with pytest.raises(ValueError, match="'threads' is none of "):
+    with pytest.raises(ValueError, match="'threads' is not one of "):
         ratecli.run(EXPERIMENT, output=folder / "named", executor="threads")
     assert not (folder / "named").exists()
     named = ratecli.run(EXPERIMENT, output=folder / "named", executor="serial")
@@ -91,9 +91,9 @@ def test_models_predict_like_the_command(folder, results):
 
 def test_ambiguous_models_are_errors(results):
     assert results.model("unconstrained", kappa=0.6, seed=1).name.startswith("unconstrained kappa")
-    with pytest.raises(ValueError, match="2 trials fit"):
+    with pytest.raises(ValueError, match="2 trials match"):
         results.model("majorize")
-    with pytest.raises(ValueError, match="no trials fit"):
+    with pytest.raises(ValueError, match="no trials match"):
         results.model("majorize", kappa=0.7)
     with pytest.raises(ValueError, match="no variant 'best'"):
         results.model("majorize", "best", kappa=0.6)

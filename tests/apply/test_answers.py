@@ -25,7 +25,7 @@ def test_deterministic_classifiers():
         assert found.columns["score"].tolist() == [-2, 0, 0.5, 3]
         assert found.columns["chance"].tolist() == [0, 0, 1, 1]
         assert found.columns["decision"].tolist() == [0, 0, 1, 1]
-        assert found.summary == "2 yes, 2 no"
+        assert found.summary == "2 positive, 2 negative"
 
 
 def test_randomized_classifiers():
@@ -34,7 +34,7 @@ def test_randomized_classifiers():
     chances = 1 / (1 + np.exp(-X[:, 0]))
     shares = found.columns["decision"].reshape(4, 5000).mean(axis=1)
     assert np.abs(shares - chances).max() < 4 * 0.5 / np.sqrt(5000)
-    assert found.summary.endswith("; 20000 of them by chance, sampled with --seed 1")
+    assert found.summary.endswith("; 20000 of them random, sampled with --seed 1")
     again = prediction_columns(RandomizedLogistic(ONE), rows[:7], seed=1).columns["decision"]
     assert again.tolist() == found.columns["decision"][:7].tolist()
     other = prediction_columns(RandomizedLogistic(ONE), rows, seed=2).columns["decision"]

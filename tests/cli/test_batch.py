@@ -267,7 +267,10 @@ def test_an_interrupt_after_a_broken_ledger(folder, capsys):
 
 def test_limits_on_the_command_line(cli, files):
     for limit, messages in (
-        (("--timeout", "0.001s"), ("seed=0: took longer than 0.001 s", "2 timeout (2 run now)")),
+        (
+            ("--timeout", "0.001s"),
+            ("seed=0: took longer than the time limit of 0.001 s", "2 timeout (2 run now)"),
+        ),
         (("--memory", "64 MiB"), ("of memory, the limit is 64 MiB",)),
     ):
         answer = cli("run", files[0], "--smoke", "--executor", "serial", *limit)

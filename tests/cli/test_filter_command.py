@@ -196,7 +196,7 @@ def test_row_ids_and_small_groups_are_warnings(folder, cli):
     rows.to_csv(folder / "people.csv", index=False)
     answer = cli(*by_sex("-o", "kept.csv"))
     assert answer.code == 0
-    assert "warning[W406]: column 'name' has 1500 words in 1500 rows" in answer.err
+    assert "warning[W406]: column 'name' has 1500 different texts in 1500 rows" in answer.err
     assert "--drop name" in answer.err
     assert "warning[W401]: the group 'sex = X' has few rows" in answer.err
     assert "-->" not in answer.err  # the generated experiment is no file
@@ -204,8 +204,8 @@ def test_row_ids_and_small_groups_are_warnings(folder, cli):
 
 
 BAD = [
-    (["--by", "Sex"], 2, "error[E205]: there is no column 'Sex', which --by names"),
-    (["--drop", "ages"], 2, "there is no column 'ages', which --drop or --label names"),
+    (["--by", "Sex"], 2, "error[E205]: there is no column 'Sex' (--by)"),
+    (["--drop", "ages"], 2, "there is no column 'ages' (--drop or --label)"),
     (["--by", "sex"], 2, "'sex' is named twice"),
     (["--by", "one"], 2, "error[E304]: 'one' has 1 value, 'imbalance' takes 2 to 30"),
     (["--by", "gaps"], 4, "error[E411]: 'gaps' is empty in 2 of the training rows"),
@@ -265,5 +265,5 @@ def test_an_empty_sample_is_an_error(folder, cli, listing):
     answer = next(answer for answer in answers if answer.code)
     (folder / "k.csv").unlink(missing_ok=True)
     assert answer.code == 1
-    assert "error[E501]: of 3 rows none is kept with --seed" in answer.err
+    assert "error[E501]: none of 3 rows is kept with --seed" in answer.err
     assert listing() == before

@@ -131,8 +131,8 @@ def test_own_table_from_init_to_plot(folder, cli):
         (None, [], ("E406", """--positive "yes\"""")),
         (None, ["--positive", "Yes"], ("E406", "did you mean 'yes'?")),
         (with_cell("approved", "maybe", 3), [], ("E406", "has 3 values, not two")),
-        (with_cell("approved", "yes"), [], ("E406", "one class only")),
-        (with_cell("approved", ""), [], ("E406", "no value at all")),
+        (with_cell("approved", "yes"), [], ("E406", "only one class")),
+        (with_cell("approved", ""), [], ("E406", "is empty")),
         (with_cell("sex", "F"), ["--positive", "yes"], ("E411", "one value only")),
         (None, ["--positive", "yes", "--group", "age"], ("E411", "40 values")),
         (None, ["--group", "approved"], ("E411", "both the label and the group")),
@@ -183,7 +183,7 @@ def test_the_table_is_found_from_any_folder(folder, cli):
 def test_other_separators_are_kept(folder, table, cli):
     path = table()
     path.write_text(path.read_text().replace(",", ";"))
-    assert "say --separator ';'" in cli(*own("--positive", "yes")).err
+    assert "use --separator ';'" in cli(*own("--positive", "yes")).err
     assert cli(*own("--positive", "yes", "--separator", ";")).code == 0
     assert load_experiment(folder / "exp.yaml")[0].datasets["table"].separator == ";"
     assert cli("validate", "exp.yaml").code == 0

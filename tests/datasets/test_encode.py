@@ -264,9 +264,12 @@ def test_new_categories_and_missing_numbers_are_warnings(encoder: Encoder):
     assert X.tolist() == [[0, 0, 0, 0, 1, 0], [1, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0]]
     sex, age, job = encode_new_rows(encoder, given)[1]
     assert [fault.code for fault in (sex, age, job)] == ["W404", "W405", "W404"]
-    assert "'sex': 1 row with a value that no training row had, such as '(missing)'" in sex.message
+    assert (
+        "'sex': 1 row with a value that did not occur in training, such as '(missing)'"
+        in sex.message
+    )
     assert "'age': 2 rows without a number" in age.message
-    assert "training rows, 35" in age.message
+    assert "training rows is used, 35" in age.message
     assert "'job': 2 rows" in job.message
     assert "'c'" in job.message
 
@@ -276,17 +279,17 @@ def test_all_errors_of_new_rows_are_reported_together(encoder: Encoder):
     assert [each.code for each in (first, second, third)] == ["E205", "E411", "E411"]
     assert first.message == "there is no column 'sex', which the model needs"
     assert first.help.startswith("did you mean 'Sex'? columns: Sex, age, job")
-    assert "'age' held numbers in training, and here 'old' in row 2" in second.message
-    assert "'job' holds numbers, and it held text in training" in third.message
+    assert "'age' held numbers in training, but has 'old' in row 2" in second.message
+    assert "'job' holds numbers, but it held text in training" in third.message
 
 
 def test_infinite_values_and_words_among_numbers(encoder: Encoder):
     given = frame(sex=["F"] * 3, age=[1.0, np.inf, -np.inf], job=["a"] * 3)
     (fault,) = faults(encoder, given)
     assert fault.code == "E407"
-    assert "an infinite value in row 2, and 2 such rows in all" in fault.message
+    assert "an infinite value in row 2 (2 such rows in total)" in fault.message
     (fault,) = faults(encoder, given.assign(age=pd.Series(["x", "y", "1"], dtype=object)))
-    assert "here 'x' in row 1, and 2 such rows in all" in fault.message
+    assert "has 'x' in row 1 (2 such rows in total)" in fault.message
 
 
 def test_columns_of_unknown_kind_are_kept():

@@ -102,7 +102,7 @@ def test_missing_numbers_are_an_error_by_default(tmp_path: Path, more: dict[str,
     options = {key: OPTIONS[key] for key in ("label", "drop", "split")} | more
     (fault, _) = faults(options | {"path": "t.csv"}, tmp_path)
     assert (fault.code, fault.message[:27]) == ("E407", "column 'gaps' has no number")
-    assert fault.help.startswith("say 'missing: mean'")
+    assert fault.help.startswith("set 'missing: mean'")
 
 
 def test_column_without_training_numbers_is_an_error(tmp_path: Path):
@@ -122,7 +122,7 @@ def test_infinite_numbers_weights_and_labels(tmp_path: Path):
     found.loc[40:41, "gaps"] = np.inf
     write(found, tmp_path / "t.csv")
     (fault, _) = faults(OPTIONS | {"path": "t.csv"}, tmp_path)
-    assert fault.message == "column 'gaps' has an infinite value in row 41, and 2 such rows in all"
+    assert fault.message == "column 'gaps' has an infinite value in row 41 (2 such rows in total)"
     assert "missing" not in fault.help
     options = OPTIONS | {"path": "t.csv", "drop": ["part", "gaps"]}
     weighted = options | {"drop": ["part"], "weight": "gaps"}

@@ -143,18 +143,18 @@ NUMBERS_AND_A_WORD = rows("x,y", *(f"{i / 7},{i % 2}" for i in range(50)), "12O,
         *((GOOD, {"separator": each}, "E104", "separate") for each in ('"', "\n", "\r", "\0", "→")),
         # labels of two classes
         (rows("x,y", "1,a", "1,b", "1,c"), TWO | {"positive": "a"}, "E406", "3 values"),
-        (rows("x,y", "1,yes", "1,yes"), TWO | {"positive": "yes"}, "E406", "one class only"),
-        (rows("x,y", "1,yes", "1,no"), TWO, "E406", "which one is positive"),
+        (rows("x,y", "1,yes", "1,yes"), TWO | {"positive": "yes"}, "E406", "only one class"),
+        (rows("x,y", "1,yes", "1,no"), TWO, "E406", "which value is positive"),
         (rows("x,y", "1,yes", "1,no"), TWO | {"positive": "Yes"}, "E406", "not a value"),
-        (rows("x,y", "1,NA", "1,?"), TWO, "E406", "no value"),
+        (rows("x,y", "1,NA", "1,?"), TWO, "E406", "is empty"),
         # labels that are numbers
         (
             rows("x,y", "0,1", "0,5", "0,6"),
             NUMBER | {"label_range": [0, 4]},
             "E406",
-            "5 in row 2, which is not from 0 to 4, and 2 such rows in all",
+            "5 in row 2, which is not between 0 and 4 (2 such rows in total)",
         ),
-        (rows("x,y", "0,-1"), NUMBER | {"label_range": [0, None]}, "E406", "not from 0 to inf"),
+        (rows("x,y", "0,-1"), NUMBER | {"label_range": [0, None]}, "E406", "not between 0 and inf"),
         (rows("x,y", "0,1", "0,inf"), NUMBER, "E406", "holds inf in row 2"),
         (rows("x,y", "0,1", "0,two"), NUMBER, "E411", "holds text, such as '1'"),
         # features

@@ -238,7 +238,7 @@ def test_a_filter_that_keeps_no_row_gives_no_solution(folder, take):
         (replace(stage, models={"expected": nobody}), "the filter keeps no training row"),
         (
             TrialResult(stage.key, "no_solution_found"),
-            "the filter is needed and found no solution",
+            "the filter is needed but found no solution",
         ),
     ):
         result = run_trial(job, {stage.key: given})

@@ -132,7 +132,7 @@ def test_a_trial_over_its_time_limit_is_killed(executor):
     tasks.append(task("z", limits=wide))
     results = run(executor, tasks)
     assert results["x"].status == "timeout"
-    assert results["x"].reason == "took longer than 0.3 s, the limit of time"
+    assert results["x"].reason == "took longer than the time limit of 0.3 s"
     assert 0.3 <= results["x"].seconds < 30
     assert results["y"].reason.startswith("needs trial x, which ended as timeout: ")
     assert results["z"].status == "ok"

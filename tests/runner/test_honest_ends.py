@@ -48,7 +48,7 @@ def test_a_goal_may_become_unsupported_by_the_value_of_another_algorithm(ends, a
     found, _ = ends(algorithm, objective="of(unconstrained, fpr - tpr) * kl(0.3, positive_rate)")
     assert (found.status, found.values) == ("error", ())
     assert found.reason.startswith("E308: algorithm")
-    assert found.reason.endswith("at the numbers that of(...) has")
+    assert found.reason.endswith("at the values of 'of(...)'")
 
 
 AFFINE = ("majorize: {iterations: 2}",)

@@ -201,8 +201,8 @@ def test_audit_reads_a_text_column_as_decisions(folder):
 
 
 USED = "deployed: {algorithm: unconstrained}\n"
-DEPLOYED = "the deployed algorithm is needed and found no solution"
-OTHER = "'unconstrained' is needed and found no solution"
+DEPLOYED = "the deployed algorithm is needed but found no solution"
+OTHER = "'unconstrained' is needed but found no solution"
 
 
 @pytest.mark.parametrize(

@@ -203,4 +203,4 @@ algorithms: [unconstrained]
         prepare(write(tmp_path, text))
     (fault,) = caught.value.faults
     assert (fault.code, fault.place.line, fault.place.column) == ("E411", 4, 19)
-    assert fault.message == "the features are ready-made: 'sex' cannot be kept out of them"
+    assert fault.message == "the features are ready-made: 'sex' cannot be removed from them"

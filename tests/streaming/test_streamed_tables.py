@@ -171,7 +171,7 @@ def test_extreme_weights_are_refused(tmp_path, weight):
     table.loc[7, "w"] = weight
     write(table, tmp_path / "t.csv")
     found = fault(OPTIONS | {"path": "t.csv"}, tmp_path)
-    assert found.startswith("E411: weight column 'w' has no number from 1e-09 to 1e+09 in row 8")
+    assert found.startswith("E411: weight column 'w' is not between 1e-09 and 1e+09 in row 8")
 
 
 def slips(word):

@@ -2,7 +2,7 @@
 
 The rows of `adult` in the same order, with the same labels and the same official split. Each number
 is cut at quantiles: 123 binary features, a sparse matrix used without encoding or scaling. The test
-file stops at index 122; its matrix has 123 columns all the same.
+file stops at index 122, but its matrix also has 123 columns.
 
 Four columns are added to select rows by; they repeat information of the features.
 

@@ -162,14 +162,14 @@ def read_vectors(path: Path, wanted: Mapping[str, int]) -> dict[str, NDArray[np.
 
 
 def _no_vectors(path: Path, reason: str) -> FaultError:
-    message = f"'{path.name}' is no file of word vectors: {reason}"
-    way = "a line a word: the word, then its numbers, with a space between, as in GloVe's files"
+    message = f"'{path.name}' is not a file of word vectors: {reason}"
+    way = "each line must be a word and its numbers, separated by spaces, as in GloVe's files"
     return FaultError(Diagnostic("E404", message, way, loc=("vectors",)))
 
 
 CORPUS = Source(
     name="wiki",
-    summary="comments on Wikipedia's talk pages: fit to stay, or toxic?",
+    summary="comments on Wikipedia's talk pages: toxic or not?",
     preparations={"plain": f"{__name__}:prepare"},
     rows=159_686,
     label="toxic = no",
