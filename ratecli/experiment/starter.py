@@ -142,7 +142,7 @@ def _group_counts(column: pd.Series, name: str) -> dict[Any, int]:
     """Return the values of the column, sorted, with their numbers of rows."""
     values = _column_values(column)
     if not 2 <= len(values) <= MAX_GROUPS:
-        what = "one value only" if len(values) == 1 else f"{len(values)} values"
+        what = "only one value" if len(values) == 1 else f"{len(values)} values"
         message = (
             f"the column '{name}' has {what}: each value is a group, "
             f"and 2 to {MAX_GROUPS} can be compared"

@@ -115,7 +115,7 @@ class DaskPool:
             try:
                 self._threads = sum(self._client.nthreads().values())
             except (OSError, RuntimeError, ValueError) as error:
-                raise self._lost("the scheduler does not answer any more") from error
+                raise self._lost("the scheduler no longer answers") from error
             self._looked, self._seen = now, now if self._threads else self._seen
             if now - self._seen > LOST_WORKER_SECONDS:
                 raise self._lost(f"it has had no workers for {LOST_WORKER_SECONDS:g} s")
@@ -140,7 +140,7 @@ class DaskPool:
             if error is None:
                 return future.result()
         except OSError as closed:
-            raise self._lost("the scheduler does not answer any more") from closed
+            raise self._lost("the scheduler no longer answers") from closed
         if isinstance(error, KilledWorker):
             return worker_death_result(key, "a Dask worker was lost")
         if isinstance(error, FaultError):

@@ -133,7 +133,7 @@ def test_own_table_from_init_to_plot(folder, cli):
         (with_cell("approved", "maybe", 3), [], ("E406", "has 3 values, not two")),
         (with_cell("approved", "yes"), [], ("E406", "only one class")),
         (with_cell("approved", ""), [], ("E406", "is empty")),
-        (with_cell("sex", "F"), ["--positive", "yes"], ("E411", "one value only")),
+        (with_cell("sex", "F"), ["--positive", "yes"], ("E411", "only one value")),
         (None, ["--positive", "yes", "--group", "age"], ("E411", "40 values")),
         (None, ["--group", "approved"], ("E411", "both the label and the group")),
         (None, ["--positive", "yes", "--group", "Sex"], ("E205", "did you mean 'sex'?")),
