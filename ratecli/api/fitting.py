@@ -303,7 +303,7 @@ def check_fit_rows(read: ParsedFitSpec, data: TrialData) -> list[Diagnostic]:
 
 def _solve(read: ParsedFitSpec, data: TrialData, seed: int, case: Case) -> MeasuredSolution:
     """Solve a case after solving the cases of the algorithms that its goals refer to."""
-    needed = case.of(goals_only=True)
+    needed = case.referenced_labels(goals_only=True)
     reference: dict[str, Predictions] = {}
     for other in (each for each in read.others if each.label in needed):
         # this algorithm ignores goals, so dropping them does not change the classifier it finds

@@ -134,14 +134,14 @@ class Case:
         yield ("objective",), self.objective
         yield from ((("constraints", goal.name), goal) for goal in self.constraints)
 
-    def texts(self) -> Iterator[tuple[Loc, Expression]]:
+    def located_expressions(self) -> Iterator[tuple[Loc, Expression]]:
         """Yield each expression of the file with its location."""
         yield from ((loc, goal.expression) for loc, goal in self.located_goals())
         for name, metric in self.metrics.items():
             if name != "objective" and not name.startswith(VIOLATION_PREFIX):
                 yield ("metrics", name), metric
 
-    def of(self, *, goals_only: bool = False) -> list[str]:
+    def referenced_labels(self, *, goals_only: bool = False) -> list[str]:
         """Return the labels of the algorithms that must run before this one, sorted."""
         trees = [goal.expression for goal in self.goals()]
         trees += [] if goals_only else self.metrics.values()
@@ -214,7 +214,7 @@ def case_key_content(case: Case) -> dict[str, Any]:
     optional = {
         "needs": {needs: metadata.version(needs)} if needs else None,
         "plugin": plugin and plugin.origin,
-        "rates": plugin_rate_versions([tree for _, tree in case.texts()]),
+        "rates": plugin_rate_versions([tree for _, tree in case.located_expressions()]),
         "resample": case.share and str(case.share),
         "unseen": case.unseen,
         "safety": case.safety and case.safety.content(rules),

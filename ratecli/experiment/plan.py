@@ -232,7 +232,7 @@ class _Planner:
         """Return the trial of a case and seed; `needed` are the trials it refers to, by label."""
         case, of, deployed = self.cases[index], {}, None
         rows = {spec.key: spec.training_rows for spec in needed.values()}
-        for label in case.of():
+        for label in case.referenced_labels():
             if label in needed:
                 _check_rows_of_other(case, needed[label].case, is_deployed=False)
                 of[label] = needed[label].key
@@ -270,10 +270,17 @@ class _Planner:
         Raises E310 if a goal refers to the case's own result; metrics may.
         """
         deployed = self.deployed.algorithm
-        labels = {*case.of(), *([deployed] if deployed not in {None, case.label} else [])}
+        labels = {
+            *case.referenced_labels(),
+            *([deployed] if deployed not in {None, case.label} else []),
+        }
         cases = {label: self._matching_case(label, case) for label in sorted(labels)}
         own = [label for label, k in cases.items() if self.cases[k] is case]
-        if own and case.solver.role != "ignores" and set(own) & set(case.of(goals_only=True)):
+        if (
+            own
+            and case.solver.role != "ignores"
+            and set(own) & set(case.referenced_labels(goals_only=True))
+        ):
             message = f"a goal of '{case.label}' depends on its own result by of({own[0]}, ...)"
             raise _reference_error(case, own[0], message, "name another algorithm")
         return cases
@@ -300,7 +307,11 @@ DEPLOYED_LOC: Loc = ("deployed", "algorithm")
 
 def _reference_error(case: Case, label: str, message: str, hint: str | None = None) -> FaultError:
     """Return an E310 at the text where `case` refers to a result of `label`."""
-    mentions = [(loc, part.span) for loc, tree in case.texts() for part in references(tree, label)]
+    mentions = [
+        (loc, part.span)
+        for loc, tree in case.located_expressions()
+        for part in references(tree, label)
+    ]
     loc, span = mentions[0] if mentions else (DEPLOYED_LOC, None)
     return FaultError(Diagnostic("E310", message, hint, span, loc=loc))
 

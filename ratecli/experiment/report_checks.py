@@ -246,7 +246,7 @@ def check_splits(
     """
     used: dict[tuple[Loc, str], tuple[SweepValue | None, Span | None]] = {}
     for case in cases:
-        for loc, tree in case.texts():
+        for loc, tree in case.located_expressions():
             for leaf in measured_rates(tree) if loc[0] == "metrics" else ():
                 used[loc, leaf.split or "train"] = None, leaf.span
     for loc, part, _ in _report_parts(experiment):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli.models.base import Array, Classifier, Features, append_columns
-from ratecli.models.linear import HALF, Linear, ramp
+from ratecli.models.linear import Linear, ramp
 from ratecli.models.probabilities import ProbabilityModel
 
 MIN_CHANCE = 1e-9
@@ -188,7 +188,7 @@ class MajorityVote(MixtureClassifier):
     kind: ClassVar[str] = "vote"
 
     def decide(self, X: Features) -> Array:
-        return (super().decide(X) > HALF).astype(float)
+        return (super().decide(X) > 0.5).astype(float)
 
     def estimate(self, X: Features) -> Array:
         return self.decide(X)

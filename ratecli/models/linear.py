@@ -9,17 +9,18 @@ import numpy as np
 
 from ratecli.models.base import Array, Classifier, Features
 
-HALF = 0.5
+RAMP_CORNER = 0.5
+"""The distance from 0 beyond which the ramp is constant."""
 
 
 def ramp(z: Array) -> Array:
     """sigma(z) = max(0, min(1, 1/2 + z)): P(positive decision) at score z, in the paper's units."""
-    return np.clip(HALF + z, 0.0, 1.0)
+    return np.clip(RAMP_CORNER + z, 0.0, 1.0)
 
 
 def hinge(z: Array) -> Array:
     """max(0, 1/2 + z): the convex upper bound of the ramp that is tight for z <= 1/2."""
-    return np.maximum(0.0, HALF + z)
+    return np.maximum(0.0, RAMP_CORNER + z)
 
 
 def logistic(scores: Array) -> Array:

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
-from ratecli.models.linear import HALF, LinearRegressor, Logistic, Threshold
+from ratecli.models.linear import RAMP_CORNER, LinearRegressor, Logistic, Threshold
 from ratecli.rates.analysis import Goal, affine_pieces
 from ratecli.rates.matrix import RateMatrix, RowKinds
 from ratecli.solvers.base import Progress, Solution, trace_row
@@ -234,7 +234,7 @@ def bounded_covariance_problem(problem: Problem, means: Array, covariance: float
     coefficients = np.block(
         [[error, np.zeros((1, m))], [np.zeros((m, n)), np.eye(m) / CONTRAST_LENGTH]]
     )
-    constants = np.append(constant, np.full(m, -HALF / CONTRAST_LENGTH - covariance / 2))
+    constants = np.append(constant, np.full(m, -RAMP_CORNER / CONTRAST_LENGTH - covariance / 2))
     parts = [X, CONTRAST_LENGTH * means]
     dense = isinstance(X, np.ndarray)
     rows = np.vstack(parts) if dense else sparse.csr_array(sparse.vstack(parts))

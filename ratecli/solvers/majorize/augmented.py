@@ -1,9 +1,8 @@
-"""Problem 3 with all its constraints, solved to a certified gap by the method of multipliers.
+"""Problem 3 of Goh et al. (2016), solved to a certified gap by the method of multipliers.
 
 The method is applied to the scores y = X w (Rockafellar 1976). Its multipliers are slopes, one per
 row, which form a dual point. Each round solves a smooth problem by Newton's method (`newton`), with
-the constraints inside, so no outer search over multipliers is needed, unlike in Algorithm
-2.
+all constraints inside, so it needs no outer search over multipliers, unlike their Algorithm 2.
 
 Compared with dual coordinate ascent, each step yields both ends of the gap, however ill-conditioned
 the problem is. Interior-point methods form X' D X of all rows in each step, which is infeasible for
@@ -18,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ratecli.models.base import Array
-from ratecli.models.linear import HALF
+from ratecli.models.linear import RAMP_CORNER
 from ratecli.solvers.majorize.convex import (
     COMPROMISE_GAP,
     FEASIBILITY_TOLERANCE,
@@ -70,7 +69,7 @@ class CertifiedSolution(ConvexSolution):
 class AugmentedLagrangian:
     """The method of multipliers with all constraints at once."""
 
-    goal: StoppingRule
+    stopping: StoppingRule
 
     def solve(
         self, problem: ConvexProblem, anchor: Array, before: ConvexSolution | None = None
@@ -80,14 +79,14 @@ class AugmentedLagrangian:
         The price is raised while a multiplier reaches it and a constraint is violated, or while the
         feasible point found costs more than an infeasible one.
         """
-        price = min(INITIAL_PRICE * (problem.ramp.spread or 1.0), self.goal.ceiling)
+        price = min(INITIAL_PRICE * (problem.ramp.spread or 1.0), self.stopping.ceiling)
         while True:
-            search = _FixedPriceRun(problem, self.goal, price, anchor)
+            search = _FixedPriceRun(problem, self.stopping, price, anchor)
             found = search.run(before)
-            dear = price >= self.goal.ceiling or found.lower > self.goal.hopeless
-            if search.certain or dear or not search.priced_out:
+            is_final = price >= self.stopping.ceiling or found.lower > self.stopping.hopeless
+            if search.certain or is_final or not search.priced_out:
                 return found
-            price, before = min(PRICE_GROWTH * price, self.goal.ceiling), found
+            price, before = min(PRICE_GROWTH * price, self.stopping.ceiling), found
 
 
 @dataclass(frozen=True)
@@ -108,9 +107,9 @@ class _FixedPriceRun:
     """A run at one price of excess: the best point, the best lower bound and the current slopes."""
 
     def __init__(
-        self, problem: ConvexProblem, goal: StoppingRule, price: float, anchor: Array
+        self, problem: ConvexProblem, stopping: StoppingRule, price: float, anchor: Array
     ) -> None:
-        self.problem, self.goal, self.price = problem, goal, price
+        self.problem, self.stopping, self.price = problem, stopping, price
         self.best = self._point(anchor, problem.ramp.rows.scores(anchor))
         self.cheapest = self.best.worth
         self.slopes = np.zeros(len(problem.ramp.rows))
@@ -145,7 +144,7 @@ class _FixedPriceRun:
         self.v = np.minimum(before.multipliers, self.price)
         up, down = self.problem.bounds(self.v)
         z = self.problem.ramp.rows.scores(before.w)
-        there = np.where(z > HALF, up, np.where(z < -HALF, -down, up - down))
+        there = np.where(z > RAMP_CORNER, up, np.where(z < -RAMP_CORNER, -down, up - down))
         width = before.up + before.down
         part = np.divide(before.slopes + before.down, width, out=np.zeros(len(z)), where=width > 0)
         alike = ((up > 0) == (before.up > 0)) & ((down > 0) == (before.down > 0))
@@ -157,8 +156,8 @@ class _FixedPriceRun:
         envelope = MoreauEnvelope(self._prox(sigma), self.slopes / sigma)
         here = envelope.enter(w, self.v)
         for step in range(MAX_NEWTON_STEPS):
-            missing = self._learn(here)
-            if self.done or (step and self._close(here, missing)):
+            missing = self._update_bounds(here)
+            if self.done or (step and self._is_nearly_solved(here, missing)):
                 break
             following = envelope.step(here)
             if following is None:
@@ -185,7 +184,7 @@ class _FixedPriceRun:
     @property
     def tolerance(self) -> float:
         """The required gap in the objective's units."""
-        return self.goal.tolerance(self.lower, self.problem.ramp.spread)
+        return self.stopping.tolerance(self.lower, self.problem.ramp.spread)
 
     @property
     def priced_out(self) -> bool:
@@ -203,11 +202,13 @@ class _FixedPriceRun:
         if self.certain:
             return True
         # A higher price may help, or no point may be feasible: a rough answer is then enough.
-        rough = 0.0 if self.best.feasible and self.price >= self.goal.ceiling else COMPROMISE_GAP
+        rough = (
+            0.0 if self.best.feasible and self.price >= self.stopping.ceiling else COMPROMISE_GAP
+        )
         left = self.cheapest - self.lower  # a feasible point may never be the cheapest
         return self.priced_out and left <= max(self.tolerance, rough * abs(self.lower))
 
-    def _close(self, here: EnvelopePoint, missing: float) -> bool:
+    def _is_nearly_solved(self, here: EnvelopePoint, missing: float) -> bool:
         """Whether the smooth problem is solved well enough.
 
         The gap at these multipliers, `missing`, is due to the gradient and to the slopes; the
@@ -219,7 +220,7 @@ class _FixedPriceRun:
         left += float(np.abs(gradient[~curved]) @ np.maximum(np.abs(here.w[~curved]), 1.0))
         return left <= GRADIENT_SHARE * max(missing, self.tolerance)
 
-    def _learn(self, here: EnvelopePoint) -> float:
+    def _update_bounds(self, here: EnvelopePoint) -> float:
         """Update the lower bound and the best point.
 
         If the point is infeasible, a feasible one between it and the best one is used. Return the
@@ -238,7 +239,7 @@ class _FixedPriceRun:
         self.cheapest = min(self.cheapest, point.worth)
         if self.best.feasible and not point.feasible:
             near = point.values[0] - self.lower <= MAX_REPAIR_DISTANCE * self.tolerance
-            point = self._between(point) if near else self.best
+            point = self._feasible_point_towards(point) if near else self.best
         if point.worth < self.best.worth or (point.feasible and not self.best.feasible):
             self.best = point
         return missing
@@ -249,7 +250,7 @@ class _FixedPriceRun:
         worth = float(values[0]) + self.price * float(constraint_excess(values[1:]).sum())
         return _Iterate(w, z, values, worth)
 
-    def _between(self, beyond: _Iterate) -> _Iterate:
+    def _feasible_point_towards(self, beyond: _Iterate) -> _Iterate:
         """Return nearly the last feasible point on the way from the best one to `beyond`.
 
         Each constraint is convex: it lies below its chord and is satisfied up to where the chord

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from ratecli.models.base import Array
-from ratecli.models.linear import HALF, hinge, ramp
+from ratecli.models.linear import RAMP_CORNER, hinge, ramp
 from ratecli.solvers.design_matrix import DesignMatrix
 
 
@@ -99,7 +99,7 @@ class ConvexProblem:
         within `ties` of it get the constant 1, which is less tight there by at most `ties`.
         """
         up, down = ramp.up, ramp.down
-        up_sloped, down_sloped = anchor <= HALF - ties, -anchor <= HALF - ties
+        up_sloped, down_sloped = anchor <= RAMP_CORNER - ties, -anchor <= RAMP_CORNER - ties
         saturated = up[:, ~up_sloped].sum(axis=1) + down[:, ~down_sloped].sum(axis=1)
         flat = ramp.constants + saturated - down.sum(axis=1)
         return cls(ramp, up * up_sloped, down * down_sloped, flat)
@@ -137,7 +137,7 @@ class ConvexProblem:
         is -|pull|^2 / (2 l2) minus the conjugate of the hinges, where `pull` is X' slopes.
         """
         up, down = self.bounds(multipliers)
-        conjugate = np.maximum(-HALF * slopes - down, HALF * slopes - up).sum()
+        conjugate = np.maximum(-RAMP_CORNER * slopes - down, RAMP_CORNER * slopes - up).sum()
         l2 = self.ramp.penalties
         moved = float((pull[l2 > 0] ** 2 / l2[l2 > 0]).sum()) / 2
         return float(self.flat[0] + multipliers @ self.flat[1:] - conjugate) - moved

@@ -26,7 +26,7 @@ from scipy import linalg
 from scipy.sparse.linalg import LinearOperator, cg
 
 from ratecli.models.base import Array
-from ratecli.models.linear import HALF
+from ratecli.models.linear import RAMP_CORNER
 from ratecli.solvers.design_matrix import MAX_DENSE_ENTRIES, DesignMatrix
 from ratecli.solvers.majorize.convex import ConvexProblem, RampProblem
 from ratecli.solvers.numerics import minimize_quadratic
@@ -86,7 +86,7 @@ class ProximalOperator:
         up, down = self.problem.bounds(v)
         middle = up - down
         scaled = self.sigma * u
-        low, high = scaled + HALF * self.sigma, scaled - (HALF * self.sigma + middle)
+        low, high = scaled + RAMP_CORNER * self.sigma, scaled - (RAMP_CORNER * self.sigma + middle)
         # minimum and maximum are twice as fast as clip; rounding may lift the sum above `up`
         first = np.minimum(np.maximum(low, -down), middle)
         slopes = np.minimum(first + np.minimum(np.maximum(high, 0.0), down), up)
