@@ -208,7 +208,7 @@ BAD = [
     (["--drop", "ages"], 2, "there is no column 'ages' (--drop or --label)"),
     (["--by", "sex"], 2, "'sex' is named twice"),
     (["--by", "one"], 2, "error[E304]: 'one' has 1 value, 'imbalance' takes 2 to 30"),
-    (["--by", "gaps"], 4, "error[E411]: 'gaps' is empty in 2 of the training rows"),
+    (["--by", "gaps"], 4, "error[E411]: 'gaps' is empty in 2 training rows"),
     (["--disclosivity", "1.5"], 2, "error[E104]: disclosivity must be from 0 to 1, not 1.5"),
     (["--test", "1"], 2, "error[E104]: the parts of the split"),
     (["--test", "half"], 2, "error[E104]: 'test' must be a number such as 0.05"),

@@ -126,7 +126,7 @@ def test_answers_to_short_commands(cli, arguments, code, expected):
 
 
 def test_experiments_of_the_folder(folder, cli):
-    assert cli("ls", "experiments").out == "no experiments here\n"
+    assert cli("ls", "experiments").out == "no experiments found\n"
     (folder / "experiments").mkdir()
     (folder / "experiments" / "a.yaml").write_text("name: a\ndescription: >-\n  two\n  lines\n")
     (folder / "experiments" / "b.yaml").write_text("name: [\n")

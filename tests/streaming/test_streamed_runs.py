@@ -164,7 +164,7 @@ def test_streamed_data_set_cannot_be_combined(folder):
     text = BASE.replace(
         "groups:", "  more: {path: people.parquet, label: y, weight: w, drop: [old]}\ngroups:"
     )
-    with pytest.raises(FaultError, match=r"E414: .* and 'people' is streamed"):
+    with pytest.raises(FaultError, match=r"E414: .* but 'people' is streamed"):
         check_file(write(folder, text), [STREAM])
     people(900, 1).rename(columns={"age": "years"}).to_parquet(folder / "more.parquet")
     text = text.replace("more: {path: people", "more: {path: more")
