@@ -137,7 +137,7 @@ def test_manifest_has_the_sha256_of_the_model(folder):
 def test_deployed_is_not_the_name_of_an_algorithm(folder):
     prepared = prepare(write(folder, FILE))
     assert [task.needs for task in prepared.plan.tasks] == [(), ()]
-    assert {case.label: case.of() for case in prepared.cases} == {
+    assert {case.label: case.referenced_labels() for case in prepared.cases} == {
         "majorize": [],
         "unconstrained": [],
     }
