@@ -44,18 +44,18 @@ def pair_limit(counts: Array, rows: Array, weights: Array, delta: float) -> floa
     """Return an upper limit on `weights @ p` from independent counts ~ Binomial(rows, p).
 
     counts, rows and weights are (2,) arrays, the weights positive. Outcomes are ordered by the
-    approximate limit of `_Rate.order`; the outcomes up to the observed one form a region R. The
-    limit u is Buehler's (1957; Kabaila and Lloyd 2003): R has a probability of at most delta for
-    every p with `weights @ p >= u`. If R contains an outcome, it contains all outcomes with smaller
-    counts, so its probability decreases in both rates. The worst p with a sum of at least u is
-    therefore on the line `weights @ p = u`, and for the piece of the line in a grid cell, the
+    approximate limit of `_RateInterval.order`; the outcomes up to the observed one form a region R.
+    The limit u is Buehler's (1957; Kabaila and Lloyd 2003): R has a probability of at most delta
+    for every p with `weights @ p >= u`. If R contains an outcome, it contains all outcomes with
+    smaller counts, so its probability decreases in both rates. The worst p with a sum of at least u
+    is therefore on the line `weights @ p = u`, and for the piece of the line in a grid cell, the
     cell's lower corner is worse still.
 
     Rates are restricted to limits of their own, each with error probability NUISANCE delta / 4; R
     gets the rest of delta (Berger and Boos 1994).
     """
     sides = zip(counts, rows, weights, strict=True)
-    pair = [_Rate.around(*side, NUISANCE * delta / 4) for side in sides]
+    pair = [_RateInterval.around(*side, NUISANCE * delta / 4) for side in sides]
     few, many = sorted(pair, key=lambda rate: rate.window.size)
     lines = min(max(ELEMENTS // (few.window.size + many.window.size), MIN_LINES), LINES)
     step = (few.room + many.room) / (2 * lines)
@@ -84,7 +84,7 @@ def pair_limit(counts: Array, rows: Array, weights: Array, delta: float) -> floa
 
 
 @dataclass(frozen=True)
-class _Rate:
+class _RateInterval:
     """A rate between limits, and the (W,) counts that are likely for rates between them."""
 
     count: float
@@ -95,7 +95,7 @@ class _Rate:
     window: Array
 
     @classmethod
-    def around(cls, count: float, rows: float, weight: float, delta: float) -> _Rate:
+    def around(cls, count: float, rows: float, weight: float, delta: float) -> _RateInterval:
         """Build from a count; each limit has an error probability of at most delta."""
         high = float(clopper_pearson_upper(count, rows, delta))
         low = 1 - float(clopper_pearson_upper(rows - count, rows, delta))
@@ -145,7 +145,7 @@ class _Rate:
         return logs, others
 
 
-def _last_in_region(few: _Rate, many: _Rate, delta: float) -> NDArray[np.intp]:
+def _last_in_region(few: _RateInterval, many: _RateInterval, delta: float) -> NDArray[np.intp]:
     """Return, for each count of `few`, the index of the last count of `many` in R; -1 if none.
 
     Ties up to rounding are included in R, which makes R larger.

@@ -118,14 +118,14 @@ def run_experiments(
         others continue. Without it, the error is raised.
     """
     with ExitStack() as stack:
-        batch = _Batch(on_ended, on_fault)
+        group = _RunGroup(on_ended, on_fault)
         for request in requests:
-            with batch.dropping(request):
+            with group.dropping(request):
                 run = ExperimentRun(request, fresh=fresh, command=command)
                 stack.callback(run.close)
-                batch.runs.append(run)
-        batch.share_stored_results()
-        batch.execute(executor, quiet=quiet)
+                group.runs.append(run)
+        group.share_stored_results()
+        group.execute(executor, quiet=quiet)
 
 
 def count_stored_trials(prepared: PreparedExperiment, folder: Path) -> int:
@@ -247,7 +247,7 @@ def _end_warnings(
     )
 
 
-class _Batch:
+class _RunGroup:
     """Experiments that run together; `runs` has those that have neither ended nor failed."""
 
     def __init__(

@@ -90,7 +90,7 @@ class AugmentedLagrangian:
 
 
 @dataclass(frozen=True)
-class _Iterate:
+class _Point:
     """Weights with their scores and values; `worth` is the objective plus the price of excess."""
 
     w: Array
@@ -244,13 +244,13 @@ class _FixedPriceRun:
             self.best = point
         return missing
 
-    def _point(self, w: Array, z: Array) -> _Iterate:
+    def _point(self, w: Array, z: Array) -> _Point:
         values = self.problem.at(z)
         values[0] += self.problem.ramp.regularizer(w)
         worth = float(values[0]) + self.price * float(constraint_excess(values[1:]).sum())
-        return _Iterate(w, z, values, worth)
+        return _Point(w, z, values, worth)
 
-    def _feasible_point_towards(self, beyond: _Iterate) -> _Iterate:
+    def _feasible_point_towards(self, beyond: _Point) -> _Point:
         """Return nearly the last feasible point on the way from the best one to `beyond`.
 
         Each constraint is convex: it lies below its chord and is satisfied up to where the chord
