@@ -150,7 +150,7 @@ class Bound(ABC):
         for i, range_ in zip(predictor.live, ends, strict=True):
             scaled.append(BoundedSample(predictor.factors[i] * samples[i].values, range_))
         above = self.above(scaled, delta, rng) if scaled else 0.0
-        return predictor.clipped(predictor.known + above)
+        return predictor.unit * predictor.clipped(predictor.known + above)
 
     def predicted(self, parts: Sequence[SampleMoments], delta: float) -> PredictedBound:
         """Return the bound to expect on samples with these moments; never use it as a certificate.
@@ -192,28 +192,32 @@ class BoundPredictor:
 
     Attributes
     ----------
-    factors
-        (k,) coefficients.
+    coefficients, unit, factors
+        (k,) coefficients; a power of 2 near the largest summand; and their quotients. Everything is
+        computed in this unit, so that squares of tiny coefficients are not rounded to 0.
     ranges
         (k, 2) ends of the ranges of the measurements.
     live, rows, lows, highs
         Indices of the informative samples, their numbers of rows, and the ends of their ranges
         after multiplication by factors.
     known
-        Sum of the upper ends of the other samples.
+        Sum of the upper ends of the other samples, in units.
     ends
-        The range of the sum.
+        The range of the sum, in units.
     """
 
     def __init__(
         self, bound: Bound, parts: Sequence[BoundedSample] | Sequence[SampleMoments], delta: float
     ) -> None:
         self.bound, self.delta = bound, delta
-        self.factors = np.array([part.coefficient for part in parts])
+        self.coefficients = np.array([part.coefficient for part in parts])
         self.ranges = np.array([part.range for part in parts], dtype=float).reshape(-1, 2)
-        scaled, factors = np.zeros_like(self.ranges), self.factors[:, None]
+        scaled, factors = np.zeros_like(self.ranges), self.coefficients[:, None]
         np.multiply(factors, self.ranges, out=scaled, where=factors != 0)
-        lows, highs = np.sort(scaled, axis=1).T
+        most = np.abs(np.where(np.isfinite(scaled), scaled, factors)).max(initial=0.0)
+        self.unit = math.ldexp(1.0, math.frexp(most)[1] - 1) if most else 1.0
+        self.factors = self.coefficients / self.unit
+        lows, highs = np.sort(scaled / self.unit, axis=1).T
         rows = np.array([float(part.rows) for part in parts])
         live = (lows != highs) & (rows >= bound.least_rows)
         if bound.needs_range:
@@ -237,12 +241,12 @@ class BoundPredictor:
             scaled = SumMoments(self.rows, self.lows, self.highs, factors * inside, deviations)
             own = self.bound.expected(scaled, self.delta)
             value += own.value
-            by_mean[live] = factors * own.by_mean
-            by_deviation[live] = np.abs(factors) * own.by_deviation
+            by_mean[live] = self.coefficients[live] * own.by_mean
+            by_deviation[live] = np.abs(self.coefficients[live]) * own.by_deviation
         clipped = self.clipped(value)
         if clipped != value:
             by_mean, by_deviation = np.zeros((2, means.size))
-        return PredictedBound(clipped, by_mean, by_deviation)
+        return PredictedBound(self.unit * clipped, by_mean, by_deviation)
 
     def clipped(self, value: float) -> float:
         """Clip a value to the range of the sum; return infinity for NaN."""

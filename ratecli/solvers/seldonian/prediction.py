@@ -90,7 +90,7 @@ class PredictedLimit:
         """Return the limit at means and deviations (Q, 2), and its slopes (Q, 2) in them."""
         means, deviations = moments[self.places].T
         factor, margin = self.inflation.factor, self.inflation.deviates
-        bound, coefficients = self.predictor(means, deviations), self.predictor.factors
+        bound, coefficients = self.predictor(means, deviations), self.predictor.coefficients
         point = float(coefficients @ means)
         value = point + factor * (bound.value - point) if factor else point
         slopes = np.zeros_like(moments)
