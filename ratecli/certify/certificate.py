@@ -362,9 +362,14 @@ def explain_failure(
     estimate = f"{reached}. Its estimate on the safety rows is {worst:.4g}"
     if worst >= 0:
         return f"{estimate} itself: no number of rows would be enough for this candidate"
+    # bounds use more than the moments that predict them: correct by the error at these rows
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = (ends - estimates) / (expected.upper() - estimates)
+    scale[~((0 < scale) & (scale < math.inf))] = 1.0
 
     def passes(factor: float) -> bool:
-        return bool((expected.scaled(factor).upper() <= 0).all())
+        widths = expected.scaled(factor).upper() - estimates
+        return bool((estimates + scale * widths <= 0).all())
 
     # groups are assumed to keep their shares, and measurements their moments
     factor = smallest_factor(passes, MAX_ROWS_NEEDED / rows, ROWS_HALVINGS)

@@ -149,15 +149,18 @@ class _Resolver:
     local: Mapping[str, Expression] = field(default_factory=dict)
 
     def value(self, node: SyntaxNode) -> Expression:
+        found: Expression
         match node:
             case syntax.NumberLiteral():
-                return ex.Constant(node.value, node.span)
+                found = ex.Constant(node.value, node.span)
             case syntax.Operation(operands=(operand,)):
-                return ex.negate(self.value(operand), node.span)
+                found = ex.negate(self.value(operand), node.span)
             case syntax.Operation():
-                return ex.OPERATORS[node.op](*map(self.value, node.operands), span=node.span)
+                found = ex.OPERATORS[node.op](*map(self.value, node.operands), span=node.span)
             case NameNode():
-                return self.name(node)
+                found = self.name(node)
+        # a later step may hide an infinite number: 1 / log(0) is 0
+        return _check_finite(found) if isinstance(found, ex.Constant) else found
 
     def name(self, node: NameNode) -> Expression:
         name = node.name
