@@ -20,6 +20,7 @@ from ratecli.experiment.cases import (
 from ratecli.experiment.reading import DatasetNames, ExperimentReader
 from ratecli.experiment.safety import safety_key_loc
 from ratecli.rates import expression as ex
+from ratecli.rates.affine import balance
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Leaf, Slice
 from ratecli.rates.matrix import RateMatrix, build_rate_matrix
@@ -39,6 +40,8 @@ from ratecli.sampling.safety_rows import goal_leaves, rates_on_split, without_sp
 from ratecli.sampling.undefined import check_defined_rates, check_defined_ratios
 
 SMALL_GROUP = 30
+MAX_SHARE_ERROR = 1e-6
+"""Largest distance from target shares that is a rounding error."""
 SORTED_ROWS_THRESHOLD = 6.0
 """Difference of mean labels, in standard errors, above which a file is probably sorted.
 
@@ -95,7 +98,7 @@ def check_filter_groups(rows: TrialData, cases: Sequence[Case]) -> Iterator[Diag
     """Yield errors and warnings about the groups that filters balance, for shared rows.
 
     E408 for a group without training rows, W401 for a group that is small or missing in another
-    split, E411 for training rows of unknown group.
+    split, E411 for training rows of unknown group, E305 for shares that cannot be reached.
     """
     for case in cases:
         for leaf, loc in _filter_groups(case).items():
@@ -103,6 +106,8 @@ def check_filter_groups(rows: TrialData, cases: Sequence[Case]) -> Iterator[Diag
             for fault in _check_group_size(rows, where, f"the group '{where}'", "training "):
                 yield replace(fault, loc=loc, span=leaf.span)
         yield from check_known_groups(rows.sample, case)
+        if case.unseen:
+            yield from _check_target_shares(rows.sample, case)
 
 
 def check_known_groups(sample: Sample, case: Case) -> Iterator[Diagnostic]:
@@ -120,6 +125,31 @@ def check_known_groups(sample: Sample, case: Case) -> Iterator[Diagnostic]:
             message = f"'{column}' is empty in {count} training rows: their group is unknown"
             hint = "set missing: leave_out in the filter's options"
             yield Diagnostic("E411", message, hint, loc=loc, span=leaf.span)
+
+
+def _check_target_shares(sample: Sample, case: Case) -> Iterator[Diagnostic]:
+    """Yield an E305 for target shares of a column's groups that no sample of the rows has."""
+    # imports an optimizer, which is slow
+    from ratecli.solvers.filtering.target import optimal_sampling_weights  # noqa: PLC0415
+
+    columns: dict[object, dict[Leaf, float]] = {}
+    wanted = balance(case.objective.expression)
+    for leaf, target in zip(wanted.groups, wanted.target, strict=True) if wanted else ():
+        names = tuple(each.column for each in leaf.where.conditions)
+        columns.setdefault(names, {})[leaf] = target
+    for targets in columns.values():
+        first = next(iter(targets))
+        whole = sample.rows(first.over, "train")
+        inside = np.array([sample.rows(leaf.where, "train")[whole] for leaf in targets])
+        kinds, counts = np.unique(inside, axis=1, return_counts=True)
+        goal = np.array(list(targets.values()))
+        nearest = optimal_sampling_weights(1.0 * kinds.T, counts / len(sample), goal)
+        if inside.any(axis=1).all() and nearest.imbalance > MAX_SHARE_ERROR:
+            listed = " and ".join(f"{share:.3g} of '{x.where}'" for x, share in targets.items())
+            message = f"no rows have the target shares {listed}"
+            hint = "targets are shares of the rows that are kept, which add up to 1 over all groups"
+            loc = _filter_groups(case)[first]
+            yield Diagnostic("E305", message, hint, loc=loc, span=first.span)
 
 
 def _filter_groups(case: Case) -> dict[Leaf, Loc]:
