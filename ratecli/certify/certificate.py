@@ -365,7 +365,7 @@ def explain_failure(
     # bounds use more than the moments that predict them: correct by the error at these rows
     with np.errstate(divide="ignore", invalid="ignore"):
         scale = (ends - estimates) / (expected.upper() - estimates)
-    scale[~((0 < scale) & (scale < math.inf))] = 1.0
+    scale[~((scale > 0) & (scale < math.inf))] = 1.0
 
     def passes(factor: float) -> bool:
         widths = expected.scaled(factor).upper() - estimates

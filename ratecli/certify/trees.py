@@ -319,9 +319,9 @@ def json_number(value: float) -> float | str:
 def record_tree(plan: GoalTestPlan, limits: Array, quantities: Sequence[TreeRecord]) -> TreeRecord:
     """Return the record of a tested goal from which reports draw its tree.
 
-    It is the tree, or the maximum of several trees; each node has its interval at confidence limits
-    (B,). `quantities` are the value of each quantity on the tested rows ("estimate"), the number of
-    rows of each of its parts ("rows"), and the name of its confidence bound ("bound").
+    Several trees are recorded as parts of a maximum. Each node has its interval at the confidence
+    limits (B,). `quantities` are the value of each quantity on the tested rows ("estimate"), the
+    number of rows of each of its parts ("rows"), and the name of its confidence bound ("bound").
     """
 
     def record(node: Expression, tree: int) -> TreeRecord:

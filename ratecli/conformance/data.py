@@ -49,7 +49,7 @@ METRIC_CHECKS: list[PluginCheck] = []
 
 @dataclass
 class SourceSubject:
-    """A source; its files once they were fetched, and the tables of its preparations once read."""
+    """A source, its files after they were fetched, and its tables after they were read."""
 
     source: Source
     offline: bool

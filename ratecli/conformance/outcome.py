@@ -37,7 +37,7 @@ class OptimalityGap:
         Of its decisions on training rows.
     best
         The least objective of any rule, randomized or not, that uses the same inputs and violates
-        the constraints by no more.
+        the constraints by at most as much.
     """
 
     problem: str

@@ -239,12 +239,12 @@ def _differences(one: SolverRun, other: SolverRun, when: str) -> Iterator[str]:
     """Yield how the second result is worse or better on the first run's problem."""
     if one.main is None or other.main is None:
         if one.outcome != other.outcome:
-            yield f"it is {other.outcome} {when}, else {one.outcome}"
+            yield f"it ends as '{other.outcome}' {when}, otherwise as '{one.outcome}'"
         return
     for what, measured in (("objective", one.problem.value), ("violation", one.problem.violation)):
         here, there = measured(one.main), measured(other.main)
         if not abs(here - there) <= SIMILAR_OBJECTIVE:
-            yield f"its {what} is {there:.3g} {when}, else {here:.3g}"
+            yield f"its {what} is {there:.3g} {when}, otherwise {here:.3g}"
 
 
 @check_in(SOLUTION_CHECKS, "handles unusual tables", "return a status and a reason")

@@ -111,7 +111,7 @@ class RatioTerm:
     denominator: Affine
 
     def range(self) -> Interval:
-        """Return bounds on the quotient: the extreme quotients of their terms."""
+        """Return bounds on the quotient: its extremes over the rays of all rates."""
         top, bottom = self.numerator, self.denominator
         leaves = {*top.coefficients, *bottom.coefficients}
         terms = [
@@ -278,7 +278,7 @@ class Balance:
 
 
 def balance(node: Expression) -> Balance | None:
-    """Return an `rms` of differences as a distance of shares, None if it is not one."""
+    """Return an `rms` of shares minus targets as a `Balance`, None for other expressions."""
     match node:
         case Apply("product", (ex.Constant(factor), right)) if factor > 0:
             return balance(right)

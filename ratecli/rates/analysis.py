@@ -72,7 +72,7 @@ PROGRAM_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO
 
 
 class Curvature(Flag):
-    """Properties that are known; a sum of expressions has those that all its terms have."""
+    """The known properties of an expression; a sum has those that all its terms share."""
 
     UNKNOWN = EITHER = 0
     CONVEX = 1
@@ -81,7 +81,7 @@ class Curvature(Flag):
     CONSTANT = AFFINE | 4
 
     def turned(self, direction: int) -> Curvature:
-        """Return the curvature where a function increases (1), decreases (-1) or does neither."""
+        """Return the curvature after a function that increases (1), decreases (-1) or neither."""
         if direction > 0 or Curvature.AFFINE in self:
             return self
         swapped = {Curvature.CONVEX: Curvature.CONCAVE, Curvature.CONCAVE: Curvature.CONVEX}

@@ -330,7 +330,7 @@ def to_text(node: Expression) -> str:
 
 
 def by_text(columns: Sequence[str]) -> str:
-    """Return columns as they are written after `by=`."""
+    """Return the text of columns after `by=`, such as `sex` or `(sex, race)`."""
     names = ", ".join(map(syntax.quote, columns))
     return names if len(columns) == 1 else f"({names})"
 

@@ -145,7 +145,7 @@ class Function:
         return low.value, high.value
 
     def bend(self, arguments: Arguments) -> Convexity:
-        """Return the curvature over intervals; "either" if unknown or not defined there."""
+        """Return the curvature over intervals, "either" if unknown or if not defined everywhere."""
         if not self.defined(arguments):
             return "either"
         return self.bends(arguments) if self.bends else self.curvature

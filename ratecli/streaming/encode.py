@@ -25,7 +25,7 @@ from ratecli.streaming.stream import RowStream, SumArrays
 from ratecli.streaming.table import StreamedTable
 
 CENTER_RUNS = 16
-"""Runs of rows from which an approximate mean and unit of each column are computed."""
+"""Runs of rows from which an approximate mean of each column is computed."""
 DEVIATION_ROUNDING = 1e-14
 """A standard deviation below this share of the mean is a rounding error of 0."""
 MIN_NUMBER = 1e-150
@@ -105,7 +105,8 @@ def _approximate_means(train: RowStream) -> NDArray[np.float64]:
     runs = train.runs()
     some = train.read_runs(sorted({k * runs // CENTER_RUNS for k in range(CENTER_RUNS)}))
     found, known = some.numbers.astype(np.float64), ~np.isnan(some.numbers)
-    with np.errstate(over="ignore", invalid="ignore"):  # other columns may be infinite
+    # columns that are not features may be infinite
+    with np.errstate(over="ignore", invalid="ignore"):
         mean: NDArray[np.float64] = np.nansum(found, axis=0) / np.maximum(known.sum(axis=0), 1)
     return mean
 

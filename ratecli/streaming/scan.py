@@ -142,13 +142,15 @@ def _scan_and_write(
 
 
 ColumnPiece = tuple[NumberArray | None, NDArray[np.int64] | None]
-"""A batch of a column: as numbers, None unless all words are; as codes of words, or None."""
+"""A batch of a column: its numbers, None after the first word that is not a number; and the codes
+of its words, None for columns of numbers and after too many words.
+"""
 
 
 def _write_records(
     file: BinaryIO, layout: RecordStore, pieces: Mapping[str, ColumnPiece], rows: int
 ) -> None:
-    """Write the columns of a batch, unless it lacks one of the layout's."""
+    """Write the records of a batch, unless a column does not have the values that they need."""
     columns: list[Any] = [pieces[name][0] for name in layout.numbers]
     columns += [pieces[name][1] for name in layout.texts]
     if any(column is None for column in columns):

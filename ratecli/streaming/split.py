@@ -53,7 +53,7 @@ class Grouping:
     """
 
     def __init__(self, table: StreamedTable, name: str, cuts: Sequence[float]) -> None:
-        """Distinguish the rows of a table by a column that is compared with `cuts` only."""
+        """Distinguish the rows of a table by a column that is only compared with `cuts`."""
         facts, self.column = table.columns[name], table.store.places[name]
         self.part = "codes" if facts.is_text else "numbers"
         self.cuts: NDArray[np.float64] | None = None
@@ -98,7 +98,7 @@ CELLS_VERSION = 1
 
 
 class CellTable:
-    """The C cells of a table, which is split: rows of one cell count alike in all rates.
+    """The C cells of a table and its split: rows of one cell count alike in all rates.
 
     Attributes
     ----------

@@ -47,11 +47,12 @@ class ColumnFacts:
     present
         Number of rows of a text column with a word that does not mark a missing value.
     strays, first_stray
-        The rows of a text column with such a word that is not a number, and the first one.
+        The rows of a text column with a word that is neither a number nor marks a missing value,
+        and the first such word.
     single
-        Whether single precision represents all numbers exactly.
+        Whether no number changes when it is stored in single precision.
     missing, infinite, no_weight
-        The rows without a number, with an infinite one, and without one that may be a weight.
+        The rows without a number, with an infinite one, and without one in `scan.WEIGHT_RANGE`.
     least, most
         The minimum and maximum of the numbers and 0.
     """
@@ -132,10 +133,8 @@ class RecordStore:
 
     def has_format_of(self, other: RecordStore) -> bool:
         """Return whether records have the same columns, stored in the same way."""
-        return [*self.numbers, *self.texts] == [
-            *other.numbers,
-            *other.texts,
-        ] and self.record == other.record
+        mine, others = ([*each.numbers, *each.texts] for each in (self, other))
+        return mine == others and self.record == other.record
 
     def facts(self) -> str:
         """Return the JSON text from which `open_record_store` restores the store."""

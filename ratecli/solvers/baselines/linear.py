@@ -141,7 +141,8 @@ def solve_thresholded(
     missed = program.missed(rates, ROUNDING)
     feasible = missed == 0
     if not feasible.any():
-        reason = f"no threshold satisfies all constraints: they are violated by {missed.min():.3g}"
+        found = f"the best one violates them by {missed.min():.3g}"
+        reason = f"no threshold satisfies all constraints: {found}"
         return Solution({}, *unmet_status(program, RowKinds.by(problem.rates), reason))
     values = program.value(program.objective, rates)
     known = np.nan_to_num(values, nan=np.inf)  # undefined is worse than any other value

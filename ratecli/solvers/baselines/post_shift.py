@@ -179,8 +179,8 @@ class GroupHull:
         """Return the best point, or the one of least violation if none satisfies the constraints.
 
         If the latter satisfies them after all, the search for the best point gave up and there is
-        no bound. Unless the objective has fractions, the point has the least error of all best
-        ones: objectives such as divergences are 0 for very different choices.
+        no bound. Among several best points, the one of least error is returned unless the objective
+        has fractions: objectives such as divergences are 0 for very different choices.
         """
         optimum = optimize_over_hull(self.program, self.columns, 0.5 * self.gap)
         assert optimum is not None
@@ -257,7 +257,10 @@ def solve_post_shift(
 def _status_and_reason(
     hull: GroupHull, optimum: HullOptimum, left: float, short: str
 ) -> tuple[str, str]:
-    """Return status and reason for an objective `left` above its bound and a scorer `short`."""
+    """Return status and reason; `left` is the objective minus its bound.
+
+    `short` says why the scorer is not optimal, and is "" if it is.
+    """
     program = hull.program
     if not optimum.feasible:
         missed = max(float(program.excess(optimum.rates)), 0.0)
@@ -267,6 +270,8 @@ def _status_and_reason(
         reason = UNDEFINED_RATIO_REASON
     elif left <= hull.gap:
         reason = short
+    elif np.isinf(left):
+        reason = "the search for the best random choice gave up"
     else:
         reason = f"the objective may be {left:.2g} above the optimum"
     return "iteration_limit" if reason else "solved", reason

@@ -156,10 +156,10 @@ class LossSums:
 
 @dataclass(frozen=True)
 class NewtonPoint:
-    """Weights and the results of a pass there.
+    """Weights and the results of a pass over the rows at these weights.
 
-    They are value, slopes (d + 1,) and curvature of the minimized function, the hinge loss with the
-    penalty (`primal`), and a lower bound on its minimum (`dual`).
+    The results are value, slopes (d + 1,) and curvature of the minimized function, the hinge loss
+    with the penalty (`primal`), and a lower bound on its minimum (`dual`).
     """
 
     w: Array
@@ -172,7 +172,7 @@ class NewtonPoint:
 
     @property
     def gap(self) -> float:
-        """Duality gap of the hinge loss."""
+        """By how much `primal` may exceed the minimum, for the hinge loss."""
         return self.primal - self.dual
 
     def newton_step(self) -> tuple[Array, float]:

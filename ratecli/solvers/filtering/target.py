@@ -45,7 +45,7 @@ class FilterTarget:
     """
 
     def __init__(self, problem: Problem, *, leave_out: bool = False) -> None:
-        """Read the target off a problem with a balance objective and bounds on disclosivity.
+        """Read the target from a problem with a balance objective and bounds on disclosivity.
 
         Without constraints no group is secret. With `leave_out`, rows without a value in some
         column that defines groups have weight 0, and base shares are those among the other rows.

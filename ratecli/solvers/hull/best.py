@@ -139,7 +139,7 @@ class Relaxation:
         return np.append(line.vector @ self._points, heights)
 
     def _rows(self) -> Array:
-        """Return (m + 1, n) all rows."""
+        """Return the matrix (m + 1, n) of the linear program, the objective first."""
         bilinear = self.bilinear
         one = bilinear.scaled or self.program.objective.line * 0.0 + 1.0
         objective, *rows = (
@@ -150,10 +150,10 @@ class Relaxation:
         return np.vstack([objective, self._entries(one, ()), self._balance, levels, *rows])
 
     def _products(self) -> tuple[NDArray[np.int64], Array, Array]:
-        """Return the terms that depend on levels.
+        """Return the L terms that depend on levels.
 
-        (L, 2) level and row of each, (L, K + 1) slopes and constants of its factor, and (L, n) its
-        factor in the columns.
+        Each is given by its level and row (L, 2), by the slopes and the constant of the line that
+        the level multiplies (L, K + 1), and by the entries of that line (L, n).
         """
         terms = [(p, 0, line) for p, line in self.bilinear.objective.times.items()]
         for i, row in enumerate(self.bilinear.rows, 1 + self._equal):
@@ -310,10 +310,11 @@ def optimize_over_hull(
 
 
 def min_violation(program: RateProgram, kinds: RowKinds) -> float:
-    """Return a proven lower bound on the worst violation under any decisions on the rows.
+    """Return a lower bound of the largest constraint under any decisions on the rows.
 
-    At most 0 if some decisions satisfy all constraints, or if no proof was found; otherwise
-    accurate to `VIOLATION_GAP`. Denominators may be 0, where ratios have any value.
+    Above 0, it proves that no decisions satisfy all constraints. It is at most `VIOLATION_GAP`
+    below the least possible value unless that is below 0 or the search ended after `MAX_NODES`
+    boxes. Denominators may be 0: ratios have any value there.
     """
     relaxation = Relaxation(program, RatePoints.decisions(kinds), elastic=True, floor=0.0)
     search = _BranchAndBound(relaxation, VIOLATION_GAP)

@@ -208,7 +208,7 @@ class RateProgram:
         return np.nan_to_num(self.value(self.objective, rates), nan=np.inf)
 
     def best_point(self, rates: Array, room: float) -> tuple[tuple[float, float], int]:
-        """Return violation beyond `room` and cost of the best of rates (K, T), and its index."""
+        """Return violation beyond `room` and cost of the best of T points (K, T), and its index."""
         missed, costs = self.missed(rates, room), self.cost(rates)
         k = int(np.lexsort((costs, missed))[0])
         return (float(missed[k]), float(costs[k])), k
@@ -228,7 +228,7 @@ class RateProgram:
         return replace(self, objective=aim, constraints=tuple(map(lines, self.constraints)))
 
     def loosened(self, by: float) -> RateProgram:
-        """Return the program with constraints that may be up to `by`."""
+        """Return the program with constraints that must be at most `by` instead of 0."""
         loose = (replace(form, line=form.line + -by) for form in self.constraints)
         return replace(self, constraints=tuple(loose))
 
@@ -256,7 +256,7 @@ def _split_form(
 
 
 def _find_fraction(fraction: Fraction, known: list[Fraction]) -> tuple[int, float, float]:
-    """Return index, share and constant with which a fraction is given by a known one."""
+    """Return index, share and constant that express a fraction by a known one."""
     for m, other in enumerate(known):
         found = fraction.in_terms_of(other)
         if found is not None:

@@ -128,10 +128,9 @@ def shrink_mixture(program: RateProgram, rates: Array) -> tuple[Array, float]:
 
     The mixture is given by the probabilities (T,) of the iterates. It is a vertex solution, so few
     of them are positive. Goals are functions of the rates of the mixture, exactly as it is
-    evaluated later. If no mixture satisfies all constraints, they are loosened by the smallest
-    amount that makes one feasible (protocols 3.5), otherwise the violation is 0. If a
-    constraint is undefined for every mixture (a ratio with denominator 0), the last iterate is
-    returned.
+    evaluated later. The allowed violation is 0 if some mixture satisfies all constraints, otherwise
+    the smallest amount by which they must be loosened (protocols 3.5). If a constraint is undefined
+    for every mixture (a ratio with denominator 0), the last iterate is returned.
     """
     points = RatePoints.classifiers(rates)
     found = optimize_over_hull(program, points, SHRINK_GAP)
