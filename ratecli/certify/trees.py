@@ -199,10 +199,7 @@ def upper_ends(inclusions: Sequence[InclusionFunction], limits: Array) -> tuple[
 
 
 def plan_goal_test(
-    goal: Goal,
-    safety: SafetyTestSpec,
-    rates: RateMatrix,
-    candidate: RateMatrix | None = None,
+    goal: Goal, safety: SafetyTestSpec, rates: RateMatrix, candidate: RateMatrix | None = None
 ) -> GoalTestPlan:
     """Return the bounds that a goal needs, dividing the delta of each tree equally among them.
 

@@ -44,10 +44,7 @@ from ratecli.sampling.resampling import (
 from ratecli.streaming.encode import encoded_stream
 from ratecli.streaming.split import CellTable
 from ratecli.streaming.stream import RowStream
-from ratecli.streaming.table import (
-    StreamedTable,
-    check_memory,
-)
+from ratecli.streaming.table import StreamedTable, check_memory
 
 TableWriteProgress = Callable[[str, int, int | None], None]
 """Called with a data set's name, the rows written so far, and their total or None if unknown."""

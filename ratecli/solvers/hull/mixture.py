@@ -17,12 +17,7 @@ from ratecli.rates.matrix import RowKinds
 from ratecli.rates.resolve import violation_expression
 from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.hull.best import MAX_EXCESS, HullOptimum, Tangents, optimize_over_hull
-from ratecli.solvers.hull.forms import (
-    UNDEFINED_RATIO_REASON,
-    RatePoints,
-    RateProgram,
-    unmet_status,
-)
+from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RatePoints, RateProgram, unmet_status
 from ratecli.solvers.oracles.base import Oracle, OracleRows, with_threshold
 from ratecli.solvers.oracles.choice import make_oracle, make_oracle_rows
 from ratecli.solvers.problem import ERROR_RATE, Problem, sum_by_goal
