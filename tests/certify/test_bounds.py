@@ -109,6 +109,15 @@ def test_exact_bounds():
     assert all(bound.means and bound.name == name for name, bound in BOUNDS.items())
 
 
+@every_bound
+def test_coefficients_may_be_tiny_or_huge(bound):
+    parts = [decisions(3, 9), decisions(2, 5, -0.8)]
+    upper = bound.upper(parts, 0.05, rng())
+    for unit in (2.0**-600, 2.0**600):
+        scaled = [replace(part, coefficient=unit * part.coefficient) for part in parts]
+        assert bound.upper(scaled, 0.05, rng()) == unit * upper
+
+
 @pytest.mark.parametrize(
     ("rows", "rate", "missed"),
     [

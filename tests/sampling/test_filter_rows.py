@@ -163,6 +163,28 @@ def test_errors_of_later_seeds_are_errors_of_trials(tmp_path, frame):
 
 
 @pytest.mark.parametrize(
+    ("rule", "shares"),
+    [
+        ("share[sex = F] - 0.6, share[sex = M] - 0.6", "0.6 of 'sex = F' and 0.6 of 'sex = M'"),
+        ("share[sex = F] + 0.1", "-0.1 of 'sex = F'"),
+        ("share[x < 0] - 0.9, share[x < 1] - 0.7", "0.9 of 'x < 0' and 0.7 of 'x < 1'"),
+        ("share[sex = F] - 0.6", None),
+        ("share[x < 0] - 0.7, share[x < 1] - 0.9", None),
+    ],
+)
+def test_target_shares_that_no_rows_have(tmp_path, frame, rule, shares):
+    stage = STAGE.replace("balance: sex", f"objective: 'rms({rule})'")
+    algorithm = ALGORITHM.replace("imbalance(by=sex)", f"rms({rule})")
+    for text, place in ((stage, (5, 26)), (algorithm, (4, 16))):
+        if shares is None:
+            prepared(tmp_path, frame, text)
+            continue
+        (fault,) = faults(tmp_path, frame, text)
+        assert (fault.code, (fault.place.line, fault.place.column)) == ("E305", place)
+        assert fault.message == f"no rows have the target shares {shares}"
+
+
+@pytest.mark.parametrize(
     ("stage", "code", "at", "words"),
     [
         ("{balance: sx}", "E205", 19, "there is no column 'sx'"),
