@@ -17,8 +17,6 @@ EXPERIMENT = {
     "algorithms": ["unconstrained", {"majorize": {"iterations": 2}}],
     "seeds": 2,
 }
-
-
 pytestmark = pytest.mark.filterwarnings("ignore:W402::")
 
 

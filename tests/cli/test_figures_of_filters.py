@@ -18,8 +18,6 @@ from ratecli.datasets.registry import find_source
 MIRROR = os.environ.get("RATECLI_DATA_MIRROR", "")
 COLUMNS = {"bank": "job", "adult": "race"}
 TREE = "{DecisionTreeClassifier: {max_depth: 20}}"
-
-
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not MIRROR, reason="RATECLI_DATA_MIRROR names no folder with data"),

@@ -22,7 +22,6 @@ from ratecli.sampling.rows import TrialData, load_trial_data
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "goh2016" / "goals"
 FILES = sorted(FOLDER.glob("*.yaml"))
-
 ROUNDING = 1e-6
 """Largest violation that counts as none."""
 

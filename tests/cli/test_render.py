@@ -20,7 +20,6 @@ E206 = Diagnostic(
 E308 = Diagnostic(
     "E308", "it compares two ratios", place=SourceLocation("exp.yaml", 123, 6, 34, GAP)
 )
-
 GOLDEN = """\
 error[E206]: 'female' is not a value of 'sex'
   --> exp.yaml:6:14

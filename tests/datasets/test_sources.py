@@ -15,11 +15,9 @@ from ratecli.datasets.split import SPLIT_NAMES
 from ratecli.datasets.table import Table
 
 MIRROR = os.environ.get("RATECLI_DATA_MIRROR", "")
-
 pytestmark = pytest.mark.skipif(
     not MIRROR, reason="needs the real files: set RATECLI_DATA_MIRROR to a folder that holds them"
 )
-
 REAL = [source.name for source in SOURCES.values() if source.files and source.name != "wiki"]
 
 

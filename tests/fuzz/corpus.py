@@ -16,7 +16,6 @@ from broken_files import BROKEN, TABLES  # noqa: E402  it is among the tests of 
 from marked import marked  # noqa: E402
 
 __all__ = ["TABLES", "files", "rules", "words"]
-
 LONGEST = 8
 
 

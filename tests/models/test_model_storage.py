@@ -231,8 +231,6 @@ def test_embedded_pickle_is_not_loaded() -> None:
 
 INNER = MixtureClassifier((Threshold(ONES), Logistic(ONES)), np.array([0.25, 0.75]))
 BLOB = dumps(MixtureClassifier((Ramp(np.arange(2.0)), INNER), np.array([0.5, 0.5])))
-
-
 PLACES = st.integers(0, len(BLOB) - 1)
 
 
@@ -267,22 +265,17 @@ def two_trees(**changes) -> TreeEnsemble:
 
 POINTS = np.array([[1.0, 5.0], [1.5, 0.0], [1.5, 0.1]])
 SUMS = np.array([[11.1, 22.2], [11.3, 22.4], [11.5, 22.6]])
-
-
 X = np.random.default_rng(0).normal(size=(60, 3)).round(1)
 Y = (X[:, 0] * X[:, 1] > 0).astype(int)
 
 
 def test_tree_ensemble_sums_leaf_values():
-    np.testing.assert_allclose(two_trees().probabilities(POINTS), SUMS)
-    np.testing.assert_array_equal(
-        two_trees().probabilities(sparse.csr_array(POINTS)), two_trees().probabilities(POINTS)
-    )
+    found = two_trees().probabilities(POINTS)
+    np.testing.assert_allclose(found, SUMS)
+    np.testing.assert_array_equal(two_trees().probabilities(sparse.csr_array(POINTS)), found)
     assert two_trees().probabilities(np.zeros((0, 2))).shape == (0, 2)
-    odds = np.exp(SUMS[:, 1] - SUMS[:, 0])
-    np.testing.assert_allclose(
-        two_trees(softmax=True).probabilities(POINTS)[:, 1], odds / (1 + odds)
-    )
+    odds, soft = np.exp(SUMS[:, 1] - SUMS[:, 0]), two_trees(softmax=True).probabilities(POINTS)
+    np.testing.assert_allclose(soft[:, 1], odds / (1 + odds))
 
 
 def test_rounded_trees_compare_32_bit_features():
@@ -324,10 +317,9 @@ def test_cost_sensitive_decision_is_positive_if_cost_is_below_the_cut():
 
 
 def test_skops_bytes_do_not_depend_on_memory_addresses():
-    one, other = (SklearnModel(GaussianNB().fit(X.copy(), Y.copy())) for _ in range(2))
-    assert dumps(CostSensitiveClassifier(one, ARGMAX_COSTS)) == dumps(
-        CostSensitiveClassifier(other, ARGMAX_COSTS)
-    )
+    models = (SklearnModel(GaussianNB().fit(X.copy(), Y.copy())) for _ in range(2))
+    one, other = (dumps(CostSensitiveClassifier(model, ARGMAX_COSTS)) for model in models)
+    assert one == other
 
 
 def stored_skops(blob: bytes) -> bytes:
@@ -366,9 +358,8 @@ def test_non_classifiers_and_other_versions_are_rejected():
         load_skops(dump_skops(GaussianNB()))
     with pytest.raises(ValueError, match="not a fitted classifier"):
         load_skops(dump_skops({"a": 1}))
-    old = rewritten(
-        blob, lambda text: text.replace(json.dumps(json.dumps(sklearn.__version__)), '"\\"0.1\\""')
-    )
+    version = json.dumps(json.dumps(sklearn.__version__))
+    old = rewritten(blob, lambda text: text.replace(version, '"\\"0.1\\""'))
     with pytest.raises(ValueError, match=r"stored by scikit-learn 0\.1, but"):
         load_skops(old)
 

@@ -17,7 +17,6 @@ NEEDS_A9A = pytest.mark.skipif(
     not (Path(MIRROR) / "a9a" / "a9a.t").is_file() or not MIRROR,
     reason="RATECLI_DATA_MIRROR names no folder that holds a9a",
 )
-
 MEN = 73
 """The column (from 1) of sex = Male."""
 

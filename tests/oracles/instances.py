@@ -13,7 +13,6 @@ from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.problem import Problem
 
 INTERCEPTS: tuple[Intercept, ...] = ("regularized", "unregularized", "none")
-
 KINDS = (
     "dense", "wide", "sparse", "one-hot", "scaled", "rates", "merged", "same rule twice",
     "rule and reverse", "touching", "tiny penalty", "no objective",

@@ -13,14 +13,12 @@ from ratecli.rates.syntax import Condition
 
 OPERATORS = ["+", "-", "*", "/", "**"]
 EXPONENTS = ["2", "3", "0.5", "1.5", "-1", "-2", "-0.5", "0"]
-
 WORDS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,5}", fullmatch=True)
 TEXTS = st.text(max_size=6) | st.sampled_from(
     ["Female", "New York", ">50K", 'say "no"', "a\\b", "30"]
 )
 COLUMNS = WORDS | st.text(min_size=1, max_size=6) | st.sampled_from(["hours-per-week", "c_charge"])
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
-
 CONDITIONS = st.builds(
     Condition,
     COLUMNS,
@@ -43,7 +41,6 @@ _SLICES = st.sampled_from(
 _ATOMS = st.sampled_from(
     ["5%", ".5", "1e-3", "2.", "12.5 %", "tpr", "kappa", "f_score(2)"]
 ) | _SLICES.map(lambda text: f"tpr{text}")
-
 TEXTS_OF_VALUES = st.recursive(
     _ATOMS,
     lambda parts: (

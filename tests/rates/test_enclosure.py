@@ -39,10 +39,8 @@ def slopes_of(node: Expression, limits: Floats) -> list[float]:
 
 
 def by_rate(node: Expression) -> Callable[[Expression], BoundedEnds | None]:
-    found = {
-        leaf: (AffineEnd(0, 2 * k), AffineEnd(0, 2 * k + 1))
-        for k, leaf in enumerate(ex.leaves(node))
-    }
+    leaves = enumerate(ex.leaves(node))
+    found = {leaf: (AffineEnd(0, 2 * k), AffineEnd(0, 2 * k + 1)) for k, leaf in leaves}
     return lambda part: found.get(part) if isinstance(part, Leaf) else None
 
 
@@ -120,13 +118,10 @@ def test_an_enclosure_of_a_point_is_the_value(node, seed):
 def test_a_node_with_given_ends_is_not_looked_into():
     gap = affine(expression("tpr[a] - tpr[b]"))
     ends = AffineEnd(0, 0), AffineEnd(0, 1)
-    limits = np.array([-0.3, 0.1])
+    limits, known = np.array([-0.3, 0.1]), {True: ends}
 
     def bounded(text: str) -> InclusionFunction:
-        known = {True: ends}
-        return InclusionFunction.of(
-            expression(text), lambda part: known.get(affine(part) == gap), 2
-        )
+        return InclusionFunction.of(expression(text), lambda x: known.get(affine(x) == gap), 2)
 
     found = bounded("abs(tpr[a] - tpr[b]) - 0.05")
     assert found(limits) == (-0.05, 0.25)

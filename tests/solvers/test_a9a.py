@@ -13,7 +13,6 @@ from ratecli.solvers.majorize.convex import FEASIBILITY_TOLERANCE
 from ratecli.solvers.majorize.solver import Majorize
 
 pytestmark = NEEDS_A9A
-
 EDUCATED = 39
 """The column that the paper's own code takes for men: education-num of 13 and more."""
 

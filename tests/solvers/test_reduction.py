@@ -14,7 +14,6 @@ from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.problem import ERROR_RATE, Problem
 
 reductions = pytest.importorskip("fairlearn.reductions", reason="the extra 'fairlearn' is missing")
-
 BOUND = 0.05
 GROUPS = ("a", "b", "c")
 PARITY = Rules(

@@ -188,10 +188,7 @@ def by_slsqp(goals: Problem, means: Array, covariance: float) -> float:
     signs, share = goals.labels()
     n, d = add_ones_column(goals.X).shape
     signed = signs[:, None] * add_ones_column(goals.X)
-    A = np.vstack([
-        np.hstack([signed, np.eye(n)]),
-        np.hstack([-means, np.zeros((len(means), n + 1))]),
-    ])  # fmt: skip
+    A = np.block([[signed, np.eye(n)], [-means, np.zeros((len(means), n + 1))]])
     b = np.append(np.full(n, -1.0), np.full(len(means), covariance))
 
     def objective(x: Array) -> tuple[float, Array]:
