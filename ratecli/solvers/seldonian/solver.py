@@ -142,7 +142,7 @@ class Seldonian(Solver):
     step: Annotated[float, Gt(0)] = 0.01
     multiplier: Annotated[float, Ge(0)] = 0.5
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     role: ClassVar[Role] = "enforces"
     needs_safety_test: ClassVar[bool] = True
     numbers: ClassVar[Mapping[str, Any] | None] = {"decisions": "randomized"}
