@@ -110,9 +110,9 @@ class RecordStore:
 
     @cached_property
     def record(self) -> np.dtype[np.void]:
-        number = "<f4" if all(column.single for column in self.numbers.values()) else "<f8"
-        sizes = (len(self.numbers),), (len(self.texts),)
-        return np.dtype([("numbers", number, sizes[0]), ("codes", "<u2", sizes[1])])
+        kind = "<f4" if all(column.single for column in self.numbers.values()) else "<f8"
+        numbers, texts = len(self.numbers), len(self.texts)
+        return np.dtype([("numbers", kind, (numbers,)), ("codes", "<u2", (texts,))])
 
     @property
     def path(self) -> Path:
@@ -128,8 +128,8 @@ class RecordStore:
         """Yield pieces of `at_once` records from `first` to before `last`, with their start."""
         last = self.rows if last is None else last
         for start in range(first, last, self.at_once):
-            count, skipped = min(self.at_once, last - start), start * self.record.itemsize
-            yield start, np.fromfile(self.path, self.record, count, offset=skipped)
+            count = min(self.at_once, last - start)
+            yield start, read_items(self.path, self.record, start, count)
 
     def has_format_of(self, other: RecordStore) -> bool:
         """Return whether records have the same columns, stored in the same way."""
@@ -151,6 +151,14 @@ def open_record_store(folder: Path) -> RecordStore | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return store if size == store.rows * store.record.itemsize else None
+
+
+def read_items(path: Path, dtype: np.dtype[Any], start: int, count: int) -> Any:
+    """Return items of a file, counted from 0; raise OSError if it ends before the last one."""
+    found = np.fromfile(path, dtype, count, offset=start * dtype.itemsize)
+    if len(found) < count:
+        raise OSError(f"'{path}' ends too early: was it changed while it was read?")
+    return found
 
 
 def read_runs(path: Path, dtype: np.dtype[Any], runs: Iterable[int], length: int) -> Any:

@@ -28,7 +28,7 @@ from ratecli.models.linear import Linear, Logistic, Ramp, RandomizedLogistic, Th
 from ratecli.models.records import RecordBatch, RecordEncoder
 from ratecli.rates.matrix import Predictions, log_loss
 from ratecli.rates.table import Measurement
-from ratecli.streaming.store import RecordStore, read_runs
+from ratecli.streaming.store import RecordStore, read_items, read_runs
 
 SumArrays: TypeAlias = tuple[Array, ...]
 
@@ -112,8 +112,7 @@ class RowStream:
     def batches(self, first: int, last: int) -> Iterator[RecordBatch]:
         """Yield the rows from `first` to before `last`."""
         for start, records in self.store.pieces(first, last):
-            skipped = start * CELL_DTYPE.itemsize
-            cells = np.fromfile(self.cells, CELL_DTYPE, len(records), offset=skipped)
+            cells = read_items(self.cells, CELL_DTYPE, start, len(records))
             yield self._batch(start, records, cells)
 
     def _run_batches(self, runs: Sequence[int]) -> Iterator[RecordBatch]:

@@ -90,8 +90,8 @@ def _fit_svm(problem: Problem) -> ConvexSolution:
     def fit() -> ConvexSolution:
         ramp = RampProblem.of(DesignMatrix(X), coefficients, constant, 2 * problem.l2)
         convex = ConvexProblem.tight_at(ramp, np.zeros(len(ramp.rows)))
-        goal = StoppingRule(SVM_GAP, ceiling=np.inf, hopeless=np.inf)
-        return AugmentedLagrangian(goal).solve(convex, np.zeros(ramp.rows.width))
+        stopping = StoppingRule(SVM_GAP, ceiling=np.inf, hopeless=np.inf)
+        return AugmentedLagrangian(stopping).solve(convex, np.zeros(ramp.rows.width))
 
     return _svm_cache.get(array_digest(problem.l2, X, coefficients, constant), fit)
 
@@ -169,10 +169,10 @@ def solve_bounded_covariance(problem: Problem, covariance: float, progress: Prog
     """Return the SVM of bounded covariance, to a certified gap."""
     begun = time.perf_counter()
     names, means = group_contrasts(problem)
-    goal = StoppingRule(gap=0.0, ceiling=MAX_MULTIPLIER, hopeless=np.inf, absolute=ZAFAR_GAP)
+    stopping = StoppingRule(gap=0.0, ceiling=MAX_MULTIPLIER, hopeless=np.inf, absolute=ZAFAR_GAP)
     convex = bounded_covariance_problem(problem, means, covariance)
     # w = 0 satisfies every bound
-    svm = AugmentedLagrangian(goal).solve(convex, np.zeros(convex.ramp.rows.width))
+    svm = AugmentedLagrangian(stopping).solve(convex, np.zeros(convex.ramp.rows.width))
     progress("hinge loss fitted")
     w = 2 * svm.w  # from scores with margin 1/2 to scores with margin 1
     classifier = Threshold(w[:-1], float(w[-1]))

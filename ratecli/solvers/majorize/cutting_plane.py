@@ -55,8 +55,8 @@ def newton_svm() -> SvmOptimizer:
         nonlocal last
         if last is not None and len(last.slopes) != len(problem.ramp.rows):
             last = None
-        goal = StoppingRule(gap=0.0, ceiling=np.inf, hopeless=np.inf, absolute=accuracy)
-        last = AugmentedLagrangian(goal).solve(problem, start, last)
+        stopping = StoppingRule(gap=0.0, ceiling=np.inf, hopeless=np.inf, absolute=accuracy)
+        last = AugmentedLagrangian(stopping).solve(problem, start, last)
         return LagrangianMinimum(last.w, last.lower, last.converged)
 
     return least
@@ -164,7 +164,7 @@ class CuttingPlane:
     Kelley's method).
     """
 
-    goal: StoppingRule
+    stopping: StoppingRule
     svm: SvmOptimizer
     centered: bool
     cuts: int
@@ -181,15 +181,15 @@ class CuttingPlane:
         gap, at a center of mass in m + 1 dimensions 1/(m + 2) of it; the required accuracy is never
         higher than half of that.
         """
-        goal, m, count, certain = self.goal, problem.constraints, 0, True
+        stopping, m, count, certain = self.stopping, problem.constraints, 0, True
         W, v = anchor[:, None], np.zeros(m)
         if isinstance(before, CutSolution):
             W, v = np.column_stack([before.seen, anchor]), before.multipliers
         columns = np.stack([problem.values(w) for w in W.T], axis=1)
         lower = float(problem.flat[0] + v @ problem.flat[1:])  # hinges are at least 0
-        box = min(max(1.0, 2 * float(v.max(initial=0.0))), goal.ceiling)
+        box = min(max(1.0, 2 * float(v.max(initial=0.0))), stopping.ceiling)
         while True:
-            tolerance = goal.tolerance(lower, problem.ramp.spread)
+            tolerance = stopping.tolerance(lower, problem.ramp.spread)
             accuracy = max((_model_value(columns, v) - lower) / 2, tolerance / (2 * m + 4))
             fit = self.svm(problem.lagrangian(v), W[:, -1], accuracy)
             column = problem.values(fit.w)
@@ -204,12 +204,12 @@ class CuttingPlane:
             missed = constraint_excess(columns[1:, -1])
             gap = max(float(columns[0, -1]) + box * float(missed.sum()) - lower, 0.0)
             rough = COMPROMISE_GAP * abs(lower) if missed.any() else 0.0
-            accurate = gap <= max(goal.tolerance(lower, problem.ramp.spread), rough)
-            final = box >= goal.ceiling or lower > goal.hopeless or not missed.any()
+            accurate = gap <= max(stopping.tolerance(lower, problem.ramp.spread), rough)
+            final = box >= stopping.ceiling or lower > stopping.hopeless or not missed.any()
             if count == self.cuts or (accurate and final):
                 break
             if accurate:
-                box = min(4 * box, goal.ceiling)
+                box = min(4 * box, stopping.ceiling)
                 plan = solve_master(columns, box)
             # at the maximizer, while no mixture is feasible: its cut shows if a higher price helps
             v = plan.multipliers

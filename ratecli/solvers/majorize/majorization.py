@@ -112,12 +112,12 @@ def make_method(
 ) -> ConvexMethod:
     """Return the solver of the convex problems of `ramp`; excess costs at most `price`."""
     ceiling = price * (ramp.spread or 1.0)
-    goal = StoppingRule(solver.gap, ceiling, ramp.beyond(MAX_USEFUL_OBJECTIVE))
+    stopping = StoppingRule(solver.gap, ceiling, ramp.beyond(MAX_USEFUL_OBJECTIVE))
     if solver.inner == "newton":
-        return AugmentedLagrangian(goal)
+        return AugmentedLagrangian(stopping)
     exact = solver.inner == "cutting_plane"
     svm = cuts.newton_svm() if exact else cuts.liblinear_svm(int(rng.integers(2**31)))
-    return cuts.CuttingPlane(goal, svm, solver.chooser == "center", solver.cuts)
+    return cuts.CuttingPlane(stopping, svm, solver.chooser == "center", solver.cuts)
 
 
 def _descend(
