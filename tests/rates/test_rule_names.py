@@ -211,7 +211,7 @@ def mark_of(faulty: str, code: str, help_: str = "", message: str = "") -> tuple
         mark_of("tpr / «0»", "E311"),
         mark_of("log(«-1»)", "E311"),
         mark_of("kl(«2», tpr)", "E311", "from 0 to 1"),
-        mark_of("«log(0) + tpr»", "E311"),
+        mark_of("«log(0)» + tpr", "E311"),
         mark_of("1 + «1e308 * 10» * tpr", "E311"),
         mark_of("tpr / «log(0)»", "E311"),
         mark_of("1 + «tpr(women)»", "E304", "write tpr", "takes no arguments"),
