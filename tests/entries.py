@@ -1,7 +1,5 @@
 """Functions of data set entries that take the options of an entry as a dictionary."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -46,7 +46,10 @@ FAILURE_RATE = "failure_rate"
 
 A constraint's name may follow after a dot. Metrics must not have these two names.
 """
-NAME_HELP = "a name begins with a letter or '_' and continues with letters, digits and '_'"
+NAME_HELP = (
+    "a name begins with a letter or '_' and continues with letters, digits and '_'; "
+    "a rule with a comma needs quotes inside braces"
+)
 SLUG_HELP = "use lower-case letters, digits, '.', '_' and '-', beginning with a letter or digit"
 
 

@@ -61,6 +61,9 @@ def feature_names(entry: DatasetEntry, columns: Sequence[str]) -> tuple[str, ...
             message = f"column '{name}' cannot be a feature: it has another role, too"
             loc = ("features", k)
             raise FaultError(Diagnostic("E411", message, "remove it from 'features'", loc=loc))
+    if entry.label is not None and entry.label == entry.weight:
+        message = f"column '{entry.label}' cannot be both label and weight"
+        raise FaultError(Diagnostic("E411", message, "name another column", loc=("weight",)))
     left = [name for name in columns if name not in taken]
     features = tuple(dict.fromkeys(entry.features or left))
     if not features:

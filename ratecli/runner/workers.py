@@ -82,7 +82,7 @@ def run_guarded(key: str, run: TrialRun) -> TrialResult:
 def failure_result(key: str, error: BaseException, seconds: float = 0.0) -> TrialResult:
     """Return the result of a trial that raised `error`."""
     info = {"traceback": "".join(traceback.format_exception(error))}
-    return TrialResult(key, "error", exception_line(error), seconds, info)
+    return TrialResult(key, "error", exception_line(error).removeprefix("E501: "), seconds, info)
 
 
 @contextmanager

@@ -40,6 +40,7 @@ def test_groups_are_balanced_without_using_them():
     np.testing.assert_array_equal(chances, model.chances(X))
     assert ((chances >= 0) & (chances <= 1)).all()
     assert share_of_women(X, chances) == pytest.approx(0.5, abs=0.001)
+    assert not hasattr(model, "transform")  # samplers of imbalanced-learn have none
     assert model.imbalance_ == pytest.approx(0, abs=0.001)
     plain = LogisticRegression().fit(X[["income", "debt"]], y, sample_weight=model.sample_weight(X))
     assert plain.score(X[["income", "debt"]], y) > 0.6

@@ -299,6 +299,7 @@ def test_sensitive_features_of_other_rows_are_errors(loans, call):
     [
         lambda X, y: RateConstrainedClassifier().fit(X, y[::-1]),
         lambda X, y: RateConstrainedClassifier().fit(X, y, np.abs(X["age"])[::-1]),
+        lambda X, y: fitted(X, y).score(X, y[::-1]),
         lambda X, y: fitted(X, y).score(X, y, np.abs(X["age"])[::-1]),
         lambda X, y: rate_scorer("error").score(fitted(X, y), X, y[::-1]),
         lambda _, y: rate_score("error", y, y[::-1]),

@@ -9,13 +9,7 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from ratecli import (
-    RateConstrainedClassifier,
-    SafetyTest,
-    rate_score,
-    rate_scorer,
-    violation_scorer,
-)
+from ratecli import RateConstrainedClassifier, SafetyTest, rate_score, rate_scorer, violation_scorer
 
 NUMBERS = ["income", "debt", "savings"]
 RATIO = "positive_rate[sex = Female] / positive_rate[sex = Male]"

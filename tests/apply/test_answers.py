@@ -1,7 +1,5 @@
 """Predictions of classifiers as columns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

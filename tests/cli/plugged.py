@@ -1,7 +1,5 @@
 """Packages as an installer leaves them: modules, and a folder that lists the entry points."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

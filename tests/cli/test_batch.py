@@ -1,7 +1,5 @@
 """Several experiments in one command or one call of `run_experiments`."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3
@@ -231,6 +229,7 @@ def test_an_experiment_that_cannot_run_does_not_stop_others(folder, cli, files, 
     assert answer.code == code
     assert message in answer.err
     assert ("small 4 stopped: E504" in " ".join(answer.out.split())) == (code == 2)
+    assert (folder / "results" / "small").exists() == (code == 2)
     assert [stored(ledger(folder, name)) for name in ("other", "small")] == [4, 0]
 
 

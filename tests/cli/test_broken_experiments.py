@@ -1,7 +1,5 @@
 """Broken files through the command line: code, line, column, exit code, and nothing written."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

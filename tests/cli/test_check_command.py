@@ -1,7 +1,5 @@
 """`ratecli pin` and `ratecli check` on real results, stored once for all tests here."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -155,12 +153,7 @@ CHANGED = "no trial of the file in its current form (the file, its data or the c
         ("objective: error", "objective: fnr", 3, CHANGED),
         ("error: error", "wrong: error", 3, "it is pinned but no longer measured"),
         ("seeds: 5", "seeds: 6", 3, "1 of 6 trials are not stored"),
-        (
-            "seeds: 5",
-            "seeds: 3",
-            0,
-            "warning[W502]: 3 of 5 pinned seeds are among the file's 3",
-        ),
+        ("seeds: 5", "seeds: 3", 0, "warning[W502]: 3 of 5 pinned seeds are among the file's 3"),
     ],
 )
 def test_a_file_that_changed_since_it_was_pinned(cli, old, new, code, message):
@@ -299,6 +292,7 @@ def test_several_files_are_checked_together_unless_their_names_are_equal(folder,
         answer = cli(command, "small.yaml", "again.yaml")
         assert answer.code == 2
         assert "'small.yaml' and 'again.yaml' have the same name" in " ".join(answer.err.split())
+        assert not REFERENCE.exists()
     (folder / "again.yaml").write_text(FILE.replace("name: small", "name: other"))
     assert cli("pin", "small.yaml").code == 0
     answer = cli("check", "small.yaml", "again.yaml")

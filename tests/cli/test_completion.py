@@ -1,7 +1,5 @@
 """Shell completion, requested as shells do."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """`deployed: {model: ...}` compares with a model that another run stored."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """The optional algorithm: with fairlearn it runs, without it the file is refused."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from importlib import metadata
@@ -49,3 +47,7 @@ def test_without_fairlearn_it_is_listed_and_a_file_that_names_it_refused(folder,
     assert f"error[E202]: {message}" in answer.err
     assert "--> eg.yaml:6:" in answer.err
     assert "pip install 'ratecli[fairlearn]'" in answer.err
+    (folder / "eg.yaml").write_text(
+        TEXT.replace("exponentiated_gradient: {iterations: 5}", "mixture")
+    )
+    assert cli("validate", "eg.yaml").code == 0

@@ -1,7 +1,5 @@
 """Error codes: their catalogue, their exit codes, and that some test covers each."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -213,6 +213,7 @@ BAD = [
     (["--test", "1"], 2, "error[E104]: the parts of the split"),
     (["--test", "half"], 2, "error[E104]: 'test' must be a number such as 0.05"),
     (["--algorithm", "balanced"], 2, "error[E202]: no filter is called 'balanced'"),
+    (["-o", "people.csv"], 2, "error[E104]: 'people.csv' is the table itself"),
     (["-o", "no/kept.csv"], 2, "error[E505]: cannot write to 'no/kept.csv'"),
     (["--filter", "people.csv"], 2, "error[E505]: cannot write to 'people.csv'"),
     (["--filter", "trial"], 2, "error[E104]: 'trial' holds the models of a trial"),

@@ -1,7 +1,5 @@
 """Runs with a filter before training, by the command line: what they leave and say."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 STAGE = "filter: {balance: sex, disclosivity: alpha}\n"

@@ -78,6 +78,8 @@ def test_a_device_is_no_model(cli, folder):
 TAMPERED = [
     "UPDATE trials SET status = 'owned'",
     "UPDATE trials SET info = X'80049500'",
+    "UPDATE trials SET info = '[1]'",
+    "UPDATE trials SET trace = '{}'",
     "UPDATE trials SET trace = '[1]'",
     'UPDATE trials SET multipliers = \'{"a": "b"}\'',
     "UPDATE trials SET reason = X'FF'",
@@ -91,6 +93,7 @@ TAMPERED = [
     "UPDATE plan SET seed = '\"x\"'",
     "UPDATE plan SET metrics = '{\"error\": 1}'",
     "UPDATE meta SET value = '{' WHERE name = 'experiment'",
+    "INSERT OR REPLACE INTO meta VALUES ('warnings', '[5]')",
     "INSERT OR REPLACE INTO meta VALUES ('warnings at the end', '5')",
 ]
 

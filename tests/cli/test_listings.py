@@ -1,7 +1,5 @@
 """`--help`, `ls`, `show`, `schema`, and errors of the command line."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """`validate`, `explain` and `fetch`, which run nothing."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest
@@ -74,5 +72,6 @@ def test_fetch_sources_and_the_data_of_experiments_from_a_mirror(cli, folder, sm
 
 def test_fetch_an_unknown_name(cli):
     answer = cli("fetch", "adlut", "nowhere.yaml")
+    assert answer.code == 2
     assert "did you mean 'adult'?" in answer.err
     assert "E005" in answer.err

@@ -1,7 +1,5 @@
 """Results that cannot be written: one message, before trials run."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

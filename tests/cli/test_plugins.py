@@ -1,8 +1,7 @@
 # ruff: noqa: ARG001
 """Plugins: listed without being imported, used like built-in names, reported once if broken."""
 
-from __future__ import annotations
-
+import hashlib
 import importlib
 import json
 import subprocess
@@ -272,6 +271,25 @@ def test_a_sweep_name_hides_a_plugin_metric(site, folder, cli):
     answer = cli("validate", "exp.yaml")
     assert (answer.code, answer.err.count("E210")) == (0, 0), answer.err
     assert used_plugins(check_file(folder / "exp.yaml")) == []
+
+
+PEOPLE = """
+from ratecli.datasets.source import RemoteFile, Source
+PEOPLE = Source("people", "s", {"plain": "acme_people:prepare"}, 9, "l", ("town",), "l", "n",
+                files=(RemoteFile("people.csv", "https://example.org/x.csv", "%s", 4),))
+"""
+
+
+def test_files_of_plugin_data_sets_are_fetched_and_verified(site, folder, cli, monkeypatch):
+    module = {"acme_people": PEOPLE % hashlib.sha256(b"good").hexdigest()}
+    install(site, "acme-people", {"ratecli.datasets": {"people": "acme_people:PEOPLE"}}, module)
+    (folder / "people").mkdir()
+    monkeypatch.setenv("RATECLI_DATA_MIRROR", str(folder))
+    _forget()
+    for content, code, word in (("evil", 4, "E403"), ("good", 0, "verified")):
+        (folder / "people" / "people.csv").write_text(content)
+        answer = cli("fetch", "people", "--offline")
+        assert (answer.code, word in answer.out + answer.err) == (code, True)
 
 
 def test_test_plugin_accepts_paths_and_package_names(acme, cli):

@@ -1,7 +1,5 @@
 """`ratecli predict`: stored classifiers applied to tables."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

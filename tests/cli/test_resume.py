@@ -1,7 +1,5 @@
 """Which changes of a file give its trials other keys, so that they run again."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

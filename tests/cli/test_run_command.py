@@ -1,7 +1,5 @@
 """`run`, `plan`, `report`: their output and their files, also of small and of several runs."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Whole runs with a safety test, by the command line."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from ratecli.ledger.view import Ledger
@@ -98,7 +96,8 @@ def test_testing_the_last_rows_of_a_sorted_file_is_a_warning(folder, cli):
         (folder / "exp.yaml").write_text(own.replace("fraction: 0.5", test))
         answer = cli("validate", "exp.yaml")
         assert answer.code == 0
-        assert ("warning[W403]: the last rows of 'loans' are held out" in answer.err) == warned
+        found = "warning[W403]: the last rows of 'loans' are held out" in answer.err
+        assert found == ("exp.yaml:6:" in answer.err) == warned
 
 
 def test_explain_shows_options_of_a_test(folder, cli):

@@ -1,7 +1,5 @@
 """The settings of the paper's Table 2 in the tutorial and in `show` are equal, and each runs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

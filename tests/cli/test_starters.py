@@ -1,7 +1,5 @@
 """`init`: starter files from templates, and for the user's own table."""
 
-from __future__ import annotations
-
 import csv
 import os
 import re
@@ -193,6 +191,7 @@ def test_other_separators_are_kept(folder, table, cli):
     ("change", "groups"),
     [
         (with_cell("job title", '"it\'s": #1, [x]', 2), ["it_s_1_x", "a_b", "c_d", "e"]),
+        (with_cell("job title", "Süd", 2), ["Sud", "a_b", "c_d", "e"]),
         (lambda row: [*row[:2], ("a-b", "a b")[row[3] % 2], *row[3:]], ["a_b", "a_b__2"]),
         (lambda row: [*row[:2], row[3] % 2, *row[3:]], ["0", "1"]),
     ],

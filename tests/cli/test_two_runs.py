@@ -1,7 +1,5 @@
 """Two commands on one results folder at the same time."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
@@ -63,7 +61,7 @@ def ended(folder):
 
 
 def test_a_second_run_is_refused_and_changes_nothing(folder, cli, small):
-    """Reports have what is stored so far, and a killed run goes on."""
+    """Reports have what is stored so far, and a killed run resumes with the same numbers."""
     with running(folder):
         before = files(folder)
         for options in ([], ["--fresh"]):
@@ -79,8 +77,11 @@ def test_a_second_run_is_refused_and_changes_nothing(folder, cli, small):
         assert files(folder) == before
         assert cli("report", small).code == 0
         assert 3 <= len(ended(folder)) < SEEDS * TRIALS // 2
-    assert cli("run", small, "-q", *ONCE).code == 0  # no lock is left behind
+    for place in ("results", "undisturbed"):  # no lock is left behind
+        assert cli("run", small, "-q", "-o", place, *ONCE).code == 0
     assert len(ended(folder)) == TRIALS // 2
+    kept, whole = (folder / place / "small" / "metrics.csv" for place in ("results", "undisturbed"))
+    assert kept.read_bytes() == whole.read_bytes()
 
 
 def test_one_command_at_a_time_writes_a_report(folder, cli, small, monkeypatch):

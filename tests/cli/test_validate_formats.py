@@ -1,7 +1,5 @@
 """`validate --format`, and folders and patterns in place of files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -28,6 +26,11 @@ def test_all_formats_have_the_same_content(folder, cli):
         f"file=a%2C b.yaml,line={line},endLine={line},col={column},endColumn={record['end_column']}"
     )
     assert answers["github"].out.startswith(f"::error {place},title=E203::{record['message']}")
+    (folder / "sub").mkdir()
+    (folder / "sub" / "two.yaml").write_text("name: X\n")
+    both = cli("validate", "a, b.yaml", "sub", "s*/*.yaml", "--format", "json")
+    found = [each["file"] for each in json.loads(both.out) if each["code"] in {"E104", "E203"}]
+    assert (both.code, found) == (2, ["a, b.yaml", "sub/two.yaml"])
 
 
 @pytest.fixture

@@ -41,11 +41,7 @@ def test_value_is_placed_at_itself_its_key_or_its_parent(text, loc):
 
 @pytest.mark.parametrize(
     ("text", "loc"),
-    [
-        ("⟦a⟧: 3\n", ("a",)),
-        ("a: {⟦'b'⟧: 3}\n", ("a", "b")),
-        ("a: [{⟦b⟧: 3}]\n", ("a", 0, "b")),
-    ],
+    [("⟦a⟧: 3\n", ("a",)), ("a: {⟦'b'⟧: 3}\n", ("a", "b")), ("a: [{⟦b⟧: 3}]\n", ("a", 0, "b"))],
 )
 def test_key_is_placed(text, loc):
     document, place = document_of(text)

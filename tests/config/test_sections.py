@@ -2,8 +2,6 @@
 
 Errors of their keys are in test_broken_files.py."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import pytest

@@ -124,10 +124,7 @@ def test_unreadable_files(tmp_path):
 
 @pytest.mark.parametrize(
     ("raw", "line", "column"),
-    [
-        (b"a: 1\nb: x\0y\n", 2, 5),
-        (b"a: \x1b[31m\n", 1, 4),
-    ],
+    [(b"a: 1\nb: x\0y\n", 2, 5), (b"a: \x1b[31m\n", 1, 4)],
     ids=["nul", "escape"],
 )
 def test_file_must_be_text(tmp_path, raw, line, column):

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -40,6 +38,10 @@ def test_every_source_is_complete(name: str):
     assert described["notes"]
     assert described["licence"]
     json.dumps(described)
+    stand_in = name in {"wiki_standin", "madlibs"}
+    assert ("not comparable" in source.stand_in) == stand_in
+    assert source.notes.startswith("STAND-IN for `wiki`") == stand_in
+    assert source.summary.startswith("stand-in for wiki") == stand_in
 
 
 def settled(**options: object) -> dict[str, object]:

@@ -160,6 +160,14 @@ def test_training_rows_are_standardized_by_an_encoder_that_json_restores(
     assert abs(X[:, -1].mean()) < 1e-6
 
 
+def test_features_do_not_depend_on_the_unit():
+    units = (1.0, 2.0**400, 2.0**-400, 1e150, 1e-150)
+    tables = [table(x=[unit * x for x in (1.5, -2.25, 0.0, 7.0, 3.0)]) for unit in units]
+    X, *scaled = (dense(fit(each).transform(each)) for each in tables)
+    for other in scaled:
+        np.testing.assert_allclose(other, X, rtol=1e-14)
+
+
 def test_json_of_an_encoder():
     encoder = fit(table(sex=["Male", None, "Male"], age=[20.0, 30.0, 40.0]))
     scale = float(np.std([20, 30, 40]))
@@ -186,7 +194,7 @@ def test_ready_made_features_are_unchanged_and_cannot_be_restored(counts: bool):
 
 AGE = {"column": "age", "mean": 1.0, "scale": 2.0}
 BROKEN = [
-    {},
+    *([], None, "blocks", {}),
     {"ready_made": "anything"},
     {"blocks": []},
     {"blocks": {"0": AGE}},

@@ -166,6 +166,7 @@ NUMBERS_AND_A_WORD = rows("x,y", *(f"{i / 7},{i % 2}" for i in range(50)), "12O,
         (GOOD, {"features": ["sex"], "drop": ["sex"]}, "E411", "sex"),
         (GOOD, {"drop": ["sex", "age", "zip", "paid"]}, "E411", "no column is left as a feature"),
         # weights
+        (GOOD, {"label": "age", "weight": "age"}, "E411", "age"),
         (GOOD, {"weight": "sex"}, "E411", "sex"),
         *((f"x,w\n1,2\n1,{w}\n", {"weight": "w"}, "E411", "row 2") for w in ("0", "-1", "", "inf")),
         ("x,w\n1,1e-300\n1,1e300\n", {"weight": "w"}, "E411", "ranges from 1e-300 to 1e+300: the"),

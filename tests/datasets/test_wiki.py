@@ -77,6 +77,9 @@ def test_line_of_the_help_vouches_for_a_file(data: Path):
     assert table.digest == table_digest(ENTRY, Path()) != before
     assert table.files == source_checksums(SOURCES["wiki"])
     assert all(len(sha256) == 64 for _, sha256 in table.files)
+    (data / "wiki" / "toxicity_annotations.tsv").write_text(ANNOTATIONS + "14.0\t2\t0\t1.0\n")
+    (fault,) = refused()
+    assert "is not the published file" in fault.message
 
 
 def test_labels_groups_and_parts_of_the_corpus(data: Path):

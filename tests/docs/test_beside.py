@@ -1,7 +1,5 @@
 """The papers' figures beside those of ratecli, in papers.md."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

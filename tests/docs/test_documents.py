@@ -1,7 +1,5 @@
 """README and the documents: every command, file and program is run and its output compared."""
 
-from __future__ import annotations
-
 import re
 from contextlib import nullcontext
 

@@ -1,7 +1,5 @@
 """The site is built without a warning, works without a network, and covers every name."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Swept data sets: each is a separate problem, as in a file of its own."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

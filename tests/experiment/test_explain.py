@@ -1,7 +1,5 @@
 """`explain`: goals, their classes and normal forms, and which algorithms support them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The JSON schema for editors: complete, described, and valid for every shipped file."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Training rows that pass through a balanced filter: weighted or sampled, by a trial of its own."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 
@@ -16,12 +14,7 @@ from ratecli.ledger.records import TrialResult
 from ratecli.models.storage import dumps, loads
 from ratecli.runner.trial import run_trial
 from ratecli.sampling.resampling import TrainingRowsSpec
-from ratecli.sampling.rows import (
-    DROPPED,
-    filter_trial_data,
-    load_training_rows,
-    load_trial_data,
-)
+from ratecli.sampling.rows import DROPPED, filter_trial_data, load_training_rows, load_trial_data
 
 FILE = """
 name: stage
@@ -236,10 +229,7 @@ def test_a_filter_that_keeps_no_row_gives_no_solution(folder, take):
     nobody = dumps(replace(found, keep=np.zeros(found.proxy.values)))
     for given, reason in (
         (replace(stage, models={"expected": nobody}), "the filter keeps no training row"),
-        (
-            TrialResult(stage.key, "no_solution_found"),
-            "the filter is needed but found no solution",
-        ),
+        (TrialResult(stage.key, "no_solution_found"), "the filter is needed but found no solution"),
     ):
         result = run_trial(job, {stage.key: given})
         assert (result.status, result.reason) == ("no_solution_found", reason)
@@ -373,6 +363,14 @@ algorithms: [unconstrained]
         size = {"people": 900, "others": 600}[planned.point["dataset"]]
         assert result.info["rows"] == {"train": size * planned.point["much"], "test": size}
         assert numbers["filter.least_share", "train"] > 0.4
+
+
+def test_a_filter_may_be_trained_on_filtered_rows(folder):
+    file = text().replace("[unconstrained, ", "[{balanced_tree: {oracle: regression}}, ")
+    file = file.replace("groups:", "objective: 'imbalance(by=place)'\ngroups:")
+    found = trials(run_file(write(folder, file))[1])
+    assert set(found) == {"balanced_tree", "plain", "filter"}
+    assert found["balanced_tree"][0][2]["objective", "train"] < 0.05
 
 
 def test_explain_describes_the_filter(folder):

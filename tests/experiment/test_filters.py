@@ -1,7 +1,5 @@
 """Shares, imbalance and disclosivity as goals and metrics of experiments."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Classifiers that use slices, run from files: trials, stored models, other tables."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

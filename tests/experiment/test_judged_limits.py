@@ -1,7 +1,5 @@
 """What a goal is held to where validation rows judge it: what the other algorithm reaches there."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Labels that are numbers: measures of estimates, defaults, and label ranges."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

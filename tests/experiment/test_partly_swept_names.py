@@ -1,7 +1,5 @@
 """Names that vary for some algorithms only: left out, refused, or setting an option."""
 
-from __future__ import annotations
-
 import pytest
 
 from experiments import faults, people, run_file, write

@@ -1,7 +1,5 @@
 """Roles of algorithms (enforces, reads, ignores), shown by a plugin package."""
 
-from __future__ import annotations
-
 import pytest
 
 from experiments import people, run_file, write

@@ -1,7 +1,5 @@
 """The settings of a safety test are part of the keys of tested trials, and of no others."""
 
-from __future__ import annotations
-
 import pytest
 
 from experiments import people, write

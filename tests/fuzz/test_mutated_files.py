@@ -1,7 +1,5 @@
 """Some examples of `make fuzz`, always the same ones, and tests of its guard."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

@@ -32,8 +32,10 @@ def repository(tmp_path):
     return tmp_path
 
 
-def test_versions_data_command_and_times_are_recorded(tmp_path):
+def test_versions_data_command_and_times_are_recorded_but_no_variables(tmp_path, monkeypatch):
+    monkeypatch.setenv("SECRET_TOKEN", "hunter2")
     record = manifest(tmp_path)
+    assert "hunter2" not in json.dumps(record)
     assert record["versions"]["ratecli"] == ratecli.__version__
     assert record["versions"]["numpy"] == np.__version__
     assert set(record["versions"]) == {*code_versions(), "pandas"}

@@ -183,7 +183,7 @@ import sys
 import time
 from pathlib import Path
 from ratecli.ledger.records import MeasuredValue, TrialResult
-from ratecli.ledger.store import MAX_WAITING, LedgerStore, LedgerWriter
+from ratecli.ledger.store import LedgerStore
 with LedgerStore(Path(sys.argv[1])) as store:
     for i in range(60):
         values = tuple(MeasuredValue("v", "test", f"m{j}", float(i)) for j in range(40))
@@ -239,7 +239,10 @@ def test_results_are_stored_in_the_order_of_puts(store, end):
     for result in RESULTS:
         writer.put(result)
     getattr(writer, end)()
+    statements = []
+    store._db.set_trace_callback(statements.append)
     assert list(store.results()) == [result.key for result in RESULTS]
+    assert len(statements) <= 6, "reading takes few statements for many trials"
     assert store.result("k9") == RESULTS[9]
     writer.close()
 

@@ -1,7 +1,5 @@
 """Certificates in the report: the table, the trees, and why nothing was found."""
 
-from __future__ import annotations
-
 import math
 import xml.etree.ElementTree as ET
 from dataclasses import replace

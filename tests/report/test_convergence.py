@@ -1,7 +1,5 @@
 """Convergence plots: curves from the traces of trials, and how they are drawn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from synthetic_ledger import measured, planned

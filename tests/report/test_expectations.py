@@ -1,7 +1,5 @@
 """Verdicts on what the file expects, and where they are shown."""
 
-from __future__ import annotations
-
 import csv
 import io
 

@@ -1,7 +1,5 @@
 """Plots of guarantees: three panels along a swept number."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 
 import pytest

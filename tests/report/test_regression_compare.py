@@ -20,11 +20,7 @@ from ratecli.report.regression.compare import (
     compare_points,
     compare_with_reference,
 )
-from ratecli.report.regression.findings import (
-    CheckReport,
-    Finding,
-    findings_sheet,
-)
+from ratecli.report.regression.findings import CheckReport, Finding, findings_sheet
 from ratecli.report.regression.reference import PinnedTrials, build_reference
 
 BETTER = {"error": Direction.LOW, "accuracy": Direction.HIGH, "solution_rate": Direction.HIGH}

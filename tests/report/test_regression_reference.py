@@ -1,7 +1,5 @@
 """The file of pinned numbers."""
 
-from __future__ import annotations
-
 import json
 import math
 
@@ -68,6 +66,8 @@ def test_numbers_have_nine_digits_and_words_if_not_finite():
     ]  # fmt: skip
     assert math.copysign(1, found.values["v"]["test"]["ratio"][1]) == 1
     assert found.statuses[-1] == "not_run"
+    points = [planned("fit", 0, k=value) for value in (1, 1.0, True, "1")]
+    assert len(pin_points(Ledger(points, {}, {}))) == 4
 
 
 GOOD = reference_text(build_reference(example())).encode()

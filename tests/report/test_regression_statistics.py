@@ -1,7 +1,5 @@
 """Differences of means and their intervals, against SciPy, closed forms and simulations."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

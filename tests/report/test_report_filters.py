@@ -1,7 +1,5 @@
 """Plots of filters: heat maps of posteriors and bars of shares."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
+from importlib import resources
 
 import pytest
 import synthetic_ledger
@@ -23,6 +24,7 @@ from ratecli.report.html import (
     tooltip_json,
     write_joined,
 )
+from ratecli.report.plots import draw_plots
 from ratecli.report.plots.canvas import PlotImage, TooltipMark
 from ratecli.report.sheet import Sheet, SheetCell
 from ratecli.report.write import with_manifest
@@ -92,18 +94,45 @@ def test_the_page_makes_no_network_requests(text, read):
     assert "http" not in policy
 
 
+def contrast(one: str, other: str) -> float:
+    """Return the ratio of the luminances of two colours like #15181b, as WCAG 2 defines it."""
+    parts = [[int(each[k : k + 2], 16) / 255 for k in (1, 3, 5)] for each in (one, other)]
+    light = [
+        [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in p] for p in parts
+    ]
+    low, high = sorted(0.2126 * r + 0.7152 * g + 0.0722 * b for r, g, b in light)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("name", ["page.css", "dark.css"])
+def test_text_has_enough_contrast(name):
+    text = resources.files("ratecli.report.page").joinpath(name).read_text("utf-8")
+    colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})\b", text))
+    for ground in ("paper", "card"):
+        for word in ("ink", "soft", "good", "part", "bad", "accent"):
+            assert contrast(colours[word], colours[ground]) >= 4.5, (word, ground)
+
+
 def test_no_field_can_inject(example):
     evil = '"><img src=x onerror=alert(1)><!--'
-    plan = [replace(trial, label=evil) for trial in example.plan]
-    results = {key: replace(result, reason=evil) for key, result in example.results.items()}
-    experiment = {"name": evil, "description": evil, "constraints": {evil: evil}, "report": {}}
+    point = {evil: evil}
+    plan = [replace(each, label=evil, point=each.point | point) for each in example.plan]
+    results = {
+        key: replace(each, reason=evil, values=[replace(v, variant=evil) for v in each.values])
+        for key, each in example.results.items()
+    }
+    plot = {"kind": "tradeoff", "x": "ratio", "y": "error", "title": evil}
+    experiment = {"name": evil, "description": evil, "constraints": {evil: evil}}
+    experiment |= {"report": {"plots": [plot]}}
     meta = {
         "experiment": example.experiment | experiment,
         "datasets": {evil: {"rows": evil}},
         "manifest": {evil: [{evil: evil}]},
     }
-    found = render_report(Ledger(plan, results, example.meta | meta), [])
+    ledger = Ledger(plan, results, example.meta | meta)
+    found = render_report(ledger, draw_plots(ledger))
     assert "<img" not in found
+    assert "innerHTML" not in found, "the script writes names as text"
     assert found.count("&lt;img") > 9
     Reader(found)
 

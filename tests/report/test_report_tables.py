@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -9,11 +7,7 @@ from synthetic_ledger import measured, planned, texts
 
 from ratecli.ledger.view import Ledger
 from ratecli.report.sheet import Sheet, SheetCell, format_number, to_markdown
-from ratecli.report.sheets import (
-    best_sheet,
-    constraint_sheet,
-    requested_sheets,
-)
+from ratecli.report.sheets import best_sheet, constraint_sheet, requested_sheets
 from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
 
 
@@ -47,7 +41,9 @@ def test_metrics_are_sorted_by_plan_variant_split_and_metric(two):
     assert list(frame["seed"]) == sorted(frame["seed"])
 
 
-def test_csv_has_floats_by_repr_and_words_of_yaml(two):
+def test_csv_has_floats_by_repr_and_words_of_yaml(two, example):
+    lines = csv_text(metrics_table(example)).splitlines()[1:]
+    assert [float(line.rpartition(",")[2]) for line in lines] == [*metrics_table(example)["value"]]
     assert csv_text(metrics_table(two)).splitlines()[1:4] == [
         "fit,main,0.8,0,train,objective,0.1",
         "fit,main,0.8,0,train,ratio,nan",
@@ -158,10 +154,7 @@ def test_numbers_show_their_size(value, text):
 
 
 def test_markdown_is_aligned_and_cannot_be_broken_out_of():
-    rows = (
-        (SheetCell("a|b\n<i>"), SheetCell("0.5 ± 0.1", 0.5)),
-        (SheetCell("c"), SheetCell("12")),
-    )
+    rows = ((SheetCell("a|b\n<i>"), SheetCell("0.5 ± 0.1", 0.5)), (SheetCell("c"), SheetCell("12")))
     assert to_markdown(Sheet("T", ("name", "x"), rows)).splitlines() == [
         "## T",
         "",

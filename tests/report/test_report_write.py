@@ -1,7 +1,5 @@
 """Files of a report: tables and figures, classifiers and their folders, and their removal."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -77,6 +75,13 @@ def test_the_next_report_removes_remains_of_a_killed_one(reported, tmp_path):
     new.touch()
     write_report(tmp_path)
     assert list(tmp_path.rglob("*.tmp")) == [new]
+    assert contents(tmp_path) == contents(reported)
+
+
+@pytest.mark.slow
+def test_another_process_writes_the_same_bytes(reported, tmp_path):
+    shutil.copy(reported / "trials.sqlite", tmp_path)
+    subprocess.run([sys.executable, "-W", "error", "-c", KILLED, tmp_path, "99"], check=True)
     assert contents(tmp_path) == contents(reported)
 
 

@@ -1,7 +1,5 @@
 """Groups of seeds: means, shares of trials, and their intervals."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -65,6 +63,13 @@ def test_trials_without_a_solution_have_no_numbers_even_if_stored(status):
     trial = planned("a", 0, kappa=0.5)
     result = measured(trial, {("main", "test"): {"error": 0.1}}, status=status)
     assert [group.values for group in seed_groups(Ledger([trial], {trial.key: result}, {}))] == [{}]
+
+
+def test_trials_that_share_a_result_all_have_its_numbers():
+    trial = planned("a", 0)
+    result = measured(trial, {("m", "test"): {"error": 0.2}})
+    (group,) = seed_groups(Ledger([trial, trial], {trial.key: result}, {}))
+    assert group.values["test", "error"] == (0.2, 0.2)
 
 
 def test_sweep_points_equal_in_python_stay_apart():

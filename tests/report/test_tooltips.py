@@ -1,7 +1,5 @@
 """Tooltips of plots, compared with what Matplotlib drew: positions, series and values."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Trade-off plots: which lines, panels and labels they have."""
 
-from __future__ import annotations
-
 import math
 import xml.etree.ElementTree as ET
 

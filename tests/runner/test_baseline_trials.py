@@ -1,7 +1,5 @@
 """Baselines that read constraints: options that name one, and constraints they cannot use."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -7,15 +7,11 @@ import pytest
 from small_trials import act, numbers
 
 from ratecli.config.experiment import LimitsSpec
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.plan import UNLIMITED, Task
 from ratecli.ledger.records import TrialResult
-from ratecli.runner.executors import (
-    DaskExecutor,
-    Hooks,
-    ProcessExecutor,
-    SerialExecutor,
-)
-from ratecli.runner.workers import THREAD_VARIABLES
+from ratecli.runner.executors import DaskExecutor, Hooks, ProcessExecutor, Schedule, SerialExecutor
+from ratecli.runner.workers import THREAD_VARIABLES, failure_result
 
 
 def executor_of(kind, request):
@@ -177,6 +173,17 @@ def test_an_exception_of_on_done_ends_the_run(executor):
     with pytest.raises(OSError, match="disk full"):
         executor.run([task("a"), task("b"), task("c")], act, full)
     assert len(ended) == 1
+
+
+def test_results_are_discarded_when_no_longer_needed_and_reasons_omit_e501():
+    tasks = [task("a"), task("b", needs=("a", "a")), task("c", needs=("a",))]
+    schedule = Schedule(tasks, lambda _: None)
+    for key in "abc":
+        assert schedule.take()[0].key == key
+        schedule.end(TrialResult(key, "ok"))
+    assert (schedule._results, schedule.take()) == ({}, None)
+    found = FaultError([Diagnostic("E501", "no classifier"), Diagnostic("E311", "no value")])
+    assert failure_result("k", found).reason == "no classifier; E311: no value"
 
 
 def test_equal_tasks_run_once_and_cycles_and_unknown_dependencies_are_refused():

@@ -1,7 +1,5 @@
 """Statuses and reasons of trials whose goals are infeasible, undefined or unsupported."""
 
-from __future__ import annotations
-
 import math
 import re
 from itertools import product

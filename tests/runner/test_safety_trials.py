@@ -1,7 +1,5 @@
 """Trials whose models must pass a safety test."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Stored results of trials, compared with numbers counted from their models and rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -145,6 +143,14 @@ def test_a_split_seed_fixes_the_split_for_all_seeds(folder, overrides, same):
     data = prepare(write(folder, BASE), overrides).data
     one, two = (load_trial_data(data, seed).sample.part for seed in (0, 1))
     assert (one == two).all() == same
+
+
+def test_a_model_compared_with_itself_has_exactly_no_churn_and_no_win_loss_ratio(folder):
+    text = BASE.replace("metrics: {", "metrics: {churn: churn, wins: wins, ratio: win_loss_ratio, ")
+    _, store = run_file(write(folder, text + "deployed: {algorithm: unconstrained}\n"))
+    measured = measured_values(*results_of(store)["unconstrained", 0])
+    assert measured["churn", "train"] == measured["wins", "train"] == 0.0
+    assert np.isnan(measured["ratio", "train"])
 
 
 def test_the_deployed_column_is_not_a_feature(folder):

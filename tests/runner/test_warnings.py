@@ -1,7 +1,5 @@
 """Warnings about measured trials."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
