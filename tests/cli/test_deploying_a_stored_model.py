@@ -68,5 +68,6 @@ def test_two_runs_of_a_command_may_not_share_a_model(folder, cli, order):
     message = "the run of 'first.yaml' replaces the models in 'results/first/models'"
     assert f"error[E310]: {message}\n  --> second.yaml:4:19" in answer.err
     assert f"{COPY}, or run the files one by one" in answer.err
+    assert not (folder / "results" / "second").exists()
     assert cli("run", "second.yaml", "-q", "-j", 1).code == 0
     assert cli(*both, "-o", "new").code == 0

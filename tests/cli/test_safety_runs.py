@@ -77,6 +77,7 @@ def test_data_sets_of_a_test_may_not_share_rows(folder, cli):
     assert (answer.code, answer.out) == (4, "")
     assert "error[E411]: 'more' has the same rows as 'loans'" in answer.err
     assert "exp.yaml:4:3" in answer.err
+    assert not (folder / "results").exists()
     rows.assign(x=-1).to_csv(folder / "other.csv", index=False)
     assert cli("validate", "exp.yaml").code == 0
 

@@ -174,9 +174,10 @@ def test_each_planned_trial_has_a_folder_with_safe_file_names(tmp_path):
 ENCODING = json.dumps({"blocks": [{"column": "é", "levels": ["ü"]}], "others": {}, "levels": 1})
 
 
-def test_a_trial_without_a_solution_has_no_files(tmp_path):
+@pytest.mark.parametrize("status", ["infeasible", "no_solution_found", "diverged", "error"])
+def test_a_trial_without_a_solution_has_no_files(tmp_path, status):
     models = {"k": {"v": b"1"}}
-    assert write(tmp_path, [trial("a", "k")], models, "infeasible", encoding=ENCODING) == {}
+    assert write(tmp_path, [trial("a", "k")], models, status, encoding=ENCODING) == {}
     assert not (tmp_path / "models").exists()
 
 
