@@ -51,7 +51,8 @@ CLASSIFIER_MODULES = {
 """Modules of the scikit-learn classifiers that take sample weights and need no parameters.
 
 Hard-coded because scanning scikit-learn takes seconds. A file that names one of these classes is
-checked without any import if it sets no parameters.
+checked without any import if it sets no parameters. Before scikit-learn 1.7, `MLPClassifier` takes
+no weights: its fits fail (E501).
 """
 MAX_LOGISTIC_ITERATIONS = 1000
 """Iteration limit of the default logistic regression."""
