@@ -258,7 +258,7 @@ class SolverSubject:
         """Goals with constraints, if it supports any; they are used for the unusual tables."""
         possible = [goals for goals in self.goals if goals.possible]
         if not possible:
-            raise CheckSkippedError("it supports no goals that there is a tiny problem of")
+            raise CheckSkippedError("no tiny problem has goals that it supports")
         return next((goals for goals in possible if goals.rules), possible[0])
 
     def plain_runs(self) -> list[SolverRun]:

@@ -83,7 +83,7 @@ def _declares(subject: SolverSubject) -> Iterator[str]:
         for unknown in set(classes) - set(Shape):
             yield f"'{unknown}' among its {key} is not a class of goals"
         if bool(classes) is (kind.role == "ignores"):
-            yield f"it {kind.role} goals, and its {key} are {sorted(classes) or 'empty'}"
+            yield f"its role is '{kind.role}', but its {key} are {sorted(classes) or 'empty'}"
     if not isinstance(kind.version, int) or kind.version < 1:
         yield f"its version is {kind.version!r}, not a whole number from 1"
 
@@ -264,7 +264,7 @@ def _unsupported_goals(subject: SolverSubject) -> Iterator[str]:
     """
     others = [goals for goals in tiny.TINY_PROBLEM_GOALS if goals not in subject.goals]
     if not others or not subject.enforces:
-        raise CheckSkippedError(f"it {subject.solver.role} goals, or supports all")
+        raise CheckSkippedError("it supports all goals, or enforces none")
     for goals in others:
         run = subject.run(f"unsupported {goals.name}", goals, tiny.plain_table())
         if run.solution:

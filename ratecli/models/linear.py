@@ -102,7 +102,7 @@ class LinearRegressor(Linear):
         super().__post_init__()
         low, high = self.range
         if not low <= high:
-            raise ValueError(f"{self.range} is no range")
+            raise ValueError(f"{self.range} is not a range")
 
     def decide(self, X: Features) -> Array:
         return np.full(X.shape[0], np.nan)

@@ -255,7 +255,9 @@ class _Resolver:
         if not node.by or len(arguments) != 1:
             _refuse_use(node, "takes one metric and a column", f"{name}(tpr, by=sex)")
         if len(node.by) > 1 and name in SINGLE_COLUMN_TEMPLATES:
-            refuse("E304", f"'{name}' compares the values of one column", node.by[1].span)
+            worst = "max" if name == "max_gap" else "min"
+            help_ = f"write {worst}({name}(tpr, by=sex), {name}(tpr, by=race))"
+            refuse("E304", f"'{name}' compares the values of one column", node.by[1].span, help_)
         conditions = [condition for column in self.columns(node) for condition in column]
         parts = [self.under(condition).value(arguments[0]) for condition in conditions]
         sizes = (1 for part in parts for _ in ex.walk(part))

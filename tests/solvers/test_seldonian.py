@@ -179,7 +179,7 @@ def test_unattainable_test_is_explained_with_the_smallest_bound():
     solution = solved(problem, inflation=2)
     assert solution.status == "iteration_limit"
     assert "no model is expected to pass the test of 'c'" in solution.reason
-    assert "rows in the test instead of 400 would do" in solution.reason
+    assert "rows in the test instead of 400 would be enough" in solution.reason
     selection = chosen_by(problem, inflation=2)
     (model,) = solution.variants.values()
     end = selection.at(selection.coordinates.place(np.append(model.weights, model.bias))).worst

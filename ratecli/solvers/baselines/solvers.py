@@ -105,7 +105,7 @@ class Thresholded(Solver):
 
     def __post_init__(self) -> None:
         if self.free and self.meets is not None:
-            raise ValueError("meets: with free: true no constraint is met")
+            raise ValueError("meets: it has no effect with free: true")
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         from ratecli.solvers.baselines.linear import solve_thresholded

@@ -69,9 +69,7 @@ class BestResponsePlayer(ClassifierPlayer):
         slopes, _ = self.form.sides
         costs = slopes.T @ prices
         if not np.isfinite(costs).all():
-            raise FloatingPointError(
-                "the multipliers grew beyond all numbers: lower multiplier_rate"
-            )
+            raise FloatingPointError("the multipliers became infinite: lower multiplier_rate")
         last = self._last or [None] * costs.shape[1]
         answers = [self._answer(own, near) for own, near in zip(costs.T, last, strict=True)]
         self._last = answers
