@@ -27,9 +27,7 @@ YAML_SUFFIXES = (".yaml", ".yml")
 
 
 def collect_errors(
-    items: Iterable[Item],
-    act: Callable[[Item], ResultT],
-    missing: list[Diagnostic] | None = None,
+    items: Iterable[Item], act: Callable[[Item], ResultT], missing: list[Diagnostic] | None = None
 ) -> list[ResultT]:
     """Return the results of `act` for all items; raise FaultError with all their errors.
 

@@ -23,8 +23,7 @@ EXIT_PLUGIN_FAILED = 3
 
 
 ListingKind = StrEnum(
-    "ListingKind",
-    "datasets metrics functions algorithms plots codes experiments plugins",
+    "ListingKind", "datasets metrics functions algorithms plots codes experiments plugins"
 )
 
 

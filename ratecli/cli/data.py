@@ -118,8 +118,7 @@ def filter_table(
         Option("--filter", metavar="FOLDER", help="Store the filter here, for `ratecli predict`."),
     ] = None,
     disclosivity: Annotated[
-        float,
-        Option(metavar="ALPHA", help="Maximum change in a group's probability, from 0 to 1."),
+        float, Option(metavar="ALPHA", help="Maximum change in a group's probability, from 0 to 1.")
     ] = 0.1,
     algorithm: Annotated[
         str, Option(metavar="NAME", help="balanced_tree | qp_proxy | naive_proxy.")
@@ -133,8 +132,7 @@ def filter_table(
         Option(metavar="COLUMN", help="Column that is not used as an input; may be repeated."),
     ] = None,
     label: Annotated[
-        str | None,
-        Option(metavar="COLUMN", help="Label column, which is not used as an input."),
+        str | None, Option(metavar="COLUMN", help="Label column, which is not used as an input.")
     ] = None,
     missing: Annotated[
         str, Option(metavar="HOW", help="Missing numbers: error | mean (of the training rows).")

@@ -27,12 +27,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from ratecli.config.document import LOCATION_MARK
-from ratecli.config.validation import (
-    diagnostics_of,
-    quote_value,
-    type_error,
-    value_error,
-)
+from ratecli.config.validation import diagnostics_of, quote_value, type_error, value_error
 from ratecli.errors import Diagnostic, InvalidValueError, Loc
 
 IDENTIFIER_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -31,12 +31,7 @@ from ratecli.config.filter import FILTER, OptionalFilter
 from ratecli.config.report import Expectation, ReportSpec
 from ratecli.config.safety import OptionalSafety, SafetySpec
 from ratecli.config.sweep import DATASET_AXIS, Sweep, SweepPoint, sweep_points
-from ratecli.config.validation import (
-    diagnostics_of,
-    quote_value,
-    type_error,
-    value_error,
-)
+from ratecli.config.validation import diagnostics_of, quote_value, type_error, value_error
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean
 from ratecli.rates.metrics import BUILTIN_NAMES
 from ratecli.rates.table import DEPLOYED

@@ -6,14 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator
 
-from ratecli.config.base import (
-    ColumnNames,
-    NumberRange,
-    Spec,
-    StrictFlag,
-    not_null,
-    validate_each,
-)
+from ratecli.config.base import ColumnNames, NumberRange, Spec, StrictFlag, not_null, validate_each
 
 DEFAULT_DELTA = 0.05
 """Delta of constraints that a mapping `delta` does not name."""

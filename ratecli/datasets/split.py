@@ -40,10 +40,7 @@ def assign_split_parts(
 
 
 def split_rows(
-    table: Table,
-    spec: SplitOptions,
-    rng: np.random.Generator,
-    sample: PartSampler | None = None,
+    table: Table, spec: SplitOptions, rng: np.random.Generator, sample: PartSampler | None = None
 ) -> NDArray[np.str_]:
     """Return the part of each row, like `assign_split_parts`; parts may be empty.
 

@@ -14,12 +14,7 @@ from ratecli.experiment.goal_checks import SHAPE_NAMES, refusal_reason
 from ratecli.experiment.options import all_options, solver_class
 from ratecli.experiment.prepare import PreparedExperiment
 from ratecli.rates import expression as ex
-from ratecli.rates.affine import (
-    Affine,
-    affine,
-    bound_text,
-    positive_combination,
-)
+from ratecli.rates.affine import Affine, affine, bound_text, positive_combination
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Expression
 from ratecli.rates.table import DEPLOYED

@@ -11,24 +11,12 @@ import numpy as np
 from ratecli.config.algorithm import AlgorithmSpec
 from ratecli.config.experiment import Experiment
 from ratecli.errors import Diagnostic, Loc, Span
-from ratecli.experiment.cases import (
-    OF_PLACEHOLDER,
-    Case,
-    measured_rates,
-    references,
-    resolve_goals,
-)
+from ratecli.experiment.cases import OF_PLACEHOLDER, Case, measured_rates, references, resolve_goals
 from ratecli.experiment.options import usable_solvers
 from ratecli.experiment.safety import merged_safety, own_safety_keys
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import disclosure_bound
-from ratecli.rates.analysis import (
-    Goal,
-    Shape,
-    constraint_goal,
-    find_two_sided_rate,
-    interval,
-)
+from ratecli.rates.analysis import Goal, Shape, constraint_goal, find_two_sided_rate, interval
 from ratecli.rates.syntax import NO_SPAN
 from ratecli.rates.table import DEPLOYED, RATES
 from ratecli.solvers.base import Solver

@@ -22,12 +22,7 @@ from ratecli.experiment.filter_stage import filter_goal_loc, filter_stage_cases
 from ratecli.experiment.plan import Plan, make_plan
 from ratecli.experiment.reading import ColumnValues, DatasetNames, ExperimentReader, ParsedRules
 from ratecli.experiment.report_checks import check_known_optima, check_splits
-from ratecli.experiment.row_checks import (
-    check_filter_groups,
-    check_rows,
-    check_sampling,
-    load_rows,
-)
+from ratecli.experiment.row_checks import check_filter_groups, check_rows, check_sampling, load_rows
 from ratecli.sampling.deployed import load_deployed_model
 from ratecli.sampling.resampling import SamplingSpec
 from ratecli.sampling.rows import (
@@ -226,9 +221,7 @@ def _check_with_data(
     return replace(checked, plan=_plan_cases(checked))
 
 
-def _cases_by_rows(
-    cases: Sequence[Case],
-) -> Mapping[tuple[DatasetNames, SamplingSpec], list[Case]]:
+def _cases_by_rows(cases: Sequence[Case]) -> Mapping[tuple[DatasetNames, SamplingSpec], list[Case]]:
     """Group the cases by their data sets and the way in which rows are sampled.
 
     Cases that differ only in the share of sampled training rows count as one, at the largest share:

@@ -25,12 +25,7 @@ from ratecli.config.sweep import SweepPoint, sweep_points
 from ratecli.errors import Diagnostic, FaultError, Loc, errors_at, errors_under
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, measured_rates
 from ratecli.experiment.filter_stage import filter_stage_cases, read_filter
-from ratecli.experiment.goal_checks import (
-    check_case,
-    check_entry,
-    check_goal_ranges,
-    check_support,
-)
+from ratecli.experiment.goal_checks import check_case, check_entry, check_goal_ranges, check_support
 from ratecli.experiment.options import (
     make_solver,
     option_names,

@@ -234,9 +234,7 @@ def _measures(case: Case, metric: str) -> bool:
 
 
 def check_splits(
-    experiment: Experiment,
-    cases: Iterable[Case],
-    splits: Mapping[tuple[str, ...], Collection[str]],
+    experiment: Experiment, cases: Iterable[Case], splits: Mapping[tuple[str, ...], Collection[str]]
 ) -> Iterator[Diagnostic]:
     """Yield an E208 for each metric, table, plot or expectation of a split without rows.
 

@@ -11,14 +11,7 @@ from typing import Any
 from ratecli.ledger.records import PlannedTrial
 from ratecli.ledger.view import Ledger
 from ratecli.report.groups import group_by
-from ratecli.report.sheet import (
-    Sheet,
-    SheetRow,
-    make_sheet,
-    number_cell,
-    share_cell,
-    share_tone,
-)
+from ratecli.report.sheet import Sheet, SheetRow, make_sheet, number_cell, share_cell, share_tone
 
 NOTE = (
     "A test passes if the upper bound of its interval is at most 0. A classifier that violates the "

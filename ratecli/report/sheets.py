@@ -10,19 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ratecli.ledger.records import (
-    CONSTRAINT_TOLERANCE,
-    FILTER_STAGE_PREFIX,
-    VIOLATION_PREFIX,
-)
+from ratecli.ledger.records import CONSTRAINT_TOLERANCE, FILTER_STAGE_PREFIX, VIOLATION_PREFIX
 from ratecli.ledger.view import Ledger
-from ratecli.report.groups import (
-    SeedGroup,
-    SplitMetric,
-    count_satisfied,
-    group_by,
-    seed_groups,
-)
+from ratecli.report.groups import SeedGroup, SplitMetric, count_satisfied, group_by, seed_groups
 from ratecli.report.sheet import (
     UNKNOWN,
     Sheet,

@@ -33,11 +33,7 @@ from ratecli.report.html import render_report
 from ratecli.report.plots import draw_plots
 from ratecli.report.plots.tree import draw_trees
 from ratecli.report.sheet import format_scalar, to_markdown
-from ratecli.report.sheets import (
-    CELL_LEGEND,
-    constraint_sheet,
-    requested_sheets,
-)
+from ratecli.report.sheets import CELL_LEGEND, constraint_sheet, requested_sheets
 from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
 
 MANIFEST = "manifest.json"

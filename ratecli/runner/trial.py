@@ -37,12 +37,7 @@ from ratecli.sampling.deployed import (
     with_stored_decisions,
 )
 from ratecli.sampling.filter_summary import summarize_filters
-from ratecli.sampling.rows import (
-    NoRowsKeptError,
-    TrialData,
-    load_training_rows,
-    load_trial_data,
-)
+from ratecli.sampling.rows import NoRowsKeptError, TrialData, load_training_rows, load_trial_data
 from ratecli.sampling.safety_rows import SafetyRows, rates_on_split
 from ratecli.sampling.undefined import check_defined_ratios, empty_rate
 from ratecli.solvers.base import Solution

@@ -32,10 +32,7 @@ from ratecli.datasets.source import Raw, RemoteFile, Source, notes_of
 SOURCE = Source(
     name="bank",
     summary="calls of a Portuguese bank: does the client subscribe to a deposit?",
-    preparations={
-        "plain": f"{__name__}:prepare",
-        "churn": f"{__name__}:prepare_churn",
-    },
+    preparations={"plain": f"{__name__}:prepare", "churn": f"{__name__}:prepare_churn"},
     rows=45211,
     label="y = yes",
     sensitive=("job", "age", "marital"),

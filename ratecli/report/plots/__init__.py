@@ -6,13 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.plots.canvas import (
-    Canvas,
-    PlotImage,
-    PlotRequest,
-    draw_image,
-    requested_plots,
-)
+from ratecli.report.plots.canvas import Canvas, PlotImage, PlotRequest, draw_image, requested_plots
 from ratecli.report.plots.convergence import draw_convergence
 from ratecli.report.plots.filters import draw_group_shares, draw_posteriors
 from ratecli.report.plots.guarantee import draw_guarantee

@@ -146,13 +146,7 @@ def draw_convergence(ledger: Ledger, plot: PlotRequest[ConvergencePlot]) -> Canv
 
 
 def _draw_curve(
-    canvas: Canvas,
-    axes: Axes,
-    curve: ConvergenceCurve,
-    name: str,
-    x: str,
-    *,
-    logarithmic: bool,
+    canvas: Canvas, axes: Axes, curve: ConvergenceCurve, name: str, x: str, *, logarithmic: bool
 ) -> None:
     """Draw the objective or the violation as a line with its band and tooltips."""
     values = getattr(curve, name)

@@ -20,13 +20,7 @@ from ratecli.report.plots.canvas import (
     spans_decades,
     use_plain_log_scale,
 )
-from ratecli.report.plots.lines import (
-    PlotAxes,
-    SweepLine,
-    collect_lines,
-    draw_line,
-    legend_handles,
-)
+from ratecli.report.plots.lines import PlotAxes, SweepLine, collect_lines, draw_line, legend_handles
 
 Request = PlotRequest[GuaranteePlot]
 MIN_TOP = 0.1

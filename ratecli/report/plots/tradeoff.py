@@ -21,13 +21,7 @@ from ratecli.report.plots.canvas import (
     mark_empty,
     panel_selections,
 )
-from ratecli.report.plots.lines import (
-    PlotAxes,
-    SweepLine,
-    collect_lines,
-    draw_line,
-    legend_handles,
-)
+from ratecli.report.plots.lines import PlotAxes, SweepLine, collect_lines, draw_line, legend_handles
 
 REFERENCE: dict[str, Any] = {"color": GREY, "linewidth": 1.1, "marker": "", "zorder": 1.5}
 """The style of the diagonal and of the known frontier."""
@@ -104,11 +98,7 @@ def _draw_limits(
 
 
 def _draw_references(
-    canvas: Canvas,
-    axes: Axes,
-    ledger: Ledger,
-    plot: PlotRequest[TradeoffPlot],
-    names: PlotAxes,
+    canvas: Canvas, axes: Axes, ledger: Ledger, plot: PlotRequest[TradeoffPlot], names: PlotAxes
 ) -> list[Line2D]:
     """Draw the known frontier and the line y = x, within the range of the algorithms' lines."""
     left, right = axes.get_xlim()
