@@ -1,8 +1,8 @@
-"""Train classifiers under goals written as rates, compare the ways to do it, prove what was found.
+"""Train classifiers under goals written as rates, compare algorithms, and certify the results.
 
 From Python there are `run` and `load_results` for experiments, `load_dataset`, the scikit-learn
 estimators `RateConstrainedClassifier`, `BalancedFilter` and `SafetyTest`, and `rate_score`,
-`rate_scorer` and `violation_scorer` to measure with. Each is imported when it is first asked for.
+`rate_scorer` and `violation_scorer` to measure with. Each is imported on first use.
 """
 
 from importlib import import_module

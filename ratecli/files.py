@@ -76,7 +76,7 @@ def unique_file_name(wish: str, taken: Container[str] = ()) -> str:
 
 
 def write_failed_error(path: Path, reason: str) -> Diagnostic:
-    hint = "free disk space, or choose another folder with --output"
+    hint = "check the path, its permissions and the disk space, or choose another folder"
     return Diagnostic("E505", f"cannot write to '{path}': {reason}", hint)
 
 

@@ -43,7 +43,7 @@ class BinaryLabels:
             raise ValueError(f"{message} {kind}.")
         if len(labels) < 2:
             raise ValueError(f"y must have two labels, not {len(labels)} class: {labels.tolist()}")
-        if pos_label not in {None, *labels.tolist()}:
+        if pos_label not in [None, *labels.tolist()]:
             raise ValueError(f"pos_label is {pos_label!r}, but the labels are {labels.tolist()}")
         return cls(labels, 1 if pos_label is None else labels.tolist().index(pos_label))
 
@@ -84,7 +84,7 @@ class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
 
     _mappings: ClassVar[tuple[str, ...]] = ()
     _found: ClassVar[str] = ""
-    """Attribute with the model, set by a successful fit; without it, there was none."""
+    """Attribute with the model, which only a successful fit sets."""
     _reader: FeatureReader
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

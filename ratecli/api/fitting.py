@@ -86,6 +86,9 @@ class FeatureReader:
         for name in features:
             check_feature(frame[name], name, meant_as_text=True, means=means)
         text = [name for name in features if is_text(frame[name])]
+        if encode is False and text:
+            message = f"column '{text[0]}' holds text, which cannot be used unchanged"
+            raise FaultError(Diagnostic("E411", message, "set encode=True, or drop it"))
         matrix = inputs.matrix
         if matrix is None and not (text or means if encode == "auto" else encode):
             matrix = frame.to_numpy(dtype=np.float64)
@@ -125,7 +128,8 @@ class FeatureReader:
 def _check_options(inputs: InputRows, encode: bool | str, missing: str) -> None:
     """Raise E104 for invalid options of features, and for options that have no effect."""
     is_array, means = inputs.matrix is not None, missing == MISSING_TO_MEAN
-    if encode not in {True, False, "auto"} or missing not in {MISSING_IS_ERROR, MISSING_TO_MEAN}:
+    known = [MISSING_IS_ERROR, MISSING_TO_MEAN]
+    if encode not in [True, False, "auto"] or missing not in known:
         reason = "encode must be True, False or 'auto', and missing 'error' or 'mean'"
     elif is_array and (encode is True or means):
         reason = "X is an array, whose numbers are used unchanged: pass a DataFrame"

@@ -116,7 +116,7 @@ def run(
 
 def _overrides(settings: Sequence[str] | Mapping[str, Any]) -> list[str]:
     if not isinstance(settings, Mapping):
-        return list(settings)
+        return [settings] if isinstance(settings, str) else list(settings)
     to_json = partial(json.dumps, default=_plain_value, ensure_ascii=False)
     return [f"{path}={to_json(value)}" for path, value in settings.items()]
 

@@ -63,8 +63,8 @@ class FilterRequest:
     by
         The columns whose values are to be balanced and kept secret.
     disclosivity
-        Maximum change in the probability of any of these values that the filter's output for a
-        training row may cause.
+        By how much the filter's output for a training row may at most change the probability of
+        any of these values.
     algorithm, kept
         The filter's name, and the minimum share of the training rows to keep. None means
         `DEFAULT_MIN_KEPT`; filters without this option ignore it.
@@ -161,8 +161,12 @@ def learn_table_filter(request: FilterRequest) -> FilterResult:
 
 def _check_folder(folder: Path | None) -> None:
     """Raise E104 if writing the filter to this folder would overwrite something else."""
-    if folder and (folder / ENCODER_FILE).exists() and not (folder / FILTER_FILE).exists():
+    if folder is None or not folder.exists():
+        return
+    message = "" if folder.is_dir() else f"'{folder}' is not a folder"
+    if (folder / ENCODER_FILE).exists() and not (folder / FILTER_FILE).exists():
         message = f"'{folder}' holds the models of a trial, which would be overwritten"
+    if message:
         raise FaultError(Diagnostic("E104", message, "name another folder with --filter"))
 
 
@@ -222,7 +226,11 @@ def _train_filter(
 
 
 def _without_location(fault: Diagnostic) -> Diagnostic:
-    return replace(fault, place=None, span=None, loc=())
+    """Return the diagnostic as one about the table, with options of the command in its help."""
+    way = fault.help
+    for key, option in (("'missing: mean'", "--missing mean"), ("under 'drop'", "with --drop")):
+        way = way and way.replace(key, option)
+    return replace(fault, place=None, span=None, loc=(), help=way)
 
 
 def _experiment(request: FilterRequest) -> dict[str, object]:

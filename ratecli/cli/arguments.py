@@ -81,7 +81,8 @@ def _files_in(path: Path) -> list[Path]:
     names = glob.glob(pattern, recursive=True)  # noqa: PTH207  leaves out hidden files
     files = sorted(each for each in map(Path, names) if each.is_file())
     if not files:
-        raise typer.BadParameter(f"no file matches '{pattern}'", param_hint="FILE")
+        where = "in" if path.is_dir() else "that matches"
+        raise typer.BadParameter(f"there is no experiment {where} '{path}'", param_hint="FILE")
     return files
 
 

@@ -148,7 +148,11 @@ def init(
     elif template not in {None, OWN_DATA}:
         raise typer.BadParameter(f"--data writes the starter file '{OWN_DATA}', not '{template}'")
     elif label is None or group is None:
-        raise typer.BadParameter("--data needs --label COLUMN and --group COLUMN")
+        from ratecli.datasets.tables import TableFile, read_table_file  # noqa: PLC0415
+
+        columns = ", ".join(read_table_file(data, separator, TableFile.names)[:20])
+        needed = "--data needs --label COLUMN and --group COLUMN"
+        raise typer.BadParameter(f"{needed}; columns: {columns}")
     else:
         from ratecli.experiment.starter import StarterOptions, make_starter  # noqa: PLC0415
 

@@ -167,6 +167,8 @@ def _print_forecasts(
     first = "algorithm" if by_algorithm else "experiment"
     typer.echo(format_table([first, *HEADS], rows, HEADS))
     typer.echo("\ntime: estimate for one process, from the mean time of stored trials")
+    if sum(each.trials for each in forecasts) > total.trials:
+        typer.echo("total: trials that experiments share are counted once")
 
 
 def _row(forecast: RunForecast) -> list[str]:

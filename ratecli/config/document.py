@@ -105,8 +105,8 @@ class Document:
     def place(self, loc: Loc, span: Span | None = None, *, key: bool = False) -> SourceLocation:
         """Return the position of the value at `loc`, or of its key if `key` is true.
 
-        The position of a missing value is that of its parent's key, that of a value below its key
-        the key's. `span` selects characters of a text; a text with escapes is selected as a whole.
+        A missing value has the position of its parent's key, and a value in the lines below its key
+        that of the key. `span` selects characters of a text; a text with escapes is selected whole.
         """
         name, node, complete = self._find(loc)
         start, end = node_range(node)
@@ -155,7 +155,7 @@ class Document:
 
 
 def data_nodes(value: Any, loc: Loc, names: Mapping[Loc, str]) -> Node:
-    """Return nodes that hold a value found at `loc`, possibly NumPy; see `Document.of_data`."""
+    """Return the nodes of a value at `loc`, which may be NumPy's; see `Document.of_data`."""
     name = next((names[loc[:k]] for k in range(len(loc), 0, -1) if loc[:k] in names), None)
     source = SourceText(name or ".".join(map(str, loc)), "")
     value = fspath(value) if isinstance(value, PathLike) else value
@@ -176,7 +176,7 @@ def data_nodes(value: Any, loc: Loc, names: Mapping[Loc, str]) -> Node:
 
 
 def _span_range(node: ScalarNode, span: Span) -> tuple[int, int]:
-    """Return the offsets of a part of a text, which may be folded, but has no escapes."""
+    """Return the offsets of a part of a text, or of the whole text if it has escapes."""
     start, end = node_range(node)
     text = source_of(node).text
     solid = [k for k in range(start, end) if not text[k].isspace()]

@@ -83,7 +83,7 @@ class FilterSpec(Spec):
     objective: RuleText | None = Field(
         None,
         description="Instead of 'balance', the distance of shares from other targets, to be "
-        "minimized: sqrt((share[women] - 0.4)**2 + (share[men] - 0.6)**2).",
+        "minimized: rms(share[women] - 0.4, share[men] - 0.6).",
     )
     disclosivity: Annotated[Disclosivity | None, not_null(Disclosivity)] = Field(
         None,

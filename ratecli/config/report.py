@@ -28,10 +28,18 @@ from ratecli.config.validation import invalid_choice, type_error, value_error
 from ratecli.errors import Diagnostic, InvalidValueError
 from ratecli.rates.syntax import SplitName
 
+
+def _validate_splits(value: object) -> object:
+    """Return one split or several as a tuple; refuse repeated ones, whose panels would be equal."""
+    if isinstance(value, list) and any(value.count(each) > 1 for each in value):
+        raise value_error("a list of different splits", value)
+    return as_tuple(value)
+
+
 SplitNames = Annotated[
     tuple[SplitName, ...],
     Field(min_length=1),
-    BeforeValidator(as_tuple, json_schema_input_type=SplitName | tuple[SplitName, ...]),
+    BeforeValidator(_validate_splits, json_schema_input_type=SplitName | tuple[SplitName, ...]),
 ]
 """One split, or a list of splits that get separate panels."""
 VariantNames = Annotated[

@@ -291,7 +291,10 @@ class StrictLoader(Reader, Scanner, Parser, Composer, BaseResolver):
 
 QUOTE_HINT = "put the whole value in quotes: 'like this'"
 ESCAPE_HINT = "use single quotes, in which a backslash is literal"
-COLON_HINT = "write 'key: value' with a space, and quote a value that contains ': '"
+COLON_HINT = (
+    "write 'key: value' with a space, here and in the line above, and quote a value that contains "
+    "': '"
+)
 PLACE_HINT = (
     "keys of one mapping begin in the same column; put text that contains brackets, quotes or "
     "': ' in quotes"

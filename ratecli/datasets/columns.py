@@ -26,9 +26,9 @@ MISSING_CATEGORY = "(missing)"
 """The category, in feature names, of rows with a missing value."""
 
 FEW_LEVELS = 20
-"""A text column with more words, hardly any of which is not a number, is taken for numbers."""
+"""A text column with more distinct words was probably meant to be numeric if most are numbers."""
 _STRAY_SHARE = 0.1
-"""A text column with a smaller share of other words is taken for numbers."""
+"""Largest share of rows with other words in such a column."""
 
 _PAIRS = ({"0", "1"}, {"-1", "1"}, {"false", "true"})
 _POSITIVE = ("1", "true")

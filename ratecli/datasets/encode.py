@@ -365,8 +365,8 @@ def _block_warnings(block: NumericBlock | OneHotBlock, table: Table) -> Iterator
             yield Diagnostic("W404", message)
     elif isinstance(block, NumericBlock) and np.isnan(column).any() and not block.missing:
         message = (
-            f"column '{block.column}': {_count_rows(np.isnan(column))} without a number, in "
-            f"place of which the mean of the training rows is used, {block.mean:g}"
+            f"column '{block.column}' has no number in {_count_rows(np.isnan(column))}: the mean "
+            f"of the training rows is used there, {block.mean:g}"
         )
         yield Diagnostic("W405", message)
 

@@ -79,7 +79,7 @@ def _check_names(entry: DatasetEntry, columns: Sequence[str]) -> None:
         named += [((key, k), name) for k, name in enumerate(getattr(entry, key))]
     known, hint = frozenset(columns), ""
     if mark := guess_separator(columns):
-        hint = f"columns seem to be separated by {mark!r}: set 'separator: {mark!r}'"
+        hint = f"columns seem to be separated by {mark!r}: set separator: {mark!r}"
     faults = [
         Diagnostic(
             "E205",
@@ -179,8 +179,8 @@ def find_own_files(entry: DatasetEntry, base: Path) -> OwnFiles:
     Raises
     ------
     FaultError
-        E405 if there is none, E404 if the format is unknown or there are several, E403 if the
-        SHA-256 is not the stated one.
+        E405 if there is none, E404 if its format is unknown, E403 if its SHA-256 is not the stated
+        one.
     """
     given = str(entry.path)
     path = resolve_user_path(given, base)

@@ -173,7 +173,7 @@ class TableFile:
         with path.open("rb") as opened:
             head = opened.read(_HEAD)
         if not head.strip() or b"\0" in head:
-            way = "use a file with a line of column names, or set 'format: parquet' if it is one"
+            way = "begin with a line of column names, or set 'format: parquet' for a Parquet file"
             raise not_a_table_error(path, "it is empty or binary", way)
         with self._content_errors(), path.open(encoding="utf-8-sig", newline="") as text:
             rows = csv.reader(text, delimiter=self.separator, strict=True)

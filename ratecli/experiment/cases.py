@@ -134,7 +134,7 @@ class Case:
         yield ("objective",), self.objective
         yield from ((("constraints", goal.name), goal) for goal in self.constraints)
 
-    def located_expressions(self) -> Iterator[tuple[Loc, Expression]]:
+    def expressions(self) -> Iterator[tuple[Loc, Expression]]:
         """Yield each expression of the file with its location."""
         yield from ((loc, goal.expression) for loc, goal in self.located_goals())
         for name, metric in self.metrics.items():
@@ -214,7 +214,7 @@ def case_key_content(case: Case) -> dict[str, Any]:
     optional = {
         "needs": {needs: metadata.version(needs)} if needs else None,
         "plugin": plugin and plugin.origin,
-        "rates": plugin_rate_versions([tree for _, tree in case.located_expressions()]),
+        "rates": plugin_rate_versions([tree for _, tree in case.expressions()]),
         "resample": case.share and str(case.share),
         "unseen": case.unseen,
         "safety": case.safety and case.safety.content(rules),

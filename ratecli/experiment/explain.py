@@ -172,7 +172,7 @@ def explain_goal(goals: Sequence[tuple[str, Goal]]) -> list[str]:
 
 
 def _explain_references(goal: Goal) -> Iterator[str]:
-    """Explain `of(...)`."""
+    """Say when the value of each `of(...)` is known, and what replaces it below."""
     for part in sorted(set(references(goal.expression)), key=ex.to_text):
         deployed = part.algorithm == DEPLOYED
         when = "the deployed model has decided" if deployed else "that trial has run"

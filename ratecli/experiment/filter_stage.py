@@ -168,8 +168,8 @@ def _columns(at: EntryAtPoint, balance: Sequence[str]) -> list[str]:
     columns: list[str] = []
     for name in balance:
         column = at.point.get(name, name)
-        if not isinstance(column, str) or column in columns:
-            message = f"'{name}' must be another column to balance, not {describe_type(column)}"
+        if not isinstance(column, str):
+            message = f"'{name}' must be a column to balance, not {describe_type(column)}"
             raise FaultError(Diagnostic("E104", message))
         columns.append(column)
     return columns

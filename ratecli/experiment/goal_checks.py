@@ -94,7 +94,7 @@ def check_case(
     """
     for loc, goal in case.located_goals():
         yield from (fault.under(*loc) for fault in check_goal_splits(goal.expression))
-    for loc, tree in case.located_expressions() if experiment.deployed is None else ():
+    for loc, tree in case.expressions() if experiment.deployed is None else ():
         parts: list[ex.Expression] = [*references(tree, DEPLOYED)]
         leaves = (leaf for leaf in measured_rates(tree) if isinstance(leaf, ex.Leaf))
         parts += (leaf for leaf in leaves if leaf.rate.needs_deployed)
@@ -133,7 +133,7 @@ def _check_labels(
                 levels = ("datasets", name, "levels")
                 yield Diagnostic("E104", message, "leave it out", loc=levels, key=True)
         rates = " and ".join(name for name, rate in RATES.items() if rate.of in NUMERIC_ERROR_RATES)
-        for text_loc, tree in case.located_expressions():
+        for text_loc, tree in case.expressions():
             for leaf in measured_rates(tree):
                 if not isinstance(leaf, ex.Leaf) or leaf.rate.of not in NUMERIC_ERROR_RATES:
                     message = f"'{ex.to_text(leaf)}' needs labels of two classes, not numbers"
@@ -223,7 +223,7 @@ def _check_streamed_rows(experiment: Experiment, case: Case) -> Iterator[Diagnos
             if loc == entry:
                 hint += f"; or use an algorithm that can: {_algorithms_for('streams')}"
             yield Diagnostic("E414", message, hint, loc=loc, key=True)
-    for loc, tree in case.located_expressions():
+    for loc, tree in case.expressions():
         for part in measured_rates(tree):
             if isinstance(part, ex.RankingMeasure):
                 message = f"'{ex.to_text(part)}' sorts all rows, but '{name}' is streamed"

@@ -104,9 +104,7 @@ def _constraint_levels(cases: Sequence[Case], metric: str, by: str | None) -> li
         return [{"value": 0.0, "label": "limit"}]
     lines: dict[str, dict[str, Any]] = {}
     for case in cases:
-        if metric not in case.metrics or any(
-            references(tree) for _, tree in case.located_expressions()
-        ):
+        if metric not in case.metrics or any(references(tree) for _, tree in case.expressions()):
             continue
         panel = {"panel": case.point[by]} if by in case.point else {}
         for goal in resolve_goals(case, lambda _: OF_PLACEHOLDER)[1]:

@@ -270,17 +270,13 @@ class _Planner:
         Raises E310 if a goal refers to the case's own result; metrics may.
         """
         deployed = self.deployed.algorithm
-        labels = {
-            *case.referenced_labels(),
-            *([deployed] if deployed not in {None, case.label} else []),
-        }
+        labels = set(case.referenced_labels())
+        if deployed is not None and deployed != case.label:
+            labels.add(deployed)
         cases = {label: self._matching_case(label, case) for label in sorted(labels)}
         own = [label for label, k in cases.items() if self.cases[k] is case]
-        if (
-            own
-            and case.solver.role != "ignores"
-            and set(own) & set(case.referenced_labels(goals_only=True))
-        ):
+        in_goals = set(own).intersection(case.referenced_labels(goals_only=True))
+        if in_goals and case.solver.role != "ignores":
             message = f"a goal of '{case.label}' depends on its own result by of({own[0]}, ...)"
             raise _reference_error(case, own[0], message, "name another algorithm")
         return cases
@@ -308,9 +304,7 @@ DEPLOYED_LOC: Loc = ("deployed", "algorithm")
 def _reference_error(case: Case, label: str, message: str, hint: str | None = None) -> FaultError:
     """Return an E310 at the text where `case` refers to a result of `label`."""
     mentions = [
-        (loc, part.span)
-        for loc, tree in case.located_expressions()
-        for part in references(tree, label)
+        (loc, part.span) for loc, tree in case.expressions() for part in references(tree, label)
     ]
     loc, span = mentions[0] if mentions else (DEPLOYED_LOC, None)
     return FaultError(Diagnostic("E310", message, hint, span, loc=loc))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from ratecli.experiment.plan import Plan, make_plan
 from ratecli.experiment.reading import ColumnValues, DatasetNames, ExperimentReader, ParsedRules
 from ratecli.experiment.report_checks import check_known_optima, check_splits
 from ratecli.experiment.row_checks import check_filter_groups, check_rows, check_sampling, load_rows
+from ratecli.rates.expression import Slice
 from ratecli.sampling.deployed import load_deployed_model
 from ratecli.sampling.resampling import SamplingSpec
 from ratecli.sampling.rows import (
@@ -244,12 +246,15 @@ def _check_rows(
     """
     assert reader.columns is not None
     experiment, data = prepared.experiment, prepared.data
-    splits: dict[DatasetNames, list[str]] = {}
+    splits: dict[str, list[str]] = {}
     for (pool, sampling), own in _cases_by_rows(cases).items():
         with reader.collecting():
             columns, model = reader.columns[pool], prepared.deployed_model
             rows = load_rows(experiment, data.only(pool), columns, model, sampling)
-            splits.setdefault(pool, []).extend(rows.splits())
+            for name in pool:
+                own_rows = partial(rows.sample.rows, Slice((name,)))
+                present = (split for split in rows.splits() if own_rows(split).any())
+                splits.setdefault(name, []).extend(present)
             reader.add(check_rows(reader, rows, own))
     stages = list(filter_stage_cases(cases).values())
     for (pool, sampling), own in _cases_by_rows(stages).items():
@@ -262,7 +267,7 @@ def _check_rows(
                 replace(fault, loc=loc, span=fault.span if has_text else None)
                 for fault in check_filter_groups(rows, own)
             )
-    if splits.keys() == reader.columns.keys():
+    if splits.keys() == {name for pool in reader.columns for name in pool}:
         reader.add(check_splits(experiment, cases, splits))
 
 

@@ -160,7 +160,7 @@ class ExperimentReader:
         ]
         self.add(check_goal_ranges(cases, self.experiment.constraints))
         if not self.faults:
-            defined = {loc for case in cases for loc, _ in case.located_expressions()}
+            defined = {loc for case in cases for loc, _ in case.expressions()}
             self.add(fault for loc, fault in self.undefined.items() if loc not in defined)
         self.add(check_report_names(self.experiment))
         if not self.faults:
@@ -191,7 +191,7 @@ class ExperimentReader:
 
     def compared_columns(self, cases: Iterable[Case]) -> dict[str, list[float]]:
         """Return the columns that define groups, and the numbers that each is compared with."""
-        trees = [tree for case in cases for _, tree in case.located_expressions()]
+        trees = [tree for case in cases for _, tree in case.expressions()]
         slices = [leaf.where.conditions for tree in trees for leaf in measured_rates(tree)]
         groups = [conditions for own in self.groups.values() for conditions in own.values()]
         found: dict[str, set[float]] = {}

@@ -202,7 +202,7 @@ def _check_filter_plot(
         yield Diagnostic("E104", message, PLAN_HINT, loc=(*loc, "at"), key=True)
         return
     columns = list(dict.fromkeys(name for case in own for name in joint_rate_groups(case.goals())))
-    if len(columns) != 1 if plot.column is None else plot.column not in columns:
+    if plot.column not in columns and not (plot.column is None and len(columns) == 1):
         hint = f"say column: NAME; columns here: {', '.join(columns)}"
         message = "the plot shows the groups of one column"
         yield Diagnostic("E208", message, hint, loc=(*loc, "column"))
@@ -217,8 +217,8 @@ def _check_expectation(
         return  # a run may be restricted to other data sets
     matching = [case for case in own if has_values(case.point, entry.point)]
     if not matching:
-        message = f"'{entry.algorithm}' is not run at these values of {', '.join(entry.point)}"
-        yield Diagnostic("E104", message, PLAN_HINT, loc=loc)
+        values = f" at these values of {', '.join(entry.point)}" if entry.point else ""
+        yield Diagnostic("E104", f"'{entry.algorithm}' is not run{values}", PLAN_HINT, loc=loc)
     elif not any(_measures(case, entry.metric) for case in matching):
         message = f"'{entry.metric}' is not measured for '{entry.algorithm}' at this point"
         hint = "it contains a name that has no value at this point"
@@ -226,7 +226,7 @@ def _check_expectation(
 
 
 def _measures(case: Case, metric: str) -> bool:
-    """Return whether the case's trials record the metric, or what an outcome share needs."""
+    """Return whether trials of a case record a metric, or what a solution or failure rate needs."""
     if metric == FAILURE_RATE:
         return any(name.startswith(VIOLATION_PREFIX) for name in case.metrics)
     name = metric.replace(f"{FAILURE_RATE}.", VIOLATION_PREFIX)
@@ -234,33 +234,38 @@ def _measures(case: Case, metric: str) -> bool:
 
 
 def check_splits(
-    experiment: Experiment, cases: Iterable[Case], splits: Mapping[tuple[str, ...], Collection[str]]
+    experiment: Experiment, cases: Iterable[Case], splits: Mapping[str, Collection[str]]
 ) -> Iterator[Diagnostic]:
     """Yield an E208 for each metric, table, plot or expectation of a split without rows.
 
-    `splits` maps each pool of data sets to the splits that have rows. Tables with only violations
-    and solution rates are exempt: violations are reported for all splits, whichever the table
-    selects, and solution rates have no split.
+    `splits` has the splits of each data set that have rows. Tables with only violations and
+    solution rates are exempt: violations are reported for all splits, whichever the table selects,
+    and solution rates have no split.
     """
-    used: dict[tuple[Loc, str], tuple[SweepValue | None, Span | None]] = {}
-    for case in cases:
-        for loc, tree in case.located_expressions():
-            for leaf in measured_rates(tree) if loc[0] == "metrics" else ():
-                used[loc, leaf.split or "train"] = None, leaf.span
+    used: list[tuple[Loc, str, Sequence[SweepValue], Span | None]] = [
+        (loc, leaf.split, leaf.where.datasets, leaf.span)
+        for case in cases
+        for loc, tree in case.expressions()
+        for leaf in measured_rates(tree)
+        if loc[0] == "metrics" and leaf.split is not None
+    ]
     for loc, part, _ in _report_parts(experiment):
         columns = part.columns if isinstance(part, TableSpec) else [getattr(part, "metric", "")]
         exempt = (SOLUTION_RATE, *([VIOLATION_PREFIX] if isinstance(part, TableSpec) else []))
-        dataset = part.point.get(DATASET_AXIS) if isinstance(part, Expectation) else None
+        point = part.point if isinstance(part, Expectation) else {}
+        datasets = [point[DATASET_AXIS]] if DATASET_AXIS in point else []
         for inside, split in _names_in(part, ("split", "truth")):
             if not all(name.startswith(exempt) for name in columns):
-                used[(*loc, inside[0]), split] = dataset, None
-    for (loc, split), (dataset, span) in used.items():
-        own = [known for pool, known in splits.items() if dataset in {None, *pool}]
+                used.append(((*loc, inside[0]), split, datasets, None))
+    for loc, split, datasets, span in used:
+        own = [known for name, known in splits.items() if not datasets or name in datasets]
         existing = dict.fromkeys(each for known in own for each in known)
         if own and split not in existing:
-            message, hint = f"there are no {split} rows here", f"splits here: {', '.join(existing)}"
+            listed = " and ".join(f"'{name}'" for name in datasets)
+            where = f"of {listed}" if datasets else "here"
+            hint = f"splits {where}: {', '.join(existing)}"
             hint += "; the `split` of a data set, or `safety`, adds others"
-            yield Diagnostic("E208", message, hint, loc=loc, span=span)
+            yield Diagnostic("E208", f"there are no {split} rows {where}", hint, loc=loc, span=span)
 
 
 def check_variants(

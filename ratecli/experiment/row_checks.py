@@ -214,9 +214,7 @@ def _check_deployed_decisions(sample: Sample, cases: Sequence[Case]) -> Iterator
     """
     if sample.deployed is None:  # a trial provides all decisions
         return
-    texts = {
-        (loc, ex.to_text(tree)): tree for case in cases for loc, tree in case.located_expressions()
-    }
+    texts = {(loc, ex.to_text(tree)): tree for case in cases for loc, tree in case.expressions()}
     audited = any(case.solver.needs_deployed for case in cases)
     for (loc, _), tree in texts.items():
         metrics = [part.metric for part in references(tree, DEPLOYED)]

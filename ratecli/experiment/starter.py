@@ -227,9 +227,7 @@ def _group_names(column: str, values: Iterable[Any]) -> list[str]:
     """Return unique names for groups that can be used in rules, such as `sex_Female`."""
     found: list[str] = []
     for value in values:
-        name = (
-            re.sub(r"[\W_]+", "_", f"{column}_{value}", flags=re.ASCII).strip("_")[:60] or "group"
-        )
+        name = re.sub("[^A-Za-z0-9]+", "_", f"{column}_{value}").strip("_")[:60] or "group"
         name = name if re.match("[A-Za-z_]", name) else f"group_{name}"
         taken = [each for each in found if each == name or each.startswith(f"{name}__")]
         found.append(f"{name}__{len(taken) + 1}" if taken else name)
@@ -262,5 +260,5 @@ def _quoted(value: Any) -> str:
 
 
 MEANS_TEMPLATE = """
-    # Missing numbers become the training mean; a feature COLUMN=(missing) marks them.
+    # Missing numbers are replaced by the training mean; the feature COLUMN=(missing) is 1 there.
     missing: mean"""

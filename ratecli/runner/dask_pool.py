@@ -164,7 +164,7 @@ class DaskPool:
         thread.join(SHUTDOWN_SECONDS)
 
     def kill(self) -> None:
-        """End the run's processes during trials."""
+        """End the run's processes, even if trials are running."""
         if not self._is_lost:
             with suppress(OSError, RuntimeError):  # report the error that ended the run instead
                 self._client.cancel(list(self._keys))

@@ -256,7 +256,7 @@ def test_numbers_are_used_unchanged(loans):
     )
     with pytest.raises(ValueError, match="'debt' has no number in row 1"):
         frame.predict(numbers.head(2).assign(debt=[np.nan, 1.0]))
-    with pytest.raises(ValueError, match="could not convert string"):
+    with pytest.raises(ValueError, match="holds text, which cannot be used unchanged"):
         RateConstrainedClassifier(encode=False).fit(X, y)
 
 

@@ -64,6 +64,8 @@ def test_executor_names(results, folder):
 def test_stored_trials_do_not_run_again(folder, results):
     again = ratecli.run(EXPERIMENT, output=folder / "results")
     pd.testing.assert_frame_equal(again.trials, results.trials)  # seconds, too
+    as_before = ratecli.run(EXPERIMENT, output=folder / "results", settings="seeds=2")
+    pd.testing.assert_frame_equal(as_before.trials, results.trials)
     settings = {"seeds": 3, "sweep.kappa": [0.6]}
     more = ratecli.run(EXPERIMENT, output=folder / "more", settings=settings)
     assert more.trials.groupby("algorithm").size().to_dict() == {"majorize": 3, "unconstrained": 3}

@@ -215,7 +215,7 @@ BAD = [
     (["--algorithm", "balanced"], 2, "error[E202]: no filter is called 'balanced'"),
     (["-o", "people.csv"], 2, "error[E104]: 'people.csv' is the table itself"),
     (["-o", "no/kept.csv"], 2, "error[E505]: cannot write to 'no/kept.csv'"),
-    (["--filter", "people.csv"], 2, "error[E505]: cannot write to 'people.csv'"),
+    (["--filter", "people.csv"], 2, "error[E104]: 'people.csv' is not a folder"),
     (["--filter", "trial"], 2, "error[E104]: 'trial' holds the models of a trial"),
     (["--filter", "half"], 2, "error[E505]: cannot write to 'half/filter.json'"),
     ([part for name in ("age", "hours", "job", "skin", "one") for part in ("--drop", name)], 4,
@@ -248,6 +248,7 @@ def test_missing_numbers(folder, cli):
     rows.to_csv(folder / "people.csv", index=False)
     refused = cli(*by_sex("-o", "kept.csv"))
     assert "error[E407]: column 'hours' has no number in row 1" in refused.err
+    assert "set --missing mean, fill in the values, or name the column with --drop" in refused.err
     wrong = cli(*by_sex("-o", "kept.csv", "--missing", "men"))
     assert (wrong.code, "did you mean 'mean'?" in wrong.err) == (2, True)
     answer = cli(*by_sex("-o", "kept.csv", "--filter", "f", "--missing", "mean"))

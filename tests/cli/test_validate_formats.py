@@ -62,5 +62,5 @@ def test_what_is_meant_each_once_in_the_order_given(tree, given, files):
 @pytest.mark.parametrize("given", ["*.yml", "c"])
 def test_a_folder_or_a_pattern_that_means_nothing_is_refused(tree, given):
     (tree / "c").mkdir()
-    with pytest.raises(typer.BadParameter, match="no file matches"):
+    with pytest.raises(typer.BadParameter, match="there is no experiment"):
         experiment_files([Path(given)])

@@ -191,10 +191,10 @@ class PlotImage:
 
 
 class Canvas:
-    """A figure with a grid of panels, and the series, tooltips and texts that belong to it.
+    """A figure with a grid of panels, which collects its series and tooltips while it is drawn.
 
-    `caption` and `what`, an explanation for readers who are new to this kind of plot, are shown
-    beside the figure, and `title` at its top.
+    Pages show `caption` beside the figure, with `what`: an explanation for readers who are new to
+    this kind of plot. The figure itself shows `title` at its top.
     """
 
     def __init__(

@@ -58,7 +58,7 @@ class BoxNode:
 
 
 def build_box_tree(record: Mapping[str, Any]) -> BoxNode:
-    """Build the tree of a certificate's record, truncated at a depth if it is too large."""
+    """Build the tree of a certificate's record, without its lowest levels if it is too wide."""
     node = shown = _node(record)
     depth = len(node.levels)
     while shown.leaves > MAX_LEAVES and depth > 1:

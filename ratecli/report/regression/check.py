@@ -203,8 +203,8 @@ def expectation_findings(ledger: Ledger, entries: Sequence[Expectation]) -> Iter
 def seed_notes(was: set[int], now: set[int], found: Iterable[Finding]) -> list[Diagnostic]:
     """Return a note if the file's seeds differ from the pinned ones.
 
-    It says how many seeds are needed if two samples of them could hide a loss of half a percentage
-    point: of each metric on the split that needs fewest, the one that needs most.
+    If two samples of so many seeds could hide a loss of half a percentage point, it says how many
+    are needed to detect one in every metric, each on the split that needs fewest.
     """
     if was == now:
         return []

@@ -259,7 +259,7 @@ def _judge_one(
     paired = math.isfinite(found.largest)
     seeds = f"{found.seeds} seed{'s' * (found.seeds > 1)}"
     how = f"paired over {seeds}" if found.error is not None else f"{seeds}: no interval"
-    # half a point means little for shares of trials and violations: they are no means over rows
+    # half a point means little for shares of trials and violations: they are not means over rows
     over_rows = not metric.startswith((SOLUTION_RATE, VIOLATION_PREFIX, UNDEFINED_PREFIX))
     loss = HALF_A_POINT * max(1.0, abs(found.was))
     return replace(
