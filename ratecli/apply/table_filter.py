@@ -120,7 +120,7 @@ class FilterResult:
 def learn_table_filter(request: FilterRequest) -> FilterResult:
     """Learn a filter on the rows of a table and sample the rows to keep.
 
-    Nothing is written if an error is raised.
+    No file is written if an error is raised.
 
     Raises
     ------

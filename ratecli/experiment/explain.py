@@ -61,7 +61,8 @@ def _explain_deployed(deployed: DeployedSpec) -> str:
     """Describe where the deployed model's decisions come from."""
     ((kind, source),) = deployed.model_dump(exclude_none=True).items()
     same = ", same seed and sweep point" if kind == "algorithm" else ""
-    return f"more likely decisions of the {kind} '{source}'{same}"
+    which = "decisions" if kind == "column" else "more likely decisions"
+    return f"{which} of the {kind} '{source}'{same}"
 
 
 def _explain_filters(prepared: PreparedExperiment) -> Iterator[str]:

@@ -75,12 +75,10 @@ def check_entry(
         ("margin",): entry.margin is not None and (makes_room or not enforces),
         ("safety", "aim"): own_safety_keys(entry).get("aim") and not enforces,
     }
+    reason = "its safety test sets the margin" if enforces else "it enforces no constraint"
     for inside, is_given in idle.items():
         if is_given:
-            message = (
-                f"'{inside[-1]}' has no effect: '{entry.name}' enforces no constraint, or its "
-                "safety test sets the margin"
-            )
+            message = f"'{inside[-1]}' of '{entry.name}' has no effect: {reason}"
             yield Diagnostic("E104", message, "leave it out", loc=(*loc, *inside))
 
 
