@@ -253,7 +253,7 @@ def check_splits(
         columns = part.columns if isinstance(part, TableSpec) else [getattr(part, "metric", "")]
         exempt = (SOLUTION_RATE, *([VIOLATION_PREFIX] if isinstance(part, TableSpec) else []))
         point = part.point if isinstance(part, Expectation) else {}
-        datasets = [point[DATASET_AXIS]] if DATASET_AXIS in point else []
+        datasets: Sequence[SweepValue] = [point[DATASET_AXIS]] if DATASET_AXIS in point else []
         for inside, split in _names_in(part, ("split", "truth")):
             if not all(name.startswith(exempt) for name in columns):
                 used.append(((*loc, inside[0]), split, datasets, None))

@@ -276,7 +276,7 @@ def test_new_categories_and_missing_numbers_are_warnings(encoder: Encoder):
         "'sex': 1 row with a value that did not occur in training, such as '(missing)'"
         in sex.message
     )
-    assert "'age': 2 rows without a number" in age.message
+    assert "'age' has no number in 2 rows" in age.message
     assert "training rows is used, 35" in age.message
     assert "'job': 2 rows" in job.message
     assert "'c'" in job.message
