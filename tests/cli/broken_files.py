@@ -117,7 +117,7 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
     "name: x\n": [
         ("E208 rows that one data set lacks", "algorithms: [unconstrained]", "datasets:",
          "  d: {source: loans, rows: 200, split: {validation: 1/3}}",
-         "  e: {source: loans, rows: 200}", "metrics: {a: '⟦error[e]@validation⟧ - error[d]'}"),
+         "  e: {source: loans, rows: 200}", "metrics: {a: '⟦tpr[e]@validation⟧ - tpr[d]'}"),
         ("E208 shares of several columns",
          "datasets: {d: {path: people.csv, label: y, split: {test: 1/3}}}",
          "objective: imbalance(by=sex)", "constraints: {secret: disclosivity(by=y) <= 0.1}",

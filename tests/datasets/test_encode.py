@@ -277,7 +277,7 @@ def test_new_categories_and_missing_numbers_are_warnings(encoder: Encoder):
         in sex.message
     )
     assert "'age' has no number in 2 rows" in age.message
-    assert "training rows is used, 35" in age.message
+    assert "training rows is used there, 35" in age.message
     assert "'job': 2 rows" in job.message
     assert "'c'" in job.message
 
