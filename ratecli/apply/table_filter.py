@@ -25,7 +25,13 @@ from ratecli.datasets.files import sha256_of
 from ratecli.datasets.tables import format_of_output, read_table_file, table_bytes
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.prepare import prepare_document
-from ratecli.files import ENCODER_FILE, FILTER_FILE, atomic_write_all, report_write_errors
+from ratecli.files import (
+    ENCODER_FILE,
+    FILTER_FILE,
+    atomic_write_all,
+    report_write_errors,
+    write_failed_error,
+)
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE, FILTERS_KEY, PlannedTrial, TrialResult
 from ratecli.models.storage import loads
 from ratecli.rates.resolve import MAX_VALUES
@@ -135,6 +141,8 @@ def learn_table_filter(request: FilterRequest) -> FilterResult:
     path, output = request.table, request.output
     table = read_table_file(path, request.separator)
     format_of_output(path, output)  # raises its errors before the filter is learned
+    if output is not None and not output.absolute().parent.is_dir():
+        raise FaultError(write_failed_error(output, "its folder does not exist"))
     _check_folder(request.folder)
     warnings = _check_columns(request, table)
     planned, result, more = _train_filter(request)

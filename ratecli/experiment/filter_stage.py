@@ -107,25 +107,7 @@ def read_filter(
             tree = _column_rate(IMBALANCE, balanced)
             text = f"{IMBALANCE}(by={ex.by_text(balanced)})"
             objective = objective_goal(text, rs.resolve(tree, at.scope))
-    # the columns that define the groups, in the order of the objective
-    leaves = ex.leaves(objective.expression)
-    conditions = [condition for leaf in leaves for condition in leaf.where.conditions]
-    columns = list(dict.fromkeys(condition.column for condition in conditions))
-    metrics = {f"{FILTER_STAGE_PREFIX}{name}": objective.expression}
-    kept = rs.resolve(parse_expression("positive_rate"), at.scope)
-    rules: tuple[Goal, ...] = ()
-    disclosed = _disclosed(at, stage, columns)
-    if disclosed is None:
-        metrics[KEPT_METRIC] = kept
-    else:
-        least = replace(_column_rate("min", columns), arguments=(parse_expression("share"),))
-        metrics |= {DISCLOSED_METRIC: disclosed, KEPT_METRIC: kept}
-        metrics[LEAST_SHARE_METRIC] = rs.resolve(least, at.scope)
-        if stage.disclosivity is not None:
-            loc = (FILTER, "disclosivity")
-            alpha = float(at.number(stage.disclosivity, loc, DISCLOSIVITY_RANGE))
-            rules = (_disclosivity_goal(disclosed, alpha),)
-            metrics[VIOLATION_PREFIX + DISCLOSIVITY] = rules[0].expression
+    rules, measured = _limit_and_metrics(at, stage, objective)
     case = Case(
         label=FILTER,
         algorithm=stage.name,
@@ -138,13 +120,36 @@ def read_filter(
         datasets=pool,
         objective=objective,
         constraints=rules,
-        metrics=metrics,
+        metrics={f"{FILTER_STAGE_PREFIX}{name}": objective.expression, **measured},
     )
     take = at.point.get(stage.take, stage.take)
     if take not in TAKE_CHOICES:
         with errors_at(FILTER, "take"):
             raise invalid_choice(take, TAKE_CHOICES)
     return CaseFilter(case, str(take))
+
+
+def _limit_and_metrics(
+    at: EntryAtPoint, stage: FilterSpec, objective: Goal
+) -> tuple[tuple[Goal, ...], dict[str, Expression]]:
+    """Return the constraint on disclosivity, if there is one, and the metrics of the filter."""
+    # the columns that define the groups, in the order of the objective
+    leaves = ex.leaves(objective.expression)
+    conditions = [condition for leaf in leaves for condition in leaf.where.conditions]
+    columns = list(dict.fromkeys(condition.column for condition in conditions))
+    kept = rs.resolve(parse_expression("positive_rate"), at.scope)
+    disclosed = _disclosed(at, stage, columns)
+    if disclosed is None:
+        return (), {KEPT_METRIC: kept}
+    least = replace(_column_rate("min", columns), arguments=(parse_expression("share"),))
+    metrics = {DISCLOSED_METRIC: disclosed, KEPT_METRIC: kept}
+    metrics[LEAST_SHARE_METRIC] = rs.resolve(least, at.scope)
+    if stage.disclosivity is None:
+        return (), metrics
+    loc = (FILTER, "disclosivity")
+    alpha = float(at.number(stage.disclosivity, loc, DISCLOSIVITY_RANGE))
+    rule = _disclosivity_goal(disclosed, alpha)
+    return (rule,), metrics | {VIOLATION_PREFIX + DISCLOSIVITY: rule.expression}
 
 
 def _solver(at: EntryAtPoint, stage: FilterSpec) -> Solver:
