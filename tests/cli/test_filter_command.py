@@ -232,7 +232,6 @@ def test_errors_write_nothing(folder, cli, listing, case):
     (folder / "trial").mkdir()
     (folder / "trial" / "encoder.json").write_text("{}")
     (folder / "half" / "filter.json").mkdir(parents=True)
-    (folder / "new").mkdir()
     before = listing()
     usual = by_sex("-o", "kept.csv", "--filter", "new", "--drop", "gaps")
     answer = cli(*usual, *more)
