@@ -136,10 +136,12 @@ def _check_target_shares(sample: Sample, case: Case) -> Iterator[Diagnostic]:
         first = next(iter(targets))
         whole = sample.rows(first.over, "train")
         inside = np.array([sample.rows(leaf.where, "train")[whole] for leaf in targets])
+        if not inside.any(axis=1).all():  # an empty group is another error
+            continue
         kinds, counts = np.unique(inside, axis=1, return_counts=True)
-        goal = np.array(list(targets.values()))
-        nearest = optimal_sampling_weights(1.0 * kinds.T, counts / len(sample), goal)
-        if inside.any(axis=1).all() and nearest.imbalance > MAX_SHARE_ERROR:
+        shares = np.array(list(targets.values()))
+        nearest = optimal_sampling_weights(1.0 * kinds.T, counts / len(sample), shares)
+        if nearest.imbalance > MAX_SHARE_ERROR:
             listed = " and ".join(f"{share:.3g} of '{x.where}'" for x, share in targets.items())
             message = f"no rows have the target shares {listed}"
             hint = "targets are shares of the rows that are kept, which add up to 1 over all groups"
