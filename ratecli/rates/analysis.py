@@ -74,7 +74,7 @@ PROGRAM_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX, Shape.RATIO, Shape.RATIO
 class Curvature(Flag):
     """The known properties of an expression; a sum has those that all its terms share."""
 
-    UNKNOWN = EITHER = 0
+    UNKNOWN = EITHER = 0  # "either" in `rates.functions`
     CONVEX = 1
     CONCAVE = 2
     AFFINE = CONVEX | CONCAVE
