@@ -189,7 +189,7 @@ def test_target_shares_that_no_rows_have(tmp_path, frame, rule, shares):
     [
         ("{balance: sx}", "E205", 19, "there is no column 'sx'"),
         ("{balance: [sex, race]}", "E205", 19, "there is no column 'race'"),
-        ("{balance: [sex, sex]}", "E104", 19, "'sex' must be another column"),
+        ("{balance: [sex, sex]}", "E304", 19, "'sex' is named twice"),
         ("{balance: x}", "E304", 19, "'x' has 400 values"),
         ("{balance: sex, algorithm: majorize}", "E308", 35, "'majorize' is not a filter"),
         ("{balance: sex, algorithm: balanced_trie}", "E202", 35, "no algorithm is called"),
@@ -198,7 +198,7 @@ def test_target_shares_that_no_rows_have(tmp_path, frame, rule, shares):
         ("{balance: sex, disclosivity: 0.1, algorithm: qp_proxy}", "E308", 24, "does not bound"),
         ("{balance: sex, disclosivity: b}", "E203", 38, "'b' is not a swept name"),
         ("{balance: sex, disclosivity: big}", "E104", 38, "'big' is the number 2"),
-        ("{balance: big}", "E104", 19, "'big' must be another column to balance, not the number 2"),
+        ("{balance: big}", "E104", 19, "'big' must be a column to balance, not the number 2"),
         ("{objective: error}", "E308", 21, "the filter cannot minimize this: it is affine"),
         ("{objective: 'rms(share[y=1]@test - 1)'}", "E309", 26, "a goal uses the split"),
         ("{objective: 'rms(shore[y=1] - 1)'}", "E203", 26, "the name 'shore' is unknown"),
