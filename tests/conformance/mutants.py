@@ -196,7 +196,7 @@ CAUGHT = {
     "refuses other goals": [ClaimsAll()],
     "can be stored": ["leaks labels", "trace of arrays", "half a trace"],
     "has no side effects": [
-        *("global random numbers", "prints", "writes", "progress of numbers", "scales in place"),
+        *("global random numbers", "prints", "writes", "progress of numbers", "scales in place")
     ],
 }
 MUTANTS = [
