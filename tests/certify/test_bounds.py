@@ -261,6 +261,13 @@ def test_a_joint_bound_of_two_groups_is_narrower_than_two_bounds(bound):
         assert jointly - total(parts) < 0.75 * (divided - total(parts))
 
 
+def test_widths_of_exact_bounds_on_rare_events():
+    names = ["clopper_pearson", "betting", "empirical_bernstein", "hoeffding"]
+    widths = [BOUNDS[name].upper([decisions(20, 1000)], 0.05, rng()) - 0.02 for name in names]
+    assert widths == sorted(widths)
+    assert widths[1] < 0.4 * widths[3]
+
+
 def test_betting_on_constant_values():
     rows = 2000
     for value in (0.0, 0.2):

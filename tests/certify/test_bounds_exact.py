@@ -162,6 +162,7 @@ def beta(a: float, b: float):
 LAWS = {
     "1/100": coin(0.01),
     "1/20": coin(0.05),
+    "3/10": coin(0.3),
     "9/10": coin(0.9),
     "beta": beta(0.5, 2),
     "narrow": beta(30, 70),
@@ -171,12 +172,14 @@ LAWS = {
 @pytest.mark.parametrize("name", ["1/20", "9/10", "beta"])
 @pytest.mark.parametrize("rows", [[8], [60], [10, 40]])
 def test_failure_rate_of_betting(name, rows):
-    assert fails_rarely(BETTING, [LAWS[name], coin(0.3)], rows, -0.8, 200)
+    assert fails_rarely(BETTING, [LAWS[name], LAWS["3/10"]], rows, -0.8, 200)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows", [[10], [100], [1000], [12, 30]])
+@pytest.mark.parametrize("rows", [[10], [100], [1000], [12, 30], [300, 200]])
 @pytest.mark.parametrize("name", LAWS)
 @pytest.mark.parametrize("bound", [*COUNTED, BETTING], ids=lambda bound: bound.name)
 def test_failure_rate_in_ten_thousand_samples(bound, name, rows):
+    if bound.name == "clopper_pearson" and rows == [300, 200]:
+        pytest.skip("takes minutes, and is summed over all outcomes above")
     assert fails_rarely(bound, [LAWS[name], LAWS["beta"]], rows, -0.8, 10_000)

@@ -243,16 +243,29 @@ def test_explanation_where_no_number_of_rows_is_enough(text, decisions, bound, f
     assert (found.passed, math.isnan(found.estimate)) == (False, "defined" in fragment)
 
 
+def rows_needed(found):
+    return int(found.explanation.split("about ")[1].split()[0].replace(",", ""))
+
+
 def test_explanation_of_how_many_rows_it_would_take():
     """The failed bound would pass with this number of rows and the same rates."""
     found = one("positive_rate <= 0.3", groups(a=100), np.r_[np.ones(25), np.zeros(75)])
     assert found.upper > 0 > found.estimate
     assert f"upper bound is {found.upper:.4g}, but" in found.explanation
     assert "Its estimate on the safety rows is -0.05" in found.explanation
-    quarter = int(found.explanation.split("about ")[1].split()[0].replace(",", "")) // 4
+    quarter = rows_needed(found) // 4
     for rows, passes in ((4 * quarter + 4, True), (4 * quarter - 8, False)):
         many = (np.arange(rows) < rows // 4).astype(float)
         assert one("positive_rate <= 0.3", groups(a=rows), many).passed == passes
+
+
+@pytest.mark.parametrize("method", ["leaves", "forms", "pieces"])
+@pytest.mark.parametrize("bound", ["auto", "student_t", "hoeffding"])
+def test_every_bound_and_method_tells_how_many_rows_it_would_take(method, bound):
+    decisions = np.random.default_rng(0).random(400)
+    found = one(f"{GAP} <= 0.06", {"g": words("MF" * 200)}, decisions, bound=bound, method=method)
+    assert not found.passed
+    assert 400 < rows_needed(found) < 10**6
 
 
 A, B = "positive_rate[g=a]", "positive_rate[g=b]"

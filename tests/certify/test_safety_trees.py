@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -226,6 +227,16 @@ def test_two_shares_are_optimal(bound):
     assert end_at(expected, shares) == pytest.approx(best, abs=1e-5)
     assert end_at(expected, shares) < end_at(expected, (0.5, 0.5)) - 1e-3
     assert shares[1] > 0.7  # of the small group
+
+
+def test_three_shares_are_optimal():
+    text = f"max({M} - {F}, 0.9 * {M}) + positive_rate <= 0.5"
+    expected = expected_outcome(text, {"M": 900, "F": 60}, 1)
+    assert len(expected.plan.bounds) == 3
+    grid = itertools.product(np.linspace(MIN_DELTA_SHARE / 3, 1, 30), repeat=2)
+    shares = [(a, b, 1 - a - b) for a, b in grid if a + b < 1 - MIN_DELTA_SHARE / 3]
+    least = min(end_at(expected, each) for each in shares)
+    assert end_at(expected, optimize_delta_shares(expected)) <= least + 1e-6
 
 
 @pytest.mark.parametrize("seed", range(2))

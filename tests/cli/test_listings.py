@@ -12,16 +12,8 @@ from small import SMALL, command, environment, process
 from ratecli.config.report import PLOT_TYPES
 from ratecli.experiment.catalogue import LISTINGS, describable_names, describe
 from ratecli.experiment.schema import file_schema
+from ratecli.rates import table
 from ratecli.rates.functions import FUNCTIONS
-from ratecli.rates.table import (
-    BALANCE_METRICS,
-    COMPOSITES,
-    OF,
-    RANKINGS,
-    RATES,
-    SYNONYMS,
-    TEMPLATES,
-)
 from ratecli.solvers.registry import all_algorithms
 
 HEAVY = {"numpy", "scipy", "pandas", "sklearn", "pyarrow", "matplotlib", "rich", "jinja2"}
@@ -75,9 +67,9 @@ def test_listings_are_tables_and_json(cli, kind):
     rows = json.loads(answer.out)
     assert (answer.code, answer.err) == (0, "")
     assert rows == LISTINGS[kind]()
-    table = cli("ls", kind)
-    assert table.code == 0
-    assert all(row["name"] in table.out for row in rows)
+    shown = cli("ls", kind)
+    assert shown.code == 0
+    assert all(row["name"] in shown.out for row in rows)
 
 
 def test_the_schema_is_printed(cli):
@@ -86,12 +78,13 @@ def test_the_schema_is_printed(cli):
 
 def test_everything_is_listed():
     listed = {kind: [row["name"] for row in listing()] for kind, listing in LISTINGS.items()}
-    assert listed["metrics"] == [*RATES, *COMPOSITES, *RANKINGS, *BALANCE_METRICS]
-    assert listed["functions"] == [*FUNCTIONS, *TEMPLATES, OF]
+    metrics = (table.RATES, table.COMPOSITES, table.RANKINGS, table.BALANCE_METRICS)
+    assert listed["metrics"] == [name for kind in metrics for name in kind]
+    assert listed["functions"] == [*FUNCTIONS, *table.TEMPLATES, table.OF]
     assert listed["algorithms"] == list(all_algorithms())
     assert listed["plots"] == list(PLOT_TYPES)
     synonyms = [each for row in LISTINGS["metrics"]() for each in row["synonyms"]]
-    assert sorted(synonyms) == sorted(SYNONYMS)
+    assert sorted(synonyms) == sorted(table.SYNONYMS)
 
 
 @pytest.mark.parametrize("name", describable_names())
@@ -99,7 +92,7 @@ def test_every_name_can_be_shown(cli, name):
     answer = cli("show", name)
     assert (answer.code, answer.err) == (0, "")
     row = json.loads(cli("show", name, "--json").out)
-    assert row["name"] == SYNONYMS.get(name, name)
+    assert row["name"] == table.SYNONYMS.get(name, name)
     assert row == json.loads(json.dumps(describe(name)))
 
 

@@ -159,7 +159,20 @@ def local_class():
 
 class UnknownClass(Cuts):
     objectives: ClassVar[frozenset[str]] = frozenset({"linear"})
+
+
+class SupportsNothing(Cuts):
     constraints: ClassVar[frozenset[str]] = frozenset()
+
+
+@dataclass(frozen=True)
+class CallsBack(Cuts):
+    """Has an option that no file can give, and is not equal to itself after it was pickled."""
+
+    back: Any = len
+
+    def __reduce__(self):
+        return Cuts, ()
 
 
 @dataclass(frozen=True)
@@ -180,9 +193,9 @@ class ClaimsAll(Cuts):
 
 
 CAUGHT = {
-    "declares what it supports": [UnknownClass()],
-    "has valid options": [Undocumented()],
-    "can be pickled": [local_class()],
+    "declares what it supports": [UnknownClass(), SupportsNothing()],
+    "has valid options": [Undocumented(), CallsBack()],
+    "can be pickled": [local_class(), CallsBack()],
     "returns valid solutions": [
         *("unknown status", "no reason", "no solution", "decisions beyond 1"),
         *("one decision for all", "solved in any case", "infeasible without proof"),

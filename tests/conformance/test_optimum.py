@@ -8,20 +8,12 @@ import math
 import numpy as np
 import pytest
 
-from ratecli.conformance.problems import (
-    TINY_PROBLEM_GOALS,
-    TinyTable,
-    best_objective,
-    indistinguishable_rows,
-    repeat_rows,
-    training_table,
-    weighted_table,
-)
+from ratecli.conformance import problems as tiny
 from ratecli.runner.trial import training_problem
 from ratecli.solvers.problem import Problem
 
 STEPS = np.linspace(0, 1, 21)
-GOALS = {goals.name: goals for goals in TINY_PROBLEM_GOALS}
+GOALS = {goals.name: goals for goals in tiny.TINY_PROBLEM_GOALS}
 
 
 def counted(p, y, a):
@@ -52,14 +44,14 @@ MEASURES = {
 """Objective and violation of each problem whose optimum is known."""
 
 
-def problem_of(name: str, rows: TinyTable) -> Problem:
+def problem_of(name: str, rows: tiny.TinyTable) -> Problem:
     return training_problem(rows.trial_data(), *GOALS[name].read(), 0.01)
 
 
 @pytest.mark.parametrize("name", MEASURES)
 def test_the_optimum_is_that_of_a_grid(name):
-    rows = training_table()
-    cells = indistinguishable_rows(np.clip(rows.X[:, 0], -1, 1))
+    rows = tiny.training_table()
+    cells = tiny.indistinguishable_rows(np.clip(rows.X[:, 0], -1, 1))
     values = [
         value
         for way in itertools.product(STEPS, repeat=3)
@@ -68,28 +60,28 @@ def test_the_optimum_is_that_of_a_grid(name):
         if missed <= 1e-12
     ]  # fmt: skip
     nearest = min(values, default=math.inf)
-    best = best_objective(problem_of(name, rows), cells)
+    best = tiny.best_objective(problem_of(name, rows), cells)
     assert best <= nearest + 1e-7
     assert nearest - best < 0.03 or nearest == best
 
 
 @pytest.mark.parametrize("name", MEASURES)
 def test_optima_are_lower_with_more_inputs_or_slack_and_equal_with_repeated_rows(name):
-    rows = training_table()
-    problem, cells = problem_of(name, rows), indistinguishable_rows(rows.X)
-    best = best_objective(problem, cells)
+    rows = tiny.training_table()
+    problem, cells = problem_of(name, rows), tiny.indistinguishable_rows(rows.X)
+    best = tiny.best_objective(problem, cells)
     assert math.isfinite(best) == GOALS[name].possible
-    seeing = best_objective(problem, indistinguishable_rows(rows.X, rows.group == "a"))
+    seeing = tiny.best_objective(problem, tiny.indistinguishable_rows(rows.X, rows.group == "a"))
     assert seeing <= best + 1e-9
-    assert best_objective(problem, cells, 0.05) <= best + 1e-9
+    assert tiny.best_objective(problem, cells, 0.05) <= best + 1e-9
     one, other = (
-        best_objective(problem_of(name, each), indistinguishable_rows(each.X))
-        for each in (weighted_table(), repeat_rows(weighted_table()))
+        tiny.best_objective(problem_of(name, each), tiny.indistinguishable_rows(each.X))
+        for each in (tiny.weighted_table(), tiny.repeat_rows(tiny.weighted_table()))
     )
     assert one == pytest.approx(other, abs=1e-7)
 
 
 def test_goals_without_a_known_optimum_have_none():
     (name,) = GOALS.keys() - MEASURES
-    rows = training_table()
-    assert math.isnan(best_objective(problem_of(name, rows), indistinguishable_rows(rows.X)))
+    problem = problem_of(name, tiny.training_table())
+    assert math.isnan(tiny.best_objective(problem, tiny.indistinguishable_rows(problem.X)))

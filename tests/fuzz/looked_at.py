@@ -9,15 +9,10 @@ from pathlib import Path
 import numba  # noqa: F401  solvers load it: not while a file is watched
 from guard import watched
 
+from ratecli import render
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.explain import explain
 from ratecli.experiment.prepare import check_available
-from ratecli.render import (
-    diagnostics_to_github,
-    diagnostics_to_json,
-    render_diagnostics,
-    terminal_safe,
-)
 
 CODE = re.compile(r"[EW]\d{3}")
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -41,10 +36,10 @@ def look(path: Path, seconds: float = SECONDS) -> str:
                 lines, faults = [], error.faults
                 assert faults, "an error without a diagnostic"
             shown = [
-                render_diagnostics(faults, color=False),
-                terminal_safe("\n".join(lines)),
-                diagnostics_to_json(faults),
-                diagnostics_to_github(faults),
+                render.render_diagnostics(faults, color=False),
+                render.terminal_safe("\n".join(lines)),
+                render.diagnostics_to_json(faults),
+                render.diagnostics_to_github(faults),
             ]
         if not done:
             break

@@ -259,6 +259,8 @@ def test_shapes_of_rules_with_imbalance_and_disclosivity(expected):
 def test_a_disclosivity_has_a_bound_and_is_not_minimized():
     for objective in ("disclosivity(by=sex)", "error + disclosivity(by=sex)"):
         assert shape(value(objective)) is Shape.REPORTED
+    both = ex.to_text(value("disclosivity(by=(race,sex))[d2, d1]@test"))
+    assert both == "disclosivity(by=(race, sex))[d1, d2]@test"
     (piece,) = goal("disclosivity(by=sex) + 0.1 <= kappa - 0.2").pieces
     node, alpha = disclosure_bound(piece)
     assert node == value("disclosivity(by=sex)")

@@ -199,6 +199,9 @@ def test_analysis_of_a_long_product_ends():  # twice the work for each factor wo
     ("text", "signs"),
     [
         ("tpr - 2 * fpr", {"tpr": 1, "fpr": -1}),
+        ("exp(tpr) - sqrt(fpr) + tpr / fpr + tpr * (1 - fpr)", {"tpr": 1, "fpr": -1}),
+        ("tpr ** 2 - fpr ** 0.5 + (tpr - 0.5) ** 3 + g_mean", {"tpr": 1, "fpr": -1, "tnr": 1}),
+        ("abs(tpr - 2) + tpr / (fpr - 1.5)", {"tpr": -1, "fpr": -1}),
         ("rms(tpr, fpr - 1)", {"tpr": 1, "fpr": -1}),
         ("tpr * (fpr - 0.5)", {"tpr": 0, "fpr": 1}),
         ("tpr * (1 - tpr)", {"tpr": 0}),

@@ -5,14 +5,7 @@ import pytest
 from synthetic_ledger import measured, planned
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.plots import draw_plots
-from ratecli.report.plots.canvas import (
-    NO_NUMBERS,
-    PlotSelection,
-    panel_selections,
-    requested_plots,
-    spans_decades,
-)
+from ratecli.report.plots import canvas, draw_plots
 from ratecli.report.plots.convergence import (
     MAX_BINS,
     align_traces,
@@ -21,7 +14,7 @@ from ratecli.report.plots.convergence import (
     logarithmic_axes,
 )
 
-ALL = PlotSelection()
+ALL = canvas.PlotSelection()
 
 
 def band(*traces, logarithmic=False):
@@ -119,17 +112,17 @@ def test_scales_depend_on_the_values():
     assert of(steep) == (False, True)
     assert of(steep, rows((0.0, 0.0))) == (False, False)
     values = [1, 99], [0, 1, 100], []
-    assert list(map(spans_decades, values)) == [False, True, False]
+    assert list(map(canvas.spans_decades, values)) == [False, True, False]
 
 
 def test_panels_are_the_values_of_by():
     trials = [("fit", 0, {"dataset": d}, FALLING, "ok") for d in ("adult", "law")]
     trials.append(("everywhere", 0, {}, FALLING, "ok"))
     ledger = ledger_of(trials, [{"kind": "convergence", "by": "dataset", "x": "seconds"}])
-    (plot,) = requested_plots(ledger)
+    (plot,) = canvas.requested_plots(ledger)
     drawn = {
         selection.title: [each.label for each in convergence_curves(ledger, "seconds", selection)]
-        for selection in panel_selections(ledger, plot.options)
+        for selection in canvas.panel_selections(ledger, plot.options)
     }
     assert drawn == {f"dataset = {d}": ["fit", "everywhere"] for d in ("adult", "law")}
     (image,) = draw_plots(ledger)
@@ -157,4 +150,4 @@ def test_without_constraints_there_is_no_violation_and_without_traces_a_note():
     assert b"worst violation" not in image.svg
     assert b"over 1 seed," in image.svg
     (image,) = draw_plots(ledger_of([("plain", 0, {}, (), "ok")]))
-    assert NO_NUMBERS.encode() in image.svg
+    assert canvas.NO_NUMBERS.encode() in image.svg

@@ -8,15 +8,8 @@ from synthetic_ledger import measured, planned
 from ratecli.ledger.records import TrialResult
 from ratecli.ledger.view import Ledger
 from ratecli.report.html import render_report
-from ratecli.report.plots import draw_plots
+from ratecli.report.plots import draw_plots, filters
 from ratecli.report.plots.canvas import NO_NUMBERS, requested_plots
-from ratecli.report.plots.filters import (
-    draw_group_shares,
-    draw_posteriors,
-    filter_panels,
-    posterior_table,
-    share_bars,
-)
 
 POSTERIORS = {"kind": "posteriors"}
 SHARES = {"kind": "group_shares"}
@@ -70,16 +63,16 @@ def ledger_of(*plots, labels=("tree",), alphas=(0, 0.2, 0.4), seeds=(3, 5), fail
 def maps(ledger):
     """Return the tables of the first plot by panel."""
     options = requested_plots(ledger)[0].options
-    panels = filter_panels(ledger, options)
-    return {title: posterior_table(ledger, options, trials) for title, trials in panels}
+    panels = filters.filter_panels(ledger, options)
+    return {title: filters.posterior_table(ledger, options, trials) for title, trials in panels}
 
 
 def bars(ledger, position=0):
     """Return the bars of a plot by panel and split."""
     plot = requested_plots(ledger)[position]
     return {
-        (title, split): share_bars(ledger, plot.options, trials, split)
-        for title, trials in filter_panels(ledger, plot.options)
+        (title, split): filters.share_bars(ledger, plot.options, trials, split)
+        for title, trials in filters.filter_panels(ledger, plot.options)
         for split in plot.splits
     }
 
@@ -119,7 +112,7 @@ def test_a_map_shows_the_requested_seed_split_variant_and_column(options, last):
 
 def test_cells_of_a_drawn_map():
     ledger = ledger_of(POSTERIORS | {"at": {"alpha": [0, 0.4]}})
-    left, right = draw_posteriors(ledger, requested_plots(ledger)[0]).figure.axes
+    left, right = filters.draw_posteriors(ledger, requested_plots(ledger)[0]).figure.axes
     assert [axes.get_title() for axes in (left, right)] == ["alpha = 0", "alpha = 0.4"]
     (mesh,) = right.collections
     np.testing.assert_allclose(mesh.get_array(), [BASE, BASE, [0.47, 0.43, 0.1]])
@@ -175,7 +168,7 @@ def test_bars_are_means_over_seeds_with_their_intervals():
 
 def test_drawn_bars():
     ledger = ledger_of(SHARES | {"at": {"alpha": [0.2, 0.4]}})
-    canvas = draw_group_shares(ledger, requested_plots(ledger)[0])
+    canvas = filters.draw_group_shares(ledger, requested_plots(ledger)[0])
     panels = canvas.figure.axes
     titles = [f"alpha = {a}, {split}" for a in (0.2, 0.4) for split in ("train", "test")]
     assert [axes.get_title() for axes in panels] == titles

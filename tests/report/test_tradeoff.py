@@ -8,16 +8,7 @@ import pytest
 from synthetic_ledger import measured, planned
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.plots import draw_plots
-from ratecli.report.plots.canvas import (
-    COLOURS,
-    NO_NUMBERS,
-    Canvas,
-    PlotSelection,
-    line_style,
-    panel_selections,
-    requested_plots,
-)
+from ratecli.report.plots import canvas, draw_plots
 from ratecli.report.plots.lines import PlotAxes, collect_lines
 from ratecli.report.plots.tradeoff import draw_tradeoff
 
@@ -65,7 +56,7 @@ def plain(point, *ratios):
 
 
 def collected(trials, axes, **selection):
-    return collect_lines(ledger_of(trials), axes, PlotSelection(**selection))
+    return collect_lines(ledger_of(trials), axes, canvas.PlotSelection(**selection))
 
 
 def places(line):
@@ -88,7 +79,7 @@ def texts(svg: str, *wanted: str) -> list[int]:
 
 
 def test_one_line_for_each_algorithm_and_variant(example):
-    found = collect_lines(example, ACROSS, PlotSelection())
+    found = collect_lines(example, ACROSS, canvas.PlotSelection())
     assert [(line.label, line.algorithm, line.variant) for line in found] == [
         ("unconstrained", 0, 0),
         ("majorize (deterministic)", 1, 0),
@@ -196,7 +187,7 @@ def test_a_selection_keeps_colours_and_single_variants():
 
 def axes_of(ledger):
     """Return the only panel of the only plot."""
-    (plot,) = requested_plots(ledger)
+    (plot,) = canvas.requested_plots(ledger)
     (axes,) = draw_tradeoff(ledger, plot).figure.axes
     return axes
 
@@ -219,7 +210,7 @@ def test_the_best_possible_trade_off_is_drawn_within_the_range_of_the_algorithms
 
 def test_file_names_are_unique_and_inside_the_folder():
     plots = [PLOT, PLOT, PLOT | {"file": "../../up/ there"}]
-    names = [plot.name for plot in requested_plots(ledger_of([], *plots))]
+    names = [plot.name for plot in canvas.requested_plots(ledger_of([], *plots))]
     assert names == ["tradeoff-ratio-error", "tradeoff-ratio-error-2", "-..-up-there"]
 
 
@@ -243,7 +234,7 @@ def test_texts_of_a_plot(images):
         (SWEPT, {"target": 1, "ratio (test)": 1, "plain": 1, "target (test)": 0}),
         (SWEPT | {"diagonal": True}, {"ratio = target, met exactly": 1}),
         (PLOT, {"one seed, no intervals": 1}),
-        (PLOT | {"split": "validation"}, {NO_NUMBERS: 1}),
+        (PLOT | {"split": "validation"}, {canvas.NO_NUMBERS: 1}),
     ],
 )
 def test_labels_and_notes(plot, expected):
@@ -266,14 +257,15 @@ def test_lines_of_other_settings_are_shaded_and_of_many_the_first_and_the_last_a
     assert [s for s in range(count) if texts(svg, f"a, slow = {s}") == [1]] == named
     colours = {line.style["color"] for line in found}
     assert all(colour in svg for colour in colours)
-    assert len(colours | {line_style(0)["color"]}) == count + 1
+    assert len(colours | {canvas.line_style(0)["color"]}) == count + 1
 
 
 def test_no_two_algorithms_look_alike_even_without_markers():
     """Colour and dashes differ for two rounds of colours and three variants."""
-    styles = [line_style(a, v) for a in range(2 * len(COLOURS)) for v in range(3)]
+    styles = [canvas.line_style(a, v) for a in range(2 * len(canvas.COLOURS)) for v in range(3)]
     assert len({(each["color"], str(each["linestyle"])) for each in styles}) == len(styles)
-    assert line_style(8)["linestyle"] != line_style(1)["linestyle"] == line_style(0)["linestyle"]
+    first, second, later = (canvas.line_style(k)["linestyle"] for k in (0, 1, 8))
+    assert later != second == first
 
 
 BY = PLOT | {"by": "dataset"}
@@ -293,10 +285,10 @@ LIMIT = {"value": 0.0, "label": "limit"}
 def panels(trials, plot):
     """Return title and lines of each panel."""
     ledger = ledger_of(trials, plot)
-    (request,) = requested_plots(ledger)
+    (request,) = canvas.requested_plots(ledger)
     return {
         selection.title: collect_lines(ledger, ACROSS, selection)
-        for selection in panel_selections(ledger, request.options)
+        for selection in canvas.panel_selections(ledger, request.options)
     }
 
 
@@ -335,9 +327,9 @@ def test_panels_have_one_legend_and_labels_at_the_edges():
     assert texts(svg, *names) == [1, 1, 1, 2, 1, 1]
     assert svg.count('id="legend_') == 1
     # an empty panel is noted
-    assert texts(drawn([("fit", {"dataset": "adult"}, {}), *TWO[4:]], BY), NO_NUMBERS) == [1]
-    found = [Canvas("", panels=count) for count in (1, 2, 3, 4, 5, 12)]
-    assert [canvas.columns for canvas in found] == [1, 2, 3, 2, 3, 3]
+    assert texts(drawn([("fit", {"dataset": "adult"}, {}), *TWO[4:]], BY), canvas.NO_NUMBERS) == [1]
+    found = [canvas.Canvas("", panels=count) for count in (1, 2, 3, 4, 5, 12)]
+    assert [each.columns for each in found] == [1, 2, 3, 2, 3, 3]
 
 
 def test_splits_are_side_by_side():

@@ -7,6 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from oracles import problem1
 from oracles.goals import KL, Rows, Rules, grid_rows, problem, rates_of, smooth_rows
+from scipy import sparse
 from scipy.optimize import linprog
 
 from ratecli.rates.matrix import RowKinds
@@ -19,7 +20,7 @@ from ratecli.solvers.hull.linear import LevelLp
 from ratecli.solvers.hull.mixture import max_slack_problem
 from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.oracles.base import OracleRows
-from ratecli.solvers.oracles.linear import best_line_step
+from ratecli.solvers.oracles.linear import best_line_step, sweep_directions
 from ratecli.solvers.problem import Problem
 
 GAP = 1e-5
@@ -149,6 +150,8 @@ def test_interrupted_search_still_finds_a_feasible_point(seed, monkeypatch):
     program, rates = instance(seed, rules, 30, "abc")
     gap = 1e-3
     whole = best_mixture(program, rates, gap)
+    assert whole.value - 5 * gap <= whole.bound <= whole.value
+    assert (program.excess(whole.rates) <= 5e-7) == whole.feasible
     candidates = search._candidate_points
     monkeypatch.setattr(search, "MAX_NODES", 60)
     monkeypatch.setattr(  # find no point in the first search
@@ -353,6 +356,7 @@ def test_objective_decreases_and_constraints_hold(name):
         assert program.excess(rates_of(given, found.variants[variant])) <= 1e-6
     single = found.variants["deterministic"].decide(given.X)
     assert set(np.unique(single)) <= {0.0, 1.0}
+    assert "hashed" not in found.variants
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -406,6 +410,17 @@ def test_line_step_has_the_smallest_cost(seed):
     middles = np.concatenate([[turns[0] - 1], 0.5 * (turns[:-1] + turns[1:]), [turns[-1] + 1]])
     least = min(costs @ (scores + t * slopes > 0) for t in middles)
     assert costs @ (scores + step * slopes > 0) == pytest.approx(least)
+
+
+def test_sweeps_never_increase_the_cost():
+    rng = np.random.default_rng(0)
+    rows = sparse.csr_array(rng.normal(size=(400, 6)))
+    w, costs, paid = rng.normal(size=6), rng.normal(size=400), []
+    for _ in range(5):
+        paid.append(costs @ (rows @ w > 0))
+        w = sweep_directions(rows, w, costs, rng)
+    assert (np.diff(paid) <= 1e-9).all()
+    assert paid[-1] < paid[0] - 1
 
 
 def test_merged_rows_have_the_same_rates_and_costs():

@@ -197,7 +197,7 @@ def test_hashed_variant_is_optional_and_depends_on_the_seed():
     assert (other["hashed"].decide(rows.X) != decided).any(), "another seed, another hash"
 
 
-@pytest.mark.parametrize("family", ["nothing", "parity", "churn"])
+@pytest.mark.parametrize("family", ["nothing", "parity", "churn", "odds"])
 def test_all_inner_solvers_reach_the_same_convex_value(family):
     """The first problem is convex, so its value is unique."""
     goals = on(smooth_rows(1, n=150), family)
@@ -208,6 +208,8 @@ def test_all_inner_solvers_reach_the_same_convex_value(family):
     assert others == pytest.approx([first] * 3, rel=GAP)
     approximate = Majorize(iterations=1, inner="liblinear", chooser="maximization")
     assert solve(goals, approximate).trace[0]["bound"] == pytest.approx(first, abs=5e-4)
+    turned = replace(goals, constraints=goals.constraints[::-1])
+    assert solve(turned, Majorize(iterations=1)).trace[0]["bound"] == pytest.approx(first, rel=GAP)
 
 
 @pytest.mark.parametrize("family", ["nothing", "four"])

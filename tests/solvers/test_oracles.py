@@ -20,13 +20,8 @@ from ratecli.solvers.baselines.solvers import PostShift
 from ratecli.solvers.hull.best import optimize_over_hull
 from ratecli.solvers.hull.forms import RatePoints, RateProgram
 from ratecli.solvers.hull.solver import Mixture
+from ratecli.solvers.oracles import choice
 from ratecli.solvers.oracles.base import OracleRows
-from ratecli.solvers.oracles.choice import (
-    CLASSIFIER_MODULES,
-    check_oracle,
-    make_oracle,
-    make_oracle_rows,
-)
 from ratecli.solvers.oracles.estimators import classifier_class, fit_estimator, make_estimator
 from ratecli.solvers.problem import ERROR_RATE, Problem
 
@@ -54,7 +49,7 @@ def oracle_rows(given: Problem) -> OracleRows:
 
 def ask(option, given: Problem, prices: np.ndarray, seed: int = 0) -> Classifier:
     rng = np.random.default_rng(seed)
-    return make_oracle(option, oracle_rows(given), given.l2, rng).answer(prices, None)
+    return choice.make_oracle(option, oracle_rows(given), given.l2, rng).answer(prices, None)
 
 
 def prices_of(given: Problem, seed: int) -> np.ndarray:
@@ -144,7 +139,7 @@ def test_costs_of_one_sign_give_a_constant_decision(option, sign):
 
 def test_plug_in_fits_probabilities_once():
     given = problem(cells(1), GOALS)
-    found = make_oracle("plugin", oracle_rows(given), given.l2, np.random.default_rng(0))
+    found = choice.make_oracle("plugin", oracle_rows(given), given.l2, np.random.default_rng(0))
     one, other = (found.answer(prices_of(given, seed), None) for seed in (0, 1))
     assert one.chances is other.chances
     assert (one.costs != other.costs).all()
@@ -160,7 +155,7 @@ def test_random_state_comes_from_the_trial_unless_given():
     assert dumps(ask(fixed, given, prices, 0)) == dumps(ask(fixed, given, prices, 1))
 
 
-@pytest.mark.parametrize("name", CLASSIFIER_MODULES)
+@pytest.mark.parametrize("name", choice.CLASSIFIER_MODULES)
 def test_fitted_classifiers_equal_scikit_learn_and_can_be_stored(name):
     """Decisions of two classes, and probabilities of two and three classes if there are any."""
     rng = np.random.default_rng(0)
@@ -217,7 +212,7 @@ def test_sparse_and_dense_features_give_equal_decisions(name):
 )
 def test_invalid_oracles_are_reported_at_their_location(option, code, loc, message):
     with pytest.raises(FaultError, match=message) as caught:
-        check_oracle(option)
+        choice.check_oracle(option)
     (fault,) = caught.value.faults
     assert (fault.code, ".".join(map(str, fault.loc))) == (code, loc)
 
@@ -225,7 +220,7 @@ def test_invalid_oracles_are_reported_at_their_location(option, code, loc, messa
 def test_errors_suggest_a_similar_oracle():
     for name in ("DecisionTreeClassifier", "linear"):
         with pytest.raises(FaultError) as caught:
-            check_oracle(name.replace("e", "", 1))
+            choice.check_oracle(name.replace("e", "", 1))
         assert f"did you mean '{name}'?" in caught.value.faults[0].help
 
 
@@ -240,7 +235,7 @@ def test_table_of_classifiers_agrees_with_scikit_learn():
         )
     }
     del weighted["DummyClassifier"]
-    assert {name: classifier_class(name) for name in CLASSIFIER_MODULES} == weighted
+    assert {name: classifier_class(name) for name in choice.CLASSIFIER_MODULES} == weighted
 
 
 @pytest.mark.parametrize(
@@ -254,7 +249,7 @@ def test_table_of_classifiers_agrees_with_scikit_learn():
 )
 def test_classifiers_that_reject_the_rows_are_errors_of_the_trial(option, message):
     given = problem(smooth_rows(0), GOALS)  # with negative features
-    check_oracle(option)
+    choice.check_oracle(option)
     with pytest.raises(FaultError, match=message) as caught:
         ask(option, given, prices_of(given, 0))
     assert [fault.code for fault in caught.value.faults] == ["E501"]
@@ -284,8 +279,8 @@ GROUPS = {"plugin": {"groups": True}}
 
 
 def plug_in(given: Problem):
-    rows = make_oracle_rows(GROUPS, given, RowKinds.by(given.rates))
-    return make_oracle(GROUPS, rows, given.l2, np.random.default_rng(0)), rows
+    rows = choice.make_oracle_rows(GROUPS, given, RowKinds.by(given.rates))
+    return choice.make_oracle(GROUPS, rows, given.l2, np.random.default_rng(0)), rows
 
 
 def prices(given: Problem, wanted: dict[str, float]) -> np.ndarray:

@@ -20,24 +20,8 @@ from ratecli.solvers.hull.best import optimize_over_hull
 from ratecli.solvers.hull.forms import RatePoints, RateProgram
 from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.numerics import Stepper
-from ratecli.solvers.players.game import (
-    ClassifierPlayer,
-    GradientAscent,
-    SwapRegret,
-    ThreePlayerGame,
-    project_onto_simplex_cap,
-    stationary_distributions,
-)
-from ratecli.solvers.players.lagrangian import (
-    OBJECTIVE_ROW,
-    NegativeGeometricMean,
-    NegativeHarmonicMean,
-    NegativeLog,
-    ProgramLagrangian,
-    QuadraticMean,
-    RatioAtom,
-    SmoothAtom,
-)
+from ratecli.solvers.players import game as game_module
+from ratecli.solvers.players import lagrangian as atoms
 from ratecli.solvers.players.solver import ThreePlayer
 from ratecli.solvers.players.training import best_iterate, shrink_by_metrics, shrink_mixture
 from ratecli.solvers.problem import Problem
@@ -48,11 +32,11 @@ def slacks_of(*values: float) -> np.ndarray:
     return np.array(values, dtype=float)[:, None, None]
 
 
-def lagrangian_of(given: Problem) -> ProgramLagrangian:
-    return ProgramLagrangian(RateProgram.of(given), RowKinds.by(given.rates))
+def lagrangian_of(given: Problem) -> atoms.ProgramLagrangian:
+    return atoms.ProgramLagrangian(RateProgram.of(given), RowKinds.by(given.rates))
 
 
-def terms_of(form: ProgramLagrangian, rates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def terms_of(form: atoms.ProgramLagrangian, rates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The affine parts of the goals (1 + J, T) and the arguments (S, T) at rates (K, T)."""
     slopes, constants = form.sides
     terms = slopes @ rates + constants
@@ -61,19 +45,19 @@ def terms_of(form: ProgramLagrangian, rates: np.ndarray) -> tuple[np.ndarray, np
 
 def test_best_responses_of_logarithms():
     """Vector 9.7."""
-    log, ones = NegativeLog(0.3), np.ones((1, 5))
+    log, ones = atoms.NegativeLog(0.3), np.ones((1, 5))
     multipliers = np.array([[[0.2, 0.3, 0.6, 1.5, 3.0]]])
     np.testing.assert_allclose(log.respond(ones, -multipliers)[0], [[1, 1, 0.5, 0.2, 0.1]])
     assert log.respond(ones[:, :1], slacks_of(0.0)) == 1.0
-    assert NegativeLog(0.7).respond(ones[:, :1], slacks_of(-0.7)) == 1.0
+    assert atoms.NegativeLog(0.7).respond(ones[:, :1], slacks_of(-0.7)) == 1.0
     # stationary at a rate of .2
     np.testing.assert_allclose(-log.slopes(slacks_of(0.2)), 1.5)
-    np.testing.assert_allclose(-NegativeLog(0.7).slopes(slacks_of(0.8)), 0.875)
+    np.testing.assert_allclose(-atoms.NegativeLog(0.7).slopes(slacks_of(0.8)), 0.875)
 
 
 def test_best_responses_of_the_geometric_mean():
     """Vector 9.8."""
-    mean = NegativeGeometricMean(1.0)
+    mean = atoms.NegativeGeometricMean(1.0)
     pulls = -np.array([[[0.3, 1.0]], [[0.6, 1.0]]])
     slacks = mean.respond(np.ones((1, 2)), pulls)
     np.testing.assert_allclose(slacks[:, 0], [[1, 0], [0.69444, 0]], atol=1e-5)
@@ -81,19 +65,19 @@ def test_best_responses_of_the_geometric_mean():
     np.testing.assert_allclose(worth, [[-0.116667, 0]], atol=1e-6)
 
 
-def smooth_atom(text: str, **signs: int) -> SmoothAtom:
+def smooth_atom(text: str, **signs: int) -> atoms.SmoothAtom:
     index = {Leaf(RATES[name]): k for k, name in enumerate(signs)}
-    return SmoothAtom(resolve(parse_expression(text), Scope()), index, (*signs.values(),))
+    return atoms.SmoothAtom(resolve(parse_expression(text), Scope()), index, (*signs.values(),))
 
 
 CLOSED_FORMS = {
-    "log": NegativeLog(0.4),
-    "geometric": NegativeGeometricMean(0.7),
-    "harmonic": NegativeHarmonicMean(0.7),
-    "quadratic": QuadraticMean(1.3),
+    "log": atoms.NegativeLog(0.4),
+    "geometric": atoms.NegativeGeometricMean(0.7),
+    "harmonic": atoms.NegativeHarmonicMean(0.7),
+    "quadratic": atoms.QuadraticMean(1.3),
 }
 ATOMS = CLOSED_FORMS | {
-    "ratio": RatioAtom(1.0, 1.0),
+    "ratio": atoms.RatioAtom(1.0, 1.0),
     "exponential": smooth_atom("exp(tpr + 2 * fpr)", tpr=1, fpr=1),
     "logarithm": smooth_atom("-log(0.2 * tpr + 0.1 * tnr)", tpr=-1, tnr=-1),
 }
@@ -150,7 +134,7 @@ def test_lagrangian_equals_the_program_if_slacks_are_the_arguments(name, seed):
     values[1:] += form.values(slacks)
     for bundle in form.bundles:
         own = bundle.atom.value(slacks[bundle.slots])
-        values[OBJECTIVE_ROW] += own[bundle.owners == OBJECTIVE_ROW].sum()
+        values[atoms.OBJECTIVE_ROW] += own[bundle.owners == atoms.OBJECTIVE_ROW].sum()
     expected = [program.value(goal, rates) for goal in (program.objective, *program.constraints)]
     np.testing.assert_allclose(values[:, 0], expected)
 
@@ -189,7 +173,7 @@ def test_goals_must_be_monotone_in_each_rate(text, accepted):
 
 
 @pytest.mark.parametrize(
-    ("text", "atom"), [("fpr, fnr", QuadraticMean), ("2 * fpr, 2 * fnr", SmoothAtom)]
+    ("text", "atom"), [("fpr, fnr", atoms.QuadraticMean), ("2 * fpr, 2 * fnr", atoms.SmoothAtom)]
 )
 def test_means_beyond_1_have_no_closed_form(text, atom):
     """Slacks of a closed form are at most 1."""
@@ -204,18 +188,19 @@ def test_projection_of_multipliers():
         ([0.5, 0.2, 0.0], 1.0, [0.5, 0.2, 0]),
         ([2.0, 2.0, 1.0], 3.0, [4 / 3, 4 / 3, 1 / 3]),
     ):
-        found = project_onto_simplex_cap(np.column_stack([point, [0.1, -0.1, 0.2]]), radius)
+        lanes = np.column_stack([point, [0.1, -0.1, 0.2]])
+        found = game_module.project_onto_simplex_cap(lanes, radius)
         np.testing.assert_allclose(found.T, [expected, [0.1, 0, 0.2]], atol=1e-12)
 
 
 def test_swap_regret():
     """Vector 9.12, and stationary distributions in several lanes."""
-    player, none = SwapRegret(2, np.ones(1)), np.zeros((0, 1))
+    player, none = game_module.SwapRegret(2, np.ones(1)), np.zeros((0, 1))
     prices = player.next(np.full((2, 1), 0.5), np.array([[0.4]]), none, none)
     np.testing.assert_allclose(player.matrix[0], [[0.450166] * 2, [0.549834] * 2], atol=1e-6)
     np.testing.assert_allclose(prices[:, 0], [0.450166, 0.549834], atol=1e-6)
     matrix = np.random.default_rng(0).dirichlet(np.ones(4), size=(3, 4)).transpose(0, 2, 1)
-    found = stationary_distributions(matrix)
+    found = game_module.stationary_distributions(matrix)
     np.testing.assert_allclose(found.sum(axis=0), 1)
     np.testing.assert_allclose(np.einsum("bij,jb->ib", matrix, found), found, atol=1e-12)
 
@@ -379,7 +364,7 @@ RULES = Rules({"p": "positive_rate[g=a] <= 0.8 * positive_rate[g=b]", "r": "reca
 RADIUS = 4.0
 
 
-class EnumeratedPlayer(ClassifierPlayer):
+class EnumeratedPlayer(game_module.ClassifierPlayer):
     """Best responses among classifiers whose rates (K, T) are known."""
 
     def __init__(self, form, rates):
@@ -410,7 +395,7 @@ def test_duality_gap_is_not_negative_and_falls_as_the_theory_says(seed):
     given = problem(smooth_rows(seed), RULES)
     program, kinds = RateProgram.of(given), RowKinds.by(given.rates)
     rates = enumerated(given)
-    form = ProgramLagrangian(program, kinds)
+    form = atoms.ProgramLagrangian(program, kinds)
     slopes, constants = form.sides
     sides = slopes @ rates + constants[:, :1]
     optimum = optimize_over_hull(program, RatePoints.classifiers(rates), 1e-7)
@@ -418,8 +403,8 @@ def test_duality_gap_is_not_negative_and_falls_as_the_theory_says(seed):
     gaps = []
     for steps in (100, 900, 8_100):
         rate = np.array([RADIUS / (length * np.sqrt(2 * steps))])
-        ascent = GradientAscent(Stepper("sgd", rate), RADIUS)
-        game = ThreePlayerGame(form, EnumeratedPlayer(form, rates), ascent, rate)
+        ascent = game_module.GradientAscent(Stepper("sgd", rate), RADIUS)
+        game = game_module.ThreePlayerGame(form, EnumeratedPlayer(form, rates), ascent, rate)
         played = game.play(steps, 1)
         mean, prices = (
             np.mean(np.hstack(column), axis=1)

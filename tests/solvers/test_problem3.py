@@ -68,6 +68,7 @@ def closes_in(problem: ConvexProblem, gap: float, method: Callable, step: int) -
     assert min(worth) >= value - FEASIBILITY_TOLERANCE * multipliers.sum() - 1e-8
     assert (np.diff(lower) >= 0).all()
     assert (np.diff(feasible) <= 1e-12).all()
+    assert (np.diff(worth) <= 1e-12).all()
     assert feasible[-1] - lower[-1] <= gap < worth[0] - lower[0]
 
 
@@ -273,13 +274,13 @@ def random_weights(problem: RampProblem, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=problem.rows.width)
 
 
-def bounds_of_one_row(sign, z, anchor):
+def bounds_of_one_row(sign, z, anchor, ties=0.0):
     """What `ConvexProblem` makes of one row that a yes (sign 1) or a no (-1) costs 1."""
     one = RampProblem.of(
         DesignMatrix(np.eye(1), "none"), np.array([[sign]]), np.array([float(sign < 0)]), 0.0
     )
     return [
-        ConvexProblem.tight_at(one, np.array([at])).values(np.array([score]))[0]
+        ConvexProblem.tight_at(one, np.array([at]), ties).values(np.array([score]))[0]
         for score, at in zip(z, anchor, strict=True)
     ]
 
@@ -293,6 +294,9 @@ def test_bounds_of_the_ramp():
     np.testing.assert_allclose(bounds_of_one_row(1.0, z, at), [1, 1.5, 1, 1, 0])
     z, at = np.array([[-0.5, -0.5], [-1, -0.5], [-1, -0.6], [2, -0.6], [0, 0], [0.75, -0.5]]).T
     np.testing.assert_allclose(bounds_of_one_row(-1.0, z, at), [1, 1.5, 1, 1, 0.5, 0], atol=1e-15)
+    # a score near a corner gets the other bound with ties
+    assert bounds_of_one_row(1.0, [2.0], [0.499]) == [2.5]
+    assert bounds_of_one_row(1.0, [2.0, 2.0], [0.499, 0.48], ties=0.01) == [1.0, 2.5]
 
 
 @given(ramps(), st.integers(0, 1000), st.sampled_from([0.0, 0.01]))
@@ -304,6 +308,8 @@ def test_a_convex_problem_bounds_the_ramp_problem_and_is_tight_at_its_anchor(pro
     assert (np.abs(loose) <= 1e-9 + ties * (problem.up + problem.down).sum(axis=1)).all()
     assert (loose >= -1e-9).all()
     assert (convex.values(w) >= problem.values(w) - 1e-9).all()
+    ends, middle = convex.values(at) + convex.values(w), convex.values((at + w) / 2)
+    assert (2 * middle <= ends + 1e-9).all()
 
 
 def test_objectives_beyond_those_of_any_decisions():

@@ -93,6 +93,7 @@ def test_chosen_threshold_is_the_best_of_all(rules, weighted, seed):
         assert excess <= EXACT
         nearest = min(far for value, _, far in allowed if value <= best + EXACT)
         shift = classifier.bias - own.bias
+        np.testing.assert_array_equal(classifier.weights, own.weights)
         assert abs(shift) == pytest.approx(nearest, abs=1e-8)
         assert found.trace[0]["objective"] == pytest.approx(objective, abs=EXACT)
         assert found.trace[0]["shift"] == shift

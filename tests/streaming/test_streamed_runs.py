@@ -108,7 +108,7 @@ def test_metrics_equal_those_in_memory(folder):
 
 
 GAME = BASE.replace("0.9 *", "1.1 *").replace(
-    "  - unconstrained\n  - unconstrained: {as: logistic, loss: logistic}",
+    "seeds: 1",
     "  - three_player: {steps: 600, batch: 300, hashed: true}\n"
     "  - three_player: {as: whole, steps: 200}\n"
     "  - three_player: {as: hinges, steps: 200, batch: 300, rates: surrogate}",
@@ -119,9 +119,13 @@ def test_batches_of_streamed_rows_find_the_solutions_in_memory(folder):
     path = write(folder, GAME)
     here, there = (values_of(run_file(path, *more)[1]) for more in ((), (STREAM,)))
     assert here.keys() == there.keys()
-    assert len({key[0] for key in there}) == 3
+    assert len({key[0] for key in there}) == 5
     for key, value in here.items():
         label, _, variant, split, metric = key
+        if label == "unconstrained":  # a gap of 1e-5 of the loss, and so the same decisions
+            assert there[key] == pytest.approx(value, abs=1e-9, nan_ok=True)
+        if (label, split, metric) == ("logistic", "train", "log_loss"):  # LIBLINEAR stops there
+            assert there[key] == pytest.approx(value, abs=3e-5)
         if label != "hinges" and variant == "stochastic" and split == "train" and metric == "error":
             assert there[key] == pytest.approx(value, abs=0.012)
             parity = (*key[:4], "1.1 * positive_rate[sex = M] - positive_rate[sex = F]")
