@@ -223,9 +223,7 @@ def test_units_of_measurement_do_not_matter(bound, parts):
     upper = bound.upper(parts, 0.05, rng())
     threefold = [replace(part, coefficient=3 * part.coefficient) for part in parts]
     assert bound.upper(threefold, 0.05, rng()) == pytest.approx(3 * upper, abs=1e-8)
-    other = [
-        BoundedSample(4 * part.values - 1, (-1.0, 3.0), part.coefficient / 4) for part in parts
-    ]
+    other = [BoundedSample(4 * p.values - 1, (-1.0, 3.0), p.coefficient / 4) for p in parts]
     shift = sum(part.coefficient for part in other)
     assert bound.upper(other, 0.05, rng()) == pytest.approx(upper - shift, abs=1e-8)
 

@@ -243,6 +243,12 @@ def test_explanation_where_no_number_of_rows_is_enough(text, decisions, bound, f
     assert (found.passed, math.isnan(found.estimate)) == (False, "defined" in fragment)
 
 
+def test_equal_random_streams_give_equal_certificates():
+    test = rules(f"{GAP} <= 0.1", SMALL, Y)
+    first, second = (test.certify(P, bound="clopper_pearson") for _ in range(2))
+    assert first == second
+
+
 def rows_needed(found):
     return int(found.explanation.split("about ")[1].split()[0].replace(",", ""))
 

@@ -107,10 +107,8 @@ def test_differences_and_violations_of_rules():
     tpr, fpr = value("tpr"), value("fpr")
     assert rule("tpr <= fpr") == (ex.subtract(tpr, fpr),)
     assert rule("tpr >= fpr") == (ex.subtract(fpr, tpr),)
-    assert rule("0.1 <= tpr <= 0.5") == (
-        ex.add(Constant(0.1), ex.negate(tpr)),
-        ex.add(tpr, Constant(-0.5)),
-    )
+    low, high = ex.add(Constant(0.1), ex.negate(tpr)), ex.add(tpr, Constant(-0.5))
+    assert rule("0.1 <= tpr <= 0.5") == (low, high)
     assert violation_expression(rule("tpr >= fpr")) == ex.subtract(fpr, tpr)
     whole = violation_expression(rule("0.1 <= tpr <= 0.5"))
     for rate, broken in [(0.05, 0.05), (0.3, -0.2), (0.7, 0.2)]:
@@ -201,6 +199,7 @@ def mark_of(faulty: str, code: str, help_: str = "", message: str = "") -> tuple
         mark_of("«sqr»(tpr)", "E203", "did you mean 'sqrt'"),
         mark_of("1 - «women»", "E203", "positive_rate[women]", "is a slice"),
         mark_of("tpr[«wimen»]", "E204", "did you mean 'women'"),
+        mark_of("tpr[women, «d4»]", "E204", "d1, d2, d3"),
         mark_of("tpr[women, «sx = Female»]", "E205", "did you mean 'sex'"),
         mark_of("max_gap(tpr, by=«gender»)", "E205", "age, alone, race, sex"),
         mark_of("tpr[«sex=female»]", "E206", "did you mean 'Female'? values: Female, Male"),
@@ -228,6 +227,7 @@ def mark_of(faulty: str, code: str, help_: str = "", message: str = "") -> tuple
         mark_of("«of(3, error)»", "E304", "of(unconstrained, error)"),
         mark_of("1 - «kappa[women]»", "E304", "", "is a number"),
         mark_of("tpr - «flag»", "E304", "", "True"),
+        mark_of("tpr - «mode»", "E304", "", "'fast'"),
         mark_of("tpr(by=(«sex, race»))", "E304", "", "max, min, rms, imbalance, disclosivity"),
         mark_of("1 - «imbalance»", "E304", "", "takes a column and no metric"),
         mark_of("«disclosivity(by=sex)[women]»", "E304", "", "not on those where sex = Female"),

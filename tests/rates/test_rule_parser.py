@@ -129,6 +129,7 @@ def test_spans_of_compounds_exclude_blanks_around_them():
 @pytest.mark.parametrize(
     ("mark", "message"),
     [
+        ("tpr «fpr»", "an operator or the end is expected, found 'fpr'"),
         ("tpr >= «>=» 3", "a number, a rate or '(' is expected, found '>='"),
         ("tpr «+»", "the rule ends here"),
         ("tpr«$»", "found '$'"),

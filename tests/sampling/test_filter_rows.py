@@ -151,11 +151,7 @@ def test_errors_of_later_seeds_are_errors_of_trials(tmp_path, frame):
     frame.loc[np.flatnonzero(tested)[0], "sex"] = None
     other = tmp_path / "other"
     _, store = run_file(prepared(other, frame, text).path)
-    ends = {
-        planned.seed: store.result(planned.key)
-        for planned in store.plan()
-        if planned.label == "filter"
-    }
+    ends = {each.seed: store.result(each.key) for each in store.plan() if each.label == "filter"}
     bad = [result for result in ends.values() if result.status == "error"]
     assert 5 < len(bad) < 20
     assert ends[0].status == "ok"

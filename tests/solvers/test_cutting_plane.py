@@ -75,6 +75,17 @@ def test_without_a_feasible_mixture_excess_costs_the_ceiling():
 
 
 @CHOOSERS
+def test_warm_start_saves_svms(centered):
+    rules = Rules({"r": "recall >= 0.8", "f": "fpr <= 0.4"})
+    convex = first_problem(problem(smooth_rows(0, n=200), rules))
+    method = CuttingPlane(GOAL, newton_svm(), centered, 100)
+    found = method.solve(convex, np.zeros(6))
+    again = method.solve(convex, found.w, found)
+    assert again.work <= (0.7 if centered else 0.5) * found.work
+    assert again.value <= found.value + 1e-9
+
+
+@CHOOSERS
 def test_box_grows_for_a_large_multiplier(centered):
     """Tiny coefficients stand for the same rule; its multiplier is far above the first box."""
     small, plain = (

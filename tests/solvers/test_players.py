@@ -155,6 +155,8 @@ ONE_SIDED = {
     "1 - g_mean + exp(fpr - tpr)": True,
     "max(fpr, fnr) + exp(fpr)": True,
     "rms(fpr, fnr[g=a], 1 - tpr[g=b])": True,
+    "1 - geo_mean(1 + tpr - fpr, 1)": True,
+    "error + abs(tpr[g=a] - tpr[g=b])": False,
     "kl(tpr, fpr)": False,
     "rms(tpr[g=a] - tpr[g=b], fpr)": False,
     "0.5 * exp(abs(fpr - 0.2))": False,

@@ -155,22 +155,15 @@ def test_infeasible_problem_is_violated_by_little_more_than_the_minimum(intercep
     assert found.converged
     assert found.multipliers.max() == pytest.approx(LIMITS.ceiling)
     cheapest = least(convex, LIMITS.ceiling)
-    paid = found.value + LIMITS.ceiling * found.excess.sum()
+    excess, missable = found.excess.sum(), 3 * FEASIBILITY_TOLERANCE
+    paid = found.value + LIMITS.ceiling * excess
     assert found.lower <= cheapest[0] * (1 + 1e-8)
-    assert (
-        cheapest[0] - LIMITS.ceiling * 3 * FEASIBILITY_TOLERANCE
-        <= paid
-        <= found.lower * (1 + COMPROMISE_GAP)
-    )
+    assert cheapest[0] - LIMITS.ceiling * missable <= paid <= found.lower * (1 + COMPROMISE_GAP)
     total = least_excess(convex)
     assert total >= by - 1e-9
     # the objective counts too: by less than 1, which at that price is worth 1e-4 of excess
     assert abs(cheapest[0] - LIMITS.ceiling * total) + abs(found.value) < 1 / (1 + COMPROMISE_GAP)
-    assert (
-        total - 3 * FEASIBILITY_TOLERANCE
-        <= found.excess.sum()
-        <= (1 + COMPROMISE_GAP) * total + 1 / LIMITS.ceiling
-    )
+    assert total - missable <= excess <= (1 + COMPROMISE_GAP) * total + 1 / LIMITS.ceiling
 
 
 def test_lower_bound_above_hopeless_ends_the_search():
@@ -222,9 +215,7 @@ def test_warm_start_saves_steps_and_reaches_the_same_value(kind):
         assert again.value <= found.value + 1e-12
         ramp = convex.ramp
         other = ConvexProblem.tight_at(ramp, ramp.rows.scores(found.w))
-        warm, cold = (
-            AugmentedLagrangian(LIMITS).solve(other, found.w, each) for each in (found, None)
-        )
+        warm, cold = (AugmentedLagrangian(LIMITS).solve(other, found.w, x) for x in (found, None))
         assert warm.value == pytest.approx(cold.value, abs=2e-7 * (1 + cold.multipliers.sum()))
 
 
@@ -239,9 +230,7 @@ def test_solution_is_never_worse_than_a_feasible_anchor():
 
 def test_gaps_are_relative_to_the_value_or_a_hundredth_of_the_range():
     goal = StoppingRule(0.01, 1e4, 1e6)
-    found = [
-        goal.tolerance(*each) for each in ((2.0, 1.0), (-2.0, 1.0), (1e-9, 3.0), (-np.inf, 1.0))
-    ]
+    found = [goal.tolerance(*x) for x in ((2.0, 1.0), (-2.0, 1.0), (1e-9, 3.0), (-np.inf, 1.0))]
     assert found == pytest.approx([0.02, 0.02, 3e-4, 1e-4])
     assert StoppingRule(0.01, 1e4, 1e6, absolute=0.5).tolerance(2.0, 1.0) == 0.5
 

@@ -237,9 +237,7 @@ def test_nearest_candidate_has_the_smallest_largest_end():
 def test_the_calibrated_factor_of_one_mean():
     """1 + z / t sqrt(1 + m / n) on the half width of Student's t."""
     problem = promised(smooth_rows(0), {"c": "positive_rate <= 0.7"}, tests=600)
-    ends = {
-        factor: chosen_by(problem, inflation=factor).at(np.zeros(6)).worst for factor in (0.0, 1.0)
-    }
+    ends = {x: chosen_by(problem, inflation=x).at(np.zeros(6)).worst for x in (0.0, 1.0)}
     half = ends[1.0] - ends[0.0]
     deviates = NormalDist().inv_cdf(0.9)
     factor = 1 + deviates / student.ppf(0.95, 599) * np.sqrt(1 + 600 / 400)
@@ -401,9 +399,7 @@ def test_all_thresholds_match_brute_force(seed, method, bound):
     assert len(wanted) == len(cuts.values)
     ends = [cuts.worst(k) for k in range(len(cuts.values))]
     np.testing.assert_allclose(sorted(ends), sorted(end for _, end in wanted), atol=1e-9)
-    np.testing.assert_allclose(
-        sorted(cuts.values), sorted(error for error, _ in wanted), atol=1e-12
-    )
+    np.testing.assert_allclose(sorted(cuts.values), sorted(each for each, _ in wanted), atol=1e-12)
     passing = [error for error, end in wanted if end <= 0]
     best = cuts.best(np.inf)
     assert (best is None) == (not passing)

@@ -75,7 +75,8 @@ def same_features(rows, encoder, table, train, atol):
     "spec", [{}, {"validation": 0.2}, {"test": 0.5, "stratify": ["sex", "label"]}, {"by": "part"}]
 )
 def test_features_and_splits_equal_those_in_memory(tmp_path, name, spec):
-    write(frame(700), tmp_path / name)
+    units = {"tiny": lambda each: 1e-100 * each.x, "huge": lambda each: 1e100 * each.x}
+    write(frame(700).assign(**units), tmp_path / name)
     options = OPTIONS | {"path": name, "split": spec}
     _, cells, rows, encoder = dealt(options, tmp_path)
     table = load_entry_table({k: v for k, v in options.items() if k != "stream"}, tmp_path)
@@ -86,6 +87,8 @@ def test_features_and_splits_equal_those_in_memory(tmp_path, name, spec):
     np.testing.assert_array_equal(cells.columns["sex"][there.cell], table.frame["sex"])
     np.testing.assert_allclose(there.weight, table.weight, rtol=1e-7)
     X = same_features(rows, encoder, table, part == "train", atol=1e-9)
+    x, tiny, huge = (X[:, encoder.names.index(each)] for each in ("x", "tiny", "huge"))
+    np.testing.assert_allclose([tiny, huge], [x, x], atol=1e-8)
     np.testing.assert_allclose(rows.encoded.scores(there, np.eye(X.shape[1])), X, atol=1e-12)
     W = np.random.default_rng(0).normal(size=(X.shape[1], 9))
     for count in (0, 1, 4, 7, 9):
