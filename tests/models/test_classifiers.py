@@ -296,6 +296,5 @@ def test_hashed_mixture_selects_one_member_for_equal_rows() -> None:
     _, member = np.unique(X, axis=0, return_inverse=True)
     found = model.decide(X)
     assert all(len(set(found[member == k])) == 1 for k in range(8))
-    np.testing.assert_array_equal(
-        loads(dumps(model)).decide(sparse.csr_array(X[::-1])), found[::-1]
-    )
+    stored = loads(dumps(model))
+    np.testing.assert_array_equal(stored.decide(sparse.csr_array(X[::-1])), found[::-1])
