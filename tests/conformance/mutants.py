@@ -61,9 +61,8 @@ def learnt(problem):
 
 def unknown_slices(problem):
     scorer = threshold(problem).variants["it"]
-    return Solution(
-        {"it": GroupThreshold(scorer, ("h = x",), np.zeros((1, 1), dtype=bool), np.zeros(1))}
-    )
+    groups = np.zeros((1, 1), dtype=bool)
+    return Solution({"it": GroupThreshold(scorer, ("h = x",), groups, np.zeros(1))})
 
 
 def traced(solution, **step):

@@ -64,10 +64,8 @@ class Sorted(Cuts):
     """Decides by whether the first row is positive."""
 
     def solve(self, problem, rng, progress):
-        side = 1.0 if problem.label[0] else -1.0
-        return Solution(
-            {"it": Threshold(side * np.eye(problem.X.shape[1])[0])}, "iteration_limit", "so"
-        )
+        w = (1.0 if problem.label[0] else -1.0) * np.eye(problem.X.shape[1])[0]
+        return Solution({"it": Threshold(w)}, "iteration_limit", "so")
 
 
 def test_questionable_solvers_get_a_warning():

@@ -9,13 +9,7 @@ from contextlib import closing
 import pytest
 
 from ratecli.errors import FaultError
-from ratecli.ledger.records import (
-    CACHED_STATUSES,
-    FAILED_STATUSES,
-    MeasuredValue,
-    PlannedTrial,
-    TrialResult,
-)
+from ratecli.ledger import records
 from ratecli.ledger.store import MAX_WAITING, LedgerStore, LedgerWriter
 
 
@@ -25,7 +19,7 @@ def ledger(tmp_path):
 
 
 def trial(key="k", status="ok", **more):
-    return TrialResult(key, status, **more)
+    return records.TrialResult(key, status, **more)
 
 
 FULL = trial(
@@ -36,8 +30,8 @@ FULL = trial(
     trace=({"objective": 0.1, "violation": float("inf")}, {"objective": -0.0, "violation": 1e-300}),
     multipliers={"parity": 0.7},
     values=(
-        MeasuredValue("last", "test", "error", 0.25),
-        MeasuredValue("last", "train", "error", 1 / 3),
+        records.MeasuredValue("last", "test", "error", 0.25),
+        records.MeasuredValue("last", "train", "error", 1 / 3),
     ),
     models={"last": b"\x00npz", "best": bytes(range(256)) * 100},
     encoding='{"blocks": ["\u00e9"]}',
@@ -60,7 +54,7 @@ def test_a_stored_trial_is_read_unchanged(ledger):
     [0.0, -0.0, 0.1, 1.0, -3.0, 5e-324, 1.7976931348623157e308, 2.0**60, math.inf, -math.inf],
 )
 def test_numbers_keep_every_bit(ledger, number):
-    values = tuple(MeasuredValue("a", "b", str(each), each) for each in (number, math.nan))
+    values = tuple(records.MeasuredValue("a", "b", str(each), each) for each in (number, math.nan))
     with LedgerStore(ledger) as store:
         store.put(trial(values=values, trace=({"x": number},)))
         result = store.result("k")
@@ -70,7 +64,7 @@ def test_numbers_keep_every_bit(ledger, number):
 
 def test_a_final_result_is_kept_and_a_failed_one_is_replaced(ledger):
     def measured(value, **more):
-        return trial(values=(MeasuredValue("a", "b", "c", value),), **more)
+        return trial(values=(records.MeasuredValue("a", "b", "c", value),), **more)
 
     with LedgerStore(ledger) as store:
         store.put(measured(1.0, status="error", reason="first"))
@@ -81,17 +75,17 @@ def test_a_final_result_is_kept_and_a_failed_one_is_replaced(ledger):
         assert store._db.execute("SELECT count(*) FROM numbers").fetchone() == (1,)
         with pytest.raises(KeyError):
             store.result("x")
-        statuses = CACHED_STATUSES | FAILED_STATUSES
+        statuses = records.CACHED_STATUSES | records.FAILED_STATUSES
         store.put(*(trial(status, status) for status in statuses))
         assert set(store.results()) == statuses | {"k"}
-        assert set(store.known()) == CACHED_STATUSES | {"k"}
+        assert set(store.known()) == records.CACHED_STATUSES | {"k"}
 
 
 def test_begin_replaces_plan_and_metadata_and_keeps_trials(ledger):
     point = {"kappa": 0.8, "on": True, "k": 1, "name": "a"}
     plan = [
-        PlannedTrial("k", "m", "majorize", {"iterations": 6}, point, 2**70, {"e": "x"}),
-        PlannedTrial("k", "n", "majorize", {}, {}, 0, {}),
+        records.PlannedTrial("k", "m", "majorize", {"iterations": 6}, point, 2**70, {"e": "x"}),
+        records.PlannedTrial("k", "n", "majorize", {}, {}, 0, {}),
     ]
     with LedgerStore(ledger) as store:
         store.begin(plan[:1], {"old": 1})
@@ -222,7 +216,7 @@ def test_a_ledger_in_a_readonly_folder_can_be_read(ledger):
 
 
 RESULTS = [
-    TrialResult(f"k{at}", "ok", values=(MeasuredValue("v", "test", "m", at / 7),))
+    records.TrialResult(f"k{at}", "ok", values=(records.MeasuredValue("v", "test", "m", at / 7),))
     for at in range(3 * MAX_WAITING)
 ]
 
@@ -266,7 +260,7 @@ def test_after_a_failed_write_each_call_raises_and_nothing_is_stored(store, tmp_
 
 
 def test_put_stores_all_trials_or_none(store):
-    bad = TrialResult("bad", "ok", info={"what": object()})
+    bad = records.TrialResult("bad", "ok", info={"what": object()})
     with pytest.raises(TypeError):
         store.put(RESULTS[0], bad)
     assert store.results() == {}

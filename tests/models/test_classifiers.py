@@ -68,9 +68,8 @@ def test_decisions_and_estimates_of_linear_classifiers(model, rows, decisions, e
 
 def test_mixture_returns_the_mean_of_its_members() -> None:
     X = column(-1, 0.2, 1)
-    mixture = MixtureClassifier(
-        (Threshold(LINE), Ramp(-LINE), Logistic(2 * LINE)), np.array([0.5, 0.3, 0.2])
-    )
+    members = Threshold(LINE), Ramp(-LINE), Logistic(2 * LINE)
+    mixture = MixtureClassifier(members, np.array([0.5, 0.3, 0.2]))
     for answer in ("decide", "score", "estimate"):
         parts = [getattr(member, answer)(X) for member in mixture.members]
         expected = 0.5 * parts[0] + 0.3 * parts[1] + 0.2 * parts[2]
@@ -226,9 +225,8 @@ def test_hashed_models_average_to_the_randomized_ones() -> None:
     """Hoeffding: 500 rows and 400 salts miss their mean by 0.007 with a chance under 1e-8."""
     X = np.random.default_rng(1).normal(size=(500, 6))
     w = np.linspace(-0.2, 0.3, 6)
-    average_decisions(
-        (HashedRamp(w, 0.05, salt) for salt in range(400)), X, Ramp(w, 0.05).decide(X)
-    )
+    hashed = (HashedRamp(w, 0.05, salt) for salt in range(400))
+    average_decisions(hashed, X, Ramp(w, 0.05).decide(X))
     members = tuple(Threshold(w) for w in np.random.default_rng(3).normal(size=(4, 6)))
     chances = np.array([0.1, 0.2, 0.3, 0.4])
     hashed = (HashedMixture(members, chances, salt) for salt in range(400))

@@ -23,9 +23,8 @@ def tree() -> SplitTree:
 def guess(noise: float = 0.0) -> ClassifierProxy:
     groups = (X[:, 0] > 0).astype(int) + (X[:, 1] > 1)
     model = DecisionTreeClassifier(max_depth=3, random_state=0).fit(X, groups)
-    return ClassifierProxy(
-        TREE_CONVERTERS["DecisionTreeClassifier"](model), np.array([0, 1, 2]), noise
-    )
+    chances = TREE_CONVERTERS["DecisionTreeClassifier"](model)
+    return ClassifierProxy(chances, np.array([0, 1, 2]), noise)
 
 
 def test_memberships_are_products_along_the_path():

@@ -73,10 +73,8 @@ def naive_rate(
     """The mean over the rows `over`, to which only the rows `keep` contribute."""
     counts, contribution = definitions(sample, said)[name]
     rows = np.flatnonzero(over & counts)
-    weight = sample.weight[rows]
-    return (
-        sum(weight * np.where(keep, contribution, 0)[rows]) / sum(weight) if len(rows) else math.nan
-    )
+    weight, each = sample.weight[rows], np.where(keep, contribution, 0)[rows]
+    return sum(weight * each) / sum(weight) if len(rows) else math.nan
 
 
 def random_sample(seed: int, rows: int, *, deployed: bool = True) -> tuple[Sample, Predictions]:

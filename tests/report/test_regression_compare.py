@@ -13,13 +13,8 @@ from ratecli.ledger.view import Ledger
 from ratecli.rates.metrics import Direction
 from ratecli.report.expectations import Verdict
 from ratecli.report.groups import estimate_share
+from ratecli.report.regression import compare
 from ratecli.report.regression.check import seed_notes
-from ratecli.report.regression.compare import (
-    TOLERANCE,
-    ComparisonTerms,
-    compare_points,
-    compare_with_reference,
-)
 from ratecli.report.regression.findings import CheckReport, Finding, findings_sheet
 from ratecli.report.regression.reference import PinnedTrials, build_reference
 
@@ -45,10 +40,10 @@ def point(numbers, metric="error", first=0, status="ok", **at) -> PinnedTrials:
     )
 
 
-def findings(now, was, tolerance=TOLERANCE) -> list[Finding]:
+def findings(now, was, tolerance=compare.TOLERANCE) -> list[Finding]:
     """Compare one point or several; leave out solution rates that are the same."""
     sides = [[each] if isinstance(each, PinnedTrials) else each for each in (now, was)]
-    found = compare_points(*sides, ComparisonTerms(tolerance, BETTER))
+    found = compare.compare_points(*sides, compare.ComparisonTerms(tolerance, BETTER))
     return [each for each in found if each.metric != "solution_rate" or each.verdict != "same"]
 
 
@@ -92,8 +87,8 @@ def test_noise_is_ignored_with_five_seeds_and_counts_with_fewer():
 @pytest.mark.parametrize(
     ("now", "was", "tolerance", "expected"),
     [
-        (50.04, 50.0, TOLERANCE, "same"),
-        (50.06, 50.0, TOLERANCE, "changed"),
+        (50.04, 50.0, compare.TOLERANCE, "same"),
+        (50.06, 50.0, compare.TOLERANCE, "changed"),
         (0.25, 0.2, 0.1, "same"),
     ],
 )
@@ -144,11 +139,11 @@ def test_data_sets_that_changed_are_named():
         data = {name: {"digest": digest} for name, digest in digests.items()}
         return Ledger([trial], result, META | {"datasets": data})
 
-    pinned, terms = build_reference(ledger(b="2", c="4", d="5")), ComparisonTerms(0.001, {})
-    found = compare_with_reference(ledger(a="1", b="2", c="3"), pinned, terms)
+    pinned, terms = build_reference(ledger(b="2", c="4", d="5")), compare.ComparisonTerms(0.001, {})
+    found = compare.compare_with_reference(ledger(a="1", b="2", c="3"), pinned, terms)
     assert [each.loc for each in found] == [("datasets", name) for name in "acd"]
     assert all("differs from the pinned one" in each.detail for each in found)
-    found = compare_with_reference(ledger(b="2", c="4", d="5"), pinned, terms)
+    found = compare.compare_with_reference(ledger(b="2", c="4", d="5"), pinned, terms)
     assert {each.detail for each in found} == {"1 seed: no interval"}
 
 
@@ -162,8 +157,8 @@ def test_other_seeds_are_also_compared_over_the_rows_of_all_splits():
         return point(noise, first=first).model_copy(update={"values": values})
 
     def failed(first, **rows):
-        terms = ComparisonTerms(0.001, BETTER, rows)
-        found = compare_points([splits(0.005, first)], [splits(0.0, 0)], terms)
+        terms = compare.ComparisonTerms(0.001, BETTER, rows)
+        found = compare.compare_points([splits(0.005, first)], [splits(0.0, 0)], terms)
         return {(each.split, each.metric) for each in found if each.verdict == "regressed"}
 
     assert failed(9) == set()

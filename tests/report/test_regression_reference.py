@@ -8,33 +8,28 @@ from synthetic_ledger import HOSTILE, example, measured, planned
 
 from ratecli.errors import FaultError
 from ratecli.ledger.view import Ledger
-from ratecli.report.regression.reference import (
-    build_reference,
-    pin_points,
-    read_reference,
-    reference_text,
-)
+from ratecli.report.regression import reference as pins
 
 
 def test_a_reference_reads_back_as_it_was(tmp_path, example):
-    found = build_reference(example)
+    found = pins.build_reference(example)
     hostile = HOSTILE + "\n\x00\u2028["
     trials = [found.trials[0].model_copy(update={"algorithm": hostile}), *found.trials]
     path = tmp_path / "x.json"
     for each in (found, found.model_copy(update={"trials": trials})):
-        path.write_text(reference_text(each), encoding="utf-8")
-        assert read_reference(path) == each
-        assert json.loads(reference_text(each)) == each.model_dump()
+        path.write_text(pins.reference_text(each), encoding="utf-8")
+        assert pins.read_reference(path) == each
+        assert json.loads(pins.reference_text(each)) == each.model_dump()
 
 
 def test_the_order_of_trials_has_no_effect_but_on_sweep_points(example):
     again = Ledger(example.plan[::-1], dict(reversed(example.results.items())), example.meta)
-    first, second = (build_reference(each).trials for each in (example, again))
+    first, second = (pins.build_reference(each).trials for each in (example, again))
     assert sorted(first, key=lambda each: each.key) == sorted(second, key=lambda each: each.key)
 
 
 def test_each_metric_has_a_line_and_keys_are_sorted(example):
-    text = reference_text(build_reference(example))
+    text = pins.reference_text(pins.build_reference(example))
     numbers = [line for line in text.splitlines() if line.strip().startswith('"error": [')]
     assert numbers
     assert all(line.count(",") in {4, 5} for line in numbers)
@@ -48,7 +43,7 @@ def test_an_objective_that_is_no_metric_is_pinned():
     trial = planned("fit", 0)
     trial.metrics.pop("error")
     other = measured(trial, {("v", "test"): {"objective": 0.1, "ratio": 0.2}})
-    (found,) = pin_points(Ledger([trial], {trial.key: other}, {}))
+    (found,) = pins.pin_points(Ledger([trial], {trial.key: other}, {}))
     assert found.numbers == {("v", "test", "objective"): {0: 0.1}, ("v", "test", "ratio"): {0: 0.2}}
 
 
@@ -59,7 +54,7 @@ def test_numbers_have_nine_digits_and_words_if_not_finite():
         trial.key: measured(trial, {("v", "test"): {"ratio": value}})
         for trial, value in zip(plan, values, strict=False)
     }
-    (found,) = pin_points(Ledger(plan[::-1], results, {}))
+    (found,) = pins.pin_points(Ledger(plan[::-1], results, {}))
     assert found.seeds == list(range(8))
     assert found.values["v"]["test"]["ratio"] == [
         0.123456789, 0.0, "nan", "inf", "-inf", 1e-300, 12345678900.0, None,
@@ -67,10 +62,10 @@ def test_numbers_have_nine_digits_and_words_if_not_finite():
     assert math.copysign(1, found.values["v"]["test"]["ratio"][1]) == 1
     assert found.statuses[-1] == "not_run"
     points = [planned("fit", 0, k=value) for value in (1, 1.0, True, "1")]
-    assert len(pin_points(Ledger(points, {}, {}))) == 4
+    assert len(pins.pin_points(Ledger(points, {}, {}))) == 4
 
 
-GOOD = reference_text(build_reference(example())).encode()
+GOOD = pins.reference_text(pins.build_reference(example())).encode()
 
 
 @pytest.mark.parametrize(
@@ -92,7 +87,7 @@ def test_an_invalid_reference_is_one_error(tmp_path, content, reason):
     path = tmp_path / "x.json"
     path.mkdir() if content is None else path.write_bytes(content)
     with pytest.raises(FaultError) as error:
-        read_reference(path)
+        pins.read_reference(path)
     (fault,) = error.value.faults
     assert fault.code == "E506"
     assert fault.message.startswith(f"'{path}' is not a valid reference: {reason}")

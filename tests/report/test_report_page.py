@@ -14,16 +14,7 @@ import synthetic_ledger
 from synthetic_ledger import planned
 
 from ratecli.ledger.view import Ledger
-from ratecli.report.html import (
-    MAX_ROWS,
-    collect_warnings,
-    provenance,
-    render_joined,
-    render_report,
-    render_template,
-    tooltip_json,
-    write_joined,
-)
+from ratecli.report import html
 from ratecli.report.plots import draw_plots
 from ratecli.report.plots.canvas import PlotImage, TooltipMark
 from ratecli.report.sheet import Sheet, SheetCell
@@ -62,7 +53,7 @@ class Reader(HTMLParser):
 
 @pytest.fixture(scope="module")
 def text(example, images) -> str:
-    return render_report(example, images)
+    return html.render_report(example, images)
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +121,7 @@ def test_no_field_can_inject(example):
         "manifest": {evil: [{evil: evil}]},
     }
     ledger = Ledger(plan, results, example.meta | meta)
-    found = render_report(ledger, draw_plots(ledger))
+    found = html.render_report(ledger, draw_plots(ledger))
     assert "<img" not in found
     assert "innerHTML" not in found, "the script writes names as text"
     assert found.count("&lt;img") > 9
@@ -157,7 +148,7 @@ VIOLATED = (
 
 
 def test_a_warning_of_many_trials_is_listed_once(example):
-    assert collect_warnings(example) == [
+    assert html.collect_warnings(example) == [
         ("W401: group 'women' of 'loans' has 12 rows", 0),
         (VIOLATED, 0),
         ("W402: parity holds on train, not on test", 55 - 1),
@@ -175,7 +166,7 @@ def test_a_warning_of_many_trials_is_listed_once(example):
 )
 def test_cells_have_sort_keys_and_classes(cell, attributes):
     sheet = Sheet("x", ("x",), ((cell,), (SheetCell("1", 1.0),)))
-    page = render_template(
+    page = html.render_template(
         "joined.html.j2", experiments=sheet, outcome=[], verdicts=[], figures=Sheet("", (), ())
     )
     assert f"<tr><td{attributes}>{cell.text}</td>" in page
@@ -187,15 +178,15 @@ def test_the_traceback_of_a_failed_trial_is_below_its_reason(example):
         key: replace(each, info={"traceback": stack}) if each.status == "error" else each
         for key, each in example.results.items()
     }
-    found = render_report(Ledger(example.plan, results, example.meta), [])
+    found = html.render_report(Ledger(example.plan, results, example.meta), [])
     assert found.count("<details><summary>traceback</summary><pre>Traceback (most") == 1
     assert "  &lt;i&gt;</pre></details>" in found
 
 
 def test_a_long_table_is_truncated():
     plan = [planned("a", 0, kappa=k) for k in range(500)]
-    found = render_report(Ledger(plan, {}, {"experiment": {"name": "many"}}), [])
-    assert f'The first {MAX_ROWS} of 500 rows; all are in <a href="summary.csv">' in found
+    found = html.render_report(Ledger(plan, {}, {"experiment": {"name": "many"}}), [])
+    assert f'The first {html.MAX_ROWS} of 500 rows; all are in <a href="summary.csv">' in found
     assert found.count("<tr>") < 500
     assert "not_run 500" in found
     Reader(found)
@@ -206,7 +197,7 @@ def test_the_manifest_is_shown_without_repetitions(example, tmp_path):
         '{"command": ["ratecli"], "versions": {"pandas": "3"}, "data": {"x": 1}, "python": "3.13"}'
     )
     ledger = with_manifest(example, tmp_path)
-    found = dict(provenance(ledger))
+    found = dict(html.provenance(ledger))
     assert found["Run"] == "command:\n- ratecli\npython: '3.13'\n"
     assert found["Versions"] == "ratecli: 0.1.0\nnumpy: 2.4.6\npandas: '3'\n"
     assert f"digest: sha256:{'0a' * 32}\n" in found["Data"]
@@ -217,7 +208,7 @@ def test_the_manifest_is_shown_without_repetitions(example, tmp_path):
 def test_tooltips_cannot_end_their_element():
     mark = TooltipMark(0, 0, 0, 0, 0, (("</script>", "<!--&"),))
     image = PlotImage("p", "c", b"", b"", series=("</script>",), marks=(mark,))
-    assert not set("<&") & set(tooltip_json(image))
+    assert not set("<&") & set(html.tooltip_json(image))
 
 
 WHO = {"algorithm": "majorize", "variant": "stochastic", "metric": "error"}
@@ -250,7 +241,7 @@ def table_rows(page: str, title: str) -> list[list[str]]:
 
 def test_differences_come_first_and_figures_without_a_verdict_last(tmp_path):
     stored(tmp_path / "a", "a", expect=EXPECT)
-    page = render_joined([tmp_path / "a"], tmp_path / "report.html")
+    page = html.render_joined([tmp_path / "a"], tmp_path / "report.html")
     found = table_rows(page, "Expected and measured values")
     assert [(row[2], row[7]) for row in found] == [
         ("paper 0.9", "differs"),
@@ -271,7 +262,7 @@ def test_each_row_links_to_the_experiments_report(tmp_path):
         ledger = stored(tmp_path / "deep" / name, name)
     (tmp_path / "deep" / "a b" / "report.html").write_text("")
     folders = [tmp_path / "deep" / name for name in ("a b", "c", "never", "c")]
-    place = write_joined(folders, tmp_path / "pages" / "all.html")
+    place = html.write_joined(folders, tmp_path / "pages" / "all.html")
     page = place.read_text("utf-8")
     assert re.findall(r'<a href="([^"]*)">', page) == ["../deep/a%20b/report.html"]
     rows = table_rows(page, "Experiments")
@@ -293,7 +284,8 @@ def test_an_unreadable_ledger_is_named_beside_the_others(tmp_path):
     stored(tmp_path / "a", "a", expect=EXPECT)
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "trials.sqlite").write_bytes(b"not a database" * 100)
-    page = write_joined([tmp_path / n for n in "bac"], tmp_path / "report.html").read_text("utf-8")
+    place = html.write_joined([tmp_path / n for n in "bac"], tmp_path / "report.html")
+    page = place.read_text("utf-8")
     rows = table_rows(page, "Experiments")
     assert [row[0] for row in rows] == ["b", "a", "c"]
     fault = (

@@ -109,9 +109,8 @@ def test_svms_are_exact_enough_for_low_centers_of_mass():
 
 @CHOOSERS
 def test_infeasible_search_ends_early(centered):
-    convex = first_problem(
-        problem(smooth_rows(0), Rules({"r": "recall >= 0.9", "c": "positive_rate <= 0.01"}))
-    )
+    rules = Rules({"r": "recall >= 0.9", "c": "positive_rate <= 0.01"})
+    convex = first_problem(problem(smooth_rows(0), rules))
     found = solved(convex, centered)
     assert not found.feasible
     assert found.work <= 10

@@ -242,9 +242,8 @@ def test_unlabelled_rows_count_for_coverage_only():
     """A third of the rows have no label; they are one group, kept at its rate."""
     rows = smooth_rows(5)
     hidden = np.where(rows.group == "b", np.nan, rows.label)
-    goals = problem(
-        replace(rows, label=hidden), Rules({"c": "positive_rate[g=b] <= 0.3", "r": "recall >= 0.6"})
-    )
+    rules = Rules({"c": "positive_rate[g=b] <= 0.3", "r": "recall >= 0.6"})
+    goals = problem(replace(rows, label=hidden), rules)
     solution = solve(goals)
     assert solution.status == "solved"
     decisions = solution.variants["stochastic"].decide(rows.X)
@@ -294,9 +293,8 @@ def random_problem(family: str, seed: int) -> Problem:
 
 def holds(goals: Problem, solution: Solution, solver: Majorize) -> bool:
     """Whether a feasible point was found; asserts that it was kept and never got worse."""
-    objective, violation, bound = (
-        column(solution, name) for name in ("objective", "violation", "bound")
-    )
+    names = "objective", "violation", "bound"
+    objective, violation, bound = (column(solution, name) for name in names)
     assert (violation >= 0).all()
     assert min(solution.multipliers.values(), default=0.0) >= 0
     feasible = np.append(violation <= FEASIBILITY_TOLERANCE, True)

@@ -98,9 +98,8 @@ def test_steps_agree_with_plain_numpy(name):
             broken[owner] += atom.value(slacks[span, None])[0]
         seen = slopes @ seen_rates + constants
         broken = broken[1:] + seen[1:count]
-        risen = prices[1:] + ascending.step(
-            np.concatenate([broken, seen[count:] - form.signs * slacks])
-        )
+        slopes_of_prices = np.concatenate([broken, seen[count:] - form.signs * slacks])
+        risen = prices[1:] + ascending.step(slopes_of_prices)
         np.testing.assert_allclose(game.prices[1:], np.maximum(risen, 0), atol=1e-9)
         for atom, span, owner in atoms:
             if isinstance(atom, DescendingAtom):

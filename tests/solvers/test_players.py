@@ -256,9 +256,8 @@ def test_objective_is_near_that_of_the_best_mixture_and_constraints_hold(name, o
     """For all goals, relatives of the algorithm, oracles and batches; on all rows."""
     given = problem(smooth_rows(1), (GOALS | {"error": Rules({})})[name])
     program = RateProgram.of(given)
-    found = solved(
-        given, **({"steps": 600, "learning_rate": 0.1, "multiplier_rate": 0.05} | options)
-    )
+    usual = {"steps": 600, "learning_rate": 0.1, "multiplier_rate": 0.05}
+    found = solved(given, **(usual | options))
     assert found.status == "solved"
     main = found.variants["stochastic"]
     rates = given.rates.rates(main.decide(given.X))
@@ -342,9 +341,8 @@ def test_ratio_of_a_mixture_is_computed_from_its_counts():
     program = RateProgram.of(given)
     found, _ = shrink_mixture(program, rates)
     assert program.excess(rates @ found) <= 1e-6
-    averaged, _ = shrink_by_metrics(
-        program.value(program.objective, rates), np.array([[2 / 3 - 0.4, -0.4]])
-    )
+    objectives = program.value(program.objective, rates)
+    averaged, _ = shrink_by_metrics(objectives, np.array([[2 / 3 - 0.4, -0.4]]))
     assert averaged[0] == pytest.approx(0.6, abs=1e-5)
     mixed = rates @ averaged
     tp, fp, fn = 0.6 * 3, 0.6 * 1, 5 - 0.6 * 3

@@ -119,9 +119,8 @@ def least_excess(convex: ConvexProblem) -> float:
 def impossible(seed: int, intercept: str, by: float) -> ConvexProblem:
     """No point meets the second of three constraints, but one misses it by no more than `by`."""
     found = instance(seed, 3, intercept, "merged")
-    alone = ConvexProblem(
-        found.ramp, found.up[[0, 2]], found.down[[0, 2]], np.array([found.flat[0], 10.0])
-    )
+    flat = np.array([found.flat[0], 10.0])
+    alone = ConvexProblem(found.ramp, found.up[[0, 2]], found.down[[0, 2]], flat)
     flat = found.flat - [0, 0, found.flat[2] - 10.0 + least_excess(alone) - by, 0]
     return ConvexProblem(found.ramp, found.up, found.down, flat)
 

@@ -17,6 +17,7 @@ from ratecli.rates import expression as ex
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines.solvers import Unconstrained
 from ratecli.solvers.problem import ERROR_RATE, Problem
+from ratecli.solvers.seldonian import selection as search
 from ratecli.solvers.seldonian import soft as soft_search
 from ratecli.solvers.seldonian.hard import BOUND_KNOTS, ThresholdCandidates
 from ratecli.solvers.seldonian.prediction import predict_safety_test
@@ -27,11 +28,6 @@ from ratecli.solvers.seldonian.scores import (
     score_model_of,
     smooth_objective,
 )
-from ratecli.solvers.seldonian.selection import (
-    CandidateSelection,
-    CandidateTracker,
-    minimize_worst_bound,
-)
 from ratecli.solvers.seldonian.solver import Seldonian, calibrate_inflation, check_inflation
 
 
@@ -39,12 +35,12 @@ def solved(problem: Problem, **options: object) -> Solution:
     return run(Seldonian(**options), problem)
 
 
-def chosen_by(problem: Problem, **options: object) -> CandidateSelection:
+def chosen_by(problem: Problem, **options: object) -> search.CandidateSelection:
     solver = Seldonian(**options)
     return soft_search.candidate_selection(solver, problem, problem.safety_test)
 
 
-def objective(solution: Solution, selection: CandidateSelection) -> float:
+def objective(solution: Solution, selection: search.CandidateSelection) -> float:
     (model,) = solution.variants.values()
     at = selection.coordinates.place(np.append(model.weights, model.bias))
     point = selection.at(at)
@@ -57,7 +53,7 @@ def optimum(problem: Problem, **options: object) -> float:
     return objective(solved(problem, **options), chosen_by(problem, **options))
 
 
-def best_of_starts(selection: CandidateSelection, starts: int = 2) -> float:
+def best_of_starts(selection: search.CandidateSelection, starts: int = 2) -> float:
     """By SciPy's SLSQP from several places."""
     rng, found = np.random.default_rng(0), []
     rule = {
@@ -212,15 +208,15 @@ def test_goals_that_no_number_of_rows_attains_and_groups_too_small_for_a_bound_a
 def test_nan_gradient_keeps_the_best_candidate(monkeypatch):
     problem = promised(smooth_rows(1), {"c": GAP}, tests=20_000)
     selection = chosen_by(problem, inflation=2)
-    slopes, calls = CandidateSelection.gradient, [0]
+    slopes, calls = search.CandidateSelection.gradient, [0]
 
     def breaking(self, point):
         calls[0] += 1
         return slopes(self, point) * (np.nan if calls[0] > 450 else 1.0)
 
-    monkeypatch.setattr(CandidateSelection, "gradient", breaking)
+    monkeypatch.setattr(search.CandidateSelection, "gradient", breaking)
     options = Seldonian(optimizer="lagrangian", step=0.1)
-    found, _ = soft_search.select_candidate(selection, options, CandidateTracker())
+    found, _ = soft_search.select_candidate(selection, options, search.CandidateTracker())
     assert found.passes
     assert calls[0] == 451
 
@@ -229,11 +225,11 @@ def test_nearest_candidate_has_the_smallest_largest_end():
     """Not of the least norm of all ends, in which goals that hold with room count (defect 9)."""
     problem = promised(smooth_rows(0), {"c": GAP.replace("0.1", "0.02"), "d": "tpr >= -50"})
     selection = chosen_by(problem, inflation=2)
-    track = CandidateTracker()
+    track = search.CandidateTracker()
     options = Seldonian(optimizer="lagrangian", iterations=100)
     soft_search.descend_lagrangian(selection, track, selection.at(np.zeros(6)), options)
     assert track.nearest.worst == pytest.approx(min(r["violation"] for r in track.trace), abs=1e-12)
-    least = minimize_worst_bound(selection, track.nearest, CandidateTracker())
+    least = search.minimize_worst_bound(selection, track.nearest, search.CandidateTracker())
     assert least.worst <= track.nearest.worst
 
 
@@ -315,7 +311,7 @@ NUMBERS = [
 ]
 
 
-def check_slopes(chosen: CandidateSelection, seed: int) -> None:
+def check_slopes(chosen: search.CandidateSelection, seed: int) -> None:
     v = 0.3 * np.random.default_rng(seed).normal(size=chosen.design.width)
     point = chosen.at(v)
     assert np.isfinite(point.upper).all()
@@ -345,9 +341,8 @@ def test_slopes_of_steeper_probabilities_match_finite_differences():
     label = np.arange(9) % 2.0
     for of, sharpness in itertools.product(("decision", "error", "log_loss"), (1.0, 4.0)):
         model = ScoreModel(label, numeric=False, sharpness=sharpness)
-        seen = (
-            model.outputs(scores + 1e-6).measured(of) - model.outputs(scores - 1e-6).measured(of)
-        ) / 2e-6
+        above, below = (model.outputs(scores + x).measured(of) for x in (1e-6, -1e-6))
+        seen = (above - below) / 2e-6
         np.testing.assert_allclose(model.outputs(scores).slopes(of), seen, atol=1e-8)
     steep = ScoreModel(label, numeric=False, sharpness=4.0).outputs(scores)
     np.testing.assert_allclose(steep.measured("decision"), expit(4 * scores))
