@@ -88,10 +88,9 @@ def test_mixture_rejects_invalid_probabilities(chances: list[float]) -> None:
 def test_majority_vote_follows_the_mixture() -> None:
     members = (Threshold(LINE), Threshold(LINE, -0.5), Threshold(-LINE))
     X = column(-1, 0.2, 1)
-    np.testing.assert_allclose(
-        MixtureClassifier(members, np.array([0.3, 0.3, 0.4])).decide(X), [0.4, 0.3, 0.6]
-    )
-    assert MajorityVote(members, np.array([0.3, 0.3, 0.4])).decide(X).tolist() == [0, 0, 1]
+    chances = np.array([0.3, 0.3, 0.4])
+    np.testing.assert_allclose(MixtureClassifier(members, chances).decide(X), [0.4, 0.3, 0.6])
+    assert MajorityVote(members, chances).decide(X).tolist() == [0, 0, 1]
     tie = MajorityVote(members[:2], np.array([0.5, 0.5]))
     assert tie.decide(X).tolist() == [0, 0, 1]
 
@@ -253,9 +252,8 @@ def test_explicit_zeros_unsorted_columns_and_split_entries_change_nothing() -> N
     rows = ([2, 1, 0, 1], [1], [0, 1, 2, 0])
     data = ([-0.3, 0.0, 1.5, -0.0], [0.0], [1.0, 0.0, -0.3, 0.5])
     starts = np.cumsum([0, *([4, 1, 4] * 20)])
-    messy = sparse.csr_array(
-        (np.concatenate(data * 20), np.concatenate(rows * 20), starts), shape=dense.shape
-    )
+    entries, places = np.concatenate(data * 20), np.concatenate(rows * 20)
+    messy = sparse.csr_array((entries, places, starts), shape=dense.shape)
     before = messy.copy()
     for salt in range(50):
         model = HashedRamp(np.array([0.2, 0.5, 1.0]), 0.05, salt)

@@ -93,9 +93,8 @@ def test_samples_depend_only_on_seed_and_position():
 def test_sampled_filter_averages_to_the_filter():
     model = ProxyFilter(tree(), np.array([0.5, 0.1, 1.0]))
     salts = range(300)
-    kept = np.mean(
-        [SampledFilter(model.proxy, model.keep, salt=s).decide(X) for s in salts], axis=0
-    )
+    sampled = [SampledFilter(model.proxy, model.keep, salt=s).decide(X) for s in salts]
+    kept = np.mean(sampled, axis=0)
     expected = model.decide(X)
     error = np.sqrt(expected * (1 - expected) / len(salts))
     assert (np.abs(kept - expected) <= 5 * error + 1e-12).all()

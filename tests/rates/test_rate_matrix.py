@@ -87,9 +87,8 @@ def test_a_rate_agrees_with_its_definition(name, seed, rows, where, *, deployed)
 def test_matrix_and_measurements_give_the_same_rates(seed):
     sample, predictions = random_sample(seed, 40)
     assert set(definitions(sample, predictions)) == set(RATES)
-    texts = [
-        f"{name}{where}" for name in RATES for where in ("", "[women]", "[d2]@test", "[sex = x]")
-    ]
+    everywhere = "", "[women]", "[d2]@test", "[sex = x]"
+    texts = [f"{name}{where}" for name in RATES for where in everywhere]
     leaves = list(map(node, texts))
     matrix = build_rate_matrix([*leaves, *leaves], sample, "train")
     assert matrix.leaves == tuple(leaves)

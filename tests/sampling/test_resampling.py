@@ -130,9 +130,8 @@ def test_holdout_of_resampled_rows(data):
 
 def test_data_sets_are_resampled_separately(folder):
     people(100, 9).assign(id=-1).to_csv(folder / "others.csv", index=False)
-    text = FILE.replace(
-        "}\nconst", "}\n  a_few: {path: others.csv, label: y, drop: [old, id]}\nconst"
-    )
+    more = "  a_few: {path: others.csv, label: y, drop: [old, id]}"
+    text = FILE.replace("}\nconst", f"}}\n{more}\nconst")
     data = prepare(write(folder, text)).data
     rows = load_trial_data(data, 0, None, SamplingSpec(Fraction(1, 2))).sample
     for name, count in (("people", ROWS), ("a_few", 100)):

@@ -165,9 +165,8 @@ def test_unsupported_features_are_refused_before_rows_are_read(folder, what):
 
 
 def test_streamed_data_set_cannot_be_combined(folder):
-    text = BASE.replace(
-        "groups:", "  more: {path: people.parquet, label: y, weight: w, drop: [old]}\ngroups:"
-    )
+    more = "  more: {path: people.parquet, label: y, weight: w, drop: [old]}"
+    text = BASE.replace("groups:", f"{more}\ngroups:")
     with pytest.raises(FaultError, match=r"E414: .* but 'people' is streamed"):
         check_file(write(folder, text), [STREAM])
     people(900, 1).rename(columns={"age": "years"}).to_parquet(folder / "more.parquet")
