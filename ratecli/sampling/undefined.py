@@ -16,7 +16,7 @@ import numpy as np
 from ratecli.errors import Diagnostic
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, affine
-from ratecli.rates.expression import Apply, Expression, Leaf
+from ratecli.rates.expression import Apply, Expression, Leaf, Slice
 from ratecli.rates.functions import Interval
 from ratecli.rates.matrix import RateMatrix, build_rate_matrix
 from ratecli.rates.sample import Sample
@@ -71,9 +71,17 @@ def check_defined_ratios(trees: Iterable[Expression], sample: Sample) -> list[Di
             continue
         if problem := _ratio_problem(part, build_rate_matrix(leaves, sample, "train")):
             message = f"'{ex.to_text(part)}' {problem} on training rows for every classifier"
-            hint = "its groups may lack positive or negative rows: use larger ones"
+            counts = dict.fromkeys(_count_labels(leaf.where, sample) for leaf in leaves)
+            hint = f"use larger groups: {'; '.join(counts)}"
             found.append(Diagnostic("E311", message, hint, part.span))
     return found
+
+
+def _count_labels(where: Slice, sample: Sample) -> str:
+    """Describe how many training rows of each label a slice has."""
+    rows = sample.rows(where, "train")
+    positive, negative = (sample.counted(rows & sample.mask(label)) for label in "+-")
+    return f"'{where}' has {positive} positive and {negative} negative training rows"
 
 
 def _ratio_problem(part: Apply, matrix: RateMatrix) -> str:

@@ -143,6 +143,7 @@ def test_group_without_training_rows_is_refused_in_goals_only(folder):
     (found,) = faults(folder, rule="share[x > 99] >= alpha")
     assert found.code == "E311"
     assert "is 0 or undefined on training rows for every classifier" in found.message
+    assert "'x > 99' has 0 positive and 0 negative training rows" in found.help
     prepare(write(folder, text(metric="share[x > 99]")))
 
 
