@@ -315,6 +315,8 @@ def test_weak_duality_holds_for_any_point_multipliers_and_slopes(kind):
     rng = np.random.default_rng(0)
     for intercept in ("regularized", "none"):
         convex = instance(1, 3, intercept, kind)
+        value, multipliers = least(convex)  # Clarabel's multipliers leave no gap
+        assert least(convex.lagrangian(multipliers))[0] == pytest.approx(value, abs=1e-7)
         for _ in range(20):
             v = rng.exponential(size=3)
             up, down = convex.bounds(v)
@@ -335,6 +337,8 @@ def test_the_lagrangian_is_the_objective_and_the_constraints_at_their_multiplier
     values = convex.values(w)
     np.testing.assert_allclose(alone.values(w), [values[0] + v @ values[1:]])
     np.testing.assert_allclose(alone.bounds(np.zeros(0)), convex.bounds(v))
+    bias = {"regularized": [0.5], "unregularized": [0.0], "none": []}[intercept]
+    assert DesignMatrix(X, intercept).penalties(0.5).tolist() == [0.5, 0.5, *bias]
 
 
 X = np.array([[1.0, 2.0], [0.0, -1.0], [3.0, 0.0]])
