@@ -1,7 +1,5 @@
 """The reference numbers of Deng et al. 2023, on real data: files of one seed."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`ratecli filter` samples rows of a table, and `ratecli predict` applies the stored filter."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Harmful models, ledgers, links, archives and names."""
 
-from __future__ import annotations
-
 import io
 import json
 import sqlite3

@@ -1,7 +1,5 @@
 """Check one file in every way that runs nothing, and what must be true of the answer."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Verdicts of comparisons with pinned results: rules, false alarms, power, and what is reported."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

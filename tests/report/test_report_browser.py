@@ -1,7 +1,5 @@
 """The page in a browser, opened from disk."""
 
-from __future__ import annotations
-
 import csv
 import shutil
 from collections.abc import Iterator
@@ -173,6 +171,16 @@ def test_the_tooltip_of_a_mark_has_its_row_of_the_summary(opened, results):
     assert not tip.is_visible()
 
 
+def test_a_tap_shows_the_tooltip_on_the_screen(opened):
+    page = opened(viewport=PHONE, has_touch=True, is_mobile=True)
+    canvas, tip = page.locator(".canvas").first, page.locator(".tip")
+    canvas.scroll_into_view_if_needed()
+    canvas.locator('[data-series="0"] use').first.tap()
+    assert tip.locator("strong").inner_text() == "unconstrained"
+    box = tip.bounding_box()
+    assert 0 <= box["x"] <= PHONE["width"] - box["width"]
+
+
 def test_the_arrow_keys_go_from_mark_to_mark(opened):
     page = opened()
     canvas, tip = page.locator(".canvas").first, page.locator(".tip")
@@ -233,6 +241,8 @@ def test_print_expands_everything_and_is_light(opened):
     assert stack.is_visible()
     assert fold.is_visible()
     assert ground(page) == "rgb(255, 255, 255)"
+    cut = "boxes => boxes.filter(box => getComputedStyle(box).overflowY !== 'visible').length"
+    assert page.locator(".scroll, .plot").evaluate_all(cut) == 0
     assert not page.locator("nav").is_visible()
     page.emulate_media(media="screen")
     sync_api.expect(fold).to_be_hidden()
