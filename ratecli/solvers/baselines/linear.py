@@ -141,8 +141,10 @@ def solve_thresholded(
     missed = program.missed(rates, ROUNDING)
     feasible = missed == 0
     if not feasible.any():
-        found = f"the best one violates them by {missed.min():.3g}"
-        reason = f"no threshold satisfies all constraints: {found}"
+        nearest = rates[:, missed.argmin()]
+        excess = [float(program.value(form, nearest)) for form in program.constraints]
+        worst = f"'{program.owners[int(np.argmax(excess))]}' by {missed.min():.3g}"
+        reason = f"no threshold satisfies all constraints: the best one violates {worst}"
         return Solution({}, *unmet_status(program, RowKinds.by(problem.rates), reason))
     values = program.value(program.objective, rates)
     known = np.nan_to_num(values, nan=np.inf)  # undefined is worse than any other value
