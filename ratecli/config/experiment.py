@@ -202,8 +202,8 @@ class Experiment(Spec):
     )
     groups: dict[NameText, GroupCondition] = Field(
         default_factory=dict,
-        description="Named row conditions, as in women: sex = Female; if data sets are swept, "
-        "optionally one for each of them by name.",
+        description="Named conditions on columns, as in women: sex = Female; a comma means and, a "
+        "| between values means or; if data sets are swept, optionally one for each by name.",
     )
     objective: RuleText = Field("error", description="What to minimize: rates and arithmetic.")
     constraints: dict[NameText, RuleText] = Field(

@@ -36,10 +36,9 @@ def _validate_splits(value: object) -> object:
     return as_tuple(value)
 
 
+_Splits = Annotated[tuple[SplitName, ...], Field(min_length=1)]
 SplitNames = Annotated[
-    tuple[SplitName, ...],
-    Field(min_length=1),
-    BeforeValidator(_validate_splits, json_schema_input_type=SplitName | tuple[SplitName, ...]),
+    _Splits, BeforeValidator(_validate_splits, json_schema_input_type=SplitName | _Splits)
 ]
 """One split, or a list of splits that get separate panels."""
 VariantNames = Annotated[
