@@ -101,8 +101,9 @@ def check_filter_groups(rows: TrialData, cases: Sequence[Case]) -> Iterator[Diag
             for fault in _check_group_size(rows, where, f"the group '{where}'", "training "):
                 yield replace(fault, loc=loc, span=leaf.span)
         yield from check_known_groups(rows.sample, case)
-        if case.unseen:
-            yield from _check_target_shares(rows.sample, case)
+    objectives = {case.objective.expression: case for case in cases if case.unseen}
+    for case in objectives.values():
+        yield from _check_target_shares(rows.sample, case)
 
 
 def check_known_groups(sample: Sample, case: Case) -> Iterator[Diagnostic]:
