@@ -28,6 +28,7 @@ NUMBER_PATTERN = r"\s*([-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d{1,3})?)\s*"
 SPACE_PATTERN = re.compile(
     rf"\s*(linspace|logspace)\s*\({NUMBER_PATTERN},{NUMBER_PATTERN},\s*(\d{{1,9}})\s*\)\s*"
 )
+SPACE_NAMES = ("linspace(", "logspace(")
 MAX_SPACE_LENGTH = 200
 MAX_POINTS = 10_000
 """Limit on the number of points: each takes milliseconds before anything runs."""
@@ -42,6 +43,9 @@ def expand_space(text: object) -> object:
 
     Ends are exact, other values correctly rounded. Raises InvalidValueError with E105.
     """
+    if isinstance(text, list) and any(str(each).startswith(SPACE_NAMES) for each in text):
+        message = "a list has no linspace or logspace among its values"
+        raise InvalidValueError(Diagnostic("E105", message, AXIS_HINT))
     if not isinstance(text, str):
         return text
     found = SPACE_PATTERN.fullmatch(text) if len(text) <= MAX_SPACE_LENGTH else None

@@ -201,6 +201,11 @@ def _check_filter_plot(
         message = f"no filter is run at these values of {', '.join(plot.at)}"
         yield Diagnostic("E104", message, PLAN_HINT, loc=(*loc, "at"), key=True)
         return
+    for name, values in plot.at.items():
+        for k, value in enumerate(values):
+            if not any(has_values(case.point, {name: value}) for case in own):
+                message = f"no filter is run at {name}={value}"
+                yield Diagnostic("E104", message, PLAN_HINT, loc=(*loc, "at", name, k))
     columns = list(dict.fromkeys(name for case in own for name in joint_rate_groups(case.goals())))
     if plot.column not in columns and not (plot.column is None and len(columns) == 1):
         hint = f"say column: NAME; columns here: {', '.join(columns)}"

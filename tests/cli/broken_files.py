@@ -252,6 +252,8 @@ ROWS: dict[str, list[tuple[str, ...]]] = {
         ("E208 posteriors of a seed that is not run", "kind: posteriors, seed: ⟦7⟧"),
         ("E208 posteriors at what does not vary", "kind: posteriors, at: {alpha: ⟦[0.1]⟧}"),
         ("E104 posteriors at a value that is not run", "kind: posteriors, ⟦at⟧: {k: [0.3]}"),
+        ("E104 a value that is not run, beside one that is",
+         "kind: posteriors, at: {k: [0.1, ⟦0.3⟧]}"),
         ("E104 shares at values not run together", "kind: group_shares, ⟦at⟧: {k: [0.1], l: [2]}"),
         ("E208 shares of a split without rows", "kind: group_shares, split: ⟦[train, validation]⟧"),
     ],

@@ -104,6 +104,7 @@ SWEEPS = [
     "{k: [1, ⟦.nan⟧]}",
     "{k: [1, ⟦[2]⟧]}",
     "{k: ⟦linspace⟧}",
+    "{k: ⟦[linspace(1, 2, 3)]⟧}",
     "{k: ⟦'linspace(1, 2)'⟧}",
     "{k: ⟦'linspace(1, 2, 0)'⟧}",
     "{k: ⟦'linspace(1, 1e999, 3)'⟧}",
