@@ -38,6 +38,9 @@ from ratecli.rates.matrix import RateMatrix
 RATIO_DIGITS = 12
 """Forms are multiples of one quantity if their coefficient ratios agree to this many digits."""
 
+TIE = 1e-9
+"""Coefficients that differ by at most this part are equally large."""
+
 SafetyMethod = Literal["leaves", "forms", "pieces"]
 """How confidence bounds are combined.
 
@@ -289,7 +292,8 @@ class _Quantities:
 
     def _add(self, node: Expression, form: Affine) -> int:
         """Add a node and return the index of its quantity; multiples of a form share one."""
-        _, _, first = max((abs(c), str(leaf), leaf) for leaf, c in form.coefficients.items())
+        largest = (1 - TIE) * max(map(abs, form.coefficients.values()))
+        first = max((leaf for leaf, c in form.coefficients.items() if abs(c) >= largest), key=str)
         unit = form.coefficients[first]
         key = frozenset(
             (leaf, float(f"{value / unit:.{RATIO_DIGITS}g}"))

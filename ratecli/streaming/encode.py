@@ -5,6 +5,7 @@ The result equals that of the in-memory encoder for the same table, up to roundi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -75,7 +76,9 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
     for name in table.features:
         column, k = table.columns[name], place[name]
         if column.is_text:
-            often = dict(zip(_level_names(column), seen[starts[k] :].tolist(), strict=False))
+            often = Counter[str]()  # a missing value and a cell `(missing)` are one level
+            for level, times in zip(_level_names(column), seen[starts[k] :].tolist(), strict=False):
+                often[level] += times
             blocks.append(
                 OneHotBlock(name, tuple(sorted(level for level in often if often[level])))
             )

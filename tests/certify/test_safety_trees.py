@@ -199,6 +199,12 @@ def test_forms_whose_coefficients_have_no_finite_ratio_are_different_quantities(
     assert len(planned(text.replace("0.1", "1"), "forms").quantities) == 1
 
 
+@pytest.mark.parametrize(("one", "other"), [(M, F), (F, M)])
+def test_multiples_up_to_rounding_are_one_quantity(one, other):
+    text = f"exp(0.1 * 3 * {one} - 0.3 * {other}) + exp({one} - {other}) <= 3"
+    assert len(planned(text, "forms").quantities) == 1
+
+
 def expected_outcome(text, sizes, seed=0, label=None, *, method="leaves", bound="student_t"):
     test = rules(text, groups(**sizes), label)
     plan = trees.plan_goal_test(test.goals[0], test.spec(method=method, bound=bound), test.rates)
