@@ -5,7 +5,9 @@ Thresholds on scores, steps of gradient methods, and quadratic programs of a few
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -99,14 +101,36 @@ class Stepper:
         if self.rule == "sgd":
             return np.asarray(self.rate * slopes)
         if self._moments is None:
-            self._moments = np.zeros((2, *slopes.shape), slopes.dtype)
-        (mean, square), wide = self._moments.astype(float), slopes.astype(float)
-        mean = self.decays[0] * mean + (1 - self.decays[0]) * wide
-        square = self.decays[1] * square + (1 - self.decays[1]) * wide * wide
-        self._moments[:] = mean, square
-        first, second = (1 / (1 - decay**self.taken) for decay in self.decays)
-        step = self.rate * (first * mean) / (np.sqrt(second * square) + ADAM_EPSILON)
-        return np.asarray(step, slopes.dtype)
+            self._moments = np.zeros((2, slopes.size), slopes.dtype)
+        rates = np.broadcast_to(self.rate, slopes.shape).ravel()
+        step = np.empty(slopes.size, slopes.dtype)
+        scales = tuple(1 / (1 - decay**self.taken) for decay in self.decays)
+        _compiled_adam()(slopes.ravel(), rates, self._moments, self.decays, scales, step)
+        return step.reshape(slopes.shape)
+
+
+def _adam(  # noqa: PLR0917  (compiled functions take arrays)
+    slopes: Gradient,
+    rates: Gradient,
+    moments: Gradient,
+    decays: tuple[float, float],
+    scales: tuple[float, float],
+    step: Gradient,
+) -> None:
+    """Compute a step (n,) in double precision; update the moments (2, n) in place."""
+    for k in range(slopes.size):
+        mean = decays[0] * moments[0, k] + (1 - decays[0]) * slopes[k]
+        square = decays[1] * moments[1, k] + (1 - decays[1]) * slopes[k] * slopes[k]
+        moments[0, k], moments[1, k] = mean, square
+        step[k] = rates[k] * (scales[0] * mean) / (np.sqrt(scales[1] * square) + ADAM_EPSILON)
+
+
+@cache
+def _compiled_adam() -> Callable[..., None]:
+    import numba  # takes 0.2 s, and few solvers take such steps
+
+    compiled: Callable[..., None] = numba.njit(cache=True)(_adam)
+    return compiled
 
 
 RIDGE = 1e-12

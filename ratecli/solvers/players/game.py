@@ -196,6 +196,8 @@ class GradientAscent:
 def project_onto_simplex_cap(points: Array, radius: float) -> Array:
     """Project the columns of points (n, B) onto `{x >= 0, sum of x <= radius}` (vector 9.9)."""
     kept = np.maximum(points, 0.0)
+    if radius == np.inf:
+        return kept
     far = kept.sum(axis=0) > radius
     if not far.any():
         return kept

@@ -196,12 +196,16 @@ class RatioAtom(DescendingAtom):
         return np.asarray(slacks[0] / slacks[1])
 
     def slopes(self, slacks: Array) -> Array:
-        by_top = 1 / slacks[1]
-        return np.stack([by_top, -slacks[0] * by_top**2])
+        found = np.empty_like(slacks)
+        found[0] = 1 / slacks[1]
+        found[1] = -slacks[0] * found[0] ** 2
+        return found
 
     def boxed(self, slacks: Array) -> Array:
-        top = np.minimum(np.maximum(slacks[0], 0.0), self.most_top)
-        return np.stack([top, np.minimum(np.maximum(slacks[1], MIN_SHARE), self.most_bottom)])
+        found = np.empty_like(slacks)
+        np.minimum(np.maximum(slacks[0], 0.0), self.most_top, out=found[0])
+        np.minimum(np.maximum(slacks[1], MIN_SHARE), self.most_bottom, out=found[1])
+        return found
 
 
 @dataclass(frozen=True)
