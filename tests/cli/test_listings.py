@@ -18,24 +18,21 @@ from ratecli.solvers.registry import all_algorithms
 
 HEAVY = {"numpy", "scipy", "pandas", "sklearn", "pyarrow", "matplotlib", "rich", "jinja2"}
 HEAVY |= {"requests"}
+SHOWN = ("loans", "recall", "f1", "share", "kl", "max_gap", "disclosivity", "tradeoff")
 QUICK = [
     ["--help"],
     ["run", "--help"],
     ["predict", "--help"],
     ["filter", "--help"],
     *(["ls", kind] for kind in LISTINGS),
-    *(
-        ["show", name]
-        for name in ("loans", "recall", "f1", "share", "kl", "max_gap", "disclosivity", "tradeoff")
-    ),
+    *(["show", name] for name in SHOWN),
 ]
 
 
 def test_quick_commands_import_nothing_slow(folder):
     """Checking a file imports pandas, but neither scikit-learn nor matplotlib."""
-    named = SMALL.replace(
-        "- unconstrained\n", "- mixture: {oracle: GaussianNB}\n  - unconstrained\n"
-    )
+    oracle = "- mixture: {oracle: GaussianNB}\n"
+    named = SMALL.replace("- unconstrained\n", f"{oracle}  - unconstrained\n")
     (folder / "named.yaml").write_text(named)
     (folder / "small.yaml").write_text(SMALL)
     program = (

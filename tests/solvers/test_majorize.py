@@ -178,6 +178,12 @@ def test_majorize_stops_before_a_step_that_raises_the_objective(monkeypatch):
         assert (violation <= FEASIBILITY_TOLERANCE).all()
         assert (np.diff(objective) < 0).all()
         assert len(objective) < 40
+        # the step after the last, on the same bound, gains nothing
+        ramp, w = make_ramp_problem(Majorize(), goals), weights(solution)
+        convex = ConvexProblem.tight_at(ramp, ramp.rows.scores(w), 0.05)
+        method = solver_module.make_method(Majorize(), ramp, np.random.default_rng(0), 1e4)
+        after = method.solve(convex, w).w
+        assert objective[-1] - ramp.values(after)[0] <= 2 * convex.values(after)[0] * GAP
 
 
 def test_liblinear_cannot_leave_the_bias_unregularized():
