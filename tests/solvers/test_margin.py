@@ -119,7 +119,7 @@ GAPS = {
 @pytest.mark.parametrize("rule", GAPS)
 def test_margin_never_returns_a_model_worse_than_a_constant(name, rule):
     """Constants satisfy all these rules without noise; tightening beyond the tolerance led to worse."""
-    for seed, n in [(0, 60), (1, 60), (2, 120), (3, 500), (4, 2000)]:
+    for seed, n in [(0, 60), (1, 60), (2, 120), (3, 1000)]:
         given = split_problem(seed, Rules(GAPS[rule]), n=n)
         found = guarded(given, margin=0.95, solver=SOLVERS[name])
         if found.variants:
