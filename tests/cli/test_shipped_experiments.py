@@ -155,7 +155,7 @@ def test_the_toolkit_tutorials_give_the_expected_results(name, cli, with_data, t
     with_data(path)
     assert cli("run", path, "--output", tmp_path).code == 0
     text = (tmp_path / f"seldonian2019-{name}" / "summary.md").read_text()
-    _, _, judged = text.partition("## Against ")
+    _, _, judged = text.partition("## Expected and measured values")
     rows = [line for line in judged.partition("\n## ")[0].splitlines() if line.startswith("|")][2:]
     assert len(rows) >= 6
     assert all("| holds" in row for row in rows)
