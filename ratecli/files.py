@@ -16,7 +16,7 @@ from pathlib import Path
 from ratecli.errors import Diagnostic, FaultError
 
 ABANDONED_SECONDS = 24 * 3600.0
-"""Age in seconds at which a temporary file counts as left by a killed process."""
+"""A temporary file that is older than this, in seconds, was left by a killed process."""
 
 
 def temporary_path(folder: Path, kind: str) -> Path:

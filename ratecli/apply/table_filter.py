@@ -234,11 +234,8 @@ def _train_filter(
 
 
 def _without_location(fault: Diagnostic) -> Diagnostic:
-    """Return the diagnostic as one about the table, with options of the command in its help."""
-    way = fault.help
-    for key, option in (("'missing: mean'", "--missing mean"), ("under 'drop'", "with --drop")):
-        way = way and way.replace(key, option)
-    return replace(fault, place=None, span=None, loc=(), help=way)
+    """Return the diagnostic without a location: the user did not write the file that it names."""
+    return replace(fault, place=None, span=None, loc=())
 
 
 def _experiment(request: FilterRequest) -> dict[str, object]:

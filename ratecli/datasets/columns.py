@@ -76,14 +76,14 @@ def missing_cells_error(
     message = (
         f"column '{name}' has {what} in row {wrong.first + 1} ({wrong.many} such rows in total)"
     )
-    hint = "fill in the values, or name the column under 'drop'"
-    return Diagnostic("E407", message, hint if infinite.many else f"set 'missing: mean', {hint}")
+    hint = "fill in the values, or drop the column"
+    return Diagnostic("E407", message, hint if infinite.many else f"set missing to mean, {hint}")
 
 
 def no_mean_error(name: str) -> FaultError:
     """Return the E407 for a feature without a number in any training row."""
     message = f"column '{name}' has no number in the training rows to compute their mean"
-    return FaultError(Diagnostic("E407", message, "name it under 'drop', or check 'split'"))
+    return FaultError(Diagnostic("E407", message, "drop it, or check 'split'"))
 
 
 def check_scale(name: str, scale: float) -> None:
@@ -91,7 +91,7 @@ def check_scale(name: str, scale: float) -> None:
     if not sys.float_info.min <= scale <= sys.float_info.max / 2:
         size = "small" if scale < 1 else "large"
         message = f"the numbers of column '{name}' are too {size} to be scaled"
-        way = "use other units, or name it under 'drop'"
+        way = "use other units, or drop it"
         raise FaultError(Diagnostic("E407", message, way))
 
 
@@ -101,7 +101,7 @@ def out_of_range_error(name: str, shown: str, mean: float, scale: float) -> Faul
         f"column '{name}' has {shown}, which is too far from its numbers in the training rows: "
         f"their mean is {mean:g}, and their standard deviation {scale:g}"
     )
-    hint = "correct it, or name the column under 'drop' before training"
+    hint = "correct it, or drop the column before training"
     return FaultError(Diagnostic("E407", message, hint))
 
 

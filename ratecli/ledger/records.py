@@ -36,7 +36,7 @@ def _text(value: Any) -> str:
 
 
 def _number(text: str) -> int | float:
-    """Return a float of JSON, as an integer if it is whole."""
+    """Return a number of a JSON text, as an integer if it has no fraction."""
     value = float(text)
     return int(value) if value.is_integer() else value
 

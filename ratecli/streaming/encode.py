@@ -104,7 +104,7 @@ def fit_stream_encoder(table: StreamedTable, train: RowStream) -> tuple[Encoder,
 
 
 def _approximate_means(train: RowStream) -> NDArray[np.float64]:
-    """Return the means (P,) of all numbers in a few runs from all over the table."""
+    """Estimate the mean of each column of numbers (P,) from a few runs spread over the table."""
     runs = train.runs()
     some = train.read_runs(sorted({k * runs // CENTER_RUNS for k in range(CENTER_RUNS)}))
     found, known = some.numbers.astype(np.float64), ~np.isnan(some.numbers)

@@ -146,7 +146,7 @@ def _feature_error(column: ColumnFacts, entry: DatasetEntry) -> Diagnostic | Non
             return fault
     if not column.kept:
         message = f"column '{name}' has more than {MAX_TEXT_LEVELS} values"
-        return Diagnostic("E411", message, "name it under 'drop'")
+        return Diagnostic("E411", message, "drop it")
     return None
 
 

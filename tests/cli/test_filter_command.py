@@ -262,7 +262,7 @@ def test_missing_numbers(folder, cli):
     rows.to_csv(folder / "people.csv", index=False)
     refused = cli(*by_sex("-o", "kept.csv"))
     assert "error[E407]: column 'hours' has no number in row 1" in refused.err
-    assert "set --missing mean, fill in the values, or name the column with --drop" in refused.err
+    assert "set missing to mean, fill in the values, or drop the column" in refused.err
     wrong = cli(*by_sex("-o", "kept.csv", "--missing", "men"))
     assert (wrong.code, "did you mean 'mean'?" in wrong.err) == (2, True)
     answer = cli(*by_sex("-o", "kept.csv", "--filter", "f", "--missing", "mean"))

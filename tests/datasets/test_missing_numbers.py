@@ -102,7 +102,7 @@ def test_missing_numbers_are_an_error_by_default(tmp_path: Path, more: dict[str,
     options = {key: OPTIONS[key] for key in ("label", "drop", "split")} | more
     (fault, _) = faults(options | {"path": "t.csv"}, tmp_path)
     assert (fault.code, fault.message[:27]) == ("E407", "column 'gaps' has no number")
-    assert fault.help.startswith("set 'missing: mean'")
+    assert fault.help.startswith("set missing to mean")
 
 
 def test_column_without_training_numbers_is_an_error(tmp_path: Path):

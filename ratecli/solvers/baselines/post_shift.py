@@ -257,9 +257,10 @@ def solve_post_shift(
 def _status_and_reason(
     hull: GroupHull, optimum: HullOptimum, left: float, short: str
 ) -> tuple[str, str]:
-    """Return status and reason; `left` is the objective minus its bound.
+    """Return the status of the solution and its reason.
 
-    `short` says why the scorer is not optimal, and is "" if it is.
+    The objective is at most `left` above the optimum. `short` says why the scorer is not optimal,
+    and is "" if it is.
     """
     program = hull.program
     if not optimum.feasible:

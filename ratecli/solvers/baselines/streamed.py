@@ -158,8 +158,9 @@ class LossSums:
 class NewtonPoint:
     """Weights and the results of a pass over the rows at these weights.
 
-    The results are value, slopes (d + 1,) and curvature of the minimized function, the hinge loss
-    with the penalty (`primal`), and a lower bound on its minimum (`dual`).
+    `value`, `slope` (d + 1,) and `curve` (d + 1, d + 1) are those of the function that Newton's
+    method minimizes. `primal` is the hinge loss with the penalty, and `dual` a lower bound on its
+    minimum.
     """
 
     w: Array

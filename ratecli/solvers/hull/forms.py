@@ -208,7 +208,10 @@ class RateProgram:
         return np.nan_to_num(self.value(self.objective, rates), nan=np.inf)
 
     def best_point(self, rates: Array, room: float) -> tuple[tuple[float, float], int]:
-        """Return violation beyond `room` and cost of the best of T points (K, T), and its index."""
+        """Return the best of T points (K, T): its violation beyond `room`, its cost, its index.
+
+        The points are compared by their violation, then by their cost.
+        """
         missed, costs = self.missed(rates, room), self.cost(rates)
         k = int(np.lexsort((costs, missed))[0])
         return (float(missed[k]), float(costs[k])), k

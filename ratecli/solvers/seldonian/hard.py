@@ -56,7 +56,7 @@ class ThresholdCandidates:
     def __init__(
         self, scores: Array, rates: RateMatrix, objective: Expression, prediction: TestPrediction
     ) -> None:
-        """`objective` is a function of rates of decisions; `prediction` predicts their test."""
+        """Evaluate the objective, a function of `rates`, and the constraints at every threshold."""
         self.prediction, self.cuts, self.rows = prediction, Thresholds.of(scores), len(scores)
         sums = self.cuts.positive_sums(rates.sums.toarray()) + rates.constants[:, None]
         totals = np.where(rates.totals > 0, rates.totals, np.nan)
