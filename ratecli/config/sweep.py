@@ -44,7 +44,7 @@ def expand_space(text: object) -> object:
     Ends are exact, other values correctly rounded. Raises InvalidValueError with E105.
     """
     if isinstance(text, list) and any(str(each).startswith(SPACE_NAMES) for each in text):
-        message = "a list has no linspace or logspace among its values"
+        message = "a list cannot contain linspace or logspace"
         raise InvalidValueError(Diagnostic("E105", message, AXIS_HINT))
     if not isinstance(text, str):
         return text
