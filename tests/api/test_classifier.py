@@ -143,7 +143,7 @@ def test_a_model_that_fails_its_safety_test_is_an_error(loans):
         model.predict(X)
     rough = X.assign(income=X["income"].where(np.arange(len(X)) != 7))
     for seed in range(4):  # row 8 is among those that train, or among those put aside
-        with pytest.raises(ValueError, match=r"no number in row 8(?s:.*)missing: mean"):
+        with pytest.raises(ValueError, match=r"no number in row 8(?s:.*)set missing to mean"):
             clone(model).set_params(random_state=seed).fit(rough, y)
     model.set_params(constraints="error <= 0.4")
     with pytest.raises(ValueError, match="pass no sample_weight"):
