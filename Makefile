@@ -44,6 +44,7 @@ bench: $(READY)  ## speed as ratios against peers, in the same run
 	$(BIN)/python benchmarks/check.py
 	$(BIN)/python benchmarks/streaming.py
 	$(BIN)/python benchmarks/seldonian.py  # SELDONIAN_PYTHON=... likewise, that has the toolkit
+	$(BIN)/python benchmarks/boosted.py  # BOOSTED_PYTHON=..., FAIRGBM_PYTHON=... likewise
 
 docs: $(READY)  ## the documents as a site, in site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -55,6 +55,9 @@ def _remove(path: Path) -> None:
 LEDGER_FILE = "trials.sqlite"
 """In a results folder: the plan of the run and all finished trials (`ledger.store`)."""
 
+FITS_FOLDER = ".fits"
+"""Beside results folders: fits that runs share (`solvers.fit_cache`)."""
+
 MODELS_FOLDER = "models"
 """In a results folder: the classifiers of the run."""
 

@@ -1,4 +1,4 @@
-"""Entry points of other packages, which add algorithms, data sets and metrics.
+"""Entry points of other packages, which add algorithms, data sets, metrics and models.
 
 Declarations are read without importing the packages. An object is imported when its name is used;
 errors are then reported once, with the name of its package. Built-in names cannot be replaced.
@@ -6,7 +6,9 @@ errors are then reported once, with the name of its package. Built-in names cann
 
 from __future__ import annotations
 
+import os
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -22,8 +24,17 @@ ENTRY_POINT_GROUPS: dict[PluginKind, str] = {
     "metric": "ratecli.metrics",
 }
 """The entry point group of each kind of plugin."""
+MODELS_GROUP = "ratecli.models"
+"""Group of entry points that name classifier classes, which files may use as models."""
 OWN_PACKAGE = "ratecli"
 """Origin of built-in names."""
+TRUST_VARIABLE = "RATECLI_TRUST"
+"""Environment variable: packages, separated by commas, whose classes files may name as models.
+
+`--trust` sets it, and worker processes inherit it.
+"""
+TRUSTED_PACKAGES = frozenset({"sklearn", "lightgbm", "xgboost", "catboost"})
+"""Packages whose classes a file may always name as models."""
 PLUGIN_NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -103,6 +114,24 @@ def find_plugin(kind: PluginKind, name: str) -> Plugin | None:
     if not PLUGIN_NAME_PATTERN.fullmatch(name):
         raise claimed[0].broken("its name has other characters than letters, digits and '_'")
     return claimed[0]
+
+
+@cache
+def installed_models() -> Mapping[str, str]:
+    """Return `module:Class` of the models that packages declare, by name.
+
+    Names that several packages claim are left out.
+    """
+    found = entry_points(group=MODELS_GROUP)
+    names = Counter(entry.name for entry in found)
+    return {entry.name: entry.value for entry in found if names[entry.name] == 1}
+
+
+def is_trusted_package(name: str) -> bool:
+    """Return whether a file may name classes of a top-level package as models."""
+    declared = {path.partition(":")[0].partition(".")[0] for path in installed_models().values()}
+    named = os.environ.get(TRUST_VARIABLE, "").split(",")
+    return bool(name) and name in TRUSTED_PACKAGES | declared | set(named)
 
 
 def unusable_plugin_warnings(kind: PluginKind, own: Collection[str]) -> Iterator[Diagnostic]:

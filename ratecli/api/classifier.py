@@ -23,12 +23,23 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.options import solver_class
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX, random_stream
 from ratecli.models.base import Array
-from ratecli.models.composed import CostSensitiveClassifier, GroupThreshold
+from ratecli.models.composed import (
+    CostSensitiveClassifier,
+    GroupThreshold,
+    ProbabilityThreshold,
+)
 from ratecli.models.linear import Ramp, RandomizedLogistic, Threshold
 
 AUTO: Literal["auto"] = "auto"
 DETERMINISTIC = "deterministic"
-SCORE_CLASSIFIERS = (Threshold, Ramp, RandomizedLogistic, CostSensitiveClassifier, GroupThreshold)
+SCORE_CLASSIFIERS = (
+    Threshold,
+    Ramp,
+    RandomizedLogistic,
+    CostSensitiveClassifier,
+    ProbabilityThreshold,
+    GroupThreshold,
+)
 """Classifiers whose `score` is above 0 exactly where a positive decision is the likelier one."""
 
 
@@ -63,6 +74,8 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
         Name of an algorithm (`ratecli ls algorithms`). `seldonian` requires `safety`.
     solver_options : dict, default=None
         Options of the algorithm. Each is also available as the parameter `solver_options__NAME`.
+        A model may be an unfitted classifier whose fit takes sample weights: `{"model":
+        HistGradientBoostingClassifier(max_iter=50)}`.
     groups : dict of str, default=None
         Conditions on rows, by the names used in constraints: `{"women": "sex = Female"}`.
     parameters : dict, default=None

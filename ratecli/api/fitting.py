@@ -268,7 +268,7 @@ def fit_rows(spec: FitSpec, rows: LabelledRows, seed: int) -> FitResult:
     rows = rows.put_aside(read.case.holdout, seed)
     train = rows.training()
     reader, X = FeatureReader.of(rows.inputs, features, train, spec.encode, spec.missing)
-    data = TrialData(rows.sample(spec.deployed), X)
+    data = TrialData(rows.sample(spec.deployed), X, layout=reader.encoding.encoder.layout)
     with limit_to_one_thread():
         warnings = check_fit_rows(read, data)
         found = _solve(read, data, seed, read.case)

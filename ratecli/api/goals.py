@@ -15,6 +15,7 @@ from ratecli.datasets.entry import MISSING_IS_ERROR
 from ratecli.errors import Loc
 from ratecli.experiment.cases import Case
 from ratecli.experiment.reading import ExperimentReader, ParsedRules
+from ratecli.solvers.oracles.instances import named_estimators
 
 ROWS_DATASET = "rows"
 """Name of the rows as a data set."""
@@ -32,7 +33,7 @@ class FitSpec:
     Attributes
     ----------
     algorithm, options
-        The algorithm's name and its options.
+        The algorithm's name and its options; estimators may be models.
     objective
         The expression to minimize.
     constraints
@@ -111,7 +112,7 @@ class FitSpec:
             "constraints": {name: _on_one_line(text) for name, text in rules.items()},
             "sweep": {name: [value] for name, value in (self.parameters or {}).items()},
             "regularization": {"l2": self.l2},
-            "algorithms": [{self.algorithm: self.options or {}}, *others],
+            "algorithms": [{self.algorithm: named_estimators(self.options or {})}, *others],
             "metrics": {name: _on_one_line(text) for name, text in self.metrics.items()},
         }
         content |= {} if self.deployed is None else {"deployed": {"column": self.deployed}}

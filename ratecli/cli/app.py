@@ -12,6 +12,7 @@ import typer
 import ratecli
 from ratecli.cli import catalogue, data, files, results, run
 from ratecli.cli.console import CommandGroup, replace_unencodable
+from ratecli.plugins import TRUST_VARIABLE
 from ratecli.render import terminal_safe
 
 EXIT_INTERNAL_ERROR = 70
@@ -57,11 +58,22 @@ def options(
     debug: Annotated[
         bool, typer.Option("--debug", help="Show the traceback of an internal error.")
     ] = False,
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trust",
+            metavar="PACKAGE",
+            help="Let files name classifiers of this package as models.",
+        ),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     del debug, version  # `main` handles the first, a callback the second
+    if trust:
+        known = os.environ.get(TRUST_VARIABLE, "").split(",")
+        os.environ[TRUST_VARIABLE] = ",".join(filter(None, [*known, *trust]))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -29,7 +29,7 @@ from ratecli.rates.syntax import SPLITS
 MAX_LEVELS = 30
 """Maximum number of levels; templates such as `mean(precision, by=level)` have the same limit."""
 DATASET_PARTS = SPLITS[:3]
-SHARED_KEYS = ("split", "levels")
+SHARED_KEYS = ("split", "levels", "scores")
 SOURCE_KEYS = ("source", "preparation", "rows", "seed", "vectors", *SHARED_KEYS)
 EXCLUSIVE_SPLIT_KEYS = {
     "by": ("official", "stratify", *DATASET_PARTS),
@@ -63,9 +63,29 @@ def _validate_group(value: object) -> object:
     return value
 
 
+def _validate_scores(value: object) -> object:
+    """Return the names of columns, or a mapping of names to files."""
+    if not isinstance(value, list | tuple | dict) or not value:
+        wanted = "a list of columns or a mapping of names to files"
+        raise type_error(wanted, value, "write [COLUMN] or {NAME: FILE}")
+    validate_each(value.items() if isinstance(value, dict) else enumerate(value), _validate_name)
+    return value if isinstance(value, dict) else list(value)
+
+
+def _validate_name(value: object) -> object:
+    if not isinstance(value, str) or not value:
+        raise type_error("the name of a column or file", value)
+    return value
+
+
 GroupCondition = Annotated[
     str | dict[str, str],
     PlainValidator(_validate_group, json_schema_input_type=RuleText | dict[str, RuleText]),
+]
+_SCORES = ColumnNames | Annotated[dict[ColumnName, ColumnName], Field(min_length=1)]
+ScoreSources = Annotated[
+    list[str] | dict[str, str],
+    PlainValidator(_validate_scores, json_schema_input_type=_SCORES),
 ]
 FractionField = Annotated[float | str, FRACTION_RANGE]
 ResampleShare = Annotated[float | str, RESAMPLE_RANGE]
@@ -188,6 +208,13 @@ class DatasetSpec(Spec):
         "of the split, with a numeric column `level` from 0 for slices and a bias of its own.",
     )
 
+    scores: Annotated[ScoreSources | None, not_null(ScoreSources)] = Field(
+        None,
+        description="Scores of existing models, for `model: {score: NAME}`: columns of the table, "
+        "which are then no features, or by name files with a number for each row, or stored "
+        "models of other libraries, evaluated on the table.",
+    )
+
     def conflicts(self) -> Iterator[Diagnostic]:
         if (self.source is None) == (self.path is None):
             hint = "write source: NAME (`ratecli ls datasets`) or path: FILE.csv"
@@ -213,6 +240,8 @@ class DatasetSpec(Spec):
         in_memory = "remove it, or read the table into memory: stream: false"
         if self.stream and self.levels is not None:
             yield _conflict("levels", "stream", in_memory)
+        if self.stream and self.scores is not None:
+            yield _conflict("scores", "stream", in_memory)
         if self.stream and numeric:
             yield _conflict("target: number", "stream", in_memory)
 

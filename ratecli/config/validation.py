@@ -61,7 +61,8 @@ def describe_type(value: object) -> str:
         return f"the text {quote_value(value)}"
     if isinstance(value, int | float):
         return f"the number {value}"
-    return "a mapping" if isinstance(value, dict) else "a list"
+    kind = "mapping" if isinstance(value, dict) else "list"
+    return f"a {kind}" if value else f"an empty {kind}"
 
 
 def invalid_choice(value: object, choices: Iterable[str]) -> InvalidValueError:

@@ -94,8 +94,9 @@ def _options(subject: SolverSubject) -> Iterator[str]:
     parameters = vars(kind).get("__dataclass_params__")
     if parameters is None or not parameters.frozen:
         yield "its class is not a frozen dataclass"
+    texts = "".join(inspect.cleandoc(base.__doc__ or "") for base in kind.__mro__)
     for each in dataclasses.fields(subject.solver):  # type: ignore[arg-type]
-        if f"\n{each.name}\n" not in (inspect.getdoc(kind) or ""):
+        if f"\n{each.name}\n" not in texts:
             yield f"its docstring does not describe '{each.name}'"
     options = all_options(subject.solver)
     text = json.dumps(options)

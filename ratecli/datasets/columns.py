@@ -80,6 +80,17 @@ def missing_cells_error(
     return Diagnostic("E407", message, hint if infinite.many else f"set missing to mean, {hint}")
 
 
+def check_scores(name: str, scores: NDArray[np.float64]) -> None:
+    """Raise E407 unless all scores (n,) of an existing model are finite."""
+    wrong = CellCounts.of(~np.isfinite(scores))
+    if wrong.many:
+        what = "no score" if np.isnan(scores[wrong.first]) else "an infinite score"
+        message = (
+            f"column '{name}' has {what} in row {wrong.first + 1} ({wrong.many} such rows in total)"
+        )
+        raise FaultError(Diagnostic("E407", message, "fill in the scores, or drop such rows"))
+
+
 def no_mean_error(name: str) -> FaultError:
     """Return the E407 for a feature without a number in any training row."""
     message = f"column '{name}' has no number in the training rows to compute their mean"

@@ -30,6 +30,7 @@ from ratecli.datasets.columns import (
     ColumnKind,
     as_float_array,
     check_scale,
+    check_scores,
     is_text,
     missing_cells_error,
     no_mean_error,
@@ -39,6 +40,7 @@ from ratecli.datasets.table import Table
 from ratecli.datasets.tables import parse_number_word
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.models.base import Features, features_of_entries
+from ratecli.models.layout import NUMBER, NUMBER_OR_MISSING, ColumnLayout
 
 BlockPositions: TypeAlias = NDArray[np.intp]
 
@@ -54,26 +56,35 @@ FiniteNumber: TypeAlias = Annotated[float, Strict(), AllowInfNan(False)]
 class NumericBlock:
     """The feature (value - mean) / scale, 0 where the value is missing.
 
-    If `missing`, there is a second feature: 1 where the value is missing, else 0.
+    If `missing`, there is a second feature: 1 where the value is missing, else 0. If `required`, a
+    missing value is an error, as in the scores of an existing model.
     """
 
     column: str
     mean: FiniteNumber
     scale: Annotated[FiniteNumber, Field(gt=0)]
     missing: Annotated[bool, Strict()] = False
+    required: Annotated[bool, Strict()] = False
 
     @property
     def names(self) -> tuple[str, ...]:
         more = (f"{self.column}={MISSING_CATEGORY}",) if self.missing else ()
         return (self.column, *more)
 
+    @property
+    def levels_or_number(self) -> int:
+        """What `ColumnLayout.levels` says of this column."""
+        return NUMBER_OR_MISSING if self.missing else NUMBER
+
     def entries(self, table: Table) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return, for each row, which of the features may be nonzero, and its value.
 
-        Raises E407 for a number too far from those of the training rows.
+        Raises E407 for a number too far from those of the training rows, or a required one missing.
         """
         column = table.values[self.column]
         assert isinstance(column, np.ndarray)
+        if self.required:
+            check_scores(self.column, column)
         with np.errstate(over="ignore"):
             values = (column - self.mean) / self.scale
         gone, far = np.isnan(values), np.isinf(values)
@@ -95,6 +106,11 @@ class OneHotBlock:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(f"{self.column}={level}" for level in self.levels)
+
+    @property
+    def levels_or_number(self) -> int:
+        """What `ColumnLayout.levels` says of this column."""
+        return len(self.levels)
 
     def entries(self, table: Table) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the position of each row's level (0 if unknown), and 1 if it is known, else 0."""
@@ -125,11 +141,16 @@ class Encoder:
 
     @classmethod
     def fit(
-        cls, tables: Sequence[Table], train: Sequence[BlockPositions], unseen: Sequence[str] = ()
+        cls,
+        tables: Sequence[Table],
+        train: Sequence[BlockPositions],
+        unseen: Sequence[str] = (),
+        score: str = "",
     ) -> Encoder:
         """Fit on the training rows `train` of each table; a row may occur several times.
 
-        The columns `unseen` are left out of the features.
+        The columns `unseen` are left out of the features. If there is a `score`, this column is
+        the only feature, as it is.
 
         Raises
         ------
@@ -138,6 +159,9 @@ class Encoder:
             E410 if there are no training rows, E411 if the features of the tables differ, are
             ready-made with columns `unseen`, or if none is left.
         """
+        if score:
+            check_training_rows(sum(map(len, train)))
+            return cls.of([NumericBlock(score, mean=0.0, scale=1.0, required=True)])
         _check_same_features(tables)
         first = tables[0]
         if first.matrix is not None:
@@ -163,6 +187,13 @@ class Encoder:
             block.column: "number" if isinstance(block, NumericBlock) else "text"
             for block in self.blocks
         }
+
+    @property
+    def layout(self) -> ColumnLayout:
+        """Return which features make up each column; ready-made features are numbers."""
+        if not self.blocks:
+            return ColumnLayout.numbers(len(self.names))
+        return ColumnLayout(np.array([block.levels_or_number for block in self.blocks], np.intp))
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values from which `from_json` restores the encoder.
@@ -199,7 +230,7 @@ class Encoder:
 
     def transform(self, table: Table) -> Features:
         """Return (n, d) features; a ready-made matrix without counts is returned unchanged."""
-        if table.matrix is not None:
+        if table.matrix is not None and not self.blocks:
             return table.matrix if self.idf is None else _tf_idf(table.matrix, self.idf)
         shape = (len(table), len(self.blocks))
         columns, values = np.empty(shape, dtype=np.int64), np.empty(shape)
@@ -363,7 +394,11 @@ def _block_warnings(block: NumericBlock | OneHotBlock, table: Table) -> Iterator
                 f"training, such as '{shown}'; all features of the column are 0 there"
             )
             yield Diagnostic("W404", message)
-    elif isinstance(block, NumericBlock) and np.isnan(column).any() and not block.missing:
+    elif (
+        isinstance(block, NumericBlock)
+        and np.isnan(column).any()
+        and not (block.missing or block.required)
+    ):
         message = (
             f"column '{block.column}' has no number in {_count_rows(np.isnan(column))}: the mean "
             f"of the training rows is used there, {block.mean:g}"

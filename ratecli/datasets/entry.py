@@ -13,7 +13,7 @@ from ratecli.errors import Diagnostic, FaultError, did_you_mean
 
 MISSING_IS_ERROR, MISSING_TO_MEAN = "error", "mean"
 """Values of `missing:`: refuse missing numbers, or replace them by the training rows' mean."""
-_NOT_THE_TABLE = frozenset({"path", "stream", "sha256", "levels", "slices"})
+_NOT_THE_TABLE = frozenset({"path", "stream", "sha256", "levels", "slices", "scores"})
 """Options of a user's own file that do not change the table."""
 
 
@@ -48,6 +48,8 @@ class DatasetEntry:
 
     Attributes
     ----------
+    scores
+        Scores of existing models, by name: the file that has them, None for a column of the table.
     deployed
         The column with the decisions of a deployed model, which is not a feature.
     slices
@@ -75,6 +77,7 @@ class DatasetEntry:
     missing: str = MISSING_IS_ERROR
     split: SplitOptions = DEFAULT_SPLIT
     levels: int = 1
+    scores: tuple[tuple[str, str | None], ...] = ()
     deployed: str | None = None
     slices: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
@@ -90,7 +93,15 @@ class DatasetEntry:
         values = _hashable(options)
         split = SplitOptions(**_hashable(options.get("split") or {}))
         slices = {name: tuple(cuts) for name, cuts in options.get("slices", {}).items()}
-        return cls(**values | {"split": split, "slices": tuple(sorted(slices.items()))})
+        scores = options.get("scores", {})
+        named = scores if isinstance(scores, Mapping) else dict.fromkeys(scores)
+        more = {"slices": tuple(sorted(slices.items())), "scores": tuple(named.items())}
+        return cls(**values | {"split": split} | more)
+
+    @property
+    def score_columns(self) -> tuple[str, ...]:
+        """The columns of the table that are scores of existing models."""
+        return tuple(name for name, file in self.scores if file is None)
 
     def stated(self) -> dict[str, Any]:
         """Return the options that differ from their defaults, as plain data, without the split."""

@@ -35,6 +35,7 @@ from ratecli.datasets.files import (
     source_checksums,
     stored_sha256,
 )
+from ratecli.datasets.scores import add_scores, digest_with_scores, score_files
 from ratecli.datasets.source import Raw, Source
 from ratecli.datasets.table import Table
 from ratecli.datasets.tables import (
@@ -56,6 +57,7 @@ def feature_names(entry: DatasetEntry, columns: Sequence[str]) -> tuple[str, ...
     """
     _check_names(entry, columns)
     taken = {entry.label, entry.weight, entry.split.by, entry.deployed, *entry.drop}
+    taken |= {*entry.score_columns}
     for k, name in enumerate(entry.features):
         if name in taken:
             message = f"column '{name}' cannot be a feature: it has another role, too"
@@ -77,6 +79,7 @@ def _check_names(entry: DatasetEntry, columns: Sequence[str]) -> None:
     named: list[tuple[Loc, str | None]] = [(("label",), entry.label), (("weight",), entry.weight)]
     for key in ("features", "drop", "categorical"):
         named += [((key, k), name) for k, name in enumerate(getattr(entry, key))]
+    named += [(("scores", k), name) for k, name in enumerate(entry.score_columns)]
     known, hint = frozenset(columns), ""
     if mark := guess_separator(columns):
         hint = f"columns seem to be separated by {mark!r}: set separator: {mark!r}"
@@ -97,7 +100,7 @@ def _check_names(entry: DatasetEntry, columns: Sequence[str]) -> None:
 def load_entry_table(entry: DatasetEntry, base: Path, *, offline: bool = False) -> Table:
     """Return the table of one entry; relative paths start from the folder `base`."""
     if entry.source is None:
-        return _load_own(entry, base)
+        return add_scores(_load_own(entry, base), entry, base)
     source, settled = registry.find_source(entry.source), registry.settle_options(entry)
     paths = fetch_files(source, offline=offline)
     given = files_from_options(entry, base)
@@ -105,10 +108,11 @@ def load_entry_table(entry: DatasetEntry, base: Path, *, offline: bool = False) 
     raw = Raw(
         paths=paths | given,
         options=settled,
-        digest=table_digest(entry, base),
+        digest=_digest_without_scores(entry, base),
         files=(*sums, *((path.name, sha256_of(path)) for path in given.values())),
     )
-    return _run_preparation(source, settled["preparation"], raw)
+    table = _run_preparation(source, settled["preparation"], raw)
+    return add_scores(table, entry, base)
 
 
 @errors_at("source")
@@ -130,6 +134,10 @@ def _run_preparation(source: Source, preparation: str, raw: Raw) -> Table:
 
 def table_digest(entry: DatasetEntry, base: Path) -> str:
     """Return the digest of the entry's table; files are hashed but not parsed."""
+    return digest_with_scores(_digest_without_scores(entry, base), entry, base)
+
+
+def _digest_without_scores(entry: DatasetEntry, base: Path) -> str:
     if entry.source is None:
         return find_own_files(entry, base).digest
     source, settled = registry.find_source(entry.source), registry.settle_options(entry)
@@ -151,6 +159,7 @@ def files_from_options(entry: DatasetEntry, base: Path) -> dict[str, Path]:
 
 def missing_entry_files(entry: DatasetEntry, base: Path) -> list[str]:
     """Return the missing files of an entry; those of sources can be fetched."""
+    score_files(entry, base)
     if entry.source is not None:
         return missing_source_files(registry.find_source(entry.source))
     path = resolve_user_path(str(entry.path), base)

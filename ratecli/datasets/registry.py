@@ -19,8 +19,8 @@ from ratecli.datasets.source import Source
 from ratecli.datasets.sources import SOURCES
 from ratecli.errors import Diagnostic, FaultError, did_you_mean, errors_at
 
-ROW_OPTIONS = ("split", "levels")
-"""Options of an entry that affect how the rows of a table are used, not the table."""
+ROW_OPTIONS = ("split", "levels", "scores")
+"""Options of an entry that affect how the rows of a table are used, or add columns."""
 
 
 @errors_at("source")

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from ratecli.datasets.columns import as_float_array, is_text, level_codes
+from ratecli.datasets.columns import LazyMapping, as_float_array, is_text, level_codes
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,10 @@ class Table:
 
     @cached_property
     def values(self) -> Mapping[str, NDArray[np.float64] | pd.Categorical]:
-        """The values of each feature, cached because every seed encodes them again."""
-        columns = {name: self.frame[name] for name in self.features}
-        return {
-            n: level_codes(each) if is_text(each) else as_float_array(each)
-            for n, each in columns.items()
-        }
+        """The values of each column, cached because every seed encodes features again."""
+
+        def values(name: str) -> NDArray[np.float64] | pd.Categorical:
+            column = self.frame[name]
+            return level_codes(column) if is_text(column) else as_float_array(column)
+
+        return LazyMapping(map(str, self.frame.columns), values)

@@ -25,6 +25,7 @@ from ratecli.rates.table import DEPLOYED, RATES
 from ratecli.sampling.resampling import Holdout, SamplingSpec
 from ratecli.solvers.base import Solver
 from ratecli.solvers.margin import GUARD_VERSION, MarginSpec
+from ratecli.solvers.oracles.choice import model_versions
 from ratecli.solvers.registry import all_algorithms
 
 
@@ -106,7 +107,7 @@ class Case:
 
     @property
     def sampling(self) -> SamplingSpec:
-        return SamplingSpec(self.share, self.holdout, self.unseen)
+        return SamplingSpec(self.share, self.holdout, self.unseen, self.solver.score_column)
 
     @property
     def unseen(self) -> tuple[str, ...]:
@@ -213,6 +214,7 @@ def case_key_content(case: Case) -> dict[str, Any]:
     needs, plugin = algorithm.needs, algorithm.plugin
     optional = {
         "needs": {needs: metadata.version(needs)} if needs else None,
+        "models": model_versions(case.solver),
         "plugin": plugin and plugin.origin,
         "rates": plugin_rate_versions([tree for _, tree in case.expressions()]),
         "resample": case.share and str(case.share),

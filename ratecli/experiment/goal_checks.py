@@ -10,7 +10,7 @@ import numpy as np
 
 from ratecli.config.algorithm import AlgorithmSpec
 from ratecli.config.experiment import Experiment
-from ratecli.errors import Diagnostic, Loc, Span
+from ratecli.errors import Diagnostic, Loc, Span, did_you_mean
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, measured_rates, references, resolve_goals
 from ratecli.experiment.options import usable_solvers
 from ratecli.experiment.safety import merged_safety, own_safety_keys
@@ -99,7 +99,20 @@ def check_case(
         for part in parts:
             message = f"'{ex.to_text(part)}' needs a deployed model, but the file names none"
             yield Diagnostic("E307", message, DEPLOYED_HINT, loc=loc, span=part.span)
+    yield from _check_score(experiment, case)
     yield from _check_labels(experiment, case, numeric)
+
+
+def _check_score(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
+    """Yield an E205 for each data set without the existing score that the algorithm uses."""
+    name = case.solver.score_column
+    for dataset in case.datasets if name else ():
+        known = list(experiment.datasets[dataset].scores or ())
+        if name not in known:
+            message = f"data set '{dataset}' has no score '{name}'"
+            hint = did_you_mean(name, known, "scores") if known else f"add scores: [{name}] to it"
+            loc = experiment.entry_loc(case.label, "model")
+            yield Diagnostic("E205", message, hint, loc=loc)
 
 
 def check_goal_splits(goal: ex.Expression) -> Iterator[Diagnostic]:

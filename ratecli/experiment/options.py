@@ -59,7 +59,7 @@ def make_solver(name: str, options: Mapping[str, Any], constraints: Collection[s
     """
     found, fields = solver_class(name), option_names(name)
     given, options = options, {**all_algorithms()[name].preset, **options}
-    wrong = [unknown_key((key,), fields) for key in options if key not in fields]
+    wrong = [_unknown_option(found, key, fields) for key in options if key not in fields]
     for key, value in options.items():
         if isinstance(value, float) and not math.isfinite(value):  # not valid in JSON
             wrong += (fault.under(key) for fault in value_error("finite", value).faults)
@@ -81,6 +81,11 @@ def make_solver(name: str, options: Mapping[str, Any], constraints: Collection[s
     if wrong:
         raise FaultError(wrong)
     return made
+
+
+def _unknown_option(found: type[Solver], key: str, known: Collection[str]) -> Diagnostic:
+    fault, now = unknown_key((key,), known), found.renamed.get(key)
+    return dataclasses.replace(fault, help=f"the option is called '{now}' now") if now else fault
 
 
 def value_at_point(value: Any, point: SweepPoint) -> Any:

@@ -231,6 +231,7 @@ class _Planner:
     def _make(self, index: int, seed: int, needed: Mapping[str, TrialSpec]) -> TrialSpec:
         """Return the trial of a case and seed; `needed` are the trials it refers to, by label."""
         case, of, deployed = self.cases[index], {}, None
+        drawing = case.sampling
         rows = {spec.key: spec.training_rows for spec in needed.values()}
         for label in case.referenced_labels():
             if label in needed:
@@ -243,6 +244,8 @@ class _Planner:
             other = needed[self.deployed.algorithm]
             _check_rows_of_other(case, other.case, is_deployed=True)
             deployed = other.key
+            if case.solver.needs_deployed:  # its classifier may have a score as only feature
+                drawing = replace(drawing, score=other.case.sampling.score)
         column, row_filter = self.deployed.column, None
         content = self.contents[index] | {"of": of, "deployed": deployed}
         content |= {"itself": itself, "column": column}
@@ -250,7 +253,7 @@ class _Planner:
             stage = self.filter_specs[case.filtering.key, seed]
             row_filter = RowFilter(stage.key, stage.case.sampling, case.filtering.take)
             content["filter"] = {"key": row_filter.key, "take": row_filter.take}
-        own = TrainingRowsSpec(case.sampling, row_filter)
+        own = TrainingRowsSpec(drawing, row_filter)
         return self._spec(
             case,
             seed,

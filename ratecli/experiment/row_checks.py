@@ -58,8 +58,11 @@ def load_rows(
             hint = did_you_mean(column, columns, "columns")
             raise FaultError(Diagnostic("E205", f"there is no column '{column}'", hint))
         rows = load_trial_data(data, experiment.seeds[0], column, sampling)
+    if deployed_model is None:
+        return rows
     with errors_at("deployed", "model"):
-        return rows if deployed_model is None else with_stored_decisions(rows, deployed_model)
+        whole = load_trial_data(data, experiment.seeds[0], column, replace(sampling, score=""))
+        return replace(rows, sample=with_stored_decisions(whole, deployed_model).sample)
 
 
 def check_rows(

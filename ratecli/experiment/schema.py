@@ -47,7 +47,11 @@ def algorithm_notes(algorithm: Algorithm) -> str:
 def option_schemas(algorithm: Algorithm) -> dict[str, JsonSchema]:
     """Return the schema of each option, with its default and its description, in order."""
     found = TypeAdapter(algorithm.load()).json_schema().get("properties", {})
-    meanings = _parse_attributes(ATTRIBUTES_SECTION.split(_docstring(algorithm))[-1])
+    meanings = dict[str, str]()
+    for base in reversed(algorithm.load().__mro__):
+        meanings |= _parse_attributes(
+            ATTRIBUTES_SECTION.split(inspect.cleandoc(base.__doc__ or ""))[-1]
+        )
     return {
         name: {key: value for key, value in part.items() if key != "title"}
         | {"default": algorithm.preset.get(name, part.get("default"))}

@@ -16,6 +16,7 @@ from scipy import sparse
 from ratecli.models.base import Array, Classifier, Features, append_columns
 from ratecli.models.linear import Linear, ramp
 from ratecli.models.probabilities import ProbabilityModel
+from ratecli.models.recent import class_probabilities
 
 MIN_CHANCE = 1e-9
 """Smaller chances of members are rounding errors of 0."""
@@ -50,7 +51,33 @@ class CostSensitiveClassifier(Classifier):
 
     def score(self, X: Features) -> Array:
         """Return (n,) minus the expected cost of a positive decision, minus the cut."""
-        return np.asarray(self.chances.probabilities(X) @ -self.costs) - self.cut
+        return np.asarray(class_probabilities(self.chances, X) @ -self.costs) - self.cut
+
+
+@dataclass(frozen=True)
+class ProbabilityThreshold(Classifier):
+    """Deterministic: positive if the probability of the second of two classes exceeds `threshold`.
+
+    The score is that probability minus the threshold; the label estimate is the probability.
+    """
+
+    kind: ClassVar[str] = "probability"
+    chances: ProbabilityModel
+    threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.chances.classes != 2:
+            raise ValueError(f"{self.chances.classes} classes instead of 2")
+
+    @property
+    def width(self) -> int:
+        return self.chances.width
+
+    def score(self, X: Features) -> Array:
+        return self.estimate(X) - self.threshold
+
+    def estimate(self, X: Features) -> Array:
+        return class_probabilities(self.chances, X)[:, 1]
 
 
 @dataclass(frozen=True)
@@ -179,6 +206,19 @@ class MixtureClassifier(Classifier):
 
     def estimate(self, X: Features) -> Array:
         return self._mean(lambda member: member.estimate(X))
+
+
+def all_outputs(classifier: Classifier, X: Features) -> tuple[Array, Array, Array]:
+    """Return the decisions, scores and estimates (n,) of rows; thresholds score each row once."""
+    if type(classifier) is GroupThreshold:
+        scores = classifier.score(X)
+        decided = (scores > 0).astype(float)
+        return decided, scores, decided
+    if type(classifier) is MixtureClassifier:
+        outputs = zip(*(all_outputs(member, X) for member in classifier.members), strict=True)
+        decided, scores, estimates = (classifier.chances @ np.stack(each) for each in outputs)
+        return np.clip(decided, 0.0, 1.0), scores, estimates
+    return classifier.decide(X), classifier.score(X), classifier.estimate(X)
 
 
 @dataclass(frozen=True)

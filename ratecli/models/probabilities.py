@@ -1,7 +1,6 @@
-"""Models of class probabilities: trees as plain arrays, and fitted scikit-learn classifiers.
+"""Models of class probabilities: trees (`models.trees`), and fitted scikit-learn classifiers.
 
-Forests and boosting are stored as arrays, other classifiers by skops as data of trusted types,
-never as a pickle.
+Classifiers other than trees are stored by skops as data of trusted types, never as a pickle.
 """
 
 from __future__ import annotations
@@ -10,112 +9,18 @@ import io
 import json
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.special import softmax
 
+from ratecli import plugins
 from ratecli.models.base import Array, Features
-
-LEAF = -1
-BLOCK_ENTRIES = 2**22
-"""Number of entries of X to make dense at a time (32 MiB)."""
-
-
-@dataclass(frozen=True)
-class TreeEnsemble:
-    """T trees with N nodes in total; the leaf values for each of Q classes are summed over trees.
-
-    Attributes
-    ----------
-    width
-        d, the number of features.
-    roots
-        (T,) the root node of each tree.
-    feature
-        (N,) the feature that an inner node tests, or LEAF.
-    threshold
-        (N,) a row goes to the first child if its feature is at most this.
-    children
-        (N, 2) child nodes, which have larger indices than their parent; ignored for leaves.
-    values
-        (N, Q) values of leaves; ignored for inner nodes.
-    start
-        (Q,) initial values of the sums.
-    rounded
-        Whether features are compared as 32-bit floats, as in scikit-learn's exact trees.
-    softmax
-        Whether the sums are log-odds instead of probabilities of the classes.
-    """
-
-    kind: ClassVar[str] = "trees"
-    width: int
-    roots: NDArray[np.intp]
-    feature: NDArray[np.intp]
-    threshold: Array
-    children: NDArray[np.intp]
-    values: Array
-    start: Array
-    rounded: bool = False
-    softmax: bool = False
-
-    def __post_init__(self) -> None:
-        n, inner = len(self.feature), self.feature != LEAF
-        own = np.arange(n)[inner, None]
-        fits = (
-            self.start.ndim == self.roots.ndim == 1
-            and self.threshold.shape == (n,)
-            and self.children.shape == (n, 2)
-            and self.values.shape == (n, len(self.start))
-            and bool(((self.roots >= 0) & (self.roots < n)).all())
-            and bool(((self.feature >= LEAF) & (self.feature < self.width)).all())
-            # children after their parent: no cycles
-            and bool(((self.children[inner] > own) & (self.children[inner] < n)).all())
-        )
-        if not fits:
-            raise ValueError("the nodes are not trees")
-
-    @property
-    def classes(self) -> int:
-        return len(self.start)
-
-    def probabilities(self, X: Features) -> Array:
-        """Return (n, Q) class probabilities of rows (n, d)."""
-        found = [self._sums(rows) for rows in _dense_blocks(X)]
-        sums = np.concatenate([np.empty((0, self.classes)), *found])
-        return np.asarray(softmax(sums, axis=1)) if self.softmax else sums
-
-    def _sums(self, rows: Array) -> Array:
-        if self.rounded:
-            rows = rows.astype(np.float32)
-        return sum(
-            (self.values[self._leaves(rows, root)] for root in self.roots),
-            np.tile(self.start, (len(rows), 1)),
-        )
-
-    def _leaves(self, rows: Array, root: int) -> NDArray[np.intp]:
-        """Return (n,) the leaf that each row reaches in one tree."""
-        at = np.full(len(rows), root, dtype=np.intp)
-        moving = np.arange(len(rows))
-        while len(moving := moving[self.feature[at[moving]] != LEAF]):
-            node = at[moving]
-            second = ~(rows[moving, self.feature[node]] <= self.threshold[node])
-            at[moving] = self.children[node, second.astype(np.intp)]
-        return at
-
-
-def _dense_blocks(X: Features) -> Iterator[Array]:
-    """Yield blocks of rows of X as dense arrays."""
-    if isinstance(X, np.ndarray):
-        yield X
-        return
-    step = max(1, BLOCK_ENTRIES // max(X.shape[1], 1))
-    for start in range(0, X.shape[0], step):
-        yield sparse.csr_array(X[start : start + step]).toarray()
+from ratecli.models.layout import MAX_FEATURES
+from ratecli.models.trees import TreeEnsemble
 
 
 def reject_zip_bomb(blob: bytes) -> None:
@@ -142,11 +47,10 @@ TRUSTED_TYPES = (
 
 Trees are not included: scikit-learn follows their node indices without bounds checks.
 """
+KERNEL_MACHINES = ("NuSVC", "SVC")
 UNNUMBERED_NODES = ("JsonNode", "TypeNode")
 """Numbers, words and types are not numbered: Python may or may not share equal ones."""
 SCHEMA = "schema.json"
-MAX_FEATURES = 10**7
-"""Maximum number of features of a classifier, since loading it tests it on one row."""
 ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -181,19 +85,32 @@ class SklearnModel:
     def classes(self) -> int:
         return len(self.model.classes_)
 
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether `probabilities` are more than minus and plus a score."""
+        return hasattr(self.model, "predict_proba")
+
     def probabilities(self, X: Features) -> Array:
         """Return (n, Q) class probabilities of rows (n, d).
 
         A two-class classifier without probabilities gives minus and plus its score.
         """
-        from sklearn.utils import get_tags  # noqa: PLC0415
-
-        if not isinstance(X, np.ndarray) and not get_tags(self.model).input_tags.sparse:
+        if not isinstance(X, np.ndarray) and not takes_sparse(self.model):
             X = X.toarray()
-        if hasattr(self.model, "predict_proba"):
+        if self.has_probabilities:
             return np.asarray(self.model.predict_proba(X), dtype=float)
         scores = np.asarray(self.model.decision_function(X), dtype=float)
         return np.stack([-scores, scores], axis=1)
+
+
+def takes_sparse(model: Any) -> bool:
+    """Return whether a classifier can be fitted to sparse features, and stored then.
+
+    Support vectors would be sparse, too, and LIBSVM follows their indices without bounds checks.
+    """
+    from sklearn.utils import get_tags  # noqa: PLC0415
+
+    return get_tags(model).input_tags.sparse and type(model).__name__ not in KERNEL_MACHINES
 
 
 def dump_skops(model: Any) -> bytes:
@@ -210,7 +127,7 @@ def dump_skops(model: Any) -> bytes:
 
     try:
         blob = dumps(model)
-        _refuse_untrusted(blob)
+        trusted_types(blob)
     except TypeError as error:
         raise ValueError(str(error).splitlines()[0]) from None
     buffer = io.BytesIO()
@@ -227,18 +144,25 @@ def dump_skops(model: Any) -> bytes:
 def load_skops(blob: bytes) -> SklearnModel:
     """Load a classifier that `dump_skops` wrote.
 
-    Raise ValueError unless it is a scikit-learn classifier of trusted types, stored by the
-    installed version of scikit-learn.
+    Raise ValueError unless it is a classifier of trusted types, stored by the installed version of
+    scikit-learn.
     """
-    from sklearn.exceptions import InconsistentVersionWarning  # noqa: PLC0415
     from skops.io import loads  # noqa: PLC0415
+
+    with same_version():
+        reject_zip_bomb(blob)
+        return SklearnModel(loads(blob, trusted=trusted_types(blob)))
+
+
+@contextmanager
+def same_version() -> Iterator[None]:
+    """Raise ValueError for a classifier that another version of scikit-learn stored."""
+    from sklearn.exceptions import InconsistentVersionWarning  # noqa: PLC0415
 
     with warnings.catch_warnings():
         warnings.simplefilter("error", InconsistentVersionWarning)
         try:
-            reject_zip_bomb(blob)
-            _refuse_untrusted(blob)
-            return SklearnModel(loads(blob, trusted=list(TRUSTED_TYPES)))
+            yield
         except InconsistentVersionWarning as warning:
             made, here = warning.original_sklearn_version, warning.current_sklearn_version
             raise ValueError(
@@ -246,12 +170,31 @@ def load_skops(blob: bytes) -> SklearnModel:
             ) from warning
 
 
-def _refuse_untrusted(blob: bytes) -> None:
+def trusted_types(blob: bytes, others: Collection[str] = ()) -> list[str]:
+    """Return the types of a model that skops does not trust by default.
+
+    These may be `TRUSTED_TYPES`, the `others`, and types of packages that the user trusts. The
+    libraries whose classes a file may always name are not among these packages: not all their types
+    are safe.
+
+    Raises
+    ------
+    ValueError
+        If there are more.
+    """
     from skops.io import get_untrusted_types  # noqa: PLC0415
 
-    wrong = set(get_untrusted_types(data=blob)) - set(TRUSTED_TYPES)
+    found = sorted(get_untrusted_types(data=blob))
+    packages = {name: name.partition(".")[0] for name in found}
+    wrong = [
+        name
+        for name, package in packages.items()
+        if name not in {*TRUSTED_TYPES, *others}
+        and (package in plugins.TRUSTED_PACKAGES or not plugins.is_trusted_package(package))
+    ]
     if wrong:
-        raise ValueError(f"types that are not trusted: {', '.join(sorted(wrong))}")
+        raise ValueError(f"types that are not trusted: {', '.join(wrong)}")
+    return found
 
 
 def _renumber(node: Any, numbers: dict[int, int], files: dict[str, str]) -> None:
@@ -270,5 +213,51 @@ def _renumber(node: Any, numbers: dict[int, int], files: dict[str, str]) -> None
             _renumber(part, numbers, files)
 
 
-ProbabilityModel = TreeEnsemble | SklearnModel
+@dataclass(frozen=True)
+class FactoredModel:
+    """Probabilities of Q classes, each a part of a label: P(label) times P(class | label).
+
+    Attributes
+    ----------
+    labels
+        Returns the probabilities of the labels.
+    parts
+        Models of the classes given a label, for labels that have several.
+    label
+        (Q,) label of each class.
+    column
+        (Q,) place of P(class | label) among the columns 1 and the probabilities of all parts.
+    """
+
+    kind: ClassVar[str] = "factored"
+    labels: ProbabilityModel
+    parts: tuple[ProbabilityModel, ...]
+    label: NDArray[np.intp]
+    column: NDArray[np.intp]
+
+    def __post_init__(self) -> None:
+        columns = 1 + sum(part.classes for part in self.parts)
+        places = [(self.label, self.labels.classes), (self.column, columns)]
+        fits = self.label.shape == self.column.shape == (len(self.label),) and all(
+            bool(((place >= 0) & (place < count)).all()) for place, count in places
+        )
+        if not fits or {part.width for part in self.parts} - {self.width}:
+            raise ValueError("the parts do not fit the labels")
+
+    @property
+    def width(self) -> int:
+        return self.labels.width
+
+    @property
+    def classes(self) -> int:
+        return len(self.label)
+
+    def probabilities(self, X: Features) -> Array:
+        """Return (n, Q) class probabilities of rows (n, d)."""
+        given = [np.ones((X.shape[0], 1)), *(part.probabilities(X) for part in self.parts)]
+        labels = self.labels.probabilities(X)[:, self.label]
+        return np.asarray(labels * np.hstack(given)[:, self.column])
+
+
+ProbabilityModel = TreeEnsemble | SklearnModel | FactoredModel
 """A model with `width`, `classes` and `probabilities`."""

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import map_blocks, row_uniforms
-from ratecli.models.probabilities import LEAF, ProbabilityModel
+from ratecli.models.probabilities import ProbabilityModel
+from ratecli.models.recent import class_probabilities
+from ratecli.models.trees import LEAF
 
 IntArray = NDArray[np.intp]
 
@@ -119,7 +121,7 @@ class ClassifierProxy:
         return len(self.groups)
 
     def memberships(self, X: Features) -> Array:
-        likeliest = self.chances.probabilities(X)[:, self.groups].argmax(axis=1)
+        likeliest = class_probabilities(self.chances, X)[:, self.groups].argmax(axis=1)
         sure = np.eye(self.values)[likeliest]
         return np.asarray((1 - self.noise) * sure + self.noise / self.values)
 

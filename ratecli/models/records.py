@@ -1,7 +1,7 @@
 """Rows as stored records (numbers and coded words), and their conversion to features.
 
 The features of 20 million rows take 30 GB, their records 3 GB. Code that sums over rows therefore
-computes features on the fly, in compiled loops (`models.record_loops`).
+computes features on the fly, in compiled loops (`models.loops`).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class RecordEncoder:
     def entries(self, rows: RecordBatch) -> tuple[NDArray[np.int64], Array]:
         """Return (m, P + G) feature indices and values of rows: numbers first, then codes."""
         # imports numba, which takes 0.2 s in every process
-        from ratecli.models.record_loops import fill_entries  # noqa: PLC0415
+        from ratecli.models.loops import fill_entries  # noqa: PLC0415
 
         blocks = len(self.coding.of_number) + len(self.coding.of_code)
         columns = np.empty((len(rows.cell), blocks), np.int64)
@@ -116,7 +116,7 @@ class RecordEncoder:
 
         The features are not stored.
         """
-        from ratecli.models.record_loops import score_records  # noqa: PLC0415
+        from ratecli.models.loops import score_records  # noqa: PLC0415
 
         found = np.empty((weights.shape[1], len(rows.cell))).T
         score_records(rows.numbers, rows.codes, self.coding, weights, found)

@@ -24,17 +24,20 @@ from ratecli.models.composed import (
     HashedRamp,
     MajorityVote,
     MixtureClassifier,
+    ProbabilityThreshold,
 )
+from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import LinearRegressor, Logistic, Ramp, RandomizedLogistic, Threshold
 from ratecli.models.probabilities import (
+    FactoredModel,
     ProbabilityModel,
     SklearnModel,
-    TreeEnsemble,
     dump_skops,
     load_skops,
     reject_zip_bomb,
 )
 from ratecli.models.proxies import ClassifierProxy, Proxy, ProxyFilter, SampledFilter, SplitTree
+from ratecli.models.trees import TreeEnsemble
 
 NamedArrays = Mapping[str, NDArray[np.generic]]
 
@@ -50,14 +53,18 @@ CLASSIFIERS: tuple[Any, ...] = (
     HashedMixture,
     GroupThreshold,
     CostSensitiveClassifier,
+    ProbabilityThreshold,
     ProxyFilter,
     SampledFilter,
 )
+PROBABILITY_MODELS: tuple[Any, ...] = (TreeEnsemble, SklearnModel, FactoredModel)
 PARTS: dict[Any, tuple[Any, ...]] = {
     Classifier: CLASSIFIERS,
     tuple[Classifier, ...]: CLASSIFIERS,
     Proxy: (SplitTree, ClassifierProxy),
-    ProbabilityModel: (TreeEnsemble, SklearnModel),
+    ProbabilityModel: PROBABILITY_MODELS,
+    tuple[ProbabilityModel, ...]: PROBABILITY_MODELS,
+    ColumnLayout: (ColumnLayout,),
 }
 """The types that a field of this type may have."""
 
@@ -82,24 +89,36 @@ FORMATS: dict[Any, ArrayFormat] = {
 }
 """How fields of each type are stored."""
 
+OLD_TREES = "trees"
+"""Kind of trees on features instead of columns, which are no longer read."""
 ZIP_SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")
 """First bytes of a zip file, and of an empty one."""
 
 
-def dumps(classifier: Classifier) -> bytes:
-    """Return the classifier as bytes; equal classifiers give equal bytes."""
+def dumps(model: Classifier | ProbabilityModel) -> bytes:
+    """Return the model as bytes; equal models give equal bytes."""
     buffer = io.BytesIO()
-    np.savez(buffer, **model_arrays(classifier))  # type: ignore[arg-type]
+    np.savez(buffer, **model_arrays(model))  # type: ignore[arg-type]
     return buffer.getvalue()
 
 
 def loads(blob: bytes) -> Classifier:
     """Load a classifier. Raise ValueError if the bytes contain no classifier of a known kind."""
+    classifier: Classifier = _load(blob, CLASSIFIERS)
+    return classifier
+
+
+def load_probabilities(blob: bytes) -> ProbabilityModel:
+    """Load a model of probabilities. Raise ValueError if the bytes contain none."""
+    model: ProbabilityModel = _load(blob, PARTS[ProbabilityModel])
+    return model
+
+
+def _load(blob: bytes, allowed: tuple[Any, ...]) -> Any:
     try:
-        classifier: Classifier = _read_model(_read_arrays(blob), CLASSIFIERS)
+        return _read_model(_read_arrays(blob), allowed)
     except Exception as error:  # NumPy, zipfile and skops raise any kind for other bytes
         raise ValueError(f"no stored classifier: {error}") from error
-    return classifier
 
 
 def _read_arrays(blob: bytes) -> NamedArrays:
@@ -135,6 +154,8 @@ def _read_model(arrays: NamedArrays, allowed: tuple[Any, ...]) -> Any:
     """Return the model of one of the allowed types that is stored in the arrays."""
     kind = str(_get_array(arrays, "kind"))
     found = next((each for each in allowed if each.kind == kind), None)
+    if kind == OLD_TREES:
+        raise ValueError("an older ratecli stored its trees: run the experiment again")
     if found is None:
         raise ValueError(f"kind '{kind}' is unknown")
     if found is SklearnModel:

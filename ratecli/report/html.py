@@ -58,6 +58,7 @@ from ratecli.report.sheets import (
     constraint_sheet,
     requested_sheets,
     status_sheet,
+    tuning_sheet,
     unsolved_sheet,
 )
 from ratecli.runner.warnings import constant_warnings, violation_warnings
@@ -105,6 +106,7 @@ def render_report(
         trees=trees,
         max_trees=MAX_DRAWN,
         statuses=status_sheet(ledger),
+        tuned=tuning_sheet(ledger),
         unsolved=unsolved_sheet(ledger),
         warnings=warnings,
         summary_warnings=[text for text, trials in warnings if not trials][:MAX_SUMMARY_WARNINGS],

@@ -41,6 +41,10 @@ UNSOLVED_NOTE = (
     "Number of trials of the algorithm with this reason. Reasons that differ only in their numbers "
     "are counted together, with the numbers of the first trial; trials.csv has every trial."
 )
+TUNING_NOTE = (
+    "Mean loss of each setting on rows that its models have not seen, and in how many trials the "
+    "setting was chosen. The loss is the log loss, or the error of a model without probabilities."
+)
 ORDINARY_STATUSES = frozenset({"ok", "not_met"})
 """Statuses of trials with results, which the other tables cover."""
 MAX_STACK_LENGTH = 6000
@@ -141,6 +145,32 @@ def status_sheet(ledger: Ledger) -> Sheet:
             ]
         )
     return make_sheet("How trials ended", rows, "Seconds are the sum over all trials.")
+
+
+def tuning_sheet(ledger: Ledger) -> Sheet:
+    """Return the mean loss of each setting that trials tried, and how often it was chosen."""
+    tried = [
+        (trial, row)
+        for trial in ledger.plan
+        if trial.key in ledger.results
+        for row in ledger.results[trial.key].trace
+        if "setting" in row
+    ]
+    alike = group_by(tried, lambda each: repr((each[0].label, each[0].point, each[1]["setting"])))
+    rows: list[SheetRow] = []
+    for own in alike.values():
+        trial, row = own[0]
+        mean = float(np.mean([each["loss"] for _, each in own]))
+        rows.append(
+            [
+                ("algorithm", trial.label),
+                ("at", format_point(trial.point)),
+                ("setting", ", ".join(f"{key}: {value}" for key, value in row["setting"].items())),
+                ("loss", number_cell(mean)),
+                ("chosen", share_cell(sum(each["chosen"] for _, each in own), len(own))),
+            ]
+        )
+    return make_sheet("Tuned parameters", rows, TUNING_NOTE)
 
 
 def requested_sheets(ledger: Ledger) -> list[Sheet]:

@@ -33,7 +33,7 @@ from ratecli.report.html import render_report
 from ratecli.report.plots import draw_plots
 from ratecli.report.plots.tree import draw_trees
 from ratecli.report.sheet import format_scalar, to_markdown
-from ratecli.report.sheets import CELL_LEGEND, constraint_sheet, requested_sheets
+from ratecli.report.sheets import CELL_LEGEND, constraint_sheet, requested_sheets, tuning_sheet
 from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
 
 MANIFEST = "manifest.json"
@@ -104,6 +104,8 @@ def summary_markdown(ledger: Ledger) -> str:
     sheets = requested_sheets(ledger)
     if (expected := expectation_sheet(ledger)).rows:
         sheets.append(expected)
+    if (tuned := tuning_sheet(ledger)).rows:
+        sheets.append(tuned)
     if ledger.constraints:
         sheets += [constraint_sheet(ledger), constraint_sheet(ledger, by_point=True)]
     name = ledger.experiment.get("name", "")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -20,7 +21,7 @@ from ratecli.experiment.meta import dataset_metadata, report_metadata, used_plug
 from ratecli.experiment.plan import Task
 from ratecli.experiment.prepare import PreparedExperiment
 from ratecli.experiment.report_checks import check_variants
-from ratecli.files import LEDGER_FILE, atomic_write, report_write_errors
+from ratecli.files import FITS_FOLDER, LEDGER_FILE, atomic_write, report_write_errors
 from ratecli.ledger.provenance import build_manifest
 from ratecli.ledger.records import END_WARNINGS_KEY, FAILED_STATUSES, PlannedTrial, TrialResult
 from ratecli.ledger.store import LedgerStore, LedgerWriter
@@ -315,7 +316,9 @@ class _RunGroup:
 
             self._end_complete(list(self.runs))
             hooks = Hooks(self._recall, self._is_wanted)
-            executor.run(tasks.values(), run_trial, done, hooks)
+            folders = [run.request.folder for run in self.runs]
+            fits = folders[0].absolute().parent / FITS_FOLDER if folders else None
+            executor.run(tasks.values(), partial(run_trial, fits=fits), done, hooks)
 
     def _end_complete(self, runs: Sequence[ExperimentRun]) -> None:
         """Finish the experiments that have no trials left to run."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ from ratecli.sampling.rows import NoRowsKeptError, TrialData, load_training_rows
 from ratecli.sampling.safety_rows import SafetyRows, rates_on_split
 from ratecli.sampling.undefined import check_defined_ratios, empty_rate
 from ratecli.solvers.base import Solution
-from ratecli.solvers.fit_cache import cache_adjusted_time
+from ratecli.solvers.fit_cache import cache_adjusted_time, shared_fits
 from ratecli.solvers.hull.forms import RateProgram, unmet_status
 from ratecli.solvers.liblinear import import_sklearn_linear
 from ratecli.solvers.margin import solve_with_margin
@@ -54,8 +55,18 @@ TOO_FEW_ROWS_CODES = frozenset({"E306", "E311", "E408"})
 """Codes of errors about rates and ratios that are undefined on the available rows."""
 
 
-def run_trial(spec: TrialSpec, results: Mapping[str, TrialResult]) -> TrialResult:
-    """Solve and measure a trial; `results` maps keys of trials it depends on to their results."""
+def run_trial(
+    spec: TrialSpec, results: Mapping[str, TrialResult], fits: Path | None = None
+) -> TrialResult:
+    """Solve and measure a trial; `results` maps keys of trials it depends on to their results.
+
+    `fits` is the folder, if any, of fits that trials share.
+    """
+    with shared_fits(fits):
+        return _run_trial(spec, results)
+
+
+def _run_trial(spec: TrialSpec, results: Mapping[str, TrialResult]) -> TrialResult:
     # import before starting the clock, so that the first trial in a process is not slower
     import_sklearn_linear()
     begun = cache_adjusted_time()
@@ -139,8 +150,10 @@ def _load_rows(spec: TrialSpec, results: Mapping[str, TrialResult]) -> TrialData
         spec.data, spec.seed, spec.deployed_column, spec.training_rows, results
     )
     if spec.deployed_model is not None:
-        # stored models were fitted without the filter
-        stored = with_stored_decisions(_rows_without_filter(spec), spec.deployed_model).sample
+        # stored models were fitted to all features, without the filter
+        drawing = replace(spec.case.sampling, score="")
+        whole = load_trial_data(spec.data, spec.seed, spec.deployed_column, drawing)
+        stored = with_stored_decisions(whole, spec.deployed_model).sample
         assert stored.deployed is not None
         return replace(rows, sample=rows.sample.with_deployed(stored.deployed))
     if spec.deployed is None:
@@ -222,6 +235,7 @@ class Trial:
             validation=validation,
             safety_test=case.safety_spec(self.rows.splits().get("safety", 0)),
             deployed=self._deployed_model() if case.solver.needs_deployed else None,
+            seed=self.spec.seed,
         )
 
     def solve(self, problem: Problem) -> MeasuredSolution:
@@ -424,6 +438,7 @@ def _row_fields(rows: TrialData, leaves: Sequence[Leaf], some: NDArray[np.intp])
         "slices": {str(where): sample.rows(where)[some] for where in wheres},
         "known": {name: np.asarray(pd.notna(sample.columns[name]))[some] for name in columns},
         "stream": None if rows.stream is None else rows.stream[some],
+        "column_layout": rows.layout,
     }
 
 
@@ -433,21 +448,26 @@ def solution_status(
     """Return the trial's status and reason.
 
     This is the solver's status, or `not_met` if the solver was given the constraints and its main
-    variant violates one on the training set. A constraint that is undefined there counts as
-    violated.
+    variant violates one on the training set, or on the rows of `Solution.judged`. A constraint that
+    is undefined there counts as violated.
     """
     if solution.status not in {"solved", "iteration_limit"} or not solution.variants:
         return solution.status, solution.reason
     main = next(iter(solution.variants))
     measured = {v.metric: v.value for v in values if v.variant == main and v.split == "train"}
-    violations = {goal.name: measured[ex.to_text(goal.expression)] for goal in case.constraints}
+    violations: Mapping[str, float] = {
+        goal.name: measured[ex.to_text(goal.expression)] for goal in case.constraints
+    }
+    where = "the training set"
+    if solution.judged is not None:
+        violations, where = solution.judged, "rows that its model has not seen"
     missed = [
         f"'{name}' " + ("(undefined)" if math.isnan(value) else f"by {value:.3g}")
         for name, value in violations.items()
         if not value <= CONSTRAINT_TOLERANCE
     ]
     if case.solver.role != "ignores" and missed:
-        reason = f"{main} violates {', '.join(missed)} on the training set"
+        reason = f"{main} violates {', '.join(missed)} on {where}"
         return "not_met", f"{solution.reason}; {reason}" if solution.reason else reason
     return ("ok" if solution.status == "solved" else solution.status), solution.reason
 

@@ -50,11 +50,14 @@ class SamplingSpec:
         The training rows held out before anything is fitted.
     unseen
         Columns that are excluded from the features.
+    score
+        The column of scores that is the only feature; "" for all features.
     """
 
     share: Fraction | None = None
     holdout: Holdout | None = None
     unseen: tuple[str, ...] = ()
+    score: str = ""
 
     def same_rows(self, other: SamplingSpec) -> bool:
         """Return whether the training rows are the same; their features may differ."""

@@ -26,8 +26,10 @@ from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import TrialResult, random_stream
 from ratecli.models.base import Classifier, Features, append_columns
-from ratecli.models.composed import append_memberships
+from ratecli.models.composed import all_outputs, append_memberships
+from ratecli.models.layout import ColumnLayout
 from ratecli.models.proxies import ProxyFilter
+from ratecli.models.recent import fixed_features
 from ratecli.models.storage import loads
 from ratecli.rates.expression import ALL_ROWS
 from ratecli.rates.matrix import Predictions
@@ -63,14 +65,14 @@ class NoRowsKeptError(FaultError):
 
 
 class DatasetItem(NamedTuple):
-    """A data set of an experiment; `written` is the modification time of the user's own file.
+    """A data set of an experiment; `written` are the modification times of the user's own files.
 
-    With that time, a long-lived process, such as a notebook, reads a changed file again.
+    With these times, a long-lived process, such as a notebook, reads a changed file again.
     """
 
     name: str
     entry: DatasetEntry
-    written: int
+    written: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -82,10 +84,11 @@ class ExperimentData:
 
     @classmethod
     def of(cls, entries: Mapping[str, DatasetEntry], folder: Path) -> ExperimentData:
-        items = (
-            DatasetItem(name, entry, modification_time(entry.path, folder))
-            for name, entry in sorted(entries.items())
-        )
+        items = []
+        for name, entry in sorted(entries.items()):
+            files = (entry.path, *(file for _, file in entry.scores if file))
+            written = tuple(modification_time(file, folder) for file in files)
+            items.append(DatasetItem(name, entry, written))
         return cls(tuple(items), folder.absolute())
 
     def only(self, names: Collection[str]) -> ExperimentData:
@@ -113,9 +116,10 @@ class TrialData:
     """All rows of one seed: the sample that rates read, and the features that classifiers read.
 
     Each row of the data occurs `levels` times. `encoding` is JSON that describes how features are
-    made of columns (`sampling.encoding`). `before` are the rows before a filter weighted or dropped
-    some, None without a filter. With a `stream`, rows are not in memory: the sample consists of
-    cells of rows with equal rates (`streaming.stream`), and X has no columns.
+    made of columns (`sampling.encoding`), `layout` says which belong to one column (None: each is
+    a number). `before` are the rows before a filter weighted or dropped some, None without one.
+    With a `stream`, rows are not in memory: the sample consists of cells of rows with equal rates
+    (`streaming.stream`), and X has no columns.
     """
 
     sample: Sample
@@ -124,6 +128,7 @@ class TrialData:
     encoding: str = ""
     before: Sample | None = None
     stream: RowStream | None = None
+    layout: ColumnLayout | None = None
 
     def answers(
         self, classifiers: Mapping[str, Classifier], *, estimated: bool = True
@@ -133,7 +138,8 @@ class TrialData:
         Unless `estimated`, predictions over a stream lack the errors of estimates.
         """
         if self.stream is None or not classifiers:
-            return {name: self.predictions(each) for name, each in classifiers.items()}
+            with fixed_features(self.X):
+                return {name: self.predictions(each) for name, each in classifiers.items()}
         label = self.sample.label if estimated else None
         return dict(self.stream.predictions(classifiers, label))
 
@@ -145,7 +151,7 @@ class TrialData:
         if isinstance(classifier, ProxyFilter):
             kept = classifier.decide(X)
             return Predictions(kept, kept, kept, classifier.memberships(X))
-        return Predictions(classifier.decide(X), classifier.score(X), classifier.estimate(X))
+        return Predictions(*all_outputs(classifier, X))
 
     def counted(self, some: RowPositions) -> float:
         """Return the number of rows at some positions; with a filter, the expected number kept."""
@@ -248,7 +254,7 @@ def load_trial_data(
     if data.streamed:
         return _load_streamed(data, seed, deployed)
     found = {name: split_dataset(data, name, seed, drawing) for name in data.entries}
-    return _stack_trial_data(data, found, deployed, drawing.unseen)
+    return _stack_trial_data(data, found, deployed, drawing)
 
 
 def load_training_rows(
@@ -297,14 +303,17 @@ def filter_trial_data(
     for (name, each), (start, end) in zip(list(splits.items()), pairwise(ends), strict=True):
         part = np.where(kept[start:end] == 0, DROPPED, each.part)
         splits[name] = RowSplit(each.rows, part)
-    rows = _stack_trial_data(data, splits, deployed, how.drawing.unseen)
+    rows = _stack_trial_data(data, splits, deployed, how.drawing)
     before = replace(rows.sample, part=unfiltered.sample.part)
     weight = before.weight * np.where(kept > 0, kept, 1.0)
     return replace(rows, sample=replace(rows.sample, weight=weight), before=before)
 
 
 def _stack_trial_data(
-    data: ExperimentData, found: Mapping[str, RowSplit], deployed: str | None, unseen: Sequence[str]
+    data: ExperimentData,
+    found: Mapping[str, RowSplit],
+    deployed: str | None,
+    drawing: SamplingSpec,
 ) -> TrialData:
     """Return the rows of a seed, like `load_trial_data`, from rows that are already split.
 
@@ -313,7 +322,8 @@ def _stack_trial_data(
     """
     named, levels, stacked = get_tables(data), data.levels, _stack_tables(data)
     tables, splits = list(named.values()), [found[name] for name in named]
-    encoder = Encoder.fit(tables, [split.rows[split.part == "train"] for split in splits], unseen)
+    train = [split.rows[split.part == "train"] for split in splits]
+    encoder = Encoder.fit(tables, train, drawing.unseen, drawing.score)
     # each row is encoded once, however often it is sampled
     pairs = list(zip(tables, splits, strict=True))
     X = _stack_features([_take_rows(encoder.transform(t), split.rows) for t, split in pairs])
@@ -333,7 +343,10 @@ def _stack_trial_data(
     )
     encoding = Encoding.of(encoder, stacked.columns, levels).text()
     X = X if levels == 1 else features_at_levels(X, levels)
-    return TrialData(_with_decisions(sample, deployed), X, levels, encoding)
+    layout = encoder.layout
+    if levels > 1:
+        layout = ColumnLayout(np.append(layout.levels, levels))
+    return TrialData(_with_decisions(sample, deployed), X, levels, encoding, layout=layout)
 
 
 def features_at_levels(X: Features, levels: int) -> Features:

@@ -59,7 +59,11 @@ class Solution:
     trace
         One mapping per iteration: `iteration`, `objective`, `violation` (of the worst constraint,
         at least 0) on the training set, `seconds` since the start, and solver-specific values such
-        as `gap`.
+        as `gap`. Before these, one mapping for each setting of a model that was tried: `setting`,
+        `loss`, `chosen`.
+    judged
+        By how much the main variant violates each constraint on the rows by which it was chosen,
+        by name, if these are not the training rows as its model saw them.
     """
 
     variants: Mapping[str, Classifier]
@@ -67,6 +71,7 @@ class Solution:
     reason: str = ""
     multipliers: Mapping[str, float] = field(default_factory=dict)
     trace: tuple[Mapping[str, Any], ...] = ()
+    judged: Mapping[str, float] | None = None
 
 
 def trace_row(
@@ -88,9 +93,9 @@ class Solver(ABC):
     `rates.analysis.find_two_sided_rate`). `needs_safety_test` is set if it trains for a safety
     test (`Problem.safety_test`), `needs_deployed` if it requires the deployed model
     (`Problem.deployed`), and `hides_groups` if the columns that define the groups of its goals are
-    excluded from its features. `numbers` and `streams` are the option values with which it learns
-    numeric labels and rows that are not held in memory (`Problem.stream`), or None if it never
-    does.
+    excluded from its features. `renamed` maps former names of options to present ones. `numbers`
+    and `streams` are the option values with which it learns numeric labels and rows that are not
+    held in memory (`Problem.stream`), or None if it never does.
     """
 
     version: ClassVar[int] = 1
@@ -101,6 +106,7 @@ class Solver(ABC):
     hides_groups: ClassVar[bool] = False
     objectives: ClassVar[frozenset[str]] = frozenset()
     constraints: ClassVar[frozenset[str]] = frozenset()
+    renamed: ClassVar[Mapping[str, str]] = {}
     numbers: ClassVar[Mapping[str, Any] | None] = None
     streams: ClassVar[Mapping[str, Any] | None] = None
 
@@ -134,6 +140,11 @@ class Solver(ABC):
     def takes_classes(self) -> bool:
         """Whether the algorithm, with its current options, learns labels of two classes."""
         return True
+
+    @property
+    def score_column(self) -> str:
+        """The column of scores that is the only feature, "" if features are as in the data set."""
+        return ""
 
     @property
     def idle(self) -> Mapping[str, str]:

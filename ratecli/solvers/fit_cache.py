@@ -1,20 +1,32 @@
-"""Per-process cache of recent fits, because trials with the same seed repeat some of them."""
+"""Fits that trials share: those of this process, and those that runs keep in a folder."""
 
 from __future__ import annotations
 
+import os
+import struct
+import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from hashlib import blake2b
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
+from ratecli.errors import FaultError
+from ratecli.files import atomic_write
 
-from ratecli.models.base import Features
+if sys.platform != "win32":
+    import fcntl
 
 T = TypeVar("T")
+MAX_FOLDER_BYTES = 2**30
+"""Size of a folder of fits above which the ones not used for longest are deleted."""
+SUFFIX = ".fit"
+LOCKS = 64
+_HEADER = struct.Struct("<d")
 _saved_seconds = 0.0
+_folder: Path | None = None
 
 
 def cache_adjusted_time() -> float:
@@ -25,11 +37,34 @@ def cache_adjusted_time() -> float:
     return time.perf_counter() + _saved_seconds
 
 
-class FitCache(Generic[T]):
-    """LRU cache of the last `most` results, each with the seconds it took to compute."""
+@contextmanager
+def shared_fits(folder: Path | None) -> Iterator[None]:
+    """Share fits with other processes and runs through a folder, unless its parent is missing."""
+    global _folder  # noqa: PLW0603  like the clock
+    before, _folder = _folder, folder if folder and folder.parent.is_dir() else None
+    try:
+        yield
+    finally:
+        _folder = before
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+
+@dataclass(frozen=True)
+class Codec(Generic[T]):
+    """How results are stored; `load` raises ValueError for bytes that `dump` did not write."""
+
+    dump: Callable[[T], bytes]
+    load: Callable[[bytes], T]
+
+
+class FitCache(Generic[T]):
+    """LRU cache of the last `most` results, each with the seconds it took to compute.
+
+    With a codec, results are also stored in the folder of `shared_fits`, and computed by one
+    process at a time.
+    """
+
+    def __init__(self, most: int, codec: Codec[T] | None = None) -> None:
+        self._most, self._codec = most, codec
         self._known: OrderedDict[bytes, tuple[T, float]] = OrderedDict()
 
     def get(self, key: bytes, make: Callable[[], T]) -> T:
@@ -37,20 +72,56 @@ class FitCache(Generic[T]):
         global _saved_seconds  # noqa: PLW0603  one clock per process, like the cache
         known = self._known.pop(key, None)
         if known is None:
-            begun = time.perf_counter()
-            known = make(), time.perf_counter() - begun
-        else:
-            _saved_seconds += known[1]
+            begun = cache_adjusted_time()  # `make` may use caches, too
+            known = self._shared(key, make)
+            _saved_seconds -= cache_adjusted_time() - begun
+        _saved_seconds += known[1]
         self._known[key] = known
         while len(self._known) > self._most:
             self._known.popitem(last=False)
         return known[0]
 
+    def _shared(self, key: bytes, make: Callable[[], T]) -> tuple[T, float]:
+        """Return the stored result and its seconds, or compute and store them."""
+        if _folder is None or self._codec is None:
+            return _timed(make)
+        path = _folder / f"{key.hex()[:40]}{SUFFIX}"
+        with _locked(_folder, key[0] % LOCKS):
+            with suppress(OSError, ValueError, struct.error):
+                content = path.read_bytes()
+                found = self._codec.load(content[_HEADER.size :]), *_HEADER.unpack_from(content)
+                os.utime(path)
+                return found
+            result, seconds = _timed(make)
+            with suppress(OSError, FaultError):  # sharing is not worth an error
+                atomic_write(path, _HEADER.pack(seconds) + self._codec.dump(result), lasting=False)
+                _delete_oldest(_folder)
+        return result, seconds
 
-def array_digest(said: object, X: Features, *arrays: NDArray[Any]) -> bytes:
-    """Return a cache key for features, arrays and other parameters (`said`, hashed by its repr)."""
-    rows = [X] if isinstance(X, np.ndarray) else [X.data, X.indices, X.indptr]
-    found = blake2b(repr((said, X.shape)).encode())
-    for array in (*rows, *arrays):
-        found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    return found.digest()
+
+def _timed(make: Callable[[], T]) -> tuple[T, float]:
+    begun = cache_adjusted_time()
+    return make(), cache_adjusted_time() - begun
+
+
+@contextmanager
+def _locked(folder: Path, number: int) -> Iterator[None]:
+    """Lock a part of the folder, which is created if missing, as far as the system can."""
+    with ExitStack() as stack:
+        with suppress(OSError):
+            folder.mkdir(exist_ok=True)
+            file = stack.enter_context((folder / f".lock{number}").open("ab"))
+            if sys.platform != "win32":
+                fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _delete_oldest(folder: Path) -> None:
+    """Delete the fits that were not used for longest until the folder is small enough."""
+    states = [(path, path.stat()) for path in folder.glob(f"*{SUFFIX}")]
+    total = sum(state.st_size for _, state in states)
+    for path, state in sorted(states, key=lambda each: each[1].st_mtime):
+        if total <= MAX_FOLDER_BYTES:
+            return
+        path.unlink(missing_ok=True)
+        total -= state.st_size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from ratecli.certify.trees import SafetyTestSpec
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import append_memberships
+from ratecli.models.layout import ColumnLayout
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal, affine_pieces
@@ -60,6 +61,10 @@ class Problem:
     stream
         The rows, if they are not held in memory. Arrays over n rows are then arrays over n cells of
         rows that count alike (`streaming.stream`).
+    column_layout
+        Which features belong to one column; None if each is a number.
+    seed
+        Seed of fits that algorithms share.
     """
 
     X: Features
@@ -75,6 +80,13 @@ class Problem:
     safety_test: SafetyTestSpec | None = None
     deployed: Classifier | None = None
     stream: RowStream | None = None
+    column_layout: ColumnLayout | None = None
+    seed: int = 0
+
+    @property
+    def layout(self) -> ColumnLayout:
+        """The columns behind the features."""
+        return self.column_layout or ColumnLayout.numbers(self.X.shape[1])
 
     @property
     def label_ends(self) -> Interval:
@@ -88,15 +100,34 @@ class Problem:
         members = [self.slices[text] for text in classifier.slices]
         return classifier.decide(append_memberships(self.X, members))
 
-    def violation(self, classifier: Classifier) -> float:
+    def violations(self, rates: Array) -> dict[str, float]:
+        """Return by how much rates (K,) violate each constraint, NaN where it is undefined."""
+        found, column, index = dict[str, float](), rates[:, None], self.rates.index()
+        for goal in self.constraints:
+            worst = np.max([values(piece, column, index)[0] for piece in goal.pieces])
+            undefined = any_undefined(goal.ratios, column, index).any()
+            found[goal.name] = np.nan if undefined else float(worst)
+        return found
+
+    def worst_violation(self, rates: Array) -> float:
         """Return the violation of the worst constraint, 0 if all hold; undefined counts as 1."""
-        rates, index = self.rates.rates(self.decisions(classifier))[:, None], self.rates.index()
-        pieces = [piece for goal in self.constraints for piece in goal.pieces]
-        broken = [float(values(piece, rates, index)[0]) for piece in pieces]
-        ratios = (ratio for goal in self.constraints for ratio in goal.ratios)
-        if any_undefined(ratios, rates, index).any():
-            broken.append(np.nan)
-        return float(np.nan_to_num(broken, nan=1.0).max(initial=0.0))
+        found = np.array(list(self.violations(rates).values()))
+        return float(np.nan_to_num(found, nan=1.0).max(initial=0.0))
+
+    def violation(self, classifier: Classifier) -> float:
+        """Return the `worst_violation` of a classifier's rates."""
+        return self.worst_violation(self.rates.rates(self.decisions(classifier)))
+
+    def on(self, rows: NDArray[np.intp]) -> Problem:
+        """Return the problem on some of the rows, with rates of these alone."""
+        return replace(
+            self,
+            X=self.X[rows],
+            rates=self.rates.on(rows),
+            slices={text: mask[rows] for text, mask in self.slices.items()},
+            known={name: mask[rows] for name, mask in self.known.items()},
+            label=self.label[rows] if len(self.label) else self.label,
+        )
 
     def value(self, classifier: Classifier) -> float:
         """Return the objective of a classifier, NaN if it is undefined."""

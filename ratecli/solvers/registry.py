@@ -77,7 +77,7 @@ class Algorithm:
 BUILT_IN_ALGORITHMS = (
     Algorithm(
         "unconstrained",
-        "plain linear classifier with the smallest error; ignores the constraints",
+        "plain classifier with the smallest error, linear by default; ignores the constraints",
         "LIBLINEAR: Fan et al. 2008",
         "baselines.solvers:Unconstrained",
     ),
@@ -89,7 +89,7 @@ BUILT_IN_ALGORITHMS = (
     ),
     Algorithm(
         "thresholded",
-        "linear classifier whose bias is shifted to satisfy constraints at the lowest cost",
+        "plain classifier whose threshold is shifted to satisfy constraints at the lowest cost",
         "Goh, Cotter, Gupta, Friedlander 2016, figure 3; Narasimhan, Cotter, Gupta 2019, table 4",
         "baselines.solvers:Thresholded",
     ),
@@ -113,7 +113,7 @@ BUILT_IN_ALGORITHMS = (
     ),
     Algorithm(
         "three_player",
-        "linear classifiers for convex and ratio goals, by a game of three players",
+        "linear classifiers or boosted trees for convex and ratio goals: a game of three players",
         "Narasimhan, Cotter, Gupta 2019",
         "players.solver:ThreePlayer",
     ),
@@ -132,7 +132,7 @@ BUILT_IN_ALGORITHMS = (
     ),
     Algorithm(
         "mixture",
-        "the best randomized choice among classifiers of an oracle, by column generation",
+        "the best randomized choice among classifiers of a model, by column generation",
         "ratecli; cf. Agarwal, Beygelzimer, Dudik, Langford, Wallach 2018",
         "hull.solver:Mixture",
     ),
@@ -164,7 +164,7 @@ BUILT_IN_ALGORITHMS = (
     ),
     Algorithm(
         "exponentiated_gradient",
-        "fairlearn's reduction to weighted logistic regressions, under affine constraints",
+        "fairlearn's reduction to weighted classification, under affine constraints",
         "Agarwal, Beygelzimer, Dudik, Langford, Wallach 2018; needs ratecli[fairlearn]",
         "baselines.solvers:ExponentiatedGradient",
         needs="fairlearn",

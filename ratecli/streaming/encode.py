@@ -130,7 +130,7 @@ class _Moments:
 
     def add(self, rows: RecordBatch, sums: SumArrays) -> None:
         # imports numba, which takes 0.2 s in every process
-        from ratecli.models.record_loops import add_moments  # noqa: PLC0415
+        from ratecli.models.loops import add_moments  # noqa: PLC0415
 
         add_moments(rows.numbers, rows.codes, rows.cell, self.center, self.starts, *sums)
 

@@ -8,9 +8,13 @@ import pytest
 from applicants import PARITY, people
 from entries import generate_loans
 from scipy import sparse
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import ratecli
 from ratecli import (
@@ -31,6 +35,78 @@ NUMBERS = ["income", "debt", "savings"]
 def ratio(said, X):
     rates = (said == "yes").groupby(X["sex"]).mean()
     return rates["Female"] / rates["Male"]
+
+
+class Stump(ClassifierMixin, BaseEstimator):
+    """A user's classifier, which needs a parameter and cannot be stored."""
+
+    def __init__(self, depth, random_state=None):
+        self.depth, self.random_state = depth, random_state
+
+    def fit(self, X, y, sample_weight=None):
+        self.tree_ = DecisionTreeClassifier(max_depth=self.depth, random_state=self.random_state)
+        self.tree_.fit(X, y, sample_weight)
+        self.classes_, self.n_features_in_ = self.tree_.classes_, X.shape[1]
+        return self
+
+    def predict_proba(self, X):
+        return self.tree_.predict_proba(X)
+
+
+BOOSTER = HistGradientBoostingClassifier(max_iter=5, max_leaf_nodes=4)
+TEXT = {"HistGradientBoostingClassifier": {"max_iter": 5, "max_leaf_nodes": 4}}
+
+
+@pytest.mark.parametrize(
+    ("solver", "instance", "text"),
+    [
+        ("unconstrained", {"model": BOOSTER}, {"model": TEXT}),
+        ("post_shift", {"model": BOOSTER}, {"model": TEXT}),
+        ("post_shift", {"model": Stump(3)}, {"model": {"DecisionTreeClassifier": {"max_depth": 3}}}),
+        ("post_shift", {"model": Stump(9), "tune": {"depth": [2]}},
+         {"model": "DecisionTreeClassifier", "tune": {"max_depth": [2]}}),
+        ("mixture", {"model": {"plugin": {"probabilities": Stump(2)}}},
+         {"model": {"plugin": {"probabilities": {"DecisionTreeClassifier": {"max_depth": 2}}}}}),
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore::ratecli.RatecliWarning")
+def test_an_estimator_is_the_same_model_as_its_name(loans, solver, instance, text):
+    X, y = loans
+    arguments = {"constraints": RULE, "solver": solver, "random_state": 3, "encode": True}
+    given = RateConstrainedClassifier(solver_options=instance, **arguments)
+    found = clone(given).fit(X, y)
+    named = RateConstrainedClassifier(solver_options=text, **arguments).fit(X, y)
+    np.testing.assert_array_equal(found.predict_proba(X), named.predict_proba(X))
+    np.testing.assert_array_equal(found.decision_function(X), named.decision_function(X))
+    for key, value in instance.items():
+        assert given.get_params()[f"solver_options__{key}"] is value
+    if isinstance(instance["model"], Stump):
+        assert not hasattr(instance["model"], "tree_")
+        with pytest.raises(ValueError, match=r"types that are not trusted: .*Stump"):
+            dumps(found.classifier_)
+
+
+def test_estimators_of_estimators_are_models(loans):
+    X, y = loans
+    calibrated = CalibratedClassifierCV(DecisionTreeClassifier(max_depth=2), cv=2)
+    options = {"model": calibrated, "scores": "in_sample"}
+    found = RateConstrainedClassifier(solver="thresholded", solver_options=options).fit(X, y)
+    assert set(found.predict(X)) == {"yes", "no"}
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (KNeighborsClassifier(), "its fit takes no sample weights"),
+        (DecisionTreeRegressor(), "it is not a classifier"),
+        (DecisionTreeClassifier, "is neither number, text"),
+    ],
+)
+def test_estimators_that_are_no_models_are_refused(loans, model, message):
+    with pytest.raises(ValueError, match=message):
+        RateConstrainedClassifier(solver="unconstrained", solver_options={"model": model}).fit(
+            *loans
+        )
 
 
 def test_a_constraint_is_satisfied_on_training_rows(loans):

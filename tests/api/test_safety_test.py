@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from applicants import people
+from applicants import PARITY, people
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
@@ -36,6 +36,33 @@ def test_the_bound_equals_clopper_pearson(loans):
     assert test.passed_
     assert test.score(X[NUMBERS], y) > 0.7
     assert test.predict_proba(X[NUMBERS]).shape == (600, 2)
+
+
+def test_thresholds_on_boosted_trees_are_certified_by_rows_that_nothing_else_uses():
+    pytest.importorskip("lightgbm")
+    X, y = people(3000)
+    model = {"lightgbm": {"n_estimators": 10}}
+    trained = RateConstrainedClassifier(
+        constraints=PARITY.replace("kappa", "0.5"),
+        solver="post_shift",
+        solver_options={"model": model, "tune": {"num_leaves": [4, 8]}},
+        safety={"delta": 0.2, "fraction": 0.4, "order": "positional", "aim": 0.9},
+        variant="deterministic",
+        random_state=0,
+    )
+    found = trained.fit(X, y)
+    (record,) = (each for each in found.certificates_ if each["variant"] == "deterministic")
+    held = X[1800:]
+    women, men = ((found.predict(held) == "yes")[held.sex == sex].mean()
+                  for sex in ("Female", "Male"))  # fmt: skip
+    assert record["passed"]
+    assert record["estimate"] == pytest.approx(0.5 * men - women)
+    assert record["estimate"] < record["upper"] <= 0
+    # other safety rows, here each one twice and the others not at all, give the same model
+    rows = np.r_[:1800, 1800:2400, 1800:2400]
+    again = clone(trained).fit(X.iloc[rows], y.iloc[rows])
+    np.testing.assert_array_equal(again.predict(X), found.predict(X))
+    assert again.bounds_ != found.bounds_
 
 
 def test_a_model_that_fails_cannot_predict(loans):

@@ -8,8 +8,8 @@ from ratecli.errors import FaultError
 from ratecli.ledger.records import random_stream
 from ratecli.models.composed import MixtureClassifier
 from ratecli.models.linear import LinearRegressor, Logistic, RandomizedLogistic, Threshold
-from ratecli.models.probabilities import LEAF
 from ratecli.models.proxies import ProxyFilter, SampledFilter, SplitTree
+from ratecli.models.trees import LEAF
 
 X = np.array([[-2.0], [0.0], [0.5], [3.0]])
 ONE = np.ones(1)

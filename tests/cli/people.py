@@ -20,7 +20,7 @@ algorithms:
   - unconstrained
   - majorize: {{iterations: 2}}
   - post_shift
-  - mixture: {{oracle: {{DecisionTreeClassifier: {{max_depth: 2}}}}}}
+  - mixture: {{model: {{DecisionTreeClassifier: {{max_depth: 2}}}}}}
 metrics: {{error: error, women: 'positive_rate[women]', auc: roc_auc}}
 """,
     "numbers": f"""\

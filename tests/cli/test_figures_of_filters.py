@@ -55,8 +55,8 @@ def with_noise(points: str) -> str:
     return f"""
   - naive_proxy: {{as: naive_lr, {swept}}}
   - qp_proxy: {{as: qp_lr, {swept}}}
-  - naive_proxy: {{as: naive_tree, classifier: {TREE}, {swept}}}
-  - qp_proxy: {{as: qp_tree, classifier: {TREE}, {swept}}}
+  - naive_proxy: {{as: naive_tree, model: {TREE}, {swept}}}
+  - qp_proxy: {{as: qp_tree, model: {TREE}, {swept}}}
 """
 
 
@@ -103,7 +103,7 @@ def test_trees_are_at_least_as_near_as_asked_for(tmp_path, name):
   - balanced_tree: {{as: paper, split: progress, oracle: regression, gamma: 0.1, stop: 0.1, kept: 0,
                     child: 0, sweep: {{alpha: {budgets}}}}}
   - balanced_tree: {{as: ours, sweep: {{alpha: {budgets}}}}}
-  - qp_proxy: {{classifier: {TREE}, sweep: {{noise: [0], alpha: [0.99]}}}}
+  - qp_proxy: {{model: {TREE}, sweep: {{noise: [0], alpha: [0.99]}}}}
 """
     found = ran(tmp_path, f"{{source: {name}, split: {{test: 1/3}}}}", COLUMNS[name], algorithms)
     for alpha, limit in MOST[name].items():
@@ -128,7 +128,7 @@ def test_at_every_disclosivity_of_the_qp_tree_ours_is_nearer(tmp_path, name):
     assert max(points) > 0.4
     algorithms = f"""
   - balanced_tree: {{gamma: 0, depth: 1, sweep: {{alpha: {sorted(points)}}}}}
-  - qp_proxy: {{classifier: {TREE}, sweep: {{noise: [0], alpha: [0.99]}}}}
+  - qp_proxy: {{model: {TREE}, sweep: {{noise: [0], alpha: [0.99]}}}}
 """
     found = ran(tmp_path, data, COLUMNS[name], algorithms)
     for alpha, imbalance in points.items():

@@ -31,8 +31,8 @@ QUICK = [
 
 def test_quick_commands_import_nothing_slow(folder):
     """Checking a file imports pandas, but neither scikit-learn nor matplotlib."""
-    oracle = "- mixture: {oracle: GaussianNB}\n"
-    named = SMALL.replace("- unconstrained\n", f"{oracle}  - unconstrained\n")
+    model = "- mixture: {model: GaussianNB}\n"
+    named = SMALL.replace("- unconstrained\n", f"{model}  - unconstrained\n")
     (folder / "named.yaml").write_text(named)
     (folder / "small.yaml").write_text(SMALL)
     program = (

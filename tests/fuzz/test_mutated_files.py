@@ -115,7 +115,7 @@ LOANS = "name: x\ndatasets: {d: {source: loans, rows: 200}}\nalgorithms: [majori
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        (LOANS.replace("majorize", "mixture: {oracle: null}"), "E103"),
+        (LOANS.replace("majorize", "mixture: {model: null}"), "E103"),
         ('name: "a\\0b"', "E005"),
         ('name: x\nalgorithms: "\\ud800"', "E005"),
         (LOANS.replace("source: loans, rows: 200", f"path: {'a' * 4000}.csv, label: y"), "E405"),

@@ -15,6 +15,7 @@ from ratecli.models.composed import (
     HashedRamp,
     MajorityVote,
     MixtureClassifier,
+    all_outputs,
     row_uniforms,
 )
 from ratecli.models.linear import (
@@ -166,6 +167,14 @@ def test_mixture_has_the_slices_of_its_members():
     assert (hashed.decide(ROWS) == hashed.decide(sparse.csr_array(ROWS))).all()
     with pytest.raises(ValueError, match="use different slices"):
         MixtureClassifier((MODEL, Threshold(np.ones(2))), np.array([0.5, 0.5]))
+
+
+@pytest.mark.parametrize("kind", [MixtureClassifier, MajorityVote])
+def test_all_outputs_are_those_of_each_method(kind):
+    other = GroupThreshold(MODEL.scorer, MODEL.slices, PATTERNS, np.array([2.0, 0.0, -2.0]))
+    for model in (MODEL, kind((MODEL, other), np.array([0.25, 0.75]))):
+        each = model.decide(ROWS), model.score(ROWS), model.estimate(ROWS)
+        np.testing.assert_array_equal(all_outputs(model, ROWS), each)
 
 
 def test_group_threshold_rejects_scorers_with_slices():

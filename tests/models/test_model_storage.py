@@ -3,7 +3,6 @@ import json
 import pickle
 import zipfile
 from contextlib import suppress
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ import skops.io
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from scipy import sparse
 from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
@@ -26,10 +24,12 @@ from ratecli.models.composed import (
     MajorityVote,
     MixtureClassifier,
 )
+from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import LinearRegressor, Logistic, Ramp, RandomizedLogistic, Threshold
-from ratecli.models.probabilities import LEAF, SklearnModel, TreeEnsemble, dump_skops, load_skops
+from ratecli.models.probabilities import SklearnModel, dump_skops, load_skops
 from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter, SplitTree
 from ratecli.models.storage import dumps, loads, model_arrays
+from ratecli.models.trees import LEAF, NO_SET, TreeEnsemble
 
 ANY = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -126,11 +126,14 @@ GROUPS = GroupThreshold(
 )
 ONE_GROUP = GroupThreshold(Threshold(LINE), (), np.zeros((1, 0), dtype=bool), np.zeros(1))
 TREE = TreeEnsemble(
-    width=WIDTH,
+    layout=ColumnLayout.numbers(WIDTH),
     roots=np.array([0]),
-    feature=np.array([0, LEAF, LEAF]),
+    column=np.array([0, LEAF, LEAF]),
     threshold=np.zeros(3),
     children=np.array([[1, 2], [0, 0], [0, 0]]),
+    missing_second=np.zeros(3, dtype=bool),
+    set_at=np.full(3, NO_SET),
+    sets=np.zeros(0, dtype=bool),
     values=np.array([[0.0, 0.0], [0.8, 0.2], [0.1, 0.9]]),
     start=np.zeros(2),
 )
@@ -181,8 +184,9 @@ def test_composed_models_round_trip(model) -> None:
         (GROUPS, {"scorer.kind": np.asarray("forest")}),
         (GROUPS, {"scorer.kind": np.asarray("group_threshold")}),
         (BY_TREE, {"chances.kind": np.array("forest")}),
-        (BY_TREE, {"chances.feature": np.zeros(3)}),
-        (BY_TREE, {"chances.width": np.ones(2)}),
+        (BY_TREE, {"chances.kind": np.array("trees")}),
+        (BY_TREE, {"chances.column": np.zeros(3)}),
+        (BY_TREE, {"chances.layout.levels": np.ones(2)}),
         (BY_TREE, {"costs": np.ones(3)}),
         (BY_TREE, {"cut": np.ones(1)}),
         (BY_GUESS, {"proxy.groups": np.array([[0, 1], [1, 2], [0, 2]])}),
@@ -249,71 +253,8 @@ def test_corrupt_bytes_raise_only_value_error(changes: list[tuple[int, int]], le
     assert same(found, loads(BLOB))
 
 
-def two_trees(**changes) -> TreeEnsemble:
-    """x0 <= 1 ? a : (x1 <= 0 ? b : c), and a lone leaf."""
-    found = TreeEnsemble(
-        width=2,
-        roots=np.array([0, 5]),
-        feature=np.array([0, LEAF, 1, LEAF, LEAF, LEAF]),
-        threshold=np.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
-        children=np.array([[1, 2], [0, 0], [3, 4], [0, 0], [0, 0], [0, 0]]),
-        values=np.array([[9, 9], [0.1, 0.2], [9, 9], [0.3, 0.4], [0.5, 0.6], [1.0, 2.0]]),
-        start=np.array([10.0, 20.0]),
-    )
-    return replace(found, **changes)
-
-
-POINTS = np.array([[1.0, 5.0], [1.5, 0.0], [1.5, 0.1]])
-SUMS = np.array([[11.1, 22.2], [11.3, 22.4], [11.5, 22.6]])
 X = np.random.default_rng(0).normal(size=(60, 3)).round(1)
 Y = (X[:, 0] * X[:, 1] > 0).astype(int)
-
-
-def test_tree_ensemble_sums_leaf_values():
-    found = two_trees().probabilities(POINTS)
-    np.testing.assert_allclose(found, SUMS)
-    np.testing.assert_array_equal(two_trees().probabilities(sparse.csr_array(POINTS)), found)
-    assert two_trees().probabilities(np.zeros((0, 2))).shape == (0, 2)
-    odds, soft = np.exp(SUMS[:, 1] - SUMS[:, 0]), two_trees(softmax=True).probabilities(POINTS)
-    np.testing.assert_allclose(soft[:, 1], odds / (1 + odds))
-
-
-def test_rounded_trees_compare_32_bit_features():
-    just_above = np.array([[1 + 1e-12, 5.0]])
-    assert two_trees().probabilities(just_above)[0, 0] == pytest.approx(11.5)
-    assert two_trees(rounded=True).probabilities(just_above)[0, 0] == pytest.approx(11.1)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"children": np.array([[0, 2], [0, 0], [3, 4], [0, 0], [0, 0], [0, 0]])},  # a circle
-        {"children": np.array([[1, 2], [0, 0], [3, 6], [0, 0], [0, 0], [0, 0]])},
-        {"children": np.array([[1, 2], [0, 0], [-3, 4], [0, 0], [0, 0], [0, 0]])},
-        {"feature": np.array([0, LEAF, 2, LEAF, LEAF, LEAF])},
-        {"feature": np.array([0, -2, 1, LEAF, LEAF, LEAF])},
-        {"roots": np.array([0, 6])},
-        {"values": np.zeros((6, 3))},
-        {"threshold": np.zeros(5)},
-    ],
-)
-def test_invalid_tree_nodes_are_rejected(changes):
-    with pytest.raises(ValueError, match="are not trees"):
-        two_trees(**changes)
-    arrays = model_arrays(CostSensitiveClassifier(two_trees(), ARGMAX_COSTS))
-    changed = arrays | {f"chances.{name}": array for name, array in changes.items()}
-    with pytest.raises(ValueError, match="are not trees"):
-        loads(archive(**changed))
-
-
-def test_cost_sensitive_decision_is_positive_if_cost_is_below_the_cut():
-    costs = np.array([2.0, -1.0])
-    model = CostSensitiveClassifier(two_trees(), costs)
-    assert model.score(POINTS) == pytest.approx(SUMS @ [-2.0, 1.0])
-    np.testing.assert_array_equal(replace(model, cut=-0.1).decide(POINTS), [1, 0, 0])
-    np.testing.assert_array_equal(replace(model, cut=-1.0).estimate(POINTS), [1, 1, 1])
-    with pytest.raises(ValueError, match="3 costs of 2 classes"):
-        CostSensitiveClassifier(two_trees(), np.ones(3))
 
 
 def test_skops_bytes_do_not_depend_on_memory_addresses():

@@ -3,10 +3,11 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 from ratecli.models.composed import MixtureClassifier
+from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Threshold
-from ratecli.models.probabilities import LEAF
 from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter, SplitTree
-from ratecli.solvers.oracles.estimators import TREE_CONVERTERS
+from ratecli.models.tree_formats import convert_sklearn_trees
+from ratecli.models.trees import LEAF
 
 X = np.random.default_rng(5).normal(size=(300, 3))
 
@@ -23,7 +24,7 @@ def tree() -> SplitTree:
 def guess(noise: float = 0.0) -> ClassifierProxy:
     groups = (X[:, 0] > 0).astype(int) + (X[:, 1] > 1)
     model = DecisionTreeClassifier(max_depth=3, random_state=0).fit(X, groups)
-    chances = TREE_CONVERTERS["DecisionTreeClassifier"](model)
+    chances = convert_sklearn_trees(model, ColumnLayout.numbers(model.n_features_in_))
     return ClassifierProxy(chances, np.array([0, 1, 2]), noise)
 
 
@@ -55,7 +56,11 @@ def test_noise_replaces_predictions_uniformly():
     group = np.repeat([0, 1, 0, 1], [600, 150, 100, 150])
     rows = said[:, None].astype(float)
     model = DecisionTreeClassifier(random_state=0).fit(rows, said)
-    proxy = ClassifierProxy(TREE_CONVERTERS["DecisionTreeClassifier"](model), np.array([0, 1]), 0.4)
+    proxy = ClassifierProxy(
+        convert_sklearn_trees(model, ColumnLayout.numbers(model.n_features_in_)),
+        np.array([0, 1]),
+        0.4,
+    )
     chances = proxy.memberships(rows)
     sizes = chances.mean(axis=0)
     assert sizes == pytest.approx([0.65, 0.35])

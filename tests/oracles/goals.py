@@ -73,7 +73,8 @@ def problem_of(
     slices = {str(where): sample.rows(where) for where in wheres}
     penalty = 1 / n if l2 is None else l2
     filled = {name: pd.notna(column) for name, column in columns.items()}
-    return Problem(rows.X, matrix, objective, goals, penalty, slices=slices, known=filled)
+    more = {"slices": slices, "known": filled, "label": rows.label}
+    return Problem(rows.X, matrix, objective, goals, penalty, **more)
 
 
 def constraint_goals(texts: Mapping[str, str], scope: Scope) -> tuple[Goal, ...]:

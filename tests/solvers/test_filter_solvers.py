@@ -12,6 +12,7 @@ from ratecli.errors import FaultError
 from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
 from ratecli.models.proxies import ProxyFilter
+from ratecli.models.storage import dumps, loads
 from ratecli.rates.matrix import disclosivity
 from ratecli.solvers.filtering.filters import DISCLOSURE_TOLERANCE, FilterTreeBuilder
 from ratecli.solvers.filtering.solvers import BalancedTree, GuessedGroup
@@ -22,6 +23,7 @@ from ratecli.solvers.filtering.target import (
     optimal_sampling_weights,
 )
 from ratecli.solvers.oracles.base import OracleRows
+from ratecli.solvers.oracles.estimators import make_estimator
 
 
 def solved(rows: Rows, alpha: float | None, **options) -> tuple[ProxyFilter, tuple]:
@@ -399,7 +401,7 @@ TREE = {"DecisionTreeClassifier": {"max_depth": 6}}
 
 
 def guessed(given, **options) -> dict:
-    solver = GuessedGroup(**{"classifier": TREE} | options)
+    solver = GuessedGroup(**{"model": TREE} | options)
     return dict(run(solver, given).variants)
 
 
@@ -435,7 +437,7 @@ def test_noise_matches_the_closed_form(noise):
 
 def test_group_never_predicted_is_not_a_value():
     rows = people(7, n=300, groups=6)
-    model = guessed(filtering(rows), classifier={"DecisionTreeClassifier": {"max_depth": 1}})
+    model = guessed(filtering(rows), model={"DecisionTreeClassifier": {"max_depth": 1}})
     found = model["expected"]
     assert found.proxy.values == 2
     assert set(np.unique(found.memberships(rows.X))) == {0.0, 1.0}
@@ -448,10 +450,38 @@ def test_group_predicted_only_for_zero_weight_rows_is_not_a_value(weights):
     group = np.repeat(np.array(["a", "b", "c", "a", "a"], dtype=object), [25, 30, 5, 10, 10])
     weight = np.repeat([1.0, 0.0], [70, 10])
     rows = Rows(np.hstack([X, X**2]), np.zeros(80), group, weight=weight)
-    found = guessed(filtering(rows), weights=weights, classifier="LogisticRegression")["expected"]
+    found = guessed(filtering(rows), weights=weights, model="LogisticRegression")["expected"]
     assert found.proxy.chances.probabilities(rows.X)[-1].argmax() == 2
     assert found.proxy.values == 2
     assert found.keep.max() == 1
+
+
+BOOSTERS = {
+    "lightgbm": {"n_estimators": 5, "random_state": 0},
+    "xgboost": {"n_estimators": 5, "random_state": 0},
+    "catboost": {"n_estimators": 5, "random_state": 0},
+}
+
+
+@pytest.mark.parametrize("name", BOOSTERS)
+def test_boosted_trees_guess_groups_as_their_library(name):
+    pytest.importorskip(name)
+    rows = people(3)
+    found = guessed(filtering(rows), model={name: BOOSTERS[name]})["expected"]
+    peer = make_estimator(name, BOOSTERS[name], np.random.default_rng(0))
+    peer.fit(rows.X, np.unique(rows.group.astype(str), return_inverse=True)[1])
+    expected = peer.predict_proba(rows.X)
+    np.testing.assert_allclose(found.proxy.chances.probabilities(rows.X), expected, atol=1e-6)
+    again = loads(dumps(found))
+    np.testing.assert_array_equal(again.keep_probability(rows.X), found.keep_probability(rows.X))
+
+
+@pytest.mark.parametrize("name", BOOSTERS)
+def test_boosted_trees_split_leaves(name):
+    pytest.importorskip(name)
+    found, trace = solved(people(3), 0.5, oracle={name: BOOSTERS[name]}, depth=1, calls=3)
+    assert found.proxy.values == 2
+    assert trace[-1]["objective"] < trace[0]["objective"]
 
 
 def test_combination_of_intersecting_groups_is_predicted():

@@ -12,16 +12,17 @@ from ratecli.errors import FaultError
 from ratecli.experiment.options import make_solver
 from ratecli.models.base import Classifier
 from ratecli.models.composed import CostSensitiveClassifier, GroupThreshold
+from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Threshold
-from ratecli.models.probabilities import TreeEnsemble
 from ratecli.models.storage import dumps, loads
+from ratecli.models.trees import TreeEnsemble
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.baselines.solvers import PostShift
 from ratecli.solvers.hull.best import optimize_over_hull
 from ratecli.solvers.hull.forms import RatePoints, RateProgram
 from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.oracles import choice
-from ratecli.solvers.oracles.base import OracleRows
+from ratecli.solvers.oracles.base import FitRows, OracleRows
 from ratecli.solvers.oracles.estimators import classifier_class, fit_estimator, make_estimator
 from ratecli.solvers.problem import ERROR_RATE, Problem
 
@@ -58,6 +59,19 @@ def prices_of(given: Problem, seed: int) -> np.ndarray:
 
 def cost(given: Problem, prices: np.ndarray, classifier: Classifier) -> float:
     return float(prices @ given.rates.rates(classifier.decide(given.X)))
+
+
+@pytest.mark.parametrize("solver", ["three_player", "coco"])
+@pytest.mark.parametrize("name", ["lightgbm", "xgboost", "catboost"])
+def test_players_accept_boosted_trees_as_oracle(name, solver):
+    pytest.importorskip(name)
+    given, booster = problem(smooth_rows(1), GOALS), {name: {"n_estimators": 5}}
+    oracle = {"plugin": {"probabilities": booster}} if solver == "coco" else booster
+    found = run(make_solver(solver, {"oracle": oracle, "steps": 3, "every": 1}, []), given)
+    mixture = found.variants["stochastic"]
+    assert any(isinstance(getattr(member, "chances", None), TreeEnsemble)
+               for member in mixture.members)  # fmt: skip
+    np.testing.assert_array_equal(loads(dumps(mixture)).decide(given.X), mixture.decide(given.X))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -167,7 +181,8 @@ def test_fitted_classifiers_equal_scikit_learn_and_can_be_stored(name):
         gives = hasattr(model, "predict_proba")
         if not gives and classes is not two:
             continue
-        found = fit_estimator(model, X, classes, weights)
+        rows = FitRows(X, ColumnLayout.numbers(3), classes, weights)
+        found = fit_estimator(model, rows)
         costs = np.array([1.0, -1.0]) if classes is two else np.array([1.0, -0.5, -1.0])
         answer = CostSensitiveClassifier(found, costs)
         if gives:
@@ -179,13 +194,16 @@ def test_fitted_classifiers_equal_scikit_learn_and_can_be_stored(name):
         np.testing.assert_array_equal(loads(blob).decide(X), answer.decide(X))
 
 
-@pytest.mark.parametrize("name", ["DecisionTreeClassifier", "GaussianNB", "LogisticRegression"])
+@pytest.mark.parametrize(
+    "name", ["DecisionTreeClassifier", "GaussianNB", "LogisticRegression", "SVC"]
+)
 def test_sparse_and_dense_features_give_equal_decisions(name):
     given = problem(cells(2), GOALS)
     thin = replace(given, X=sparse.csr_array(given.X))
     prices = prices_of(given, 0)
     one, other = ask(name, given, prices), ask(name, thin, prices)
     np.testing.assert_array_equal(one.decide(given.X), other.decide(thin.X))
+    np.testing.assert_array_equal(loads(dumps(other)).decide(thin.X), other.decide(thin.X))
 
 
 @pytest.mark.parametrize(
@@ -263,16 +281,16 @@ def test_mixture_over_full_trees_is_optimal_over_all_rules(seed):
     program = RateProgram.of(given)
     expected = optimize_over_hull(program, RatePoints.classifiers(np.stack(every, axis=1)), 1e-7)
     for option in ("DecisionTreeClassifier", {"plugin": {"probabilities": "ExtraTreeClassifier"}}):
-        found = run(Mixture(gap=1e-6, oracle=option), given)
+        found = run(Mixture(gap=1e-6, model=option), given)
         assert found.status == "solved"
         assert found.trace[-1]["objective"] == pytest.approx(expected.value, abs=1e-5)
         single = given.rates.rates(found.variants["deterministic"].decide(given.X))
         assert program.excess(single) <= 1e-6
 
 
-def test_sweeps_require_the_linear_oracle():
-    with pytest.raises(ValueError, match="'sweeps' requires the linear oracle"):
-        Mixture(sweeps=2, oracle="plugin")
+def test_sweeps_require_the_linear_model():
+    with pytest.raises(ValueError, match="'sweeps' requires the linear model"):
+        Mixture(sweeps=2, model="plugin")
 
 
 GROUPS = {"plugin": {"groups": True}}
@@ -373,13 +391,13 @@ def test_coco_and_mixture_reach_the_best_thresholds_of_groups():
     best = reached(PostShift())
     assert best > 0.01
     assert best - 1e-5 <= reached(make_solver("coco", {}, [])) <= 1.05 * best
-    assert best - 1e-5 <= reached(Mixture(oracle=GROUPS)) <= 1.05 * best
+    assert best - 1e-5 <= reached(Mixture(model=GROUPS)) <= 1.05 * best
 
 
 def test_rows_of_one_label_need_no_fit():
     rows = halves(40)
     given = problem(replace(rows, label=np.ones(40)), Rules({"c": "positive_rate[g=a] <= 0.5"}))
-    found = run(Mixture(oracle=GROUPS), given)
+    found = run(Mixture(model=GROUPS), given)
     assert found.status == "solved"
     rates = given.rates.rates(given.decisions(found.variants["stochastic"]))
     assert rates[given.rates.index()[ERROR_RATE]] == pytest.approx(0.25)

@@ -6,8 +6,8 @@ from oracles.games import GOALS, features, game_of
 from oracles.goals import by_kind, problem, smooth_rows
 
 from ratecli.rates.matrix import RowKinds
+from ratecli.solvers.players.blocks import pack_lanes, unpack_lanes
 from ratecli.solvers.players.lagrangian import DescendingAtom
-from ratecli.solvers.players.lanes import pack_lanes, unpack_lanes
 from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.players.solver import ThreePlayer
 

@@ -262,7 +262,7 @@ def test_objective_is_near_that_of_the_best_mixture_and_constraints_hold(name, o
     main = found.variants["stochastic"]
     rates = given.rates.rates(main.decide(given.X))
     assert program.excess(rates) <= 1e-6
-    best = run(Mixture(oracle=options.get("oracle", "linear")), given).trace[-1]["objective"]
+    best = run(Mixture(model=options.get("oracle", "linear")), given).trace[-1]["objective"]
     value = float(program.value(program.objective, rates))
     assert best - 0.03 <= value <= best + tolerance
     assert len(main.members) <= len(given.rates.leaves) + 1

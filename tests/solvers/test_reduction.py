@@ -1,12 +1,18 @@
 """fairlearn's exponentiated gradient on our goals, measured by our rates."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from oracles.goals import Rules, problem, rates_of, run, smooth_rows
+from sklearn.tree import DecisionTreeClassifier
 
+from ratecli.errors import FaultError
+from ratecli.experiment.options import make_solver
+from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Linear
+from ratecli.models.storage import dumps, loads
 from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines.solvers import ExponentiatedGradient
 from ratecli.solvers.hull.forms import RateProgram
@@ -14,6 +20,8 @@ from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.problem import ERROR_RATE, Problem
 
 reductions = pytest.importorskip("fairlearn.reductions", reason="the extra 'fairlearn' is missing")
+from ratecli.solvers.baselines.reduction import AffineRowsMoment  # noqa: E402  needs fairlearn
+
 BOUND = 0.05
 GROUPS = ("a", "b", "c")
 PARITY = Rules(
@@ -81,6 +89,50 @@ def test_on_fairlearns_own_goal_it_finds_what_fairlearn_finds():
         assert program.excess(given.rates.rates(chances)) <= 2 * gap
     error = float(np.mean(np.abs(decisions - rows.label)))
     assert ours.trace[0]["objective"] == pytest.approx(error, abs=3 * gap)
+
+
+def test_any_classifier_gives_the_mixture_that_fairlearn_finds_with_it():
+    given = problem(smooth_rows(3), AFFINE[0])
+    tree = {"max_depth": 3, "random_state": 0}
+    found = solved(given, model={"DecisionTreeClassifier": tree}, gap=0.002)
+    mixture = found.variants["stochastic"]
+    theirs = reductions.ExponentiatedGradient(
+        DecisionTreeClassifier(**tree),
+        AffineRowsMoment(*given.rows(*given.constraints)),
+        objective=AffineRowsMoment(*given.rows(given.objective)),
+        nu=0.002,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        theirs.fit(given.X, given.label.astype(int))
+    used = theirs.weights_[theirs.weights_ > 0]
+    assert len(used) > 1
+    np.testing.assert_allclose(mixture.chances, used)
+    for member, k in zip(mixture.members, used.index, strict=True):
+        np.testing.assert_array_equal(
+            member.decide(given.X), theirs.predictors_[k].predict(given.X)
+        )
+    np.testing.assert_array_equal(loads(dumps(mixture)).decide(given.X), mixture.decide(given.X))
+    rates = rates_of(given, mixture)
+    assert found.trace[0]["violation"] == pytest.approx(given.worst_violation(rates))
+
+
+def test_boosted_trees_meet_the_goals_and_see_columns():
+    pytest.importorskip("lightgbm")
+    rows = smooth_rows(3)
+    levels = np.eye(3)[np.random.default_rng(0).integers(3, size=len(rows))]
+    given = problem(replace(rows, X=np.hstack([rows.X, levels])), AFFINE[0])
+    layout = ColumnLayout(np.array([0] * rows.X.shape[1] + [3]))
+    model = {"lightgbm": {"n_estimators": 5}}
+    found = solved(replace(given, column_layout=layout), model=model, gap=0.01)
+    members = found.variants["stochastic"].members
+    assert {len(member.chances.layout.levels) for member in members} == {rows.X.shape[1] + 1}
+    assert found.trace[0]["violation"] <= 2 * found.trace[0]["gap"] + 1e-9
+
+
+def test_an_existing_score_cannot_be_fitted():
+    with pytest.raises(FaultError, match="an existing score cannot be"):
+        make_solver("exponentiated_gradient", {"model": {"score": "s"}}, [])
 
 
 def test_too_few_steps_are_a_limit():

@@ -20,7 +20,7 @@ from ratecli.solvers.baselines.streamed import StreamedNewton, fit_plain_streame
 from ratecli.solvers.design_matrix import add_ones_column
 from ratecli.solvers.liblinear import fit_liblinear
 from ratecli.solvers.players import streamed as player
-from ratecli.solvers.players.lanes import WIDTH
+from ratecli.solvers.players.blocks import WIDTH
 from ratecli.solvers.players.rows import LaneRows
 from ratecli.solvers.players.streamed import StreamedLaneRows
 from ratecli.solvers.problem import ERROR_RATE

@@ -1,9 +1,8 @@
-"""Linear classifiers and regressors: plain ones, thresholds on their scores, bounded covariance."""
+"""Linear classifiers and regressors: plain ones, and those of bounded covariance."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import numpy as np
 from scipy import sparse
@@ -11,17 +10,15 @@ from scipy import sparse
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 from ratecli.models.linear import RAMP_CORNER, LinearRegressor, Logistic, Threshold
+from ratecli.models.recent import array_digest
 from ratecli.rates.analysis import Goal, affine_pieces
-from ratecli.rates.matrix import RateMatrix, RowKinds
+from ratecli.rates.matrix import RateMatrix
 from ratecli.solvers.base import Progress, Solution, trace_row
-from ratecli.solvers.baselines.solvers import Thresholded
 from ratecli.solvers.design_matrix import DesignMatrix, add_ones_column
-from ratecli.solvers.fit_cache import FitCache, array_digest
-from ratecli.solvers.hull.forms import RateProgram, unmet_status
+from ratecli.solvers.fit_cache import FitCache
 from ratecli.solvers.liblinear import ClassificationLoss, fit_liblinear
 from ratecli.solvers.majorize.augmented import AugmentedLagrangian
 from ratecli.solvers.majorize.convex import ConvexProblem, ConvexSolution, RampProblem, StoppingRule
-from ratecli.solvers.numerics import SCORE_TIE, Thresholds
 from ratecli.solvers.problem import Problem, combine_affine_forms, sum_by_goal
 from ratecli.solvers.seldonian.scores import fit_unconstrained, plain_objective, score_model_of
 
@@ -106,55 +103,6 @@ def _fit_logistic(problem: Problem, rng: np.random.Generator) -> tuple[Logistic,
     )
     late = f"LIBLINEAR stopped after {MAX_ITERATIONS} passes over the rows"
     return Logistic(w[:-1], float(w[-1])), "" if converged else late
-
-
-ROUNDING = 1e-12
-"""Rounding error of a sum of a few exact rates."""
-
-
-def threshold_rates(scores: Array, matrix: RateMatrix, own: float) -> tuple[Array, Array]:
-    """Return all thresholds (T,) on scores (n,), descending, and the rates (K, T) at each.
-
-    The threshold `own` is kept as it is if it lies between two neighbouring scores. Sums of row
-    weights are divided last, so that with weights of 1 the rates are exact to the last bit.
-    """
-    cuts = Thresholds.of(scores)
-    values = cuts.values.copy()
-    if np.abs(scores - own).min() > SCORE_TIE * max(float(np.abs(scores).max()), 1.0):
-        values[cuts.counts == (scores > own).sum()] = own
-    sums = cuts.positive_sums(matrix.sums.toarray()) + matrix.constants[:, None]
-    return values, sums / matrix.totals[:, None]
-
-
-def solve_thresholded(
-    options: Thresholded, problem: Problem, rng: np.random.Generator, progress: Progress
-) -> Solution:
-    """Return the plain classifier with the best threshold that satisfies the chosen constraints."""
-    begun, named = time.perf_counter(), {goal.name: goal for goal in problem.constraints}
-    chosen = problem.constraints if options.meets is None else (named[options.meets],)
-    goals = () if options.free else chosen
-    plain, suboptimal = fit_plain_classifier(problem, options.loss, rng)
-    progress(f"{options.loss} loss fitted")
-    own = -plain.bias
-    thresholds, rates = threshold_rates(problem.X @ plain.weights, problem.rates, own)
-    program = RateProgram.of(replace(problem, constraints=goals))
-    missed = program.missed(rates, ROUNDING)
-    feasible = missed == 0
-    if not feasible.any():
-        nearest = rates[:, missed.argmin()]
-        excess = [float(program.value(form, nearest)) for form in program.constraints]
-        worst = f"'{program.owners[int(np.argmax(excess))]}' by {missed.min():.3g}"
-        reason = f"no threshold satisfies all constraints: the best one violates {worst}"
-        return Solution({}, *unmet_status(program, RowKinds.by(problem.rates), reason))
-    values = program.value(program.objective, rates)
-    known = np.nan_to_num(values, nan=np.inf)  # undefined is worse than any other value
-    is_best = feasible & (known <= known[feasible].min() + ROUNDING)
-    best = int(np.where(is_best, np.abs(thresholds - own), np.inf).argmin())
-    classifier = Threshold(plain.weights, -float(thresholds[best]))
-    shift = own - float(thresholds[best])
-    row = trace_row(1, float(values[best]), problem.violation(classifier), begun, shift=shift)
-    status = "iteration_limit" if suboptimal else "solved"
-    return Solution({"deterministic": classifier}, status, suboptimal, trace=(row,))
 
 
 ZAFAR_GAP = 5e-7

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,16 @@ import pandas as pd
 from fairlearn import reductions
 from sklearn.linear_model import LogisticRegression
 
-from ratecli.models.base import Array, Classifier
-from ratecli.models.composed import MixtureClassifier, deterministic_variants
+from ratecli.models.base import Array, Classifier, Features
+from ratecli.models.composed import MIN_CHANCE, MixtureClassifier, deterministic_variants
+from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Logistic, Threshold
 from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.baselines.solvers import ExponentiatedGradient
 from ratecli.solvers.hull.best import MAX_EXCESS
 from ratecli.solvers.liblinear import to_int32_indices
+from ratecli.solvers.oracles.base import FitRows
+from ratecli.solvers.oracles.choice import fit_classifier, is_linear
 from ratecli.solvers.problem import Problem
 
 
@@ -58,18 +62,72 @@ class AffineRowsMoment(reductions.ClassificationMoment):  # type: ignore[misc]
         return pd.Series(-self.total_samples * (prices @ self.slopes))
 
 
+@dataclass
+class Learner:
+    """The estimator that fairlearn fits: the model of an option.
+
+    Attributes
+    ----------
+    model
+        The option.
+    layout
+        The columns behind the features.
+    l2
+        Regularization of a logistic regression.
+    seed
+        Seed of each fit.
+    classifier
+        The fitted classifier.
+    decisions
+        (n,) its decisions on the rows that it was fitted to, the only ones that fairlearn asks for.
+    """
+
+    model: Any
+    layout: ColumnLayout
+    l2: float
+    seed: int
+    classifier: Classifier = field(init=False)
+    decisions: Array = field(init=False)
+
+    def __sklearn_clone__(self) -> Learner:
+        return replace(self)
+
+    def fit(self, X: Features, y: Any, sample_weight: Any) -> Learner:
+        """Fit the model to rows (n, d), labels (n,) and weights (n,) that sum to n.
+
+        Raises
+        ------
+        FaultError
+            E501 if the model cannot be fitted or stored.
+        """
+        labels, weights = np.asarray(y, dtype=np.intp), np.asarray(sample_weight, dtype=float)
+        if is_linear(self.model):
+            fitted = LogisticRegression(
+                solver="liblinear", C=1 / (X.shape[0] * self.l2), random_state=self.seed
+            ).fit(X, labels, sample_weight=weights)
+            self.classifier = Logistic(fitted.coef_[0].astype(float), float(fitted.intercept_[0]))
+        else:
+            used = np.flatnonzero(weights)
+            rows = FitRows(X[used], self.layout, labels[used], weights[used])
+            random = np.random.default_rng(self.seed)
+            self.classifier = fit_classifier(self.model, rows, self.l2, random)
+        self.decisions = self.classifier.decide(X)
+        return self
+
+    def predict(self, X: Features) -> Array:  # noqa: ARG002
+        return self.decisions
+
+
 def solve_reduction(
     options: ExponentiatedGradient, problem: Problem, rng: np.random.Generator, progress: Progress
 ) -> Solution:
     """Run the reduction, and measure its mixture by ratecli's rates."""
-    begun, X = time.perf_counter(), problem.X
+    begun, X = time.perf_counter(), to_int32_indices(problem.X)
     objective = AffineRowsMoment(*problem.rows(problem.objective))
     slopes, constants = problem.rows(*problem.constraints)
     if not len(slopes):  # fairlearn requires a constraint: add one that always holds
         slopes, constants = np.zeros((1, X.shape[0])), np.full(1, -1.0)
-    learner = LogisticRegression(
-        solver="liblinear", C=1 / (X.shape[0] * problem.l2), random_state=int(rng.integers(2**31))
-    )
+    learner = Learner(options.model, problem.layout, problem.l2, int(rng.integers(2**31)))
     limits = {"eps": options.eps, "max_iter": options.iterations, "nu": options.gap}
     reduction = reductions.ExponentiatedGradient(
         learner, AffineRowsMoment(slopes, constants), objective=objective, **limits
@@ -78,13 +136,15 @@ def solve_reduction(
     with warnings.catch_warnings():
         # pandas deprecations concern fairlearn's code
         warnings.simplefilter("ignore", DeprecationWarning)
-        reduction.fit(to_int32_indices(X), (signs > 0).astype(int))
-    weights = reduction.weights_
-    members = [_linear_classifier(reduction.predictors_[k], X.shape[1]) for k in weights.index]
+        reduction.fit(X, (signs > 0).astype(int))
+    weights = reduction.weights_[reduction.weights_ > MIN_CHANCE]
+    fitted = [reduction.predictors_[k] for k in weights.index]
+    members = [_classifier(each, X.shape[1]) for each in fitted]
     mixture = MixtureClassifier.of(members, weights.to_numpy(dtype=float))
-    decisions = mixture.decide(X)
+    decisions = np.clip(mixture.chances @ np.stack([each.predict(X) for each in fitted]), 0.0, 1.0)
     value = float((objective.slopes @ decisions + objective.constants)[0])
-    row = trace_row(int(reduction.last_iter_) + 1, value, problem.violation(mixture), begun)
+    violation = problem.worst_violation(problem.rates.rates(decisions))
+    row = trace_row(int(reduction.last_iter_) + 1, value, violation, begun)
     row |= {"gap": float(reduction.best_gap_), "work": int(reduction.n_oracle_calls_)}
     progress(f"{row['work']} classifiers fitted")
     variants = {"stochastic": mixture, **deterministic_variants(mixture, None)}
@@ -98,8 +158,8 @@ def solve_reduction(
     return Solution(variants, "iteration_limit", reason, trace=(row,))
 
 
-def _linear_classifier(model: Any, width: int) -> Classifier:
-    if type(model).__name__ == "DummyClassifier":
-        # fairlearn's fallback if all costs have the same sign
-        return Threshold(np.zeros(width), 1.0 if model.constant == 1 else -1.0)
-    return Logistic(model.coef_[0].astype(float), float(model.intercept_[0]))
+def _classifier(model: Any, width: int) -> Classifier:
+    """Return the classifier of a learner or of fairlearn's fallback if all costs have one sign."""
+    if isinstance(model, Learner):
+        return model.classifier
+    return Threshold(np.zeros(width), 1.0 if model.constant == 1 else -1.0)

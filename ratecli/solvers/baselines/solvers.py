@@ -2,25 +2,137 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
-from annotated_types import Ge, Gt
+from annotated_types import Ge, Gt, MinLen
+from pydantic import BeforeValidator
 
 from ratecli.errors import Diagnostic
 from ratecli.rates.analysis import PROGRAM_SHAPES, Goal, Shape
 from ratecli.solvers.base import ConstraintName, Progress, Role, Solution, Solver
+from ratecli.solvers.oracles.choice import (
+    EARLY_STOPPING,
+    LINEAR_MODEL,
+    ModelOption,
+    Scores,
+    check_reduced_model,
+    check_tuned,
+    existing_score,
+    is_linear,
+    model_name,
+    stops_early,
+)
 
 if TYPE_CHECKING:  # numpy is slow to import
     import numpy as np
 
     from ratecli.rates.matrix import RateMatrix
+    from ratecli.solvers.baselines.scores import ModelOptions
     from ratecli.solvers.problem import Problem
 
 
+DEFAULT_FOLDS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSolver(Solver):
+    """Base of algorithms that fit one model to the labels.
+
+    Attributes
+    ----------
+    model
+        `linear` with a `loss`, `logistic`, or a classifier: the name of any of scikit-learn whose
+        fit takes sample weights, `lightgbm`, `xgboost` or `catboost` (optional extras), or
+        `package.module:Class` of these packages and those named by `--trust`. Parameters follow the
+        name: `{lightgbm: {num_leaves: 15, early_stopping_round: 20}}`. Boosted trees see categories
+        and missing numbers as such. With early stopping, validation rows decide when to stop. An
+        existing score, `{score: NAME}`, is not fitted: NAME is among the `scores` of each data set,
+        and decisions are positive above .5, or above T with `{score: {name: NAME, threshold: T}}`.
+    tune
+        Values to try for parameters of the model: `{num_leaves: [15, 31], learning_rate: [0.05,
+        0.1]}`. Of all combinations, the one with the smallest log loss (the smallest error of a
+        model without probabilities) on the validation rows is chosen, or without such rows, in 5
+        folds of the training rows.
+    """
+
+    model: ModelOption = LINEAR_MODEL
+    tune: Mapping[str, Annotated[tuple[Any, ...], MinLen(1)]] | None = None
+
+    streams: ClassVar[Mapping[str, Any] | None] = {"model": LINEAR_MODEL}
+
+    def __post_init__(self) -> None:
+        if self.tune:
+            check_tuned(self.model, self.tune)
+
+    @property
+    def idle(self) -> Mapping[str, str]:
+        if self.model == LINEAR_MODEL:
+            return {}
+        if self.score_column:
+            return dict.fromkeys(("loss", "scores"), "an existing score is not fitted")
+        return {"loss": f"the model '{model_name(self.model)}' has its own loss"}
+
+    @property
+    def score_column(self) -> str:
+        score = existing_score(self.model)
+        return score.name if score else ""
+
+    @property
+    def chooses_by(self) -> str:
+        if any(key in EARLY_STOPPING for key in self.tune or ()):
+            return "tune"
+        return "model" if stops_early(self.model) else ""
+
+    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        if not self.tune:
+            return self.solve_tuned(problem, rng, progress)
+        from ratecli.solvers.baselines.tuning import choose_model
+
+        model, rows = choose_model(cast("ModelOptions", self), problem)
+        progress(f"{len(rows)} settings tried")
+        tuned = replace(self, model=model, tune=None)
+        found = tuned.solve_tuned(problem, rng, progress)
+        return replace(found, trace=(*rows, *found.trace))
+
+    @abstractmethod
+    def solve_tuned(
+        self, problem: Problem, rng: np.random.Generator, progress: Progress
+    ) -> Solution:
+        """Return a solution of the problem by the model as it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdSolver(ModelSolver):
+    """Base of algorithms that choose thresholds on a model's score.
+
+    Attributes
+    ----------
+    scores
+        By which scores of the training rows thresholds are chosen: `in_sample`, those of the model
+        itself; `{folds: K}`, each row's by a model fitted to the other K - 1 folds, K >= 2;
+        `{held_out: S}`, those of a share S of the rows, 0 < S < 1, which the model is not fitted
+        to. A flexible model's scores of its own rows are too good: a recall set by them is missed
+        on new rows. Default: `in_sample` for linear models and existing scores, `{folds: 5}` for
+        others.
+    """
+
+    scores: Scores | None = None
+
+    streams: ClassVar[Mapping[str, Any] | None] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.scores is None:  # record the resolved value, not None
+            plain = is_linear(self.model) or self.score_column
+            chosen: Scores = "in_sample" if plain else {"folds": DEFAULT_FOLDS}
+            object.__setattr__(self, "scores", chosen)
+
+
 @dataclass(frozen=True)
-class Unconstrained(Solver):
+class Unconstrained(ModelSolver):
     """Minimizes plain error on the labelled training rows, whatever the goals are.
 
     Attributes
@@ -36,19 +148,21 @@ class Unconstrained(Solver):
     version: ClassVar[int] = 3
     role: ClassVar[Role] = "ignores"
     numbers: ClassVar[Mapping[str, Any] | None] = {"loss": "squared"}
-    streams: ClassVar[Mapping[str, Any] | None] = {}
 
     @property
     def takes_classes(self) -> bool:
         return self.loss != "squared"
 
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        from ratecli.solvers.baselines.linear import fit_plain_classifier, fit_plain_estimate
+    def solve_tuned(
+        self, problem: Problem, rng: np.random.Generator, progress: Progress
+    ) -> Solution:
+        from ratecli.solvers.baselines.linear import fit_plain_estimate
+        from ratecli.solvers.baselines.scores import fit_model
 
         if self.loss == "squared":
             return Solution({"estimate": fit_plain_estimate(problem)})
-        classifier, reason = fit_plain_classifier(problem, self.loss, rng)
-        progress(f"{self.loss} loss fitted")
+        classifier, reason = fit_model(self, problem, rng)
+        progress(f"{model_name(self.model)} model ready")
         return Solution(
             {"deterministic": classifier}, "iteration_limit" if reason else "solved", reason
         )
@@ -71,14 +185,14 @@ class Audit(Solver):
 
 
 @dataclass(frozen=True)
-class Thresholded(Solver):
-    """A linear classifier whose bias is shifted to satisfy constraints (Goh et al. 2016, figure 3).
+class Thresholded(ThresholdSolver):
+    """A classifier whose threshold is shifted to satisfy constraints (Goh et al. 2016, figure 3).
 
-    The classifier is that of `unconstrained`, an SVM with a certified gap. Of all thresholds on its
-    scores that satisfy the constraints on the training set, the one with the smallest objective is
-    chosen, and among equally good ones the one nearest to the classifier's own. Every threshold is
-    evaluated, so goals may be of any class that can be computed from decisions. If one threshold
-    cannot satisfy all constraints together, `meets` selects one of them.
+    The classifier is that of `unconstrained`, by default an SVM with a certified gap. Of all
+    thresholds on its scores that satisfy the constraints on the training set, the one with the
+    smallest objective is chosen, and among equally good ones the one nearest to the classifier's
+    own. Every threshold is evaluated, so goals may be of any class that can be computed from
+    decisions. If one threshold cannot satisfy all constraints together, `meets` selects one.
 
     With `loss: logistic`, `free: true` and the objective `1 - f1` this is the plug-in classifier
     for the F-measure (UncF1 of Narasimhan et al. 2019, table 4), except that the paper chooses
@@ -104,17 +218,20 @@ class Thresholded(Solver):
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.free and self.meets is not None:
             raise ValueError("meets: it has no effect with free: true")
 
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
-        from ratecli.solvers.baselines.linear import solve_thresholded
+    def solve_tuned(
+        self, problem: Problem, rng: np.random.Generator, progress: Progress
+    ) -> Solution:
+        from ratecli.solvers.baselines.scores import solve_thresholded
 
         return solve_thresholded(self, problem, rng, progress)
 
 
 @dataclass(frozen=True)
-class PostShift(Solver):
+class PostShift(ThresholdSolver):
     """The best thresholds of groups on one score (Hardt, Price, Srebro 2016), for any goal.
 
     The score is that of `unconstrained`. The groups are the cells into which the slices of the
@@ -127,8 +244,11 @@ class PostShift(Solver):
     with a block for each group, whose points are the group's cuts; most groups have a single
     threshold, few need a random choice between two. It is optimal within `gap`, as the trace says.
 
-    The variant `deterministic` is the best single threshold for each group. It is a global optimum
-    if `exact` in the trace is true: if there are few choices, or if no goal compares ratios.
+    The variant `deterministic` is the best single threshold for each group, found by branch and
+    bound for goals of every class. If `exact` in the trace is true, no other choice of thresholds
+    on the training set has a smaller objective or, if none satisfies all constraints, a smaller
+    violation. Otherwise the search was stopped, as it may be with many groups, and the objective is
+    at most `deterministic_gap` above the optimum.
 
     Attributes
     ----------
@@ -136,20 +256,44 @@ class PostShift(Solver):
         Loss of the score, as in `unconstrained`: `logistic` or `hinge`.
     gap
         How far the objective may be from the optimum.
+    groups
+        `known`, or `unknown` if a row's group is not known when it is classified: then all rows
+        share one threshold. `mixture` with the model `plugin` predicts groups together with labels.
+    min_support
+        Number of rows below which a group has no threshold of its own; of those rows only that a
+        goal averages over, such as rows with a positive label for `tpr`.
+    small_groups
+        What becomes of such groups. `pool`: from the smallest on, each shares the threshold of the
+        group that differs from it in the fewest slices, the largest of them. `refuse`: the trial
+        ends with E408.
     """
 
     loss: Literal["logistic", "hinge"] = "logistic"
     gap: Annotated[float, Gt(0)] = 1e-5
+    groups: Literal["known", "unknown"] = "known"
+    min_support: Annotated[int, Ge(0)] = 0
+    small_groups: Literal["pool", "refuse"] = "pool"
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     objectives: ClassVar[frozenset[str]] = PROGRAM_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
 
     @property
     def sees_slices(self) -> bool:
-        return True
+        return self.groups == "known"
 
-    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+    @property
+    def idle(self) -> Mapping[str, str]:
+        found = dict(super().idle)
+        if self.groups == "unknown":
+            found["min_support"] = "all groups share one threshold"
+        if not self.min_support:
+            found["small_groups"] = "min_support is 0, so that no group is small"
+        return found
+
+    def solve_tuned(
+        self, problem: Problem, rng: np.random.Generator, progress: Progress
+    ) -> Solution:
         from ratecli.solvers.baselines.post_shift import solve_post_shift
 
         return solve_post_shift(self, problem, rng, progress)
@@ -195,13 +339,12 @@ class Zafar(Solver):
 class ExponentiatedGradient(Solver):
     """fairlearn's `ExponentiatedGradient` (Agarwal et al. 2018, algorithm 1), unchanged.
 
-    Multipliers grow exponentially with the violation of their constraint. The learner is
-    LIBLINEAR's logistic regression with a regularized bias, fitted to the signs of the costs and
-    weighted by their size. After each step a linear program finds the best mixture of the
-    classifiers so far. Any affine constraint is enforced exactly as written, through ratecli's own
-    moments; this includes demographic parity, equal opportunity, equalized odds and error rate
-    parity, as differences or as ratios. A constraint may be violated by up to twice the remaining
-    gap (`not_met`).
+    Multipliers grow exponentially with the violation of their constraint. The learner is fitted to
+    the signs of the costs and weighted by their size. After each step a linear program finds the
+    best mixture of the classifiers so far. Any affine constraint is enforced exactly as written,
+    through ratecli's own moments; this includes demographic parity, equal opportunity, equalized
+    odds and error rate parity, as differences or as ratios. A constraint may be violated by up to
+    twice the remaining gap (`not_met`).
 
     Attributes
     ----------
@@ -209,6 +352,9 @@ class ExponentiatedGradient(Solver):
         Inverse of the largest sum of multipliers.
     iterations
         Maximum number of steps.
+    model
+        The learner: `linear`, which is LIBLINEAR's logistic regression with a regularized bias, or
+        a classifier as in `unconstrained`: `{lightgbm: {num_leaves: 15}}`.
     gap
         Duality gap at which the algorithm stops. The default is fairlearn's: half a standard error
         of the first classifier's error.
@@ -216,6 +362,7 @@ class ExponentiatedGradient(Solver):
 
     eps: Annotated[float, Gt(0)] = 0.01
     iterations: Annotated[int, Ge(1)] = 50
+    model: Annotated[str | dict[str, Any], BeforeValidator(check_reduced_model)] = LINEAR_MODEL
     gap: Annotated[float, Gt(0)] | None = None
 
     version: ClassVar[int] = 1

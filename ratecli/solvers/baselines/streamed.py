@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ratecli.models.base import Array
 from ratecli.models.linear import Logistic, Threshold
-from ratecli.models.record_loops import decode_row
+from ratecli.models.loops import decode_row
 from ratecli.models.records import FeatureCoding, RecordBatch
 from ratecli.solvers.liblinear import ClassificationLoss
 from ratecli.solvers.problem import Problem

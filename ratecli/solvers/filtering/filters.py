@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.probabilities import LEAF
+from ratecli.models.layout import ColumnLayout
 from ratecli.models.proxies import ClassifierProxy, ProxyFilter, SampledFilter, SplitTree
+from ratecli.models.recent import class_probabilities
+from ratecli.models.trees import LEAF
 from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.filtering.solvers import BalancedTree, GuessedGroup
 from ratecli.solvers.filtering.split import LeafSplit, TreeLeaf, nearest_split, progress_split
@@ -21,7 +23,7 @@ from ratecli.solvers.filtering.target import (
     maximize_kept_rows,
     optimal_sampling_weights,
 )
-from ratecli.solvers.oracles.base import Oracle, OracleRows
+from ratecli.solvers.oracles.base import FitRows, Oracle, OracleRows
 from ratecli.solvers.oracles.choice import fit_probability_classifier, make_oracle
 from ratecli.solvers.oracles.estimators import PlugInOracle
 from ratecli.solvers.problem import Problem
@@ -57,10 +59,12 @@ def solve_guessed_group(
     target = FilterTarget(problem, leave_out=options.missing == "leave_out")
     weight = target.kinds.weight
     used = np.flatnonzero(weight)
-    rows = target.X[used], target.combinations[used], weight[used]
-    model = fit_probability_classifier(options.classifier, rows, problem.l2, rng)
+    columns = target.column_layout or ColumnLayout.numbers(target.X.shape[1])
+    weights = weight[used] / weight[used].mean()
+    rows = FitRows(target.X[used], columns, target.combinations[used], weights)
+    model = fit_probability_classifier(options.model, rows, problem.l2, rng)
     progress(f"a classifier of {model.classes} groups is fitted")
-    likeliest = model.probabilities(target.X).argmax(axis=1)
+    likeliest = class_probabilities(model, target.X).argmax(axis=1)
     groups = np.unique(likeliest[weight > 0]).astype(np.intp)  # ignore rows that are left out
     A, sizes = target.values(target.mass(np.equal.outer(likeliest, groups).astype(float)).T)
     if options.weights == "naive":
@@ -164,7 +168,8 @@ class FilterTreeBuilder:
 
     def _leaf(self, node: int, depth: int, chances: Array) -> TreeLeaf:
         weighted = self.target.shares.multiply(chances[None, :]).tocsr()
-        ground = OracleRows(self.target.X, self.target.kinds, weighted)
+        layout = self.target.column_layout
+        ground = OracleRows(self.target.X, self.target.kinds, weighted, column_layout=layout)
         # The path of a row depends on its features only, so the probability of its group given the
         # features is the same in every leaf: the root's fit stays valid.
         root = self.leaves[0].oracle if self.leaves else None

@@ -66,7 +66,7 @@ class BalancedTree(Solver):
     oracle
         Finds classifiers for splits: `plugin`, which fits probabilities of the groups once;
         `regression` (the paper's paired regression), which is faster and often slightly worse; or
-        any other oracle of `mixture`.
+        any other oracle of `three_player`.
     gap
         Column generation stops when another answer of the oracle promises to reduce the distance by
         no more than this.
@@ -96,6 +96,7 @@ class BalancedTree(Solver):
     sampled: bool = False
     missing: Literal["refuse", "leave_out"] = "refuse"
 
+    version: ClassVar[int] = 2
     hides_groups: ClassVar[bool] = True
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.BALANCE})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.DISCLOSURE})
@@ -132,9 +133,10 @@ class GuessedGroup(Solver):
     weights
         `naive`: keep equally many rows of each predicted group; `qp`: use the chances that balance
         the groups best (Algorithm 1).
-    classifier
-        Name of a scikit-learn classifier, optionally with options: LogisticRegression,
-        {DecisionTreeClassifier: {max_depth: 20}}.
+    model
+        A classifier that returns probabilities: `logistic`, the name of one of scikit-learn,
+        `lightgbm`, `xgboost` or `catboost` (optional extras), or `package.module:Class` of a
+        trusted package. Parameters follow the name: `{DecisionTreeClassifier: {max_depth: 20}}`.
     noise
         eta: probability with which a prediction is replaced by one of the others, uniformly, while
         the chances of keeping stay as they are (appendix A.1.1). The effect on disclosivity and
@@ -150,13 +152,14 @@ class GuessedGroup(Solver):
     """
 
     weights: Literal["naive", "qp"] = "qp"
-    classifier: ChancesOption = "LogisticRegression"
+    model: ChancesOption = "LogisticRegression"
     noise: Annotated[float, Ge(0), Le(1)] = 0.0
     kept: Annotated[float, Ge(0), Le(1)] = 0.0
     sampled: bool = False
     missing: Literal["refuse", "leave_out"] = "refuse"
 
     role: ClassVar[Role] = "reads"
+    renamed: ClassVar[Mapping[str, str]] = {"classifier": "model"}
     hides_groups: ClassVar[bool] = True
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.BALANCE})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.DISCLOSURE})

@@ -32,6 +32,8 @@ class FilterTarget:
     ----------
     X
         (n, d) features.
+    column_layout
+        Which features belong to one column; None if each is a number.
     kinds
         Kinds of the rows; its rates are the masses.
     balanced, target
@@ -66,7 +68,8 @@ class FilterTarget:
         leaves = [*dict.fromkeys([*wanted.groups, *secret]), whole]
         matrix = _select_rates(problem.rates, leaves, problem.known if leave_out else {})
         index, sizes = matrix.index(), [len(groups) for groups, _ in columns]
-        self.X, self.kinds = problem.X, RowKinds.by(matrix)
+        self.X, self.column_layout = problem.X, problem.column_layout
+        self.kinds = RowKinds.by(matrix)
         self.balanced = np.array([index[leaf] for leaf in wanted.groups])
         self.target = np.array(wanted.target)
         self.secret = np.array([index[leaf] for leaf in secret], dtype=np.intp)

@@ -349,8 +349,7 @@ def unmet_status(
     The status is `infeasible` only if no decisions at all could satisfy them; otherwise `status`
     and `reason` are returned unchanged.
     """
-    # imported here because it imports numba, which takes a third of a second in every process
-    from ratecli.solvers.hull.best import min_violation
+    from ratecli.solvers.hull.best import min_violation  # it imports this module
 
     least = min_violation(program, kinds)
     if least <= SURE_VIOLATION:

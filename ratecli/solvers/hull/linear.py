@@ -12,10 +12,12 @@ Results are verified; HiGHS takes over if the verification fails.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cache
+from types import FunctionType
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
@@ -39,6 +41,8 @@ DUALITY_TOLERANCE = 1e-8
 MAX_HIGHS_COLUMNS = 200_000
 """Maximum number of columns passed to HiGHS, which needs one per column and corner of the box."""
 HIGHS_INFEASIBLE = 2
+MAX_INTERPRETED_ROWS = 8
+"""Programs with more rows, or with levels, are solved by compiled code."""
 
 
 class SimplexTable(NamedTuple):
@@ -79,7 +83,6 @@ class SimplexBasis(NamedTuple):
     inverse: Array
 
 
-@numba.njit(cache=True)
 def run_simplex(table: SimplexTable, basis: SimplexBasis) -> bool:
     """Pivot until a fresh inverse gives no negative reduced cost; return whether that succeeded."""
     m = len(basis.inverse)
@@ -128,7 +131,6 @@ def run_simplex(table: SimplexTable, basis: SimplexBasis) -> bool:
     return False
 
 
-@numba.njit(cache=True)
 def basis_duals(basis: SimplexBasis) -> Array:
     """Return the duals (m + 1,) of the rows; that of the costs is -1."""
     duals = np.zeros(len(basis.matrix))
@@ -139,7 +141,6 @@ def basis_duals(basis: SimplexBasis) -> Array:
     return duals
 
 
-@numba.njit(cache=True)
 def refresh_inverse(basis: SimplexBasis) -> bool:
     """Recompute the inverse by elimination; return whether the matrix is invertible."""
     m = len(basis.inverse)
@@ -160,7 +161,6 @@ def refresh_inverse(basis: SimplexBasis) -> bool:
     return True
 
 
-@numba.njit(cache=True)
 def leaving_row(basis: SimplexBasis, direction: Array, artificial: int) -> int:
     """Return the row of the lexicographically least ratio inverse / direction, -1 if none.
 
@@ -181,6 +181,23 @@ def leaving_row(basis: SimplexBasis, direction: Array, artificial: int) -> int:
         if difference < 0:
             best = i
     return best
+
+
+Pivoting = Callable[[SimplexTable, SimplexBasis], bool]
+
+
+@cache
+def compiled_simplex() -> Pivoting:
+    """Return `run_simplex` compiled: many times as fast, but loading numba takes 0.4 s."""
+    import numba
+
+    scope: dict[str, Any] = dict(globals())
+    for function in (basis_duals, refresh_inverse, leaving_row, run_simplex):
+        own = FunctionType(function.__code__, scope, function.__name__)
+        own.__module__ = __name__
+        scope[function.__name__] = numba.njit(cache=True)(own)
+    found: Pivoting = scope["run_simplex"]
+    return found
 
 
 @dataclass(frozen=True)
@@ -247,13 +264,15 @@ class LevelLp:
         )
         head = np.roll(np.arange(count, count + m), self.equal)
         basis = SimplexBasis(head, np.zeros((m, len(low))), phase_one.fixed[:, head], np.eye(m))
-        finished = run_simplex(phase_one, basis)
+        # affine goals take few pivots in small programs; others take hundreds of programs
+        pivot = compiled_simplex() if len(low) or m > MAX_INTERPRETED_ROWS else run_simplex
+        finished = pivot(phase_one, basis)
         if finished and self._infeasibility(basis) > TOLERANCE:
             return None
         basis.matrix[0] = fixed[0, head]
         for (p, _), extra in zip(self.places[~rows], times[~rows], strict=True):
             basis.matrix[0] += basis.levels[:, p] * extra[head]
-        if not (finished and run_simplex(table, basis) and self._is_verified(basis)):
+        if not (finished and pivot(table, basis) and self._is_verified(basis)):
             return self._by_highs(boxes)
         regular, scales = head < count, self._scales
         x = np.maximum(basis.inverse[regular, 0], 0.0) / scales[1]

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ratecli.models.base import Array, Classifier
-from ratecli.models.composed import MixtureClassifier, deterministic_variants
+from ratecli.models.composed import (
+    CostSensitiveClassifier,
+    MixtureClassifier,
+    deterministic_variants,
+)
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Shape, constraint_goal, objective_goal
 from ratecli.rates.matrix import RowKinds
@@ -19,12 +23,14 @@ from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.hull.best import MAX_EXCESS, HullOptimum, Tangents, optimize_over_hull
 from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RatePoints, RateProgram, unmet_status
 from ratecli.solvers.oracles.base import Oracle, OracleRows, with_threshold
-from ratecli.solvers.oracles.choice import make_oracle, make_oracle_rows
+from ratecli.solvers.oracles.choice import is_ensemble, make_oracle, make_oracle_rows
 from ratecli.solvers.problem import ERROR_RATE, Problem, sum_by_goal
 
 if TYPE_CHECKING:
     from ratecli.solvers.hull.solver import Mixture
 
+MAX_BLENDS = 16
+"""Number of blends of members that are tried, unless there are more members."""
 CONVEX_SHAPES = frozenset({Shape.AFFINE, Shape.CONVEX})
 
 
@@ -152,39 +158,69 @@ def find_mixture(
     solver: Mixture, problem: Problem, rng: np.random.Generator, progress: Progress
 ) -> Solution:
     """Return the solution of `mixture`."""
-    rows = make_oracle_rows(solver.oracle, problem, RowKinds.by(problem.rates))
-    oracle = make_oracle(solver.oracle, rows, problem.l2, rng, sweeps=solver.sweeps)
-    search = ColumnGeneration(RateProgram.of(problem), rows, oracle, solver.gap, solver.calls)
-    search.start(np.array([float(leaf == ERROR_RATE) for leaf in problem.rates.leaves]))
+    rows, oracle, judged = _rows_and_oracle(solver, problem, rng)
+    search = ColumnGeneration(RateProgram.of(judged), rows, oracle, solver.gap, solver.calls)
+    search.start(np.array([float(leaf == ERROR_RATE) for leaf in judged.rates.leaves]))
     search.run(progress)
     multipliers = sum_by_goal(search.program.owners, search.found.multipliers)
     # the objective is at least this, provided that the oracle's answers are the cheapest
     least = search.objective - float(search.trace[-1]["gap"])
-    search.turn_to(max_slack_problem(problem, least + solver.gap))
+    search.turn_to(max_slack_problem(judged, least + solver.gap))
     search.run(progress)
     main = search.mixture
     variants: dict[str, Classifier] = {
         "stochastic": main,
-        "deterministic": _best_single(search, main.members),
+        "deterministic": _best_single(search, main),
     }
     variants |= deterministic_variants(main, rng if solver.hashed else None)
-    return Solution(variants, *_ending(search), multipliers, tuple(search.trace))
+    unseen = is_ensemble(solver.model) and solver.scores != "in_sample"
+    found = judged.violations(search.found.rates) if unseen else None
+    return Solution(variants, *_ending(search), multipliers, tuple(search.trace), found)
 
 
-def _best_single(search: ColumnGeneration, members: Sequence[Classifier]) -> Classifier:
+def _rows_and_oracle(
+    solver: Mixture, problem: Problem, rng: np.random.Generator
+) -> tuple[OracleRows, Oracle, Problem]:
+    """Return the oracle, the rows by which the mixture is chosen, and the problem on them."""
+    if solver.scores is not None and is_ensemble(solver.model):
+        # imports scikit-learn, which is slow
+        from ratecli.solvers.oracles.factored import FactoredPlugInOracle
+
+        plugin = FactoredPlugInOracle(problem, solver.model, solver.scores)
+        return plugin.rows, plugin, plugin.judged
+    rows = make_oracle_rows(solver.model, problem, RowKinds.by(problem.rates))
+    return rows, make_oracle(solver.model, rows, problem.l2, rng, sweeps=solver.sweeps), problem
+
+
+def _best_single(search: ColumnGeneration, main: MixtureClassifier) -> Classifier:
     """Return the best single classifier: the feasible one of least objective, else the nearest.
 
-    Candidates are all classifiers found, and `members` at every threshold.
+    Candidates are all classifiers found, and at every threshold those of the mixture `main` and
+    blends of them.
     """
     key, k = search.program.best_point(search.rates, MAX_EXCESS)
     options = [(key, search.members[k])]
-    for member in members:
+    for member in (*main.members, *_blends(main)):
         scores = search.rows.ranks(member)
         if scores is not None:
             cuts, rates = search.rows.cut_rates(scores)
             key, k = search.program.best_point(rates, MAX_EXCESS)
             options.append((key, with_threshold(member, float(cuts[k]))))
     return min(options, key=lambda option: option[0])[1]
+
+
+def _blends(main: MixtureClassifier) -> Iterator[CostSensitiveClassifier]:
+    """Yield classifiers whose costs lie between those of the likeliest member and another one."""
+    weighed = [
+        member
+        for k in np.argsort(-main.chances, kind="stable").tolist()
+        if isinstance(member := main.members[k], CostSensitiveClassifier)
+    ]
+    for other in weighed[1:]:
+        if other.chances is weighed[0].chances:
+            for share in np.linspace(0, 1, max(MAX_BLENDS // (len(weighed) - 1), 1) + 2)[1:-1]:
+                costs = (1 - share) * weighed[0].costs + share * other.costs
+                yield replace(weighed[0], costs=costs, cut=0.0)
 
 
 def _ending(search: ColumnGeneration) -> tuple[str, str]:

@@ -5,17 +5,40 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import CostSensitiveClassifier, GroupThreshold, extract_memberships
+from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Threshold
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.design_matrix import merge_equal_rows
 from ratecli.solvers.numerics import Thresholds
+
+
+class FitRows(NamedTuple):
+    """Rows that a classifier is fitted to.
+
+    Attributes
+    ----------
+    X
+        (m, d) features.
+    layout
+        The columns behind them.
+    classes
+        (m,) class of each row, from 0.
+    weights
+        (m,) positive weights.
+    """
+
+    X: Features
+    layout: ColumnLayout
+    classes: NDArray[np.intp]
+    weights: Array
 
 
 @dataclass(frozen=True)
@@ -32,19 +55,28 @@ class OracleRows:
         (Q, m) weight of each kind in each merged row.
     slices
         S conditions as text that classifiers may use; usually none.
+    column_layout
+        Which features belong to one column; None if each is a number.
     """
 
     X: Features
     kinds: RowKinds
     shares: sparse.csr_array
     slices: tuple[str, ...] = ()
+    column_layout: ColumnLayout | None = None
 
     @classmethod
-    def of(cls, X: Features, kinds: RowKinds, slices: tuple[str, ...] = ()) -> OracleRows:
+    def of(
+        cls,
+        X: Features,
+        kinds: RowKinds,
+        slices: tuple[str, ...] = (),
+        layout: ColumnLayout | None = None,
+    ) -> OracleRows:
         table = np.zeros((kinds.count, X.shape[0]))
         table[kinds.of, np.arange(X.shape[0])] = kinds.weight
         rows, shares = merge_equal_rows(X, table)
-        return cls(rows, kinds, sparse.csr_array(shares), slices)
+        return cls(rows, kinds, sparse.csr_array(shares), slices, layout)
 
     @property
     def count(self) -> int:
@@ -55,6 +87,11 @@ class OracleRows:
     def width(self) -> int:
         """d, the number of features."""
         return int(self.X.shape[1]) - len(self.slices)
+
+    @property
+    def layout(self) -> ColumnLayout:
+        """The columns behind the features."""
+        return self.column_layout or ColumnLayout.numbers(self.width)
 
     def constant(self, *, yes: bool) -> Classifier:
         """Return a constant classifier.
@@ -99,6 +136,10 @@ class OracleRows:
         if not self._outputs or self._outputs[0][0] is not model:
             self._outputs[:] = [(model, outputs())]
         return self._outputs[0][1]
+
+    def remember(self, model: object, outputs: Array) -> None:
+        """Let `decide` and `ranks` use these outputs of a model for the rows."""
+        self._outputs[:] = [(model, outputs)]
 
     @cached_property
     def _outputs(self) -> list[tuple[object, Array]]:

@@ -2,48 +2,131 @@
 
 from __future__ import annotations
 
+import inspect
+import io
+import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import get_tags
 
+import ratecli
+from ratecli import plugins
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier, Features
-from ratecli.models.composed import ARGMAX_COSTS, CostSensitiveClassifier, GroupThreshold
+from ratecli.models.composed import (
+    ARGMAX_COSTS,
+    CostSensitiveClassifier,
+    GroupThreshold,
+    ProbabilityThreshold,
+)
+from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Threshold
-from ratecli.models.probabilities import LEAF, SklearnModel, TreeEnsemble
+from ratecli.models.probabilities import ProbabilityModel, SklearnModel, takes_sparse
+from ratecli.models.recent import array_digest
+from ratecli.models.storage import dumps, load_probabilities
+from ratecli.models.tree_formats import TREE_CONVERTERS, convert_sklearn_trees
 from ratecli.rates.sample import Mask
-from ratecli.solvers.fit_cache import FitCache, array_digest
+from ratecli.solvers.fit_cache import Codec, FitCache
 from ratecli.solvers.liblinear import to_int32_indices
-from ratecli.solvers.oracles.base import OracleRows
-from ratecli.solvers.oracles.choice import CLASSIFIER_MODULES
+from ratecli.solvers.oracles.base import FitRows, OracleRows
+from ratecli.solvers.oracles.boosters import (
+    FILE_PARAMETERS,
+    LIBRARY_PARAMETERS,
+    LIBRARY_SETTINGS,
+    dense_features,
+    fit_booster,
+    library,
+)
+from ratecli.solvers.oracles.choice import class_path
+from ratecli.solvers.oracles.instances import find_instance
 from ratecli.solvers.problem import ERROR_RATE, Groups
-
-MAX_DENSE_ROW_ENTRIES = 2**28
-"""Largest number of entries of a feature matrix that is made dense (2 GiB)."""
 
 
 def classifier_class(name: str) -> type[BaseEstimator]:
-    """Return scikit-learn's classifier of a name in `CLASSIFIER_MODULES`."""
-    estimator: type[BaseEstimator] = getattr(import_module(CLASSIFIER_MODULES[name]), name)
-    return estimator
+    """Return the classifier class of a name that `choice.class_path` knows.
+
+    Raises
+    ------
+    ImportError, AttributeError
+        If it does not exist.
+    TypeError
+        If it is not a classifier whose fit takes sample weights.
+    """
+    path = class_path(name)
+    assert path is not None
+    module, _, attribute = path.partition(":")
+    found: Any = getattr(import_module(module), attribute)
+    if not isinstance(found, type):
+        raise TypeError("it is not a classifier class")
+    check_classifier(found)
+    return found
 
 
-def parameter_error(estimator: type[BaseEstimator], key: str, value: Any) -> str | None:
-    """Return scikit-learn's message if it does not accept a parameter's value."""
+def check_classifier(found: type[Any], instance: Any = None) -> None:
+    """Raise TypeError unless a class is a classifier whose fit takes sample weights."""
+    classifier = getattr(found, "_estimator_type", "") == "classifier" or (  # CatBoost's
+        issubclass(found, BaseEstimator)
+        # an unfitted ensemble has no length, so it is neither true nor false
+        and is_classifier(found() if instance is None else instance)
+    )
+    if not classifier:
+        raise TypeError("it is not a classifier class")
+    if "sample_weight" not in inspect.signature(found.fit).parameters:
+        raise TypeError("its fit takes no sample weights")
+
+
+def class_name(found: type[Any]) -> str:
+    """Return the name of a classifier class in a file."""
+    for name in (found.__name__, library(found)):
+        if class_path(name) is not None and classifier_class(name) is found:
+            return name
+    return f"{found.__module__}:{found.__qualname__}"
+
+
+def parameter_names(estimator: type[BaseEstimator]) -> list[str]:
+    """Return the names of the parameters that an option may set."""
+    explicit = inspect.signature(estimator).parameters.values()
+    names = {each.name for each in explicit if each.kind is not each.VAR_KEYWORD}
+    more = {*estimator().get_params(deep=False), *LIBRARY_PARAMETERS.get(library(estimator), ())}
+    return sorted((names | more) - FILE_PARAMETERS)
+
+
+TREE_COUNTS = ("iterations", "n_estimators", "num_boost_round", "num_trees")
+CHECKED_TREES = 3
+"""Largest number of trees of the fit that checks parameters."""
+
+
+def parameter_error(estimator: type[BaseEstimator], parameters: Mapping[str, Any]) -> str | None:
+    """Return the library's message if it does not accept the parameters."""
     try:
-        # private, but `fit` runs the same check first
-        estimator(**{key: value})._validate_params()  # noqa: SLF001
-    except (ValueError, TypeError) as error:
+        model = estimator(**parameters)
+        if library(estimator) == "sklearn":
+            # private, but `fit` runs the same check first
+            model._validate_params()  # noqa: SLF001
+        elif library(estimator) in LIBRARY_SETTINGS:
+            X = np.random.default_rng(0).random((40, 2))
+            classes = (X[:, 0] > 0.5).astype(np.intp)
+            rows = FitRows(X, ColumnLayout.numbers(2), classes, np.ones(40))
+            few = {
+                key: min(value, CHECKED_TREES)
+                for key, value in model.get_params().items()
+                if key in TREE_COUNTS and isinstance(value, int)
+            }
+            model.set_params(**LIBRARY_SETTINGS[library(estimator)], **few)
+            with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+                warnings.simplefilter("ignore")
+                fit_booster(model, rows, rows) or model.fit(X, classes)
+    except Exception as error:  # noqa: BLE001  every library has its own errors
         return " ".join(str(error).split())
     return None
 
@@ -52,148 +135,33 @@ def make_estimator(
     name: str, options: Mapping[str, Any], rng: np.random.Generator
 ) -> BaseEstimator:
     """Return the unfitted classifier, seeded from `rng` unless `random_state` is given."""
-    model = classifier_class(name)(**options)
-    if "random_state" in model.get_params() and "random_state" not in options:
+    instance = find_instance(name)
+    if instance is not None:
+        model = clone(instance).set_params(**options)
+        unseeded = model.get_params(deep=False).get("random_state", 0) is None
+    else:
+        found = classifier_class(name)
+        model = found(**{**LIBRARY_SETTINGS.get(library(found), {}), **options})
+        unseeded = "random_state" in parameter_names(found) and "random_state" not in options
+    if unseeded:
         model.set_params(random_state=int(rng.integers(2**31)))
     return model
 
 
-class _TreeArrays(NamedTuple):
-    """One tree: `feature` (N,), `threshold` (N,), `children` (N, 2) and `values` (N, Q)."""
-
-    feature: NDArray[np.intp]
-    threshold: Array
-    children: NDArray[np.intp]
-    values: Array
-
-
-def _combine_trees(width: int, parts: Iterable[_TreeArrays], **more: Any) -> TreeEnsemble:
-    trees = list(parts)
-    roots = np.cumsum([0, *(len(part.feature) for part in trees)])[:-1].astype(np.intp)
-    pairs = zip(trees, roots, strict=True)
-    moved = [part._replace(children=part.children + root) for part, root in pairs]
-    feature, threshold, children, values = map(np.concatenate, zip(*moved, strict=True))
-    return TreeEnsemble(width, roots, feature, threshold, children, values, **more)
-
-
-def _tree_arrays(tree: Any, values: Array, features: NDArray[np.intp] | None = None) -> _TreeArrays:
-    """Convert a tree of `sklearn.tree`, which may have been fitted on only some `features`."""
-    leaf = tree.children_left < 0
-    seen = tree.feature if features is None else features[np.where(leaf, 0, tree.feature)]
-    children = np.stack([tree.children_left, tree.children_right], axis=1)
-    return _TreeArrays(np.where(leaf, LEAF, seen), tree.threshold, children, values)
-
-
-def _class_shares(model: Any, classes: int) -> Array:
-    """Return the share (N, Q) of each class in the nodes of a tree that may lack some classes."""
-    counts = model.tree_.value[:, 0, :]
-    shares = np.zeros((len(counts), classes))
-    own = np.asarray(model.classes_, dtype=np.intp)
-    shares[:, own] = counts / counts.sum(axis=1, keepdims=True)
-    return shares
-
-
-def _convert_average(model: Any) -> TreeEnsemble:
-    """Average the probabilities over the trees of a forest, or return those of a single tree."""
-    start, trees = np.zeros(len(model.classes_)), getattr(model, "estimators_", [model])
-    features = getattr(model, "estimators_features_", [None] * len(trees))
-    parts = (
-        _tree_arrays(each.tree_, _class_shares(each, len(start)) / len(trees), own)
-        for each, own in zip(trees, features, strict=True)
-    )
-    return _combine_trees(model.n_features_in_, parts, start=start, rounded=True)
-
-
-def _convert_adaboost(model: Any) -> TreeEnsemble:
-    """Weighted votes of Q classes: +weight for the tree's class, -weight shared by the others."""
-    classes = len(model.classes_)
-    weights = model.estimator_weights_[: len(model.estimators_)]
-    parts = []
-    for each, weight in zip(model.estimators_, weights / weights.sum(), strict=True):
-        votes = np.eye(classes)[_class_shares(each, classes).argmax(axis=1)]
-        values = weight * (votes - (1 - votes) / (classes - 1)) / (classes - 1)
-        parts.append(_tree_arrays(each.tree_, values))
-    start = np.zeros(classes)
-    return _combine_trees(model.n_features_in_, parts, start=start, rounded=True, softmax=True)
-
-
-def _convert_boosting(model: Any) -> TreeEnsemble:
-    """Log-odds: `learning_rate` times each tree's value, doubled for the exponential loss."""
-    factor = model.learning_rate * (2.0 if model.loss == "exponential" else 1.0)
-    count = model.estimators_.shape[1]
-    parts = [
-        _tree_arrays(each.tree_, factor * _place_in_column(each.tree_.value[:, 0, 0], k, count))
-        for row in model.estimators_
-        for k, each in enumerate(row)
-    ]
-    return _combine_boosted_trees(model, parts, count, factor / model.learning_rate, rounded=True)
-
-
-def _convert_histogram_boosting(model: Any) -> TreeEnsemble:
-    """Log-odds; the values already contain the learning rate.
-
-    Raises
-    ------
-    ValueError
-        If the model splits by sets of values (`categorical_features`).
-    """
-    parts = []
-    for row in model._predictors:  # noqa: SLF001  scikit-learn has no public access to these trees
-        for k, each in enumerate(row):
-            nodes = each.nodes
-            if nodes["is_categorical"].any():
-                raise ValueError("splits by sets of values cannot be stored")
-            children = np.stack([nodes["left"], nodes["right"]], axis=1).astype(np.intp)
-            feature = np.where(nodes["is_leaf"] != 0, LEAF, nodes["feature_idx"]).astype(np.intp)
-            values = _place_in_column(nodes["value"], k, len(row))
-            parts.append(_TreeArrays(feature, nodes["num_threshold"], children, values))
-    return _combine_boosted_trees(model, parts, len(model._predictors[0]), 1.0)  # noqa: SLF001
-
-
-def _place_in_column(values: Array, k: int, count: int) -> Array:
-    """Return (N, Q) values with those given in column k, or in the second if there is only one."""
-    columns = np.zeros((len(values), max(count, 2)))
-    columns[:, k + (count == 1)] = values
-    return columns
-
-
-def _combine_boosted_trees(
-    model: Any, parts: list[_TreeArrays], count: int, factor: float, *, rounded: bool = False
-) -> TreeEnsemble:
-    """Combine boosted trees.
-
-    The start value is what the model's score has besides the values of the trees.
-    """
-    width, none = model.n_features_in_, np.zeros(max(count, 2))
-    trees = _combine_trees(width, parts, start=none, rounded=rounded)
-    row = np.zeros((1, width))
-    scores = factor * np.atleast_1d(model.decision_function(row)[0])
-    start = np.append(0.0, scores) if count == 1 else scores
-    return replace(trees, start=start - trees.probabilities(row)[0], softmax=True)
-
-
-_AVERAGED = "BaggingClassifier DecisionTreeClassifier ExtraTreeClassifier ExtraTreesClassifier"
-TREE_CONVERTERS: dict[str, Callable[[Any], TreeEnsemble]] = {
-    "AdaBoostClassifier": _convert_adaboost,
-    "GradientBoostingClassifier": _convert_boosting,
-    "HistGradientBoostingClassifier": _convert_histogram_boosting,
-    "RandomForestClassifier": _convert_average,
-    **dict.fromkeys(_AVERAGED.split(), _convert_average),
-}
-
-
-CACHED_ESTIMATORS = 8
+CACHED_ESTIMATORS = 16
 """Number of most recently used fits that are kept."""
-_estimator_cache = FitCache[TreeEnsemble | SklearnModel](CACHED_ESTIMATORS)
+_estimator_cache = FitCache(CACHED_ESTIMATORS, Codec(dumps, load_probabilities))
 
 
 def fit_estimator(
-    model: BaseEstimator, X: Features, classes: NDArray[np.intp], weights: Array
-) -> TreeEnsemble | SklearnModel:
-    """Fit the classifier to rows X (m, d) of `classes` (m,), 0 to Q - 1, with weights (m,) > 0.
+    model: BaseEstimator, rows: FitRows, stopping: FitRows | None = None
+) -> ProbabilityModel:
+    """Fit the classifier to rows of Q classes, 0 to Q - 1.
 
-    The result of an identical recent fit is reused. A `random_state` must be an integer, which
-    `make_estimator` ensures.
+    The result of an identical recent fit of a trusted package's class is reused. A `random_state`
+    must be an integer, which `make_estimator` ensures. Booster libraries see columns with
+    categories and missing numbers, other classifiers the features; `stopping` are rows for a
+    library's early stopping.
 
     Raises
     ------
@@ -202,31 +170,65 @@ def fit_estimator(
     """
     name = type(model).__name__
 
-    def fit() -> TreeEnsemble | SklearnModel:
-        with warnings.catch_warnings():
+    def fit() -> ProbabilityModel:
+        # results and JSON are written to stdout
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
             # an oracle may be approximate: accept a fit that stopped early
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.simplefilter("ignore", FutureWarning)
-            model.fit(_accepted_features(model, X), classes, sample_weight=weights)
-        return TREE_CONVERTERS[name](model) if name in TREE_CONVERTERS else SklearnModel(model)
+            return fit_booster(model, rows, stopping) or _fit_to_features(model, rows)
 
-    parameters = (type(model).__qualname__, sorted(model.get_params().items(), key=str))
+    parameters = model.get_params()
+    nested = [each for each in parameters.values() if isinstance(each, BaseEstimator)]
+    kinds = [type(each) for each in (model, *nested)]
+    known = all(plugins.is_trusted_package(library(kind)) for kind in kinds)
+    names = [(kind.__module__, kind.__qualname__, _version(kind)) for kind in kinds if known]
+    said = ratecli.__version__, names, sorted(parameters.items(), key=str)
+    parts = [(each.X, each.layout.levels, *each[2:]) for each in (rows, stopping) if each]
+    key = b"".join(array_digest(said, *part) for part in parts)
     try:
-        return _estimator_cache.get(array_digest(parameters, X, classes, weights), fit)
-    except (ValueError, TypeError) as error:
+        return _estimator_cache.get(key, fit) if known else fit()
+    except Exception as error:  # every library has its own errors
+        if isinstance(error, FaultError):
+            raise
         message = f"{name} cannot be fitted: {' '.join(str(error).split())}"
         raise FaultError(Diagnostic("E501", message)) from error
+
+
+def _version(found: type[Any]) -> str | None:
+    """Return the version of a class's package, or if it has none, the code of the module."""
+    version = sys.modules[library(found)].__dict__.get("__version__")
+    with suppress(OSError):
+        return str(version) if version else inspect.getsource(sys.modules[found.__module__])
+    return None
+
+
+def _fit_to_features(model: BaseEstimator, rows: FitRows) -> ProbabilityModel:
+    model.fit(_accepted_features(model, rows.X), rows.classes, sample_weight=rows.weights)
+    if type(model).__name__ in TREE_CONVERTERS:
+        return convert_sklearn_trees(model, ColumnLayout.numbers(rows.layout.width))
+    if not hasattr(model, "n_features_in_"):  # only scikit-learn's own classes must set it
+        model.n_features_in_ = rows.X.shape[1]
+    return SklearnModel(model)
 
 
 def _accepted_features(model: BaseEstimator, X: Features) -> Features:
     """Return X in a form that the classifier accepts: sparse if it can."""
     if isinstance(X, np.ndarray):
         return X
-    if get_tags(model).input_tags.sparse:
+    if takes_sparse(model):
         return to_int32_indices(X)
-    if X.shape[0] * X.shape[1] > MAX_DENSE_ROW_ENTRIES:
-        raise ValueError(f"it needs dense rows, and {X.shape[0]} x {X.shape[1]} are too many")
-    return np.asarray(X.toarray())
+    return dense_features(X)
+
+
+def as_classifier(model: ProbabilityModel) -> Classifier:
+    """Return the decisions of a model of two classes as its library makes them."""
+    line = _as_linear_threshold(model.model) if isinstance(model, SklearnModel) else None
+    if line is not None:
+        return line
+    if isinstance(model, SklearnModel) and not model.has_probabilities:
+        return CostSensitiveClassifier(model, ARGMAX_COSTS)
+    return ProbabilityThreshold(model)
 
 
 @dataclass(frozen=True)
@@ -251,7 +253,7 @@ class EstimatorOracle:
 
     def fitted(
         self, used: NDArray[np.intp], classes: NDArray[np.intp], weights: Array
-    ) -> TreeEnsemble | SklearnModel:
+    ) -> ProbabilityModel:
         """Fit a new classifier to the features of the rows `used` (m,), without slices.
 
         The weights are scaled to add up to the number of rows. Raises FaultError, E501, as
@@ -259,7 +261,8 @@ class EstimatorOracle:
         """
         X = self.rows.X[:, : self.rows.width][used]
         model = make_estimator(self.name, self.options, self.rng)
-        return fit_estimator(model, X, classes, weights * (self.rows.count / weights.sum()))
+        weights = weights * (self.rows.count / weights.sum())
+        return fit_estimator(model, FitRows(X, self.rows.layout, classes, weights))
 
 
 @dataclass(frozen=True)
@@ -395,7 +398,7 @@ class PlugInOracle(EstimatorOracle):
         return CostSensitiveClassifier(model, costs)
 
     @cached_property
-    def kind_model(self) -> tuple[NDArray[np.intp], TreeEnsemble | SklearnModel | None]:
+    def kind_model(self) -> tuple[NDArray[np.intp], ProbabilityModel | None]:
         """The kinds that occur, and the fit of their probabilities; None if there is only one."""
         if self.known:
             return self.known.kind_model

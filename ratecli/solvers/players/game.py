@@ -14,13 +14,13 @@ from ratecli.models.base import Array, Classifier
 from ratecli.models.linear import Threshold
 from ratecli.solvers.numerics import Stepper, StepRule
 from ratecli.solvers.oracles.base import Oracle, OracleRows
+from ratecli.solvers.players.blocks import WIDTH, Floats32, pack_lanes, unpack_lanes
 from ratecli.solvers.players.lagrangian import (
     MIN_SHARE,
     ClosedFormAtom,
     DescendingAtom,
     ProgramLagrangian,
 )
-from ratecli.solvers.players.lanes import WIDTH, Floats32, pack_lanes, unpack_lanes
 from ratecli.solvers.players.rows import BatchSampler, KindRows, LaneRows
 from ratecli.solvers.players.streamed import StreamedBatchSampler, StreamedLaneRows
 

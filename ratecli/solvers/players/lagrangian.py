@@ -60,12 +60,19 @@ class ConvexAtom(ABC):
     def slopes(self, slacks: Array) -> Array:
         """Return the derivatives (n, A, B)."""
 
+    @abstractmethod
+    def boxed(self, slacks: Array) -> Array:
+        """Project slacks (n, A, B) onto the box."""
+
 
 @dataclass(frozen=True)
 class ClosedFormAtom(ConvexAtom):
     """An atom whose best response has a closed form: `scale` times a function of shares."""
 
     scale: Parameter
+
+    def boxed(self, slacks: Array) -> Array:
+        return np.clip(slacks, MIN_SHARE, 1.0)
 
     @abstractmethod
     def respond(self, weight: Array, pull: Array) -> Array:
@@ -79,10 +86,6 @@ class DescendingAtom(ConvexAtom):
     """An atom whose slacks take gradient steps, from `start` and projected onto a box."""
 
     start: ClassVar[float]
-
-    @abstractmethod
-    def boxed(self, slacks: Array) -> Array:
-        """Project slacks (n, A, B) onto the box."""
 
 
 class NegativeLog(ClosedFormAtom):
@@ -329,6 +332,13 @@ class ProgramLagrangian:
             if bundle.shares is not None:
                 total += bundle.shares @ bundle.atom.value(slacks[bundle.slots])
         return total
+
+    def boxed(self, slacks: Array) -> Array:
+        """Return slacks (S, B) projected onto the boxes of their atoms."""
+        found = slacks.copy()
+        for bundle in self.bundles:
+            found[bundle.slots] = bundle.atom.boxed(slacks[bundle.slots])
+        return found
 
     def slack_multipliers(self, prices: Array, slacks: Array) -> Array:
         """Return the multipliers (S, B) that make `slacks` (S, B) best responses: the slopes.

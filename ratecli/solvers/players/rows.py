@@ -12,14 +12,7 @@ from scipy import sparse
 
 from ratecli.models.base import Array, Features
 from ratecli.rates.matrix import RowKinds
-from ratecli.solvers.players.lanes import (
-    WIDTH,
-    Floats32,
-    add_transposed_product,
-    draw_batch,
-    multiply_rows,
-    pass_over_parts,
-)
+from ratecli.solvers.players.blocks import WIDTH, Floats32
 
 Uint32Array = NDArray[np.uint32]
 
@@ -134,6 +127,9 @@ class KindRows:
         (L, Q, WIDTH); the derivatives of the sum of all hinges with respect to weights and bias are
         (L, d + 1, WIDTH), 0 if all sides are.
         """
+        # imports numba, which takes a third of a second; boosted trees do not need it
+        from ratecli.solvers.players.lanes import add_transposed_product, pass_over_parts
+
         if self.parts is None:  # each row is a part of its own
             X, of = self.X, np.arange(len(self.weight), dtype=np.uint32)[:, None]
         else:
@@ -171,6 +167,8 @@ def _lane_scores(X: LaneFeatures, W: Floats32) -> Floats32:
     """Return the scores (L, m, WIDTH), without the bias."""
     if not isinstance(X, CsrArrays):
         return np.asarray(X @ W[:, :-1])
+    from ratecli.solvers.players.lanes import multiply_rows  # imports numba
+
     scores = np.empty((len(W), len(X.rows), WIDTH), np.float32)
     multiply_rows(*X, W, scores)
     return scores
@@ -249,6 +247,8 @@ class BatchSampler:
         self.ends = np.append(0, np.cumsum(taken)).astype(np.int64)
 
     def draw(self) -> KindRows:
+        from ratecli.solvers.players.lanes import draw_batch  # imports numba
+
         size = int(self.ends[-1])
         rows, weight = np.empty(size, np.uint32), np.empty(size, np.float32)
         ends, chances = (self.rows.starts, self.ends), self.rng.random(size)

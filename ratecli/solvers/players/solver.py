@@ -8,10 +8,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Gt, MinLen
+from pydantic import BeforeValidator
 
+from ratecli.errors import Diagnostic, InvalidValueError
 from ratecli.rates.analysis import PROGRAM_SHAPES
 from ratecli.solvers.base import Progress, Solution, Solver
-from ratecli.solvers.oracles.choice import OracleOption, oracle_uses_groups
+from ratecli.solvers.oracles.choice import (
+    EARLY_STOPPING,
+    LINEAR_MODEL,
+    LOGISTIC_MODEL,
+    SCORE_MODEL,
+    OracleOption,
+    Scores,
+    check_model,
+    check_scores,
+    named_options,
+    oracle_uses_groups,
+)
 
 if TYPE_CHECKING:  # numpy is slow to import
     import numpy as np
@@ -26,6 +39,40 @@ RESPONSE_DEFAULTS = {"steps": 200, "every": 1}
 """With a linear oracle and the default rates, 200 steps leave the mixture .0001 (KL) and .008 (F1)
 above the best on Adult, and .000 and .004 on COMPAS; 400 steps are hardly better.
 """
+LIGHTGBM = "lightgbm"
+DEFAULT_TREES, DEFAULT_TREES_EVERY = 100, 2
+DEFAULT_HELD_OUT = 0.2
+ONLY_LINEAR = (
+    *("batch", "learning_rate", "multiplier_rate", "tune", "optimizer", "multipliers", "rates"),
+    *("radius", "steps"),
+)
+"""Options without effect on boosted trees."""
+NOT_IN_GAME = ("boosting_type", "class_weight", "objective", "scale_pos_weight", *EARLY_STOPPING)
+"""Parameters of LightGBM that the game decides."""
+
+
+def check_held_out(value: Any) -> Any:
+    """Return the value; raise E104 unless it is `in_sample` or a share to hold out."""
+    if isinstance(value, dict) and "folds" in value:
+        message = "folds would need a game for each: multipliers follow one booster"
+        hint = "write in_sample or {held_out: 0.2}"
+        raise InvalidValueError(Diagnostic("E104", message, hint))
+    return check_scores(value)
+
+
+def check_boosted_model(value: Any) -> Any:
+    """Return the value; raise InvalidValueError unless it is `linear` or names LightGBM."""
+    name, options = named_options(check_model(value))
+    if name not in {LINEAR_MODEL, LIGHTGBM}:
+        message = f"'three_player' trains 'linear' and 'lightgbm', not '{name}'"
+        other = "mixture" if name not in {LOGISTIC_MODEL, SCORE_MODEL} else "post_shift"
+        hint = f"'{other}' takes it"
+        raise InvalidValueError(Diagnostic("E104", message, hint))
+    for key in NOT_IN_GAME:
+        if key in options:
+            message = f"'{key}' has no effect: the goals decide what the trees are fitted to"
+            raise InvalidValueError(Diagnostic("E104", message, loc=(name, key), key=True))
+    return value
 
 
 @dataclass(frozen=True)
@@ -50,13 +97,27 @@ class ThreePlayer(Solver):
     `optimizer: sgd` takes the steps of the paper's theory. The non-affine part of a goal must be
     monotone in each of its rates.
 
+    With `model: lightgbm`, one booster plays instead of a linear classifier, at the price of about
+    one fit. A step adds a tree, fitted to log losses with the prices of decisions as weights, and
+    multipliers follow the true violations. The stochastic classifier is the best mixture of
+    prefixes of the trees and of constant decisions.
+
     Attributes
     ----------
+    model
+        `linear`, or `lightgbm` (an optional extra) with parameters of `LGBMClassifier`:
+        `{lightgbm: {n_estimators: 200, num_leaves: 15}}`. Trees see categories and missing numbers
+        as such.
+    scores
+        With `lightgbm`, the rows whose scores move multipliers and select candidates: `in_sample`,
+        all training rows; `{held_out: S}`, a share S of them, which no tree is fitted to. Trees
+        overfit their own rows: a recall that holds on these is missed on new ones. Default:
+        `{held_out: 0.2}`.
     steps
         Number of steps, each over all rows or a `batch`. Default: 5000, or 200 with an `oracle`.
     every
-        Keep one candidate every so many steps and measure it on all rows. Default: 10, or 1 with an
-        `oracle`.
+        Keep one candidate every so many steps and measure it on all rows. Default: 10, 1 with an
+        `oracle`, 2 with `lightgbm`.
     batch
         Approximate number of rows sampled for each step when the classifier descends, stratified by
         group and label. All players then see the rates on the batch. Streamed rows are sampled from
@@ -95,6 +156,8 @@ class ThreePlayer(Solver):
         Add a variant `hashed`, which picks a member of the mixture by a hash of the row.
     """
 
+    model: Annotated[str | dict[str, Any], BeforeValidator(check_boosted_model)] = LINEAR_MODEL
+    scores: Annotated[Scores | None, BeforeValidator(check_held_out)] = None
     steps: Annotated[int, Ge(1)] | None = None
     every: Annotated[int, Ge(1)] | None = None
     batch: Annotated[int, Ge(1)] | None = None
@@ -111,12 +174,19 @@ class ThreePlayer(Solver):
 
     version: ClassVar[int] = 5
     one_sided: ClassVar[bool] = True
-    streams: ClassVar[Mapping[str, Any] | None] = {"oracle": None}
+    streams: ClassVar[Mapping[str, Any] | None] = {"oracle": None, "model": LINEAR_MODEL}
     objectives: ClassVar[frozenset[str]] = PROGRAM_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
 
     def __post_init__(self) -> None:
-        for name, value in (DESCENT_DEFAULTS if self.oracle is None else RESPONSE_DEFAULTS).items():
+        defaults: Mapping[str, Any] = RESPONSE_DEFAULTS if self.oracle else DESCENT_DEFAULTS
+        if self.boosted:
+            if self.oracle is not None:
+                raise ValueError("oracle: it has no effect with model: lightgbm")
+            trees = named_options(self.model)[1].get("n_estimators", DEFAULT_TREES)
+            held_out = {"held_out": DEFAULT_HELD_OUT}
+            defaults = {"steps": trees, "every": DEFAULT_TREES_EVERY, "scores": held_out}
+        for name, value in defaults.items():
             if getattr(self, name) is None:  # record the resolved values, not None
                 object.__setattr__(self, name, value)
         needed = "requires a classifier that descends: an 'oracle'"
@@ -124,6 +194,17 @@ class ThreePlayer(Solver):
             raise ValueError(f"'rates: surrogate' {needed} has true rates")
         if self.oracle is not None and self.batch is not None:
             raise ValueError(f"'batch' {needed} sees all rows")
+
+    @property
+    def boosted(self) -> bool:
+        """Whether the classifier is a booster."""
+        return self.model != LINEAR_MODEL
+
+    @property
+    def idle(self) -> Mapping[str, str]:
+        if self.boosted:
+            return {key: f"'{key}' only applies to 'model: linear'" for key in ONLY_LINEAR}
+        return {"scores": "'scores' only applies to 'model: lightgbm'"}
 
     @property
     def sees_slices(self) -> bool:
@@ -134,6 +215,10 @@ class ThreePlayer(Solver):
         return "tune" if any(len(values) > 1 for values in (self.tune or {}).values()) else ""
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        if self.boosted:
+            from ratecli.solvers.players.boosting import train_boosted
+
+            return train_boosted(self, problem, rng, progress)
         from ratecli.solvers.players.training import train
 
         return train(self, problem, rng, progress)

@@ -16,7 +16,7 @@ import numpy as np
 from ratecli.models.base import Array
 from ratecli.models.records import RecordBatch, RecordEncoder
 from ratecli.rates.matrix import RowKinds
-from ratecli.solvers.players.lanes import WIDTH, Floats32
+from ratecli.solvers.players.blocks import WIDTH, Floats32
 from ratecli.solvers.players.rows import BatchSampler, CsrArrays, KindRows, kind_starts
 from ratecli.streaming.stream import RUN_LENGTH, RowStream, SumArrays
 

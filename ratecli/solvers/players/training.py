@@ -171,6 +171,8 @@ class SettingResult:
         (T,) objective, infinite where undefined, and violation of each iterate.
     allowed
         The violation that was allowed to the mixture, see `shrink_mixture`.
+    mean
+        (K,) the rates of the mixture.
     """
 
     def __init__(
@@ -193,6 +195,7 @@ class SettingResult:
             chances, self.allowed = shrink_mixture(program, rates)
         self.classifiers = [player.classifier(each.answer, lane) for each in played]
         self.stochastic = MixtureClassifier.of(self.classifiers, chances)
+        self.mean = rates @ chances
 
     def variants(self) -> dict[str, Classifier]:
         """Return the classifiers of the solution by name."""

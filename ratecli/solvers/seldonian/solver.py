@@ -108,6 +108,10 @@ class Seldonian(Solver):
     `error`, the mean log loss is minimized, any other objective as it is; the bias is not
     regularized.
 
+    Only linear models are fitted. For other models, give `post_shift` or `thresholded` a `model`
+    and the file a safety test: then the thresholds are certified in the same way, by rows to which
+    the model is not fitted.
+
     If no candidate is expected to pass, the one with the smallest bound is returned. The solution
     then reports that bound, its goal, and how many rows would be enough; the test decides.
 

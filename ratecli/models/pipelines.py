@@ -1,0 +1,113 @@
+"""Classifiers and pipelines of scikit-learn that others stored with skops, given a table's columns.
+
+scikit-learn follows the node indices of its trees without bounds checks, so trees of a file are
+converted to arrays, which are checked. They may only be those of the last step.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ratecli.models.base import Array
+from ratecli.models.layout import ColumnLayout
+from ratecli.models.probabilities import reject_zip_bomb, same_version, trusted_types
+from ratecli.models.tree_formats import convert_sklearn_trees
+
+TREE_TYPES = (
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.tree._tree.Tree",
+)
+PLAIN_TYPES = ("numpy.dtype",)
+"""Types of steps before a classifier, such as imputers."""
+LOADED_TYPES = (*PLAIN_TYPES, *TREE_TYPES)
+CHECKED_TREES = (
+    "DecisionTreeClassifier",
+    "ExtraTreeClassifier",
+    "ExtraTreesClassifier",
+    "HistGradientBoostingClassifier",
+    "RandomForestClassifier",
+)
+"""Classes whose trees can be converted without a call of their `predict`."""
+
+
+class StoredPipeline:
+    """A classifier of two classes, or a pipeline that ends in one.
+
+    Attributes
+    ----------
+    names
+        The columns that it takes.
+
+    Raises
+    ------
+    ValueError
+        If the bytes are no such classifier of trusted types, stored by the installed version of
+        scikit-learn.
+    """
+
+    def __init__(self, blob: bytes) -> None:
+        try:
+            self._model, self._before, self._last = _load(blob)
+            has_trees = not set(TREE_TYPES).isdisjoint(trusted_types(blob, LOADED_TYPES))
+            if has_trees and self._before is not None:
+                trusted_types(_dump(self._before), PLAIN_TYPES)
+            classes = len(self._model.classes_)
+            self.names = [str(name) for name in getattr(self._model, "feature_names_in_", [])]
+        except Exception as error:  # whatever a broken file makes skops raise
+            raise ValueError(f"it is no classifier of scikit-learn: {_line(error)}") from error
+        if classes != 2:
+            raise ValueError(f"it has {classes} classes, not two")
+        if not self.names:
+            raise ValueError("it was not trained on a DataFrame, so its columns have no names")
+        if not hasattr(self._model, "predict_proba"):
+            raise ValueError("it does not return probabilities")
+        if has_trees and type(self._last).__name__ not in CHECKED_TREES:
+            raise ValueError(f"trees of {type(self._last).__name__} cannot be checked")
+        self._has_trees = has_trees
+
+    def scores(self, frame: Any) -> Array:
+        """Return the probability (n,) of the second class for a DataFrame of its columns.
+
+        Raises
+        ------
+        ValueError
+            If it does not accept the values.
+        """
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                if not self._has_trees:
+                    return np.asarray(self._model.predict_proba(frame)[:, 1], dtype=float)
+                X = frame if self._before is None else self._before.transform(frame)
+                X = X if hasattr(X, "tocsr") else np.asarray(X, dtype=float)
+                self._last.classes_ = np.arange(2)  # as the conversion expects
+                layout = ColumnLayout.numbers(X.shape[1])
+                return convert_sklearn_trees(self._last, layout).probabilities(X)[:, 1]
+        except Exception as error:
+            raise ValueError(f"it does not accept the table: {_line(error)}") from error
+
+
+def _load(blob: bytes) -> tuple[Any, Any, Any]:
+    """Return a model, all its steps but the last (None without some), and its last step."""
+    from sklearn.pipeline import Pipeline  # noqa: PLC0415  slow, and rarely needed
+    from skops.io import loads  # noqa: PLC0415
+
+    reject_zip_bomb(blob)
+    with same_version():
+        model = loads(blob, trusted=trusted_types(blob, LOADED_TYPES))
+    if not isinstance(model, Pipeline):
+        return model, None, model
+    return model, model[:-1] if len(model) > 1 else None, model[-1]
+
+
+def _dump(model: Any) -> bytes:
+    from skops.io import dumps  # noqa: PLC0415
+
+    return bytes(dumps(model))
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,204 @@
+"""A classifier's score, and the rows and scores by which thresholds on it are chosen.
+
+A flexible model's scores of its own training rows are too good: a recall set by them is missed on
+new rows. Thresholds are therefore chosen by scores of rows that the model has not seen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from ratecli.models.base import Array, Classifier
+from ratecli.models.composed import CostSensitiveClassifier, ProbabilityThreshold
+from ratecli.models.linear import Threshold
+from ratecli.rates.matrix import RateMatrix, RowKinds
+from ratecli.solvers.base import Progress, Solution, trace_row
+from ratecli.solvers.baselines.linear import fit_plain_classifier
+from ratecli.solvers.hull.forms import RateProgram, unmet_status
+from ratecli.solvers.numerics import SCORE_TIE, Thresholds
+from ratecli.solvers.oracles.base import FitRows
+from ratecli.solvers.oracles.choice import (
+    LOGISTIC_MODEL,
+    existing_score,
+    fit_classifier,
+    is_linear,
+    model_name,
+)
+from ratecli.solvers.oracles.unseen import folds_of, hold_out
+from ratecli.solvers.problem import ERROR_RATE, Problem
+
+if TYPE_CHECKING:
+    from ratecli.solvers.baselines.solvers import PostShift, Thresholded, Unconstrained
+
+    ModelOptions: TypeAlias = Unconstrained | Thresholded | PostShift
+
+ROUNDING = 1e-12
+"""Rounding error of a sum of a few exact rates."""
+
+
+@dataclass(frozen=True)
+class ScoredRows:
+    """A classifier, and scores of rows by which its thresholds are chosen.
+
+    Attributes
+    ----------
+    classifier
+        The classifier, fitted.
+    problem
+        The problem on the rows by which thresholds are chosen.
+    scores
+        (n,) their scores: positive decisions are above 0 at the classifier's own threshold.
+    suboptimal
+        Why the classifier is not optimal, "" if it is.
+    seen
+        Whether the rows are training rows of the model that scored them.
+    """
+
+    classifier: Classifier
+    problem: Problem
+    scores: Array
+    suboptimal: str
+    seen: bool
+
+    def judged(self, rates: Array) -> Mapping[str, float] | None:
+        """Return by how much rates (K,) violate each constraint, None if the rows are seen."""
+        return None if self.seen else self.problem.violations(rates)
+
+
+def score_rows(
+    options: Thresholded | PostShift, problem: Problem, rng: np.random.Generator
+) -> ScoredRows:
+    """Fit the model that the options name, and score rows as they say.
+
+    Raises
+    ------
+    FaultError
+        E306 if no row has a label, E501 if the model cannot be fitted, E410 if there are too few
+        rows to hold some out.
+    """
+    match options.scores:
+        case {"folds": number}:
+            count = int(number)
+            classifier, suboptimal = fit_model(options, problem, rng)
+            fold = folds_of(problem, count)
+            scores = np.empty(len(fold))
+            for k in range(count):
+                own = fold == k
+                part, _ = fit_model(options, problem.on(np.flatnonzero(~own)), rng)
+                scores[own] = part.score(problem.X[own])
+            return ScoredRows(classifier, problem, scores, suboptimal, seen=False)
+        case {"held_out": share}:
+            used, held = hold_out(problem, float(share))
+            classifier, suboptimal = fit_model(options, problem.on(used), rng)
+            judged = problem.on(held)
+            scores = classifier.score(judged.X)
+            return ScoredRows(classifier, judged, scores, suboptimal, seen=False)
+    classifier, suboptimal = fit_model(options, problem, rng)
+    return ScoredRows(classifier, problem, classifier.score(problem.X), suboptimal, seen=True)
+
+
+def fit_model(
+    options: ModelOptions, problem: Problem, rng: np.random.Generator
+) -> tuple[Classifier, str]:
+    """Fit the model that the options name to the labelled rows.
+
+    The second value says why the classifier is not optimal, and is "" if it is. Algorithms of a
+    trial's seed that fit the same model to the same rows get the same one. An existing score, the
+    first feature, is not fitted.
+
+    Raises
+    ------
+    FaultError
+        E306 if no row has a label, E501 if the model cannot be fitted.
+    """
+    if score := existing_score(options.model):
+        weights = np.zeros(problem.X.shape[1])
+        weights[0] = 1.0
+        return Threshold(weights, -score.threshold), ""
+    if is_linear(options.model):
+        logistic = model_name(options.model) == LOGISTIC_MODEL or options.loss == "logistic"
+        return fit_plain_classifier(problem, "logistic" if logistic else "hinge", rng)
+    rows = _labelled_rows(problem)
+    if len(np.unique(rows.classes)) < 2:
+        return Threshold(np.zeros(rows.layout.width), 1.0 if rows.classes[0] else -1.0), ""
+    stopping = None if problem.validation is None else _labelled_rows(problem.validation)
+    random = np.random.default_rng(problem.seed)
+    return fit_classifier(options.model, rows, problem.l2, random, stopping), ""
+
+
+def _labelled_rows(problem: Problem) -> FitRows:
+    problem.error()  # raises E306
+    # undivided, so that fits to the same rows are the same to the last bit
+    signed = problem.rates.sums[[problem.rates.index()[ERROR_RATE]]].toarray()[0]
+    used = np.flatnonzero(signed)
+    weights = np.abs(signed[used])
+    classes = (signed[used] < 0).astype(np.intp)
+    return FitRows(problem.X[used], problem.layout, classes, weights / weights.mean())
+
+
+def threshold_rates(scores: Array, matrix: RateMatrix) -> tuple[Array, Array]:
+    """Return all thresholds (T,) on scores (n,), descending, and the rates (K, T) at each.
+
+    The threshold 0 is kept as it is if it lies between two neighbouring scores. Sums of row weights
+    are divided last, so that with weights of 1 the rates are exact to the last bit.
+    """
+    cuts = Thresholds.of(scores)
+    values = cuts.values.copy()
+    if np.abs(scores).min() > SCORE_TIE * max(float(np.abs(scores).max()), 1.0):
+        values[cuts.counts == (scores > 0).sum()] = 0.0
+    sums = cuts.positive_sums(matrix.sums.toarray()) + matrix.constants[:, None]
+    return values, sums / matrix.totals[:, None]
+
+
+def shift_threshold(classifier: Classifier, by: float) -> Classifier:
+    """Return the classifier with its threshold raised by an amount of score."""
+    match classifier:
+        case Threshold():
+            return replace(classifier, bias=classifier.bias - by)
+        case ProbabilityThreshold():
+            return replace(classifier, threshold=classifier.threshold + by)
+    assert isinstance(classifier, CostSensitiveClassifier)
+    return replace(classifier, cut=classifier.cut + by)
+
+
+def solve_thresholded(
+    options: Thresholded, problem: Problem, rng: np.random.Generator, progress: Progress
+) -> Solution:
+    """Return the plain classifier with the best threshold that satisfies the chosen constraints."""
+    begun, named = time.perf_counter(), {goal.name: goal for goal in problem.constraints}
+    chosen = problem.constraints if options.meets is None else (named[options.meets],)
+    goals = () if options.free else chosen
+    scored = score_rows(options, problem, rng)
+    progress(f"{model_name(options.model)} model ready")
+    rows = scored.problem
+    thresholds, rates = threshold_rates(scored.scores, rows.rates)
+    program = RateProgram.of(replace(rows, constraints=goals))
+    missed = program.missed(rates, ROUNDING)
+    feasible = missed == 0
+    if not feasible.any():
+        nearest = rates[:, missed.argmin()]
+        excess = [float(program.value(form, nearest)) for form in program.constraints]
+        worst = f"'{program.owners[int(np.argmax(excess))]}' by {missed.min():.3g}"
+        reason = f"no threshold satisfies all constraints: the best one violates {worst}"
+        return Solution({}, *unmet_status(program, RowKinds.by(rows.rates), reason))
+    values = program.value(program.objective, rates)
+    known = np.nan_to_num(values, nan=np.inf)  # undefined is worse than any other value
+    is_best = feasible & (known <= known[feasible].min() + ROUNDING)
+    best = int(np.where(is_best, np.abs(thresholds), np.inf).argmin())
+    shift = float(thresholds[best])
+    classifier = shift_threshold(scored.classifier, shift)
+    violation = rows.worst_violation(rates[:, best])
+    row = trace_row(1, float(values[best]), violation, begun, shift=-shift)
+    status = "iteration_limit" if scored.suboptimal else "solved"
+    return Solution(
+        {"deterministic": classifier},
+        status,
+        scored.suboptimal,
+        trace=(row,),
+        judged=scored.judged(rates[:, best]),
+    )

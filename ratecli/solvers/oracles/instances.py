@@ -1,0 +1,59 @@
+"""Unfitted estimators that a Python program passes as models.
+
+Options are text, so an estimator is named: by its class and parameters as in a file if these are
+text and numbers, else by a name under which it is found as long as the program keeps it.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from typing import Any
+from weakref import WeakValueDictionary
+
+from ratecli import plugins
+from ratecli.errors import Diagnostic, FaultError
+
+_instances: WeakValueDictionary[str, Any] = WeakValueDictionary()
+_numbers = count()
+
+
+def find_instance(name: str) -> Any | None:
+    """Return the estimator of a name that `named_estimators` gave, None for other names."""
+    return _instances.get(name)
+
+
+def named_estimators(value: Any) -> Any:
+    """Return an option in which each estimator is replaced by its name, in mappings, too.
+
+    Raises
+    ------
+    FaultError
+        E104 for an estimator that is no classifier whose fit takes sample weights.
+    """
+    if isinstance(value, dict):
+        return {key: named_estimators(part) for key, part in value.items()}
+    if isinstance(value, type) or not hasattr(value, "get_params"):
+        return value
+    from ratecli.solvers.oracles.estimators import check_classifier, class_name
+
+    found = type(value)
+    try:
+        check_classifier(found, value)
+    except TypeError as error:
+        message = f"{found.__name__} cannot be used as a model: {error}"
+        hint = "pass a classifier whose fit takes sample weights, like those of scikit-learn"
+        raise FaultError(Diagnostic("E104", message, hint)) from None
+    try:
+        defaults = found().get_params(deep=False)
+        own = {key: each for key, each in value.get_params(deep=False).items()
+               if repr(each) != repr(defaults.get(key))}  # fmt: skip
+        as_text = json.loads(json.dumps(own, allow_nan=False)) == own
+    except (TypeError, ValueError):
+        as_text = False
+    if as_text and plugins.is_trusted_package(found.__module__.partition(".")[0]):
+        name = class_name(found)
+        return {name: own} if own else name
+    name = f"{found.__module__}:{found.__qualname__} {next(_numbers)}"
+    _instances[name] = value
+    return name
