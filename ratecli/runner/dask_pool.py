@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import math
 import secrets
+import signal
 import threading
 import time
 import warnings
 from asyncio import CancelledError
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 
 import dask
@@ -93,7 +94,10 @@ DASK_SETTINGS = {
 class DaskPool:
     """Runs up to `jobs` trials in parallel, or as many as the cluster has threads."""
 
-    def __init__(self, client: Client, jobs: int | None) -> None:
+    def __init__(
+        self, client: Client, jobs: int | None, is_interrupted: Callable[[], bool] = bool
+    ) -> None:
+        self._is_interrupted = is_interrupted
         self._name = secrets.token_hex(8)
         environment = {"RATECLI_DATA": str(data_folder().absolute())}
         self._run = (self._name, code_versions(), environment)
@@ -108,8 +112,10 @@ class DaskPool:
     def capacity(self) -> int:
         """The number of trials to submit; at least 1, as a cluster without workers may get some.
 
-        Raise FaultError (E513) if the cluster is lost.
+        Raise FaultError (E513) if the cluster is lost, and KeyboardInterrupt after Ctrl-C.
         """
+        if self._is_interrupted():
+            raise KeyboardInterrupt
         now = time.monotonic()
         if now - self._looked > DASK_POLL_SECONDS:
             try:
@@ -183,14 +189,42 @@ def open_dask_pool(address: str | None, jobs: int | None) -> Iterator[DaskPool]:
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", "Sending large graph")
     place = start_local_cluster(jobs) if address is None else nullcontext(address)
-    with place as cluster, connect_client(cluster) as client:
-        pool = DaskPool(client, jobs)
+    with place as cluster, connect_client(cluster) as client, defer_interrupts() as is_interrupted:
+        pool = DaskPool(client, jobs, is_interrupted)
         try:
             yield pool
         except BaseException:
             pool.kill()
             raise
         pool.close()
+
+
+@contextmanager
+def defer_interrupts() -> Iterator[Callable[[], bool]]:
+    """Record the first Ctrl-C instead of raising it; yield a function that tells if there was one.
+
+    Raised at once, it could be lost: Python ignores exceptions in `__del__`, as of Dask's futures.
+    A second Ctrl-C raises KeyboardInterrupt at once.
+    """
+    interrupted = False
+
+    def record(_signal: int, _frame: object) -> None:
+        nonlocal interrupted
+        if interrupted:
+            raise KeyboardInterrupt
+        interrupted = True
+
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    ):
+        yield bool
+        return
+    signal.signal(signal.SIGINT, record)
+    try:
+        yield lambda: interrupted
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager

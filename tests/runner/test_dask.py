@@ -161,6 +161,18 @@ def facts(result):
     return result.status, result.reason, values, result.models, result.encoding
 
 
+class InterruptingObject:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupt_in_a_destructor_is_not_lost(cluster):
+    tasks = [task(f"k{i}") for i in range(3)]
+    with pytest.raises(KeyboardInterrupt):
+        DaskExecutor(cluster, 1).run(tasks, act, lambda _result: InterruptingObject() and None)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 @pytest.mark.parametrize("local", [True, False])
 def test_an_interrupt_ends_trials_on_a_cluster(cluster, tmp_path, local):
     lock = tmp_path / "lock"
@@ -186,7 +198,7 @@ def test_an_interrupt_ends_trials_on_a_cluster(cluster, tmp_path, local):
             wait_for(Path(f"{lock}.held").exists)
         finally:
             os.killpg(run.pid, signal.SIGINT)
-        dots, errors = run.communicate(timeout=60)
+        dots, errors = run.communicate(timeout=200)
     assert (run.returncode, errors) == (130, b"")
     assert len(dots.split()) <= 9
     wait_for(lambda: is_free(lock))
