@@ -26,6 +26,7 @@ from ratecli.experiment.plan import TrialSpec
 from ratecli.experiment.row_checks import check_rows
 from ratecli.ledger.records import MeasuredValue, random_stream
 from ratecli.models.base import Array, Classifier, Features
+from ratecli.models.recent import fixed_features
 from ratecli.rates import expression as ex
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Sample, relative_weights
@@ -322,7 +323,8 @@ def _solve(read: ParsedFitSpec, data: TrialData, seed: int, case: Case) -> Measu
     rows = TrainingRowsSpec(case.sampling)
     spec = TrialSpec("", seed, case, NO_DATA, l2, rows, deployed_column=deployed)
     trial = Trial(spec, data, reference)
-    return trial.solve(trial.problem())
+    with fixed_features(data.X):
+        return trial.solve(trial.problem())
 
 
 def _by_name(case: Case, values: Sequence[MeasuredValue]) -> dict[str, dict[str, float]]:

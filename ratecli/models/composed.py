@@ -16,7 +16,7 @@ from scipy import sparse
 from ratecli.models.base import Array, Classifier, Features, append_columns
 from ratecli.models.linear import Linear, ramp
 from ratecli.models.probabilities import ProbabilityModel
-from ratecli.models.recent import class_probabilities
+from ratecli.models.recent import class_probabilities, leading_features, mark_rows
 
 MIN_CHANCE = 1e-9
 """Smaller chances of members are rounding errors of 0."""
@@ -119,7 +119,7 @@ class GroupThreshold:
     def score(self, X: Features) -> Array:
         """Return the score minus the threshold; X is (n, d + S) with memberships last."""
         return self.shifted(
-            self.scorer.score(X[:, : self.width]), extract_memberships(X, self.width)
+            self.scorer.score(leading_features(X, self.width)), extract_memberships(X, self.width)
         )
 
     def shifted(self, scores: Array, members: Array) -> Array:
@@ -140,7 +140,7 @@ def append_memberships(X: Features, members: Sequence[NDArray[np.bool_]]) -> Fea
     """Return (n, d + S) features followed by a 0/1 column for each of S masks of shape (n,)."""
     if not len(members):
         return X
-    return append_columns(X, np.stack(members, axis=1).astype(float))
+    return mark_rows(append_columns(X, np.stack(members, axis=1).astype(float)), X)
 
 
 def extract_memberships(X: Features, width: int) -> Array:

@@ -1,12 +1,14 @@
-"""Recent outputs of models, because members and variants of a mixture share their models."""
+"""Recent outputs of models, because members, variants and algorithms share models and rows."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,40 +21,95 @@ RECENT_OUTPUTS = 16
 _recent: OrderedDict[tuple[int, bytes], tuple[ProbabilityModel, Array]] = OrderedDict()
 
 
-_fixed: tuple[Features, list[bytes]] | None = None
+class FixedFeatures:
+    """Features X (n, d) that do not change, and the positions in X of rows taken from it."""
+
+    def __init__(self, X: Features) -> None:
+        self.X = X
+        self._taken = {id(X): (ref(X), np.arange(X.shape[0]))}
+
+    @cached_property
+    def digest(self) -> bytes:
+        return array_digest("", self.X)
+
+    def positions(self, X: Features) -> NDArray[np.intp] | None:
+        """Return the positions of rows that `add` got, else None."""
+        taken, rows = self._taken.get(id(X), (None, None))
+        return rows if taken is not None and taken() is X else None
+
+    def add(self, X: Features, positions: NDArray[np.intp]) -> None:
+        self._taken[id(X)] = ref(X), positions
+
+
+_fixed: FixedFeatures | None = None
 
 
 @contextmanager
 def fixed_features(X: Features) -> Iterator[None]:
-    """Hash X at most once in the block, which must not change it."""
+    """Compute outputs of rows of X once in the block, which must not change X or rows of it."""
     global _fixed  # noqa: PLW0603  like the outputs
-    before, _fixed = _fixed, (X, [])
+    before = _fixed
+    if before is None or before.X is not X:
+        _fixed = FixedFeatures(X)
     try:
         yield
     finally:
         _fixed = before
 
 
+def take_rows(X: Features, rows: NDArray[np.intp]) -> Features:
+    """Return X[rows]; in a block of `fixed_features` it is known which rows they are."""
+    return mark_rows(X[rows], X, rows)
+
+
+def mark_rows(found: Features, X: Features, rows: NDArray[np.intp] | slice = np.s_[:]) -> Features:
+    """Return `found`, which starts with the features of these rows of X, and remember that."""
+    positions = None if _fixed is None else _fixed.positions(X)
+    if _fixed is not None and positions is not None:
+        _fixed.add(found, positions[rows])
+    return found
+
+
+def leading_features(X: Features, width: int) -> Features:
+    """Return the first features (n, width) of X (n, d + S), and remember which rows they are."""
+    if X.shape[1] == width:
+        return X
+    fixed, n = _fixed, X.shape[0]
+    positions = None if fixed is None else fixed.positions(X)
+    if fixed is None or positions is None or fixed.X.shape != (n, width):
+        return mark_rows(X[:, :width], X)
+    in_order = np.array_equal(positions, np.arange(n))
+    return fixed.X if in_order else mark_rows(X[:, :width], X)
+
+
 def class_probabilities(model: ProbabilityModel, X: Features) -> Array:
     """Return the model's probabilities (n, Q) of rows X (n, d), which must not be changed.
 
-    They are computed once for recent models and features.
+    They are computed once for recent models and features, and for each row in a block of
+    `fixed_features`.
     """
-    key = id(model), _digest(X)
+    fixed = _fixed
+    positions = None if fixed is None else fixed.positions(X)
+    if fixed is None or positions is None:
+        fixed, positions = FixedFeatures(X), np.arange(X.shape[0])
+    whole = _recent_array(model, fixed)
+    found = whole if X is fixed.X else whole[positions]
+    new = np.flatnonzero(np.isnan(found[:, 0]))
+    if len(new):
+        found[new] = model.probabilities(X if len(new) == len(found) else X[new])
+        whole[positions[new]] = found[new]
+    return found
+
+
+def _recent_array(model: ProbabilityModel, fixed: FixedFeatures) -> Array:
+    """Return the probabilities (n, Q) of all rows, NaN where they are not known yet."""
+    key = id(model), fixed.digest
     # keeping the model keeps its id from being reused
-    known = _recent.pop(key, None) or (model, model.probabilities(X))
+    known = _recent.pop(key, None) or (model, np.full((fixed.X.shape[0], model.classes), np.nan))
     _recent[key] = known
     while len(_recent) > RECENT_OUTPUTS:
         _recent.popitem(last=False)
     return known[1]
-
-
-def _digest(X: Features) -> bytes:
-    if _fixed is None or _fixed[0] is not X:
-        return array_digest("", X)
-    if not _fixed[1]:
-        _fixed[1].append(array_digest("", X))
-    return _fixed[1][0]
 
 
 def array_digest(said: object, X: Features, *arrays: NDArray[Any]) -> bytes:

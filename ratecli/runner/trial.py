@@ -25,6 +25,7 @@ from ratecli.ledger.records import (
     random_stream,
 )
 from ratecli.models.base import Classifier
+from ratecli.models.recent import fixed_features, take_rows
 from ratecli.models.storage import dumps, loads
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import PROGRAM_SHAPES, Goal, objective_goal
@@ -90,15 +91,16 @@ def _run_trial(spec: TrialSpec, results: Mapping[str, TrialResult]) -> TrialResu
         if not has_no_solution(results[key])
     }
     trial = Trial(spec, rows, reference, results)
-    try:
-        problem = trial.problem()
-    except FaultError as error:
-        case = spec.case
-        sampled = any(each is not None for each in (case.share, case.holdout, case.filtering))
-        if not sampled or not {fault.code for fault in error.faults} <= TOO_FEW_ROWS_CODES:
-            raise
-        return no_solution(rows, "; ".join(fault.message for fault in error.faults))
-    found = trial.solve(problem)
+    with fixed_features(rows.X):
+        try:
+            problem = trial.problem()
+        except FaultError as error:
+            case = spec.case
+            sampled = any(each is not None for each in (case.share, case.holdout, case.filtering))
+            if not sampled or not {fault.code for fault in error.faults} <= TOO_FEW_ROWS_CODES:
+                raise
+            return no_solution(rows, "; ".join(fault.message for fault in error.faults))
+        found = trial.solve(problem)
     variants = found.solution.variants
     return TrialResult(
         key=spec.key,
@@ -433,7 +435,7 @@ def _row_fields(rows: TrialData, leaves: Sequence[Leaf], some: NDArray[np.intp])
     wheres = dict.fromkeys(leaf.where.visible for leaf in leaves)
     columns = dict.fromkeys(each.column for leaf in leaves for each in leaf.where.conditions)
     return {
-        "X": rows.X[some],
+        "X": take_rows(rows.X, some),
         "label": sample.label[some],
         "slices": {str(where): sample.rows(where)[some] for where in wheres},
         "known": {name: np.asarray(pd.notna(sample.columns[name]))[some] for name in columns},

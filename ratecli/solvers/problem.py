@@ -13,6 +13,7 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import append_memberships
 from ratecli.models.layout import ColumnLayout
+from ratecli.models.recent import take_rows
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine
 from ratecli.rates.analysis import Goal, affine_pieces
@@ -122,7 +123,7 @@ class Problem:
         """Return the problem on some of the rows, with rates of these alone."""
         return replace(
             self,
-            X=self.X[rows],
+            X=take_rows(self.X, rows),
             rates=self.rates.on(rows),
             slices={text: mask[rows] for text, mask in self.slices.items()},
             known={name: mask[rows] for name, mask in self.known.items()},

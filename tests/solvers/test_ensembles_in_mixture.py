@@ -1,6 +1,6 @@
 """`mixture` of boosted trees and forests: label first, then the group given the label."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -9,10 +9,15 @@ from sklearn.ensemble import RandomForestClassifier
 
 from ratecli.errors import FaultError
 from ratecli.experiment.options import make_solver
-from ratecli.models.composed import CostSensitiveClassifier
+from ratecli.models.composed import CostSensitiveClassifier, append_memberships
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.probabilities import FactoredModel
-from ratecli.models.recent import class_probabilities, fixed_features
+from ratecli.models.recent import (
+    class_probabilities,
+    fixed_features,
+    leading_features,
+    take_rows,
+)
 from ratecli.models.storage import dumps, load_probabilities, loads
 from ratecli.models.trees import LEAF, NO_SET, TreeEnsemble
 from ratecli.rates.matrix import RowKinds
@@ -230,7 +235,36 @@ def test_scores_are_an_option_of_ensembles_alone():
         make_solver("mixture", {"scores": "in_sample"}, [])
 
 
-def test_features_are_hashed_once_in_a_block_and_again_after_it():
+@dataclass(frozen=True)
+class CountedModel:
+    """The probabilities of another model; `rows` has the number of rows of each call."""
+
+    model: TreeEnsemble
+    rows: list[int]
+    classes = 2
+
+    def probabilities(self, X):
+        self.rows.append(X.shape[0])
+        return self.model.probabilities(X)
+
+
+def test_outputs_are_computed_once_for_each_row_in_a_block():
+    given = problem(smooth_rows(0), RATIO)
+    X = given.X.copy()
+    inner = run(Unconstrained(model=TREES), given).variants["deterministic"].chances
+    expected, counted = inner.probabilities(X), CountedModel(inner, [])
+    some, members = np.arange(5, 25), np.arange(len(X)) % 2 == 0
+    with fixed_features(X):
+        taken = take_rows(X, some)
+        np.testing.assert_array_equal(class_probabilities(counted, taken), expected[some])
+        part = take_rows(append_memberships(taken, [members[some]]), np.arange(7, 15))
+        narrow = leading_features(part, X.shape[1])
+        np.testing.assert_array_equal(class_probabilities(counted, narrow), expected[12:20])
+    np.testing.assert_array_equal(class_probabilities(counted, X.copy()), expected)
+    assert counted.rows == [20, len(X) - 20]
+
+
+def test_changed_features_are_not_taken_for_those_of_a_block():
     given = problem(smooth_rows(0), RATIO)
     model = run(Unconstrained(model=TREES), given).variants["deterministic"].chances
     X, other = given.X.copy(), given.X[::-1].copy()

@@ -16,6 +16,7 @@ import numpy as np
 from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import CostSensitiveClassifier, ProbabilityThreshold
 from ratecli.models.linear import Threshold
+from ratecli.models.recent import take_rows
 from ratecli.rates.matrix import RateMatrix, RowKinds
 from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.baselines.linear import fit_plain_classifier
@@ -90,7 +91,7 @@ def score_rows(
             for k in range(count):
                 own = fold == k
                 part, _ = fit_model(options, problem.on(np.flatnonzero(~own)), rng)
-                scores[own] = part.score(problem.X[own])
+                scores[own] = part.score(take_rows(problem.X, np.flatnonzero(own)))
             return ScoredRows(classifier, problem, scores, suboptimal, seen=False)
         case {"held_out": share}:
             used, held = hold_out(problem, float(share))
@@ -138,7 +139,7 @@ def _labelled_rows(problem: Problem) -> FitRows:
     used = np.flatnonzero(signed)
     weights = np.abs(signed[used])
     classes = (signed[used] < 0).astype(np.intp)
-    return FitRows(problem.X[used], problem.layout, classes, weights / weights.mean())
+    return FitRows(take_rows(problem.X, used), problem.layout, classes, weights / weights.mean())
 
 
 def threshold_rates(scores: Array, matrix: RateMatrix) -> tuple[Array, Array]:

@@ -15,6 +15,7 @@ from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import CostSensitiveClassifier, GroupThreshold, extract_memberships
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Threshold
+from ratecli.models.recent import leading_features
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.design_matrix import merge_equal_rows
 from ratecli.solvers.numerics import Thresholds
@@ -110,7 +111,9 @@ class OracleRows:
             case CostSensitiveClassifier():
                 return np.asarray(self._gains(classifier) > classifier.cut, dtype=float)
             case GroupThreshold(scorer=scorer):
-                scores = self._cached(scorer, lambda: scorer.score(self.X[:, : self.width]))
+                scores = self._cached(
+                    scorer, lambda: scorer.score(leading_features(self.X, self.width))
+                )
                 return np.asarray(classifier.shifted(scores, self.members) > 0, dtype=float)
         return classifier.decide(self.X)
 

@@ -13,6 +13,7 @@ from scipy import sparse
 from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import CostSensitiveClassifier
 from ratecli.models.probabilities import FactoredModel, ProbabilityModel
+from ratecli.models.recent import take_rows
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.oracles.base import FitRows, OracleRows
 from ratecli.solvers.oracles.choice import Scores, fit_probability_classifier
@@ -131,7 +132,7 @@ class FactoredPlugInOracle:
     def _fit_classes(self, rows: Indices, classes: Indices) -> ProbabilityModel:
         weights = self._kinds.weight[rows]
         given = FitRows(
-            self.problem.X[rows], self.problem.layout, classes, weights / weights.mean()
+            take_rows(self.problem.X, rows), self.problem.layout, classes, weights / weights.mean()
         )
         rng = np.random.default_rng(self.problem.seed)
         return fit_probability_classifier(self.model, given, self.problem.l2, rng)

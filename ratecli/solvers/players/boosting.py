@@ -18,6 +18,7 @@ from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import ARGMAX_COSTS, CostSensitiveClassifier, deterministic_variants
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Threshold
+from ratecli.models.recent import take_rows
 from ratecli.models.tree_formats import read_lightgbm
 from ratecli.models.trees import LEAF, TreeEnsemble
 from ratecli.rates import expression as ex
@@ -84,7 +85,7 @@ class ColumnRows:
     def of(cls, problem: Problem, rows: NDArray[np.intp]) -> ColumnRows:
         """Return some rows of a problem."""
         layout, kinds = problem.layout, RowKinds.by(problem.rates.on(rows))
-        return cls(layout, rows, lightgbm_columns(problem.X[rows], layout), kinds)
+        return cls(layout, rows, lightgbm_columns(take_rows(problem.X, rows), layout), kinds)
 
     def rates(self, decisions: Array) -> Array:
         """Return the rates (K, 1) of decisions (m,)."""
