@@ -46,7 +46,7 @@ def mixed_problem(seed: int, rules: Rules) -> Problem:
 
 def player_of(given: Problem, scores: object) -> tuple[boosting.BoostingPlayer, np.ndarray]:
     """A player before its first tree, and prices at which its decisions are those of plain error."""
-    rows = boosting.split_rows(given, scores, np.random.default_rng(0))
+    rows = boosting.split_rows(given, scores)
     form = ProgramLagrangian(RateProgram.of(given), rows[1].kinds)
     ascent = boosting.RowWeightAscent.of(form, rows[0].kinds)
     prices = ascent.next(rows[1].rates(np.full(len(rows[1].rows), 0.5)), moving=False)
@@ -112,7 +112,7 @@ def test_without_constraints_the_trees_are_those_of_a_plain_fit():
 
 def test_held_out_rows_are_a_stratified_share_that_trees_do_not_see():
     given = mixed_problem(3, PARITY)
-    trained, judged = boosting.split_rows(given, HELD_OUT, np.random.default_rng(0))
+    trained, judged = boosting.split_rows(given, HELD_OUT)
     assert not set(trained.rows) & set(judged.rows)
     assert len(trained.rows) + len(judged.rows) == 500
     every, share = np.bincount(trained.kinds.of), np.bincount(judged.kinds.of)

@@ -37,7 +37,7 @@ def hold_out(problem: Problem, share: float) -> tuple[NDArray[np.intp], NDArray[
     for leaf, total in zip(rates.leaves, rates.totals, strict=True):
         if not total:
             message = f"the held-out rows have none that '{ex.to_text(leaf)}' averages over"
-            hint = "hold out a larger share, or use scores: {folds: 5}"
+            hint = "hold out a larger share, or use scores: in_sample"
             raise FaultError(Diagnostic("E410", message, hint))
     return fitted, held
 

@@ -21,7 +21,6 @@ from ratecli.models.linear import Threshold
 from ratecli.models.recent import take_rows
 from ratecli.models.tree_formats import read_lightgbm
 from ratecli.models.trees import LEAF, TreeEnsemble
-from ratecli.rates import expression as ex
 from ratecli.rates.matrix import RowKinds
 from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.hull.best import MAX_EXCESS
@@ -29,6 +28,7 @@ from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.oracles.boosters import lightgbm_columns, lightgbm_sums
 from ratecli.solvers.oracles.choice import named_options
 from ratecli.solvers.oracles.estimators import make_estimator
+from ratecli.solvers.oracles.unseen import hold_out
 from ratecli.solvers.players.game import ClassifierPlayer, Iterate
 from ratecli.solvers.players.lagrangian import ProgramLagrangian
 from ratecli.solvers.players.training import SettingResult
@@ -303,7 +303,7 @@ def _play(
     """Return the player after the last tree, and the candidates."""
     assert solver.steps is not None
     assert solver.every is not None
-    trained, judged = rows = split_rows(problem, solver.scores, rng)
+    trained, judged = rows = split_rows(problem, solver.scores)
     form = ProgramLagrangian(program, judged.kinds)
     ascent = RowWeightAscent.of(form, trained.kinds)
     prices = ascent.next(judged.rates(np.full(len(judged.rows), 0.5)), moving=False)
@@ -318,27 +318,17 @@ def _play(
     return player, played
 
 
-def split_rows(
-    problem: Problem, scores: Any, rng: np.random.Generator
-) -> tuple[ColumnRows, ColumnRows]:
+def split_rows(problem: Problem, scores: Any) -> tuple[ColumnRows, ColumnRows]:
     """Return the rows that trees are fitted to, and those by which multipliers move.
 
-    Held-out rows are stratified by kind. Rows that no rate counts are in neither.
+    Rows that no rate counts are in neither.
     """
-    kinds = RowKinds.by(problem.rates)
-    used = np.flatnonzero(kinds.weight > 0)
+    counted = RowKinds.by(problem.rates).weight > 0
     if scores == "in_sample":
-        rows = ColumnRows.of(problem, used)
+        rows = ColumnRows.of(problem, np.flatnonzero(counted))
         return rows, rows
-    order = rng.permutation(used)
-    order = order[np.argsort(kinds.of[order], kind="stable")]
-    out = np.diff(np.floor(np.arange(len(order) + 1) * scores["held_out"])) > 0
-    trained, judged = (ColumnRows.of(problem, np.sort(order[own])) for own in (~out, out))
-    for leaf, total in zip(problem.rates.leaves, judged.kinds.matrix.totals, strict=True):
-        if not total:
-            message = f"the held-out rows have none that '{ex.to_text(leaf)}' averages over"
-            hint = "hold out a larger share, or use scores: in_sample"
-            raise FaultError(Diagnostic("E410", message, hint))
+    parts = hold_out(problem, scores["held_out"])
+    trained, judged = (ColumnRows.of(problem, part[counted[part]]) for part in parts)
     return trained, judged
 
 
