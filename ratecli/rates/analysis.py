@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Flag, StrEnum
-from functools import reduce
+from functools import cached_property, reduce
 from operator import and_
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -109,7 +109,7 @@ class Goal:
     pieces: tuple[Expression, ...]
     shape: Shape
 
-    @property
+    @cached_property
     def ratios(self) -> tuple[Apply, ...]:
         """The ratios in `expression` that can be 0 / 0.
 

@@ -1,11 +1,20 @@
-"""The single threshold of each group that `post_shift` returns is the best of all, by brute force."""
+"""Thresholds of groups compared with brute force on thousands of small problems.
+
+Brute force evaluates the decisions of every combination of one threshold per group. It shares only
+the rates and the goals with the algorithms, not their groups and their thresholds.
+"""
+
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 from oracles.goals import Rows, Rules, problem, rates_of, run
+from scipy.optimize import linprog
 
+from ratecli.models.base import Array
 from ratecli.rates.matrix import RowKinds
 from ratecli.rates.tangent import values
+from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines import cut_search
 from ratecli.solvers.baselines.cut_search import best_deterministic_cuts
 from ratecli.solvers.baselines.post_shift import (
@@ -13,15 +22,15 @@ from ratecli.solvers.baselines.post_shift import (
     cuts_by_group,
     goal_directions,
 )
-from ratecli.solvers.baselines.solvers import PostShift
+from ratecli.solvers.baselines.solvers import PostShift, Thresholded
 from ratecli.solvers.hull.best import HullOptimum
-from ratecli.solvers.hull.forms import RateProgram
+from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RateProgram
 from ratecli.solvers.problem import Groups, Problem
 
 ROUNDING = 1e-11
 ALL_GROUPS = "abcd"
 ROWS = {1: 12, 2: 16, 3: 18, 4: 16}
-"""Number of rows for each number of groups, so that there are at most some 600 choices."""
+"""Number of rows for each number of groups, so that there are at most some 1300 choices."""
 GOALS = {
     "affine": Rules({"c": "positive_rate <= 0.4"}, "error + 0.3 * fnr"),
     "ratio of selection": Rules({"p": "min_ratio(positive_rate, by=g) >= 0.8"}),
@@ -45,59 +54,105 @@ GOALS = {
     "contradictory": Rules({"r": "recall >= 0.9", "f": "fpr <= 0.05"}),
     "contradictory ratios": Rules({"f": "f1[g=a] - f1 >= 0.5"}, "1 - f1"),
 }
-SCORES = 6
-"""Number of random scores for each of two sets of rows."""
+AFFINE = ("affine", "ratio of selection", "two-sided", "odds", "equal", "contradictory")
+"""Goals that are affine in the rates, so that the best random choice is a linear program."""
+SLOW = {"contradictory ratios"}
+"""Goals for which the proof that no random choice satisfies them takes up to a second."""
+FITTED, EXISTING = PostShift(), PostShift(model={"score": "s"})
+SETS = 3
+"""Number of sets of rows for each kind of goals and number of groups."""
 
 
 def random_rows(count: int, seed: int) -> Rows:
-    """Scores with ties in `count` groups, in each of which both labels occur; weights in half."""
+    """Return rows with a score that has ties, in `count` groups, each with both labels.
+
+    Some sets of rows have weights, unlabelled rows, or rows whose group is unknown.
+    """
     rng = np.random.default_rng(seed)
     n = ROWS[count]
     group = np.array(list(ALL_GROUPS[:count]), dtype=object)[np.arange(n) % count]
     label = rng.integers(2, size=n).astype(float)
     label[: 2 * count] = np.repeat([0.0, 1.0], count)
     weight = rng.uniform(0.2, 3, size=n) if seed % 2 else None
+    if seed % 3:
+        group[-1] = None
+    if seed % 3 == 2:
+        label[-3:-1] = np.nan
     return Rows(random_scores(label, count, rng)[:, None], label, group, weight)
 
 
-def random_scores(label: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    return rng.integers(5 if count > 1 else 10, size=len(label)) + 1.5 * label
+def random_scores(label: Array, count: int, rng: np.random.Generator) -> Array:
+    return rng.integers(5 if count > 1 else 10, size=len(label)) + 1.5 * np.nan_to_num(label)
 
 
-def hull_of(given: Problem, scores: np.ndarray) -> tuple[GroupHull, np.ndarray]:
-    """The cuts of the groups, and rates (K, N) of all choices."""
-    program, kinds = RateProgram.of(given), RowKinds.by(given.rates)
-    of = Groups.of_problem(given).of
-    cells = cuts_by_group(scores, of, kinds, goal_directions(program))
-    hull, sizes = GroupHull(program, kinds, cells, 1e-5), [len(cell) for cell in cells]
-    return hull, hull.rates(np.indices(sizes).reshape(len(sizes), -1))
+def cells(name: str, rows: Rows) -> np.ndarray:
+    """Return the cell (n,) of each row: rows that the goals treat alike share their thresholds."""
+    text = str(GOALS[name])
+    if "by=g" in text:  # rows of an unknown group are a cell of their own
+        return np.unique([str(group) for group in rows.group], return_inverse=True)[1]
+    return (rows.group == "a").astype(int) if "g=a" in text else np.zeros(len(rows), dtype=int)
 
 
-def brute_force(given: Problem, rates: np.ndarray) -> tuple[float, float]:
-    """Least violation of rates (K, N), and the least objective with it, by the goals as written."""
+def all_rates(given: Problem, scores: Array, of: np.ndarray) -> Array:
+    """Return the rates (K, N) of all combinations of one threshold for each cell."""
+    limits = [np.append(np.unique(scores[of == cell]), np.inf) for cell in range(of.max() + 1)]
+    chosen = np.meshgrid(*limits, indexing="ij")
+    thresholds = np.stack([each.ravel() for each in chosen])
+    decisions = (scores[:, None] >= thresholds[of]).astype(float)
+    sums = given.rates.sums @ decisions + given.rates.constants[:, None]
+    return sums / given.rates.totals[:, None]
+
+
+def excess_and_cost(given: Problem, rates: Array) -> tuple[Array, Array]:
+    """Return all pieces of the constraints (J, N), and the objective (N,), infinite if undefined.
+
+    A ratio of a constraint that is undefined adds an infinite piece.
+    """
     index = given.rates.index()
     pieces = [piece for goal in given.constraints for piece in goal.pieces]
+    ratios = dict.fromkeys(ratio for goal in given.constraints for ratio in goal.ratios)
     excess = [values(piece, rates, index) for piece in pieces]
-    missed = np.max([np.zeros(rates.shape[1]), *np.where(np.isnan(excess), np.inf, excess)], axis=0)
-    for ratio in (ratio for goal in given.constraints for ratio in goal.ratios):
-        missed[np.isnan(values(ratio, rates, index))] = np.inf
+    undefined = [np.where(np.isnan(values(each, rates, index)), np.inf, -1.0) for each in ratios]
+    found = np.array([*excess, *undefined]).reshape(-1, rates.shape[1])
+    cost = values(given.objective.expression, rates, index)
+    return np.where(np.isnan(found), np.inf, found), np.nan_to_num(cost, nan=np.inf)
+
+
+def least(excess: Array, cost: Array) -> tuple[float, float]:
+    """Return the smallest violation of choices, and the smallest objective with that violation."""
+    missed = excess.max(axis=0, initial=0.0)
     missed = np.where(missed <= ROUNDING, 0.0, missed)
-    cost = np.nan_to_num(values(given.objective.expression, rates, index), nan=np.inf)
     return missed.min(), cost[missed <= missed.min()].min()
+
+
+def brute_force(given: Problem, rates: Array) -> tuple[float, float]:
+    """Return the smallest violation of rates (K, N), and the smallest objective with it."""
+    return least(*excess_and_cost(given, rates))
+
+
+@dataclass
+class Hulls:
+    """Hulls of a problem's groups for any scores of its rows."""
+
+    given: Problem
+
+    def __post_init__(self) -> None:
+        self.program, self.kinds = RateProgram.of(self.given), RowKinds.by(self.given.rates)
+        self.groups = Groups.of_problem(self.given).of
+        self.directions = goal_directions(self.program)
+
+    def of(self, scores: Array) -> GroupHull:
+        parts = cuts_by_group(scores, self.groups, self.kinds, self.directions)
+        return GroupHull(self.program, self.kinds, parts, 1e-5)
 
 
 def guessed_optimum(hull: GroupHull, rng: np.random.Generator) -> HullOptimum:
     """Random multipliers and rates: branch and bound must be right for every one of them."""
     choice = np.array([rng.integers(len(cell), size=3) for cell in hull.cells])
-    rates, prices = (
-        hull.rates(choice).mean(axis=1),
-        rng.exponential(size=hull.program.owners.__len__()),
-    )
+    rates, prices = hull.rates(choice).mean(axis=1), rng.exponential(size=len(hull.program.owners))
     prices *= rng.random(prices.shape) < 0.5
     feasible = bool(rng.random() < 0.7)
-    return HullOptimum(
-        np.zeros(0), rates, np.inf, -np.inf, 0 * rates, prices, (), feasible
-    )  # fmt: skip
+    return HullOptimum(np.zeros(0), rates, np.inf, -np.inf, 0 * rates, prices, (), feasible)
 
 
 @pytest.fixture
@@ -106,6 +161,12 @@ def without_local_search(monkeypatch):
     monkeypatch.setattr(cut_search, "MAX_CHOICES_AT_ONCE", 1)
     monkeypatch.setattr(cut_search, "PASSES", 0)
     monkeypatch.setattr(cut_search, "BATCH", 64)
+
+
+@pytest.fixture
+def few_choices_at_once(monkeypatch):
+    """Local search, then branch and bound, also on small problems."""
+    monkeypatch.setattr(cut_search, "MAX_CHOICES_AT_ONCE", 20)
 
 
 def allowed(name: str, count: int) -> bool:
@@ -120,43 +181,140 @@ CASES = [(name, count) for name in GOALS for count in ROWS if allowed(name, coun
 @pytest.mark.parametrize(("name", "count"), CASES)
 def test_branch_and_bound_finds_the_best_of_all_choices(name, count, monkeypatch):
     """Also if it is stopped early: then the best choice is within the gap."""
-    for seed in range(2 * SCORES):
-        rng = np.random.default_rng(seed)
-        if seed % SCORES == 0:
-            rows = random_rows(count, seed // SCORES)
-            given = problem(rows, GOALS[name])
-        hull, rates = hull_of(given, random_scores(rows.label, count, rng))
-        violation, objective = brute_force(given, rates)
-        optimum = guessed_optimum(hull, rng)
-        start = [(np.zeros(1, dtype=np.intp), np.ones(1)) for _ in hull.cells]
-        for most in (100_000, 20) if seed % 4 == 0 else (100_000,):
-            monkeypatch.setattr(cut_search, "MAX_BOXES", most)
-            found = best_deterministic_cuts(hull, optimum, start)
-            assert most == 20 or found.gap == 0
-            chosen = brute_force(given, hull.rates(found.cuts[:, None]))
-            assert chosen == pytest.approx(found.key, abs=ROUNDING)
-            if violation or found.violation:
-                assert violation - ROUNDING <= found.violation
-                assert found.violation <= violation + found.gap + ROUNDING
-            else:
-                assert objective - ROUNDING <= found.objective
-                assert found.objective <= objective + found.gap + ROUNDING
+    for seed in range(SETS):
+        rows, rng = random_rows(count, seed), np.random.default_rng(seed)
+        given, of = problem(rows, GOALS[name]), cells(name, rows)
+        hulls = Hulls(given)
+        for k in range(12):
+            scores = random_scores(rows.label, count, rng)
+            hull = hulls.of(scores)
+            violation, objective = brute_force(given, all_rates(given, scores, of))
+            optimum = guessed_optimum(hull, rng)
+            start = [(np.zeros(1, dtype=np.intp), np.ones(1)) for _ in hull.cells]
+            for most in (100_000, 20) if k % 4 == 0 else (100_000,):
+                monkeypatch.setattr(cut_search, "MAX_BOXES", most)
+                found = best_deterministic_cuts(hull, optimum, start)
+                assert most == 20 or found.gap == 0
+                chosen = brute_force(given, hull.rates(found.cuts[:, None]))
+                assert chosen == pytest.approx(found.key, abs=ROUNDING)
+                if violation or found.violation:
+                    assert violation - ROUNDING <= found.violation
+                    assert found.violation <= violation + found.gap + ROUNDING
+                else:
+                    assert objective - ROUNDING <= found.objective
+                    assert found.objective <= objective + found.gap + ROUNDING
+
+
+def check_post_shift(solver: PostShift, given: Problem, excess: Array, cost: Array) -> Solution:
+    """Compare a solution with all choices, given their `excess_and_cost`, and return it."""
+    solution = run(solver, given)
+    violation, objective = least(excess, cost)
+    single = rates_of(given, solution.variants["deterministic"])
+    found, last = brute_force(given, single[:, None]), solution.trace[-1]
+    assert last["exact"]
+    assert found[0] == pytest.approx(violation, abs=1e-9)
+    if violation:
+        assert "deterministic_gap" not in last
+        return solution
+    assert found[1] == pytest.approx(objective, abs=1e-9)
+    assert last["deterministic_gap"] == 0
+    # a single choice that satisfies all constraints is also a random one
+    assert solution.status not in {"no_solution_found", "infeasible"}
+    if "gap" in last:
+        assert last["objective"] - last["gap"] <= objective + 1e-6
+    if solution.status == "solved":
+        random = brute_force(given, rates_of(given, solution.variants["stochastic"])[:, None])
+        assert random[0] <= 1e-6
+        assert random[1] == pytest.approx(last["objective"], abs=1e-6)
+        assert random[1] <= objective + last["gap"] + 1e-6
+    return solution
+
+
+@pytest.mark.usefixtures("few_choices_at_once")
+@pytest.mark.parametrize(("name", "count"), CASES)
+def test_algorithm_returns_the_best_of_all_choices(name, count):
+    """With a fitted score and with existing ones, and with the multipliers of the hull."""
+    for seed in range(1 if name in SLOW else 2):
+        rows, rng = random_rows(count, seed), np.random.default_rng(seed)
+        given, of = problem(rows, GOALS[name]), cells(name, rows)
+        if not seed:
+            score = run(FITTED, given).variants["deterministic"].scorer.score(rows.X)
+            check_post_shift(FITTED, given, *excess_and_cost(given, all_rates(given, score, of)))
+        for k in range(3):
+            given = replace(given, X=random_scores(rows.label, count, rng)[:, None])
+            solver, own = (EXISTING, of) if k else (replace(EXISTING, groups="unknown"), 0 * of)
+            excess, cost = excess_and_cost(given, all_rates(given, given.X[:, 0], own))
+            solution = check_post_shift(solver, given, excess, cost)
+            if name in AFFINE:
+                check_random_choice(given, solution, excess, cost)
+
+
+def test_a_ratio_that_is_defined_by_a_rounding_error_alone_is_undefined():
+    """The linear program selects 1e-24 of the rows; the classifier that is returned selects none."""
+    rows = random_rows(4, 1)
+    scores = random_scores(rows.label, 4, np.random.default_rng(1))
+    given = problem(replace(rows, X=scores[:, None]), GOALS["ratio of selection"])
+    solution = run(replace(EXISTING, groups="unknown"), given)
+    assert not given.decisions(solution.variants["stochastic"]).any()
+    assert (solution.status, solution.reason) == ("iteration_limit", UNDEFINED_RATIO_REASON)
+
+
+def best_mixture(excess: Array, cost: Array) -> tuple[float, float]:
+    """Return the smallest violation of random choices, and the smallest objective with it."""
+    n = len(cost)
+    chances = {"A_eq": np.append(np.ones(n), 0.0)[None], "b_eq": [1.0]}
+    rows = np.column_stack([excess, -np.ones(len(excess))])
+    violation = linprog(np.eye(n + 1)[n], rows, np.zeros(len(rows)), **chances).fun
+    limits = np.full(len(rows), violation)
+    return violation, linprog(
+        np.append(cost, 0), rows * np.append(np.ones(n), 0), limits, **chances
+    ).fun
+
+
+def check_random_choice(given: Problem, solution: Solution, excess: Array, cost: Array) -> None:
+    """Compare with the best mixture of all choices; goals are affine, their ratios defined."""
+    defined = np.isfinite(excess).all(axis=0)
+    excess = excess[:, defined][: sum(len(goal.pieces) for goal in given.constraints)]
+    violation, objective = best_mixture(excess, cost[defined])
+    last = solution.trace[-1]
+    if solution.status in {"no_solution_found", "infeasible"}:
+        assert violation > 1e-7
+        assert last["violation"] == pytest.approx(violation, abs=1e-6)
+        anything = any_decisions(given)
+        assert (solution.status == "infeasible") == (anything > 1e-5)
+    elif solution.status == "solved":
+        assert violation <= 1e-6
+        assert last["objective"] - last["gap"] - 1e-6 <= objective <= last["objective"] + 1e-6
+
+
+def any_decisions(given: Problem) -> float:
+    """Return the smallest violation of any decisions, by a linear program over them."""
+    coefficients, constants = given.rows(*given.constraints)
+    n = coefficients.shape[1]
+    return linprog(
+        np.eye(n + 1)[n],
+        np.column_stack([coefficients, -np.ones(len(constants))]),
+        -constants,
+        bounds=[(0, 1)] * n + [(0, None)],
+    ).fun
 
 
 @pytest.mark.parametrize(("name", "count"), CASES)
-def test_algorithm_returns_the_best_of_all_choices(name, count, monkeypatch):
-    """The same with scores that are fitted, and with the multipliers of the hull."""
-    monkeypatch.setattr(cut_search, "MAX_CHOICES_AT_ONCE", 20)
-    for seed in range(2):
-        rows = random_rows(count, seed)
+def test_one_threshold_for_all_is_the_best_of_all(name, count):
+    """`thresholded` finds no solution exactly if no threshold satisfies the constraints."""
+    solver = Thresholded(model={"score": "s"})
+    for seed in range(SETS):
+        rows, rng = random_rows(count, seed), np.random.default_rng(seed)
         given = problem(rows, GOALS[name])
-        solution = run(PostShift(), given)
-        scores = solution.variants["deterministic"].scorer.score(rows.X)
-        violation, objective = brute_force(given, hull_of(given, scores)[1])
-        single = rates_of(given, solution.variants["deterministic"])
-        found = brute_force(given, single[:, None])
-        assert solution.trace[-1]["exact"]
-        assert found[0] == pytest.approx(violation, abs=1e-9)
-        if not violation:
-            assert found[1] == pytest.approx(objective, abs=1e-9)
-            assert solution.trace[-1]["deterministic_gap"] == 0
+        for _ in range(4):
+            given = replace(given, X=random_scores(rows.label, count, rng)[:, None])
+            rates = all_rates(given, given.X[:, 0], np.zeros(len(rows), dtype=int))
+            violation, objective = brute_force(given, rates)
+            solution = run(solver, given)
+            if violation:
+                assert solution.status in {"no_solution_found", "infeasible"}
+                assert not solution.variants
+                continue
+            assert solution.status == "solved"
+            found = rates_of(given, solution.variants["deterministic"])
+            assert brute_force(given, found[:, None]) == pytest.approx((0.0, objective), abs=1e-9)

@@ -255,7 +255,10 @@ def solve_post_shift(
         "stochastic": MixtureClassifier(tuple(map(classifier, choices)), weights),
         "deterministic": classifier(single.cuts),
     }
-    status, reason = _status_and_reason(hull, optimum, left, scored.suboptimal)
+    final = hull.rates(choices.T) @ weights  # without chances that are rounding errors of 0
+    status, reason = _status_and_reason(
+        hull, replace(optimum, rates=final), left, scored.suboptimal
+    )
     multipliers = sum_by_goal(program.owners, optimum.multipliers)
     judged = scored.judged(optimum.rates)
     return Solution(variants, status, reason, multipliers, (row,), judged)
