@@ -1,5 +1,6 @@
 import gc
 import os
+import signal
 from functools import cache
 
 import pytest
@@ -10,6 +11,10 @@ from threadpoolctl import threadpool_limits
 # a busy machine must not fail tests
 settings.register_profile("patient", deadline=None, max_examples=50)
 settings.load_profile("patient")
+
+# a shell starts commands in the background with Ctrl-C ignored, and their children inherit that
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # use one thread, as the runner does: the variables apply to libraries loaded later and to
 # processes started here, the limits to loaded libraries

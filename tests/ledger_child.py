@@ -1,24 +1,24 @@
 """A run to be killed: `python ledger_child.py LEDGER JOBS TRIALS SECONDS`; with no jobs, two on Dask.
 
-As `runner.run` does, it stores from a thread. It writes a dot for each trial that ended.
+As `runner.run` does, it stores from a thread. It writes a dot for each trial that ended. Worker
+processes import this file, too: what only the driver needs, which takes a second, it imports later.
 """
 
 import os
-import signal
 import sys
 from functools import partial
 from pathlib import Path
 
 from small_trials import numbers
 
-from ratecli.experiment.plan import Task
 from ratecli.ledger.records import PlannedTrial
 from ratecli.ledger.store import LedgerStore, LedgerWriter
-from ratecli.runner.executors import DaskExecutor, Hooks, ProcessExecutor, SerialExecutor
 
 
 def tasks(trials, seconds):
     """Every tenth trial is needed by the nine that follow it."""
+    from ratecli.experiment.plan import Task  # noqa: PLC0415
+
     keys = [f"k{number:04}" for number in range(trials)]
     return [
         Task(key, (keys[at - at % 10],) if at % 10 else (), (key, seconds))
@@ -27,6 +27,13 @@ def tasks(trials, seconds):
 
 
 def run(ledger, jobs, trials, seconds, tell=lambda: None):
+    from ratecli.runner.executors import (  # noqa: PLC0415
+        DaskExecutor,
+        Hooks,
+        ProcessExecutor,
+        SerialExecutor,
+    )
+
     todo = tasks(trials, seconds)
     plan = [PlannedTrial(task.key, "a", "a", {}, {"at": task.key}, 0, {"m": "m0"}) for task in todo]
     executor = {0: DaskExecutor(None, 2), 1: SerialExecutor()}.get(jobs, ProcessExecutor(jobs))
@@ -53,8 +60,6 @@ def run(ledger, jobs, trials, seconds, tell=lambda: None):
 
 
 if __name__ == "__main__":
-    # A test runner started in the background hands on that interrupts are ignored.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         ledger, jobs, trials, seconds = sys.argv[1:]
         tell = partial(os.write, 1, b".")

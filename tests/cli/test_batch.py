@@ -243,7 +243,7 @@ def test_an_interrupt_reports_the_stored_trials_of_each(folder, files):
             assert run.poll() is None
             time.sleep(0.01)
         run.send_signal(signal.SIGINT)
-        out, err = run.communicate(timeout=60)
+        out, err = run.communicate(timeout=600)
     assert (run.returncode, out) == (130, "")
     count = stored(ledger(folder, "small"))
     assert err.splitlines()[-2:] == [

@@ -15,7 +15,7 @@ from distributed import LocalCluster
 from small_trials import act, reading
 from test_executors import run as results
 from test_executors import task
-from test_killed_runs import import_paths, is_free, wait_for
+from test_killed_runs import PATIENCE, import_paths, is_free, wait_for
 
 from experiments import write
 from ratecli.errors import FaultError
@@ -198,7 +198,7 @@ def test_an_interrupt_ends_trials_on_a_cluster(cluster, tmp_path, local):
             wait_for(Path(f"{lock}.held").exists)
         finally:
             os.killpg(run.pid, signal.SIGINT)
-        dots, errors = run.communicate(timeout=200)
+        dots, errors = run.communicate(timeout=PATIENCE)
     assert (run.returncode, errors) == (130, b"")
     assert len(dots.split()) <= 9
     wait_for(lambda: is_free(lock))
