@@ -83,6 +83,9 @@ class SimplexBasis(NamedTuple):
     inverse: Array
 
 
+# Assignments to slices, also by `x[i] -= y`, `hstack` and `where` would take seconds to compile.
+
+
 def run_simplex(table: SimplexTable, basis: SimplexBasis) -> bool:
     """Pivot until a fresh inverse gives no negative reduced cost; return whether that succeeded."""
     m = len(basis.inverse)
@@ -101,7 +104,8 @@ def run_simplex(table: SimplexTable, basis: SimplexBasis) -> bool:
                 reduced -= duals[i] * table.fixed[i]
         for k in range(len(table.places)):
             p, i = table.places[k]
-            slopes[p] -= duals[i] * table.times[k]
+            slope = slopes[p]
+            slope -= duals[i] * table.times[k]
         for p in range(len(table.low)):
             reduced += np.minimum(table.low[p] * slopes[p], table.high[p] * slopes[p])
         j = np.argmin(reduced[:candidates])
@@ -110,7 +114,10 @@ def run_simplex(table: SimplexTable, basis: SimplexBasis) -> bool:
                 return True
             pivots = REFRESH_INTERVAL
             continue
-        levels = np.where(slopes[:, j] <= 0, table.high, table.low)
+        levels = table.low.copy()
+        for p in range(len(levels)):
+            if slopes[p, j] <= 0:
+                levels[p] = table.high[p]
         column = table.fixed[:, j].copy()
         for k in range(len(table.places)):
             p, i = table.places[k]
@@ -122,8 +129,13 @@ def run_simplex(table: SimplexTable, basis: SimplexBasis) -> bool:
         r = leaving_row(basis, direction, candidates)
         if r < 0:
             return False
-        basis.head[r], basis.levels[r], basis.matrix[:, r] = j, levels, column
-        basis.inverse[r] /= direction[r]
+        basis.head[r] = j
+        for p in range(len(levels)):
+            basis.levels[r, p] = levels[p]
+        for i in range(m + 1):
+            basis.matrix[i, r] = column[i]
+        pivot_row = basis.inverse[r]
+        pivot_row /= direction[r]
         for i in range(m):
             for k in range(m if i != r else 0):
                 basis.inverse[i, k] -= direction[i] * basis.inverse[r, k]
@@ -135,29 +147,37 @@ def basis_duals(basis: SimplexBasis) -> Array:
     """Return the duals (m + 1,) of the rows; that of the costs is -1."""
     duals = np.zeros(len(basis.matrix))
     duals[0] = -1.0
+    rows = duals[1:]
     for i in range(len(basis.inverse)):
         if basis.matrix[0, i] != 0.0:
-            duals[1:] += basis.matrix[0, i] * basis.inverse[i]
+            rows += basis.matrix[0, i] * basis.inverse[i]
     return duals
 
 
 def refresh_inverse(basis: SimplexBasis) -> bool:
     """Recompute the inverse by elimination; return whether the matrix is invertible."""
     m = len(basis.inverse)
-    both = np.hstack((basis.matrix[1:], np.eye(m)))
+    both = np.zeros((m, 2 * m))
+    for i in range(m):
+        both[i, m + i] = 1.0
+        for k in range(m):
+            both[i, k] = basis.matrix[1 + i, k]
     for c in range(m):
         r = c + np.argmax(np.abs(both[c:, c]))
         if both[r, c] == 0.0:
             return False
         pivot = both[r] / both[r, c]
-        both[r] = both[c]
-        both[c] = pivot
+        for k in range(2 * m):
+            both[r, k] = both[c, k]
+            both[c, k] = pivot[k]
         for i in range(m):
             share = both[i, c]
             if i != c and share != 0.0:
                 for k in range(2 * m):
                     both[i, k] -= share * pivot[k]
-    basis.inverse[:] = both[:, m:]
+    for i in range(m):
+        for k in range(m):
+            basis.inverse[i, k] = both[i, m + k]
     return True
 
 
