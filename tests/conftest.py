@@ -32,10 +32,11 @@ def commands():
 
 @pytest.fixture(scope="session")
 def cluster():
-    """Yield the address of a Dask cluster of two workers."""
-    from ratecli.runner.dask_pool import start_local_cluster  # noqa: PLC0415  takes a second
+    """Yield the address of a Dask cluster of two workers, which may be slow to answer."""
+    from ratecli.runner import dask_pool  # noqa: PLC0415  takes a second
 
-    with start_local_cluster(2) as address:
+    with pytest.MonkeyPatch.context() as patch, dask_pool.start_local_cluster(2) as address:
+        patch.setattr(dask_pool, "CONNECT_SECONDS", 600.0)
         yield address
 
 

@@ -18,6 +18,8 @@ from ratecli.report.write import write_report
 sync_api = pytest.importorskip("playwright.sync_api")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 WIDE, PHONE = {"width": 1200, "height": 900}, {"width": 390, "height": 844}
+PATIENCE = 600_000
+"""Milliseconds after which a browser hangs, also on a slow and busy machine."""
 INJECT = "\"><img src=x onerror=\"throw 'injected'\"><script>throw 'injected'</script>"
 
 
@@ -27,7 +29,9 @@ def browser() -> Iterator[sync_api.Browser]:
     if found is None:
         pytest.skip(f"no browser is installed: none of {', '.join(BROWSERS)}")
     with sync_api.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        started = driver.chromium.launch(
+            executable_path=found, args=["--no-sandbox"], timeout=PATIENCE
+        )
         yield started
         started.close()
 
@@ -69,6 +73,7 @@ def opened(browser, results):
 
     def act(name="first/report.html", **options) -> sync_api.Page:
         context = browser.new_context(**{"viewport": WIDE, **options})
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: wrong.append(message.text))
