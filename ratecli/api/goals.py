@@ -12,9 +12,10 @@ from typing import Any, Literal
 from ratecli.config.document import Document
 from ratecli.config.experiment import read_experiment
 from ratecli.datasets.entry import MISSING_IS_ERROR
-from ratecli.errors import Loc
+from ratecli.errors import Diagnostic, FaultError, Loc
 from ratecli.experiment.cases import Case
 from ratecli.experiment.reading import ExperimentReader, ParsedRules
+from ratecli.solvers.oracles.choice import SCORE_MODEL
 from ratecli.solvers.oracles.instances import named_estimators
 
 ROWS_DATASET = "rows"
@@ -104,6 +105,11 @@ class FitSpec:
             others.append(
                 {UNCONSTRAINED: {} if self.safety is None else {"safety": {"test": False}}}
             )
+        options = named_estimators(self.options or {})
+        if isinstance(model := options.get("model"), Mapping) and SCORE_MODEL in model:
+            message = "an estimator has no existing scores: its model is fitted"
+            hint = "use ratecli.run, with `scores` in a data set of the experiment"
+            raise FaultError(Diagnostic("E104", message, hint))
         content: dict[str, Any] = {
             "name": "fit",
             "datasets": {ROWS_DATASET: {"path": "rows.csv"}},
@@ -112,7 +118,7 @@ class FitSpec:
             "constraints": {name: _on_one_line(text) for name, text in rules.items()},
             "sweep": {name: [value] for name, value in (self.parameters or {}).items()},
             "regularization": {"l2": self.l2},
-            "algorithms": [{self.algorithm: named_estimators(self.options or {})}, *others],
+            "algorithms": [{self.algorithm: options}, *others],
             "metrics": {name: _on_one_line(text) for name, text in self.metrics.items()},
         }
         content |= {} if self.deployed is None else {"deployed": {"column": self.deployed}}

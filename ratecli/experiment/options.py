@@ -85,7 +85,8 @@ def make_solver(name: str, options: Mapping[str, Any], constraints: Collection[s
 
 def _unknown_option(found: type[Solver], key: str, known: Collection[str]) -> Diagnostic:
     fault, now = unknown_key((key,), known), found.renamed.get(key)
-    return dataclasses.replace(fault, help=f"the option is called '{now}' now") if now else fault
+    hint = f"the option is called '{now}' now" if now else found.absent.get(key)
+    return dataclasses.replace(fault, help=hint) if hint else fault
 
 
 def value_at_point(value: Any, point: SweepPoint) -> Any:

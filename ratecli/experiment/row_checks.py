@@ -71,8 +71,9 @@ def check_rows(
     """Return the errors and warnings about rows that some cases share.
 
     E305, E408, E411 and W401 about groups, E306 and E311 for undefined rates and missing decisions,
-    E410 if an algorithm needs validation rows and there are none, W403 for sorted rows. Without
-    errors of these kinds, the algorithms' objections to their constraints (E308 and others).
+    E410 if an algorithm needs validation rows and there are none, E411 for an existing score that
+    is no probability and has no threshold, W403 for sorted rows. Without errors of these kinds, the
+    algorithms' objections to their constraints (E308 and others).
     """
     found = [
         *check_filter_groups(rows, cases),
@@ -80,6 +81,7 @@ def check_rows(
         *_check_goal_rows(rows.sample, cases),
         *_check_deployed_decisions(rows.sample, cases),
         *_check_validation_rows(reading.experiment, rows, cases),
+        *_check_default_threshold(reading.experiment, rows, cases),
         *_check_row_order(reading.experiment, rows.sample, cases[0]),
     ]
     if not any(fault.is_error for fault in found):
@@ -367,6 +369,27 @@ def _check_validation_rows(
             hint = "give a data set some: split: {validation: 1/3}"
             loc = experiment.entry_loc(case.label, key)
             yield Diagnostic("E410", message, hint, loc=loc, key=True)
+
+
+def _check_default_threshold(
+    experiment: Experiment, rows: TrialData, cases: Sequence[Case]
+) -> Iterator[Diagnostic]:
+    """Yield an E411 for each score outside [0, 1] whose decisions have the default threshold."""
+    for case in cases:
+        if not case.solver.needs_probabilities:
+            continue
+        scores = rows.X[:, [0]]  # the only feature
+        least, most = float(scores.min()), float(scores.max())
+        if least < 0 or most > 1:
+            name = case.solver.score_column
+            range_ = f"from {least:.3g} to {most:.3g}"
+            message = (
+                f"'{name}' is no probability: its scores are {range_}, so a threshold is needed"
+            )
+            hint = (
+                f"write {{score: {{name: {name}, threshold: T}}}}: above T, decisions are positive"
+            )
+            yield Diagnostic("E411", message, hint, loc=experiment.entry_loc(case.label, "model"))
 
 
 def _check_row_order(experiment: Experiment, sample: Sample, case: Case) -> Iterator[Diagnostic]:

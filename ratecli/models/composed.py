@@ -136,6 +136,18 @@ class GroupThreshold:
         return self.decide(X)
 
 
+def rows_without_group(classifier: Classifier, members: Array) -> NDArray[np.bool_]:
+    """Return which rows (n,) are in no group of group thresholds, given memberships (n, S)."""
+    while isinstance(classifier, MixtureClassifier):  # its members have the same groups
+        classifier = classifier.members[0]
+    known = np.zeros(len(members), dtype=bool)
+    if not isinstance(classifier, GroupThreshold) or members.shape[1] != len(classifier.slices):
+        return known
+    for group in classifier.groups:
+        known |= _matches_group(members, group)
+    return ~known
+
+
 def append_memberships(X: Features, members: Sequence[NDArray[np.bool_]]) -> Features:
     """Return (n, d + S) features followed by a 0/1 column for each of S masks of shape (n,)."""
     if not len(members):

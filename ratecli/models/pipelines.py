@@ -98,6 +98,8 @@ def _load(blob: bytes) -> tuple[Any, Any, Any]:
     reject_zip_bomb(blob)
     with same_version():
         model = loads(blob, trusted=trusted_types(blob, LOADED_TYPES))
+    if not hasattr(model, "classes_"):
+        raise TypeError(f"{type(model).__name__} is none, or it is not fitted")
     if not isinstance(model, Pipeline):
         return model, None, model
     return model, model[:-1] if len(model) > 1 else None, model[-1]

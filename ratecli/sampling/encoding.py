@@ -14,7 +14,7 @@ from ratecli.datasets.columns import ColumnKind, as_array
 from ratecli.datasets.encode import Encoder, columns_as_known, encode_new_rows
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.models.base import Classifier, Features
-from ratecli.models.composed import append_memberships
+from ratecli.models.composed import append_memberships, rows_without_group
 from ratecli.rates.expression import Slice
 from ratecli.rates.parser import parse_conditions
 from ratecli.rates.sample import Floats, Mask, Sample
@@ -143,4 +143,12 @@ class Encoding:
         arrays = {str(name): as_array(column) for name, column in known.items()}
         unknown, empty = np.full(len(known), np.nan), np.full(len(known), "")
         sample = Sample(arrays, unknown, empty, empty, np.ones(len(known)))
-        return append_memberships(matrix, slice_memberships(sample, classifier.slices)), warnings
+        members = slice_memberships(sample, classifier.slices)
+        new = rows_without_group(classifier, np.stack(members, axis=1).astype(float))
+        if new.any():
+            message = (
+                f"rows in a group that no training row was in: {int(new.sum())}; they have the "
+                "threshold of the model itself"
+            )
+            warnings = [*warnings, Diagnostic("W404", message)]
+        return append_memberships(matrix, members), warnings

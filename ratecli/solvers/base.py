@@ -93,7 +93,8 @@ class Solver(ABC):
     `rates.analysis.find_two_sided_rate`). `needs_safety_test` is set if it trains for a safety
     test (`Problem.safety_test`), `needs_deployed` if it requires the deployed model
     (`Problem.deployed`), and `hides_groups` if the columns that define the groups of its goals are
-    excluded from its features. `renamed` maps former names of options to present ones. `numbers`
+    excluded from its features. `renamed` maps former names of options to present ones, `absent`
+    options of other algorithms that it does not have to what to do instead. `numbers`
     and `streams` are the option values with which it learns numeric labels and rows that are not
     held in memory (`Problem.stream`), or None if it never does.
     """
@@ -107,6 +108,7 @@ class Solver(ABC):
     objectives: ClassVar[frozenset[str]] = frozenset()
     constraints: ClassVar[frozenset[str]] = frozenset()
     renamed: ClassVar[Mapping[str, str]] = {}
+    absent: ClassVar[Mapping[str, str]] = {}
     numbers: ClassVar[Mapping[str, Any] | None] = None
     streams: ClassVar[Mapping[str, Any] | None] = None
 
@@ -145,6 +147,11 @@ class Solver(ABC):
     def score_column(self) -> str:
         """The column of scores that is the only feature, "" if features are as in the data set."""
         return ""
+
+    @property
+    def needs_probabilities(self) -> bool:
+        """Whether scores of the `score_column` are compared with the default threshold."""
+        return False
 
     @property
     def idle(self) -> Mapping[str, str]:

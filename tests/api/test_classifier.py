@@ -27,6 +27,8 @@ from ratecli import (
     rate_scorer,
 )
 from ratecli.models.storage import dumps
+from ratecli.solvers.oracles.estimators import make_estimator
+from ratecli.solvers.oracles.instances import named_estimators
 
 RULE = PARITY.replace("kappa", "0.9")
 NUMBERS = ["income", "debt", "savings"]
@@ -51,6 +53,15 @@ class Stump(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X):
         return self.tree_.predict_proba(X)
+
+
+def violations(loans, **options):
+    model = RateConstrainedClassifier(
+        constraints=PARITY.replace("kappa", "0.8"), random_state=0, **options
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RatecliWarning)
+        return list(model.fit(*loans).violations_.values())
 
 
 BOOSTER = HistGradientBoostingClassifier(max_iter=5, max_leaf_nodes=4)
@@ -99,7 +110,8 @@ def test_estimators_of_estimators_are_models(loans):
     [
         (KNeighborsClassifier(), "its fit takes no sample weights"),
         (DecisionTreeRegressor(), "it is not a classifier"),
-        (DecisionTreeClassifier, "is neither number, text"),
+        (DecisionTreeClassifier, r"pass an instance, such as DecisionTreeClassifier\(\)"),
+        ({"score": "income"}, "has no existing scores"),
     ],
 )
 def test_estimators_that_are_no_models_are_refused(loans, model, message):
@@ -543,3 +555,30 @@ def test_columns_of_extreme_scale_are_refused(loans, unit):
     for name, x in (("debt", other), ("x1", other.to_numpy()), ("x1", sparse.csr_array(other))):
         with pytest.raises(ValueError, match=f"E407.*column '{name}', up to .*e[+-]\\d+, cannot"):
             RateConstrainedClassifier().fit(x, y)
+
+
+@pytest.mark.parametrize("solver", ["post_shift", "three_player", "mixture"])
+def test_an_estimator_may_set_parameters_that_its_library_calls_otherwise(loans, solver, capfd):
+    lightgbm = pytest.importorskip("lightgbm")
+    plain, quiet = (
+        lightgbm.LGBMClassifier(n_estimators=12, num_leaves=4, **more)
+        for more in ({}, {"verbosity": -1})
+    )
+    found = [violations(loans, solver=solver, solver_options={"model": m}) for m in (plain, quiet)]
+    assert found[0] == found[1]
+    assert not any(capfd.readouterr())
+
+
+def test_an_estimator_that_no_file_could_name_has_the_settings_of_its_library(loans):
+    lightgbm = pytest.importorskip("lightgbm")
+    plain, other = (
+        lightgbm.LGBMClassifier(n_estimators=8, **{name: 0.5}, subsample_freq=1, random_state=0)
+        for name in ("colsample_bytree", "feature_fraction")
+    )
+    found = [
+        violations(loans, solver="unconstrained", solver_options={"model": m})
+        for m in (plain, other)
+    ]
+    assert found[0] == found[1]
+    model = make_estimator(named_estimators(other), {}, np.random.default_rng(0))
+    assert (model.n_jobs, model.get_params()["deterministic"]) == (1, True)

@@ -118,6 +118,20 @@ def test_models_predict_new_rows_from_the_score_alone(folder):
         predict_table(model, new, read_table_file(new, None), 0)
 
 
+def test_new_rows_of_an_unknown_group_are_reported(folder, capsys):
+    path, results = write(folder, FILE), folder / "results"
+    assert main(["run", str(path), "-q", "-j", "1", "-o", str(results)]) == 0
+    stored, new = str(results / "scores/models/post_shift-seed=0"), folder / "new.csv"
+    pd.DataFrame({"risk": [0.4, 0.6, 0.6], "sex": ["F", "X", None]}).to_csv(new, index=False)
+    for variant in ("deterministic", "stochastic"):
+        capsys.readouterr()
+        assert main(["predict", stored, str(new), "--variant", variant, "-o", f"{new}.csv"]) == 0
+        assert "W404]: rows in a group that no training row was in: 2;" in capsys.readouterr().err
+    pd.DataFrame({"risk": [0.4, 0.6], "sex": ["F", "M"]}).to_csv(new, index=False)
+    assert main(["predict", stored, str(new), "-o", f"{new}.csv"]) == 0
+    assert not capsys.readouterr().err
+
+
 def test_a_file_of_scores_is_like_a_column(folder):
     rows = table()
     rows.drop(columns="risk").to_csv(folder / "people.csv", index=False)
@@ -218,6 +232,7 @@ def test_a_score_is_compared_with_a_stored_model(folder):
         ([SCORES + "{risk: few.csv}"], "E411", "already has a column 'risk'"),
         ([SCORES + "{s: few.csv}"], "E411", "'few.csv' has 2 rows, but the table has 60"),
         ([SCORES + "{s: words.csv}"], "E411", "holds text, such as 'a0'"),
+        ([SCORES + "{risk2: odds.csv}", SMALL.replace("risk", "risk2")], "E411", "threshold: T"),
         ([SCORES + "{s: people.csv}"], "E205", "'people.csv' has 5 columns"),
         ([SCORES + "{s: none.csv}"], "E405", "'none.csv' does not exist"),
         ([SCORES + "{s: exp.yaml}"], "E404", "no file of scores"),
@@ -227,6 +242,8 @@ def test_a_score_is_compared_with_a_stored_model(folder):
         ([SCORES + "[risk]", "datasets.people.stream=true"], "E104", "cannot be combined"),
         (["algorithms=[unconstrained: {model: {score: {names: risk}}}]"], "E101", "'name'"),
         (["algorithms=[unconstrained: {model: {score: {name: risk, threshold: x}}}]"], "E103", ""),
+        (["algorithms=[unconstrained: {model: {score: [risk]}}]"], "E103", "write {score: NAME}"),
+        (["algorithms=[mixture: {model: {score: risk}}]"], "E104", "an existing score"),
         (["algorithms=[unconstrained: {model: score}]"], "E103", "write {score: NAME}"),
         (["algorithms=[unconstrained: {model: {score: risk}, tune: {a: [1]}}]"], "E104", "tune"),
         (["algorithms=[unconstrained: {model: {score: risk}, loss: hinge}]"], "E104", "fitted"),
@@ -237,9 +254,20 @@ def test_mistakes_are_located(folder, sets, code, words):
     gaps = table().risk.where(table().index != 2)
     gaps.to_csv(folder / "gaps.csv", index=False, na_rep="NA")
     (folder / "few.csv").write_text("s\n1\n2\n")
+    (folder / "odds.csv").write_text("s\n" + "-1\n" * 30 + "2.5\n" * 30)
     (folder / "words.csv").write_text("s\n" + "".join(f"a{k}\n" for k in range(60)))
     used = SMALL if sets[0] == SCORES + "[rsik]" else "algorithms=[unconstrained]"
     found = faults(write(folder, FILE), used, *sets)
     assert {fault.code for fault in found} == {code}
     assert words in f"{found[0].message} {found[0].help}"
     assert found[0].place
+
+
+def test_scores_of_any_range_have_thresholds(folder):
+    (folder / "odds.csv").write_text("s\n" + "-1\n" * 30 + "2.5\n" * 30)
+    others = (
+        "post_shift: {model: {score: s}}, thresholded: {model: {score: s}}, "
+        "unconstrained: {model: {score: {name: s, threshold: 0}}}"
+    )
+    sets = [SCORES + "{s: odds.csv}", f"algorithms=[{others}]"]
+    prepare(write(folder, FILE), sets)  # raises FaultError for an error

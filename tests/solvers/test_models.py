@@ -1,5 +1,6 @@
 """The option `model`: which classifiers files may name, their fits, and scores of unseen rows."""
 
+import json
 import pickle
 import sys
 import time
@@ -450,6 +451,58 @@ def test_libraries_do_not_write_to_stdout(capfd):
     loud = {"catboost": {"learning_rate": 7, "n_estimators": 3}}  # warns
     run(make_solver("unconstrained", {"model": loud}, []), table(n=80))
     assert capfd.readouterr().out == ""
+
+
+def test_a_rejected_parameter_is_reported_once_and_without_lines_of_c(capfd):
+    pytest.importorskip("lightgbm")
+    with pytest.raises(FaultError) as caught:
+        check_model({"lightgbm": {"num_leaves": -3}})
+    assert caught.value.faults[0].message == "Check failed: (num_leaves) > (1)"
+    assert not any(capfd.readouterr())
+
+
+@pytest.mark.parametrize("quiet", [{"silent": True}, {"logging_level": "Silent"}])
+def test_catboost_may_be_quiet_in_other_words(quiet):
+    pytest.importorskip("catboost")
+    found = run(
+        make_solver("unconstrained", {"model": {"catboost": {"iterations": 3, **quiet}}}, []),
+        table(n=80),
+    )
+    assert found.status == "solved"
+
+
+@pytest.mark.parametrize(
+    ("solver", "options"),
+    [
+        ("mixture", {"model": "logistic"}),
+        ("mixture", {"model": {"plugin": {"probabilities": {"logistic": {"C": 2}}}}}),
+        ("three_player", {"oracle": "logistic", "steps": 4}),
+    ],
+)
+def test_logistic_is_a_model_of_every_algorithm(solver, options):
+    given = table()
+    text = json.dumps(options).replace("logistic", "LogisticRegression")
+    pair = [make_solver(solver, each, []) for each in (options, json.loads(text))]
+    blobs = [[dumps(each) for each in run(made, given).variants.values()] for made in pair]
+    assert blobs[0] == blobs[1]
+
+
+@pytest.mark.parametrize(
+    ("solver", "hint"),
+    [("seldonian", "give 'post_shift' the model"), ("audit", "unconstrained: {model: {score")],
+)
+def test_algorithms_without_models_name_one_that_has_them(solver, hint):
+    with pytest.raises(FaultError) as caught:
+        make_solver(solver, {"model": "lightgbm"}, [])
+    (fault,) = caught.value.faults
+    assert fault.code == "E101"
+    assert hint in str(fault.help)
+
+
+def test_a_booster_in_place_of_the_oracle_of_coco_is_explained():
+    pytest.importorskip("lightgbm")
+    with pytest.raises(FaultError, match="'coco' has"):
+        make_solver("coco", {"model": "lightgbm"}, [])
 
 
 @pytest.mark.parametrize("key", ["train_dir", "output_borders", "snapshot_file", "roc_file"])

@@ -95,7 +95,9 @@ def parsing(library: str) -> Iterator[None]:
         TypeError,
         ValueError,
     ) as error:
-        said = f"no {error}" if isinstance(error, KeyError) else error
+        said = f"no {error}" if isinstance(error, KeyError) else str(error)
+        if isinstance(error, AttributeError | TypeError):  # in words of Python
+            said = "its parts are not of the expected types"
         raise ValueError(f"it is not a classifier of {library} that can be read: {said}") from error
 
 

@@ -23,6 +23,7 @@ from ratecli.solvers.oracles.choice import (
     existing_score,
     is_linear,
     model_name,
+    named_options,
     stops_early,
 )
 
@@ -47,10 +48,11 @@ class ModelSolver(Solver):
         `linear` with a `loss`, `logistic`, or a classifier: the name of any of scikit-learn whose
         fit takes sample weights, `lightgbm`, `xgboost` or `catboost` (optional extras), or
         `package.module:Class` of these packages and those named by `--trust`. Parameters follow the
-        name: `{lightgbm: {num_leaves: 15, early_stopping_round: 20}}`. Boosted trees see categories
-        and missing numbers as such. With early stopping, validation rows decide when to stop. An
-        existing score, `{score: NAME}`, is not fitted: NAME is among the `scores` of each data set,
-        and decisions are positive above .5, or above T with `{score: {name: NAME, threshold: T}}`.
+        name: `{lightgbm: {num_leaves: 15, early_stopping_round: 20}}`. Boosted trees, except
+        CatBoost's, see categories and missing numbers as such. With early stopping, validation rows
+        decide when to stop. An existing score, `{score: NAME}`, is not fitted: NAME is among the
+        `scores` of each data set, and decisions are positive above .5, or above T with `{score:
+        {name: NAME, threshold: T}}`.
     tune
         Values to try for parameters of the model: `{num_leaves: [15, 31], learning_rate: [0.05,
         0.1]}`. Of all combinations, the one with the smallest log loss (the smallest error of a
@@ -153,6 +155,10 @@ class Unconstrained(ModelSolver):
     def takes_classes(self) -> bool:
         return self.loss != "squared"
 
+    @property
+    def needs_probabilities(self) -> bool:
+        return bool(self.score_column) and "threshold" not in named_options(self.model)[1]
+
     def solve_tuned(
         self, problem: Problem, rng: np.random.Generator, progress: Progress
     ) -> Solution:
@@ -178,6 +184,10 @@ class Audit(Solver):
 
     role: ClassVar[Role] = "ignores"
     needs_deployed: ClassVar[bool] = True
+    absent: ClassVar[Mapping[str, str]] = {
+        "model": "it audits the model under `deployed`; to audit a score, write "
+        "unconstrained: {model: {score: NAME}}"
+    }
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:  # noqa: ARG002
         assert problem.deployed is not None  # files without one are rejected before a run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,12 +33,14 @@ LIBRARY_SETTINGS: Mapping[str, Mapping[str, Any]] = {
     "catboost": {"thread_count": 1, "verbose": False, "allow_writing_files": False},
 }
 """Settings of a library in every fit, by its package, unless an option replaces them."""
+QUIET_PARAMETERS = ("logging_level", "silent", "verbose_eval")
+"""Parameters of CatBoost in place of `verbose`, which cannot be set together with them."""
 LIBRARY_PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "lightgbm": (
         *("bagging_seed", "cat_l2", "cat_smooth", "early_stopping_round", "extra_trees"),
         *("feature_fraction_bynode", "max_bin", "max_cat_threshold", "max_cat_to_onehot"),
         *("max_delta_step", "min_data_in_bin", "min_data_per_group", "path_smooth"),
-        *("scale_pos_weight",),
+        *("scale_pos_weight", "verbose", "verbosity"),
     ),
     "catboost": ("random_state",),
 }
@@ -58,6 +60,14 @@ EXACT_LIGHTGBM = "\nobjective=binary sigmoid:1\n"
 def library(estimator: type[Any]) -> str:
     """Return the top-level package of a class."""
     return estimator.__module__.partition(".")[0]
+
+
+def library_settings(estimator: type[Any], given: Collection[str]) -> dict[str, Any]:
+    """Return ratecli's settings of a class's library, without those that conflict with options."""
+    settings = dict(LIBRARY_SETTINGS.get(library(estimator), {}))
+    if any(key in given for key in QUIET_PARAMETERS):
+        settings.pop("verbose", None)
+    return settings
 
 
 def fit_booster(model: Any, rows: FitRows, stopping: FitRows | None) -> TreeEnsemble | None:

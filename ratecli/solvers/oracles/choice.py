@@ -109,6 +109,8 @@ class _NamedOptions:
                 options = {"name": options}
             if options is None or isinstance(options, dict):
                 return cls(name, options or {}, (*loc, name))
+            if name == SCORE_MODEL:
+                cls(name, {}, (*loc, name)).check_score()
         hint = "write a name, or {name: {option: value}}"
         message = f"not {what}: expected one name, or one name with options"
         raise InvalidValueError(Diagnostic("E103", message, hint, loc=loc))
@@ -124,7 +126,8 @@ class _NamedOptions:
         By default, a logistic regression adds the penalty `l2 / 2 |w|^2` to its mean loss.
         """
         defaults = {"C": 1 / (rows * l2), "max_iter": MAX_LOGISTIC_ITERATIONS}
-        return (defaults if self.name == LOGISTIC else {}) | dict(self.options)
+        is_logistic = self.name in {LOGISTIC, LOGISTIC_MODEL}
+        return (defaults if is_logistic else {}) | dict(self.options)
 
     def check_names(self, known: Sequence[str]) -> None:
         """Raise E101 if there is an option of another name."""
@@ -178,6 +181,7 @@ class _NamedOptions:
             return
         # importing scikit-learn is slow
         from ratecli.solvers.oracles import estimators
+        from ratecli.solvers.oracles.boosters import FILE_PARAMETERS
 
         try:
             model = estimators.classifier_class(name)
@@ -185,6 +189,10 @@ class _NamedOptions:
         except Exception as error:  # noqa: BLE001  a module may raise anything when imported
             hint = "name a class whose fit takes sample weights, like those of scikit-learn"
             raise self._error(f"'{name}' cannot be used: {error}", hint) from None
+        for key in FILE_PARAMETERS.intersection(self.options):
+            message, loc = f"'{self.name}' has no option '{key}'", (*self.loc, key)
+            hint = "it would let a fit read or write files"
+            raise InvalidValueError(Diagnostic("E101", message, hint, loc=loc, key=True))
         self.check_names(names)
         self._check_parameters(model)
         if probabilities and not hasattr(model(**self.options), "predict_proba"):
@@ -201,6 +209,12 @@ class _NamedOptions:
                 if alone := estimators.parameter_error(model, {key: value}):
                     raise InvalidValueError(Diagnostic("E104", alone, loc=(*self.loc, key)))
             raise InvalidValueError(Diagnostic("E104", refusal, loc=self.loc))
+
+    def check_fitted(self) -> None:
+        """Raise E104 for an existing score."""
+        if self.name == SCORE_MODEL:
+            message, hint = "an existing score cannot be fitted", "'post_shift' takes it"
+            raise InvalidValueError(Diagnostic("E104", message, hint, loc=self.loc, key=True))
 
     def check_fixed_length(self) -> None:
         """Raise E104 for a parameter that stops a fit early."""
@@ -231,6 +245,7 @@ def check_oracle(value: Any) -> Any:
     """Return the value; raise E101, E103 or E104 if it does not name an oracle."""
     choice = _NamedOptions.parse(value)
     if choice.name not in ORACLE_OPTIONS:
+        choice.check_fitted()
         choice.check_learner(ORACLE_OPTIONS)
         choice.check_fixed_length()
         return value
@@ -285,6 +300,7 @@ def class_path(name: str) -> str | None:
     """Return `module:Class` of the classifier of a name, None if there is none."""
     if ":" in name:
         return name
+    name = LOGISTIC if name == LOGISTIC_MODEL else name
     if name in CLASSIFIER_MODULES:
         return f"{CLASSIFIER_MODULES[name]}:{name}"
     if name in BOOSTING_LIBRARIES:
@@ -331,9 +347,7 @@ def check_model(value: Any) -> Any:
 def check_reduced_model(value: Any) -> Any:
     """Return the value; raise as `check_model` does, or E104 if it cannot be fitted repeatedly."""
     choice = _NamedOptions.parse(check_model(value))
-    if choice.name == SCORE_MODEL:
-        message, hint = "an existing score cannot be fitted", "'post_shift' takes it"
-        raise InvalidValueError(Diagnostic("E104", message, hint, loc=choice.loc, key=True))
+    choice.check_fitted()
     choice.check_fixed_length()
     return value
 

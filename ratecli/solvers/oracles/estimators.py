@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import io
+import os
+import re
 import sys
 import warnings
-from collections.abc import Mapping
-from contextlib import redirect_stdout, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
@@ -46,6 +48,7 @@ from ratecli.solvers.oracles.boosters import (
     dense_features,
     fit_booster,
     library,
+    library_settings,
 )
 from ratecli.solvers.oracles.choice import class_path
 from ratecli.solvers.oracles.instances import find_instance
@@ -101,6 +104,8 @@ def parameter_names(estimator: type[BaseEstimator]) -> list[str]:
     return sorted((names | more) - FILE_PARAMETERS)
 
 
+SOURCE_LINE = re.compile(r"^\S+\.(cpp|h):\d+: | at /\S+, line \d+ \.$")
+"""A line of a library's source code in its messages."""
 TREE_COUNTS = ("iterations", "n_estimators", "num_boost_round", "num_trees")
 CHECKED_TREES = 3
 """Largest number of trees of the fit that checks parameters."""
@@ -122,13 +127,36 @@ def parameter_error(estimator: type[BaseEstimator], parameters: Mapping[str, Any
                 for key, value in model.get_params().items()
                 if key in TREE_COUNTS and isinstance(value, int)
             }
-            model.set_params(**LIBRARY_SETTINGS[library(estimator)], **few)
-            with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+            model.set_params(**library_settings(estimator, parameters), **few)
+            with warnings.catch_warnings(), redirect_stdout(io.StringIO()), _no_stderr():
                 warnings.simplefilter("ignore")
                 fit_booster(model, rows, rows) or model.fit(X, classes)
     except Exception as error:  # noqa: BLE001  every library has its own errors
-        return " ".join(str(error).split())
+        return SOURCE_LINE.sub("", " ".join(str(error).split()))
     return None
+
+
+@contextmanager
+def _no_stderr() -> Iterator[None]:
+    """Discard what libraries write to stderr: LightGBM prints every error that it also raises."""
+    sys.stderr.flush()
+    with open(os.devnull, "wb") as nowhere, suppress(OSError):  # noqa: PTH123
+        kept = os.dup(2)
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def set_library_defaults(model: BaseEstimator) -> None:
+    """Give a booster ratecli's settings of its library for parameters that it leaves at default."""
+    given = model.get_params()
+    settings = library_settings(type(model), given)
+    defaults = type(model)().get_params() if settings else {}
+    unset = {key: each for key, each in settings.items() if given.get(key) == defaults.get(key)}
+    model.set_params(**unset)
 
 
 def make_estimator(
@@ -138,10 +166,11 @@ def make_estimator(
     instance = find_instance(name)
     if instance is not None:
         model = clone(instance).set_params(**options)
+        set_library_defaults(model)
         unseeded = model.get_params(deep=False).get("random_state", 0) is None
     else:
         found = classifier_class(name)
-        model = found(**{**LIBRARY_SETTINGS.get(library(found), {}), **options})
+        model = found(**{**library_settings(found, options), **options})
         unseeded = "random_state" in parameter_names(found) and "random_state" not in options
     if unseeded:
         model.set_params(random_state=int(rng.integers(2**31)))

@@ -1,7 +1,7 @@
 """Unfitted estimators that a Python program passes as models.
 
-Options are text, so an estimator is named: by its class and parameters as in a file if these are
-text and numbers, else by a name under which it is found as long as the program keeps it.
+Options are text, so an estimator is named: by its class and parameters if a file could name them,
+else by a name under which it is found as long as the program keeps it.
 """
 
 from __future__ import annotations
@@ -29,13 +29,17 @@ def named_estimators(value: Any) -> Any:
     Raises
     ------
     FaultError
-        E104 for an estimator that is no classifier whose fit takes sample weights.
+        E104 for a class, and for an estimator that is no classifier whose fit takes sample weights.
     """
     if isinstance(value, dict):
         return {key: named_estimators(part) for key, part in value.items()}
-    if isinstance(value, type) or not hasattr(value, "get_params"):
+    if not hasattr(value, "get_params"):
         return value
-    from ratecli.solvers.oracles.estimators import check_classifier, class_name
+    if isinstance(value, type):
+        name = value.__name__
+        message = f"{name} is a class, not an estimator"
+        raise FaultError(Diagnostic("E104", message, f"pass an instance, such as {name}()"))
+    from ratecli.solvers.oracles.estimators import check_classifier, class_name, parameter_names
 
     found = type(value)
     try:
@@ -51,7 +55,9 @@ def named_estimators(value: Any) -> Any:
         as_text = json.loads(json.dumps(own, allow_nan=False)) == own
     except (TypeError, ValueError):
         as_text = False
-    if as_text and plugins.is_trusted_package(found.__module__.partition(".")[0]):
+    trusted = plugins.is_trusted_package(found.__module__.partition(".")[0])
+    # a library takes more parameters than a file may set, such as LightGBM's `verbosity`
+    if as_text and trusted and set(own) <= set(parameter_names(found)):
         name = class_name(found)
         return {name: own} if own else name
     name = f"{found.__module__}:{found.__qualname__} {next(_numbers)}"

@@ -64,7 +64,8 @@ def check_boosted_model(value: Any) -> Any:
     """Return the value; raise InvalidValueError unless it is `linear` or names LightGBM."""
     name, options = named_options(check_model(value))
     if name not in {LINEAR_MODEL, LIGHTGBM}:
-        message = f"'three_player' trains 'linear' and 'lightgbm', not '{name}'"
+        shown = name.partition(" ")[0]  # the name of an instance ends with a number
+        message = f"'three_player' trains 'linear' and 'lightgbm', not '{shown}'"
         other = "mixture" if name not in {LOGISTIC_MODEL, SCORE_MODEL} else "post_shift"
         hint = f"'{other}' takes it"
         raise InvalidValueError(Diagnostic("E104", message, hint))
@@ -182,7 +183,10 @@ class ThreePlayer(Solver):
         defaults: Mapping[str, Any] = RESPONSE_DEFAULTS if self.oracle else DESCENT_DEFAULTS
         if self.boosted:
             if self.oracle is not None:
-                raise ValueError("oracle: it has no effect with model: lightgbm")
+                raise ValueError(
+                    "'model: lightgbm' plays without an 'oracle', which 'coco' has: leave one out; "
+                    "an oracle with boosted trees is {plugin: {probabilities: lightgbm}}"
+                )
             trees = named_options(self.model)[1].get("n_estimators", DEFAULT_TREES)
             held_out = {"held_out": DEFAULT_HELD_OUT}
             defaults = {"steps": trees, "every": DEFAULT_TREES_EVERY, "scores": held_out}

@@ -147,6 +147,10 @@ class Seldonian(Solver):
     multiplier: Annotated[float, Ge(0)] = 0.5
 
     version: ClassVar[int] = 4
+    absent: ClassVar[Mapping[str, str]] = {
+        "model": "only linear models are fitted; for others, give 'post_shift' the model, and the "
+        "file a safety test"
+    }
     role: ClassVar[Role] = "enforces"
     needs_safety_test: ClassVar[bool] = True
     numbers: ClassVar[Mapping[str, Any] | None] = {"decisions": "randomized"}
