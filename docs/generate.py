@@ -110,7 +110,7 @@ def algorithms() -> str:
         ),
         shapes,
         (
-            "In any entry stand, beside the options below, `as` (another label), `sweep`, `constraints_on`, `margin`, "
+            "In any entry stand, beside the options below, `as` (another label), `sweep`, `holds`, `level`, "
             "`safety` and `filter` (see [the file](yaml.md)).\n"
         ),
     ]

@@ -92,6 +92,13 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
         the column's known values in `fit` and add a feature that marks where they were missing.
     deployed : str, default=None
         Column with the decisions (0 or 1) of a deployed model, for churn, wins and losses.
+    holds : {"train", "new_rows"}, default="train"
+        Where constraints have to hold: on the rows of `fit`, or with probability `level` on new
+        rows, which means in the population of these rows. The rules are then tightened on the rows
+        of `fit`. If there are too few rows for that, `fit` raises NoSolutionFoundError, which says
+        how many are needed.
+    level : float, default=None
+        Above 0.5 and below 1. None is 0.9 for new rows.
     safety : dict, default=None
         A safety test, with the keys of `safety` in an experiment file: `{"delta": 0.05, "fraction":
         0.4}`. That fraction of the rows is held out. A model trained on the other rows is returned
@@ -158,6 +165,8 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
     encode: bool | Literal["auto"] = AUTO
     missing: Literal["error", "mean"] = "error"
     deployed: str | None = None
+    holds: Literal["train", "new_rows"] = "train"
+    level: float | None = None
     safety: Mapping[str, Any] | None = None
     l2: float | str = "1/n"
     pos_label: Any = None
@@ -212,6 +221,8 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
         return self
 
     def _fit_spec(self) -> FitSpec:
+        if self.holds not in {"train", "new_rows"}:
+            raise ValueError(f"holds is {self.holds!r} instead of 'train' or 'new_rows'")
         if self.safety is None and solver_class(self.solver).needs_safety_test:
             message = f"'{self.solver}' requires a safety test"
             raise FaultError(Diagnostic("E102", message, 'for example safety={"delta": 0.05}'))

@@ -45,6 +45,8 @@ class FitSpec:
         A number, or `c/n` for n rows.
     deployed
         The column with a deployed model's decisions.
+    holds, level
+        The rows on which the algorithm makes constraints hold, as in an experiment file.
     safety
         The safety test, as in an experiment file.
     metrics
@@ -63,6 +65,8 @@ class FitSpec:
     parameters: Mapping[str, Any] | None = None
     l2: float | str = "1/n"
     deployed: str | None = None
+    holds: str = "train"
+    level: float | None = None
     safety: Mapping[str, Any] | None = None
     metrics: Mapping[str, str] = field(default_factory=dict)
     drop: Sequence[str] = ()
@@ -118,6 +122,8 @@ class FitSpec:
             "constraints": {name: _on_one_line(text) for name, text in rules.items()},
             "sweep": {name: [value] for name, value in (self.parameters or {}).items()},
             "regularization": {"l2": self.l2},
+            "holds": self.holds,
+            "level": self.level,
             "algorithms": [{self.algorithm: options}, *others],
             "metrics": {name: _on_one_line(text) for name, text in self.metrics.items()},
         }

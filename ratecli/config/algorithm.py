@@ -25,6 +25,9 @@ from ratecli.config.sweep import Sweep
 from ratecli.config.validation import diagnostics_of
 from ratecli.errors import InvalidValueError
 
+Holds = Literal["train", "validation", "new_rows"]
+Level = Annotated[float, Strict(), Field(gt=0.5, lt=1)]
+
 
 class AlgorithmSpec(Spec):
     """An algorithm with the label of its results and its own sweep; other keys are its options."""
@@ -35,16 +38,11 @@ class AlgorithmSpec(Spec):
     label: NameText = Field(
         alias="as", description="The name of its results; default: the algorithm's."
     )
-    constraints_on: Literal["train", "validation"] = Field(
-        "train",
-        description="The split on which constraints must hold. For validation, they are tightened "
-        "on training rows until they hold on validation rows.",
+    holds: Holds | None = Field(
+        None, description="The rows on which constraints must hold; default: as in the file."
     )
-    margin: Annotated[float, Strict(), Field(gt=0.5, lt=1)] | None = Field(
-        None,
-        description="Confidence with which each constraint must hold: its value plus its standard "
-        "error times the normal quantile (1.64 for 0.95) must satisfy it. With too few rows for "
-        "that, the trial ends as `no_solution_found`.",
+    level: Level | None = Field(
+        None, description="The probability with which they must hold; default: as in the file."
     )
     safety: AlgorithmSafety = Field(
         None,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema
 
-from ratecli.config.algorithm import AlgorithmSpec
+from ratecli.config.algorithm import AlgorithmSpec, Holds, Level
 from ratecli.config.base import (
     FAILURE_RATE,
     SOLUTION_RATE,
@@ -222,6 +222,19 @@ class Experiment(Spec):
         "data set, and test on all rows, which are then the whole population. The ratio of sampled "
         "to available rows (it may exceed 1), or a name of the sweep.",
     )
+    holds: Holds = Field(
+        "train",
+        description="The rows on which algorithms make constraints hold: the training rows, the "
+        "validation rows, or new rows, which means the population of the training rows. For other "
+        "rows than training rows, constraints are tightened on these. With too few rows for that, "
+        "the trial ends as no_solution_found.",
+    )
+    level: Level | None = Field(
+        None,
+        description="The probability with which all constraints must hold in the population of "
+        "the training or validation rows. Default: 0.9 for new_rows; for validation, constraints "
+        "must hold on these rows only.",
+    )
     safety: OptionalSafety = Field(
         None,
         description="A test of every constraint on held-out rows: a model that fails it is not "
@@ -259,6 +272,7 @@ class Experiment(Spec):
         yield from _check_labels(self)
         yield from _check_datasets(self)
         yield from _check_groups(self)
+        yield from _check_levels(self)
         yield from _check_safety_tests(self)
         yield from _check_trial_count(self)
 
@@ -285,6 +299,12 @@ class Experiment(Spec):
         labels = [entry.label for entry in self.algorithms]
         index = labels.index(label)
         return ("algorithms", index, self.algorithms[index].name, *inside)
+
+    def holds_loc(self, label: str, key: str = "holds") -> Loc:
+        """Return the location of `holds` or `level` that applies to an algorithm's entry."""
+        (entry,) = (each for each in self.algorithms if each.label == label)
+        own = getattr(entry, key) is not None
+        return self.entry_loc(label, key) if own else (key,)
 
     def pool(self, point: SweepPoint) -> tuple[str, ...]:
         """Return the data sets whose rows are pooled at a sweep point, in alphabetical order."""
@@ -411,6 +431,21 @@ def _check_safety_tests(experiment: Experiment) -> Iterator[Diagnostic]:
                 message = f"no constraint is called {quote_value(name)}"
                 hint = did_you_mean(name, rules, "constraints")
                 yield Diagnostic("E203", message, hint, loc=(*loc, "delta", name), key=True)
+
+
+def _check_levels(experiment: Experiment) -> Iterator[Diagnostic]:
+    """Yield an error for each level of constraints that have to hold on training rows only."""
+    entries, common = experiment.algorithms, experiment.holds
+    used = {common, *(entry.holds for entry in entries)}
+    levels: list[tuple[Loc, float | None, set[Holds | None]]] = [((), experiment.level, used)]
+    levels += [
+        (experiment.entry_loc(entry.label), entry.level, {entry.holds or common})
+        for entry in entries
+    ]
+    for loc, level, holds in levels:
+        if level is not None and holds <= {"train", None}:
+            message = "'level' has no effect: constraints hold on training rows"
+            yield Diagnostic("E104", message, "add holds: new_rows", loc=(*loc, "level"), key=True)
 
 
 def _check_trial_count(experiment: Experiment) -> Iterator[Diagnostic]:

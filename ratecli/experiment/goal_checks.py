@@ -71,8 +71,8 @@ def check_entry(
         problem = "uses the stored model as it is, so a filter has no effect"
         yield error("E104", problem, "set filter: false here")
     idle = {
-        ("constraints_on",): entry.constraints_on != "train" and (makes_room or not enforces),
-        ("margin",): entry.margin is not None and (makes_room or not enforces),
+        ("holds",): entry.holds not in {None, "train"} and (makes_room or not enforces),
+        ("level",): entry.level is not None and (makes_room or not enforces),
         ("safety", "aim"): own_safety_keys(entry).get("aim") and not enforces,
     }
     reason = "its safety test sets the margin" if enforces else "it enforces no constraint"
@@ -217,7 +217,10 @@ def _check_streamed_rows(experiment: Experiment, case: Case) -> Iterator[Diagnos
     if name is None:
         return
     deployed, entry = experiment.deployed, experiment.entry_loc(case.label)
-    margin = case.guard.margin is not None or case.guard.aim is not None
+    label = case.label
+    loc_holds = experiment.holds_loc(
+        label, "level" if case.guard.holds == "validation" else "holds"
+    )
     needs: list[tuple[bool, Loc, str]] = [
         (len(case.datasets) > 1, ("datasets", name), "a table of several data sets"),
         (case.share is not None, ("resample",), "resampling"),
@@ -225,7 +228,8 @@ def _check_streamed_rows(experiment: Experiment, case: Case) -> Iterator[Diagnos
         (case.filtering is not None, ("filter",), "a filter"),
         (deployed is not None and deployed.column is None, ("deployed",), "a deployed model"),
         (not case.solver.takes_streams, entry, f"algorithm '{case.label}'"),
-        (margin, (*entry, "margin"), f"the margin of '{case.label}'"),
+        (case.guard.level is not None, loc_holds, f"a margin of '{label}' for new rows"),
+        (case.guard.aim is not None, entry, f"the safety margin of '{label}'"),
     ]
     for needed, loc, what in needs:
         if needed:

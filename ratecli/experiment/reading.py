@@ -44,7 +44,7 @@ from ratecli.rates.parser import parse_conditions, parse_constraint, parse_expre
 from ratecli.rates.resolve import Scope
 from ratecli.rates.syntax import Condition, Relation, SyntaxNode
 from ratecli.solvers.base import Solver
-from ratecli.solvers.margin import MarginSpec
+from ratecli.solvers.margin import DEFAULT_LEVEL, MarginSpec
 
 T = TypeVar("T")
 COLUMN_CODES = ("E205", "E206")
@@ -288,6 +288,18 @@ class ExperimentReader:
                     for fault in error.faults
                 ) from None
 
+    def _guard(self, entry: AlgorithmSpec, found: type[Solver], aim: float | None) -> MarginSpec:
+        """Return where an algorithm has to make constraints hold."""
+        if found.role != "enforces" or found.needs_safety_test:
+            return MarginSpec()
+        if aim is not None:
+            return MarginSpec(aim=aim)
+        holds = entry.holds or self.experiment.holds
+        if holds == "train":
+            return MarginSpec()
+        level = entry.level or self.experiment.level
+        return MarginSpec(holds, level or (DEFAULT_LEVEL if holds == "new_rows" else None))
+
     def _case(self, entry: AlgorithmSpec, point: SweepPoint) -> Case | None:
         """Return the case of an entry at a sweep point; None after collecting errors."""
         before, pool = len(self.faults), self.experiment.pool(point)
@@ -308,12 +320,11 @@ class ExperimentReader:
         rules = self._constraints(at, pool, needed=test is not None or found.role != "ignores")
         if solver is None or len(self.faults) > before or "objective" not in values:
             return None
-        guarded = found.role == "enforces" and not found.needs_safety_test
         case = Case(
             label=entry.label,
             algorithm=entry.name,
             solver=solver,
-            guard=MarginSpec(entry.constraints_on, entry.margin, aim if guarded else None),
+            guard=self._guard(entry, found, aim),
             share=share,
             holdout=holdout,
             safety=test,

@@ -363,11 +363,14 @@ def _check_validation_rows(
 ) -> Iterator[Diagnostic]:
     """Yield an E410 for each option that needs validation rows if there are none."""
     for case in cases if "validation" not in rows.splits() else ():
-        judged = "constraints_on" if case.guard.split == "validation" else None
-        for key in filter(None, (case.solver.chooses_by, judged)):
+        needs = {}
+        if case.solver.chooses_by:
+            needs[case.solver.chooses_by] = experiment.entry_loc(case.label, case.solver.chooses_by)
+        if case.guard.holds == "validation":
+            needs["holds: validation"] = experiment.holds_loc(case.label)
+        for key, loc in needs.items():
             message = f"'{key}' needs validation rows, but there are none"
             hint = "give a data set some: split: {validation: 1/3}"
-            loc = experiment.entry_loc(case.label, key)
             yield Diagnostic("E410", message, hint, loc=loc, key=True)
 
 

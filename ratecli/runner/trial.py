@@ -462,7 +462,7 @@ def solution_status(
     }
     where = "the training set"
     if solution.judged is not None:
-        violations, where = solution.judged, "rows that its model has not seen"
+        violations, where = solution.judged.violations(), "rows that its model has not seen"
     missed = [
         f"'{name}' " + ("(undefined)" if math.isnan(value) else f"by {value:.3g}")
         for name, value in violations.items()

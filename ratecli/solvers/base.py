@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NewType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NewType
 
 from ratecli.errors import Diagnostic
 from ratecli.rates.analysis import Goal
@@ -14,7 +14,7 @@ from ratecli.rates.analysis import Goal
 if TYPE_CHECKING:  # numpy is slow to import
     import numpy as np
 
-    from ratecli.models.base import Classifier
+    from ratecli.models.base import Array, Classifier
     from ratecli.rates.matrix import RateMatrix
     from ratecli.solvers.problem import Problem
 
@@ -41,6 +41,17 @@ The name is checked before the run; in a trial's key it is replaced by the const
 """
 
 
+class JudgedRows(NamedTuple):
+    """Rows, and decisions (n,) on them by models that have not seen them."""
+
+    rows: Problem
+    decisions: Array
+
+    def violations(self) -> dict[str, float]:
+        """Return by how much each constraint is violated, by name; NaN where it is undefined."""
+        return self.rows.violations(self.rows.rates.rates(self.decisions))
+
+
 @dataclass(frozen=True)
 class Solution:
     """Result of a solver: named classifiers, status and trace.
@@ -62,8 +73,8 @@ class Solution:
         as `gap`. Before these, one mapping for each setting of a model that was tried: `setting`,
         `loss`, `chosen`.
     judged
-        By how much the main variant violates each constraint on the rows by which it was chosen,
-        by name, if these are not the training rows as its model saw them.
+        The rows by which the main variant was chosen, with its decisions, if these are not the
+        training rows as its model saw them.
     """
 
     variants: Mapping[str, Classifier]
@@ -71,7 +82,7 @@ class Solution:
     reason: str = ""
     multipliers: Mapping[str, float] = field(default_factory=dict)
     trace: tuple[Mapping[str, Any], ...] = ()
-    judged: Mapping[str, float] | None = None
+    judged: JudgedRows | None = None
 
 
 def trace_row(

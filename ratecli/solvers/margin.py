@@ -1,62 +1,83 @@
-"""Enforce constraints with a margin or on validation rows, for any algorithm."""
+"""Make the constraints of any algorithm hold on new rows or on validation rows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from statistics import NormalDist
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtr
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
 from ratecli.rates.tangent import any_undefined, tangent, values
-from ratecli.solvers.base import Progress, Solution, Solver
+from ratecli.solvers.base import JudgedRows, Progress, Solution, Solver
+from ratecli.solvers.oracles.unseen import folds_of
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.prediction import predict_safety_test
 from ratecli.solvers.seldonian.scores import DecisionOutputs
 from ratecli.solvers.seldonian.solver import PASS_KEY
 
-GUARD_VERSION = 3
+GUARD_VERSION = 4
 """Version in the key of each guarded trial; increased when its results change."""
 MAX_ROUNDS = 6
 """Maximum number of times that a problem is solved."""
+DEFAULT_LEVEL = 0.9
+"""Level of constraints that hold on new rows."""
+HALVINGS = 4
+"""Number of times that rows are halved to estimate a bias."""
+EXTRA_NOISE = 1.1
+"""Standard deviation of violations on new rows, as a multiple of their standard errors.
+
+It was 1.0 for thresholds of groups on a linear score, 1.2 for boosted trees and mixtures.
+"""
+MAX_COST = 0.02
+"""Largest increase of the objective by a promise on new rows."""
+MAX_LOSS = 0.5
+"""Largest share of the gain over the best constant decision that a promise may cost."""
+SHARES = (0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
+"""Shares of standard errors that are tried if there are too few rows for a promise."""
+MAX_DEVIATES = 8.0
+"""Largest multiple of a standard error that is added to a violation."""
+MIN_STEP = 1 / 32
+"""Smallest share of a step that is tried."""
 MAX_SPARE_ROOM = 1e-3
 """Largest unneeded slack that a tightened constraint may end with."""
 MAX_IGNORED_SHORTFALL = 1e-5
 """Largest shortfall that counts as none."""
 UNDEFINED_SHORTFALL = 1.0
 """Shortfall of an undefined constraint: the most by which a rate can exceed a limit."""
+Holds = Literal["train", "validation", "new_rows"]
 USABLE_STATUSES = {"solved", "iteration_limit"}
 
 
 @dataclass(frozen=True)
 class MarginSpec:
-    """How constraints are made to hold on new data.
+    """The rows on which constraints must hold.
 
     A model satisfies its constraints on the rows it was fitted to, but slightly less well on others
-    (Cotter et al. 2019, "Training well-generalizing classifiers"). Therefore constraints are judged
-    on other rows or with a margin, and are tightened on the training rows until no shortfall is
-    left.
+    (Cotter et al. 2019, "Training well-generalizing classifiers"). Therefore constraints are
+    tightened on the training rows until their values on other rows, or the values to be expected
+    there, are small enough.
 
     Attributes
     ----------
-    split
-        The rows on which constraints are judged.
-    margin
-        Confidence level, above one half, of a one-sided normal interval whose upper end must
-        satisfy the constraint.
+    holds
+        The rows on which constraints must hold.
+    level
+        Required probability, above one half, that all constraints hold in the population of the
+        rows. None on validation rows: only their rates have to satisfy the constraints.
     aim
         Required probability, at least one half, of passing the safety test that follows. The result
         of the test is predicted from training rows (see `seldonian.solver.calibrate_inflation`).
     """
 
-    split: Literal["train", "validation"] = "train"
-    margin: float | None = None
+    holds: Holds = "train"
+    level: float | None = None
     aim: float | None = None
 
 
@@ -69,12 +90,20 @@ def solve_with_margin(
 ) -> Solution:
     """Solve the problem with constraints tightened until they hold as `guard` requires.
 
-    Each round adds the shortfall measured on the judging rows to the constraints. If they cannot be
-    satisfied then, or only by models no better than a constant decision, the step was too large and
-    is halved. Of the models tried that are better than a constant decision, return the one with the
-    smallest objective whose main classifier has no shortfall. If there is none, the status is
-    `no_solution_found` if a margin was required (there are too few rows for it), else
-    `iteration_limit` with the model of the smallest shortfall.
+    On new rows, the main classifier must satisfy `violation + bias + c * error <= 0` for each
+    piece of a constraint. The violation is that on training rows, or if the algorithm chooses its
+    model by other rows, on those; there is no bias then. The bias is the excess on new rows that
+    is expected because a model is fitted to its rows (see `_bias`). `error` is the standard error
+    by the delta method times `EXTRA_NOISE`, and c is such that the normal probabilities of
+    violating the pieces add up to 1 - level.
+
+    Each round adds the shortfall to the constraints. If they cannot be satisfied then, or only by
+    models that are not useful, the step was too large and is halved. Of the useful models tried,
+    return the one with the smallest objective whose main classifier has no shortfall. If there is
+    none, the status is `no_solution_found` if a level was required (there are too few rows for it),
+    else `iteration_limit` with the model of the smallest shortfall. A model is useful if it is
+    better than a constant decision. On new rows, its objective may also be above that of the first
+    model by at most `MAX_COST`, and by `MAX_LOSS` of the gain over the best constant decision.
 
     Algorithms that do not enforce constraints, and those that prepare for the safety test
     themselves, run unchanged.
@@ -91,71 +120,148 @@ def solve_with_margin(
         or not problem.constraints
     ):
         return solver.solve(problem, rng, progress)
-    rows, judge = _make_judge(guard, problem)
+    first = solver.solve(problem, rng, progress)
+    if not (first.variants and first.status in USABLE_STATUSES):
+        return first  # infeasible constraints stay infeasible when tightened
+    rows, judge = _judging_rows(guard, problem), _make_judge(guard, problem)
     constant = _best_constant(problem, rows, judge)
-    start = target = np.zeros(sum(len(goal.pieces) for goal in problem.constraints))
-    step, tried = 1.0, list[_Attempt]()
-    for attempt in range(MAX_ROUNDS):
-        by = start + step * (target - start)
-        solution = solver.solve(_tighten_problem(problem, by), rng, progress)
-        if not tried and not (solution.variants and solution.status in USABLE_STATUSES):
-            return solution  # infeasible constraints stay infeasible when tightened
-        found = _evaluate_attempt(solution, problem, rows, judge) if solution.variants else None
-        if found is not None:
-            tried.append(found)
-        if found is None or not _is_useful(found, constant):
-            if attempt == 0:
-                break  # no better than a constant decision even without tightening
-            step /= 2
-            continue
-        missing = found.shortfalls
-        if found.missed == 0 and not by[missing < -MAX_SPARE_ROOM].any():
-            break
-        extra = np.where(missing > 0, MAX_SPARE_ROOM / 2, 0.0)
-        start, target = by, np.maximum(by + missing + extra, 0.0)
-    return _choose_attempt(tried, guard, constant)
-
-
-Judge = Callable[[Array], Array]
-"""Returns by how much decisions (n,) violate each piece of the constraints (J,) with the required
-margin; negative if slack.
-"""
+    search = _Search(solver, problem, rows, rng, progress, constant)
+    if isinstance(judge, _NormalJudge) and guard.holds == "new_rows":
+        plain = search.attempt(first, judge)
+        if first.judged is None:
+            judge = replace(judge, bias=_bias(solver, problem, plain.upper, progress))
+        if plain.objective < constant:
+            most = min(MAX_COST, MAX_LOSS * (constant - plain.objective))
+            search = replace(search, limit=plain.objective + most)
+    tried = search.run(first, judge)
+    useful = [each for each in tried if search.is_useful(each)]
+    best = min(useful or tried, key=lambda each: (each.missed, each.objective))
+    if isinstance(judge, _NormalJudge) and judge.level is not None and (best.missed or not useful):
+        return Solution({}, "no_solution_found", _refusal(search, first, judge, best.name))
+    if not best.missed and best.solution.status in USABLE_STATUSES:
+        return best.solution
+    judged = "in the predicted safety test" if guard.aim else f"on {guard.holds} rows"
+    reason = f"'{best.name}' is violated by {best.missed:.3g} {judged}"
+    if not best.missed:  # only constraints tightened more than necessary could not be satisfied
+        reason = "the constraints hold, but not at the smallest objective"
+    return replace(best.solution, status="iteration_limit", reason=reason)
 
 
 class _Attempt(NamedTuple):
-    """A solution with its shortfalls and its objective on the training set.
+    """A solution, its objective on the training set, and the values of its constraints.
 
-    `missed` is the largest shortfall, reduced by `MAX_IGNORED_SHORTFALL` and at least 0; `name` is
-    the constraint that has it.
+    `upper` (J,) are the values of the pieces, including what the judge adds. `missed` is the
+    largest, reduced by `MAX_IGNORED_SHORTFALL` and at least 0; `name` is the constraint that has
+    it.
     """
 
     missed: float
     objective: float
     name: str
-    shortfalls: Array
+    upper: Array
     solution: Solution
 
 
-def _evaluate_attempt(
-    solution: Solution, problem: Problem, rows: Problem, judge: Judge
-) -> _Attempt:
-    main = next(iter(solution.variants.values()))
-    shortfalls = judge(rows.decisions(main))
-    worst = int(np.argmax(shortfalls))
-    missed = max(float(shortfalls[worst]) - MAX_IGNORED_SHORTFALL, 0.0)
-    owners = [goal.name for goal in problem.constraints for _ in goal.pieces]
-    objective = float(np.nan_to_num(problem.value(main), nan=np.inf))
-    return _Attempt(missed, objective, owners[worst], shortfalls, solution)
+@dataclass(frozen=True)
+class _Search:
+    """Solves a problem with tightened constraints.
 
-
-def _is_useful(attempt: _Attempt, constant: float) -> bool:
-    """Whether a model satisfies the tightened constraints and is better than a constant decision.
-
-    A model that misses them has the smallest violation instead of the smallest objective, and is
-    close to a constant decision. It is accepted only if no constant satisfies the judge.
+    Constraints are judged on `rows`, unless the algorithm chooses its model by other rows than
+    training rows. A model is useful if its objective is below the limit.
     """
-    satisfied = attempt.solution.status in USABLE_STATUSES or math.isinf(constant)
-    return satisfied and attempt.objective < constant
+
+    solver: Solver
+    problem: Problem
+    rows: Problem
+    rng: np.random.Generator
+    progress: Progress
+    limit: float
+
+    def run(self, first: Solution, judge: Judge) -> list[_Attempt]:
+        """Tighten constraints until the judge is satisfied; return all attempts."""
+        tried, step = [self.attempt(first, judge)], 1.0
+        start = by = np.zeros(len(tried[0].upper))
+        target = _next_target(by, tried[0])
+        while len(tried) < MAX_ROUNDS and target is not None and self.is_useful(tried[0]):
+            by = start + step * (target - start)
+            solution = self._solve(by)
+            if solution.variants:
+                tried.append(self.attempt(solution, judge))
+            if solution.variants and self.is_useful(tried[-1]):
+                start, target = by, _next_target(by, tried[-1])
+            else:
+                step /= 2
+                if step < MIN_STEP:
+                    break
+        return tried
+
+    def _solve(self, by: Array) -> Solution:
+        solution = self.solver.solve(_tighten_problem(self.problem, by), self.rng, self.progress)
+        if solution.judged is None:
+            return solution
+        rows = replace(solution.judged.rows, constraints=self.problem.constraints)
+        return replace(solution, judged=solution.judged._replace(rows=rows))
+
+    def attempt(self, solution: Solution, judge: Judge) -> _Attempt:
+        """Judge the main variant."""
+        main, problem = next(iter(solution.variants.values())), self.problem
+        judged = solution.judged if self.rows is problem else None
+        rows, decisions = judged or JudgedRows(self.rows, self.rows.decisions(main))
+        upper = judge(rows, decisions)
+        worst = int(np.argmax(upper))
+        missed = max(float(upper[worst]) - MAX_IGNORED_SHORTFALL, 0.0)
+        owners = [goal.name for goal in problem.constraints for _ in goal.pieces]
+        objective = float(np.nan_to_num(problem.value(main), nan=np.inf))
+        return _Attempt(missed, objective, owners[worst], upper, solution)
+
+    def is_useful(self, attempt: _Attempt) -> bool:
+        """Whether a model satisfies the tightened constraints and its objective is below the limit.
+
+        A model that misses them has the smallest violation instead of the smallest objective, and
+        is close to a constant decision. It is accepted only if no constant satisfies the judge.
+        """
+        satisfied = attempt.solution.status in USABLE_STATUSES or math.isinf(self.limit)
+        return satisfied and attempt.objective < self.limit
+
+
+def _refusal(search: _Search, first: Solution, judge: _NormalJudge, name: str) -> str:
+    """Return how many rows would be enough, and what can be promised with those that there are.
+
+    With n / share^2 rows, standard errors are multiplied by the share, and biases by its square.
+    """
+    fewest, most = 0, len(SHARES)  # SHARES[k] is small enough for k >= most
+    useful: _Attempt | None = None
+    while fewest < most:
+        k = (fewest + most) // 2
+        smaller = replace(judge, bias=judge.bias * SHARES[k] ** 2, share=SHARES[k])
+        tried = search.run(first, smaller)
+        kept = [each for each in tried if search.is_useful(each) and not each.missed]
+        if kept:
+            useful, most = min(kept, key=lambda each: each.objective), k
+        else:
+            fewest = k + 1
+    where = "training" if search.rows is search.problem else "validation"
+    reason = (
+        f"too few {where} rows to promise '{name}' on new rows with probability {judge.level:g}"
+    )
+    rows = search.rows.rates.sums.shape[1]
+    if useful is None:
+        return f"{reason}: even {rows / SHARES[-1] ** 2:.0f} would not be enough"
+    needed = float(f"{rows / SHARES[most] ** 2:.2g}")
+    relaxed = search.attempt(useful.solution, judge).missed
+    return (
+        f"{reason}: about {needed:.0f} are needed instead of {rows}; "
+        f"with these, a constraint relaxed by {relaxed:.2g} can be promised"
+    )
+
+
+def _next_target(by: Array, attempt: _Attempt) -> Array | None:
+    """Return by how much to tighten pieces (J,) next, None if `by` is enough and not too much."""
+    missing = attempt.upper
+    if attempt.missed == 0 and not by[missing < -MAX_SPARE_ROOM].any():
+        return None
+    extra = np.where(missing > 0, MAX_SPARE_ROOM / 2, 0.0)
+    return np.maximum(by + missing + extra, 0.0)
 
 
 def _best_constant(problem: Problem, rows: Problem, judge: Judge) -> float:
@@ -164,89 +270,132 @@ def _best_constant(problem: Problem, rows: Problem, judge: Judge) -> float:
     found = [
         problem.value_of(np.full(trained, decision))
         for decision in (0.0, 1.0)
-        if judge(np.full(judged, decision)).max() <= MAX_IGNORED_SHORTFALL
+        if judge(rows, np.full(judged, decision)).max() <= MAX_IGNORED_SHORTFALL
     ]
     return min((each for each in found if not math.isnan(each)), default=math.inf)
 
 
-def _choose_attempt(tried: list[_Attempt], guard: MarginSpec, constant: float) -> Solution:
-    useful = [each for each in tried if _is_useful(each, constant)]
-    best = min(useful or tried, key=lambda each: (each.missed, each.objective))
-    if guard.margin is not None and (best.missed or not useful):
-        where = "training" if guard.split == "train" else guard.split
-        reason = (
-            f"too few {where} rows to satisfy '{best.name}' with a margin of {guard.margin:g}: "
-            f"the best model found violates it by {best.missed:.3g}"
-        )
-        if not useful:
-            reason = "no model found is better than a constant decision, even without a margin"
-        return Solution({}, "no_solution_found", reason)
-    if not best.missed and best.solution.status in USABLE_STATUSES:
-        return best.solution
-    judged = "in the predicted safety test" if guard.aim else f"on {guard.split} rows"
-    reason = f"'{best.name}' is violated by {best.missed:.3g} {judged}"
-    if not best.missed:  # only constraints tightened more than necessary could not be satisfied
-        reason = "the constraints hold, but not at the smallest objective"
-    return replace(best.solution, status="iteration_limit", reason=reason)
-
-
-def _make_judge(guard: MarginSpec, problem: Problem) -> tuple[Problem, Judge]:
-    """Return the rows on which constraints are judged, and their judge."""
-    if guard.aim is not None:
-        return problem, _safety_test_judge(problem, guard.aim)
-    rows = problem if guard.split == "train" else problem.validation
-    if rows is None:
+def _judging_rows(guard: MarginSpec, problem: Problem) -> Problem:
+    """Return the rows on which constraints are judged, unless the algorithm names others."""
+    if guard.holds != "validation":
+        return problem
+    if problem.validation is None:
         hint = "set split: {validation: 0.2} in the data set"
-        message = "constraints are judged on validation rows, but there are none"
+        message = "constraints have to hold on validation rows, but there are none"
         raise FaultError(Diagnostic("E410", message, hint))
-    return rows, _standard_error_judge(rows, guard.margin)
+    return problem.validation
 
 
-def _safety_test_judge(problem: Problem, aim: float) -> Judge:
-    """Judge by the predicted result of a safety test, which must pass with probability `aim`.
+def _make_judge(guard: MarginSpec, problem: Problem) -> Judge:
+    if guard.aim is not None:
+        return _SafetyTestJudge(problem, guard.aim)
+    return _NormalJudge(guard.level)
+
+
+def _bias(solver: Solver, problem: Problem, by: Array, progress: Progress) -> Array:
+    """Return the mean excess of violations (J,) on new rows over those where a model is fitted.
+
+    Models are fitted to one half of the rows and judged on the other, and the reverse, so that the
+    noise of the halves cancels. The excess is inversely proportional to the number of rows.
+    Constraints are tightened by positive amounts of `by`; halves without a model, or without rows
+    for some rate, are left out.
+    """
+    found, tight = list[Array](), _tighten_problem(problem, np.maximum(by, 0.0))
+    for k in range(HALVINGS):
+        half = folds_of(replace(problem, seed=problem.seed + k), 2)
+        for own in (0, 1):
+            fitted, new = (problem.on(np.flatnonzero(side)) for side in (half == own, half != own))
+            if not (fitted.rates.totals.all() and new.rates.totals.all()):
+                continue
+            part = replace(fitted, constraints=tight.constraints)
+            solution = solver.solve(part, np.random.default_rng(problem.seed), progress)
+            if solution.variants:
+                main = next(iter(solution.variants.values()))
+                there, here = (_PLAIN(rows, rows.decisions(main)) for rows in (new, fitted))
+                found.append((there - here) / 2)
+    mean = np.mean(found, axis=0) if found else np.zeros(len(by))
+    return np.asarray(np.maximum(mean, 0.0))
+
+
+class Judge(Protocol):
+    """Says by how much decisions violate constraints."""
+
+    def __call__(self, rows: Problem, decisions: Array) -> Array:
+        """Return the violation (J,) of each piece by decisions (n,) on rows, with its margin."""
+
+
+class _SafetyTestJudge:
+    """Judges by the predicted result of a safety test, which must pass with probability `aim`.
 
     Each piece of the constraints is tested as a separate constraint. Unless the test's method is
     `pieces`, the pieces share their constraint's delta equally.
     """
-    spec, alone, delta = problem.safety_test, list[Goal](), dict[str, float]()
-    assert spec is not None
-    for goal in problem.constraints:
-        for piece in goal.pieces:
-            name, shared = str(len(alone)), spec.method != "pieces"
-            alone.append(replace(goal, name=name, expression=piece, pieces=(piece,)))
-            delta[name] = spec.delta[goal.name] / (len(goal.pieces) if shared else 1)
-    test = replace(spec, delta=delta)
-    parts = replace(problem, constraints=tuple(alone), safety_test=test)
 
-    def shortfalls(decisions: Array) -> Array:
+    def __init__(self, problem: Problem, aim: float) -> None:
+        spec, alone, delta = problem.safety_test, list[Goal](), dict[str, float]()
+        assert spec is not None
+        for goal in problem.constraints:
+            for piece in goal.pieces:
+                name, shared = str(len(alone)), spec.method != "pieces"
+                alone.append(replace(goal, name=name, expression=piece, pieces=(piece,)))
+                delta[name] = spec.delta[goal.name] / (len(goal.pieces) if shared else 1)
+        self._test, self._aim, self._alone = replace(spec, delta=delta), aim, tuple(alone)
+
+    def __call__(self, rows: Problem, decisions: Array) -> Array:
+        parts = replace(rows, constraints=self._alone, safety_test=self._test)
         outputs = DecisionOutputs(decisions)
-        prediction = predict_safety_test(parts, test, outputs, {PASS_KEY: aim})
+        prediction = predict_safety_test(parts, self._test, outputs, {PASS_KEY: self._aim})
         upper = prediction.at(outputs).upper
-        starts = [prediction.owners.index(goal.name) for goal in alone]
+        starts = [prediction.owners.index(goal.name) for goal in self._alone]
         ends = np.where(np.isfinite(upper), upper, UNDEFINED_SHORTFALL)
         return np.asarray(np.maximum.reduceat(ends, starts))
 
-    return shortfalls
 
+@dataclass(frozen=True)
+class _NormalJudge:
+    """Judges by violations plus a bias (J,) and a multiple of standard errors (delta method).
 
-def _standard_error_judge(problem: Problem, margin: float | None) -> Judge:
-    """Judge by the values of the constraints plus a multiple of standard errors (delta method)."""
-    deviates = 0.0 if margin is None else NormalDist().inv_cdf(margin)
-    matrix, index = problem.rates, problem.rates.index()
+    `share` is the share of the standard errors that counts.
+    """
 
-    def shortfalls(decisions: Array) -> Array:
-        rates, found = matrix.rates(decisions), list[float]()
-        for goal in problem.constraints:
+    level: float | None = None
+    bias: Array | float = 0.0
+    share: float = 1.0
+
+    def __call__(self, rows: Problem, decisions: Array) -> Array:
+        matrix, index = rows.rates, rows.rates.index()
+        rates, found = matrix.rates(decisions), list[tuple[float, float]]()
+        for goal in rows.constraints:
             undefined = any_undefined(goal.ratios, rates[:, None], index).any()
             for piece in goal.pieces:
-                value = float(values(piece, rates[:, None], index)[0])
-                if deviates and not undefined:
+                value, error = float(values(piece, rates[:, None], index)[0]), 0.0
+                if self.level is not None and not undefined:
                     slopes = tangent(piece, rates, index).slopes
-                    value += deviates * matrix.standard_error(slopes, decisions)
-                found.append(np.nan if undefined else value)
-        return np.nan_to_num(found, nan=UNDEFINED_SHORTFALL)
+                    error = self.share * EXTRA_NOISE * matrix.standard_error(slopes, decisions)
+                found.append((np.nan if undefined else value, error))
+        plain, errors = np.array(found).T
+        biased = np.asarray(plain + self.bias)
+        if self.level is not None:
+            biased = biased + _deviates(biased, errors, self.level) * errors
+        return np.asarray(np.nan_to_num(biased, nan=UNDEFINED_SHORTFALL))
 
-    return shortfalls
+
+_PLAIN = _NormalJudge()
+
+
+def _deviates(violations: Array, errors: Array, level: float) -> float:
+    """Return the c such that constraints that hold by c standard errors all hold at the level.
+
+    Pieces (J,) whose violations are more than c standard errors below 0 keep that distance. The
+    probabilities of violating a piece are added up (Bonferroni).
+    """
+    room = np.full(len(errors), np.inf)
+    np.divide(-violations, errors, out=room, where=errors > 0)
+
+    def excess(c: float) -> float:
+        return float(ndtr(-np.fmax(room, c)).sum()) - (1 - level)
+
+    return float(brentq(excess, 0.0, MAX_DEVIATES)) if excess(0.0) > 0 else 0.0
 
 
 def _tighten_problem(problem: Problem, by: Array) -> Problem:

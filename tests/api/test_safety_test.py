@@ -43,7 +43,7 @@ def test_thresholds_on_boosted_trees_are_certified_by_rows_that_nothing_else_use
     X, y = people(3000)
     model = {"lightgbm": {"n_estimators": 10}}
     trained = RateConstrainedClassifier(
-        constraints=PARITY.replace("kappa", "0.5"),
+        constraints=PARITY.replace("kappa", "0.3"),
         solver="post_shift",
         solver_options={"model": model, "tune": {"num_leaves": [4, 8]}},
         safety={"delta": 0.2, "fraction": 0.4, "order": "positional", "aim": 0.9},
@@ -56,7 +56,7 @@ def test_thresholds_on_boosted_trees_are_certified_by_rows_that_nothing_else_use
     women, men = ((found.predict(held) == "yes")[held.sex == sex].mean()
                   for sex in ("Female", "Male"))  # fmt: skip
     assert record["passed"]
-    assert record["estimate"] == pytest.approx(0.5 * men - women)
+    assert record["estimate"] == pytest.approx(0.3 * men - women)
     assert record["estimate"] < record["upper"] <= 0
     # other safety rows, here each one twice and the others not at all, give the same model
     rows = np.r_[:1800, 1800:2400, 1800:2400]

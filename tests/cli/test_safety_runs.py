@@ -13,7 +13,7 @@ constraints: {parity: 'positive_rate[women] >= 0.55 * positive_rate[men]'}
 safety: {delta: 0.1, fraction: 0.5}
 algorithms:
   - unconstrained
-  - majorize: {iterations: 2, margin: 0.9999}
+  - majorize: {iterations: 2, holds: new_rows, level: 0.9999}
 metrics: {error: error, ratio: 'positive_rate[women] / positive_rate[men]', kept: error@safety}
 report:
   tables: [{rows: [algorithm], columns: [error], split: safety, file: safe}]
@@ -103,7 +103,9 @@ def test_testing_the_last_rows_of_a_sorted_file_is_a_warning(folder, cli):
 
 def test_explain_shows_options_of_a_test(folder, cli):
     text = LOANS.replace("fraction: 0.5", "method: leaves, division: optimized, stratify: [sex]")
-    text = text.replace("margin: 0.9999", "safety: {aim: 0.8}").replace("0.55 *", "0.1 *")
+    text = text.replace("holds: new_rows, level: 0.9999", "safety: {aim: 0.8}").replace(
+        "0.55 *", "0.1 *"
+    )
     (folder / "exp.yaml").write_text(text)
     answer = cli("explain", "exp.yaml")
     assert answer.code == 0, answer.err

@@ -19,7 +19,7 @@ deployed: {algorithm: base}
 sweep: {a: [1, 2], b: [x, true], zip: [[a, b]], include: [{a: 3, b: y}], exclude: [{a: 1}]}
 algorithms:
   - unconstrained: {as: base}
-  - majorize: {iterations: 8, margin: 0.9, sweep: {target: 'linspace(1, 6.5, 96)'}}
+  - majorize: {iterations: 8, holds: new_rows, level: 0.9, sweep: {target: 'linspace(1, 6.5, 96)'}}
   - three_player: {steps: 5000, tune: {learning_rate: [0.001, 1], multiplier_rate: [0.01, 0.1]}}
 seeds: [3, 1]
 limits: {time: 10 min, memory: 2 GiB}

@@ -35,6 +35,7 @@ def test_defaults(load):
         "objective": "error",
         "constraints": {},
         "regularization": {"l2": "1/n"},
+        "holds": "train",
         "sweep": {},
         "algorithms": [{"unconstrained": {"as": "unconstrained"}}],
         "seeds": [0],

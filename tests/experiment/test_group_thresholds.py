@@ -156,7 +156,7 @@ def test_constraints_are_tightened_for_groups_of_validation_rows(folder):
     frame = pd.read_csv(folder / "people.csv")
     frame["part"] = np.array(["train", "validation", "test"])[np.arange(len(frame)) % 3]
     frame.to_csv(folder / "people.csv", index=False)
-    held = "[post_shift, post_shift: {as: held, constraints_on: validation}]"
+    held = "[post_shift, post_shift: {as: held, holds: validation}]"
     outcome, store = run_file(write(folder, FILE.replace("[post_shift]", held)))
     assert outcome.counts == {"ok": 2}
     worst = {}

@@ -14,7 +14,7 @@ objective: positive_rate
 constraints: {price: 'error <= 1.1 * of(unconstrained, error)'}
 algorithms:
   - unconstrained
-  - mixture: {constraints_on: validation}
+  - mixture: {holds: validation}
 metrics: {error: error}
 """
 

@@ -95,7 +95,7 @@ def test_a_model_that_fails_is_not_returned(folder):
 )
 def test_only_variants_that_pass_are_kept(folder, limit, margin, delta, passed):
     """The main variant determines the status."""
-    algorithm = f"algorithms=[majorize: {{iterations: 1, margin: {margin}}}]"
+    algorithm = f"algorithms=[majorize: {{iterations: 1, holds: new_rows, level: {margin}}}]"
     text = FILE.replace("<= 0.5", f"<= {limit}").replace("delta: 0.05", f"delta: {delta}")
     result = trials(folder, text, algorithm)[0]["majorize"]
     found = {each["variant"]: each["passed"] for each in result.info["certificates"]}

@@ -149,12 +149,12 @@ def test_constraints_hold_on_the_rows_that_judge_them(rules, scores):
         assert given.violation(main) <= 1e-6
     else:
         assert found.judged is not None
-        assert set(found.judged) == set(rules.constraints)
-        assert max(found.judged.values()) <= 1e-6
+        assert set(found.judged.violations()) == set(rules.constraints)
+        assert max(found.judged.violations().values()) <= 1e-6
     if isinstance(scores, dict) and "held_out" in scores:
         part = given.on(hold_out(given, 0.3)[1])
         rates = rates_of(part, main)
-        assert part.violations(rates) == pytest.approx(dict(found.judged or {}), abs=1e-9)
+        assert part.violations(rates) == pytest.approx(found.judged.violations(), abs=1e-9)
         program = RateProgram.of(part)
         trace = float(program.value(program.objective, rates))
         assert trace == pytest.approx(found.trace[-1]["objective"], abs=1e-9)
@@ -213,7 +213,7 @@ def test_rows_without_labels_and_rare_kinds_are_taken(labels):
     given = problem(rows, RATIO)
     found = run(Mixture(model=TREES), given)
     assert found.status == "solved"
-    assert max((found.judged or {}).values()) <= 1e-6
+    assert max(found.judged.violations().values()) <= 1e-6
 
 
 def test_same_seed_gives_the_same_mixture():

@@ -141,7 +141,7 @@ REFUSED = {
     "roc_auc": ["metrics.auc=roc_auc[women]"],
     "resample": ["resample=0.5", "datasets.people.split=null"],
     "safety": ["safety={delta: 0.05}", "algorithms=[unconstrained]"],
-    "margin": ["algorithms=[{three_player: {margin: 0.9}}]"],
+    "margin": ["algorithms=[{three_player: {holds: new_rows}}]"],
     "deployed": ["deployed={algorithm: unconstrained}"],
     "filter": ["filter={algorithm: balanced_tree, balance: sex}"],
 }  # fmt: skip

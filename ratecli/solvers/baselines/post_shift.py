@@ -247,9 +247,12 @@ def solve_post_shift(
     row |= {"gap": left} if np.isfinite(left) else {}
     progress(f"objective {objective:.5g}, violation {row['violation']:.2g}, {row['cuts']} cuts")
 
+    def thresholds(cuts: CutIndices) -> Array:
+        own = [cell.thresholds[cut] for cell, cut in zip(cells, cuts, strict=True)]
+        return np.array(own)[pools]
+
     def classifier(cuts: CutIndices) -> GroupThreshold:
-        thresholds = [cell.thresholds[cut] for cell, cut in zip(cells, cuts, strict=True)]
-        return GroupThreshold(scorer, groups.slices, groups.patterns, np.array(thresholds)[pools])
+        return GroupThreshold(scorer, groups.slices, groups.patterns, thresholds(cuts))
 
     variants: dict[str, Classifier] = {
         "stochastic": MixtureClassifier(tuple(map(classifier, choices)), weights),
@@ -260,7 +263,8 @@ def solve_post_shift(
         hull, replace(optimum, rates=final), left, scored.suboptimal
     )
     multipliers = sum_by_goal(program.owners, optimum.multipliers)
-    judged = scored.judged(optimum.rates)
+    decided = [scored.scores > thresholds(cuts)[groups.of] for cuts in choices]
+    judged = scored.judged(weights @ np.array(decided, dtype=float))
     return Solution(variants, status, reason, multipliers, (row,), judged)
 
 

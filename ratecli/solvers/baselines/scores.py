@@ -7,7 +7,6 @@ new rows. Thresholds are therefore chosen by scores of rows that the model has n
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -18,7 +17,7 @@ from ratecli.models.composed import CostSensitiveClassifier, ProbabilityThreshol
 from ratecli.models.linear import Threshold
 from ratecli.models.recent import take_rows
 from ratecli.rates.matrix import RateMatrix, RowKinds
-from ratecli.solvers.base import Progress, Solution, trace_row
+from ratecli.solvers.base import JudgedRows, Progress, Solution, trace_row
 from ratecli.solvers.baselines.linear import fit_plain_classifier
 from ratecli.solvers.hull.forms import RateProgram, unmet_status
 from ratecli.solvers.numerics import SCORE_TIE, Thresholds
@@ -66,9 +65,9 @@ class ScoredRows:
     suboptimal: str
     seen: bool
 
-    def judged(self, rates: Array) -> Mapping[str, float] | None:
-        """Return by how much rates (K,) violate each constraint, None if the rows are seen."""
-        return None if self.seen else self.problem.violations(rates)
+    def judged(self, decisions: Array) -> JudgedRows | None:
+        """Return the rows with decisions (n,) on them, None if the rows are seen."""
+        return None if self.seen else JudgedRows(self.problem, decisions)
 
 
 def score_rows(
@@ -201,5 +200,5 @@ def solve_thresholded(
         status,
         scored.suboptimal,
         trace=(row,),
-        judged=scored.judged(rates[:, best]),
+        judged=scored.judged((scored.scores > shift).astype(float)),
     )

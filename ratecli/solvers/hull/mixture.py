@@ -19,7 +19,7 @@ from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Shape, constraint_goal, objective_goal
 from ratecli.rates.matrix import RowKinds
 from ratecli.rates.resolve import violation_expression
-from ratecli.solvers.base import Progress, Solution, trace_row
+from ratecli.solvers.base import JudgedRows, Progress, Solution, trace_row
 from ratecli.solvers.hull.best import MAX_EXCESS, HullOptimum, Tangents, optimize_over_hull
 from ratecli.solvers.hull.forms import UNDEFINED_RATIO_REASON, RatePoints, RateProgram, unmet_status
 from ratecli.solvers.oracles.base import Oracle, OracleRows, with_threshold
@@ -174,7 +174,10 @@ def find_mixture(
     }
     variants |= deterministic_variants(main, rng if solver.hashed else None)
     unseen = is_ensemble(solver.model) and solver.scores != "in_sample"
-    found = judged.violations(search.found.rates) if unseen else None
+    found = None
+    if unseen:
+        decided = [rows.decide(member) for member in main.members]
+        found = JudgedRows(judged, main.chances @ np.array(decided))
     return Solution(variants, *_ending(search), multipliers, tuple(search.trace), found)
 
 

@@ -22,7 +22,7 @@ from ratecli.models.recent import take_rows
 from ratecli.models.tree_formats import read_lightgbm
 from ratecli.models.trees import LEAF, TreeEnsemble
 from ratecli.rates.matrix import RowKinds
-from ratecli.solvers.base import Progress, Solution
+from ratecli.solvers.base import JudgedRows, Progress, Solution
 from ratecli.solvers.hull.best import MAX_EXCESS
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.oracles.boosters import lightgbm_columns, lightgbm_sums
@@ -293,8 +293,11 @@ def train_boosted(
         status = "iteration_limit"
         reason = f"no mixture of prefixes of the trees satisfies all constraints on {where}"
     trace = tuple(result.trace(pace))
-    judgement = None if seen else problem.violations(result.mean)
-    return Solution(variants, status, reason, result.multipliers(), trace, judgement)
+    judged = None
+    if not seen:
+        rows = problem.on(player.judged.rows)
+        judged = JudgedRows(rows, rows.decisions(main))
+    return Solution(variants, status, reason, result.multipliers(), trace, judged)
 
 
 def _play(
