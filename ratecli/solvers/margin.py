@@ -35,10 +35,8 @@ EXTRA_NOISE = 1.1
 
 It was 1.0 for thresholds of groups on a linear score, 1.2 for boosted trees and mixtures.
 """
-MAX_COST = 0.02
-"""Largest increase of the objective by a promise on new rows."""
-MAX_LOSS = 0.5
-"""Largest share of the gain over the best constant decision that a promise may cost."""
+MAX_COST = 0.25
+"""Largest share of the gain over the best constant decision that a promise on new rows may cost."""
 SHARES = (0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 """Shares of standard errors that are tried if there are too few rows for a promise."""
 MAX_DEVIATES = 8.0
@@ -102,8 +100,8 @@ def solve_with_margin(
     return the one with the smallest objective whose main classifier has no shortfall. If there is
     none, the status is `no_solution_found` if a level was required (there are too few rows for it),
     else `iteration_limit` with the model of the smallest shortfall. A model is useful if it is
-    better than a constant decision. On new rows, its objective may also be above that of the first
-    model by at most `MAX_COST`, and by `MAX_LOSS` of the gain over the best constant decision.
+    better than a constant decision. On new rows, it must also keep all but `MAX_COST` of what the
+    first model gains over the best constant decision.
 
     Algorithms that do not enforce constraints, and those that prepare for the safety test
     themselves, run unchanged.
@@ -125,14 +123,14 @@ def solve_with_margin(
         return first  # infeasible constraints stay infeasible when tightened
     rows, judge = _judging_rows(guard, problem), _make_judge(guard, problem)
     constant = _best_constant(problem, rows, judge)
-    search = _Search(solver, problem, rows, rng, progress, constant)
+    search = _Search(solver, problem, rows, rng, progress, constant, guard.level is not None)
     if isinstance(judge, _NormalJudge) and guard.holds == "new_rows":
         plain = search.attempt(first, judge)
         if first.judged is None:
             judge = replace(judge, bias=_bias(solver, problem, plain.upper, progress))
         if plain.objective < constant:
-            most = min(MAX_COST, MAX_LOSS * (constant - plain.objective))
-            search = replace(search, limit=plain.objective + most)
+            gain = constant - plain.objective
+            search = replace(search, limit=plain.objective + MAX_COST * gain)
     tried = search.run(first, judge)
     useful = [each for each in tried if search.is_useful(each)]
     best = min(useful or tried, key=lambda each: (each.missed, each.objective))
@@ -176,6 +174,7 @@ class _Search:
     rng: np.random.Generator
     progress: Progress
     limit: float
+    needs_level: bool
 
     def run(self, first: Solution, judge: Judge) -> list[_Attempt]:
         """Tighten constraints until the judge is satisfied; return all attempts."""
@@ -218,9 +217,11 @@ class _Search:
         """Whether a model satisfies the tightened constraints and its objective is below the limit.
 
         A model that misses them has the smallest violation instead of the smallest objective, and
-        is close to a constant decision. It is accepted only if no constant satisfies the judge.
+        is close to a constant decision. It is accepted only if no constant satisfies the judge and
+        no level is required.
         """
-        satisfied = attempt.solution.status in USABLE_STATUSES or math.isinf(self.limit)
+        accepted = math.isinf(self.limit) and not self.needs_level
+        satisfied = attempt.solution.status in USABLE_STATUSES or accepted
         return satisfied and attempt.objective < self.limit
 
 
