@@ -221,7 +221,7 @@ _CODES = (
     ("W305", "A constraint always or never holds at some sweep points.", "Leave them out."),
     ("W306", "The optimum of a plot is unknown.", "Remove `optimum: true`."),
     ("W401", "A group has fewer than 30 rows in a split.", "Use more rows."),
-    ("W402", "A constraint holds on training rows, not on test rows.", "See `margin`, `safety`."),
+    ("W402", "A constraint holds on training rows, not on test rows.", "See `holds`, `safety`."),
     ("W403", "The held-out last rows differ from the others.", "Remove `order: positional`."),
     ("W404", "A table has values that no training row had.", "They count as unknown values."),
     ("W405", "A table lacks numbers that a model uses.", "The training mean replaces them."),

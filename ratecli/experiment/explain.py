@@ -20,6 +20,7 @@ from ratecli.rates.expression import Expression
 from ratecli.rates.table import DEPLOYED
 from ratecli.sampling.rows import load_trial_data
 from ratecli.sampling.safety_rows import goal_leaves, rates_on_split, without_split_condition
+from ratecli.solvers.margin import MarginSpec
 from ratecli.solvers.registry import all_algorithms
 
 MAX_SHOWN_ITEMS = 4
@@ -55,6 +56,19 @@ def _explain_algorithms(cases: Sequence[Case]) -> Iterator[str]:
         kind = "" if label == own[0].algorithm else f" ({own[0].algorithm})"
         points = f"{len(own)} sweep point{'s' * (len(own) > 1)}"
         yield f"{label}{kind}: {_pairs(all_options(own[0].solver))}; {points}"
+        if any(case.constraints for case in own):
+            yield from _indent(_explain_guard(own[0].guard))
+
+
+def _explain_guard(guard: MarginSpec) -> Iterator[str]:
+    """Say where constraints have to hold, if not on the training rows."""
+    if guard.holds == "train":
+        return
+    where = "on validation rows"
+    if guard.level is not None:
+        rows = "training" if guard.holds == "new_rows" else "validation"
+        where = f"in the population of the {rows} rows with probability {guard.level:g}"
+    yield f"constraints are tightened to hold {where}"
 
 
 def _explain_deployed(deployed: DeployedSpec) -> str:

@@ -39,8 +39,8 @@ MAX_COST = 0.25
 """Largest share of the gain over the best constant decision that a promise on new rows may cost."""
 SHARES = (0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 """Shares of standard errors that are tried if there are too few rows for a promise."""
-MAX_DEVIATES = 8.0
-"""Largest multiple of a standard error that is added to a violation."""
+MAX_DEVIATES = 40.0
+"""Largest multiple of a standard error that is added; the normal probability beyond is 0."""
 MIN_STEP = 1 / 32
 """Smallest share of a step that is tried."""
 MAX_SPARE_ROOM = 1e-3
@@ -98,7 +98,7 @@ def solve_with_margin(
     Each round adds the shortfall to the constraints. If they cannot be satisfied then, or only by
     models that are not useful, the step was too large and is halved. Of the useful models tried,
     return the one with the smallest objective whose main classifier has no shortfall. If there is
-    none, the status is `no_solution_found` if a level was required (there are too few rows for it),
+    none, the status is `no_solution_found` if a level was required (see `_refuse` for the reason),
     else `iteration_limit` with the model of the smallest shortfall. A model is useful if it is
     better than a constant decision. On new rows, it must also keep all but `MAX_COST` of what the
     first model gains over the best constant decision.
@@ -135,7 +135,7 @@ def solve_with_margin(
     useful = [each for each in tried if search.is_useful(each)]
     best = min(useful or tried, key=lambda each: (each.missed, each.objective))
     if isinstance(judge, _NormalJudge) and judge.level is not None and (best.missed or not useful):
-        return Solution({}, "no_solution_found", _refusal(search, first, judge, best.name))
+        return _refuse(search, first, judge, best.name)
     if not best.missed and best.solution.status in USABLE_STATUSES:
         return best.solution
     judged = "in the predicted safety test" if guard.aim else f"on {guard.holds} rows"
@@ -225,11 +225,17 @@ class _Search:
         return satisfied and attempt.objective < self.limit
 
 
-def _refusal(search: _Search, first: Solution, judge: _NormalJudge, name: str) -> str:
-    """Return how many rows would be enough, and what can be promised with those that there are.
+def _refuse(search: _Search, first: Solution, judge: _NormalJudge, name: str) -> Solution:
+    """Return a solution that says how many rows are needed, and what these rows can promise.
 
     With n / share^2 rows, standard errors are multiplied by the share, and biases by its square.
+    If a model found for more rows keeps the promise with these rows, return it instead.
     """
+    if not search.is_useful(search.attempt(first, judge)):
+        return _no_solution(
+            "without a margin, the model is no better than a constant decision that satisfies "
+            f"the constraints on new rows with probability {judge.level:g}"
+        )
     fewest, most = 0, len(SHARES)  # SHARES[k] is small enough for k >= most
     useful: _Attempt | None = None
     while fewest < most:
@@ -247,13 +253,27 @@ def _refusal(search: _Search, first: Solution, judge: _NormalJudge, name: str) -
     )
     rows = search.rows.rates.sums.shape[1]
     if useful is None:
-        return f"{reason}: even {rows / SHARES[-1] ** 2:.0f} would not be enough"
+        return _no_solution(f"{reason}: even {rows / SHARES[-1] ** 2:.0f} would not be enough")
+    missed = search.attempt(useful.solution, judge).missed
+    if not missed:
+        return useful.solution
     needed = float(f"{rows / SHARES[most] ** 2:.2g}")
-    relaxed = search.attempt(useful.solution, judge).missed
-    return (
-        f"{reason}: about {needed:.0f} are needed instead of {rows}; "
-        f"with these, a constraint relaxed by {relaxed:.2g} can be promised"
+    several = len(search.problem.constraints) > 1
+    return _no_solution(
+        f"{reason}: about {needed:.0f} are needed instead of {rows}; with these, "
+        f"{'constraints' if several else 'a constraint'} relaxed by {_round_up(missed):.2g} "
+        "can be promised"
     )
+
+
+def _no_solution(reason: str) -> Solution:
+    return Solution({}, "no_solution_found", reason)
+
+
+def _round_up(value: float) -> float:
+    """Round a positive number up to two digits."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return math.ceil(value / step) * step
 
 
 def _next_target(by: Array, attempt: _Attempt) -> Array | None:

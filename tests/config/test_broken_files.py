@@ -50,6 +50,7 @@ YAML = [
 KEYS = [
     ("E101", "⟦sedes⟧: 3\n", "did you mean 'seeds'"),
     ("E101", "report: {plots: [{kind: tradeoff, x: a, y: b, ⟦colour⟧: red}]}\n", "allowed keys"),
+    ("E101", "⟦margin⟧: 0.95\n", "write holds: new_rows"),
     ("E101", "regularization: {⟦l1⟧: 3}\n", "allowed keys: l2"),
     ("E101", "regularization: {⟦l2:3⟧}\n", "allowed keys: l2"),
     ("E101", "⟦<<⟧: {seeds: 3}\n", None),

@@ -36,6 +36,27 @@ def explained(tmp_path):
     return of
 
 
+@pytest.mark.parametrize(
+    ("keys", "where"),
+    [
+        ("", None),
+        ("holds: validation", "on validation rows"),
+        ("{holds: validation, level: 0.8}", "in the population of the validation rows with prob"),
+        ("holds: new_rows", "in the population of the training rows with probability 0.9"),
+    ],
+)
+def test_where_constraints_hold_is_said_of_algorithms_that_enforce_them(tmp_path, keys, where):
+    path, keys = tmp_path / "exp.yaml", keys.strip("{}").replace(", ", "\n")
+    text = FILE.replace("rows: 100", "rows: 100, split: {{validation: 0.3}}")
+    path.write_text(text.format(rule="tpr >= 0.5", objective="error") + keys)
+    lines = [line.strip() for line in explain(check_available(path, refuse=False))]
+    found = [k for k, line in enumerate(lines) if "constraints are tightened" in line]
+    assert len(found) == (where is not None)
+    for k in found:
+        assert lines[k - 1].startswith("majorize: ")
+        assert lines[k].startswith(f"constraints are tightened to hold {where}")
+
+
 def test_goals_are_shown_as_written_and_as_understood(explained):
     objective, rule = explained(
         "recall[women]  >= 50%", "(131840 * error + 53877 * fall_out[men]) / 185717"

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +20,7 @@ from ratecli.solvers.margin import (
     EXTRA_NOISE,
     MarginSpec,
     _deviates,
+    _round_up,
     _SafetyTestJudge,
     solve_with_margin,
 )
@@ -119,7 +121,40 @@ def test_too_few_rows_for_a_margin_are_no_solution():
         assert found.reason.startswith("too few training rows to promise '") == (copies == 1)
 
 
-@pytest.mark.parametrize("level", [0.6, 0.9, 0.99])
+def test_a_model_no_better_than_a_constant_does_not_call_for_more_rows():
+    given = split_problem(0, Rules({"e": "error <= 0.9"}, "positive_rate"))
+    found = guarded(given, "new_rows", level=0.9)
+    assert found.status == "no_solution_found"
+    assert found.reason.startswith("without a margin, the model is no better than a constant")
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [{"f": "fpr <= 0.1 + slack"}, {"r": "recall >= 0.9 - slack", "f": "fpr <= 0.35 + slack"}],
+)
+def test_relaxed_constraints_can_be_promised(rules):
+
+    def answer(slack):
+        every = smooth_rows(0, n=200)
+        rows = np.arange(0, 200, 2)
+        texts = {name: text.replace("slack", str(slack)) for name, text in rules.items()}
+        part = Rows(every.X[rows], every.label[rows], every.group[rows])
+        return guarded(problem(part, Rules(texts)), "new_rows", level=0.9999)
+
+    refused = answer(0).reason
+    assert refused.startswith("too few training rows to promise '")
+    what, amount = re.search(r"with these, (.*) relaxed by (.*) can be promised", refused).groups()
+    assert what == ("a constraint" if len(rules) == 1 else "constraints")
+    assert answer(float(amount)).status == "solved"
+
+
+@pytest.mark.parametrize("value", [0.00541, 0.0991, 0.7, 1.0])
+def test_rounding_up_to_two_digits(value):
+    assert value <= float(f"{_round_up(value):.2g}") + 1e-12
+    assert _round_up(value) <= 1.1 * value
+
+
+@pytest.mark.parametrize("level", [0.6, 0.9, 0.99, 1 - 2**-53])
 def test_probabilities_of_violating_a_piece_add_up_to_one_minus_level(level):
     errors, room = np.array([0.01, 0.02, 0.0, 0.05]), np.array([0.0, 0.0, 0.3, 0.04])
     c = _deviates(-room, errors, level)
