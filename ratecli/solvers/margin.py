@@ -22,7 +22,7 @@ from ratecli.solvers.seldonian.prediction import predict_safety_test
 from ratecli.solvers.seldonian.scores import DecisionOutputs
 from ratecli.solvers.seldonian.solver import PASS_KEY
 
-GUARD_VERSION = 4
+GUARD_VERSION = 5
 """Version in the key of each guarded trial; increased when its results change."""
 MAX_ROUNDS = 6
 """Maximum number of times that a problem is solved."""
@@ -35,6 +35,8 @@ EXTRA_NOISE = 1.1
 
 It was 1.0 for thresholds of groups on a linear score, 1.2 for boosted trees and mixtures.
 """
+PRIOR_ROWS = 2.0
+"""Rows that are added to those of a rate for its variance."""
 MAX_COST = 0.25
 """Largest share of the gain over the best constant decision that a promise on new rows may cost."""
 SHARES = (0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
@@ -258,11 +260,10 @@ def _refuse(search: _Search, first: Solution, judge: _NormalJudge, name: str) ->
     if not missed:
         return useful.solution
     needed = float(f"{rows / SHARES[most] ** 2:.2g}")
-    several = len(search.problem.constraints) > 1
+    relaxed = "constraints" if len(search.problem.constraints) > 1 else "a constraint"
     return _no_solution(
-        f"{reason}: about {needed:.0f} are needed instead of {rows}; with these, "
-        f"{'constraints' if several else 'a constraint'} relaxed by {_round_up(missed):.2g} "
-        "can be promised"
+        f"{reason}: about {needed:.0f} are needed instead of {rows}; with these, the best model "
+        f"found keeps {relaxed} relaxed by {_round_up(missed):.2g}"
     )
 
 
@@ -392,7 +393,9 @@ class _NormalJudge:
                 value, error = float(values(piece, rates[:, None], index)[0]), 0.0
                 if self.level is not None and not undefined:
                     slopes = tangent(piece, rates, index).slopes
-                    error = self.share * EXTRA_NOISE * matrix.standard_error(slopes, decisions)
+                    known = matrix.standard_error(slopes, decisions)
+                    added = slopes**2 @ _unseen_variance(rates, matrix.totals)
+                    error = self.share * EXTRA_NOISE * math.hypot(known, math.sqrt(added))
                 found.append((np.nan if undefined else value, error))
         plain, errors = np.array(found).T
         biased = np.asarray(plain + self.bias)
@@ -402,6 +405,17 @@ class _NormalJudge:
 
 
 _PLAIN = _NormalJudge()
+
+
+def _unseen_variance(rates: Array, totals: Array) -> Array:
+    """Return the variance (K,) that rates of few rows lack: all of it if they are 0 or 1.
+
+    It is the excess of the variance with `PRIOR_ROWS` more rows, half of them positive, as in
+    Agresti and Coull (1998).
+    """
+    near = (rates * totals + PRIOR_ROWS / 2) / (totals + PRIOR_ROWS)
+    more = np.maximum(near * (1 - near) - rates * (1 - rates), 0.0)
+    return np.nan_to_num(np.divide(more, totals, out=np.zeros_like(more), where=totals > 0))
 
 
 def _deviates(violations: Array, errors: Array, level: float) -> float:

@@ -12,6 +12,7 @@ from ratecli.certify.forms import MeasuredRows
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.errors import FaultError
 from ratecli.rates.tangent import tangent, values
+from ratecli.solvers import margin
 from ratecli.solvers.baselines.solvers import PostShift, Unconstrained
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.solver import Mixture
@@ -20,6 +21,7 @@ from ratecli.solvers.margin import (
     EXTRA_NOISE,
     MarginSpec,
     _deviates,
+    _NormalJudge,
     _round_up,
     _SafetyTestJudge,
     solve_with_margin,
@@ -81,8 +83,10 @@ def test_margin_is_a_multiple_of_the_standard_error():
     positive = given.rates.totals[[leaf.rate.name for leaf in given.rates.leaves].index("tpr")]
     label = given.labels()[0] > 0
     error = np.sqrt(((p[label] - recall) ** 2).sum()) / positive
-    margin = 1.645 * EXTRA_NOISE * error
-    assert 0.95 - 1e-3 <= recall - margin <= 0.95 + 0.02  # and not much more
+    near = (recall * positive + 1) / (positive + 2)
+    unseen = (near * (1 - near) - recall * (1 - recall)) / positive
+    added = 1.645 * EXTRA_NOISE * np.sqrt(error**2 + unseen)
+    assert 0.95 - 1e-3 <= recall - added <= 0.95 + 0.02  # and not much more
 
 
 def test_standard_error_matches_resampling():
@@ -132,7 +136,8 @@ def test_a_model_no_better_than_a_constant_does_not_call_for_more_rows():
     "rules",
     [{"f": "fpr <= 0.1 + slack"}, {"r": "recall >= 0.9 - slack", "f": "fpr <= 0.35 + slack"}],
 )
-def test_relaxed_constraints_can_be_promised(rules):
+def test_relaxed_constraints_are_kept_by_a_model(monkeypatch, rules):
+    """A model whose cost is limited by the best constant decision alone keeps them."""
 
     def answer(slack):
         every = smooth_rows(0, n=200)
@@ -143,8 +148,9 @@ def test_relaxed_constraints_can_be_promised(rules):
 
     refused = answer(0).reason
     assert refused.startswith("too few training rows to promise '")
-    what, amount = re.search(r"with these, (.*) relaxed by (.*) can be promised", refused).groups()
+    what, amount = re.search(r"model found keeps (.*) relaxed by (.*)", refused).groups()
     assert what == ("a constraint" if len(rules) == 1 else "constraints")
+    monkeypatch.setattr(margin, "MAX_COST", 1.0)
     assert answer(float(amount)).status == "solved"
 
 
@@ -163,6 +169,21 @@ def test_probabilities_of_violating_a_piece_add_up_to_one_minus_level(level):
     assert _deviates(-10 * errors, errors, level) == 0.0
     one = _deviates(np.zeros(1), np.ones(1), level)
     assert one == pytest.approx(norm.ppf(level))
+
+
+@pytest.mark.parametrize("positives", [3, 10, 40])
+def test_a_rate_of_one_over_few_rows_is_not_certain(positives):
+    """With x of n rows, the variance is that of (x + 1) / (n + 2): Agresti and Coull 1998."""
+    rows = smooth_rows(0, n=200)
+    group = np.where(
+        np.cumsum((rows.label > 0) & (rows.group == "a")) <= positives, rows.group, "b"
+    )
+    given = problem(Rows(rows.X, rows.label, group), Rules({"r": "tpr[g=a] >= 0.9"}))
+    (upper,) = _NormalJudge(0.9)(given, np.ones(200))
+    count = given.rates.totals[[leaf.rate.name for leaf in given.rates.leaves].index("tpr")]
+    near = (count + 1) / (count + 2)
+    error = EXTRA_NOISE * np.sqrt(near * (1 - near) / count)
+    assert upper == pytest.approx(-0.1 + norm.ppf(0.9) * error)
 
 
 POPULATION = problem(smooth_rows(7, n=40_000), Rules(RATIO_RULE))
