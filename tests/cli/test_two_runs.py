@@ -1,6 +1,8 @@
 """Two commands on one results folder at the same time."""
 
+import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -42,10 +44,27 @@ def running(folder):
             while stored(folder / "results" / "small" / LEDGER_FILE) < 3:
                 assert run.poll() is None
                 time.sleep(0.02)
-            run.send_signal(signal.SIGSTOP)
+            pause(run, folder / "results" / "small" / LEDGER_FILE)
             yield run
         finally:
             run.kill()
+
+
+def pause(run, ledger):
+    """Stop a run between two transactions: a process that is stopped in one keeps its lock."""
+    while True:
+        run.send_signal(signal.SIGSTOP)
+        os.waitpid(run.pid, os.WUNTRACED)  # until it has stopped
+        database = sqlite3.connect(ledger, timeout=0)
+        try:
+            database.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError:
+            run.send_signal(signal.SIGCONT)
+            time.sleep(0.01)
+        else:
+            return
+        finally:
+            database.close()
 
 
 def files(folder):
