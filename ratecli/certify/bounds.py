@@ -12,7 +12,13 @@ from scipy import special
 
 from ratecli.certify.betting import Betting
 from ratecli.certify.binomial import ClopperPearson
-from ratecli.certify.bound import Bound, BoundedSample, PredictedBound, SumMoments
+from ratecli.certify.bound import (
+    Bound,
+    BoundedSample,
+    PredictedBound,
+    SumMoments,
+    scale_to_unit,
+)
 from ratecli.models.base import Array
 
 AUTO: Final = "auto"
@@ -179,16 +185,22 @@ BOUNDS: dict[str, Bound] = {
 }
 
 
+DECISIONS_GAIN = 2.2
+"""Squared ratio of the widths of `betting` and `clopper_pearson` if measurements are 0 or 1.
+
+For delta 0.05 and 300 to 5,000 rows, the widths were 2.46 and 1.66 standard errors.
+"""
+
+
 def choose_bound(name: str, parts: Sequence[BoundedSample]) -> Bound:
-    """Return the bound of a name; `auto` chooses the best exact one if ranges are known.
+    """Return the bound of a name; `auto` chooses an exact one if ranges are known.
 
-    That is `clopper_pearson` if all measurements are 0/1 (or at the ends of another range) and
-    `betting` for other finite ranges. For unknown ranges, `auto` is `student_t`, which is
-    approximate.
+    That is `clopper_pearson` if all measurements are 0/1 (or at the ends of another range), or so
+    many that sampling the others as decisions makes it no wider than `betting`, else `betting`. For
+    unknown ranges, `auto` is `student_t`, which is approximate.
 
-    The choice must not depend on the tested rows. Ranges do not, and a deterministic classifier is
-    known to have 0/1 measurements. The probabilities of a randomized one could all be 0 or 1 by
-    chance: to be strict, choose by measurements of other rows.
+    The choice must not depend on the tested rows. A deterministic classifier is known to have 0/1
+    measurements; for a randomized one, choose by measurements of other rows.
 
     Raises
     ------
@@ -200,4 +212,12 @@ def choose_bound(name: str, parts: Sequence[BoundedSample]) -> Bound:
     needed = [part for part in parts if part.coefficient != 0]
     if not all(math.isfinite(end) for part in needed for end in part.range):
         return BOUNDS["student_t"]
-    return BOUNDS["clopper_pearson" if all(part.binary for part in needed) else "betting"]
+    sampled = measured = 0.0
+    for part in needed:
+        if part.usable:
+            width, values = scale_to_unit(part)
+            weight = (part.coefficient * width) ** 2 / part.rows
+            sampled += weight * float((values * (1 - values)).mean())
+            measured += weight * float(values.var())
+    few = measured + sampled <= DECISIONS_GAIN * measured
+    return BOUNDS["clopper_pearson" if few else "betting"]

@@ -80,6 +80,9 @@ class SafetyTestSpec:
         stratification, groups (or pooled data sets) have the same shares among the test rows as
         among the candidate rows, so that means over several groups have the same error on both. The
         last rows of a file are representative only if the file is in random order.
+    joint
+        If a user may choose among the models that passed, the number of algorithms that are tested
+        on the same rows, among which delta has been divided; else 0.
     """
 
     delta: Mapping[str, float]
@@ -88,6 +91,7 @@ class SafetyTestSpec:
     method: SafetyMethod = "pieces"
     division: DeltaDivision = "equal"
     at_random: bool = True
+    joint: int = 0
 
 
 @dataclass(frozen=True)

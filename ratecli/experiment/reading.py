@@ -290,10 +290,12 @@ class ExperimentReader:
 
     def _guard(self, entry: AlgorithmSpec, found: type[Solver], aim: float | None) -> MarginSpec:
         """Return where an algorithm has to make constraints hold."""
-        if found.role != "enforces" or found.needs_safety_test:
+        if found.role != "enforces":
             return MarginSpec()
         if aim is not None:
             return MarginSpec(aim=aim)
+        if found.needs_safety_test:
+            return MarginSpec()
         holds = entry.holds or self.experiment.holds
         if holds == "train":
             return MarginSpec()

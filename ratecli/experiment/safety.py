@@ -14,7 +14,7 @@ from ratecli.config.dataset import RESAMPLE_RANGE
 from ratecli.config.document import LOCATION_MARK
 from ratecli.config.experiment import Experiment
 from ratecli.config.safety import AIM_RANGE, DEFAULT_DELTA, PROBABILITY_RANGE, SafetySpec
-from ratecli.config.sweep import SweepPoint, SweepValue
+from ratecli.config.sweep import SweepPoint, SweepValue, sweep_points
 from ratecli.config.validation import describe_type, quote_value
 from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean
 from ratecli.rates.resolve import Scope
@@ -29,7 +29,7 @@ class SafetyTestSettings:
     """The settings of a safety test; `delta` has every constraint of the file.
 
     If `test` is false, rows are held out but nothing is tested. `aim` is the probability with
-    which the test should be passed, if specified.
+    which the first candidate should pass, if specified. `joint` is as in `SafetyTestSpec`.
     """
 
     delta: Mapping[str, float]
@@ -39,6 +39,7 @@ class SafetyTestSettings:
     holdout: Holdout
     test: bool = True
     aim: float | None = None
+    joint: int = 0
 
     def spec(self, rows: int, *, pooled: bool) -> SafetyTestSpec:
         """Return the test for candidates on this number of rows.
@@ -47,17 +48,23 @@ class SafetyTestSettings:
         stratified.
         """
         at_random = not (pooled or self.holdout.stratify or self.holdout.positional)
-        return SafetyTestSpec(self.delta, rows, self.bound, self.method, self.division, at_random)
+        how = self.bound, self.method, self.division
+        return SafetyTestSpec(self.delta, rows, *how, at_random, self.joint)
 
     def content(self, rules: Mapping[str, str]) -> dict[str, Any]:
         """Return the settings for a trial's key; `rules` are the constraints' texts by name."""
-        return self.holdout.content() | {
-            "version": SAFETY_TEST_VERSION,
-            "delta": sorted([name, rule, self.delta[name]] for name, rule in rules.items()),
-            "bound": self.bound,
-            "method": self.method,
-            "division": self.division,
-        }
+        joint = {"joint": self.joint} if self.joint else {}
+        return (
+            self.holdout.content()
+            | joint
+            | {
+                "version": SAFETY_TEST_VERSION,
+                "delta": sorted([name, rule, self.delta[name]] for name, rule in rules.items()),
+                "bound": self.bound,
+                "method": self.method,
+                "division": self.division,
+            }
+        )
 
 
 @dataclass(frozen=True)
@@ -84,19 +91,34 @@ class EntryAtPoint:
             hint = "leave out 'stratify', or set order: shuffled"
             loc = self._loc("stratify")
             raise FaultError(Diagnostic("E104", message, hint, loc=loc, key=True))
+        joint = self._tested_algorithms() if test.guarantee == "joint" else 0
         loc, delta = self._loc("delta"), {}
         for name in self.experiment.constraints:
             own, place = test.delta, loc
             if isinstance(own, dict):
                 own, place = own.get(name, DEFAULT_DELTA), (*loc, name)
-            delta[name] = float(self.number(own, place, PROBABILITY_RANGE))
+            delta[name] = float(self.number(own, place, PROBABILITY_RANGE)) / max(joint, 1)
         fraction = self.number(test.fraction, self._loc("fraction"), PROBABILITY_RANGE)
         holdout = Holdout(fraction, test.stratify or (), test.order == "positional")
         aim = test.aim
         if aim is not None:
             aim = float(self.number(aim, self._loc("aim"), AIM_RANGE))
         how = test.bound, test.method, test.division
-        return SafetyTestSettings(delta, *how, holdout, test=test.test, aim=aim)
+        return SafetyTestSettings(delta, *how, holdout, test=test.test, aim=aim, joint=joint)
+
+    def _tested_algorithms(self) -> int:
+        """Return how many algorithms are tested at this point of the file's sweep.
+
+        An algorithm with a sweep of its own counts once for each of its points.
+        """
+        experiment, common = self.experiment, self.experiment.sweep.names
+        tests = ((entry, merged_safety(experiment, entry)) for entry in experiment.algorithms)
+        return sum(
+            all(point.get(name) == self.point.get(name) for name in common)
+            for entry, test in tests
+            if test is not None and test.test
+            for point in sweep_points(experiment.sweep, entry.sweep)
+        )
 
     def _loc(self, key: str) -> Loc:
         return safety_key_loc(self.experiment, self.entry.label, key)

@@ -245,10 +245,6 @@ class Trial:
         spec = self.spec
         rng = random_stream(spec.seed, "solver", spec.case.algorithm)
         solution = solve_with_margin(spec.case.solver, spec.case.guard, problem, rng)
-        if spec.is_deployed and solution.variants:
-            classifier = next(iter(solution.variants.values()))
-            rows = with_classifier_decisions(self.rows, classifier)
-            return replace(self, rows=rows).measure(problem, solution)
         return self.measure(problem, solution)
 
     def measure(self, problem: Problem, solution: Solution) -> MeasuredSolution:
@@ -257,26 +253,34 @@ class Trial:
         leaves = ex.leaves(*case.metrics.values())
         estimated = any(leaf.rate.of != "decision" for leaf in leaves)
         predictions = self.rows.answers(solution.variants, estimated=estimated)
-        trial, info = self, dict[str, Any]()
-        if predictions:  # `of(...)` with the trial's own label refers to its main variant
-            reference = {case.label: next(iter(predictions.values())), **self.reference}
-            trial = replace(self, reference=reference)
+        trial, info = self._with_main(solution, predictions), dict[str, Any]()
         if problem.safety_test is not None:
             _, constraints = goals_with_numbers(case, trial.rows, trial.reference, "train")
-            test = SafetyRows(self.rows, problem.safety_test, problem.label_ends, self.spec.seed)
+            test = SafetyRows(trial.rows, problem.safety_test, problem.label_ends, self.spec.seed)
             verdict = test.verdict(solution, predictions, constraints)
             solution, status, reason = verdict.solution, verdict.status, verdict.reason
-            predictions = {name: predictions[name] for name in solution.variants}
+            predictions = dict(verdict.predictions)
+            trial = self._with_main(solution, predictions) if predictions else trial
             info["certificates"] = list(verdict.certificates)
         values = trial.measure_variants(predictions)
         if problem.safety_test is None:
             status, reason = solution_status(case, solution, values)
             if status == "not_met" and case.solver.role == "enforces":
                 status, reason = _check_infeasible(problem, status, reason)
-        sample, splits = self.rows.sample, self.rows.splits()
+        sample, splits = trial.rows.sample, trial.rows.splits()
         filters = summarize_filters(case.goals(), sample, splits, solution.variants, predictions)
         info |= filters or {BEST_CONSTANT_KEY: trial.best_constant()}
         return MeasuredSolution(solution, values, status, reason, info)
+
+    def _with_main(self, solution: Solution, predictions: Mapping[str, Predictions]) -> Trial:
+        """Return the trial with its main variant as what its label and `deployed` refer to."""
+        if not predictions:
+            return self
+        main, rows = next(iter(solution.variants)), self.rows
+        if self.spec.is_deployed:
+            rows = with_classifier_decisions(rows, solution.variants[main])
+        reference = {self.spec.case.label: predictions[main], **self.reference}
+        return replace(self, rows=rows, reference=reference)
 
     def _solver_goals(self, split: str) -> Goals:
         """Return the goals with values for `of(...)`, or plain error if the solver ignores them."""

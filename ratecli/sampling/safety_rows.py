@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ratecli.certify.certificate import certify
+from ratecli.certify.certificate import Certificate, certify
 from ratecli.certify.forms import MeasuredRows
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.ledger.records import random_stream
@@ -34,6 +34,8 @@ class SafetyTestResult:
     ----------
     solution
         The solution with the variants that passed; none if the main variant failed.
+    predictions
+        Predictions of these variants on all rows.
     status, reason
         Of the trial: `ok`, `no_solution_found`, or the solver's status if it has no valid solution.
     certificates
@@ -41,9 +43,23 @@ class SafetyTestResult:
     """
 
     solution: Solution
+    predictions: Mapping[str, Predictions]
     status: str
     reason: str
     certificates: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class _Tested:
+    """The candidate of a variant that is returned if it passed, and the records of its tests."""
+
+    classifier: Classifier
+    predictions: Predictions
+    records: list[dict[str, Any]]
+
+    @property
+    def passed(self) -> bool:
+        return all(record["passed"] for record in self.records)
 
 
 @dataclass(frozen=True)
@@ -56,30 +72,72 @@ class SafetyRows:
     seed: int
 
     def verdict(
-        self, solution: Solution, answers: Mapping[str, Predictions], rules: Sequence[Goal]
+        self, solution: Solution, first: Mapping[str, Predictions], rules: Sequence[Goal]
     ) -> SafetyTestResult:
-        """Test every variant; `answers` are their predictions on all rows, by name.
+        """Test every variant; `first` are their predictions on all rows, by name.
+
+        Candidates of a variant are tested in their order, safest first, until one fails; the last
+        one that passed is returned. The first candidate that violates a constraint must pass for
+        any such candidate to be returned, which happens with a probability of at most the
+        constraint's delta: it is not divided among candidates (fixed-sequence testing; Angelopoulos
+        et al. 2021, "Learn then Test"). The order does not depend on the tested rows.
 
         If the solver has no valid solution, its status is kept whatever the tests show.
         """
         goals = [without_split_condition(goal) for goal in rules]
-        found = {name: self._tested(name, goals, said) for name, said in answers.items()}
-        records = tuple(record for tests in found.values() for record in tests)
-        passed = [name for name, tests in found.items() if all(test["passed"] for test in tests)]
-        main = next(iter(answers), None)
+        found = {name: self._tested(name, goals, solution, first) for name in first}
+        records = tuple(record for tested in found.values() for record in tested.records)
+        passed = {name: tested for name, tested in found.items() if tested.passed}
+        main = next(iter(first), None)
         status, reasons = solution.status, [solution.reason] if solution.reason else []
-        variants: dict[str, Classifier] = {}
         if status in ACCEPTED_STATUSES and main in passed:
-            status, variants = "ok", {name: solution.variants[name] for name in passed}
-        elif status in ACCEPTED_STATUSES and main is not None:
-            status = "no_solution_found"
-            reasons += [test["explanation"] for test in found[main] if not test["passed"]]
-        solution = replace(solution, variants=variants)
-        return SafetyTestResult(solution, status, "; ".join(reasons), records)
+            status = "ok"
+        else:
+            passed = {}
+            if status in ACCEPTED_STATUSES and main is not None:
+                status = "no_solution_found"
+                tests = found[main].records
+                reasons += [test["explanation"] for test in tests if not test["passed"]]
+        variants = {name: tested.classifier for name, tested in passed.items()}
+        predictions = {name: tested.predictions for name, tested in passed.items()}
+        solution = replace(solution, variants=variants, bolder=())
+        return SafetyTestResult(solution, predictions, status, "; ".join(reasons), records)
 
     def _tested(
-        self, variant: str, goals: Sequence[Goal], said: Predictions
-    ) -> list[dict[str, Any]]:
+        self,
+        variant: str,
+        goals: Sequence[Goal],
+        solution: Solution,
+        first: Mapping[str, Predictions],
+    ) -> _Tested:
+        """Test the candidates of a variant until one fails; return the last one that passed.
+
+        If the first one fails, return that one.
+        """
+        spec, count = self.spec, 1
+        if spec.joint:  # a user may choose among variants, too
+            delta = {name: each / len(first) for name, each in spec.delta.items()}
+            spec, count = replace(spec, delta=delta), spec.joint * len(first)
+        path = [solution.variants[variant]]
+        path += [variants[variant] for variants in solution.bolder if variant in variants]
+        last: _Tested | None = None
+        for step, classifier in enumerate(path, 1):
+            answers = first if step == 1 else self.rows.answers({variant: classifier})
+            more: dict[str, Any] = {"variant": variant}
+            more |= {"candidate": step, "candidates": len(path)} if len(path) > 1 else {}
+            more |= {"models": count} if spec.joint else {}
+            tests = self._certificates(variant, goals, answers[variant], spec)
+            records = [each.record() | more for each in tests]
+            tested = _Tested(classifier, answers[variant], records)
+            if not tested.passed:
+                return last or tested
+            last = tested
+        assert last is not None
+        return last
+
+    def _certificates(
+        self, variant: str, goals: Sequence[Goal], said: Predictions, spec: SafetyTestSpec
+    ) -> tuple[Certificate, ...]:
         leaves = goal_leaves(goals)
         # settings of the test are chosen on unfiltered rows, like those that are tested
         rows, candidate = (
@@ -87,8 +145,7 @@ class SafetyRows:
             for sample, split in ((self.rows.sample, "safety"), (self.rows.unfiltered(), "train"))
         )
         rng = random_stream(self.seed, "safety test", variant)
-        certificates = certify(goals, self.spec, rows, rng, candidate)
-        return [each.record() | {"variant": variant} for each in certificates]
+        return certify(goals, spec, rows, rng, candidate)
 
     def _measured(
         self, leaves: Sequence[Leaf], said: Predictions, sample: Sample, split: str

@@ -75,6 +75,9 @@ class Solution:
     judged
         The rows by which the main variant was chosen, with its decisions, if these are not the
         training rows as its model saw them.
+    bolder
+        Further candidates for the safety test, by variant: each less likely to pass than the one
+        before it, the first less likely than `variants` (see `SafetyRows.verdict`).
     """
 
     variants: Mapping[str, Classifier]
@@ -83,6 +86,7 @@ class Solution:
     multipliers: Mapping[str, float] = field(default_factory=dict)
     trace: tuple[Mapping[str, Any], ...] = ()
     judged: JudgedRows | None = None
+    bolder: tuple[Mapping[str, Classifier], ...] = ()
 
 
 def trace_row(

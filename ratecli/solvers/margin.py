@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.models.base import Array
+from ratecli.models.base import Array, Classifier
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal
 from ratecli.rates.tangent import any_undefined, tangent, values
@@ -22,7 +23,7 @@ from ratecli.solvers.seldonian.prediction import predict_safety_test
 from ratecli.solvers.seldonian.scores import DecisionOutputs
 from ratecli.solvers.seldonian.solver import PASS_KEY
 
-GUARD_VERSION = 5
+GUARD_VERSION = 6
 """Version in the key of each guarded trial; increased when its results change."""
 MAX_ROUNDS = 6
 """Maximum number of times that a problem is solved."""
@@ -43,6 +44,8 @@ SHARES = (0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 """Shares of standard errors that are tried if there are too few rows for a promise."""
 MAX_DEVIATES = 40.0
 """Largest multiple of a standard error that is added; the normal probability beyond is 0."""
+PATH_STEPS = 12
+"""Number of equal steps from the margin of a safety test's first candidate to none."""
 MIN_STEP = 1 / 32
 """Smallest share of a step that is tried."""
 MAX_SPARE_ROOM = 1e-3
@@ -105,24 +108,26 @@ def solve_with_margin(
     better than a constant decision. On new rows, it must also keep all but `MAX_COST` of what the
     first model gains over the best constant decision.
 
-    Algorithms that do not enforce constraints, and those that prepare for the safety test
-    themselves, run unchanged.
+    With an `aim`, this model is the first candidate for the safety test, and bolder ones follow
+    (see `_with_path`). An algorithm that prepares for the test itself finds the first candidate by
+    itself. Algorithms that do not enforce constraints run unchanged.
 
     Raises
     ------
     FaultError
         E410 if constraints are judged on validation rows and there are none.
     """
-    if (
-        guard == MarginSpec()
-        or solver.needs_safety_test
-        or solver.role != "enforces"
-        or not problem.constraints
-    ):
-        return solver.solve(problem, rng, progress)
     first = solver.solve(problem, rng, progress)
-    if not (first.variants and first.status in USABLE_STATUSES):
-        return first  # infeasible constraints stay infeasible when tightened
+    is_usable = first.variants and first.status in USABLE_STATUSES  # else tightening is useless
+    enforced = problem.constraints if solver.role == "enforces" else ()
+    if guard == MarginSpec() or not enforced or not is_usable:
+        return first
+    if solver.needs_safety_test:
+
+        def loosened(by: Array) -> Solution:
+            return solver.solve(_tighten_problem(problem, by), rng, progress)
+
+        return _with_path(loosened, first, 0.0, -_margin_of_test(guard, problem, first))
     rows, judge = _judging_rows(guard, problem), _make_judge(guard, problem)
     constant = _best_constant(problem, rows, judge)
     search = _Search(solver, problem, rows, rng, progress, constant, guard.level is not None)
@@ -138,28 +143,64 @@ def solve_with_margin(
     best = min(useful or tried, key=lambda each: (each.missed, each.objective))
     if isinstance(judge, _NormalJudge) and judge.level is not None and (best.missed or not useful):
         return _refuse(search, first, judge, best.name)
-    if not best.missed and best.solution.status in USABLE_STATUSES:
-        return best.solution
-    judged = "in the predicted safety test" if guard.aim else f"on {guard.holds} rows"
-    reason = f"'{best.name}' is violated by {best.missed:.3g} {judged}"
-    if not best.missed:  # only constraints tightened more than necessary could not be satisfied
-        reason = "the constraints hold, but not at the smallest objective"
-    return replace(best.solution, status="iteration_limit", reason=reason)
+    found = best.solution
+    if best.missed or found.status not in USABLE_STATUSES:
+        judged = "in the predicted safety test" if guard.aim else f"on {guard.holds} rows"
+        reason = f"'{best.name}' is violated by {best.missed:.3g} {judged}"
+        if not best.missed:  # only constraints tightened more than necessary could not be satisfied
+            reason = "the constraints hold, but not at the smallest objective"
+        found = replace(found, status="iteration_limit", reason=reason)
+    return found if guard.aim is None else _with_path(search.solve, found, best.by, 0.0)
+
+
+def _margin_of_test(guard: MarginSpec, problem: Problem, solution: Solution) -> Array:
+    """Return what the prediction of the safety test adds to each piece (J,) of the constraints.
+
+    It is unknown, and 0, unless pieces are tested and all rates are of decisions.
+    """
+    pieces = [piece for goal in problem.constraints for piece in goal.pieces]
+    assert guard.aim is not None
+    assert problem.safety_test is not None
+    of = {leaf.rate.of for leaf in ex.leaves(*pieces)}
+    if problem.safety_test.method != "pieces" or of != {"decision"}:
+        return np.zeros(len(pieces))
+    decisions = problem.decisions(next(iter(solution.variants.values())))
+    upper = _SafetyTestJudge(problem, guard.aim)(problem, decisions)
+    return np.maximum(upper - _PLAIN(problem, decisions), 0.0)
+
+
+def _with_path(
+    solve: Callable[[Array], Solution], first: Solution, start: Array | float, end: Array | float
+) -> Solution:
+    """Add candidates of constraints tightened by less and less, from `start` to `end` (J,).
+
+    Without any margin, a candidate that satisfies its constraints on training rows rarely passes a
+    safety test on others. With the margin that lets it pass almost surely, it has more slack than
+    it needs in most cases. Candidates between them are tested in this order until one fails.
+    """
+    bolder, change = list[Mapping[str, Classifier]](), np.asarray(end - start)
+    for step in range(1, PATH_STEPS + 1) if change.any() else ():
+        solution = solve(start + step / PATH_STEPS * change)
+        if solution.variants and solution.status in USABLE_STATUSES:
+            bolder.append(solution.variants)
+    return replace(first, bolder=tuple(bolder))
 
 
 class _Attempt(NamedTuple):
     """A solution, its objective on the training set, and the values of its constraints.
 
-    `upper` (J,) are the values of the pieces, including what the judge adds. `missed` is the
-    largest, reduced by `MAX_IGNORED_SHORTFALL` and at least 0; `name` is the constraint that has
-    it.
+    `plain` (J,) are the values of the pieces, `upper` (J,) with what the judge adds. `missed` is
+    the largest of these, reduced by `MAX_IGNORED_SHORTFALL` and at least 0; `name` is the
+    constraint that has it. `by` (J,) are the amounts by which constraints were tightened.
     """
 
     missed: float
     objective: float
     name: str
+    plain: Array
     upper: Array
     solution: Solution
+    by: Array
 
 
 @dataclass(frozen=True)
@@ -180,40 +221,43 @@ class _Search:
 
     def run(self, first: Solution, judge: Judge) -> list[_Attempt]:
         """Tighten constraints until the judge is satisfied; return all attempts."""
-        tried, step = [self.attempt(first, judge)], 1.0
-        start = by = np.zeros(len(tried[0].upper))
-        target = _next_target(by, tried[0])
-        while len(tried) < MAX_ROUNDS and target is not None and self.is_useful(tried[0]):
+        last = self.attempt(first, judge)
+        tried, step = [last], 1.0
+        low, high = np.full(len(last.by), -np.inf), np.full(len(last.by), np.inf)
+        while len(tried) < MAX_ROUNDS and step >= MIN_STEP and self.is_useful(tried[0]):
+            low, high = (last.by, high) if last.missed else (low, last.by)
+            start, target = _next_step(last, low, high)
+            if target is None:
+                break
             by = start + step * (target - start)
-            solution = self._solve(by)
+            solution = self.solve(by)
             if solution.variants:
-                tried.append(self.attempt(solution, judge))
+                tried.append(self.attempt(solution, judge, by))
             if solution.variants and self.is_useful(tried[-1]):
-                start, target = by, _next_target(by, tried[-1])
+                last = tried[-1]
             else:
                 step /= 2
-                if step < MIN_STEP:
-                    break
         return tried
 
-    def _solve(self, by: Array) -> Solution:
+    def solve(self, by: Array) -> Solution:
         solution = self.solver.solve(_tighten_problem(self.problem, by), self.rng, self.progress)
         if solution.judged is None:
             return solution
         rows = replace(solution.judged.rows, constraints=self.problem.constraints)
         return replace(solution, judged=solution.judged._replace(rows=rows))
 
-    def attempt(self, solution: Solution, judge: Judge) -> _Attempt:
-        """Judge the main variant."""
+    def attempt(self, solution: Solution, judge: Judge, by: Array | float = 0.0) -> _Attempt:
+        """Judge the main variant of a solution of constraints tightened by `by`."""
         main, problem = next(iter(solution.variants.values())), self.problem
         judged = solution.judged if self.rows is problem else None
         rows, decisions = judged or JudgedRows(self.rows, self.rows.decisions(main))
-        upper = judge(rows, decisions)
+        plain, upper = _PLAIN(rows, decisions), judge(rows, decisions)
         worst = int(np.argmax(upper))
         missed = max(float(upper[worst]) - MAX_IGNORED_SHORTFALL, 0.0)
         owners = [goal.name for goal in problem.constraints for _ in goal.pieces]
         objective = float(np.nan_to_num(problem.value(main), nan=np.inf))
-        return _Attempt(missed, objective, owners[worst], upper, solution)
+        by = np.broadcast_to(by, upper.shape)
+        return _Attempt(missed, objective, owners[worst], plain, upper, solution, by)
 
     def is_useful(self, attempt: _Attempt) -> bool:
         """Whether a model satisfies the tightened constraints and its objective is below the limit.
@@ -277,17 +321,30 @@ def _round_up(value: float) -> float:
     return math.ceil(value / step) * step
 
 
-def _next_target(by: Array, attempt: _Attempt) -> Array | None:
-    """Return by how much to tighten pieces (J,) next, None if `by` is enough and not too much."""
-    missing = attempt.upper
+def _next_step(attempt: _Attempt, low: Array, high: Array) -> tuple[Array, Array | None]:
+    """Return from where and by how much to tighten pieces (J,) next.
+
+    The latter is None if the present amounts are enough and not too much. A piece that is missed is
+    tightened from its value, which may be below what was required. `low` and `high` are the last
+    amounts that were too little and enough; steps beyond them are replaced by the middle.
+    """
+    by, missing = attempt.by, attempt.upper
     if attempt.missed == 0 and not by[missing < -MAX_SPARE_ROOM].any():
-        return None
-    extra = np.where(missing > 0, MAX_SPARE_ROOM / 2, 0.0)
-    return np.maximum(by + missing + extra, 0.0)
+        return by, None
+    start = np.where(missing > 0, np.maximum(by, -attempt.plain), by)
+    more, less = start + missing + MAX_SPARE_ROOM / 2, np.maximum(by + missing, 0.0)
+    more = np.where(more < high, more, (start + high) / 2)
+    less = np.where(less > low, less, (by + np.maximum(low, 0.0)) / 2)
+    return start, np.where(missing > 0, more, less)
 
 
 def _best_constant(problem: Problem, rows: Problem, judge: Judge) -> float:
-    """Return the smallest training objective of a constant decision without shortfall, else inf."""
+    """Return the smallest training objective of a constant decision without shortfall, else inf.
+
+    Its rates of 0 and 1 are known to be the population's.
+    """
+    if isinstance(judge, _NormalJudge):
+        judge = replace(judge, prior=0.0)
     trained, judged = (each.rates.sums.shape[1] for each in (problem, rows))
     found = [
         problem.value_of(np.full(trained, decision))
@@ -377,12 +434,13 @@ class _SafetyTestJudge:
 class _NormalJudge:
     """Judges by violations plus a bias (J,) and a multiple of standard errors (delta method).
 
-    `share` is the share of the standard errors that counts.
+    `share` is the share of the standard errors that counts, `prior` as `PRIOR_ROWS`.
     """
 
     level: float | None = None
     bias: Array | float = 0.0
     share: float = 1.0
+    prior: float = PRIOR_ROWS
 
     def __call__(self, rows: Problem, decisions: Array) -> Array:
         matrix, index = rows.rates, rows.rates.index()
@@ -394,7 +452,7 @@ class _NormalJudge:
                 if self.level is not None and not undefined:
                     slopes = tangent(piece, rates, index).slopes
                     known = matrix.standard_error(slopes, decisions)
-                    added = slopes**2 @ _unseen_variance(rates, matrix.totals)
+                    added = slopes**2 @ _unseen_variance(rates, matrix.totals, self.prior)
                     error = self.share * EXTRA_NOISE * math.hypot(known, math.sqrt(added))
                 found.append((np.nan if undefined else value, error))
         plain, errors = np.array(found).T
@@ -407,13 +465,13 @@ class _NormalJudge:
 _PLAIN = _NormalJudge()
 
 
-def _unseen_variance(rates: Array, totals: Array) -> Array:
+def _unseen_variance(rates: Array, totals: Array, prior: float) -> Array:
     """Return the variance (K,) that rates of few rows lack: all of it if they are 0 or 1.
 
-    It is the excess of the variance with `PRIOR_ROWS` more rows, half of them positive, as in
-    Agresti and Coull (1998).
+    It is the excess of the variance with `prior` more rows, half of them positive, as in Agresti
+    and Coull (1998).
     """
-    near = (rates * totals + PRIOR_ROWS / 2) / (totals + PRIOR_ROWS)
+    near = (rates * totals + prior / 2) / (totals + prior)
     more = np.maximum(near * (1 - near) - rates * (1 - rates), 0.0)
     return np.nan_to_num(np.divide(more, totals, out=np.zeros_like(more), where=totals > 0))
 
@@ -422,15 +480,19 @@ def _deviates(violations: Array, errors: Array, level: float) -> float:
     """Return the c such that constraints that hold by c standard errors all hold at the level.
 
     Pieces (J,) whose violations are more than c standard errors below 0 keep that distance. The
-    probabilities of violating a piece are added up (Bonferroni).
+    probabilities of violating a piece are added up (Bonferroni). If they add up to less than they
+    may, c is what the piece with the largest one needs beside the others.
     """
     room = np.full(len(errors), np.inf)
     np.divide(-violations, errors, out=room, where=errors > 0)
+    chances, allowed = ndtr(-room), 1 - level
+    if chances.sum() <= allowed:
+        return float(-ndtri(allowed - (chances.sum() - chances.max())))
 
     def excess(c: float) -> float:
-        return float(ndtr(-np.fmax(room, c)).sum()) - (1 - level)
+        return float(ndtr(-np.fmax(room, c)).sum()) - allowed
 
-    return float(brentq(excess, 0.0, MAX_DEVIATES)) if excess(0.0) > 0 else 0.0
+    return float(brentq(excess, 0.0, MAX_DEVIATES))
 
 
 def _tighten_problem(problem: Problem, by: Array) -> Problem:

@@ -145,7 +145,11 @@ def test_failure_rates_on_rare_events_of_t_and_clopper_pearson(rows, rate, misse
     ("parts", "name"),
     [
         ([decisions(3, 9), decisions(2, 5, -0.8)], "clopper_pearson"),
-        ([decisions(3, 9), BoundedSample(SOFT)], "betting"),
+        ([decisions(1, 90), BoundedSample(np.full(9, 0.5))], "betting"),
+        (
+            [decisions(45, 90), BoundedSample(np.array([0.0, 1.0, 0.5, 1.0, 0.0]))],
+            "clopper_pearson",
+        ),
         ([BoundedSample(SOFT), BoundedSample(SOFT, (0.0, math.inf))], "student_t"),
         ([BoundedSample(np.array([-0.3, 0.7]), (-0.3, 0.7))], "clopper_pearson"),
     ],

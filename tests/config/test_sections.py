@@ -19,7 +19,8 @@ TESTED = RULES + "algorithms: [unconstrained, majorize: {safety: OWN}]\nsafety: 
 RULE = "rms(share[a] - 0.5)"
 CUSTOM = f"{{objective: '{RULE}', disclosivity: 0, algorithm: {{balanced_tree: {{depth: null}}}}}}"
 DEFAULTS = {
-    "delta": 0.05, "bound": "auto", "fraction": 0.5, "method": "pieces", "division": "equal",
+    "delta": 0.05, "bound": "auto", "fraction": 0.5, "method": "pieces",
+    "guarantee": "each", "division": "equal",
     "order": "shuffled", "test": True,
 }  # fmt: skip
 

@@ -86,10 +86,10 @@ def test_aim_is_the_inflation_of_algorithms_with_a_margin_of_their_own(folder):
     def of(options, *overrides):
         return keys(folder, TESTED, f"algorithms=[seldonian: {{{options}}}]", *overrides)
 
-    passing = of("inflation: {pass: 0.7}")
+    passing = of("inflation: {pass: 0.7}", "safety.aim=0.7")
     assert of("", "safety.aim=0.7") == of("safety: {aim: 0.7}") == passing
-    assert of("inflation: 2", "safety.aim=0.7") == of("inflation: 2")
-    assert set(of("").values()).isdisjoint(passing.values())
+    assert of("inflation: 2", "safety.aim=0.7") != passing
+    assert of("inflation: {pass: 0.7}") != passing  # without bolder candidates
 
 
 @pytest.mark.parametrize(
