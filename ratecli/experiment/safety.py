@@ -20,7 +20,7 @@ from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean
 from ratecli.rates.resolve import Scope
 from ratecli.sampling.resampling import Holdout
 
-SAFETY_TEST_VERSION = 1
+SAFETY_TEST_VERSION = 2
 """Version of the safety test in the keys of tested trials; incremented when its results change."""
 
 

@@ -44,7 +44,7 @@ SHARES = (0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 """Shares of standard errors that are tried if there are too few rows for a promise."""
 MAX_DEVIATES = 40.0
 """Largest multiple of a standard error that is added; the normal probability beyond is 0."""
-PATH_STEPS = 12
+PATH_STEPS = 16
 """Number of equal steps from the margin of a safety test's first candidate to none."""
 MIN_STEP = 1 / 32
 """Smallest share of a step that is tried."""
