@@ -68,6 +68,14 @@ END_WARNINGS_KEY = "warnings at the end"
 BEST_CONSTANT_KEY = "best constant"
 """Key of `TrialResult.info` for the best objective of a constant decision, by split."""
 
+NEW_DATA_KEY = "new data"
+"""Key of `TrialResult.info` for `levels` and `errors`.
+
+Levels are the probabilities with which all constraints should hold in the population, by `holds` or
+a safety test, by variant. Errors are standard errors of violations on the test set, by variant and
+metric.
+"""
+
 FILTERS_KEY = "filters"
 """Key of `TrialResult.info` for the summaries of filters (`sampling.filter_summary`)."""
 

@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 from scipy.special import betaincinv, stdtrit
 
 from ratecli.config.base import FAILURE_RATE, SOLUTION_RATE
-from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX
+from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX, PlannedTrial
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
+from ratecli.ledger.violations import ViolationSample, violation_errors
 
 LEVEL = 0.95
 
@@ -85,10 +86,16 @@ SplitMetric = tuple[str, str]
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """A trial's status and the values of one variant, None if the trial did not return it."""
+    """A trial's status and the values of one variant, None if the trial did not return it.
+
+    `level` is the probability with which constraints should hold on new data, if any was stated;
+    `errors` are standard errors of violations on the test set, by metric.
+    """
 
     status: str
     numbers: Mapping[SplitMetric, float] | None = None
+    level: float | None = None
+    errors: Mapping[str, float] = field(default_factory=dict)
 
     def violates(self, split: str, constraint: str = "") -> bool | None:
         """Return whether the classifier violates the constraint (default: any) on a split.
@@ -133,6 +140,16 @@ class SeedGroup:
             for place, value in (outcome.numbers or {}).items():
                 found.setdefault(place, []).append(value)
         return {place: tuple(numbers) for place, numbers in found.items()}
+
+    def new_data(self, split: str, constraint: str) -> ViolationSample | None:
+        """Return the violations of a constraint on a split, None if it was not measured there."""
+        place = split, VIOLATION_PREFIX + constraint
+        known = [
+            (each.numbers[place], each.errors.get(place[1], math.nan), each.level, seed)
+            for seed, each in enumerate(self.outcomes)
+            if each.numbers and place in each.numbers
+        ]
+        return ViolationSample.of(known) if known else None
 
     def trials(self, places: Iterable[SplitMetric]) -> int:
         """Return the largest number of trials in which one of these was measured, including NaN."""
@@ -207,11 +224,25 @@ def _groups(ledger: Ledger, by_seed: bool) -> Iterator[SeedGroup]:
         here = {variant for each in numbers for variant in each}
         for variant in sorted(here or variants[first.label]) or [""]:
             outcomes = tuple(
-                TrialOutcome(ledger.status(trial), each.get(variant))
+                TrialOutcome(
+                    ledger.status(trial), each.get(variant), *_new_data(ledger, trial, variant)
+                )
                 for trial, each in zip(trials, numbers, strict=True)
             )
             seed = first.seed if by_seed else None
             yield SeedGroup(first.label, variant, first.point, seed, outcomes)
+
+
+def _new_data(
+    ledger: Ledger, trial: PlannedTrial, variant: str
+) -> tuple[float | None, Mapping[str, float]]:
+    """Return the level of a trial, and the errors of a variant by the names of metrics."""
+    result = ledger.results.get(trial.key)
+    if result is None:
+        return None, {}
+    level, errors = violation_errors(result, variant)
+    names = {name: errors[text] for name, text in trial.metrics.items() if text in errors}
+    return level, names
 
 
 def group_by(items: Iterable[ItemT], key: Callable[[ItemT], KeyT]) -> dict[KeyT, list[ItemT]]:

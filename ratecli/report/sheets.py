@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ratecli.ledger.records import CONSTRAINT_TOLERANCE, FILTER_STAGE_PREFIX, VIOLATION_PREFIX
+from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX
 from ratecli.ledger.view import Ledger
+from ratecli.ledger.violations import ViolationSample
 from ratecli.report.groups import SeedGroup, SplitMetric, count_satisfied, group_by, seed_groups
 from ratecli.report.sheet import (
     UNKNOWN,
@@ -32,6 +33,7 @@ from ratecli.report.sheet import (
     sort_groups,
     status_cell,
 )
+from ratecli.solvers.margin import DEFAULT_LEVEL
 
 OBJECTIVE = "objective"
 BEST_SPLITS = ("test", "validation", "train")
@@ -224,11 +226,13 @@ def _requested_sheet(ledger: Ledger, table: Mapping[str, Any], title: str) -> Sh
 
 
 def best_sheet(ledger: Ledger) -> Sheet:
-    """Return a row for each task with the feasible group of the lowest mean objective.
+    """Return a row for each task with the best group that keeps its constraints on new data.
 
-    Groups are feasible if all their mean violations are at most 0. A task is a point of the file's
-    own sweep, together with the values of names used in constraints or the objective. If no group
-    is feasible, the one with the smallest violation counts as best.
+    That is the one with the lowest mean objective among those whose constraints hold in a share of
+    the trials of at least `DEFAULT_LEVEL`, and those that should hold with a stated probability
+    which the test sets do not contradict. A task is a point of the file's own sweep, together with
+    the values of names used in constraints or the objective. If there is no such group, the one
+    whose constraints hold most often counts as best.
     """
     split = next((each for each in BEST_SPLITS if each in ledger.algorithms.splits), "")
     rules = [str(ledger.experiment.get(OBJECTIVE, "")), *ledger.constraints.values()]
@@ -245,39 +249,66 @@ def best_sheet(ledger: Ledger) -> Sheet:
     note = f"The lowest mean objective on {split} rows over the trials with results."
     if ledger.constraints:
         note = (
-            f"The lowest mean objective on {split} rows among those whose mean violation of "
-            "every constraint is at most 0 there, and in how many trials all constraints are "
-            "satisfied. The best was chosen on these rows, so its objective is slightly optimistic."
+            f"The lowest mean objective on {split} rows among those whose constraints hold in at "
+            f"least {DEFAULT_LEVEL:.0%} of the seeds, or should by `holds` or a safety test and "
+            "are not contradicted. `holds in` estimates that share without the noise of test sets; "
+            "`satisfied in` counts trials. The best was chosen on these rows, so its objective is "
+            "slightly optimistic."
         )
     rows = [_best_row(ledger, names, split, groups) for groups in tasks.values()]
     return make_sheet(f"Best results ({split})", rows, note)
 
 
 def _best_row(
-    ledger: Ledger, names: Sequence[str], split: str, groups: Iterable[SeedGroup]
+    ledger: Ledger, names: Sequence[str], split: str, groups: Sequence[SeedGroup]
 ) -> SheetRow:
-    def rank(group: SeedGroup) -> tuple[int, float, float]:
-        """Order by objective if feasible, else by violation, with unknown violations last."""
-        mean = group.estimate(split, OBJECTIVE).mean or 0.0
+    def samples(group: SeedGroup) -> list[ViolationSample]:
+        found = (group.new_data(split, name) for name in ledger.constraints)
+        return [each for each in found if each is not None]
+
+    def share(group: SeedGroup) -> float:
+        """Estimate how often all constraints hold; 0 if one is unknown."""
+        known = samples(group)
+        return math.prod(each.share for each in known) * (len(known) == len(ledger.constraints))
+
+    def worst(group: SeedGroup) -> float:
+        """Return the mean violation of the worst constraint, NaN if one is unknown."""
         metrics = (VIOLATION_PREFIX + name for name in ledger.constraints)
         violations = [group.estimate(split, metric).mean for metric in metrics]
-        worst = float(np.max(np.array(violations, dtype=float), initial=-math.inf))
-        if worst <= CONSTRAINT_TOLERANCE:
-            return 0, mean, worst
-        return (2, mean, worst) if math.isnan(worst) else (1, worst, worst)
+        return float(np.max(np.array(violations, dtype=float), initial=-math.inf))
+
+    def rank(group: SeedGroup) -> tuple[float, float, float]:
+        """Order by objective if constraints hold often enough, else by how often they do."""
+        mean, often = group.estimate(split, OBJECTIVE).mean or 0.0, share(group)
+        stated = bool(ledger.constraints) and all(each.keeps_level for each in samples(group))
+        if often >= DEFAULT_LEVEL or stated:
+            return 0, mean, -often
+        return 1, -often, float(np.nan_to_num(worst(group), nan=math.inf))
 
     best = min(groups, key=rank)
-    infeasible, _, worst = rank(best)
-    tone = "bad" if infeasible else ""
+    fails = bool(rank(best)[0])
+    unsolved = (
+        f"{trial.label}, seed {trial.seed}: {ledger.reason(trial)}"
+        for trial in ledger.algorithms.plan
+        if ledger.status(trial) == "no_solution_found"
+        and all(trial.point.get(name) == best.point.get(name) for name in names)
+    )
+    why = next(unsolved, "") if fails else ""
+    tone = "bad" if fails else ""
     row = [(each, best.point.get(each)) for each in names]
-    name = f"none (closest: {best.label})" if infeasible else best.label
-    row += [("best", SheetCell(name, tone=tone)), ("variant", best.variant)]
+    name = f"none (closest: {best.label})" if fails else best.label
+    row += [("best", SheetCell(name, tone=tone, more=why)), ("variant", best.variant)]
     if others := [each for each in ledger.sweep if each not in names]:
         at = {each: best.point[each] for each in others if each in best.point}
         row.append(("at", format_point(at)))
     objective = best.estimate(split, OBJECTIVE)
     row.append((OBJECTIVE, estimate_cell(objective, objective.n)))
     if ledger.constraints:
-        cell = UNKNOWN if math.isnan(worst) else number_cell(worst, tone or "good")
-        row += [("worst violation", cell), ("satisfied in", satisfied_cell([best], split))]
+        violation = UNKNOWN if math.isnan(worst(best)) else number_cell(worst(best))
+        levels = [each.level for each in samples(best) if each.level is not None]
+        stated = f" (stated: {min(levels):.3g})" if levels else ""
+        sure = "good" if share(best) >= DEFAULT_LEVEL else tone
+        held = SheetCell(f"{share(best):.2f}{stated}", share(best), sure)
+        row += [("worst violation", violation), ("holds in", held)]
+        row.append(("satisfied in", satisfied_cell([best], split)))
     return [*row, ("n", objective.n)]

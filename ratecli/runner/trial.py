@@ -20,6 +20,7 @@ from ratecli.experiment.row_checks import check_known_groups
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
     CONSTRAINT_TOLERANCE,
+    NEW_DATA_KEY,
     MeasuredValue,
     TrialResult,
     random_stream,
@@ -32,6 +33,7 @@ from ratecli.rates.analysis import PROGRAM_SHAPES, Goal, objective_goal
 from ratecli.rates.expression import Leaf
 from ratecli.rates.matrix import Predictions, RowKinds, build_rate_matrix, measure
 from ratecli.rates.table import DEPLOYED
+from ratecli.rates.tangent import tangent
 from ratecli.sampling.deployed import (
     column_classifier,
     deployed_predictions,
@@ -268,6 +270,8 @@ class Trial:
             if status == "not_met" and case.solver.role == "enforces":
                 status, reason = _check_infeasible(problem, status, reason)
         sample, splits = trial.rows.sample, trial.rows.splits()
+        if new_data := trial.new_data(predictions):
+            info[NEW_DATA_KEY] = new_data
         filters = summarize_filters(case.goals(), sample, splits, solution.variants, predictions)
         info |= filters or {BEST_CONSTANT_KEY: trial.best_constant()}
         return MeasuredSolution(solution, values, status, reason, info)
@@ -326,6 +330,42 @@ class Trial:
             return _reference_value(self.rows, split, self.reference, node)
 
         return measure(metrics, self.rows.sample, split, predictions, value_of)
+
+    def new_data(self, predictions: Mapping[str, Predictions]) -> dict[str, Any]:
+        """Return what `NEW_DATA_KEY` describes; nothing without constraints or a test set.
+
+        Errors are left out for constraints that depend on anything other than decisions.
+        """
+        case, sample = self.spec.case, self.rows.sample
+        rows = np.flatnonzero(sample.rows(ex.ALL_ROWS, "test"))
+        if self.rows.stream is not None or not (case.constraints and len(rows)):
+            return {}
+        levels = dict[str, float]()
+        if case.safety is not None:
+            delta = max(case.safety.delta[goal.name] for goal in case.constraints)
+            levels = dict.fromkeys(predictions, 1 - delta)
+        elif case.guard.holds == "new_rows" and case.guard.level is not None:
+            levels = dict.fromkeys(list(predictions)[:1], case.guard.level)  # the main variant
+        violations = [
+            goal.expression
+            for goal in case.constraints
+            if not any(isinstance(part, ex.AlgorithmMetric) for part in ex.walk(goal.expression))
+            and all(
+                isinstance(part, Leaf) and part.rate.of == "decision"
+                for part in ex.measured_nodes(goal.expression)
+            )
+        ]
+        matrix = build_rate_matrix(ex.leaves(*violations), sample, "test").on(rows)
+        errors: dict[str, dict[str, float]] = {}
+        for variant, predicted in predictions.items():
+            decided = predicted.decisions[rows]
+            rates = matrix.rates(decided)
+            for violation in violations:
+                slopes = tangent(violation, rates, matrix.index()).slopes
+                error = matrix.standard_error(slopes, decided)
+                if math.isfinite(error):
+                    errors.setdefault(variant, {})[ex.to_text(violation)] = error
+        return {"levels": levels, "errors": errors}
 
     def best_constant(self) -> dict[str, float]:
         """Return the smallest objective of a feasible constant decision on each split.

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from synthetic_ledger import measured, planned, texts
 
+from ratecli.ledger.records import NEW_DATA_KEY, TrialResult
 from ratecli.ledger.view import Ledger
 from ratecli.report.sheet import Sheet, SheetCell, format_number, to_markdown
 from ratecli.report.sheets import best_sheet, constraint_sheet, requested_sheets
@@ -190,15 +191,20 @@ def test_the_lowest_objective_of_feasible_candidates():
         ("careful", ()): [(0.3, -0.2), (0.3, -0.2)],
     }
     assert best(ledger_of(answers)) == [
-        ["good", "main", "0.2000 ± 0.0000", "-0.1000", "✓ 2 of 2", "2"]
+        ["good", "main", "0.2000 ± 0.0000", "-0.1000", "1.00", "✓ 2 of 2", "2"]
     ]
     assert best(ledger_of(answers, constraints=()))[0][0] == "plain"
 
 
-def test_a_candidate_feasible_on_average_has_its_share_of_trials():
-    answers = {("a", ()): [(0.2, -0.3), (0.2, 0.1), None]}
+def test_a_candidate_feasible_on_average_is_not_the_best_if_it_often_violates():
+    answers = {
+        ("a", ()): [(0.2, -0.3), (0.2, 0.1), None],
+        ("b", ()): [(0.3, -0.01), (0.3, -0.01), (0.3, -0.01)],
+    }
+    assert best(ledger_of(answers))[0][0] == "b"
+    del answers["b", ()]
     assert best(ledger_of(answers)) == [
-        ["a", "main", "0.2000 ± 0.0000", "-0.1000", "✗ 1 of 2", "2"]
+        ["none (closest: a)", "main", "0.2000 ± 0.0000", "-0.1000", "0.50", "✗ 1 of 2", "2"]
     ]
 
 
@@ -206,6 +212,33 @@ def test_the_closest_candidate_if_none_is_feasible():
     answers = {("a", ()): [(0.1, 0.3)], ("b", ()): [(0.5, 0.2)], ("c", ()): [(0.0, math.nan)]}
     (row,) = best_sheet(ledger_of(answers)).rows
     assert (row[0].text, row[0].tone, row[3].text) == ("none (closest: b)", "bad", "0.2000")
+
+
+@pytest.mark.parametrize(("error", "level", "name"), [
+    (0.0, None, "none (closest: a)"),
+    (0.0, 0.9, "none (closest: a)"),  # contradicted: without noise, the constraint is violated
+    (0.2, None, "none (closest: a)"),
+    (0.2, 0.9, "a"),  # it is expected to hold, and the test sets are too small to contradict that
+])  # fmt: skip
+def test_a_stated_probability_counts_unless_test_sets_contradict_it(error, level, name):
+    ledger = ledger_of({("a", ()): [(0.2, each) for each in (0.1, 0.12, 0.08, 0.1, -0.1)]})
+    levels, metric = (
+        {} if level is None else {"main": level},
+        ledger.plan[0].metrics["violation.parity"],
+    )
+    info = {NEW_DATA_KEY: {"levels": levels, "errors": {"main": {metric: error}}}}
+    results = {key: replace(each, info=info) for key, each in ledger.results.items()}
+    (row,) = best_sheet(replace(ledger, results=results)).rows
+    assert row[0].text == name
+    assert row[4].text.endswith(" (stated: 0.9)") == (level is not None)
+
+
+def test_the_best_row_says_why_there_is_no_solution():
+    ledger = ledger_of({("plain", ()): [(0.1, 0.3)], ("fair", ()): [None]})
+    (trial,) = (trial for trial in ledger.plan if trial.label == "fair")
+    failed = TrialResult(trial.key, "no_solution_found", "too few rows")
+    (row,) = best_sheet(replace(ledger, results={**ledger.results, trial.key: failed})).rows
+    assert (row[0].text, row[0].more) == ("none (closest: plain)", "fair, seed 0: too few rows")
 
 
 def test_swept_names_of_constraints_make_tasks():
@@ -216,7 +249,8 @@ def test_swept_names_of_constraints_make_tasks():
     }
     sheet = best_sheet(ledger_of(answers))
     assert list(sheet.titles) == [
-        "kappa", "best", "variant", "at", "objective", "worst violation", "satisfied in", "n",
+        "kappa", "best", "variant", "at", "objective", "worst violation", "holds in", "satisfied in",
+        "n",
     ]  # fmt: skip
     assert [row[:4] for row in texts(sheet)] == [[k, "a", "main", "rate = 3"] for k in "12"]
     swept = best_sheet(ledger_of(answers, sweep={"rate": [3, 4]}))

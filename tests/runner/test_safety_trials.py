@@ -105,6 +105,33 @@ def test_only_variants_that_pass_are_kept(folder, limit, margin, delta, passed):
     assert list(result.models) == kept == list(dict.fromkeys(v.variant for v in result.values))
 
 
+@pytest.mark.parametrize("algorithm", ["majorize: {iterations: 1}", "seldonian"])
+def test_the_last_candidate_that_passes_before_the_first_failure_is_returned(folder, algorithm):
+    text = FILE.replace("bound: hoeffding", "aim: 0.99").replace("<= 0.5", "<= 0.3")
+    results, values = trials(folder, text.replace("[unconstrained]", f"[{algorithm}]"))
+    ((label, result),) = results.items()
+    records = {each["variant"]: each for each in result.info["certificates"]}
+    main = next(iter(records.values()))
+    assert result.status == "ok"
+    assert 1 < main["candidate"] < main["candidates"]
+    assert main["upper"] <= 0
+    # with one more step, the upper bound would be above 0: the model has little slack
+    assert main["upper"] > -0.02
+    assert values[label]["violation.few", "safety"] == pytest.approx(main["estimate"], abs=1e-12)
+    assert result.info["new data"]["levels"] == dict.fromkeys(result.models, 0.95)
+
+
+def test_a_joint_guarantee_divides_delta_among_algorithms_and_variants(folder):
+    """An algorithm with two points of its own sweep counts twice, an untested one not."""
+    others = "unconstrained: {sweep: {loss: [hinge, logistic]}}, audit: {safety: false}"
+    text = FILE.replace("[unconstrained]", f"[majorize: {{iterations: 1}}, {others}]")
+    text = text.replace("bound: hoeffding", "guarantee: joint") + "deployed: {column: old}\n"
+    results, _ = trials(folder, text)
+    for label, count in (("majorize", 6), ("unconstrained", 3)):
+        for record in results[label].info["certificates"]:
+            assert (record["delta"], record["models"]) == (pytest.approx(0.05 / count), count)
+
+
 def test_of_an_algorithm_with_other_training_rows_is_its_own_value(folder):
     """Its features depend on its own training rows."""
     text = FILE.replace(

@@ -13,14 +13,18 @@ from ratecli.certify.trees import SafetyTestSpec
 from ratecli.errors import FaultError
 from ratecli.rates.tangent import tangent, values
 from ratecli.solvers import margin
+from ratecli.solvers.base import Solution
 from ratecli.solvers.baselines.solvers import PostShift, Unconstrained
 from ratecli.solvers.hull.forms import RateProgram
 from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.majorize.solver import Majorize
 from ratecli.solvers.margin import (
     EXTRA_NOISE,
+    MAX_SPARE_ROOM,
     MarginSpec,
+    _Attempt,
     _deviates,
+    _next_step,
     _NormalJudge,
     _round_up,
     _SafetyTestJudge,
@@ -28,6 +32,7 @@ from ratecli.solvers.margin import (
 )
 from ratecli.solvers.players.solver import ThreePlayer
 from ratecli.solvers.problem import Problem
+from ratecli.solvers.seldonian.solver import Seldonian
 
 PARITY = Rules({"p": "positive_rate[g=a] <= positive_rate[g=c]", "r": "recall >= 0.7"})
 RATIO_RULE = {"p": "positive_rate[g=a] >= 0.9 * positive_rate[g=c]"}
@@ -274,6 +279,46 @@ def test_candidates_with_an_aim_pass_the_safety_test_more_often():
     pairs = [with_a_test(seed) for seed in range(8)]
     assert np.mean([passes(*pair, MarginSpec()) for pair in pairs]) <= 0.5
     assert np.mean([passes(*pair, MarginSpec(aim=0.9)) for pair in pairs]) >= 0.7
+
+
+def test_bolder_candidates_have_less_and_less_margin():
+    """The last one is that of the constraints as they are."""
+    given, _ = with_a_test(0)
+    found = guarded(given, aim=0.9, solver=Mixture())
+    path = [first(found), *(next(iter(each.values())) for each in found.bolder)]
+    worst = np.array([given.violation(each) for each in path])
+    slack = [given.violations(given.rates.rates(given.decisions(each)))["p"] for each in path]
+    assert len(path) > 10
+    assert worst.max() <= 1e-5
+    assert np.diff(slack).min() > 0
+    assert slack[-1] == pytest.approx(0.0, abs=1e-5)
+    objectives = [given.value(each) for each in path]
+    assert np.diff(objectives).max() <= 1e-5
+
+
+@pytest.mark.parametrize("method", ["pieces", "forms"])
+def test_an_algorithm_with_a_margin_of_its_own_gives_some_of_it_up(method):
+    given, _ = with_a_test(0)
+    given = replace(given, safety_test=replace(given.safety_test, method=method))
+    found = guarded(given, aim=0.9, solver=Seldonian(inflation={"pass": 0.9}))
+    if method == "forms":
+        assert found.bolder == ()
+        return
+    path = [first(found), *(next(iter(each.values())) for each in found.bolder)]
+    slack = [given.violations(given.rates.rates(given.decisions(each)))["p"] for each in path]
+    assert slack[0] < -0.03
+    assert np.diff(slack).min() > 0
+    assert slack[-1] == pytest.approx(0.0, abs=0.015)
+
+
+def test_a_piece_with_slack_is_tightened_from_its_value():
+    by, plain, upper = np.zeros(2), np.array([-0.07, -0.03]), np.array([-0.03, 0.004])
+    missed = _Attempt(0.004, 0.1, "p", plain, upper, Solution({}), by)
+    start, target = _next_step(missed, np.full(2, -np.inf), np.full(2, np.inf))
+    assert start.tolist() == [0.0, 0.03]
+    assert target == pytest.approx([0.0, 0.034 + MAX_SPARE_ROOM / 2])
+    _, target = _next_step(missed, np.full(2, -np.inf), np.full(2, 0.032))
+    assert target == pytest.approx([0.0, 0.031])  # more is known to be too much
 
 
 def test_infinite_bound_does_not_tighten_without_end():
