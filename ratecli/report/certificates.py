@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,15 @@ NOTE = (
     "For an approximate bound, this holds approximately, if there are many rows. A passed test "
     "holds for the named kind of classifier: deterministic decisions, or randomized ones that are "
     "sampled anew each time, but not for a threshold on them."
+)
+SEVERAL_NOTE = (
+    " Up to {count} models were tested on the same rows of a seed. Choose one before the test, or "
+    "set `guarantee: joint`: the probability that some model passes although it violates a "
+    "constraint may be {count} times as large."
+)
+PATH_NOTE = (
+    " Candidates are tested from the safest to the boldest until one fails; `candidate` is the "
+    "median number of the one that is returned."
 )
 
 
@@ -62,23 +72,52 @@ def collect_certificates(ledger: Ledger) -> list[TrialCertificate]:
 def certificate_sheet(ledger: Ledger) -> Sheet:
     """Return a row with the number of passes for each algorithm, variant, point and constraint."""
     certificates = collect_certificates(ledger)
-    rows = group_by(certificates, lambda each: (*each.about, repr(each.trial.point)))
-    return make_sheet("Certificates", [_row(ledger, own) for own in rows.values()], NOTE)
+    groups = group_by(certificates, lambda each: (*each.about, repr(each.trial.point)))
+    rows = [_row(ledger, own) for own in groups.values()]
+    note, several = NOTE, _most_models(ledger, certificates)
+    if several > 1:
+        note += SEVERAL_NOTE.format(count=several)
+    if any("candidates" in each.record for each in certificates):
+        note += PATH_NOTE
+    else:
+        rows = [[cell for cell in row if cell[0] != "candidate"] for row in rows]
+    return make_sheet("Certificates", rows, note)
+
+
+def _most_models(ledger: Ledger, certificates: Sequence[TrialCertificate]) -> int:
+    """Return the largest number of models with a guarantee of their own and the same task and rows.
+
+    Points of an algorithm's own sweep are one task.
+    """
+    names = set(ledger.experiment.get("sweep") or ())
+    models = {
+        (each.trial.key, each.about[1]): (
+            each.trial.seed,
+            repr([each.trial.point.get(name) for name in sorted(names)]),
+        )
+        for each in certificates
+        if "models" not in each.record
+    }
+    return max(Counter(models.values()).values(), default=0)
 
 
 def _row(ledger: Ledger, own: Sequence[TrialCertificate]) -> SheetRow:
     label, variant, constraint = own[0].about
     passed = sum(each.passed for each in own)
     records = [each.record for each in own]
+    models, places = records[0].get("models", 1), [each.get("candidate", 1) for each in records]
+    delta = f"{records[0]['delta'] * models:g} / {models}" if models > 1 else records[0]["delta"]
+    of = statistics.median(each.get("candidates", 1) for each in records)
     return [
         ("algorithm", label),
         ("variant", variant),
         *((name, own[0].trial.point.get(name)) for name in ledger.sweep),
         ("constraint", constraint),
-        ("delta", records[0]["delta"]),
+        ("delta", delta),
         ("bound", _distinct(each["bound"] for each in records)),
         ("confidence", _distinct("exact" if each["exact"] else "approximate" for each in records)),
         ("for", _distinct(each["classifier"] for each in records)),
+        ("candidate", f"{statistics.median(places):g} of {of:g}"),
         ("passed", share_cell(passed, len(own), share_tone(passed, len(own)))),
         ("median upper bound", number_cell(statistics.median(each.upper for each in own))),
     ]
