@@ -44,8 +44,10 @@ SHARES = (0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 """Shares of standard errors that are tried if there are too few rows for a promise."""
 MAX_DEVIATES = 40.0
 """Largest multiple of a standard error that is added; the normal probability beyond is 0."""
-PATH_STEPS = 16
-"""Number of equal steps from the margin of a safety test's first candidate to none."""
+PATH_STEPS = 15
+"""Number of equal steps from the margin with which a safety test is passed by its `aim` to none."""
+SAFER_STEPS = 6
+"""Number of such steps to larger margins, which are tested first."""
 MIN_STEP = 1 / 32
 """Smallest share of a step that is tried."""
 MAX_SPARE_ROOM = 1e-3
@@ -170,20 +172,21 @@ def _margin_of_test(guard: MarginSpec, problem: Problem, solution: Solution) -> 
 
 
 def _with_path(
-    solve: Callable[[Array], Solution], first: Solution, start: Array | float, end: Array | float
+    solve: Callable[[Array], Solution], found: Solution, start: Array | float, end: Array | float
 ) -> Solution:
-    """Add candidates of constraints tightened by less and less, from `start` to `end` (J,).
+    """Return candidates of constraints tightened by less and less, to `end` (J,), around `start`.
 
     Without any margin, a candidate that satisfies its constraints on training rows rarely passes a
-    safety test on others. With the margin that lets it pass almost surely, it has more slack than
-    it needs in most cases. Candidates between them are tested in this order until one fails.
+    safety test on others. With the margin at `start`, which gave `found`, it has more slack than it
+    needs in most cases, and too little in others. Candidates are tested in this order until one
+    fails.
     """
-    bolder, change = list[Mapping[str, Classifier]](), np.asarray(end - start)
-    for step in range(1, PATH_STEPS + 1) if change.any() else ():
-        solution = solve(start + step / PATH_STEPS * change)
+    path, change = list[Mapping[str, Classifier]](), np.asarray(end - start)
+    for step in range(-SAFER_STEPS, PATH_STEPS + 1) if change.any() else [0]:
+        solution = solve(start + step / PATH_STEPS * change) if step else found
         if solution.variants and solution.status in USABLE_STATUSES:
-            bolder.append(solution.variants)
-    return replace(first, bolder=tuple(bolder))
+            path.append(solution.variants)
+    return replace(found, variants=path[0], bolder=tuple(path[1:]))
 
 
 class _Attempt(NamedTuple):
