@@ -300,11 +300,10 @@ class Experiment(Spec):
         index = labels.index(label)
         return ("algorithms", index, self.algorithms[index].name, *inside)
 
-    def holds_loc(self, label: str, key: str = "holds") -> Loc:
-        """Return the location of `holds` or `level` that applies to an algorithm's entry."""
+    def holds_loc(self, label: str) -> Loc:
+        """Return the location of the `holds` that applies to an algorithm's entry."""
         (entry,) = (each for each in self.algorithms if each.label == label)
-        own = getattr(entry, key) is not None
-        return self.entry_loc(label, key) if own else (key,)
+        return ("holds",) if entry.holds is None else self.entry_loc(label, "holds")
 
     def pool(self, point: SweepPoint) -> tuple[str, ...]:
         """Return the data sets whose rows are pooled at a sweep point, in alphabetical order."""

@@ -217,10 +217,6 @@ def _check_streamed_rows(experiment: Experiment, case: Case) -> Iterator[Diagnos
     if name is None:
         return
     deployed, entry = experiment.deployed, experiment.entry_loc(case.label)
-    label = case.label
-    loc_holds = experiment.holds_loc(
-        label, "level" if case.guard.holds == "validation" else "holds"
-    )
     needs: list[tuple[bool, Loc, str]] = [
         (len(case.datasets) > 1, ("datasets", name), "a table of several data sets"),
         (case.share is not None, ("resample",), "resampling"),
@@ -228,8 +224,6 @@ def _check_streamed_rows(experiment: Experiment, case: Case) -> Iterator[Diagnos
         (case.filtering is not None, ("filter",), "a filter"),
         (deployed is not None and deployed.column is None, ("deployed",), "a deployed model"),
         (not case.solver.takes_streams, entry, f"algorithm '{case.label}'"),
-        (case.guard.level is not None, loc_holds, f"a margin of '{label}' for new rows"),
-        (case.guard.aim is not None, entry, f"the safety margin of '{label}'"),
     ]
     for needed, loc, what in needs:
         if needed:

@@ -192,20 +192,23 @@ class RateMatrix:
         parts = (self.sums, self.against, self.members)
         return RateMatrix(self.leaves, *(sparse.csr_array(part[:, rows]) for part in parts))
 
-    def standard_error(self, slopes: Floats, decisions: Floats) -> float:
+    def standard_error(
+        self, slopes: Floats, decisions: Floats, counts: Floats | None = None
+    ) -> float:
         """Return the standard error of a function of the rates, by the delta method.
 
         `slopes` (K,) is its gradient at the rates. Rows are treated as a random sample and
-        `decisions` (n,) as fixed. NaN if a rate is over no rows.
+        `decisions` (n,) as fixed. NaN if a rate is over no rows. With `counts` (n,), each column
+        stands for that many rows that count alike, of which a share `decisions` is decided
+        positively.
         """
-        counted = (
-            self.sums * decisions[None]
-            + self.against
-            - self.members * self.rates(decisions)[:, None]
-        )
-        shares = _divide(slopes, self.totals, np.nan)
-        influence = counted.T @ np.where(slopes == 0, 0.0, shares)
-        return float(np.sqrt((influence**2).sum()))
+        shares = np.where(slopes == 0, 0.0, _divide(slopes, self.totals, np.nan))
+        no = (self.against - self.members * self.rates(decisions)[:, None]).T @ shares
+        yes = no + self.sums.T @ shares
+        if counts is None:
+            return float(np.sqrt(((no + decisions * (yes - no)) ** 2).sum()))
+        squares = decisions * yes**2 + (1 - decisions) * no**2
+        return float(np.sqrt(_divide(squares, counts).sum()))
 
     def index(self) -> dict[Leaf, int]:
         return {leaf: k for k, leaf in enumerate(self.leaves)}

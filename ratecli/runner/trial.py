@@ -338,8 +338,9 @@ class Trial:
         """
         case, sample = self.spec.case, self.rows.sample
         rows = np.flatnonzero(sample.rows(ex.ALL_ROWS, "test"))
-        if self.rows.stream is not None or not (case.constraints and len(rows)):
+        if not (case.constraints and len(rows)):
             return {}
+        counts = None if self.rows.stream is None else self.rows.stream.count[rows]
         levels = dict[str, float]()
         if case.safety is not None:
             delta = max(case.safety.delta[goal.name] for goal in case.constraints)
@@ -362,7 +363,7 @@ class Trial:
             rates = matrix.rates(decided)
             for violation in violations:
                 slopes = tangent(violation, rates, matrix.index()).slopes
-                error = matrix.standard_error(slopes, decided)
+                error = matrix.standard_error(slopes, decided, counts)
                 if math.isfinite(error):
                     errors.setdefault(variant, {})[ex.to_text(violation)] = error
         return {"levels": levels, "errors": errors}

@@ -97,10 +97,10 @@ def solve_with_margin(
 
     On new rows, the main classifier must satisfy `violation + bias + c * error <= 0` for each
     piece of a constraint. The violation is that on training rows, or if the algorithm chooses its
-    model by other rows, on those; there is no bias then. The bias is the excess on new rows that
-    is expected because a model is fitted to its rows (see `_bias`). `error` is the standard error
-    by the delta method times `EXTRA_NOISE`, and c is such that the normal probabilities of
-    violating the pieces add up to 1 - level.
+    model by other rows, on those; there is no bias then, nor for streamed rows, which are many for
+    each parameter. The bias is the excess on new rows that is expected because a model is fitted to
+    its rows (see `_bias`). `error` is the standard error by the delta method times `EXTRA_NOISE`,
+    and c is such that the normal probabilities of violating the pieces add up to 1 - level.
 
     Each round adds the shortfall to the constraints. If they cannot be satisfied then, or only by
     models that are not useful, the step was too large and is halved. Of the useful models tried,
@@ -135,7 +135,7 @@ def solve_with_margin(
     search = _Search(solver, problem, rows, rng, progress, constant, guard.level is not None)
     if isinstance(judge, _NormalJudge) and guard.holds == "new_rows":
         plain = search.attempt(first, judge)
-        if first.judged is None:
+        if first.judged is None and problem.stream is None:
             judge = replace(judge, bias=_bias(solver, problem, plain.upper, progress))
         if plain.objective < constant:
             gain = constant - plain.objective
@@ -300,7 +300,8 @@ def _refuse(search: _Search, first: Solution, judge: _NormalJudge, name: str) ->
     reason = (
         f"too few {where} rows to promise '{name}' on new rows with probability {judge.level:g}"
     )
-    rows = search.rows.rates.sums.shape[1]
+    counts = search.rows.counts
+    rows = search.rows.rates.sums.shape[1] if counts is None else round(counts.sum())
     if useful is None:
         return _no_solution(f"{reason}: even {rows / SHARES[-1] ** 2:.0f} would not be enough")
     missed = search.attempt(useful.solution, judge).missed
@@ -454,7 +455,7 @@ class _NormalJudge:
                 value, error = float(values(piece, rates[:, None], index)[0]), 0.0
                 if self.level is not None and not undefined:
                     slopes = tangent(piece, rates, index).slopes
-                    known = matrix.standard_error(slopes, decisions)
+                    known = matrix.standard_error(slopes, decisions, rows.counts)
                     added = slopes**2 @ _unseen_variance(rates, matrix.totals, self.prior)
                     error = self.share * EXTRA_NOISE * math.hypot(known, math.sqrt(added))
                 found.append((np.nan if undefined else value, error))

@@ -94,6 +94,11 @@ class Problem:
         """Smallest and largest possible label."""
         return (0.0, 1.0) if self.label_range is None else self.label_range
 
+    @property
+    def counts(self) -> Array | None:
+        """(n,) number of rows in each cell of streamed rows; None in memory."""
+        return None if self.stream is None else self.stream.count
+
     def decisions(self, classifier: Classifier) -> Array:
         """Return the decisions (n,) of a classifier that uses only slices of the goals."""
         if self.stream is not None:

@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scipy.stats import norm
 from typer.testing import CliRunner
 
 from experiments import run_file, write
@@ -18,10 +19,14 @@ from ratecli.cli.app import app
 from ratecli.cli.console import ProgressMeter
 from ratecli.errors import FaultError
 from ratecli.experiment.prepare import check_file, prepare
+from ratecli.ledger.records import NEW_DATA_KEY
 from ratecli.models.composed import MajorityVote, MixtureClassifier
 from ratecli.models.linear import Logistic, Ramp, RandomizedLogistic, Threshold
-from ratecli.rates.matrix import measure
+from ratecli.rates import expression as ex
+from ratecli.rates.matrix import build_rate_matrix, measure
+from ratecli.rates.tangent import tangent
 from ratecli.sampling.rows import load_trial_data
+from ratecli.solvers.margin import EXTRA_NOISE
 
 BASE = """
 name: streams
@@ -107,6 +112,45 @@ def test_metrics_equal_those_in_memory(folder):
             np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-14)
 
 
+UNWEIGHTED = BASE.replace(" weight: w, drop: [old],", " drop: [old, w],")
+
+
+def test_standard_errors_equal_those_in_memory(folder):
+    path = write(folder, UNWEIGHTED)
+    here, there = prepare(path), prepare(path, [STREAM])
+    rows, streamed = (load_trial_data(each.data, 0, "old") for each in (here, there))
+    classifier = Threshold(np.random.default_rng(1).normal(size=rows.X.shape[1]), 0.2)
+    (parity,) = (goal for goal in here.cases[0].constraints if goal.name == "parity")
+    errors = []
+    for data in (rows, streamed):
+        matrix = build_rate_matrix(ex.leaves(parity.expression), data.sample, "train")
+        decisions = data.predictions(classifier).decisions
+        slopes = tangent(parity.expression, matrix.rates(decisions), matrix.index()).slopes
+        counts = None if data.stream is None else data.stream.count
+        errors.append(matrix.standard_error(slopes, decisions, counts))
+    assert errors[1] == pytest.approx(errors[0], rel=1e-12)
+
+
+def test_constraints_on_streamed_rows_hold_on_new_rows(folder):
+    """The margin that the main variant keeps on training rows is that of the standard error."""
+    text = UNWEIGHTED.replace("0.9 *", "1.1 *").replace("some: 'tpr[young, women] >= 0.5'", "")
+    algorithm = "algorithms=[{three_player: {steps: 100, batch: 300, holds: new_rows}}]"
+    _, store = run_file(write(folder, text), STREAM, algorithm)
+    (planned,) = store.plan()
+    result, metric = store.result(planned.key), planned.metrics["violation.parity"]
+    main, levels = result.values[0].variant, result.info[NEW_DATA_KEY]["levels"]
+    found = {
+        each.split: each.value
+        for each in result.values
+        if (each.variant, each.metric) == (main, metric)
+    }
+    test_error = result.info[NEW_DATA_KEY]["errors"][main][metric]
+    rows = result.info["rows"]
+    error = test_error * np.sqrt(rows["test"] / rows["train"])
+    assert levels == {main: 0.9}
+    assert found["train"] == pytest.approx(-norm.ppf(0.9) * EXTRA_NOISE * error, rel=0.15)
+
+
 GAME = BASE.replace("0.9 *", "1.1 *").replace(
     "seeds: 1",
     "  - three_player: {steps: 600, batch: 300, hashed: true}\n"
@@ -141,7 +185,6 @@ REFUSED = {
     "roc_auc": ["metrics.auc=roc_auc[women]"],
     "resample": ["resample=0.5", "datasets.people.split=null"],
     "safety": ["safety={delta: 0.05}", "algorithms=[unconstrained]"],
-    "margin": ["algorithms=[{three_player: {holds: new_rows}}]"],
     "deployed": ["deployed={algorithm: unconstrained}"],
     "filter": ["filter={algorithm: balanced_tree, balance: sex}"],
 }  # fmt: skip
