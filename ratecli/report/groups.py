@@ -13,7 +13,12 @@ from typing import Any, TypeVar
 from scipy.special import betaincinv, stdtrit
 
 from ratecli.config.base import FAILURE_RATE, SOLUTION_RATE
-from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX, PlannedTrial
+from ratecli.ledger.records import (
+    BEST_CONSTANT_KEY,
+    CONSTRAINT_TOLERANCE,
+    VIOLATION_PREFIX,
+    PlannedTrial,
+)
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.ledger.violations import ViolationSample, violation_errors
 
@@ -89,13 +94,23 @@ class TrialOutcome:
     """A trial's status and the values of one variant, None if the trial did not return it.
 
     `level` is the probability with which constraints should hold on new data, if any was stated;
-    `errors` are standard errors of violations on the test set, by metric.
+    `errors` are standard errors of violations on the test set, by metric. `best_constant` is the
+    objective on the test set of the best constant decision that satisfies the constraints.
     """
 
     status: str
     numbers: Mapping[SplitMetric, float] | None = None
     level: float | None = None
     errors: Mapping[str, float] = field(default_factory=dict)
+    best_constant: float | None = None
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the model is no better than the best constant decision on the test set."""
+        objective = (self.numbers or {}).get(("test", "objective"))
+        if objective is None or self.best_constant is None:
+            return False
+        return objective >= self.best_constant
 
     def violates(self, split: str, constraint: str = "") -> bool | None:
         """Return whether the classifier violates the constraint (default: any) on a split.
@@ -140,6 +155,11 @@ class SeedGroup:
             for place, value in (outcome.numbers or {}).items():
                 found.setdefault(place, []).append(value)
         return {place: tuple(numbers) for place, numbers in found.items()}
+
+    @property
+    def constant(self) -> int:
+        """Number of models that are no better than a constant decision."""
+        return sum(each.is_constant for each in self.outcomes)
 
     def new_data(self, split: str, constraint: str) -> ViolationSample | None:
         """Return the violations of a constraint on a split, None if it was not measured there."""
@@ -224,25 +244,23 @@ def _groups(ledger: Ledger, by_seed: bool) -> Iterator[SeedGroup]:
         here = {variant for each in numbers for variant in each}
         for variant in sorted(here or variants[first.label]) or [""]:
             outcomes = tuple(
-                TrialOutcome(
-                    ledger.status(trial), each.get(variant), *_new_data(ledger, trial, variant)
-                )
+                _outcome(ledger, trial, variant, each.get(variant))
                 for trial, each in zip(trials, numbers, strict=True)
             )
             seed = first.seed if by_seed else None
             yield SeedGroup(first.label, variant, first.point, seed, outcomes)
 
 
-def _new_data(
-    ledger: Ledger, trial: PlannedTrial, variant: str
-) -> tuple[float | None, Mapping[str, float]]:
-    """Return the level of a trial, and the errors of a variant by the names of metrics."""
+def _outcome(
+    ledger: Ledger, trial: PlannedTrial, variant: str, numbers: Mapping[SplitMetric, float] | None
+) -> TrialOutcome:
     result = ledger.results.get(trial.key)
     if result is None:
-        return None, {}
+        return TrialOutcome(ledger.status(trial), numbers)
     level, errors = violation_errors(result, variant)
-    names = {name: errors[text] for name, text in trial.metrics.items() if text in errors}
-    return level, names
+    named = {name: errors[text] for name, text in trial.metrics.items() if text in errors}
+    constant = (result.info.get(BEST_CONSTANT_KEY) or {}).get("test")
+    return TrialOutcome(ledger.status(trial), numbers, level, named, constant)
 
 
 def group_by(items: Iterable[ItemT], key: Callable[[ItemT], KeyT]) -> dict[KeyT, list[ItemT]]:

@@ -192,11 +192,13 @@ def count_by_status(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:
     return [(name, counts[name], _tone(name)) for name in names]
 
 
-def status_cell(counts: Mapping[str, int]) -> SheetCell:
-    """Return the counts as in `ok 4, error 1`."""
+def status_cell(counts: Mapping[str, int], constant: int = 0) -> SheetCell:
+    """Return the counts as in `ok 4, error 1; 2 no better than a constant`."""
     found = count_by_status(counts)
+    tones = [tone for _, _, tone in found] + ["part"] * bool(constant)
     text = ", ".join(f"{name} {count}" for name, count, _ in found)
-    return SheetCell(text, tone=max((tone for _, _, tone in found), key=TONES.index, default=""))
+    text += f"; {constant} no better than a constant" if constant else ""
+    return SheetCell(text, tone=max(tones, key=TONES.index, default=""))
 
 
 def _tone(status: str) -> str:

@@ -110,7 +110,13 @@ def constraint_sheet(ledger: Ledger, *, by_point: bool = False) -> Sheet:
             *identity_cells(own[0], names),
             ("constraint", name),
             *((split, cell(own, split, name)) for split in ledger.splits),
-            ("status", status_cell(sum((Counter(each.statuses) for each in own), Counter()))),
+            (
+                "status",
+                status_cell(
+                    sum((Counter(each.statuses) for each in own), Counter()),
+                    sum(each.constant for each in own),
+                ),
+            ),
         ]
         for own in alike.values()
         for name in ledger.constraints
@@ -219,7 +225,7 @@ def _requested_sheet(ledger: Ledger, table: Mapping[str, Any], title: str) -> Sh
                     for name, place in metrics.items()
                 ),
                 ("n", trials),
-                ("status", status_cell(group.statuses)),
+                ("status", status_cell(group.statuses, group.constant)),
             ]
         )
     return make_sheet(f"{title} ({split})", rows)

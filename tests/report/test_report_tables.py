@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from synthetic_ledger import measured, planned, texts
 
-from ratecli.ledger.records import NEW_DATA_KEY, TrialResult
+from ratecli.ledger.records import BEST_CONSTANT_KEY, NEW_DATA_KEY, TrialResult
 from ratecli.ledger.view import Ledger
 from ratecli.report.sheet import Sheet, SheetCell, format_number, to_markdown
 from ratecli.report.sheets import best_sheet, constraint_sheet, requested_sheets
@@ -231,6 +231,17 @@ def test_a_stated_probability_counts_unless_test_sets_contradict_it(error, level
     (row,) = best_sheet(replace(ledger, results=results)).rows
     assert row[0].text == name
     assert row[4].text.endswith(" (stated: 0.9)") == (level is not None)
+
+
+def test_status_counts_models_that_are_no_better_than_a_constant():
+    ledger = ledger_of({("a", ()): [(0.2, -0.1), (0.3, -0.1), (0.1, -0.1), (math.nan, -0.1)]})
+    info = {BEST_CONSTANT_KEY: {"test": 0.2, "train": 0.0}}
+    results = {key: replace(each, info=info) for key, each in ledger.results.items()}
+    for sheet in (
+        *requested_sheets(replace(ledger, results=results)),
+        constraint_sheet(replace(ledger, results=results)),
+    ):
+        assert sheet.rows[0][-1].text == "ok 4; 2 no better than a constant"
 
 
 def test_the_best_row_says_why_there_is_no_solution():
