@@ -5,11 +5,12 @@ new rows. For each cell, over splits:
 
 answers     trials of `holds: new_rows` with a model; the others say how many rows are needed
 holds       share of models that satisfy the constraint on the new rows, by `holds: train` and by
-            `holds: new_rows`, and the same corrected for the noise of the new rows: violations are
-            taken to be normal, with the variance over splits less the mean squared standard error
+            `holds: new_rows`, and the same corrected for the noise of the new rows: parts of a
+            violation are taken to be normal, with the variance over splits less the mean squared
+            standard error, and their probabilities of being positive are added up
 violation   mean violation on new rows, by either
 cost        mean difference of the objective to `holds: train`, on splits with an answer
-fixed       the same cost of the smallest fixed margin of a grid with which the corrected share is
+fixed       with `--margins`, the same cost of the smallest fixed margin of a grid with which the corrected share is
             at least the level: a margin picked by hand with knowledge of all new rows, also where
             the trials refuse to answer
 p           of the hypothesis that the corrected share is at least the level (bootstrap of splits)
@@ -19,8 +20,8 @@ candidate has a predicted probability of .9 to pass; bolder ones follow until on
 mean distance of the returned model's violation from 0 on new rows, of the first candidate alone and
 with the bolder ones, on splits where the first passes.
 
-Results are kept in the file `--results` and computed once. All cells take about two hours of
-processor time for 20 splits, and the safety tests half an hour:
+Results are kept in the file `--results` and computed once. All cells take about half an hour of
+processor time for 20 splits, and the safety tests with ten splits, too:
 
     python benchmarks/new_rows.py --splits 20 --cells adult-ratio
 """
@@ -34,6 +35,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
@@ -43,6 +45,7 @@ from ratecli.experiment.prepare import prepare
 from ratecli.ledger.records import random_stream
 from ratecli.models.base import Classifier
 from ratecli.rates import expression as ex
+from ratecli.rates.analysis import pieces
 from ratecli.rates.matrix import build_rate_matrix
 from ratecli.rates.tangent import tangent, values
 from ratecli.runner.trial import Trial, _load_rows, run_trial
@@ -142,7 +145,7 @@ UNTESTED = {"churn", "odds"}
 SAFETY_ALGORITHMS = ("post_shift", "mixture", "majorize")
 
 
-def run(cell: Cell, seed: int, way: str, folder: Path) -> dict[str, object]:
+def run(cell: Cell, seed: int, way: str, folder: Path) -> dict[str, Any]:
     """Solve one trial; return its status, and the main variant's values on new rows.
 
     The way is `train`, `new_rows`, `safety` or a fixed margin.
@@ -156,11 +159,12 @@ def run(cell: Cell, seed: int, way: str, folder: Path) -> dict[str, object]:
     with limit_to_one_thread():
         rng = random_stream(seed, "solver", case.algorithm)
         solution = solve_with_margin(case.solver, case.guard, problem, rng)
-    result = {"seconds": time.process_time() - begun, "reason": solution.reason}
+    result: dict[str, Any] = {"seconds": time.process_time() - begun, "reason": solution.reason}
     if way != "safety":
         if solution.variants:
             result |= measured(trial, next(iter(solution.variants.values())))
             result["violation"] -= fixed(way)  # of the constraint itself
+            result["pieces"] = [(a - fixed(way), b) for a, b in result["pieces"]]
         return result
     assert problem.safety_test is not None
     test = SafetyRows(trial.rows, problem.safety_test, problem.label_ends, seed)
@@ -172,35 +176,34 @@ def run(cell: Cell, seed: int, way: str, folder: Path) -> dict[str, object]:
     return result
 
 
-def measured(trial: Trial, classifier: Classifier) -> dict[str, float]:
-    """Return a classifier's violation with its standard error, and the objective, on new rows."""
+def measured(trial: Trial, classifier: Classifier) -> dict[str, Any]:
+    """Return a classifier's violation and objective on new rows, and parts with standard errors."""
     (goal,), objective = trial.spec.case.constraints, trial.spec.case.objective.expression
     decided = trial.rows.predictions(classifier).decisions
-    leaves = ex.leaves(objective, *goal.pieces)
+    leaves = ex.leaves(objective, goal.expression)
     new = trial.rows.sample.part == "test"
     matrix = build_rate_matrix(leaves, trial.rows.sample, "test").on(np.flatnonzero(new))
     decided, index = decided[new], matrix.index()
     rates = matrix.rates(decided)
-    pieces = [float(values(piece, rates[:, None], index)[0]) for piece in goal.pieces]
-    worst = int(np.argmax(pieces))
-    slopes = tangent(goal.pieces[worst], rates, index).slopes
+    tangents = [tangent(piece, rates, index) for piece in pieces(goal.expression)]
+    parts = [(float(each.value), matrix.standard_error(each.slopes, decided)) for each in tangents]
     return {
-        "violation": pieces[worst],
-        "error": matrix.standard_error(slopes, decided),
+        "violation": max(value for value, _ in parts),
+        "pieces": parts,
         "objective": float(values(objective, rates[:, None], index)[0]),
     }
 
 
 @dataclass(frozen=True)
 class Violations:
-    """Violations on new rows over splits, with their standard errors and objectives."""
+    """Violations on new rows over n splits, their J parts with standard errors, and objectives."""
 
     violation: np.ndarray
-    error: np.ndarray
+    pieces: np.ndarray
     objective: np.ndarray
 
     @classmethod
-    def of(cls, found: list[dict[str, float]]) -> Violations:
+    def of(cls, found: list[dict[str, Any]]) -> Violations:
         return cls(*(np.array([row[key] for row in found]) for key in cls.__annotations__))
 
     def share(self) -> float:
@@ -208,9 +211,9 @@ class Violations:
 
     def corrected(self, rows: np.ndarray | slice = slice(None)) -> float:
         """Return the share that holds, without the noise of the new rows."""
-        violation, noise = self.violation[rows], np.mean(self.error[rows] ** 2)
-        spread = np.sqrt(max(violation.var(ddof=1) - noise, 1e-8))
-        return float(stats.norm.cdf(-violation.mean() / spread))
+        value, error = np.moveaxis(self.pieces[rows], -1, 0)
+        spread = np.sqrt(np.maximum(value.var(axis=0, ddof=1) - (error**2).mean(axis=0), 1e-8))
+        return max(0.0, 1 - float(stats.norm.cdf(value.mean(axis=0) / spread).sum()))
 
     def p_value(self) -> float:
         """Return how often the corrected share is at least the level in samples of the splits."""
@@ -222,7 +225,8 @@ class Violations:
 class Log:
     """Results of trials, kept in a file."""
 
-    def __init__(self, path: Path, folder: Path) -> None:
+    def __init__(self, path: Path, folder: Path, *, margins: bool) -> None:
+        self.margins = margins
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path, self.folder, self.known = path, folder, dict[tuple, dict]()
         if path.exists():
@@ -241,7 +245,9 @@ class Log:
 
 
 def fixed_margin(cell: Cell, plain: list[dict], log: Log) -> str:
-    """Return the smallest fixed margin that is enough, and its cost."""
+    """Return the smallest fixed margin that is enough, and its cost; "" unless asked for."""
+    if not log.margins:
+        return ""
     for margin in MARGINS:
         found = log.results(cell, str(margin), len(plain))
         pairs = [
@@ -316,11 +322,14 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=20)
     parser.add_argument("--cells", default="", help="only cells whose names start like this")
     parser.add_argument("--safety", action="store_true", help="safety tests instead")
+    parser.add_argument(
+        "--margins", action="store_true", help="fixed margins, too: six times as long"
+    )
     parser.add_argument("--results", type=Path, default=Path("results/new-rows.jsonl"))
     asked = parser.parse_args()
     cells = [each for each in CELLS if str(each).startswith(asked.cells)]
     with tempfile.TemporaryDirectory() as name:
-        log = Log(asked.results, Path(name))
+        log = Log(asked.results, Path(name), margins=asked.margins)
         if asked.safety:
             cells = [
                 each

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,87 +10,103 @@ import numpy as np
 from scipy.special import ndtr, ndtri, stdtrit
 
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE, NEW_DATA_KEY, TrialResult
+from ratecli.models.base import Array
 
+SMALLEST_WIDTH = 1e-12
+"""Smallest standard deviation of a piece."""
 CONTRADICTION_LEVEL = 0.95
 """Confidence with which test sets must show that a constraint holds less often than stated."""
 
 
+Pieces = Sequence[tuple[float, float]]
+"""Parts of a violation, which is their maximum: values and standard errors on a test set."""
+
+
 @dataclass(frozen=True)
-class ViolationSample:
-    """Violations of one constraint on the test sets of trials.
+class MeasuredViolation:
+    """The violation of a constraint on the test set of a trial.
 
     Attributes
     ----------
-    violations
-        (n,) violations, at most 0 where the constraint is satisfied; NaN counts as violated.
-    errors
-        (n,) standard errors of the violations, because test sets are samples; NaN where unknown.
+    value
+        At most 0 where the constraint is satisfied; NaN counts as violated.
+    pieces
+        The violation's parts, whose signs count; empty if they are unknown.
     level
         The probability with which the constraint should hold in the population, None if not stated.
-    seeds
-        Number of distinct seeds; trials with the same seed have the same rows.
+    seed
+        Trials with the same seed have the same rows.
     """
 
-    violations: Sequence[float]
-    errors: Sequence[float]
+    value: float
+    pieces: Pieces
     level: float | None
-    seeds: int
+    seed: int
 
-    @classmethod
-    def of(cls, trials: Iterable[tuple[float, float, float | None, int]]) -> ViolationSample:
-        """Return the sample of trials, each with violation, error, level and seed."""
-        violations, errors, levels, seeds = zip(*trials, strict=True)
-        stated = [level for level in levels if level is not None]
-        level = min(stated) if len(stated) == len(levels) else None
-        return cls(violations, errors, level, len(set(seeds)))
+
+class ViolationSample:
+    """The violations of one constraint in some trials, at least one."""
+
+    def __init__(self, trials: Iterable[MeasuredViolation]) -> None:
+        self.trials = tuple(trials)
+        self.seeds = len({each.seed for each in self.trials})
+
+    @property
+    def level(self) -> float | None:
+        """The smallest stated probability; None unless all trials state one."""
+        stated = [each.level for each in self.trials if each.level is not None]
+        return min(stated) if len(stated) == len(self.trials) else None
 
     @cached_property
     def share(self) -> float:
         """The estimated share of seeds for which the constraint holds in the population.
 
-        Violations in the population are taken to be normal, with the variance on test sets less
-        that of their sampling errors, and with an uncertain mean. If errors are unknown, it is the
-        share on test sets.
+        Pieces in the population are taken to be normal, with the variance on test sets less that of
+        their sampling errors, and with an uncertain mean. Probabilities of violating a piece are
+        added up. If pieces are unknown, it is the share on test sets.
         """
         if self._moments is None:
             return self._satisfied
         mean, spread, error = self._moments
-        width = math.hypot(spread, error)
-        return float(ndtr((CONSTRAINT_TOLERANCE - mean) / width)) if width else self._satisfied
+        width = np.maximum(np.hypot(spread, error), SMALLEST_WIDTH)
+        return max(0.0, 1 - float(ndtr((mean - CONSTRAINT_TOLERANCE) / width).sum()))
 
     @property
     def keeps_level(self) -> bool:
         """Whether a level was stated, and test sets do not contradict it.
 
-        They do if the mean violation, given how violations spread, is too large to be chance.
+        They do if the mean of a piece, given how its values spread, is too large to be chance.
         """
         if self.level is None or self._moments is None:
             return self.level is not None and self._satisfied >= self.level
         mean, spread, error = self._moments
         excess = mean + float(ndtri(self.level)) * spread - CONSTRAINT_TOLERANCE
-        return excess <= float(stdtrit(self.seeds - 1, CONTRADICTION_LEVEL)) * error
+        return bool((excess <= float(stdtrit(self.seeds - 1, CONTRADICTION_LEVEL)) * error).all())
 
     @property
     def _satisfied(self) -> float:
         """The share of test sets on which the constraint is satisfied."""
-        held = [each <= CONSTRAINT_TOLERANCE for each in self.violations]
+        held = [each.value <= CONSTRAINT_TOLERANCE for each in self.trials]
         return sum(held) / len(held)
 
     @cached_property
-    def _moments(self) -> tuple[float, float, float] | None:
-        """Mean, standard deviation without the noise of test sets, standard error of the mean."""
-        found, noise = np.array(self.violations), np.array(self.errors)
-        if self.seeds < 2 or not (np.isfinite(found).all() and np.isfinite(noise).all()):
+    def _moments(self) -> tuple[Array, Array, Array] | None:
+        """Means (J,), standard deviations without the noise of test sets, errors of the means."""
+        counts = {len(each.pieces) for each in self.trials}
+        if self.seeds < 2 or len(counts) > 1 or counts == {0}:
             return None
-        variance = float(found.var(ddof=1))
-        spread = math.sqrt(max(variance - float((noise**2).mean()), 0.0))
-        return float(found.mean()), spread, math.sqrt(variance / self.seeds)
+        found, noise = np.moveaxis(np.array([each.pieces for each in self.trials]), -1, 0)
+        if not (np.isfinite(found).all() and np.isfinite(noise).all()):
+            return None
+        variance = found.var(axis=0, ddof=1)
+        spread = np.sqrt(np.maximum(variance - (noise**2).mean(axis=0), 0.0))
+        return found.mean(axis=0), spread, np.sqrt(variance / self.seeds)
 
 
-def violation_errors(result: TrialResult, variant: str) -> tuple[float | None, Mapping[str, float]]:
-    """Return the level of a variant, if any was stated, and the errors of its violations.
+def measured_pieces(result: TrialResult, variant: str) -> tuple[float | None, Mapping[str, Pieces]]:
+    """Return the level of a variant, if any was stated, and the pieces of its violations.
 
-    See `NEW_DATA_KEY`; the errors are by metric.
+    See `NEW_DATA_KEY`; the pieces are by metric.
     """
-    found = result.info.get(NEW_DATA_KEY) or {"levels": {}, "errors": {}}
-    return found["levels"].get(variant), found["errors"].get(variant, {})
+    found = result.info.get(NEW_DATA_KEY) or {"levels": {}, "pieces": {}}
+    return found["levels"].get(variant), found["pieces"].get(variant, {})

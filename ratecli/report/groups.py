@@ -20,7 +20,12 @@ from ratecli.ledger.records import (
     PlannedTrial,
 )
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
-from ratecli.ledger.violations import ViolationSample, violation_errors
+from ratecli.ledger.violations import (
+    MeasuredViolation,
+    Pieces,
+    ViolationSample,
+    measured_pieces,
+)
 
 LEVEL = 0.95
 
@@ -94,14 +99,14 @@ class TrialOutcome:
     """A trial's status and the values of one variant, None if the trial did not return it.
 
     `level` is the probability with which constraints should hold on new data, if any was stated;
-    `errors` are standard errors of violations on the test set, by metric. `best_constant` is the
-    objective on the test set of the best constant decision that satisfies the constraints.
+    `pieces` are the parts of violations on the test set, by metric. `best_constant` is the
+    objective there of the best constant decision that satisfies the constraints.
     """
 
     status: str
     numbers: Mapping[SplitMetric, float] | None = None
     level: float | None = None
-    errors: Mapping[str, float] = field(default_factory=dict)
+    pieces: Mapping[str, Pieces] = field(default_factory=dict)
     best_constant: float | None = None
 
     @property
@@ -165,11 +170,16 @@ class SeedGroup:
         """Return the violations of a constraint on a split, None if it was not measured there."""
         place = split, VIOLATION_PREFIX + constraint
         known = [
-            (each.numbers[place], each.errors.get(place[1], math.nan), each.level, seed)
+            MeasuredViolation(
+                each.numbers[place],
+                each.pieces.get(place[1], ()) if split == "test" else (),
+                each.level,
+                seed,
+            )
             for seed, each in enumerate(self.outcomes)
             if each.numbers and place in each.numbers
         ]
-        return ViolationSample.of(known) if known else None
+        return ViolationSample(known) if known else None
 
     def trials(self, places: Iterable[SplitMetric]) -> int:
         """Return the largest number of trials in which one of these was measured, including NaN."""
@@ -257,8 +267,8 @@ def _outcome(
     result = ledger.results.get(trial.key)
     if result is None:
         return TrialOutcome(ledger.status(trial), numbers)
-    level, errors = violation_errors(result, variant)
-    named = {name: errors[text] for name, text in trial.metrics.items() if text in errors}
+    level, pieces = measured_pieces(result, variant)
+    named = {name: pieces[text] for name, text in trial.metrics.items() if text in pieces}
     constant = (result.info.get(BEST_CONSTANT_KEY) or {}).get("test")
     return TrialOutcome(ledger.status(trial), numbers, level, named, constant)
 

@@ -29,7 +29,7 @@ from ratecli.models.base import Classifier
 from ratecli.models.recent import fixed_features, take_rows
 from ratecli.models.storage import dumps, loads
 from ratecli.rates import expression as ex
-from ratecli.rates.analysis import PROGRAM_SHAPES, Goal, objective_goal
+from ratecli.rates.analysis import PROGRAM_SHAPES, Goal, objective_goal, pieces
 from ratecli.rates.expression import Leaf
 from ratecli.rates.matrix import Predictions, RowKinds, build_rate_matrix, measure
 from ratecli.rates.table import DEPLOYED
@@ -54,6 +54,8 @@ from ratecli.solvers.problem import ERROR_RATE, Problem
 Goals = tuple[Goal, tuple[Goal, ...]]
 """The objective and the constraints."""
 
+MAX_PIECES_MEASURED = 100
+"""Violations with more pieces are measured as a whole."""
 TOO_FEW_ROWS_CODES = frozenset({"E306", "E311", "E408"})
 """Codes of errors about rates and ratios that are undefined on the available rows."""
 
@@ -334,7 +336,7 @@ class Trial:
     def new_data(self, predictions: Mapping[str, Predictions]) -> dict[str, Any]:
         """Return what `NEW_DATA_KEY` describes; nothing without constraints or a test set.
 
-        Errors are left out for constraints that depend on anything other than decisions.
+        Pieces are left out for constraints that depend on anything other than decisions.
         """
         case, sample = self.spec.case, self.rows.sample
         rows = np.flatnonzero(sample.rows(ex.ALL_ROWS, "test"))
@@ -357,16 +359,22 @@ class Trial:
             )
         ]
         matrix = build_rate_matrix(ex.leaves(*violations), sample, "test").on(rows)
-        errors: dict[str, dict[str, float]] = {}
+        found: dict[str, dict[str, list[tuple[float, float]]]] = {}
         for variant, predicted in predictions.items():
             decided = predicted.decisions[rows]
             rates = matrix.rates(decided)
             for violation in violations:
-                slopes = tangent(violation, rates, matrix.index()).slopes
-                error = matrix.standard_error(slopes, decided, counts)
-                if math.isfinite(error):
-                    errors.setdefault(variant, {})[ex.to_text(violation)] = error
-        return {"levels": levels, "errors": errors}
+                parts = pieces(violation)
+                if len(parts) > MAX_PIECES_MEASURED:
+                    continue
+                tangents = [tangent(piece, rates, matrix.index()) for piece in parts]
+                numbers = [
+                    (float(each.value), matrix.standard_error(each.slopes, decided, counts))
+                    for each in tangents
+                ]
+                if np.isfinite(numbers).all():
+                    found.setdefault(variant, {})[ex.to_text(violation)] = numbers
+        return {"levels": levels, "pieces": found}
 
     def best_constant(self) -> dict[str, float]:
         """Return the smallest objective of a feasible constant decision on each split.

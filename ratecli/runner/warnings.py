@@ -17,7 +17,7 @@ from ratecli.ledger.records import (
     PlannedTrial,
     TrialResult,
 )
-from ratecli.ledger.violations import ViolationSample, violation_errors
+from ratecli.ledger.violations import MeasuredViolation, ViolationSample, measured_pieces
 
 Pairs = defaultdict[str, list[tuple[float, float]]]
 
@@ -35,7 +35,7 @@ def violation_warnings(
     enforcing = [trial for trial in plan if solver_class(trial.algorithm).role == "enforces"]
     warnings = []
     for label, trials in groupby(enforcing, key=lambda trial: trial.label):
-        found = defaultdict[str, list[tuple[float, float, float | None, int]]](list)
+        found = defaultdict[str, list[MeasuredViolation]](list)
         for trial in trials:
             result = results.get(trial.key)
             main, values = _values(result)
@@ -44,13 +44,12 @@ def violation_warnings(
                 test = values.get((main, "test", metric), math.nan)
                 satisfied = train <= CONSTRAINT_TOLERANCE and not math.isnan(test)
                 if result and name.startswith(VIOLATION_PREFIX) and satisfied:
-                    level, errors = violation_errors(result, main)
-                    known = test, errors.get(metric, math.nan), level, trial.seed
+                    level, parts = measured_pieces(result, main)
+                    known = MeasuredViolation(test, parts.get(metric, ()), level, trial.seed)
                     found[name.removeprefix(VIOLATION_PREFIX)].append(known)
         for constraint, kept in found.items():
-            sample = ViolationSample.of(kept)
-            broken = [test for test in sample.violations if test > CONSTRAINT_TOLERANCE]
-            if broken and not sample.keeps_level:
+            broken = [each.value for each in kept if each.value > CONSTRAINT_TOLERANCE]
+            if broken and not ViolationSample(kept).keeps_level:
                 message = (
                     f"'{label}' satisfies '{constraint}' on the training set but violates it "
                     f"on the test set in {len(broken)} of {len(kept)} trials, "

@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from ratecli.ledger.violations import ViolationSample
+from ratecli.ledger.violations import MeasuredViolation, ViolationSample
 
 
 def sample(mean, noise, n, level=None, seed=0):
     """Violations on n test sets with this noise, of models with normal violations around a mean."""
     rng = np.random.default_rng(seed)
     found = mean + 0.02 * rng.normal(size=n) + noise * rng.normal(size=n)
-    return ViolationSample(found.tolist(), [noise] * n, level, n)
+    return ViolationSample(
+        MeasuredViolation(value, [(value, noise)], level, k)
+        for k, value in enumerate(found.tolist())
+    )
 
 
 @pytest.mark.parametrize("mean", [-0.05, -0.01, 0.02])
@@ -24,16 +27,31 @@ def test_the_share_is_that_of_the_population_whatever_the_noise(mean):
         assert sample(mean, noise, 4000).share == pytest.approx(wanted, abs=0.04)
 
 
+def test_both_sides_of_a_gap_can_be_violated():
+    """The larger side spreads less than the gap, and the noise of the gap less its own."""
+    rng, limit = np.random.default_rng(0), 0.03
+    gaps = 0.02 * rng.normal(size=4000) + 0.02 * rng.normal(size=4000)
+    found = ViolationSample(
+        MeasuredViolation(abs(gap) - limit, [(gap - limit, 0.02), (-gap - limit, 0.02)], 0.9, k)
+        for k, gap in enumerate(gaps.tolist())
+    )
+    assert found.share == pytest.approx(1 - 2 * norm.sf(limit / 0.02), abs=0.02)
+
+
 @pytest.mark.parametrize(
     ("violations", "errors", "share"),
     [
         ([-0.1, 0.2, math.nan, 0.0], [0.1] * 4, 0.5),
         ([-0.1, 0.2, -0.3], [math.nan, 0.1, 0.1], 2 / 3),
+        ([-0.1, 0.2], [None, 0.1], 0.5),
         ([-0.1], [0.1], 1.0),
     ],
 )
 def test_without_moments_the_share_is_that_of_test_sets(violations, errors, share):
-    found = ViolationSample(violations, errors, 0.9, len(violations))
+    found = ViolationSample(
+        MeasuredViolation(value, [] if error is None else [(value, error)], 0.9, k)
+        for k, (value, error) in enumerate(zip(violations, errors, strict=True))
+    )
     assert found.share == pytest.approx(share)
     assert found.keeps_level == (share >= 0.9)
 
@@ -57,6 +75,7 @@ def test_a_false_statement_is_contradicted_unless_test_sets_are_too_small():
 
 
 def test_a_level_counts_if_all_trials_state_one_and_trials_of_a_seed_are_one_sample():
-    trials = [(-0.1, 0.1, 0.9, 0), (0.1, 0.1, 0.8, 0), (-0.2, 0.1, 0.9, 1)]
-    assert (ViolationSample.of(trials).level, ViolationSample.of(trials).seeds) == (0.8, 2)
-    assert ViolationSample.of([*trials, (0.0, 0.1, None, 2)]).level is None
+    pairs = [(0.9, 0), (0.8, 0), (0.9, 1)]
+    trials = [MeasuredViolation(-0.1, (), level, seed) for level, seed in pairs]
+    assert (ViolationSample(trials).level, ViolationSample(trials).seeds) == (0.8, 2)
+    assert ViolationSample([*trials, MeasuredViolation(0.0, (), None, 2)]).level is None

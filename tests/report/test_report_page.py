@@ -179,7 +179,7 @@ def test_the_traceback_of_a_failed_trial_is_below_its_reason(example):
         for key, each in example.results.items()
     }
     found = html.render_report(Ledger(example.plan, results, example.meta), [])
-    assert found.count("<details><summary>traceback</summary><pre>Traceback (most") == 1
+    assert found.count("<details><summary>more</summary><pre>Traceback (most") == 1
     assert "  &lt;i&gt;</pre></details>" in found
 
 

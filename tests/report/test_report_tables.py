@@ -222,12 +222,12 @@ def test_the_closest_candidate_if_none_is_feasible():
 ])  # fmt: skip
 def test_a_stated_probability_counts_unless_test_sets_contradict_it(error, level, name):
     ledger = ledger_of({("a", ()): [(0.2, each) for each in (0.1, 0.12, 0.08, 0.1, -0.1)]})
-    levels, metric = (
-        {} if level is None else {"main": level},
-        ledger.plan[0].metrics["violation.parity"],
-    )
-    info = {NEW_DATA_KEY: {"levels": levels, "errors": {"main": {metric: error}}}}
-    results = {key: replace(each, info=info) for key, each in ledger.results.items()}
+    metric, results = ledger.plan[0].metrics["violation.parity"], {}
+    for key, result in ledger.results.items():
+        (value,) = (each.value for each in result.values if each.metric == metric)
+        levels = {} if level is None else {"main": level}
+        info = {"levels": levels, "pieces": {"main": {metric: [(value, error)]}}}
+        results[key] = replace(result, info={NEW_DATA_KEY: info})
     (row,) = best_sheet(replace(ledger, results=results)).rows
     assert row[0].text == name
     assert row[4].text.endswith(" (stated: 0.9)") == (level is not None)

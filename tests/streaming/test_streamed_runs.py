@@ -144,7 +144,7 @@ def test_constraints_on_streamed_rows_hold_on_new_rows(folder):
         for each in result.values
         if (each.variant, each.metric) == (main, metric)
     }
-    test_error = result.info[NEW_DATA_KEY]["errors"][main][metric]
+    ((_, test_error),) = result.info[NEW_DATA_KEY]["pieces"][main][metric]
     rows = result.info["rows"]
     error = test_error * np.sqrt(rows["test"] / rows["train"])
     assert levels == {main: 0.9}
