@@ -29,11 +29,10 @@ from ratecli.models.base import Classifier
 from ratecli.models.recent import fixed_features, take_rows
 from ratecli.models.storage import dumps, loads
 from ratecli.rates import expression as ex
-from ratecli.rates.analysis import PROGRAM_SHAPES, Goal, objective_goal, pieces
+from ratecli.rates.analysis import PROGRAM_SHAPES, Goal, objective_goal
 from ratecli.rates.expression import Leaf
 from ratecli.rates.matrix import Predictions, RowKinds, build_rate_matrix, measure
 from ratecli.rates.table import DEPLOYED
-from ratecli.rates.tangent import tangent
 from ratecli.sampling.deployed import (
     column_classifier,
     deployed_predictions,
@@ -44,6 +43,7 @@ from ratecli.sampling.filter_summary import summarize_filters
 from ratecli.sampling.rows import NoRowsKeptError, TrialData, load_training_rows, load_trial_data
 from ratecli.sampling.safety_rows import SafetyRows, rates_on_split
 from ratecli.sampling.undefined import check_defined_ratios, empty_rate
+from ratecli.sampling.violation_pieces import violation_pieces
 from ratecli.solvers.base import Solution
 from ratecli.solvers.fit_cache import cache_adjusted_time, shared_fits
 from ratecli.solvers.hull.forms import RateProgram, unmet_status
@@ -54,8 +54,6 @@ from ratecli.solvers.problem import ERROR_RATE, Problem
 Goals = tuple[Goal, tuple[Goal, ...]]
 """The objective and the constraints."""
 
-MAX_PIECES_MEASURED = 100
-"""Violations with more pieces are measured as a whole."""
 TOO_FEW_ROWS_CODES = frozenset({"E306", "E311", "E408"})
 """Codes of errors about rates and ratios that are undefined on the available rows."""
 
@@ -334,46 +332,17 @@ class Trial:
         return measure(metrics, self.rows.sample, split, predictions, value_of)
 
     def new_data(self, predictions: Mapping[str, Predictions]) -> dict[str, Any]:
-        """Return what `NEW_DATA_KEY` describes; nothing without constraints or a test set.
-
-        Pieces are left out for constraints that depend on anything other than decisions.
-        """
-        case, sample = self.spec.case, self.rows.sample
-        rows = np.flatnonzero(sample.rows(ex.ALL_ROWS, "test"))
-        if not (case.constraints and len(rows)):
+        """Return what `NEW_DATA_KEY` describes; nothing without constraints."""
+        case = self.spec.case
+        if not case.constraints:
             return {}
-        counts = None if self.rows.stream is None else self.rows.stream.count[rows]
-        levels = dict[str, float]()
+        levels: dict[str, float] = {}
         if case.safety is not None:
             delta = max(case.safety.delta[goal.name] for goal in case.constraints)
             levels = dict.fromkeys(predictions, 1 - delta)
         elif case.guard.holds == "new_rows" and case.guard.level is not None:
             levels = dict.fromkeys(list(predictions)[:1], case.guard.level)  # the main variant
-        violations = [
-            goal.expression
-            for goal in case.constraints
-            if not any(isinstance(part, ex.AlgorithmMetric) for part in ex.walk(goal.expression))
-            and all(
-                isinstance(part, Leaf) and part.rate.of == "decision"
-                for part in ex.measured_nodes(goal.expression)
-            )
-        ]
-        matrix = build_rate_matrix(ex.leaves(*violations), sample, "test").on(rows)
-        found: dict[str, dict[str, list[tuple[float, float]]]] = {}
-        for variant, predicted in predictions.items():
-            decided = predicted.decisions[rows]
-            rates = matrix.rates(decided)
-            for violation in violations:
-                parts = pieces(violation)
-                if len(parts) > MAX_PIECES_MEASURED:
-                    continue
-                tangents = [tangent(piece, rates, matrix.index()) for piece in parts]
-                numbers = [
-                    (float(each.value), matrix.standard_error(each.slopes, decided, counts))
-                    for each in tangents
-                ]
-                if np.isfinite(numbers).all():
-                    found.setdefault(variant, {})[ex.to_text(violation)] = numbers
+        found = violation_pieces(self.rows, case.constraints, predictions)
         return {"levels": levels, "pieces": found}
 
     def best_constant(self) -> dict[str, float]:

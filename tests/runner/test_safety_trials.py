@@ -6,6 +6,7 @@ import pytest
 
 from experiments import measured_values, people, run_file, write
 from ratecli.experiment.prepare import prepare
+from ratecli.ledger.records import NEW_DATA_KEY
 from ratecli.models.linear import Threshold
 from ratecli.models.storage import dumps, loads
 from ratecli.sampling.rows import load_trial_data
@@ -118,7 +119,14 @@ def test_the_last_candidate_that_passes_before_the_first_failure_is_returned(fol
     # with one more step, the upper bound would be above 0: the model has little slack
     assert main["upper"] > -0.02
     assert values[label]["violation.few", "safety"] == pytest.approx(main["estimate"], abs=1e-12)
-    assert result.info["new data"]["levels"] == dict.fromkeys(result.models, 0.95)
+    new_data = result.info[NEW_DATA_KEY]
+    assert new_data["levels"] == dict.fromkeys(result.models, 0.95)
+    ((piece, error),) = next(iter(new_data["pieces"].values()))["positive_rate[sex = F] - 0.3"]
+    assert piece == pytest.approx(values[label]["violation.few", "test"], abs=1e-12)
+    share, women = piece + 0.3, (pd.read_csv(folder / "people.csv").sex == "F").sum() / 3
+    assert (
+        0.5 < error / np.sqrt(share * (1 - share) / women) < 1.1
+    )  # chances vary less than decisions
 
 
 def test_a_joint_guarantee_divides_delta_among_algorithms_and_variants(folder):

@@ -1,0 +1,55 @@
+"""The parts of violations on the test set, with standard errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ratecli.ledger.violations import Pieces
+from ratecli.rates import expression as ex
+from ratecli.rates.analysis import Goal, pieces
+from ratecli.rates.expression import Leaf
+from ratecli.rates.matrix import Predictions, build_rate_matrix
+from ratecli.rates.tangent import tangent
+from ratecli.sampling.rows import TrialData
+
+MAX_PIECES = 100
+"""Violations with more pieces are left out."""
+
+
+def violation_pieces(
+    rows: TrialData, goals: Sequence[Goal], predictions: Mapping[str, Predictions]
+) -> dict[str, dict[str, Pieces]]:
+    """Return the pieces of constraints' violations on the test set, by variant and metric.
+
+    Left out are constraints that depend on anything other than decisions, and those that are
+    undefined on the test set.
+    """
+    test = np.flatnonzero(rows.sample.rows(ex.ALL_ROWS, "test"))
+    counts = None if rows.stream is None else rows.stream.count[test]
+    parts = {goal.expression: pieces(goal.expression) for goal in goals if _is_measurable(goal)}
+    matrix = build_rate_matrix(ex.leaves(*parts), rows.sample, "test").on(test)
+    found: dict[str, dict[str, Pieces]] = {}
+    for variant, predicted in predictions.items():
+        decisions = predicted.decisions[test]
+        rates = matrix.rates(decisions)
+        for violation, own in parts.items():
+            tangents = [tangent(piece, rates, matrix.index()) for piece in own]
+            numbers = [
+                (float(each.value), matrix.standard_error(each.slopes, decisions, counts))
+                for each in tangents
+            ]
+            if len(test) and np.isfinite(numbers).all():
+                found.setdefault(variant, {})[ex.to_text(violation)] = numbers
+    return found
+
+
+def _is_measurable(goal: Goal) -> bool:
+    """Whether a violation is a function of rates of decisions, with few enough pieces."""
+    if any(isinstance(part, ex.AlgorithmMetric) for part in ex.walk(goal.expression)):
+        return False
+    nodes = ex.measured_nodes(goal.expression)
+    if not all(isinstance(part, Leaf) and part.rate.of == "decision" for part in nodes):
+        return False
+    return len(pieces(goal.expression)) <= MAX_PIECES
