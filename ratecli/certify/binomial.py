@@ -237,6 +237,6 @@ def _limits(rates: Array, rows: Array, delta: float) -> tuple[Array, Array]:
 
 
 def _count(sample: BoundedSample, rng: np.random.Generator) -> float:
-    """Return the number of decisions; rows have the same random numbers for any classifier."""
+    """Return the number of decisions; each row uses one random number, for any classifier."""
     _, values = scale_to_unit(sample)
     return float((rng.random(values.size) < values).sum())

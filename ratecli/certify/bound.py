@@ -43,11 +43,6 @@ class BoundedSample:
         return len(self.values)
 
     @property
-    def binary(self) -> bool:
-        """Whether every measurement is at one of the ends of the range."""
-        return bool(np.isin(self.values, self.range).all())
-
-    @property
     def usable(self) -> bool:
         """Whether the sample can certify anything: finite measurements of enough rows."""
         return self.rows >= MIN_GROUP_ROWS and bool(np.isfinite(self.values).all())

@@ -214,7 +214,7 @@ def choose_bound(name: str, parts: Sequence[BoundedSample]) -> Bound:
         return BOUNDS["student_t"]
     sampled = measured = 0.0
     for part in needed:
-        if part.usable:
+        if part.usable and part.range[0] < part.range[1]:
             width, values = scale_to_unit(part)
             weight = (part.coefficient * width) ** 2 / part.rows
             sampled += weight * float((values * (1 - values)).mean())

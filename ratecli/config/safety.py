@@ -77,17 +77,17 @@ class SafetySpec(Spec):
     )
     aim: Annotated[float | str, AIM_RANGE] | None = Field(
         None,
-        description="The probability with which the first candidate should pass: an algorithm "
-        "that supports constraints is trained with tightened ones until that is likely. Bolder "
-        "candidates are then tested in a fixed order until one fails, and the last one that "
-        "passed is returned. A number, or a name of the sweep.",
+        description="The probability with which a model should pass: an algorithm that supports "
+        "constraints is trained with tightened ones until that is likely. Models with larger and "
+        "smaller margins are trained, too, and tested from the safest to the boldest until one "
+        "fails; the last that passed is returned. A number, or a name of the sweep.",
     )
     guarantee: Literal["each", "joint"] = Field(
         "each",
         description="What delta bounds: the probability that a model passes although it violates "
         "a constraint, for each algorithm and variant by itself (each), or the probability that "
         "any of them does (joint, for a user who chooses among models that passed: delta is "
-        "divided among them).",
+        "divided among them). Set it for the whole file.",
     )
 
 

@@ -138,8 +138,8 @@ def _explain_test(prepared: PreparedExperiment, case: Case, name: str) -> Iterat
         f"{float(test.holdout.fraction):g} of the training rows{rows}"
     )
     if case.guard.aim is not None:
-        yield f"the first candidate is trained to pass it with probability {case.guard.aim:g}"
-        yield "bolder candidates are tested until one fails; the last that passed is returned"
+        yield f"constraints are tightened to pass it with probability {case.guard.aim:g}"
+        yield "models with other margins are tested, too, from the safest, until one fails"
     if test.joint:
         yield f"delta has been divided by the number of algorithms, {test.joint}"
         yield "it will be divided by the number of the algorithm's variants, too"

@@ -224,6 +224,11 @@ def _check_streamed_rows(experiment: Experiment, case: Case) -> Iterator[Diagnos
         (case.filtering is not None, ("filter",), "a filter"),
         (deployed is not None and deployed.column is None, ("deployed",), "a deployed model"),
         (not case.solver.takes_streams, entry, f"algorithm '{case.label}'"),
+        (
+            case.guard.level is not None and experiment.datasets[name].weight is not None,
+            experiment.holds_loc(case.label),
+            "a margin for new rows of unequal weight",
+        ),
     ]
     for needed, loc, what in needs:
         if needed:

@@ -69,11 +69,11 @@ BEST_CONSTANT_KEY = "best constant"
 """Key of `TrialResult.info` for the best objective of a constant decision, by split."""
 
 NEW_DATA_KEY = "new data"
-"""Key of `TrialResult.info` for `levels` and `pieces`.
+"""Key of `TrialResult.info` for `levels`, `pieces` and `test`.
 
-Levels are the probabilities with which all constraints should hold in the population, by `holds` or
-a safety test, by variant. Pieces are the parts of violations on the test set, each with its value
-and standard error, by variant and metric.
+Levels are the probabilities with which all constraints should hold in the population, by `holds`,
+by variant. Pieces are the parts of violations on the test set, each with its value and standard
+error, by variant and metric. `test` is an identifier of the test rows and their share of all rows.
 """
 
 FILTERS_KEY = "filters"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -36,12 +36,16 @@ class MeasuredViolation:
         The probability with which the constraint should hold in the population, None if not stated.
     seed
         Trials with the same seed have the same rows.
+    test
+        An identifier of the test rows, and their share of all rows. Test sets of different seeds
+        have that share of their rows in common, or all rows.
     """
 
     value: float
     pieces: Pieces
     level: float | None
     seed: int
+    test: tuple[int, float] = (0, 0.0)
 
 
 class ViolationSample:
@@ -50,6 +54,9 @@ class ViolationSample:
     def __init__(self, trials: Iterable[MeasuredViolation]) -> None:
         self.trials = tuple(trials)
         self.seeds = len({each.seed for each in self.trials})
+        sets, shares = zip(*(each.test for each in self.trials), strict=True)
+        same = self.seeds > 1 and any(shares) and len(set(sets)) == 1
+        self.overlap = 1.0 if same else float(np.mean(shares))
 
     @property
     def level(self) -> float | None:
@@ -91,22 +98,27 @@ class ViolationSample:
 
     @cached_property
     def _moments(self) -> tuple[Array, Array, Array] | None:
-        """Means (J,), standard deviations without the noise of test sets, errors of the means."""
+        """Means (J,), standard deviations without the noise of test sets, errors of the means.
+
+        Noise that all test sets share does not make values differ, but their mean uncertain.
+        """
         counts = {len(each.pieces) for each in self.trials}
         if self.seeds < 2 or len(counts) > 1 or counts == {0}:
             return None
         found, noise = np.moveaxis(np.array([each.pieces for each in self.trials]), -1, 0)
         if not (np.isfinite(found).all() and np.isfinite(noise).all()):
             return None
-        variance = found.var(axis=0, ddof=1)
-        spread = np.sqrt(np.maximum(variance - (noise**2).mean(axis=0), 0.0))
-        return found.mean(axis=0), spread, np.sqrt(variance / self.seeds)
+        variance, sampling = found.var(axis=0, ddof=1), (noise**2).mean(axis=0)
+        spread = np.sqrt(np.maximum(variance - (1 - self.overlap) * sampling, 0.0))
+        error = np.sqrt(variance / self.seeds + self.overlap * sampling)
+        return found.mean(axis=0), spread, error
 
 
-def measured_pieces(result: TrialResult, variant: str) -> tuple[float | None, Mapping[str, Pieces]]:
-    """Return the level of a variant, if any was stated, and the pieces of its violations.
-
-    See `NEW_DATA_KEY`; the pieces are by metric.
-    """
-    found = result.info.get(NEW_DATA_KEY) or {"levels": {}, "pieces": {}}
-    return found["levels"].get(variant), found["pieces"].get(variant, {})
+def measured_violation(
+    result: TrialResult, variant: str, metric: str, value: float, seed: int
+) -> MeasuredViolation:
+    """Return the violation of a trial's variant, with what `NEW_DATA_KEY` has of it."""
+    found = result.info.get(NEW_DATA_KEY) or {"levels": {}, "pieces": {}, "test": (0, 0.0)}
+    pieces = found["pieces"].get(variant, {}).get(metric, ())
+    identifier, share = found["test"]
+    return MeasuredViolation(value, pieces, found["levels"].get(variant), seed, (identifier, share))

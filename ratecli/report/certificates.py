@@ -105,7 +105,8 @@ def _row(ledger: Ledger, own: Sequence[TrialCertificate]) -> SheetRow:
     label, variant, constraint = own[0].about
     passed = sum(each.passed for each in own)
     records = [each.record for each in own]
-    models, places = records[0].get("models", 1), [each.get("candidate", 1) for each in records]
+    models = records[0].get("models", 1)
+    places = [each.get("candidate", 1) for each in records if each["passed"]]
     delta = f"{records[0]['delta'] * models:g} / {models}" if models > 1 else records[0]["delta"]
     of = statistics.median(each.get("candidates", 1) for each in records)
     return [
@@ -117,7 +118,7 @@ def _row(ledger: Ledger, own: Sequence[TrialCertificate]) -> SheetRow:
         ("bound", _distinct(each["bound"] for each in records)),
         ("confidence", _distinct("exact" if each["exact"] else "approximate" for each in records)),
         ("for", _distinct(each["classifier"] for each in records)),
-        ("candidate", f"{statistics.median(places):g} of {of:g}"),
+        ("candidate", f"{statistics.median(places):g} of {of:g}" if places else "-"),
         ("passed", share_cell(passed, len(own), share_tone(passed, len(own)))),
         ("median upper bound", number_cell(statistics.median(each.upper for each in own))),
     ]

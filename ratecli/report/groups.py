@@ -22,9 +22,8 @@ from ratecli.ledger.records import (
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.ledger.violations import (
     MeasuredViolation,
-    Pieces,
     ViolationSample,
-    measured_pieces,
+    measured_violation,
 )
 
 LEVEL = 0.95
@@ -98,15 +97,13 @@ SplitMetric = tuple[str, str]
 class TrialOutcome:
     """A trial's status and the values of one variant, None if the trial did not return it.
 
-    `level` is the probability with which constraints should hold on new data, if any was stated;
-    `pieces` are the parts of violations on the test set, by metric. `best_constant` is the
-    objective there of the best constant decision that satisfies the constraints.
+    `violations` are those on the test set, by constraint. `best_constant` is the objective there of
+    the best constant decision that satisfies the constraints.
     """
 
     status: str
     numbers: Mapping[SplitMetric, float] | None = None
-    level: float | None = None
-    pieces: Mapping[str, Pieces] = field(default_factory=dict)
+    violations: Mapping[str, MeasuredViolation] = field(default_factory=dict)
     best_constant: float | None = None
 
     @property
@@ -115,7 +112,7 @@ class TrialOutcome:
         objective = (self.numbers or {}).get(("test", "objective"))
         if objective is None or self.best_constant is None:
             return False
-        return objective >= self.best_constant
+        return objective >= self.best_constant - CONSTRAINT_TOLERANCE
 
     def violates(self, split: str, constraint: str = "") -> bool | None:
         """Return whether the classifier violates the constraint (default: any) on a split.
@@ -167,15 +164,15 @@ class SeedGroup:
         return sum(each.is_constant for each in self.outcomes)
 
     def new_data(self, split: str, constraint: str) -> ViolationSample | None:
-        """Return the violations of a constraint on a split, None if it was not measured there."""
+        """Return the violations of a constraint on a split, None if it was not measured there.
+
+        More than their values is known on the test set.
+        """
         place = split, VIOLATION_PREFIX + constraint
         known = [
-            MeasuredViolation(
-                each.numbers[place],
-                each.pieces.get(place[1], ()) if split == "test" else (),
-                each.level,
-                seed,
-            )
+            each.violations[constraint]
+            if split == "test"
+            else MeasuredViolation(each.numbers[place], (), None, seed)
             for seed, each in enumerate(self.outcomes)
             if each.numbers and place in each.numbers
         ]
@@ -267,10 +264,15 @@ def _outcome(
     result = ledger.results.get(trial.key)
     if result is None:
         return TrialOutcome(ledger.status(trial), numbers)
-    level, pieces = measured_pieces(result, variant)
-    named = {name: pieces[text] for name, text in trial.metrics.items() if text in pieces}
+    violations = {
+        metric.removeprefix(VIOLATION_PREFIX): measured_violation(
+            result, variant, trial.metrics[metric], value, trial.seed
+        )
+        for (split, metric), value in (numbers or {}).items()
+        if split == "test" and metric.startswith(VIOLATION_PREFIX)
+    }
     constant = (result.info.get(BEST_CONSTANT_KEY) or {}).get("test")
-    return TrialOutcome(ledger.status(trial), numbers, level, named, constant)
+    return TrialOutcome(ledger.status(trial), numbers, violations, constant)
 
 
 def group_by(items: Iterable[ItemT], key: Callable[[ItemT], KeyT]) -> dict[KeyT, list[ItemT]]:

@@ -236,9 +236,9 @@ def best_sheet(ledger: Ledger) -> Sheet:
 
     That is the one with the lowest mean objective among those whose constraints hold in a share of
     the trials of at least `DEFAULT_LEVEL`, and those that should hold with a stated probability
-    which the test sets do not contradict. A task is a point of the file's own sweep, together with
-    the values of names used in constraints or the objective. If there is no such group, the one
-    whose constraints hold most often counts as best.
+    which the test sets do not contradict. It has a model in at least half of the trials. If there
+    is none, the one whose constraints hold most often counts as best. A task is a point of the
+    file's own sweep, together with the values of names used in constraints or the objective.
     """
     split = next((each for each in BEST_SPLITS if each in ledger.algorithms.splits), "")
     rules = [str(ledger.experiment.get(OBJECTIVE, "")), *ledger.constraints.values()]
@@ -255,10 +255,10 @@ def best_sheet(ledger: Ledger) -> Sheet:
     note = f"The lowest mean objective on {split} rows over the trials with results."
     if ledger.constraints:
         note = (
-            f"The lowest mean objective on {split} rows among those whose constraints hold in at "
-            f"least {DEFAULT_LEVEL:.0%} of the seeds, or should by `holds` or a safety test and "
-            "are not contradicted. `holds in` estimates that share without the noise of test sets; "
-            "`satisfied in` counts trials. The best was chosen on these rows, so its objective is "
+            f"The lowest mean objective on {split} rows among those with a model in half of the "
+            f"trials whose constraints hold in {DEFAULT_LEVEL:.0%} of these, or should by `holds` "
+            "and are not contradicted. `holds in` estimates that share without the noise of test "
+            "sets; `satisfied in` counts. The best was chosen on these rows, so its objective is "
             "slightly optimistic."
         )
     rows = [_best_row(ledger, names, split, groups) for groups in tasks.values()]
@@ -269,13 +269,14 @@ def _best_row(
     ledger: Ledger, names: Sequence[str], split: str, groups: Sequence[SeedGroup]
 ) -> SheetRow:
     def samples(group: SeedGroup) -> list[ViolationSample]:
-        found = (group.new_data(split, name) for name in ledger.constraints)
-        return [each for each in found if each is not None]
+        """Return the violations of all constraints, nothing if one is unknown."""
+        found = [group.new_data(split, name) for name in ledger.constraints]
+        return [each for each in found if each is not None] if None not in found else []
 
     def share(group: SeedGroup) -> float:
         """Estimate how often all constraints hold; 0 if one is unknown."""
         known = samples(group)
-        return math.prod(each.share for each in known) * (len(known) == len(ledger.constraints))
+        return math.prod(each.share for each in known) if known or not ledger.constraints else 0.0
 
     def worst(group: SeedGroup) -> float:
         """Return the mean violation of the worst constraint, NaN if one is unknown."""
@@ -286,8 +287,10 @@ def _best_row(
     def rank(group: SeedGroup) -> tuple[float, float, float]:
         """Order by objective if constraints hold often enough, else by how often they do."""
         mean, often = group.estimate(split, OBJECTIVE).mean or 0.0, share(group)
-        stated = bool(ledger.constraints) and all(each.keeps_level for each in samples(group))
-        if often >= DEFAULT_LEVEL or stated:
+        known = samples(group)
+        stated = bool(known) and all(each.keeps_level for each in known)
+        answered = 2 * group.estimate(split, OBJECTIVE).n >= len(group.outcomes)
+        if answered and (often >= DEFAULT_LEVEL or stated):
             return 0, mean, -often
         return 1, -often, float(np.nan_to_num(worst(group), nan=math.inf))
 

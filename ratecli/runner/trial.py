@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pandas as pd
@@ -337,13 +338,13 @@ class Trial:
         if not case.constraints:
             return {}
         levels: dict[str, float] = {}
-        if case.safety is not None:
-            delta = max(case.safety.delta[goal.name] for goal in case.constraints)
-            levels = dict.fromkeys(predictions, 1 - delta)
-        elif case.guard.holds == "new_rows" and case.guard.level is not None:
+        if case.guard.holds == "new_rows" and case.guard.level is not None:
             levels = dict.fromkeys(list(predictions)[:1], case.guard.level)  # the main variant
         found = violation_pieces(self.rows, case.constraints, predictions)
-        return {"levels": levels, "pieces": found}
+        rows = np.flatnonzero(self.rows.sample.part == "test")
+        splits = self.rows.splits()
+        share = splits.get("test", 0) / sum(splits.values())
+        return {"levels": levels, "pieces": found, "test": [crc32(rows.tobytes()), share]}
 
     def best_constant(self) -> dict[str, float]:
         """Return the smallest objective of a feasible constant decision on each split.

@@ -17,8 +17,10 @@ from ratecli.ledger.records import (
     PlannedTrial,
     TrialResult,
 )
-from ratecli.ledger.violations import MeasuredViolation, ViolationSample, measured_pieces
+from ratecli.ledger.violations import MeasuredViolation, ViolationSample, measured_violation
 
+Points = defaultdict[str, list[MeasuredViolation]]
+"""Violations at each sweep point."""
 Pairs = defaultdict[str, list[tuple[float, float]]]
 
 
@@ -28,14 +30,14 @@ def violation_warnings(
     """Warn (W402) of constraints that hold on the training set but not on the test set.
 
     There is one warning for each algorithm and constraint. If a constraint should hold on new data
-    with some probability, the test sets must contradict that beyond their own noise.
+    with some probability, the test sets of a sweep point must contradict that beyond their noise.
 
     Only main variants of algorithms that enforce constraints are checked.
     """
     enforcing = [trial for trial in plan if solver_class(trial.algorithm).role == "enforces"]
     warnings = []
     for label, trials in groupby(enforcing, key=lambda trial: trial.label):
-        found = defaultdict[str, list[MeasuredViolation]](list)
+        found = defaultdict[str, Points](lambda: defaultdict(list))
         for trial in trials:
             result = results.get(trial.key)
             main, values = _values(result)
@@ -44,12 +46,13 @@ def violation_warnings(
                 test = values.get((main, "test", metric), math.nan)
                 satisfied = train <= CONSTRAINT_TOLERANCE and not math.isnan(test)
                 if result and name.startswith(VIOLATION_PREFIX) and satisfied:
-                    level, parts = measured_pieces(result, main)
-                    known = MeasuredViolation(test, parts.get(metric, ()), level, trial.seed)
-                    found[name.removeprefix(VIOLATION_PREFIX)].append(known)
-        for constraint, kept in found.items():
+                    known = measured_violation(result, main, metric, test, trial.seed)
+                    constraint = name.removeprefix(VIOLATION_PREFIX)
+                    found[constraint][repr(trial.point)].append(known)
+        for constraint, points in found.items():
+            kept = [each for trials in points.values() for each in trials]
             broken = [each.value for each in kept if each.value > CONSTRAINT_TOLERANCE]
-            if broken and not ViolationSample(kept).keeps_level:
+            if broken and not all(ViolationSample(each).keeps_level for each in points.values()):
                 message = (
                     f"'{label}' satisfies '{constraint}' on the training set but violates it "
                     f"on the test set in {len(broken)} of {len(kept)} trials, "

@@ -24,8 +24,10 @@ def violation_pieces(
     """Return the pieces of constraints' violations on the test set, by variant and metric.
 
     Left out are constraints that depend on anything other than decisions, and those that are
-    undefined on the test set.
+    undefined on the test set. Nothing is known of streamed rows with weights.
     """
+    if rows.stream is not None and rows.stream.weight_at is not None:
+        return {}
     test = np.flatnonzero(rows.sample.rows(ex.ALL_ROWS, "test"))
     counts = None if rows.stream is None else rows.stream.count[test]
     parts = {goal.expression: pieces(goal.expression) for goal in goals if _is_measurable(goal)}

@@ -110,9 +110,9 @@ def solve_with_margin(
     better than a constant decision. On new rows, it must also keep all but `MAX_COST` of what the
     first model gains over the best constant decision.
 
-    With an `aim`, this model is the first candidate for the safety test, and bolder ones follow
-    (see `_with_path`). An algorithm that prepares for the test itself finds the first candidate by
-    itself. Algorithms that do not enforce constraints run unchanged.
+    With an `aim`, this model is one of several candidates for the safety test (see `_with_path`).
+    An algorithm that prepares for the test finds its own. Algorithms that do not enforce
+    constraints run unchanged.
 
     Raises
     ------
@@ -130,7 +130,8 @@ def solve_with_margin(
             return solver.solve(_tighten_problem(problem, by), rng, progress)
 
         return _with_path(loosened, first, 0.0, -_margin_of_test(guard, problem, first))
-    rows, judge = _judging_rows(guard, problem), _make_judge(guard, problem)
+    rows = _judging_rows(guard, problem)
+    judge = _make_judge(guard, problem, len(first.variants))
     constant = _best_constant(problem, rows, judge)
     search = _Search(solver, problem, rows, rng, progress, constant, guard.level is not None)
     if isinstance(judge, _NormalJudge) and guard.holds == "new_rows":
@@ -181,10 +182,13 @@ def _with_path(
     needs in most cases, and too little in others. Candidates are tested in this order until one
     fails.
     """
-    path, change = list[Mapping[str, Classifier]](), np.asarray(end - start)
-    for step in range(-SAFER_STEPS, PATH_STEPS + 1) if change.any() else [0]:
+    change = np.asarray(end - start)
+    steps = range(-SAFER_STEPS, PATH_STEPS + 1) if change.any() else [0]
+    path = list[Mapping[str, Classifier]]()
+    for step in steps:
         solution = solve(start + step / PATH_STEPS * change) if step else found
-        if solution.variants and solution.status in USABLE_STATUSES:
+        statuses = {"solved"} if step < 0 else USABLE_STATUSES
+        if not step or (solution.variants and solution.status in statuses):
             path.append(solution.variants)
     return replace(found, variants=path[0], bolder=tuple(path[1:]))
 
@@ -228,9 +232,10 @@ class _Search:
         tried, step = [last], 1.0
         low, high = np.full(len(last.by), -np.inf), np.full(len(last.by), np.inf)
         while len(tried) < MAX_ROUNDS and step >= MIN_STEP and self.is_useful(tried[0]):
-            low, high = (last.by, high) if last.missed else (low, last.by)
+            missed = last.upper > MAX_IGNORED_SHORTFALL
+            low, high = np.where(missed, last.by, low), np.where(missed, high, last.by)
             start, target = _next_step(last, low, high)
-            if target is None:
+            if target is None or np.array_equal(target, last.by):
                 break
             by = start + step * (target - start)
             solution = self.solve(by)
@@ -369,9 +374,9 @@ def _judging_rows(guard: MarginSpec, problem: Problem) -> Problem:
     return problem.validation
 
 
-def _make_judge(guard: MarginSpec, problem: Problem) -> Judge:
+def _make_judge(guard: MarginSpec, problem: Problem, variants: int) -> Judge:
     if guard.aim is not None:
-        return _SafetyTestJudge(problem, guard.aim)
+        return _SafetyTestJudge(problem, guard.aim, variants)
     return _NormalJudge(guard.level)
 
 
@@ -411,10 +416,11 @@ class _SafetyTestJudge:
     """Judges by the predicted result of a safety test, which must pass with probability `aim`.
 
     Each piece of the constraints is tested as a separate constraint. Unless the test's method is
-    `pieces`, the pieces share their constraint's delta equally.
+    `pieces`, the pieces share their constraint's delta equally. A joint guarantee divides it among
+    `variants`.
     """
 
-    def __init__(self, problem: Problem, aim: float) -> None:
+    def __init__(self, problem: Problem, aim: float, variants: int = 1) -> None:
         spec, alone, delta = problem.safety_test, list[Goal](), dict[str, float]()
         assert spec is not None
         for goal in problem.constraints:
@@ -422,6 +428,7 @@ class _SafetyTestJudge:
                 name, shared = str(len(alone)), spec.method != "pieces"
                 alone.append(replace(goal, name=name, expression=piece, pieces=(piece,)))
                 delta[name] = spec.delta[goal.name] / (len(goal.pieces) if shared else 1)
+                delta[name] /= variants if spec.joint else 1
         self._test, self._aim, self._alone = replace(spec, delta=delta), aim, tuple(alone)
 
     def __call__(self, rows: Problem, decisions: Array) -> Array:

@@ -343,7 +343,8 @@ PREDICTED = {
     for bound in BOUNDS.values()
     for name, parts in samples().items()
     # where decisions are drawn, the bound varies by more than the prediction is off
-    if bound.name != "clopper_pearson" or all(part.binary for part in parts)
+    if bound.name != "clopper_pearson"
+    or all(np.isin(part.values, part.range).all() for part in parts)
 }
 
 

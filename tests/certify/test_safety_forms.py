@@ -39,7 +39,7 @@ def test_one_rate_keeps_decisions_of_0_and_1_and_its_coefficient():
     assert (part.slope == -1).all()
     assert (part.offset == 1).all()
     found = part.measured({"decision": np.array([0, 0, 0, 0, 1, 0, 0, 0, 1, 0.0])})
-    assert (found.binary, found.values.tolist()) == (True, [0, 1, 0])
+    assert found.values.tolist() == [0, 1, 0]
 
 
 def test_each_of_two_disjoint_groups_is_a_part():

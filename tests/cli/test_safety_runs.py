@@ -113,7 +113,7 @@ def test_explain_shows_options_of_a_test(folder, cli):
     for part in (plain, aimed):
         assert "stratified by sex: the guarantee is approximate\n" in part
         assert "the final ones are computed from the candidate rows\n" in part
-    tightened = "the first candidate is trained to pass it with probability 0.8\n"
+    tightened = "constraints are tightened to pass it with probability 0.8\n"
     assert (tightened in plain, tightened in aimed) == (False, True)
     (folder / "exp.yaml").write_text(LOANS.replace("fraction: 0.5", "order: positional"))
     assert "the last rows: the guarantee is approximate\n" in cli("explain", "exp.yaml").out

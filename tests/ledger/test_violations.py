@@ -27,6 +27,22 @@ def test_the_share_is_that_of_the_population_whatever_the_noise(mean):
         assert sample(mean, noise, 4000).share == pytest.approx(wanted, abs=0.04)
 
 
+@pytest.mark.parametrize(("share", "same"), [(0.3, False), (0.6, False), (0.3, True)])
+def test_noise_that_test_sets_have_in_common_makes_the_mean_uncertain(share, same):
+    """Splits of one table have test rows in common, official splits all of them."""
+    noise, n, common = 0.02, 10, 1.0 if same else share
+    contradicted = []
+    for seed in range(600):
+        rng = np.random.default_rng(seed)
+        found = np.sqrt(common) * rng.normal() + np.sqrt(1 - common) * rng.normal(size=n)
+        trials = [
+            MeasuredViolation(value, [(value, noise)], 0.9, k, (0 if same else k, share))
+            for k, value in enumerate((noise * found).tolist())
+        ]
+        contradicted.append(not ViolationSample(trials).keeps_level)
+    assert np.mean(contradicted) <= 0.16
+
+
 def test_both_sides_of_a_gap_can_be_violated():
     """The larger side spreads less than the gap, and the noise of the gap less its own."""
     rng, limit = np.random.default_rng(0), 0.03

@@ -226,7 +226,11 @@ def test_a_stated_probability_counts_unless_test_sets_contradict_it(error, level
     for key, result in ledger.results.items():
         (value,) = (each.value for each in result.values if each.metric == metric)
         levels = {} if level is None else {"main": level}
-        info = {"levels": levels, "pieces": {"main": {metric: [(value, error)]}}}
+        info = {
+            "levels": levels,
+            "pieces": {"main": {metric: [(value, error)]}},
+            "test": (key, 0.0),
+        }
         results[key] = replace(result, info={NEW_DATA_KEY: info})
     (row,) = best_sheet(replace(ledger, results=results)).rows
     assert row[0].text == name

@@ -120,7 +120,8 @@ def test_the_last_candidate_that_passes_before_the_first_failure_is_returned(fol
     assert main["upper"] > -0.02
     assert values[label]["violation.few", "safety"] == pytest.approx(main["estimate"], abs=1e-12)
     new_data = result.info[NEW_DATA_KEY]
-    assert new_data["levels"] == dict.fromkeys(result.models, 0.95)
+    assert new_data["levels"] == {}  # the test bounds how often a violating model passes
+    assert new_data["test"][1] == pytest.approx(1 / 3)
     ((piece, error),) = next(iter(new_data["pieces"].values()))["positive_rate[sex = F] - 0.3"]
     assert piece == pytest.approx(values[label]["violation.few", "test"], abs=1e-12)
     share, women = piece + 0.3, (pd.read_csv(folder / "people.csv").sex == "F").sum() / 3

@@ -185,6 +185,7 @@ REFUSED = {
     "roc_auc": ["metrics.auc=roc_auc[women]"],
     "resample": ["resample=0.5", "datasets.people.split=null"],
     "safety": ["safety={delta: 0.05}", "algorithms=[unconstrained]"],
+    "unequal weight": ["algorithms=[{three_player: {holds: new_rows}}]"],
     "deployed": ["deployed={algorithm: unconstrained}"],
     "filter": ["filter={algorithm: balanced_tree, balance: sex}"],
 }  # fmt: skip
