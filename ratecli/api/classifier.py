@@ -226,6 +226,9 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
         if self.safety is None and solver_class(self.solver).needs_safety_test:
             message = f"'{self.solver}' requires a safety test"
             raise FaultError(Diagnostic("E102", message, 'for example safety={"delta": 0.05}'))
+        if self.holds == "new_rows" and solver_class(self.solver).role != "enforces":
+            message = f"'holds' of '{self.solver}' has no effect: it enforces no constraint"
+            raise FaultError(Diagnostic("E104", message, "leave it out"))
         return FitSpec(self.solver, self.solver_options, **shared_arguments(self))
 
     def _unseen(self) -> list[str]:

@@ -264,6 +264,7 @@ def test_errors_show_their_position(loans):
         ({"constraints": {"good": "acuracy >= 0.5"}}, r"constraints\.good:1:1"),
         ({"constraints": ["error <= 2"]}, r"always holds(?s:.*)constraints\[0\]:1:1"),
         ({"objective": "mse"}, r"objective:1:1\n.*\n 1 \| mse\n.* \^\^\^\n"),
+        ({"solver": "thresholded", "holds": "new_rows"}, "'holds' of 'thresholded' has no effect"),
         ({"solver": "seldonian"}, 'for example safety={"delta": 0.05}'),
         ({"safety": {"delt": 0.05}}, r"safety:1:\d+\n[^~]*did you mean 'delta'"),
         ({"constraints": [7]}, r"E103(?s:.*)constraints\[0\]"),

@@ -259,7 +259,7 @@ def test_table_of_classifiers_agrees_with_scikit_learn():
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ("MultinomialNB", "MultinomialNB cannot be fitted: Negative values"),
+        ("MultinomialNB", "MultinomialNB cannot be fitted or stored: Negative values"),
         ({"LogisticRegression": {"solver": "newton-cg", "l1_ratio": 1}}, "cannot be fitted"),
         ({"HistGradientBoostingClassifier": {"categorical_features": [9]}}, "cannot be fitted"),
     ],

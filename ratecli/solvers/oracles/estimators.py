@@ -220,7 +220,7 @@ def fit_estimator(
     except Exception as error:  # every library has its own errors
         if isinstance(error, FaultError):
             raise
-        message = f"{name} cannot be fitted: {' '.join(str(error).split())}"
+        message = f"{name} cannot be fitted or stored: {' '.join(str(error).split())}"
         raise FaultError(Diagnostic("E501", message)) from error
 
 
