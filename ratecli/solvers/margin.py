@@ -342,8 +342,9 @@ def _next_step(attempt: _Attempt, low: Array, high: Array) -> tuple[Array, Array
         return by, None
     start = np.where(missing > 0, np.maximum(by, -attempt.plain), by)
     more, less = start + missing + MAX_SPARE_ROOM / 2, np.maximum(by + missing, 0.0)
-    more = np.where(more < high, more, (start + high) / 2)
-    less = np.where(less > low, less, (by + np.maximum(low, 0.0)) / 2)
+    # an amount that was enough, or too little, beside others of the other pieces may not be now
+    more = np.where((start < high) & (high <= more), (start + high) / 2, more)
+    less = np.where((less <= low) & (low < by), (by + low) / 2, less)
     return start, np.where(missing > 0, more, less)
 
 

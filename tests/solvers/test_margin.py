@@ -319,6 +319,8 @@ def test_a_piece_with_slack_is_tightened_from_its_value():
     assert target == pytest.approx([0.0, 0.034 + MAX_SPARE_ROOM / 2])
     _, target = _next_step(missed, np.full(2, -np.inf), np.full(2, 0.032))
     assert target == pytest.approx([0.0, 0.031])  # more is known to be too much
+    _, target = _next_step(missed, np.full(2, -np.inf), np.zeros(2))  # beside other amounts
+    assert target == pytest.approx([0.0, 0.034 + MAX_SPARE_ROOM / 2])
 
 
 def test_infinite_bound_does_not_tighten_without_end():
