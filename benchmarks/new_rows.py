@@ -21,7 +21,7 @@ mean distance of the returned model's violation from 0 on new rows, of the first
 with the bolder ones, on splits where the first passes.
 
 Results are kept in the file `--results` and computed once. All cells take about half an hour of
-processor time for 20 splits, and the safety tests with ten splits, too:
+processor time for 20 splits:
 
     python benchmarks/new_rows.py --splits 20 --cells adult-ratio
 """
@@ -322,9 +322,7 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=20)
     parser.add_argument("--cells", default="", help="only cells whose names start like this")
     parser.add_argument("--safety", action="store_true", help="safety tests instead")
-    parser.add_argument(
-        "--margins", action="store_true", help="fixed margins, too: six times as long"
-    )
+    parser.add_argument("--margins", action="store_true", help="fixed margins, too")
     parser.add_argument("--results", type=Path, default=Path("results/new-rows.jsonl"))
     asked = parser.parse_args()
     cells = [each for each in CELLS if str(each).startswith(asked.cells)]

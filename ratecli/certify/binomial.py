@@ -237,6 +237,9 @@ def _limits(rates: Array, rows: Array, delta: float) -> tuple[Array, Array]:
 
 
 def _count(sample: BoundedSample, rng: np.random.Generator) -> float:
-    """Return the number of decisions; each row uses one random number, for any classifier."""
+    """Return the number of positive decisions, sampled with the probability of each row.
+
+    Every row takes one random number, so that similar classifiers have similar counts.
+    """
     _, values = scale_to_unit(sample)
     return float((rng.random(values.size) < values).sum())

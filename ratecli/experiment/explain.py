@@ -139,10 +139,9 @@ def _explain_test(prepared: PreparedExperiment, case: Case, name: str) -> Iterat
     )
     if case.guard.aim is not None:
         yield f"constraints are tightened to pass it with probability {case.guard.aim:g}"
-        yield "models with other margins are tested, too, from the safest, until one fails"
+        yield "models with other margins are tested as well, safest first, until one fails"
     if test.joint:
-        yield f"delta has been divided by the number of algorithms, {test.joint}"
-        yield "it will be divided by the number of the algorithm's variants, too"
+        yield f"delta is divided among {test.joint} algorithms, and then among variants"
     if not prepared.plan.tasks:
         yield "the bounds are listed once the data is present"
         return

@@ -29,7 +29,7 @@ class SafetyTestSettings:
     """The settings of a safety test; `delta` has every constraint of the file.
 
     If `test` is false, rows are held out but nothing is tested. `aim` is the probability with
-    which the first candidate should pass, if specified. `joint` is as in `SafetyTestSpec`.
+    which a model should pass the test, if specified. `joint` is as in `SafetyTestSpec`.
     """
 
     delta: Mapping[str, float]
@@ -53,18 +53,14 @@ class SafetyTestSettings:
 
     def content(self, rules: Mapping[str, str]) -> dict[str, Any]:
         """Return the settings for a trial's key; `rules` are the constraints' texts by name."""
-        joint = {"joint": self.joint} if self.joint else {}
-        return (
-            self.holdout.content()
-            | joint
-            | {
-                "version": SAFETY_TEST_VERSION,
-                "delta": sorted([name, rule, self.delta[name]] for name, rule in rules.items()),
-                "bound": self.bound,
-                "method": self.method,
-                "division": self.division,
-            }
-        )
+        content = self.holdout.content() | {
+            "version": SAFETY_TEST_VERSION,
+            "delta": sorted([name, rule, self.delta[name]] for name, rule in rules.items()),
+            "bound": self.bound,
+            "method": self.method,
+            "division": self.division,
+        }
+        return content | ({"joint": self.joint} if self.joint else {})
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,12 @@ END_WARNINGS_KEY = "warnings at the end"
 BEST_CONSTANT_KEY = "best constant"
 """Key of `TrialResult.info` for the best objective of a constant decision, by split."""
 
+
+def is_no_better(objective: float, constant: float) -> bool:
+    """Return whether an objective is not below that of a constant decision, except by rounding."""
+    return objective >= constant - CONSTRAINT_TOLERANCE
+
+
 NEW_DATA_KEY = "new data"
 """Key of `TrialResult.info` for `levels`, `pieces` and `test`.
 

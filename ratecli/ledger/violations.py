@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.special import ndtr, ndtri, stdtrit
+from scipy.special import chdtri, ndtr, ndtri, stdtrit
 
 from ratecli.ledger.records import CONSTRAINT_TOLERANCE, NEW_DATA_KEY, TrialResult
 from ratecli.models.base import Array
@@ -74,7 +74,7 @@ class ViolationSample:
         """
         if self._moments is None:
             return self._satisfied
-        mean, spread, error = self._moments
+        mean, spread, error, _ = self._moments
         width = np.maximum(np.hypot(spread, error), SMALLEST_WIDTH)
         return max(0.0, 1 - float(ndtr((mean - CONSTRAINT_TOLERANCE) / width).sum()))
 
@@ -82,11 +82,12 @@ class ViolationSample:
     def keeps_level(self) -> bool:
         """Whether a level was stated, and test sets do not contradict it.
 
-        They do if the mean of a piece, given how its values spread, is too large to be chance.
+        They do if the mean of a piece is too large for the level by more than chance explains, even
+        at the smallest spread that its values allow.
         """
         if self.level is None or self._moments is None:
             return self.level is not None and self._satisfied >= self.level
-        mean, spread, error = self._moments
+        mean, _, error, spread = self._moments
         excess = mean + float(ndtri(self.level)) * spread - CONSTRAINT_TOLERANCE
         return bool((excess <= float(stdtrit(self.seeds - 1, CONTRADICTION_LEVEL)) * error).all())
 
@@ -97,10 +98,11 @@ class ViolationSample:
         return sum(held) / len(held)
 
     @cached_property
-    def _moments(self) -> tuple[Array, Array, Array] | None:
+    def _moments(self) -> tuple[Array, Array, Array, Array] | None:
         """Means (J,), standard deviations without the noise of test sets, errors of the means.
 
-        Noise that all test sets share does not make values differ, but their mean uncertain.
+        The last are the smallest standard deviations that the values allow. Noise that all test
+        sets share does not make values differ, but their mean uncertain.
         """
         counts = {len(each.pieces) for each in self.trials}
         if self.seeds < 2 or len(counts) > 1 or counts == {0}:
@@ -109,9 +111,11 @@ class ViolationSample:
         if not (np.isfinite(found).all() and np.isfinite(noise).all()):
             return None
         variance, sampling = found.var(axis=0, ddof=1), (noise**2).mean(axis=0)
-        spread = np.sqrt(np.maximum(variance - (1 - self.overlap) * sampling, 0.0))
+        own, freedom = (1 - self.overlap) * sampling, self.seeds - 1
+        smallest = variance * freedom / chdtri(freedom, 1 - CONTRADICTION_LEVEL)
+        spread, least = (np.sqrt(np.maximum(each - own, 0.0)) for each in (variance, smallest))
         error = np.sqrt(variance / self.seeds + self.overlap * sampling)
-        return found.mean(axis=0), spread, error
+        return found.mean(axis=0), spread, error, least
 
 
 def measured_violation(

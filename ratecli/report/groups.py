@@ -18,6 +18,7 @@ from ratecli.ledger.records import (
     CONSTRAINT_TOLERANCE,
     VIOLATION_PREFIX,
     PlannedTrial,
+    is_no_better,
 )
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
 from ratecli.ledger.violations import (
@@ -112,7 +113,7 @@ class TrialOutcome:
         objective = (self.numbers or {}).get(("test", "objective"))
         if objective is None or self.best_constant is None:
             return False
-        return objective >= self.best_constant - CONSTRAINT_TOLERANCE
+        return is_no_better(objective, self.best_constant)
 
     def violates(self, split: str, constraint: str = "") -> bool | None:
         """Return whether the classifier violates the constraint (default: any) on a split.
@@ -159,14 +160,14 @@ class SeedGroup:
         return {place: tuple(numbers) for place, numbers in found.items()}
 
     @property
-    def constant(self) -> int:
+    def constants(self) -> int:
         """Number of models that are no better than a constant decision."""
         return sum(each.is_constant for each in self.outcomes)
 
-    def new_data(self, split: str, constraint: str) -> ViolationSample | None:
+    def violation_sample(self, split: str, constraint: str) -> ViolationSample | None:
         """Return the violations of a constraint on a split, None if it was not measured there.
 
-        More than their values is known on the test set.
+        Their noise is known on the test set only.
         """
         place = split, VIOLATION_PREFIX + constraint
         known = [

@@ -192,12 +192,12 @@ def count_by_status(counts: Mapping[str, int]) -> list[tuple[str, int, str]]:
     return [(name, counts[name], _tone(name)) for name in names]
 
 
-def status_cell(counts: Mapping[str, int], constant: int = 0) -> SheetCell:
+def status_cell(counts: Mapping[str, int], constants: int = 0) -> SheetCell:
     """Return the counts as in `ok 4, error 1; 2 no better than a constant`."""
     found = count_by_status(counts)
-    tones = [tone for _, _, tone in found] + ["part"] * bool(constant)
+    tones = [tone for _, _, tone in found] + ["part"] * bool(constants)
     text = ", ".join(f"{name} {count}" for name, count, _ in found)
-    text += f"; {constant} no better than a constant" if constant else ""
+    text += f"; {constants} no better than a constant" if constants else ""
     return SheetCell(text, tone=max(tones, key=TONES.index, default=""))
 
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX
 from ratecli.ledger.view import Ledger
-from ratecli.ledger.violations import ViolationSample
-from ratecli.report.groups import SeedGroup, SplitMetric, count_satisfied, group_by, seed_groups
+from ratecli.report.groups import (
+    IntervalEstimate,
+    SeedGroup,
+    SplitMetric,
+    count_satisfied,
+    group_by,
+    seed_groups,
+)
 from ratecli.report.sheet import (
     UNKNOWN,
     Sheet,
@@ -114,7 +121,7 @@ def constraint_sheet(ledger: Ledger, *, by_point: bool = False) -> Sheet:
                 "status",
                 status_cell(
                     sum((Counter(each.statuses) for each in own), Counter()),
-                    sum(each.constant for each in own),
+                    sum(each.constants for each in own),
                 ),
             ),
         ]
@@ -225,7 +232,7 @@ def _requested_sheet(ledger: Ledger, table: Mapping[str, Any], title: str) -> Sh
                     for name, place in metrics.items()
                 ),
                 ("n", trials),
-                ("status", status_cell(group.statuses, group.constant)),
+                ("status", status_cell(group.statuses, group.constants)),
             ]
         )
     return make_sheet(f"{title} ({split})", rows)
@@ -265,59 +272,77 @@ def best_sheet(ledger: Ledger) -> Sheet:
     return make_sheet(f"Best results ({split})", rows, note)
 
 
-def _best_row(
-    ledger: Ledger, names: Sequence[str], split: str, groups: Sequence[SeedGroup]
-) -> SheetRow:
-    def samples(group: SeedGroup) -> list[ViolationSample]:
-        """Return the violations of all constraints, nothing if one is unknown."""
-        found = [group.new_data(split, name) for name in ledger.constraints]
-        return [each for each in found if each is not None] if None not in found else []
+@dataclass(frozen=True)
+class _Candidate:
+    """A group that may be the best of its task.
 
-    def share(group: SeedGroup) -> float:
-        """Estimate how often all constraints hold; 0 if one is unknown."""
-        known = samples(group)
-        return math.prod(each.share for each in known) if known or not ledger.constraints else 0.0
+    Attributes
+    ----------
+    share
+        Estimate of how often all constraints hold, 0 if one was not measured.
+    violation
+        The mean violation of the worst constraint, NaN if one was not measured.
+    level
+        The probability with which constraints should hold, None if not stated.
+    is_kept
+        Whether constraints hold often enough, and in enough trials with a model.
+    """
 
-    def worst(group: SeedGroup) -> float:
-        """Return the mean violation of the worst constraint, NaN if one is unknown."""
-        metrics = (VIOLATION_PREFIX + name for name in ledger.constraints)
-        violations = [group.estimate(split, metric).mean for metric in metrics]
-        return float(np.max(np.array(violations, dtype=float), initial=-math.inf))
+    group: SeedGroup
+    objective: IntervalEstimate
+    share: float
+    violation: float
+    level: float | None
+    is_kept: bool
 
-    def rank(group: SeedGroup) -> tuple[float, float, float]:
+    @classmethod
+    def of(cls, group: SeedGroup, split: str, constraints: Iterable[str]) -> _Candidate:
+        objective = group.estimate(split, OBJECTIVE)
+        found = [group.violation_sample(split, name) for name in constraints]
+        samples = [each for each in found if each is not None]
+        means = [group.estimate(split, VIOLATION_PREFIX + name).mean for name in constraints]
+        violation = float(np.max(np.array(means, dtype=float), initial=-math.inf))
+        levels = [each.level for each in samples if each.level is not None]
+        complete = len(samples) == len(found)
+        share = math.prod(each.share for each in samples) if complete else 0.0
+        stated = complete and bool(levels) and all(each.keeps_level for each in samples)
+        answered = 2 * objective.n >= len(group.outcomes)
+        is_kept = answered and (share >= DEFAULT_LEVEL or stated)
+        return cls(group, objective, share, violation, min(levels, default=None), is_kept)
+
+    @property
+    def rank(self) -> tuple[bool, float, float]:
         """Order by objective if constraints hold often enough, else by how often they do."""
-        mean, often = group.estimate(split, OBJECTIVE).mean or 0.0, share(group)
-        known = samples(group)
-        stated = bool(known) and all(each.keeps_level for each in known)
-        answered = 2 * group.estimate(split, OBJECTIVE).n >= len(group.outcomes)
-        if answered and (often >= DEFAULT_LEVEL or stated):
-            return 0, mean, -often
-        return 1, -often, float(np.nan_to_num(worst(group), nan=math.inf))
+        if self.is_kept:
+            return False, self.objective.mean or 0.0, -self.share
+        return True, -self.share, float(np.nan_to_num(self.violation, nan=math.inf))
 
-    best = min(groups, key=rank)
-    fails = bool(rank(best)[0])
+
+def _best_row(
+    ledger: Ledger, names: Sequence[str], split: str, groups: Iterable[SeedGroup]
+) -> SheetRow:
+    constraints = list(ledger.constraints)
+    best = min((_Candidate.of(each, split, constraints) for each in groups), key=lambda c: c.rank)
+    point, label = best.group.point, best.group.label
     unsolved = (
         f"{trial.label}, seed {trial.seed}: {ledger.reason(trial)}"
         for trial in ledger.algorithms.plan
         if ledger.status(trial) == "no_solution_found"
-        and all(trial.point.get(name) == best.point.get(name) for name in names)
+        and all(trial.point.get(name) == point.get(name) for name in names)
     )
-    why = next(unsolved, "") if fails else ""
-    tone = "bad" if fails else ""
-    row = [(each, best.point.get(each)) for each in names]
-    name = f"none (closest: {best.label})" if fails else best.label
-    row += [("best", SheetCell(name, tone=tone, more=why)), ("variant", best.variant)]
+    none = SheetCell(f"none (closest: {label})", tone="bad", more=next(unsolved, ""))
+    row = [(each, point.get(each)) for each in names]
+    row += [("best", label if best.is_kept else none), ("variant", best.group.variant)]
     if others := [each for each in ledger.sweep if each not in names]:
-        at = {each: best.point[each] for each in others if each in best.point}
-        row.append(("at", format_point(at)))
-    objective = best.estimate(split, OBJECTIVE)
-    row.append((OBJECTIVE, estimate_cell(objective, objective.n)))
-    if ledger.constraints:
-        violation = UNKNOWN if math.isnan(worst(best)) else number_cell(worst(best))
-        levels = [each.level for each in samples(best) if each.level is not None]
-        stated = f" (stated: {min(levels):.3g})" if levels else ""
-        sure = "good" if share(best) >= DEFAULT_LEVEL else tone
-        held = SheetCell(f"{share(best):.2f}{stated}", share(best), sure)
-        row += [("worst violation", violation), ("holds in", held)]
-        row.append(("satisfied in", satisfied_cell([best], split)))
-    return [*row, ("n", objective.n)]
+        row.append(("at", format_point({each: point[each] for each in others if each in point})))
+    row.append((OBJECTIVE, estimate_cell(best.objective, best.objective.n)))
+    if constraints:
+        stated = "" if best.level is None else f" (stated: {best.level:.3g})"
+        tone = "good" if best.share >= DEFAULT_LEVEL else "" if best.is_kept else "bad"
+        unknown = math.isnan(best.violation)
+        row += [
+            ("worst violation", UNKNOWN if unknown else number_cell(best.violation)),
+            ("holds in", SheetCell(f"{best.share:.2f}{stated}", best.share, tone)),
+            ("satisfied in", satisfied_cell([best.group], split)),
+        ]
+    return [*row, ("n", best.objective.n)]

@@ -16,6 +16,7 @@ from ratecli.ledger.records import (
     VIOLATION_PREFIX,
     PlannedTrial,
     TrialResult,
+    is_no_better,
 )
 from ratecli.ledger.violations import MeasuredViolation, ViolationSample, measured_violation
 
@@ -29,8 +30,8 @@ def violation_warnings(
 ) -> list[Diagnostic]:
     """Warn (W402) of constraints that hold on the training set but not on the test set.
 
-    There is one warning for each algorithm and constraint. If a constraint should hold on new data
-    with some probability, the test sets of a sweep point must contradict that beyond their noise.
+    There is at most one warning for each algorithm and constraint. If `holds` states a probability,
+    there is one only if the test sets of some sweep point contradict it.
 
     Only main variants of algorithms that enforce constraints are checked.
     """
@@ -83,7 +84,7 @@ def constant_warnings(
                 if value is not None and constant is not None:
                     objectives[variant].append((value, constant))
         for variant, pairs in objectives.items():
-            worse = [pair for pair in pairs if pair[0] >= pair[1]]
+            worse = [pair for pair in pairs if is_no_better(*pair)]
             if worse:
                 value, constant = (mean(each) for each in zip(*worse, strict=True))
                 message = (

@@ -1,4 +1,4 @@
-"""The parts of violations on the test set, with standard errors."""
+"""How far constraints are from being violated on the test set, with standard errors."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ratecli.rates.matrix import Predictions, build_rate_matrix
 from ratecli.rates.tangent import tangent
 from ratecli.sampling.rows import TrialData
 
-MAX_PIECES = 100
-"""Violations with more pieces are left out."""
+MAX_MEASURED_PIECES = 100
+"""A violation that is a maximum of more pieces is not measured: it would take too long."""
 
 
 def violation_pieces(
@@ -54,4 +54,4 @@ def _is_measurable(goal: Goal) -> bool:
     nodes = ex.measured_nodes(goal.expression)
     if not all(isinstance(part, Leaf) and part.rate.of == "decision" for part in nodes):
         return False
-    return len(pieces(goal.expression)) <= MAX_PIECES
+    return len(pieces(goal.expression)) <= MAX_MEASURED_PIECES

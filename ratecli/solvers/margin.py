@@ -125,11 +125,8 @@ def solve_with_margin(
     if guard == MarginSpec() or not enforced or not is_usable:
         return first
     if solver.needs_safety_test:
-
-        def loosened(by: Array) -> Solution:
-            return solver.solve(_tighten_problem(problem, by), rng, progress)
-
-        return _with_path(loosened, first, 0.0, -_margin_of_test(guard, problem, first))
+        search = _Search(solver, problem, problem, rng, progress, math.inf, needs_level=False)
+        return _with_path(search.solve, first, 0.0, -_margin_of_test(guard, problem, first))
     rows = _judging_rows(guard, problem)
     judge = _make_judge(guard, problem, len(first.variants))
     constant = _best_constant(problem, rows, judge)
@@ -177,10 +174,9 @@ def _with_path(
 ) -> Solution:
     """Return candidates of constraints tightened by less and less, to `end` (J,), around `start`.
 
-    Without any margin, a candidate that satisfies its constraints on training rows rarely passes a
-    safety test on others. With the margin at `start`, which gave `found`, it has more slack than it
-    needs in most cases, and too little in others. Candidates are tested in this order until one
-    fails.
+    The margin at `start`, which gave `found`, is larger than the test requires in most cases, and
+    too small in others. How large it must be is unknown before the test, so candidates with larger
+    and smaller margins are tested in this order until one fails (see `SafetyRows.verdict`).
     """
     change = np.asarray(end - start)
     steps = range(-SAFER_STEPS, PATH_STEPS + 1) if change.any() else [0]
@@ -333,16 +329,16 @@ def _round_up(value: float) -> float:
 def _next_step(attempt: _Attempt, low: Array, high: Array) -> tuple[Array, Array | None]:
     """Return from where and by how much to tighten pieces (J,) next.
 
-    The latter is None if the present amounts are enough and not too much. A piece that is missed is
-    tightened from its value, which may be below what was required. `low` and `high` are the last
-    amounts that were too little and enough; steps beyond them are replaced by the middle.
+    The amounts are None if the present ones are neither too small nor too large. A piece that is
+    missed is tightened from its present value, because it may have slack. `low` and `high` are the
+    last amounts that were too small and large enough; a step past them ends halfway.
     """
     by, missing = attempt.by, attempt.upper
     if attempt.missed == 0 and not by[missing < -MAX_SPARE_ROOM].any():
         return by, None
     start = np.where(missing > 0, np.maximum(by, -attempt.plain), by)
     more, less = start + missing + MAX_SPARE_ROOM / 2, np.maximum(by + missing, 0.0)
-    # an amount that was enough, or too little, beside others of the other pieces may not be now
+    # brackets may be out of date: other pieces were tightened by other amounts then
     more = np.where((start < high) & (high <= more), (start + high) / 2, more)
     less = np.where((less <= low) & (low < by), (by + low) / 2, less)
     return start, np.where(missing > 0, more, less)

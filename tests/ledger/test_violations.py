@@ -40,7 +40,7 @@ def test_noise_that_test_sets_have_in_common_makes_the_mean_uncertain(share, sam
             for k, value in enumerate((noise * found).tolist())
         ]
         contradicted.append(not ViolationSample(trials).keeps_level)
-    assert np.mean(contradicted) <= 0.16
+    assert np.mean(contradicted) <= 0.07
 
 
 def test_both_sides_of_a_gap_can_be_violated():
@@ -81,12 +81,12 @@ def kept(mean, noise, n=10, level=0.9):
 @pytest.mark.parametrize("noise", [0.005, 0.05])
 def test_a_true_statement_is_rarely_contradicted(noise):
     just_true = -0.02 * norm.ppf(0.9)
-    assert kept(just_true, noise) >= 0.85
+    assert kept(just_true, noise) >= 0.94
 
 
 def test_a_false_statement_is_contradicted_unless_test_sets_are_too_small():
-    assert kept(0.0, 0.005) <= 0.15
-    assert kept(0.0, 0.005, n=40) == 0.0
+    assert kept(0.0, 0.005, n=25) <= 0.02
+    assert kept(0.0, 0.05, n=20) >= 0.8  # the noise is larger than the margin that is missing
     assert kept(0.05, 0.05, n=40) <= 0.01
 
 
