@@ -18,6 +18,8 @@ from ratecli.models.probabilities import ProbabilityModel
 
 RECENT_OUTPUTS = 16
 """Number of most recent outputs that a process keeps."""
+MOST_ROWS = 0.8
+"""Share of unknown rows above which the outputs of all rows are computed."""
 _recent: OrderedDict[tuple[int, bytes], tuple[ProbabilityModel, Array]] = OrderedDict()
 
 
@@ -95,6 +97,8 @@ def class_probabilities(model: ProbabilityModel, X: Features) -> Array:
     whole = _recent_array(model, fixed)
     found = whole if X is fixed.X else whole[positions]
     new = np.flatnonzero(np.isnan(found[:, 0]))
+    if len(new) > MOST_ROWS * len(found):  # models that share their work share it for equal rows
+        new = np.arange(len(found))
     if len(new):
         found[new] = model.probabilities(X if len(new) == len(found) else X[new])
         whole[positions[new]] = found[new]

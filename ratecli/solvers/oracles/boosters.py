@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Collection, Mapping
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -103,10 +103,41 @@ def _fit_lightgbm(model: Any, rows: FitRows, stopping: FitRows | None) -> TreeEn
     return trees.with_library(partial(lightgbm_sums, model.booster_)) if same else trees
 
 
-def lightgbm_sums(booster: Any, columns: Array, rounds: int | None = None) -> Array:
-    """Return the sums (n, 2) of a binary booster's first trees, for `TreeEnsemble.with_library`."""
-    raw = booster.predict(columns, raw_score=True, num_iteration=rounds, num_threads=1)
+def lightgbm_sums(booster: Any, columns: Array) -> Array:
+    """Return the sums (n, 2) of a binary booster's trees, for `TreeEnsemble.with_library`."""
+    raw = booster.predict(columns, raw_score=True, num_threads=1)
     return np.column_stack([np.zeros(len(raw)), raw])
+
+
+class PrefixSums:
+    """The sums of a binary booster's first trees, for several numbers of trees.
+
+    One pass finds the leaf of each row in all trees. The leaf values are then added in the order in
+    which LightGBM adds them, so that sums are the same to the last bit.
+    """
+
+    def __init__(self, booster: Any) -> None:
+        self._booster = booster
+        self._columns, self._leaves = np.zeros((0, 0)), np.zeros((0, 0), dtype=np.int32)
+
+    def sums(self, columns: Array, rounds: int) -> Array:
+        """Return the sums (n, 2) of the first trees, for `TreeEnsemble.with_library`."""
+        if not np.array_equal(columns, self._columns, equal_nan=True):
+            self._leaves = self._booster.predict(columns, pred_leaf=True, num_threads=1)
+            self._columns = columns
+        found = np.zeros((len(columns), 2))
+        for values, leaves in zip(self._values[:rounds], self._leaves.T, strict=False):
+            found[:, 1] += values[leaves]
+        return found
+
+    @cached_property
+    def _values(self) -> list[Array]:
+        """The values of each tree's leaves."""
+        trees = self._booster.dump_model()["tree_info"]
+        return [
+            np.array([self._booster.get_leaf_output(k, i) for i in range(tree["num_leaves"])])
+            for k, tree in enumerate(trees)
+        ]
 
 
 def _fit_xgboost(model: Any, rows: FitRows, stopping: FitRows | None) -> TreeEnsemble:
