@@ -77,6 +77,7 @@ def rates() -> str:
 TITLES = {
     "rate": "Rates",
     "composite": "Composites",
+    "fairness measure": "Fairness measures of the groups of columns",
     "ranking": "Rankings",
     "of a column": "Of a column's values",
 }

@@ -263,7 +263,7 @@ def fit_rows(spec: FitSpec, rows: LabelledRows, seed: int) -> FitResult:
     FaultError
         E1xx to E4xx if the specification is invalid or does not fit the rows.
     """
-    read = spec.read(rows.inputs.values)
+    read = spec.read(rows.inputs.slice_columns)
     deployed = [] if spec.deployed is None else [spec.deployed]
     features = select_features(rows.inputs, [*spec.drop, *read.case.unseen, *deployed])
     rows = rows.put_aside(read.case.holdout, seed)

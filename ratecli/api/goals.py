@@ -15,6 +15,7 @@ from ratecli.datasets.entry import MISSING_IS_ERROR
 from ratecli.errors import Diagnostic, FaultError, Loc
 from ratecli.experiment.cases import Case
 from ratecli.experiment.reading import ExperimentReader, ParsedRules
+from ratecli.experiment.slice_columns import SliceColumns
 from ratecli.solvers.oracles.choice import SCORE_MODEL
 from ratecli.solvers.oracles.instances import named_estimators
 
@@ -81,8 +82,8 @@ class FitSpec:
         texts = [self.constraints] if isinstance(self.constraints, str) else self.constraints
         return {f"rule_{k}": text for k, text in enumerate(texts, start=1)}
 
-    def read(self, columns: Mapping[str, Sequence[str | float]]) -> ParsedFitSpec:
-        """Parse the specification; `columns` has the distinct values of each column of the rows.
+    def read(self, columns: SliceColumns) -> ParsedFitSpec:
+        """Parse the specification for rows with these columns.
 
         Raises
         ------

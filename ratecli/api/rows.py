@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ratecli.datasets import tables as own
 from ratecli.datasets.columns import LazyMapping, as_array
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.experiment.prepare import distinct_values
+from ratecli.experiment.slice_columns import SliceColumns
 from ratecli.models.base import Features
 
 SENSITIVE_NAME = "sensitive"
@@ -95,9 +95,8 @@ class InputRows:
         return LazyMapping(self.typed, lambda name: as_array(self.typed[name]))
 
     @cached_property
-    def values(self) -> Mapping[str, Sequence[str | float]]:
-        """Distinct values (text or floats) of each column."""
-        return LazyMapping(self.typed, lambda name: distinct_values(self.columns[name]))
+    def slice_columns(self) -> SliceColumns:
+        return SliceColumns(self.columns)
 
     def _check_same(self, name: str) -> None:
         """Raise ValueError if a sensitive feature and the column of X of the same name differ."""

@@ -201,7 +201,7 @@ def _parse_measure(scorer: RateScorer, inputs: InputRows) -> Expression:
     name = "rule" if scorer.rule else "rate"
     goal: dict[str, Any] = {"constraints" if scorer.rule else "metrics": {name: scorer.text}}
     spec = FitSpec(UNCONSTRAINED, **goal, **shared_arguments(scorer))
-    metrics = spec.read(inputs.values).case.metrics
+    metrics = spec.read(inputs.slice_columns).case.metrics
     tree = metrics[VIOLATION_PREFIX + name if scorer.rule else name]
     if any(isinstance(part, ex.AlgorithmMetric) for part in ex.walk(tree)):
         raise FaultError(Diagnostic("E304", f"'{scorer.text}' refers to another algorithm"))

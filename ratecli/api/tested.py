@@ -163,7 +163,7 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
                 self.certificates_: list[Mapping[str, Any]] = []
                 return self
             seed = seed_from_random_state(self.random_state)
-            read = self._fit_spec().read(inputs.values)
+            read = self._fit_spec().read(inputs.slice_columns)
             rows = rows.put_aside(read.case.holdout, seed)
             candidate = self._candidate(X, y, sensitive_features, rows.training(), params)
             yes = classes.yes(predict_with_sensitive(candidate, X, sensitive_features))

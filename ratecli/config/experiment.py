@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+from annotated_types import MaxLen, MinLen
 from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema
 
 from ratecli.config.algorithm import AlgorithmSpec, Holds, Level
@@ -48,6 +50,8 @@ MAX_SECONDS = 30 * 86400.0
 MIN_MEMORY = 64 * 2**20
 MAX_MEMORY = 2**50
 MAX_SEEDS = 10_000
+MAX_BINS = 29
+"""Limit on the values at which a column is cut: one less than the groups that `by=` takes."""
 MAX_TRIALS = 100_000
 """Limit on the number of trials; all of them are planned before the first one runs."""
 ALWAYS_MEASURED = dict.fromkeys(
@@ -156,6 +160,24 @@ SeedsInput = (
 Seeds = Annotated[
     tuple[int, ...], BeforeValidator(_validate_seeds, json_schema_input_type=SeedsInput)
 ]
+
+
+def _validate_bins(value: object) -> object:
+    hint = "write increasing numbers, as in [30, 45, 60]"
+    listed: Sequence[Any] = value if isinstance(value, list | tuple) else [value]
+    if any(isinstance(each, bool) or not isinstance(each, int | float) for each in listed):
+        raise type_error("a list of numbers", value, hint)
+    rising = all(low < high for low, high in itertools.pairwise(listed))
+    if not listed or not rising or not all(map(math.isfinite, listed)):
+        raise value_error("a list of increasing numbers", quote_value(value), hint)
+    return tuple(map(float, listed))
+
+
+Bins = Annotated[
+    tuple[float, ...],
+    BeforeValidator(_validate_bins, json_schema_input_type=Annotated[list[float], MinLen(1)]),
+    MaxLen(MAX_BINS),
+]
 Penalty = Annotated[
     float | str,
     BeforeValidator(_validate_penalty),
@@ -202,8 +224,14 @@ class Experiment(Spec):
     )
     groups: dict[NameText, GroupCondition] = Field(
         default_factory=dict,
-        description="Named conditions on columns, as in women: sex = Female; a comma means and, a "
-        "| between values means or; if data sets are swept, optionally one for each by name.",
+        description="Named conditions on columns, as in women: sex = Female. Commas mean and; and, "
+        "or, not and in (A, B) can be used; if data sets are swept, optionally one for each by "
+        "name.",
+    )
+    bins: dict[ColumnName, Bins] = Field(
+        default_factory=dict,
+        description="For columns of numbers, the increasing values at which `by=` cuts them, as in "
+        "age: [30, 45, 60], where 30 belongs to the second group.",
     )
     objective: RuleText = Field("error", description="What to minimize: rates and arithmetic.")
     constraints: dict[NameText, RuleText] = Field(

@@ -115,7 +115,7 @@ class Case:
         if not type(self.solver).hides_groups:
             return ()
         leaves = ex.leaves(*(goal.expression for goal in self.goals()))
-        return tuple(sorted({part.column for leaf in leaves for part in leaf.where.conditions}))
+        return tuple(sorted({part.column for leaf in leaves for part in leaf.where.atoms}))
 
     def safety_spec(self, rows: int) -> SafetyTestSpec | None:
         """Return the safety test for candidates on this number of rows; None without a test."""

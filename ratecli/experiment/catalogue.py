@@ -30,6 +30,7 @@ from ratecli.rates.metrics import BUILTIN_NAMES, find_metric, load_plugin_metric
 from ratecli.rates.table import (
     BALANCE_METRICS,
     COMPOSITES,
+    MEASURES,
     OF,
     RANKINGS,
     RATES,
@@ -62,7 +63,7 @@ def list_metrics() -> list[ListingRow]:
     rows: list[ListingRow] = [
         {"name": row.name, "kind": "rate", "means": row.means} for row in RATES.values()
     ]
-    rows += [_composite_row(name, row) for name, row in COMPOSITES.items()]
+    rows += [_composite_row(name, row) for name, row in (COMPOSITES | MEASURES).items()]
     for kind, meanings in (("ranking", RANKINGS), ("of a column", BALANCE_METRICS)):
         rows += [{"name": name, "kind": kind, "means": text} for name, text in meanings.items()]
     for row in rows:
@@ -287,9 +288,10 @@ def _details(name: str) -> Iterator[tuple[str, Any]]:
         if function.domain != REAL_LINE:
             ends = [str(end) if math.isinf(end) else end for end in function.domain]
             yield "domain", ends
-    metric = "" if name in BALANCE_METRICS else "tpr, "
-    if name in {*TEMPLATES, *VARIADIC_FUNCTIONS, *BALANCE_METRICS}:
+    metric = "" if name in {*MEASURES, *BALANCE_METRICS} else "tpr, "
+    if name in {*TEMPLATES, *MEASURES, *VARIADIC_FUNCTIONS, *BALANCE_METRICS}:
         yield "over a column", f"{name}({metric}by=sex)"
+        yield "combinations", f"{name}({metric}by=[sex, race])"
     if name in {"mean", *VARIADIC_FUNCTIONS, *BALANCE_METRICS}:
         yield "over several columns", f"{name}({metric}by=(sex, race))"
 
@@ -302,9 +304,12 @@ def _plot_keys(name: str) -> list[ListingRow]:
 
 
 def _composite_row(name: str, row: Composite) -> ListingRow:
-    written = f"{name}({', '.join(row.parameters)})" if row.parameters else name
+    kind, arguments = "composite", row.parameters
+    if name in MEASURES:
+        kind, arguments = "fairness measure", ("by=columns",)
+    written = f"{name}({', '.join(arguments)})" if arguments else name
     text = f"{row.text} / {row.over} of all rows" if row.over else row.text
-    return {"name": name, "kind": "composite", "means": row.means, "is": f"{written} = {text}"}
+    return {"name": name, "kind": kind, "means": row.means, "is": f"{written} = {text}"}
 
 
 def _experiment_row(path: Path) -> ListingRow:

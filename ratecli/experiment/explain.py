@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import replace
 
@@ -17,7 +18,7 @@ from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine, affine, bound_text, positive_combination
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Expression
-from ratecli.rates.table import DEPLOYED
+from ratecli.rates.table import DEPLOYED, MEASURES, canonical_name
 from ratecli.sampling.rows import load_trial_data
 from ratecli.sampling.safety_rows import goal_leaves, rates_on_split, without_split_condition
 from ratecli.solvers.margin import MarginSpec
@@ -46,7 +47,7 @@ def explain(prepared: PreparedExperiment) -> list[str]:
     if experiment.deployed is not None:
         lines += ["", "deployed model", f"  {_explain_deployed(experiment.deployed)}"]
     metrics = case_metrics(cases)
-    shown = [f"{name} = {ex.to_text(metrics[name])}" for name in experiment.metrics]
+    shown = [f"{name} = {_shorten_text(ex.to_text(metrics[name]))}" for name in experiment.metrics]
     return [*lines, "", "metrics", *_indent(shown)]
 
 
@@ -178,8 +179,14 @@ def explain_goal(goals: Sequence[tuple[str, Goal]]) -> list[str]:
     """Explain a goal at its sweep points: text, class, normal form, supporting algorithms."""
     goal, objective = goals[0][1], goals[0][1].name == "objective"
     text = _shorten_text(ex.to_text(goal.expression))
+    words = map(canonical_name, re.findall(r"\w+", goal.text))
     return [
         f"as written  {goal.text}",
+        *(
+            f"where       {name}(by=columns) is {MEASURES[name].text}"
+            for name in words
+            if name in MEASURES
+        ),
         f"understood  {text}{'' if objective else ' <= 0'}",
         f"class       {SHAPE_NAMES[goal.shape]}",
         *_explain_references(goal),

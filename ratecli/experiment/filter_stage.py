@@ -135,7 +135,7 @@ def _limit_and_metrics(
     """Return the constraint on disclosivity, if there is one, and the metrics of the filter."""
     # the columns that define the groups, in the order of the objective
     leaves = ex.leaves(objective.expression)
-    conditions = [condition for leaf in leaves for condition in leaf.where.conditions]
+    conditions = [condition for leaf in leaves for condition in leaf.where.atoms]
     columns = list(dict.fromkeys(condition.column for condition in conditions))
     kept = rs.resolve(parse_expression("positive_rate"), at.scope)
     disclosed = _disclosed(at, stage, columns)

@@ -6,14 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment, read_experiment
 from ratecli.datasets import registry
-from ratecli.datasets.columns import LazyMapping
 from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.files import DownloadProgress, fetch_files
 from ratecli.datasets.load import files_from_options, missing_entry_files, table_digest
@@ -21,9 +17,10 @@ from ratecli.errors import Diagnostic, FaultError, errors_at
 from ratecli.experiment.cases import Case
 from ratecli.experiment.filter_stage import filter_goal_loc, filter_stage_cases
 from ratecli.experiment.plan import Plan, make_plan
-from ratecli.experiment.reading import ColumnValues, DatasetNames, ExperimentReader, ParsedRules
+from ratecli.experiment.reading import DatasetNames, ExperimentReader, ParsedRules
 from ratecli.experiment.report_checks import check_known_optima, check_splits
 from ratecli.experiment.row_checks import check_filter_groups, check_rows, check_sampling, load_rows
+from ratecli.experiment.slice_columns import SliceColumns
 from ratecli.rates.expression import Slice
 from ratecli.sampling.deployed import load_deployed_model
 from ratecli.sampling.resampling import SamplingSpec
@@ -209,7 +206,7 @@ def _check_with_data(
         entries, document, lambda name, _: check_table(data, name, memory_limit, write_progress)
     )
     pools = dict.fromkeys(case.datasets for case in prepared.cases)
-    columns = {pool: _column_values(data.only(pool)) for pool in pools}
+    columns = {pool: SliceColumns(slice_columns(data.only(pool)), data.streamed) for pool in pools}
     reader = ExperimentReader(experiment, document, prepared.rules, prepared.numeric, columns)
     cases = reader.cases(refuse=refuse)
     if experiment.resample is None:
@@ -249,8 +246,8 @@ def _check_rows(
     splits: dict[str, list[str]] = {}
     for (pool, sampling), own in _cases_by_rows(cases).items():
         with reader.collecting():
-            columns, model = reader.columns[pool], prepared.deployed_model
-            rows = load_rows(experiment, data.only(pool), columns, model, sampling)
+            names, model = reader.columns[pool].arrays, prepared.deployed_model
+            rows = load_rows(experiment, data.only(pool), names, model, sampling)
             for name in pool:
                 own_rows = partial(rows.sample.rows, Slice((name,)))
                 present = (split for split in rows.splits() if own_rows(split).any())
@@ -269,18 +266,6 @@ def _check_rows(
             )
     if splits.keys() == {name for pool in reader.columns for name in pool}:
         reader.add(check_splits(experiment, cases, splits))
-
-
-def _column_values(data: ExperimentData) -> ColumnValues:
-    columns = slice_columns(data)
-    return LazyMapping(columns, lambda name: distinct_values(columns[name]))
-
-
-def distinct_values(column: Any) -> list[str | float]:
-    """Return the distinct non-missing texts or floats of an (n,) array, sorted."""
-    if column.dtype.kind == "f":
-        return [float(value) for value in np.unique(column[~np.isnan(column)])]
-    return sorted({value for value in column if value is not None})
 
 
 def _each_entry(

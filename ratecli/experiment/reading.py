@@ -11,7 +11,7 @@ error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -35,13 +35,14 @@ from ratecli.experiment.options import (
 )
 from ratecli.experiment.report_checks import check_report_names, check_report_points
 from ratecli.experiment.safety import EntryAtPoint
+from ratecli.experiment.slice_columns import SliceColumns
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs
 from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
-from ratecli.rates.expression import Expression
+from ratecli.rates.expression import Expression, Slice
 from ratecli.rates.parser import parse_conditions, parse_constraint, parse_expression
-from ratecli.rates.resolve import Scope
+from ratecli.rates.resolve import Conditions, Scope
 from ratecli.rates.syntax import Condition, Relation, SyntaxNode
 from ratecli.solvers.base import Solver
 from ratecli.solvers.margin import DEFAULT_LEVEL, MarginSpec
@@ -51,7 +52,6 @@ COLUMN_CODES = ("E205", "E206")
 OBJECTIVE_LOC: Loc = ("objective",)
 DatasetNames = tuple[str, ...]
 """The names of data sets whose rows are pooled."""
-ColumnValues = Mapping[str, Sequence[str | float]]
 """The columns of some data sets: the distinct texts or floats of each, sorted."""
 
 
@@ -73,7 +73,7 @@ class ParsedRules:
 
     values: Mapping[Loc, SyntaxNode]
     constraints: Mapping[Loc, Relation]
-    groups: Mapping[Loc, tuple[Condition, ...]]
+    groups: Mapping[Loc, Conditions]
     faults: tuple[Diagnostic, ...]
 
     @classmethod
@@ -137,8 +137,8 @@ class ExperimentReader:
     document: Document
     rules: ParsedRules
     numeric: frozenset[str] = frozenset()
-    columns: Mapping[DatasetNames, ColumnValues] | None = None
-    groups: dict[DatasetNames, dict[str, tuple[Condition, ...]]] = field(default_factory=dict)
+    columns: Mapping[DatasetNames, SliceColumns] | None = None
+    groups: dict[DatasetNames, dict[str, Conditions]] = field(default_factory=dict)
     faults: dict[Diagnostic, None] = field(default_factory=dict)
     warnings: dict[Diagnostic, None] = field(default_factory=dict)
     refusals: dict[Diagnostic, None] = field(default_factory=dict)
@@ -192,8 +192,12 @@ class ExperimentReader:
     def compared_columns(self, cases: Iterable[Case]) -> dict[str, list[float]]:
         """Return the columns that define groups, and the numbers that each is compared with."""
         trees = [tree for case in cases for _, tree in case.expressions()]
-        slices = [leaf.where.conditions for tree in trees for leaf in measured_rates(tree)]
-        groups = [conditions for own in self.groups.values() for conditions in own.values()]
+        slices = [leaf.where.atoms for tree in trees for leaf in measured_rates(tree)]
+        groups = [
+            Slice((), conditions).atoms
+            for own in self.groups.values()
+            for conditions in own.values()
+        ]
         found: dict[str, set[float]] = {}
         for condition in chain.from_iterable([*slices, *groups]):
             numbers = found.setdefault(condition.column, set())
@@ -207,10 +211,13 @@ class ExperimentReader:
     def _scope(self, entry: AlgorithmSpec, point: SweepPoint) -> Scope:
         """Return the scope of an entry at a point; the groups of each pool are checked once."""
         pool = self.experiment.pool(point)
-        scope = Scope(datasets=frozenset(pool))
+        scope = Scope(datasets=frozenset(pool), bins=self.experiment.bins)
         if self.columns is not None:
-            values = self.columns[pool]
-            scope = replace(scope, values=values.get, columns=frozenset(values))
+            known = self.columns[pool]
+            count = None if known.streamed else known.count
+            scope = replace(
+                scope, values=known.values.get, columns=frozenset(known.values), count=count
+            )
         if pool not in self.groups:
             self.groups[pool] = {}
             for name in self.experiment.groups:
@@ -219,8 +226,13 @@ class ExperimentReader:
                     # define the group even if its values are wrong, so that it is reported once
                     self.groups[pool][name] = self.rules.groups[loc]
                     with self._resolving(loc, pool):
-                        for condition in self.rules.groups[loc]:
+                        for condition in Slice((), self.rules.groups[loc]).atoms:
                             rs.check_condition(condition, scope)
+            for name, cuts in self.experiment.bins.items():
+                pools = (self.columns or {}).values()
+                if name in (scope.columns or ()) or not any(name in each.values for each in pools):
+                    with self._resolving(("bins", name), pool):
+                        rs.check_condition(Condition(name, ">=", cuts), scope)
         unset = {}  # names that vary for other algorithms only
         for name in set(self.experiment.swept_names()) - point.keys():
             hint = f"say sweep: {{{name}: [1]}} in its entry, or sweep it for all algorithms"
@@ -351,6 +363,7 @@ class ExperimentReader:
         for loc, tree in self.rules.values.items():
             with self._resolving(loc, pool, needed=loc == OBJECTIVE_LOC):
                 value = rs.resolve(tree, at.scope)
+                self._warn_of_small_groups(loc, tree, at.scope)
                 if loc == OBJECTIVE_LOC:
                     value = ex.transform(value, _on_training_rows)
                 values[str(loc[-1])] = value
@@ -366,11 +379,16 @@ class ExperimentReader:
                     for part in rs.constraint_differences(rule, at.scope)
                 )
                 known = tuple(ex.transform(part, _replace_of) for part in parts)
+                for operand in rule.operands:
+                    self._warn_of_small_groups(loc, operand, at.scope)
                 name = str(loc[-1])
                 text = _one_line(self.experiment.constraints[name])
                 shaped = constraint_goal(name, text, known, rs.violation_expression(known))
                 goals.append(Goal(name, text, rs.violation_expression(parts), parts, shaped.shape))
         return goals
+
+    def _warn_of_small_groups(self, loc: Loc, tree: SyntaxNode, scope: Scope) -> None:
+        self.add(fault.under(*loc) for fault in rs.left_out_groups(tree, scope))
 
 
 def _one_line(text: str) -> str:

@@ -20,7 +20,7 @@ from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Leaf, Slice
 from ratecli.rates.matrix import RateMatrix, build_rate_matrix
 from ratecli.rates.sample import Sample
-from ratecli.rates.syntax import Condition
+from ratecli.rates.syntax import Clause
 from ratecli.rates.table import DEPLOYED
 from ratecli.sampling.deployed import with_stored_decisions
 from ratecli.sampling.resampling import SamplingSpec
@@ -117,7 +117,7 @@ def check_known_groups(sample: Sample, case: Case) -> Iterator[Diagnostic]:
         return
     first: dict[tuple[str, tuple[str, ...]], tuple[Leaf, Loc]] = {}
     for leaf, loc in _filter_groups(case).items():
-        for condition in leaf.where.conditions:
+        for condition in leaf.where.atoms:
             first.setdefault((condition.column, leaf.over.datasets), (leaf, loc))
     for (column, _), (leaf, loc) in first.items():
         values = sample.columns[column][sample.rows(leaf.over, "train")]
@@ -136,7 +136,7 @@ def _check_target_shares(sample: Sample, case: Case) -> Iterator[Diagnostic]:
     columns: dict[object, dict[Leaf, float]] = {}
     wanted = balance(case.objective.expression)
     for leaf, target in zip(wanted.groups, wanted.target, strict=True) if wanted else ():
-        names = tuple(each.column for each in leaf.where.conditions)
+        names = tuple(each.column for each in leaf.where.atoms)
         columns.setdefault(names, {})[leaf] = target
     for targets in columns.values():
         first = next(iter(targets))
@@ -282,7 +282,7 @@ def _check_label_slices(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagn
                     yield Diagnostic("E308", message, hint, loc=loc, span=leaf.span)
 
 
-def _reveals_label(condition: Condition, sample: Sample) -> bool:
+def _reveals_label(condition: Clause, sample: Sample) -> bool:
     """Return whether a condition holds for exactly the rows of one label."""
     known = sample.mask("labelled")
     holds = sample.rows(Slice((), (condition,)))[known]

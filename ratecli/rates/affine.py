@@ -92,6 +92,7 @@ def _are_disjoint(one: Leaf, other: Leaf) -> bool:
         and not _condition_values(a) & _condition_values(b)
         for a in one.where.conditions
         for b in other.where.conditions
+        if isinstance(a, Condition) and isinstance(b, Condition)
     )
 
 

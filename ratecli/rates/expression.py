@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from ratecli.errors import Span
 from ratecli.rates import syntax
 from ratecli.rates.functions import FUNCTIONS, OPERATIONS, Function
-from ratecli.rates.syntax import NO_SPAN, PRECEDENCE, SIGN_PRECEDENCE, Condition, refuse
+from ratecli.rates.syntax import NO_SPAN, PRECEDENCE, SIGN_PRECEDENCE, Clause, Condition, refuse
 from ratecli.rates.table import BALANCE_METRICS, DISCLOSIVITY, RATES, TEMPLATES, Rate
 
 
@@ -29,13 +29,18 @@ class Slice:
     """
 
     datasets: tuple[str, ...] = ()
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[Clause, ...] = ()
 
     @classmethod
-    def of(cls, datasets: Iterable[str], conditions: Iterable[Condition]) -> Slice:
+    def of(cls, datasets: Iterable[str], conditions: Iterable[Clause]) -> Slice:
         """Return the slice with its data sets and conditions sorted and without duplicates."""
         unique = {str(condition): condition for condition in conditions}
         return cls(tuple(sorted(set(datasets))), tuple(unique[text] for text in sorted(unique)))
+
+    @property
+    def atoms(self) -> tuple[Condition, ...]:
+        """Every comparison with a column in the conditions."""
+        return tuple(atom for clause in self.conditions for atom in clause.atoms)
 
     @property
     def visible(self) -> Slice:

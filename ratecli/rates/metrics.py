@@ -29,6 +29,7 @@ from ratecli.rates.syntax import NameNode, NumberLiteral, Operation, SyntaxNode
 from ratecli.rates.table import (
     BALANCE_METRICS,
     COMPOSITES,
+    MEASURES,
     METRICS,
     OF,
     RANKINGS,
@@ -66,6 +67,7 @@ DIRECTIONS = {
     **dict.fromkeys(RATES, Direction.EITHER),
     **dict.fromkeys((*_HIGH.split(), *RANKINGS, *COMPOSITES), Direction.HIGH),
     **dict.fromkeys((*_LOW.split(), *BALANCE_METRICS), Direction.LOW),
+    **{name: Direction.LOW if name.endswith("difference") else Direction.HIGH for name in MEASURES},
     "share": Direction.EITHER,
     "base_rate": Direction.FIXED,
 }
@@ -115,7 +117,9 @@ ROW_MASKS = frozenset(
     {"all", "none", "labelled", "+", "-", "deployed", "deployed_yes", "deployed_no"}
 )
 """Allowed masks in `among`, `yes` and `no` of a rate; several may be combined with `&`."""
-BUILTIN_NAMES = frozenset({*METRICS, *SYNONYMS, *FUNCTIONS, *TEMPLATES, *BALANCE_METRICS, OF})
+BUILTIN_NAMES = frozenset(
+    {*METRICS, *SYNONYMS, *FUNCTIONS, *TEMPLATES, *MEASURES, *BALANCE_METRICS, OF}
+)
 """Names that plugins cannot use."""
 
 

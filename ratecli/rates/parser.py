@@ -6,9 +6,14 @@
     signed     = "-" signed | power
     power      = atom ["**" signed]
     atom       = number ["%"] | "(" sum ")" | name ["(" arguments ")"] ["[" slice "]"] ["@" split]
-    arguments  = [sum ("," sum)*] ["," "by" "=" (column | "(" column ("," column)* ")")]
+    arguments  = [sum ("," sum)*] ["," "by" "=" columns ["," "min_rows" "=" number]]
+    columns    = column | "(" column ("," column)* ")" | "[" column ("," column)* "]"
     slice      = item ("," item)*
-    item       = name | column ("=" | "!=" | "<" | "<=" | ">" | ">=") (value | "(" value, ... ")")
+    item       = both ("or" both)*
+    both       = single ("and" single)*
+    single     = "not" single | "(" item ")" | name | condition
+    condition  = column (compared | ["not"] "in") (value | "(" value ("," value)* ")")
+    compared   = "=" | "!=" | "<" | "<=" | ">" | ">="
 
 Nothing is evaluated. Text longer than `MAX_LENGTH` characters, nested deeper than `MAX_DEPTH`
 levels or with more than `MAX_OPERATORS` operators is refused, which bounds the recursion of later
@@ -20,14 +25,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from typing import NoReturn, TypeVar, cast
+from dataclasses import replace
+from typing import Literal, NoReturn, TypeVar, cast
 
 from ratecli.errors import Span
 from ratecli.rates.syntax import (
     COMPARISONS,
+    KEYWORDS,
     PRECEDENCE,
+    Clause,
     Comparison,
     Condition,
+    Junction,
     Name,
     NameNode,
     NumberLiteral,
@@ -36,6 +45,7 @@ from ratecli.rates.syntax import (
     Relation,
     SliceItem,
     SyntaxNode,
+    item_clauses,
     parse_number,
     refuse,
 )
@@ -85,17 +95,18 @@ def parse_expression(text: str) -> SyntaxNode:
     return tree
 
 
-def parse_conditions(text: str) -> tuple[Condition, ...]:
+def parse_conditions(text: str) -> tuple[Clause, ...]:
     """Parse a group: comma-separated conditions, all of which must hold."""
     parser = _Parser(text)
     items = parser.listed(parser.slice_item)
     if parser.at < len(text):
-        parser.unexpected("a comma or the end is expected")
-    for item in items:
-        if isinstance(item, Name):
-            help_ = "a group is `column = value`, with <, <=, >, >=, != too; commas mean `and`"
-            refuse("E301", f"'{item.text}' is not a condition", item.span, help_)
-    return cast("tuple[Condition, ...]", items)
+        parser.unexpected("`and`, `or`, a comma or the end is expected")
+
+    def refuse_name(name: Name) -> NoReturn:
+        help_ = "a group is `column = value`, with <, <=, >, >=, != too; commas mean `and`"
+        refuse("E301", f"'{name.text}' is not a condition", name.span, help_)
+
+    return tuple(clause for item in items for clause in item_clauses(item, refuse_name))
 
 
 class _Parser:
@@ -138,6 +149,15 @@ class _Parser:
         if self.operators > MAX_OPERATORS:
             span = Span(self.at - 1, self.at)
             refuse("E302", f"more than {MAX_OPERATORS} operators", span)
+
+    def take_word(self, word: str, after: str = "") -> bool:
+        """Take a word and the operator `after` it, if both are next."""
+        before = self.at
+        found = self.match(_WORD)
+        if found and found[0] == word and (not after or self.take(after)):
+            return True
+        self.at = before
+        return False
 
     def expect(self, operator: str, after: str) -> None:
         if not self.take(operator):
@@ -226,12 +246,11 @@ class _Parser:
         return self.unexpected("a number, a rate or '(' is expected")
 
     def name(self, name: str, place: Span) -> NameNode:
-        arguments: tuple[SyntaxNode, ...] | None = None
-        columns: tuple[Name, ...] = ()
+        node = NameNode(name)
         items: tuple[SliceItem, ...] = ()
         split = None
         if self.take("("):
-            arguments, columns = self.deeper(self.arguments)
+            node = self.deeper(lambda: self.arguments(node))
         if self.take("["):
             items = self.listed(self.slice_item)
             self.expect("]", "the slice")
@@ -240,25 +259,35 @@ class _Parser:
             if not found:
                 self.unexpected("the name of a split is expected after '@'")
             split = Name(*found)
-        return NameNode(name, arguments, columns, items, split, self.since(place.start))
+        return replace(node, items=items, split=split, span=self.since(place.start))
 
-    def arguments(self) -> tuple[tuple[SyntaxNode, ...], tuple[Name, ...]]:
-        """Return the arguments and the columns of `by=`."""
+    def arguments(self, node: NameNode) -> NameNode:
+        """Return the node with its arguments, the columns of `by=` and `min_rows`."""
         values: list[SyntaxNode] = []
+        if self.take(")"):
+            return replace(node, arguments=())
+        more = True
+        while more and not self.take_word("by", "="):
+            values.append(self.sum())
+            more = self.take(",")
         columns: tuple[Name, ...] = ()
-        more = not self.take(")")
-        while more and not columns:
-            before = self.at
-            word = self.match(_WORD)
-            if word and word[0] == "by" and self.take("="):
-                columns = self.one_or_several(lambda: self.column("`by=`"), "the columns")
+        joint, min_rows = False, None
+        if more:
+            joint = self.take("[")
+            if joint:
+                columns = self.listed(lambda: self.column("`by=`"))
+                self.expect("]", "the columns")
             else:
-                self.at = before
-                values.append(self.sum())
-                more = self.take(",")
-        if columns or values:
-            self.expect(")", "the arguments")
-        return tuple(values), columns
+                columns = self.one_or_several(lambda: self.column("`by=`"), "the columns")
+            if self.take(","):
+                if not self.take_word("min_rows", "="):
+                    self.unexpected("after the columns, only `min_rows=` is expected")
+                found = self.match(_NUMBER)
+                if found is None:
+                    self.unexpected("a number is expected")
+                min_rows = NumberLiteral(float(found[0]), found[1])
+        self.expect(")", "the arguments")
+        return replace(node, arguments=tuple(values), by=columns, joint=joint, min_rows=min_rows)
 
     # lists and slices
 
@@ -277,13 +306,34 @@ class _Parser:
         return found
 
     def slice_item(self) -> SliceItem:
+        return self.junction("or", lambda: self.junction("and", self.single))
+
+    def junction(self, op: Literal["and", "or"], parse: Callable[[], SliceItem]) -> SliceItem:
+        start = self.start()
+        items = [parse()]
+        while self.take_word(op):
+            items.append(parse())
+        return items[0] if len(items) == 1 else Junction(op, tuple(items), self.since(start))
+
+    def single(self) -> SliceItem:
+        start = self.start()
+        if self.take_word("not"):
+            return Junction("not", (self.deeper(self.single),), self.since(start))
+        if self.take("("):
+            inside = self.deeper(self.slice_item)
+            self.expect(")", "the conditions")
+            return inside
         column = self.column("a slice")
-        op = self.operator()
-        if op not in COMPARISONS:
-            if not _WORD.fullmatch(column.text):
-                self.unexpected(f"a comparison is expected after '{column.text}'")
-            return column
-        self.take(op)
+        before, negated = self.at, self.take_word("not")
+        if self.take_word("in"):
+            op = "!=" if negated else "="
+        else:
+            self.at, op = before, self.operator()
+            if op not in COMPARISONS:
+                if not _WORD.fullmatch(column.text):
+                    self.unexpected(f"a comparison is expected after '{column.text}'")
+                return column
+            self.take(op)
         if op in {"=", "!="}:
             values = self.one_or_several(self.value, "the values")
         else:
@@ -300,7 +350,8 @@ class _Parser:
         if text := self.quoted():
             return Name(text, Span(start, self.at))
         found = self.match(_BARE_VALUE)
-        if not found or not (found[0][0].isalpha() or found[0][0] == "_"):
+        named = found is not None and (found[0][0].isalpha() or found[0][0] == "_")
+        if not found or not named or found[0] in KEYWORDS:
             self.at = start
             self.unexpected(f"a name is expected in {what}")
         return Name(*found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
@@ -24,13 +24,16 @@ from ratecli.rates.expression import (
 from ratecli.rates.functions import FUNCTIONS
 from ratecli.rates.metrics import BUILTIN_NAMES, find_metric, find_rate, plugin_metric_names
 from ratecli.rates.parser import parse_expression
-from ratecli.rates.syntax import SPLITS, Condition, NameNode, SyntaxNode, refuse
+from ratecli.rates.syntax import SPLITS, Clause, Condition, NameNode, SyntaxNode, refuse
 from ratecli.rates.table import (
     BALANCE_METRICS,
     DEPLOYED,
     DISCLOSIVITY,
+    MEASURES,
+    METRICS,
     OF,
     RANKINGS,
+    SYNONYMS,
     TEMPLATES,
     Composite,
     Rate,
@@ -39,10 +42,15 @@ from ratecli.rates.table import (
 
 MAX_VALUES = 30
 """Templates refuse columns with more values than this: there would be too many pairs."""
+MAX_COMBINATIONS = 1000
+"""Largest number of combinations in `by=[...]` that are counted."""
+MIN_ROWS = 30
+"""Smallest number of rows of a combination of values in `by=[...]`, unless `min_rows` is set."""
 MAX_NODES = 50_000
 """Largest tree that nested templates may expand to; larger ones are refused."""
 
 ValueLookup = Callable[[str], Sequence[str | float] | None]
+Conditions = tuple[Clause, ...]
 
 
 def placeholder_values(column: str) -> Sequence[str | float]:
@@ -70,15 +78,21 @@ class Scope:
         Return the values of a column over all data sets, None if there is no such column.
     columns
         All column names, for suggestions in messages; None if no data was read.
+    count
+        Return the number of rows for which conditions hold; None if rows are not counted.
+    bins
+        For columns of numbers, the increasing values at which `by=` cuts them.
     """
 
     datasets: frozenset[str] = frozenset()
-    groups: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)
+    groups: Mapping[str, Conditions] = field(default_factory=dict)
     parameters: Mapping[str, object] = field(default_factory=dict)
     unset: Mapping[str, Diagnostic] = field(default_factory=dict)
     algorithms: frozenset[str] = frozenset()
     values: ValueLookup = placeholder_values
     columns: frozenset[str] | None = None
+    count: Callable[[Conditions], int] | None = None
+    bins: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 def resolve(node: SyntaxNode, scope: Scope) -> Expression:
@@ -114,6 +128,29 @@ def _check_finite(node: Expression) -> Expression:
 def violation_expression(differences: tuple[Expression, ...]) -> Expression:
     """Return a constraint's violation: its largest difference, at most 0 if it is satisfied."""
     return differences[0] if len(differences) == 1 else ex.apply("max", differences)
+
+
+def left_out_groups(node: SyntaxNode, scope: Scope) -> Iterator[Diagnostic]:
+    """Yield a W401 for each `by=` of a tree that leaves out combinations with too few rows."""
+    resolver = _Resolver(scope)
+    for part in syntax.walk(node):
+        if isinstance(part, NameNode) and part.by:
+            left_out = [
+                f"{Slice.of((), group)} ({count})" for group, count in resolver.small_groups(part)
+            ]
+            if left_out:
+                message = (
+                    f"'{part.name}' leaves out groups with fewer than {_min_rows(part):g} rows: "
+                    + "; ".join(left_out)
+                )
+                hint = "set another limit with min_rows, as in by=[sex, race], min_rows=10"
+                yield Diagnostic("W401", message, hint, part.span)
+
+
+def _min_rows(node: NameNode) -> float:
+    if node.min_rows is not None:
+        return node.min_rows.value
+    return MIN_ROWS if node.joint else 0
 
 
 def check_condition(condition: Condition, scope: Scope) -> None:
@@ -163,10 +200,11 @@ class _Resolver:
         return _check_finite(found) if isinstance(found, ex.Constant) else found
 
     def name(self, node: NameNode) -> Expression:
-        name = node.name
+        name = canonical_name(node.name)
+        if name in MEASURES:
+            return self.measure(node, MEASURES[name])
         if node.by and name not in COLUMN_FUNCTIONS:
-            span = Span(node.by[0].span.start, node.by[-1].span.end)
-            refuse("E304", f"only these accept `by=`: {', '.join(COLUMN_FUNCTIONS)}", span)
+            self.not_by_columns(node, name)
         is_template = name in TEMPLATES or (node.by and name in VARIADIC_FUNCTIONS)
         if (is_template or name in FUNCTIONS or name == OF) and (node.items or node.split):
             message = f"'{name}' cannot have a slice, only a rate can"
@@ -184,6 +222,13 @@ class _Resolver:
         if name in self.scope.unset:
             raise MissingSweepValueError(replace(self.scope.unset[name], span=node.span))
         return self.metric(node)
+
+    def not_by_columns(self, node: NameNode, name: str) -> NoReturn:
+        if name not in {*BUILTIN_NAMES, *plugin_metric_names()}:
+            self.unknown(node)
+        span = Span(node.by[0].span.start, node.by[-1].span.end)
+        accepted = ", ".join((*COLUMN_FUNCTIONS, *MEASURES))
+        refuse("E304", f"only these accept `by=`: {accepted}", span)
 
     def metric(self, node: NameNode) -> Expression:
         name = canonical_name(node.name)
@@ -223,13 +268,37 @@ class _Resolver:
         bottom = ex.Leaf(find_rate(metric.over), where.everyone, split, node.span)
         return ex.divide(found, bottom, node.span)
 
+    def measure(self, node: NameNode, measure: Composite) -> Expression:
+        """Expand a fairness measure: each `by=columns` in its text becomes that of the node."""
+        if not node.by or node.arguments:
+            _refuse_use(node, "takes a column and no metric", f"{node.name}(by=sex)")
+        if len(node.by) > 1 and not node.joint:
+            _refuse_several(node)
+        where, split = self.slice(node)
+        inside = replace(self, where=where, split=split)
+
+        def with_columns(part: NameNode) -> NameNode:
+            if not part.by:
+                return part
+            return replace(part, by=node.by, joint=node.joint, min_rows=node.min_rows)
+
+        tree = syntax.with_span(parse_expression(measure.text), node.span)
+        return inside.value(syntax.map_names(tree, with_columns))
+
     def unknown(self, node: NameNode) -> NoReturn:
         name, span = node.name, Span(node.span.start, node.span.start + len(node.name))
         if name in self.scope.groups or name in self.scope.datasets:
             help_ = f"use it in a rate, such as positive_rate[{name}]"
             refuse("E203", f"'{name}' is a slice, not a number", span, help_)
         known = {*BUILTIN_NAMES, *plugin_metric_names(), *self.scope.parameters, *self.scope.unset}
-        help_ = did_you_mean(name, known, "metrics, functions and sweep names")
+        metric, _, ending = name.rpartition("_")
+        template = {"difference": "max_gap", "gap": "max_gap", "ratio": "min_ratio"}.get(ending)
+        if template and metric in {*METRICS, *SYNONYMS}:
+            help_ = f"write {template}({metric}, by=COLUMN)"
+        else:
+            measures = [each for each in (*MEASURES, *SYNONYMS) if each.startswith(f"{name}_")]
+            help_ = f"write {measures[0]}(by=COLUMN)" if measures else ""
+            help_ = help_ or did_you_mean(name, known, "metrics, functions and sweep names")
         refuse("E203", f"the name '{name}' is unknown", span, help_)
 
     def parameter(self, node: NameNode) -> Expression:
@@ -254,20 +323,18 @@ class _Resolver:
         name, arguments = node.name, node.arguments or ()
         if not node.by or len(arguments) != 1:
             _refuse_use(node, "takes one metric and a column", f"{name}(tpr, by=sex)")
-        if len(node.by) > 1 and name in SINGLE_COLUMN_TEMPLATES:
-            worst = "max" if name == "max_gap" else "min"
-            help_ = f"write {worst}({name}(tpr, by=sex), {name}(tpr, by=race))"
-            refuse("E304", f"'{name}' compares the values of one column", node.by[1].span, help_)
-        conditions = [condition for column in self.columns(node) for condition in column]
-        parts = [self.under(condition).value(arguments[0]) for condition in conditions]
+        if len(node.by) > 1 and not node.joint and name in SINGLE_COLUMN_TEMPLATES:
+            _refuse_several(node)
+        groups = [group for column in self.columns(node) for group in column]
+        parts = [self.under(group).value(arguments[0]) for group in groups]
         sizes = (1 for part in parts for _ in ex.walk(part))
         if sum(itertools.islice(sizes, MAX_NODES)) * len(parts) > MAX_NODES:
             help_ = "use a column with fewer values, or one template at a time"
             refuse("E302", f"'{name}' expands to too many parts", node.span, help_)
         return apply_template(name, parts, node.span)
 
-    def under(self, condition: Condition) -> _Resolver:
-        conditions = (*self.where.conditions, condition)
+    def under(self, group: Conditions) -> _Resolver:
+        conditions = (*self.where.conditions, *group)
         return replace(self, where=Slice.of(self.where.datasets, conditions))
 
     def balance_metric(self, node: NameNode) -> Expression:
@@ -280,29 +347,78 @@ class _Resolver:
             refuse("E304", message, node.span, "its slice can only name data sets")
         disclosivity = node.name == DISCLOSIVITY
 
-        def group(condition: Condition) -> ex.Leaf:
-            inside = Slice.of(where.datasets, (condition,))
+        def group(conditions: Conditions) -> ex.Leaf:
+            inside = Slice.of(where.datasets, conditions)
             return ex.Leaf(JOINT_RATE, inside, None if disclosivity else split, node.span)
 
         columns = [list(map(group, column)) for column in self.columns(node)]
         if disclosivity:
             names = tuple(name.text for name in node.by)
+            if node.joint and len(names) > 1:
+                help_ = f"write (by={ex.by_text(names)}): the largest of both columns counts"
+                refuse("E304", f"'{node.name}' takes no combinations of columns", node.span, help_)
             return ex.Disclosure(names, tuple(map(tuple, columns)), split, node.span)
         return imbalance_expression(columns, node.span)
 
-    def columns(self, node: NameNode) -> list[list[Condition]]:
-        """Return one condition for each value of each column in `by=`."""
+    def columns(self, node: NameNode) -> list[list[Conditions]]:
+        """Return the groups of each column in `by=`, or of their combinations as one column.
+
+        Groups with fewer rows than `min_rows` are left out.
+        """
+        small = {group for group, _ in self.small_groups(node)}
+        columns = [
+            [group for group in column if group not in small] for column in self._all_groups(node)
+        ]
+        for column in columns if small else ():
+            if len(column) < 2:
+                span = node.span if node.min_rows is None else node.min_rows.span
+                message = f"only {len(column)} group has at least {_min_rows(node):g} rows"
+                refuse("E304", message, span, "compare by fewer columns, or set min_rows")
+        return columns
+
+    def small_groups(self, node: NameNode) -> list[tuple[Conditions, int]]:
+        """Return the groups of `by=` that are left out, with their numbers of rows."""
+        least, count = _min_rows(node), self.scope.count
+        if count is None and node.min_rows is not None and self.scope.columns is not None:
+            message = "the rows of groups of a streamed table are not counted"
+            refuse("E414", message, node.min_rows.span, "leave out min_rows")
+        if not least or count is None:
+            return []
+        groups = [group for column in self._all_groups(node) for group in column]
+        counts = [(group, count(group)) for group in groups]
+        return [(group, rows) for group, rows in counts if rows < least]
+
+    def _all_groups(self, node: NameNode) -> list[list[Conditions]]:
         found = []
         for k, (column, span) in enumerate((name.text, name.span) for name in node.by):
             if any(column == other.text for other in node.by[:k]):
                 refuse("E304", f"'{column}' is named twice", span)
-            values = _column_values(column, span, self.scope)
-            if not 2 <= len(values) <= MAX_VALUES:
-                count = f"{len(values)} value{'s' * (len(values) != 1)}"
-                takes = f"'{node.name}' takes 2 to {MAX_VALUES}"
-                refuse("E304", f"'{column}' has {count}, {takes}", span)
-            found.append([Condition(column, "=", (value,)) for value in values])
-        return found
+            found.append(self._column_groups(node, column, span))
+        if not node.joint:
+            return found
+        size = math.prod(map(len, found))
+        if size > MAX_COMBINATIONS:
+            message = f"these columns have {size} combinations of values, at most"
+            refuse("E302", f"{message} {MAX_COMBINATIONS} are allowed", node.span, "use fewer")
+        return [[tuple(itertools.chain(*parts)) for parts in itertools.product(*found)]]
+
+    def _column_groups(self, node: NameNode, column: str, span: Span) -> list[Conditions]:
+        """Return a group for each value of a column, or for each of its bins."""
+        values = _column_values(column, span, self.scope)
+        if column in self.scope.bins:
+            cuts = self.scope.bins[column]
+            check_condition(Condition(column, ">=", tuple(cuts), span), self.scope)
+            below = [None, *(Condition(column, ">=", (float(cut),)) for cut in cuts)]
+            above = [*(Condition(column, "<", (float(cut),)) for cut in cuts), None]
+            pairs = zip(below, above, strict=True)
+            return [tuple(each for each in pair if each is not None) for pair in pairs]
+        if not 2 <= len(values) <= MAX_VALUES:
+            count = f"{len(values)} value{'s' * (len(values) != 1)}"
+            takes = f"'{node.name}' takes 2 to {MAX_VALUES}"
+            many = len(values) > MAX_VALUES and not isinstance(values[0], str)
+            help_ = f"cut it: bins: {{{column}: [...]}}" if many else None
+            refuse("E304", f"'{column}' has {count}, {takes}", span, help_)
+        return [(Condition(column, "=", (value,)),) for value in values]
 
     def of(self, node: NameNode) -> Expression:
         arguments = node.arguments or ()
@@ -324,17 +440,18 @@ class _Resolver:
     def slice(self, node: NameNode) -> tuple[Slice, str | None]:
         datasets, conditions = set(self.where.datasets), list(self.where.conditions)
         for item in node.items:
-            if isinstance(item, Condition):
-                check_condition(item, self.scope)
-                conditions.append(item)
-            elif item.text in self.scope.groups:
-                conditions += self.scope.groups[item.text]
-            elif item.text in self.scope.datasets:
+            if (
+                isinstance(item, syntax.Name)
+                and item.text in self.scope.datasets
+                and item.text not in self.scope.groups
+            ):
                 datasets.add(item.text)
-            else:
-                known = {*self.scope.groups, *self.scope.datasets}
-                help_ = did_you_mean(item.text, known, "groups and data sets")
-                refuse("E204", f"'{item.text}' is neither a group nor a data set", item.span, help_)
+                continue
+            clauses = syntax.item_clauses(item, self.group)
+            for atom in itertools.chain(*(clause.atoms for clause in clauses)):
+                if not isinstance(item, syntax.Name):
+                    check_condition(atom, self.scope)
+            conditions += clauses
         if node.split is None:
             return Slice.of(datasets, conditions), self.split
         split = node.split.text
@@ -342,6 +459,24 @@ class _Resolver:
             help_ = did_you_mean(split, SPLITS, "splits")
             refuse("E209", f"'{split}' is not a split", node.split.span, help_)
         return Slice.of(datasets, conditions), split
+
+    def group(self, name: syntax.Name) -> Conditions:
+        """Return the conditions of a group; raise E204 for another name."""
+        if name.text in self.scope.groups:
+            return self.scope.groups[name.text]
+        if name.text in self.scope.datasets:
+            message = f"the data set '{name.text}' cannot be combined with `and`, `or` or `not`"
+            refuse("E204", message, name.span, "separate it by a comma")
+        known = {*self.scope.groups, *self.scope.datasets}
+        help_ = did_you_mean(name.text, known, "groups and data sets")
+        return refuse("E204", f"'{name.text}' is neither a group nor a data set", name.span, help_)
+
+
+def _refuse_several(node: NameNode) -> NoReturn:
+    """Raise E304 for several columns in parentheses where groups are compared with each other."""
+    names = ", ".join(syntax.quote(name.text) for name in node.by)
+    message = f"'{node.name}' compares the groups of one column, or all combinations of several"
+    refuse("E304", message, node.by[1].span, f"write by=[{names}] for the combinations")
 
 
 def _refuse_use(node: NameNode, reason: str, usage: str = "") -> NoReturn:

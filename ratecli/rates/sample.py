@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.rates.expression import Slice
-from ratecli.rates.syntax import Condition, parse_number, value_text
+from ratecli.rates.syntax import AnyOf, Clause, parse_number, value_text
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -86,7 +86,7 @@ class Sample:
     def _cache(self) -> dict[object, Mask]:
         return {}
 
-    def _cached(self, key: Condition | str) -> Mask:
+    def _cached(self, key: Clause | str) -> Mask:
         """Return the mask of a condition or a split, computed once."""
         if key not in self._cache:
             found = self.part == key if isinstance(key, str) else self._holds(key)
@@ -109,7 +109,9 @@ class Sample:
             "deployed_no": deployed == 0,
         }
 
-    def _holds(self, condition: Condition) -> Mask:
+    def _holds(self, condition: Clause) -> Mask:
+        if isinstance(condition, AnyOf):
+            return np.asarray(np.logical_or.reduce(list(map(self._cached, condition.atoms))))
         column = self.columns[condition.column]
         numeric = column.dtype.kind == "f"
         if condition.op in {"=", "!="}:

@@ -5,8 +5,10 @@ Two trees are equal if they have the same structure; spans are not compared.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NoReturn, get_args
 
@@ -22,6 +24,18 @@ SPLITS = get_args(SplitName)
 Comparison = Literal["=", "!=", "<", "<=", ">", ">="]
 COMPARISONS = get_args(Comparison)
 Operator = Literal["+", "-", "*", "/", "**"]
+_NEGATED: Mapping[Comparison, Comparison] = {
+    "=": "!=",
+    "!=": "=",
+    "<": ">=",
+    "<=": ">",
+    ">": "<=",
+    ">=": "<",
+}
+KEYWORDS = frozenset({"and", "or", "not", "in"})
+"""Words of slices; a column or value with such a name is quoted."""
+MAX_CLAUSES = 64
+"""Largest number of clauses that one item of a slice may become."""
 
 
 def refuse(code: str, message: str, span: Span, help_: str | None = None) -> NoReturn:
@@ -30,7 +44,7 @@ def refuse(code: str, message: str, span: Span, help_: str | None = None) -> NoR
 
 
 def quote(text: str) -> str:
-    if BARE_WORD.fullmatch(text):
+    if BARE_WORD.fullmatch(text) and text not in KEYWORDS:
         return text
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
@@ -64,6 +78,28 @@ class Condition:
         right = texts[0] if len(texts) == 1 else "(" + ", ".join(texts) + ")"
         return f"{quote(self.column)} {self.op} {right}"
 
+    @property
+    def atoms(self) -> tuple[Condition, ...]:
+        return (self,)
+
+    def negated(self) -> Condition:
+        """Return the condition of the other rows that have a value in the column."""
+        return replace(self, op=_NEGATED[self.op])
+
+
+@dataclass(frozen=True)
+class AnyOf:
+    """`age < 30 or sex = Female`: at least one of several conditions holds."""
+
+    atoms: tuple[Condition, ...]
+
+    def __str__(self) -> str:
+        return " or ".join(map(str, self.atoms))
+
+
+Clause = Condition | AnyOf
+"""A row is in a slice if all its clauses hold."""
+
 
 @dataclass(frozen=True)
 class Name:
@@ -73,7 +109,46 @@ class Name:
     span: Span = field(default=NO_SPAN, compare=False)
 
 
-SliceItem = Condition | Name
+@dataclass(frozen=True)
+class Junction:
+    """`a and b`, `a or b`, or `not a` with a single item."""
+
+    op: Literal["and", "or", "not"]
+    items: tuple[SliceItem, ...]
+    span: Span = field(default=NO_SPAN, compare=False)
+
+
+SliceItem = Condition | Name | Junction
+
+
+def item_clauses(item: SliceItem, find: Callable[[Name], tuple[Clause, ...]]) -> tuple[Clause, ...]:
+    """Return clauses that all hold for exactly the rows of an item of a slice.
+
+    As in SQL, a comparison and its negation are both false where the column is missing. `find`
+    returns the clauses of a name. Raises E302 if there would be too many clauses.
+    """
+    if isinstance(item, Condition):
+        return (item,)
+    if isinstance(item, Name):
+        return find(item)
+    parts = [item_clauses(each, find) for each in item.items]
+    if item.op == "and":
+        return tuple(itertools.chain(*parts))
+    if item.op == "or":
+        return _any_of(parts, item.span)
+    return _any_of([tuple(x.negated() for x in each.atoms) for each in parts[0]], item.span)
+
+
+def _any_of(parts: Sequence[tuple[Clause, ...]], span: Span) -> tuple[Clause, ...]:
+    """Return clauses of the rows for which all clauses of at least one part hold."""
+    if math.prod(map(len, parts)) > MAX_CLAUSES:
+        refuse("E302", f"this slice has more than {MAX_CLAUSES} conditions", span)
+    found = []
+    for choice in itertools.product(*parts):
+        atoms = {str(atom): atom for clause in choice for atom in clause.atoms}
+        ordered = tuple(atoms[text] for text in sorted(atoms))
+        found.append(ordered[0] if len(ordered) == 1 else AnyOf(ordered))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -86,12 +161,15 @@ class NumberLiteral:
 class NameNode:
     """A metric, function or parameter, such as `recall[women]@test` or `max_gap(tpr, by=sex)`.
 
-    `by` are the columns of `by=`, empty without one.
+    `by` are the columns of `by=`, empty without one; `joint` if their values are combined, as in
+    `by=[sex, race]`. `min_rows` is the argument of this name.
     """
 
     name: str
     arguments: tuple[SyntaxNode, ...] | None = None
     by: tuple[Name, ...] = ()
+    joint: bool = False
+    min_rows: NumberLiteral | None = None
     items: tuple[SliceItem, ...] = ()
     split: Name | None = None
     span: Span = field(default=NO_SPAN, compare=False)
@@ -132,3 +210,26 @@ def with_span(node: SyntaxNode, span: Span) -> SyntaxNode:
             return replace(node, arguments=inside, span=span)
         case _:
             return replace(node, span=span)
+
+
+def map_names(node: SyntaxNode, change: Callable[[NameNode], NameNode]) -> SyntaxNode:
+    """Return a tree with every name changed, arguments before the names that take them."""
+    match node:
+        case Operation(operands=operands):
+            return replace(node, operands=tuple(map_names(x, change) for x in operands))
+        case NameNode(arguments=arguments):
+            if arguments is not None:
+                inside = tuple(map_names(argument, change) for argument in arguments)
+                node = replace(node, arguments=inside)
+            return change(node)
+        case _:
+            return node
+
+
+def walk(node: SyntaxNode) -> Iterator[SyntaxNode]:
+    """Yield every node of a tree, parents before children."""
+    yield node
+    match node:
+        case Operation(operands=inner) | NameNode(arguments=tuple(inner)):
+            for part in inner:
+                yield from walk(part)

@@ -130,6 +130,13 @@ _SYNONYMS = {
     "pr_auc": "average_precision",
     "mse": "mean_squared_error",
     "log_loss": "cross_entropy",
+    "demographic_parity_difference": "statistical_parity_difference selection_rate_difference",
+    "demographic_parity_ratio": "disparate_impact selection_rate_ratio statistical_parity_ratio",
+    "equal_opportunity_difference": "true_positive_rate_difference",
+    "equal_opportunity_ratio": "true_positive_rate_ratio",
+    "predictive_equality_difference": "false_positive_rate_difference",
+    "predictive_parity_difference": "precision_score_difference",
+    "predictive_parity_ratio": "precision_score_ratio",
 }
 SYNONYMS = {other: name for name, others in _SYNONYMS.items() for other in others.split()}
 
@@ -178,6 +185,47 @@ TEMPLATES = {
     "mean": "mean of a metric over the values of a column, with equal weights",
     "min_ratio": "smallest ratio of a metric between two values of a column",
 }
+
+MEASURES = {
+    "demographic_parity_difference": Composite(
+        "max_gap(positive_rate, by=columns)",
+        "largest difference of selection rates between two groups",
+    ),
+    "demographic_parity_ratio": Composite(
+        "min_ratio(positive_rate, by=columns)",
+        "smallest ratio of selection rates between two groups",
+    ),
+    "equal_opportunity_difference": Composite(
+        "max_gap(tpr, by=columns)", "largest difference of true positive rates between two groups"
+    ),
+    "equal_opportunity_ratio": Composite(
+        "min_ratio(tpr, by=columns)", "smallest ratio of true positive rates between two groups"
+    ),
+    "equalized_odds_difference": Composite(
+        "max(max_gap(tpr, by=columns), max_gap(fpr, by=columns))",
+        "largest difference of true or of false positive rates between two groups",
+    ),
+    "equalized_odds_ratio": Composite(
+        "min(min_ratio(tpr, by=columns), min_ratio(fpr, by=columns))",
+        "smallest ratio of true or of false positive rates between two groups",
+    ),
+    "predictive_equality_difference": Composite(
+        "max_gap(fpr, by=columns)", "largest difference of false positive rates between two groups"
+    ),
+    "predictive_parity_difference": Composite(
+        "max_gap(precision, by=columns)", "largest difference of precision between two groups"
+    ),
+    "predictive_parity_ratio": Composite(
+        "min_ratio(precision, by=columns)", "smallest ratio of precision between two groups"
+    ),
+    "accuracy_score_difference": Composite(
+        "max_gap(accuracy, by=columns)", "largest difference of accuracy between two groups"
+    ),
+    "accuracy_score_ratio": Composite(
+        "min_ratio(accuracy, by=columns)", "smallest ratio of accuracy between two groups"
+    ),
+}
+"""Fairness measures of the groups of `columns`, with fairlearn's names where it has them."""
 
 BALANCE_METRICS = {
     "imbalance": "distance of the shares of a column's values among positive decisions from 1/K",

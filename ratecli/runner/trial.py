@@ -456,7 +456,7 @@ def _row_fields(rows: TrialData, leaves: Sequence[Leaf], some: NDArray[np.intp])
     """
     sample = rows.sample
     wheres = dict.fromkeys(leaf.where.visible for leaf in leaves)
-    columns = dict.fromkeys(each.column for leaf in leaves for each in leaf.where.conditions)
+    columns = dict.fromkeys(each.column for leaf in leaves for each in leaf.where.atoms)
     return {
         "X": take_rows(rows.X, some),
         "label": sample.label[some],

@@ -49,7 +49,7 @@ def slice_memberships(sample: Sample, slices: Sequence[str]) -> list[Mask]:
 
 
 def _check_slice_columns(sample: Sample, where: Slice) -> Iterator[Diagnostic]:
-    for condition in where.conditions:
+    for condition in where.atoms:
         column = sample.columns.get(condition.column)
         start = f"the classifier uses the condition '{condition}', and"
         if column is None:
@@ -112,8 +112,8 @@ class Encoding:
 
     def columns_for(self, classifier: Classifier) -> dict[str, ColumnKind | None]:
         """Return the columns that a classifier needs, for its features and its slices, by kind."""
-        conditions = [each for text in classifier.slices for each in parse_conditions(text)]
-        columns = sorted({each.column for each in conditions})
+        slices = [Slice.of((), parse_conditions(text)) for text in classifier.slices]
+        columns = sorted({each.column for where in slices for each in where.atoms})
         return {**{name: self.kind(name) for name in columns}, **self.encoder.kinds}
 
     def inputs_for(

@@ -68,8 +68,8 @@ def joint_rate_groups(goals: Iterable[Goal]) -> GroupConditions:
     """Return the groups in `joint_rate` terms of the goals that have one condition on a column."""
     found: GroupConditions = {}
     for leaf in ex.leaves(*(goal.expression for goal in goals)):
-        if leaf.rate == JOINT_RATE and len(leaf.where.conditions) == 1:
-            (condition,) = leaf.where.conditions
+        if leaf.rate == JOINT_RATE and len(leaf.where.atoms) == 1:
+            (condition,) = leaf.where.atoms
             found.setdefault(condition.column, {})[_group_name(condition)] = condition
     return found
 

@@ -75,7 +75,7 @@ def test_the_schema_is_printed(cli):
 
 def test_everything_is_listed():
     listed = {kind: [row["name"] for row in listing()] for kind, listing in LISTINGS.items()}
-    metrics = (table.RATES, table.COMPOSITES, table.RANKINGS, table.BALANCE_METRICS)
+    metrics = (table.RATES, table.COMPOSITES, table.MEASURES, table.RANKINGS, table.BALANCE_METRICS)
     assert listed["metrics"] == [name for kind in metrics for name in kind]
     assert listed["functions"] == [*FUNCTIONS, *table.TEMPLATES, table.OF]
     assert listed["algorithms"] == list(all_algorithms())

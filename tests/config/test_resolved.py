@@ -32,6 +32,7 @@ def test_defaults(load):
         "description": "",
         "datasets": {"d": {"source": "loans"}},
         "groups": {},
+        "bins": {},
         "objective": "error",
         "constraints": {},
         "regularization": {"l2": "1/n"},

@@ -23,6 +23,8 @@ from ratecli.rates.matrix import (
     log_loss,
     measure,
 )
+from ratecli.rates.parser import parse_expression
+from ratecli.rates.resolve import Scope, resolve
 from ratecli.rates.sample import Sample
 from ratecli.rates.table import RATES
 
@@ -56,6 +58,13 @@ SLICES = {
     "[age = (20, '21', old)]": lambda s, i: s.columns["age"][i] in {20, 21},
     "[zip = (1, 2.5)]": lambda s, i: s.columns["zip"][i] in {"1", "2.5"},
     "[zip <= 2.5]": lambda s, i: float(s.columns["zip"][i]) <= 2.5,
+    "[women or age >= 30]": lambda s, i: s.columns["sex"][i] == "f" or s.columns["age"][i] >= 30,
+    "[not (women and age >= 30), d1]": lambda s, i: (
+        (s.columns["sex"][i] == "m" or s.columns["age"][i] < 30) and s.dataset[i] == "d1"
+    ),
+    "[not (sex in (f, m) or age < 30) or zip = 1 and women]": lambda s, i: (
+        s.columns["zip"][i] == "1" and s.columns["sex"][i] == "f"
+    ),
     "[d1]": lambda s, i: s.dataset[i] == "d1",
     "[d1, d3, women]": lambda s, i: s.dataset[i] in {"d1", "d3"} and s.columns["sex"][i] == "f",
 }
@@ -248,6 +257,37 @@ def test_rankings_use_their_slice_and_split():
     )
     assert number("roc_auc[d1]@test", sample, predictions) == pytest.approx(expected)
     assert number("roc_auc[d1]", sample, predictions, "test") == pytest.approx(expected)
+
+
+FAIRLEARN = (
+    "demographic_parity_difference demographic_parity_ratio equal_opportunity_difference "
+    "equal_opportunity_ratio equalized_odds_difference equalized_odds_ratio "
+    "accuracy_score_difference accuracy_score_ratio false_positive_rate_difference"
+)
+
+
+@pytest.mark.parametrize("samples", [5, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("by", [["zip"], ["sex", "zip"]])
+def test_fairness_measures_are_those_of_fairlearn(samples, by):
+    fairlearn = pytest.importorskip("fairlearn.metrics")
+    for seed in range(samples):
+        drawn, _said = random_sample(seed, 300)
+        rows = np.flatnonzero(~np.isnan(drawn.label) & (drawn.columns["sex"] != None))  # noqa: E711
+        names = np.full(len(rows), "d1"), np.full(len(rows), "train")
+        weight = drawn.weight[rows]
+        columns = {name: drawn.columns[name][rows] for name in ("sex", "zip")}
+        label = drawn.label[rows]
+        p = (np.random.default_rng(seed).random(len(rows)) < 0.5).astype(float)
+        sample = Sample(columns, label, *names, weight)
+        scope = Scope(values=lambda name: sorted(set(columns[name])))  # noqa: B023
+        for name in FAIRLEARN.split():
+            tree = resolve(parse_expression(f"{name}(by=[{', '.join(by)}])"), scope)
+            (found,) = measure([tree], sample, "train", Predictions(p, p, p))
+            groups = np.column_stack([columns[each] for each in by])
+            expected = getattr(fairlearn, name)(
+                label, p, sensitive_features=groups, sample_weight=weight
+            )
+            assert found == pytest.approx(expected, abs=1e-12), (seed, name)
 
 
 KINDS = ["error", "positive_rate[sex=f]", "tpr[sex=m]", "churn", "base_rate", "wins[zip=1]"]

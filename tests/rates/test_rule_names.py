@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from dataclasses import replace
 
 import pytest
 from full_scope import FULL, VALUES, fault_under, value
@@ -20,11 +21,12 @@ from ratecli.rates.resolve import (
     Scope,
     check_condition,
     constraint_differences,
+    left_out_groups,
     resolve,
     violation_expression,
 )
 from ratecli.rates.syntax import Condition
-from ratecli.rates.table import BALANCE_METRICS, COMPOSITES, METRICS, SYNONYMS, TEMPLATES
+from ratecli.rates.table import BALANCE_METRICS, COMPOSITES, MEASURES, METRICS, SYNONYMS, TEMPLATES
 
 
 def rule(text: str) -> tuple[Expression, ...]:
@@ -33,9 +35,10 @@ def rule(text: str) -> tuple[Expression, ...]:
 
 @pytest.mark.parametrize(("synonym", "name"), SYNONYMS.items())
 def test_a_synonym_gives_the_same_tree(synonym, name):
-    assert name in METRICS
-    assert synonym not in METRICS
-    assert value(f"{synonym}[women]@test") == value(f"{name}[women]@test")
+    assert name in {*METRICS, *MEASURES}
+    assert synonym not in {*METRICS, *MEASURES}
+    columns = "(by=race)" if name in MEASURES else ""
+    assert value(f"{synonym}{columns}[women]@test") == value(f"{name}{columns}[women]@test")
 
 
 @pytest.mark.parametrize("name", COMPOSITES)
@@ -78,6 +81,63 @@ def test_a_template_compares_all_ordered_pairs():
     assert [leaf.where for leaf in ex.leaves(value("max_gap(tpr, by=age)"))][2] == Slice(
         (), (Condition("age", "=", (41.5,)),)
     )
+
+
+@pytest.mark.parametrize(
+    ("measure", "written"),
+    [
+        ("demographic_parity_ratio(by=sex)", "min_ratio(positive_rate, by=sex)"),
+        (
+            "equalized_odds_difference(by=race)[old]@test",
+            "max(max_gap(tpr[old]@test, by=race), max_gap(fpr[old]@test, by=race))",
+        ),
+        ("predictive_parity_difference(by=[sex, race])", "max_gap(precision, by=[sex, race])"),
+        ("max_gap(tpr, by=[sex])", "max_gap(tpr, by=sex)"),
+        (
+            "mean(tpr, by=[sex, race])",
+            "(" + " + ".join(f"tpr[{s}, race={r}]" for s in ("women", "men") for r in VALUES["race"])
+            + ") / 6",
+        ),
+        (
+            "max(tpr, by=[age, sex])",
+            ("max(tpr[age < 30, women], tpr[age < 30, men], tpr[age >= 30, age < 40, women], "
+            "tpr[age >= 30, age < 40, men], tpr[age >= 40, women], tpr[age >= 40, men])"),
+        ),
+        ("tpr[women or race in (Asian, White)]", "tpr[race = (Asian, White) or sex = Female]"),
+        ("tpr[not (women or age < 30)]", "tpr[sex != Female, age >= 30]"),
+        ("tpr[not old]", "tpr[age < 39 or race = Black]"),
+        ("tpr[race not in Asian and women, age > 3]", "tpr[women, race != Asian, age > 3]"),
+        ('tpr["sex" = Female or race = (Black)]', "tpr[race = Black or women]"),
+    ],
+)  # fmt: skip
+def test_measures_combinations_and_conditions_written_out(measure, written):
+    scope = replace(FULL, bins={"age": (30.0, 40.0)})
+    assert value(measure, scope) == value(written, scope)
+
+
+def test_combinations_with_few_rows_are_left_out():
+    rows = {("Female", "Asian"): 29, ("Male", "Black"): 0}
+    asked = [(s, r) for s in VALUES["sex"] for r in VALUES["race"]]
+
+    def count(conditions):
+        found = {each.column: each.values[0] for each in conditions}
+        return rows.get((found["sex"], found.get("race")), 30)
+
+    scope = replace(FULL, count=count)
+    text = "min_ratio(tpr, by=[sex, race])"
+    kept = {leaf.where for leaf in ex.leaves(value(text, scope))}
+    assert kept == {
+        Slice.of((), (Condition("sex", "=", (s,)), Condition("race", "=", (r,))))
+        for s, r in asked
+        if (s, r) not in rows
+    }
+    (fault,) = left_out_groups(parse_expression(f"1 - {text}"), scope)
+    assert (fault.code, fault.span) == ("W401", Span(4, 4 + len(text)))
+    assert "race = Asian, sex = Female (29); race = Black, sex = Male (0)" in fault.message
+    for other in (f"{text[:-1]}, min_rows=0)", "min_ratio(tpr, by=sex)"):
+        assert not list(left_out_groups(parse_expression(other), scope))
+        assert len(ex.leaves(value(other, scope))) in {2, 6}
+    fault_under("max_gap(tpr, by=sex, min_rows=«31»)", lambda each: value(each, scope))
 
 
 def test_a_mean_over_values_is_the_sum_written_out():
@@ -197,6 +257,15 @@ def mark_of(faulty: str, code: str, help_: str = "", message: str = "") -> tuple
         mark_of("0.5 * «Recall»[women]", "E203", "did you mean 'recall'"),
         mark_of("«sqr»(tpr)", "E203", "did you mean 'sqrt'"),
         mark_of("1 - «women»", "E203", "positive_rate[women]", "is a slice"),
+        mark_of("«demographic_parity»(by=sex)", "E203", "demographic_parity_difference(by="),
+        mark_of("1 - «recall_gap»(by=sex)", "E203", "max_gap(recall, by=COLUMN)"),
+        mark_of("«equalised_odds_ratio»(by=sex)", "E203", "did you mean 'equalized_odds_ratio'"),
+        mark_of("1 - «equalized_odds_ratio»", "E304", "equalized_odds_ratio(by=sex)"),
+        mark_of("«equalized_odds_ratio(tpr, by=sex)»", "E304", "equalized_odds_ratio(by=sex)"),
+        mark_of("disparate_impact(by=(sex, «race»))", "E304", "by=[sex, race]"),
+        mark_of("«disclosivity(by=[sex, race])»", "E304", "(by=(sex, race))"),
+        mark_of("tpr[women or «d1»]", "E204", "by a comma"),
+        mark_of("tpr[women or «sx = 1»]", "E205", "did you mean 'sex'"),
         mark_of("tpr[«wimen»]", "E204", "did you mean 'women'"),
         mark_of("tpr[women, «d4»]", "E204", "d1, d2, d3"),
         mark_of("tpr[women, «sx = Female»]", "E205", "did you mean 'sex'"),
@@ -232,7 +301,7 @@ def mark_of(faulty: str, code: str, help_: str = "", message: str = "") -> tuple
         mark_of("«disclosivity(by=sex)[women]»", "E304", "", "not on those where sex = Female"),
         mark_of("max(«imbalance(by=race)», by=sex)", "E304", "", "not on those where sex = Female"),
         mark_of("disclosivity(by=(sex, «sex»))", "E304", "", "'sex' is named twice"),
-        mark_of("max_gap(tpr, by=(sex, «race»))", "E304", "", "compares the values of one column"),
+        mark_of("max_gap(tpr, by=(sex, «race»))", "E304", "", "compares the groups of one column"),
         mark_of("«min(tpr, fpr, by=sex)»", "E304", "", "takes one metric and a column"),
     ],
 )

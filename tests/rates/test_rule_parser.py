@@ -134,7 +134,7 @@ def test_spans_of_compounds_exclude_blanks_around_them():
         ("tpr «+»", "the rule ends here"),
         ("tpr«$»", "found '$'"),
         ("(tpr «]»", "')' is missing after the bracketed part"),
-        ("max_gap(tpr, by=sex«,» tpr)", "')' is missing after the arguments"),
+        ("max_gap(tpr, by=sex, «tpr»)", "only `min_rows=` is expected"),
         ("max_gap(tpr, by=«3»)", "a name is expected in `by=`"),
         ("tpr[«]»", "a name is expected in a slice"),
         ("tpr[city = New «York»]", "']' is missing after the slice, found 'York'"),

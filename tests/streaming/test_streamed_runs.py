@@ -34,6 +34,7 @@ datasets:
   people: {path: people.parquet, label: y, weight: w, drop: [old],
            split: {validation: 0.2, stratify: [sex, label]}}
 groups: {women: sex = F, men: sex = M, young: age < 30}
+bins: {age: [25, 44]}
 objective: error
 constraints: {parity: 'positive_rate[women] >= 0.9 * positive_rate[men]',
               some: 'tpr[young, women] >= 0.5'}
@@ -46,6 +47,7 @@ metrics: {err: error, women: 'positive_rate[women]', f: 'f1[young]', loss: log_l
           gap: 'max_gap(tpr, by=sex)', jobs: 'max_gap(fpr, by=job)', churn: 'churn[men]',
           known: 'disclosivity(by=sex)', at: 'error[age = 44]@test',
           wins: 'wins[women] - losses[men]',
+          ages: 'demographic_parity_ratio(by=[sex, age])', either: 'error[not (young or sex = F)]',
           none: 'share[sex != F, x > 99.5]'}
 """
 
@@ -215,7 +217,7 @@ def test_streamed_data_set_cannot_be_combined(folder):
         check_file(write(folder, text), [STREAM])
     people(900, 1).rename(columns={"age": "years"}).to_parquet(folder / "more.parquet")
     text = text.replace("more: {path: people", "more: {path: more")
-    text = text.replace("error[age = 44]@test", "error")
+    text = text.replace("error[age = 44]@test", "error").replace("by=[sex, age]", "by=[sex]")
     text = text.replace("young: age < 30", "young: {people: age < 30, more: years < 30}")
     swept = write(folder, text + "sweep: {dataset: [people, more]}\n")
     outcome, _ = run_file(swept, STREAM)

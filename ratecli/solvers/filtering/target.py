@@ -135,7 +135,7 @@ def _select_rates(rates: RateMatrix, leaves: list[Leaf], known: Mapping[str, Mas
     """
     at = [rates.index()[leaf] for leaf in leaves]
     parts = [sparse.csr_array(part[at]) for part in (rates.sums, rates.against, rates.members)]
-    columns = {each.column for leaf in leaves for each in leaf.where.conditions} if known else ()
+    columns = {each.column for leaf in leaves for each in leaf.where.atoms} if known else ()
     for part in parts:
         for name in columns:
             part.data[~known[name][part.indices]] = 0.0
