@@ -10,6 +10,7 @@ from ratecli.certify.trees import plan_goal_test
 from ratecli.config.experiment import DeployedSpec
 from ratecli.errors import FaultError
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, case_metrics, references, resolve_goals
+from ratecli.experiment.choices import in_order_of_choice, use_of
 from ratecli.experiment.filter_stage import filter_stage_cases
 from ratecli.experiment.goal_checks import SHAPE_NAMES, refusal_reason
 from ratecli.experiment.options import all_options, solver_class
@@ -21,6 +22,7 @@ from ratecli.rates.expression import Expression
 from ratecli.rates.table import DEPLOYED, MEASURES, canonical_name
 from ratecli.sampling.rows import load_trial_data
 from ratecli.sampling.safety_rows import goal_leaves, rates_on_split, without_split_condition
+from ratecli.solvers.base import Solver
 from ratecli.solvers.margin import MarginSpec
 from ratecli.solvers.registry import all_algorithms
 
@@ -39,11 +41,14 @@ def explain(prepared: PreparedExperiment) -> list[str]:
     lines = [experiment.name, "", "algorithms", *_indent(_explain_algorithms(cases))]
     if experiment.filter is not None:
         lines += ["", "filter", *_indent(_explain_filters(prepared))]
+    goals = list[Goal]()
     for name in ("objective", *experiment.constraints):
         title = name if name == "objective" else f"constraint {name}"
-        goals = explain_goal(_goal_by_point(cases, name))
+        by_point = _goal_by_point(cases, name)
+        goals.append(by_point[0][1])
         tests = [] if name == "objective" else _explain_safety(prepared, name)
-        lines += ["", title, *_indent([*goals, *tests])]
+        lines += ["", title, *_indent([*explain_goal(by_point), *tests])]
+    lines += ["", "which algorithm", *_indent(_explain_choice(goals))]
     if experiment.deployed is not None:
         lines += ["", "deployed model", f"  {_explain_deployed(experiment.deployed)}"]
     metrics = case_metrics(cases)
@@ -176,7 +181,7 @@ def _explain_test(prepared: PreparedExperiment, case: Case, name: str) -> Iterat
 
 
 def explain_goal(goals: Sequence[tuple[str, Goal]]) -> list[str]:
-    """Explain a goal at its sweep points: text, class, normal form, supporting algorithms."""
+    """Explain a goal at its sweep points: text, class and normal form."""
     goal, objective = goals[0][1], goals[0][1].name == "objective"
     text = _shorten_text(ex.to_text(goal.expression))
     words = map(canonical_name, re.findall(r"\w+", goal.text))
@@ -191,8 +196,6 @@ def explain_goal(goals: Sequence[tuple[str, Goal]]) -> list[str]:
         f"class       {SHAPE_NAMES[goal.shape]}",
         *_explain_references(goal),
         *_format_normal_forms(goals),
-        "algorithms",
-        *_indent(_accepting_algorithms(goal, objective=objective)),
     ]
 
 
@@ -225,23 +228,25 @@ def _format_piece(piece: Expression, goal: Goal) -> str:
     return ex.to_text(positive.expression()) if objective else bound_text(positive)
 
 
-def _accepting_algorithms(goal: Goal, *, objective: bool) -> Iterator[str]:
-    """Yield every algorithm and whether it supports the goal."""
+def _explain_choice(goals: Sequence[Goal]) -> Iterator[str]:
+    """Say of every algorithm what it is chosen for, or which goal it does not support."""
     width = max(map(len, all_algorithms()))
-    for name in all_algorithms():
+    for name in in_order_of_choice(all_algorithms()):
         try:
-            found = solver_class(name)
+            words = _choice_text(name, solver_class(name), goals)
         except FaultError as error:
-            yield f"{name:{width}}  {error.faults[0].message}"
-            continue
-        why, _ = refusal_reason(found, goal, objective=objective)
-        if found.role == "ignores":
-            words = "ignores it; results still report it"
-        elif why:
-            words = f"does not support it: {why}"
-        else:
-            words = "supports it" if found.role == "enforces" else "reads it but enforces nothing"
+            words = error.faults[0].message
         yield f"{name:{width}}  {words}"
+
+
+def _choice_text(name: str, found: type[Solver], goals: Sequence[Goal]) -> str:
+    if found.role == "ignores":
+        return f"ignores the goals: {use_of(name)}"
+    for goal in goals:
+        why, _ = refusal_reason(found, goal, objective=goal.name == "objective")
+        if why:
+            return f"does not support '{goal.name}': {why}"
+    return use_of(name) if found.role == "enforces" else f"enforces nothing: {use_of(name)}"
 
 
 def _goal_by_point(cases: Sequence[Case], name: str) -> list[tuple[str, Goal]]:

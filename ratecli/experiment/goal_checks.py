@@ -12,6 +12,7 @@ from ratecli.config.algorithm import AlgorithmSpec
 from ratecli.config.experiment import Experiment
 from ratecli.errors import Diagnostic, Loc, Span, did_you_mean
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, measured_rates, references, resolve_goals
+from ratecli.experiment.choices import in_order_of_choice, use_of
 from ratecli.experiment.options import usable_solvers
 from ratecli.experiment.safety import merged_safety, own_safety_keys
 from ratecli.rates import expression as ex
@@ -192,6 +193,7 @@ def check_support(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
                 for name, found in usable_solvers()
                 if found.role == "enforces" and not refusal_reason(found, goal, objective=aim)[0]
             ]
+            able = [f"{name} ({use_of(name)})" for name in in_order_of_choice(able)]
             hint = f"algorithms that can: {', '.join(able) or 'none'}"
             message = f"algorithm '{case.label}' cannot {what}: {why}"
             yield Diagnostic("E308", message, hint, loc=loc, span=span)

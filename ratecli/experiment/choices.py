@@ -1,0 +1,113 @@
+"""Which algorithm to choose: the table of the docs, `explain`, E308 and `init`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+ROWS = (1_000, 100_000, 10_000_000)
+"""Numbers of rows for which `Choice.seconds` was measured (benchmarks/algorithms.py)."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """When to choose an algorithm.
+
+    Attributes
+    ----------
+    algorithm
+        Its name, with options if it is chosen for these.
+    use
+        What it is chosen for, as the end of a sentence.
+    model
+        What it trains.
+    groups
+        Whether decisions depend on the groups in the constraints.
+    decisions
+        Whether the main classifier is random.
+    seconds
+        Processor time of a trial on `ROWS` rows of ten features, None if it was stopped after 15
+        minutes or needs too much memory.
+    """
+
+    algorithm: str
+    use: str
+    model: str
+    groups: str
+    decisions: str
+    seconds: tuple[float | None, ...] = ()
+
+
+ANY_MODEL = "any"
+LINEAR = "linear"
+CHOICES = (
+    Choice(
+        "post_shift",
+        "if decisions may depend on the groups, and for existing scores",
+        ANY_MODEL,
+        "yes",
+        "random for few scores",
+    ),
+    Choice(
+        "mixture",
+        "if decisions may be random and must not depend on the groups",
+        ANY_MODEL,
+        "no",
+        "random",
+    ),
+    Choice(
+        "majorize",
+        "if decisions must neither be random nor depend on the groups",
+        LINEAR,
+        "no",
+        "not random",
+    ),
+    Choice(
+        "three_player",
+        "if the table is larger than memory",
+        "linear, boosted trees",
+        "no",
+        "random",
+    ),
+    Choice(
+        "seldonian",
+        "if a model must come with a certificate and there are few features",
+        LINEAR,
+        "no",
+        "random",
+    ),
+    Choice(
+        "thresholded",
+        "if one threshold for all rows is enough, as for a recall",
+        ANY_MODEL,
+        "no",
+        "not random",
+    ),
+    Choice("exponentiated_gradient", "to compare with fairlearn", "scikit-learn", "no", "random"),
+    Choice("coco", "to compare with Narasimhan 2018", LINEAR, "yes", "random"),
+    Choice("zafar", "to compare with Zafar et al. 2015", LINEAR, "no", "not random"),
+    Choice("unconstrained", "to know what constraints cost", ANY_MODEL, "no", "not random"),
+    Choice("audit", "to measure or certify the model in use", "the deployed one", "no", "as it is"),
+    Choice(
+        "balanced_tree",
+        "if the training rows should be balanced, not the decisions",
+        "a filter of rows",
+        "no",
+        "random",
+    ),
+    Choice("qp_proxy", "to compare with Deng et al. 2023", "a filter of rows", "no", "random"),
+    Choice("naive_proxy", "to compare with Deng et al. 2023", "a filter of rows", "no", "random"),
+)
+"""The algorithms, those that serve most purposes first."""
+BY_NAME = {choice.algorithm: choice for choice in CHOICES}
+
+
+def in_order_of_choice(algorithms: Iterable[str]) -> list[str]:
+    """Sort algorithms as in `CHOICES`, those of other packages last."""
+    order = list(BY_NAME)
+    return sorted(algorithms, key=lambda name: order.index(name) if name in BY_NAME else len(order))
+
+
+def use_of(algorithm: str) -> str:
+    """Return what an algorithm is chosen for."""
+    return BY_NAME[algorithm].use if algorithm in BY_NAME else f"see `ratecli show {algorithm}`"
