@@ -121,9 +121,36 @@ def init(
         str | None,
         Option(metavar="COLUMN", help="The column to predict.", autocompletion=complete_columns),
     ] = None,
-    group: Annotated[
+    target: Annotated[
         str | None,
-        Option(metavar="COLUMN", help="The column with groups.", autocompletion=complete_columns),
+        Option(
+            metavar="COLUMN",
+            help="Instead of --label: a column of numbers to predict.",
+            autocompletion=complete_columns,
+        ),
+    ] = None,
+    group: Annotated[
+        list[str] | None,
+        Option(
+            metavar="COLUMN",
+            help="A column with groups; if repeated, all combinations are compared.",
+            autocompletion=complete_columns,
+        ),
+    ] = None,
+    goal: Annotated[
+        str | None,
+        Option(
+            metavar="'NAME LIMIT'",
+            help="What must hold, as in 'equalized-odds 0.05'; --list shows the names.",
+        ),
+    ] = None,
+    score: Annotated[
+        str | None,
+        Option(
+            metavar="COLUMN",
+            help="The score of an existing model, to set thresholds on it.",
+            autocompletion=complete_columns,
+        ),
     ] = None,
     positive: Annotated[
         str | None, Option(metavar="VALUE", help="The positive value of the label.")
@@ -134,30 +161,49 @@ def init(
 ) -> None:
     """Write a commented starter file, for a family of goals or for your own table."""
     from ratecli.experiment.catalogue import template_summaries  # noqa: PLC0415
+    from ratecli.experiment.starter import GOALS, StarterOptions, make_starter  # noqa: PLC0415
 
     if listed:
         rows = [*template_summaries().items(), (OWN_DATA, f"Your own table: {OWN_DATA_USAGE}")]
         typer.echo(format_table(["template", "question"], rows))
+        goals = [(name, each.means.replace("`limit`", "LIMIT")) for name, each in GOALS.items()]
+        typer.echo("\n" + format_table(["goal of an own table", "what must hold"], goals))
         return
     notes: Sequence[str] = ()
     if data is None:
-        if any((label, group, positive, separator)):
-            options = "--label, --group, --positive and --separator"
-            raise typer.BadParameter(f"{options} require a table: add --data CSV")
+        given = {
+            "--label": label,
+            "--target": target,
+            "--group": group,
+            "--goal": goal,
+            "--score": score,
+            "--positive": positive,
+            "--separator": separator,
+        }
+        if named := [name for name, value in given.items() if value]:
+            raise typer.BadParameter(f"{named[0]} requires a table: add --data CSV")
         text = _template(template)
     elif template not in {None, OWN_DATA}:
         raise typer.BadParameter(f"--data writes the starter file '{OWN_DATA}', not '{template}'")
-    elif label is None or group is None:
+    elif (label is None) == (target is None) or not (group or goal):
         from ratecli.datasets.tables import TableFile, read_table_file  # noqa: PLC0415
 
         columns = ", ".join(read_table_file(data, separator, TableFile.names)[:20])
-        needed = "--data needs --label COLUMN and --group COLUMN"
+        needed = "--data needs --label or --target COLUMN, and --group COLUMN or --goal NAME"
         raise typer.BadParameter(f"{needed}; columns: {columns}")
     else:
-        from ratecli.experiment.starter import StarterOptions, make_starter  # noqa: PLC0415
-
-        target = Path("experiment.yaml") if path == STDOUT else path
-        made = make_starter(StarterOptions(data, label, group, target, positive, separator))
+        options = StarterOptions(
+            table=data,
+            label=label or target or "",
+            path=Path("experiment.yaml") if path == STDOUT else path,
+            groups=tuple(dict.fromkeys(group or ())),
+            goal=goal or "",
+            numbers=target is not None,
+            score=score or "",
+            positive=positive,
+            separator=separator,
+        )
+        made = make_starter(options)
         print_diagnostics(made.warnings)
         text, notes = made.text, made.notes
     if path == STDOUT:

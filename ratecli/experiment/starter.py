@@ -5,9 +5,11 @@ Every assumption is reported as a note.
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,19 +17,41 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import yaml
+from sklearn.metrics import roc_auc_score
 
 from ratecli.config.document import Document
 from ratecli.datasets import tables as own
-from ratecli.datasets.columns import MISSING_WORDS, as_float_array, is_text, read_label, value_key
+from ratecli.datasets.columns import (
+    MISSING_WORDS,
+    as_array,
+    as_float_array,
+    is_text,
+    read_label,
+    read_number,
+    value_key,
+)
 from ratecli.datasets.tables import SEPARATOR_HELP, read_table_file
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.experiment.catalogue import STARTERS
+from ratecli.experiment.choices import use_of
 from ratecli.experiment.prepare import prepare_document
-from ratecli.rates.syntax import Condition, quote
+from ratecli.experiment.slice_columns import SliceColumns
+from ratecli.experiment.starter_goals import GOALS, StarterGoal
+from ratecli.rates.expression import Slice
+from ratecli.rates.resolve import MIN_ROWS, Conditions, cut_groups
+from ratecli.rates.sample import Floats
+from ratecli.rates.syntax import Condition, parse_number, quote
+from ratecli.rates.table import MEASURES
 
 MAX_GROUPS = 8
+MAX_COLUMNS = 6
+"""Number of metrics that the table of the results shows; `summary.csv` has all of them."""
 MAX_CATEGORIES = 50
 """Maximum number of values of a text column to be used as a feature, one indicator each."""
+MAX_DATES = 200
+"""Number of texts of a column that are read as dates."""
+LEAK_AREA = 0.99
+"""Area under the ROC curve of a feature alone above which it is reported."""
 MIN_KNOWN_NUMBERS = 10
 """Minimum number of known values of a numeric feature, so that training rows have some."""
 BOOLEAN_LABELS = {"0", "1", "-1", "false", "true"}
@@ -42,10 +66,18 @@ class StarterOptions:
     ----------
     table
         The user's table.
-    label, group
-        Its columns of labels and groups.
+    label
+        Its column of labels, of two classes unless `numbers`.
     path
         The experiment file to write.
+    groups
+        The columns of groups; of several columns, all combinations are compared.
+    goal
+        A name in `GOALS`, with a limit or without; "" for the default.
+    numbers
+        Whether labels are numbers.
+    score
+        The column of an existing model's score; "" to train models.
     positive
         The positive value of the label; None if the labels are 0 and 1, or false and true.
     separator
@@ -54,8 +86,11 @@ class StarterOptions:
 
     table: Path
     label: str
-    group: str
     path: Path
+    groups: tuple[str, ...] = ()
+    goal: str = ""
+    numbers: bool = False
+    score: str = ""
     positive: str | None = None
     separator: str | None = None
 
@@ -72,48 +107,117 @@ class Starter:
 def make_starter(request: StarterOptions) -> Starter:
     """Return an experiment on the table that runs without changes.
 
-    It minimizes the error while both groups get positive decisions nearly equally often.
-
     Raises
     ------
     FaultError
-        E104, E404, E405 if the file is not a table; E205 for a missing column; E406 for a label
-        that does not have two values or whose positive value is unclear; E411 for a column that
-        defines no groups. Anything else that keeps the table from a run raises the same error as
-        the run.
+        E104, E404, E405 if the file is not a table, E104 for an unknown goal; E205 for a missing
+        column; E406 for a label that does not have two values or whose positive value is unclear;
+        E411 for a column that defines no groups. Anything else that keeps the table from a run
+        raises the same error as the run.
     """
     separator = request.separator or own.separator_of(request.table)
     frame = read_table_file(request.table, separator, own.read_own_table)
     _check_columns(request, list(frame.columns))
-    positive, negative = _label_values(frame[request.label], request)
-    groups = _group_counts(frame[request.group], request.group)
-    features = frame.drop(columns=[request.label, request.group])
-    reasons = {str(name): _unusable_reason(column) for name, column in features.items()}
-    left_out = {name: reason for name, reason in reasons.items() if reason}
-    gaps = features.drop(columns=list(left_out)).select_dtypes("number").isna().sum()
+    keys, notes, label = _label_keys(frame[request.label], request)
+    goal = _find_goal(request, label)
+    groups = _find_groups(frame, request)
+    others = [request.label, *request.groups, *([request.score] if request.score else [])]
+    features = frame.drop(columns=list(dict.fromkeys(others)))
+    reasons = {str(each): _unusable_reason(column) for each, column in features.items()}
+    left_out = {each: reason for each, reason in reasons.items() if reason}
+    used = features.drop(columns=[*features] if request.score else list(left_out))
+    gaps = used.select_dtypes("number").isna().sum()
     gaps = gaps[gaps > 0].to_dict()
-    text = _write_starter(request, separator, positive, groups, left_out, with_gaps=bool(gaps))
-    yes, no = _quoted(positive), _quoted(negative)
-    notes = [
-        f"label    {_quoted(request.label)}: {yes} is positive, {no} is negative",
-        f"groups   {_quoted(request.group)}: {_format_counts(groups)}",
-        *(f"left out {_quoted(name)}: {reason}" for name, reason in left_out.items()),
-    ]
+    if separator != own.separator_of(request.table):
+        keys = {"separator": separator, **keys}
+    if request.score:
+        keys |= {"scores": [request.score], "drop": list(request.groups)}
+    else:
+        keys |= {"drop": [*request.groups, *left_out]} | ({"missing": "mean"} if gaps else {})
+    algorithm, why = _algorithm(request)
+    algorithms = {algorithm: why}
+    if not request.score or _are_probabilities(frame[request.score]):
+        algorithms = {"unconstrained": ""} | algorithms
+    text = _write_starter(request, keys, goal, groups, algorithms)
+    notes += [f"{'groups':9}{line}" for line in _group_notes(frame, request, groups)]
+    if not request.score:
+        notes += [f"left out {_quoted(each)}: {reason}" for each, reason in left_out.items()]
+        notes += [f"check    {line}" for line in _leaks(used, label)] if not request.numbers else []
     if gaps:
         notes.append(f"missing  {_format_counts(gaps)}: set to the mean, and marked by a feature")
+    if request.goal or request.numbers:
+        notes.append(f"goal     {goal.name} {goal.limit:g}: {goal.means}")
+    notes.append(f"chosen   {algorithm}, {why}")
     return Starter(text, tuple(notes), _check_starter(text, request.path))
 
 
 def _check_columns(request: StarterOptions, columns: Sequence[str]) -> None:
-    for name in (request.label, request.group):
+    named = [request.label, *request.groups, *([request.score] if request.score else [])]
+    for name in named:
         if name not in columns:
             hint = did_you_mean(name, columns, "columns")
             if mark := own.guess_separator(columns):
                 hint = SEPARATOR_HELP.format(mark=repr(mark))
             raise FaultError(Diagnostic("E205", f"'{request.table}' has no column '{name}'", hint))
-    if request.label == request.group:
+    if request.label in request.groups:
         message = f"'{request.label}' cannot be both the label and the group"
         raise FaultError(Diagnostic("E411", message, "name another column with --group"))
+
+
+def _find_goal(request: StarterOptions, label: Floats) -> StarterGoal:
+    """Return the requested goal, with the requested limit or a default one."""
+    known = [
+        name
+        for name, goal in GOALS.items()
+        if goal.numbers == request.numbers and (goal.by_groups if request.groups else goal.whole)
+    ]
+    name, _, limit = (request.goal or known[0]).replace("=", " ").partition(" ")
+    if name not in known:
+        hint = did_you_mean(name, known, "goals")
+        if name in GOALS and GOALS[name].numbers == request.numbers:
+            hint = "name a column: --group COLUMN" if GOALS[name].by_groups else "remove --group"
+        raise FaultError(Diagnostic("E104", f"'{name}' is not a goal here", hint))
+    goal = GOALS[name]
+    if not limit:
+        spread = float(np.nanstd(label))
+        default = spread / 10 if "mean_error" in goal.by_groups else spread**2
+        return replace(goal, limit=float(f"{goal.limit or default:.2g}"))
+    value = parse_number(limit.strip())
+    if not 0 < value < (math.inf if goal.numbers else 1):
+        wanted = "positive" if goal.numbers else "between 0 and 1"
+        message = f"the limit of a goal must be {wanted}, not '{limit.strip()}'"
+        raise FaultError(Diagnostic("E104", message, f"for example --goal '{name} 0.8'"))
+    return replace(goal, limit=value)
+
+
+def _algorithm(request: StarterOptions) -> tuple[str, str]:
+    """Return the algorithm to use and why. Decisions of a trained model see no groups."""
+    if request.groups or request.numbers:
+        name = "least_squares" if request.numbers else "post_shift" if request.score else "mixture"
+        return name, use_of(name)
+    return "post_shift", "one threshold on the score of a model"
+
+
+def _are_probabilities(column: pd.Series) -> bool:
+    return not is_text(column) and bool(column.between(0, 1).all())
+
+
+def _label_keys(
+    column: pd.Series, request: StarterOptions
+) -> tuple[dict[str, Any], list[str], Floats]:
+    """Return the keys of the data set about its label, notes on it, and the labels (n,)."""
+    unlabelled = int(column.isna().sum())
+    tail = f"; {_format_row_count(unlabelled)} without a label" if unlabelled else ""
+    name = f"label    {_quoted(request.label)}"
+    if request.numbers:
+        label = read_number(column, request.label, (-math.inf, math.inf))
+        low, high = np.nanmin(label), np.nanmax(label)
+        note = f"{name}: numbers from {low:g} to {high:g}, mean {np.nanmean(label):.4g}{tail}"
+        return {"target": "number"}, [note], label
+    positive, negative = _label_values(column, request)
+    label = read_label(column, request.label, positive)
+    note = f"{name}: {_quoted(positive)} is positive, {_quoted(negative)} is negative{tail}"
+    return {"positive": positive}, [note], label
 
 
 def _label_values(column: pd.Series, request: StarterOptions) -> tuple[str, str]:
@@ -138,8 +242,63 @@ def _column_values(column: pd.Series) -> list[Any]:
     return [value for value in found if str(value).strip().casefold() not in MISSING_WORDS]
 
 
-def _group_counts(column: pd.Series, name: str) -> dict[Any, int]:
-    """Return the values of the column, sorted, with their numbers of rows."""
+def _bins(column: pd.Series) -> list[float]:
+    """Return where to cut a column of many numbers into groups; empty if each value is a group."""
+    if is_text(column) or column.nunique() <= MAX_GROUPS:
+        return []
+    values = as_float_array(column)
+    cuts = np.nanquantile(values, [0.25, 0.5, 0.75])
+    rounded = {float(f"{cut:.2g}") for cut in cuts if np.nanmin(values) < cut}
+    return [int(cut) if cut.is_integer() else cut for cut in sorted(rounded)]
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of the rows of a table.
+
+    Attributes
+    ----------
+    bins
+        Where columns of many numbers are cut.
+    conditions, rows
+        The conditions and the number of rows of each group, by a name for rules.
+    """
+
+    bins: Mapping[str, Sequence[float]]
+    conditions: Mapping[str, str]
+    rows: Mapping[str, int]
+
+
+def _find_groups(frame: pd.DataFrame, request: StarterOptions) -> Groups:
+    """Return the groups of all columns that define groups; combinations with few rows are none."""
+    cuts = {each: _bins(frame[each]) for each in request.groups}
+    parts = list[dict[str, Conditions]]()
+    for name in request.groups:
+        if cuts[name]:
+            own = cut_groups(name, cuts[name])
+            below = [*(f"below_{cut:g}" for cut in cuts[name]), f"from_{cuts[name][-1]:g}"]
+            parts.append(dict(zip(_group_names(name, below), own, strict=True)))
+        else:
+            values = _group_values(frame[name], name)
+            own = [(Condition(name, "=", (_value(each),)),) for each in values]
+            parts.append(dict(zip(_group_names(name, values), own, strict=True)))
+    count = SliceColumns({name: as_array(frame[name]) for name in request.groups}).count
+    conditions, rows = dict[str, str](), dict[str, int]()
+    for choice in itertools.product(*(part.items() for part in parts)) if parts else ():
+        name = "__".join(each for each, _ in choice)
+        group = tuple(itertools.chain(*(each for _, each in choice)))
+        number = count(group)
+        if number >= MIN_ROWS or len(parts) == 1:
+            conditions[name], rows[name] = str(Slice((), group)), number
+    return Groups({name: found for name, found in cuts.items() if found}, conditions, rows)
+
+
+def _value(value: Any) -> str | float:
+    return value if isinstance(value, str) else float(value)
+
+
+def _group_values(column: pd.Series, name: str) -> list[Any]:
+    """Return the values of the column, sorted."""
     values = _column_values(column)
     if not 2 <= len(values) <= MAX_GROUPS:
         what = "only one value" if len(values) == 1 else f"{len(values)} values"
@@ -149,16 +308,65 @@ def _group_counts(column: pd.Series, name: str) -> dict[Any, int]:
         )
         hint = "name another column with --group, or add one to the table with each row's group"
         raise FaultError(Diagnostic("E411", message, hint))
-    counts = column.value_counts()
-    return {value: int(counts[value]) for value in sorted(values)}
+    return sorted(values)
+
+
+def _group_notes(
+    frame: pd.DataFrame,
+    request: StarterOptions,
+    groups: Groups,
+) -> Iterator[str]:
+    """Say which groups there are, and how many rows belong to none."""
+    for name in request.groups:
+        missing = int(frame[name].isna().sum())
+        tail = f"; {_format_row_count(missing)} without a value belong to no group" * bool(missing)
+        if name in groups.bins:
+            cuts = ", ".join(f"{cut:g}" for cut in groups.bins[name])
+            yield f"{_quoted(name)}: cut at {cuts}{tail}"
+        else:
+            counts = frame[name].value_counts()
+            shown = {value: int(counts[value]) for value in _group_values(frame[name], name)}
+            yield f"{_quoted(name)}: {_format_counts(shown)}{tail}"
+    if len(request.groups) > 1:
+        kept = f"{len(groups.rows)} combinations with at least {MIN_ROWS} rows"
+        if groups.rows:
+            smallest = min(groups.rows, key=lambda name: groups.rows[name])
+            kept += f", the smallest {groups.conditions[smallest]} ({groups.rows[smallest]})"
+        yield kept
+
+
+def _leaks(features: pd.DataFrame, label: Floats) -> Iterator[str]:
+    """Say which features alone nearly determine the label."""
+    known = ~np.isnan(label)
+    for name, column in features.items():
+        values = column.where(column.notna(), None) if is_text(column) else column
+        score = as_float_array(column) if not is_text(column) else _category_means(values, label)
+        both = known & np.isfinite(score)
+        if len(np.unique(label[both])) < 2:
+            continue
+        area = roc_auc_score(label[both], score[both])
+        if max(area, 1 - area) > LEAK_AREA:
+            yield (
+                f"{_quoted(name)} alone predicts the label (AUC {max(area, 1 - area):.4f}): "
+                "add it to drop if it is unknown when decisions are made"
+            )
+
+
+def _category_means(column: pd.Series, label: Floats) -> Floats:
+    """Return the mean label (n,) of the rows with the same text."""
+    means = pd.Series(label).groupby(column.to_numpy(), dropna=False).transform("mean")
+    return means.to_numpy(dtype=np.float64)
 
 
 def _unusable_reason(column: pd.Series) -> str:
     """Return why a column cannot be a feature as it is, "" if it can."""
     if is_text(column):
-        words = set(column) - {None}
-        many = len(words) > MAX_CATEGORIES
-        return f"{len(words)} different texts: probably a row ID" if many else ""
+        words = sorted(set(column) - {None})
+        if len(words) <= MAX_CATEGORIES:
+            return ""
+        if pd.to_datetime(words[:MAX_DATES], format="mixed", errors="coerce").notna().all():
+            return "dates: to use them, add numbers such as a year or an age"
+        return f"{len(words)} different texts: probably a row ID"
     values = as_float_array(column)
     count = int(np.isfinite(values).sum())
     if count < min(len(values), MIN_KNOWN_NUMBERS):
@@ -176,40 +384,56 @@ def _check_starter(text: str, path: Path) -> tuple[Diagnostic, ...]:
         found = prepare_document(Document.of_text(text, path)).warnings
     except FaultError as error:
         raise FaultError([replace(fault, place=None) for fault in error.faults]) from None
-    return tuple(replace(fault, place=None) for fault in found)
+    shown = (replace(fault, place=None, loc=(), span=None) for fault in found)
+    return tuple(dict.fromkeys(shown))
 
 
 def _write_starter(
     request: StarterOptions,
-    separator: str,
-    positive: str,
-    groups: Mapping[Any, int],
-    left_out: Collection[str],
-    *,
-    with_gaps: bool,
+    keys: Mapping[str, Any],
+    goal: StarterGoal,
+    groups: Groups,
+    algorithms: Mapping[str, str],
 ) -> str:
-    ratio = f"min_ratio(positive_rate, by={quote(request.group)})"
-    names = _group_names(request.group, groups)
-    conditions = {}
-    for name, value in zip(names, groups, strict=True):
-        values = (value if isinstance(value, str) else float(value),)
-        conditions[name] = str(Condition(request.group, "=", values))
-    metrics = {f"yes_{name}": f"positive_rate[{name}]" for name in names}
-    default = separator == own.separator_of(request.table)
+    columns = [quote(each) for each in request.groups]
+    by = columns[0] if len(columns) == 1 else f"[{', '.join(columns)}]"
+    measure = (goal.by_groups if columns else goal.whole).format(by=by)
+    prefix, rate, error = "yes", "positive_rate", "error"
+    if request.numbers:
+        prefix, rate, error = "error", "mean_error", "mse"
+    rule, shown = goal.name.replace("-", "_"), measure.partition("(")[0]
+    shown = shown if shown in MEASURES else rule if rule != error else f"largest_{error}"
+    metrics = {error: error, shown: measure}
+    metrics |= {f"{prefix}_{group}": f"{rate}[{group}]" for group in groups.conditions}
+    options: dict[str, Any] = {}
+    if request.score:
+        options = {name: {"model": {"score": request.score}} for name in algorithms}
+    elif request.numbers:
+        options = {"unconstrained": {"loss": "squared"}}
+    entries = [
+        f"  - {_yaml({each: options[each]} if each in options else each)}"
+        + f"  # {why}" * bool(why)
+        for each, why in algorithms.items()
+    ]
     template = (STARTERS / "own-table.yaml.template").read_text("utf-8")
     return template.format(
         slug=_slug(request.table.stem),
+        question=f"What does the goal {goal.name} {goal.limit:g} cost?",
         path=_yaml(_relative_table_path(request)),
-        separator="" if default else f"\n    separator: {_yaml(separator)}",
         label=_yaml(request.label),
-        positive=_yaml(positive),
-        drop=_yaml([request.group, *left_out]),
-        missing=MEANS_TEMPLATE if with_gaps else "",
-        groups=_yaml_lines(conditions),
-        parity=_yaml(f"{ratio} >= kappa"),
-        ratio=_yaml(ratio),
-        yes=_yaml_lines(metrics),
-        columns=", ".join(["error", "ratio", *metrics, "violation.parity"]),
+        keys=_yaml_lines(keys, 4),
+        bins=f"\nbins:\n{_yaml_lines(groups.bins)}\n" if groups.bins else "",
+        groups=f"\ngroups:\n{_yaml_lines(groups.conditions)}\n" if groups.conditions else "",
+        means=goal.means,
+        error=error,
+        rule=rule,
+        measure=_yaml(f"{measure} {'>=' if goal.at_least else '<='} limit"),
+        limits=_yaml(goal.limits()),
+        target=f"{goal.limit:g}",
+        algorithms="\n".join(entries),
+        metrics=_yaml_lines(metrics),
+        columns=", ".join([*list(metrics)[:MAX_COLUMNS], f"violation.{rule}"]),
+        shown=shown,
     )
 
 
@@ -234,8 +458,8 @@ def _group_names(column: str, values: Iterable[Any]) -> list[str]:
     return found
 
 
-def _yaml_lines(rules: Mapping[str, str]) -> str:
-    return "\n".join(f"  {name}: {_yaml(rule)}" for name, rule in rules.items())
+def _yaml_lines(values: Mapping[str, Any], indent: int = 2) -> str:
+    return "\n".join(f"{' ' * indent}{name}: {_yaml(value)}" for name, value in values.items())
 
 
 def _yaml(value: Any) -> str:
@@ -257,8 +481,3 @@ def _format_row_count(count: int) -> str:
 def _quoted(value: Any) -> str:
     """Quote a column or value for a message, on one line."""
     return json.dumps(str(value), ensure_ascii=False)
-
-
-MEANS_TEMPLATE = """
-    # Missing numbers are replaced by the training mean; the feature COLUMN=(missing) is 1 there.
-    missing: mean"""

@@ -408,10 +408,7 @@ class _Resolver:
         if column in self.scope.bins:
             cuts = self.scope.bins[column]
             check_condition(Condition(column, ">=", tuple(cuts), span), self.scope)
-            below = [None, *(Condition(column, ">=", (float(cut),)) for cut in cuts)]
-            above = [*(Condition(column, "<", (float(cut),)) for cut in cuts), None]
-            pairs = zip(below, above, strict=True)
-            return [tuple(each for each in pair if each is not None) for pair in pairs]
+            return cut_groups(column, cuts)
         if not 2 <= len(values) <= MAX_VALUES:
             count = f"{len(values)} value{'s' * (len(values) != 1)}"
             takes = f"'{node.name}' takes 2 to {MAX_VALUES}"
@@ -470,6 +467,14 @@ class _Resolver:
         known = {*self.scope.groups, *self.scope.datasets}
         help_ = did_you_mean(name.text, known, "groups and data sets")
         return refuse("E204", f"'{name.text}' is neither a group nor a data set", name.span, help_)
+
+
+def cut_groups(column: str, cuts: Sequence[float]) -> list[Conditions]:
+    """Return the groups of a column of numbers that is cut at increasing values."""
+    below = [None, *(Condition(column, ">=", (float(cut),)) for cut in cuts)]
+    above = [*(Condition(column, "<", (float(cut),)) for cut in cuts), None]
+    pairs = zip(below, above, strict=True)
+    return [tuple(each for each in pair if each is not None) for pair in pairs]
 
 
 def _refuse_several(node: NameNode) -> NoReturn:

@@ -7,7 +7,9 @@ import re
 import pytest
 
 from ratecli.config.experiment import load_experiment
+from ratecli.config.sweep import sweep_points
 from ratecli.experiment.catalogue import template_summaries, template_text
+from ratecli.experiment.starter_goals import GOALS
 from ratecli.report.regression.statistics import MIN_SEEDS
 
 
@@ -31,6 +33,10 @@ def test_list_of_templates(cli):
         assert re.search(rf"^{name} +{re.escape(line)}$", out, re.MULTILINE)
         assert line.endswith((".", "?"))
     assert "own-data" in out
+    assert all(
+        re.search(rf"^{name} +{re.escape(goal.means[:14])}", out, re.MULTILINE)
+        for name, goal in GOALS.items()
+    )
 
 
 def test_an_existing_file_is_replaced_only_with_force(folder, cli):
@@ -48,9 +54,10 @@ def test_an_existing_file_is_replaced_only_with_force(folder, cli):
     [
         (["--template", "seldonan"], "did you mean 'seldonian'?"),
         (["--template", "own-data"], "--data CSV --label COLUMN --group COLUMN"),
-        (["--label", "y"], "add --data CSV"),
-        (["--data", "t.csv"], "--label COLUMN and --group COLUMN"),
+        (["--label", "y"], "--label requires a table: add --data CSV"),
+        (["--data", "t.csv"], "needs --label or --target COLUMN, and --group COLUMN or --goal"),
         (["--data", "t.csv", "--label", "approved"], "--group"),
+        (["--data", "t.csv", "--label", "y", "--target", "z", "--group", "g"], "--label or"),
         (["--data", "t.csv", "--template", "players", "--label", "y", "--group", "g"], "own-data"),
     ],
 )
@@ -71,7 +78,7 @@ def rows(count=400):
         sex = "FM"[k % 2]
         score = (k * 37 % 100) / 10 + 2 * (sex == "M")
         job = ("a b", "c:d", "e")[k % 3]
-        yield [f"p{k}", sex, job, 20 + k % 40, score, ("no", "yes")[score > 5.5]]
+        yield [f"p{k}", sex, job, 20 + k % 40, score, ("no", "yes")[score + k % 7 > 8]]
 
 
 @pytest.fixture
@@ -108,6 +115,7 @@ def test_own_table_from_init_to_plot(folder, cli):
         'label    "approved": "yes" is positive, "no" is negative',
         'groups   "sex": "F" (200 rows), "M" (200 rows)',
         'left out "id": 400 different texts: probably a row ID',
+        "chosen   mixture, if decisions may be random and must not depend on the groups",
         "wrote exp.yaml; next: ratecli run exp.yaml",
     ]
     experiment, _ = load_experiment(folder / "exp.yaml")
@@ -116,11 +124,60 @@ def test_own_table_from_init_to_plot(folder, cli):
     assert experiment.groups == {"sex_F": "sex = F", "sex_M": "sex = M"}
     assert experiment.datasets["table"].drop == ("sex", "id")
     assert experiment.datasets["table"].positive == "yes"
-    assert experiment.constraints == {"parity": "min_ratio(positive_rate, by=sex) >= kappa"}
+    rule = "demographic_parity_ratio(by=sex) >= limit"
+    assert experiment.constraints == {"demographic_parity": rule}
     assert cli("validate", "exp.yaml").out == "exp.yaml: no errors, 50 trials\n"
-    answer = cli("run", "exp.yaml", "-j", 1, "--set", "seeds=1", "--set", "sweep.kappa=[0.8]")
+    answer = cli("run", "exp.yaml", "-j", 1, "--set", "seeds=1", "--set", "sweep.limit=[0.8]")
     assert answer.code == 0
     assert (folder / "results" / "t" / "figures" / "tradeoff.svg").is_file()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (
+            ["--group", "age", "--goal", "equalized-odds 0.1"],
+            (
+                "equalized_odds_difference(by=[sex, age]) <= limit",
+                [0.2, 0.15, 0.1, 0.05, 0.025],
+                "mixture",
+            ),
+        ),
+        (
+            ["--goal", "recall"],
+            ("min(recall, by=sex) >= limit", [0.6, 0.7, 0.8, 0.9, 0.95], "mixture"),
+        ),
+        (
+            ["--score", "score"],
+            ("demographic_parity_ratio(by=sex) >= limit", None, "post_shift"),
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.usefixtures("table")
+def test_goals_groups_and_scores(folder, cli, options, expected):
+    rule, limits, algorithm = expected
+    answer = cli(*own("--positive", "yes", *options))
+    assert answer.code == 0, answer.err
+    experiment, _ = load_experiment(folder / "exp.yaml")
+    assert list(experiment.constraints.values()) == [rule]
+    if limits is not None:
+        assert [point["limit"] for point in sweep_points(experiment.sweep, None)] == limits
+    assert experiment.algorithms[-1].name == algorithm
+    assert cli("validate", "exp.yaml").code == 0
+    if "age" in options:
+        assert experiment.bins == {"age": (30.0, 40.0, 49.0)}
+        assert len(experiment.groups) == 8
+        assert 'groups   "age": cut at 30, 40, 49' in answer.out
+        assert "8 combinations with at least 30 rows, the smallest sex = " in answer.out
+
+
+def test_a_goal_without_groups(folder, table, cli):
+    arguments = ("--data", table(), "--label", "approved", "--positive", "yes")
+    assert cli("init", "exp.yaml", *arguments, "--goal", "selection-rate 0.3").code == 0
+    experiment, _ = load_experiment(folder / "exp.yaml")
+    assert experiment.constraints == {"selection_rate": "selection_rate <= limit"}
+    refused = cli("init", "other.yaml", *arguments, "--goal", "equalized-odds 0.1")
+    assert (refused.code, "--group COLUMN" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -132,9 +189,13 @@ def test_own_table_from_init_to_plot(folder, cli):
         (with_cell("approved", "yes"), [], ("E406", "only one class")),
         (with_cell("approved", ""), [], ("E406", "is empty")),
         (with_cell("sex", "F"), ["--positive", "yes"], ("E411", "only one value")),
-        (None, ["--positive", "yes", "--group", "age"], ("E411", "40 values")),
+        (None, ["--positive", "yes", "--group", "id"], ("E411", "400 values")),
         (None, ["--group", "approved"], ("E411", "both the label and the group")),
         (None, ["--positive", "yes", "--group", "Sex"], ("E205", "did you mean 'sex'?")),
+        (None, ["--positive", "yes", "--goal", "equalised-odds"], ("E104", "'equalized-odds'?")),
+        (None, ["--positive", "yes", "--goal", "selection-rate"], ("E104", "remove --group")),
+        (None, ["--positive", "yes", "--goal", "recall 80"], ("E104", "between 0 and 1, not '80'")),
+        (None, ["--positive", "yes", "--goal", "mse 8"], ("E104", "'mse' is not a goal here")),
         (None, ["--label", "aproved"], ("E205", "did you mean 'approved'?")),
         (with_cell("age", "inf", 5), ["--positive", "yes"], ("E407", "'age'")),
         (None, ["--separator", ";"], ("E205", "columns: id,sex")),
@@ -209,6 +270,17 @@ def test_names_of_groups(folder, table, cli, change, groups):
     [
         (lambda row: [int(row[0][1:]) + 7, *row[1:]], 'left out "id": consecutive row numbers'),
         (with_cell("sex", "X", 20), "warning[W401]"),
+        (with_cell("sex", "", 20), "20 rows without a value belong to no group"),
+        (with_cell("approved", "", 20), "20 rows without a label"),
+        (lambda row: [*row[:4], row[-1] == "yes", row[-1]], 'check    "score" alone predicts the'),
+        (lambda row: [*row[:2], row[-1].upper(), *row[3:]], 'check    "job title" alone predicts'),
+        (
+            lambda row: [
+                f"2024-{int(row[0][1:]) // 28 % 12 + 1}-{int(row[0][1:]) % 28 + 1}",
+                *row[1:],
+            ],
+            'left out "id": dates',
+        ),
         (lambda row: [*row[:-1], int(row[-1] == "yes")], '"1" is positive, "0" is negative'),
     ],
 )
