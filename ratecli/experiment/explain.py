@@ -12,7 +12,7 @@ from ratecli.errors import FaultError
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, case_metrics, references, resolve_goals
 from ratecli.experiment.choices import in_order_of_choice, use_of
 from ratecli.experiment.filter_stage import filter_stage_cases
-from ratecli.experiment.goal_checks import SHAPE_NAMES, refusal_reason
+from ratecli.experiment.goal_checks import SHAPE_NAMES, refusal_reason, shorten_text
 from ratecli.experiment.options import all_options, solver_class
 from ratecli.experiment.prepare import PreparedExperiment
 from ratecli.rates import expression as ex
@@ -52,7 +52,10 @@ def explain(prepared: PreparedExperiment) -> list[str]:
     if experiment.deployed is not None:
         lines += ["", "deployed model", f"  {_explain_deployed(experiment.deployed)}"]
     metrics = case_metrics(cases)
-    shown = [f"{name} = {_shorten_text(ex.to_text(metrics[name]))}" for name in experiment.metrics]
+    shown = [
+        f"{name} = {shorten_text(ex.to_text(metrics[name]), TEXT_LENGTH)}"
+        for name in experiment.metrics
+    ]
     return [*lines, "", "metrics", *_indent(shown)]
 
 
@@ -183,7 +186,7 @@ def _explain_test(prepared: PreparedExperiment, case: Case, name: str) -> Iterat
 def explain_goal(goals: Sequence[tuple[str, Goal]]) -> list[str]:
     """Explain a goal at its sweep points: text, class and normal form."""
     goal, objective = goals[0][1], goals[0][1].name == "objective"
-    text = _shorten_text(ex.to_text(goal.expression))
+    text = shorten_text(ex.to_text(goal.expression), TEXT_LENGTH)
     words = map(canonical_name, re.findall(r"\w+", goal.text))
     return [
         f"as written  {goal.text}",
@@ -223,7 +226,7 @@ def _format_normal_forms(goals: Sequence[tuple[str, Goal]]) -> Iterator[str]:
 def _format_piece(piece: Expression, goal: Goal) -> str:
     form, objective = affine(piece), goal.name == "objective"
     if form is None:
-        return _shorten_text(ex.to_text(piece) + ("" if objective else " <= 0"))
+        return shorten_text(ex.to_text(piece) + ("" if objective else " <= 0"), TEXT_LENGTH)
     positive = positive_combination(form)
     return ex.to_text(positive.expression()) if objective else bound_text(positive)
 
@@ -272,10 +275,6 @@ def _count_more(items: Sized, noun: str) -> list[str]:
     """Return a line on the number of items beyond those listed; none if all are listed."""
     more = len(items) - MAX_SHOWN_ITEMS
     return [f"... {more} more {noun} ..."] if more > 0 else []
-
-
-def _shorten_text(text: str) -> str:
-    return text if len(text) <= TEXT_LENGTH else f"{text[:TEXT_LENGTH]}..."
 
 
 def _indent(lines: Iterable[str]) -> list[str]:

@@ -208,9 +208,14 @@ def refusal_reason(found: type[Solver], goal: Goal, *, objective: bool) -> tuple
     for pair in map(find_two_sided_rate, goal.pieces) if found.one_sided else ():
         if pair is not None:
             part, leaf = pair
-            why = f"'{ex.to_text(part)}' is not known to be monotone in '{ex.to_text(leaf)}'"
+            text = shorten_text(ex.to_text(part), 100)
+            why = f"'{text}' is not known to be monotone in '{ex.to_text(leaf)}'"
             return why, None if part.span == NO_SPAN else part.span
     return "", None
+
+
+def shorten_text(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[:length]}..."
 
 
 def _check_streamed_rows(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
