@@ -180,11 +180,14 @@ def _algorithms_for(rows: Literal["numbers", "streams"]) -> str:
     return ", ".join(found)
 
 
-def check_support(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
+def check_support(
+    experiment: Experiment, case: Case, numeric: Collection[str]
+) -> Iterator[Diagnostic]:
     """Yield an E308 for each goal that the algorithm does not support.
 
-    E414 for everything that needs streamed rows in memory.
+    E414 for everything that needs streamed rows in memory. `numeric` as in `check_case`.
     """
+    numbers = any(name in numeric for name in case.datasets)
     yield from _check_streamed_rows(experiment, case)
     if case.solver.role == "ignores":
         return
@@ -198,7 +201,9 @@ def check_support(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
             able = [
                 name
                 for name, found in usable_solvers()
-                if found.role == "enforces" and not refusal_reason(found, goal, objective=aim)[0]
+                if found.role == "enforces"
+                and (found.numbers is not None if numbers else found().takes_classes)
+                and not refusal_reason(found, goal, objective=aim)[0]
             ]
             hint = f"algorithms that can: {', '.join(able) or 'none'}"
             message = f"algorithm '{case.label}' cannot {what}: {why}"
