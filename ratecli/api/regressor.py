@@ -25,6 +25,9 @@ class RateConstrainedRegressor(RegressorMixin, RateConstrainedEstimator):  # typ
     ----------
     objective : str, default="mse"
         The expression to minimize.
+    estimator : regressor, default=None
+        The model that `least_squares` fits instead of a linear one: a regressor whose fit takes
+        sample weights.
     solver : str, default="least_squares"
         `least_squares`, `unconstrained` with `solver_options={"loss": "squared"}`, or `seldonian`
         with `safety`.

@@ -3,9 +3,11 @@ import pytest
 from applicants import people
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeRegressor
 
 import ratecli
 from ratecli import RatecliWarning, RateConstrainedRegressor
@@ -120,3 +122,16 @@ def test_a_violated_constraint_is_a_warning(debts):
     with pytest.warns(RatecliWarning, match="the regressor violates 'mse <= 1' by"):
         model = RateConstrainedRegressor(constraints="mse <= 1").fit(X, y)
     assert model.status_ == "infeasible"
+
+
+def test_any_regressor_is_a_base_model_and_its_parameters_can_be_searched(debts):
+    X, sex, y = debts
+    tree = DecisionTreeRegressor(random_state=0)
+    model = RateConstrainedRegressor(constraints=GAP.format(8), estimator=tree, random_state=0)
+    search = GridSearchCV(model, {"estimator__max_depth": [1, 4]}, cv=2)
+    search.fit(X, y, sensitive_features=sex)
+    assert search.best_params_ == {"estimator__max_depth": 4}
+    assert gap(search.best_estimator_, X, sex, y) <= 8
+    assert not hasattr(tree, "tree_")
+    with pytest.raises(ValueError, match="it is not a regressor class"):
+        clone(model).set_params(estimator=LogisticRegression()).fit(X, y, sensitive_features=sex)

@@ -11,6 +11,7 @@ from sklearn.linear_model import LinearRegression
 
 from experiments import measured_values, run_file, write
 from ratecli.errors import FaultError
+from ratecli.experiment.options import make_solver
 from ratecli.experiment.prepare import prepare
 from ratecli.models.storage import dumps, loads
 from ratecli.rates.tangent import values
@@ -181,6 +182,59 @@ def test_it_is_no_worse_than_fairlearns_bounded_group_loss():
     assert found.trace[0]["objective"] <= errors.mean() + 1e-9
 
 
+@pytest.mark.parametrize("rules", BINDING, ids=lambda each: "; ".join(each.constraints.values()))
+def test_fits_of_any_regressor_reach_the_exact_optimum_of_linear_ones(rules):
+    made = posed(rules, l2=1e-9)
+    exact = run(LeastSquares(), made)
+    found = run(LeastSquares(model="LinearRegression", gap=1e-4, iterations=100), made)
+    (model,) = found.variants.values()
+    assert found.status == "solved"
+    assert made.violation(model) == found.trace[-1]["violation"] == 0.0
+    below = exact.trace[0]["objective"]
+    assert below - 1e-6 <= made.value(model) <= below + found.trace[-1]["gap"] + 1e-6
+    assert found.trace[-1]["gap"] <= 2e-3
+    for name, price in exact.multipliers.items():
+        assert found.multipliers[name] == pytest.approx(price, rel=0.1, abs=0.05)
+
+
+def test_trees_satisfy_bounds_that_plain_ones_violate():
+    made = posed(Rules({"e": "max_gap(mean_error, by=g) <= 0.15", "m": "mse[g=a] <= 3.6"}, "mse"))
+    tree = {"DecisionTreeRegressor": {"max_depth": 3, "random_state": 0}}
+    free = run(LeastSquares(model=tree), posed(Rules({}, "mse")))
+    found = run(LeastSquares(model=tree), made)
+    (plain,), (model,) = free.variants.values(), found.variants.values()
+    assert found.status == "solved"
+    assert made.violation(plain) > 0.02
+    assert made.violation(model) == 0.0
+    assert made.value(plain) < made.value(model) < 1.3 * made.value(plain)
+    np.testing.assert_array_equal(loads(dumps(model)).estimate(made.X), model.estimate(made.X))
+    again = run(LeastSquares(model=tree), made)
+    assert dumps(again.variants["estimate"]) == dumps(model)
+
+
+def test_a_bound_out_of_reach_ends_with_a_reason():
+    found = run(LeastSquares(model="Ridge"), posed(Rules({"m": "mse[g=a] <= 1"}, "mse")))
+    assert found.status == "iteration_limit"
+    assert found.reason == "the best average of regressors violates a constraint"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": "RandomForestClassifier"}, "it is not a regressor class"),
+        ({"model": "Rigde"}, "there is no regressor 'Rigde'"),
+        ({"model": {"Ridge": {"alfa": 1}}}, "'Ridge' has no option 'alfa'"),
+        ({"model": "lightgbm:LGBMRegressor"}, "its trees cannot be stored"),
+        ({"gap": 0.1}, "linear models are solved exactly"),
+    ],
+)
+def test_invalid_options(options, message):
+    if "lightgbm" in str(options):
+        pytest.importorskip("lightgbm")
+    with pytest.raises(FaultError, match=message):
+        make_solver("least_squares", options, [])
+
+
 FILE = """
 name: amounts
 datasets: {{d: {{path: rows.csv, label: y, target: number, split: {{validation: 0.2}}}}}}
@@ -206,6 +260,11 @@ def folder(tmp_path):
         ("least_squares", 0.25, "train"),
         ("least_squares: {holds: validation}", 0.25, "validation"),
         ("least_squares: {holds: new_rows}", 0.25, "test"),
+        (
+            "least_squares: {holds: new_rows, model: {ExtraTreeRegressor: {max_depth: 4}}}",
+            0.4,
+            "test",
+        ),
         ("least_squares: {safety: {delta: 0.1, aim: 0.9, bound: student_t}}", 0.7, "test"),
     ],
 )

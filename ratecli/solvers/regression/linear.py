@@ -14,7 +14,7 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
 from ratecli.models.linear import LinearRegressor
 from ratecli.rates.affine import Affine, affine
-from ratecli.rates.expression import Expression, Leaf
+from ratecli.rates.expression import Expression, Leaf, to_text
 from ratecli.rates.tangent import values
 from ratecli.solvers.base import Progress, Solution, trace_row
 from ratecli.solvers.design_matrix import DesignMatrix
@@ -167,24 +167,15 @@ class LinearProblem:
     @classmethod
     def of(cls, problem: Problem) -> LinearProblem:
         """Return the program of a problem; raise FaultError as `solve_linear` does."""
-        label, weights = np.nan_to_num(problem.label), label_weights(problem)
-        spread = float(np.sqrt(weights @ (label - mean_label(problem)) ** 2)) or 1.0
-        aim, *pieces = (
-            _form_of(node)
-            for node in (
-                problem.objective.expression,
-                *(piece for goal in problem.constraints for piece in goal.pieces),
-            )
-        )
-        squared = [leaf for leaf in aim.coefficients if leaf.rate.of == "squared_error"]
-        if not squared:
-            raise FaultError(Diagnostic("E308", "the objective has no mse, so it has no minimum"))
-        unit, *units = (_unit(form, spread) for form in (aim, *pieces))
-        design, label = DesignMatrix(problem.X, "unregularized"), label / spread
+        spread, (aim, *pieces) = label_spread(problem), goal_forms(problem)
+        unit, *units = (unit_of(form, spread) for form in (aim, *pieces))
+        design = DesignMatrix(problem.X, "unregularized")
+        label = np.nan_to_num(problem.label) / spread
         index, l2 = problem.rates.index(), problem.l2 * spread**2 / unit
         curvature = sum(
             aim.coefficients[leaf] * spread**2 / unit * problem.rates.A[[index[leaf]]].toarray()[0]
-            for leaf in squared
+            for leaf in aim.coefficients
+            if leaf.rate.of == "squared_error"
         )
         coordinates = _whitened(2 * np.asarray(curvature), design, label, l2)
         rates = {
@@ -217,18 +208,42 @@ class LinearProblem:
         return np.array([values(piece, rates, index)[0] for piece in pieces]) / self.units
 
 
+def goal_forms(problem: Problem) -> list[Affine]:
+    """Return the objective and the pieces of all constraints.
+
+    Raises
+    ------
+    FaultError
+        E306 if no row has a label, E308 for other rates, and for an objective without `mse`.
+    """
+    problem.error()  # raises E306
+    pieces = (piece for goal in problem.constraints for piece in goal.pieces)
+    forms = [_form_of(node) for node in (problem.objective.expression, *pieces)]
+    if not any(leaf.rate.of == "squared_error" for leaf in forms[0].coefficients):
+        raise FaultError(Diagnostic("E308", "the objective has no mse, so it has no minimum"))
+    return forms
+
+
 def _form_of(node: Expression) -> Affine:
     form = affine(node)
     if form is None or any(leaf.rate.of == "decision" for leaf in form.coefficients):
-        raise FaultError(Diagnostic("E308", f"'{node}' is not a sum of mse and mean_error"))
+        message = f"'{to_text(node)}' is not a sum of mse and mean_error"
+        raise FaultError(Diagnostic("E308", message))
     return form
+
+
+def label_spread(problem: Problem) -> float:
+    """Return the standard deviation of the labels, 1 if it is 0."""
+    apart = np.nan_to_num(problem.label) - mean_label(problem)
+    return float(np.sqrt(label_weights(problem) @ apart**2)) or 1.0
 
 
 def _unit_of(leaf: Leaf, spread: float) -> float:
     return spread if leaf.rate.of == "error" else spread**2
 
 
-def _unit(form: Affine, spread: float) -> float:
+def unit_of(form: Affine, spread: float) -> float:
+    """Return the unit of a form: what it is for errors of one standard deviation."""
     terms = form.coefficients.items()
     return sum(abs(factor) * _unit_of(leaf, spread) for leaf, factor in terms) or 1.0
 
@@ -292,7 +307,6 @@ def solve_linear(problem: Problem, progress: Progress) -> Solution:
         features.
     """
     begun = time.perf_counter()
-    problem.error()  # raises E306
     width = problem.X.shape[1]
     if width >= MAX_DENSE_WEIGHTS:
         message = f"'least_squares' takes at most {MAX_DENSE_WEIGHTS - 1} features, not {width}"
