@@ -294,3 +294,21 @@ def test_rules_that_are_not_convex_are_refused_by_name(folder, rule, message, sp
     assert message in fault.message
     assert fault.help == "algorithms that can: seldonian"
     assert rule[fault.span.start : fault.span.end].startswith(span)
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (lambda rows: replace(rows, X=np.hstack([rows.X, rows.X])), "mse[g=a] <= 4.2"),
+        (lambda rows: replace(rows, X=rows.X * [1, 0, 1e8]), "mse[g=a] <= 4.5"),
+        (lambda rows: replace(rows, label=np.full(300, 2.0)), "mse[g=a] <= 1"),
+        (lambda rows: rows, "abs(mean_error[g=a] - 0.1) <= 0"),
+        (lambda rows: replace(rows, X=np.nan_to_num(rows.label)[:, None]), "mse <= 0"),
+    ],
+    ids=["equal features", "constant feature", "equal labels", "equality", "exact fit"],
+)
+def test_unusual_rows_and_rules_are_solved(change, rule):
+    made = posed(Rules({"c": rule}, "mse"), change(rows()), l2=0.0)
+    found = run(LeastSquares(), made)
+    assert found.status == "solved", found.reason
+    assert found.trace[0]["violation"] <= 1e-8

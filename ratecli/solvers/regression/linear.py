@@ -37,6 +37,8 @@ ELASTIC_WEIGHT = 1e-6
 """Weight of the objective beside the violation, if constraints cannot be satisfied."""
 CLIPPED_ROUNDS = 10
 """Maximum number of times that constraints are tightened because estimates are clipped."""
+ROUNDING = 1e-12
+"""Smaller spreads of labels, relative to their mean, are rounding errors of 0."""
 MIN_CURVATURE = 1e-13
 """Smaller eigenvalues, relative to the largest, are rounding errors of 0."""
 INFEASIBLE = ("PrimalInfeasible", "AlmostPrimalInfeasible")
@@ -188,11 +190,15 @@ class LinearProblem:
             terms = (rates[leaf] * factor for leaf, factor in form.coefficients.items())
             return sum(terms, zero) * (1 / unit)
 
-        penalty = _penalty(coordinates, design.penalties(l2))
-        program = QuadraticProgram(
-            quadratic(aim, unit) + penalty,
-            [quadratic(form, own) for form, own in zip(pieces, units, strict=True)],
+        # the curvature is 1 by choice of the coordinates, also where features leave weights open
+        loss, penalties, origin = quadratic(aim, unit), design.penalties(l2), coordinates.origin
+        objective = Quadratic(
+            np.eye(design.width) / 2,
+            loss.slope + coordinates.slopes(penalties * origin),
+            loss.constant + float(penalties @ origin**2) / 2,
         )
+        constraints = [quadratic(form, own) for form, own in zip(pieces, units, strict=True)]
+        program = QuadraticProgram(objective, constraints)
         return cls(problem, program, coordinates, spread, unit, np.array(units, dtype=float))
 
     def model(self, v: Array) -> LinearRegressor:
@@ -233,9 +239,10 @@ def _form_of(node: Expression) -> Affine:
 
 
 def label_spread(problem: Problem) -> float:
-    """Return the standard deviation of the labels, 1 if it is 0."""
-    apart = np.nan_to_num(problem.label) - mean_label(problem)
-    return float(np.sqrt(label_weights(problem) @ apart**2)) or 1.0
+    """Return the standard deviation of the labels, 1 if they are equal up to rounding errors."""
+    mean = mean_label(problem)
+    spread = float(np.sqrt(label_weights(problem) @ (np.nan_to_num(problem.label) - mean) ** 2))
+    return spread if spread > ROUNDING * abs(mean) else 1.0
 
 
 def _unit_of(leaf: Leaf, spread: float) -> float:
@@ -276,25 +283,8 @@ def _rate(
         zero = np.zeros((design.width,) * 2)
         return Quadratic(zero, coordinates.slopes(rows.pull(weights)), float(weights @ residuals))
     slope = coordinates.slopes(rows.pull(2 * weights * residuals))
-    return Quadratic(
-        _whiten(rows.curvature(weights), coordinates), slope, float(weights @ residuals**2)
-    )
-
-
-def _whiten(matrix: Array, coordinates: WhitenedCoordinates) -> Array:
-    """Return a symmetric matrix of weights as one of coordinates."""
-    found = coordinates.slopes(coordinates.slopes(matrix).T)
-    return np.asarray((found + found.T) / 2)
-
-
-def _penalty(coordinates: WhitenedCoordinates, penalties: Array) -> Quadratic:
-    """Return `penalties @ w^2 / 2` as a function of coordinates."""
-    origin = coordinates.origin
-    return Quadratic(
-        _whiten(np.diag(penalties / 2), coordinates),
-        coordinates.slopes(penalties * origin),
-        float(penalties @ origin**2) / 2,
-    )
+    matrix = coordinates.slopes(coordinates.slopes(rows.curvature(weights)).T)
+    return Quadratic((matrix + matrix.T) / 2, slope, float(weights @ residuals**2))
 
 
 def solve_linear(problem: Problem, progress: Progress) -> Solution:
@@ -315,6 +305,9 @@ def solve_linear(problem: Problem, progress: Progress) -> Solution:
     program, units = linear.program, linear.units
     by = np.full(len(units), SLACK)
     found = program.solve(by)
+    if found.status in INFEASIBLE:  # equalities leave no slack
+        by = np.zeros(len(units))
+        found = program.solve(by)
     if found.status in INFEASIBLE:
         model = linear.model(program.solve(by, units.min() / units).v)
         least = problem.violation(model)
@@ -326,9 +319,11 @@ def solve_linear(problem: Problem, progress: Progress) -> Solution:
         missing = linear.excess(model)
         if not missing.max(initial=0.0) > 0:
             break
-        by += np.maximum(missing + SLACK, 0.0)
-        found = program.solve(by)
-        model = linear.model(found.v)
+        tighter = by + np.maximum(missing + SLACK, 0.0)
+        again = program.solve(tighter)
+        if again.status in INFEASIBLE:
+            break
+        by, found, model = tighter, again, linear.model(again.v)
     gap = program.objective.at(found.v) - program.lower_bound(found.multipliers)
     violation = problem.violation(model)
     row = trace_row(1, problem.value(model), violation, begun, gap=linear.unit * gap)
