@@ -1,8 +1,9 @@
 """Train classifiers under goals written as rates, compare algorithms, and certify the results.
 
 From Python there are `run` and `load_results` for experiments, `load_dataset`, the scikit-learn
-estimators `RateConstrainedClassifier`, `BalancedFilter` and `SafetyTest`, and `rate_score`,
-`rate_scorer` and `violation_scorer` to measure with. Each is imported on first use.
+estimators `RateConstrainedClassifier`, `RateConstrainedRegressor`, `BalancedFilter` and
+`SafetyTest`, and `rate_score`, `rate_scorer` and `violation_scorer` to measure with. Each is
+imported on first use.
 """
 
 from importlib import import_module
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from ratecli.api.errors import FaultError as FaultError
     from ratecli.api.errors import NoSolutionFoundError as NoSolutionFoundError
     from ratecli.api.errors import RatecliWarning as RatecliWarning
+    from ratecli.api.regressor import RateConstrainedRegressor as RateConstrainedRegressor
     from ratecli.api.runs import Results as Results
     from ratecli.api.runs import load_dataset as load_dataset
     from ratecli.api.runs import load_results as load_results
@@ -29,6 +31,7 @@ _NAMES = {
     "balanced": ("BalancedFilter",),
     "classifier": ("RateConstrainedClassifier",),
     "errors": ("FaultError", "NoSolutionFoundError", "RatecliWarning"),
+    "regressor": ("RateConstrainedRegressor",),
     "runs": ("Results", "load_dataset", "load_results", "run"),
     "scoring": ("rate_score", "rate_scorer", "violation_scorer"),
     "tested": ("SafetyTest",),

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_consistent_length
 
-from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warnings
 from ratecli.api.estimator import (
     BinaryLabels,
-    MappingParamsEstimator,
+    RateConstrainedEstimator,
     RateScoreMixin,
     seed_from_random_state,
 )
-from ratecli.api.fitting import FitResult, LabelledRows, fit_rows, normalize_weights
-from ratecli.api.goals import ConstraintSpec, FitSpec, shared_arguments
-from ratecli.errors import Diagnostic, FaultError
-from ratecli.experiment.options import solver_class
-from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX, random_stream
+from ratecli.ledger.records import random_stream
 from ratecli.models.base import Array
 from ratecli.models.composed import (
     CostSensitiveClassifier,
@@ -30,8 +23,6 @@ from ratecli.models.composed import (
 )
 from ratecli.models.linear import Ramp, RandomizedLogistic, Threshold
 
-AUTO: Literal["auto"] = "auto"
-DETERMINISTIC = "deterministic"
 SCORE_CLASSIFIERS = (
     Threshold,
     Ramp,
@@ -44,7 +35,7 @@ SCORE_CLASSIFIERS = (
 
 
 @dataclass(eq=False, repr=False)
-class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
+class RateConstrainedClassifier(RateScoreMixin, RateConstrainedEstimator):
     """Minimize a rate subject to constraints such as `positive_rate[women] >= 0.8 * positive_rate`.
 
     Constraints may refer to columns of `X`, if it is a DataFrame, and to columns of
@@ -74,8 +65,10 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
         Name of an algorithm (`ratecli ls algorithms`). `seldonian` requires `safety`.
     solver_options : dict, default=None
         Options of the algorithm. Each is also available as the parameter `solver_options__NAME`.
-        A model may be an unfitted classifier whose fit takes sample weights: `{"model":
-        HistGradientBoostingClassifier(max_iter=50)}`.
+    estimator : classifier, default=None
+        The model that the algorithm fits, an unfitted classifier whose fit takes sample weights,
+        instead of the algorithm's own, such as `HistGradientBoostingClassifier(max_iter=50)`. Its
+        parameters are available as `estimator__NAME`. It is the option `model` of the algorithm.
     groups : dict of str, default=None
         Conditions on rows, by the names used in constraints: `{"women": "sex = Female"}`.
     parameters : dict, default=None
@@ -151,27 +144,9 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
     True
     """
 
-    _mappings: ClassVar[tuple[str, ...]] = ("parameters", "solver_options")
     _found: ClassVar[str] = "classifier_"
 
-    objective: str = "error"
-    constraints: ConstraintSpec = ()
-    _: KW_ONLY
-    solver: str = "mixture"
-    solver_options: Mapping[str, Any] | None = None
-    groups: Mapping[str, str] | None = None
-    parameters: Mapping[str, Any] | None = None
-    drop: Sequence[str] = ()
-    encode: bool | Literal["auto"] = AUTO
-    missing: Literal["error", "mean"] = "error"
-    deployed: str | None = None
-    holds: Literal["train", "new_rows"] = "train"
-    level: float | None = None
-    safety: Mapping[str, Any] | None = None
-    l2: float | str = "1/n"
     pos_label: Any = None
-    variant: str = AUTO
-    random_state: Any = None
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, sensitive_features: Any = None
@@ -201,89 +176,13 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
         NoSolutionFoundError
             If the algorithm finds no classifier, or none that passes the safety test.
         """
-        with convert_errors():
-            if self.safety is not None and sample_weight is not None:
-                raise ValueError("a safety test counts every row once: pass no sample_weight")
-            inputs = self._inputs(
-                X, sensitive_features, reset=True, y=y, sample_weight=sample_weight
-            )
-            classes = BinaryLabels.of(y, self.pos_label)
-            check_consistent_length(X, y)
-            weight = normalize_weights(sample_weight, X)
-            BinaryLabels.of(np.asarray(y)[weight > 0], self.pos_label)
-            rows = LabelledRows.of(inputs, classes.yes(y), weight)
-            seed = seed_from_random_state(self.random_state)
-            found = fit_rows(self._fit_spec(), rows, seed)
-        issue_warnings(found.warnings)
-        self.classes_, self._classes = classes.labels, classes
-        self._reader = found.reader
-        self._keep(found)
+        self._fit(X, y, sample_weight, sensitive_features)
+        self._classes = BinaryLabels.of(y, self.pos_label)
+        self.classes_ = self._classes.labels
         return self
 
-    def _fit_spec(self) -> FitSpec:
-        if self.holds not in {"train", "new_rows"}:
-            raise ValueError(f"holds is {self.holds!r} instead of 'train' or 'new_rows'")
-        if self.safety is None and solver_class(self.solver).needs_safety_test:
-            message = f"'{self.solver}' requires a safety test"
-            raise FaultError(Diagnostic("E102", message, 'for example safety={"delta": 0.05}'))
-        if self.holds == "new_rows" and solver_class(self.solver).role != "enforces":
-            message = f"'holds' of '{self.solver}' has no effect: it enforces no constraint"
-            raise FaultError(Diagnostic("E104", message, "leave it out"))
-        return FitSpec(self.solver, self.solver_options, **shared_arguments(self))
-
-    def _unseen(self) -> list[str]:
-        return [*self.drop, *([] if self.deployed is None else [self.deployed])]
-
-    def _keep(self, found: FitResult) -> None:
-        """Choose a classifier from the result and set the fitted attributes."""
-        solution, ending = found.measured.solution, found.measured
-        variants = solution.variants
-        if not variants:
-            reason = found.read.in_text(ending.reason or ending.status)
-            tested = ending.info.get("certificates")
-            what = "classifier that passes its safety test" if tested else "classifier"
-            raise NoSolutionFoundError(f"{self.solver} found no {what}: {reason}")
-        chosen = self._chosen(list(variants))
-        shown, values = found.read.shown, found.values[chosen]
-        self.variants_ = dict(variants)
-        self.classifier_ = variants[chosen]
-        self.status_, self.reason_ = ending.status, found.read.in_text(ending.reason)
-        self.objective_ = values["objective"]
-        self.violations_ = {
-            called: values[VIOLATION_PREFIX + name]
-            for name, called in shown.items()
-            if VIOLATION_PREFIX + name in values
-        }
-        self.multipliers_ = {shown[name]: value for name, value in solution.multipliers.items()}
-        self.certificates_ = list(ending.info.get("certificates", ()))
-        self.bounds_ = {
-            shown[each["constraint"]]: float(each["upper"])
-            for each in self.certificates_
-            if each["variant"] == chosen
-        }
-        # no warning after a safety test, which is stronger evidence than training rows
-        if found.read.case.solver.role != "ignores" and not self.bounds_:
-            self._doubt(chosen)
-
-    def _chosen(self, names: Sequence[str]) -> str:
-        if self.variant == AUTO:
-            return DETERMINISTIC if DETERMINISTIC in names else names[0]
-        if self.variant not in names:
-            listed = ", ".join(names)
-            raise ValueError(f"variant is {self.variant!r}, but {self.solver} returned: {listed}")
-        return self.variant
-
-    def _doubt(self, chosen: str) -> None:
-        """Warn if a constraint is violated or the algorithm did not finish."""
-        broken = [
-            f"'{name}' by {amount:.3g}"
-            for name, amount in self.violations_.items()
-            if not amount <= CONSTRAINT_TOLERANCE
-        ]
-        if broken:
-            issue_warnings([f"in training, the {chosen} classifier violates {', '.join(broken)}"])
-        elif self.status_ != "ok":
-            issue_warnings([f"{self.solver} ended as {self.status_}: {self.reason_}"])
+    def _numbers(self, y: Any) -> Array:
+        return BinaryLabels.of(y, self.pos_label).yes(y)
 
     def predict(self, X: Any, *, sensitive_features: Any = None) -> NDArray[Any]:
         """Return the likelier decision for each row.
@@ -306,7 +205,7 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
     def decision_function(self, X: Any, *, sensitive_features: Any = None) -> Array:
         """Return scores (n,), above 0 where `predict` returns the larger label."""
         margin = self._margin(X, sensitive_features)
-        return margin if self._classes.positive else -margin
+        return np.asarray(margin if self._classes.positive else -margin)
 
     def predict_proba(self, X: Any, *, sensitive_features: Any = None) -> Array:
         """Return the probability of each decision, (n, 2), with columns in the order of `classes_`.
@@ -333,8 +232,8 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
         """Return numbers (n,), above 0 where a positive decision is likelier."""
         shown = self._shown(X, sensitive)
         if isinstance(self.classifier_, SCORE_CLASSIFIERS):
-            return self.classifier_.score(shown)
-        return self.classifier_.decide(shown) - 0.5
+            return np.asarray(self.classifier_.score(shown))
+        return np.asarray(self.classifier_.decide(shown) - 0.5)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from inspect import signature
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,11 +16,20 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
-from ratecli.api.errors import convert_errors, issue_warnings
-from ratecli.api.fitting import FeatureReader
-from ratecli.api.rows import InputRows, check_indices
+from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warnings
+from ratecli.api.fitting import FeatureReader, FitResult, LabelledRows, fit_rows, normalize_weights
+from ratecli.api.goals import ConstraintSpec, FitSpec, shared_arguments
+from ratecli.api.rows import InputRows, check_indices, with_sensitive_hint
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.experiment.options import option_names, solver_class
+from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX
 from ratecli.models.base import Array, Features
 
 
@@ -133,11 +144,21 @@ class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
     def _shown(self, X: Any, sensitive: Any = None) -> Features:
         """Return the inputs of the fitted model; `_reader` makes them."""
         check_is_fitted(self, self._found)
-        with convert_errors():
+        with convert_errors(), self._sensitive_hints("predict"):
             inputs = self._inputs(X, sensitive, reset=False)
             shown, warnings = self._reader.inputs_for(getattr(self, self._found), inputs)
         issue_warnings(warnings)
         return shown
+
+    @contextmanager
+    def _sensitive_hints(self, method: str) -> Iterator[None]:
+        """Say in errors about missing columns how they are passed beside X."""
+        try:
+            yield
+        except FaultError as error:
+            step = type(self).__name__.lower()
+            faults = [with_sensitive_hint(each, step, method) for each in error.faults]
+            raise FaultError(faults) from None
 
     def _check_frame(self, X: pd.DataFrame, *, reset: bool) -> None:
         """Check a DataFrame; columns that are not features may be missing after training."""
@@ -152,6 +173,128 @@ class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
         validate_data(self, whole, reset=reset, skip_check_array=True)
         if not len(X):
             raise ValueError(f"Found array with 0 sample(s) (shape={X.shape}): there are no rows.")
+
+
+AUTO: Literal["auto"] = "auto"
+DETERMINISTIC = "deterministic"
+
+
+@dataclass(eq=False, repr=False)
+class RateConstrainedEstimator(MappingParamsEstimator):
+    """Base of estimators that one algorithm trains under constraints."""
+
+    _mappings: ClassVar[tuple[str, ...]] = ("parameters", "solver_options")
+
+    objective: str = "error"
+    constraints: ConstraintSpec = ()
+    _: KW_ONLY
+    solver: str = "mixture"
+    solver_options: Mapping[str, Any] | None = None
+    estimator: Any = None
+    groups: Mapping[str, str] | None = None
+    parameters: Mapping[str, Any] | None = None
+    drop: Sequence[str] = ()
+    encode: bool | Literal["auto"] = AUTO
+    missing: Literal["error", "mean"] = "error"
+    deployed: str | None = None
+    holds: Literal["train", "new_rows"] = "train"
+    level: float | None = None
+    safety: Mapping[str, Any] | None = None
+    l2: float | str = "1/n"
+    variant: str = AUTO
+    random_state: Any = None
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, sensitive: Any) -> None:
+        with convert_errors(), self._sensitive_hints("fit"):
+            if self.safety is not None and sample_weight is not None:
+                raise ValueError("a safety test counts every row once: pass no sample_weight")
+            inputs = self._inputs(X, sensitive, reset=True, y=y, sample_weight=sample_weight)
+            label = self._numbers(y)
+            check_consistent_length(X, y)
+            weight = normalize_weights(sample_weight, X)
+            self._numbers(np.asarray(y)[weight > 0])
+            rows = LabelledRows.of(inputs, label, weight)
+            found = fit_rows(self._fit_spec(), rows, seed_from_random_state(self.random_state))
+        issue_warnings(found.warnings)
+        self._reader = found.reader
+        self._keep(found)
+
+    def _numbers(self, y: Any) -> Array:
+        """Check labels and return them as numbers (n,)."""
+        raise NotImplementedError
+
+    def _fit_spec(self) -> FitSpec:
+        if self.holds not in {"train", "new_rows"}:
+            raise ValueError(f"holds is {self.holds!r} instead of 'train' or 'new_rows'")
+        if self.safety is None and solver_class(self.solver).needs_safety_test:
+            message = f"'{self.solver}' requires a safety test"
+            raise FaultError(Diagnostic("E102", message, 'for example safety={"delta": 0.05}'))
+        if self.holds == "new_rows" and solver_class(self.solver).role != "enforces":
+            message = f"'holds' of '{self.solver}' has no effect: it enforces no constraint"
+            raise FaultError(Diagnostic("E104", message, "leave it out"))
+        options = dict(self.solver_options or {})
+        if self.estimator is not None:
+            if "model" in options:
+                raise ValueError("the model is given twice: by estimator and in solver_options")
+            if "model" not in option_names(self.solver):
+                raise ValueError(f"'{self.solver}' only fits a model of its own: pass no estimator")
+            options["model"] = self.estimator
+        return FitSpec(self.solver, options, **shared_arguments(self))
+
+    def _unseen(self) -> list[str]:
+        return [*self.drop, *([] if self.deployed is None else [self.deployed])]
+
+    def _keep(self, found: FitResult) -> None:
+        """Choose a model from the result and set the fitted attributes."""
+        kind = self._found.removesuffix("_")
+        solution, ending = found.measured.solution, found.measured
+        variants = solution.variants
+        if not variants:
+            reason = found.read.in_text(ending.reason or ending.status)
+            tested = ending.info.get("certificates")
+            what = f"{kind} that passes its safety test" if tested else kind
+            raise NoSolutionFoundError(f"{self.solver} found no {what}: {reason}")
+        chosen = self._chosen(list(variants))
+        shown, values = found.read.shown, found.values[chosen]
+        self.variants_ = dict(variants)
+        setattr(self, self._found, variants[chosen])
+        self.status_, self.reason_ = ending.status, found.read.in_text(ending.reason)
+        self.objective_ = values["objective"]
+        self.violations_ = {
+            called: values[VIOLATION_PREFIX + name]
+            for name, called in shown.items()
+            if VIOLATION_PREFIX + name in values
+        }
+        self.multipliers_ = {shown[name]: value for name, value in solution.multipliers.items()}
+        self.certificates_ = list(ending.info.get("certificates", ()))
+        self.bounds_ = {
+            shown[each["constraint"]]: float(each["upper"])
+            for each in self.certificates_
+            if each["variant"] == chosen
+        }
+        # no warning after a safety test, which is stronger evidence than training rows
+        if found.read.case.solver.role != "ignores" and not self.bounds_:
+            self._doubt(kind if chosen == "estimate" else f"{chosen} {kind}")
+
+    def _chosen(self, names: Sequence[str]) -> str:
+        if self.variant == AUTO:
+            return DETERMINISTIC if DETERMINISTIC in names else names[0]
+        if self.variant not in names:
+            listed = ", ".join(names)
+            raise ValueError(f"variant is {self.variant!r}, but {self.solver} returned: {listed}")
+        return self.variant
+
+    def _doubt(self, model: str) -> None:
+        """Warn if a constraint is violated or the algorithm did not finish."""
+        broken = [
+            f"'{name}' by {amount:.3g}"
+            for name, amount in self.violations_.items()
+            if not amount <= CONSTRAINT_TOLERANCE
+        ]
+        if broken:
+            issue_warnings([f"in training, the {model} violates {', '.join(broken)}"])
+        elif self.status_ != "ok":
+            issue_warnings([f"{self.solver} ended as {self.status_}: {self.reason_}"])
 
 
 def seed_from_random_state(random_state: Any) -> int:

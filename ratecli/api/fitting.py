@@ -175,9 +175,9 @@ def normalize_weights(sample_weight: Any, X: Any) -> Array:
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """Rows with labels (n,) of 0, 1 or NaN, and weights (n,) as returned by `normalize_weights`.
+    """Rows with labels (n,) and weights (n,) as returned by `normalize_weights`.
 
-    `part` (n,) is "train" or "safety" for each row.
+    Labels are 0, 1 or NaN, or numbers. `part` (n,) is "train" or "safety" for each row.
     """
 
     inputs: InputRows
@@ -269,7 +269,8 @@ def fit_rows(spec: FitSpec, rows: LabelledRows, seed: int) -> FitResult:
     rows = rows.put_aside(read.case.holdout, seed)
     train = rows.training()
     reader, X = FeatureReader.of(rows.inputs, features, train, spec.encode, spec.missing)
-    data = TrialData(rows.sample(spec.deployed), X, layout=reader.encoding.encoder.layout)
+    sample = replace(rows.sample(spec.deployed), label_range=spec.label_range)
+    data = TrialData(sample, X, layout=reader.encoding.encoder.layout)
     with limit_to_one_thread():
         warnings = check_fit_rows(read, data)
         found = _solve(read, data, seed, read.case)

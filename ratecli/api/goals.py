@@ -56,6 +56,8 @@ class FitSpec:
         Columns that are not features.
     encode, missing
         How to make features from columns, as in `FeatureReader.of`.
+    label_range
+        Smallest and largest possible label if labels are numbers; None for two classes.
     """
 
     algorithm: str
@@ -73,6 +75,7 @@ class FitSpec:
     drop: Sequence[str] = ()
     encode: bool | Literal["auto"] = "auto"
     missing: str = MISSING_IS_ERROR
+    label_range: tuple[float, float] | None = None
 
     @property
     def rules(self) -> dict[str, str]:
@@ -93,7 +96,10 @@ class FitSpec:
         document = self._document()
         experiment = read_experiment(document)
         rules = ParsedRules.of(experiment)
-        reading = ExperimentReader(experiment, document, rules, columns={(ROWS_DATASET,): columns})
+        numeric = frozenset({ROWS_DATASET} if self.label_range is not None else ())
+        reading = ExperimentReader(
+            experiment, document, rules, numeric, columns={(ROWS_DATASET,): columns}
+        )
         case, *others = reading.cases()
         shown = self.rules
         if isinstance(self.constraints, Mapping):
@@ -107,9 +113,9 @@ class FitSpec:
         refers = any("of(" in str(text) for text in (self.objective, *rules.values()))
         if refers and self.algorithm != UNCONSTRAINED:
             # it must not see the test rows, but need not pass the test
-            others.append(
-                {UNCONSTRAINED: {} if self.safety is None else {"safety": {"test": False}}}
-            )
+            untested = {} if self.safety is None else {"safety": {"test": False}}
+            loss = {} if self.label_range is None else {"loss": "squared"}
+            others.append({UNCONSTRAINED: untested | loss})
         options = named_estimators(self.options or {})
         if isinstance(model := options.get("model"), Mapping) and SCORE_MODEL in model:
             message = "an estimator has no existing scores: its model is fitted"

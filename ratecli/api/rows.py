@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -127,6 +127,21 @@ class InputRows:
             each.iloc[rows].reset_index(drop=True) for each in (self.frame, self.beside)
         )
         return InputRows(frame, None if self.matrix is None else self.matrix[rows], beside)
+
+
+def with_sensitive_hint(fault: Diagnostic, step: str, method: str) -> Diagnostic:
+    """Add to an E205 without a suggestion how a column is passed beside X.
+
+    `step` is the name of the estimator in a pipeline.
+    """
+    if fault.code != "E205" or (fault.help or "").startswith("did you mean"):
+        return fault
+    name = fault.message.partition("'")[2].partition("'")[0]
+    passed = f"sensitive_features={{'{name}': VALUES}}"
+    hint = f"pass it beside X: {method}(..., {passed})"
+    if method == "fit":
+        hint += f", through a pipeline: fit(..., {step}__{passed})"
+    return replace(fault, help=f"{fault.help}; {hint}")
 
 
 def check_indices(arguments: Mapping[str, Any]) -> None:

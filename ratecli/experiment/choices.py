@@ -77,6 +77,13 @@ CHOICES = (
         "random",
     ),
     Choice(
+        "least_squares",
+        "if labels are numbers",
+        "linear, any regressor",
+        "no",
+        "not random",
+    ),
+    Choice(
         "thresholded",
         "if one threshold for all rows is enough, as for a recall",
         ANY_MODEL,

@@ -17,7 +17,14 @@ from ratecli.experiment.options import usable_solvers
 from ratecli.experiment.safety import merged_safety, own_safety_keys
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import disclosure_bound
-from ratecli.rates.analysis import Goal, Shape, constraint_goal, find_two_sided_rate, interval
+from ratecli.rates.analysis import (
+    Goal,
+    Shape,
+    constraint_goal,
+    find_two_sided_rate,
+    interval,
+    nonquadratic_part,
+)
 from ratecli.rates.syntax import NO_SPAN
 from ratecli.rates.table import DEPLOYED, RATES
 from ratecli.solvers.base import Solver
@@ -30,6 +37,7 @@ SHAPE_NAMES = {
     Shape.RATIO_SUM: "a comparison of ratios of rates",
     Shape.BALANCE: "a distance of shares from given ones",
     Shape.OTHER: "neither convex nor a sum of ratios",
+    Shape.QUADRATIC: "a measure of estimates of the label, not of decisions",
     Shape.ESTIMATE: "a measure of estimates of the label, not of decisions",
     Shape.DISCLOSURE: "a bound on a disclosivity",
     Shape.RANKING: "a measure of scores, which can only be reported",
@@ -173,11 +181,14 @@ def _algorithms_for(rows: Literal["numbers", "streams"]) -> str:
     return ", ".join(found)
 
 
-def check_support(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
+def check_support(
+    experiment: Experiment, case: Case, numeric: Collection[str]
+) -> Iterator[Diagnostic]:
     """Yield an E308 for each goal that the algorithm does not support.
 
-    E414 for everything that needs streamed rows in memory.
+    E414 for everything that needs streamed rows in memory. `numeric` as in `check_case`.
     """
+    numbers = any(name in numeric for name in case.datasets)
     yield from _check_streamed_rows(experiment, case)
     if case.solver.role == "ignores":
         return
@@ -191,7 +202,9 @@ def check_support(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
             able = [
                 name
                 for name, found in usable_solvers()
-                if found.role == "enforces" and not refusal_reason(found, goal, objective=aim)[0]
+                if found.role == "enforces"
+                and (found.numbers is not None if numbers else found().takes_classes)
+                and not refusal_reason(found, goal, objective=aim)[0]
             ]
             able = [f"{name} ({use_of(name)})" for name in in_order_of_choice(able)]
             hint = f"algorithms that can: {', '.join(able) or 'none'}"
@@ -202,6 +215,12 @@ def check_support(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
 def refusal_reason(found: type[Solver], goal: Goal, *, objective: bool) -> tuple[str, Span | None]:
     """Return why an algorithm does not support a goal ("" if it does), and the span if known."""
     takes = found.objectives if objective else found.constraints
+    if goal.shape not in takes and goal.shape is Shape.ESTIMATE and Shape.QUADRATIC in takes:
+        part = next(part for piece in goal.pieces if (part := nonquadratic_part(piece)))
+        why = f"'{ex.to_text(part)}' is not a sum of mse and mean_error"
+        if isinstance(part, ex.Leaf) and part.rate.of == "squared_error":
+            why = f"it subtracts '{part.rate.name}', which is not convex: bound that of each group"
+        return why, None if part.span == NO_SPAN else part.span
     if goal.shape not in takes:
         listed = " and ".join(sorted(takes))
         return f"it is {SHAPE_NAMES[goal.shape]}, but the algorithm supports {listed} goals", None

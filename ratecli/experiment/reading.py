@@ -351,7 +351,7 @@ class ExperimentReader:
             filtering=case_filter,
         )
         self.add(check_case(self.experiment, case, self.numeric))
-        refusals = map(self.document.placed, check_support(self.experiment, case))
+        refusals = map(self.document.placed, check_support(self.experiment, case, self.numeric))
         self.refusals |= dict.fromkeys(refusals)
         return case
 

@@ -136,6 +136,41 @@ class GroupThreshold:
         return self.decide(X)
 
 
+@dataclass(frozen=True)
+class ModelRegressor(Classifier):
+    """Regression: the estimate is the value of a fitted model, clipped to the range of the label.
+
+    Like `LinearRegressor`, it makes no decisions: they are NaN.
+
+    Attributes
+    ----------
+    values
+        A model of one column (n, 1), the values.
+    """
+
+    kind: ClassVar[str] = "regressor"
+    values: ProbabilityModel
+    range: tuple[float, float] = (-np.inf, np.inf)
+
+    def __post_init__(self) -> None:
+        low, high = self.range
+        if self.values.classes != 1 or not low <= high:
+            raise ValueError(f"{self.values.classes} columns instead of 1, or no range")
+
+    @property
+    def width(self) -> int:
+        return self.values.width
+
+    def score(self, X: Features) -> Array:
+        return class_probabilities(self.values, X)[:, 0]
+
+    def decide(self, X: Features) -> Array:
+        return np.full(X.shape[0], np.nan)
+
+    def estimate(self, X: Features) -> Array:
+        return np.clip(self.score(X), *self.range)
+
+
 def rows_without_group(classifier: Classifier, members: Array) -> NDArray[np.bool_]:
     """Return which rows (n,) are in no group of group thresholds, given memberships (n, S)."""
     while isinstance(classifier, MixtureClassifier):  # its members have the same groups

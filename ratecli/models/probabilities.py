@@ -58,21 +58,23 @@ ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 class SklearnModel:
     """The class probabilities or scores of a fitted scikit-learn classifier with Q classes.
 
+    A fitted regressor has one column, its predictions.
+
     Raises
     ------
     ValueError
-        If the object is not a fitted classifier, or cannot classify a row.
+        If the object is not a fitted classifier or regressor, or cannot classify a row.
     """
 
     kind: ClassVar[str] = "fitted"
     model: Any
 
     def __post_init__(self) -> None:
-        from sklearn.base import ClassifierMixin  # noqa: PLC0415  slow, and rarely needed
+        from sklearn.base import ClassifierMixin, RegressorMixin  # noqa: PLC0415  slow, and rarely needed
 
         width = getattr(self.model, "n_features_in_", None)
         right = isinstance(width, int) and 0 < width <= MAX_FEATURES
-        if not isinstance(self.model, ClassifierMixin) or not right:
+        if not isinstance(self.model, ClassifierMixin | RegressorMixin) or not right:
             raise ValueError("it is not a fitted classifier of scikit-learn")
         if self.probabilities(np.zeros((1, self.width))).shape != (1, self.classes):
             raise ValueError("it does not return a number for each class")
@@ -83,7 +85,7 @@ class SklearnModel:
 
     @property
     def classes(self) -> int:
-        return len(self.model.classes_)
+        return len(getattr(self.model, "classes_", (None,)))
 
     @property
     def has_probabilities(self) -> bool:
@@ -93,12 +95,15 @@ class SklearnModel:
     def probabilities(self, X: Features) -> Array:
         """Return (n, Q) class probabilities of rows (n, d).
 
-        A two-class classifier without probabilities gives minus and plus its score.
+        A two-class classifier without probabilities gives minus and plus its score, a regressor
+        its predictions.
         """
         if not isinstance(X, np.ndarray) and not takes_sparse(self.model):
             X = X.toarray()
         if self.has_probabilities:
             return np.asarray(self.model.predict_proba(X), dtype=float)
+        if not hasattr(self.model, "classes_"):
+            return np.asarray(self.model.predict(X), dtype=float).reshape(-1, 1)
         scores = np.asarray(self.model.decision_function(X), dtype=float)
         return np.stack([-scores, scores], axis=1)
 

@@ -24,6 +24,7 @@ from ratecli.models.composed import (
     HashedRamp,
     MajorityVote,
     MixtureClassifier,
+    ModelRegressor,
     ProbabilityThreshold,
 )
 from ratecli.models.layout import ColumnLayout
@@ -47,6 +48,7 @@ CLASSIFIERS: tuple[Any, ...] = (
     Ramp,
     RandomizedLogistic,
     LinearRegressor,
+    ModelRegressor,
     HashedRamp,
     MixtureClassifier,
     MajorityVote,

@@ -47,10 +47,11 @@ class Shape(StrEnum):
 
     The first six are goals of decisions only. `BALANCE` is a distance of shares among the positive
     decisions from target shares (`rates.affine`), as an objective; a constraint on it is `OTHER`.
-    `ESTIMATE` is any goal with estimates of the label (mean_error, mse, log_loss). `DISCLOSURE` is
-    a constraint `disclosivity(by=...) <= alpha` and nothing else. `RANKING` goals use scores
-    (roc_auc, pr_auc), which are not means over rows. `REPORTED` goals use a disclosivity in any
-    other way.
+    `QUADRATIC` is a sum of `mse`, none of them subtracted, and of `mean_error`: convex in the
+    estimates of the label. `ESTIMATE` is any other goal of estimates (mean_error, mse, log_loss).
+    `DISCLOSURE` is a constraint `disclosivity(by=...) <= alpha` and nothing else. `RANKING` goals
+    use scores (roc_auc, pr_auc), which are not means over rows. `REPORTED` goals use a disclosivity
+    in any other way.
     """
 
     AFFINE = "affine"
@@ -59,6 +60,7 @@ class Shape(StrEnum):
     RATIO_SUM = "sum of ratios"
     BALANCE = "balance"
     OTHER = "other"
+    QUADRATIC = "quadratic"
     ESTIMATE = "estimate"
     DISCLOSURE = "disclosure"
     RANKING = "ranking"
@@ -186,7 +188,7 @@ def shape(node: Expression) -> Shape:
     if any(isinstance(part, ex.RankingMeasure) for part in parts):
         return Shape.RANKING
     if any(isinstance(part, Leaf) and part.rate.of != "decision" for part in parts):
-        return Shape.ESTIMATE
+        return Shape.QUADRATIC if nonquadratic_part(node) is None else Shape.ESTIMATE
     form = ratio_sum(node)
     if form is not None and not form.ratios:
         return Shape.AFFINE
@@ -196,6 +198,22 @@ def shape(node: Expression) -> Shape:
         alone = len(form.ratios) == 1 and not form.affine.coefficients
         return Shape.RATIO if alone else Shape.RATIO_SUM
     return Shape.OTHER if balance(node) is None else Shape.BALANCE
+
+
+def nonquadratic_part(node: Expression) -> Expression | None:
+    """Return why an expression is not `Shape.QUADRATIC`: a subtracted `mse`, or another part.
+
+    None if it is a sum of `mse`, none of them subtracted, and of `mean_error`.
+    """
+    form = affine(node)
+    if form is None:
+        parts = node.arguments if isinstance(node, Apply) and node.function == "sum" else ()
+        return next((found for part in parts if (found := nonquadratic_part(part))), node)
+    for leaf, coefficient in form.coefficients.items():
+        convex = leaf.rate.of == "error" or (leaf.rate.of == "squared_error" and coefficient > 0)
+        if not convex:
+            return leaf
+    return None
 
 
 def interval(node: Expression) -> Interval:

@@ -210,6 +210,18 @@ class RateMatrix:
         squares = decisions * yes**2 + (1 - decisions) * no**2
         return float(np.sqrt(_divide(squares, counts).sum()))
 
+    def standard_error_of(
+        self, slopes: Floats, measurements: Mapping[Measurement, Floats]
+    ) -> float:
+        """Return the `standard_error` if rates are means of the given measurements."""
+        shares = np.where(slopes == 0, 0.0, _divide(slopes, self.totals, np.nan))
+        means = self.measured(measurements)
+        found = (self.against - self.members * means[:, None]).T @ shares
+        for of, values in measurements.items():
+            own = np.array([leaf.rate.of == of for leaf in self.leaves])
+            found += values * (self.sums.T @ np.where(own, shares, 0.0))
+        return float(np.sqrt(found @ found))
+
     def index(self) -> dict[Leaf, int]:
         return {leaf: k for k, leaf in enumerate(self.leaves)}
 

@@ -10,7 +10,9 @@ from ratecli.ledger.violations import Pieces
 from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal, pieces
 from ratecli.rates.expression import Leaf
-from ratecli.rates.matrix import Predictions, build_rate_matrix
+from ratecli.rates.matrix import Predictions, RateMatrix, build_rate_matrix
+from ratecli.rates.sample import Floats
+from ratecli.rates.table import Measurement
 from ratecli.rates.tangent import tangent
 from ratecli.sampling.rows import TrialData
 
@@ -23,8 +25,8 @@ def violation_pieces(
 ) -> dict[str, dict[str, Pieces]]:
     """Return the pieces of constraints' violations on the test set, by variant and metric.
 
-    Left out are constraints that depend on anything other than decisions, and those that are
-    undefined on the test set. Nothing is known of streamed rows with weights.
+    Left out are constraints that are not functions of means over rows, and those that are undefined
+    on the test set. Nothing is known of streamed rows with weights.
     """
     if rows.stream is not None and rows.stream.weight_at is not None:
         return {}
@@ -34,12 +36,13 @@ def violation_pieces(
     matrix = build_rate_matrix(ex.leaves(*parts), rows.sample, "test").on(test)
     found: dict[str, dict[str, Pieces]] = {}
     for variant, predicted in predictions.items():
-        decisions = predicted.decisions[test]
-        rates = matrix.rates(decisions)
+        of = predicted.measurements(matrix.leaves, rows.sample.label)
+        measured = {key: values[test] for key, values in of.items()}
+        rates = matrix.measured(measured)
         for violation, own in parts.items():
             tangents = [tangent(piece, rates, matrix.index()) for piece in own]
             numbers = [
-                (float(each.value), matrix.standard_error(each.slopes, decisions, counts))
+                (float(each.value), _standard_error(matrix, each.slopes, measured, counts))
                 for each in tangents
             ]
             if len(test) and np.isfinite(numbers).all():
@@ -47,11 +50,22 @@ def violation_pieces(
     return found
 
 
+def _standard_error(
+    matrix: RateMatrix,
+    slopes: Floats,
+    measured: Mapping[Measurement, Floats],
+    counts: Floats | None,
+) -> float:
+    if measured.keys() == {"decision"}:
+        return matrix.standard_error(slopes, measured["decision"], counts)
+    return matrix.standard_error_of(slopes, measured) if counts is None else np.nan
+
+
 def _is_measurable(goal: Goal) -> bool:
-    """Whether a violation is a function of rates of decisions, with few enough pieces."""
+    """Whether a violation is a function of means over rows, with few enough pieces."""
     if any(isinstance(part, ex.AlgorithmMetric) for part in ex.walk(goal.expression)):
         return False
     nodes = ex.measured_nodes(goal.expression)
-    if not all(isinstance(part, Leaf) and part.rate.of == "decision" for part in nodes):
+    if not all(isinstance(part, Leaf) for part in nodes):
         return False
     return len(pieces(goal.expression)) <= MAX_MEASURED_PIECES

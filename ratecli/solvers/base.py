@@ -42,14 +42,14 @@ The name is checked before the run; in a trial's key it is replaced by the const
 
 
 class JudgedRows(NamedTuple):
-    """Rows, and decisions (n,) on them by models that have not seen them."""
+    """Rows, and decisions (n,) on them by models that have not seen them; estimates of numbers."""
 
     rows: Problem
     decisions: Array
 
     def violations(self) -> dict[str, float]:
         """Return by how much each constraint is violated, by name; NaN where it is undefined."""
-        return self.rows.violations(self.rows.rates.rates(self.decisions))
+        return self.rows.violations(self.rows.measured(self.decisions))
 
 
 @dataclass(frozen=True)

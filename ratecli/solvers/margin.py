@@ -20,7 +20,12 @@ from ratecli.solvers.base import JudgedRows, Progress, Solution, Solver
 from ratecli.solvers.oracles.unseen import folds_of
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.prediction import predict_safety_test
-from ratecli.solvers.seldonian.scores import DecisionOutputs
+from ratecli.solvers.seldonian.scores import (
+    DecisionOutputs,
+    ModelOutputs,
+    mean_label,
+    score_model_of,
+)
 from ratecli.solvers.seldonian.solver import PASS_KEY
 
 GUARD_VERSION = 6
@@ -347,14 +352,15 @@ def _next_step(attempt: _Attempt, low: Array, high: Array) -> tuple[Array, Array
 def _best_constant(problem: Problem, rows: Problem, judge: Judge) -> float:
     """Return the smallest training objective of a constant decision without shortfall, else inf.
 
-    Its rates of 0 and 1 are known to be the population's.
+    Its rates of 0 and 1 are known to be the population's. The constant of numeric labels is their
+    mean.
     """
     if isinstance(judge, _NormalJudge):
         judge = replace(judge, prior=0.0)
     trained, judged = (each.rates.sums.shape[1] for each in (problem, rows))
     found = [
         problem.value_of(np.full(trained, decision))
-        for decision in (0.0, 1.0)
+        for decision in ((0.0, 1.0) if problem.label_range is None else (mean_label(problem),))
         if judge(rows, np.full(judged, decision)).max() <= MAX_IGNORED_SHORTFALL
     ]
     return min((each for each in found if not math.isnan(each)), default=math.inf)
@@ -430,7 +436,9 @@ class _SafetyTestJudge:
 
     def __call__(self, rows: Problem, decisions: Array) -> Array:
         parts = replace(rows, constraints=self._alone, safety_test=self._test)
-        outputs = DecisionOutputs(decisions)
+        outputs: ModelOutputs = DecisionOutputs(decisions)
+        if rows.label_range is not None:
+            outputs = score_model_of(rows).outputs(decisions)
         prediction = predict_safety_test(parts, self._test, outputs, {PASS_KEY: self._aim})
         upper = prediction.at(outputs).upper
         starts = [prediction.owners.index(goal.name) for goal in self._alone]
@@ -452,15 +460,21 @@ class _NormalJudge:
 
     def __call__(self, rows: Problem, decisions: Array) -> Array:
         matrix, index = rows.rates, rows.rates.index()
-        rates, found = matrix.rates(decisions), list[tuple[float, float]]()
+        rates, found = rows.measured(decisions), list[tuple[float, float]]()
         for goal in rows.constraints:
             undefined = any_undefined(goal.ratios, rates[:, None], index).any()
             for piece in goal.pieces:
                 value, error = float(values(piece, rates[:, None], index)[0]), 0.0
                 if self.level is not None and not undefined:
                     slopes = tangent(piece, rates, index).slopes
-                    known = matrix.standard_error(slopes, decisions, rows.counts)
-                    added = slopes**2 @ _unseen_variance(rates, matrix.totals, self.prior)
+                    if rows.label_range is None:
+                        known = matrix.standard_error(slopes, decisions, rows.counts)
+                        added = float(
+                            slopes**2 @ _unseen_variance(rates, matrix.totals, self.prior)
+                        )
+                    else:
+                        known = matrix.standard_error_of(slopes, rows.measurements(decisions))
+                        added = 0.0
                     error = self.share * EXTRA_NOISE * math.hypot(known, math.sqrt(added))
                 found.append((np.nan if undefined else value, error))
         plain, errors = np.array(found).T

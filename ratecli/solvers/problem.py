@@ -20,7 +20,7 @@ from ratecli.rates.analysis import Goal, affine_pieces
 from ratecli.rates.functions import Interval
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask
-from ratecli.rates.table import RATES
+from ratecli.rates.table import RATES, Measurement
 from ratecli.rates.tangent import any_undefined, values
 from ratecli.streaming.stream import RowStream
 
@@ -100,11 +100,27 @@ class Problem:
         return None if self.stream is None else self.stream.count
 
     def decisions(self, classifier: Classifier) -> Array:
-        """Return the decisions (n,) of a classifier that uses only slices of the goals."""
+        """Return the decisions (n,) of a classifier that uses only slices of the goals.
+
+        If labels are numbers, return its estimates.
+        """
+        if self.label_range is not None:
+            return classifier.estimate(self.X)
         if self.stream is not None:
             return self.stream.decisions(classifier)
         members = [self.slices[text] for text in classifier.slices]
         return classifier.decide(append_memberships(self.X, members))
+
+    def measurements(self, estimates: Array) -> dict[Measurement, Array]:
+        """Return (n,) what rates of numeric labels are means of; there are no decisions."""
+        error = np.nan_to_num(estimates - self.label)
+        return {"decision": np.zeros(len(error)), "error": error, "squared_error": error**2}
+
+    def measured(self, decisions: Array) -> Array:
+        """Return the rates (K,) of decisions (n,), or of estimates if labels are numbers."""
+        if self.label_range is None:
+            return self.rates.rates(decisions)
+        return self.rates.measured(self.measurements(decisions))
 
     def violations(self, rates: Array) -> dict[str, float]:
         """Return by how much rates (K,) violate each constraint, NaN where it is undefined."""
@@ -122,7 +138,7 @@ class Problem:
 
     def violation(self, classifier: Classifier) -> float:
         """Return the `worst_violation` of a classifier's rates."""
-        return self.worst_violation(self.rates.rates(self.decisions(classifier)))
+        return self.worst_violation(self.measured(self.decisions(classifier)))
 
     def on(self, rows: NDArray[np.intp]) -> Problem:
         """Return the problem on some of the rows, with rates of these alone."""
@@ -140,8 +156,8 @@ class Problem:
         return self.value_of(self.decisions(classifier))
 
     def value_of(self, decisions: Array) -> float:
-        """Return the objective of decisions (n,), NaN if it is undefined."""
-        rates, index = self.rates.rates(decisions)[:, None], self.rates.index()
+        """Return the objective of `decisions` (n,), NaN if it is undefined."""
+        rates, index = self.measured(decisions)[:, None], self.rates.index()
         return float(values(self.objective.expression, rates, index)[0])
 
     def rows(self, *goals: Goal) -> tuple[Array, Array]:

@@ -137,6 +137,12 @@ BUILT_IN_ALGORITHMS = (
         "hull.solver:Mixture",
     ),
     Algorithm(
+        "least_squares",
+        "regression with the smallest squared error under bounds on errors of groups",
+        "ratecli; cf. Agarwal, Dudik, Wu 2019",
+        "regression.solver:LeastSquares",
+    ),
+    Algorithm(
         "seldonian",
         "linear model, randomized, deterministic or numeric, expected to pass its safety test",
         "Thomas, Castro da Silva, Barto, Giguere, Brun, Brunskill 2019; "

@@ -2,11 +2,17 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ratecli import BalancedFilter, RateConstrainedClassifier, SafetyTest
+from ratecli import (
+    BalancedFilter,
+    RateConstrainedClassifier,
+    RateConstrainedRegressor,
+    SafetyTest,
+)
 
 ESTIMATORS = [
     RateConstrainedClassifier(),
     RateConstrainedClassifier(solver="majorize", solver_options={"iterations": 2}),
+    RateConstrainedRegressor(),
     BalancedFilter(),
     SafetyTest(LogisticRegression()),
 ]

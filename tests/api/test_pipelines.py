@@ -41,6 +41,80 @@ def test_grid_search_over_parameters_of_constraints(loans):
     assert rate_score(RATIO, y, search.predict(X), sensitive_features=X) >= 1 - 1e-9
 
 
+KAPPA = PARITY.replace("kappa", "0.9")
+ARRAY_RULE = KAPPA.replace("sex", "sensitive")
+BESIDE = {
+    "series": (lambda X: X["sex"], KAPPA),
+    "frame": (lambda X: X[["sex", "region"]], KAPPA),
+    "dict": (lambda X: {"sex": list(X["sex"])}, KAPPA),
+    "array": (lambda X: X["sex"].to_numpy(), ARRAY_RULE),
+    "series without a name": (lambda X: X["sex"].rename(None), ARRAY_RULE),
+}
+
+
+@pytest.mark.parametrize(("beside", "rule"), BESIDE.values(), ids=BESIDE)
+@pytest.mark.parametrize("enabled", [False, True])
+def test_a_scaler_and_a_classifier_with_a_sensitive_column_beside(loans, beside, rule, enabled):
+    X, y = loans
+    with sklearn.config_context(enable_metadata_routing=enabled):
+        model, step = RateConstrainedClassifier(constraints=rule), "rateconstrainedclassifier__"
+        if enabled:
+            model, step = model.set_fit_request(sensitive_features=True), ""
+        pipeline = make_pipeline(StandardScaler(), model)
+        pipeline.fit(X[NUMBERS], y, **{f"{step}sensitive_features": beside(X)})
+        said = pipeline.predict(X[NUMBERS])
+    assert rate_score(RATIO, y, said, sensitive_features=X["sex"]) >= 0.9 - 1e-9
+
+
+def test_an_error_says_how_to_pass_a_column_through_a_pipeline(loans):
+    X, y = loans
+    model = RateConstrainedClassifier(constraints=KAPPA, solver="post_shift")
+    pipeline = make_pipeline(StandardScaler(), model)
+    told = r"fit\(\.\.\., (rateconstrainedclassifier__sensitive_features=\{'sex': VALUES\})\)"
+    with pytest.raises(ValueError, match=told):
+        pipeline.fit(X[NUMBERS], y)
+    beside = {"rateconstrainedclassifier__sensitive_features": {"sex": X["sex"]}}
+    pipeline.fit(X[NUMBERS], y, **beside)
+    told = r"predict\(\.\.\., sensitive_features=\{'sex': VALUES\}\)"
+    with pytest.raises(ValueError, match=told):
+        pipeline.predict(X[NUMBERS])
+    assert len(pipeline.predict(X[NUMBERS], sensitive_features={"sex": X["sex"]})) == len(X)
+    with pytest.raises(ValueError, match="help: did you mean 'sex'") as caught:
+        RateConstrainedClassifier(constraints="tpr[sexx = Male] >= 0.5").fit(X, y)
+    assert "sensitive_features" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore::ratecli.RatecliWarning")
+def test_grid_search_over_parameters_of_the_model(loans):
+    X, y = loans
+    model = RateConstrainedClassifier(
+        constraints=KAPPA, solver="thresholded", estimator=LogisticRegression()
+    )
+    pipeline = make_pipeline(StandardScaler(), model)
+    grid = {"rateconstrainedclassifier__estimator__C": [1e-6, 1.0]}
+    search = GridSearchCV(pipeline, grid, cv=2, error_score="raise")
+    search.fit(X[NUMBERS], y, rateconstrainedclassifier__sensitive_features=X["sex"])
+    assert search.best_params_ == {"rateconstrainedclassifier__estimator__C": 1.0}
+    assert search.best_estimator_[-1].estimator.C == 1.0
+    same = model.set_params(estimator=None, solver_options={"model": LogisticRegression()})
+    pipeline.fit(X[NUMBERS], y, rateconstrainedclassifier__sensitive_features=X["sex"])
+    assert same is pipeline[-1]
+    np.testing.assert_array_equal(pipeline.predict(X[NUMBERS]), search.predict(X[NUMBERS]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"solver_options": {"model": "linear"}}, "the model is given twice"),
+        ({"solver": "majorize"}, "'majorize' only fits a model of its own"),
+    ],
+)
+def test_an_estimator_that_has_no_place_is_refused(loans, options, message):
+    model = RateConstrainedClassifier(estimator=LogisticRegression(), **options)
+    with pytest.raises(ValueError, match=message):
+        model.fit(*loans)
+
+
 @pytest.mark.usefixtures("routing")
 def test_sensitive_features_are_routed_through_a_pipeline(loans):
     X, y = loans

@@ -13,14 +13,23 @@ from sklearn.ensemble import (
     AdaBoostClassifier,
     BaggingClassifier,
     ExtraTreesClassifier,
+    ExtraTreesRegressor,
     GradientBoostingClassifier,
+    GradientBoostingRegressor,
     HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
     RandomForestClassifier,
+    RandomForestRegressor,
 )
 from sklearn.naive_bayes import GaussianNB
-from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
+from sklearn.tree import (
+    DecisionTreeClassifier,
+    DecisionTreeRegressor,
+    ExtraTreeClassifier,
+    ExtraTreeRegressor,
+)
 
-from ratecli.models.composed import ARGMAX_COSTS, CostSensitiveClassifier
+from ratecli.models.composed import ARGMAX_COSTS, CostSensitiveClassifier, ModelRegressor
 from ratecli.models.layout import NUMBER, NUMBER_OR_MISSING, ColumnLayout
 from ratecli.models.storage import dumps, loads
 from ratecli.models.tree_formats import (
@@ -118,6 +127,35 @@ def test_exponential_loss():
     check_equal(convert_sklearn_trees(model, PLAIN), TEST, model.predict_proba(features(TEST)))
 
 
+REGRESSORS = [
+    DecisionTreeRegressor(min_samples_leaf=5),
+    ExtraTreeRegressor(random_state=0),
+    ExtraTreesRegressor(n_estimators=7, random_state=0),
+    GradientBoostingRegressor(n_estimators=12),
+    GradientBoostingRegressor(n_estimators=12, init="zero"),
+    HistGradientBoostingRegressor(max_iter=12, categorical_features=[2, 3]),
+    RandomForestRegressor(n_estimators=7, max_depth=5, random_state=0),
+]
+
+
+@pytest.mark.parametrize("model", REGRESSORS, ids=lambda model: type(model).__name__)
+def test_scikit_learn_regressors(model):
+    rows = {True: TRAIN, False: np.nan_to_num(TRAIN)}  # gradient boosting takes no missing numbers
+    takes_missing = not isinstance(model, GradientBoostingRegressor)
+    model.fit(rows[takes_missing], SCORES, sample_weight=WEIGHTS)
+    trees = convert_sklearn_trees(model, LAYOUT if takes_missing else ColumnLayout.numbers(5))
+    codes = TEST if takes_missing else np.nan_to_num(TEST)
+    X = features(codes) if takes_missing else codes
+    np.testing.assert_allclose(trees.probabilities(X)[:, 0], model.predict(codes), atol=1e-12)
+    assert dumps(loads(dumps(ModelRegressor(trees)))) == dumps(ModelRegressor(trees))
+
+
+def test_a_regressor_whose_loss_has_a_link_is_refused():
+    model = HistGradientBoostingRegressor(max_iter=2, loss="poisson").fit(TRAIN, np.exp(SCORES))
+    with pytest.raises(ValueError, match="trees of the loss 'poisson' cannot be stored"):
+        convert_sklearn_trees(model, LAYOUT)
+
+
 ON_COLUMNS = [
     BaggingClassifier(n_estimators=5, random_state=0),
     DecisionTreeClassifier(min_samples_leaf=5),
@@ -151,7 +189,8 @@ def test_sums_of_histogram_boosting_are_exact():
 
 
 def test_all_converted_classes_are_tested():
-    assert {type(model).__name__ for model in ON_FEATURES} == set(TREE_CONVERTERS)
+    models = {type(model).__name__ for model in (*ON_FEATURES, *REGRESSORS)}
+    assert models == set(TREE_CONVERTERS)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,11 @@ RULES_BY_SHAPE = {
         "precision * tpr >= 0.2"
     ),
     Shape.RANKING: "roc_auc >= 0.8; pr_auc[a] - tpr >= 0; roc_auc - mse >= 0.8",
-    Shape.ESTIMATE: "mse <= 0.1; log_loss[a] <= 2 * log_loss[b]; abs(mean_error) + error <= 0.1",
+    Shape.QUADRATIC: "mse <= 0.1; mse[a] + 2 * mse[b] <= 3 * mean_error; abs(mean_error) <= 0.1",
+    Shape.ESTIMATE: (
+        "log_loss[a] <= 2 * log_loss[b]; abs(mean_error) + error <= 0.1; mse[a] <= mse[b]; "
+        "sqrt(mse) <= 1; max_gap(mse, by=sex) <= 0.1; mse[a] / mse[b] <= 2"
+    ),
 }
 
 
@@ -76,7 +80,8 @@ OBJECTIVES_BY_SHAPE = {
     ),
     Shape.RATIO: "-f1; 1 - precision",
     Shape.RATIO_SUM: "-f1[a] - f1[b]; error - f1; 1 - mean(precision, by=race)",
-    Shape.ESTIMATE: "mse; -log_loss",
+    Shape.QUADRATIC: "mse; mse[a] + mse[b] - mean_error",
+    Shape.ESTIMATE: "-mse; -log_loss; max(mse[a], mse[b])",
     Shape.RANKING: "-roc_auc",
 }
 

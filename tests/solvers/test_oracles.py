@@ -11,7 +11,7 @@ from sklearn.utils import all_estimators
 from ratecli.errors import FaultError
 from ratecli.experiment.options import make_solver
 from ratecli.models.base import Classifier
-from ratecli.models.composed import CostSensitiveClassifier, GroupThreshold
+from ratecli.models.composed import CostSensitiveClassifier, GroupThreshold, ModelRegressor
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import Threshold
 from ratecli.models.storage import dumps, loads
@@ -23,7 +23,7 @@ from ratecli.solvers.hull.forms import RatePoints, RateProgram
 from ratecli.solvers.hull.solver import Mixture
 from ratecli.solvers.oracles import choice
 from ratecli.solvers.oracles.base import FitRows, OracleRows
-from ratecli.solvers.oracles.estimators import classifier_class, fit_estimator, make_estimator
+from ratecli.solvers.oracles.estimators import fit_estimator, make_estimator, model_class
 from ratecli.solvers.problem import ERROR_RATE, Problem
 
 GOALS = Rules({"p": "positive_rate[g=a] <= positive_rate[g=b]", "r": "recall[g=b] >= 0.7"})
@@ -194,6 +194,38 @@ def test_fitted_classifiers_equal_scikit_learn_and_can_be_stored(name):
         np.testing.assert_array_equal(loads(blob).decide(X), answer.decide(X))
 
 
+@pytest.mark.parametrize("name", choice.REGRESSOR_MODULES)
+def test_fitted_regressors_equal_scikit_learn_and_can_be_stored(name):
+    rng = np.random.default_rng(0)
+    X, weights = rng.random((90, 3)).round(2), rng.random(90) + 0.1
+    y = 5 * X[:, 0] - X[:, 1] + rng.normal(size=90)
+    small = {"max_depth": 2} if "Forest" in name or "Trees" in name else {}
+    model = make_estimator(name, small, np.random.default_rng(0))
+    found = fit_estimator(model, FitRows(X, ColumnLayout.numbers(3), y, weights))
+    regressor = ModelRegressor(found, (0.0, 4.0))
+    np.testing.assert_allclose(regressor.score(X), model.predict(X), atol=1e-12)
+    np.testing.assert_array_equal(regressor.estimate(X), np.clip(regressor.score(X), 0, 4))
+    assert np.isnan(regressor.decide(X)).all()
+    blob = dumps(regressor)
+    assert dumps(loads(blob)) == blob
+    np.testing.assert_array_equal(loads(blob).score(X), regressor.score(X))
+
+
+def test_histograms_of_regressors_see_categories():
+    rng = np.random.default_rng(0)
+    levels = rng.integers(6, size=200)
+    X, y = np.eye(6)[levels], np.array([3.0, 1, 4, 1, 5, 9])[levels]
+    rows = FitRows(X, ColumnLayout(np.array([6])), y, np.ones(200))
+    model = make_estimator(
+        "HistGradientBoostingRegressor",
+        {"max_iter": 1, "learning_rate": 1.0, "max_leaf_nodes": 5, "min_samples_leaf": 1},
+        rng,
+    )
+    found = fit_estimator(model, rows)
+    assert found.classes == 1
+    np.testing.assert_allclose(found.probabilities(X)[:, 0], y, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "name", ["DecisionTreeClassifier", "GaussianNB", "LogisticRegression", "SVC"]
 )
@@ -253,7 +285,7 @@ def test_table_of_classifiers_agrees_with_scikit_learn():
         )
     }
     del weighted["DummyClassifier"]
-    assert {name: classifier_class(name) for name in choice.CLASSIFIER_MODULES} == weighted
+    assert {name: model_class(name, "classifier") for name in choice.CLASSIFIER_MODULES} == weighted
 
 
 @pytest.mark.parametrize(

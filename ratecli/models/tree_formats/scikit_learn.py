@@ -1,4 +1,4 @@
-"""Trees of fitted classifiers of scikit-learn."""
+"""Trees of fitted classifiers and regressors of scikit-learn."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ratecli.models.trees import LEAF, NO_SET, TreeEnsemble
 
 
 def convert_sklearn_trees(model: Any, layout: ColumnLayout) -> TreeEnsemble:
-    """Convert a classifier of a class in `TREE_CONVERTERS`, fitted on `layout.columns(X)`.
+    """Convert a model of a class in `TREE_CONVERTERS`, fitted on `layout.columns(X)`.
 
-    Its classes are 0 to Q - 1.
+    The classes of a classifier are 0 to Q - 1; a regressor becomes trees of one column.
 
     Raises
     ------
@@ -43,10 +43,15 @@ def _convert_tree(model: Any, values: Array, features: NDArray[np.intp] | None =
 
 
 def _class_shares(model: Any, classes: int) -> Array:
-    """Return the share (N, Q) of each class in the nodes of a tree that may lack some classes."""
+    """Return the share (N, Q) of each class in the nodes of a tree that may lack some classes.
+
+    For a regressor, return its predictions (N, 1).
+    """
     if not hasattr(model, "tree_"):
         raise ValueError(f"a member is not a tree, but {type(model).__name__}")
     counts = model.tree_.value[:, 0, :]
+    if not hasattr(model, "classes_"):  # the predictions of a regressor
+        return np.asarray(counts, dtype=float)
     shares = np.zeros((len(counts), classes))
     own = np.asarray(model.classes_, dtype=np.intp)
     shares[:, own] = counts / counts.sum(axis=1, keepdims=True)
@@ -55,7 +60,8 @@ def _class_shares(model: Any, classes: int) -> Array:
 
 def _convert_average(model: Any, layout: ColumnLayout) -> TreeEnsemble:
     """Average the probabilities over the trees of a forest, or return those of a single tree."""
-    start, trees = np.zeros(len(model.classes_)), getattr(model, "estimators_", [model])
+    start = np.zeros(len(getattr(model, "classes_", (None,))))
+    trees = getattr(model, "estimators_", [model])
     features = getattr(model, "estimators_features_", [None] * len(trees))
     parts = (
         _convert_tree(each, _class_shares(each, len(start)) / len(trees), own)
@@ -114,6 +120,28 @@ def _convert_histogram_boosting(model: Any, layout: ColumnLayout) -> TreeEnsembl
     return combine_trees(layout, parts, start=start, per_round=len(rounds[0]), softmax=True)
 
 
+def _convert_regression_boosting(model: Any, layout: ColumnLayout) -> TreeEnsemble:
+    """The sum of the trees' values, after a start value."""
+    if hasattr(model, "_predictors"):
+        if model.loss not in IDENTITY_LOSSES:
+            raise ValueError(f"trees of the loss '{model.loss}' cannot be stored")
+        order, codes = _histogram_columns(model, layout)
+        parts = [
+            _convert_histogram_tree(row[0], order, codes, row[0].nodes["value"][:, None])
+            for row in model._predictors  # noqa: SLF001
+        ]
+        start = np.ravel(model._baseline_prediction)  # noqa: SLF001
+        return combine_trees(layout, parts, start=start)
+    parts = [
+        _convert_tree(each, model.learning_rate * each.tree_.value[:, 0, :])
+        for each in model.estimators_[:, 0]
+    ]
+    trees = combine_trees(layout, parts, start=np.zeros(1), rounded=True)
+    row = np.zeros((1, layout.width))
+    start = model.predict(np.zeros((1, len(layout.levels)))) - trees.sums(row)[0]
+    return replace(trees, start=np.asarray(start))
+
+
 def _histogram_columns(
     model: Any, layout: ColumnLayout
 ) -> tuple[NDArray[np.intp], dict[int, NDArray[np.intp]]]:
@@ -156,11 +184,18 @@ def _convert_histogram_tree(
     )
 
 
-_AVERAGED = "BaggingClassifier DecisionTreeClassifier ExtraTreeClassifier ExtraTreesClassifier"
+IDENTITY_LOSSES = ("absolute_error", "quantile", "squared_error")
+"""Losses of histogram boosting whose predictions are the sums of the trees' values."""
+_AVERAGED = (
+    "BaggingClassifier DecisionTreeClassifier ExtraTreeClassifier ExtraTreesClassifier "
+    "DecisionTreeRegressor ExtraTreeRegressor ExtraTreesRegressor RandomForestRegressor"
+)
 TREE_CONVERTERS: dict[str, Callable[[Any, ColumnLayout], TreeEnsemble]] = {
     "AdaBoostClassifier": _convert_adaboost,
     "GradientBoostingClassifier": _convert_boosting,
     "HistGradientBoostingClassifier": _convert_histogram_boosting,
+    "GradientBoostingRegressor": _convert_regression_boosting,
+    "HistGradientBoostingRegressor": _convert_regression_boosting,
     "RandomForestClassifier": _convert_average,
     **dict.fromkeys(_AVERAGED.split(), _convert_average),
 }

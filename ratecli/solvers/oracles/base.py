@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,14 +31,14 @@ class FitRows(NamedTuple):
     layout
         The columns behind them.
     classes
-        (m,) class of each row, from 0.
+        (m,) class of each row, from 0; for a regressor, the numbers to be estimated.
     weights
         (m,) positive weights.
     """
 
     X: Features
     layout: ColumnLayout
-    classes: NDArray[np.intp]
+    classes: NDArray[Any]
     weights: Array
 
 

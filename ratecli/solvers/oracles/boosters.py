@@ -85,7 +85,7 @@ def fit_booster(model: Any, rows: FitRows, stopping: FitRows | None) -> TreeEnse
             return _fit_xgboost(model, rows, stopping)
         case "catboost":
             return _fit_catboost(model, rows, stopping)
-        case "sklearn" if type(model).__name__ == "HistGradientBoostingClassifier":
+        case "sklearn" if type(model).__name__.startswith("HistGradientBoosting"):
             return _fit_histogram(model, rows)
     return None
 

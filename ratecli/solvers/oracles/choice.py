@@ -80,6 +80,17 @@ Hard-coded because scanning scikit-learn takes seconds. A file that names one of
 checked without any import if it sets no parameters. Before scikit-learn 1.7, `MLPClassifier` takes
 no weights: its fits fail (E501).
 """
+REGRESSOR_MODULES = {
+    name: f"sklearn.{module}"
+    for module, names in {
+        "ensemble": "ExtraTreesRegressor GradientBoostingRegressor HistGradientBoostingRegressor "
+        "RandomForestRegressor",
+        "linear_model": "ElasticNet Lasso LinearRegression Ridge",
+        "tree": "DecisionTreeRegressor ExtraTreeRegressor",
+    }.items()
+    for name in names.split()
+}
+"""Modules of scikit-learn's regressors by name; others are written as `package.module:Class`."""
 ENSEMBLES = frozenset(
     {
         *("ExtraTreesClassifier", "GradientBoostingClassifier", "HistGradientBoostingClassifier"),
@@ -147,8 +158,10 @@ class _NamedOptions:
             hint = "write {score: NAME} or {score: {name: NAME, threshold: 0.5}}"
             raise InvalidValueError(Diagnostic("E103", message, hint, loc=self.loc))
 
-    def check_learner(self, others: Iterable[str] = (), *, probabilities: bool = False) -> None:
-        """Raise an error unless this is a classifier that accepts sample weights.
+    def check_learner(
+        self, others: Iterable[str] = (), *, probabilities: bool = False, regressor: bool = False
+    ) -> None:
+        """Raise an error unless this is a classifier, or regressor, that accepts sample weights.
 
         With `probabilities`, it must have `predict_proba`. `others` are names that are valid, too.
 
@@ -160,21 +173,31 @@ class _NamedOptions:
         """
         name, path = self.name, class_path(self.name)
         instance = find_instance(name)
+        kind: Literal["classifier", "regressor"] = "regressor" if regressor else "classifier"
         if instance is not None:
+            from ratecli.solvers.oracles import estimators
+
+            try:
+                estimators.check_estimator(type(instance), instance, kind)
+            except TypeError as error:
+                message = f"{type(instance).__name__} cannot be used as a model: {error}"
+                hint = f"pass a {kind} whose fit takes sample weights, like those of scikit-learn"
+                raise self._error(message, hint) from None
             self.check_names(sorted(instance.get_params()))
             if probabilities and not hasattr(instance, "predict_proba"):
                 raise self._error(f"{name} does not return probabilities", f"{LOGISTIC} does")
             return
         if path is None:
             known = [*others, *BOOSTING_LIBRARIES, *plugins.installed_models(), *CLASSIFIER_MODULES]
-            hint = did_you_mean(name, known, "classifiers")
-            message = f"there is no classifier '{name}' that accepts sample weights"
+            known = [*others, *REGRESSOR_MODULES] if regressor else known
+            hint = did_you_mean(name, known, f"{kind}s")
+            message = f"there is no {kind} '{name}' that accepts sample weights"
             raise self._error(message, hint)
         if not CLASS_PATH.fullmatch(path):
             raise self._error(f"'{name}' names no class", "write package.module:Class")
         self._check_package(path.partition(":")[0].partition(".")[0])
         if (
-            name in CLASSIFIER_MODULES
+            name in (REGRESSOR_MODULES if regressor else CLASSIFIER_MODULES)
             and not self.options
             and (name == LOGISTIC or not probabilities)
         ):
@@ -184,7 +207,7 @@ class _NamedOptions:
         from ratecli.solvers.oracles.boosters import FILE_PARAMETERS
 
         try:
-            model = estimators.classifier_class(name)
+            model = estimators.model_class(name, kind)
             names = estimators.parameter_names(model)
         except Exception as error:  # noqa: BLE001  a module may raise anything when imported
             hint = "name a class whose fit takes sample weights, like those of scikit-learn"
@@ -301,8 +324,9 @@ def class_path(name: str) -> str | None:
     if ":" in name:
         return name
     name = LOGISTIC if name == LOGISTIC_MODEL else name
-    if name in CLASSIFIER_MODULES:
-        return f"{CLASSIFIER_MODULES[name]}:{name}"
+    for modules in (CLASSIFIER_MODULES, REGRESSOR_MODULES):
+        if name in modules:
+            return f"{modules[name]}:{name}"
     if name in BOOSTING_LIBRARIES:
         return BOOSTING_LIBRARIES[name]
     return plugins.installed_models().get(name)
@@ -354,6 +378,28 @@ def check_reduced_model(value: Any) -> Any:
 
 ModelOption = Annotated[str | dict[str, Any], BeforeValidator(check_model)]
 """Type of a solver option: the name of a model, or `{name: {parameter: value}}`."""
+
+
+def check_regressor(value: Any) -> Any:
+    """Return the value; raise E101, E103, E104 or E202 if it is not `linear` or a regressor."""
+    choice = _NamedOptions.parse(value, what="a model")
+    if choice.name == LINEAR_MODEL:
+        choice.check_names(())
+    else:
+        choice.check_learner((LINEAR_MODEL,), regressor=True)
+    return value
+
+
+RegressorOption = Annotated[str | dict[str, Any], BeforeValidator(check_regressor)]
+"""Type of a solver option: the name of a regressor, or `{name: {parameter: value}}`."""
+
+
+def fit_regressor(value: Any, rows: FitRows, rng: np.random.Generator) -> ProbabilityModel:
+    """Fit the regressor of a checked option to rows with numbers; raise E501 if it fails."""
+    from ratecli.solvers.oracles.estimators import fit_estimator, make_estimator
+
+    name, options = named_options(value)
+    return fit_estimator(make_estimator(name, options, rng), rows)
 
 
 def model_name(value: Any) -> str:

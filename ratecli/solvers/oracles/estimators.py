@@ -13,12 +13,12 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 
 import ratecli
@@ -54,44 +54,55 @@ from ratecli.solvers.oracles.choice import class_path
 from ratecli.solvers.oracles.instances import find_instance
 from ratecli.solvers.problem import ERROR_RATE, Groups
 
+ModelKind = Literal["classifier", "regressor"]
 
-def classifier_class(name: str) -> type[BaseEstimator]:
-    """Return the classifier class of a name that `choice.class_path` knows.
+
+def model_class(name: str, kind: ModelKind | None = None) -> type[BaseEstimator]:
+    """Return the class of a name that `choice.class_path` knows, after a check of its kind.
 
     Raises
     ------
     ImportError, AttributeError
         If it does not exist.
     TypeError
-        If it is not a classifier whose fit takes sample weights.
+        If it is no classifier, or no regressor, whose fit takes sample weights.
     """
     path = class_path(name)
     assert path is not None
     module, _, attribute = path.partition(":")
     found: Any = getattr(import_module(module), attribute)
     if not isinstance(found, type):
-        raise TypeError("it is not a classifier class")
-    check_classifier(found)
+        raise TypeError("it is not a class")
+    if kind is not None:
+        check_estimator(found, None, kind)
     return found
 
 
-def check_classifier(found: type[Any], instance: Any = None) -> None:
-    """Raise TypeError unless a class is a classifier whose fit takes sample weights."""
-    classifier = getattr(found, "_estimator_type", "") == "classifier" or (  # CatBoost's
-        issubclass(found, BaseEstimator)
-        # an unfitted ensemble has no length, so it is neither true nor false
-        and is_classifier(found() if instance is None else instance)
-    )
-    if not classifier:
-        raise TypeError("it is not a classifier class")
+def check_estimator(found: type[Any], instance: Any, kind: ModelKind) -> None:
+    """Raise TypeError unless a class is of a kind and its fit takes sample weights."""
+    if estimator_kind(found, instance) != kind:
+        raise TypeError(f"it is not a {kind} class")
+    if kind == "regressor" and library(found) in LIBRARY_SETTINGS:
+        raise TypeError("its trees cannot be stored: HistGradientBoostingRegressor can")
     if "sample_weight" not in inspect.signature(found.fit).parameters:
         raise TypeError("its fit takes no sample weights")
+
+
+def estimator_kind(found: type[Any], instance: Any = None) -> str | None:
+    """Return whether a class, or an instance of it, is a classifier or a regressor."""
+    if own := getattr(found, "_estimator_type", None):  # CatBoost's
+        return str(own)
+    if not issubclass(found, BaseEstimator):
+        return None
+    # an unfitted ensemble has no length, so it is neither true nor false
+    made = found() if instance is None else instance
+    return "classifier" if is_classifier(made) else "regressor" if is_regressor(made) else None
 
 
 def class_name(found: type[Any]) -> str:
     """Return the name of a classifier class in a file."""
     for name in (found.__name__, library(found)):
-        if class_path(name) is not None and classifier_class(name) is found:
+        if class_path(name) is not None and model_class(name) is found:
             return name
     return f"{found.__module__}:{found.__qualname__}"
 
@@ -162,14 +173,14 @@ def set_library_defaults(model: BaseEstimator) -> None:
 def make_estimator(
     name: str, options: Mapping[str, Any], rng: np.random.Generator
 ) -> BaseEstimator:
-    """Return the unfitted classifier, seeded from `rng` unless `random_state` is given."""
+    """Return the unfitted model, seeded from `rng` unless `random_state` is given."""
     instance = find_instance(name)
     if instance is not None:
         model = clone(instance).set_params(**options)
         set_library_defaults(model)
         unseeded = model.get_params(deep=False).get("random_state", 0) is None
     else:
-        found = classifier_class(name)
+        found = model_class(name)
         model = found(**{**library_settings(found, options), **options})
         unseeded = "random_state" in parameter_names(found) and "random_state" not in options
     if unseeded:

@@ -290,10 +290,19 @@ def plain_objective(problem: Problem, model: ScoreModel) -> ConvexObjective:
     """
     signs, weights = problem.labels()
     if model.numeric:
-        k = problem.rates.index()[ERROR_RATE]
-        own = problem.rates.members[[k]].toarray()[0] / problem.rates.totals[k]
-        return SquaredErrorObjective(np.nan_to_num(model.label), own)
+        return SquaredErrorObjective(np.nan_to_num(model.label), label_weights(problem))
     return LogLossObjective(signs, weights)
+
+
+def label_weights(problem: Problem) -> Array:
+    """Return the weights (n,) of labelled rows, with sum 1; 0 for other rows."""
+    k = problem.rates.index()[ERROR_RATE]
+    return np.asarray(problem.rates.members[[k]].toarray()[0] / problem.rates.totals[k])
+
+
+def mean_label(problem: Problem) -> float:
+    """Return the weighted mean of the labels."""
+    return float(label_weights(problem) @ np.nan_to_num(problem.label))
 
 
 MAX_FIT_STEPS = 60

@@ -1,0 +1,1 @@
+"""Regression with constraints on the errors of groups."""

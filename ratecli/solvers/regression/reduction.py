@@ -1,0 +1,119 @@
+"""Constrained regression with any regressor, by weighted fits to shifted labels."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.optimize import linprog
+
+from ratecli.models.base import Array
+from ratecli.models.composed import MixtureClassifier, ModelRegressor
+from ratecli.solvers.base import Progress, Solution, trace_row
+from ratecli.solvers.hull.best import MAX_EXCESS
+from ratecli.solvers.oracles.base import FitRows
+from ratecli.solvers.oracles.choice import fit_regressor
+from ratecli.solvers.problem import Problem, sum_by_goal
+from ratecli.solvers.regression.linear import SLACK, goal_forms, label_spread, unit_of
+from ratecli.solvers.regression.solver import LeastSquares
+
+MAX_MULTIPLIER = 1e3
+"""Largest sum of multipliers, for an objective and pieces in their own units."""
+
+
+@dataclass
+class Reduction:
+    """The regressors fitted so far, with the objective and pieces (1 + m) of each, in their units.
+
+    The objective plus multipliers times pieces is a weighted sum of squared errors and errors. As
+    `c (f - y)^2 + e (f - y)` is `c (f - y + e / 2c)^2` plus a constant, a fit to the labels `y - e
+    / 2c` with weights c minimizes it (Agarwal, Dudik, Wu 2019, section 4, for squared errors).
+    """
+
+    options: LeastSquares
+    problem: Problem
+    rng: np.random.Generator
+    models: list[ModelRegressor] = field(default_factory=list)
+    values: list[Array] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        spread, index = label_spread(self.problem), self.problem.rates.index()
+        forms = goal_forms(self.problem)
+        self.units = np.array([unit_of(form, spread) for form in forms])
+        self.constants = np.array([form.constant for form in forms]) / self.units
+        self.constants[1:] += SLACK
+        # how much each rate counts in each form: for mse and for mean_error
+        self.mix = np.zeros((2, len(forms), len(index)))
+        for j, form in enumerate(forms):
+            for leaf, factor in form.coefficients.items():
+                self.mix[int(leaf.rate.of == "error"), j, index[leaf]] = factor / self.units[j]
+
+    def measure(self, estimates: Array) -> Array:
+        """Return objective and pieces (1 + m,) of estimates (n,)."""
+        return np.asarray(self.mix.sum(axis=0) @ self.problem.measured(estimates) + self.constants)
+
+    def fit(self, multipliers: Array) -> Array:
+        """Add the regressor for multipliers (m,), and return its values (1 + m,)."""
+        problem, prices = self.problem, np.append(1.0, multipliers)
+        squares, errors = ((prices @ each) @ problem.rates.A for each in self.mix)
+        used = np.flatnonzero(squares > 0)
+        targets = problem.label[used] - errors[used] / (2 * squares[used])
+        weights = squares[used] * (len(used) / squares[used].sum())
+        rows = FitRows(problem.X[used], problem.layout, targets, weights)
+        values = fit_regressor(self.options.model, rows, self.rng)
+        assert problem.label_range is not None
+        self.models.append(ModelRegressor(values, problem.label_range))
+        self.values.append(self.measure(self.models[-1].estimate(problem.X)))
+        return self.values[-1]
+
+    def best_average(self) -> tuple[Array, Array, float]:
+        """Return the chances (T,) of the best mixture of regressors, the multipliers, the value.
+
+        The value is the objective plus `MAX_MULTIPLIER` times the largest violation.
+        """
+        points = np.stack(self.values, axis=1)
+        m, T = len(points) - 1, points.shape[1]
+        found = linprog(
+            np.append(points[0], MAX_MULTIPLIER),
+            np.hstack([points[1:], -np.ones((m, 1))]) if m else None,
+            np.zeros(m) if m else None,
+            np.append(np.ones(T), 0.0)[None],
+            np.ones(1),
+            method="highs",
+        )
+        chances = np.maximum(found.x[:T], 0.0)
+        multipliers = -found.ineqlin.marginals if m else np.zeros(0)
+        return chances / chances.sum(), np.maximum(multipliers, 0.0), float(found.fun)
+
+
+def solve_reduction(
+    options: LeastSquares, problem: Problem, rng: np.random.Generator, progress: Progress
+) -> Solution:
+    """Return the average of regressors with the least objective that satisfies the constraints.
+
+    By convexity, the squared errors of the average of regressors are at most those of a random
+    choice among them, whose objective and constraints the linear program of each step bounds.
+    """
+    begun, trace = time.perf_counter(), list[dict[str, float]]()
+    reduction = Reduction(options, problem, rng)
+    reduction.fit(np.zeros(len(reduction.units) - 1))
+    for k in range(options.iterations):
+        chances, multipliers, value = reduction.best_average()
+        mixture = MixtureClassifier.of(reduction.models, chances)
+        values = np.append(1.0, multipliers) @ reduction.fit(multipliers)
+        gap = max(value - float(values), 0.0)  # a fit need not be the best answer
+        row = trace_row(k + 1, problem.value(mixture), problem.violation(mixture), begun)
+        trace.append(row | {"gap": gap * float(reduction.units[0])})
+        progress(f"{k + 1} regressors, objective {row['objective']:.6g}")
+        if gap <= options.gap:
+            break
+    owners = [goal.name for goal in problem.constraints for _ in goal.pieces]
+    prices = sum_by_goal(owners, multipliers * reduction.units[0] / reduction.units[1:])
+    if trace[-1]["violation"] > MAX_EXCESS:
+        reason = "the best average of regressors violates a constraint"
+    elif gap > options.gap:
+        reason = f"after {len(trace)} steps a gap of {trace[-1]['gap']:.2g} is left"
+    else:
+        return Solution({"estimate": mixture}, multipliers=prices, trace=tuple(trace))
+    return Solution({"estimate": mixture}, "iteration_limit", reason, prices, tuple(trace))

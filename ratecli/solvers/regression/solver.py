@@ -1,0 +1,79 @@
+"""The solver `least_squares`: the smallest squared error under constraints on errors of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from annotated_types import Ge, Gt
+
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.rates.analysis import Shape
+from ratecli.solvers.base import Progress, Solution, Solver
+from ratecli.solvers.oracles.choice import LINEAR_MODEL, RegressorOption
+
+if TYPE_CHECKING:  # numpy is slow to import
+    import numpy as np
+
+    from ratecli.solvers.problem import Problem
+
+
+@dataclass(frozen=True)
+class LeastSquares(Solver):
+    """The model of least squared error under constraints on errors of groups.
+
+    Constraints bound sums of `mse` and `mean_error`, such as `mse[sex = a] <= 3` (bounded group
+    loss: Agarwal, Dudik, Wu 2019) and `max_gap(mean_error, by=sex) <= 0.05`. No `mse` may be
+    subtracted: a difference of two is not convex. The objective contains an `mse`. Estimates are
+    clipped to the range of the label.
+
+    Linear models have the penalty `l2 / 2 |w|^2`, bias excluded. The problem is a convex quadratic
+    program with quadratic constraints, solved by an interior point method; the trace contains the
+    duality gap, which is certified by the multipliers. If no linear model satisfies the
+    constraints, the status is `infeasible`, and the result is the model with the smallest
+    violation.
+
+    Another model is fitted repeatedly, to weighted rows with shifted labels: column generation for
+    the game of Agarwal et al. The estimate is the average of these fits. Its errors on its own rows
+    are smaller than those on new rows: with `holds: new_rows`, constraints allow for that.
+
+    Attributes
+    ----------
+    model
+        `linear`, or a regressor of scikit-learn whose fit takes sample weights, such as
+        `RandomForestRegressor` or `{HistGradientBoostingRegressor: {max_iter: 50}}`.
+    gap
+        Duality gap at which the fits of a model that is not linear end, in units of the objective
+        of errors that are as large as the standard deviation of the labels.
+    iterations
+        Maximum number of these fits.
+    """
+
+    model: RegressorOption = LINEAR_MODEL
+    gap: Annotated[float, Gt(0)] = 1e-3
+    iterations: Annotated[int, Ge(1)] = 50
+
+    numbers: ClassVar[Mapping[str, Any] | None] = {}
+    objectives: ClassVar[frozenset[str]] = frozenset({Shape.QUADRATIC})
+    constraints: ClassVar[frozenset[str]] = frozenset({Shape.QUADRATIC})
+
+    @property
+    def takes_classes(self) -> bool:
+        return False
+
+    @property
+    def idle(self) -> Mapping[str, str]:
+        why = "linear models are solved exactly"
+        return dict.fromkeys(("gap", "iterations"), why) if self.model == LINEAR_MODEL else {}
+
+    def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
+        from ratecli.solvers.regression.linear import solve_linear
+        from ratecli.solvers.regression.reduction import solve_reduction
+
+        if problem.label_range is None:
+            message = "'least_squares' needs labels that are numbers"
+            raise FaultError(Diagnostic("E308", message, "set target: number in the data set"))
+        if self.model == LINEAR_MODEL:
+            return solve_linear(problem, progress)
+        return solve_reduction(self, problem, rng, progress)
