@@ -103,8 +103,11 @@ class Problem:
         """Return the decisions (n,) of a classifier that uses only slices of the goals."""
         if self.stream is not None:
             return self.stream.decisions(classifier)
-        members = [self.slices[text] for text in classifier.slices]
-        return classifier.decide(append_memberships(self.X, members))
+        return classifier.decide(self.inputs(classifier))
+
+    def inputs(self, classifier: Classifier) -> Features:
+        """Return the inputs (n, d + S) of a classifier: the features and its slices."""
+        return append_memberships(self.X, [self.slices[text] for text in classifier.slices])
 
     def violations(self, rates: Array) -> dict[str, float]:
         """Return by how much rates (K,) violate each constraint, NaN where it is undefined."""
