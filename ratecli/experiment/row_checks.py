@@ -382,7 +382,7 @@ def _kind_without_folds(rows: TrialData, case: Case) -> str:
     """Return the kind of rows that cannot form folds: copies of a row would be in several ones."""
     if rows.stream is not None:
         return "streamed"
-    return "resampled" if case.share is not None else "stacked" if rows.levels > 1 else ""
+    return "resampled" if case.share is not None else "repeated" if rows.levels > 1 else ""
 
 
 def _check_default_threshold(
