@@ -53,8 +53,9 @@ UNSOLVED_NOTE = (
 )
 TUNING_NOTES = {
     "loss": "The loss is the log loss, or the error of a model without probabilities.",
-    "objective": "A violation of the worst constraint that is smaller than its standard error "
-    "counts as none; of the settings without one, that with the smallest objective is chosen.",
+    "objective": "Of the settings that satisfy the constraints, the one with the smallest "
+    "objective is chosen. A violation smaller than its standard error counts as none if the models "
+    "satisfy the constraints on the rows that they are fitted to.",
     "unsolved": "Unsolved: the number of folds, or of trials with validation rows, without a "
     "solution.",
 }
@@ -186,7 +187,7 @@ def tuning_sheet(ledger: Ledger) -> Sheet:
         rows.append(
             [
                 ("algorithm", trial.label),
-                ("at", format_point(trial.point)),
+                *([("at", format_point(trial.point))] if ledger.sweep else []),
                 ("setting", format_setting(row["setting"])),
                 *((name, _mean_cell([each.get(name) for _, each in own])) for name in names),
                 ("chosen", share_cell(sum(each["chosen"] for _, each in own), len(own))),

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.errors import Diagnostic, FaultError
-from ratecli.models.base import Array
+from ratecli.models.base import Array, Classifier
 from ratecli.rates import expression as ex
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Mask
+from ratecli.rates.table import Measurement
 from ratecli.rates.tangent import any_undefined, tangent, values
 from ratecli.solvers.base import Progress, Solution, Solver
 from ratecli.solvers.baselines.tuning import TUNING_FOLDS
-from ratecli.solvers.margin import MarginSpec, solve_with_margin
+from ratecli.solvers.margin import MAX_IGNORED_SHORTFALL, MarginSpec, solve_with_margin
 from ratecli.solvers.oracles.unseen import folds_of
 from ratecli.solvers.problem import Problem
 
@@ -47,10 +48,13 @@ def solve_tuned(
     because violations within a fold are mostly noise. Models are fitted with the margin of `guard`,
     and their main variants are judged.
 
-    Of the settings without a violation larger than its standard error, the one with the smallest
-    objective is chosen; if there are none, the one whose violation is the least above it. Settings
-    that found a solution in more folds come first. Of equal settings, the first is chosen. The
-    solution is that of the chosen setting alone; its trace begins with a row for each setting.
+    The setting with the smallest objective is chosen among those that satisfy the constraints; if
+    there are none, the one with the smallest violation. If the models of all folds satisfy the
+    constraints on the rows that they are fitted to, violations on unseen rows are reduced by their
+    standard errors: else a setting that is close to a constant decision would often be chosen, only
+    because the others are at their limits. Settings that found a solution in more folds come first.
+    Of equal settings, the first is chosen. The solution is that of the chosen setting alone; its
+    trace begins with a row for each setting.
 
     Raises
     ------
@@ -58,32 +62,22 @@ def solve_tuned(
         E410 if a rate has no training rows outside some fold.
     """
     whole = problem.validation or problem
-    shape = len(settings), whole.rates.sums.shape[1]
-    decisions, decided = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
-    estimates = decisions.copy() if _needs_estimates(whole) else decisions
-    unsolved = [0] * len(settings)
+    tried = [_Tried.of(whole) for _ in settings]
     for fitted, unseen, own in _parts(problem):
-        for k, (_, solver) in enumerate(settings):
+        for found, (_, solver) in zip(tried, settings, strict=True):
             part = solve_with_margin(solver, guard, fitted, make_rng(), progress, path=False)
-            if part.variants:
-                main = next(iter(part.variants.values()))
-                decisions[k, own], decided[k, own] = unseen.decisions(main), True
-                if estimates is not decisions:
-                    estimates[k, own] = main.estimate(unseen.inputs(main))
-            else:
-                unsolved[k] += 1
+            found.add(part, fitted, unseen, own)
         progress(f"{len(settings)} settings tried")
-    outputs = zip(decisions, estimates, decided, strict=True)
-    judged = [_judge(whole, *each) for each in outputs]
-    ranks = [(missing, *each.rank) for missing, each in zip(unsolved, judged, strict=True)]
+    judged = [found.judge(whole) for found in tried]
+    ranks = [each.rank for each in judged]
     best = ranks.index(min(ranks))
     rows = (
         {"setting": dict(setting.values), "objective": each.objective}
-        | {"violation": each.violation, "unsolved": missing, "chosen": k == best}
-        for k, (setting, each, missing) in enumerate(zip(settings, judged, unsolved, strict=True))
+        | {"violation": each.violation, "unsolved": each.unsolved, "chosen": k == best}
+        for k, (setting, each) in enumerate(zip(settings, judged, strict=True))
     )
-    found = solve_with_margin(settings[best].solver, guard, problem, make_rng(), progress)
-    return replace(found, trace=(*rows, *found.trace))
+    solution = solve_with_margin(settings[best].solver, guard, problem, make_rng(), progress)
+    return replace(solution, trace=(*rows, *solution.trace))
 
 
 def _parts(problem: Problem) -> Iterator[tuple[Problem, Problem, NDArray[np.intp]]]:
@@ -105,42 +99,118 @@ def _parts(problem: Problem) -> Iterator[tuple[Problem, Problem, NDArray[np.intp
 class _Judgement(NamedTuple):
     """What a setting reaches on unseen rows: NaN if none of them was decided.
 
-    `excess` is the largest difference of a violation and its standard error, at least 0.
+    `excess` is the violation that counts, `unsolved` the number of folds without a solution.
     """
 
+    unsolved: int
     objective: float = math.nan
     violation: float = math.nan
     excess: float = math.inf
 
     @property
-    def rank(self) -> tuple[float, float]:
-        return self.excess, math.inf if math.isnan(self.objective) else self.objective
+    def rank(self) -> tuple[int, float, float]:
+        objective = math.inf if math.isnan(self.objective) else self.objective
+        return self.unsolved, self.excess, objective
 
 
-def _needs_estimates(problem: Problem) -> bool:
+@dataclass
+class _Tried:
+    """The outputs of a setting's models on unseen rows.
+
+    Attributes
+    ----------
+    decisions, estimates
+        (n,) decisions and estimated labels; the latter only count if a goal measures them.
+    decided
+        (n,) whether a model was found for the row.
+    is_met
+        Whether all models satisfy the constraints on the rows that they were chosen by.
+    """
+
+    decisions: Array
+    estimates: Array
+    decided: Mask
+    is_met: bool = True
+    unsolved: int = 0
+
+    @classmethod
+    def of(cls, problem: Problem) -> _Tried:
+        n = problem.rates.sums.shape[1]
+        decisions = np.zeros(n)
+        estimates = np.zeros(n) if _measures_estimates(problem) else decisions
+        return cls(decisions, estimates, np.zeros(n, dtype=bool))
+
+    def add(
+        self, solution: Solution, fitted: Problem, unseen: Problem, own: NDArray[np.intp]
+    ) -> None:
+        """Add the outputs on unseen rows of a solution; `own` are their positions."""
+        if not solution.variants:
+            self.unsolved += 1
+            return
+        main = next(iter(solution.variants.values()))
+        if solution.judged is None:
+            violation = fitted.worst_violation(_rates(fitted, *_outputs(fitted, main)))
+        else:
+            rows, decisions = solution.judged
+            violation = rows.worst_violation(rows.rates.rates(decisions))
+        self.is_met &= violation <= MAX_IGNORED_SHORTFALL
+        self.decisions[own], self.estimates[own] = _outputs(unseen, main)
+        self.decided[own] = True
+
+    def judge(self, problem: Problem) -> _Judgement:
+        """Judge the rows that were decided."""
+        if not self.decided.any():
+            return _Judgement(self.unsolved)
+        outputs = self.decisions, self.estimates
+        if self.unsolved:
+            problem = problem.on(np.flatnonzero(self.decided))
+            outputs = self.decisions[self.decided], self.estimates[self.decided]
+        rates = _rates(problem, *outputs)
+        violation = excess = problem.worst_violation(rates)
+        if violation and self.is_met:
+            excess = _excess(problem, rates, *outputs)
+        excess = excess if excess > MAX_IGNORED_SHORTFALL else 0.0
+        value = values(problem.objective.expression, rates[:, None], problem.rates.index())
+        return _Judgement(self.unsolved, float(value[0]), violation, excess)
+
+
+def _measures_estimates(problem: Problem) -> bool:
     return any(leaf.rate.of != "decision" for leaf in problem.rates.leaves)
 
 
-def _judge(problem: Problem, decisions: Array, estimates: Array, decided: Mask) -> _Judgement:
-    """Judge decisions and estimated labels (n,) on the rows that were decided (n,)."""
-    if not decided.any():
-        return _Judgement()
-    if not decided.all():
-        problem = problem.on(np.flatnonzero(decided))
-        decisions, estimates = decisions[decided], estimates[decided]
-    matrix, index = problem.rates, problem.rates.index()
+def _outputs(problem: Problem, classifier: Classifier) -> tuple[Array, Array]:
+    """Return decisions (n,) and estimated labels (n,); the decisions twice if that is enough."""
+    decisions = problem.decisions(classifier)
+    if not _measures_estimates(problem):
+        return decisions, decisions
+    return decisions, classifier.estimate(problem.inputs(classifier))
+
+
+def _measurements(
+    problem: Problem, decisions: Array, estimates: Array
+) -> Mapping[Measurement, Array]:
     outputs = Predictions(decisions, decisions, estimates)
-    found = outputs.measurements(matrix.leaves, problem.label)
-    rates, excess = matrix.measured(found), 0.0
+    return outputs.measurements(problem.rates.leaves, problem.label)
+
+
+def _rates(problem: Problem, decisions: Array, estimates: Array) -> Array:
+    return problem.rates.measured(_measurements(problem, decisions, estimates))
+
+
+def _excess(problem: Problem, rates: Array, decisions: Array, estimates: Array) -> float:
+    """Return the largest difference of a violation and its standard error, at least 0."""
+    measured, index = _measurements(problem, decisions, estimates), problem.rates.index()
+    excess = 0.0
     for goal in problem.constraints:
         if any_undefined(goal.ratios, rates[:, None], index).any():
             excess = 1.0  # as in `Problem.worst_violation`
             continue
         for piece in goal.pieces:
             value = float(values(piece, rates[:, None], index)[0])
-            kinds = {leaf.rate.of for leaf in ex.leaves(piece)}
             slopes = tangent(piece, rates, index).slopes
-            error = max(matrix.standard_error(slopes, found[of], problem.counts) for of in kinds)
-            excess = max(excess, value - error)
-    objective = float(values(problem.objective.expression, rates[:, None], index)[0])
-    return _Judgement(objective, problem.worst_violation(rates), excess)
+            errors = [
+                problem.rates.standard_error(slopes, measured[of], problem.counts)
+                for of in {leaf.rate.of for leaf in ex.leaves(piece)}
+            ]
+            excess = max(excess, value - max(errors))
+    return excess
