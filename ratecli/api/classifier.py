@@ -136,6 +136,8 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
     multipliers_ : dict of float
         How much the objective would decrease per unit of slack in each constraint, if the algorithm
         reports it.
+    settings_ : list of dict
+        What each setting of `tune` in `solver_options` reached, and which one was `chosen`.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -255,6 +257,7 @@ class RateConstrainedClassifier(RateScoreMixin, MappingParamsEstimator):
             if VIOLATION_PREFIX + name in values
         }
         self.multipliers_ = {shown[name]: value for name, value in solution.multipliers.items()}
+        self.settings_ = [dict(row) for row in solution.trace if "setting" in row]
         self.certificates_ = list(ending.info.get("certificates", ()))
         self.bounds_ = {
             shown[each["constraint"]]: float(each["upper"])

@@ -55,8 +55,9 @@ def make_settings(
     count = math.prod(map(len, tune.values()))
     if count > MAX_SETTINGS:
         raise _error(f"these are {count} combinations; at most {MAX_SETTINGS} are allowed")
-    for key in tune.keys() & own & options.keys():
-        raise _error(f"'{key}' is set and tuned", key)
+    twice = [key for key in tune if key in own and key in options]
+    if twice:
+        raise _error(f"'{twice[0]}' is set and tuned", twice[0])
     settings = []
     for places in product(*(range(len(values)) for values in tune.values())):
         at = dict(zip(tune, places, strict=True))
@@ -65,7 +66,7 @@ def make_settings(
         try:
             if parameters:
                 values = models | chosen
-                place = next(key for key in MODEL_OPTIONS if values.get(key) is not None)
+                place = next((key for key in MODEL_OPTIONS if values.get(key) is not None), "model")
                 more = {key: setting[key] for key in parameters}
                 chosen[place] = _with_parameters(values[place], more)
             settings.append(Setting(setting, make_solver(name, chosen, constraints)))
