@@ -129,6 +129,8 @@ class RateConstrainedClassifier(RateScoreMixin, RateConstrainedEstimator):
     multipliers_ : dict of float
         How much the objective would decrease per unit of slack in each constraint, if the algorithm
         reports it.
+    settings_ : list of dict
+        What each setting of `tune` in `solver_options` reached, and which one was `chosen`.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features_in_,)

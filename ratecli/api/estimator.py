@@ -266,6 +266,7 @@ class RateConstrainedEstimator(MappingParamsEstimator):
             if VIOLATION_PREFIX + name in values
         }
         self.multipliers_ = {shown[name]: value for name, value in solution.multipliers.items()}
+        self.settings_ = [dict(row) for row in solution.trace if "setting" in row]
         self.certificates_ = list(ending.info.get("certificates", ()))
         self.bounds_ = {
             shown[each["constraint"]]: float(each["upper"])

@@ -135,6 +135,14 @@ def plan(
     known = [each for each in requests if each.folder not in to_fetch]
     incomplete = [each for each in requests if each.folder in to_fetch]
     _print_forecasts(known, incomplete, by_algorithm=len(files) == 1 and not to_fetch)
+    costs = {
+        f"{case.label} is {cost}"
+        for each in ready
+        for case in each.cases
+        if (cost := case.tuning_cost())
+    }
+    for line in sorted(costs):
+        typer.echo(line)
     for each in incomplete:
         names = ", ".join(to_fetch[each.folder])
         typer.echo(f"missing data: {names}; download with `ratecli fetch {each.prepared.path}`")

@@ -27,6 +27,9 @@ from ratecli.errors import InvalidValueError
 
 Holds = Literal["train", "validation", "new_rows"]
 Level = Annotated[float, Strict(), Field(gt=0.5, lt=1)]
+TunedValues = Annotated[
+    dict[NameText, Annotated[tuple[Any, ...], Field(min_length=1)]], Field(min_length=1)
+]
 
 
 class AlgorithmSpec(Spec):
@@ -51,6 +54,12 @@ class AlgorithmSpec(Spec):
     )
     filter: StrictFlag = Field(
         default=True, description="false: this algorithm is trained on unfiltered rows."
+    )
+    tune: TunedValues | None = Field(
+        None,
+        description="Values to try: of options, and of parameters of the model, by name. Of all "
+        "combinations, the one with the smallest objective that satisfies the constraints on "
+        "validation rows is chosen, or without such rows, in 5 folds of the training rows.",
     )
     sweep: Sweep | None = Field(
         None,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from importlib import metadata
@@ -12,7 +13,7 @@ from typing import Any
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.config.sweep import SweepPoint
 from ratecli.errors import Loc
-from ratecli.experiment.options import options_in_key
+from ratecli.experiment.options import all_options, options_in_key
 from ratecli.experiment.safety import SafetyTestSettings
 from ratecli.ledger.records import VIOLATION_PREFIX, trial_key
 from ratecli.plugins import find_plugin
@@ -24,9 +25,11 @@ from ratecli.rates.metrics import plugin_metric_names
 from ratecli.rates.table import DEPLOYED, RATES
 from ratecli.sampling.resampling import Holdout, SamplingSpec
 from ratecli.solvers.base import Solver
+from ratecli.solvers.baselines.tuning import TUNING_FOLDS
 from ratecli.solvers.margin import GUARD_VERSION, MarginSpec
 from ratecli.solvers.oracles.choice import model_versions
 from ratecli.solvers.registry import all_algorithms
+from ratecli.solvers.tuned import TUNING_VERSION, Setting
 
 
 def plugin_rate_versions(expressions: Iterable[Expression]) -> dict[str, Any]:
@@ -89,6 +92,9 @@ class Case:
         file's metrics, and `violation.<constraint>`.
     filtering
         The filter that training rows pass through, if any.
+    settings
+        The settings of the solver among which the goals choose; `solver` is the first one. Empty
+        unless the algorithm is tuned by its goals.
     """
 
     label: str
@@ -104,6 +110,27 @@ class Case:
     constraints: tuple[Goal, ...]
     metrics: Mapping[str, Expression]
     filtering: CaseFilter | None = None
+    settings: tuple[Setting, ...] = ()
+
+    def by_setting(self) -> list[Case]:
+        """Return the case with the solver of each setting."""
+        return [replace(self, solver=each.solver) for each in self.settings] or [self]
+
+    def tuning_cost(self) -> str:
+        """Say how often a trial runs the algorithm to tune it; return "" if it is not tuned."""
+        count = len(self.settings)
+        folds = TUNING_FOLDS * count + 1
+        times = f"runs it {folds} times, or {count + 1} times with validation rows"
+        return f"tuned: {count} settings, so a trial {times}" if count else ""
+
+    def options(self) -> dict[str, Any]:
+        """Return every option of the algorithm; those of the first setting and `tune` if tuned."""
+        tuned: dict[str, list[Any]] = {}
+        for setting in self.settings:
+            for key, value in setting.values.items():
+                if value not in tuned.setdefault(key, []):
+                    tuned[key].append(value)
+        return all_options(self.solver) | ({"tune": tuned} if tuned else {})
 
     @property
     def sampling(self) -> SamplingSpec:
@@ -214,7 +241,12 @@ def case_key_content(case: Case) -> dict[str, Any]:
     needs, plugin = algorithm.needs, algorithm.plugin
     optional = {
         "needs": {needs: metadata.version(needs)} if needs else None,
-        "models": model_versions(case.solver),
+        "models": dict(ChainMap(*(model_versions(each.solver) for each in case.by_setting()))),
+        "tune": case.settings
+        and {
+            "version": TUNING_VERSION,
+            "settings": [options_in_key(each.solver, rules) for each in case.settings],
+        },
         "plugin": plugin and plugin.origin,
         "rates": plugin_rate_versions([tree for _, tree in case.expressions()]),
         "resample": case.share and str(case.share),

@@ -64,7 +64,9 @@ def _explain_algorithms(cases: Sequence[Case]) -> Iterator[str]:
         own = [case for case in cases if case.label == label]
         kind = "" if label == own[0].algorithm else f" ({own[0].algorithm})"
         points = f"{len(own)} sweep point{'s' * (len(own) > 1)}"
-        yield f"{label}{kind}: {_pairs(all_options(own[0].solver))}; {points}"
+        yield f"{label}{kind}: {_pairs(own[0].options())}; {points}"
+        if own[0].settings:
+            yield f"  {own[0].tuning_cost()}"
         if any(case.constraints for case in own):
             yield from _indent(_explain_guard(own[0].guard))
 

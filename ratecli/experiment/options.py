@@ -59,7 +59,7 @@ def make_solver(name: str, options: Mapping[str, Any], constraints: Collection[s
     """
     found, fields = solver_class(name), option_names(name)
     given, options = options, {**all_algorithms()[name].preset, **options}
-    wrong = [_unknown_option(found, key, fields) for key in options if key not in fields]
+    wrong = [unknown_option(found, key, fields) for key in options if key not in fields]
     for key, value in options.items():
         if isinstance(value, float) and not math.isfinite(value):  # not valid in JSON
             wrong += (fault.under(key) for fault in value_error("finite", value).faults)
@@ -83,7 +83,8 @@ def make_solver(name: str, options: Mapping[str, Any], constraints: Collection[s
     return made
 
 
-def _unknown_option(found: type[Solver], key: str, known: Collection[str]) -> Diagnostic:
+def unknown_option(found: type[Solver], key: str, known: Collection[str]) -> Diagnostic:
+    """Return an E101 for an option that a class does not have."""
     fault, now = unknown_key((key,), known), found.renamed.get(key)
     hint = f"the option is called '{now}' now" if now else found.absent.get(key)
     return dataclasses.replace(fault, help=hint) if hint else fault
@@ -95,7 +96,9 @@ def value_at_point(value: Any, point: SweepPoint) -> Any:
         return point.get(value, value)
     if isinstance(value, dict):
         return {key: value_at_point(part, point) for key, part in value.items()}
-    return [value_at_point(part, point) for part in value] if isinstance(value, list) else value
+    if isinstance(value, list | tuple):
+        return [value_at_point(part, point) for part in value]
+    return value
 
 
 @cache

@@ -26,7 +26,6 @@ from ratecli.experiment.cases import (
     uses_deployed_model,
 )
 from ratecli.experiment.filter_stage import filter_stage_cases
-from ratecli.experiment.options import all_options
 from ratecli.ledger.provenance import code_versions
 from ratecli.ledger.records import CACHED_STATUSES, PlannedTrial, trial_key
 from ratecli.ledger.store import LedgerStore
@@ -144,7 +143,7 @@ def make_plan(
         for specs in planner.specs_by_case():
             case = specs[0].case
             metrics = {name: ex.to_text(metric) for name, metric in case.metrics.items()}
-            shared = (case.label, case.algorithm, all_options(case.solver), dict(case.point))
+            shared = (case.label, case.algorithm, case.options(), dict(case.point))
             for spec in specs:
                 planned.append(PlannedTrial(spec.key, *shared, spec.seed, metrics))
                 tasks[spec.key] = Task(spec.key, spec.required_keys(), spec, experiment.limits)

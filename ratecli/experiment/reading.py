@@ -36,6 +36,7 @@ from ratecli.experiment.options import (
 from ratecli.experiment.report_checks import check_report_names, check_report_points
 from ratecli.experiment.safety import EntryAtPoint
 from ratecli.experiment.slice_columns import SliceColumns
+from ratecli.experiment.tuning import TUNE, make_settings
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs
@@ -46,6 +47,7 @@ from ratecli.rates.resolve import Conditions, Scope
 from ratecli.rates.syntax import Condition, Relation, SyntaxNode
 from ratecli.solvers.base import Solver
 from ratecli.solvers.margin import DEFAULT_LEVEL, MarginSpec
+from ratecli.solvers.tuned import Setting
 
 T = TypeVar("T")
 COLUMN_CODES = ("E205", "E206")
@@ -278,22 +280,28 @@ class ExperimentReader:
             usable_solver_class(entry.name)
         return len(self.faults) == before
 
-    def _solver(self, entry: AlgorithmSpec, point: SweepPoint, aim: float | None) -> Solver:
-        """Return the solver with its options at a sweep point.
+    def _settings(
+        self, entry: AlgorithmSpec, point: SweepPoint, aim: float | None
+    ) -> tuple[Setting, ...]:
+        """Return the solver with its options at a sweep point: several settings if it is tuned.
 
         An option whose value is a swept name takes the point's value. An option that the
         algorithm's own sweep names and the entry does not set takes it, too. `aim` is the
         probability with which the safety test should be passed.
         """
         options = {key: value_at_point(value, point) for key, value in entry.options.items()}
+        tune = value_at_point(entry.tune or {}, point)
         if aim is not None and solver_class(entry.name).needs_safety_test:
-            options = {"inflation": {"pass": aim}} | options
+            options = ({} if "inflation" in tune else {"inflation": {"pass": aim}}) | options
         own = set(entry.sweep.names if entry.sweep else ()) & point.keys()
         varied = own & set(option_names(entry.name)) - options.keys()
         options |= {name: point[name] for name in varied}
         with errors_under(*self.experiment.entry_loc(entry.label)):
             try:
-                return make_solver(entry.name, options, self.experiment.constraints)
+                rules = self.experiment.constraints
+                settings = make_settings(entry.name, options, tune, rules) if tune else ()
+                options |= {TUNE: tune} if tune else {}
+                return settings or (Setting({}, make_solver(entry.name, options, rules)),)
             except FaultError as error:
                 raise FaultError(
                     fault.under("sweep") if varied.intersection(fault.loc[:1]) else fault
@@ -318,26 +326,27 @@ class ExperimentReader:
         """Return the case of an entry at a sweep point; None after collecting errors."""
         before, pool = len(self.faults), self.experiment.pool(point)
         at = EntryAtPoint(self.experiment, entry, point, self._scope(entry, point))
-        share = test = solver = case_filter = None
+        share = test = case_filter = None
+        settings: tuple[Setting, ...] = ()
         with self.collecting():
             share, test = at.share(), at.test()
         holdout = None if test is None else test.holdout
         test = test if test is not None and test.test else None
         found, aim = solver_class(entry.name), None if test is None else test.aim
         with self.collecting():
-            solver = self._solver(entry, point, aim)
+            settings = self._settings(entry, point, aim)
         with self._resolving((), pool), errors_at(FILTER):
             case_filter = read_filter(at, pool, share, holdout)
         take = None if case_filter is None else case_filter.take
         self.add(check_entry(self.experiment, entry, found, take))
         values = self._values(at, pool)
         rules = self._constraints(at, pool, needed=test is not None or found.role != "ignores")
-        if solver is None or len(self.faults) > before or "objective" not in values:
+        if not settings or len(self.faults) > before or "objective" not in values:
             return None
         case = Case(
             label=entry.label,
             algorithm=entry.name,
-            solver=solver,
+            solver=settings[0].solver,
             guard=self._guard(entry, found, aim),
             share=share,
             holdout=holdout,
@@ -349,10 +358,12 @@ class ExperimentReader:
             constraints=tuple(sorted(rules, key=lambda goal: ex.to_text(goal.expression))),
             metrics=values | {VIOLATION_PREFIX + goal.name: goal.expression for goal in rules},
             filtering=case_filter,
+            settings=settings if settings[0].values else (),
         )
-        self.add(check_case(self.experiment, case, self.numeric))
-        refusals = map(self.document.placed, check_support(self.experiment, case, self.numeric))
-        self.refusals |= dict.fromkeys(refusals)
+        for each in case.by_setting():
+            self.add(check_case(self.experiment, each, self.numeric))
+            refusals = check_support(self.experiment, each, self.numeric)
+            self.refusals |= dict.fromkeys(map(self.document.placed, refusals))
         return case
 
     # goals

@@ -14,6 +14,7 @@ from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean, errors_at
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, references, resolve_goals
 from ratecli.experiment.reading import DatasetNames, ExperimentReader
 from ratecli.experiment.safety import safety_key_loc
+from ratecli.experiment.tuning import TUNE
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import balance
 from ratecli.rates.analysis import Goal
@@ -75,6 +76,7 @@ def check_rows(
     is no probability and has no threshold, W403 for sorted rows. Without errors of these kinds, the
     algorithms' objections to their constraints (E308 and others).
     """
+    cases = [each for case in cases for each in case.by_setting()]
     found = [
         *check_filter_groups(rows, cases),
         *_check_file_groups(reading, rows, cases[0].datasets),
@@ -363,15 +365,24 @@ def _check_validation_rows(
 ) -> Iterator[Diagnostic]:
     """Yield an E410 for each option that needs validation rows if there are none."""
     for case in cases if "validation" not in rows.splits() else ():
-        needs = {}
-        if case.solver.chooses_by:
-            needs[case.solver.chooses_by] = experiment.entry_loc(case.label, case.solver.chooses_by)
+        needs, hint = {}, "give a data set some: split: {validation: 1/3}"
+        if key := case.solver.chooses_by:
+            needs[f"'{key}'"] = experiment.entry_loc(case.label, key)
         if case.guard.holds == "validation":
-            needs["holds: validation"] = experiment.holds_loc(case.label)
-        for key, loc in needs.items():
-            message = f"'{key}' needs validation rows, but there are none"
-            hint = "give a data set some: split: {validation: 1/3}"
+            needs["'holds: validation'"] = experiment.holds_loc(case.label)
+        if case.settings and (kind := _kind_without_folds(rows, case)):
+            needs[f"'{TUNE}' with {kind} rows"] = experiment.entry_loc(case.label, TUNE)
+            hint = "leave it out" if case.share is not None else hint  # such rows are not split
+        for what, loc in needs.items():
+            message = f"{what} needs validation rows, but there are none"
             yield Diagnostic("E410", message, hint, loc=loc, key=True)
+
+
+def _kind_without_folds(rows: TrialData, case: Case) -> str:
+    """Return the kind of rows that cannot form folds: copies of a row would be in several ones."""
+    if rows.stream is not None:
+        return "streamed"
+    return "resampled" if case.share is not None else "repeated" if rows.levels > 1 else ""
 
 
 def _check_default_threshold(

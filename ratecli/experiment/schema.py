@@ -160,6 +160,9 @@ def _algorithm_options_schema(algorithm: Algorithm, own: JsonSchema) -> JsonSche
         }
         for name, schema in (found or {}).items()
     }
+    for name in own.keys() & options.keys():  # `tune`
+        both = f"{own[name]['description']} {options[name]['description']}"
+        own = own | {name: own[name] | {"description": both}}
     return {
         "type": ["object", "null"],
         "description": f"{algorithm.summary} ({algorithm.source})",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -90,6 +91,12 @@ def format_list(values: Iterable[Any]) -> str:
     if len(texts) <= MAX_LISTED:
         return ", ".join(texts)
     return f"{texts[0]} to {texts[-1]} ({len(texts)} values)"
+
+
+def format_setting(setting: Mapping[str, Any]) -> str:
+    """Format tuned values as in a file: `max_depth: 3, scores: {folds: 5}`."""
+    text = ", ".join(f"{key}: {json.dumps(value)}" for key, value in setting.items())
+    return text.replace('"', "")
 
 
 def format_point(point: Mapping[str, Any]) -> str:

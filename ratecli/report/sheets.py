@@ -30,6 +30,7 @@ from ratecli.report.sheet import (
     estimate_cell,
     format_point,
     format_scalar,
+    format_setting,
     identity_cells,
     identity_columns,
     make_sheet,
@@ -50,10 +51,15 @@ UNSOLVED_NOTE = (
     "Number of trials of the algorithm with this reason. Reasons that differ only in their numbers "
     "are counted together, with the numbers of the first trial; trials.csv has every trial."
 )
-TUNING_NOTE = (
-    "Mean loss of each setting on rows that its models have not seen, and in how many trials the "
-    "setting was chosen. The loss is the log loss, or the error of a model without probabilities."
-)
+TUNING_NOTES = {
+    "loss": "The loss is the log loss, or the error of a model without probabilities.",
+    "objective": "Of the settings that satisfy the constraints, the one with the smallest "
+    "objective is chosen. A violation smaller than its standard error counts as none if the models "
+    "satisfy the constraints on the rows that they are fitted to.",
+    "unsolved": "Unsolved: the number of folds, or of trials with validation rows, without a "
+    "solution.",
+}
+TUNING_NUMBERS = ("loss", "objective", "violation", "unsolved")
 ORDINARY_STATUSES = frozenset({"ok", "not_met"})
 """Statuses of trials with results, which the other tables cover."""
 MAX_STACK_LENGTH = 6000
@@ -163,7 +169,7 @@ def status_sheet(ledger: Ledger) -> Sheet:
 
 
 def tuning_sheet(ledger: Ledger) -> Sheet:
-    """Return the mean loss of each setting that trials tried, and how often it was chosen."""
+    """Return means of what each setting that trials tried reached, and how often it was chosen."""
     tried = [
         (trial, row)
         for trial in ledger.plan
@@ -172,20 +178,29 @@ def tuning_sheet(ledger: Ledger) -> Sheet:
         if "setting" in row
     ]
     alike = group_by(tried, lambda each: repr((each[0].label, each[0].point, each[1]["setting"])))
+    names = [name for name in TUNING_NUMBERS if any(name in row for _, row in tried)]
+    if not any(row.get("unsolved") for _, row in tried):
+        names = [name for name in names if name != "unsolved"]
     rows: list[SheetRow] = []
     for own in alike.values():
         trial, row = own[0]
-        mean = float(np.mean([each["loss"] for _, each in own]))
         rows.append(
             [
                 ("algorithm", trial.label),
-                ("at", format_point(trial.point)),
-                ("setting", ", ".join(f"{key}: {value}" for key, value in row["setting"].items())),
-                ("loss", number_cell(mean)),
+                *([("at", format_point(trial.point))] if ledger.sweep else []),
+                ("setting", format_setting(row["setting"])),
+                *((name, _mean_cell([each.get(name) for _, each in own])) for name in names),
                 ("chosen", share_cell(sum(each["chosen"] for _, each in own), len(own))),
             ]
         )
-    return make_sheet("Tuned parameters", rows, TUNING_NOTE)
+    note = "Means over the trials on rows that a setting's models have not seen."
+    notes = [note, *(text for name, text in TUNING_NOTES.items() if name in names)]
+    return make_sheet("Tuned parameters", rows, " ".join(notes))
+
+
+def _mean_cell(values: Iterable[float | None]) -> SheetCell | str:
+    known = [value for value in values if value is not None and not math.isnan(value)]
+    return number_cell(float(np.mean(known))) if known else UNKNOWN
 
 
 def requested_sheets(ledger: Ledger) -> list[Sheet]:

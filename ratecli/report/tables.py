@@ -11,6 +11,7 @@ import pandas as pd
 from ratecli.ledger.view import Ledger, split_rank
 from ratecli.report.expectations import compare_expectations
 from ratecli.report.groups import SeedGroup, group_by, seed_groups
+from ratecli.report.sheet import format_setting
 
 NUMBERS = ("mean", "low", "high", "n", "nan")
 EXPECTED = ("expect", "figure", "within", "source", "verdict")
@@ -33,16 +34,24 @@ def metrics_table(ledger: Ledger) -> pd.DataFrame:
 
 
 def trials_table(ledger: Ledger) -> pd.DataFrame:
-    """Return a row per planned trial, whatever its status."""
+    """Return a row per planned trial, whatever its status, with the chosen setting if tuned."""
+    chosen = {
+        key: format_setting(row["setting"])
+        for key, result in ledger.results.items()
+        for row in result.trace
+        if row.get("chosen")
+    }
     rows = (
         [
             trial.label,
             *_point(ledger, trial.point),
             *(trial.seed, ledger.status(trial), ledger.reason(trial)),
+            *([chosen.get(trial.key, "")] if chosen else []),
         ]
         for trial in ledger.plan
     )
-    return _frame(rows, ["algorithm", *ledger.sweep, "seed", "status", "reason"], ledger.sweep)
+    columns = ["algorithm", *ledger.sweep, "seed", "status", "reason"]
+    return _frame(rows, [*columns, *(["setting"] if chosen else [])], ledger.sweep)
 
 
 def summary_table(ledger: Ledger) -> pd.DataFrame:

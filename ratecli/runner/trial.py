@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -51,6 +52,7 @@ from ratecli.solvers.hull.forms import RateProgram, unmet_status
 from ratecli.solvers.liblinear import import_sklearn_linear
 from ratecli.solvers.margin import solve_with_margin
 from ratecli.solvers.problem import ERROR_RATE, Problem
+from ratecli.solvers.tuned import solve_tuned
 
 Goals = tuple[Goal, tuple[Goal, ...]]
 """The objective and the constraints."""
@@ -245,9 +247,12 @@ class Trial:
 
     def solve(self, problem: Problem) -> MeasuredSolution:
         """Solve the trial's problem and measure the solution."""
-        spec = self.spec
-        rng = random_stream(spec.seed, "solver", spec.case.algorithm)
-        solution = solve_with_margin(spec.case.solver, spec.case.guard, problem, rng)
+        case = self.spec.case
+        make_rng = partial(random_stream, self.spec.seed, "solver", case.algorithm)
+        if case.settings:
+            solution = solve_tuned(case.settings, case.guard, problem, make_rng)
+        else:
+            solution = solve_with_margin(case.solver, case.guard, problem, make_rng())
         return self.measure(problem, solution)
 
     def measure(self, problem: Problem, solution: Solution) -> MeasuredSolution:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NewType
 
@@ -70,8 +70,8 @@ class Solution:
     trace
         One mapping per iteration: `iteration`, `objective`, `violation` (of the worst constraint,
         at least 0) on the training set, `seconds` since the start, and solver-specific values such
-        as `gap`. Before these, one mapping for each setting of a model that was tried: `setting`,
-        `loss`, `chosen`.
+        as `gap`. Before these, one mapping for each setting that was tried: `setting`, `chosen`,
+        and `loss`, or `objective`, `violation` and `unsolved` (see `solvers.tuned`).
     judged
         The rows by which the main variant was chosen, with its decisions, if these are not the
         training rows as its model saw them.
@@ -183,6 +183,14 @@ class Solver(ABC):
         Validation rows are then required (E410).
         """
         return ""
+
+    @classmethod
+    def tunes(cls, options: Collection[str], parameters: Collection[str]) -> bool:  # noqa: ARG003
+        """Whether an option `tune` of the class chooses among values of these options.
+
+        `parameters` are those of its model. If not, settings are chosen by the goals.
+        """
+        return False
 
     @abstractmethod
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:

@@ -97,6 +97,8 @@ def solve_with_margin(
     problem: Problem,
     rng: np.random.Generator,
     progress: Progress = lambda _: None,
+    *,
+    path: bool = True,
 ) -> Solution:
     """Solve the problem with constraints tightened until they hold as `guard` requires.
 
@@ -115,7 +117,8 @@ def solve_with_margin(
     better than a constant decision. On new rows, it must also keep all but `MAX_COST` of what the
     first model gains over the best constant decision.
 
-    With an `aim`, this model is one of several candidates for the safety test (see `_with_path`).
+    With an `aim` and `path`, this model is one of several candidates for the safety test (see
+    `_with_path`).
     An algorithm that prepares for the test finds its own. Algorithms that do not enforce
     constraints run unchanged.
 
@@ -127,9 +130,10 @@ def solve_with_margin(
     first = solver.solve(problem, rng, progress)
     is_usable = first.variants and first.status in USABLE_STATUSES  # else tightening is useless
     enforced = problem.constraints if solver.role == "enforces" else ()
-    if guard == MarginSpec() or not enforced or not is_usable:
+    prepares = solver.needs_safety_test
+    if guard == MarginSpec() or not enforced or not is_usable or (prepares and not path):
         return first
-    if solver.needs_safety_test:
+    if prepares:
         search = _Search(solver, problem, problem, rng, progress, math.inf, needs_level=False)
         return _with_path(search.solve, first, 0.0, -_margin_of_test(guard, problem, first))
     rows = _judging_rows(guard, problem)
@@ -155,7 +159,8 @@ def solve_with_margin(
         if not best.missed:  # only constraints tightened more than necessary could not be satisfied
             reason = "the constraints hold, but not at the smallest objective"
         found = replace(found, status="iteration_limit", reason=reason)
-    return found if guard.aim is None else _with_path(search.solve, found, best.by, 0.0)
+    more = guard.aim is not None and path
+    return _with_path(search.solve, found, best.by, 0.0) if more else found
 
 
 def _margin_of_test(guard: MarginSpec, problem: Problem, solution: Solution) -> Array:

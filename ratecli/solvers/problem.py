@@ -108,8 +108,11 @@ class Problem:
             return classifier.estimate(self.X)
         if self.stream is not None:
             return self.stream.decisions(classifier)
-        members = [self.slices[text] for text in classifier.slices]
-        return classifier.decide(append_memberships(self.X, members))
+        return classifier.decide(self.inputs(classifier))
+
+    def inputs(self, classifier: Classifier) -> Features:
+        """Return the inputs (n, d + S) of a classifier: the features and its slices."""
+        return append_memberships(self.X, [self.slices[text] for text in classifier.slices])
 
     def measurements(self, estimates: Array) -> dict[Measurement, Array]:
         """Return (n,) what rates of numeric labels are means of; there are no decisions."""

@@ -76,6 +76,9 @@ TEXT = {"HistGradientBoostingClassifier": {"max_iter": 5, "max_leaf_nodes": 4}}
         ("post_shift", {"model": Stump(3)}, {"model": {"DecisionTreeClassifier": {"max_depth": 3}}}),
         ("post_shift", {"model": Stump(9), "tune": {"depth": [2]}},
          {"model": "DecisionTreeClassifier", "tune": {"max_depth": [2]}}),
+        ("mixture", {"tune": {"model": [Stump(1), Stump(3)]}},
+         {"tune": {"model": [{"DecisionTreeClassifier": {"max_depth": 1}},
+                             {"DecisionTreeClassifier": {"max_depth": 3}}]}}),
         ("mixture", {"model": {"plugin": {"probabilities": Stump(2)}}},
          {"model": {"plugin": {"probabilities": {"DecisionTreeClassifier": {"max_depth": 2}}}}}),
     ],
@@ -88,6 +91,7 @@ def test_an_estimator_is_the_same_model_as_its_name(loans, solver, instance, tex
     found = clone(given).fit(X, y)
     named = RateConstrainedClassifier(solver_options=text, **arguments).fit(X, y)
     np.testing.assert_array_equal(found.predict_proba(X), named.predict_proba(X))
+    assert [each["chosen"] for each in found.settings_].count(True) == ("tune" in instance)
     np.testing.assert_array_equal(found.decision_function(X), named.decision_function(X))
     for key, value in instance.items():
         assert given.get_params()[f"solver_options__{key}"] is value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
@@ -54,10 +54,10 @@ class ModelSolver(Solver):
         `scores` of each data set, and decisions are positive above .5, or above T with `{score:
         {name: NAME, threshold: T}}`.
     tune
-        Values to try for parameters of the model: `{num_leaves: [15, 31], learning_rate: [0.05,
-        0.1]}`. Of all combinations, the one with the smallest log loss (the smallest error of a
-        model without probabilities) on the validation rows is chosen, or without such rows, in 5
-        folds of the training rows.
+        If only parameters of the model are tuned, `{num_leaves: [15, 31], learning_rate: [0.05,
+        0.1]}`, the combination with the smallest log loss (the smallest error of a model without
+        probabilities) on the validation rows is chosen, or without such rows, in 5 folds of the
+        training rows. If options are tuned, too, the goals choose.
     """
 
     model: ModelOption = LINEAR_MODEL
@@ -88,6 +88,10 @@ class ModelSolver(Solver):
             return "tune"
         return "model" if stops_early(self.model) else ""
 
+    @classmethod
+    def tunes(cls, options: Collection[str], parameters: Collection[str]) -> bool:
+        return bool(parameters) and not options
+
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         if not self.tune:
             return self.solve_tuned(problem, rng, progress)
@@ -114,8 +118,8 @@ class ThresholdSolver(ModelSolver):
     ----------
     scores
         By which scores of the training rows thresholds are chosen: `in_sample`, those of the model
-        itself; `{folds: K}`, each row's by a model fitted to the other K - 1 folds, K >= 2;
-        `{held_out: S}`, those of a share S of the rows, 0 < S < 1, which the model is not fitted
+        itself; `{folds: K}`, each row's by a model fitted to the other K - 1 folds, 2 <= K <= 100;
+        `{held_out: S}`, those of a share S of the rows, 0 < S <= 0.9, which the model is not fitted
         to. A flexible model's scores of its own rows are too good: a recall set by them is missed
         on new rows. Default: `in_sample` for linear models and existing scores, `{folds: 5}` for
         others.

@@ -60,9 +60,9 @@ class Mixture(Solver):
     scores
         By which probabilities a mixture of boosted trees or forests is chosen: `in_sample`, those
         of the models for their own rows; `{folds: K}`, each row's by models fitted to the other K -
-        1 folds, K >= 2; `{held_out: S}`, those of a share S of the rows, 0 < S < 1, which the
-        models are not fitted to. Default: `{folds: 3}`. A recall of .8 that is chosen in sample is
-        missed on new rows of Adult by .07.
+        1 folds, 2 <= K <= 100; `{held_out: S}`, those of a share S of the rows, 0 < S <= 0.9, which
+        the models are not fitted to. Default: `{folds: 3}`. A recall of .8 that is chosen in sample
+        is missed on new rows of Adult by .07.
     sweeps
         Number of passes over all features with which the linear model ends each answer. A pass
         sets every weight to the value of least 0-1 cost. This lowers the training objective and

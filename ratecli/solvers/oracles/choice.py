@@ -98,6 +98,8 @@ ENSEMBLES = frozenset(
     }
 )
 """Boosted trees and forests of scikit-learn."""
+MAX_FOLDS, MAX_HELD_OUT = 100, 0.9
+"""Limits of `scores`: a model is fitted for each fold, and to the rows that are not held out."""
 MAX_LOGISTIC_ITERATIONS = 1000
 """Iteration limit of the default logistic regression."""
 
@@ -434,16 +436,19 @@ def is_linear(value: Any) -> bool:
 
 
 def check_scores(value: Any) -> Any:
-    """Return the value; raise E104 if it has no whole number of folds, and no share below 1."""
+    """Return the value; raise E104 unless it is `in_sample`, 2 to 100 folds or a share up to .9."""
     match value:
         case None | "in_sample":
             return value
         case {"folds": int() | float() as count, **others} if not others:
-            if isfinite(count) and count == int(count) >= 2:
+            if isfinite(count) and 2 <= count <= MAX_FOLDS and count == int(count):
                 return value
-        case {"held_out": float() as share, **others} if 0 < share < 1 and not others:
+        case {"held_out": float() as share, **others} if 0 < share <= MAX_HELD_OUT and not others:
             return value
-    message = "not a way to score rows"
+    message = (
+        f"not a way to score rows: in_sample, 2 to {MAX_FOLDS} folds, or a share of more than 0 "
+        f"and at most {MAX_HELD_OUT} held out"
+    )
     hint = "write in_sample, {folds: 5} or {held_out: 0.25}"
     raise InvalidValueError(Diagnostic("E104", message, hint))
 

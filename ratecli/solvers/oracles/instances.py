@@ -24,7 +24,8 @@ def find_instance(name: str) -> Any | None:
 
 
 def named_estimators(value: Any) -> Any:
-    """Return an option in which each estimator is replaced by its name, in mappings, too.
+    """Return an option in which each estimator is replaced by its name, in mappings
+    and lists, too.
 
     Raises
     ------
@@ -33,6 +34,8 @@ def named_estimators(value: Any) -> Any:
     """
     if isinstance(value, dict):
         return {key: named_estimators(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [named_estimators(part) for part in value]
     if not hasattr(value, "get_params"):
         return value
     if isinstance(value, type):

@@ -12,7 +12,15 @@ from ratecli.solvers.problem import Problem
 
 
 def folds_of(problem: Problem, count: int) -> NDArray[np.intp]:
-    """Return the fold (n,) of each row, 0 to count - 1; rows of each kind are spread evenly."""
+    """Return the fold (n,) of each row, 0 to count - 1; rows of each kind are spread evenly.
+
+    Raises
+    ------
+    FaultError
+        E410 if there are fewer rows than folds.
+    """
+    if (rows := problem.rates.sums.shape[1]) < count:
+        raise FaultError(Diagnostic("E410", f"{rows} rows cannot make {count} folds"))
     return _stratified_ranks(RowKinds.by(problem.rates).of, problem.seed) % count
 
 

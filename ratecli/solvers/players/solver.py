@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 from annotated_types import Ge, Gt, MinLen
 from pydantic import BeforeValidator
@@ -134,10 +134,11 @@ class ThreePlayer(Solver):
     multiplier_rate
         Step size of the multipliers.
     tune
-        Values to try for `learning_rate` and `multiplier_rate`; all combinations are trained at
-        once. Among those whose stochastic classifier satisfies the constraints on the training set
-        (among all if none does), the one with the smallest worse rank by objective or violation on
-        the validation set is chosen.
+        If only `learning_rate` and `multiplier_rate` are tuned, all combinations are trained at
+        once on the training set. Among those whose stochastic classifier satisfies the constraints
+        on the training set (among all if none does), the one with the smallest worse rank by
+        objective or violation on the validation set is chosen. If other options are tuned, too, the
+        goals choose.
     optimizer
         `adam` or `sgd`, for the classifier and the multipliers.
     multipliers
@@ -217,6 +218,10 @@ class ThreePlayer(Solver):
     @property
     def chooses_by(self) -> str:
         return "tune" if any(len(values) > 1 for values in (self.tune or {}).values()) else ""
+
+    @classmethod
+    def tunes(cls, options: Collection[str], parameters: Collection[str]) -> bool:
+        return not parameters and {*options} <= {*get_args(TunedOption)}
 
     def solve(self, problem: Problem, rng: np.random.Generator, progress: Progress) -> Solution:
         if self.boosted:

@@ -1,0 +1,132 @@
+"""The settings that `tune` describes: an algorithm with each combination of the tuned values."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Collection, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.experiment.options import make_solver, option_names, solver_class, unknown_option
+from ratecli.solvers.oracles.choice import (
+    LOGISTIC,
+    PLUGIN_ORACLE,
+    PROBABILITIES_OPTION,
+    named_options,
+)
+from ratecli.solvers.registry import all_algorithms
+from ratecli.solvers.tuned import Setting
+
+TUNE = "tune"
+MODEL_OPTIONS = ("oracle", "model")
+"""Options that name a model; parameters of the first one that is set can be tuned."""
+MAX_SETTINGS = 1000
+
+
+def make_settings(
+    name: str,
+    options: Mapping[str, Any],
+    tune: Mapping[str, Sequence[Any]],
+    constraints: Collection[str],
+) -> tuple[Setting, ...]:
+    """Return an algorithm with each combination of the values of `tune`, in the order of the file.
+
+    A tuned name is an option of the algorithm, unless the model makes that option idle, else a
+    parameter of the model. The result is empty if the algorithm chooses among these values itself
+    (see `Solver.tunes`).
+
+    Raises
+    ------
+    FaultError
+        E101 for a name that is neither, E104 for one that is set as well, for too many combinations
+        and for filters, and the errors of `make_solver`; with locations in the entry's options.
+    """
+    found, models = solver_class(name), _default_models(name)
+    own = {*option_names(name)} - {TUNE} - _idle_by_model(name, options)
+    parameters = [key for key in tune if key not in own]
+    if parameters and not models:
+        raise FaultError(unknown_option(found, parameters[0], own).under(TUNE))
+    if found.tunes(tune.keys() & own, parameters):
+        return ()
+    if found.hides_groups:
+        raise _error(f"'{name}' is a filter: its goals are not measured on unseen rows")
+    count = math.prod(map(len, tune.values()))
+    if count > MAX_SETTINGS:
+        raise _error(f"these are {count} combinations; at most {MAX_SETTINGS} are allowed")
+    twice = [key for key in tune if key in own and key in options]
+    if twice:
+        raise _error(f"'{twice[0]}' is set and tuned", twice[0])
+    settings = []
+    for places in product(*(range(len(values)) for values in tune.values())):
+        at = dict(zip(tune, places, strict=True))
+        setting = {key: tune[key][place] for key, place in at.items()}
+        chosen = {**options, **{key: value for key, value in setting.items() if key in own}}
+        try:
+            if parameters:
+                values = models | chosen
+                place = next((key for key in MODEL_OPTIONS if values.get(key) is not None), "model")
+                more = {key: setting[key] for key in parameters}
+                chosen[place] = _with_parameters(values[place], more)
+            settings.append(Setting(setting, make_solver(name, chosen, constraints)))
+        except FaultError as error:
+            raise FaultError(
+                _relocated(name, each, at, parameters) for each in error.faults
+            ) from None
+    if len({setting.solver.score_column for setting in settings}) > 1:
+        raise _error("some settings have an existing score as their only feature, others do not")
+    return tuple(settings)
+
+
+def _error(message: str, *inside: str) -> FaultError:
+    """Return an E104 at the key `tune`, or at a key in it."""
+    return FaultError(Diagnostic("E104", message, loc=(TUNE, *inside), key=True))
+
+
+def _default_models(name: str) -> dict[str, Any]:
+    """Return the default of each option of an algorithm that names a model."""
+    fields = dataclasses.fields(solver_class(name))  # type: ignore[arg-type]
+    found = {field.name: field.default for field in fields} | dict(all_algorithms()[name].preset)
+    return {key: found[key] for key in MODEL_OPTIONS if key in found}
+
+
+def _idle_by_model(name: str, options: Mapping[str, Any]) -> set[str]:
+    """Return the options without effect because of the model, such as another model's loss."""
+    models = {key: options[key] for key in MODEL_OPTIONS if key in options}
+    idle, before = (make_solver(name, each, ()).idle.keys() for each in (models, {}))
+    return {*idle} - {*before}
+
+
+def _with_parameters(model: Any, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the option `model` with more parameters; for `plugin`, of its classifier."""
+    name, options = named_options(model)
+    if name == PLUGIN_ORACLE:
+        inner = _with_parameters(options.get(PROBABILITIES_OPTION, LOGISTIC), parameters)
+        return {name: {**options, PROBABILITIES_OPTION: inner}}
+    for key in options.keys() & parameters.keys():
+        raise _error(f"'{key}' is set in '{name}' and tuned", key)
+    return {name: {**options, **parameters}}
+
+
+def _relocated(
+    name: str, fault: Diagnostic, at: Mapping[str, int], parameters: Sequence[str]
+) -> Diagnostic:
+    """Return an error of a setting with its location in `tune`.
+
+    `at` is the position of each tuned value of the setting in its list.
+    """
+    if not fault.loc:
+        return dataclasses.replace(fault, loc=(TUNE,), key=True)
+    inside = next((key for key in fault.loc if key in parameters), None)
+    key, rest = fault.loc[0], fault.loc[1:]
+    if key != TUNE and inside is not None:
+        key, rest = inside, ()
+        if fault.code == "E101":
+            message = f"'{key}' is neither an option of '{name}' nor a parameter of its model"
+            hint = did_you_mean(str(key), option_names(name), f"options of {name}")
+            fault = dataclasses.replace(fault, message=message, help=hint)
+    if key not in at:
+        return fault
+    place = () if fault.key and not rest else (at[str(key)],)
+    return dataclasses.replace(fault, loc=(TUNE, key, *place, *rest))

@@ -1,0 +1,216 @@
+"""The choice among settings of an algorithm by its goals, on rows that its models have not seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.models.base import Array, Classifier
+from ratecli.rates import expression as ex
+from ratecli.rates.matrix import Predictions
+from ratecli.rates.sample import Mask
+from ratecli.rates.table import Measurement
+from ratecli.rates.tangent import any_undefined, tangent, values
+from ratecli.solvers.base import Progress, Solution, Solver
+from ratecli.solvers.baselines.tuning import TUNING_FOLDS
+from ratecli.solvers.margin import MAX_IGNORED_SHORTFALL, MarginSpec, solve_with_margin
+from ratecli.solvers.oracles.unseen import folds_of
+from ratecli.solvers.problem import Problem
+
+TUNING_VERSION = 1
+"""Version in the key of each trial tuned by its goals; increased when its results change."""
+
+
+class Setting(NamedTuple):
+    """A combination of tuned values by name, and the algorithm with these values."""
+
+    values: Mapping[str, Any]
+    solver: Solver
+
+
+def solve_tuned(
+    settings: Sequence[Setting],
+    guard: MarginSpec,
+    problem: Problem,
+    make_rng: Callable[[], np.random.Generator],
+    progress: Progress = lambda _: None,
+) -> Solution:
+    """Solve the problem with the setting that meets the goals best on unseen rows.
+
+    These are the validation rows, or without any, the training rows: those of each of 5 folds are
+    decided by a model of the other folds, and the decisions of all folds are measured together,
+    because violations within a fold are mostly noise. Models are fitted with the margin of `guard`,
+    and their main variants are judged.
+
+    The setting with the smallest objective is chosen among those that satisfy the constraints; if
+    there are none, the one with the smallest violation. If the models of all folds satisfy the
+    constraints on the rows that they are fitted to, violations on unseen rows are reduced by their
+    standard errors: else a setting that is close to a constant decision would often be chosen, only
+    because the others are at their limits. Settings that found a solution in more folds come first.
+    Of equal settings, the first is chosen. The solution is that of the chosen setting alone; its
+    trace begins with a row for each setting.
+
+    Raises
+    ------
+    FaultError
+        E410 if a rate has no training rows outside some fold.
+    """
+    whole = problem.validation or problem
+    tried = [_Tried.of(whole) for _ in settings]
+    for fitted, unseen, own in _parts(problem):
+        for found, (_, solver) in zip(tried, settings, strict=True):
+            part = solve_with_margin(solver, guard, fitted, make_rng(), progress, path=False)
+            found.add(part, fitted, unseen, own)
+        progress(f"{len(settings)} settings tried")
+    judged = [found.judge(whole) for found in tried]
+    ranks = [each.rank for each in judged]
+    best = ranks.index(min(ranks))
+    rows = (
+        {"setting": dict(setting.values), "objective": each.objective}
+        | {"violation": each.violation, "unsolved": each.unsolved, "chosen": k == best}
+        for k, (setting, each) in enumerate(zip(settings, judged, strict=True))
+    )
+    solution = solve_with_margin(settings[best].solver, guard, problem, make_rng(), progress)
+    return replace(solution, trace=(*rows, *solution.trace))
+
+
+def _parts(problem: Problem) -> Iterator[tuple[Problem, Problem, NDArray[np.intp]]]:
+    """Yield the rows to fit to, and the unseen rows with their positions among all of these."""
+    if problem.validation is not None:
+        yield problem, problem.validation, np.arange(problem.validation.rates.sums.shape[1])
+        return
+    fold = folds_of(problem, TUNING_FOLDS)
+    for k in np.unique(fold):
+        fitted, unseen = (problem.on(np.flatnonzero(side)) for side in (fold != k, fold == k))
+        lost = (fitted.rates.totals == 0) & (problem.rates.totals > 0)
+        for leaf in np.array(problem.rates.leaves)[lost]:
+            message = f"all rows that '{ex.to_text(leaf)}' averages over are in one fold"
+            hint = "tune by validation rows: split: {validation: 0.2} in the data set"
+            raise FaultError(Diagnostic("E410", message, hint))
+        yield fitted, unseen, np.flatnonzero(fold == k)
+
+
+class _Judgement(NamedTuple):
+    """What a setting reaches on unseen rows: NaN if none of them was decided.
+
+    `excess` is the violation that counts, `unsolved` the number of folds without a solution.
+    """
+
+    unsolved: int
+    objective: float = math.nan
+    violation: float = math.nan
+    excess: float = math.inf
+
+    @property
+    def rank(self) -> tuple[int, float, float]:
+        objective = math.inf if math.isnan(self.objective) else self.objective
+        return self.unsolved, self.excess, objective
+
+
+@dataclass
+class _Tried:
+    """The outputs of a setting's models on unseen rows.
+
+    Attributes
+    ----------
+    decisions, estimates
+        (n,) decisions and estimated labels; the latter only count if a goal measures them.
+    decided
+        (n,) whether a model was found for the row.
+    is_met
+        Whether all models satisfy the constraints on the rows that they were chosen by.
+    """
+
+    decisions: Array
+    estimates: Array
+    decided: Mask
+    is_met: bool = True
+    unsolved: int = 0
+
+    @classmethod
+    def of(cls, problem: Problem) -> _Tried:
+        n = problem.rates.sums.shape[1]
+        decisions = np.zeros(n)
+        estimates = np.zeros(n) if _measures_estimates(problem) else decisions
+        return cls(decisions, estimates, np.zeros(n, dtype=bool))
+
+    def add(
+        self, solution: Solution, fitted: Problem, unseen: Problem, own: NDArray[np.intp]
+    ) -> None:
+        """Add the outputs on unseen rows of a solution; `own` are their positions."""
+        if not solution.variants:
+            self.unsolved += 1
+            return
+        main = next(iter(solution.variants.values()))
+        if solution.judged is None:
+            violation = fitted.worst_violation(_rates(fitted, *_outputs(fitted, main)))
+        else:
+            rows, decisions = solution.judged
+            violation = rows.worst_violation(rows.rates.rates(decisions))
+        self.is_met &= violation <= MAX_IGNORED_SHORTFALL
+        self.decisions[own], self.estimates[own] = _outputs(unseen, main)
+        self.decided[own] = True
+
+    def judge(self, problem: Problem) -> _Judgement:
+        """Judge the rows that were decided."""
+        if not self.decided.any():
+            return _Judgement(self.unsolved)
+        outputs = self.decisions, self.estimates
+        if self.unsolved:
+            problem = problem.on(np.flatnonzero(self.decided))
+            outputs = self.decisions[self.decided], self.estimates[self.decided]
+        rates = _rates(problem, *outputs)
+        violation = excess = problem.worst_violation(rates)
+        if violation and self.is_met:
+            excess = _excess(problem, rates, *outputs)
+        excess = excess if excess > MAX_IGNORED_SHORTFALL else 0.0
+        value = values(problem.objective.expression, rates[:, None], problem.rates.index())
+        return _Judgement(self.unsolved, float(value[0]), violation, excess)
+
+
+def _measures_estimates(problem: Problem) -> bool:
+    return any(leaf.rate.of != "decision" for leaf in problem.rates.leaves)
+
+
+def _outputs(problem: Problem, classifier: Classifier) -> tuple[Array, Array]:
+    """Return decisions (n,) and estimated labels (n,); the decisions twice if that is enough."""
+    decisions = problem.decisions(classifier)
+    if not _measures_estimates(problem):
+        return decisions, decisions
+    return decisions, classifier.estimate(problem.inputs(classifier))
+
+
+def _measurements(
+    problem: Problem, decisions: Array, estimates: Array
+) -> Mapping[Measurement, Array]:
+    outputs = Predictions(decisions, decisions, estimates)
+    return outputs.measurements(problem.rates.leaves, problem.label)
+
+
+def _rates(problem: Problem, decisions: Array, estimates: Array) -> Array:
+    return problem.rates.measured(_measurements(problem, decisions, estimates))
+
+
+def _excess(problem: Problem, rates: Array, decisions: Array, estimates: Array) -> float:
+    """Return the largest difference of a violation and its standard error, at least 0."""
+    measured, index = _measurements(problem, decisions, estimates), problem.rates.index()
+    excess = 0.0
+    for goal in problem.constraints:
+        if any_undefined(goal.ratios, rates[:, None], index).any():
+            excess = 1.0  # as in `Problem.worst_violation`
+            continue
+        for piece in goal.pieces:
+            value = float(values(piece, rates[:, None], index)[0])
+            slopes = tangent(piece, rates, index).slopes
+            errors = [
+                problem.rates.standard_error(slopes, measured[of], problem.counts)
+                for of in {leaf.rate.of for leaf in ex.leaves(piece)}
+            ]
+            excess = max(excess, value - max(errors))
+    return excess
