@@ -64,17 +64,42 @@ class StoredModel:
         The classifier, which takes features (n, d).
     encoding
         How features are made from the columns of a table.
+    variant
+        The variant of its trial, "" if unknown.
+    main
+        The main variant of its trial, which the trial's status describes.
     """
 
     name: str
     classifier: Classifier
     encoding: Encoding
+    variant: str = ""
+    main: str = ""
+
+    @property
+    def folder(self) -> str:
+        """Return the name of the folder of its file."""
+        return Path(self.name).absolute().parent.name
+
+    @property
+    def title(self) -> str:
+        return f"{self.folder}, variant {self.variant}"
+
+    @property
+    def which(self) -> str:
+        """Return the variant in words."""
+        other = f" (the trial's main variant is {self.main})" * (self.main != self.variant)
+        return f"variant {self.variant}{other}"
+
+
+DETERMINISTIC_VARIANTS = ("deterministic", "voted", "hashed")
+"""Variants with the same decision for equal rows, the first choice first."""
 
 
 def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel:
     """Load the model from the file `path`, or a variant from the trial's folder `path`.
 
-    By default this is the main variant.
+    By default this is the first of `DETERMINISTIC_VARIANTS` that the trial has, else the main one.
 
     Raises
     ------
@@ -97,7 +122,8 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
     record = record or _read_record(path.parent)
     hint = "copy both from the folder of one trial"
     sha256 = hashlib.sha256(blob).hexdigest()
-    if all(entry["sha256"] != sha256 for entry in record["models"]):
+    same = [entry for entry in record["models"] if entry["sha256"] == sha256]
+    if not same:
         message = f"the '{ENCODER_FILE}' beside '{path}' describes other models"
         raise FaultError(Diagnostic("E404", message, hint))
     try:
@@ -108,7 +134,9 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
     if classifier.width != width:
         message = f"'{path}' takes {classifier.width} features, and '{ENCODER_FILE}' makes {width}"
         raise FaultError(Diagnostic("E404", message, hint))
-    return StoredModel(str(path), classifier, encoding)
+    named = next((entry for entry in same if entry["file"] == path.name), same[0])
+    main = record["models"][0]["variant"]
+    return StoredModel(str(path), classifier, encoding, named["variant"], main)
 
 
 def _read_record(folder: Path) -> Mapping[str, Any]:
@@ -141,9 +169,11 @@ def _broken_file(path: Path, reason: str) -> FaultError:
 
 
 def _choose_variant(record: Mapping[str, Any], folder: Path, variant: str | None) -> str:
-    """Return the file of a variant; None selects the main variant, which is listed first."""
+    """Return the file of a variant; None selects a deterministic one, else the main one."""
     files = {entry["variant"]: entry["file"] for entry in reversed(record["models"])}
-    chosen = record["models"][0]["variant"] if variant is None else variant
+    main = record["models"][0]["variant"]
+    default = next((name for name in DETERMINISTIC_VARIANTS if name in files), main)
+    chosen = default if variant is None else variant
     if chosen not in files:
         hint = did_you_mean(chosen, files, "variants")
         raise FaultError(Diagnostic("E104", f"'{folder}' has no variant '{chosen}'", hint))
@@ -260,7 +290,7 @@ def predict_file(
     Parameters
     ----------
     model, variant
-        A stored classifier's file, or a trial's folder and a variant (None: the main variant).
+        A stored classifier's file, or a trial's folder and a variant (None: a deterministic one).
     path, separator
         A CSV or Parquet file, and the separator of a CSV file; None infers it from the file name.
     output
@@ -284,7 +314,7 @@ def predict_file(
     if output is not None:
         atomic_write(output, content)
     rows = table.num_rows
-    line = f"{output or path}: {rows} row{'s' * (rows != 1)}, {found.summary}"
+    line = f"{output or path}: {rows} row{'s' * (rows != 1)}, {found.summary}; {stored.which}"
     return PredictResult(line, warnings, content if output is None else None)
 
 
