@@ -19,7 +19,7 @@ from ratecli.datasets.encode import ReadyMadeError
 from ratecli.datasets.files import check_is_file, read_errors
 from ratecli.datasets.tables import SEPARATOR_HELP, read_table_file, table_bytes
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.files import ENCODER_FILE, atomic_write
+from ratecli.files import CERTIFICATES_FILE, ENCODER_FILE, atomic_write
 from ratecli.ledger.records import PlannedTrial, random_stream
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.proxies import ProxyFilter, SampledFilter
@@ -68,6 +68,8 @@ class StoredModel:
         The variant of its trial, "" if unknown.
     main
         The main variant of its trial, which the trial's status describes.
+    sha256
+        The checksum of its file.
     """
 
     name: str
@@ -75,6 +77,7 @@ class StoredModel:
     encoding: Encoding
     variant: str = ""
     main: str = ""
+    sha256: str = ""
 
     @property
     def folder(self) -> str:
@@ -136,7 +139,7 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
         raise FaultError(Diagnostic("E404", message, hint))
     named = next((entry for entry in same if entry["file"] == path.name), same[0])
     main = record["models"][0]["variant"]
-    return StoredModel(str(path), classifier, encoding, named["variant"], main)
+    return StoredModel(str(path), classifier, encoding, named["variant"], main, sha256)
 
 
 def _read_record(folder: Path) -> Mapping[str, Any]:
@@ -146,6 +149,9 @@ def _read_record(folder: Path) -> Mapping[str, Any]:
         "it describes the features: name a trial's folder, results/NAME/models/TRIAL, or copy it "
         "along with a model; if an older ratecli ran the trials, run them again with --fresh"
     )
+    if (folder / CERTIFICATES_FILE).is_file() and not path.exists():
+        message = f"the trial in '{folder}' has no model: none passed its safety test"
+        raise FaultError(Diagnostic("E405", message, f"see {CERTIFICATES_FILE} there"))
     check_is_file(str(path), path, way)
     with suppress(ValueError, RecursionError):
         content = json.loads(read_model_file(str(path), path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -298,12 +299,14 @@ class _Graph:
         model, prefix = fitted.model, f"/{len(self.nodes)}"
         options = {"zipmap": False} | ({} if fitted.has_probabilities else {"raw_scores": True})
         try:
-            made = to_onnx(
-                model,
-                initial_types=[("X", DoubleTensorType([None, fitted.width]))],
-                options={id(model): options},
-                target_opset=SKLEARN_OPSETS,
-            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about scikit-learn's later versions
+                made = to_onnx(
+                    model,
+                    initial_types=[("X", DoubleTensorType([None, fitted.width]))],
+                    options={id(model): options},
+                    target_opset=SKLEARN_OPSETS,
+                )
         except Exception as error:  # skl2onnx raises any kind
             what = f"a {type(model).__name__}, which skl2onnx does not convert"
             raise refusal(self.model.classifier, "onnx", what) from error

@@ -123,14 +123,15 @@ def _value_weights(
         for row, threshold in zip(classifier.groups.tolist(), classifier.thresholds, strict=True)
     }
     without = thresholds.get((False,) * len(slices), 0.0)
-    weights = []
+    (column,) = columns
+    convert = value_text if model.encoding.kind(column) == "text" else parse_number
+    weights: dict[Any, float] = {}
     for k, condition in enumerate(conditions):
         own = thresholds.get(tuple(place == k for place in range(len(slices))), 0.0)
-        weights += [without - own] * len(condition.values)
-    (column,) = columns
-    is_text = model.encoding.kind(column) == "text"
-    known = [value_text(value) if is_text else parse_number(value) for value in values]
-    return [("group", _one_hot([known]), [column])], np.array(weights), -without
+        weights |= {convert(value): without - own for value in condition.values}
+    known = sorted(weights)  # as the encoder requires of numbers
+    step = "group", _one_hot([known]), [column]
+    return [step], np.array([weights[value] for value in known]), -without
 
 
 def _features(encoder: Encoder, more: list[Step]) -> Any:

@@ -47,6 +47,11 @@ WITHOUT_FORMAT = (RANDOM, HASHED, FILTER)
 """What no format can represent."""
 
 
+def is_random(classifier: Classifier) -> bool:
+    """Return whether equal rows may get different decisions."""
+    return _in_words(classifier) == RANDOM
+
+
 def _in_words(classifier: Classifier) -> str:
     match classifier:
         case ProxyFilter():
