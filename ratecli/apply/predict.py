@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,10 +99,16 @@ DETERMINISTIC_VARIANTS = ("deterministic", "voted", "hashed")
 """Variants with the same decision for equal rows, the first choice first."""
 
 
+def default_variant(variants: Iterable[str]) -> str:
+    """Return a deterministic variant if there is one, else the main one, which is the first."""
+    names = list(variants)
+    return next((name for name in DETERMINISTIC_VARIANTS if name in names), names[0])
+
+
 def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel:
     """Load the model from the file `path`, or a variant from the trial's folder `path`.
 
-    By default this is the first of `DETERMINISTIC_VARIANTS` that the trial has, else the main one.
+    Without a `variant` it is the `default_variant`.
 
     Raises
     ------
@@ -177,9 +183,8 @@ def _broken_file(path: Path, reason: str) -> FaultError:
 def _choose_variant(record: Mapping[str, Any], folder: Path, variant: str | None) -> str:
     """Return the file of a variant; None selects a deterministic one, else the main one."""
     files = {entry["variant"]: entry["file"] for entry in reversed(record["models"])}
-    main = record["models"][0]["variant"]
-    default = next((name for name in DETERMINISTIC_VARIANTS if name in files), main)
-    chosen = default if variant is None else variant
+    names = [entry["variant"] for entry in record["models"]]
+    chosen = default_variant(names) if variant is None else variant
     if chosen not in files:
         hint = did_you_mean(chosen, files, "variants")
         raise FaultError(Diagnostic("E104", f"'{folder}' has no variant '{chosen}'", hint))

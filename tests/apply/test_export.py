@@ -213,10 +213,12 @@ def test_sklearn(name):
     types = get_untrusted_types(data=content)
     assert not any("ratecli" in each for each in types)
     classifier = classifier_of(name)
-    found = loads(content, trusted=types).predict(FRAME[FRAME.columns[::-1]])
+    with pytest.warns(UserWarning, match="unknown categories"):
+        found = loads(content, trusted=types).predict(FRAME[FRAME.columns[::-1]])
     assert (found == classifier.decide(inputs(classifier))).all()
 
 
+@pytest.mark.filterwarnings("ignore:Found unknown categories")
 def test_sklearn_has_the_estimates_of_logistic_regression():
     from skops.io import loads  # noqa: PLC0415
 
@@ -273,6 +275,7 @@ def test_json(name):
     assert (json_outputs(content, FRAME) == classifier.decide(inputs(classifier))).all()
 
 
+@pytest.mark.filterwarnings("ignore:Found unknown categories")
 @pytest.mark.parametrize("limits", [(-np.inf, np.inf), (-1.0, 2.5)])
 def test_regressors(limits):
     pytest.importorskip("onnx")

@@ -194,4 +194,4 @@ def _texts(levels: list[list[str]]) -> Any:
 def _one_hot(categories: list[list[Any]]) -> Any:
     from sklearn.preprocessing import OneHotEncoder  # noqa: PLC0415
 
-    return OneHotEncoder(categories=categories, handle_unknown="ignore", sparse_output=False)
+    return OneHotEncoder(categories=categories, handle_unknown="warn", sparse_output=False)
