@@ -175,6 +175,11 @@ class _CardMaker:
     def datasets(self) -> Mapping[str, Any]:
         return self.ledger.experiment.get("datasets") or {}
 
+    @property
+    def run(self) -> Mapping[str, Any]:
+        """The record of the last run, empty if it cannot be read."""
+        return self.ledger.meta.get("manifest") or {}
+
     def measured(self, split: str, metric: str) -> float | None:
         """Return a measured number of the variant, None if there is none."""
         return self.ledger.numbers(self.trial).get(self.model.variant, {}).get((split, metric))
@@ -344,13 +349,7 @@ class _CardMaker:
 
     def _limits(self) -> Iterator[str]:
         """Yield sentences on what the model does not satisfy, and on what is unknown."""
-        for name in self.ledger.constraints:
-            for split in ("train", "test"):
-                value = self.measured(split, VIOLATION_PREFIX + name)
-                if value is not None and not value <= CONSTRAINT_TOLERANCE:
-                    chance = split == "test" and value < QUANTILE * self._new_violation(name)[1]
-                    more = ", which chance could explain" * chance
-                    yield f"{name} is violated on {SPLITS[split]}, by {format_number(value)}{more}."
+        yield from self._violated()
         main, variant = self.model.main, self.model.variant
         if main != variant and self.ledger.constraints and not self.tests:
             yield f"Training enforces constraints for the variant {main}, and this is {variant}."
@@ -366,6 +365,8 @@ class _CardMaker:
             yield "There is no test set: all numbers are those of training rows."
         if is_random(self.model.classifier):
             yield "Decisions are random; `ratecli predict --seed` makes them repeatable."
+        if "--smoke" in (self.run.get("command") or ()):
+            yield "The last run was a quick test (--smoke): it left out most trials."
         missing = sum(self.ledger.status(trial) == NOT_RUN for trial in self.ledger.plan)
         if missing:
             yield f"{missing} of the experiment's {len(self.ledger.plan)} trials have not run."
@@ -373,8 +374,18 @@ class _CardMaker:
         yield "The numbers are those of this data: measure again on rows from elsewhere or later."
         yield "Neither its intended use nor the cost of its errors is recorded."
 
+    def _violated(self) -> Iterator[str]:
+        """Yield a sentence for each constraint and split on which it is violated."""
+        for name in self.ledger.constraints:
+            for split in ("train", "test"):
+                value = self.measured(split, VIOLATION_PREFIX + name)
+                if value is not None and not value <= CONSTRAINT_TOLERANCE:
+                    chance = split == "test" and value < QUANTILE * self._new_violation(name)[1]
+                    more = ", which chance could explain" * chance
+                    yield f"{name} is violated on {SPLITS[split]}, by {format_number(value)}{more}."
+
     def _origin(self) -> Section:
-        run = self.ledger.meta.get("manifest") or {}
+        run = self.run
         versions = {**(self.ledger.meta.get("versions") or {}), **(run.get("versions") or {})}
         facts = {
             "last run": str(run.get("started") or ""),

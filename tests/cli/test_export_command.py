@@ -108,10 +108,14 @@ def test_a_card_states_limits(cli, rows):
     assert "- Training enforces constraints for the variant stochastic, and this is determ" in text
     assert "Decisions are random" not in text
     assert "No safety test was run" in text
+    assert "quick test" not in text
+    manifest = Path("results/first/manifest.json")
+    record = json.loads(manifest.read_text("utf-8"))
+    manifest.write_text(json.dumps(record | {"command": [*record["command"], "--smoke"]}))
     cli("export", MAJORIZE, "--format", "card", "-o", "s.md", "--variant", "stochastic")
-    assert "- Decisions are random; `ratecli predict --seed` makes" in Path("s.md").read_text(
-        "utf-8"
-    )
+    text = Path("s.md").read_text("utf-8")
+    assert "- Decisions are random; `ratecli predict --seed` makes them repeatable." in text
+    assert "- The last run was a quick test (--smoke)" in text
 
 
 def test_a_page_has_the_same_text_as_markdown(cli, rows):

@@ -296,7 +296,7 @@ class _Graph:
         from skl2onnx import to_onnx  # noqa: PLC0415
         from skl2onnx.common.data_types import DoubleTensorType  # noqa: PLC0415
 
-        model, prefix = fitted.model, f"/{len(self.nodes)}"
+        model, prefix = fitted.model, f"/{len(self.nodes)} "
         options = {"zipmap": False} | ({} if fitted.has_probabilities else {"raw_scores": True})
         try:
             with warnings.catch_warnings():
