@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from itertools import product
 from typing import Any
 
 import numpy as np
 
 from ratecli.rates import expression as ex
 from ratecli.rates.expression import ALL_ROWS, Expression, Leaf
-from ratecli.rates.matrix import Predictions, measure
+from ratecli.rates.matrix import Predictions, build_rate_matrix
 from ratecli.rates.table import RATES
 from ratecli.sampling.rows import TrialData
 
@@ -35,19 +34,20 @@ def group_rates(
     wheres = [leaf.where for leaf in ex.leaves(*metrics) if leaf.where.conditions]
     groups = [ALL_ROWS, *dict.fromkeys(wheres)][: MAX_GROUPS + 1]
     kinds = DECISION_RATES if sample.label_range is None else NUMBER_RATES
-    leaves = [Leaf(RATES[kind], where) for where, kind in product(groups, kinds)]
-    members = {
-        leaf: sample.rows(leaf.where, split) & sample.mask(leaf.rate.among) for leaf in leaves
-    }
-    found: dict[str, Any] = {}
-    for variant, predicted in predictions.items():
-        own = found.setdefault(variant, {})
-        for leaf, value in zip(leaves, measure(leaves, sample, split, predicted), strict=True):
-            n = sample.counted(members[leaf])
-            numbers = [None if math.isnan(value) else value, n]
-            if leaf.rate.of != "decision" and n > 1:
-                errors = predicted.measure(leaf.rate.of, sample.label)[members[leaf]]
-                numbers.append(float(np.std(errors, ddof=1)) / math.sqrt(n))
-            own.setdefault(str(leaf.where), {})[leaf.rate.name] = numbers
+    found: dict[str, dict[str, Any]] = {variant: {} for variant in predictions}
+    for where in groups:  # one at a time, which takes less memory
+        leaves = [Leaf(RATES[kind], where) for kind in kinds]
+        matrix = build_rate_matrix(leaves, sample, split)
+        inside = sample.rows(where, split)
+        members = [inside & sample.mask(leaf.rate.among) for leaf in leaves]
+        for variant, predicted in predictions.items():
+            values = matrix.measured(predicted.measurements(leaves, sample.label))
+            numbers = found[variant][str(where)] = {}
+            for leaf, own, value in zip(leaves, members, values.tolist(), strict=True):
+                n = sample.counted(own)
+                numbers[leaf.rate.name] = [None if math.isnan(value) else value, n]
+                if leaf.rate.of != "decision" and n > 1:
+                    errors = predicted.measure(leaf.rate.of, sample.label)[own]
+                    numbers[leaf.rate.name].append(float(np.std(errors, ddof=1)) / math.sqrt(n))
     counts = {str(where): sample.counted(sample.rows(where, split)) for where in groups}
     return {"split": split, "rows": counts, "rates": found}
