@@ -64,6 +64,9 @@ MODELS_FOLDER = "models"
 ENCODER_FILE = "encoder.json"
 """Next to the classifiers of a trial: a list of them, and how to make features from columns."""
 
+CERTIFICATES_FILE = "certificates.json"
+"""Next to the classifiers of a trial: the results of its safety test."""
+
 FILTER_FILE = "filter.json"
 """Next to a filter written by `ratecli filter`: a summary of its effect."""
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ratecli.api.errors import convert_errors, issue_warnings
 from ratecli.api.rows import to_arrow_table
-from ratecli.apply.predict import StoredModel, encoding_for_tables, predict_table
+from ratecli.apply.predict import StoredModel, default_variant, encoding_for_tables, predict_table
 from ratecli.config.document import Document
 from ratecli.config.experiment import load_experiment
 from ratecli.datasets.entry import DatasetEntry
@@ -272,7 +272,7 @@ class Results:
         algorithm : str, default=None
             Label of the algorithm; may be omitted if there is only one.
         variant : str, default=None
-            A variant such as `stochastic`; None for the main one.
+            A variant such as `stochastic`; None for one without random decisions, if there is one.
         seed : int, default=None
             Seed of the trial; None for the first.
         **point
@@ -291,7 +291,7 @@ class Results:
         with convert_errors():
             if not models:
                 raise FaultError(Diagnostic("E404", f"the trial '{name}' has no model"))
-            chosen = next(iter(models)) if variant is None else variant
+            chosen = default_variant(models) if variant is None else variant
             if chosen not in models:
                 hint = did_you_mean(chosen, models, "variants")
                 raise FaultError(Diagnostic("E104", f"'{name}' has no variant '{chosen}'", hint))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from ratecli.datasets.encode import ReadyMadeError
 from ratecli.datasets.files import check_is_file, read_errors
 from ratecli.datasets.tables import SEPARATOR_HELP, read_table_file, table_bytes
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.files import ENCODER_FILE, atomic_write
+from ratecli.files import CERTIFICATES_FILE, ENCODER_FILE, atomic_write
 from ratecli.ledger.records import PlannedTrial, random_stream
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.proxies import ProxyFilter, SampledFilter
@@ -64,17 +64,51 @@ class StoredModel:
         The classifier, which takes features (n, d).
     encoding
         How features are made from the columns of a table.
+    variant
+        The variant of its trial, "" if unknown.
+    main
+        The main variant of its trial, which the trial's status describes.
+    sha256
+        The checksum of its file.
     """
 
     name: str
     classifier: Classifier
     encoding: Encoding
+    variant: str = ""
+    main: str = ""
+    sha256: str = ""
+
+    @property
+    def folder(self) -> str:
+        """Return the name of the folder of its file."""
+        return Path(self.name).absolute().parent.name
+
+    @property
+    def title(self) -> str:
+        return f"{self.folder}, variant {self.variant}"
+
+    @property
+    def which(self) -> str:
+        """Return the variant in words."""
+        other = f" (the trial's main variant is {self.main})" * (self.main != self.variant)
+        return f"variant {self.variant}{other}"
+
+
+DETERMINISTIC_VARIANTS = ("deterministic", "voted", "hashed")
+"""Variants with the same decision for equal rows, the first choice first."""
+
+
+def default_variant(variants: Iterable[str]) -> str:
+    """Return a deterministic variant if there is one, else the main one, which is the first."""
+    names = list(variants)
+    return next((name for name in DETERMINISTIC_VARIANTS if name in names), names[0])
 
 
 def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel:
     """Load the model from the file `path`, or a variant from the trial's folder `path`.
 
-    By default this is the main variant.
+    Without a `variant` it is the `default_variant`.
 
     Raises
     ------
@@ -97,7 +131,8 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
     record = record or _read_record(path.parent)
     hint = "copy both from the folder of one trial"
     sha256 = hashlib.sha256(blob).hexdigest()
-    if all(entry["sha256"] != sha256 for entry in record["models"]):
+    same = [entry for entry in record["models"] if entry["sha256"] == sha256]
+    if not same:
         message = f"the '{ENCODER_FILE}' beside '{path}' describes other models"
         raise FaultError(Diagnostic("E404", message, hint))
     try:
@@ -108,7 +143,9 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
     if classifier.width != width:
         message = f"'{path}' takes {classifier.width} features, and '{ENCODER_FILE}' makes {width}"
         raise FaultError(Diagnostic("E404", message, hint))
-    return StoredModel(str(path), classifier, encoding)
+    named = next((entry for entry in same if entry["file"] == path.name), same[0])
+    main = record["models"][0]["variant"]
+    return StoredModel(str(path), classifier, encoding, named["variant"], main, sha256)
 
 
 def _read_record(folder: Path) -> Mapping[str, Any]:
@@ -118,6 +155,9 @@ def _read_record(folder: Path) -> Mapping[str, Any]:
         "it describes the features: name a trial's folder, results/NAME/models/TRIAL, or copy it "
         "along with a model; if an older ratecli ran the trials, run them again with --fresh"
     )
+    if (folder / CERTIFICATES_FILE).is_file() and not path.exists():
+        message = f"the trial in '{folder}' has no model: none passed its safety test"
+        raise FaultError(Diagnostic("E405", message, f"see {CERTIFICATES_FILE} there"))
     check_is_file(str(path), path, way)
     with suppress(ValueError, RecursionError):
         content = json.loads(read_model_file(str(path), path))
@@ -141,9 +181,10 @@ def _broken_file(path: Path, reason: str) -> FaultError:
 
 
 def _choose_variant(record: Mapping[str, Any], folder: Path, variant: str | None) -> str:
-    """Return the file of a variant; None selects the main variant, which is listed first."""
+    """Return the file of a variant; None selects a deterministic one, else the main one."""
     files = {entry["variant"]: entry["file"] for entry in reversed(record["models"])}
-    chosen = record["models"][0]["variant"] if variant is None else variant
+    names = [entry["variant"] for entry in record["models"]]
+    chosen = default_variant(names) if variant is None else variant
     if chosen not in files:
         hint = did_you_mean(chosen, files, "variants")
         raise FaultError(Diagnostic("E104", f"'{folder}' has no variant '{chosen}'", hint))
@@ -260,7 +301,7 @@ def predict_file(
     Parameters
     ----------
     model, variant
-        A stored classifier's file, or a trial's folder and a variant (None: the main variant).
+        A stored classifier's file, or a trial's folder and a variant (None: a deterministic one).
     path, separator
         A CSV or Parquet file, and the separator of a CSV file; None infers it from the file name.
     output
@@ -284,7 +325,7 @@ def predict_file(
     if output is not None:
         atomic_write(output, content)
     rows = table.num_rows
-    line = f"{output or path}: {rows} row{'s' * (rows != 1)}, {found.summary}"
+    line = f"{output or path}: {rows} row{'s' * (rows != 1)}, {found.summary}; {stored.which}"
     return PredictResult(line, warnings, content if output is None else None)
 
 

@@ -37,6 +37,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "check": results.check,
     "pin": results.pin,
     "predict": data.predict,
+    "export": data.export,
     "filter": data.filter_table,
     "ls": catalogue.ls,
     "show": catalogue.show,

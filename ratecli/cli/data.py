@@ -1,7 +1,8 @@
-"""Commands about data sets and tables: `fetch`, `predict` and `filter`."""
+"""Commands about data sets, tables and models: `fetch`, `predict`, `export` and `filter`."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -24,6 +25,17 @@ if TYPE_CHECKING:
     from ratecli.apply.table_filter import FilterRequest, FilterResult
     from ratecli.datasets.files import DownloadProgress
 
+ModelArgument: TypeAlias = Annotated[
+    Path,
+    Argument(
+        metavar="MODEL",
+        help="results/NAME/models/TRIAL (or a VARIANT.npz in it), or a stored filter's folder.",
+    ),
+]
+VariantOption: TypeAlias = Annotated[
+    str | None,
+    Option(metavar="NAME", help="Variant of the trial. Default: a deterministic one."),
+]
 TableArgument: TypeAlias = Annotated[Path, Argument(metavar="CSV", help="A CSV or Parquet file.")]
 TableOutputOption: TypeAlias = Annotated[
     Path, Option("--output", "-o", metavar="FILE", help="Output file; - is standard output.")
@@ -71,19 +83,11 @@ def _fetch(wanted: Path, *, offline: bool, progress: DownloadProgress) -> list[s
 
 
 def predict(
-    model: Annotated[
-        Path,
-        Argument(
-            metavar="MODEL",
-            help="results/NAME/models/TRIAL (or a VARIANT.npz in it), or a stored filter's folder.",
-        ),
-    ],
+    model: ModelArgument,
     table: TableArgument,
     output: TableOutputOption = STDOUT,
     *,
-    variant: Annotated[
-        str | None, Option(metavar="NAME", help="Variant of the trial. Default: the main one.")
-    ] = None,
+    variant: VariantOption = None,
     seed: Annotated[int, Option(help="Seed for randomized decisions.")] = 0,
     prefix: Annotated[str, Option(help="Prefix of the names of added columns.")] = "",
     separator: SeparatorOption = None,
@@ -99,6 +103,45 @@ def predict(
         model, table, place, variant=variant, separator=separator, prefix=prefix, seed=seed
     )
     _print_table(found, found.line)
+
+
+class ExportFormat(StrEnum):
+    """What `ratecli export` writes."""
+
+    SKLEARN = "sklearn"
+    ONNX = "onnx"
+    JSON = "json"
+    CARD = "card"
+
+
+def export(
+    model: ModelArgument,
+    form: Annotated[
+        ExportFormat,
+        Option(
+            "--format",
+            help="sklearn (stored by skops), onnx, json, or card: a description of the model.",
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        Option("--output", "-o", metavar="FILE", help="Default: named after MODEL's folder."),
+    ] = None,
+    *,
+    variant: VariantOption = None,
+) -> None:
+    """Write a stored classifier in a format that other programs use, or its model card.
+
+    A card is Markdown, or HTML if FILE ends in .html.
+    """
+    if form is ExportFormat.CARD:
+        from ratecli.report.card import write_card  # noqa: PLC0415
+
+        typer.echo("\n".join(map(str, write_card(model, output, variant))))
+        return
+    from ratecli.apply.export.files import export_model  # noqa: PLC0415
+
+    typer.echo(export_model(model, form, output, variant))
 
 
 def filter_table(

@@ -82,6 +82,9 @@ by variant. Pieces are the parts of violations on the test set, each with its va
 error, by variant and metric. `test` is an identifier of the test rows and their share of all rows.
 """
 
+GROUP_RATES_KEY = "group rates"
+"""Key of `TrialResult.info` for rates of groups on new rows (`sampling.group_rates`)."""
+
 FILTERS_KEY = "filters"
 """Key of `TrialResult.info` for the summaries of filters (`sampling.filter_summary`)."""
 

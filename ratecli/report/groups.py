@@ -72,8 +72,8 @@ def estimate_mean(values: Iterable[float]) -> IntervalEstimate:
     return IntervalEstimate(mean, n, nan, mean - half, mean + half, half)
 
 
-def estimate_share(count: int, n: int, unknown: int = 0) -> IntervalEstimate:
-    """Estimate a share, `count` of `n` trials, with the interval of Clopper and Pearson (1934).
+def estimate_share(count: float, n: int, unknown: int = 0) -> IntervalEstimate:
+    """Estimate a share, `count` of `n`, with the interval of Clopper and Pearson (1934).
 
     `unknown` is the number of trials left out of both.
     """

@@ -12,6 +12,7 @@ from pathlib import Path
 from ratecli.apply.predict import encoder_json
 from ratecli.errors import FaultError
 from ratecli.files import (
+    CERTIFICATES_FILE,
     ENCODER_FILE,
     LEDGER_FILE,
     MODELS_FOLDER,
@@ -37,7 +38,6 @@ from ratecli.report.sheets import CELL_LEGEND, constraint_sheet, requested_sheet
 from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
 
 MANIFEST = "manifest.json"
-CERTIFICATES = "certificates.json"
 MAX_FOLDER_NAME = 100
 """Longer trial names are cut to this many characters, followed by a part of the key."""
 MAX_NAME_PART = 12
@@ -145,12 +145,7 @@ def write_models(place: Path, ledger: Ledger, store: LedgerStore) -> int:
     FaultError
         E505 if the system denies access.
     """
-    tested = {each.trial.key for each in collect_certificates(ledger)}
-    trials = trial_folders(
-        trial
-        for trial in ledger.plan
-        if ledger.status(trial) in MEASURED_STATUSES or trial.key in tested
-    )
+    trials = trials_with_files(ledger)
     with report_write_errors(place):
         folders = [path for path in (place.iterdir() if place.is_dir() else ()) if path.is_dir()]
     for folder in folders:
@@ -159,6 +154,16 @@ def write_models(place: Path, ledger: Ledger, store: LedgerStore) -> int:
     return sum(
         _update_folder(place / name, _trial_files(ledger, trial, store))
         for name, trial in trials.items()
+    )
+
+
+def trials_with_files(ledger: Ledger) -> dict[str, PlannedTrial]:
+    """Return the trials that have models or certificates by the name of their folder."""
+    tested = {each.trial.key for each in collect_certificates(ledger)}
+    return trial_folders(
+        trial
+        for trial in ledger.plan
+        if ledger.status(trial) in MEASURED_STATUSES or trial.key in tested
     )
 
 
@@ -231,7 +236,7 @@ def _certificate_file(
         ],
     }
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-    return {CERTIFICATES: f"{text}\n".encode()}
+    return {CERTIFICATES_FILE: f"{text}\n".encode()}
 
 
 def _update_folder(folder: Path, files: Mapping[str, bytes]) -> int:
@@ -242,7 +247,7 @@ def _update_folder(folder: Path, files: Mapping[str, bytes]) -> int:
     with report_write_errors(folder):
         for path in list(folder.iterdir()) if folder.is_dir() else ():
             partial = path.suffix == ".tmp" and path.name.startswith(".")
-            own = path.suffix == MODEL_SUFFIX or path.name in {CERTIFICATES, ENCODER_FILE}
+            own = path.suffix == MODEL_SUFFIX or path.name in {CERTIFICATES_FILE, ENCODER_FILE}
             if (partial or own) and path.name not in files and not path.is_dir():
                 path.unlink()
         if files:

@@ -22,6 +22,7 @@ from ratecli.experiment.row_checks import check_known_groups
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
     CONSTRAINT_TOLERANCE,
+    GROUP_RATES_KEY,
     NEW_DATA_KEY,
     MeasuredValue,
     TrialResult,
@@ -42,6 +43,7 @@ from ratecli.sampling.deployed import (
     with_stored_decisions,
 )
 from ratecli.sampling.filter_summary import summarize_filters
+from ratecli.sampling.group_rates import group_rates
 from ratecli.sampling.rows import NoRowsKeptError, TrialData, load_training_rows, load_trial_data
 from ratecli.sampling.safety_rows import SafetyRows, rates_on_split
 from ratecli.sampling.undefined import check_defined_ratios, empty_rate
@@ -279,7 +281,10 @@ class Trial:
         if new_data := trial.new_data(predictions):
             info[NEW_DATA_KEY] = new_data
         filters = summarize_filters(case.goals(), sample, splits, solution.variants, predictions)
-        info |= filters or {BEST_CONSTANT_KEY: trial.best_constant()}
+        info |= filters or {
+            BEST_CONSTANT_KEY: trial.best_constant(),
+            GROUP_RATES_KEY: group_rates(trial.rows, case.metrics.values(), predictions),
+        }
         return MeasuredSolution(solution, values, status, reason, info)
 
     def _with_main(self, solution: Solution, predictions: Mapping[str, Predictions]) -> Trial:

@@ -74,7 +74,7 @@ def test_stored_trials_do_not_run_again(folder, results):
 def test_models_predict_like_the_command(folder, results):
     X, _ = ratecli.load_dataset("loans", rows=50, seed=9)
     X.to_csv(folder / "new.csv", index=False)
-    for variant in ("stochastic", "deterministic"):
+    for variant in (None, "stochastic", "deterministic"):
         model = results.model("majorize", variant, seed=1, kappa=0.9)
         stored = results.folder / "models" / "majorize-kappa=0.9-seed=1"
         predict_file(stored, folder / "new.csv", folder / "out.csv", variant=variant, seed=3)

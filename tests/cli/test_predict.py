@@ -67,18 +67,23 @@ def test_other_fields_are_written_unchanged(folder, cli):
 
 @pytest.mark.usefixtures("rows")
 def test_options_seed_and_variant(cli):
-    """Without options the main variant is sampled with seed 0."""
+    """Without options the deterministic variant decides; the other is sampled with seed 0."""
     model = trial("majorize")
     usual = cli("predict", model, "people.csv")
-    assert usual == cli("predict", f"{model}/stochastic.npz", "people.csv", "--seed", 0)
-    found, other = read(usual.out), read(cli("predict", model, "people.csv", "--seed", 1).out)
+    assert usual.out == cli("predict", f"{model}/deterministic.npz", "people.csv").out
+    assert usual.err.endswith("variant deterministic (the trial's main variant is stochastic)\n")
+    drawn_with = {
+        seed: cli("predict", model, "people.csv", "--variant", "stochastic", "--seed", seed)
+        for seed in (0, 1)
+    }
+    assert drawn_with[0].out == cli("predict", f"{model}/stochastic.npz", "people.csv").out
+    found, other = (read(answer.out) for answer in drawn_with.values())
     drawn = found.chance.between(0, 1, inclusive="neither")
-    assert f"; {drawn.sum()} of them random, sampled with --seed 0" in usual.err
+    assert f"; {drawn.sum()} of them random, sampled with --seed 0" in drawn_with[0].err
+    assert drawn_with[0].err.endswith("; variant stochastic\n")
     differ = found.decision != other.decision
     assert differ.any()
     assert drawn[differ].all()
-    named = cli("predict", model, "people.csv", "--variant", "deterministic")
-    assert named.out == cli("predict", f"{model}/deterministic.npz", "people.csv").out
 
 
 def test_parquet_and_other_separators(folder, cli, rows):

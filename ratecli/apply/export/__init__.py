@@ -1,0 +1,1 @@
+"""Stored classifiers in formats that need no ratecli: JSON, scikit-learn and ONNX."""

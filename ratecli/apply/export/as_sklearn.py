@@ -1,0 +1,197 @@
+"""Classifiers as scikit-learn pipelines from a DataFrame to decisions, stored by skops.
+
+All steps are scikit-learn's own, with fitted attributes set to those of the stored model.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ratecli.apply.export.parts import linear_part, refusal
+from ratecli.apply.predict import StoredModel
+from ratecli.datasets.columns import MISSING_CATEGORY
+from ratecli.datasets.encode import Encoder, NumericBlock, OneHotBlock
+from ratecli.models.base import Array, Classifier
+from ratecli.models.composed import (
+    CostSensitiveClassifier,
+    GroupThreshold,
+    ProbabilityThreshold,
+)
+from ratecli.models.linear import LinearRegressor, Logistic, Threshold
+from ratecli.models.probabilities import SklearnModel
+from ratecli.rates.parser import parse_conditions
+from ratecli.rates.syntax import parse_number, value_text
+
+Step = tuple[str, Any, list[str]]
+"""Name, transformer and columns of a step."""
+
+
+def sklearn_bytes(model: StoredModel) -> bytes:
+    """Return a model as a pipeline of scikit-learn in skops' format.
+
+    It takes a DataFrame with the table's columns; missing values are NaN. Decisions are 1 or 0.
+
+    Raises
+    ------
+    FaultError
+        E104 for models that are neither linear nor scikit-learn's own, and for thresholds of groups
+        that are not values of one column.
+    """
+    from skops.io import dumps  # noqa: PLC0415  slow
+
+    return bytes(dumps(_pipeline(model)))
+
+
+def _pipeline(model: StoredModel) -> Any:
+    from sklearn.pipeline import Pipeline  # noqa: PLC0415  slow
+
+    classifier, encoder, more = model.classifier, model.encoding.encoder, list[Step]()
+    linear = linear_part(classifier)
+    if linear is None:
+        last = _fitted(classifier)
+    elif isinstance(classifier, GroupThreshold):
+        more, weights, bias = _value_weights(model, classifier)
+        last = _linear(linear, np.append(linear.weights, weights), linear.bias + bias)
+    else:
+        last = _linear(linear, linear.weights, linear.bias)
+    return Pipeline([("features", _features(encoder, more)), ("decision", last)])
+
+
+def _linear(model: Threshold | LinearRegressor, weights: Array, bias: float) -> Any:
+    from sklearn.linear_model import LinearRegression, LogisticRegression  # noqa: PLC0415
+    from sklearn.svm import LinearSVC  # noqa: PLC0415
+
+    if isinstance(model, LinearRegressor):
+        if any(map(math.isfinite, model.range)):
+            raise refusal(model, "sklearn")
+        found = LinearRegression()
+        found.coef_, found.intercept_ = weights, bias
+    else:
+        found = LogisticRegression() if isinstance(model, Logistic) else LinearSVC()
+        found.coef_, found.intercept_ = weights[None, :], np.array([bias])
+        found.classes_ = np.array([0, 1])
+    found.n_features_in_ = len(weights)
+    return found
+
+
+def _fitted(classifier: Classifier) -> Any:
+    """Return one of scikit-learn's classifiers with a threshold on its score."""
+    from sklearn.model_selection import FixedThresholdClassifier  # noqa: PLC0415
+
+    match classifier:
+        case ProbabilityThreshold(chances=SklearnModel() as fitted, threshold=cut):
+            pass
+        case CostSensitiveClassifier(chances=SklearnModel() as fitted, costs=costs, cut=cut) if (
+            len(costs) == 2 and costs[0] > costs[1]
+        ):
+            # p (costs[0] - costs[1]) > costs[0] + cut; scores -s and s stand for 1 - p and p
+            cut = (cut + costs[0] * fitted.has_probabilities) / (costs[0] - costs[1])
+        case _:
+            raise refusal(classifier, "sklearn")
+    found = FixedThresholdClassifier(
+        fitted.model,
+        # it is positive from its threshold on, ratecli above it
+        threshold=float(np.nextafter(cut, np.inf)),
+        pos_label=1,
+        response_method="predict_proba" if fitted.has_probabilities else "decision_function",
+    )
+    found.estimator_ = fitted.model
+    return found
+
+
+def _value_weights(
+    model: StoredModel, classifier: GroupThreshold
+) -> tuple[list[Step], Array, float]:
+    """Return a step that encodes a group's value, the weight of each value, and their bias.
+
+    Raises E104 unless each slice consists of own values of the same column.
+    """
+    slices = [parse_conditions(text) for text in classifier.slices]
+    conditions = [each for slice_ in slices for each in slice_]
+    columns = {each.column for each in conditions}
+    values = [value for each in conditions for value in each.values]
+    plain = len(columns) == 1 and len(conditions) == len(slices)
+    if not plain or {each.op for each in conditions} != {"="} or len(set(values)) < len(values):
+        raise refusal(classifier, "sklearn", "thresholds of groups of several columns or of ranges")
+    thresholds = {
+        tuple(row): float(threshold)
+        for row, threshold in zip(classifier.groups.tolist(), classifier.thresholds, strict=True)
+    }
+    without = thresholds.get((False,) * len(slices), 0.0)
+    (column,) = columns
+    convert = value_text if model.encoding.kind(column) == "text" else parse_number
+    weights: dict[Any, float] = {}
+    for k, condition in enumerate(conditions):
+        own = thresholds.get(tuple(place == k for place in range(len(slices))), 0.0)
+        weights |= {convert(value): without - own for value in condition.values}
+    known = sorted(weights)  # as the encoder requires of numbers
+    step = "group", _one_hot([known]), [column]
+    return [step], np.array([weights[value] for value in known]), -without
+
+
+def _features(encoder: Encoder, more: list[Step]) -> Any:
+    """Return the transformer of columns to features in the encoder's order, and further steps."""
+    from sklearn.compose import ColumnTransformer  # noqa: PLC0415
+
+    steps, example = list[Step](), dict[str, list[Any]]()
+    numeric: dict[str, list[NumericBlock]] = {}
+    for number, (_, group) in enumerate(groupby(encoder.blocks, _step_key)):
+        blocks = list(group)
+        name, columns = f"columns {number}", [block.column for block in blocks]
+        texts = [block for block in blocks if isinstance(block, OneHotBlock)]
+        numbers = [block for block in blocks if isinstance(block, NumericBlock)]
+        step = _texts([list(block.levels) for block in texts]) if texts else _numbers(numbers[0])
+        steps.append((name, step, columns))
+        example |= {block.column: [block.levels[0]] * 2 for block in texts}
+        example |= {b.column: [b.mean, np.nan if b.missing else b.mean] for b in numbers}
+        numeric |= {name: numbers} if numbers else {}
+    for _, step, (column,) in more:
+        example.setdefault(column, step.categories[0][:1] * 2)
+    found = ColumnTransformer([*steps, *more], sparse_threshold=0.0)
+    found.fit(pd.DataFrame(example))
+    for name, numbers in numeric.items():
+        scaler = found.named_transformers_[name][0]
+        scaler.mean_ = np.array([block.mean for block in numbers])
+        scaler.scale_ = np.array([block.scale for block in numbers])
+        scaler.var_ = scaler.scale_**2
+    return found
+
+
+def _step_key(block: NumericBlock | OneHotBlock) -> tuple[bool, bool, str]:
+    """Return a key that neighbouring columns share if one step encodes them, in their order."""
+    if isinstance(block, OneHotBlock):
+        return True, MISSING_CATEGORY in block.levels, ""
+    return False, block.required, block.column if block.missing else ""
+
+
+def _numbers(block: NumericBlock) -> Any:
+    from sklearn.impute import SimpleImputer  # noqa: PLC0415
+    from sklearn.pipeline import make_pipeline  # noqa: PLC0415
+    from sklearn.preprocessing import StandardScaler  # noqa: PLC0415
+
+    if block.required:
+        return make_pipeline(StandardScaler())
+    filled = SimpleImputer(strategy="constant", fill_value=0.0, add_indicator=block.missing)
+    return make_pipeline(StandardScaler(), filled)
+
+
+def _texts(levels: list[list[str]]) -> Any:
+    from sklearn.impute import SimpleImputer  # noqa: PLC0415
+    from sklearn.pipeline import make_pipeline  # noqa: PLC0415
+
+    if MISSING_CATEGORY not in levels[0]:
+        return make_pipeline(_one_hot(levels))
+    return make_pipeline(
+        SimpleImputer(strategy="constant", fill_value=MISSING_CATEGORY), _one_hot(levels)
+    )
+
+
+def _one_hot(categories: list[list[Any]]) -> Any:
+    from sklearn.preprocessing import OneHotEncoder  # noqa: PLC0415
+
+    return OneHotEncoder(categories=categories, handle_unknown="warn", sparse_output=False)

@@ -1,0 +1,66 @@
+"""Write a stored classifier to a file that can be used without ratecli."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from ratecli.apply.export.as_json import json_bytes
+from ratecli.apply.export.as_onnx import onnx_bytes
+from ratecli.apply.export.as_sklearn import sklearn_bytes
+from ratecli.apply.predict import StoredModel, load_applicable_model
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.files import atomic_write
+
+
+class ModelFormat(NamedTuple):
+    """The suffix of a format's files, and the function that makes their content."""
+
+    suffix: str
+    content: Callable[[StoredModel], bytes]
+
+
+FORMATS = {
+    "sklearn": ModelFormat(".skops", sklearn_bytes),
+    "onnx": ModelFormat(".onnx", onnx_bytes),
+    "json": ModelFormat(".json", json_bytes),
+}
+
+
+def export_model(
+    path: Path, form: str, output: Path | None = None, variant: str | None = None
+) -> str:
+    """Write the model at `path` in a format and return a text about the file.
+
+    Parameters
+    ----------
+    path, variant
+        As in `load_applicable_model`.
+    form
+        A key of `FORMATS`.
+    output
+        The file; None for the name of the model's folder in the current folder.
+
+    Raises
+    ------
+    FaultError
+        As `load_applicable_model`; E104 if the format cannot represent the model, E202 if a package
+        is missing, E505 if the file cannot be written.
+    """
+    model, made = load_applicable_model(path, variant), FORMATS[form]
+    try:
+        content = made.content(model)
+    except ImportError as error:
+        message = f"ONNX files need {error.name}, which is not installed"
+        raise FaultError(Diagnostic("E202", message, "pip install 'ratecli[onnx]'")) from None
+    place = output or Path(f"{model.folder}{made.suffix}")
+    atomic_write(place, content)
+    return "\n".join([f"{place}: {model.which}", *_inputs(model)])
+
+
+def _inputs(model: StoredModel) -> list[str]:
+    """Return the columns that a model reads, by kind."""
+    kinds = model.encoding.columns_for(model.classifier)
+    found = {kind: [name for name, own in kinds.items() if own == kind] for kind in kinds.values()}
+    return [f"reads {kind or 'other'}: {', '.join(names)}" for kind, names in found.items()]

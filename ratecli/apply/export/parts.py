@@ -1,0 +1,74 @@
+"""What the formats share: their limits, refusals, and the linear part of a classifier."""
+
+from __future__ import annotations
+
+from ratecli.errors import Diagnostic, FaultError
+from ratecli.models.base import Classifier
+from ratecli.models.composed import (
+    CostSensitiveClassifier,
+    GroupThreshold,
+    HashedMixture,
+    HashedRamp,
+    MajorityVote,
+    ProbabilityThreshold,
+)
+from ratecli.models.linear import LinearRegressor, Logistic, Threshold
+from ratecli.models.probabilities import SklearnModel
+from ratecli.models.proxies import ProxyFilter
+from ratecli.models.trees import TreeEnsemble
+
+LIMITS = {
+    "json": "linear models, also with thresholds of groups",
+    "sklearn": "linear models, also with thresholds of the values of one column, and "
+    "scikit-learn's own classifiers except trees",
+    "onnx": "linear models, trees, votes, most of scikit-learn's classifiers, and thresholds of "
+    "groups on them",
+}
+"""What each format can represent."""
+
+
+def linear_part(classifier: Classifier) -> Threshold | LinearRegressor | None:
+    """Return the linear model of a classifier that may have thresholds of groups, else None."""
+    inner = classifier.scorer if isinstance(classifier, GroupThreshold) else classifier
+    return inner if isinstance(inner, Threshold | LinearRegressor) else None
+
+
+def refusal(classifier: Classifier, form: str, why: str = "") -> FaultError:
+    """Return the E104 for a classifier, or a part `why` of it, that a format cannot represent."""
+    what = why or _in_words(classifier)
+    hint = "; ".join(f"{name} is for {text}" for name, text in LIMITS.items())
+    if what in WITHOUT_FORMAT:
+        hint = "name another variant with --variant, or use `ratecli predict`"
+    return FaultError(Diagnostic("E104", f"--format {form} cannot represent {what}", hint))
+
+
+RANDOM, HASHED, FILTER = "random decisions", "decisions by a hash of each row", "a filter"
+WITHOUT_FORMAT = (RANDOM, HASHED, FILTER)
+"""What no format can represent."""
+
+
+def is_random(classifier: Classifier) -> bool:
+    """Return whether equal rows may get different decisions."""
+    return _in_words(classifier) == RANDOM
+
+
+def _in_words(classifier: Classifier) -> str:
+    match classifier:
+        case ProxyFilter():
+            return FILTER
+        case HashedRamp() | HashedMixture():
+            return HASHED
+        case GroupThreshold(scorer=scorer):
+            return f"{_in_words(scorer)} with thresholds of groups"
+        case MajorityVote(members=members):
+            return f"a vote of {len(members)} models"
+        case ProbabilityThreshold(chances=chances) | CostSensitiveClassifier(chances=chances):
+            if isinstance(chances, SklearnModel):
+                return f"a {type(chances.model).__name__}"
+            return "trees" if isinstance(chances, TreeEnsemble) else "a model of kinds of labels"
+        case Logistic() | Threshold():
+            return "a linear model"
+        case LinearRegressor():
+            return "a regression whose estimates have limits"
+        case _:
+            return RANDOM

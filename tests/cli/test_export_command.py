@@ -1,0 +1,152 @@
+"""`ratecli export`: files of stored models, and model cards."""
+
+import json
+import re
+import shutil
+from html import unescape
+from pathlib import Path
+
+import numpy as np
+import pytest
+from people import measured, read, trial
+from scipy.stats import binomtest
+
+MAJORIZE = trial("majorize")
+
+
+@pytest.mark.usefixtures("rows")
+def test_files_are_named_after_the_trial(cli, folder):
+    shown = "variant deterministic (the trial's main variant is stochastic)"
+    for form, suffix in (("json", "json"), ("sklearn", "skops")):
+        answer = cli("export", MAJORIZE, "--format", form)
+        assert answer.code == 0
+        name = f"majorize-seed=0.{suffix}"
+        assert answer.out == f"{name}: {shown}\nreads number: x, z\nreads text: job, zip\n"
+        assert (folder / name).stat().st_size > 100
+    assert cli("export", MAJORIZE, "--format", "json", "-o", "mine").code == 0
+    assert Path("mine").read_bytes() == Path("majorize-seed=0.json").read_bytes()
+
+
+def test_an_exported_pipeline_decides_as_predict_does(cli, rows):
+    """The groups' column is no feature, and has no numbers."""
+    from skops.io import load  # noqa: PLC0415
+
+    model = trial("post_shift")
+    assert cli("export", model, "--format", "sklearn", "-o", "m.skops").code == 0
+    frame = rows.replace({"job": {"": np.nan}})
+    found = load("m.skops", trusted=["numpy.dtype"]).predict(frame)
+    known = read(cli("predict", model, "people.csv").out).decision
+    assert found.tolist() == known.tolist()
+
+
+REFUSED = [
+    ([MAJORIZE, "--format", "json", "--variant", "stochastic"], 2, "cannot represent random decis"),
+    ([trial("mixture"), "--format", "json"], 2, "cannot represent trees"),
+    (["nothing", "--format", "json"], 4, "error[E405]: 'nothing' does not exist"),
+    ([MAJORIZE, "--format", "json", "-o", "no/x.json"], 2, "cannot write to 'no/x.json'"),
+    ([MAJORIZE, "--format", "card", "-o", "no/x.md"], 2, "cannot write to 'no/x.md'"),
+    (["copied", "--format", "card"], 2, "error[E503]: 'copied' is not in the results of a run"),
+]
+
+
+@pytest.mark.usefixtures("rows")
+@pytest.mark.parametrize(("arguments", "code", "message"), REFUSED)
+def test_refused_calls_write_nothing(cli, listing, arguments, code, message):
+    shutil.copytree(MAJORIZE, "copied")
+    before = listing()
+    answer = cli("export", *arguments)
+    assert (answer.code, answer.out) == (code, "")
+    assert message in answer.err
+    assert listing() == before
+
+
+def card_table(text: str, title: str) -> list[dict[str, str]]:
+    """Return the table of a section by its columns."""
+    section = text.partition(f"## {title}\n")[2].partition("\n## ")[0]
+    heads, _, *lines = (
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in section.splitlines()
+        if line.startswith("|")
+    )
+    return [dict(zip(heads, line, strict=True)) for line in lines]
+
+
+def test_a_card_has_the_measured_numbers(cli, rows):
+    answer = cli("export", MAJORIZE, "--format", "card")
+    assert answer.out.split() == ["majorize-seed=0-card.md", "majorize-seed=0-card.html"]
+    text = Path("majorize-seed=0-card.md").read_text("utf-8")
+    assert "- split: 160 training rows, 80 new rows" in text
+    assert "- parity: `positive_rate[women] >= 0.95 * positive_rate[men]`" in text
+    assert "- missing values in training rows: job" in text
+    assert "- predicts: y" in text
+    known = measured("first", "majorize", "deterministic")
+    metrics = {row["metric"]: row for row in card_table(text, "Results")}
+    assert float(metrics["error"]["new rows"]) == pytest.approx(known["error", "test"], abs=5e-5)
+    found = read(cli("predict", MAJORIZE, "people.csv").out)[rows.part == "test"]
+    groups = {row["group"]: row for row in card_table(text, "Groups on new rows")}
+    for group, own in (("women", found.sex == "F"), ("men", found.sex == "M"), ("all rows", True)):
+        some = found[own] if group != "all rows" else found
+        assert groups[group]["rows"] == str(len(some))
+        for rate, among in (
+            ("positive decisions", some),
+            ("true positive rate", some[some.y == 1]),
+            ("false positive rate", some[some.y == 0]),
+        ):
+            share = binomtest(int(among.decision.sum()), len(among))
+            low, high = share.proportion_ci()
+            shown = f"{share.statistic:.4f} [{low:.4f}, {high:.4f}]"
+            assert groups[group][rate] == shown
+
+
+def test_a_card_states_limits(cli, rows):
+    del rows
+    assert cli("export", MAJORIZE, "--format", "card", "-o", "c.md").out == "c.md\n"
+    text = Path("c.md").read_text("utf-8")
+    violation = measured("first", "majorize", "deterministic")["violation.parity", "test"]
+    said = "- parity is violated on new rows, by"
+    assert (said in text) == (violation > 1e-6)
+    assert "- Training enforces constraints for the variant stochastic, and this is determ" in text
+    assert "Decisions are random" not in text
+    assert "No safety test was run" in text
+    assert "quick test" not in text
+    manifest = Path("results/first/manifest.json")
+    record = json.loads(manifest.read_text("utf-8"))
+    manifest.write_text(json.dumps(record | {"command": [*record["command"], "--smoke"]}))
+    cli("export", MAJORIZE, "--format", "card", "-o", "s.md", "--variant", "stochastic")
+    text = Path("s.md").read_text("utf-8")
+    assert "- Decisions are random; `ratecli predict --seed` makes them repeatable." in text
+    assert "- The last run was a quick test (--smoke)" in text
+
+
+def test_a_page_has_the_same_text_as_markdown(cli, rows):
+    del rows
+    assert cli("export", trial("post_shift"), "--format", "card", "-o", "c.html").code == 0
+    assert cli("export", trial("post_shift"), "--format", "card", "-o", "c.md").code == 0
+    page, text = (Path(name).read_text("utf-8") for name in ("c.html", "c.md"))
+    shown = unescape(re.sub(r"<[^>]*>", " ", page.partition("<body>")[2]))
+    words = " ".join(shown.split())
+    for line in text.splitlines():
+        for cell in re.split(r"[|]|: ", line.strip("-|# ")) if line[:3] != "```" else ():
+            plain = " ".join(cell.replace("`", "").replace("\\", "").split())
+            assert plain in words or set(plain) <= set(":- "), plain
+
+
+def test_a_regressor_has_errors_by_group(cli, rows):
+    cli("export", trial("unconstrained", "numbers"), "--format", "card", "-o", "c.md")
+    (row,) = card_table(Path("c.md").read_text("utf-8"), "Groups on new rows")
+    found = read(cli("predict", trial("unconstrained", "numbers"), "people.csv").out)
+    error = (found.estimate - found.z)[rows.part == "test"]
+    half = 1.959964 * error.std() / len(error) ** 0.5
+    ends = (f"{error.mean() - half:.4f}", f"{error.mean() + half:.4f}")
+    assert row["mean error"] == f"{error.mean():.4f} [{', '.join(ends)}]"
+
+
+def test_a_trial_whose_test_failed_has_no_model(cli, folder, rows):
+    del rows
+    place = folder / "results/first/models/failed-seed=0"
+    place.mkdir()
+    (place / "certificates.json").write_text(json.dumps({}))
+    for command in (["predict", place, "people.csv"], ["export", place, "--format", "card"]):
+        answer = cli(*command)
+        assert answer.code == 4
+        assert "has no model: none passed its safety test" in answer.err
