@@ -18,7 +18,21 @@ from ratecli.solvers.registry import all_algorithms
 
 HEAVY = {"numpy", "scipy", "pandas", "sklearn", "pyarrow", "matplotlib", "rich", "jinja2"}
 HEAVY |= {"requests"}
-SHOWN = ("loans", "recall", "f1", "share", "kl", "max_gap", "disclosivity", "tradeoff")
+SHOWN = (
+    "loans",
+    "split",
+    "safety.delta",
+    "iterations",
+    "E308",
+    "w402",
+    "recall",
+    "f1",
+    "share",
+    "kl",
+    "max_gap",
+    "disclosivity",
+    "tradeoff",
+)
 QUICK = [
     ["--help"],
     ["run", "--help"],
@@ -98,7 +112,20 @@ def test_every_name_can_be_shown(cli, name):
     [
         ("show majorize", 0, r"iterations +whole number, at least 1 +8 "),
         ("show majorize", 0, r"regularized \| none"),
-        ("show positive_rat", 2, r"did you mean 'positive_rate'\?"),
+        ("show split", 0, r"datasets\.NAME\.split +mapping .*\n(.*\n)* +balanced_tree +nearest"),
+        ("show safety.delta", 0, r"safety\.delta +number, more than 0, less than 1 "),
+        ("show datasets.mine.split.by", 0, r"datasets\.NAME\.split\.by +text "),
+        ("show holds", 0, r"algorithms\.NAME\.holds +train \| validation \| new_rows"),
+        ("show iterations", 0, r"majorize +whole number, at least 1 +8 (.*\n)+ +seldonian +"),
+        ("show guarantee", 0, r"what: +plot and key\n(.*\n)+ +safety\.guarantee +each \| joint"),
+        ("show w402", 0, r"means: +A constraint holds on training rows"),
+        ("show positive_rat", 2, r"did you mean 'positive_rate' \(metric\)"),
+        ("show spilt", 2, r"did you mean 'split' \(key\)"),
+        ("show iteration", 2, r"did you mean 'iterations' \(option\)"),
+        ("show trade_off", 2, r"did you mean 'tradeoff' \(plot\)"),
+        ("show E3080", 2, r"'E308' \(code of a message\)"),
+        ("show majorise", 2, r"'majorize' \(algorithm\)"),
+        ("show adults", 2, r"'adult' \(data set\)"),
         ("--version", 0, r"^ratecli 0\.1\.0\n$"),
         *((line, 2, "Usage: ratecli") for line in ("rum", "ls", "ls nothing", "run", "fetch")),
         ("run --jobs 0 x.yaml", 2, "Usage: ratecli"),
