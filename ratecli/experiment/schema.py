@@ -50,7 +50,7 @@ def algorithm_notes(algorithm: Algorithm) -> str:
 
 def option_schemas(algorithm: Algorithm) -> dict[str, JsonSchema]:
     """Return the schema of each option, with its default and its description, in order."""
-    found = TypeAdapter(algorithm.load()).json_schema().get("properties", {})
+    found = _fields(algorithm.load())
     meanings = dict[str, str]()
     for base in reversed(algorithm.load().__mro__):
         meanings |= _parse_attributes(
@@ -62,6 +62,12 @@ def option_schemas(algorithm: Algorithm) -> dict[str, JsonSchema]:
         | {"description": meanings.get(name, "")}
         for name, part in found.items()
     }
+
+
+@cache
+def _fields(solver: type) -> JsonSchema:
+    fields: JsonSchema = TypeAdapter(solver).json_schema().get("properties", {})
+    return fields
 
 
 def describe_type(schema: JsonSchema, parts: Mapping[str, JsonSchema] | None = None) -> str:

@@ -7,8 +7,10 @@ import subprocess
 import sys
 
 import pytest
+import typer.main
 from small import SMALL, command, environment, process
 
+from ratecli.cli.app import app
 from ratecli.config.report import PLOT_TYPES
 from ratecli.experiment.catalogue import LISTINGS, describable_names, describe
 from ratecli.experiment.schema import file_schema
@@ -81,6 +83,24 @@ def test_listings_are_tables_and_json(cli, kind):
     shown = cli("ls", kind)
     assert shown.code == 0
     assert all(row["name"] in shown.out for row in rows)
+
+
+GROUP = typer.main.get_command(app)
+
+
+@pytest.mark.parametrize("columns", [50, 80, 120])
+@pytest.mark.parametrize("name", ["", *GROUP.commands])
+def test_help_is_not_cut(cli, monkeypatch, name, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    answer = cli(*filter(None, [name]), "--help")
+    lines = [line for line in answer.out.splitlines() if not line.startswith("Usage: ")]
+    assert not [line for line in lines if line.rstrip().endswith("...")]
+    text = " ".join(answer.out.split())
+    told = [GROUP.commands[name]] if name else GROUP.commands.values()
+    sentences = [" ".join(each.help.split()).partition(". ")[0] for each in told]
+    options = [each.help for each in GROUP.commands[name].params] if name else []
+    for part in filter(None, [*sentences, *options]):
+        assert part.removesuffix(".") in text
 
 
 def test_the_schema_is_printed(cli):
