@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
@@ -27,7 +28,7 @@ from ratecli.experiment.cases import (
 from ratecli.experiment.filter_stage import filter_stage_cases
 from ratecli.experiment.options import all_options
 from ratecli.ledger.provenance import code_versions
-from ratecli.ledger.records import PlannedTrial, trial_key
+from ratecli.ledger.records import PlannedTrial, normalize, normalized_key
 from ratecli.rates import expression as ex
 from ratecli.sampling.resampling import RowFilter, TrainingRowsSpec
 from ratecli.sampling.rows import ExperimentData
@@ -151,12 +152,13 @@ def make_plan(
     known = {key: each for key, each in seconds.items() if each is not None}
     first = _middle_keys(each for each in planned if each.seed == experiment.seeds[0])
 
+    rows_text = cache(repr)
+
     def order(task: Task) -> tuple[bool, tuple[str, ...], int, str]:
         # first one trial of each algorithm, which shows early what fails and how long it takes;
         # workers cache the rows of few seeds only: keep tasks that share rows together
         spec: TrialSpec = task.payload
-        rows = repr(spec.training_rows)
-        return task.key not in first, spec.case.datasets, spec.seed, rows
+        return task.key not in first, spec.case.datasets, spec.seed, rows_text(spec.training_rows)
 
     return Plan(tuple(planned), tuple(sorted(tasks.values(), key=order)), known)
 
@@ -238,7 +240,7 @@ class _Planner:
     def _content(self, case: Case) -> dict[str, Any]:
         """Return the part of a trial's key that depends on its case alone."""
         datasets = {name: self.datasets[name] for name in case.datasets}
-        return self.common | {"datasets": datasets} | case_key_content(case)
+        return normalize(self.common | {"datasets": datasets} | case_key_content(case))
 
     def _spec(
         self,
@@ -248,7 +250,7 @@ class _Planner:
         training_rows: TrainingRowsSpec,
         **references: Any,
     ) -> TrialSpec:
-        key, l2 = trial_key({**content, "seed": seed}), self.experiment.regularization.l2
+        key, l2 = normalized_key({**content, "seed": seed}), self.experiment.regularization.l2
         data = self.data.only(case.datasets)
         return TrialSpec(key, seed, case, data, l2, training_rows, **references)
 
