@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 # Compiled modules are kept: tests and workers start Python dozens of times.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quickstart check test test-slow lint fuzz bench docs clean
+.PHONY: quickstart check test test-slow lint fuzz bench reference docs clean
 
 quickstart: $(RUNS)  ## run experiments/quickstart.yaml offline on generated data
 	$(BIN)/ratecli run experiments/quickstart.yaml --offline
@@ -46,7 +46,10 @@ bench: $(READY)  ## speed as ratios against peers, in the same run
 	$(BIN)/python benchmarks/seldonian.py  # SELDONIAN_PYTHON=... likewise, that has the toolkit
 	$(BIN)/python benchmarks/boosted.py  # BOOSTED_PYTHON=..., FAIRGBM_PYTHON=... likewise
 
-docs: $(READY)  ## the documents as a site, in site/index.html
+reference: $(READY)  ## the pages of docs/reference that are made of the code
+	$(BIN)/python docs/generate.py
+
+docs: reference  ## the documents as a site, in site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Everything is pinned by hash, so that pip installs these very files or nothing. `quickstart` needs

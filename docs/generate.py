@@ -1,6 +1,8 @@
-"""Generate the pages of the reference from the code each time that the site is built.
+"""Write the pages of the reference, docs/reference/*.md, from the code.
 
-A hook of MkDocs (`hooks:` in mkdocs.yml). The pages are not stored under docs/.
+    python docs/generate.py    # or: make reference
+
+It is also a hook of MkDocs (`hooks:` in mkdocs.yml), which hides comments for the tests.
 """
 
 from __future__ import annotations
@@ -13,14 +15,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from ratecli.errors import CODES
 from ratecli.experiment import catalogue
+from ratecli.plugins import OWN_PACKAGE
 
+REFERENCE = Path(__file__).with_name("reference")
+WARNING = "<!-- Written by docs/generate.py; renew it by `make reference`, do not edit it. -->\n"
 MADE = "Generated from the code: `{}` prints the same.\n"
 SAID = re.compile(r"^<!-- .*? -->\n", re.MULTILINE)
 CLASSES = {
@@ -43,10 +45,9 @@ ROLES = {
 }
 
 
-def on_files(files: Files, config: MkDocsConfig) -> Files:
-    for name, make in PAGES.items():
-        files.append(File.generated(config, f"reference/{name}.md", content=make()))
-    return files
+def pages() -> dict[Path, str]:
+    """The text of each page by its file."""
+    return {REFERENCE / f"{name}.md": f"{WARNING}{make()}" for name, make in PAGES.items()}
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -55,7 +56,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def rates() -> str:
-    found = catalogue.list_metrics()
+    found = [row for row in catalogue.list_metrics() if row["from"] == OWN_PACKAGE]
     parts = [
         "# Rates and functions\n",
         MADE.format("ratecli ls metrics` and `ratecli ls functions"),
@@ -179,9 +180,7 @@ def _dataset(row: Mapping[str, Any]) -> str:
     facts = [fact for fact in facts if fact[1]]
     text = f"```text\n{row['notes']}\n```\n" if row.get("notes") else ""
     stand_in = f"**{row['stand_in']}**\n" if row.get("stand_in") else ""
-    return "\n".join(
-        [f"## {row['name']} {{ #{row['name']} }}\n", stand_in, _table(["", ""], facts), text]
-    )
+    return "\n".join([f"## {row['name']}\n", stand_in, _table(["", ""], facts), text])
 
 
 def _link(file: Mapping[str, Any]) -> str:
@@ -240,7 +239,7 @@ def keys() -> str:
     schema = json_schema()
     parts = [
         "# The file\n",
-        MADE.format("ratecli schema"),
+        MADE.format("ratecli ls keys` and `ratecli show KEY"),
         (
             "One experiment is one YAML file. `ratecli init` writes a commented one. It is standard YAML 1.2: inside "
             "`{ }` a rule with brackets or commas needs quotes.\n"
@@ -273,7 +272,7 @@ def _keys(part: Mapping[str, Any]) -> str:
             "needed"
             if key in required
             else f"`{_plain(field['default'])}`"
-            if field.get("default") not in (None, "")
+            if field.get("default") not in (None, "", [], {})
             else "",
             field.get("description", ""),
         ]
@@ -397,3 +396,8 @@ PAGES = {
     "cli": commands,
 }
 """The pages that are made, by name."""
+
+if __name__ == "__main__":
+    for path, text in pages().items():
+        path.write_text(text, "utf-8")
+        print(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 EXAMPLES = DOCS / "examples"
 """Packages and files that have tests of their own."""
+GENERATED = "<!-- Written by docs/generate.py"
 SAID = re.compile(
     r"^<!-- (page )?(slow|not run|instead|exits|from|table|where|needs|apart): (.*?) -->$"
 )
@@ -103,7 +104,8 @@ def _part(lines: list[str], at: int) -> Part | None:
 
 
 def all_pages() -> list[Page]:
-    """README and all pages of the documents, sorted by path."""
+    """README and all pages of the documents that people write, sorted by path."""
     readme = [ROOT / "README.md"]
     found = sorted(path for path in DOCS.rglob("*.md") if EXAMPLES not in path.parents)
+    found = [path for path in found if not path.read_text("utf-8").startswith(GENERATED)]
     return [read(path) for path in (*readme, *found)]

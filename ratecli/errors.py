@@ -230,5 +230,6 @@ _CODES = (
     ("W408", "A model is no better than a constant decision.", "Relax the constraints."),
     ("W501", "A number differs from what `expect` states.", "`summary.md` shows both."),
     ("W502", "A check omits seeds or has too few.", "Run the pinned seeds, or pin again."),
+    ("W503", "A setting or the data changed since the results were pinned.", "Pin again."),
 )
 CODES = {code: ErrorCode(code, means, help_text) for code, means, help_text in _CODES}

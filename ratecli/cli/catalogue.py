@@ -23,7 +23,8 @@ EXIT_PLUGIN_FAILED = 3
 
 
 ListingKind = StrEnum(
-    "ListingKind", "datasets metrics functions algorithms plots codes experiments plugins"
+    "ListingKind",
+    "datasets metrics functions algorithms plots codes keys options experiments plugins",
 )
 
 
@@ -57,20 +58,20 @@ def show(
         str,
         Argument(
             metavar="NAME",
-            help="A data set, metric, algorithm, function, plot or code.",
+            help="A data set, metric, function, algorithm, option, plot, key of a file (split, "
+            "safety.delta) or message code.",
             autocompletion=complete_names,
         ),
     ],
     as_json: JsonOption = False,
 ) -> None:
     """Show everything about a name."""
-    from ratecli.errors import did_you_mean  # noqa: PLC0415
-    from ratecli.experiment.catalogue import describable_names, describe  # noqa: PLC0415
+    from ratecli.experiment.catalogue import describe, suggest_names  # noqa: PLC0415
 
     row = describe(name)
     if row is None:
-        hint = did_you_mean(name, describable_names())
-        raise typer.BadParameter(f"the name '{name}' is unknown; {hint}", param_hint="NAME")
+        message = f"the name '{name}' is unknown; {suggest_names(name)}"
+        raise typer.BadParameter(message, param_hint="NAME")
     if as_json:
         print_json(row)
     else:

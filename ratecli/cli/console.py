@@ -148,7 +148,15 @@ def replace_unencodable(*streams: TextIO) -> None:
 
 
 class CommandGroup(TyperGroup):
-    """Turns exceptions of commands into exit codes."""
+    """Turns exceptions of commands into exit codes, and lists commands by first sentences."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """List each command with the first sentence of its help, which click would cut."""
+        rows = [
+            (name, each.get_short_help_str(sys.maxsize)) for name, each in self.commands.items()
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -25,7 +25,7 @@ from ratecli.cli.console import format_table, print_diagnostics, progress_meter
 from ratecli.errors import Diagnostic
 
 if TYPE_CHECKING:
-    from ratecli.experiment.plan import RunForecast
+    from ratecli.experiment.forecast import RunForecast
     from ratecli.experiment.prepare import PreparedExperiment
     from ratecli.runner.run import RunRequest
 
@@ -118,13 +118,28 @@ def plan(
 ) -> None:
     """Show what `run` would do. Runs nothing, writes no results, downloads nothing.
 
-    The total counts a trial that several experiments have in common once.
+    The total counts a trial that several experiments have in common once. Rows of several
+    experiments are read only if that is needed to find stored trials; `validate` checks all.
     """
-    from ratecli.experiment.prepare import check_available, list_missing_files  # noqa: PLC0415
+    from ratecli.experiment.prepare import (  # noqa: PLC0415
+        check_available,
+        depends_on_rows,
+        list_missing_files,
+    )
+    from ratecli.files import LEDGER_FILE  # noqa: PLC0415
+
+    def skip_rows(checked: PreparedExperiment) -> bool:
+        stored = (output / checked.experiment.name / LEDGER_FILE).is_file()
+        return len(files) > 1 and not (stored and depends_on_rows(checked))
 
     lacking: list[Diagnostic] = []
     with progress_meter() as meter:
-        check = partial(check_available, overrides=settings or (), write_progress=meter.record)
+        check = partial(
+            check_available,
+            overrides=settings or (),
+            skip_rows=skip_rows,
+            write_progress=meter.record,
+        )
         ready = collect_errors(files, check, lacking)
     print_diagnostics(lacking)
     requests = _requests(ready, output)
@@ -132,9 +147,7 @@ def plan(
     to_fetch = {
         each.folder: listed for each in requests if (listed := list_missing_files(each.prepared))
     }
-    known = [each for each in requests if each.folder not in to_fetch]
-    incomplete = [each for each in requests if each.folder in to_fetch]
-    _print_forecasts(known, incomplete, by_algorithm=len(files) == 1 and not to_fetch)
+    _print_forecasts(requests, by_algorithm=len(files) == 1)
     costs = {
         f"{case.label} is {cost}"
         for each in ready
@@ -143,50 +156,41 @@ def plan(
     }
     for line in sorted(costs):
         typer.echo(line)
-    for each in incomplete:
-        names = ", ".join(to_fetch[each.folder])
-        typer.echo(f"missing data: {names}; download with `ratecli fetch {each.prepared.path}`")
+    for each in requests:
+        if each.folder in to_fetch:
+            names = ", ".join(to_fetch[each.folder])
+            fetch = f"ratecli fetch {each.prepared.path}"
+            typer.echo(f"missing data: {names}; download with `{fetch}`")
     raise typer.Exit(EXIT_NO_DATA if lacking else 0)
 
 
-def _print_forecasts(
-    known: list[RunRequest], incomplete: list[RunRequest], *, by_algorithm: bool
-) -> None:
-    """Print a row per algorithm of the only experiment, or one per experiment, and a total.
-
-    Only the number of trials is known of `incomplete` experiments, whose data is missing.
-    """
-    from ratecli.experiment.plan import forecast_runs  # noqa: PLC0415
+def _print_forecasts(requests: list[RunRequest], *, by_algorithm: bool) -> None:
+    """Print a row per algorithm of the only experiment, or one per experiment, and a total."""
+    from ratecli.experiment.forecast import forecast_runs  # noqa: PLC0415
     from ratecli.files import LEDGER_FILE  # noqa: PLC0415
 
-    *forecasts, total = forecast_runs(
-        [(each.folder.name, each.prepared.plan, each.folder / LEDGER_FILE) for each in known],
+    forecasts = forecast_runs(
+        [(each.folder.name, each.prepared.plan, each.folder / LEDGER_FILE) for each in requests],
         by_algorithm=by_algorithm,
     )
     if by_algorithm:
-        typer.echo(f"{known[0].folder.name}: results in {known[0].folder}\n")
-    rows = [_row(each) for each in forecasts]
-    count, known_total = total.trials, _row(total)[2:]
-    for each in incomplete:
-        trials = len(each.prepared.cases) * len(each.prepared.experiment.seeds)
-        count, known_total = count + trials, [UNKNOWN] * 3
-        rows.append([each.folder.name, str(trials), *known_total])
-    rows.append(["all", str(count), *known_total])
+        typer.echo(f"{requests[0].folder.name}: results in {requests[0].folder}\n")
     first = "algorithm" if by_algorithm else "experiment"
-    typer.echo(format_table([first, *HEADS], rows, HEADS))
-    typer.echo("\ntime: estimate for one process, from the mean time of stored trials")
-    if sum(each.trials for each in forecasts) > total.trials:
+    typer.echo(format_table([first, *HEADS], [_row(each) for each in forecasts], HEADS))
+    typer.echo("\ntime: estimate for one process, from stored trials and `trial_seconds`")
+    *each_one, total = forecasts
+    if sum(each.trials for each in each_one) > total.trials:
         typer.echo("total: trials that experiments share are counted once")
 
 
 def _row(forecast: RunForecast) -> list[str]:
     counts = (forecast.trials, forecast.stored, forecast.to_run)
-    return [forecast.label, *map(str, counts), _time(forecast.seconds)]
+    return [forecast.label, *map(str, counts), _time(forecast)]
 
 
-def _time(seconds: float | None) -> str:
-    if seconds is None:
-        return UNKNOWN
-    if seconds < 90:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+def _time(forecast: RunForecast) -> str:
+    from ratecli.experiment.forecast import format_seconds  # noqa: PLC0415
+
+    if not forecast.unknown:
+        return format_seconds(forecast.seconds)
+    return f"> {format_seconds(forecast.seconds)}" if forecast.seconds else UNKNOWN

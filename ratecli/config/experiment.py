@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from annotated_types import MaxLen, MinLen
-from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema
+from pydantic import BeforeValidator, Field, ValidationError
 
 from ratecli.config.algorithm import AlgorithmSpec, Holds, Level
 from ratecli.config.base import (
@@ -30,6 +30,7 @@ from ratecli.config.base import (
 from ratecli.config.dataset import DatasetSpec, GroupCondition, OptionalResample
 from ratecli.config.document import Document
 from ratecli.config.filter import FILTER, OptionalFilter
+from ratecli.config.limits import NUMBER, LimitsSpec, TrialSeconds
 from ratecli.config.report import Expectation, ReportSpec
 from ratecli.config.safety import OptionalSafety, SafetySpec
 from ratecli.config.sweep import DATASET_AXIS, Sweep, SweepPoint, sweep_points
@@ -38,17 +39,7 @@ from ratecli.errors import Diagnostic, FaultError, Loc, did_you_mean
 from ratecli.rates.metrics import BUILTIN_NAMES
 from ratecli.rates.table import DEPLOYED
 
-NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,2})?"
-AMOUNT_PATTERN = re.compile(rf"({NUMBER}) ?([A-Za-z]+)")
 PER_ROW_PATTERN = re.compile(rf"(?=[\d.]*[1-9]){NUMBER}/n")
-SECONDS_PER_UNIT = {"s": 1.0, "min": 60.0, "h": 3600.0}
-BYTES_PER_UNIT = {
-    **{unit: 1000.0**k for k, unit in enumerate(("B", "kB", "MB", "GB", "TB"))},
-    **{unit: 1024.0**k for k, unit in enumerate(("KiB", "MiB", "GiB", "TiB"), 1)},
-}
-MAX_SECONDS = 30 * 86400.0
-MIN_MEMORY = 64 * 2**20
-MAX_MEMORY = 2**50
 MAX_SEEDS = 10_000
 MAX_BINS = 29
 """Limit on the values at which a column is cut: one less than the groups that `by=` takes."""
@@ -65,66 +56,6 @@ RESERVED_RESULT_FILES = {
     "report.html": "the page over several experiments",
 }
 """Other contents of the results folder; no experiment may have one of these names."""
-
-
-def _validate_seconds(value: object) -> object:
-    hint = "write seconds, or a text like 90 s, 10 min or 2 h"
-    seconds = _parse_amount(value, SECONDS_PER_UNIT, hint)
-    if not 0 < seconds <= MAX_SECONDS:
-        raise value_error("more than 0 and at most 30 days", f"'{value}'", hint)
-    return seconds
-
-
-def _validate_bytes(value: object) -> object:
-    hint = "write a text like 512 MiB or 4 GiB"
-    count = _parse_amount(value, BYTES_PER_UNIT, hint)
-    if not MIN_MEMORY <= count <= MAX_MEMORY:
-        wanted = "from 64 MiB, which Python itself needs, to 1 PiB"
-        raise value_error(wanted, f"'{value}'", hint)
-    return int(count)
-
-
-def _parse_amount(value: object, units: dict[str, float], hint: str) -> float:
-    """Return a number unchanged, or the number in a text times its unit."""
-    if not is_scalar(value):
-        raise type_error("a number or a text", value, hint)
-    if isinstance(value, int | float):
-        return float(value)
-    found = AMOUNT_PATTERN.fullmatch(str(value))
-    if found is None or found[2] not in units:
-        raise value_error(f"a number with one of the units {', '.join(units)}", f"'{value}'", hint)
-    return float(found[1]) * units[found[2]]
-
-
-def _amount_schema(units: dict[str, float]) -> WithJsonSchema:
-    pattern = rf"^[0-9.]+(?:[eE][-+]?[0-9]+)? ?({'|'.join(units)})$"
-    number = {"type": "number", "exclusiveMinimum": 0}
-    return any_of(number, {"type": "string", "pattern": pattern})
-
-
-DurationField = Annotated[
-    float, BeforeValidator(_validate_seconds), _amount_schema(SECONDS_PER_UNIT)
-]
-MemoryField = Annotated[int, BeforeValidator(_validate_bytes), _amount_schema(BYTES_PER_UNIT)]
-
-
-class LimitsSpec(Spec):
-    """Time and memory limits of a trial. They do not affect results, so they are not in its key."""
-
-    time: DurationField | None = Field(
-        None,
-        description="A trial that runs longer ends as timeout: seconds, or a text like 10 min.",
-    )
-    memory: MemoryField | None = Field(
-        None,
-        description="A trial whose process needs more ends as error, and streamed data sets are "
-        "read in smaller pieces: a text like 2 GiB.",
-    )
-
-    def wider(self, other: LimitsSpec) -> LimitsSpec:
-        """Return the wider of both limits, for a trial that two experiments share."""
-        pairs = {key: (getattr(self, key), getattr(other, key)) for key in ("time", "memory")}
-        return LimitsSpec(**{key: max(pair) for key, pair in pairs.items() if None not in pair})
 
 
 def _validate_seeds(value: object) -> object:
@@ -283,6 +214,11 @@ class Experiment(Spec):
         default_factory=lambda: LimitsSpec.model_validate({}),
         description="Time and memory limits of a trial.",
     )
+    trial_seconds: dict[NameText, TrialSeconds] = Field(
+        default_factory=dict,
+        description="Mean seconds of a trial of each algorithm, as measured, from which `plan` and "
+        "`run` estimate times; if data sets are swept, optionally one for each by name.",
+    )
     metrics: dict[NameText, RuleText] = Field(
         default_factory=lambda: {"error": "error"},
         description="Named expressions to measure on every split.",
@@ -302,6 +238,7 @@ class Experiment(Spec):
         yield from _check_groups(self)
         yield from _check_levels(self)
         yield from _check_safety_tests(self)
+        yield from _check_trial_seconds(self)
         yield from _check_trial_count(self)
 
     def sweeps(self) -> Iterator[tuple[Loc, Sweep]]:
@@ -473,6 +410,20 @@ def _check_levels(experiment: Experiment) -> Iterator[Diagnostic]:
         if level is not None and holds <= {"train", None}:
             message = "'level' has no effect: constraints hold on training rows"
             yield Diagnostic("E104", message, "add holds: new_rows", loc=(*loc, "level"), key=True)
+
+
+def _check_trial_seconds(experiment: Experiment) -> Iterator[Diagnostic]:
+    labels = [entry.label for entry in experiment.algorithms]
+    labels += [FILTER] if experiment.filter is not None else []
+    for label, seconds in experiment.trial_seconds.items():
+        loc = ("trial_seconds", label)
+        if label not in labels:
+            hint = did_you_mean(label, labels, "algorithms")
+            message = f"{quote_value(label)} is not an algorithm of this file"
+            yield Diagnostic("E104", message, hint, loc=loc, key=True)
+        for name in seconds if isinstance(seconds, dict) else ():
+            if name not in experiment.datasets:
+                yield _unknown_dataset((*loc, name), name, experiment.datasets, key=True)
 
 
 def _check_trial_count(experiment: Experiment) -> Iterator[Diagnostic]:

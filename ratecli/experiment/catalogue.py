@@ -6,9 +6,11 @@ them.
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import math
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +49,9 @@ ListingRow = dict[str, Any]
 
 STARTERS = Path(__file__).with_name("starters")
 DEFAULT_TEMPLATE = "quickstart"
+
+MAX_SUGGESTIONS = 5
+"""Most names that are suggested for an unknown one."""
 
 OF_DESCRIPTION = (
     "the value of another algorithm, as in of(unconstrained, error), or of the deployed model, as "
@@ -176,6 +181,26 @@ def list_codes() -> list[ListingRow]:
     return [{"name": row.code, "means": row.means} for row in CODES.values()]
 
 
+def list_keys() -> list[ListingRow]:
+    """Return the keys of experiment files."""
+    from ratecli.experiment import schema  # noqa: PLC0415  slow
+
+    return [*schema.file_keys()]
+
+
+def list_options() -> list[ListingRow]:
+    """Return the options of all algorithms, each with the algorithms that have it."""
+    from ratecli.experiment import schema  # noqa: PLC0415  slow
+    from ratecli.solvers.registry import all_algorithms  # noqa: PLC0415
+
+    found: dict[str, list[str]] = {}
+    for algorithm in all_algorithms().values():
+        with suppress(FaultError):  # `listing_warnings` reports plugins that cannot be used
+            for option in schema.algorithm_options(algorithm):
+                found.setdefault(option["name"], []).append(algorithm.name)
+    return [{"name": name, "algorithms": algorithms} for name, algorithms in found.items()]
+
+
 def list_experiments() -> list[ListingRow]:
     """Return the experiments in the folder `experiments`, or else in the current folder."""
     folder = Path("experiments")
@@ -202,6 +227,8 @@ LISTINGS: dict[str, Callable[[], list[ListingRow]]] = {
     "algorithms": list_solvers,
     "plots": list_plots,
     "codes": list_codes,
+    "keys": list_keys,
+    "options": list_options,
     "experiments": list_experiments,
     "plugins": list_plugins,
 }
@@ -217,14 +244,78 @@ def describe(name: str) -> ListingRow | None:
         exits = row.exit_code or "none of its own"
         found = {"name": row.code, "what": "code of a message", "means": row.means}
         return found | {"help": row.help, "exit code": exits}
-    return _describe_algorithm(name) or _describe_term(name)
+    if (algorithm := _describe_algorithm(name)) is not None:
+        return algorithm
+    term, setting = _describe_term(name), _describe_setting(name)
+    both = {"what": f"{term['what']} and {setting['what']}"} if term and setting else {}
+    return term | setting | both or None
 
 
-def describable_names() -> list[str]:
-    """Return every name that `describe` knows, including synonyms."""
-    listings = (list_datasets, list_solvers, list_metrics, list_functions, list_plots, list_codes)
-    rows = (row for listing in listings for row in listing())
-    return [*(row["name"] for row in rows), *SYNONYMS]
+KINDS_OF_NAMES = {
+    "metrics": "metric",
+    "functions": "function",
+    "algorithms": "algorithm",
+    "datasets": "data set",
+    "plots": "plot",
+    "codes": "code of a message",
+    "keys": "key",
+    "options": "option",
+}
+
+
+def describable_names() -> dict[str, str]:
+    """Return every name that `describe` knows, including synonyms, with its kind."""
+    found = dict.fromkeys(SYNONYMS, "metric")
+    for listed, kind in reversed(KINDS_OF_NAMES.items()):
+        names = [row["name"] for row in LISTINGS[listed]()]
+        if listed == "keys":
+            names += [name.rpartition(".")[2] for name in names]
+        found |= dict.fromkeys(names, kind)
+    return found
+
+
+def suggest_names(name: str) -> str:
+    """Return help for an unknown name: the closest ones of every kind."""
+    known = describable_names()
+    words = {word.casefold(): word for word in known}
+    near = difflib.get_close_matches(name.casefold(), words, n=MAX_SUGGESTIONS, cutoff=0.7)
+    listed = [f"'{words[each]}' ({known[words[each]]})" for each in near]
+    hint = f"did you mean {' or '.join(listed)}? " if listed else ""
+    return f"{hint}`ratecli ls KIND` lists {', '.join(KINDS_OF_NAMES)}"
+
+
+def _describe_setting(name: str) -> ListingRow:
+    """Return the keys of files, and the options of algorithms, with a name; {} if none has it."""
+    from ratecli.experiment import schema  # noqa: PLC0415  slow
+    from ratecli.solvers.registry import all_algorithms  # noqa: PLC0415
+
+    keys = [
+        {"key": row["name"], **{key: row[key] for key in ("type", "default", "means")}}
+        for row in list_keys()
+        if _is_key(name, row["name"])
+    ]
+    users: dict[str, list[str]] = {row["name"]: row["algorithms"] for row in list_options()}
+    options = [
+        {"algorithm": user, **{key: row[key] for key in ("type", "default", "means")}}
+        for user in users.get(name, [])
+        for row in schema.algorithm_options(all_algorithms()[user])
+        if row["name"] == name
+    ]
+    found = {"keys of a file": keys, "options": options}
+    what = " and ".join(word for word, rows in (("key", keys), ("option", options)) if rows)
+    return {"name": name, "what": what} | found if what else {}
+
+
+def _is_key(text: str, path: str) -> bool:
+    """Return whether a text names a key: the end of its path, where any name may be for `NAME`."""
+    parts, given = path.split("."), text.split(".")
+    for steps in (parts, [step for step in parts if step != "NAME"]):
+        end = steps[-len(given) :]
+        if len(end) == len(given) and all(
+            step in {word, "NAME"} for step, word in zip(end, given, strict=True)
+        ):
+            return parts[-1] == given[-1]
+    return False
 
 
 def _describe_algorithm(name: str) -> ListingRow | None:
@@ -237,31 +328,23 @@ def _describe_algorithm(name: str) -> ListingRow | None:
 
     algorithm = all_algorithms()[name]
     notes = schema.algorithm_notes(algorithm)
-    options = [
-        {
-            "name": option,
-            "type": schema.describe_type(part),
-            "default": part["default"],
-            "means": part["description"],
-        }
-        for option, part in schema.option_schemas(algorithm).items()
-    ]
+    options = schema.algorithm_options(algorithm)
     row = {"name": name, "what": "algorithm"} | _algorithm_row(algorithm)
     if not algorithm.path:
         row["summary"] = notes.partition("\n")[0]
     return row | {"notes": notes, "options": options}
 
 
-def _describe_term(name: str) -> ListingRow | None:
+def _describe_term(name: str) -> ListingRow:
     """Return a metric, function or plot: its row in the listing, with details of its kind.
 
-    Raises E210 for a plugin's metric that cannot be used.
+    Return {} for any other name. Raises E210 for a plugin's metric that cannot be used.
     """
     listings = {"metric": list_metrics, "function": list_functions, "plot": list_plots}
     found = ((what, row) for what in listings for row in listings[what]() if row["name"] == name)
     what, row = next(found, ("", {}))
     if not what:
-        return None
+        return {}
     if row.get("kind") == "plugin":
         metric = find_metric(name)
         assert metric is not None

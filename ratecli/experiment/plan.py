@@ -6,15 +6,15 @@ The key is a hash of everything that affects the trial's numbers.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
-from statistics import mean
 from typing import Any
 
 from ratecli.config.document import Document
-from ratecli.config.experiment import DeployedSpec, Experiment, LimitsSpec
+from ratecli.config.experiment import DeployedSpec, Experiment
+from ratecli.config.limits import LimitsSpec
 from ratecli.config.sweep import DATASET_AXIS
 from ratecli.datasets.load import table_digest
 from ratecli.errors import Diagnostic, FaultError, Loc
@@ -27,8 +27,7 @@ from ratecli.experiment.cases import (
 )
 from ratecli.experiment.filter_stage import filter_stage_cases
 from ratecli.ledger.provenance import code_versions
-from ratecli.ledger.records import CACHED_STATUSES, PlannedTrial, trial_key
-from ratecli.ledger.store import LedgerStore
+from ratecli.ledger.records import PlannedTrial, normalize, normalized_key
 from ratecli.rates import expression as ex
 from ratecli.sampling.resampling import RowFilter, TrainingRowsSpec
 from ratecli.sampling.rows import ExperimentData
@@ -96,10 +95,14 @@ class TrialSpec:
 
 @dataclass(frozen=True)
 class Plan:
-    """The trials to report and the tasks that compute them; trials with equal keys share a task."""
+    """The trials to report and the tasks that compute them; trials with equal keys share a task.
+
+    `seconds` has the expected seconds of trials by key, where the file states them.
+    """
 
     planned: tuple[PlannedTrial, ...]
     tasks: tuple[Task, ...]
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def left_out(self) -> int:
@@ -108,10 +111,7 @@ class Plan:
 
     def first_of_each(self) -> Plan:
         """Return a plan of each algorithm's first trial on each data set, with those it needs."""
-        firsts = {
-            (trial.label, trial.point.get(DATASET_AXIS)): trial.key
-            for trial in reversed(self.planned)
-        }
+        firsts = {algorithm_and_dataset(trial): trial.key for trial in reversed(self.planned)}
         tasks = {task.key: task for task in self.tasks}
         pending, required = [*firsts.values()], set[str]()
         while pending:
@@ -147,13 +147,38 @@ def make_plan(
             for spec in specs:
                 planned.append(PlannedTrial(spec.key, *shared, spec.seed, metrics))
                 tasks[spec.key] = Task(spec.key, spec.required_keys(), spec, experiment.limits)
-    # workers cache the rows of few seeds only: keep tasks that share rows together
-    return Plan(tuple(planned), tuple(sorted(tasks.values(), key=_row_order)))
+    seconds = {trial.key: _stated_seconds(experiment, trial) for trial in planned}
+    known = {key: each for key, each in seconds.items() if each is not None}
+    first = _middle_keys(each for each in planned if each.seed == experiment.seeds[0])
+
+    rows_text = cache(repr)
+
+    def order(task: Task) -> tuple[bool, tuple[str, ...], int, str]:
+        # first one trial of each algorithm, which shows early what fails and how long it takes;
+        # workers cache the rows of few seeds only: keep tasks that share rows together
+        spec: TrialSpec = task.payload
+        return task.key not in first, spec.case.datasets, spec.seed, rows_text(spec.training_rows)
+
+    return Plan(tuple(planned), tuple(sorted(tasks.values(), key=order)), known)
 
 
-def _row_order(task: Task) -> tuple[tuple[str, ...], int, str]:
-    spec: TrialSpec = task.payload
-    return spec.case.datasets, spec.seed, repr(spec.training_rows)
+def algorithm_and_dataset(trial: PlannedTrial) -> tuple[str, object]:
+    """Return the label of a trial's algorithm, and its data set if data sets are swept."""
+    return trial.label, trial.point.get(DATASET_AXIS)
+
+
+def _middle_keys(trials: Iterable[PlannedTrial]) -> set[str]:
+    """Return the key of one trial of each algorithm and swept data set, amid the sweep points."""
+    found: dict[tuple[str, object], list[str]] = {}
+    for trial in trials:
+        found.setdefault(algorithm_and_dataset(trial), []).append(trial.key)
+    return {keys[len(keys) // 2] for keys in found.values()}
+
+
+def _stated_seconds(experiment: Experiment, trial: PlannedTrial) -> float | None:
+    label, dataset = algorithm_and_dataset(trial)
+    stated = experiment.trial_seconds.get(label)
+    return stated.get(str(dataset)) if isinstance(stated, dict) else stated
 
 
 class _Planner:
@@ -202,8 +227,9 @@ class _Planner:
         made: dict[int, list[TrialSpec]] = {}
         for index in order:
             needed = {label: k for label, k in references[index].items() if k != index}
+            named = needed.keys() & self.cases[index].referenced_labels()
             made[index] = [
-                self._make(index, seed, {label: made[k][s] for label, k in needed.items()})
+                self._make(index, seed, {label: made[k][s] for label, k in needed.items()}, named)
                 for s, seed in enumerate(self.experiment.seeds)
             ]
         yield from (made[index] for index in range(len(self.cases)))
@@ -213,7 +239,7 @@ class _Planner:
     def _content(self, case: Case) -> dict[str, Any]:
         """Return the part of a trial's key that depends on its case alone."""
         datasets = {name: self.datasets[name] for name in case.datasets}
-        return self.common | {"datasets": datasets} | case_key_content(case)
+        return normalize(self.common | {"datasets": datasets} | case_key_content(case))
 
     def _spec(
         self,
@@ -223,19 +249,23 @@ class _Planner:
         training_rows: TrainingRowsSpec,
         **references: Any,
     ) -> TrialSpec:
-        key, l2 = trial_key({**content, "seed": seed}), self.experiment.regularization.l2
+        key, l2 = normalized_key({**content, "seed": seed}), self.experiment.regularization.l2
         data = self.data.only(case.datasets)
         return TrialSpec(key, seed, case, data, l2, training_rows, **references)
 
-    def _make(self, index: int, seed: int, needed: Mapping[str, TrialSpec]) -> TrialSpec:
-        """Return the trial of a case and seed; `needed` are the trials it refers to, by label."""
+    def _make(
+        self, index: int, seed: int, needed: Mapping[str, TrialSpec], labels: Collection[str]
+    ) -> TrialSpec:
+        """Return the trial of a case and seed; `needed` are the trials it refers to, by label.
+
+        Those with one of the `labels` are named in `of(...)`.
+        """
         case, of, deployed = self.cases[index], {}, None
         drawing = case.sampling
         rows = {spec.key: spec.training_rows for spec in needed.values()}
-        for label in case.referenced_labels():
-            if label in needed:
-                _check_rows_of_other(case, needed[label].case, is_deployed=False)
-                of[label] = needed[label].key
+        for label in sorted(labels):
+            _check_rows_of_other(case, needed[label].case, is_deployed=False)
+            of[label] = needed[label].key
         itself = self.deployed.algorithm == case.label
         if itself:
             _check_own_decisions(case)
@@ -348,66 +378,3 @@ def _check_rows_of_other(case: Case, other: Case, *, is_deployed: bool) -> None:
     if is_deployed:
         raise FaultError(Diagnostic("E310", message, hint, loc=DEPLOYED_LOC))
     raise _reference_error(case, label, message, hint)
-
-
-@dataclass(frozen=True)
-class RunForecast:
-    """Forecast for the trials of one algorithm or experiment.
-
-    `seconds` is the expected time of the trials to run, None if stored trials do not indicate it.
-    """
-
-    label: str
-    trials: int
-    stored: int
-    seconds: float | None
-
-    @property
-    def to_run(self) -> int:
-        return self.trials - self.stored
-
-
-def forecast_runs(
-    runs: Sequence[tuple[str, Plan, Path]], *, by_algorithm: bool = False
-) -> list[RunForecast]:
-    """Return a forecast for each experiment, given as (name, plan, ledger), and one for all.
-
-    With `by_algorithm`, return one for each label instead of each experiment. The last one counts
-    shared trials once. A trial that one ledger stores counts as stored for all, since a run of all
-    copies it. The time of an algorithm without stored trials is taken from the other experiments.
-    """
-    stored = [_read_stored_seconds(plan, ledger) for _, plan, ledger in runs]
-    cached = set[str]().union(*(keys for keys, _ in stored))
-    times = {name: time for _, seconds in reversed(stored) for name, time in seconds.items()}
-    rows: dict[str, dict[str, float | None]] = {}
-    total: dict[str, float | None] = {}
-    for (name, plan, _), (_, own) in zip(runs, stored, strict=True):
-        for trial in plan.planned:
-            seconds = 0.0 if trial.key in cached else (times | own).get(trial.algorithm)
-            rows.setdefault(trial.label if by_algorithm else name, {})[trial.key] = seconds
-            total.setdefault(trial.key, seconds)
-    return [
-        RunForecast(
-            label,
-            trials=len(found),
-            stored=len(found.keys() & cached),
-            seconds=None if None in found.values() else sum(filter(None, found.values())),
-        )
-        for label, found in (*rows.items(), ("all", total))
-    ]
-
-
-def _read_stored_seconds(plan: Plan, ledger: Path) -> tuple[set[str], dict[str, float]]:
-    """Return the keys of planned trials that are stored, and the mean seconds per algorithm."""
-    if not ledger.is_file():
-        return set(), {}
-    with LedgerStore(ledger, readonly=True) as store:
-        stored_plan, results, _ = store.read()
-    algorithms = {trial.key: trial.algorithm for trial in [*stored_plan, *plan.planned]}
-    cached = {key: each for key, each in results.items() if each.status in CACHED_STATUSES}
-    times: dict[str, list[float]] = {}
-    for key, result in cached.items():
-        if key in algorithms:
-            times.setdefault(algorithms[key], []).append(result.seconds)
-    seconds = {name: mean(own) for name, own in times.items()}
-    return cached.keys() & {trial.key for trial in plan.planned}, seconds

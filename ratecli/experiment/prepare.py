@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -174,17 +175,26 @@ def check_available(
     overrides: Sequence[str] = (),
     *,
     refuse: bool = True,
+    skip_rows: Callable[[PreparedExperiment], bool] = lambda _: False,
     write_progress: TableWriteProgress | None = None,
 ) -> PreparedExperiment:
     """Check as much as possible without downloading: like `prepare` if all data is present.
 
-    Otherwise, check like `check_file`, and check the dependencies between trials.
+    Otherwise, and if `skip_rows` says so, check like `check_file`, and plan the trials. If a rule
+    compares all values of a column, which are then unknown, the keys of such a plan are not those
+    of a run.
     """
     checked = check_file(path, overrides, refuse=refuse)
-    if not list_missing_files(checked):
-        return _check_with_data(checked, refuse=refuse, write_progress=write_progress)
-    _plan_cases(checked)  # E310 needs no data
-    return checked
+    if list_missing_files(checked) or skip_rows(checked):
+        return replace(checked, plan=_plan_cases(checked))
+    return _check_with_data(checked, refuse=refuse, write_progress=write_progress)
+
+
+def depends_on_rows(checked: PreparedExperiment) -> bool:
+    """Return whether keys of trials depend on the values of a column, as in `by=sex`."""
+    experiment = checked.experiment
+    rules = (experiment.objective, *experiment.constraints.values(), *experiment.metrics.values())
+    return experiment.filter is not None or any(re.search(r"\bby\s*=", rule) for rule in rules)
 
 
 def _plan_cases(checked: PreparedExperiment) -> Plan:

@@ -6,8 +6,12 @@ Options are described by the types and the docstring of an algorithm's class.
 from __future__ import annotations
 
 import inspect
+import json
 import re
+from collections import deque
+from collections.abc import Mapping
 from copy import deepcopy
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -46,7 +50,7 @@ def algorithm_notes(algorithm: Algorithm) -> str:
 
 def option_schemas(algorithm: Algorithm) -> dict[str, JsonSchema]:
     """Return the schema of each option, with its default and its description, in order."""
-    found = TypeAdapter(algorithm.load()).json_schema().get("properties", {})
+    found = _fields(algorithm.load())
     meanings = dict[str, str]()
     for base in reversed(algorithm.load().__mro__):
         meanings |= _parse_attributes(
@@ -60,20 +64,100 @@ def option_schemas(algorithm: Algorithm) -> dict[str, JsonSchema]:
     }
 
 
-def describe_type(schema: JsonSchema) -> str:
-    """Describe the values of a schema, as in 'whole number, at least 1 | null'."""
+@cache
+def _fields(solver: type) -> JsonSchema:
+    fields: JsonSchema = TypeAdapter(solver).json_schema().get("properties", {})
+    return fields
+
+
+def describe_type(schema: JsonSchema, parts: Mapping[str, JsonSchema] | None = None) -> str:
+    """Describe the values of a schema, as in 'whole number, at least 1 | null'.
+
+    `parts` are the schemas that it may refer to, by name.
+    """
+    if "$ref" in schema:
+        return describe_type((parts or {})[_referenced_name(schema)], parts)
     if "anyOf" in schema:
-        return " | ".join(map(describe_type, schema["anyOf"]))
+        forms = (describe_type(form, parts) for form in schema["anyOf"])
+        return " | ".join(dict.fromkeys(forms))
+    if "const" in schema:
+        return json.dumps(schema["const"])
     if "enum" in schema:
         return " | ".join(map(str, schema["enum"]))
     if isinstance(values := schema.get("additionalProperties"), dict):
         keys = describe_type(schema.get("propertyNames", {"type": "string"}))
-        return f"{{{keys}: {describe_type(values)}}}"
-    if "items" in schema:
-        return f"[{describe_type(schema['items'])}, ...]"
+        return f"{{{keys}: {describe_type(values, parts)}}}"
+    if schema.get("items"):
+        return f"[{describe_type(schema['items'], parts)}, ...]"
+    if isinstance(schema.get("type"), list):
+        return describe_type({"anyOf": [{"type": each} for each in schema["type"]]})
     kind: str = schema.get("type", "any value")
     bounds = [f"{words} {schema[key]:g}" for key, words in BOUND_WORDS.items() if key in schema]
     return ", ".join([TYPE_WORDS.get(kind, kind), *bounds])
+
+
+def _referenced_name(schema: JsonSchema) -> str:
+    return str(schema["$ref"].rpartition("/")[2])
+
+
+@cache
+def file_keys() -> tuple[dict[str, Any], ...]:
+    """Return each key of a file with its type, default and meaning.
+
+    The name is the path, in which `NAME` stands for a name of the user's. Keys of a section that
+    stands at several places are listed at the first one; those of plots say of which kinds.
+    """
+    from ratecli.config.experiment import json_schema  # noqa: PLC0415
+
+    root = json_schema()
+    parts, visited = root.get("$defs", {}), set[str]()
+    found: dict[tuple[str, str, str, str], list[str]] = {}
+    pending: deque[tuple[tuple[str, ...], JsonSchema]] = deque([((), root)])
+    while pending:
+        path, schema = pending.popleft()
+        if "$ref" in schema:
+            name = _referenced_name(schema)
+            if name not in visited:
+                visited.add(name)
+                pending.append((path, parts[name]))
+            continue
+        kind = schema.get("properties", {}).get("kind", {}).get("const")
+        for key, field in schema.get("properties", {}).items():
+            name = ".".join([*path, key])
+            required = key in schema.get("required", ())
+            default = "required" if required else _value_text(field.get("default"))
+            row = (name, describe_type(field, parts), default, field.get("description", ""))
+            if key != "kind":
+                found.setdefault(row, []).extend([kind] if kind else [])
+            pending.append(((*path, key), field))
+        inner = [*schema.get("anyOf", ()), schema.get("items")]
+        pending.extend((path, each) for each in inner if isinstance(each, dict))
+        values = [*schema.get("patternProperties", {}).values(), schema.get("additionalProperties")]
+        pending.extend(((*path, "NAME"), each) for each in values if isinstance(each, dict))
+    return tuple(
+        {"name": name, "type": kind, "default": default}
+        | {"means": f"{', '.join(plots)}: {means}" if plots else means}
+        for (name, kind, default, means), plots in found.items()
+    )
+
+
+def _value_text(value: object) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value)
+
+
+def algorithm_options(algorithm: Algorithm) -> list[dict[str, Any]]:
+    """Return each option of an algorithm with its type, default and meaning."""
+    return [
+        {
+            "name": option,
+            "type": describe_type(part),
+            "default": part["default"],
+            "means": part["description"],
+        }
+        for option, part in option_schemas(algorithm).items()
+    ]
 
 
 def _docstring(algorithm: Algorithm) -> str:

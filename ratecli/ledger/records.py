@@ -17,8 +17,20 @@ def trial_key(content: Mapping[str, Any]) -> str:
     1 and 1.0 are equal, and so are a tuple and a list; True differs from 1. Types unknown to JSON
     raise TypeError, since their text may change between runs. NaN raises ValueError.
     """
-    same = json.loads(json.dumps(content), parse_float=_number, parse_constant=_infinity)
-    return hashlib.sha256(_text(same).encode()).hexdigest()
+    return normalized_key(normalize(content))
+
+
+def normalize(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `content` as JSON has it, with whole numbers as integers."""
+    same: dict[str, Any] = json.loads(
+        json.dumps(content), parse_float=_number, parse_constant=_infinity
+    )
+    return same
+
+
+def normalized_key(content: Mapping[str, Any]) -> str:
+    """Return the `trial_key` of content that is normalized already, which takes half the time."""
+    return hashlib.sha256(_text(content).encode()).hexdigest()
 
 
 def random_stream(root_seed: int, *names: str) -> np.random.Generator:

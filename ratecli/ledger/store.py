@@ -205,11 +205,11 @@ class LedgerStore:
         with self._transaction("IMMEDIATE") as db:
             db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, json.dumps(value)))
 
-    def known(self) -> dict[str, str]:
-        """Return key and status of the trials that need not run again."""
+    def known(self) -> dict[str, float]:
+        """Return key and seconds of the trials that need not run again."""
         with self._transaction() as db:
-            rows = db.execute("SELECT key, status FROM trials ORDER BY id").fetchall()
-        return {key: status for key, status in rows if status in CACHED_STATUSES}
+            rows = db.execute("SELECT key, status, seconds FROM trials ORDER BY id").fetchall()
+        return {key: seconds for key, status, seconds in rows if status in CACHED_STATUSES}
 
     def put(self, *results: TrialResult) -> None:
         """Store all trials or none. A cached result of a key is kept, a failed one is replaced."""

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Flag, StrEnum
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from operator import and_
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -125,6 +125,7 @@ def objective_goal(text: str, node: Expression) -> Goal:
     return Goal("objective", text, node, (node,), shape(node))
 
 
+@lru_cache(maxsize=1024)  # many sweep points and algorithms have the same constraint
 def constraint_goal(
     name: str, text: str, differences: tuple[Expression, ...], whole: Expression
 ) -> Goal:

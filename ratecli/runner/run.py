@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Self
 import yaml
 
 from ratecli.errors import Diagnostic, FaultError
+from ratecli.experiment.forecast import TimeLeft
 from ratecli.experiment.meta import dataset_metadata, report_metadata, used_plugins
 from ratecli.experiment.plan import Task
 from ratecli.experiment.prepare import PreparedExperiment
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 
 LINE_SECONDS = 2.0
 """Minimum seconds between plain lines, so that logs of thousands of trials stay readable."""
+
+ESTIMATE_SECONDS = 1.0
+"""Minimum seconds between estimates of the time left, which take time if there are many trials."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +152,8 @@ def trial_display_name(planned: PlannedTrial) -> str:
 class ExperimentRun:
     """An experiment that is being run, with its ledger open.
 
-    `todo` are its trials that have to be run, `left` the keys of those not stored yet.
+    `todo` are its trials that have to be run, `left` the keys of those not stored yet, `seconds`
+    the times of stored ones by key.
     The constructor replaces the stored plan and run record, and with `fresh` deletes all stored
     results. It raises FaultError (E502, E503, E505) if the folder or the ledger cannot be used.
     """
@@ -169,7 +175,7 @@ class ExperimentRun:
         self._store = LedgerStore(ledger)
         try:
             self._store.begin(prepared.plan.planned, report_metadata(prepared))
-            known = self._store.known()
+            self.seconds = self._store.known()
         except BaseException:
             self._store.close()
             raise
@@ -180,12 +186,13 @@ class ExperimentRun:
             for each in prepared.plan.planned
             if each.key in self.tasks
         }
-        self.todo = [task for task in prepared.plan.tasks if task.key not in known]
+        self.todo = [task for task in prepared.plan.tasks if task.key not in self.seconds]
         self.left = {task.key for task in self.todo}
 
     def put(self, result: TrialResult) -> None:
         self._writer.put(result)
         self.left.discard(result.key)
+        self.seconds[result.key] = result.seconds
 
     def result(self, key: str) -> TrialResult:
         """Return a result that was stored or put."""
@@ -303,8 +310,10 @@ class _RunGroup:
             for task in run.todo:
                 other = tasks.setdefault(task.key, task)
                 tasks[task.key] = replace(other, limits=other.limits.wider(task.limits))
+        jobs = getattr(executor, "jobs", None) or 1
+        left = self._time_left(names.keys() - tasks.keys(), jobs)
         stored = len(names) - len(tasks)
-        with RunProgress(len(names), stored, names.__getitem__, quiet=quiet) as progress:
+        with RunProgress(len(names), stored, names.__getitem__, left, quiet=quiet) as progress:
 
             def done(result: TrialResult) -> None:
                 concerned = [run for run in self.runs if result.key in run.left]
@@ -319,6 +328,22 @@ class _RunGroup:
             folders = [run.request.folder for run in self.runs]
             fits = folders[0].absolute().parent / FITS_FOLDER if folders else None
             executor.run(tasks.values(), partial(run_trial, fits=fits), done, hooks)
+
+    def _time_left(self, stored: Iterable[str], jobs: int) -> TimeLeft:
+        trials = [
+            each
+            for run in self.runs
+            for each in run.request.prepared.plan.planned
+            if each.key in run.tasks
+        ]
+        stated, seconds = dict[str, float](), dict[str, float]()
+        for run in self.runs:
+            stated |= run.request.prepared.plan.seconds
+            seconds |= run.seconds
+        left = TimeLeft(trials, stated, jobs)
+        for key in stored:
+            left.end(key, seconds[key])
+        return left
 
     def _end_complete(self, runs: Sequence[ExperimentRun]) -> None:
         """Finish the experiments that have no trials left to run."""
@@ -352,14 +377,21 @@ class RunProgress:
     """
 
     def __init__(
-        self, total: int, stored: int, name: Callable[[str], str], *, quiet: bool = False
+        self,
+        total: int,
+        stored: int,
+        name: Callable[[str], str],
+        left: TimeLeft,
+        *,
+        quiet: bool = False,
     ) -> None:
         self._total, self._stored, self._ended, self._failed = total, stored, 0, 0
-        self._name, self._quiet, self._out = name, quiet, sys.stderr
+        self._name, self._left, self._quiet, self._out = name, left, quiet, sys.stderr
         self._printed, self._line = time.monotonic(), ""
+        self._estimated, self._estimate = -math.inf, ""
         self._bar = None if quiet or not self._out.isatty() else _rich_bar()
         if self._bar is not None:
-            self._task = self._bar.add_task("", total=total, completed=stored)
+            self._task = self._bar.add_task("", total=total, completed=stored, left="")
 
     def __enter__(self) -> Self:
         if self._bar is not None:
@@ -377,6 +409,7 @@ class RunProgress:
         """Show that a trial has ended; as a plain line at most every two seconds."""
         name = self._name(result.key)
         self._ended += 1
+        self._left.end(result.key, None if result.status == "error" else result.seconds)
         if result.status in FAILED_STATUSES:
             self._failed += 1
             self._print(terminal_safe(f"error[E501]: {name}: {result.reason}"))
@@ -384,7 +417,8 @@ class RunProgress:
         if self._bar is None and not self._quiet:
             self._line = f"{self._counts()}  {name}: {result.status}, {result.seconds:.1f} s"
             if time.monotonic() - self._printed >= LINE_SECONDS:
-                self._print(self._line)
+                left = str(self._left)
+                self._print(f"{self._line}; {left}" if left else self._line)
                 self._printed, self._line = time.monotonic(), ""
 
     def _counts(self) -> str:
@@ -397,7 +431,11 @@ class RunProgress:
     def _refresh(self) -> None:
         if self._bar is not None:
             completed = self._stored + self._ended
-            self._bar.update(self._task, completed=completed, description=self._counts())
+            if time.monotonic() - self._estimated >= ESTIMATE_SECONDS:
+                self._estimate, self._estimated = str(self._left), time.monotonic()
+            self._bar.update(
+                self._task, completed=completed, description=self._counts(), left=self._estimate
+            )
 
     def _print(self, line: str) -> None:
         if self._bar is None:
@@ -416,6 +454,6 @@ def _rich_bar() -> RichProgress:
         progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(bar_width=24),
         progress.TimeElapsedColumn(),
-        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.fields[left]}", markup=False),
         console=Console(stderr=True),
     )

@@ -13,6 +13,7 @@ import typer
 from small import PLAIN, SMALL, TRIALS, command, stored
 
 from ratecli.cli.batch import Batch
+from ratecli.datasets.sources import loans
 from ratecli.experiment.prepare import prepare
 from ratecli.files import LEDGER_FILE
 from ratecli.ledger.records import TrialResult
@@ -175,11 +176,36 @@ def test_the_plan_counts_shared_trials_once(folder, cli, files):
     files[0].unlink()
     lacking = cli("plan", "*.yaml")
     assert lacking.code == 0
-    assert rows(lacking)["small"] == [str(TRIALS), *["unknown"] * 3]
-    assert rows(lacking)["all"] == [str(4 + 12 + TRIALS), *["unknown"] * 3]
+    assert rows(lacking)["small"][:3] == [str(TRIALS), "0", str(TRIALS)]
+    assert rows(lacking)["all"][:3] == [str(16 + TRIALS), "4", str(12 + TRIALS)]
     assert (
         "adult/adult.data, adult/adult.test; download with `ratecli fetch far.yaml`" in lacking.out
     )
+
+
+def test_the_plan_scales_stated_times_and_reads_no_rows(folder, cli, monkeypatch):
+    stated = "trial_seconds: {unconstrained: 0.5, majorize: 30}\n"
+    text = PLAIN.replace("rows: 200", "rows: 213")
+    (folder / "one.yaml").write_text(text + stated)
+    text = text.replace("name: small", "name: two").replace("seeds: 2", "seeds: [8, 9]")
+    (folder / "two.yaml").write_text(text + stated.replace(", majorize: 30", ""))
+    monkeypatch.setattr(loans, "prepare", None)  # reading a table would fail
+    answer = cli("plan", "one.yaml", "two.yaml")
+    lines = [line.split() for line in answer.out.splitlines()]
+    assert ["small", "8", "0", "8", "2", "min"] in lines  # 4 * 0.5 + 4 * 30 s
+    assert ["two", "8", "0", "8", ">", "2.0", "s"] in lines
+    assert ["all", "16", "0", "16", ">", "2", "min"] in lines
+    assert answer.code == 0
+
+
+def test_the_plan_finds_stored_trials_whose_rules_depend_on_rows(folder, cli):
+    rule = "positive_rate[women] >= kappa * positive_rate[men]"
+    text = PLAIN.replace(rule, "max_gap(positive_rate, by=sex) <= kappa")
+    (folder / "one.yaml").write_text(text.replace("seeds: 2", "seeds: 1"))
+    (folder / "two.yaml").write_text(text.replace("name: small", "name: two"))
+    assert cli("run", "one.yaml", "-q", "--executor", "serial").code == 0
+    lines = [line.split()[:4] for line in cli("plan", "one.yaml", "two.yaml").out.splitlines()]
+    assert ["small", "4", "4", "0"] in lines
 
 
 def test_an_unreadable_ledger_stops_its_own_experiment_only(folder):

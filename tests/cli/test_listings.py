@@ -7,8 +7,10 @@ import subprocess
 import sys
 
 import pytest
+import typer.main
 from small import SMALL, command, environment, process
 
+from ratecli.cli.app import app
 from ratecli.config.report import PLOT_TYPES
 from ratecli.experiment.catalogue import LISTINGS, describable_names, describe
 from ratecli.experiment.schema import file_schema
@@ -18,7 +20,21 @@ from ratecli.solvers.registry import all_algorithms
 
 HEAVY = {"numpy", "scipy", "pandas", "sklearn", "pyarrow", "matplotlib", "rich", "jinja2"}
 HEAVY |= {"requests"}
-SHOWN = ("loans", "recall", "f1", "share", "kl", "max_gap", "disclosivity", "tradeoff")
+SHOWN = (
+    "loans",
+    "split",
+    "safety.delta",
+    "iterations",
+    "E308",
+    "w402",
+    "recall",
+    "f1",
+    "share",
+    "kl",
+    "max_gap",
+    "disclosivity",
+    "tradeoff",
+)
 QUICK = [
     ["--help"],
     ["run", "--help"],
@@ -69,6 +85,24 @@ def test_listings_are_tables_and_json(cli, kind):
     assert all(row["name"] in shown.out for row in rows)
 
 
+GROUP = typer.main.get_command(app)
+
+
+@pytest.mark.parametrize("columns", [50, 80, 120])
+@pytest.mark.parametrize("name", ["", *GROUP.commands])
+def test_help_is_not_cut(cli, monkeypatch, name, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    answer = cli(*filter(None, [name]), "--help")
+    lines = [line for line in answer.out.splitlines() if not line.startswith("Usage: ")]
+    assert not [line for line in lines if line.rstrip().endswith("...")]
+    text = " ".join(answer.out.split())
+    told = [GROUP.commands[name]] if name else GROUP.commands.values()
+    sentences = [" ".join(each.help.split()).partition(". ")[0] for each in told]
+    options = [each.help for each in GROUP.commands[name].params] if name else []
+    for part in filter(None, [*sentences, *options]):
+        assert part.removesuffix(".") in text
+
+
 def test_the_schema_is_printed(cli):
     assert json.loads(cli("schema").out) == file_schema()
 
@@ -98,7 +132,20 @@ def test_every_name_can_be_shown(cli, name):
     [
         ("show majorize", 0, r"iterations +whole number, at least 1 +8 "),
         ("show majorize", 0, r"regularized \| none"),
-        ("show positive_rat", 2, r"did you mean 'positive_rate'\?"),
+        ("show split", 0, r"datasets\.NAME\.split +mapping .*\n(.*\n)* +balanced_tree +nearest"),
+        ("show safety.delta", 0, r"safety\.delta +number, more than 0, less than 1 "),
+        ("show datasets.mine.split.by", 0, r"datasets\.NAME\.split\.by +text "),
+        ("show holds", 0, r"algorithms\.NAME\.holds +train \| validation \| new_rows"),
+        ("show iterations", 0, r"majorize +whole number, at least 1 +8 (.*\n)+ +seldonian +"),
+        ("show guarantee", 0, r"what: +plot and key\n(.*\n)+ +safety\.guarantee +each \| joint"),
+        ("show w402", 0, r"means: +A constraint holds on training rows"),
+        ("show positive_rat", 2, r"did you mean 'positive_rate' \(metric\)"),
+        ("show spilt", 2, r"did you mean 'split' \(key\)"),
+        ("show iteration", 2, r"did you mean 'iterations' \(option\)"),
+        ("show trade_off", 2, r"did you mean 'tradeoff' \(plot\)"),
+        ("show E3080", 2, r"'E308' \(code of a message\)"),
+        ("show majorise", 2, r"'majorize' \(algorithm\)"),
+        ("show adults", 2, r"'adult' \(data set\)"),
         ("--version", 0, r"^ratecli 0\.1\.0\n$"),
         *((line, 2, "Usage: ratecli") for line in ("rum", "ls", "ls nothing", "run", "fetch")),
         ("run --jobs 0 x.yaml", 2, "Usage: ratecli"),

@@ -23,6 +23,7 @@ algorithms:
   - three_player: {steps: 5000, tune: {learning_rate: [0.001, 1], multiplier_rate: [0.01, 0.1]}}
 seeds: [3, 1]
 limits: {time: 10 min, memory: 2 GiB}
+trial_seconds: {base: 0.5, majorize: {adult: 30, mine: 2}}
 metrics: {ratio: 'positive_rate[men] / positive_rate[women]', error: error}
 report:
   tables: [{rows: [algorithm, variant], columns: [ratio, violation.ratio], file: t}]

@@ -41,6 +41,7 @@ def test_defaults(load):
         "algorithms": [{"unconstrained": {"as": "unconstrained"}}],
         "seeds": [0],
         "limits": {},
+        "trial_seconds": {},
         "metrics": {"error": "error"},
         "report": {"tables": [], "plots": []},
         "expect": [],

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from ratecli.certify.bounds import AUTO, BOUNDS
 from ratecli.certify.trees import DeltaDivision, SafetyMethod, SafetyTestSpec
-from ratecli.config.experiment import Experiment, LimitsSpec, json_schema
+from ratecli.config.experiment import Experiment, json_schema
+from ratecli.config.limits import LimitsSpec
 from ratecli.config.safety import SafetySpec
 
 HEAD = "name: x\ndatasets: {d: {path: d.csv, label: y}}\n"

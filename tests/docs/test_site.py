@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
+import generate
 import pytest
 import typer.main
 
@@ -89,6 +90,15 @@ def test_no_page_loads_anything_from_the_network(site):
     assert not re.findall(r"url\(['\"]?https?:", styles)
     for path in folder.rglob("*.html"):
         assert "<!-- from:" not in path.read_text("utf-8")  # a comment for the tests
+
+
+def test_the_pages_of_the_reference_are_those_of_the_code():
+    stale = [
+        path.name
+        for path, text in generate.pages().items()
+        if not path.exists() or path.read_text("utf-8") != text
+    ]
+    assert not stale, f"run `make reference` and commit docs/reference: {stale} differ"
 
 
 def test_the_reference_contains_every_name(site):

@@ -81,10 +81,15 @@ expect:
     assert fault.code == "E104"
 
 
-def test_trials_with_equal_rows_are_consecutive(folder):
+def test_one_trial_of_each_algorithm_runs_first_and_trials_with_equal_rows_are_consecutive(folder):
     jobs = [task.payload for task in prepare(write(folder, BOTH)).plan.tasks]
-    rows = [(job.case.datasets, job.seed) for job in jobs]
-    assert rows == sorted(rows)
+    algorithms = {(job.case.label, job.case.datasets) for job in jobs}
+    first = jobs[: len(algorithms)]
+    assert {(job.case.label, job.case.datasets) for job in first} == algorithms
+    assert {job.seed for job in first} == {0}
+    for part in (first, jobs[len(algorithms) :]):
+        rows = [(job.case.datasets, job.seed) for job in part]
+        assert rows == sorted(rows)
 
 
 def test_own_sweep_may_select_data_sets(folder):

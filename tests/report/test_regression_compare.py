@@ -5,16 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from synthetic_ledger import measured, planned, texts
+from synthetic_ledger import texts
 
-from ratecli.ledger.view import Ledger
 from ratecli.rates.metrics import Direction
 from ratecli.report.expectations import Verdict
 from ratecli.report.groups import estimate_share
-from ratecli.report.regression import compare
+from ratecli.report.regression import compare, settings
 from ratecli.report.regression.check import seed_notes
 from ratecli.report.regression.findings import CheckReport, Finding, findings_sheet
-from ratecli.report.regression.reference import PinnedTrials, build_reference
+from ratecli.report.regression.reference import PinnedTrials
 
 BETTER = {"error": Direction.LOW, "accuracy": Direction.HIGH, "solution_rate": Direction.HIGH}
 FIVE = [0.20, 0.21, 0.19, 0.22, 0.18]
@@ -129,20 +128,22 @@ def test_values_that_cannot_be_compared_fail(now, was, detail):
     assert found.detail.startswith(detail)
 
 
-def test_data_sets_that_changed_are_named():
-    trial = planned("fit", 0)
-    result = {trial.key: measured(trial, {("v", "test"): {"error": 0.1}})}
-
-    def ledger(**digests):
-        data = {name: {"digest": digest} for name, digest in digests.items()}
-        return Ledger([trial], result, META | {"datasets": data})
-
-    pinned, terms = build_reference(ledger(b="2", c="4", d="5")), compare.ComparisonTerms(0.001, {})
-    found = compare.compare_with_reference(ledger(a="1", b="2", c="3"), pinned, terms)
-    assert [each.loc for each in found] == [("datasets", name) for name in "acd"]
-    assert all("differs from the pinned one" in each.detail for each in found)
-    found = compare.compare_with_reference(ledger(b="2", c="4", d="5"), pinned, terms)
-    assert {each.detail for each in found} == {"1 seed: no interval"}
+def test_data_sets_and_settings_that_changed_are_named():
+    was, now = {"b": "2", "c": "4", "d": "5"}, {"a": "1", "b": "2", "c": "3"}
+    assert settings.changed_data({}, was, now) == ["a", "c", "d"]
+    assert settings.changed_data({"datasets.c.drop": ("x", "y")}, was, now) == ["a", "d"]
+    was = {
+        "algorithms.m.steps": "1",
+        "algorithms.n.steps": "1",
+        "metrics.a": "tpr",
+        "objective": "x",
+    }
+    now = {"algorithms.m.steps": "2", "metrics.b": "tpr", "objective": "x", "holds": "train"}
+    changes = settings.changed_settings(was, now)
+    assert changes == {"algorithms.m.steps": ("1", "2"), "holds": ("not set", "train")}
+    assert settings.algorithm_changes(changes, "m") == "steps 1 -> 2"
+    assert settings.algorithm_changes(changes, "n") == ""
+    assert settings.changed_settings({}, now) == {}, "older references have no settings"
 
 
 def test_other_seeds_are_also_compared_over_the_rows_of_all_splits():

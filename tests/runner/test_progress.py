@@ -3,7 +3,8 @@ from contextlib import redirect_stderr
 
 import pytest
 
-from ratecli.ledger.records import TrialResult
+from ratecli.experiment.forecast import TimeLeft
+from ratecli.ledger.records import PlannedTrial, TrialResult
 from ratecli.runner import run
 from ratecli.runner.run import RunProgress
 
@@ -15,9 +16,15 @@ def name(key):
     return f"trial {key}"
 
 
-def shown(*results, total=12, cached=3, quiet=False):
-    out = io.StringIO()
-    with redirect_stderr(out), RunProgress(total, cached, name, quiet=quiet) as display:
+def left(*keys, **seconds):
+    """Return the time left of trials of one algorithm, with the times that the file states."""
+    trials = [PlannedTrial(key, "m", "majorize", {}, {}, 0, {}) for key in [*keys, *seconds]]
+    return TimeLeft(trials, seconds, jobs=1)
+
+
+def shown(*results, total=12, cached=3, quiet=False, **seconds):
+    out, time_left = io.StringIO(), left(*(result.key for result in results), **seconds)
+    with redirect_stderr(out), RunProgress(total, cached, name, time_left, quiet=quiet) as display:
         for result in results:
             display.done(result)
     return out.getvalue().splitlines()
@@ -41,10 +48,12 @@ def test_quick_trials_give_one_last_line_and_every_failure(results, quiet, lines
 
 def test_slow_trials_give_a_line_each(monkeypatch):
     monkeypatch.setattr(run, "LINE_SECONDS", 0.0)
-    results = [TrialResult("a", "ok"), TrialResult("c", "infeasible")]
-    assert shown(*results, total=2, cached=0) == [
-        "1/2  trial a: ok, 0.0 s",
-        "2/2  trial c: infeasible, 0.0 s",
+    results = [TrialResult("a", "ok", seconds=40), TrialResult("c", "infeasible", seconds=60), BAD]
+    assert shown(*results, total=4, cached=0, later=70) == [
+        "1/4  trial a: ok, 40.0 s; about 2 min left",
+        "2/4  trial c: infeasible, 60.0 s; about 2 min left",
+        FAILURE,
+        "3/4 (1 failed)  trial b: error, 0.0 s; about 50 s left",
     ]
 
 
@@ -56,11 +65,17 @@ class Terminal(io.StringIO):
 def test_a_terminal_gets_a_bar(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
-    with redirect_stderr(Terminal()) as out, RunProgress(4, 1, name) as display:
+    time_left = left("a", a=600, b=600, c=600)
+    with redirect_stderr(Terminal()) as out, RunProgress(4, 1, name, time_left) as display:
         display._bar.refresh()
         for result in (TrialResult("a", "ok"), BAD):
             display.done(result)
             display._bar.refresh()
     text = out.getvalue()
-    for part in ("1/4 (1 stored before)", "3/4 (1 stored before, 1 failed)", FAILURE):
+    for part in (
+        "1/4 (1 stored before)",
+        "about 30 min left",
+        "3/4 (1 stored before, 1 failed)",
+        FAILURE,
+    ):
         assert part in text

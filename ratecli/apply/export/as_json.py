@@ -13,6 +13,7 @@ from ratecli.models.base import Array
 from ratecli.models.composed import GroupThreshold
 from ratecli.models.linear import LinearRegressor
 from ratecli.rates.parser import parse_conditions
+from ratecli.rates.syntax import AnyOf, Clause
 
 NUMBER = "weight * (value - mean) / scale; `missing` where there is no number"
 TEXT = "weights[value]; 0 for a value that is not listed; '(missing)' is an empty field"
@@ -65,14 +66,17 @@ def _column(block: NumericBlock | OneHotBlock, weights: Array) -> dict[str, Any]
     return {"column": block.column, "kind": "number", **term, **missing}
 
 
+def _clause(clause: Clause) -> dict[str, Any]:
+    """Return a comparison, or several of which at least one must hold."""
+    if isinstance(clause, AnyOf):
+        return {"any": [_clause(atom) for atom in clause.atoms]}
+    return {"column": clause.column, "is": clause.op, "values": list(clause.values)}
+
+
 def _groups(classifier: GroupThreshold) -> dict[str, Any]:
     """Return slices by name, as lists of conditions that all hold, and the groups."""
     slices = {
-        text: [
-            {"column": each.column, "is": each.op, "values": list(each.values)}
-            for each in parse_conditions(text)
-        ]
-        for text in classifier.slices
+        text: [_clause(each) for each in parse_conditions(text)] for text in classifier.slices
     }
     groups = [
         {

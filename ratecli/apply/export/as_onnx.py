@@ -26,7 +26,7 @@ from ratecli.models.linear import LinearRegressor, Threshold
 from ratecli.models.probabilities import ProbabilityModel, SklearnModel
 from ratecli.models.trees import LEAF, NO_SET, TreeEnsemble
 from ratecli.rates.parser import parse_conditions
-from ratecli.rates.syntax import Condition, parse_number, value_text
+from ratecli.rates.syntax import AnyOf, Clause, parse_number, value_text
 
 ML = "ai.onnx.ml"
 OPSETS = {"": 18, ML: 5}
@@ -178,8 +178,10 @@ class _Graph:
             first = self.add("Mul", first, other)
         return first
 
-    def _holds(self, condition: Condition) -> str:
+    def _holds(self, condition: Clause) -> str:
         """Return (n, 1) whether a condition holds, 1 or 0; for a missing value it does not."""
+        if isinstance(condition, AnyOf):
+            return self.add("Max", *map(self._holds, condition.atoms))
         column, equal = condition.column, condition.op == "="
         if self.kinds[column] == "text":
             values = {value_text(value): float(equal) for value in condition.values}

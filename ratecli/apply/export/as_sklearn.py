@@ -112,7 +112,7 @@ def _value_weights(
     Raises E104 unless each slice consists of own values of the same column.
     """
     slices = [parse_conditions(text) for text in classifier.slices]
-    conditions = [each for slice_ in slices for each in slice_]
+    conditions = [atom for slice_ in slices for clause in slice_ for atom in clause.atoms]
     columns = {each.column for each in conditions}
     values = [value for each in conditions for value in each.values]
     plain = len(columns) == 1 and len(conditions) == len(slices)

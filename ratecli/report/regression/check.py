@@ -36,8 +36,15 @@ from ratecli.report.regression.reference import (
     OBJECTIVE,
     Reference,
     build_reference,
+    dataset_digests,
     read_reference,
     reference_text,
+)
+from ratecli.report.regression.settings import (
+    change_notes,
+    changed_data,
+    changed_settings,
+    experiment_settings,
 )
 from ratecli.report.sheet import format_point
 
@@ -68,6 +75,7 @@ def check_results(
         found += expectation_findings(ledger, experiment.expect)
         if known is not None:
             found += _reference_findings(prepared, ledger, known, tolerance)
+            notes += _change_notes(experiment, ledger, known)
             pinned_seeds = {seed for each in known.trials for seed in each.seeds}
             notes += seed_notes(pinned_seeds, {trial.seed for trial in ledger.plan}, found)
             was, now = known.versions, ledger.meta["versions"]
@@ -93,6 +101,14 @@ def _reference_findings(
     found = compare_with_reference(ledger, known, ComparisonTerms(tolerance, better, rows))
     again = f"if this change is intended, pin again: `ratecli pin {prepared.path}`"
     return [replace(each, help="" if each.verdict.good else again) for each in found]
+
+
+def _change_notes(experiment: Experiment, ledger: Ledger, known: Reference) -> list[Diagnostic]:
+    """Return warnings about settings and data that are not the pinned ones."""
+    changes = changed_settings(known.settings, experiment_settings(ledger.experiment))
+    return change_notes(
+        experiment, changes, changed_data(changes, known.data, dataset_digests(ledger))
+    )
 
 
 def _location(experiment: Experiment, found: Finding) -> Loc:

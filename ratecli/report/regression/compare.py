@@ -34,8 +34,12 @@ from ratecli.report.regression.reference import (
     PinnedTrials,
     Reference,
     VariantMetric,
-    dataset_digests,
     pin_points,
+)
+from ratecli.report.regression.settings import (
+    algorithm_changes,
+    changed_settings,
+    experiment_settings,
 )
 from ratecli.report.regression.statistics import (
     BySeed,
@@ -103,24 +107,25 @@ class SeedSeries:
 def compare_with_reference(
     ledger: Ledger, reference: Reference, terms: ComparisonTerms
 ) -> list[Finding]:
-    """Compare every value with the pinned one, in plan order.
+    """Compare every value with the pinned one of the same algorithm, sweep point and seed.
 
-    If data sets changed, only this is reported, as they alone could explain different values.
+    Options of the algorithm that changed are named.
     """
-    now, was = dataset_digests(ledger), reference.data
-    change = "differs from the pinned one: it was added or removed, or its file or options changed"
-    changes = [
-        Finding(detail=f"data set '{name}' {change}", loc=("datasets", name))
-        for name in sorted({**now, **was})
-        if now.get(name) != was.get(name)
+    changes = changed_settings(reference.settings, experiment_settings(ledger.experiment))
+    found = compare_points(pin_points(ledger), reference.trials, terms)
+    own = {each.algorithm: algorithm_changes(changes, each.algorithm) for each in found}
+    return [
+        replace(each, detail=f"{each.detail}; {own[each.algorithm]}")
+        if own[each.algorithm]
+        else each
+        for each in found
     ]
-    return changes or compare_points(pin_points(ledger), reference.trials, terms)
 
 
 def compare_points(
     now: Sequence[PinnedTrials], was: Sequence[PinnedTrials], terms: ComparisonTerms
 ) -> list[Finding]:
-    """Compare results on the same data; what cannot be compared comes first."""
+    """Compare results; what cannot be compared comes first."""
     known = {each.key: each for each in was}
     design = SeedDesign.of(*({seed for each in side for seed in each.seeds} for side in (was, now)))
     compared: list[Finding | SeedSeries] = []

@@ -120,7 +120,7 @@ class CheckReport:
     """All findings of one experiment file.
 
     `versions` has the pinned and current version of each package that affects results and differs,
-    `notes` warnings (W502) that do not fail the check.
+    `notes` warnings (W502, W503) that do not fail the check.
     """
 
     path: Path

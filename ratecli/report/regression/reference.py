@@ -22,6 +22,7 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import PlannedTrial
 from ratecli.ledger.view import Ledger
 from ratecli.report.groups import group_by
+from ratecli.report.regression.settings import experiment_settings
 
 DIGITS = 9
 """Significant digits: more than any tolerance needs, but few enough to be equal across CPUs."""
@@ -93,12 +94,17 @@ class PinnedTrials(_Strict):
 
 
 class Reference(_Strict):
-    """The pinned results of an experiment; `data` are the checksums of its data sets."""
+    """The pinned results of an experiment.
+
+    `data` are the checksums of its data sets, `settings` what affects results in the file; older
+    references have none.
+    """
 
     format: Literal[1]
     name: str
     data: dict[str, str]
     versions: dict[str, str]
+    settings: dict[str, str] = Field(default_factory=dict)
     trials: list[PinnedTrials]
 
 
@@ -143,6 +149,7 @@ def build_reference(ledger: Ledger) -> Reference:
         name=ledger.experiment["name"],
         data=dataset_digests(ledger),
         versions=dict(ledger.meta["versions"]),
+        settings=experiment_settings(ledger.experiment),
         trials=sorted(pin_points(ledger), key=lambda each: each.algorithm),
     )
 
@@ -153,7 +160,8 @@ def dataset_digests(ledger: Ledger) -> dict[str, str]:
 
 def reference_text(found: Reference) -> str:
     """Return the file's text, with sorted keys and one line per list of numbers."""
-    text = json.dumps(found.model_dump(), indent=1, ensure_ascii=False, sort_keys=True)
+    content = found.model_dump(exclude=None if found.settings else {"settings"})
+    text = json.dumps(content, indent=1, ensure_ascii=False, sort_keys=True)
     return SCALAR_LIST.sub(lambda each: f"[{' '.join(each[1].split())}]", text) + "\n"
 
 

@@ -1,0 +1,187 @@
+"""Expected times: of the trials of a plan, and of the rest of a run."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+from ratecli.experiment.plan import Plan, algorithm_and_dataset
+from ratecli.ledger.records import PlannedTrial
+from ratecli.ledger.store import LedgerStore
+
+STATED_WEIGHT = 0.1
+"""Weight of stated times against those of ended trials, as a share of the number of trials."""
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a time in the unit that fits it, such as `1.5 s`, `40 s`, `3 min` or `2.1 h`."""
+    if seconds < 90:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+@dataclass(frozen=True)
+class RunForecast:
+    """Forecast for the trials of one algorithm or experiment.
+
+    `seconds` is the expected time of the trials to run, without `unknown` of them.
+    """
+
+    label: str
+    trials: int
+    stored: int
+    seconds: float
+    unknown: int
+
+    @property
+    def to_run(self) -> int:
+        return self.trials - self.stored
+
+
+def forecast_runs(
+    runs: Sequence[tuple[str, Plan, Path]], *, by_algorithm: bool = False
+) -> list[RunForecast]:
+    """Return a forecast for each experiment, given as (name, plan, ledger), and one for all.
+
+    With `by_algorithm`, return one for each label instead of each experiment. The last one counts
+    shared trials once. A trial that one ledger stores counts as stored for all, since a run of all
+    copies it. A trial's time is the mean of stored trials of its algorithm and data set, or else
+    what the file states, or else the mean of the same algorithm's trials in other experiments.
+    """
+    stored = [_stored_trials(plan, ledger) for _, plan, ledger in runs]
+    cached = {trial.key for each in stored for trial, _ in each}
+    every = [pair for each in stored for pair in each]
+    others = _means((trial.algorithm, seconds) for trial, seconds in every)
+    rows: dict[str, dict[str, float | None]] = {}
+    total: dict[str, float | None] = {}
+    for (name, plan, _), pairs in zip(runs, stored, strict=True):
+        own = _means((algorithm_and_dataset(trial), seconds) for trial, seconds in pairs)
+        for trial in plan.planned:
+            guesses = (
+                0.0 if trial.key in cached else None,
+                own.get(algorithm_and_dataset(trial)),
+                plan.seconds.get(trial.key),
+                others.get(trial.algorithm),
+            )
+            seconds = next((each for each in guesses if each is not None), None)
+            rows.setdefault(trial.label if by_algorithm else name, {})[trial.key] = seconds
+            total.setdefault(trial.key, seconds)
+    return [
+        RunForecast(
+            label,
+            trials=len(found),
+            stored=len(found.keys() & cached),
+            seconds=sum(filter(None, found.values())),
+            unknown=sum(each is None for each in found.values()),
+        )
+        for label, found in (*rows.items(), ("all", total))
+    ]
+
+
+def _stored_trials(plan: Plan, ledger: Path) -> list[tuple[PlannedTrial, float]]:
+    """Return the trials that a ledger stores and this plan or its last run planned, with times."""
+    if not ledger.is_file():
+        return []
+    with LedgerStore(ledger, readonly=True) as store:
+        known = store.known()
+        trials = {trial.key: trial for trial in [*store.plan(), *plan.planned]}
+    return [(trials[key], seconds) for key, seconds in known.items() if key in trials]
+
+
+def _means(pairs: Iterable[tuple[Hashable, float]]) -> dict[Hashable, float]:
+    found: dict[Hashable, list[float]] = {}
+    for name, seconds in pairs:
+        found.setdefault(name, []).append(seconds)
+    return {name: mean(own) for name, own in found.items()}
+
+
+class TimeLeft:
+    """Estimates how long the remaining trials of a run take, from the trials that have ended.
+
+    A trial is expected to take the mean of the trials of its algorithm and sweep point. If none of
+    them has ended, it is expected to take the geometric mean of two estimates: the mean of its
+    algorithm's trials on its data set, weighted by their number, and the time that is stated in the
+    file, weighted by `STATED_WEIGHT`. Stated times are corrected by the ratio of actual to stated
+    times so far, since machines differ, again as a geometric mean with 1.
+
+    Parameters
+    ----------
+    trials
+        All trials of the run, including those that are stored.
+    stated
+        The times that files state, by key.
+    jobs
+        Number of trials that run at the same time.
+    """
+
+    def __init__(
+        self, trials: Iterable[PlannedTrial], stated: Mapping[str, float], jobs: int
+    ) -> None:
+        self._jobs = jobs
+        self._points = {
+            trial.key: (*algorithm_and_dataset(trial), repr(sorted(trial.point.items())))
+            for trial in trials
+        }
+        self._left = Counter(self._points.values())
+        self._planned = Counter(point[:2] for point in self._points.values())
+        self._stated = _means(
+            (point[:2], stated[key]) for key, point in self._points.items() if key in stated
+        )
+        self._ended: dict[Hashable, tuple[int, float]] = {}
+
+    def end(self, key: str, seconds: float | None) -> None:
+        """Record that a trial has ended, now or in an earlier run; None if it failed."""
+        point = self._points[key]
+        self._left[point] -= 1
+        for place in (point, point[:2]) if seconds is not None else ():
+            count, total = self._ended.get(place, (0, 0.0))
+            self._ended[place] = count + 1, total + (seconds or 0.0)
+
+    def __str__(self) -> str:
+        """Return the estimate as text, such as `about 3 min left`; "" if nothing is known."""
+        seconds, complete = self.seconds()
+        about = "about" if complete else "more than"
+        return f"{about} {format_seconds(seconds)} left" if seconds else ""
+
+    def seconds(self) -> tuple[float, bool]:
+        """Return the time left when a trial has just ended, and whether it includes all trials.
+
+        Trials of an algorithm without ended trials and stated time are not included. The trials
+        that are running are expected to be halfway.
+        """
+        speed = self._speed()
+        expected = [(n, self._expected(point, speed)) for point, n in self._left.items() if n]
+        known = [(count, each) for count, each in expected if each is not None]
+        count, total = sum(count for count, _ in known), sum(count * each for count, each in known)
+        if not count:
+            return 0.0, not expected
+        running = min(self._jobs - 1, count)
+        longest = max(each for _, each in known) / (2 if running == count else 1)
+        shared = total * (1 - running / count / 2) / self._jobs
+        return max(shared, longest), len(known) == len(expected)
+
+    def _speed(self) -> float:
+        """Return the factor by which stated times are to be multiplied."""
+        log, weight = 0.0, STATED_WEIGHT * len(self._points)
+        for place, stated in self._stated.items():
+            count, total = self._ended.get(place, (0, 0.0))
+            if total:
+                log, weight = log + count * math.log(total / count / stated), weight + count
+        return math.exp(log / weight)
+
+    def _expected(self, point: tuple[str, object, str], speed: float) -> float | None:
+        """Return the expected seconds of a trial at a point, None if unknown."""
+        if point in self._ended:
+            count, total = self._ended[point]
+            return total / count
+        count, total = self._ended.get(point[:2], (0, 0.0))
+        stated = self._stated.get(point[:2])
+        if not total or stated is None:
+            return total / count if count else stated and stated * speed
+        weight = STATED_WEIGHT * self._planned[point[:2]]
+        logs = count * math.log(total / count) + weight * math.log(stated * speed)
+        return math.exp(logs / (count + weight))
