@@ -80,7 +80,7 @@ class Candidate:
         complete = len(samples) == len(found)
         share = math.prod(each.share for each in samples) if complete else 0.0
         stated = complete and bool(levels) and all(each.keeps_level for each in samples)
-        answered = 2 * objective.n >= len(group.outcomes)
+        answered = 2 * objective.n >= group.ended
         is_kept = answered and (share >= DEFAULT_LEVEL or stated)
         return cls(group, objective, share, violation, min(levels, default=None), is_kept)
 
@@ -277,7 +277,7 @@ def _overview(ledger: Ledger, found: Sequence[Answer], kept: Sequence[Answer], r
 
 
 def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
-    best, total = answer.best, len(answer.best.group.outcomes)
+    best, total = answer.best, answer.best.group.ended
     point = f"{format_point(answer.task)}: " if answer.task else ""
     amount = f"{objective_name(ledger)} {estimate_cell(best.objective).text}"
     if answer.cost.mean is not None and answer.baseline and answer.baseline is not best.group:

@@ -21,7 +21,7 @@ from ratecli.ledger.records import (
     PlannedTrial,
     is_no_better,
 )
-from ratecli.ledger.view import MEASURED_STATUSES, Ledger
+from ratecli.ledger.view import MEASURED_STATUSES, NOT_RUN, Ledger
 from ratecli.ledger.violations import (
     MeasuredViolation,
     ViolationSample,
@@ -158,6 +158,11 @@ class SeedGroup:
     @cached_property
     def statuses(self) -> Mapping[str, int]:
         return Counter(outcome.status for outcome in self.outcomes)
+
+    @property
+    def ended(self) -> int:
+        """Number of trials that have run."""
+        return len(self.outcomes) - self.statuses.get(NOT_RUN, 0)
 
     @cached_property
     def values(self) -> Mapping[SplitMetric, tuple[float, ...]]:

@@ -131,10 +131,9 @@ def _draw_row(
     means = [rate.mean or 0.0 for rate in rates.values()]
     if means:
         axes.plot([min(means), max(means)], [row, row], color=GREY, alpha=0.25, linewidth=4)
-    for (group, rate), mean in zip(rates.items(), means, strict=True):
-        number = groups.index(group)
-        place = row + SPREAD * ((number + 0.5) / len(groups) - 0.5)
-        style = _style(number)
+    for k, ((group, rate), mean) in enumerate(zip(rates.items(), means, strict=True)):
+        place = row + SPREAD * ((k + 0.5) / len(means) - 0.5)
+        style = _style(groups.index(group))
         bar = axes.plot(rate.interval or (mean, mean), [place] * 2, color=style["color"])
         canvas.add_series(group, *bar, *axes.plot(mean, place, **style))
         facts = (("setting", names[0]), (names[1], estimate_cell(rate).text), ("n", str(rate.n)))
