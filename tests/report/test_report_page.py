@@ -132,7 +132,7 @@ def test_no_field_can_inject(example):
 def test_the_answer_comes_first_and_details_are_folded(text):
     heads = re.findall(r"<h[23]>(.*?)</h[23]>", text)
     assert heads == [
-        "Answer", "Groups", "Plots", "Warnings",  # the rest is folded
+        "Answer", "Plots", "Warnings",  # the rest is folded
         "Setup", "Tables", "Table 1 (test)", "errors (train)",
         "Violations", "Satisfied constraints", "Constraints at each sweep point",
         "Trials", "How trials ended", "Unsolved and unfinished trials",
