@@ -9,13 +9,16 @@ import numpy as np
 
 from ratecli.config.report import Plot, TradeoffPlot
 from ratecli.datasets import registry
-from ratecli.experiment.cases import OF_PLACEHOLDER, Case, references, resolve_goals
+from ratecli.experiment.cases import Case, references
 from ratecli.experiment.prepare import PreparedExperiment
 from ratecli.experiment.report_checks import find_frontier, plots_of
 from ratecli.ledger.provenance import code_versions
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.plugins import find_plugin
-from ratecli.rates.affine import implied_threshold
+from ratecli.rates import expression as ex
+from ratecli.rates.affine import implied_threshold, linear_threshold
+from ratecli.rates.analysis import Goal
+from ratecli.rates.expression import Expression
 from ratecli.rates.metrics import plugin_metric_names, plugins_used_in
 from ratecli.sampling.rows import get_any_table
 from ratecli.solvers.registry import all_algorithms
@@ -35,6 +38,7 @@ def report_metadata(prepared: PreparedExperiment) -> dict[str, Any]:
             _constraint_lines(plot, prepared.cases) for plot in prepared.experiment.report.plots
         ],
         "frontier": _frontiers(prepared),
+        "left_out": prepared.plan.left_out,
     }
 
 
@@ -107,13 +111,20 @@ def _constraint_levels(cases: Sequence[Case], metric: str, by: str | None) -> li
         if metric not in case.metrics or any(references(tree) for _, tree in case.expressions()):
             continue
         panel = {"panel": case.point[by]} if by in case.point else {}
-        for goal in resolve_goals(case, lambda _: OF_PLACEHOLDER)[1]:
-            for piece in goal.pieces:
-                value = implied_threshold(case.metrics[metric], piece)
-                if value is not None:
-                    line = {"value": round(value, 12), "label": f"{goal.name}: {value:g}"}
-                    lines.setdefault(repr((panel, round(value, 12))), line | panel)
+        for goal in case.constraints:
+            for value in _thresholds(case.metrics[metric], goal):
+                line = {"value": value, "label": f"{goal.name}: {value:g}"}
+                lines.setdefault(repr((panel, value)), line | panel)
     return sorted(lines.values(), key=lambda line: float(line["value"]))
+
+
+def _thresholds(metric: Expression, goal: Goal) -> set[float]:
+    """Return the values of a metric at which a constraint, or a part of it, is 0."""
+    whole = goal.expression
+    parts = whole.arguments if isinstance(whole, ex.Apply) and whole.function == "max" else ()
+    found = [implied_threshold(metric, piece) for piece in goal.pieces]
+    found += [linear_threshold(metric, violation) for violation in (whole, *parts)]
+    return {round(value, 12) for value in found if value is not None}
 
 
 def _frontiers(prepared: PreparedExperiment) -> dict[str, list[list[float]]]:

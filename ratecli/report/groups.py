@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from ratecli.ledger.records import (
     PlannedTrial,
     is_no_better,
 )
-from ratecli.ledger.view import MEASURED_STATUSES, Ledger
+from ratecli.ledger.view import MEASURED_STATUSES, NOT_RUN, Ledger
 from ratecli.ledger.violations import (
     MeasuredViolation,
     ViolationSample,
@@ -28,6 +29,8 @@ from ratecli.ledger.violations import (
 )
 
 LEVEL = 0.95
+GROUP_RATE = re.compile(r"(?!joint_rate|base_rate)(\w+)\[([^\[\]]+)\]")
+"""A rate of a group, such as `tpr[sex = Female]`."""
 
 
 @dataclass(frozen=True)
@@ -99,13 +102,15 @@ class TrialOutcome:
     """A trial's status and the values of one variant, None if the trial did not return it.
 
     `violations` are those on the test set, by constraint. `best_constant` is the objective there of
-    the best constant decision that satisfies the constraints.
+    the best constant decision that satisfies the constraints. `rates` are rates of groups, by split
+    and text, such as `tpr[sex = Female]`.
     """
 
     status: str
     numbers: Mapping[SplitMetric, float] | None = None
     violations: Mapping[str, MeasuredViolation] = field(default_factory=dict)
     best_constant: float | None = None
+    rates: Mapping[SplitMetric, float] = field(default_factory=dict)
 
     @property
     def is_constant(self) -> bool:
@@ -146,9 +151,18 @@ class SeedGroup:
         default_factory=dict, init=False, repr=False, compare=False
     )
 
+    @property
+    def name(self) -> str:
+        return f"{self.label} ({self.variant})" if self.variant else self.label
+
     @cached_property
     def statuses(self) -> Mapping[str, int]:
         return Counter(outcome.status for outcome in self.outcomes)
+
+    @property
+    def ended(self) -> int:
+        """Number of trials that have run."""
+        return len(self.outcomes) - self.statuses.get(NOT_RUN, 0)
 
     @cached_property
     def values(self) -> Mapping[SplitMetric, tuple[float, ...]]:
@@ -178,6 +192,16 @@ class SeedGroup:
             if each.numbers and place in each.numbers
         ]
         return ViolationSample(known) if known else None
+
+    @cached_property
+    def rates(self) -> Mapping[SplitMetric, IntervalEstimate]:
+        """The means of rates of groups, by split and text."""
+        places = dict.fromkeys(place for each in self.outcomes for place in each.rates)
+        found = {place: [each.rates.get(place) for each in self.outcomes] for place in places}
+        return {
+            place: estimate_mean(value for value in values if value is not None)
+            for place, values in found.items()
+        }
 
     def trials(self, places: Iterable[SplitMetric]) -> int:
         """Return the largest number of trials in which one of these was measured, including NaN."""
@@ -273,7 +297,12 @@ def _outcome(
         if split == "test" and metric.startswith(VIOLATION_PREFIX)
     }
     constant = (result.info.get(BEST_CONSTANT_KEY) or {}).get("test")
-    return TrialOutcome(ledger.status(trial), numbers, violations, constant)
+    rates = {
+        (each.split, each.metric): each.value
+        for each in result.values
+        if numbers and each.variant == variant and GROUP_RATE.fullmatch(each.metric)
+    }
+    return TrialOutcome(ledger.status(trial), numbers, violations, constant, rates)
 
 
 def group_by(items: Iterable[ItemT], key: Callable[[ItemT], KeyT]) -> dict[KeyT, list[ItemT]]:

@@ -28,6 +28,7 @@ from ratecli.errors import FaultError
 from ratecli.files import LEDGER_FILE, atomic_write, report_write_errors
 from ratecli.ledger.records import END_WARNINGS_KEY
 from ratecli.ledger.view import NOT_RUN, Ledger
+from ratecli.report.answer import answer_sentences, best_sheet, incomplete_notes
 from ratecli.report.certificates import certificate_sheet
 from ratecli.report.expectations import (
     NOTE,
@@ -39,8 +40,9 @@ from ratecli.report.expectations import (
     expectation_sheet,
     warn_unmet_expectations,
 )
-from ratecli.report.groups import seed_groups
+from ratecli.report.groups import group_by, seed_groups
 from ratecli.report.plots.canvas import LEGEND, SERIES, PlotImage
+from ratecli.report.plots.group_rates import FILE as GROUP_RATES
 from ratecli.report.plots.tree import MAX_DRAWN
 from ratecli.report.sheet import (
     SheetCell,
@@ -54,7 +56,7 @@ from ratecli.report.sheet import (
 )
 from ratecli.report.sheets import (
     CELL_LEGEND,
-    best_sheet,
+    NUMBER,
     constraint_sheet,
     requested_sheets,
     status_sheet,
@@ -69,8 +71,14 @@ MAX_ROWS = 400
 LONG_TEXT = 48
 """Cells with more characters may wrap."""
 MAX_WARNINGS = 100
-MAX_SUMMARY_WARNINGS = 5
-"""Maximum number of warnings of the run in the summary; the full list is further down."""
+MAX_ALIKE = 20
+"""Maximum number of warnings that are listed as like another."""
+QUOTED = re.compile(r"'[^']*'( \(\w+\))?")
+"""A quoted name, perhaps with a variant."""
+WIDE_FIGURE = 700
+"""Figures of at least this width, in CSS pixels, are below the answer rather than beside it."""
+LONG_DESCRIPTION = 280
+"""Descriptions with more characters are folded."""
 ROOT = re.compile(r'<svg [^>]*viewBox="([^"]*)"[^>]*>(.*)</svg>', re.DOTALL)
 UNUSED = re.compile(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>|\s*\n\s*", re.DOTALL)
 """Comments, metadata, styles (which the page defines) and white space between lines."""
@@ -87,14 +95,20 @@ def render_report(
 
     `trees` are the trees of certificates with their explanations.
     """
-    warnings = collect_warnings(ledger)
+    verdicts = count_verdicts(compare_expectations(ledger))
+    groups = [each for each in plots if each.name.startswith(GROUP_RATES)]
+    others = [each for each in plots if each not in groups]
+    lead, others = others[:1], others[1:]
     return render_template(
         "report.html.j2",
         ledger=ledger,
         classes={goal["name"]: goal["class"] for goal in ledger.meta.get("goals") or ()},
         facts=experiment_facts(ledger),
         outcome=count_by_status(Counter(map(ledger.status, ledger.plan))),
-        verdicts=count_verdicts(compare_expectations(ledger)),
+        verdicts=verdicts,
+        differs=any(tone == "bad" for *_, tone in verdicts),
+        incomplete=incomplete_notes(ledger),
+        sentences=answer_sentences(ledger),
         best=best_sheet(ledger),
         satisfaction=constraint_sheet(ledger),
         constraints=constraint_sheet(ledger, by_point=True),
@@ -102,14 +116,16 @@ def render_report(
         tables=requested_sheets(ledger),
         legend=CELL_LEGEND,
         figures=plots,
+        lead=lead,
+        groups=groups,
+        others=others,
         certificates=certificate_sheet(ledger),
         trees=trees,
         max_trees=MAX_DRAWN,
         statuses=status_sheet(ledger),
         tuned=tuning_sheet(ledger),
         unsolved=unsolved_sheet(ledger),
-        warnings=warnings,
-        summary_warnings=[text for text, trials in warnings if not trials][:MAX_SUMMARY_WARNINGS],
+        warnings=collect_warnings(ledger),
         provenance=provenance(ledger),
     )
 
@@ -133,12 +149,13 @@ def experiment_facts(ledger: Ledger) -> list[tuple[str, str]]:
     return [(name, text) for name, text in found.items() if text]
 
 
-def collect_warnings(ledger: Ledger) -> list[tuple[str, int]]:
-    """Return all warnings once, with the number of trials that gave each.
+def collect_warnings(ledger: Ledger) -> list[tuple[str, int, list[str]]]:
+    """Return warnings with the number of trials that gave them, and others that are alike.
 
-    These are warnings of the run, warnings derived from results, and warnings of trials. At most
-    `MAX_WARNINGS` are listed. Algorithms that are no longer installed are left out of the derived
-    warnings, as it is unknown whether they enforce constraints.
+    Warnings are alike if they differ only in numbers and quoted names. They are warnings of the
+    run, warnings derived from results, and warnings of trials. At most `MAX_WARNINGS` are listed.
+    Algorithms that are no longer installed are left out of the derived warnings, as it is unknown
+    whether they enforce constraints.
     """
     known = all_algorithms()
     planned = [trial for trial in ledger.plan if trial.algorithm in known]
@@ -153,9 +170,13 @@ def collect_warnings(ledger: Ledger) -> list[tuple[str, int]]:
     for key in dict.fromkeys(trial.key for trial in ledger.plan):
         result = ledger.results.get(key)
         counts.update(set((result.info.get("warnings") or ()) if result else ()))
-    listed = list(counts.items())
+    alike = group_by(counts, lambda text: NUMBER.sub("#", QUOTED.sub("#", text)))
+    listed = [
+        (first, sum(counts[each] for each in (first, *more)), more)
+        for first, *more in alike.values()
+    ]
     omitted = len(listed) - MAX_WARNINGS
-    return listed[:MAX_WARNINGS] + [(f"... {omitted} more", 0)] * (omitted > 0)
+    return listed[:MAX_WARNINGS] + [(f"... {omitted} more", 0, [])] * (omitted > 0)
 
 
 def provenance(ledger: Ledger) -> list[tuple[str, str]]:
@@ -192,7 +213,13 @@ def _environment() -> Environment:
     )
     for name, file in (("css", "page.css"), ("dark", "dark.css"), ("script", "page.js")):
         found.globals[name] = Markup(_text(file).strip())  # noqa: S704 - part of ratecli
-    found.globals |= {"most_rows": MAX_ROWS, "long_text": LONG_TEXT}
+    found.globals |= {
+        "most_rows": MAX_ROWS,
+        "most_alike": MAX_ALIKE,
+        "long_text": LONG_TEXT,
+        "wide_figure": WIDE_FIGURE,
+        "long_description": LONG_DESCRIPTION,
+    }
     found.filters |= {"inline_svg": inline_svg, "tooltip_json": tooltip_json}
     return found
 
@@ -201,7 +228,7 @@ def _text(name: str) -> str:
     return resources.files("ratecli.report").joinpath("page", name).read_text("utf-8")
 
 
-def inline_svg(image: PlotImage, number: int) -> Markup:
+def inline_svg(image: PlotImage, number: int | str) -> Markup:
     """Return the drawing of a plot as markup for a page, where it is figure `number`."""
     found = ROOT.search(image.svg.decode())
     view, content = found.groups() if found else ("", "")

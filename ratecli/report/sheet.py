@@ -16,6 +16,10 @@ UNKNOWN = "-"
 """Shown for the variant of an algorithm without values, and for what was not measured."""
 MAX_LISTED = 12
 """Longer lists of values are shortened."""
+ROUNDING = 1e-7
+"""Smaller numbers are rounding errors and shown as 0."""
+LAST_DIGIT = 5e-5
+"""Smaller numbers are 0 to four decimals."""
 TONES = ("", "part", "bad")
 """Tones of statuses, from good to bad."""
 
@@ -68,7 +72,8 @@ def format_number(value: float) -> str:
     """Format with four decimals, or three significant digits for tiny or huge numbers."""
     if not math.isfinite(value):
         return str(value)
-    plain = value == 0 or 5e-5 <= abs(value) < 1e5
+    value = 0.0 if abs(value) < ROUNDING else value
+    plain = value == 0 or LAST_DIGIT <= abs(value) < 1e5
     return f"{value:.4f}" if plain else f"{value:.3g}"
 
 
@@ -120,7 +125,8 @@ def estimate_cell(found: IntervalEstimate, trials: int | None = None) -> SheetCe
     """
     if found.mean is None:
         return SheetCell("nan" if found.nan else "")
-    text = format_number(found.mean)
+    negligible = abs(found.mean) < LAST_DIGIT <= (found.half or 0.0)
+    text = format_number(0.0 if negligible else found.mean)
     if found.half is not None:
         text += f" ± {format_number(found.half)}"
     elif found.interval is not None:

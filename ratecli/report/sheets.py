@@ -1,4 +1,4 @@
-"""The report's tables: requested tables, best results, constraints, statuses and failures."""
+"""The report's tables: requested tables, constraints, statuses and failures."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ratecli.ledger.records import FILTER_STAGE_PREFIX, VIOLATION_PREFIX
+from ratecli.ledger.records import CONSTRAINT_TOLERANCE, FILTER_STAGE_PREFIX, VIOLATION_PREFIX
 from ratecli.ledger.view import Ledger
 from ratecli.report.groups import (
-    IntervalEstimate,
     SeedGroup,
     SplitMetric,
     count_satisfied,
@@ -29,7 +27,6 @@ from ratecli.report.sheet import (
     check_mark,
     estimate_cell,
     format_point,
-    format_scalar,
     format_setting,
     identity_cells,
     identity_columns,
@@ -41,11 +38,7 @@ from ratecli.report.sheet import (
     sort_groups,
     status_cell,
 )
-from ratecli.solvers.margin import DEFAULT_LEVEL
 
-OBJECTIVE = "objective"
-BEST_SPLITS = ("test", "validation", "train")
-"""The first of these splits that was measured is used to find the best model."""
 NUMBER = re.compile(r"[-+]?(\d[\d,.]*(e[-+]?\d+)?|inf\b|nan\b)")
 UNSOLVED_NOTE = (
     "Number of trials of the algorithm with this reason. Reasons that differ only in their numbers "
@@ -148,7 +141,9 @@ def _violation_cell(groups: Sequence[SeedGroup], split: str, name: str) -> Sheet
     amount = "not measured" if found.mean is None else estimate_cell(found).text
     share = f" ({satisfied}/{trials})" if trials > 1 else ""
     text = f"{check_mark(satisfied, trials)} {amount}{share}"
-    return SheetCell(text, found.mean, share_tone(satisfied, trials))
+    tone = share_tone(satisfied, trials)
+    harmless = found.mean is not None and found.mean <= CONSTRAINT_TOLERANCE
+    return SheetCell(text, found.mean, "" if harmless and tone != "good" else tone)
 
 
 def status_sheet(ledger: Ledger) -> Sheet:
@@ -236,6 +231,8 @@ def _requested_sheet(ledger: Ledger, table: Mapping[str, Any], title: str) -> Sh
             metrics |= {f"{metric} {each}": (each, metric) for each in ledger.splits}
         else:
             metrics[metric] = split, metric
+    repeated = {} if table.get("columns") else _repeated_columns(groups, metrics)
+    metrics = {name: place for name, place in metrics.items() if name not in repeated}
     rows = []
     for group in sort_groups(groups, names):
         trials = group.trials(metrics.values())
@@ -250,114 +247,18 @@ def _requested_sheet(ledger: Ledger, table: Mapping[str, Any], title: str) -> Sh
                 ("status", status_cell(group.statuses, group.constants)),
             ]
         )
-    return make_sheet(f"{title} ({split})", rows)
+    note = "; ".join(f"{name} equals {other}" for name, other in repeated.items())
+    return make_sheet(f"{title} ({split})", rows, f"Not repeated: {note}." if note else "")
 
 
-def best_sheet(ledger: Ledger) -> Sheet:
-    """Return a row for each task with the best group that keeps its constraints on new data.
-
-    That is the one with the lowest mean objective among those whose constraints hold in a share of
-    the trials of at least `DEFAULT_LEVEL`, and those that should hold with a stated probability
-    which the test sets do not contradict. It has a model in at least half of the trials. If there
-    is none, the one whose constraints hold most often counts as best. A task is a point of the
-    file's own sweep, together with the values of names used in constraints or the objective.
-    """
-    split = next((each for each in BEST_SPLITS if each in ledger.algorithms.splits), "")
-    rules = [str(ledger.experiment.get(OBJECTIVE, "")), *ledger.constraints.values()]
-    words = set(re.findall(r"\w+", " ".join(rules))) | set(ledger.experiment.get("sweep") or ())
-    names = [name for name in ledger.algorithms.sweep if name in words]
-    means = (
-        (each, each.estimate(split, OBJECTIVE).mean) for each in seed_groups(ledger.algorithms)
-    )
-    tasks = group_by(
-        (each for each, mean in means if mean is not None and not math.isnan(mean)),
-        # as displayed: 1 and 1.0 define the same task
-        lambda each: tuple(format_scalar(each.point.get(name)) for name in names),
-    )
-    note = f"The lowest mean objective on {split} rows over the trials with results."
-    if ledger.constraints:
-        note = (
-            f"The lowest mean objective on {split} rows among those with a model in half of the "
-            f"trials whose constraints hold in {DEFAULT_LEVEL:.0%} of these, or should by `holds` "
-            "and are not contradicted. `holds in` estimates that share without the noise of test "
-            "sets; `satisfied in` counts. The best was chosen on these rows, so its objective is "
-            "slightly optimistic."
-        )
-    rows = [_best_row(ledger, names, split, groups) for groups in tasks.values()]
-    return make_sheet(f"Best results ({split})", rows, note)
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """A group that may be the best of its task.
-
-    Attributes
-    ----------
-    share
-        Estimate of how often all constraints hold, 0 if one was not measured.
-    violation
-        The mean violation of the worst constraint, NaN if one was not measured.
-    level
-        The probability with which constraints should hold, None if not stated.
-    is_kept
-        Whether constraints hold often enough, and in enough trials with a model.
-    """
-
-    group: SeedGroup
-    objective: IntervalEstimate
-    share: float
-    violation: float
-    level: float | None
-    is_kept: bool
-
-    @classmethod
-    def of(cls, group: SeedGroup, split: str, constraints: Iterable[str]) -> _Candidate:
-        objective = group.estimate(split, OBJECTIVE)
-        found = [group.violation_sample(split, name) for name in constraints]
-        samples = [each for each in found if each is not None]
-        means = [group.estimate(split, VIOLATION_PREFIX + name).mean for name in constraints]
-        violation = float(np.max(np.array(means, dtype=float), initial=-math.inf))
-        levels = [each.level for each in samples if each.level is not None]
-        complete = len(samples) == len(found)
-        share = math.prod(each.share for each in samples) if complete else 0.0
-        stated = complete and bool(levels) and all(each.keeps_level for each in samples)
-        answered = 2 * objective.n >= len(group.outcomes)
-        is_kept = answered and (share >= DEFAULT_LEVEL or stated)
-        return cls(group, objective, share, violation, min(levels, default=None), is_kept)
-
-    @property
-    def rank(self) -> tuple[bool, float, float]:
-        """Order by objective if constraints hold often enough, else by how often they do."""
-        if self.is_kept:
-            return False, self.objective.mean or 0.0, -self.share
-        return True, -self.share, float(np.nan_to_num(self.violation, nan=math.inf))
-
-
-def _best_row(
-    ledger: Ledger, names: Sequence[str], split: str, groups: Iterable[SeedGroup]
-) -> SheetRow:
-    constraints = list(ledger.constraints)
-    best = min((_Candidate.of(each, split, constraints) for each in groups), key=lambda c: c.rank)
-    point, label = best.group.point, best.group.label
-    unsolved = (
-        f"{trial.label}, seed {trial.seed}: {ledger.reason(trial)}"
-        for trial in ledger.algorithms.plan
-        if ledger.status(trial) == "no_solution_found"
-        and all(trial.point.get(name) == point.get(name) for name in names)
-    )
-    none = SheetCell(f"none (closest: {label})", tone="bad", more=next(unsolved, ""))
-    row = [(each, point.get(each)) for each in names]
-    row += [("best", label if best.is_kept else none), ("variant", best.group.variant)]
-    if others := [each for each in ledger.sweep if each not in names]:
-        row.append(("at", format_point({each: point[each] for each in others if each in point})))
-    row.append((OBJECTIVE, estimate_cell(best.objective, best.objective.n)))
-    if constraints:
-        stated = "" if best.level is None else f" (stated: {best.level:.3g})"
-        tone = "good" if best.share >= DEFAULT_LEVEL else "" if best.is_kept else "bad"
-        unknown = math.isnan(best.violation)
-        row += [
-            ("worst violation", UNKNOWN if unknown else number_cell(best.violation)),
-            ("holds in", SheetCell(f"{best.share:.2f}{stated}", best.share, tone)),
-            ("satisfied in", satisfied_cell([best.group], split)),
-        ]
-    return [*row, ("n", best.objective.n)]
+def _repeated_columns(
+    groups: Sequence[SeedGroup], metrics: Mapping[str, SplitMetric]
+) -> dict[str, str]:
+    """Return the metrics whose values repeat those of another on the same split, with the other."""
+    first: dict[object, str] = {}
+    found = {}
+    for name, (split, metric) in metrics.items():
+        values = tuple(group.values.get((split, metric)) for group in groups)
+        if any(values) and first.setdefault((split, values), name) != name:
+            found[name] = first[split, values]
+    return found

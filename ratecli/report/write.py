@@ -27,6 +27,7 @@ from ratecli.files import (
 from ratecli.ledger.records import VIOLATION_PREFIX, PlannedTrial
 from ratecli.ledger.store import REPORT_LOCK_FILE, LedgerStore, lock_report
 from ratecli.ledger.view import MEASURED_STATUSES, Ledger
+from ratecli.report.answer import answer_sentences, incomplete_notes
 from ratecli.report.certificates import collect_certificates
 from ratecli.report.expectations import expectation_sheet
 from ratecli.report.groups import group_by
@@ -109,7 +110,12 @@ def summary_markdown(ledger: Ledger) -> str:
     if ledger.constraints:
         sheets += [constraint_sheet(ledger), constraint_sheet(ledger, by_point=True)]
     name = ledger.experiment.get("name", "")
-    heads = [f"# {name}\n", *(f"{text}\n" for text in ledger.stand_ins), f"{CELL_LEGEND}\n"]
+    notes = [*incomplete_notes(ledger), *ledger.stand_ins]
+    first, *more = answer_sentences(ledger)
+    if more:
+        first += "\n\n" + "\n".join(f"- {text}" for text in more)
+    heads = [f"# {name}", *notes, first, CELL_LEGEND]
+    heads = [f"{text}\n" for text in heads]
     return "\n".join([*heads, *map(to_markdown, sheets)])
 
 

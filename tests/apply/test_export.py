@@ -106,7 +106,7 @@ def by_group(scorer, slices, groups, thresholds):
 
 SEX = ("sex = Female", "sex = Male")
 ONE_COLUMN = ([[1, 0], [0, 1], [0, 0]], [0.7, -0.3, 0.2])
-OTHERS = ("district = (1, 3), sex != Male", '"age, years" >= 40', "district != 2.5")
+OTHERS = ("district = (1, 3), sex != Male", '"age, years" >= 40', "district >= 3 or sex != Male")
 FOREST = RandomForestClassifier(5, max_depth=6, random_state=0)
 BOOSTED = HistGradientBoostingClassifier(
     max_iter=8, categorical_features=ENCODER.layout.categories, min_samples_leaf=5, random_state=0
@@ -256,6 +256,8 @@ def json_outputs(content, frame):
 
 def holds(row):
     def check(condition):
+        if "any" in condition:
+            return any(map(check, condition["any"]))
         value, values = row[condition["column"]], condition["values"]
         compare = {
             "=": lambda: value in values,

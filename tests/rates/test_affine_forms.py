@@ -20,6 +20,7 @@ from ratecli.rates.affine import (
     bound_text,
     clear_denominators,
     implied_threshold,
+    linear_threshold,
     positive_combination,
     ratio_sum,
 )
@@ -230,6 +231,23 @@ def test_the_precision_rule_by_counts():
 def test_implied_thresholds(metric, rule, levels):
     found = [implied_threshold(node(metric), piece) for piece in goal(rule).pieces]
     assert found == [None if t is None else pytest.approx(t) for t in levels]
+
+
+@pytest.mark.parametrize(
+    ("metric", "rule", "level"),
+    [
+        ("min_ratio(tpr, by=sex)", "min_ratio(tpr, by=sex) >= 0.8", 0.8),
+        ("1 - min_ratio(tpr, by=sex)", "min_ratio(tpr, by=sex) >= 0.8", 0.2),
+        ("max_gap(f1, by=sex)", "max_gap(f1, by=sex) <= 0.1", 0.1),
+        ("min(tpr[men] / tpr[women], tpr[women] / tpr[men])", "min_ratio(tpr, by=sex) >= 0.8", 0.8),
+        ("max_gap(tpr, by=sex)", "min_ratio(tpr, by=sex) >= 0.8", None),
+        ("max_gap(tpr, by=sex)", "max_gap(fpr, by=sex) <= 0.1", None),
+        ("roc_auc", "roc_auc >= 0.7", 0.7),
+    ],
+)
+def test_linear_thresholds_of_any_shape(metric, rule, level):
+    found = linear_threshold(node(metric), goal(rule).expression)
+    assert found == (None if level is None else pytest.approx(level))
 
 
 @pytest.mark.parametrize("rule", ["max_gap(f1, by=sex) <= 0.1", "kl(0.2, tpr) <= 0.1"])

@@ -37,9 +37,12 @@ def measured(
     status: str = "ok",
     **more: Any,
 ) -> TrialResult:
-    """Return a result with numbers by display name: {(variant, split): {name: value}}."""
+    """Return a result with numbers by display name: {(variant, split): {name: value}}.
+
+    Names that are no metrics of the trial are texts of rates.
+    """
     values = tuple(
-        MeasuredValue(variant, split, trial.metrics[name], value)
+        MeasuredValue(variant, split, trial.metrics.get(name, name), value)
         for (variant, split), found in numbers.items()
         for name, value in found.items()
     )
@@ -83,7 +86,9 @@ def _numbers(ratio: float, error: float, kappa: float, noise: random.Random) -> 
     ratio += noise.gauss(0, 0.01)
     error += noise.gauss(0, 0.004)
     violation = 0.4 * (kappa - ratio)
-    return {"objective": error, "ratio": ratio, "error": error, "violation.parity": violation}
+    rates = {"positive_rate[sex = Female]": ratio / 2, "positive_rate[sex = Male]": 0.5}
+    numbers = {"objective": error, "ratio": ratio, "error": error, "violation.parity": violation}
+    return numbers | rates
 
 
 def _meta() -> dict[str, Any]:

@@ -71,7 +71,7 @@ def opened(browser, results):
     """Opens a page of the results; whatever went wrong with one fails the test at its end."""
     contexts, wrong = [], []
 
-    def act(name="first/report.html", **options) -> sync_api.Page:
+    def act(name="first/report.html", *, unfold=True, **options) -> sync_api.Page:
         context = browser.new_context(**{"viewport": WIDE, **options})
         context.set_default_timeout(PATIENCE)
         contexts.append(context)
@@ -80,6 +80,10 @@ def opened(browser, results):
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("request", lambda asked: _only_files(asked.url, wrong))
         page.goto((results / name).as_uri())
+        if unfold:
+            page.evaluate(
+                "document.querySelectorAll('.parts > details').forEach(e => e.open = true)"
+            )
         return page
 
     yield act
@@ -209,7 +213,7 @@ def test_a_name_in_the_legend_hides_its_series_and_shows_it_again(opened):
     number = names.index("majorize (deterministic)")
     parts = canvas.locator(f'[data-series="{number}"]')
     others = canvas.locator(f'[data-series="{number + 1}"]').first
-    assert parts.count() == 3, "a line and the bars of two intervals"
+    assert parts.count() == 7, "a line and the ellipses of six intervals"
     assert parts.last.is_visible()
     key.click()
     assert key.get_attribute("aria-pressed") == "false"
@@ -222,6 +226,25 @@ def test_a_name_in_the_legend_hides_its_series_and_shows_it_again(opened):
     key.press("Enter")
     assert key.get_attribute("aria-pressed") == "true"
     assert parts.last.is_visible()
+
+
+def test_links_open_folded_parts(opened):
+    page = opened(unfold=False)
+    table = sheet(page, "Table 1 (test)")
+    assert not table.is_visible()
+    page.get_by_role("link", name="Tables", exact=True).click()
+    assert table.is_visible()
+
+
+def test_rows_on_a_phone_are_cards_of_labelled_numbers(opened):
+    page = opened(viewport=PHONE)
+    cells = page.locator("#answer tbody tr").first.locator("td")
+    titles = cells.evaluate_all("cells => cells.map(cell => cell.dataset.title)")
+    assert titles == ["kappa", "best", "error", "cost", "holds in", "satisfied in"]
+    for cell in cells.all():
+        box = cell.bounding_box()
+        assert box["x"] + box["width"] <= PHONE["width"]
+        assert box["x"] >= 0
 
 
 def test_the_button_changes_light_to_dark_and_back(opened):
@@ -238,7 +261,7 @@ def test_the_button_changes_light_to_dark_and_back(opened):
 
 
 def test_print_expands_everything_and_is_light(opened):
-    page = opened(color_scheme="dark")
+    page = opened(color_scheme="dark", unfold=False)
     stack, fold = page.locator("td pre").first, page.locator("#provenance pre").first
     assert not stack.is_visible()
     assert not fold.is_visible()

@@ -62,7 +62,7 @@ def read(text) -> Reader:
 
 
 def test_ids_are_unique_and_references_exist(text, read):
-    assert read.tags["svg"] == 2
+    assert read.tags["svg"] == 3
     ids = read.values("id")
     assert len(ids) == len(set(ids)) > 50
     references = {value[1:] for value in read.values("href", "xlink:href") if value.startswith("#")}
@@ -76,6 +76,7 @@ def test_the_page_makes_no_network_requests(text, read):
     assert {link for link in links if not link.startswith("#")} == {
         "metrics.csv", "summary.csv",
         "figures/tradeoff-ratio-error.svg", "figures/tradeoff-ratio-error-2.svg",
+        "figures/group-rates.svg",
     }  # fmt: skip
     others = [v for tag, name, v in read.attributes if name in {"href", "src"} and tag != "a"]
     assert all(value.startswith(("#", "data:")) for value in others)
@@ -128,14 +129,17 @@ def test_no_field_can_inject(example):
     Reader(found)
 
 
-def test_the_summary_comes_first(text):
+def test_the_answer_comes_first_and_details_are_folded(text):
     heads = re.findall(r"<h[23]>(.*?)</h[23]>", text)
     assert heads == [
-        "Setup", "Results", "Best results (test)", "Satisfied constraints", "Plots",
-        "Tables", "Table 1 (test)", "errors (train)", "Violations",
-        "Constraints at each sweep point",
-        "Trials", "How trials ended", "Unsolved and unfinished trials", "Warnings", "Provenance",
+        "Answer", "Plots", "Warnings",  # the rest is folded
+        "Setup", "Tables", "Table 1 (test)", "errors (train)",
+        "Violations", "Satisfied constraints", "Constraints at each sweep point",
+        "Trials", "How trials ended", "Unsolved and unfinished trials",
+        "Provenance", "Data", "Versions", "Run", "Experiment with all defaults",
     ]  # fmt: skip
+    assert text.count("<details id=") == 5
+    assert text.index("a setting satisfies parity on new rows") < text.index("<table>")
     assert "✗ 28 of 29" in text
     assert text.count('<span class="kind">affine</span>') == 2
     assert "0a0a0a" in text
@@ -149,10 +153,25 @@ VIOLATED = (
 
 def test_a_warning_of_many_trials_is_listed_once(example):
     assert html.collect_warnings(example) == [
-        ("W401: group 'women' of 'loans' has 12 rows", 0),
-        (VIOLATED, 0),
-        ("W402: parity holds on train, not on test", 55 - 1),
+        ("W401: group 'women' of 'loans' has 12 rows", 0, []),
+        (VIOLATED, 0, []),
+        ("W402: parity holds on train, not on test", 55 - 1, []),
     ]
+
+
+def test_warnings_that_differ_in_numbers_and_names_are_merged(example):
+    alike = [f"W401: group '{name}' of 'loans' has {n} rows" for n, name in enumerate("abc")]
+    ledger = replace(example, meta={**example.meta, "warnings": ["W9: other", *alike]})
+    found = html.collect_warnings(ledger)
+    assert found[:2] == [("W9: other", 0, []), (alike[0], 0, alike[1:])]
+    assert "<summary>2 more like this</summary>" in html.render_report(ledger, [])
+
+
+def test_a_part_of_a_run_says_so_first(example):
+    results = dict(list(example.results.items())[:3])
+    page = html.render_report(Ledger(example.plan, results, example.meta), [])
+    notice = '<p class="notice part">Results of an unfinished run: 3 of 90 planned trials have run.'
+    assert page.index(notice) < page.index("<h1>")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ from synthetic_ledger import measured, planned, texts
 
 from ratecli.ledger.records import BEST_CONSTANT_KEY, NEW_DATA_KEY, TrialResult
 from ratecli.ledger.view import Ledger
+from ratecli.report.answer import answer_sentences, best_sheet, incomplete_notes
 from ratecli.report.sheet import Sheet, SheetCell, format_number, to_markdown
-from ratecli.report.sheets import best_sheet, constraint_sheet, requested_sheets
+from ratecli.report.sheets import constraint_sheet, requested_sheets
 from ratecli.report.tables import csv_text, metrics_table, summary_table, trials_table
 
 
@@ -118,9 +119,9 @@ def test_columns_are_added_to_distinguish_rows(example):
 
 def test_without_requested_tables_there_is_one_with_everything(two):
     (sheet,) = requested_sheets(two)
-    assert list(sheet.titles[:6]) == [
-        "algorithm", "variant", "kappa", "objective", "ratio", "error",
-    ]  # fmt: skip
+    assert sheet.titles[:5] == ("algorithm", "variant", "kappa", "objective", "ratio")
+    assert "error" not in sheet.titles
+    assert sheet.note == "Not repeated: error equals objective."
     # the ratio of one seed is NaN, which the cell says
     assert texts(sheet)[0][4] == "0.5000 (n=1)"
     table = {"rows": ["algorithm", "seed"], "columns": ["error"], "split": "train"}
@@ -144,7 +145,7 @@ def test_satisfied_constraints_count_trials(example):
 
 
 NUMBERS = {
-    0.0: "0.0000", 0.12345678: "0.1235", -0.00049: "-0.0005", 3.2e-7: "3.2e-07",
+    0.0: "0.0000", -1.2e-16: "0.0000", 0.12345678: "0.1235", -0.00049: "-0.0005", 3.2e-7: "3.2e-07",
     1234567.0: "1.23e+06", math.nan: "nan", -math.inf: "-inf",
 }  # fmt: skip
 
@@ -190,10 +191,8 @@ def test_the_lowest_objective_of_feasible_candidates():
         ("good", ()): [(0.2, -0.1), (0.2, -0.1)],
         ("careful", ()): [(0.3, -0.2), (0.3, -0.2)],
     }
-    assert best(ledger_of(answers)) == [
-        ["good", "main", "0.2000 ± 0.0000", "-0.1000", "1.00", "✓ 2 of 2", "2"]
-    ]
-    assert best(ledger_of(answers, constraints=()))[0][0] == "plain"
+    assert best(ledger_of(answers)) == [["good (main)", "0.2000 ± 0.0000", "1.00", "✓ 2 of 2"]]
+    assert best(ledger_of(answers, constraints=())) == [["plain (main)", "0.1000 ± 0.0000", "2"]]
 
 
 def test_a_candidate_feasible_on_average_is_not_the_best_if_it_often_violates():
@@ -201,24 +200,28 @@ def test_a_candidate_feasible_on_average_is_not_the_best_if_it_often_violates():
         ("a", ()): [(0.2, -0.3), (0.2, 0.1), None],
         ("b", ()): [(0.3, -0.01), (0.3, -0.01), (0.3, -0.01)],
     }
-    assert best(ledger_of(answers))[0][0] == "b"
+    assert best(ledger_of(answers))[0][0] == "b (main)"
     del answers["b", ()]
     assert best(ledger_of(answers)) == [
-        ["none (closest: a)", "main", "0.2000 ± 0.0000", "-0.1000", "0.50", "✗ 1 of 2", "2"]
+        ["none (closest: a (main))", "0.2000 ± 0.0000", "0.50", "✗ 1 of 2"]
     ]
 
 
 def test_the_closest_candidate_if_none_is_feasible():
     answers = {("a", ()): [(0.1, 0.3)], ("b", ()): [(0.5, 0.2)], ("c", ()): [(0.0, math.nan)]}
     (row,) = best_sheet(ledger_of(answers)).rows
-    assert (row[0].text, row[0].tone, row[3].text) == ("none (closest: b)", "bad", "0.2000")
+    assert (row[0].text, row[0].tone, row[-1].text) == (
+        "none (closest: b (main))",
+        "bad",
+        "✗ 0 of 1",
+    )
 
 
 @pytest.mark.parametrize(("error", "level", "name"), [
-    (0.0, None, "none (closest: a)"),
-    (0.0, 0.9, "none (closest: a)"),  # contradicted: without noise, the constraint is violated
-    (0.2, None, "none (closest: a)"),
-    (0.2, 0.9, "a"),  # it is expected to hold, and the test sets are too small to contradict that
+    (0.0, None, "none (closest: a (main))"),
+    (0.0, 0.9, "none (closest: a (main))"),  # contradicted: without noise, the constraint is violated
+    (0.2, None, "none (closest: a (main))"),
+    (0.2, 0.9, "a (main)"),  # it is expected to hold, and the test sets are too small to contradict that
 ])  # fmt: skip
 def test_a_stated_probability_counts_unless_test_sets_contradict_it(error, level, name):
     ledger = ledger_of({("a", ()): [(0.2, each) for each in (0.1, 0.12, 0.08, 0.1, -0.1)]})
@@ -234,7 +237,7 @@ def test_a_stated_probability_counts_unless_test_sets_contradict_it(error, level
         results[key] = replace(result, info={NEW_DATA_KEY: info})
     (row,) = best_sheet(replace(ledger, results=results)).rows
     assert row[0].text == name
-    assert row[4].text.endswith(" (stated: 0.9)") == (level is not None)
+    assert row[2].text.endswith(" (stated: 0.9)") == (level is not None)
 
 
 def test_status_counts_models_that_are_no_better_than_a_constant():
@@ -253,7 +256,10 @@ def test_the_best_row_says_why_there_is_no_solution():
     (trial,) = (trial for trial in ledger.plan if trial.label == "fair")
     failed = TrialResult(trial.key, "no_solution_found", "too few rows")
     (row,) = best_sheet(replace(ledger, results={**ledger.results, trial.key: failed})).rows
-    assert (row[0].text, row[0].more) == ("none (closest: plain)", "fair, seed 0: too few rows")
+    assert (row[0].text, row[0].more) == (
+        "none (closest: plain (main))",
+        "fair, seed 0: too few rows",
+    )
 
 
 def test_swept_names_of_constraints_make_tasks():
@@ -263,11 +269,8 @@ def test_swept_names_of_constraints_make_tasks():
         for rate in (3, 4)
     }
     sheet = best_sheet(ledger_of(answers))
-    assert list(sheet.titles) == [
-        "kappa", "best", "variant", "at", "objective", "worst violation", "holds in", "satisfied in",
-        "n",
-    ]  # fmt: skip
-    assert [row[:4] for row in texts(sheet)] == [[k, "a", "main", "rate = 3"] for k in "12"]
+    assert sheet.titles == ("kappa", "best", "at", "objective", "holds in", "satisfied in")
+    assert [row[:3] for row in texts(sheet)] == [[k, "a (main)", "rate = 3"] for k in "12"]
     swept = best_sheet(ledger_of(answers, sweep={"rate": [3, 4]}))
     assert len(swept.rows) == 4
 
@@ -276,3 +279,69 @@ def test_without_a_test_set_another_split_is_used():
     sheet = best_sheet(ledger_of({("a", ()): [(0.1, 0.0)]}, split="train"))
     assert sheet.title == "Best results (train)"
     assert best_sheet(ledger_of({("a", ()): [None]})).rows == ()
+
+
+PAID = {
+    ("unconstrained", (("kappa", 1),)): [(0.1, 0.3), (0.2, 0.3), (0.3, 0.1)],
+    ("fair", (("kappa", 1),)): [(0.2, -0.1), (0.3, -0.2), (0.4, -0.1)],
+    ("unconstrained", (("kappa", 2),)): [(0.1, 0.3), (0.2, 0.3), (0.3, 0.1)],
+    ("fair", (("kappa", 2),)): [(0.2, 0.1), None, (0.4, 0.2)],
+}
+
+
+def test_the_cost_is_the_mean_of_paired_differences():
+    sheet = best_sheet(ledger_of(PAID, objective="error"))
+    assert sheet.titles == ("kappa", "best", "error", "cost", "holds in", "satisfied in")
+    # the objectives differ between seeds, their differences do not
+    assert texts(sheet)[0] == [
+        "1", "fair (main)", "0.3000 ± 0.2484", "0.1000 ± 0.0000", "1.00", "✓ 3 of 3"
+    ]  # fmt: skip
+    assert texts(sheet)[1] == [
+        "2", "none (closest: fair (main))", "0.3000 ± 1.2706", "0.1000 ± 0.0000", "0.00", "✗ 0 of 2"
+    ]  # fmt: skip
+
+
+def test_the_answer_in_words():
+    first, *more = answer_sentences(ledger_of(PAID, objective="error"))
+    assert first == (
+        "At 1 of 2 values of kappa, a setting satisfies parity on new rows (test set), "
+        "at a cost in error of +0.1000 against unconstrained."
+    )
+    assert more[0] == (
+        "kappa = 1: fair (main) is the cheapest that satisfies parity on new rows (test set): "
+        "in 3 of 3 seeds, at error 0.3000 ± 0.2484, +0.1000 against unconstrained."
+    )
+    assert more[1].startswith("kappa = 2: no setting satisfies parity on new rows (test set) often")
+    alone = {("a", ()): [(0.1, -1.0), None]}
+    (sentence,) = answer_sentences(ledger_of(alone))
+    assert sentence.endswith(": in 1 of 2 seeds (no model in 1), at objective 0.1000.")
+    assert answer_sentences(ledger_of(alone, constraints=())) == [
+        "a (main) has the lowest objective 0.1000, on new rows (test set)."
+    ]
+    hopeless = {("a", (("kappa", k),)): [(0.1, 0.2)] for k in (1, 2)}
+    assert answer_sentences(ledger_of(hopeless))[0].startswith("No setting satisfies parity on new")
+    assert answer_sentences(ledger_of({("a", ()): [None]})) == ["No trial has results yet."]
+
+
+@pytest.mark.parametrize(("left_out", "word"), [(1, "a smoke run"), (0, "an unfinished run")])
+def test_results_of_a_part_say_so(left_out, word):
+    ledger = ledger_of({("a", ()): [(0.1, 0.2), None]})
+    part = replace(ledger, meta={**ledger.meta, "left_out": left_out})
+    assert incomplete_notes(part) == [f"Results of {word}: 1 of 2 planned trials have run."]
+    assert incomplete_notes(ledger_of({("a", ()): [(0.1, 0.2)]})) == []
+
+
+def test_a_satisfied_mean_has_no_alarm_colour_and_rounding_is_zero():
+    answers = {("a", ()): [(0.2, -0.3), (0.2, 0.1)], ("b", ()): [(0.2, 0.3), (0.2, 0.1)]}
+    answers |= {
+        ("c", ()): [(0.2, -1e-16), (0.2, -3e-16)],
+        ("d", ()): [(0.2, 0.02), (0.2, -0.01996)],
+    }
+    rows = constraint_sheet(ledger_of(answers), by_point=True).rows
+    cells = [(row[3].text, row[3].tone) for row in rows]
+    assert cells == [
+        ("✗ -0.1000 ± 2.5412 (1/2)", ""),
+        ("✗ 0.2000 ± 1.2706 (0/2)", "bad"),
+        ("✓ 0.0000 ± 0.0000 (2/2)", "good"),
+        ("✗ 0.0000 ± 0.2539 (1/2)", "part"),
+    ]

@@ -21,7 +21,8 @@ from ratecli.report.write import MAX_FOLDER_NAME, trial_folders, write_models, w
 FIGURE = "figures/tradeoff-ratio-error"
 FILES = (
     *("metrics.csv", "trials.csv", "summary.csv", "summary.md", "tables/errors.md"),
-    *(f"{FIGURE}.svg", f"{FIGURE}.png", f"{FIGURE}-2.svg", f"{FIGURE}-2.png", "report.html"),
+    *(f"{FIGURE}.svg", f"{FIGURE}.png", f"{FIGURE}-2.svg", f"{FIGURE}-2.png"),
+    *("figures/group-rates.svg", "figures/group-rates.png", "report.html"),
 )
 
 
@@ -87,7 +88,11 @@ def test_another_process_writes_the_same_bytes(reported, tmp_path):
 
 def test_texts_of_the_summary(reported):
     text = (reported / "summary.md").read_text(encoding="utf-8")
-    assert text.startswith("# quickstart\n\nMean ± half the width of the 95 % Student-t interval")
+    assert text.startswith(
+        "# quickstart\n\nAt 6 of 6 values of kappa, a setting satisfies parity on"
+    )
+    assert "\n\n- kappa = 0.5: majorize (stochastic) is the cheapest that satisfies parity" in text
+    assert text.count("\n- ") == 6
     for title in ("Table 1 (test)", "errors (train)", "Satisfied constraints"):
         assert f"\n## {title}\n" in text
 

@@ -9,7 +9,7 @@ from synthetic_ledger import measured, planned
 
 from ratecli.ledger.view import Ledger
 from ratecli.report.plots import canvas, draw_plots
-from ratecli.report.plots.lines import PlotAxes, collect_lines
+from ratecli.report.plots.lines import PlotAxes, collect_lines, in_words
 from ratecli.report.plots.tradeoff import draw_tradeoff
 
 ACROSS = PlotAxes("ratio", "error", "test")
@@ -81,11 +81,11 @@ def texts(svg: str, *wanted: str) -> list[int]:
 def test_one_line_for_each_algorithm_and_variant(example):
     found = collect_lines(example, ACROSS, canvas.PlotSelection())
     assert [(line.label, line.algorithm, line.variant) for line in found] == [
-        ("unconstrained", 0, 0),
+        ("unconstrained", 0, 1),  # hinge
         ("majorize (deterministic)", 1, 0),
-        ("majorize (stochastic)", 1, 1),
+        ("majorize (stochastic)", 1, 2),
         ("three_player (deterministic)", 2, 0),
-        ("three_player (stochastic)", 2, 1),
+        ("three_player (stochastic)", 2, 2),
     ]
     # the sweep does not affect the baseline
     assert len(found[0].points) == 1
@@ -222,7 +222,8 @@ def test_images_are_equal_whatever_the_users_settings(example, images):
 def test_texts_of_a_plot(images):
     svg = images[0].svg.decode()
     interval = "mean and 95 % Student-t interval over 4 to 5 seeds"
-    names = ("ratio (test)", "error (test)", "best possible", "majorize (stochastic)", interval)
+    ratio = "ratio: positive rate of women / positive rate of men (test)"
+    names = (ratio, "error (test)", "best possible", "majorize (stochastic)", interval)
     assert texts(svg, "kappa = 0.8", *names) == [1] * 6
     assert "date" not in svg
     assert images[0].png.startswith(b"\x89PNG")
@@ -261,7 +262,13 @@ def test_lines_of_other_settings_are_shaded_and_of_many_the_first_and_the_last_a
 
 
 def test_no_two_algorithms_look_alike_even_without_markers():
-    """Colour and dashes differ for two rounds of colours and three variants."""
+    """Colour and dashes differ for two rounds of colours and three variants; markers by variant."""
+    markers = {v: {canvas.line_style(a, v)["marker"] for a in range(9)} for v in range(3)}
+    assert (
+        [len(found) for found in markers.values()]
+        == [1] * 3
+        == [len({*m}) for m in markers.values()]
+    )
     styles = [canvas.line_style(a, v) for a in range(2 * len(canvas.COLOURS)) for v in range(3)]
     assert len({(each["color"], str(each["linestyle"])) for each in styles}) == len(styles)
     first, second, later = (canvas.line_style(k)["linestyle"] for k in (0, 1, 8))
@@ -354,3 +361,60 @@ def test_splits_are_side_by_side():
     assert texts(image(split=["train", "test"], by="data").svg.decode(), *names) == [1] * 4
     assert image(split=["train"]).svg == image(split="train").svg
     assert texts(image(split="train").svg.decode(), "ratio (train)") == [1]
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (
+            "positive_rate[women] / positive_rate[men]",
+            "positive rate of women / positive rate of men",
+        ),
+        ("min_ratio(positive_rate, by=sex)", "smallest ratio of positive rate by sex"),
+        ("max_gap(tpr, by=[sex, race])", "largest gap of tpr by sex and race"),
+        ("demographic_parity_ratio(by=sex)", "demographic parity ratio by sex"),
+        ("1 - accuracy", "1 - accuracy"),
+    ],
+)
+def test_labels_of_axes_are_words(rule, words):
+    assert in_words(rule) == words
+
+
+def test_values_of_one_constraint_share_a_title():
+    lines = [{"value": k, "label": f"parity: {k}"} for k in (0.3, 0.4)]
+    svg = drawn(TWO, PLOT, plots=[{"levels": lines}])
+    assert texts(svg, "target of parity", "parity: 0.3") == [1, 0]
+
+
+def test_many_intervals_are_ellipses():
+    few, many = (points_of(*[({"k": k}, (k, k)) for k in range(n)] * 2) for n in (8, 9))
+    shapes = [len(axes_of(ledger_of(trials, PLOT)).patches) for trials in (few, many)]
+    assert shapes == [0, 0], "two equal seeds have no interval"
+    few, many = (
+        points_of(*[({"k": k}, (k + d, k)) for k in range(n) for d in (0, 0.1)]) for n in (8, 9)
+    )
+    shapes = [len(axes_of(ledger_of(trials, PLOT)).patches) for trials in (few, many)]
+    assert shapes == [0, 9]
+
+
+def test_huge_intervals_of_few_seeds_are_cut_and_noted():
+    calm = [({"k": k}, (k + d, 0.1)) for k in (0, 1) for d in (0, 0.01, 0.02)]
+    wild = [({"k": 2}, (k, 0.1)) for k in (-1, 3)]  # the half-width is 25
+    image, limits = (
+        drawn(points_of(*calm, *wild), PLOT),
+        axes_of(ledger_of(points_of(*calm, *wild), PLOT)).get_xlim(),
+    )
+    assert texts(image, "an interval reaches beyond the axes: few seeds") == [1]
+    assert -0.2 < limits[0] < 0
+    assert 1 < limits[1] < 1.3
+    assert texts(
+        drawn(points_of(*calm), PLOT), "an interval reaches beyond the axes: few seeds"
+    ) == [0]
+
+
+def test_a_file_without_plots_has_one_of_the_first_constraint():
+    ledger = ledger_of(points_of(({"k": 1}, 0.5)))
+    assert draw_plots(ledger) == []
+    asked = {"experiment": {"constraints": {"parity": "..."}}}
+    (request,) = canvas.requested_plots(Ledger(ledger.plan, ledger.results, asked))
+    assert (request.options.x, request.options.y) == ("violation.parity", "objective")

@@ -50,6 +50,32 @@ for (const button of document.querySelectorAll("th > button")) {
   button.addEventListener("click", () => sort(button.parentElement));
 }
 
+// On a phone, each row is a card whose values are labelled with the heads of their columns.
+function labelCells(narrow) {
+  if (!narrow.matches) return;
+  for (const sheet of document.querySelectorAll(".sheet:not(.labelled)")) {
+    sheet.classList.add("labelled");
+    const heads = [...sheet.querySelectorAll("th")].map((head) => head.textContent.trim());
+    for (const row of sheet.querySelectorAll("tbody > tr")) {
+      [...row.cells].forEach((cell, k) => { cell.dataset.title = heads[k]; });
+    }
+  }
+}
+const phone = matchMedia("(max-width: 40rem)");
+phone.addEventListener("change", labelCells);
+labelCells(phone);
+
+// Links to folded parts open them.
+function openTarget(hash) {
+  const target = hash.length > 1 && document.getElementById(decodeURIComponent(hash.slice(1)));
+  if (target && target.matches("details")) target.open = true;
+}
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.('a[href^="#"]');
+  if (link) openTarget(link.hash);
+});
+openTarget(location.hash);
+
 // Long tables: filter rows by words.
 const LONG = 12;
 for (const sheet of document.querySelectorAll(".sheet")) {

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from ratecli.config.report import PLOT_TYPES, BasePlot
 from ratecli.files import unique_file_name
-from ratecli.ledger.records import PlannedTrial
+from ratecli.ledger.records import VIOLATION_PREFIX, PlannedTrial
 from ratecli.ledger.view import Ledger
 from ratecli.report.sheet import format_point
 
@@ -36,7 +36,9 @@ DOTTED: dict[str, Any] = {"color": GREY, "linestyle": (0, (1, 2)), "zorder": 1}
 """The style of lines at limits."""
 MAX_LEVELS = 8
 """More limits on an axis are not drawn."""
-PANEL_SIZES = {1: (5.4, 3.7), 2: (4.3, 3.0), 3: (3.1, 2.5)}
+MAX_LEVEL_LETTERS = 24
+"""Labels of limits with more letters in total are slanted."""
+PANEL_SIZES = {1: (4.9, 3.4), 2: (4.3, 3.0), 3: (3.1, 2.5)}
 """Panel size in inches by number of columns."""
 LEGEND_LINE = 0.2
 """Height of a legend line in inches."""
@@ -91,10 +93,16 @@ class PlotRequest(Generic[PlotT]):
 def requested_plots(ledger: Ledger) -> list[PlotRequest[Any]]:
     """Return the plots of the experiment file; no two share a file name.
 
-    The options were validated before the run.
+    The options were validated before the run. Without plots in the file, there is one of the
+    objective against the violation of the first constraint.
     """
     found: list[PlotRequest[Any]] = []
-    for position, stored in enumerate(ledger.report_entries("plots")):
+    default = [
+        {"x": VIOLATION_PREFIX + name, "y": "objective", "file": "tradeoff"}
+        for name in list(ledger.constraints)[:1]
+        if any(ledger.numbers(trial) for trial in ledger.algorithms.plan)
+    ]
+    for position, stored in enumerate(ledger.report_entries("plots") or default):
         kind = stored.get("kind", "tradeoff")
         axes = [stored[axis] for axis in ("x", "y") if axis in stored]
         wish = stored.get("file") or "-".join([kind, *axes])
@@ -253,7 +261,7 @@ class Canvas:
         distinct = {str(handle.get_label()): handle for handle in handles}
         width, height = self.figure.get_size_inches()
         longest = max(map(len, distinct), default=1)
-        columns = max(1, min(len(distinct), int(width / (0.7 + 0.068 * longest))))
+        columns = max(1, min(len(distinct), int(width / (0.6 + 0.064 * longest))))
         title = "\n".join(notes)
         lines = -(-len(distinct) // columns) + len(title.splitlines())
         self.figure.set_size_inches(width, height + LEGEND_LINE * (lines + 0.5))
@@ -321,36 +329,47 @@ def cover_sweep(axes: Axes, values: Iterable[float]) -> None:
 
 
 def draw_levels(axes: Axes, levels: Sequence[tuple[float, str]], axis: Literal["x", "y"]) -> None:
-    """Draw dotted lines at values and label them, unless there are too many."""
+    """Draw dotted lines at values and label them, unless there are too many.
+
+    If labels are values of one constraint, such as `parity: 0.8`, they share a title.
+    """
     if not 0 < len(levels) <= MAX_LEVELS:
         return
     values, labels = zip(*levels, strict=True)
+    names, title = {label.rpartition(": ")[0] for label in labels}, ""
+    if len(levels) > 1 and len(names) == 1 and (name := names.pop()):
+        title, labels = f"target of {name}", tuple(text.rpartition(": ")[2] for text in labels)
     draw = axes.axvline if axis == "x" else axes.axhline
     for value in values:
         draw(value, linewidth=0.8, **DOTTED)
     second = axes.secondary_xaxis("top") if axis == "x" else axes.secondary_yaxis("right")
     second.spines[:].set_visible(False)
     ticks = second.set_xticks if axis == "x" else second.set_yticks
-    slanted: dict[str, Any] = {"rotation": 45, "ha": "left"} if axis == "x" else {}
+    long = axis == "x" and sum(map(len, labels)) > MAX_LEVEL_LETTERS
+    slanted: dict[str, Any] = {"rotation": 45, "ha": "left"} if long else {}
     ticks(values, labels, **slanted)
     second.tick_params(length=0, pad=1, labelsize=7, labelcolor=GREY)
+    set_title = second.set_xlabel if axis == "x" else second.set_ylabel
+    set_title(title, fontsize=8, color=GREY)
 
 
 def line_style(algorithm: int, variant: int = 0, shade: float | None = None) -> dict[str, Any]:
     """Return the style of a line.
 
-    The algorithm's position in the file determines colour and marker, the variant the line style
-    and marker fill. If there are several lines, `shade` is from 0 (dark) to 1 (light).
+    The algorithm's position in the file determines the colour, the variant marker and line style.
+    Markers are hollow where colours repeat. If there are several lines, `shade` is from 0 (dark)
+    to 1 (light).
     """
     repetition, colour = divmod(algorithm, len(COLOURS))
     return {
         "color": COLOURS[colour] if shade is None else _shaded(COLOURS[colour], shade),
-        "fillstyle": FILLS[variant % len(FILLS)],
+        "fillstyle": FILLS[repetition % len(FILLS)],
         "linestyle": STYLES[(variant + STYLE_SHIFT * repetition) % len(STYLES)],
         "linewidth": 1.3,
-        "marker": MARKERS[algorithm % len(MARKERS)],
+        "marker": MARKERS[variant % len(MARKERS)],
         "markerfacecoloralt": "white",
         "markersize": 5,
+        **({} if repetition else {"markeredgecolor": "white", "markeredgewidth": 0.5}),
     }
 
 

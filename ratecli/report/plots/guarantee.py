@@ -20,7 +20,15 @@ from ratecli.report.plots.canvas import (
     spans_decades,
     use_plain_log_scale,
 )
-from ratecli.report.plots.lines import PlotAxes, SweepLine, collect_lines, draw_line, legend_handles
+from ratecli.report.plots.lines import (
+    PlotAxes,
+    SweepLine,
+    collect_lines,
+    describe_cut,
+    draw_lines,
+    ignore_huge_intervals,
+    legend_handles,
+)
 
 Request = PlotRequest[GuaranteePlot]
 MIN_TOP = 0.1
@@ -67,14 +75,14 @@ def draw_guarantee(ledger: Ledger, plot: Request) -> Canvas:
     selections, columns = panel_selections(ledger, plot.options), guarantee_axes(plot)
     canvas = Canvas(caption, what, plot.options.title, 3 * len(selections))
     swept = [float(trial.point[x]) for trial in ledger.plan if x in trial.point]
+    cut = 0
     found: tuple[list[SweepLine], list[SweepLine], list[SweepLine]] = [], [], []
     for selection in selections:
         for names, every in zip(columns, found, strict=True):
             lines = collect_lines(ledger, names, selection, simplify=False)
             first = next(iter(canvas.figure.axes), None)
             axes = canvas.panel(names.title, x, selection.title, sharex=first)
-            for line in lines:
-                draw_line(canvas, axes, line, names)
+            draw_lines(canvas, axes, lines, names)
             cover_sweep(axes, swept)
             if spans_decades(swept) and min(swept) > 0:
                 use_plain_log_scale(axes, "x")
@@ -89,8 +97,10 @@ def draw_guarantee(ledger: Ledger, plot: Request) -> Canvas:
                 top = min(1.04, 1.08 * max([MIN_TOP, *highs, *allowed]))
                 axes.set_ylim(-0.04 * top, top)
             every.extend(lines)
+            cut += ignore_huge_intervals(axes, lines) if every is found[0] else 0
     if found[0]:
-        canvas.add_legend(legend_handles(found[0]), _notes(plot, found[1]))
+        notes = [*_notes(plot, found[1]), *describe_cut(cut)]
+        canvas.add_legend(legend_handles(found[0]), notes)
     return canvas
 
 

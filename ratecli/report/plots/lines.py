@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.lines import Line2D
+from matplotlib.patches import Ellipse
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
+from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.ledger.view import Ledger
 from ratecli.report.groups import (
+    LEVEL,
     NO_ESTIMATE,
     IntervalEstimate,
     SeedGroup,
@@ -28,6 +35,12 @@ MAX_NAMED_LINES = 8
 """A legend lists up to this many lines of an algorithm; of more it names the first and the last."""
 EDGE = 0.045
 """Share of the axis left empty at either end of a flat line, like Matplotlib's margin of data."""
+MAX_BARS = 8
+"""Intervals of more points in a panel are drawn as ellipses instead of bars."""
+MAX_BANDS, FAINT = 4, 0.06
+"""Bands and ellipses of more lines are fainter, as they overlap."""
+FEW_SEEDS = 5
+"""Intervals over at most this many seeds may be cut by the axes."""
 LineT = TypeVar("LineT", bound="NamedLine")
 
 
@@ -105,6 +118,48 @@ class PlotAxes:
         return LinePoint(x, group.estimate(self.split, self.y), group.point)
 
 
+TEMPLATE_WORDS = {"max_gap": "largest gap of", "min_ratio": "smallest ratio of"}
+LABEL_WIDTH = 62
+
+
+def in_words(rule: str) -> str:
+    """Return a rule in words: `max_gap(tpr, by=sex)` is `largest gap of tpr by sex`."""
+    text = re.sub(r"by ?= ?\[([^\]]*)\]", lambda found: f"by={found[1].replace(',', ' and')}", rule)
+    text = re.sub(r"(\w+)\((\w+), by ?= ?([\w ]+)\)", _template_words, text)
+    text = re.sub(r"(\w+)\(by ?= ?([\w ]+)\)", r"\1 by \2", text)
+    text = re.sub(r"(\w+)\[([^\[\]]+)\]", r"\1 of \2", text)
+    return " ".join(text.replace("_", " ").replace("*", "\N{MULTIPLICATION SIGN}").split())
+
+
+def _template_words(found: re.Match[str]) -> str:
+    name, rate, by = found.groups()
+    return f"{TEMPLATE_WORDS.get(name, f'{name} of')} {rate} by {by}"
+
+
+def axis_labels(ledger: Ledger, axes: PlotAxes, split: str) -> tuple[str, str]:
+    """Return the labels of x and y: name, meaning in words, and split."""
+    labels = [_axis_label(ledger, name, split) for name in (axes.x, axes.y)]
+    if axes.swept:
+        rules = [
+            name for name, text in ledger.constraints.items() if axes.x in re.findall(r"\w+", text)
+        ]
+        labels[0] = f"{axes.x}, in the target of {', '.join(rules)}" if rules else axes.x
+    return textwrap.fill(labels[0], LABEL_WIDTH), textwrap.fill(labels[1], LABEL_WIDTH - 20)
+
+
+def _axis_label(ledger: Ledger, name: str, split: str) -> str:
+    rules = {
+        **(ledger.experiment.get("metrics") or {}),
+        "objective": ledger.experiment.get("objective"),
+    }
+    words = in_words(str(rules.get(name) or name))
+    if name.startswith(VIOLATION_PREFIX):
+        words = f"violation of {name.removeprefix(VIOLATION_PREFIX)}"
+    if name in rules and name != "objective" and words != in_words(name):
+        words = f"{in_words(name)}: {words}"
+    return f"{words} ({split})" if split else words
+
+
 @dataclass(frozen=True)
 class LinePoint:
     """Two estimates at the sweep point `at`, which is empty if the sweep does not affect them."""
@@ -154,11 +209,12 @@ def collect_lines(
     """
     ledger = ledger.for_metrics([axes.y] if axes.swept else [axes.x, axes.y])
     algorithms = group_by(seed_groups(ledger), lambda group: group.label)
+    everything = sorted({group.variant for group in seed_groups(ledger)} - {""}) or [""]
     found: list[SweepLine] = []
     for position, (label, groups) in enumerate(algorithms.items()):
         variants = sorted({group.variant for group in groups} - {""}) or [""]
         shown = same_points(group for group in groups if selection.includes_point(group.point))
-        for number, variant in enumerate(variants):
+        for variant in variants:
             if selection.includes(label) and selection.includes_variant(variant, variants):
                 owner = f"{label} ({variant})" if len(variants) > 1 else label
                 points = [axes.point(select_variant(siblings, variant)) for siblings in shown]
@@ -167,7 +223,8 @@ def collect_lines(
                 )
                 if flat and axes.swept:
                     points = [replace(point, x=NO_ESTIMATE) for point in points]
-                line = SweepLine(owner, position, number, flat=flat)
+                place = everything.index(variant) if variant else 0
+                line = SweepLine(owner, position, place, flat=flat)
                 found += _lines_of(line, points, axes, ledger.sweep, simplify=simplify)
     return found
 
@@ -215,18 +272,34 @@ def _ordered(points: Sequence[LinePoint], along: str | None) -> list[LinePoint]:
     return sorted(points, key=lambda point: float(point.at[along or ""]))
 
 
-def draw_line(canvas: Canvas, axes: Axes, line: SweepLine, names: PlotAxes) -> None:
+def draw_lines(canvas: Canvas, axes: Axes, lines: Sequence[SweepLine], names: PlotAxes) -> None:
+    """Draw the lines of a panel with intervals and tooltips.
+
+    Intervals of many points are ellipses, which leave the points visible.
+    """
+    crowded = sum(len(line.points) for line in lines) > MAX_BARS
+    for line in lines:
+        _draw_line(canvas, axes, line, names, crowded=crowded)
+    if len(lines) > MAX_BANDS:
+        for area in axes.findobj(lambda each: isinstance(each, Ellipse | PolyCollection)):
+            area.set_alpha(FAINT)
+
+
+def _draw_line(
+    canvas: Canvas, axes: Axes, line: SweepLine, names: PlotAxes, *, crowded: bool
+) -> None:
     """Draw the finite points of a line with intervals (a band along a sweep) and tooltips."""
     points = [point for point in line.points if point.y.finite and (line.flat or point.place)]
     if not points:
         return
     if line.flat:
-        artists = _draw_flat(axes, points[0], line.style)
+        artists = _draw_flat(axes, points[0], line.style, crowded=crowded)
     else:
-        band = names.swept and len(points) > 1
-        artists = _draw_intervals(axes, points, line.style["color"], band=band)
+        shape = "band" if names.swept and len(points) > 1 else "ellipses" if crowded else "bars"
+        artists = _draw_intervals(axes, points, line.style["color"], shape)
         xs, ys = zip(*(point.place or () for point in points), strict=True)
-        artists += axes.plot(xs, ys, **line.style)
+        front: dict[str, Any] = {"zorder": 3} if len(points) == 1 else {}
+        artists += axes.plot(xs, ys, **line.style, **front)
     canvas.add_series(line.label, *artists)
     for point in points:
         facts = [(name, format_scalar(value)) for name, value in point.at.items()]
@@ -237,7 +310,9 @@ def draw_line(canvas: Canvas, axes: Axes, line: SweepLine, names: PlotAxes) -> N
         canvas.add_mark(axes, x, y, tuple(facts), line.label)
 
 
-def _draw_flat(axes: Axes, point: LinePoint, style: Mapping[str, Any]) -> list[DrawnArtist]:
+def _draw_flat(
+    axes: Axes, point: LinePoint, style: Mapping[str, Any], *, crowded: bool
+) -> list[DrawnArtist]:
     """Draw a horizontal line, marked at the point's own x or else at its ends."""
     limits: dict[str, Any] = {} if point.place else {"xmin": EDGE, "xmax": 1 - EDGE}
     artists: list[DrawnArtist] = []
@@ -247,23 +322,88 @@ def _draw_flat(axes: Axes, point: LinePoint, style: Mapping[str, Any]) -> list[D
     line = axes.axhline(point.y.mean or 0.0, **limits, **style, zorder=1.8)
     if point.place:
         line.set_marker("none")
-        artists += _draw_intervals(axes, [point], style["color"])
+        shape = "ellipses" if crowded else "bars"
+        artists += _draw_intervals(axes, [point], style["color"], shape)
         artists += axes.plot(*point.place, **style)
     return [*artists, line]
 
 
 def _draw_intervals(
-    axes: Axes, points: Sequence[LinePoint], colour: str, *, band: bool = False
+    axes: Axes, points: Sequence[LinePoint], colour: str, shape: str
 ) -> list[DrawnArtist]:
-    """Draw the intervals, if there are any: those of y as a band, or of x and y as bars."""
+    """Draw the intervals, if any: those of y as a band, or of x and y as bars or ellipses."""
     xs, x_ends = _means_and_ends([point.x for point in points])
     ys, y_ends = _means_and_ends([point.y for point in points])
     if (x_ends == xs).all() and (y_ends == ys).all():
         return []
-    if band:
+    if shape == "band":
         return [axes.fill_between(xs, *y_ends, **band_style(colour))]
-    style: dict[str, Any] = {"ecolor": colour, "elinewidth": 0.8, "alpha": 0.55, "fmt": "none"}
+    if shape == "ellipses":
+        style = {**band_style(colour), "alpha": 0.09, "edgecolor": colour, "linewidth": 0.6}
+        middles = np.transpose([x_ends.mean(axis=0), y_ends.mean(axis=0)])
+        sizes = np.transpose([np.ptp(x_ends, axis=0), np.ptp(y_ends, axis=0)])
+        return [
+            axes.add_patch(Ellipse(at, *size, **style))
+            for at, size in zip(middles.tolist(), sizes.tolist(), strict=True)
+        ]
+    style = {"ecolor": colour, "elinewidth": 0.8, "alpha": 0.55, "fmt": "none"}
     return [axes.errorbar(xs, ys, xerr=np.abs(x_ends - xs), yerr=np.abs(y_ends - ys), **style)]
+
+
+def ignore_huge_intervals(
+    axes: Axes, lines: Iterable[SweepLine], limits: Sequence[Sequence[float]] = ((), ())
+) -> int:
+    """Exclude intervals of few seeds that would hide differences of means; return their number.
+
+    The axes still show the means, the other intervals and the `limits` on x and y.
+    """
+    points = [point for line in lines for point in line.points if point.y.finite]
+    return cut_axis(axes, "x", [point.x for point in points], limits[0]) + cut_axis(
+        axes, "y", [point.y for point in points], limits[1]
+    )
+
+
+def cut_axis(
+    axes: Axes,
+    axis: Literal["x", "y"],
+    estimates: Iterable[IntervalEstimate],
+    limits: Sequence[float] = (),
+) -> int:
+    """Exclude huge intervals of few seeds from one axis; return their number."""
+    ends, huge = _visible_ends([each for each in estimates if each.finite])
+    if huge:
+        low, high = min(*ends, *limits), max(*ends, *limits)
+        edge = EDGE * (high - low)
+        now = axes.get_xlim() if axis == "x" else axes.get_ylim()
+        axes.set(**{f"{axis}lim": (max(now[0], low - edge), min(now[1], high + edge))})
+    return huge
+
+
+def _visible_ends(estimates: Sequence[IntervalEstimate]) -> tuple[list[float], int]:
+    """Return the ends of intervals without huge ones, and the number of huge ones.
+
+    Huge is a half-width above the range of the means and three standard errors of a typical mean
+    at up to three seeds, or three times as much at up to five: Student-t intervals of few seeds are
+    wide because the spread is hardly known.
+    """
+    means = np.array([each.mean for each in estimates], dtype=float)
+    halves = np.array([each.half or 0.0 for each in estimates])
+    counts = np.array([each.n for each in estimates])
+    errors = halves / stdtrit(np.maximum(counts - 1, 1), (1 + LEVEL) / 2)
+    known = errors[halves > 0]
+    if not known.size:
+        return [], 0
+    scale = max(float(np.ptp(means)), 3 * float(np.median(known)))
+    huge = (halves > np.where(counts <= 3, 1, 3) * scale) & (counts <= FEW_SEEDS)
+    ends = [each.interval or (mean, mean) for each, mean in zip(estimates, means, strict=True)]
+    shown = np.array(ends)[~huge].ravel()
+    return [*means.tolist(), *shown.tolist()], int(huge.sum())
+
+
+def describe_cut(number: int) -> list[str]:
+    """Return a note if intervals reach beyond the axes."""
+    what = "an interval reaches" if number == 1 else f"{number} intervals reach"
+    return [f"{what} beyond the axes: few seeds"] if number else []
 
 
 def _means_and_ends(

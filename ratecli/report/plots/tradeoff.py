@@ -21,7 +21,16 @@ from ratecli.report.plots.canvas import (
     mark_empty,
     panel_selections,
 )
-from ratecli.report.plots.lines import PlotAxes, SweepLine, collect_lines, draw_line, legend_handles
+from ratecli.report.plots.lines import (
+    PlotAxes,
+    SweepLine,
+    axis_labels,
+    collect_lines,
+    describe_cut,
+    draw_lines,
+    ignore_huge_intervals,
+    legend_handles,
+)
 
 REFERENCE: dict[str, Any] = {"color": GREY, "linewidth": 1.1, "marker": "", "zorder": 1.5}
 """The style of the diagonal and of the known frontier."""
@@ -54,21 +63,22 @@ def draw_tradeoff(ledger: Ledger, plot: PlotRequest[TradeoffPlot]) -> Canvas:
     canvas = Canvas(f"{y} against {x} ({rows})", what, plot.options.title, panels, most)
     found: list[SweepLine] = []
     handles: list[Line2D] = []
+    cut = 0
     for selection in selections:
         first = None
         for split in splits:
             names = plot_axes(ledger, plot, split)
-            labels = (names.x, names.y) if several else (names.x_label, names.y_label)
+            labels = axis_labels(ledger, names, "" if several else split)
             title = ", ".join(filter(None, [selection.title, split if several else ""]))
             axes = canvas.panel(title, *labels, sharex=first, sharey=first)
             first = axes if several else None
             lines = collect_lines(ledger, names, selection)
-            for line in lines:
-                draw_line(canvas, axes, line, names)
-            _draw_limits(axes, ledger, plot, selection)
+            draw_lines(canvas, axes, lines, names)
+            limits = _draw_limits(axes, ledger, plot, selection)
             if names.swept:
                 trials = [trial for trial in ledger.plan if selection.includes_trial(trial)]
                 cover_sweep(axes, [float(t.point[names.x]) for t in trials if names.x in t.point])
+            cut += ignore_huge_intervals(axes, lines, limits)
             found += lines
             handles += legend_handles(lines)
             if lines:
@@ -78,16 +88,22 @@ def draw_tradeoff(ledger: Ledger, plot: PlotRequest[TradeoffPlot]) -> Canvas:
     if found:
         counts = [point.y.n for line in found for point in line.points]
         intervals = "mean and 95 % Student-t interval over {}"
-        canvas.add_legend(handles, [describe_intervals(counts, intervals)])
+        canvas.add_legend(handles, [describe_intervals(counts, intervals), *describe_cut(cut)])
     return canvas
 
 
 def _draw_limits(
     axes: Axes, ledger: Ledger, plot: PlotRequest[TradeoffPlot], selection: PlotSelection
-) -> None:
-    """Draw the limits that constraints set on the axes of a panel, as stored by the run."""
+) -> list[list[float]]:
+    """Draw the limits that constraints set on the axes of a panel, as stored by the run.
+
+    Return those on x and on y.
+    """
     stored: Sequence[Mapping[str, Any]] = ledger.meta.get("plots") or ()
     levels = stored[plot.position] if plot.position < len(stored) else {}
+    if not ledger.report_entries("plots"):
+        levels = {"levels": [{"value": 0.0, "label": "limit"}]}
+    drawn = []
     for axis, name in SIDES:
         own = [
             (float(each["value"]), str(each["label"]))
@@ -95,6 +111,8 @@ def _draw_limits(
             if not selection.at or each.get("panel") in {None, selection.at[1]}
         ]
         draw_levels(axes, own, axis)
+        drawn.append([value for value, _ in own])
+    return drawn
 
 
 def _draw_references(

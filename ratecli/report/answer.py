@@ -1,0 +1,308 @@
+"""The answer of a report: the cheapest setting of each task that satisfies all constraints."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ratecli.experiment.options import solver_class
+from ratecli.ledger.records import VIOLATION_PREFIX
+from ratecli.ledger.view import NOT_RUN, Ledger
+from ratecli.report.groups import (
+    NO_ESTIMATE,
+    IntervalEstimate,
+    SeedGroup,
+    count_satisfied,
+    estimate_mean,
+    group_by,
+    seed_groups,
+)
+from ratecli.report.sheet import (
+    Sheet,
+    SheetCell,
+    SheetRow,
+    estimate_cell,
+    format_point,
+    format_scalar,
+    format_signed,
+    make_sheet,
+    satisfied_cell,
+)
+from ratecli.solvers.margin import DEFAULT_LEVEL
+from ratecli.solvers.registry import all_algorithms
+
+OBJECTIVE = "objective"
+BEST_SPLITS = ("test", "validation", "train")
+"""The first of these splits that was measured is used to find the best model."""
+SPLIT_WORDS = {"test": "new rows (test set)", "train": "training rows"}
+MAX_SENTENCES = 12
+"""Maximum number of tasks with a sentence of their own."""
+MAX_NAMED = 3
+"""More constraints are counted instead of named."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A group that may be the best of its task.
+
+    Attributes
+    ----------
+    share
+        Estimate of how often all constraints hold, 0 if one was not measured.
+    violation
+        The mean violation of the worst constraint, NaN if one was not measured.
+    level
+        The probability with which constraints should hold, None if not stated.
+    is_kept
+        Whether constraints hold often enough, and in enough trials with a model.
+    """
+
+    group: SeedGroup
+    objective: IntervalEstimate
+    share: float
+    violation: float
+    level: float | None
+    is_kept: bool
+
+    @classmethod
+    def of(cls, group: SeedGroup, split: str, constraints: Iterable[str]) -> Candidate:
+        objective = group.estimate(split, OBJECTIVE)
+        found = [group.violation_sample(split, name) for name in constraints]
+        samples = [each for each in found if each is not None]
+        means = [group.estimate(split, VIOLATION_PREFIX + name).mean for name in constraints]
+        violation = float(np.max(np.array(means, dtype=float), initial=-math.inf))
+        levels = [each.level for each in samples if each.level is not None]
+        complete = len(samples) == len(found)
+        share = math.prod(each.share for each in samples) if complete else 0.0
+        stated = complete and bool(levels) and all(each.keeps_level for each in samples)
+        answered = 2 * objective.n >= group.ended
+        is_kept = answered and (share >= DEFAULT_LEVEL or stated)
+        return cls(group, objective, share, violation, min(levels, default=None), is_kept)
+
+    @property
+    def rank(self) -> tuple[bool, float, float]:
+        """Order by objective if constraints hold often enough, else by how often they do."""
+        if self.is_kept:
+            return False, self.objective.mean or 0.0, -self.share
+        return True, -self.share, float(np.nan_to_num(self.violation, nan=math.inf))
+
+    @property
+    def name(self) -> str:
+        return self.group.name
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The best candidate of a task, or the closest if none satisfies its constraints.
+
+    `task` has the values of the names that define the task. `baseline` is the best group there of
+    an algorithm that ignores constraints, and `cost` the mean difference from its objective.
+    `reason` says why an algorithm found no solution, if one did not.
+    """
+
+    task: Mapping[str, Any]
+    best: Candidate
+    baseline: SeedGroup | None
+    cost: IntervalEstimate
+    reason: str
+
+
+def answer_split(ledger: Ledger) -> str:
+    return next((each for each in BEST_SPLITS if each in ledger.algorithms.splits), "")
+
+
+def answers(ledger: Ledger) -> list[Answer]:
+    """Return the answer of each task.
+
+    The best has the lowest mean objective among the groups whose constraints hold in a share of the
+    trials of at least `DEFAULT_LEVEL`, and those that should hold with a stated probability which
+    the test sets do not contradict. It has a model in at least half of the trials. If there is
+    none, the one whose constraints hold most often counts as best. A task is a point of the file's
+    own sweep, together with the values of names used in constraints or the objective.
+    """
+    return ledger.cached("answers", lambda: _answers(ledger))
+
+
+def _answers(ledger: Ledger) -> list[Answer]:
+    split = answer_split(ledger)
+    rules = [str(ledger.experiment.get(OBJECTIVE, "")), *ledger.constraints.values()]
+    words = set(re.findall(r"\w+", " ".join(rules))) | set(ledger.experiment.get("sweep") or ())
+    names = [name for name in ledger.algorithms.sweep if name in words]
+    means = (
+        (each, each.estimate(split, OBJECTIVE).mean) for each in seed_groups(ledger.algorithms)
+    )
+    tasks = group_by(
+        (each for each, mean in means if mean is not None and not math.isnan(mean)),
+        # as displayed: 1 and 1.0 define the same task
+        lambda each: tuple(format_scalar(each.point.get(name)) for name in names),
+    )
+    return [_answer(ledger, names, split, groups) for groups in tasks.values()]
+
+
+def _answer(
+    ledger: Ledger, names: Sequence[str], split: str, groups: Sequence[SeedGroup]
+) -> Answer:
+    constraints = list(ledger.constraints)
+    best = min((Candidate.of(each, split, constraints) for each in groups), key=lambda c: c.rank)
+    task = {name: best.group.point.get(name) for name in names}
+    ignoring = _ignoring(ledger)
+    free = [each for each in groups if each.label in ignoring]
+    baseline = min(
+        free,
+        key=lambda each: (ignoring[each.label], each.estimate(split, OBJECTIVE).mean),
+        default=None,
+    )
+    unsolved = (
+        f"{trial.label}, seed {trial.seed}: {ledger.reason(trial)}"
+        for trial in ledger.algorithms.plan
+        if ledger.status(trial) == "no_solution_found"
+        and all(trial.point.get(name) == value for name, value in task.items())
+    )
+    cost = _difference(best.group, baseline, split) if baseline and constraints else NO_ESTIMATE
+    return Answer(task, best, baseline, cost, next(unsolved, ""))
+
+
+def _ignoring(ledger: Ledger) -> dict[str, bool]:
+    """Return labels of algorithms that ignore constraints; `unconstrained` has the value False."""
+    known = all_algorithms()
+    return {
+        trial.label: trial.algorithm != "unconstrained"
+        for trial in ledger.algorithms.plan
+        if trial.algorithm in known and solver_class(trial.algorithm).role == "ignores"
+    }
+
+
+def _difference(group: SeedGroup, other: SeedGroup, split: str) -> IntervalEstimate:
+    """Return the mean difference of objectives over seeds."""
+    if len(group.outcomes) != len(other.outcomes):
+        return NO_ESTIMATE
+    place = split, OBJECTIVE
+    pairs = zip(group.outcomes, other.outcomes, strict=True)
+    return estimate_mean(
+        a.numbers[place] - b.numbers[place]
+        for a, b in pairs
+        if a.numbers and b.numbers and place in a.numbers and place in b.numbers
+    )
+
+
+def best_sheet(ledger: Ledger) -> Sheet:
+    """Return a row for each answer."""
+    split, found = answer_split(ledger), answers(ledger)
+    note = f"The lowest mean objective on {split} rows over the trials with results."
+    if ledger.constraints:
+        note = (
+            f"The lowest mean objective on {split} rows among those with a model in half of the "
+            f"trials whose constraints hold in {DEFAULT_LEVEL:.0%} of these, or should by `holds` "
+            "and are not contradicted. `holds in` estimates that share without the noise of test "
+            "sets; `satisfied in` counts. The best was chosen on these rows, so its objective is "
+            "slightly optimistic. The cost is the mean difference over seeds from the algorithm "
+            "without constraints."
+        )
+    rows = [_best_row(ledger, each, split) for each in found]
+    return make_sheet(f"Best results ({split})", rows, note)
+
+
+def _best_row(ledger: Ledger, answer: Answer, split: str) -> SheetRow:
+    best, point = answer.best, answer.best.group.point
+    none = SheetCell(f"none (closest: {best.name})", tone="bad", more=answer.reason)
+    row: list[tuple[str, Any]] = list(answer.task.items())
+    row.append(("best", best.name if best.is_kept else none))
+    if others := [each for each in ledger.sweep if each not in answer.task]:
+        row.append(("at", format_point({each: point[each] for each in others if each in point})))
+    row.append((objective_name(ledger), estimate_cell(best.objective, best.objective.n)))
+    if not ledger.constraints:
+        return [*row, ("n", best.objective.n)]
+    if any(each.baseline for each in answers(ledger)):
+        row.append(("cost", estimate_cell(answer.cost, best.objective.n)))
+    stated = "" if best.level is None else f" (stated: {best.level:.3g})"
+    tone = "good" if best.share >= DEFAULT_LEVEL else "" if best.is_kept else "bad"
+    return [
+        *row,
+        ("holds in", SheetCell(f"{best.share:.2f}{stated}", best.share, tone)),
+        ("satisfied in", satisfied_cell([best.group], split)),
+    ]
+
+
+def incomplete_notes(ledger: Ledger) -> list[str]:
+    """Return a sentence if only a part of the planned trials have run."""
+    missing = sum(ledger.status(trial) == NOT_RUN for trial in ledger.plan)
+    if not missing:
+        return []
+    ran = len(ledger.plan) - missing
+    why = "a smoke run" if ledger.meta.get("left_out") else "an unfinished run"
+    return [f"Results of {why}: {ran:,} of {len(ledger.plan):,} planned trials have run."]
+
+
+def answer_sentences(ledger: Ledger) -> list[str]:
+    """Return the answer in words: an overview of several tasks, then a sentence for each of few."""
+    found, split = answers(ledger), answer_split(ledger)
+    if not found:
+        return ["No trial has results yet."]
+    rows = SPLIT_WORDS.get(split, f"{split} rows")
+    each = [_sentence(ledger, answer, rows, split) for answer in found]
+    if len(found) == 1:
+        return each
+    kept = [answer for answer in found if answer.best.is_kept]
+    overview = (
+        f"The lowest {objective_name(ledger)} on {rows} at each of {len(found)} sweep points."
+    )
+    if ledger.constraints:
+        overview = _overview(ledger, found, kept, rows)
+    more = len(each) - MAX_SENTENCES
+    return [overview, *each[:MAX_SENTENCES], *([f"... {more} more in report.html."] * (more > 0))]
+
+
+def _overview(ledger: Ledger, found: Sequence[Answer], kept: Sequence[Answer], rows: str) -> str:
+    """Return at how many tasks constraints are satisfied, and the range of costs."""
+    names, satisfied = list(found[0].task), f"satisfies {_all_constraints(ledger)} on {rows}"
+    kind = "values" if len(names) == 1 else "combinations"
+    points = f"{len(found)} {kind} of {', '.join(names)}"
+    if not kept:
+        unstated = all(each.best.level is None for each in found)
+        hint = " The key holds: new_rows makes algorithms aim at that." if unstated else ""
+        return f"No setting {satisfied} often enough, at any of {points}.{hint}"
+    text = f"At {len(kept)} of {points}, a setting {satisfied}"
+    means = [each.cost.mean for each in kept if each.cost.mean is not None]
+    labels = {each.baseline.label: None for each in kept if each.baseline}
+    if means:
+        amounts = dict.fromkeys(map(format_signed, (min(means), max(means))))
+        text += f", at a cost in {objective_name(ledger)} of {' to '.join(amounts)}"
+        text += f" against {' or '.join(labels)}"
+    return f"{text}."
+
+
+def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
+    best, total = answer.best, answer.best.group.ended
+    point = f"{format_point(answer.task)}: " if answer.task else ""
+    amount = f"{objective_name(ledger)} {estimate_cell(best.objective).text}"
+    if answer.cost.mean is not None and answer.baseline and answer.baseline is not best.group:
+        amount += f", {format_signed(answer.cost.mean)} against {answer.baseline.label}"
+    if not ledger.constraints:
+        return f"{point}{best.name} has the lowest {amount}, on {rows}."
+    satisfied, _ = count_satisfied([best.group], split)
+    count = f"in {satisfied} of {total} seeds"
+    if unsolved := total - best.objective.n:
+        count += f" (no model in {unsolved})"
+    rules = _all_constraints(ledger)
+    if not best.is_kept:
+        return (
+            f"{point}no setting satisfies {rules} on {rows} often enough. The closest is "
+            f"{best.name}: {count}, at {amount}."
+        )
+    which = f"{best.name} is the cheapest that satisfies {rules} on {rows}"
+    return f"{point}{which}: {count}, at {amount}."
+
+
+def _all_constraints(ledger: Ledger) -> str:
+    names = list(ledger.constraints)
+    return " and ".join(names) if len(names) <= MAX_NAMED else f"all {len(names)} constraints"
+
+
+def objective_name(ledger: Ledger) -> str:
+    text = str(ledger.experiment.get(OBJECTIVE, ""))
+    return text if re.fullmatch(r"\w+", text) else OBJECTIVE

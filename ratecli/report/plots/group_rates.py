@@ -1,0 +1,144 @@
+"""The plot of rates of groups on new data, for the answers of a report."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from ratecli.ledger.view import Ledger
+from ratecli.report.answer import OBJECTIVE, Answer, answer_split, answers
+from ratecli.report.groups import GROUP_RATE, IntervalEstimate, SeedGroup, seed_groups
+from ratecli.report.plots.canvas import GREY, Canvas, describe_intervals, line_style
+from ratecli.report.plots.lines import cut_axis, describe_cut, in_words
+from ratecli.report.sheet import estimate_cell, format_point, format_scalar
+
+FILE = "group-rates"
+MAX_PANELS = 3
+MAX_ROWS = 12
+ROW_HEIGHT, LINE_HEIGHT, MARGIN = 0.36, 0.17, 0.75
+"""Least height of a row, of a line of its title, and of a panel's title and axis, in inches."""
+MIN_WIDTH = 5.0
+TITLE_WIDTH = 28
+SPREAD = 0.5
+"""Share of a row's height that its groups take."""
+
+Rows = list[tuple[str, SeedGroup]]
+"""Titles of rows, each with the group of trials that it shows."""
+
+
+def rate_rows(ledger: Ledger) -> tuple[Rows, int]:
+    """Return the rows of the plot, and how many were left out.
+
+    They are all groups of trials of a single task. Of several tasks, they are the answers after
+    the group without constraints that their costs refer to.
+    """
+    found = answers(ledger)
+    if len(found) == 1:
+        split = answer_split(ledger)
+        groups = [
+            each for each in seed_groups(ledger.algorithms) if each.estimate(split, OBJECTIVE).n
+        ]
+        rows = [(each.name, each) for each in groups]
+        return rows[:MAX_ROWS], len(rows[MAX_ROWS:])
+    rows = []
+    shown = set()
+    for answer in _spread(found):
+        best, base, point = answer.best.group, answer.baseline, _point(answer)
+        if base and (base.label, repr(base.rates)) not in shown:
+            shown.add((base.label, repr(base.rates)))
+            rows.append((base.name, base))
+        if base is not best:
+            rows.append((f"{point}: {best.name}", best))
+    return rows, len(found) - len(_spread(found))
+
+
+def _spread(found: Sequence[Answer]) -> list[Answer]:
+    """Return all answers, or the first, the last and some evenly between them."""
+    places = np.linspace(0, len(found) - 1, min(len(found), MAX_ROWS)).round().astype(int)
+    return [found[place] for place in places]
+
+
+def _point(answer: Answer) -> str:
+    """Return the task's value with its name, or the values of several names."""
+    values = map(format_scalar, answer.task.values())
+    return ", ".join(values) if len(answer.task) > 1 else format_point(answer.task)
+
+
+def has_group_rates(ledger: Ledger) -> bool:
+    return any(group.rates for group in seed_groups(ledger.algorithms))
+
+
+def draw_group_rates(ledger: Ledger) -> Canvas:
+    """Draw a panel for each rate, a row for each setting and a mark for each group."""
+    split, (rows, omitted) = answer_split(ledger), rate_rows(ledger)
+    kinds = _kinds(rows, split)
+    groups = list(dict.fromkeys(group for texts in kinds.values() for group in texts))
+    what = (
+        f"Mean rate of each group on {split} rows. The closer the marks of a row, the more equal "
+        "are the groups."
+    )
+    canvas = Canvas("Rates by group", what, panels=max(len(kinds), 1))
+    width, _ = canvas.figure.get_size_inches()
+    names = [textwrap.fill(name, TITLE_WIDTH) for name, _ in rows]
+    row_height = max([ROW_HEIGHT, *(LINE_HEIGHT * (name.count("\n") + 1) for name in names)])
+    canvas.figure.set_size_inches(max(width, MIN_WIDTH), MARGIN + row_height * max(len(rows), 2))
+    cut = 0
+    for kind, texts in kinds.items():
+        first = next(iter(canvas.figure.axes), None)
+        axes = canvas.panel("", f"{in_words(kind)} ({split})", sharey=first)
+        for row, (title, each) in enumerate(rows):
+            found = {group: each.rates.get((split, text)) for group, text in texts.items()}
+            known = {group: rate for group, rate in found.items() if rate and rate.finite}
+            _draw_row((canvas, axes), row, known, (title, in_words(kind)), groups)
+        rates = [each.rates.get((split, text)) for _, each in rows for text in texts.values()]
+        cut += cut_axis(axes, "x", [rate for rate in rates if rate and rate.finite])
+        axes.tick_params(axis="y", length=0, labelleft=first is None)
+        if first is None:
+            axes.set_yticks(range(len(rows)), names)
+            axes.set_ylim(len(rows) - 0.5, -0.5)
+    handles = [Line2D([], [], label=group, **_style(k)) for k, group in enumerate(groups)]
+    counts = [rate.n for _, each in rows for rate in each.rates.values()] or [1]
+    notes = [describe_intervals(counts, "mean and 95 % Student-t interval over {}")]
+    notes += describe_cut(cut) + [f"{omitted} more settings: see the tables"] * bool(omitted)
+    canvas.add_legend(handles, notes)
+    return canvas
+
+
+def _kinds(rows: Rows, split: str) -> dict[str, dict[str, str]]:
+    """Return by name of a rate, of the first ones, the texts of its groups' rates by group."""
+    kinds: dict[str, dict[str, str]] = {}
+    for _, each in rows:
+        for where, text in each.rates:
+            if where == split and (found := GROUP_RATE.fullmatch(text)):
+                kinds.setdefault(found[1], {})[found[2]] = text
+    return dict(list(kinds.items())[:MAX_PANELS])
+
+
+def _draw_row(
+    panel: tuple[Canvas, Axes],
+    row: int,
+    rates: Mapping[str, IntervalEstimate],
+    names: tuple[str, str],
+    groups: Sequence[str],
+) -> None:
+    """Draw the rates of groups in one setting, whose title and rate have these `names`."""
+    canvas, axes = panel
+    means = [rate.mean or 0.0 for rate in rates.values()]
+    if means:
+        axes.plot([min(means), max(means)], [row, row], color=GREY, alpha=0.25, linewidth=4)
+    for k, ((group, rate), mean) in enumerate(zip(rates.items(), means, strict=True)):
+        place = row + SPREAD * ((k + 0.5) / len(means) - 0.5)
+        style = _style(groups.index(group))
+        bar = axes.plot(rate.interval or (mean, mean), [place] * 2, color=style["color"])
+        canvas.add_series(group, *bar, *axes.plot(mean, place, **style))
+        facts = (("setting", names[0]), (names[1], estimate_cell(rate).text), ("n", str(rate.n)))
+        canvas.add_mark(axes, mean, place, facts, group)
+
+
+def _style(number: int) -> dict[str, Any]:
+    return line_style(number, number) | {"linestyle": "none"}
