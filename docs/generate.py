@@ -45,9 +45,32 @@ ROLES = {
 }
 
 
+CHOICE = Path(__file__).parent / "howto" / "which-algorithm.md"
+CHOICE_MARK = "<!-- the table of choices -->\n"
+
+
 def pages() -> dict[Path, str]:
     """The text of each page by its file."""
-    return {REFERENCE / f"{name}.md": f"{WARNING}{make()}" for name, make in PAGES.items()}
+    made = {REFERENCE / f"{name}.md": f"{WARNING}{make()}" for name, make in PAGES.items()}
+    return made | {CHOICE: choices()}
+
+
+def choices() -> str:
+    """The page about the choice of an algorithm, which ends with a table made of the code."""
+    from ratecli.experiment.choices import CHOICES, ROWS  # noqa: PLC0415
+
+    heads = ["algorithm", "chosen", "model", "uses groups", "decisions", *(f"{n:,}" for n in ROWS)]
+    rows = [
+        [
+            f"`{each.algorithm}`",
+            each.use,
+            *(each.model, each.groups, each.decisions),
+            *("" if time is None else f"{time:.2g} s" for time in each.seconds or (None,) * 3),
+        ]
+        for each in CHOICES
+    ]
+    text = CHOICE.read_text("utf-8").partition(CHOICE_MARK)[0]
+    return f"{text}{CHOICE_MARK}\n{_table(heads, rows)}"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
