@@ -297,7 +297,7 @@ class _Resolver:
             help_ = f"write {template}({metric}, by=COLUMN)"
         else:
             measures = [each for each in (*MEASURES, *SYNONYMS) if each.startswith(f"{name}_")]
-            help_ = f"write {measures[0]}(by=COLUMN)" if measures else ""
+            help_ = f"write {' or '.join(measures)}, with (by=COLUMN)" if measures else ""
             help_ = help_ or did_you_mean(name, known, "metrics, functions and sweep names")
         refuse("E203", f"the name '{name}' is unknown", span, help_)
 

@@ -257,7 +257,11 @@ def mark_of(faulty: str, code: str, help_: str = "", message: str = "") -> tuple
         mark_of("0.5 * «Recall»[women]", "E203", "did you mean 'recall'"),
         mark_of("«sqr»(tpr)", "E203", "did you mean 'sqrt'"),
         mark_of("1 - «women»", "E203", "positive_rate[women]", "is a slice"),
-        mark_of("«demographic_parity»(by=sex)", "E203", "demographic_parity_difference(by="),
+        mark_of(
+            "«demographic_parity»(by=sex)",
+            "E203",
+            "demographic_parity_difference or demographic_parity_ratio",
+        ),
         mark_of("1 - «recall_gap»(by=sex)", "E203", "max_gap(recall, by=COLUMN)"),
         mark_of("«equalised_odds_ratio»(by=sex)", "E203", "did you mean 'equalized_odds_ratio'"),
         mark_of("1 - «equalized_odds_ratio»", "E304", "equalized_odds_ratio(by=sex)"),
