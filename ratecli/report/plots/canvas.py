@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -38,6 +39,8 @@ MAX_LEVELS = 8
 """More limits on an axis are not drawn."""
 MAX_LEVEL_LETTERS = 24
 """Labels of limits with more letters in total are slanted."""
+MIN_LEVEL_GAP = 0.07
+"""So are labels of limits that are closer together, as a share of the axis."""
 PANEL_SIZES = {1: (4.9, 3.4), 2: (4.3, 3.0), 3: (3.1, 2.5)}
 """Panel size in inches by number of columns."""
 LEGEND_LINE = 0.2
@@ -331,8 +334,12 @@ def cover_sweep(axes: Axes, values: Iterable[float]) -> None:
 def draw_levels(axes: Axes, levels: Sequence[tuple[float, str]], axis: Literal["x", "y"]) -> None:
     """Draw dotted lines at values and label them, unless there are too many.
 
-    If labels are values of one constraint, such as `parity: 0.8`, they share a title.
+    If labels are values of one constraint, such as `parity: 0.8`, they share a title. Limits that
+    are further from the data than its range are left out, unless all are.
     """
+    low, high = axes.get_xlim() if axis == "x" else axes.get_ylim()
+    near = [each for each in levels if 2 * low - high <= each[0] <= 2 * high - low]
+    levels = near or sorted(levels, key=lambda each: max(low - each[0], each[0] - high))[:1]
     if not 0 < len(levels) <= MAX_LEVELS:
         return
     values, labels = zip(*levels, strict=True)
@@ -345,7 +352,9 @@ def draw_levels(axes: Axes, levels: Sequence[tuple[float, str]], axis: Literal["
     second = axes.secondary_xaxis("top") if axis == "x" else axes.secondary_yaxis("right")
     second.spines[:].set_visible(False)
     ticks = second.set_xticks if axis == "x" else second.set_yticks
-    long = axis == "x" and sum(map(len, labels)) > MAX_LEVEL_LETTERS
+    gaps = np.diff(np.unique(values))
+    close = min(gaps, default=math.inf) < MIN_LEVEL_GAP * np.ptp([low, high, *values])
+    long = axis == "x" and (close or sum(map(len, labels)) > MAX_LEVEL_LETTERS)
     slanted: dict[str, Any] = {"rotation": 45, "ha": "left"} if long else {}
     ticks(values, labels, **slanted)
     second.tick_params(length=0, pad=1, labelsize=7, labelcolor=GREY)

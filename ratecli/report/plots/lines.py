@@ -155,7 +155,7 @@ def _axis_label(ledger: Ledger, name: str, split: str) -> str:
     words = in_words(str(rules.get(name) or name))
     if name.startswith(VIOLATION_PREFIX):
         words = f"violation of {name.removeprefix(VIOLATION_PREFIX)}"
-    if name in rules and name != "objective" and words != in_words(name):
+    if name in rules and name != "objective" and not words.startswith(in_words(name)):
         words = f"{in_words(name)}: {words}"
     return f"{words} ({split})" if split else words
 
