@@ -92,7 +92,7 @@ _GOALS = (
         limit=0.2,
     ),
     StarterGoal(
-        "mean-error",
+        "mean-error-difference",
         "Mean errors (estimate minus label) of groups may differ by at most `limit`.",
         "max_gap(mean_error, by={by})",
         limit=None,
