@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -17,8 +16,10 @@ from ratecli.config.base import FAILURE_RATE, SOLUTION_RATE
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
     CONSTRAINT_TOLERANCE,
+    GROUP_RATES_KEY,
     VIOLATION_PREFIX,
     PlannedTrial,
+    TrialResult,
     is_no_better,
 )
 from ratecli.ledger.view import MEASURED_STATUSES, NOT_RUN, Ledger
@@ -27,10 +28,9 @@ from ratecli.ledger.violations import (
     ViolationSample,
     measured_violation,
 )
+from ratecli.rates.expression import ALL_ROWS
 
 LEVEL = 0.95
-GROUP_RATE = re.compile(r"(?!joint_rate|base_rate)(\w+)\[([^\[\]]+)\]")
-"""A rate of a group, such as `tpr[sex = Female]`."""
 
 
 @dataclass(frozen=True)
@@ -102,15 +102,15 @@ class TrialOutcome:
     """A trial's status and the values of one variant, None if the trial did not return it.
 
     `violations` are those on the test set, by constraint. `best_constant` is the objective there of
-    the best constant decision that satisfies the constraints. `rates` are rates of groups, by split
-    and text, such as `tpr[sex = Female]`.
+    the best constant decision that satisfies the constraints. `rates` are those of groups on new
+    rows, by rate and group.
     """
 
     status: str
     numbers: Mapping[SplitMetric, float] | None = None
     violations: Mapping[str, MeasuredViolation] = field(default_factory=dict)
     best_constant: float | None = None
-    rates: Mapping[SplitMetric, float] = field(default_factory=dict)
+    rates: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     @property
     def is_constant(self) -> bool:
@@ -194,8 +194,8 @@ class SeedGroup:
         return ViolationSample(known) if known else None
 
     @cached_property
-    def rates(self) -> Mapping[SplitMetric, IntervalEstimate]:
-        """The means of rates of groups, by split and text."""
+    def rates(self) -> Mapping[tuple[str, str], IntervalEstimate]:
+        """The means of rates of groups on new rows, by rate and group."""
         places = dict.fromkeys(place for each in self.outcomes for place in each.rates)
         found = {place: [each.rates.get(place) for each in self.outcomes] for place in places}
         return {
@@ -297,12 +297,25 @@ def _outcome(
         if split == "test" and metric.startswith(VIOLATION_PREFIX)
     }
     constant = (result.info.get(BEST_CONSTANT_KEY) or {}).get("test")
+    return TrialOutcome(
+        ledger.status(trial), numbers, violations, constant, _group_rates(trial, result, variant)
+    )
+
+
+def _group_rates(
+    trial: PlannedTrial, result: TrialResult, variant: str
+) -> dict[tuple[str, str], float]:
+    """Return stored rates by rate and group: those that metrics use, or if they use none, all."""
+    found = result.info.get(GROUP_RATES_KEY) or {"rates": {}}
+    texts = " ".join(trial.metrics.values())
     rates = {
-        (each.split, each.metric): each.value
-        for each in result.values
-        if numbers and each.variant == variant and GROUP_RATE.fullmatch(each.metric)
+        (rate, group): math.nan if value is None else value
+        for group, own in found["rates"].get(variant, {}).items()
+        for rate, (value, *_) in own.items()
+        if group != str(ALL_ROWS)
     }
-    return TrialOutcome(ledger.status(trial), numbers, violations, constant, rates)
+    used = {key: value for key, value in rates.items() if f"{key[0]}[" in texts}
+    return used or rates
 
 
 def group_by(items: Iterable[ItemT], key: Callable[[ItemT], KeyT]) -> dict[KeyT, list[ItemT]]:

@@ -59,7 +59,6 @@ from ratecli.solvers.tuned import solve_tuned
 Goals = tuple[Goal, tuple[Goal, ...]]
 """The objective and the constraints."""
 
-MAX_GROUP_RATES = 48
 TOO_FEW_ROWS_CODES = frozenset({"E306", "E311", "E408"})
 """Codes of errors about rates and ratios that are undefined on the available rows."""
 
@@ -322,9 +321,8 @@ class Trial:
         return column_classifier(self.rows, spec.deployed_column)
 
     def measure_variants(self, predictions: Mapping[str, Predictions]) -> list[MeasuredValue]:
-        """Measure every metric of every variant on every split, and rates of groups in them."""
-        found = self.spec.case.metrics.values()
-        metrics = {ex.to_text(metric): metric for metric in (*found, *_group_rates(*found))}
+        """Measure every metric of every variant on every split."""
+        metrics = {ex.to_text(metric): metric for metric in self.spec.case.metrics.values()}
         return [
             MeasuredValue(variant, split, metric, value)
             for variant, predicted in predictions.items()
@@ -380,20 +378,6 @@ class Trial:
                 ):
                     best[split] = objective
         return best
-
-
-def _group_rates(*metrics: ex.Expression) -> list[ex.Leaf]:
-    """Return the rates of groups, for reports, unless there are many.
-
-    Rates that do not depend on decisions, or are shares of a group among all rows, are left out.
-    """
-    found = [
-        leaf
-        for leaf in ex.leaves(*metrics)
-        if leaf.where.conditions and not leaf.split and not leaf.rate.whole
-        if leaf.rate.of != "decision" or leaf.rate.yes != leaf.rate.no
-    ]
-    return found if len(found) <= MAX_GROUP_RATES else []
 
 
 def goals_with_numbers(

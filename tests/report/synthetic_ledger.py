@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ratecli.ledger.records import MeasuredValue, PlannedTrial, TrialResult
+from ratecli.ledger.records import GROUP_RATES_KEY, MeasuredValue, PlannedTrial, TrialResult
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import Ledger
 from ratecli.report.sheet import Sheet
@@ -37,12 +37,9 @@ def measured(
     status: str = "ok",
     **more: Any,
 ) -> TrialResult:
-    """Return a result with numbers by display name: {(variant, split): {name: value}}.
-
-    Names that are no metrics of the trial are texts of rates.
-    """
+    """Return a result with numbers by display name: {(variant, split): {name: value}}."""
     values = tuple(
-        MeasuredValue(variant, split, trial.metrics.get(name, name), value)
+        MeasuredValue(variant, split, trial.metrics[name], value)
         for (variant, split), found in numbers.items()
         for name, value in found.items()
     )
@@ -72,23 +69,35 @@ def _answer(trial: PlannedTrial, noise: random.Random) -> TrialResult:
         found = {
             ("hinge", split): _numbers(0.45, 0.12, kappa, noise) for split in ("train", "test")
         }
-        return measured(trial, found, status="not_met")
+        return measured(trial, found, status="not_met", info=_group_rates(found))
     error = 0.12 + 0.2 * (kappa - 0.45) ** 2
     found = {
         (variant, split): _numbers(kappa + 0.02, error + more, kappa, noise)
         for variant, more in (("stochastic", 0.0), ("deterministic", 0.008))
         for split in ("train", "test")
     }
-    return measured(trial, found, info={"warnings": ["W402: parity holds on train, not on test"]})
+    info = {"warnings": ["W402: parity holds on train, not on test"]} | _group_rates(found)
+    return measured(trial, found, info=info)
+
+
+def _group_rates(numbers: Mapping[tuple[str, str], Mapping[str, float]]) -> dict[str, Any]:
+    rates = {
+        variant: {
+            "sex = Female": {"positive_rate": [found["ratio"] / 2, 300]},
+            "sex = Male": {"positive_rate": [0.5, 300]},
+        }
+        for (variant, split), found in numbers.items()
+        if split == "test"
+    }
+    counts = {"sex = Female": 300, "sex = Male": 300}
+    return {GROUP_RATES_KEY: {"split": "test", "rows": counts, "rates": rates}}
 
 
 def _numbers(ratio: float, error: float, kappa: float, noise: random.Random) -> dict[str, float]:
     ratio += noise.gauss(0, 0.01)
     error += noise.gauss(0, 0.004)
     violation = 0.4 * (kappa - ratio)
-    rates = {"positive_rate[sex = Female]": ratio / 2, "positive_rate[sex = Male]": 0.5}
-    numbers = {"objective": error, "ratio": ratio, "error": error, "violation.parity": violation}
-    return numbers | rates
+    return {"objective": error, "ratio": ratio, "error": error, "violation.parity": violation}
 
 
 def _meta() -> dict[str, Any]:

@@ -168,7 +168,10 @@ def test_markdown_is_aligned_and_cannot_be_broken_out_of():
 
 
 def ledger_of(answers, constraints=("parity",), split="test", **experiment) -> Ledger:
-    """Take objective and violation (or None) of each seed by label and sweep point (as pairs)."""
+    """Take objective and violation of each seed by label and sweep point (as pairs).
+
+    They are None for a trial that has not run, and empty for one without a solution.
+    """
     plan, results = [], {}
     for (label, point), seeds in answers.items():
         for seed, numbers in enumerate(seeds):
@@ -177,6 +180,8 @@ def ledger_of(answers, constraints=("parity",), split="test", **experiment) -> L
             if numbers:
                 found = dict(zip(("objective", "violation.parity"), numbers, strict=True))
                 results[trial.key] = measured(trial, {("main", split): found})
+            elif numbers is not None:
+                results[trial.key] = measured(trial, {}, "no_solution_found")
     asked = {"constraints": dict.fromkeys(constraints, "kappa * 1 <= 2"), **experiment}
     return Ledger(plan, results, {"experiment": asked})
 
@@ -312,7 +317,7 @@ def test_the_answer_in_words():
         "in 3 of 3 seeds, at error 0.3000 ± 0.2484, +0.1000 against unconstrained."
     )
     assert more[1].startswith("kappa = 2: no setting satisfies parity on new rows (test set) often")
-    alone = {("a", ()): [(0.1, -1.0), None]}
+    alone = {("a", ()): [(0.1, -1.0), (), None]}
     (sentence,) = answer_sentences(ledger_of(alone))
     assert sentence.endswith(": in 1 of 2 seeds (no model in 1), at objective 0.1000.")
     assert answer_sentences(ledger_of(alone, constraints=())) == [

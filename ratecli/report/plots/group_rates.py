@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from ratecli.ledger.view import Ledger
 from ratecli.report.answer import OBJECTIVE, Answer, answer_split, answers
-from ratecli.report.groups import GROUP_RATE, IntervalEstimate, SeedGroup, seed_groups
+from ratecli.report.groups import IntervalEstimate, SeedGroup, group_by, seed_groups
 from ratecli.report.plots.canvas import GREY, Canvas, describe_intervals, line_style
 from ratecli.report.plots.lines import cut_axis, describe_cut, in_words
 from ratecli.report.sheet import estimate_cell, format_point, format_scalar
@@ -76,8 +76,8 @@ def has_group_rates(ledger: Ledger) -> bool:
 def draw_group_rates(ledger: Ledger) -> Canvas:
     """Draw a panel for each rate, a row for each setting and a mark for each group."""
     split, (rows, omitted) = answer_split(ledger), rate_rows(ledger)
-    kinds = _kinds(rows, split)
-    groups = list(dict.fromkeys(group for texts in kinds.values() for group in texts))
+    kinds = _kinds(rows)
+    groups = list(dict.fromkeys(group for own in kinds.values() for group in own))
     what = (
         f"Mean rate of each group on {split} rows. The closer the marks of a row, the more equal "
         "are the groups."
@@ -88,14 +88,14 @@ def draw_group_rates(ledger: Ledger) -> Canvas:
     row_height = max([ROW_HEIGHT, *(LINE_HEIGHT * (name.count("\n") + 1) for name in names)])
     canvas.figure.set_size_inches(max(width, MIN_WIDTH), MARGIN + row_height * max(len(rows), 2))
     cut = 0
-    for kind, texts in kinds.items():
+    for kind, own in kinds.items():
         first = next(iter(canvas.figure.axes), None)
         axes = canvas.panel("", f"{in_words(kind)} ({split})", sharey=first)
         for row, (title, each) in enumerate(rows):
-            found = {group: each.rates.get((split, text)) for group, text in texts.items()}
+            found = {group: each.rates.get((kind, group)) for group in own}
             known = {group: rate for group, rate in found.items() if rate and rate.finite}
             _draw_row((canvas, axes), row, known, (title, in_words(kind)), groups)
-        rates = [each.rates.get((split, text)) for _, each in rows for text in texts.values()]
+        rates = [each.rates.get((kind, group)) for _, each in rows for group in own]
         cut += cut_axis(axes, "x", [rate for rate in rates if rate and rate.finite])
         axes.tick_params(axis="y", length=0, labelleft=first is None)
         if first is None:
@@ -109,14 +109,11 @@ def draw_group_rates(ledger: Ledger) -> Canvas:
     return canvas
 
 
-def _kinds(rows: Rows, split: str) -> dict[str, dict[str, str]]:
-    """Return by name of a rate, of the first ones, the texts of its groups' rates by group."""
-    kinds: dict[str, dict[str, str]] = {}
-    for _, each in rows:
-        for where, text in each.rates:
-            if where == split and (found := GROUP_RATE.fullmatch(text)):
-                kinds.setdefault(found[1], {})[found[2]] = text
-    return dict(list(kinds.items())[:MAX_PANELS])
+def _kinds(rows: Rows) -> dict[str, list[str]]:
+    """Return the groups of each rate, for the first rates."""
+    places = dict.fromkeys(place for _, each in rows for place in each.rates)
+    kinds = group_by(places, lambda place: place[0])
+    return {kind: [group for _, group in own] for kind, own in list(kinds.items())[:MAX_PANELS]}
 
 
 def _draw_row(
