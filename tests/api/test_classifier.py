@@ -75,7 +75,11 @@ def test_estimators_can_be_tuned_as_models(loans):
     for models in ([Stump(1), Stump(3)], named):
         options = {"tune": {"model": models}}
         found = RateConstrainedClassifier(
-            constraints=RULE, solver="post_shift", solver_options=options, encode=True
+            constraints=RULE,
+            solver="post_shift",
+            solver_options=options,
+            encode=True,
+            random_state=3,
         )
         rows = found.fit(*loans).settings_
         reached.append([(each["objective"], each["violation"], each["chosen"]) for each in rows])
