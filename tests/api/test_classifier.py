@@ -68,6 +68,25 @@ BOOSTER = HistGradientBoostingClassifier(max_iter=5, max_leaf_nodes=4)
 TEXT = {"HistGradientBoostingClassifier": {"max_iter": 5, "max_leaf_nodes": 4}}
 
 
+@pytest.mark.filterwarnings("ignore::ratecli.RatecliWarning")
+def test_estimators_can_be_tuned_as_models(loans):
+    named = [{"DecisionTreeClassifier": {"max_depth": depth}} for depth in (1, 3)]
+    reached = []
+    for models in ([Stump(1), Stump(3)], named):
+        options = {"tune": {"model": models}}
+        found = RateConstrainedClassifier(
+            constraints=RULE,
+            solver="post_shift",
+            solver_options=options,
+            encode=True,
+            random_state=3,
+        )
+        rows = found.fit(*loans).settings_
+        reached.append([(each["objective"], each["violation"], each["chosen"]) for each in rows])
+    assert reached[0] == reached[1]
+    assert [chosen for *_, chosen in reached[0]].count(True) == 1
+
+
 @pytest.mark.parametrize(
     ("solver", "instance", "text"),
     [
@@ -76,9 +95,6 @@ TEXT = {"HistGradientBoostingClassifier": {"max_iter": 5, "max_leaf_nodes": 4}}
         ("post_shift", {"model": Stump(3)}, {"model": {"DecisionTreeClassifier": {"max_depth": 3}}}),
         ("post_shift", {"model": Stump(9), "tune": {"depth": [2]}},
          {"model": "DecisionTreeClassifier", "tune": {"max_depth": [2]}}),
-        ("mixture", {"tune": {"model": [Stump(1), Stump(3)]}},
-         {"tune": {"model": [{"DecisionTreeClassifier": {"max_depth": 1}},
-                             {"DecisionTreeClassifier": {"max_depth": 3}}]}}),
         ("mixture", {"model": {"plugin": {"probabilities": Stump(2)}}},
          {"model": {"plugin": {"probabilities": {"DecisionTreeClassifier": {"max_depth": 2}}}}}),
     ],

@@ -103,6 +103,6 @@ def test_the_report_shows_the_loss_of_each_setting(own, cli):
     assert cli("run", "tuned.yaml", "-j", 1, "-q").code == 0
     summary = (own / "results/own/summary.md").read_text()
     rows = [line.split("|") for line in summary.splitlines() if "max_depth: " in line]
-    assert [row[3].strip() for row in rows] == ["max_depth: 1", "max_depth: 3"]
-    assert sum(int(row[5].split()[0]) for row in rows) == 2
+    assert [row[2].strip() for row in rows] == ["max_depth: 1", "max_depth: 3"]
+    assert sum(int(row[4].split()[0]) for row in rows) == 2
     assert "Tuned parameters" in (own / "results/own/report.html").read_text()
