@@ -92,6 +92,11 @@ class Candidate:
         return True, -self.share, float(np.nan_to_num(self.violation, nan=math.inf))
 
     @property
+    def is_measured(self) -> bool:
+        """Whether constraints hold often enough by the test sets, not only by `holds`."""
+        return self.share >= DEFAULT_LEVEL
+
+    @property
     def name(self) -> str:
         return self.group.name
 
@@ -220,7 +225,7 @@ def _best_row(ledger: Ledger, answer: Answer, split: str) -> SheetRow:
     if any(each.baseline for each in answers(ledger)):
         row.append(("cost", estimate_cell(answer.cost, best.objective.n)))
     stated = "" if best.level is None else f" (stated: {best.level:.3g})"
-    tone = "good" if best.share >= DEFAULT_LEVEL else "" if best.is_kept else "bad"
+    tone = "good" if best.is_measured else "" if best.is_kept else "bad"
     return [
         *row,
         ("holds in", SheetCell(f"{best.share:.2f}{stated}", best.share, tone)),
@@ -267,6 +272,8 @@ def _overview(ledger: Ledger, found: Sequence[Answer], kept: Sequence[Answer], r
         hint = " The key holds: new_rows makes algorithms aim at that." if unstated else ""
         return f"No setting {satisfied} often enough, at any of {points}.{hint}"
     text = f"At {len(kept)} of {points}, a setting {satisfied}"
+    if not all(each.best.is_measured for each in kept):
+        text += ", or should by `holds`, which the test sets do not contradict"
     means = [each.cost.mean for each in kept if each.cost.mean is not None]
     labels = {each.baseline.label: None for each in kept if each.baseline}
     if means:
@@ -295,6 +302,12 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
             f"{best.name}: {count}, at {amount}."
         )
     which = f"{best.name} is the cheapest that satisfies {rules} on {rows}"
+    if not best.is_measured:
+        which = (
+            f"{best.name} is the cheapest that should satisfy {rules} with probability "
+            f"{best.level:.3g}, which the test sets do not contradict"
+        )
+        count = f"satisfied {count}"
     return f"{point}{which}: {count}, at {amount}."
 
 
