@@ -47,7 +47,7 @@ CHOICES = (
         ANY_MODEL,
         "yes",
         "random for few scores",
-        (0.03, 0.28, None),
+        (0.03, 0.28, 63),
     ),
     Choice(
         "mixture",
@@ -55,7 +55,7 @@ CHOICES = (
         ANY_MODEL,
         "no",
         "random",
-        (0.05, 1.28, None),
+        (0.05, 1.28, 257),
     ),
     Choice(
         "majorize",
@@ -126,7 +126,7 @@ CHOICES = (
         ANY_MODEL,
         "no",
         "not random",
-        (0.02, 0.36, None),
+        (0.02, 0.36, 73),
     ),
     Choice(
         "audit",

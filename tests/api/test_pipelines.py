@@ -88,7 +88,7 @@ def test_an_error_says_how_to_pass_a_column_through_a_pipeline(loans):
 def test_grid_search_over_parameters_of_the_model(loans):
     X, y = loans
     model = RateConstrainedClassifier(
-        constraints=KAPPA, solver="thresholded", estimator=LogisticRegression()
+        constraints=KAPPA, solver="thresholded", estimator=LogisticRegression(), random_state=0
     )
     pipeline = make_pipeline(StandardScaler(), model)
     grid = {"rateconstrainedclassifier__estimator__C": [1e-6, 1.0]}

@@ -170,7 +170,7 @@ def test_escape_codes_and_scripts_in_a_table(folder, cli):
     (folder / "t.csv").write_text(f'"<script>","{WILD}",y,x\n{rows}', encoding="utf-8")
     answer = cli("init", "exp.yaml", "--data", "t.csv", "--label", "y", "--group", WILD)
     assert answer.code == 0, answer.err
-    fewer = ("--set", "seeds=1", "--set", "sweep.kappa=[0.8]", "--set", "report.plots=[]")
+    fewer = ("--set", "seeds=1", "--set", "sweep.limit=[0.8]", "--set", "report.plots=[]")
     run = ("run", "exp.yaml", "-j", 1, *fewer)
     no_escape_codes(cli, ("explain", "exp.yaml"), ("plan", "exp.yaml"), run)
     page = (folder / "results" / "t" / "report.html").read_text().split("<body")[1]
