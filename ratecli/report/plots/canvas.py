@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -296,10 +297,12 @@ class Canvas:
         """Return the images, without dates and versions: they are reproducible byte by byte."""
         svg, png = io.BytesIO(), io.BytesIO()
         nothing = dict.fromkeys(["Date", "Creator", "Format", "Type"])
-        self.figure.savefig(svg, format="svg", metadata=nothing)
-        self.figure.set_layout_engine(None)  # keep the layout that was computed
-        marks = self._marks()
-        self.figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph")  # of names in other scripts
+            self.figure.savefig(svg, format="svg", metadata=nothing)
+            self.figure.set_layout_engine(None)  # keep the layout that was computed
+            marks = self._marks()
+            self.figure.savefig(png, format="png", dpi=150, metadata={"Software": None})
         images, series = (svg.getvalue(), png.getvalue()), tuple(self._numbers)
         width = round(96 * self.figure.get_size_inches()[0])
         return PlotImage(name, self.caption, *images, self.what, width, series, marks)

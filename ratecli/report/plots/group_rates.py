@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from ratecli.ledger.view import Ledger
+from ratecli.render import terminal_safe
 from ratecli.report.answer import OBJECTIVE, Answer, answer_split, answers
 from ratecli.report.groups import IntervalEstimate, SeedGroup, group_by, seed_groups
 from ratecli.report.plots.canvas import GREY, Canvas, describe_intervals, line_style
@@ -101,7 +102,9 @@ def draw_group_rates(ledger: Ledger) -> Canvas:
         if first is None:
             axes.set_yticks(range(len(rows)), names)
             axes.set_ylim(len(rows) - 0.5, -0.5)
-    handles = [Line2D([], [], label=group, **_style(k)) for k, group in enumerate(groups)]
+    handles = [
+        Line2D([], [], label=terminal_safe(group), **_style(k)) for k, group in enumerate(groups)
+    ]
     counts = [rate.n for _, each in rows for rate in each.rates.values()] or [1]
     notes = [describe_intervals(counts, "mean and 95 % Student-t interval over {}")]
     notes += describe_cut(cut) + [f"{omitted} more settings: see the tables"] * bool(omitted)

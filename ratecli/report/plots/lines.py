@@ -18,6 +18,7 @@ from scipy.special import stdtrit
 
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.ledger.view import Ledger
+from ratecli.render import terminal_safe
 from ratecli.report.groups import (
     LEVEL,
     NO_ESTIMATE,
@@ -128,7 +129,8 @@ def in_words(rule: str) -> str:
     text = re.sub(r"(\w+)\((\w+), by ?= ?([\w ]+)\)", _template_words, text)
     text = re.sub(r"(\w+)\(by ?= ?([\w ]+)\)", r"\1 by \2", text)
     text = re.sub(r"(\w+)\[([^\[\]]+)\]", r"\1 of \2", text)
-    return " ".join(text.replace("_", " ").replace("*", "\N{MULTIPLICATION SIGN}").split())
+    text = text.replace("_", " ").replace("*", "\N{MULTIPLICATION SIGN}")
+    return " ".join(terminal_safe(text).split())
 
 
 def _template_words(found: re.Match[str]) -> str:
