@@ -138,7 +138,7 @@ def init(
         ),
     ] = None,
     goal: Annotated[
-        str | None,
+        list[str] | None,
         Option(
             metavar="'NAME LIMIT'",
             help="What must hold, as in 'equalized-odds 0.05'; --list shows the names.",
@@ -185,6 +185,8 @@ def init(
         text = _template(template)
     elif template not in {None, OWN_DATA}:
         raise typer.BadParameter(f"--data writes the starter file '{OWN_DATA}', not '{template}'")
+    elif len(goal or ()) > 1:
+        raise typer.BadParameter("one --goal at a time: add other constraints to the file")
     elif (label is None) == (target is None) or not (group or goal):
         from ratecli.datasets.tables import TableFile, read_table_file  # noqa: PLC0415
 
@@ -199,7 +201,7 @@ def init(
             label=label or target or "",
             path=Path("experiment.yaml") if path == STDOUT else path,
             groups=tuple(dict.fromkeys(group or ())),
-            goal=goal or "",
+            goal=goal[0] if goal else "",
             numbers=target is not None,
             score=score or "",
             positive=positive,

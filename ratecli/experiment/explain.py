@@ -251,7 +251,7 @@ def _choice_text(name: str, found: type[Solver], goals: Sequence[Goal]) -> str:
         why, _ = refusal_reason(found, goal, objective=goal.name == "objective")
         if why:
             return f"does not support '{goal.name}': {why}"
-    return use_of(name) if found.role == "enforces" else f"enforces nothing: {use_of(name)}"
+    return use_of(name) if found.role == "enforces" else f"best effort: {use_of(name)}"
 
 
 def _goal_by_point(cases: Sequence[Case], name: str) -> list[tuple[str, Goal]]:

@@ -399,7 +399,9 @@ class ExperimentReader:
         return goals
 
     def _warn_of_small_groups(self, loc: Loc, tree: SyntaxNode, scope: Scope) -> None:
-        self.add(fault.under(*loc) for fault in rs.left_out_groups(tree, scope))
+        known = {warning.message for warning in self.warnings}
+        found = rs.left_out_groups(tree, scope)
+        self.add(fault.under(*loc) for fault in found if fault.message not in known)
 
 
 def _one_line(text: str) -> str:

@@ -171,22 +171,28 @@ def _find_goal(request: StarterOptions, label: Floats) -> StarterGoal:
         for name, goal in GOALS.items()
         if goal.numbers == request.numbers and (goal.by_groups if request.groups else goal.whole)
     ]
-    name, _, limit = (request.goal or known[0]).replace("=", " ").partition(" ")
+    text = re.sub(r"[<>=]+", " ", request.goal or known[0]).strip()
+    name, _, limit = text.partition(" ")
+    limit = limit.strip()
     if name not in known:
         hint = did_you_mean(name, known, "goals")
         if name in GOALS and GOALS[name].numbers == request.numbers:
             hint = "name a column: --group COLUMN" if GOALS[name].by_groups else "remove --group"
+        if name == "churn":
+            hint = "in the file, set deployed: {column: NAME} and the constraint churn <= 0.05"
         raise FaultError(Diagnostic("E104", f"'{name}' is not a goal here", hint))
     goal = GOALS[name]
     if not limit:
         spread = float(np.nanstd(label))
         default = spread / 10 if "mean_error" in goal.by_groups else spread**2
         return replace(goal, limit=float(f"{goal.limit or default:.2g}"))
-    value = parse_number(limit.strip())
+    percent = limit.endswith("%")
+    value = parse_number(limit.rstrip("% ")) / (100 if percent else 1)
     if not 0 < value < (math.inf if goal.numbers else 1):
         wanted = "positive" if goal.numbers else "between 0 and 1"
-        message = f"the limit of a goal must be {wanted}, not '{limit.strip()}'"
-        raise FaultError(Diagnostic("E104", message, f"for example --goal '{name} 0.8'"))
+        message = f"the limit of a goal must be {wanted}, not '{limit}'"
+        example = f"for example --goal '{name} {goal.limit or 1:g}'"
+        raise FaultError(Diagnostic("E104", message, example))
     return replace(goal, limit=value)
 
 
@@ -262,11 +268,14 @@ class Groups:
         Where columns of many numbers are cut.
     conditions, rows
         The conditions and the number of rows of each group, by a name for rules.
+    left_out
+        Whether groups with fewer than `MIN_ROWS` rows are left out.
     """
 
     bins: Mapping[str, Sequence[float]]
     conditions: Mapping[str, str]
     rows: Mapping[str, int]
+    left_out: bool
 
 
 def _find_groups(frame: pd.DataFrame, request: StarterOptions) -> Groups:
@@ -276,8 +285,10 @@ def _find_groups(frame: pd.DataFrame, request: StarterOptions) -> Groups:
     for name in request.groups:
         if cuts[name]:
             own = cut_groups(name, cuts[name])
-            below = [*(f"below_{cut:g}" for cut in cuts[name]), f"from_{cuts[name][-1]:g}"]
-            parts.append(dict(zip(_group_names(name, below), own, strict=True)))
+            edges = [f"{cut:g}" for cut in cuts[name]]
+            between = [f"{low}_to_{high}" for low, high in itertools.pairwise(edges)]
+            names = _group_names(name, [f"below_{edges[0]}", *between, f"from_{edges[-1]}"])
+            parts.append(dict(zip(names, own, strict=True)))
         else:
             values = _group_values(frame[name], name)
             own = [(Condition(name, "=", (_value(each),)),) for each in values]
@@ -288,9 +299,12 @@ def _find_groups(frame: pd.DataFrame, request: StarterOptions) -> Groups:
         name = "__".join(each for each, _ in choice)
         group = tuple(itertools.chain(*(each for _, each in choice)))
         number = count(group)
-        if number >= MIN_ROWS or len(parts) == 1:
-            conditions[name], rows[name] = str(Slice((), group)), number
-    return Groups({name: found for name, found in cuts.items() if found}, conditions, rows)
+        conditions[name], rows[name] = str(Slice((), group)), number
+    if len(parts) > 1 or sum(number >= MIN_ROWS for number in rows.values()) > 1:
+        rows = {name: number for name, number in rows.items() if number >= MIN_ROWS}
+    kept = {name: conditions[name] for name in rows}
+    left_out = len(rows) < len(conditions)
+    return Groups({name: found for name, found in cuts.items() if found}, kept, rows, left_out)
 
 
 def _value(value: Any) -> str | float:
@@ -396,7 +410,8 @@ def _write_starter(
     algorithms: Mapping[str, str],
 ) -> str:
     columns = [quote(each) for each in request.groups]
-    by = columns[0] if len(columns) == 1 else f"[{', '.join(columns)}]"
+    joint = len(columns) > 1 or groups.left_out
+    by = f"[{', '.join(columns)}]" if joint else "".join(columns)
     measure = (goal.by_groups if columns else goal.whole).format(by=by)
     prefix, rate, error = "yes", "positive_rate", "error"
     if request.numbers:
@@ -417,7 +432,7 @@ def _write_starter(
     ]
     template = (STARTERS / "own-table.yaml.template").read_text("utf-8")
     return template.format(
-        slug=_slug(request.table.stem),
+        slug=_slug(request.path.stem),
         question=f"What does the goal {goal.name} {goal.limit:g} cost?",
         path=_yaml(_relative_table_path(request)),
         label=_yaml(request.label),

@@ -64,6 +64,8 @@ CACHED_STATUSES = frozenset(
 )
 """Final statuses: a later run does not repeat these trials."""
 
+UNSOLVED_STATUSES = frozenset({"no_solution_found", "infeasible"})
+"""Statuses of trials without a model that satisfies the constraints, each with a reason."""
 FAILED_STATUSES = frozenset({"timeout", "error"})
 """Statuses of trials that ended without a solver's result; they are repeated by a later run."""
 

@@ -67,6 +67,8 @@ _HELPS = {
     "=": "write <= or >=; `=` only compares a column in a slice",
     "<": "write <=; strict comparisons are not supported",
     ">": "write >=; strict comparisons are not supported",
+    **dict.fromkeys(("&", "&&"), "write `and`"),
+    **dict.fromkeys(("|", "||"), "write `or`"),
 }
 """Help for operators of other languages."""
 
@@ -298,11 +300,12 @@ class _Parser:
         return tuple(found)
 
     def one_or_several(self, parse: Callable[[], T], what: str) -> tuple[T, ...]:
-        """Parse `x` or `(x, y, ...)`."""
-        if not self.take("("):
+        """Parse `x` or `(x, y, ...)`, or the same in square brackets."""
+        close = ")" if self.take("(") else "]" if self.take("[") else ""
+        if not close:
             return (parse(),)
         found = self.listed(parse)
-        self.expect(")", what)
+        self.expect(close, what)
         return found
 
     def slice_item(self) -> SliceItem:

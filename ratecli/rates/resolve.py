@@ -228,7 +228,8 @@ class _Resolver:
             self.unknown(node)
         span = Span(node.by[0].span.start, node.by[-1].span.end)
         accepted = ", ".join((*COLUMN_FUNCTIONS, *MEASURES))
-        refuse("E304", f"only these accept `by=`: {accepted}", span)
+        help_ = f"write max_gap({name}, by=COLUMN) or min({name}, by=COLUMN)"
+        refuse("E304", f"only these accept `by=`: {accepted}", span, help_)
 
     def metric(self, node: NameNode) -> Expression:
         name = canonical_name(node.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ratecli.experiment.options import solver_class
-from ratecli.ledger.records import VIOLATION_PREFIX
+from ratecli.ledger.records import UNSOLVED_STATUSES, VIOLATION_PREFIX
 from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.report.groups import (
     NO_ESTIMATE,
@@ -165,7 +166,7 @@ def _answer(
     unsolved = (
         f"{trial.label}, seed {trial.seed}: {ledger.reason(trial)}"
         for trial in ledger.algorithms.plan
-        if ledger.status(trial) == "no_solution_found"
+        if ledger.status(trial) in UNSOLVED_STATUSES
         and all(trial.point.get(name) == value for name, value in task.items())
     )
     cost = _difference(best.group, baseline, split) if baseline and constraints else NO_ESTIMATE
@@ -268,8 +269,9 @@ def _overview(ledger: Ledger, found: Sequence[Answer], kept: Sequence[Answer], r
     kind = "values" if len(names) == 1 else "combinations"
     points = f"{len(found)} {kind} of {', '.join(names)}"
     if not kept:
-        unstated = all(each.best.level is None for each in found)
-        hint = " The key holds: new_rows makes algorithms aim at that." if unstated else ""
+        entries = json.dumps([ledger.experiment.get("holds"), ledger.experiment.get("algorithms")])
+        hint = " The key holds: new_rows makes algorithms aim at that."
+        hint = "" if "new_rows" in entries else hint
         return f"No setting {satisfied} often enough, at any of {points}.{hint}"
     text = f"At {len(kept)} of {points}, a setting {satisfied}"
     if not all(each.best.is_measured for each in kept):
@@ -297,9 +299,10 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
         count += f" (no model in {unsolved})"
     rules = _all_constraints(ledger)
     if not best.is_kept:
+        reason = f" {answer.reason}." if answer.reason else ""
         return (
             f"{point}no setting satisfies {rules} on {rows} often enough. The closest is "
-            f"{best.name}: {count}, at {amount}."
+            f"{best.name}: {count}, at {amount}.{reason}"
         )
     which = f"{best.name} is the cheapest that satisfies {rules} on {rows}"
     if not best.is_measured:

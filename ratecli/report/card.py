@@ -258,7 +258,8 @@ class _CardMaker:
         facts = {name: f"`{rule}`" for name, rule in {**goals, **groups}.items()}
         level = (self.info.get(NEW_DATA_KEY) or {"levels": {}})["levels"].get(self.model.main)
         if self.ledger.constraints and level is not None:
-            facts["constraints hold"] = f"on new rows with a probability of {level:g}, as trained"
+            of = "" if self.model.variant == self.model.main else f", for {self.model.main} only"
+            facts["constraints hold"] = f"on new rows with probability {level:g}, as trained{of}"
         facts["at"] = format_point({name: value for name, value in point.items() if name in words})
         for row in list_metrics():
             if row["name"] in words and row.get("means"):

@@ -25,7 +25,13 @@ from ratecli.experiment.prepare import PreparedExperiment
 from ratecli.experiment.report_checks import check_variants
 from ratecli.files import FITS_FOLDER, LEDGER_FILE, atomic_write, report_write_errors
 from ratecli.ledger.provenance import build_manifest
-from ratecli.ledger.records import END_WARNINGS_KEY, FAILED_STATUSES, PlannedTrial, TrialResult
+from ratecli.ledger.records import (
+    END_WARNINGS_KEY,
+    FAILED_STATUSES,
+    UNSOLVED_STATUSES,
+    PlannedTrial,
+    TrialResult,
+)
 from ratecli.ledger.store import LedgerStore, LedgerWriter
 from ratecli.render import terminal_safe
 from ratecli.runner.executors import Executor, Hooks
@@ -63,7 +69,7 @@ class RunOutcome:
     failed
         Name and result of each trial that failed.
     unsolved
-        Name and result of each trial that found no solution.
+        Name and result of each trial that found no solution or whose constraints are infeasible.
     warnings
         Constraints violated on the test set (W402), models no better than a constant (W408),
         plotted variants that do not exist (W208).
@@ -218,7 +224,7 @@ class ExperimentRun:
             Counter(result.status for _, result in ended),
             len(self.todo),
             tuple(each for each in ended if each[1].status in FAILED_STATUSES),
-            tuple(each for each in ended if each[1].status == "no_solution_found"),
+            tuple(each for each in ended if each[1].status in UNSOLVED_STATUSES),
             warnings,
         )
 

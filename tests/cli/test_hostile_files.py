@@ -173,7 +173,7 @@ def test_escape_codes_and_scripts_in_a_table(folder, cli):
     fewer = ("--set", "seeds=1", "--set", "sweep.limit=[0.8]", "--set", "report.plots=[]")
     run = ("run", "exp.yaml", "-j", 1, *fewer)
     no_escape_codes(cli, ("explain", "exp.yaml"), ("plan", "exp.yaml"), run)
-    page = (folder / "results" / "t" / "report.html").read_text().split("<body")[1]
+    page = (folder / "results" / "exp" / "report.html").read_text().split("<body")[1]
     assert "<script>" not in page.replace("<script>\n", "")
 
 

@@ -58,6 +58,7 @@ def test_an_existing_file_is_replaced_only_with_force(folder, cli):
         (["--data", "t.csv"], "needs --label or --target COLUMN, and --group COLUMN or --goal"),
         (["--data", "t.csv", "--label", "approved"], "--group"),
         (["--data", "t.csv", "--label", "y", "--target", "z", "--group", "g"], "--label or"),
+        (["--data", "t.csv", "--goal", "recall", "--goal", "precision"], "one --goal at a time"),
         (["--data", "t.csv", "--template", "players", "--label", "y", "--group", "g"], "own-data"),
     ],
 )
@@ -119,7 +120,7 @@ def test_own_table_from_init_to_plot(folder, cli):
         "wrote exp.yaml; next: ratecli run exp.yaml",
     ]
     experiment, _ = load_experiment(folder / "exp.yaml")
-    assert experiment.name == "t"
+    assert experiment.name == "exp"
     assert len(experiment.seeds) >= MIN_SEEDS
     assert experiment.groups == {"sex_F": "sex = F", "sex_M": "sex = M"}
     assert experiment.datasets["table"].drop == ("sex", "id")
@@ -129,7 +130,7 @@ def test_own_table_from_init_to_plot(folder, cli):
     assert cli("validate", "exp.yaml").out == "exp.yaml: no errors, 50 trials\n"
     answer = cli("run", "exp.yaml", "-j", 1, "--set", "seeds=1", "--set", "sweep.limit=[0.8]")
     assert answer.code == 0
-    assert (folder / "results" / "t" / "figures" / "tradeoff.svg").is_file()
+    assert (folder / "results" / "exp" / "figures" / "tradeoff.svg").is_file()
 
 
 @pytest.mark.parametrize(
@@ -140,6 +141,14 @@ def test_own_table_from_init_to_plot(folder, cli):
             (
                 "equalized_odds_difference(by=[sex, age]) <= limit",
                 [0.2, 0.15, 0.1, 0.05, 0.025],
+                "mixture",
+            ),
+        ),
+        (
+            ["--goal", "equal-opportunity <= 8%"],
+            (
+                "equal_opportunity_difference(by=sex) <= limit",
+                [0.16, 0.12, 0.08, 0.04, 0.02],
                 "mixture",
             ),
         ),
@@ -167,6 +176,7 @@ def test_goals_groups_and_scores(folder, cli, options, expected):
     if "age" in options:
         assert experiment.bins == {"age": (30.0, 40.0, 49.0)}
         assert len(experiment.groups) == 8
+        assert "sex_F__age_30_to_40" in experiment.groups
         assert 'groups   "age": cut at 30, 40, 49' in answer.out
         assert "8 combinations with at least 30 rows, the smallest sex = " in answer.out
 
@@ -195,6 +205,8 @@ def test_a_goal_without_groups(folder, table, cli):
         (None, ["--positive", "yes", "--goal", "equalised-odds"], ("E104", "'equalized-odds'?")),
         (None, ["--positive", "yes", "--goal", "selection-rate"], ("E104", "remove --group")),
         (None, ["--positive", "yes", "--goal", "recall 80"], ("E104", "between 0 and 1, not '80'")),
+        (None, ["--positive", "yes", "--goal", "equalized-odds <= 5"], ("E104", "odds 0.05'")),
+        (None, ["--positive", "yes", "--goal", "churn 5%"], ("E104", "deployed: {column: NAME}")),
         (None, ["--positive", "yes", "--goal", "mse 8"], ("E104", "'mse' is not a goal here")),
         (None, ["--label", "aproved"], ("E205", "did you mean 'approved'?")),
         (with_cell("age", "inf", 5), ["--positive", "yes"], ("E407", "'age'")),
@@ -269,7 +281,7 @@ def test_names_of_groups(folder, table, cli, change, groups):
     ("change", "message"),
     [
         (lambda row: [int(row[0][1:]) + 7, *row[1:]], 'left out "id": consecutive row numbers'),
-        (with_cell("sex", "X", 20), "warning[W401]"),
+        (with_cell("sex", "X", 20), "leaves out groups with fewer than 30 rows: sex = X (20)"),
         (with_cell("sex", "", 20), "20 rows without a value belong to no group"),
         (with_cell("approved", "", 20), "20 rows without a label"),
         (lambda row: [*row[:4], row[-1] == "yes", row[-1]], 'check    "score" alone predicts the'),

@@ -92,7 +92,7 @@ def test_which_algorithms_get_goals_must_meet_them_and_are_explained(folder):
         name: f"see `ratecli show {name}`" for name in ("yes_enforces", "yes_reads", "yes_ignores")
     }
     assert said["yes_enforces"] == shown["yes_enforces"]
-    assert said["yes_reads"] == f"enforces nothing: {shown['yes_reads']}"
+    assert said["yes_reads"] == f"best effort: {shown['yes_reads']}"
     assert said["yes_ignores"] == f"ignores the goals: {shown['yes_ignores']}"
 
 

@@ -161,6 +161,8 @@ def test_syntax_errors_point_at_the_token(mark, message):
         ("tpr «=» 3", parse_constraint, "E301", "write <= or >="),
         ("tpr «<» 3", parse_constraint, "E301", "write <="),
         ("tpr[sex «==» Female]", parse_constraint, "E301", "single ="),
+        ("tpr[women «&» old] <= 1", parse_constraint, "E301", "write `and`"),
+        ("tpr[women «||» old] <= 1", parse_constraint, "E301", "write `or`"),
         # mixed chains
         ("«a <= b >= c»", parse_constraint, "E301", "two rules"),
         # values instead of comparisons, and the reverse

@@ -412,6 +412,11 @@ def test_huge_intervals_of_few_seeds_are_cut_and_noted():
     ) == [0]
 
 
+def test_a_single_point_with_a_huge_interval_is_drawn():
+    one = points_of(*[({"k": 1}, (k, k)) for k in (0, 1)])
+    assert texts(drawn(one, PLOT), "an interval reaches beyond the axes: few seeds") == [0]
+
+
 def test_a_file_without_plots_has_one_of_the_first_constraint():
     ledger = ledger_of(points_of(({"k": 1}, 0.5)))
     assert draw_plots(ledger) == []

@@ -373,8 +373,10 @@ def cut_axis(
 ) -> int:
     """Exclude huge intervals of few seeds from one axis; return their number."""
     ends, huge = _visible_ends([each for each in estimates if each.finite])
+    low, high = min([*ends, *limits], default=0.0), max([*ends, *limits], default=0.0)
+    if low == high:
+        return 0
     if huge:
-        low, high = min(*ends, *limits), max(*ends, *limits)
         edge = EDGE * (high - low)
         now = axes.get_xlim() if axis == "x" else axes.get_ylim()
         axes.set(**{f"{axis}lim": (max(now[0], low - edge), min(now[1], high + edge))})
