@@ -63,7 +63,7 @@ CHOICES = (
         LINEAR,
         "no",
         "not random",
-        (0.17, 2.73, None),
+        (0.17, 2.73, 595),
     ),
     Choice(
         "three_player",
