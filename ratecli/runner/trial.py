@@ -360,8 +360,18 @@ class Trial:
         """Return the smallest objective of a feasible constant decision on each split.
 
         Splits where no constant decision satisfies all constraints are left out. The result is
-        empty if a goal depends on anything other than decisions.
+        empty if a goal depends on anything other than decisions. For labels that are numbers, it is
+        the objective of their mean over training rows, whether it satisfies the constraints or not.
         """
+        sample = self.rows.sample
+        if sample.label_range is not None:
+            known = sample.label[(sample.part == "train") & sample.mask("labelled")]
+            mean = np.full(len(sample), known.mean())
+            aim = [self.spec.case.objective.expression]
+            return {
+                split: self._values(aim, split, Predictions(mean, mean, mean))[0]
+                for split in self.rows.splits()
+            }
         goals = [goal.expression for goal in self.spec.case.goals()]
         parts = [part for goal in goals for part in ex.walk(goal)]
         ranked = any(isinstance(part, ex.RankingMeasure | ex.Disclosure) for part in parts)
