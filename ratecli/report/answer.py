@@ -300,8 +300,9 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
     rules = _all_constraints(ledger)
     if not best.is_kept:
         reason = f" {answer.reason}." if answer.reason else ""
+        start = f"{point}no" if point else "No"
         return (
-            f"{point}no setting satisfies {rules} on {rows} often enough. The closest is "
+            f"{start} setting satisfies {rules} on {rows} often enough. The closest is "
             f"{best.name}: {count}, at {amount}.{reason}"
         )
     which = f"{best.name} is the cheapest that satisfies {rules} on {rows}"

@@ -10,10 +10,12 @@ import pandas as pd
 import pytest
 
 from experiments import measured_values, people, run_file, write
+from ratecli.errors import FaultError
 from ratecli.experiment.explain import explain
 from ratecli.experiment.prepare import check_available, prepare
 from ratecli.models.linear import Ramp, Threshold
 from ratecli.models.storage import dumps, loads
+from ratecli.sampling.encoding import read_decisions
 from ratecli.sampling.rows import load_trial_data
 
 FILE = """
@@ -157,3 +159,12 @@ def test_column_with_gaps_in_slices_without_gaps(folder):
     known, _ = results(write(folder, text))["majorize"]
     women = frame[(frame.sex == "F") & (frame.part == "test") & (frame.y == 1)]
     assert known["theirs", "test"] == pytest.approx(women.old.mean())
+
+
+@pytest.mark.parametrize("words", [("1", "0"), ("yes", "No"), (" TRUE", "false")])
+def test_decisions_are_numbers_or_words(words):
+    yes, no = words
+    column = np.array([yes, no, None, yes], dtype=object)
+    np.testing.assert_array_equal(read_decisions(column, "old"), [1.0, 0.0, np.nan, 1.0])
+    with pytest.raises(FaultError, match="E406: 'maybe' in the column 'old'"):
+        read_decisions(np.array([yes, "maybe"], dtype=object), "old")
