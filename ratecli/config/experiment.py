@@ -128,7 +128,8 @@ class DeployedSpec(Spec):
     """The source of the deployed model's decisions."""
 
     column: ColumnName | None = Field(
-        None, description="The column that holds the deployed model's decisions."
+        None,
+        description="The column that holds the deployed model's decisions: 0 and 1, or yes and no.",
     )
     algorithm: NameText | None = Field(
         None, description="The label of the algorithm whose classifier counts as deployed."
