@@ -234,14 +234,19 @@ def _format_piece(piece: Expression, goal: Goal) -> str:
 
 
 def _explain_choice(goals: Sequence[Goal]) -> Iterator[str]:
-    """Say of every algorithm what it is chosen for, or which goal it does not support."""
+    """Say of every algorithm what it is chosen for, or which goal it does not support.
+
+    Filters are left out unless the objective is theirs.
+    """
     width = max(map(len, all_algorithms()))
     for name in in_order_of_choice(all_algorithms()):
         try:
-            words = _choice_text(name, solver_class(name), goals)
+            found = solver_class(name)
         except FaultError as error:
-            words = error.faults[0].message
-        yield f"{name:{width}}  {words}"
+            yield f"{name:{width}}  {error.faults[0].message}"
+            continue
+        if goals[0].shape in found.objectives or not found.hides_groups:
+            yield f"{name:{width}}  {_choice_text(name, found, goals)}"
 
 
 def _choice_text(name: str, found: type[Solver], goals: Sequence[Goal]) -> str:
