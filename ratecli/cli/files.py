@@ -187,7 +187,9 @@ def init(
         raise typer.BadParameter(f"--data writes the starter file '{OWN_DATA}', not '{template}'")
     elif len(goal or ()) > 1:
         raise typer.BadParameter("one --goal at a time: add other constraints to the file")
-    elif (label is None) == (target is None) or not (group or goal):
+    elif label and target:
+        raise typer.BadParameter("give --label for two classes or --target for numbers, not both")
+    elif not (label or target) or not (group or goal):
         from ratecli.datasets.tables import TableFile, read_table_file  # noqa: PLC0415
 
         columns = ", ".join(read_table_file(data, separator, TableFile.names)[:20])

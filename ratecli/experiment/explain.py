@@ -189,7 +189,7 @@ def explain_goal(goals: Sequence[tuple[str, Goal]]) -> list[str]:
     """Explain a goal at its sweep points: text, class and normal form."""
     goal, objective = goals[0][1], goals[0][1].name == "objective"
     text = shorten_text(ex.to_text(goal.expression), TEXT_LENGTH)
-    words = map(canonical_name, re.findall(r"\w+", goal.text))
+    words = dict.fromkeys(map(canonical_name, re.findall(r"\w+", goal.text)))
     return [
         f"as written  {goal.text}",
         *(

@@ -48,8 +48,8 @@ MAX_COLUMNS = 6
 """Number of metrics that the table of the results shows; `summary.csv` has all of them."""
 MAX_CATEGORIES = 50
 """Maximum number of values of a text column to be used as a feature, one indicator each."""
-MAX_DATES = 200
-"""Number of texts of a column that are read as dates."""
+DATE = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./]\d\d?[./]\d{4}.*")
+"""Texts that are dates, perhaps with a time."""
 LEAK_AREA = 0.99
 """Area under the ROC curve of a feature alone above which it is reported."""
 MIN_KNOWN_NUMBERS = 10
@@ -131,13 +131,16 @@ def make_starter(request: StarterOptions) -> Starter:
     if separator != own.separator_of(request.table):
         keys = {"separator": separator, **keys}
     if request.score:
-        keys |= {"scores": [request.score], "drop": list(request.groups)}
+        numbers = features.select_dtypes("number")  # unused, so gaps in them do not matter
+        gappy = [str(each) for each in numbers if numbers[each].isna().any()]
+        keys |= {"scores": [request.score], "drop": [*request.groups, *gappy]}
     else:
         keys |= {"drop": [*request.groups, *left_out]} | ({"missing": "mean"} if gaps else {})
     algorithm, why = _algorithm(request)
     algorithms = {algorithm: why}
     if not request.score or _are_probabilities(frame[request.score]):
         algorithms = {"unconstrained": ""} | algorithms
+    keys = {key: value for key, value in keys.items() if value != []}
     text = _write_starter(request, keys, goal, groups, algorithms)
     notes += [f"{'groups':9}{line}" for line in _group_notes(frame, request, groups)]
     if not request.score:
@@ -146,7 +149,8 @@ def make_starter(request: StarterOptions) -> Starter:
     if gaps:
         notes.append(f"missing  {_format_counts(gaps)}: set to the mean, and marked by a feature")
     if request.goal or request.numbers:
-        notes.append(f"goal     {goal.name} {goal.limit:g}: {goal.means}")
+        means = goal.means.replace("`limit`", f"{goal.limit:g}")
+        notes.append(f"goal     {goal.name} {goal.limit:g}: {means}")
     notes.append(f"chosen   {algorithm}, {why}")
     return Starter(text, tuple(notes), _check_starter(text, request.path))
 
@@ -159,6 +163,9 @@ def _check_columns(request: StarterOptions, columns: Sequence[str]) -> None:
             if mark := own.guess_separator(columns):
                 hint = SEPARATOR_HELP.format(mark=repr(mark))
             raise FaultError(Diagnostic("E205", f"'{request.table}' has no column '{name}'", hint))
+    if request.numbers and request.score:
+        message = "--score sets thresholds for labels of two classes"
+        raise FaultError(Diagnostic("E104", message, "leave it out, or use --label"))
     if request.label in request.groups:
         message = f"'{request.label}' cannot be both the label and the group"
         raise FaultError(Diagnostic("E411", message, "name another column with --group"))
@@ -217,6 +224,9 @@ def _label_keys(
     name = f"label    {_quoted(request.label)}"
     if request.numbers:
         label = read_number(column, request.label, (-math.inf, math.inf))
+        if not np.nanstd(label) > 0:
+            message = f"the label '{request.label}' has only one value"
+            raise FaultError(Diagnostic("E406", message, "name another column"))
         low, high = np.nanmin(label), np.nanmax(label)
         note = f"{name}: numbers from {low:g} to {high:g}, mean {np.nanmean(label):.4g}{tail}"
         return {"target": "number"}, [note], label
@@ -254,7 +264,12 @@ def _bins(column: pd.Series) -> list[float]:
         return []
     values = as_float_array(column)
     cuts = np.nanquantile(values, [0.25, 0.5, 0.75])
-    rounded = {float(f"{cut:.2g}") for cut in cuts if np.nanmin(values) < cut}
+    least, most = np.nanmin(values), np.nanmax(values)
+    exact = {float(cut) for cut in cuts if least < cut}
+    for digits in range(2, 18):
+        rounded = {float(f"{cut:.{digits}g}") for cut in exact}
+        if len(rounded) == len(exact) and all(least < cut <= most for cut in rounded):
+            break
     return [int(cut) if cut.is_integer() else cut for cut in sorted(rounded)]
 
 
@@ -285,7 +300,7 @@ def _find_groups(frame: pd.DataFrame, request: StarterOptions) -> Groups:
     for name in request.groups:
         if cuts[name]:
             own = cut_groups(name, cuts[name])
-            edges = [f"{cut:g}" for cut in cuts[name]]
+            edges = [f"{cut:g}".replace("-", "minus_") for cut in cuts[name]]
             between = [f"{low}_to_{high}" for low, high in itertools.pairwise(edges)]
             names = _group_names(name, [f"below_{edges[0]}", *between, f"from_{edges[-1]}"])
             parts.append(dict(zip(names, own, strict=True)))
@@ -378,7 +393,7 @@ def _unusable_reason(column: pd.Series) -> str:
         words = sorted(set(column) - {None})
         if len(words) <= MAX_CATEGORIES:
             return ""
-        if pd.to_datetime(words[:MAX_DATES], format="mixed", errors="coerce").notna().all():
+        if all(map(DATE.fullmatch, words)):
             return "dates: to use them, add numbers such as a year or an age"
         return f"{len(words)} different texts: probably a row ID"
     values = as_float_array(column)

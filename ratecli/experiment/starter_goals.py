@@ -40,7 +40,7 @@ class StarterGoal:
         else:
             found = [self.limit * factor for factor in LIMIT_FACTORS]
         kept = [float(f"{limit:.6g}") for limit in found]
-        return [limit for limit in kept if limit > 0]
+        return [limit for limit in kept if limit > 0 and (self.numbers or limit < 1)]
 
 
 LIMIT_FACTORS = (2, 1.5, 1, 0.5, 0.25)
@@ -100,7 +100,7 @@ _GOALS = (
     ),
     StarterGoal(
         "mse",
-        "The mean squared error of each group may be at most `limit`.",
+        "The mean squared error, of each group if there are groups, may be at most `limit`.",
         "max(mse, by={by})",
         "mse",
         limit=None,

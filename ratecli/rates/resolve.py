@@ -229,6 +229,7 @@ class _Resolver:
         span = Span(node.by[0].span.start, node.by[-1].span.end)
         accepted = ", ".join((*COLUMN_FUNCTIONS, *MEASURES))
         help_ = f"write max_gap({name}, by=COLUMN) or min({name}, by=COLUMN)"
+        help_ = help_ if name in METRICS else "compare a metric: max_gap(tpr, by=COLUMN)"
         refuse("E304", f"only these accept `by=`: {accepted}", span, help_)
 
     def metric(self, node: NameNode) -> Expression:
@@ -373,7 +374,8 @@ class _Resolver:
         for column in columns if small else ():
             if len(column) < 2:
                 span = node.span if node.min_rows is None else node.min_rows.span
-                message = f"only {len(column)} group has at least {_min_rows(node):g} rows"
+                count = "only one group has" if column else "no group has"
+                message = f"{count} at least {_min_rows(node):g} rows"
                 refuse("E304", message, span, "compare by fewer columns, or set min_rows")
         return columns
 

@@ -57,7 +57,7 @@ def test_an_existing_file_is_replaced_only_with_force(folder, cli):
         (["--label", "y"], "--label requires a table: add --data CSV"),
         (["--data", "t.csv"], "needs --label or --target COLUMN, and --group COLUMN or --goal"),
         (["--data", "t.csv", "--label", "approved"], "--group"),
-        (["--data", "t.csv", "--label", "y", "--target", "z", "--group", "g"], "--label or"),
+        (["--data", "t.csv", "--label", "y", "--target", "z", "--group", "g"], "not both"),
         (["--data", "t.csv", "--goal", "recall", "--goal", "precision"], "one --goal at a time"),
         (["--data", "t.csv", "--template", "players", "--label", "y", "--group", "g"], "own-data"),
     ],
@@ -303,3 +303,35 @@ def test_notes_and_warnings_about_columns(table, cli, change, message):
     assert answer.code == 0
     assert message in answer.out + answer.err
     assert cli("validate", "exp.yaml").code == 0
+
+
+OTHER = "x,when,year,delay,num,y,code\n" + "".join(
+    f"{k % 13},2020-0{k % 9 + 1}-{k % 28 + 1:02d}T00:00:00+0{k % 3}:00,{1970 + k % 30},{(k % 40 - 20) / 10},"
+    f"{k % 17},{k * 7 % 11 % 2},1.{k}.1\n"
+    for k in range(400)
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--label", "y", "--goal", "recall 0.8"], 'left out "when": dates'),
+        (["--label", "y", "--goal", "recall 0.8"], 'left out "code": 400 different texts'),
+        (["--label", "y", "--group", "year"], 'groups   "year": cut at 1977, 1984, 1992'),
+        (["--label", "y", "--group", "delay"], 'groups   "delay": cut at -1, -0.05, 0.93'),
+        (["--target", "num", "--goal", "mse"], "The mean squared error, of each group if there"),
+    ],
+)
+def test_columns_of_other_kinds(folder, cli, options, said):
+    (folder / "o.csv").write_text(OTHER)
+    answer = cli("init", "exp.yaml", "--data", "o.csv", *options)
+    assert answer.code == 0, answer.err
+    assert said in answer.out
+    assert cli("validate", "exp.yaml").err.count("error") == 0
+    assert "delay_below_minus_1" in (folder / "exp.yaml").read_text() or "delay" not in options
+
+
+def test_a_table_whose_columns_are_all_used(folder, cli):
+    (folder / "o.csv").write_text("x,y\n" + "".join(f"{k % 13},{k % 2}\n" for k in range(200)))
+    assert cli("init", "exp.yaml", "--data", "o.csv", "--label", "y", "--goal", "recall").code == 0
+    assert load_experiment(folder / "exp.yaml")[0].datasets["table"].drop is None
