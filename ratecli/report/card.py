@@ -211,9 +211,12 @@ class _CardMaker:
             if entry.get("label") is not None
         }
         kinds = model.encoding.columns_for(model.classifier)
+        trace = self.ledger.results[trial.key].trace
+        chosen: Any = next((row["setting"] for row in trace if row.get("chosen")), {})
+        options = {k: v for k, v in trial.options.items() if k != "tune"} | chosen
         facts = {
             "algorithm": f"{trial.algorithm}{summary}",
-            "options": format_point({k: v for k, v in trial.options.items() if v is not None}),
+            "options": format_point({k: v for k, v in options.items() if v is not None}),
             "variant": model.which.removeprefix("variant "),
             "status": f"{self.ledger.status(trial)} {self.ledger.reason(trial)}".strip(),
             "predicts": "; ".join(
@@ -357,7 +360,7 @@ class _CardMaker:
         constant = (self.info.get(BEST_CONSTANT_KEY) or {}).get("test")
         objective = self.measured("test", "objective")
         if constant is not None and objective is not None and is_no_better(objective, constant):
-            yield "On new rows, it is no better than the same decision for everyone."
+            yield "On new rows, it is no better than the same answer for everyone."
         counts = (self.info.get(GROUP_RATES_KEY) or {}).get("rows", {})
         few = [group for group, count in counts.items() if count < FEW_ROWS]
         if few:

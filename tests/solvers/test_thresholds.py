@@ -335,3 +335,18 @@ def test_multiplier_is_the_derivative_of_the_objective():
     objectives = [each.trace[-1]["objective"] for each in found]
     assert found[0].multipliers["c"] == pytest.approx((objectives[0] - objectives[1]) / 1e-4)
     assert found[0].multipliers["r"] == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", [40, 46, 72, 78])
+def test_constraints_that_only_a_least_violation_satisfies(seed):
+    """The point comes from another relaxation than the bound, and its prices with it."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(30, 420))
+    X, group = rng.normal(size=(n, 3)), np.array([*"ab"], dtype=object)[rng.integers(2, size=n)]
+    label = (X[:, 0] + (group == "a") + rng.normal(size=n) > 0).astype(float)
+    rules = Rules({"none": "positive_rate[g=a] <= 0", "all": "positive_rate[g=b] >= 1"})
+    given = problem(Rows(X, label, group), rules)
+    solution = run(PostShift(), given)
+    assert solution.status == "solved"
+    decided = given.decisions(next(iter(solution.variants.values())))
+    np.testing.assert_allclose(decided, group == "b", atol=1e-9)

@@ -306,7 +306,7 @@ def optimize_over_hull(
     if value == np.inf:
         return _polished_optimum(nearest.relaxation, nearest.found, nearest.upper, nearest.bound)
     bound = search.bound if search.bound < np.inf else -np.inf
-    return _polished_optimum(relaxation, nearest.found, value, bound)
+    return _polished_optimum(relaxation, nearest.found, value, bound, nearest.relaxation)
 
 
 def min_violation(program: RateProgram, kinds: RowKinds) -> float:
@@ -412,13 +412,18 @@ def _split_box(boxes: Array, relaxed: RelaxationOptimum) -> list[Array]:
 
 
 def _polished_optimum(
-    relaxation: Relaxation, found: RelaxationOptimum, value: float, bound: float
+    relaxation: Relaxation,
+    found: RelaxationOptimum,
+    value: float,
+    bound: float,
+    solved: Relaxation | None = None,
 ) -> HullOptimum:
     """Return the optimum with prices from the program with fractions linearized at the point.
 
-    While the optimum of that program is a better point, it replaces the current one.
+    While the optimum of that program is a better point, it replaces the current one. `solved` is
+    the relaxation that `found` is an optimum of, by default the same one.
     """
-    priced, at = relaxation, found
+    priced, at = solved or relaxation, found
     for _ in range(0 if relaxation.is_flat else MAX_POLISH_ROUNDS):
         near = _linearized_relaxation(relaxation, found.rates)
         step = _solve_or_none(near, near.bilinear.boxes)
