@@ -13,6 +13,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from ratecli.errors import Span
 from ratecli.rates import syntax
@@ -322,11 +323,29 @@ def evaluate(node: Expression, value_of: Callable[[Expression], float]) -> float
     if not isinstance(node, Apply):
         return value_of(node)
     values = [evaluate(child, value_of) for child in node.arguments]
-    if any(map(math.isnan, values)):
+    if node.function == "min" and any(map(math.isnan, values)):
+        pairs = zip(node.arguments, values, strict=True)
+        zeros = partial(_compares_zeros, others=node.arguments, value_of=value_of)
+        values = [value for part, value in pairs if not (math.isnan(value) and zeros(part))]
+    if not values or any(map(math.isnan, values)):
         return math.nan
     if node.function == "product":
         return values[0] * values[1]  # unlike in intervals, 0 * infinity is undefined
     return node.operation.value(*values)
+
+
+def _compares_zeros(
+    node: Expression, others: Sequence[Expression], value_of: Callable[[Expression], float]
+) -> bool:
+    """Whether a part of `min_ratio`, the ratio of two groups in either order, compares 0 with 0.
+
+    The ratios to a third group decide then, as if the smallest were divided by the largest.
+    """
+    match node:
+        case Apply("quotient", (a, b)):
+            return divide(b, a) in others and evaluate(a, value_of) == evaluate(b, value_of) == 0
+        case _:
+            return False
 
 
 def to_text(node: Expression) -> str:

@@ -6,6 +6,7 @@ import itertools
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from full_scope import FULL, VALUES, fault_under, value
 from hypothesis import given, settings
@@ -114,6 +115,19 @@ def test_a_template_compares_all_ordered_pairs():
 def test_measures_combinations_and_conditions_written_out(measure, written):
     scope = replace(FULL, bins={"age": (30.0, 40.0)})
     assert value(measure, scope) == value(written, scope)
+
+
+@pytest.mark.parametrize(
+    ("rates", "ratio"),
+    [((0.0, 0.0, 0.5), 0.0), ((0.0, 0.0, 0.0), np.nan), ((0.2, 0.4, np.nan), np.nan), ((0.2, 0.4, 0.5), 0.4)],
+)  # fmt: skip
+def test_the_smallest_ratio_is_that_of_the_smallest_to_the_largest_rate(rates, ratio):
+    by_race = dict(zip(VALUES["race"], rates, strict=True))
+    found = ex.evaluate(
+        value("min_ratio(positive_rate, by=race)"),
+        lambda leaf: by_race[leaf.where.atoms[0].values[0]],
+    )
+    assert found == pytest.approx(ratio, nan_ok=True)
 
 
 def test_combinations_with_few_rows_are_left_out():
