@@ -34,7 +34,7 @@ SKLEARN_OPSETS = {"": 18, ML: 3}
 """The latest that skl2onnx writes; its nodes are the same in `OPSETS`."""
 IR_VERSION = 9
 AT_MOST, MEMBER = 0, 6
-"""Codes of the tests of a node in `TreeEnsemble`."""
+"""Numbers of two comparisons at a node, as the operator `TreeEnsemble` defines them."""
 MAX_DIFFERENCE = 1e-8
 """Largest difference of a score that skl2onnx computes from scikit-learn's."""
 COMPARISONS = {"<": "Less", "<=": "LessOrEqual", ">": "Greater", ">=": "GreaterOrEqual"}
