@@ -135,7 +135,7 @@ class QuadraticProgram:
         return Optimum(np.asarray(found.x)[:d], multipliers, str(found.status))
 
     def lower_bound(self, multipliers: Array) -> float:
-        """Return the minimum of the Lagrangian: a lower bound on the objective of feasible points."""
+        """Return the Lagrangian's minimum: a lower bound on the objective of feasible points."""
         total = self.objective
         for each, multiplier in zip(self.constraints, multipliers.tolist(), strict=True):
             total += each * multiplier
