@@ -22,8 +22,8 @@ from ratecli.datasets.split import reserve_safety_rows
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.cases import Case
+from ratecli.experiment.checks.rows import check_rows
 from ratecli.experiment.plan import TrialSpec
-from ratecli.experiment.row_checks import check_rows
 from ratecli.ledger.records import MeasuredValue, random_stream
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.recent import fixed_features

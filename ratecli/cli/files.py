@@ -161,7 +161,7 @@ def init(
 ) -> None:
     """Write a commented starter file, for a family of goals or for your own table."""
     from ratecli.experiment.catalogue import template_summaries  # noqa: PLC0415
-    from ratecli.experiment.starter_goals import GOALS  # noqa: PLC0415
+    from ratecli.experiment.starters.goals import GOALS  # noqa: PLC0415
 
     if listed:
         rows = [*template_summaries().items(), (OWN_DATA, f"Your own table: {OWN_DATA_USAGE}")]
@@ -196,7 +196,7 @@ def init(
         needed = "--data needs --label or --target COLUMN, and --group COLUMN or --goal NAME"
         raise typer.BadParameter(f"{needed}; columns: {columns}")
     else:
-        from ratecli.experiment.starter import StarterOptions, make_starter  # noqa: PLC0415
+        from ratecli.experiment.starters.own_table import StarterOptions, make_starter  # noqa: PLC0415
 
         options = StarterOptions(
             table=data,

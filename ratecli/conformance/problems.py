@@ -16,7 +16,7 @@ from scipy import sparse
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.conformance.outcome import CheckSkippedError, watch_side_effects
 from ratecli.errors import exception_line
-from ratecli.experiment.goal_checks import refusal_reason
+from ratecli.experiment.checks.goals import refusal_reason
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.linear import Threshold
 from ratecli.rates.analysis import Goal, constraint_goal, objective_goal

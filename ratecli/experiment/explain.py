@@ -10,9 +10,9 @@ from ratecli.certify.trees import plan_goal_test
 from ratecli.config.experiment import DeployedSpec
 from ratecli.errors import FaultError
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, case_metrics, references, resolve_goals
+from ratecli.experiment.checks.goals import SHAPE_NAMES, refusal_reason, shorten_text
 from ratecli.experiment.choices import in_order_of_choice, use_of
 from ratecli.experiment.filter_stage import filter_stage_cases
-from ratecli.experiment.goal_checks import SHAPE_NAMES, refusal_reason, shorten_text
 from ratecli.experiment.options import all_options, solver_class
 from ratecli.experiment.prepare import PreparedExperiment
 from ratecli.rates import expression as ex

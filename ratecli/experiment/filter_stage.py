@@ -12,7 +12,7 @@ from ratecli.config.filter import DISCLOSIVITY_RANGE, FILTER, TAKE_CHOICES, Filt
 from ratecli.config.validation import describe_type, invalid_choice
 from ratecli.errors import Diagnostic, FaultError, Loc, errors_at, errors_under
 from ratecli.experiment.cases import Case, CaseFilter
-from ratecli.experiment.goal_checks import SHAPE_NAMES, check_goal_splits
+from ratecli.experiment.checks.goals import SHAPE_NAMES, check_goal_splits
 from ratecli.experiment.options import (
     make_solver,
     usable_solver_class,

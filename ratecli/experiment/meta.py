@@ -10,8 +10,8 @@ import numpy as np
 from ratecli.config.report import Plot, TradeoffPlot
 from ratecli.datasets import registry
 from ratecli.experiment.cases import Case, references
+from ratecli.experiment.checks.report import find_frontier, plots_of
 from ratecli.experiment.prepare import PreparedExperiment
-from ratecli.experiment.report_checks import find_frontier, plots_of
 from ratecli.ledger.provenance import code_versions
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.plugins import find_plugin

@@ -16,11 +16,16 @@ from ratecli.datasets.files import DownloadProgress, fetch_files
 from ratecli.datasets.load import files_from_options, missing_entry_files, table_digest
 from ratecli.errors import Diagnostic, FaultError, errors_at
 from ratecli.experiment.cases import Case
+from ratecli.experiment.checks.report import check_known_optima, check_splits
+from ratecli.experiment.checks.rows import (
+    check_filter_groups,
+    check_rows,
+    check_sampling,
+    load_rows,
+)
 from ratecli.experiment.filter_stage import filter_goal_loc, filter_stage_cases
 from ratecli.experiment.plan import Plan, make_plan
 from ratecli.experiment.reading import DatasetNames, ExperimentReader, ParsedRules
-from ratecli.experiment.report_checks import check_known_optima, check_splits
-from ratecli.experiment.row_checks import check_filter_groups, check_rows, check_sampling, load_rows
 from ratecli.experiment.slice_columns import SliceColumns
 from ratecli.rates.expression import Slice
 from ratecli.sampling.deployed import load_deployed_model

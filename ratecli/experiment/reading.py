@@ -24,8 +24,14 @@ from ratecli.config.filter import FILTER
 from ratecli.config.sweep import SweepPoint, sweep_points
 from ratecli.errors import Diagnostic, FaultError, Loc, errors_at, errors_under
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, measured_rates
+from ratecli.experiment.checks.goals import (
+    check_case,
+    check_entry,
+    check_goal_ranges,
+    check_support,
+)
+from ratecli.experiment.checks.report import check_report_names, check_report_points
 from ratecli.experiment.filter_stage import filter_stage_cases, read_filter
-from ratecli.experiment.goal_checks import check_case, check_entry, check_goal_ranges, check_support
 from ratecli.experiment.options import (
     make_solver,
     option_names,
@@ -33,7 +39,6 @@ from ratecli.experiment.options import (
     usable_solver_class,
     value_at_point,
 )
-from ratecli.experiment.report_checks import check_report_names, check_report_points
 from ratecli.experiment.safety import EntryAtPoint
 from ratecli.experiment.slice_columns import SliceColumns
 from ratecli.experiment.tuning import TUNE, make_settings

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.cases import Case, resolve_goals, uses_deployed_model
-from ratecli.experiment.goal_checks import refusal_reason
+from ratecli.experiment.checks.goals import refusal_reason
+from ratecli.experiment.checks.rows import check_known_groups
 from ratecli.experiment.plan import TrialSpec
-from ratecli.experiment.row_checks import check_known_groups
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
     CONSTRAINT_TOLERANCE,

@@ -9,7 +9,7 @@ import pytest
 from ratecli.config.experiment import load_experiment
 from ratecli.config.sweep import sweep_points
 from ratecli.experiment.catalogue import template_summaries, template_text
-from ratecli.experiment.starter_goals import GOALS
+from ratecli.experiment.starters.goals import GOALS
 from ratecli.report.regression.statistics import MIN_SEEDS
 
 

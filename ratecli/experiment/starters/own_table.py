@@ -36,7 +36,7 @@ from ratecli.experiment.catalogue import STARTERS
 from ratecli.experiment.choices import use_of
 from ratecli.experiment.prepare import prepare_document
 from ratecli.experiment.slice_columns import SliceColumns
-from ratecli.experiment.starter_goals import GOALS, StarterGoal
+from ratecli.experiment.starters.goals import GOALS, StarterGoal
 from ratecli.rates.expression import Slice
 from ratecli.rates.resolve import MIN_ROWS, Conditions, cut_groups
 from ratecli.rates.sample import Floats
