@@ -228,6 +228,8 @@ _CODES = (
     ("W406", "A column probably identifies single rows.", "Exclude it with --drop."),
     ("W407", "A filter has no effect.", "Allow a larger disclosivity, or use other columns."),
     ("W408", "A model is no better than a constant decision.", "Relax the constraints."),
+    ("W409", "Propensities do not fit the logged actions.", "Check `logged: propensity`."),
+    ("W410", "A value of logged decisions rests on few rows.", "Use more rows."),
     ("W501", "A number differs from what `expect` states.", "`summary.md` shows both."),
     ("W502", "A check omits seeds or has too few.", "Run the pinned seeds, or pin again."),
     ("W503", "A setting or the data changed since the results were pinned.", "Pin again."),

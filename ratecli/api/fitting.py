@@ -18,6 +18,7 @@ from ratecli.datasets.columns import ColumnKind, is_text
 from ratecli.datasets.encode import Encoder, columns_as_known
 from ratecli.datasets.entry import MISSING_IS_ERROR, MISSING_TO_MEAN
 from ratecli.datasets.load import check_feature
+from ratecli.datasets.logged import DEPLOYED_DECISION, read_decisions
 from ratecli.datasets.split import reserve_safety_rows
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
@@ -32,7 +33,7 @@ from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Sample, relative_weights
 from ratecli.runner.trial import MeasuredSolution, Trial
 from ratecli.runner.workers import limit_to_one_thread
-from ratecli.sampling.encoding import Encoding, read_decisions
+from ratecli.sampling.encoding import Encoding
 from ratecli.sampling.resampling import Holdout, TrainingRowsSpec
 from ratecli.sampling.rows import ExperimentData, TrialData
 
@@ -233,7 +234,7 @@ class LabelledRows:
         if deployed is None:
             return found
         self.inputs.require([deployed])
-        return found.with_deployed(read_decisions(columns[deployed], deployed))
+        return found.with_deployed(read_decisions(columns[deployed], deployed, DEPLOYED_DECISION))
 
 
 @dataclass(frozen=True)

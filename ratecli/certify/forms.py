@@ -184,6 +184,8 @@ def _measured_range(
 
     For rates that are shares of all rows, a row may be in any combination of their slices.
     """
+    if not all(leaf.rate.counts_rows for leaf in leaves):
+        return _range_of_outcomes(leaves, coefficients)
     # one row of every kind that masks of the rate table can distinguish
     pairs = np.array(list(itertools.product((1.0, 0.0, math.nan), repeat=2)))
     names = np.full(len(pairs), "")
@@ -203,6 +205,19 @@ def _measured_range(
         ends.append((sure + sum(np.minimum(each, 0) for each in maybe)).min())
         ends.append((sure + sum(np.maximum(each, 0) for each in maybe)).max())
     return float(min(ends)), float(max(ends))
+
+
+def _range_of_outcomes(leaves: Sequence[Leaf], coefficients: Sequence[float]) -> Interval:
+    """Return the extremes of a row's measurement if rates count logged outcomes.
+
+    A row's measurement is linear in the decision and in each outcome, and either its decision is
+    the logged one, with some weight, or all weighted rates count 0.
+    """
+    low = high = 0.0
+    for leaf, coefficient in zip(leaves, coefficients, strict=True):
+        ends = [coefficient * end if end else 0.0 for end in leaf.rate.range]
+        low, high = low + min(ends), high + max(ends)
+    return low, high
 
 
 def _values_at(total: Array, m: float) -> Array:

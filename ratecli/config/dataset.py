@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, Strict, StringConst
 from ratecli.config.base import (
     ColumnName,
     ColumnNames,
+    NameText,
     NumberRange,
     RuleText,
     ScalarValue,
@@ -25,6 +26,7 @@ from ratecli.config.validation import type_error, value_error
 from ratecli.datasets.entry import DatasetEntry
 from ratecli.errors import Diagnostic
 from ratecli.rates.syntax import SPLITS
+from ratecli.solvers.oracles.choice import ChancesOption, RegressorOption
 
 MAX_LEVELS = 30
 """Maximum number of levels; templates such as `mean(precision, by=level)` have the same limit."""
@@ -92,6 +94,7 @@ ResampleShare = Annotated[float | str, RESAMPLE_RANGE]
 OptionalResample = Annotated[ResampleShare | None, not_null(ResampleShare)]
 RangeEnd = Annotated[float, Strict()] | None
 LabelRange = Annotated[tuple[RangeEnd, RangeEnd], BeforeValidator(_validate_range)]
+Chance = Annotated[float, Field(gt=0, lt=1)]
 Character = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=1)]
 Sha256Text = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-fA-F]{64}$")]
 
@@ -130,6 +133,42 @@ class SplitSpec(Spec):
         if whole or sum(known) > 1 or no_training_rows:
             message = "the parts of the split must add up to 1, with some rows to train on"
             yield Diagnostic("E104", message, key=True)
+
+
+class EstimatedPropensity(Spec):
+    """A propensity that is estimated."""
+
+    estimate: ChancesOption = Field(
+        description="The classifier of actions, fitted to the training rows: its name, or "
+        "`{name: {parameter: value}}`."
+    )
+
+
+class LoggedSpec(Spec):
+    """Logged decisions with their outcomes, for rates such as `value(profit)`."""
+
+    action: ColumnName = Field(description="The column of actions: 1 and 0, or yes and no.")
+    propensity: ColumnName | Chance | EstimatedPropensity = Field(
+        description="The chance with which the log's policy took action 1: a column, a number, or "
+        "`{estimate: CLASSIFIER}`. For episodes, the chance of the action that was taken.",
+    )
+    outcomes: Annotated[
+        dict[NameText, LabelRange] | Annotated[tuple[NameText, ...], Field(min_length=1)],
+        Field(
+            description="The columns of outcomes, as a list, or with the smallest and largest "
+            "possible value of each: `{profit: [-1, 20]}`. Certificates use the range."
+        ),
+    ]
+    max_weight: Annotated[float, Field(gt=1)] | None = Field(
+        None,
+        description="Larger importance weights count as this one. Values are biased where it has "
+        "an effect; certificates need it unless the propensity is a number.",
+    )
+    outcome_model: RegressorOption | None = Field(
+        None,
+        description="The regressor of outcomes for value_doubly_robust, fitted to the training "
+        "rows of each action; by default Ridge.",
+    )
 
 
 class DatasetSpec(Spec):
@@ -215,6 +254,8 @@ class DatasetSpec(Spec):
         "models of other libraries, evaluated on the table.",
     )
 
+    logged: LoggedSpec | None = Field(None, description="Logged decisions and their outcomes.")
+
     def conflicts(self) -> Iterator[Diagnostic]:
         if (self.source is None) == (self.path is None):
             hint = "write source: NAME (`ratecli ls datasets`) or path: FILE.csv"
@@ -237,13 +278,15 @@ class DatasetSpec(Spec):
             yield _conflict("positive", "target: number", "remove one of them")
         if not numeric and self.label_range is not None:
             yield _conflict("label_range", "target: classes", "write 'target: number'")
+        numbers = "target: number" if numeric else None
         in_memory = "remove it, or read the table into memory: stream: false"
-        if self.stream and self.levels is not None:
-            yield _conflict("levels", "stream", in_memory)
-        if self.stream and self.scores is not None:
-            yield _conflict("scores", "stream", in_memory)
-        if self.stream and numeric:
-            yield _conflict("target: number", "stream", in_memory)
+        not_streamed = {"scores": self.scores, "logged": self.logged}
+        kept = {"target: number": numbers, "levels": self.levels}
+        for key, value in {**kept, **not_streamed}.items():
+            if self.stream and value is not None:
+                yield _conflict(key, "stream", in_memory)
+            if self.logged is not None and value is not None and key in kept:
+                yield _conflict(key, "logged", "leave one of them out")
 
     def entry(self) -> DatasetEntry:
         return DatasetEntry.of(self.options())

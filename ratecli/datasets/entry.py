@@ -5,8 +5,10 @@ Nothing here imports NumPy or pandas, so that listings stay fast.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
@@ -40,6 +42,69 @@ class SplitOptions:
 
 
 DEFAULT_SPLIT = SplitOptions()
+
+
+@dataclass(frozen=True)
+class LoggedColumns:
+    """The columns of logged decisions: see `config.dataset.LoggedSpec`.
+
+    Attributes
+    ----------
+    propensity
+        The column with the chance that action 1 is taken, or the chance itself. For episodes, that
+        of the action that was taken.
+    estimate
+        The classifier that estimates the propensity on training rows, as JSON; "" if it is known.
+    outcomes
+        The outcomes with the smallest and largest possible value of each, infinite if unknown.
+    outcome_model
+        The regressor of outcomes, as JSON.
+    max_weight
+        Larger importance weights count as this one.
+    episode, step
+        The columns that name a row's episode and its step; "" if each row is one decision.
+    discount
+        Factor of an outcome for each step before it.
+    """
+
+    action: str
+    outcomes: tuple[tuple[str, tuple[float, float]], ...]
+    propensity: str | float = ""
+    estimate: str = ""
+    outcome_model: str = '"Ridge"'
+    max_weight: float = math.inf
+    episode: str = ""
+    step: str = ""
+    discount: float = 1.0
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> LoggedColumns:
+        """Return the columns of checked plain data."""
+        given, named = dict(options), options["outcomes"]
+        ends = named if isinstance(named, Mapping) else dict.fromkeys(named, (None, None))
+        given["outcomes"] = tuple(
+            (name, (-math.inf if low is None else low, math.inf if high is None else high))
+            for name, (low, high) in ends.items()
+        )
+        if isinstance(propensity := given["propensity"], Mapping):
+            given |= {"propensity": "", "estimate": json.dumps(propensity["estimate"])}
+        if "outcome_model" in given:
+            given["outcome_model"] = json.dumps(given["outcome_model"])
+        return cls(**given)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns, none of which is a feature."""
+        outcomes = (name for name, _ in self.outcomes)
+        named = (self.action, self.propensity, self.episode, self.step, *outcomes)
+        return tuple(name for name in named if name and isinstance(name, str))
+
+    @property
+    def largest_weight(self) -> float:
+        """The largest possible importance weight, infinite if unknown."""
+        if isinstance(self.propensity, str) or self.episode:
+            return self.max_weight
+        return min(self.max_weight, max(1 / self.propensity, 1 / (1 - self.propensity)))
 
 
 @dataclass(frozen=True)
@@ -80,6 +145,7 @@ class DatasetEntry:
     scores: tuple[tuple[str, str | None], ...] = ()
     deployed: str | None = None
     slices: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    logged: LoggedColumns | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> DatasetEntry:
@@ -95,7 +161,12 @@ class DatasetEntry:
         slices = {name: tuple(cuts) for name, cuts in options.get("slices", {}).items()}
         scores = options.get("scores", {})
         named = scores if isinstance(scores, Mapping) else dict.fromkeys(scores)
-        more = {"slices": tuple(sorted(slices.items())), "scores": tuple(named.items())}
+        more: dict[str, Any] = {
+            "slices": tuple(sorted(slices.items())),
+            "scores": tuple(named.items()),
+        }
+        if "logged" in options:
+            more["logged"] = LoggedColumns.of(options["logged"])
         return cls(**values | {"split": split} | more)
 
     @property
@@ -110,6 +181,8 @@ class DatasetEntry:
     def table_options(self) -> dict[str, Any]:
         """Return the stated options that change the table of a user's own file."""
         options = {k: value for k, value in self.stated().items() if k not in _NOT_THE_TABLE}
+        if self.logged is not None:
+            options["logged"] = asdict(self.logged)
         return options if self.split.by is None else options | {"by": self.split.by}
 
 

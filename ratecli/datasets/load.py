@@ -35,6 +35,7 @@ from ratecli.datasets.files import (
     source_checksums,
     stored_sha256,
 )
+from ratecli.datasets.logged import check_logged
 from ratecli.datasets.scores import add_scores, digest_with_scores, score_files
 from ratecli.datasets.source import Raw, Source
 from ratecli.datasets.table import Table
@@ -57,7 +58,8 @@ def feature_names(entry: DatasetEntry, columns: Sequence[str]) -> tuple[str, ...
     """
     _check_names(entry, columns)
     taken = {entry.label, entry.weight, entry.split.by, entry.deployed, *entry.drop}
-    taken |= {*entry.score_columns}
+    logged = () if entry.logged is None else entry.logged.names
+    taken |= {*entry.score_columns, *logged}
     for k, name in enumerate(entry.features):
         if name in taken:
             message = f"column '{name}' cannot be a feature: it has another role, too"
@@ -80,6 +82,7 @@ def _check_names(entry: DatasetEntry, columns: Sequence[str]) -> None:
     for key in ("features", "drop", "categorical"):
         named += [((key, k), name) for k, name in enumerate(getattr(entry, key))]
     named += [(("scores", k), name) for k, name in enumerate(entry.score_columns)]
+    named += [(("logged",), name) for name in (entry.logged.names if entry.logged else ())]
     known, hint = frozenset(columns), ""
     if mark := guess_separator(columns):
         hint = f"columns seem to be separated by {mark!r}: set separator: {mark!r}"
@@ -229,6 +232,8 @@ def _load_own(entry: DatasetEntry, base: Path) -> Table:
     with errors_at("path"):
         frame = read_own_table(own.files[0], entry.categorical)
     features = feature_names(entry, [str(name) for name in frame.columns])
+    if entry.logged is not None:
+        check_logged(frame, entry.logged)
     means = entry.missing == MISSING_TO_MEAN
     for name in features:
         check_feature(frame[name], name, meant_as_text=name in entry.categorical, means=means)
@@ -246,6 +251,7 @@ def _load_own(entry: DatasetEntry, base: Path) -> Table:
         digest=own.digest,
         files=own.named_sums,
         missing=means,
+        logged=entry.logged,
     )
 
 

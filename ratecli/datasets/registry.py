@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from ratecli import plugins
-from ratecli.datasets.entry import DatasetEntry
+from ratecli.datasets.entry import DatasetEntry, LoggedColumns
 from ratecli.datasets.source import Source
 from ratecli.datasets.sources import SOURCES
 from ratecli.errors import Diagnostic, FaultError, did_you_mean, errors_at
@@ -111,6 +111,13 @@ def label_range(entry: DatasetEntry) -> tuple[float, float] | None:
         return None
     low, high = entry.label_range or (None, None)
     return (-math.inf if low is None else float(low), math.inf if high is None else float(high))
+
+
+def logged_columns(entry: DatasetEntry) -> LoggedColumns | None:
+    """Return the columns of logged decisions of a `datasets:` entry, None without any."""
+    if entry.source is None:
+        return entry.logged
+    return find_source(entry.source).logged.get(settle_options(entry)["preparation"])
 
 
 def source_digest(

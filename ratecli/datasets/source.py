@@ -11,6 +11,7 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
+from ratecli.datasets.entry import LoggedColumns
 from ratecli.datasets.lazy import NDArray, Table, columns, np, pd
 
 
@@ -62,7 +63,7 @@ class Source:
     `preparations` maps a name to its "module:function", the default first. `file_options` are
     options whose value is the path of a user's file. `version` is increased whenever a preparation
     gives other numbers: it is part of every digest. `numbers` has the preparations whose label is a
-    number, with its smallest and largest possible value.
+    number, with its smallest and largest possible value. `logged` has those with logged decisions.
 
     `stand_in` describes what the data replace and what that means; it is shown above every result.
     `folder` is where the files are stored, if not under the source's name.
@@ -82,6 +83,7 @@ class Source:
     file_options: tuple[str, ...] = ()
     frontier: Frontier | None = None
     numbers: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    logged: Mapping[str, LoggedColumns] = field(default_factory=dict)
     version: int = 1
     stand_in: str = ""
     folder: str = ""

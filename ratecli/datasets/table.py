@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from ratecli.datasets.columns import LazyMapping, as_float_array, is_text, level_codes
+from ratecli.datasets.entry import LoggedColumns
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Table:
         TF-IDF.
     weight
         (n,) positive row weights, or None for all 1.
+    logged
+        The columns of logged decisions, if there are any.
     missing
         Whether a numeric feature with missing values in training rows gets a second feature that
         indicates them (`missing: mean`).
@@ -61,6 +64,7 @@ class Table:
     weight: NDArray[np.float64] | None = None
     files: tuple[tuple[str, str], ...] = ()
     missing: bool = False
+    logged: LoggedColumns | None = None
 
     def __len__(self) -> int:
         return len(self.frame)

@@ -22,6 +22,7 @@ from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
 from ratecli.config.filter import FILTER
 from ratecli.config.sweep import SweepPoint, sweep_points
+from ratecli.datasets.registry import logged_columns
 from ratecli.errors import Diagnostic, FaultError, Loc, errors_at, errors_under
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, measured_rates
 from ratecli.experiment.checks.goals import (
@@ -47,8 +48,9 @@ from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs
 from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
 from ratecli.rates.expression import Expression, Slice
+from ratecli.rates.functions import Interval
 from ratecli.rates.parser import parse_conditions, parse_constraint, parse_expression
-from ratecli.rates.resolve import Conditions, Scope
+from ratecli.rates.resolve import Conditions, LoggedRanges, Scope
 from ratecli.rates.syntax import Condition, Relation, SyntaxNode
 from ratecli.solvers.base import Solver
 from ratecli.solvers.margin import DEFAULT_LEVEL, MarginSpec
@@ -218,7 +220,8 @@ class ExperimentReader:
     def _scope(self, entry: AlgorithmSpec, point: SweepPoint) -> Scope:
         """Return the scope of an entry at a point; the groups of each pool are checked once."""
         pool = self.experiment.pool(point)
-        scope = Scope(datasets=frozenset(pool), bins=self.experiment.bins)
+        logged = self._logged_ranges(pool)
+        scope = Scope(datasets=frozenset(pool), bins=self.experiment.bins, logged=logged)
         if self.columns is not None:
             known = self.columns[pool]
             count = None if known.streamed else known.count
@@ -252,6 +255,18 @@ class ExperimentReader:
             unset=unset,
             algorithms=frozenset(each.label for each in self.experiment.algorithms),
         )
+
+    def _logged_ranges(self, pool: DatasetNames) -> LoggedRanges | None:
+        """Return the outcomes of the logged decisions of some data sets, None without any."""
+        entries = (self.experiment.datasets[name].entry() for name in pool)
+        known = [each for each in map(logged_columns, entries) if each is not None]
+        if not known:
+            return None
+        outcomes: dict[str, Interval] = {}
+        for name, (low, high) in chain.from_iterable(each.outcomes for each in known):
+            least, most = outcomes.get(name, (low, high))
+            outcomes[name] = min(least, low), max(most, high)
+        return LoggedRanges(outcomes, max(each.largest_weight for each in known))
 
     @contextmanager
     def _resolving(self, loc: Loc, pool: DatasetNames, *, needed: bool = True) -> Iterator[None]:

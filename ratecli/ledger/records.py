@@ -83,6 +83,10 @@ BEST_CONSTANT_KEY = "best constant"
 """Key of `TrialResult.info` for the best objective of a constant decision, by split."""
 
 
+EFFECTIVE_ROWS_KEY = "effective rows"
+"""Key of `TrialResult.info` for the effective number of rows of rates of logged decisions."""
+
+
 def is_no_better(objective: float, constant: float) -> bool:
     """Return whether an objective is not below that of a constant decision, except by rounding."""
     return objective >= constant - CONSTRAINT_TOLERANCE

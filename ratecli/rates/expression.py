@@ -369,7 +369,7 @@ def _text_and_precedence(node: Expression) -> tuple[str, int]:
             text = syntax.value_text(abs(value))
             return (text, ATOM_PRECEDENCE) if value >= 0 else (f"-{text}", SIGN_PRECEDENCE)
         case Leaf() | RankingMeasure():
-            text = (node.rate.name if isinstance(node, Leaf) else node.name) + _slice_text(node)
+            text = (node.rate.text if isinstance(node, Leaf) else node.name) + _slice_text(node)
         case Disclosure():
             text = f"{DISCLOSIVITY}(by={by_text(node.by)})" + _slice_text(node)
         case AlgorithmMetric():

@@ -6,7 +6,7 @@ Also metrics that are not means over rows (ranking measures and disclosivity).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -187,6 +187,12 @@ class RateMatrix:
     def _means(self, sums: Floats) -> Floats:
         return _divide(sums, self.totals, np.nan)
 
+    def zero(self, leaf: Leaf) -> RateMatrix:
+        """Return the rates with one over no rows as 0 for every decision."""
+        k, everything = self.index()[leaf], np.ones((1, self.members.shape[1]))
+        row = sparse.csr_array(np.eye(len(self.leaves))[:, [k]]) @ sparse.csr_array(everything)
+        return replace(self, members=sparse.csr_array(self.members + row))
+
     def on(self, rows: NDArray[np.intp]) -> RateMatrix:
         """Restrict the rates to some rows, which must include every row that any rate counts."""
         parts = (self.sums, self.against, self.members)
@@ -258,13 +264,13 @@ def _matrix_rows(
     rate = leaf.rate
     among = np.flatnonzero(sample.rows(leaf.over, leaf.split or split) & sample.mask(rate.among))
     weight = sample.weight[among]
-    yes, no = sample.mask(rate.yes)[among], sample.mask(rate.no)[among]
+    yes, no = sample.counts(rate, among)
     if rate.whole:
         inside = sample.rows(leaf.where)[among]
-        yes, no = yes & inside, no & inside
-    values = weight * (yes.astype(float) - no.astype(float))
-    used = values != 0
-    return (among[used], values[used]), (among[no], weight[no]), (among, weight)
+        yes, no = yes * inside, no * inside
+    values, against = weight * (yes - no), weight * no
+    used, counted = values != 0, against != 0
+    return (among[used], values[used]), (among[counted], against[counted]), (among, weight)
 
 
 def measure(
@@ -314,41 +320,96 @@ def _measure_disclosivity(
 _WORD = 2**62
 
 
+def sign_patterns(
+    columns: sparse.csc_array,
+) -> tuple[NDArray[np.intp], NDArray[np.intp], sparse.csc_array]:
+    """Return which columns of a (K, n) matrix have equal signs.
+
+    The results are the number (n,) of each column's pattern, 0 to Q - 1, the first column (Q,) of
+    each pattern, and the signs (K, n) as integers.
+    """
+    signs = sparse.csc_array(
+        (np.sign(columns.data).astype(np.int64), columns.indices, columns.indptr), columns.shape
+    )
+    words = np.random.default_rng(0).integers(-_WORD, _WORD, size=signs.shape[0])
+    keys = signs.T @ words  # sums modulo 2^64: equal patterns give exactly equal keys
+    _, first, of = np.unique(keys, return_index=True, return_inverse=True)
+    return of, first, signs
+
+
 @dataclass(frozen=True)
 class RowKinds:
     """The rows of a rate matrix by kind: for which rates a positive decision counts +, - or 0.
 
     Usually there is one kind for each combination of group, label and deployed decision, regardless
-    of the number of rows.
+    of the number of rows. Rates with different factors (`Rate.factor`), such as `error` and
+    `value(profit)`, give a row different weights. The row then has an entry for each factor, as if
+    it were several rows with one decision.
 
     Attributes
     ----------
     matrix
         The K rates of n rows.
     of
-        (n,) the kind of each row, 0 to Q - 1.
+        (N,) the kind of each entry, 0 to Q - 1.
     weight
-        (n,) the row's weight in every rate that counts it; 0 if none does.
+        (N,) the weight of the entry in every rate that counts it; 0 if none does.
     patterns
         (K, Q) +1, -1 or 0.
+    row
+        (N,) the row of each entry: 0 to n - 1 in order, once for each factor.
     """
 
     matrix: RateMatrix
     of: NDArray[np.intp]
     weight: Floats
     patterns: Floats
+    row: NDArray[np.intp]
 
     @classmethod
     def by(cls, matrix: RateMatrix) -> RowKinds:
-        columns = sparse.csc_array(matrix.sums)
-        signs = sparse.csc_array(
-            (np.sign(columns.data).astype(np.int64), columns.indices, columns.indptr), columns.shape
+        n, factors = matrix.sums.shape[1], [leaf.rate.factor for leaf in matrix.leaves]
+        parts = []
+        for factor in dict.fromkeys(factors) or [None]:
+            same = np.array([each == factor for each in factors], dtype=float)
+            columns = sparse.csc_array(matrix.sums)
+            if not same.all():
+                columns = sparse.csc_array(sparse.diags_array(same) @ columns)
+            of, first, signs = sign_patterns(columns)
+            weight = np.asarray(abs(columns).max(axis=0).todense(), dtype=float).ravel()
+            parts.append((of, weight, signs[:, first].toarray().astype(float)))
+        kinds, weights, patterns = zip(*parts, strict=True)
+        starts = np.cumsum([0, *(each.shape[1] for each in patterns)])
+        return cls(
+            matrix,
+            np.concatenate([start + own for start, own in zip(starts, kinds, strict=False)]),
+            np.concatenate(weights),
+            np.hstack(patterns),
+            np.tile(np.arange(n), len(parts)),
         )
-        words = np.random.default_rng(0).integers(-_WORD, _WORD, size=signs.shape[0])
-        keys = signs.T @ words  # sums modulo 2^64: equal patterns give exactly equal keys
-        _, first, of = np.unique(keys, return_index=True, return_inverse=True)
-        weight = np.asarray(abs(columns).max(axis=0).todense(), dtype=float).ravel()
-        return cls(matrix, of, weight, signs[:, first].toarray().astype(float))
+
+    @cached_property
+    def shares(self) -> sparse.csr_array:
+        """(Q, n) weight of each kind in each row."""
+        shape = self.count, self.matrix.sums.shape[1]
+        return sparse.csr_array((self.weight, (self.of, self.row)), shape)
+
+    def on(self, rows: NDArray[np.intp]) -> RowKinds:
+        """Restrict to some rows, in ascending order; kinds keep their numbers."""
+        place = np.full(self.matrix.sums.shape[1], -1)
+        place[rows] = np.arange(len(rows))
+        kept = np.flatnonzero(place[self.row] >= 0)
+        return RowKinds(
+            self.matrix.on(rows),
+            self.of[kept],
+            self.weight[kept],
+            self.patterns,
+            place[self.row[kept]],
+        )
+
+    def sum_by_row(self, values: Floats) -> Floats:
+        """Return (n,) sums of values (N,) over the entries of each row."""
+        return np.asarray(np.bincount(self.row, values, self.matrix.sums.shape[1]), dtype=float)
 
     @property
     def count(self) -> int:

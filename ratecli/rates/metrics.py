@@ -69,6 +69,9 @@ DIRECTIONS = {
     **dict.fromkeys((*_LOW.split(), *BALANCE_METRICS), Direction.LOW),
     **{name: Direction.LOW if name.endswith("difference") else Direction.HIGH for name in MEASURES},
     "share": Direction.EITHER,
+    "value_self_normalized": Direction.EITHER,
+    "effective_share": Direction.EITHER,
+    "value_logged": Direction.FIXED,
     "base_rate": Direction.FIXED,
 }
 """Directions of built-in metrics, and of functions that do not increase in their arguments."""
@@ -113,9 +116,10 @@ def _increases(function: Function) -> bool:
     return set(function.directions([POSITIVE] * (function.arity or 2))) == {1}
 
 
-ROW_MASKS = frozenset(
-    {"all", "none", "labelled", "+", "-", "deployed", "deployed_yes", "deployed_no"}
-)
+LOG_MASKS = frozenset({"logged", "taken", "not_taken"})
+ROW_MASKS = LOG_MASKS | {
+    *("all", "none", "labelled", "+", "-", "deployed", "deployed_yes", "deployed_no"),
+}
 """Allowed masks in `among`, `yes` and `no` of a rate; several may be combined with `&`."""
 BUILTIN_NAMES = frozenset(
     {*METRICS, *SYNONYMS, *FUNCTIONS, *TEMPLATES, *MEASURES, *BALANCE_METRICS, OF}

@@ -21,7 +21,7 @@ from ratecli.rates.expression import (
     apply_template,
     imbalance_expression,
 )
-from ratecli.rates.functions import FUNCTIONS
+from ratecli.rates.functions import FUNCTIONS, Interval
 from ratecli.rates.metrics import BUILTIN_NAMES, find_metric, find_rate, plugin_metric_names
 from ratecli.rates.parser import parse_expression
 from ratecli.rates.syntax import SPLITS, Clause, Condition, NameNode, SyntaxNode, refuse
@@ -32,6 +32,7 @@ from ratecli.rates.table import (
     MEASURES,
     METRICS,
     OF,
+    OUTCOME,
     RANKINGS,
     SYNONYMS,
     TEMPLATES,
@@ -49,6 +50,7 @@ MIN_ROWS = 30
 MAX_NODES = 50_000
 """Largest tree that nested templates may expand to; larger ones are refused."""
 
+LOGGED_HINT = "add logged: {action: COLUMN, propensity: COLUMN, outcomes: [COLUMN]} to the data set"
 ValueLookup = Callable[[str], Sequence[str | float] | None]
 Conditions = tuple[Clause, ...]
 
@@ -60,6 +62,27 @@ def placeholder_values(column: str) -> Sequence[str | float]:
 
 class MissingSweepValueError(FaultError):
     """A sweep name has no value at this sweep point, so its expression cannot be resolved."""
+
+
+@dataclass(frozen=True)
+class LoggedRanges:
+    """Smallest and largest possible value of each logged outcome, and the largest weight.
+
+    The weights are importance weights. All are infinite where unknown.
+    """
+
+    outcomes: Mapping[str, Interval]
+    weight: float = math.inf
+
+    def of(self, rate: Rate) -> Interval:
+        """Return the smallest and largest possible value of a row in a rate of logged decisions."""
+        if rate.outcomes == "model":
+            return -math.inf, math.inf
+        low, high = self.outcomes[rate.outcome] if rate.outcome else (0.0, 1.0)
+        if not rate.weighted:
+            return low, high
+        weight = self.weight**rate.weighted
+        return min(0.0, low and low * weight), max(0.0, high and high * weight)
 
 
 @dataclass(frozen=True)
@@ -82,6 +105,8 @@ class Scope:
         Return the number of rows for which conditions hold; None if rows are not counted.
     bins
         For columns of numbers, the increasing values at which `by=` cuts them.
+    logged
+        What is known about logged decisions, None if no data set has any.
     """
 
     datasets: frozenset[str] = frozenset()
@@ -93,6 +118,7 @@ class Scope:
     columns: frozenset[str] | None = None
     count: Callable[[Conditions], int] | None = None
     bins: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    logged: LoggedRanges | None = None
 
 
 def resolve(node: SyntaxNode, scope: Scope) -> Expression:
@@ -240,7 +266,9 @@ class _Resolver:
             raise FaultError(replace(each, span=node.span) for each in error.faults) from None
         if found is None and name not in RANKINGS:
             self.unknown(node)
-        parameters = found.parameters if isinstance(found, Composite) else ()
+        parameters: Sequence[str] = found.parameters if isinstance(found, Composite) else ()
+        if isinstance(found, Rate) and found.outcome:
+            parameters = (OUTCOME,)
         if len(node.arguments or ()) != len(parameters):
             usage = f"{node.name}({', '.join(parameters)})" if parameters else node.name
             _refuse_use(node, f"takes {len(parameters) or 'no'} arguments", usage)
@@ -249,13 +277,42 @@ class _Resolver:
             case None:
                 return ex.RankingMeasure(name, where, split, node.span)
             case Rate():
-                return ex.Leaf(found, where, split, node.span)
+                return ex.Leaf(self.rate_of_outcome(found, node), where, split, node.span)
             case Composite():
                 return self.composite(found, node, where, split)
+
+    def rate_of_outcome(self, rate: Rate, node: NameNode) -> Rate:
+        """Return a rate of logged decisions with its outcome and range; other rates as they are."""
+        if rate.counts_rows:
+            return rate
+        logged = self.scope.logged
+        if logged is None:
+            message = f"'{node.name}' needs logged decisions, but no data set has any"
+            refuse("E304", message, node.span, LOGGED_HINT)
+        if rate.outcome:
+            (argument,) = node.arguments or ()
+            name = argument.name if isinstance(argument, NameNode) else ""
+            if name not in logged.outcomes:
+                hint = did_you_mean(name, logged.outcomes, "outcomes")
+                message = f"'{node.name}' takes a logged outcome"
+                refuse("E304", message, argument.span, hint)
+            rate = replace(rate, outcome=name)
+        return replace(rate, ends=logged.of(rate))
 
     def composite(
         self, metric: Composite, node: NameNode, where: Slice, split: str | None
     ) -> Expression:
+        tree = syntax.with_span(parse_expression(metric.text), node.span)
+        if metric.parameters == (OUTCOME,):
+            (outcome,) = node.arguments or ()
+            inside = replace(self, where=where, split=split)
+            named = syntax.map_names(
+                tree,
+                lambda part: (
+                    outcome if part.name == OUTCOME and isinstance(outcome, NameNode) else part
+                ),
+            )
+            return inside.value(named)
         arguments = tuple(map(self.value, node.arguments or ()))
         for argument in arguments:
             if not isinstance(argument, ex.Constant):
@@ -264,7 +321,7 @@ class _Resolver:
         local = dict(zip(metric.parameters, arguments, strict=True))
         inside = replace(self, where=where, split=split, local=local)
         # the metric's text is not in the file: its nodes get the span where the metric is named
-        found = inside.value(syntax.with_span(parse_expression(metric.text), node.span))
+        found = inside.value(tree)
         if not metric.over:
             return found
         bottom = ex.Leaf(find_rate(metric.over), where.everyone, split, node.span)

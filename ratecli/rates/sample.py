@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ratecli.rates.expression import Slice
 from ratecli.rates.syntax import AnyOf, Clause, parse_number, value_text
+from ratecli.rates.table import Rate
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -22,6 +23,54 @@ MAX_WEIGHT_RATIO = 1e15
 """Beyond this ratio, adding the smallest weight to the largest one has no effect."""
 WEIGHT_TOLERANCE = 1e-12
 """Relative rounding error of a weight that was multiplied by a constant."""
+
+
+@dataclass(frozen=True)
+class Logs:
+    """Logged decisions of n rows and their outcomes.
+
+    Attributes
+    ----------
+    action
+        (n,) the logged decision, 0 or 1; NaN in rows without one.
+    weight
+        (n,) importance weights: 1 over the chance of the logged decision.
+    outcomes
+        (n,) arrays by name.
+    models, truths
+        For outcomes with a model, or whose true values are known: (n,) arrays of the outcome of a
+        positive and of a negative decision.
+    """
+
+    action: Floats
+    weight: Floats
+    outcomes: Mapping[str, Floats]
+    models: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)
+    truths: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)
+
+    def on(self, rows: NDArray[np.intp]) -> Logs:
+        """Return the logs of some rows."""
+
+        def pairs(known: Mapping[str, tuple[Floats, Floats]]) -> dict[str, tuple[Floats, Floats]]:
+            return {name: (yes[rows], no[rows]) for name, (yes, no) in known.items()}
+
+        outcomes = {name: values[rows] for name, values in self.outcomes.items()}
+        truths, models = pairs(self.truths), pairs(self.models)
+        return Logs(self.action[rows], self.weight[rows], outcomes, models, truths)
+
+    def counts(self, rate: Rate) -> tuple[Floats, Floats]:
+        """Return what rows (n,) add to a rate if decided positively, and if negatively."""
+        if rate.outcomes == "true":
+            return self.truths[rate.outcome]
+        factor, taken = self.weight**rate.weighted, self.action == 1
+        if rate.outcome:
+            factor = factor * self.outcomes[rate.outcome]
+        sides = np.where(taken, factor, 0.0), np.where(taken, 0.0, factor)
+        if rate.outcomes == "logged":
+            return sides if rate.weighted else (factor, factor)
+        models = self.models[rate.outcome]
+        error = self.weight * (self.outcomes[rate.outcome] - np.where(taken, *models))
+        return models[0] + np.where(taken, error, 0.0), models[1] + np.where(taken, 0.0, error)
 
 
 @dataclass(frozen=True)
@@ -46,6 +95,8 @@ class Sample:
     count
         (n,) the number of streamed rows that each row represents (`streaming.stream`);
         None if each represents itself.
+    logs
+        Logged decisions, if a data set has any.
     """
 
     columns: Mapping[str, NDArray[np.object_] | Floats]
@@ -56,6 +107,7 @@ class Sample:
     deployed: Floats | None = None
     label_range: tuple[float, float] | None = None
     count: Floats | None = None
+    logs: Logs | None = None
 
     def __len__(self) -> int:
         return len(self.label)
@@ -82,6 +134,13 @@ class Sample:
         """Return a mask of the rate table (`rates.table`): all, none, labelled, +, deployed, ..."""
         return _intersect([self._masks[part] for part in name.split("&")])
 
+    def counts(self, rate: Rate, rows: NDArray[np.intp]) -> tuple[Floats, Floats]:
+        """Return what some rows (m,) add to a rate if decided positively, and if negatively."""
+        if rate.counts_rows or self.logs is None:
+            yes, no = (self.mask(name)[rows].astype(float) for name in (rate.yes, rate.no))
+            return yes, no
+        return self.logs.on(rows).counts(rate)
+
     @cached_property
     def _cache(self) -> dict[object, Mask]:
         return {}
@@ -97,6 +156,7 @@ class Sample:
     def _masks(self) -> dict[str, Mask]:
         everything = np.ones(len(self), dtype=bool)
         deployed = np.where(everything, np.nan, 0) if self.deployed is None else self.deployed
+        action = np.where(everything, np.nan, 0) if self.logs is None else self.logs.action
         classes = everything & (self.label_range is None)
         return {
             "all": everything,
@@ -107,6 +167,9 @@ class Sample:
             "deployed": ~np.isnan(deployed),
             "deployed_yes": deployed == 1,
             "deployed_no": deployed == 0,
+            "logged": ~np.isnan(action),
+            "taken": action == 1,
+            "not_taken": action == 0,
         }
 
     def _holds(self, condition: Clause) -> Mask:

@@ -9,6 +9,10 @@ rate is a mean over all rows of its data sets, in which only the rows of the sli
 `of` is the per-row measurement of the model that takes the place of p: its decision, its error on
 the scale of the label, the squared error, or the log loss of its estimate as a probability. Ranking
 measures are not means over rows and can only be reported.
+
+Rates of logged decisions count the outcome of a row instead of 1: `value(profit)` is the mean
+profit if the classifier decided. A row of the log counts if the classifier decides as the log did,
+times its importance weight, 1 over the chance of the logged action (Horvitz and Thompson 1952).
 """
 
 from __future__ import annotations
@@ -29,6 +33,19 @@ class Rate:
 
     `complement` is the name of the rate with `yes` and `no` exchanged, if there is one. If `whole`,
     it is a share of all rows of the data sets instead of the rows of the slice.
+
+    Attributes
+    ----------
+    outcome
+        The outcome of logged decisions that a row counts instead of 1; `OUTCOME` in the table,
+        where it is the rate's argument.
+    weighted
+        Power of the importance weight by which a row is multiplied.
+    outcomes
+        Which outcomes count besides the logged one: those of a model ("model"), or the true ones of
+        both decisions in generated data ("true").
+    ends
+        Smallest and largest possible value of a row, if `outcome` or `weighted`.
     """
 
     name: str
@@ -39,6 +56,25 @@ class Rate:
     complement: str = ""
     of: Measurement = "decision"
     whole: bool = False
+    outcome: str = ""
+    weighted: int = 0
+    outcomes: Literal["logged", "model", "true"] = "logged"
+    ends: tuple[float, float] = (-math.inf, math.inf)
+
+    @property
+    def text(self) -> str:
+        """The rate as rules name it."""
+        return f"{self.name}({self.outcome})" if self.outcome else self.name
+
+    @property
+    def factor(self) -> tuple[str, int, str]:
+        """What rows count: rates with equal factors count a row alike, but for the sign."""
+        return self.outcome, self.weighted, self.outcomes
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether each row counts 1."""
+        return not (self.outcome or self.weighted)
 
     @property
     def needs_labels(self) -> bool:
@@ -50,9 +86,13 @@ class Rate:
 
     @property
     def range(self) -> tuple[float, float]:
+        if not self.counts_rows:
+            return self.ends
         low = -math.inf if self.of == "error" else 0.0
         return low, 1.0 if self.of == "decision" else math.inf
 
+
+OUTCOME = "outcome"
 
 _RATES = (
     Rate("positive_rate", "all", "all", "none", "share of positive decisions", "negative_rate"),
@@ -108,6 +148,58 @@ _RATES = (
         "none",
         "mean of -log of the estimated probability of the label; infinite if it is 0",
         of="log_loss",
+    ),
+    Rate(
+        "value",
+        "logged",
+        "taken",
+        "not_taken",
+        "mean outcome if the classifier decided, estimated by inverse propensity",
+        outcome=OUTCOME,
+        weighted=1,
+    ),
+    Rate(
+        "value_logged",
+        "logged",
+        "logged",
+        "logged",
+        "mean outcome of the logged decisions",
+        outcome=OUTCOME,
+    ),
+    Rate(
+        "value_doubly_robust",
+        "logged",
+        "taken",
+        "not_taken",
+        "mean outcome if the classifier decided: a model's, and its logged errors by propensity",
+        outcome=OUTCOME,
+        weighted=1,
+        outcomes="model",
+    ),
+    Rate(
+        "value_true",
+        "logged",
+        "taken",
+        "not_taken",
+        "mean outcome if the classifier decided; known in generated data only",
+        outcome=OUTCOME,
+        outcomes="true",
+    ),
+    Rate(
+        "importance_weight",
+        "logged",
+        "taken",
+        "not_taken",
+        "mean importance weight: near 1 if the propensities are right",
+        weighted=1,
+    ),
+    Rate(
+        "squared_importance_weight",
+        "logged",
+        "taken",
+        "not_taken",
+        "mean squared importance weight",
+        weighted=2,
     ),
 )
 RATES = {rate.name: rate for rate in _RATES}
@@ -176,6 +268,15 @@ COMPOSITES = {
         "joint_rate",
         "share of the slice among the positive decisions; undefined (nan) without any",
         over="positive_rate",
+    ),
+    "value_self_normalized": Composite(
+        "value(outcome) / importance_weight",
+        "mean outcome if the classifier decided, divided by the mean importance weight",
+        (OUTCOME,),
+    ),
+    "effective_share": Composite(
+        "importance_weight ** 2 / squared_importance_weight",
+        "share of the logged rows that an unweighted mean of equal variance would need",
     ),
     "win_loss_ratio": Composite("wins / losses", "wins over losses against the deployed model"),
 }

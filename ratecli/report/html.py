@@ -63,7 +63,11 @@ from ratecli.report.sheets import (
     tuning_sheet,
     unsolved_sheet,
 )
-from ratecli.runner.warnings import constant_warnings, violation_warnings
+from ratecli.runner.warnings import (
+    constant_warnings,
+    effective_row_warnings,
+    violation_warnings,
+)
 from ratecli.solvers.registry import all_algorithms
 
 MAX_ROWS = 400
@@ -162,6 +166,7 @@ def collect_warnings(ledger: Ledger) -> list[tuple[str, int, list[str]]]:
     derived = [
         *violation_warnings(planned, ledger.results),
         *constant_warnings(planned, ledger.results),
+        *effective_row_warnings(planned, ledger.results),
         *warn_unmet_expectations(ledger),
     ]
     texts = [text for key in ("warnings", END_WARNINGS_KEY) for text in ledger.meta.get(key) or ()]

@@ -36,7 +36,11 @@ from ratecli.ledger.store import LedgerStore, LedgerWriter
 from ratecli.render import terminal_safe
 from ratecli.runner.executors import Executor, Hooks
 from ratecli.runner.trial import run_trial
-from ratecli.runner.warnings import constant_warnings, violation_warnings
+from ratecli.runner.warnings import (
+    constant_warnings,
+    effective_row_warnings,
+    violation_warnings,
+)
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -257,6 +261,7 @@ def _end_warnings(
     return (
         *violation_warnings(ended, results),
         *constant_warnings(ended, results),
+        *effective_row_warnings(ended, results),
         *map(prepared.document.placed, check_variants(prepared.experiment, measured)),
     )
 

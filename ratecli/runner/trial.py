@@ -22,6 +22,7 @@ from ratecli.experiment.plan import TrialSpec
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
     CONSTRAINT_TOLERANCE,
+    EFFECTIVE_ROWS_KEY,
     GROUP_RATES_KEY,
     NEW_DATA_KEY,
     MeasuredValue,
@@ -44,6 +45,7 @@ from ratecli.sampling.deployed import (
 )
 from ratecli.sampling.filter_summary import summarize_filters
 from ratecli.sampling.group_rates import group_rates
+from ratecli.sampling.logs import effective_rows
 from ratecli.sampling.rows import NoRowsKeptError, TrialData, load_training_rows, load_trial_data
 from ratecli.sampling.safety_rows import SafetyRows, rates_on_split
 from ratecli.sampling.undefined import check_defined_ratios, empty_rate
@@ -280,6 +282,9 @@ class Trial:
         sample, splits = trial.rows.sample, trial.rows.splits()
         if new_data := trial.new_data(predictions):
             info[NEW_DATA_KEY] = new_data
+        if sample.logs is not None and predictions:
+            main, split = next(iter(predictions.values())), "test" if "test" in splits else "train"
+            info[EFFECTIVE_ROWS_KEY] = effective_rows(sample, split, leaves, main)
         filters = summarize_filters(case.goals(), sample, splits, solution.variants, predictions)
         info |= filters or {
             BEST_CONSTANT_KEY: trial.best_constant(),
@@ -300,9 +305,13 @@ class Trial:
     def _solver_goals(self, split: str) -> Goals:
         """Return the goals with values for `of(...)`, or plain error if the solver ignores them."""
         case = self.spec.case
-        if case.solver.role == "ignores":
+        sample = self.rows.sample
+        ignores = case.solver.role == "ignores"
+        if ignores and (sample.logs is None or sample.mask("labelled").any()):
             return objective_goal("error", ERROR_RATE), ()
         objective, constraints = goals_with_numbers(case, self.rows, self.reference, split)
+        if ignores:  # without labels, it minimizes the objective
+            return objective, ()
         for goal in (objective, *constraints):
             why, _ = refusal_reason(type(case.solver), goal, objective=goal is objective)
             if why:  # a negative value of `of(...)` turned a convex goal concave
@@ -443,6 +452,8 @@ def training_problem(
     leaves = ex.leaves(*(piece for goal in goals for piece in goal.pieces))
     ratios = [ratio for goal in constraints for ratio in goal.ratios]
     matrix = build_rate_matrix([*leaves, ERROR_RATE, *ex.leaves(*ratios)], rows.sample, "train")
+    if rows.sample.logs is not None and math.isnan(matrix.c[matrix.index()[ERROR_RATE]]):
+        matrix = matrix.zero(ERROR_RATE)  # without labels, algorithms use the objective instead
     empty = {leaf for leaf, c in zip(matrix.leaves, matrix.c, strict=True) if math.isnan(c)}
     if empty & set(leaves):
         raise FaultError([empty_rate(leaf, rows.sample) for leaf in leaves if leaf in empty])
@@ -464,6 +475,7 @@ def training_problem(
     if not len(held_out):
         return problem
     rates = replace(others, leaves=matrix.leaves)
+    rates = rates if problem.labelled else rates.zero(ERROR_RATE)
     validation = replace(problem, rates=rates, **_row_fields(rows, leaves, held_out))
     return replace(problem, validation=validation)
 

@@ -13,6 +13,7 @@ from ratecli.experiment.options import solver_class
 from ratecli.ledger.records import (
     BEST_CONSTANT_KEY,
     CONSTRAINT_TOLERANCE,
+    EFFECTIVE_ROWS_KEY,
     VIOLATION_PREFIX,
     PlannedTrial,
     TrialResult,
@@ -93,6 +94,32 @@ def constant_warnings(
                     f"{constant:.4g}"
                 )
                 warnings.append(Diagnostic("W408", message))
+    return warnings
+
+
+MIN_EFFECTIVE_ROWS = 100
+"""An estimate by inverse propensity with fewer effective rows is mostly noise."""
+
+
+def effective_row_warnings(
+    plan: Sequence[PlannedTrial], results: Mapping[str, TrialResult]
+) -> list[Diagnostic]:
+    """Return a W410 for each algorithm and rate of logged decisions with few effective rows."""
+    warnings = []
+    for label, trials in groupby(plan, key=lambda trial: trial.label):
+        found = defaultdict[str, list[float]](list)
+        for trial in trials:
+            info = results[trial.key].info if trial.key in results else {}
+            for text, rows in info.get(EFFECTIVE_ROWS_KEY, {}).items():
+                found[text].append(rows)
+        for text, rows in found.items():
+            few = [each for each in rows if each < MIN_EFFECTIVE_ROWS]
+            if few:
+                message = (
+                    f"'{text}' of '{label}' has only {min(few):.0f} effective rows in "
+                    f"{len(few)} of {len(rows)} trials: its decisions differ much from the log's"
+                )
+                warnings.append(Diagnostic("W410", message))
     return warnings
 
 

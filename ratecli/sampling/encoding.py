@@ -17,27 +17,7 @@ from ratecli.models.base import Classifier, Features
 from ratecli.models.composed import append_memberships, rows_without_group
 from ratecli.rates.expression import Slice
 from ratecli.rates.parser import parse_conditions
-from ratecli.rates.sample import Floats, Mask, Sample
-
-DECISION_WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
-
-
-def read_decisions(column: Any, name: str) -> Floats:
-    """Return the deployed model's decisions, 0, 1, or NaN where the column is empty.
-
-    E406 unless the column has only 0 and 1, yes and no, or true and false.
-    """
-    decisions = column
-    if column.dtype.kind != "f":
-        words = pd.Series(column).str.strip().str.casefold().map(DECISION_WORDS)
-        decisions = words.fillna(pd.Series(pd.to_numeric(column, errors="coerce"))).to_numpy()
-    invalid = pd.notna(column) & ~np.isin(decisions, (0.0, 1.0))
-    if invalid.any():
-        example = column[np.flatnonzero(invalid)[0]]
-        message = f"'{example}' in the column '{name}' is not a decision of a deployed model"
-        hint = "decisions are 0 and 1, or yes and no; leave the cell empty where there is none"
-        raise FaultError(Diagnostic("E406", message, hint))
-    return np.asarray(decisions, dtype=np.float64)
+from ratecli.rates.sample import Mask, Sample
 
 
 def slice_memberships(sample: Sample, slices: Sequence[str]) -> list[Mask]:

@@ -22,6 +22,7 @@ from ratecli.datasets.encode import Encoder
 from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.files import modification_time
 from ratecli.datasets.load import load_entry_table
+from ratecli.datasets.logged import DEPLOYED_DECISION, read_decisions
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import TrialResult, random_stream
@@ -35,7 +36,8 @@ from ratecli.rates.expression import ALL_ROWS
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Sample, relative_weights
 from ratecli.rates.syntax import SPLITS
-from ratecli.sampling.encoding import Encoding, read_decisions, slice_memberships
+from ratecli.sampling.encoding import Encoding, slice_memberships
+from ratecli.sampling.logs import logs_of
 from ratecli.sampling.resampling import (
     NO_RESAMPLING,
     RowSplit,
@@ -341,6 +343,8 @@ def _stack_trial_data(
         weight=_take_rows(stacked.weight, rows),
         label_range=stacked.label_range,
     )
+    logs = logs_of(named, sample, X, encoder.layout)
+    sample = sample if logs is None else replace(sample, logs=logs)
     encoding = Encoding.of(encoder, stacked.columns, levels).text()
     X = X if levels == 1 else features_at_levels(X, levels)
     layout = encoder.layout
@@ -371,7 +375,9 @@ def _with_decisions(sample: Sample, deployed: str | None) -> Sample:
     """Return the sample with the deployed model's decisions in a column, if any."""
     if deployed is None:
         return sample
-    return sample.with_deployed(read_decisions(sample.columns[deployed], deployed))
+    return sample.with_deployed(
+        read_decisions(sample.columns[deployed], deployed, DEPLOYED_DECISION)
+    )
 
 
 @lru_cache(maxsize=2)

@@ -16,7 +16,7 @@ from ratecli.models.layout import ColumnLayout
 from ratecli.models.recent import take_rows
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine
-from ratecli.rates.analysis import Goal, affine_pieces
+from ratecli.rates.analysis import Goal, Shape, affine_pieces
 from ratecli.rates.functions import Interval
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask
@@ -168,15 +168,25 @@ class Problem:
         forms = [form for goal in goals for form in affine_pieces(goal)]
         return combine_affine_forms(self.rates, forms)
 
+    @property
+    def labelled(self) -> bool:
+        """Whether some row has a label."""
+        return bool(self.rates.sums[[self.rates.index()[ERROR_RATE]]].nnz > 0)
+
     def error(self) -> tuple[Array, Array]:
         """Return plain error in the form of `rows`: shapes (1, n) and (1,).
+
+        If no row has a label, it is the objective, such as minus the value of logged decisions.
 
         Raises
         ------
         FaultError
-            E306 if no row has a label.
+            E306 if no row has a label and the objective is no sum of rates of decisions.
         """
-        if not self.rates.totals[self.rates.index()[ERROR_RATE]] > 0:
+        if not self.labelled:
+            pieces = affine_pieces(self.objective) if self.objective.shape is Shape.AFFINE else ()
+            if any(leaf != ERROR_RATE for form in pieces for leaf in form.coefficients):
+                return combine_affine_forms(self.rates, pieces)
             hint = "name the label's column in the data set: label: COLUMN"
             raise FaultError(Diagnostic("E306", "no training row has a label", hint))
         return combine_affine_forms(self.rates, [Affine({ERROR_RATE: 1.0})])
@@ -190,7 +200,8 @@ class Problem:
             E306 if no row has a label.
         """
         (coefficients,), _ = self.error()
-        return -np.sign(coefficients), np.abs(coefficients)
+        weights = np.abs(coefficients)
+        return -np.sign(coefficients), weights if self.labelled else weights / weights.sum()
 
 
 def combine_affine_forms(rates: RateMatrix, forms: Sequence[Affine]) -> tuple[Array, Array]:

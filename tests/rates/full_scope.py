@@ -9,7 +9,7 @@ import pytest
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.rates.expression import Expression
 from ratecli.rates.parser import parse_conditions, parse_expression
-from ratecli.rates.resolve import Scope, resolve
+from ratecli.rates.resolve import LoggedRanges, Scope, resolve
 
 VALUES: dict[str, Sequence[str | float]] = {
     "sex": ("Female", "Male"),
@@ -29,6 +29,7 @@ FULL = Scope(
     algorithms=frozenset({"unconstrained", "majorize"}),
     values=VALUES.get,
     columns=frozenset(VALUES),
+    logged=LoggedRanges({"profit": (-1.0, 8.0)}, weight=10.0),
 )
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from ratecli.rates.expression import Expression
 from ratecli.rates.matrix import Predictions, measure
 from ratecli.rates.parser import parse_conditions, parse_expression
-from ratecli.rates.resolve import Scope, resolve
-from ratecli.rates.sample import Sample
+from ratecli.rates.resolve import LoggedRanges, Scope, resolve
+from ratecli.rates.sample import Logs, Sample
 
 WORDS = {"sex": ("f", "m"), "zip": ("03", "1", "2.5")}
 SCOPE = Scope(
@@ -18,6 +18,7 @@ SCOPE = Scope(
     groups={"women": parse_conditions("sex = f"), "men": parse_conditions("sex = m")},
     values=(WORDS | {"age": ()}).get,
     algorithms=frozenset({"other"}),
+    logged=LoggedRanges({"outcome": (-math.inf, math.inf)}),
 )
 
 
@@ -42,6 +43,12 @@ def definitions(sample: Sample, said: Predictions) -> dict[str, tuple[np.ndarray
     right = np.where(positive, p, 1 - p)
     with np.errstate(divide="ignore"):
         log_loss = -np.log(np.where(positive, e, 1 - e))
+    assert sample.logs is not None
+    action, weight, reward = sample.logs.action, sample.logs.weight, sample.logs.outcomes["outcome"]
+    logged, same_action = ~np.isnan(action), np.where(action == 1, p, 1 - p)
+    model, true = sample.logs.models["outcome"], sample.logs.truths["outcome"]
+    predicted = np.where(action == 1, *model)
+    doubly_robust = p * model[0] + (1 - p) * model[1] + same_action * weight * (reward - predicted)
     return {
         "positive_rate": (everyone, p),
         "joint_rate": (everyone, p),
@@ -64,6 +71,12 @@ def definitions(sample: Sample, said: Predictions) -> dict[str, tuple[np.ndarray
         "mean_error": (labelled, e - y),
         "mse": (labelled, (e - y) ** 2),
         "log_loss": (labelled, log_loss),
+        "value": (logged, same_action * weight * reward),
+        "value_logged": (logged, reward),
+        "value_doubly_robust": (logged, doubly_robust),
+        "value_true": (logged, p * true[0] + (1 - p) * true[1]),
+        "importance_weight": (logged, same_action * weight),
+        "squared_importance_weight": (logged, same_action * weight**2),
     }
 
 
@@ -86,6 +99,16 @@ def random_sample(seed: int, rows: int, *, deployed: bool = True) -> tuple[Sampl
     age = rng.integers(18, 70, rows).astype(float)
     age[rng.random(rows) < 0.1] = np.nan
     decisions = rng.choice([0.0, 1.0, rng.random()], rows)
+    others = np.random.default_rng(seed + 1)
+    action = others.choice([0.0, 1.0, np.nan], rows)
+    reward, *sides = others.normal(size=(5, rows))
+    logs = Logs(
+        action=action,
+        weight=1 / others.uniform(0.1, 1, rows),
+        outcomes={"outcome": reward},
+        models={"outcome": (sides[0], sides[1])},
+        truths={"outcome": (sides[2], sides[3])},
+    )
     sample = Sample(
         columns={"sex": words("f", "m", None), "zip": words("1", "2.5", "03"), "age": age},
         label=rng.choice([0.0, 1.0, np.nan], rows, p=[0.5, 0.3, 0.2]),
@@ -93,5 +116,6 @@ def random_sample(seed: int, rows: int, *, deployed: bool = True) -> tuple[Sampl
         part=rng.choice(["train", "validation", "test"], rows),
         weight=rng.choice([0.5, 1.0, 3.25], rows),
         deployed=rng.choice([0.0, 1.0, np.nan], rows) if deployed else None,
+        logs=logs,
     )
     return sample, Predictions(decisions, rng.normal(size=rows).round(1), rng.random(rows))

@@ -195,7 +195,7 @@ def terms(text: str) -> tuple[Expression, ...]:
 )
 def test_a_positive_combination_has_the_same_value(factors, seed):
     sample, predictions = random_sample(seed, 40)
-    coefficients = {node(f"{name}[women]"): c for name, c in factors.items() if c}
+    coefficients = {node(f"{RATES[name].text}[women]"): c for name, c in factors.items() if c}
     form = Affine(coefficients, 0.25)
     positive = positive_combination(form)
     one, other = measure([form.expression(), positive.expression()], sample, "train", predictions)

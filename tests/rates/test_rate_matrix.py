@@ -87,7 +87,7 @@ def test_a_rate_agrees_with_its_definition(name, seed, rows, where, *, deployed)
         keep = part & inside
         over = part & np.isin(sample.dataset, named or ["d1", "d2", "d3"])
         expected = naive_rate(name, sample, predictions, keep, over if RATES[name].whole else keep)
-        found = number(name + where + own, sample, predictions, split)
+        found = number(RATES[name].text + where + own, sample, predictions, split)
         assert found == pytest.approx(expected, nan_ok=True)
 
 
@@ -97,7 +97,7 @@ def test_matrix_and_measurements_give_the_same_rates(seed):
     sample, predictions = random_sample(seed, 40)
     assert set(definitions(sample, predictions)) == set(RATES)
     everywhere = "", "[women]", "[d2]@test", "[sex = x]"
-    texts = [f"{name}{where}" for name in RATES for where in everywhere]
+    texts = [f"{rate.text}{where}" for rate in RATES.values() for where in everywhere]
     leaves = list(map(node, texts))
     matrix = build_rate_matrix([*leaves, *leaves], sample, "train")
     assert matrix.leaves == tuple(leaves)
@@ -151,8 +151,9 @@ def test_rates_that_need_labels_or_the_deployed_model_are_nan_without_them(name)
     sample, predictions = random_sample(7, 60)
     unlabelled = replace(sample, label=np.full(60, np.nan))
     alone = replace(sample, deployed=None)
-    assert math.isnan(number(name, unlabelled, predictions)) == RATES[name].needs_labels
-    assert math.isnan(number(name, alone, predictions)) == RATES[name].needs_deployed
+    text = RATES[name].text
+    assert math.isnan(number(text, unlabelled, predictions)) == RATES[name].needs_labels
+    assert math.isnan(number(text, alone, predictions)) == RATES[name].needs_deployed
 
 
 @given(SEEDS)
@@ -161,7 +162,7 @@ def test_rates_of_the_mean_decision_are_the_mean_rates(seed):
     rng = np.random.default_rng(seed)
     sample, _ = random_sample(seed, 40)
     members, chances = rng.integers(0, 2, (3, 40)).astype(float), rng.dirichlet(np.ones(3))
-    names = [name for name, rate in RATES.items() if rate.of == "decision"]
+    names = [rate.text for rate in RATES.values() if rate.of == "decision"]
     matrix = matrix_of([f"{name}[{d}]" for name in names for d in ("d1", "d2")], sample, "test")
     mean = sum(chance * matrix.rates(p) for chance, p in zip(chances, members, strict=True))
     np.testing.assert_allclose(matrix.rates(chances @ members), mean, atol=1e-12)

@@ -44,7 +44,7 @@ def test_a_synonym_gives_the_same_tree(synonym, name):
 
 @pytest.mark.parametrize("name", COMPOSITES)
 def test_a_composite_carries_slice_and_split_to_its_rates(name):
-    arguments = "(2)" if COMPOSITES[name].parameters else ""
+    arguments = {(): "", ("outcome",): "(profit)"}.get(COMPOSITES[name].parameters, "(2)")
     leaves = ex.leaves(value(f"{name}{arguments}[women, d2]@test"))
     where = Slice(("d2",), (Condition("sex", "=", ("Female",)),))
     assert leaves

@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 
 from experiments import measured_values, people, run_file, write
+from ratecli.datasets.logged import read_decisions
 from ratecli.errors import FaultError
 from ratecli.experiment.explain import explain
 from ratecli.experiment.prepare import check_available, prepare
 from ratecli.models.linear import Ramp, Threshold
 from ratecli.models.storage import dumps, loads
-from ratecli.sampling.encoding import read_decisions
 from ratecli.sampling.rows import load_trial_data
 
 FILE = """

@@ -24,6 +24,7 @@ from ratecli.rates.sample import Sample
 from ratecli.rates.syntax import Clause
 from ratecli.rates.table import DEPLOYED
 from ratecli.sampling.deployed import with_stored_decisions
+from ratecli.sampling.logs import misfits
 from ratecli.sampling.resampling import SamplingSpec
 from ratecli.sampling.rows import (
     ExperimentData,
@@ -73,7 +74,8 @@ def check_rows(
 
     E305, E408, E411 and W401 about groups, E306 and E311 for undefined rates and missing decisions,
     E410 if an algorithm needs validation rows and there are none, E411 for an existing score that
-    is no probability and has no threshold, W403 for sorted rows. Without errors of these kinds, the
+    is no probability and has no threshold, W403 for sorted rows, W409 for propensities that do not
+    fit the logged actions. Without errors of these kinds, the
     algorithms' objections to their constraints (E308 and others).
     """
     cases = [each for case in cases for each in case.by_setting()]
@@ -85,6 +87,7 @@ def check_rows(
         *_check_validation_rows(reading.experiment, rows, cases),
         *_check_default_threshold(reading.experiment, rows, cases),
         *_check_row_order(reading.experiment, rows.sample, cases[0]),
+        *misfits(rows.sample),
     ]
     if not any(fault.is_error for fault in found):
         found += _check_constraint_obstacles(rows.sample, cases)
@@ -199,7 +202,8 @@ def _check_file_groups(
 
 def _check_goal_rows(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnostic]:
     labelled = sample.mask("labelled")[sample.part == "train"].any()
-    if not labelled and not all(case.unseen for case in cases):  # filters need no label
+    without = sample.logs is not None or all(case.unseen for case in cases)  # such as filters
+    if not labelled and not without:
         hint = "name the label's column in the data set: label: COLUMN"
         yield Diagnostic("E306", "no training row has a label", hint, loc=("datasets",), key=True)
         return
@@ -289,6 +293,8 @@ def _reveals_label(condition: Clause, sample: Sample) -> bool:
     known = sample.mask("labelled")
     holds = sample.rows(Slice((), (condition,)))[known]
     positive = sample.mask("+")[known]
+    if not known.any():
+        return False
     return np.array_equal(holds, positive) or np.array_equal(holds, ~positive)
 
 

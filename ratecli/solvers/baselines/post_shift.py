@@ -77,10 +77,10 @@ def cuts_by_group(
     A group whose decisions affect the goals in none of their `directions` (F, K) has one cut, at
     the threshold 0.
     """
-    cells = []
+    cells, of, scores = [], of[kinds.row], scores[kinds.row]
     order = np.argsort(of, kind="stable")
     ends = np.cumsum(np.bincount(of))
-    for rows in np.split(order, ends[:-1]):
+    for rows in np.split(order, ends[:-1]):  # entries of `kinds`
         present, own = np.unique(kinds.of[rows], return_inverse=True)
         if not (directions @ kinds.slopes[:, present]).any():
             above = kinds.weight[rows] * (scores[rows] > 0)

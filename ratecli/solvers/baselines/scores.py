@@ -132,9 +132,11 @@ def fit_model(
 
 
 def _labelled_rows(problem: Problem) -> FitRows:
-    problem.error()  # raises E306
-    # undivided, so that fits to the same rows are the same to the last bit
-    signed = problem.rates.sums[[problem.rates.index()[ERROR_RATE]]].toarray()[0]
+    signs, weights = problem.labels()
+    signed = -signs * weights
+    if problem.labelled:
+        # undivided, so that fits to the same rows are the same to the last bit
+        signed = problem.rates.sums[[problem.rates.index()[ERROR_RATE]]].toarray()[0]
     used = np.flatnonzero(signed)
     weights = np.abs(signed[used])
     classes = (signed[used] < 0).astype(np.intp)

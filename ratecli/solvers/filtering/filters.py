@@ -167,7 +167,7 @@ class FilterTreeBuilder:
         return [*self.leaves[:own], *self.leaves[own + 1 :], *children]
 
     def _leaf(self, node: int, depth: int, chances: Array) -> TreeLeaf:
-        weighted = self.target.shares.multiply(chances[None, :]).tocsr()
+        weighted = self.target.kinds.shares.multiply(chances[None, :]).tocsr()
         layout = self.target.column_layout
         ground = OracleRows(self.target.X, self.target.kinds, weighted, column_layout=layout)
         # The path of a row depends on its features only, so the probability of its group given the

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,13 +81,6 @@ class FilterTarget:
             raise FaultError(Diagnostic("E408", message))
         self.base = (own / known)[0]
 
-    @cached_property
-    def shares(self) -> sparse.csr_array:
-        """(Q, n) the weight of each row, in the row of its kind."""
-        n = len(self.kinds.of)
-        entries = (self.kinds.weight, (self.kinds.of, np.arange(n)))
-        return sparse.csr_array(sparse.coo_array(entries, shape=(self.kinds.count, n)))
-
     @property
     def combinations(self) -> NDArray[np.intp]:
         """(n,) index of each row's combination of balanced groups; with one column, its group."""
@@ -97,7 +89,7 @@ class FilterTarget:
 
     def mass(self, chances: Array) -> Array:
         """Return the masses (R, ...) of rows with chances (n, ...)."""
-        return self.kinds.rates(np.asarray(self.shares @ chances))
+        return self.kinds.rates(np.asarray(self.kinds.shares @ chances))
 
     def values(self, masses: Array) -> tuple[Array, Array]:
         """Return the balanced groups' shares (L, K) in values of masses (L, R), and sizes (L,)."""

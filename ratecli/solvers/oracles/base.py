@@ -74,15 +74,13 @@ class OracleRows:
         slices: tuple[str, ...] = (),
         layout: ColumnLayout | None = None,
     ) -> OracleRows:
-        table = np.zeros((kinds.count, X.shape[0]))
-        table[kinds.of, np.arange(X.shape[0])] = kinds.weight
-        rows, shares = merge_equal_rows(X, table)
+        rows, shares = merge_equal_rows(X, kinds.shares.toarray())
         return cls(rows, kinds, sparse.csr_array(shares), slices, layout)
 
     @property
     def count(self) -> int:
         """n, the number of rows before merging."""
-        return len(self.kinds.of)
+        return int(self.kinds.matrix.sums.shape[1])
 
     @property
     def width(self) -> int:

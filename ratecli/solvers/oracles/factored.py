@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from ratecli.models.base import Array, Classifier
 from ratecli.models.composed import CostSensitiveClassifier
@@ -61,11 +60,8 @@ class FactoredPlugInOracle:
         """The rows of `judged`, none of them merged."""
         kinds, given = self._kinds, self.judged
         if self._held is not None:
-            own = self._held[1]
-            kinds = replace(kinds, matrix=given.rates, of=kinds.of[own], weight=kinds.weight[own])
-        n = len(kinds.of)
-        shares = sparse.csr_array((kinds.weight, (kinds.of, np.arange(n))), (kinds.count, n))
-        return OracleRows(given.X, kinds, shares, column_layout=given.column_layout)
+            kinds = kinds.on(self._held[1])
+        return OracleRows(given.X, kinds, kinds.shares, column_layout=given.column_layout)
 
     @cached_property
     def _held(self) -> tuple[Indices, Indices] | None:
@@ -91,8 +87,10 @@ class FactoredPlugInOracle:
     @cached_property
     def _chances(self) -> tuple[Indices, ProbabilityModel | None]:
         """The kinds that occur and the model of their probabilities; None if there is only one."""
-        rows = np.arange(len(self._kinds.of)) if self._held is None else self._held[0]
-        used = rows[self._kinds.weight[rows] > 0]
+        counted = self._kinds.weight > 0
+        if self._held is not None:
+            counted &= np.isin(self._kinds.row, self._held[0])
+        used = np.flatnonzero(counted)
         kinds, model = self._fit(used)
         match self.scores:
             case {"folds": count} if model is not None:
@@ -105,14 +103,14 @@ class FactoredPlugInOracle:
         found = np.zeros((len(fold), len(kinds)))
         for k in range(count):
             own = np.flatnonzero(fold == k)
-            known, model = self._fit(used[fold[used] != k])
+            known, model = self._fit(used[fold[self._kinds.row[used]] != k])
             chances = 1.0 if model is None else model.probabilities(X[own])
             found[own[:, None], np.searchsorted(kinds, known)] = chances
         return found
 
-    def _fit(self, rows: Indices) -> tuple[Indices, ProbabilityModel | None]:
-        """Fit the probabilities of the kinds of some rows; None if there is only one kind."""
-        kinds, own = np.unique(self._kinds.of[rows], return_inverse=True)
+    def _fit(self, entries: Indices) -> tuple[Indices, ProbabilityModel | None]:
+        """Fit the probabilities of the kinds of some entries; None if there is only one kind."""
+        kinds, own = np.unique(self._kinds.of[entries], return_inverse=True)
         if len(kinds) < 2:
             return kinds, None
         label_of = np.unique(self._kind_signs[kinds], return_inverse=True)[1]
@@ -121,19 +119,19 @@ class FactoredPlugInOracle:
             same = np.flatnonzero(label_of == label)
             if len(same) > 1:
                 inside = np.isin(own, same)
-                parts.append(self._fit_classes(rows[inside], np.searchsorted(same, own[inside])))
+                chosen, classes = entries[inside], np.searchsorted(same, own[inside])
+                parts.append(self._fit_classes(chosen, classes))
                 column[same] = np.arange(after, after + len(same))
                 after += len(same)
         if not label_of.any():
             return kinds, parts[0]
-        labels = self._fit_classes(rows, label_of[own])
+        labels = self._fit_classes(entries, label_of[own])
         return kinds, FactoredModel(labels, tuple(parts), label_of, column)
 
-    def _fit_classes(self, rows: Indices, classes: Indices) -> ProbabilityModel:
-        weights = self._kinds.weight[rows]
-        given = FitRows(
-            take_rows(self.problem.X, rows), self.problem.layout, classes, weights / weights.mean()
-        )
+    def _fit_classes(self, entries: Indices, classes: Indices) -> ProbabilityModel:
+        weights = self._kinds.weight[entries]
+        X = take_rows(self.problem.X, self._kinds.row[entries])
+        given = FitRows(X, self.problem.layout, classes, weights / weights.mean())
         rng = np.random.default_rng(self.problem.seed)
         return fit_probability_classifier(self.model, given, self.problem.l2, rng)
 
@@ -142,5 +140,5 @@ class FactoredPlugInOracle:
         """(Q,) label of the rows of each kind: 1, -1, or 0 if they have none."""
         signs, _ = self.problem.labels()
         found = np.zeros(self._kinds.count)
-        found[self._kinds.of] = signs
+        found[self._kinds.of] = signs[self._kinds.row]
         return found

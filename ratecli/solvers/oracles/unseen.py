@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.rates import expression as ex
-from ratecli.rates.matrix import RowKinds
+from ratecli.rates.matrix import sign_patterns
 from ratecli.solvers.problem import Problem
 
 
@@ -21,7 +22,7 @@ def folds_of(problem: Problem, count: int) -> NDArray[np.intp]:
     """
     if (rows := problem.rates.sums.shape[1]) < count:
         raise FaultError(Diagnostic("E410", f"{rows} rows cannot make {count} folds"))
-    return _stratified_ranks(RowKinds.by(problem.rates).of, problem.seed) % count
+    return _stratified_ranks(_row_patterns(problem), problem.seed) % count
 
 
 def folds_by_label(problem: Problem, count: int) -> NDArray[np.intp]:
@@ -38,7 +39,7 @@ def hold_out(problem: Problem, share: float) -> tuple[NDArray[np.intp], NDArray[
     FaultError
         E410 if a rate of the problem has no rows among the latter.
     """
-    ranks = _stratified_ranks(RowKinds.by(problem.rates).of, problem.seed)
+    ranks = _stratified_ranks(_row_patterns(problem), problem.seed)
     out = np.floor((ranks + 1) * share) > np.floor(ranks * share)
     fitted, held = np.flatnonzero(~out), np.flatnonzero(out)
     rates = problem.rates.on(held)
@@ -48,6 +49,11 @@ def hold_out(problem: Problem, share: float) -> tuple[NDArray[np.intp], NDArray[
             hint = "hold out a larger share, or use scores: in_sample"
             raise FaultError(Diagnostic("E410", message, hint))
     return fitted, held
+
+
+def _row_patterns(problem: Problem) -> NDArray[np.intp]:
+    """Return the kind (n,) of each row: for which rates a positive decision counts +, - or 0."""
+    return sign_patterns(sparse.csc_array(problem.rates.sums))[0]
 
 
 def _stratified_ranks(kind: NDArray[np.intp], seed: int) -> NDArray[np.intp]:

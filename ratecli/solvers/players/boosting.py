@@ -90,7 +90,7 @@ class ColumnRows:
     def rates(self, decisions: Array) -> Array:
         """Return the rates (K, 1) of decisions (m,)."""
         kinds = self.kinds
-        yes = np.bincount(kinds.of, kinds.weight * decisions, kinds.count)
+        yes = np.bincount(kinds.of, kinds.weight * decisions[kinds.row], kinds.count)
         return kinds.rates(yes.astype(float)[:, None])
 
     def dataset(self, start: float, **more: Any) -> Any:
@@ -163,7 +163,8 @@ class BoostingPlayer(ClassifierPlayer):
         """Return the prices (m,) of positive and of negative decisions, about 1 for plain error."""
         kinds = self.trained.kinds
         up, down = kinds.totals.sum() * prices[:, 0] @ self.effects
-        return kinds.weight * up[kinds.of], kinds.weight * down[kinds.of]
+        positive, negative = (kinds.weight * each[kinds.of] for each in (up, down))
+        return kinds.sum_by_row(positive), kinds.sum_by_row(negative)
 
     def _scores(self) -> Array:
         """Return the scores of the judged rows."""
@@ -330,7 +331,8 @@ def split_rows(problem: Problem, scores: Any) -> tuple[ColumnRows, ColumnRows]:
 
     Rows that no rate counts are in neither.
     """
-    counted = RowKinds.by(problem.rates).weight > 0
+    kinds = RowKinds.by(problem.rates)
+    counted = kinds.sum_by_row(kinds.weight) > 0
     if scores == "in_sample":
         rows = ColumnRows.of(problem, np.flatnonzero(counted))
         return rows, rows

@@ -189,12 +189,13 @@ class LaneRows:
 
     def __init__(self, X: Features, kinds: RowKinds) -> None:
         used = np.flatnonzero(kinds.weight)
-        products = np.asarray(X @ np.random.default_rng(0).normal(size=X.shape[1]))[used]
+        products = np.asarray(X @ np.random.default_rng(0).normal(size=X.shape[1]))
+        products = products[kinds.row[used]]
         order = np.lexsort((products, kinds.of[used]))
         kind, key, used = kinds.of[used][order], products[order], used[order]
         new = np.concatenate([[True], (np.diff(key) != 0) | (np.diff(kind) != 0)])
         weight = np.add.reduceat(kinds.weight[used], np.flatnonzero(new)).astype(np.float32)
-        some = X[used[new]]
+        some = X[kinds.row[used[new]]]
         features = CsrArrays.of(some) if sparse.issparse(some) else some.astype(np.float32)
         parts = find_shared_parts(sparse.csc_array(some))
         self.kinds, self.width = kinds, int(X.shape[1])

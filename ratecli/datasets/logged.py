@@ -1,0 +1,77 @@
+"""Logged decisions of a table: actions, propensities and outcomes, read and checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ratecli.datasets.columns import as_float_array, is_text
+from ratecli.datasets.entry import LoggedColumns
+from ratecli.errors import Diagnostic, FaultError, errors_at
+
+DEPLOYED_DECISION = "a decision of a deployed model"
+DECISION_WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
+
+
+def read_decisions(column: Any, name: str, what: str = "a logged action") -> NDArray[np.float64]:
+    """Return decisions, 0, 1, or NaN where the column is empty.
+
+    E406 unless the column has only 0 and 1, yes and no, or true and false.
+    """
+    decisions = np.asarray(column)
+    if decisions.dtype.kind != "f":
+        words = pd.Series(decisions).astype(str).str.strip().str.casefold().map(DECISION_WORDS)
+        decisions = words.fillna(pd.Series(pd.to_numeric(column, errors="coerce"))).to_numpy()
+    invalid = pd.notna(column) & ~np.isin(decisions, (0.0, 1.0))
+    if invalid.any():
+        example = np.asarray(column)[np.flatnonzero(invalid)[0]]
+        message = f"'{example}' in the column '{name}' is not {what}"
+        hint = "decisions are 0 and 1, or yes and no; leave the cell empty where there is none"
+        raise FaultError(Diagnostic("E406", message, hint))
+    return np.asarray(decisions, dtype=np.float64)
+
+
+@errors_at("logged")
+def check_logged(frame: pd.DataFrame, columns: LoggedColumns) -> None:
+    """Raise an E406 for values that logged decisions cannot have, E411 for text.
+
+    The chance of each action must be above 0 and below 1: the outcome of an action that is never
+    taken is unknown. Outcomes must be numbers in their range.
+    """
+    actions = read_decisions(frame[columns.action], columns.action)
+    logged = ~np.isnan(actions)
+    if not logged.any():
+        message = f"the column '{columns.action}' has no logged action"
+        raise FaultError(Diagnostic("E406", message, loc=("action",)))
+    if isinstance(columns.propensity, str) and columns.propensity:
+        with errors_at("propensity"):
+            values = _read_numbers(frame, columns.propensity, logged)
+            hint = "it is the chance that action 1 is taken; drop rows where it is 0 or 1"
+            _refuse(columns.propensity, values, ~((values > 0) & (values < 1)), "0 and 1", hint)
+    for name, (low, high) in columns.outcomes:
+        with errors_at("outcomes"):
+            values = _read_numbers(frame, name, logged)
+            wrong = ~((values >= low) & (values <= high) & np.isfinite(values))
+            hint = "outcomes are numbers within their range; drop rows without one"
+            _refuse(name, values, wrong, f"{low:g} and {high:g}", hint)
+
+
+def _read_numbers(frame: pd.DataFrame, name: str, logged: NDArray[np.bool_]) -> NDArray[np.float64]:
+    if is_text(frame[name]):
+        message = f"column '{name}' holds text"
+        raise FaultError(Diagnostic("E411", message, "name a column of numbers"))
+    return as_float_array(frame[name])[logged]
+
+
+def _refuse(
+    name: str, values: NDArray[np.float64], wrong: NDArray[np.bool_], ends: str, hint: str
+) -> None:
+    if wrong.any():
+        message = (
+            f"column '{name}' has {values[np.argmax(wrong)]:g} in a row with an action, which is "
+            f"not between {ends} ({int(wrong.sum())} such rows)"
+        )
+        raise FaultError(Diagnostic("E406", message, hint))

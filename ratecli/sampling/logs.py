@@ -1,0 +1,179 @@
+"""Logged decisions of the rows of a trial; propensities and outcomes estimated on training rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ratecli.datasets.columns import LazyMapping
+from ratecli.datasets.entry import LoggedColumns
+from ratecli.datasets.logged import read_decisions
+from ratecli.datasets.table import Table
+from ratecli.errors import Diagnostic
+from ratecli.models.base import Features
+from ratecli.models.layout import ColumnLayout
+from ratecli.models.recent import class_probabilities, take_rows
+from ratecli.rates.expression import Leaf, to_text
+from ratecli.rates.matrix import Predictions, measure
+from ratecli.rates.sample import Floats, Logs, Mask, Sample
+from ratecli.rates.table import RATES
+from ratecli.solvers.oracles.base import FitRows
+from ratecli.solvers.oracles.choice import fit_probability_classifier, fit_regressor
+
+FOLDS = 5
+"""Training rows get the estimates of models that were fitted to other training rows."""
+FIT_L2 = 1e-6
+"""Regularization of a logistic regression of propensities without a `C` of its own."""
+TRUTH_COLUMNS = ("{}_if_yes", "{}_if_no")
+"""Columns of generated data with the outcome of either decision."""
+WEIGHT_MOMENTS = ("importance_weight", "squared_importance_weight")
+MISFIT = 5.0
+"""Standard errors by which the mean importance weight of logged actions may differ from 1."""
+
+
+def logs_of(
+    tables: Mapping[str, Table], sample: Sample, X: Features, layout: ColumnLayout
+) -> Logs | None:
+    """Return the logged decisions of stacked rows, None if no table has any.
+
+    Raises
+    ------
+    FaultError
+        E501 if a propensity cannot be estimated.
+    """
+    named = {name: table.logged for name, table in tables.items() if table.logged is not None}
+    if not named:
+        return None
+    rows = _LoggedRows(named, sample, X, layout)
+    outcomes = dict.fromkeys(name for each in named.values() for name, _ in each.outcomes)
+    known = [
+        name for name in outcomes if all(c.format(name) in sample.columns for c in TRUTH_COLUMNS)
+    ]
+    truths = LazyMapping(known, partial(_truth, sample))
+    return Logs(
+        rows.action,
+        rows.weight(),
+        LazyMapping(outcomes, lambda name: sample.columns[name].astype(float)),
+        LazyMapping(outcomes, rows.model),
+        truths,
+    )
+
+
+def _truth(sample: Sample, name: str) -> tuple[Floats, Floats]:
+    yes, no = (sample.columns[column.format(name)].astype(float) for column in TRUTH_COLUMNS)
+    return yes, no
+
+
+class _LoggedRows:
+    """The rows of some data sets with logs."""
+
+    def __init__(
+        self,
+        named: Mapping[str, LoggedColumns],
+        sample: Sample,
+        X: Features,
+        layout: ColumnLayout,
+    ) -> None:
+        self.named, self.sample, self.X, self.layout = named, sample, X, layout
+        self.action = np.full(len(sample), np.nan)
+        for name, columns in named.items():
+            own = sample.dataset == name
+            read = read_decisions(sample.columns[columns.action][own], columns.action)
+            self.action[own] = read
+
+    def weight(self) -> Floats:
+        """Return the importance weights (n,)."""
+        weight = np.full(len(self.sample), np.nan)
+        for name, columns in self.named.items():
+            own = (self.sample.dataset == name) & ~np.isnan(self.action)
+            if columns.estimate:
+                taken = self._chances(own, json.loads(columns.estimate))
+            elif isinstance(columns.propensity, str):
+                taken = self.sample.columns[columns.propensity].astype(float)
+            else:
+                taken = np.full(len(own), float(columns.propensity))
+            chance = np.where(self.action == 1, taken, 1 - taken)[own]
+            weight[own] = np.minimum(1 / chance, columns.max_weight)
+        return weight
+
+    def _chances(self, own: Mask, model: object) -> Floats:
+        """Return the estimated chance of action 1."""
+        chances = np.full(len(self.sample), np.nan)
+        for fit, use in self._folds(own):
+            classes = self.action[fit].astype(np.intp)
+            ones = np.ones(len(fit))
+            rows = FitRows(take_rows(self.X, fit), self.layout, classes, ones)
+            found = fit_probability_classifier(model, rows, FIT_L2, np.random.default_rng(0))
+            chances[use] = class_probabilities(found, take_rows(self.X, use))[:, 1]
+        return chances
+
+    def model(self, outcome: str) -> tuple[Floats, Floats]:
+        """Return the expected outcome (n,) of a positive and of a negative decision, by a model."""
+        values = self.sample.columns[outcome].astype(float)
+        sides = np.full((2, len(self.sample)), np.nan)
+        for name, columns in self.named.items():
+            own = (self.sample.dataset == name) & ~np.isnan(self.action)
+            value = json.loads(columns.outcome_model)
+            for side, action in zip(sides, (1, 0), strict=True):
+                for fit, use in self._folds(own):
+                    kept = fit[self.action[fit] == action]
+                    rows = FitRows(
+                        take_rows(self.X, kept), self.layout, values[kept], np.ones(len(kept))
+                    )
+                    found = fit_regressor(value, rows, np.random.default_rng(0))
+                    side[use] = class_probabilities(found, take_rows(self.X, use))[:, 0]
+        return sides[0], sides[1]
+
+    def _folds(self, own: Mask) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Yield rows to fit a model to, and rows to use it on."""
+        train = own & (self.sample.part == "train")
+        rows = np.flatnonzero(train)
+        fold = np.random.default_rng(0).permutation(len(rows)) % FOLDS
+        for k in range(FOLDS):
+            yield rows[fold != k], rows[fold == k]
+        yield rows, np.flatnonzero(own & ~train)
+
+
+def effective_rows(
+    sample: Sample, split: str, leaves: Iterable[Leaf], predicted: Predictions
+) -> dict[str, float]:
+    """Return the effective number of rows of each rate of logged decisions, by its text.
+
+    An unweighted mean of as many rows would have about the same variance (Kish 1965).
+    """
+    found = {}
+    for leaf in leaves:
+        if leaf.rate.weighted:
+            moments = [Leaf(RATES[name], leaf.where, leaf.split) for name in WEIGHT_MOMENTS]
+            mean, square = measure(moments, sample, split, predicted)
+            rows = sample.counted(
+                sample.rows(leaf.where, leaf.split or split) & sample.mask("logged")
+            )
+            found[to_text(leaf)] = rows * mean**2 / square if square > 0 else 0.0
+    return found
+
+
+def misfits(sample: Sample) -> Iterator[Diagnostic]:
+    """Yield a W409 for each data set whose propensities do not fit its actions.
+
+    If they are right, the mean importance weight of either action is 1.
+    """
+    logs = sample.logs
+    if logs is None:
+        return
+    for name in np.unique(sample.dataset).tolist():
+        own = (sample.dataset == name) & ~np.isnan(logs.action)
+        for action in (1, 0) if own.any() else ():
+            weights = np.where(logs.action[own] == action, logs.weight[own], 0.0)
+            error = float(weights.std()) / np.sqrt(len(weights))
+            if abs(weights.mean() - 1) > MISFIT * error:
+                message = (
+                    f"the propensities of '{name}' do not fit its actions: rows with action "
+                    f"{action} have a mean importance weight of {weights.mean():.3g} instead of 1"
+                )
+                hint = "the propensity is the chance that action 1 is taken"
+                yield Diagnostic("W409", message, hint, loc=("datasets", name, "logged"))
