@@ -282,6 +282,7 @@ def _pairs(values: Mapping[str, object]) -> str:
 def _count_more(items: Sized, noun: str) -> list[str]:
     """Return a line on the number of items beyond those listed; none if all are listed."""
     more = len(items) - MAX_SHOWN_ITEMS
+    noun = noun.removesuffix("s") if more == 1 else noun
     return [f"... {more} more {noun} ..."] if more > 0 else []
 
 
