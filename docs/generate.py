@@ -59,18 +59,25 @@ def choices() -> str:
     """The page about the choice of an algorithm, which ends with a table made of the code."""
     from ratecli.experiment.choices import CHOICES, ROWS  # noqa: PLC0415
 
-    heads = ["algorithm", "chosen", "model", "uses groups", "decisions", *(f"{n:,}" for n in ROWS)]
+    heads = ["algorithm", "chosen", "model", "uses groups", "decisions", "limits"]
+    heads += [f"{n:,}" for n in ROWS]
     rows = [
         [
             f"`{each.algorithm}`",
             each.use,
-            *(each.model, each.groups, each.decisions),
-            *("" if time is None else f"{time:.2g} s" for time in each.seconds or (None,) * 3),
+            *(each.model, each.groups, each.decisions, each.limits),
+            *(_seconds(time) for time in each.seconds or (None,) * 3),
         ]
         for each in CHOICES
     ]
     text = CHOICE.read_text("utf-8").partition(CHOICE_MARK)[0]
     return f"{text}{CHOICE_MARK}\n{_table(heads, rows)}"
+
+
+def _seconds(time: float | None) -> str:
+    if time is None:
+        return ""
+    return f"{time:.0f} s" if time >= 100 else f"{time:.2g} s"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

@@ -227,7 +227,11 @@ _CODES = (
     ("W405", "A table lacks numbers that a model uses.", "The training mean replaces them."),
     ("W406", "A column probably identifies single rows.", "Exclude it with --drop."),
     ("W407", "A filter has no effect.", "Allow a larger disclosivity, or use other columns."),
-    ("W408", "A model is no better than a constant decision.", "Relax the constraints."),
+    (
+        "W408",
+        "A model is no better than a constant decision or prediction.",
+        "Relax the constraints.",
+    ),
     ("W409", "Propensities do not fit the logged actions.", "Check `logged: propensity`."),
     ("W410", "A value of logged decisions rests on few rows.", "Use more rows."),
     ("W501", "A number differs from what `expect` states.", "`summary.md` shows both."),

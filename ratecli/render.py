@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ratecli.errors import Diagnostic, SourceLocation
 
@@ -35,6 +35,15 @@ def strip_control_characters(text: str) -> str:
     """Return the text as one line without control characters."""
     line = " ".join(text.splitlines()).replace("\t", TAB)
     return terminal_safe(line)
+
+
+def plain_value(value: object) -> str:
+    """Return a value of a file as one line in the manner of YAML: `null`, `true`, `[a, b]`."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {plain_value(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(plain_value, value))}]"
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
 
 
 def _is_unprintable(character: str) -> bool:

@@ -11,7 +11,7 @@ from typer import Argument
 
 from ratecli.cli.arguments import JsonOption, OfflineOption, complete_names
 from ratecli.cli.console import format_table, pluralize, print_diagnostics, print_json
-from ratecli.render import terminal_safe
+from ratecli.render import plain_value, terminal_safe
 
 if TYPE_CHECKING:
     from ratecli.conformance.outcome import OptimalityGap, PluginReport
@@ -24,7 +24,8 @@ EXIT_PLUGIN_FAILED = 3
 
 ListingKind = StrEnum(
     "ListingKind",
-    "datasets metrics functions algorithms plots codes keys options experiments plugins",
+    "datasets metrics functions algorithms plots codes keys options models goals statuses "
+    "experiments plugins",
 )
 
 
@@ -58,8 +59,8 @@ def show(
         str,
         Argument(
             metavar="NAME",
-            help="A data set, metric, function, algorithm, option, plot, key of a file (split, "
-            "safety.delta) or message code.",
+            help="A data set, metric, function, algorithm, option, model, plot, key of a file "
+            "(split, safety.delta), message code, status of a trial or goal of init.",
             autocompletion=complete_names,
         ),
     ],
@@ -95,7 +96,7 @@ def _cell(value: Any) -> str:
         return ", ".join(f"{key}={part}" for key, part in value.items())
     if isinstance(value, list):
         return ", ".join(map(str, value))
-    return "" if value is None else str(value)
+    return "" if value is None else plain_value(value)
 
 
 def check_plugin(

@@ -33,9 +33,6 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.files import atomic_write
 from ratecli.render import terminal_safe
 
-OWN_DATA = "own-data"
-OWN_DATA_USAGE = "--data CSV --label COLUMN --group COLUMN"
-
 
 class OutputFormat(StrEnum):
     TEXT = "text"
@@ -141,7 +138,8 @@ def init(
         list[str] | None,
         Option(
             metavar="'NAME LIMIT'",
-            help="What must hold, as in 'equalized-odds 0.05'; --list shows the names.",
+            help="What must hold, as in 'equalized-odds 0.05'; may be repeated; --list shows the "
+            "names.",
         ),
     ] = None,
     score: Annotated[
@@ -152,87 +150,59 @@ def init(
             autocompletion=complete_columns,
         ),
     ] = None,
+    deployed: Annotated[
+        str | None,
+        Option(
+            metavar="COLUMN",
+            help="The decisions (yes or no) of the model in use, for the goal churn.",
+            autocompletion=complete_columns,
+        ),
+    ] = None,
     positive: Annotated[
         str | None, Option(metavar="VALUE", help="The positive value of the label.")
     ] = None,
     separator: SeparatorOption = None,
-    listed: Annotated[bool, Option("--list", help="List the starter files.")] = False,
+    listed: Annotated[
+        bool, Option("--list", help="List the starter files, and the goals.")
+    ] = False,
     force: Annotated[bool, Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Write a commented starter file, for a family of goals or for your own table."""
-    from ratecli.experiment.catalogue import template_summaries  # noqa: PLC0415
-    from ratecli.experiment.starters.goals import GOALS  # noqa: PLC0415
+    from ratecli.experiment.starters.options import StarterOptions  # noqa: PLC0415
 
     if listed:
-        rows = [*template_summaries().items(), (OWN_DATA, f"Your own table: {OWN_DATA_USAGE}")]
-        typer.echo(format_table(["template", "question"], rows))
-        goals = [(name, each.means.replace("`limit`", "LIMIT")) for name, each in GOALS.items()]
-        typer.echo("\n" + format_table(["goal of an own table", "what must hold"], goals))
+        typer.echo(_list_starters())
         return
-    notes: Sequence[str] = ()
-    if data is None:
-        given = {
-            "--label": label,
-            "--target": target,
-            "--group": group,
-            "--goal": goal,
-            "--score": score,
-            "--positive": positive,
-            "--separator": separator,
-        }
-        if named := [name for name, value in given.items() if value]:
-            raise typer.BadParameter(f"{named[0]} requires a table: add --data CSV")
-        text = _template(template)
-    elif template not in {None, OWN_DATA}:
-        raise typer.BadParameter(f"--data writes the starter file '{OWN_DATA}', not '{template}'")
-    elif len(goal or ()) > 1:
-        raise typer.BadParameter("one --goal at a time: add other constraints to the file")
-    elif label and target:
-        raise typer.BadParameter("give --label for two classes or --target for numbers, not both")
-    elif not (label or target) or not (group or goal):
-        from ratecli.datasets.tables import TableFile, read_table_file  # noqa: PLC0415
-
-        columns = ", ".join(read_table_file(data, separator, TableFile.names)[:20])
-        needed = "--data needs --label or --target COLUMN, and --group COLUMN or --goal NAME"
-        raise typer.BadParameter(f"{needed}; columns: {columns}")
-    else:
-        from ratecli.experiment.starters.own_table import StarterOptions, make_starter  # noqa: PLC0415
-
-        options = StarterOptions(
-            table=data,
-            label=label or target or "",
-            path=Path("experiment.yaml") if path == STDOUT else path,
-            groups=tuple(dict.fromkeys(group or ())),
-            goal=goal[0] if goal else "",
-            numbers=target is not None,
-            score=score or "",
-            positive=positive,
-            separator=separator,
-        )
-        made = make_starter(options)
-        print_diagnostics(made.warnings)
-        text, notes = made.text, made.notes
+    options = StarterOptions(
+        Path("experiment.yaml") if path == STDOUT else path,
+        template=template,
+        data=data,
+        label=label or "",
+        target=target or "",
+        group=tuple(dict.fromkeys(group or ())),
+        goal=tuple(goal or ()),
+        score=score or "",
+        deployed=deployed or "",
+        positive=positive,
+        separator=separator,
+    )
+    made = options.make_starter()
+    print_diagnostics(made.warnings)
     if path == STDOUT:
-        sys.stdout.write(text)
+        sys.stdout.write(made.text)
         return
     if path.exists() and not force:
         raise typer.BadParameter(f"'{path}' already exists; --force replaces it")
-    atomic_write(path, text)
-    typer.echo(terminal_safe("\n".join([*notes, f"wrote {path}; next: ratecli run {path}"])))
+    atomic_write(path, made.text)
+    typer.echo(terminal_safe("\n".join([*made.notes, f"wrote {path}; next: ratecli run {path}"])))
 
 
-def _template(name: str | None) -> str:
-    from ratecli.errors import did_you_mean  # noqa: PLC0415
-    from ratecli.experiment.catalogue import (  # noqa: PLC0415
-        DEFAULT_TEMPLATE,
-        template_summaries,
-        template_text,
-    )
+def _list_starters() -> str:
+    from ratecli.experiment.catalogue import template_summaries  # noqa: PLC0415
+    from ratecli.experiment.starters.goals import GOALS  # noqa: PLC0415
+    from ratecli.experiment.starters.options import OWN_DATA, OWN_DATA_USAGE  # noqa: PLC0415
 
-    if name == OWN_DATA:
-        raise typer.BadParameter(f"'{OWN_DATA}' needs {OWN_DATA_USAGE}")
-    known = template_summaries()
-    if name is not None and name not in known:
-        hint = did_you_mean(name, [*known, OWN_DATA], "templates")
-        raise typer.BadParameter(f"no template is called '{name}'; {hint}", param_hint="--template")
-    return template_text(name or DEFAULT_TEMPLATE)
+    rows = [*template_summaries().items(), (OWN_DATA, f"Your own table: {OWN_DATA_USAGE}")]
+    goals = [(name, each.means.replace("`limit`", "LIMIT")) for name, each in GOALS.items()]
+    templates = format_table(["template", "question"], rows)
+    return f"{templates}\n\n{format_table(['goal of an own table', 'what must hold'], goals)}"

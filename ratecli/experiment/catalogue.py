@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ratecli.datasets import registry
 from ratecli.datasets.sources import SOURCES
 from ratecli.errors import CODES, Diagnostic, FaultError
+from ratecli.ledger.records import STATUSES
 from ratecli.plugins import (
     OWN_PACKAGE,
     Plugin,
@@ -30,6 +31,7 @@ from ratecli.rates.expression import VARIADIC_FUNCTIONS
 from ratecli.rates.functions import FUNCTIONS, REAL_LINE
 from ratecli.rates.metrics import BUILTIN_NAMES, find_metric, load_plugin_metric
 from ratecli.rates.table import (
+    ARGUMENTS,
     BALANCE_METRICS,
     COMPOSITES,
     MEASURES,
@@ -52,6 +54,14 @@ DEFAULT_TEMPLATE = "quickstart"
 
 MAX_SUGGESTIONS = 5
 """Most names that are suggested for an unknown one."""
+
+SKLEARN_PAGES = "https://scikit-learn.org/stable/modules/generated"
+PARAMETER_PAGES = {
+    "lightgbm": "https://lightgbm.readthedocs.io/en/latest/Parameters.html",
+    "xgboost": "https://xgboost.readthedocs.io/en/stable/parameter.html",
+    "catboost": "https://catboost.ai/docs/en/references/training-parameters/",
+}
+"""Where the libraries of boosted trees document their parameters."""
 
 OF_DESCRIPTION = (
     "the value of another algorithm, as in of(unconstrained, error), or of the deployed model, as "
@@ -83,11 +93,12 @@ def list_metrics() -> list[ListingRow]:
 
 
 def list_functions() -> list[ListingRow]:
-    """Return the functions that rules may apply to rates besides + - * / **."""
+    """Return the functions that rules may apply to rates besides + - * / **, and arguments."""
     rows: list[tuple[str, str, str]]
     rows = [(row.name, row.curvature, row.means) for row in FUNCTIONS.values()]
     rows += [(name, "template", means) for name, means in TEMPLATES.items()]
     rows.append((OF, "reference", OF_DESCRIPTION))
+    rows += [(name, "argument", means) for name, means in ARGUMENTS.items()]
     return [{"name": name, "kind": kind, "means": means} for name, kind, means in rows]
 
 
@@ -201,6 +212,44 @@ def list_options() -> list[ListingRow]:
     return [{"name": name, "algorithms": algorithms} for name, algorithms in found.items()]
 
 
+def list_models() -> list[ListingRow]:
+    """Return the models that algorithms can train, and where their parameters are documented."""
+    from ratecli.solvers.oracles import choice  # noqa: PLC0415  slow
+
+    rows = [
+        {"name": choice.LINEAR_MODEL, "means": "a linear model, without parameters"},
+        {"name": choice.LOGISTIC_MODEL, "means": "a logistic regression, without parameters"},
+        {"name": choice.SCORE_MODEL, "means": "the score of a model that you have: {score: NAME}"},
+    ]
+    rows += [
+        {"name": name, "means": f"boosted trees; parameters: {PARAMETER_PAGES[name]}"}
+        for name in choice.BOOSTING_LIBRARIES
+    ]
+    rows += [
+        {
+            "name": name,
+            "means": f"of scikit-learn; parameters: {SKLEARN_PAGES}/{module}.{name}.html",
+        }
+        for name, module in (choice.CLASSIFIER_MODULES | choice.REGRESSOR_MODULES).items()
+    ]
+    return rows
+
+
+def list_goals() -> list[ListingRow]:
+    """Return the goals of `ratecli init`."""
+    from ratecli.experiment.starters.goals import GOALS  # noqa: PLC0415  imports this module
+
+    return [
+        {"name": name, "means": goal.means.replace("`limit`", "LIMIT")}
+        for name, goal in GOALS.items()
+    ]
+
+
+def list_statuses() -> list[ListingRow]:
+    """Return how a trial can end."""
+    return [{"name": name, "means": means} for name, means in STATUSES.items()]
+
+
 def list_experiments() -> list[ListingRow]:
     """Return the experiments in the folder `experiments`, or else in the current folder."""
     folder = Path("experiments")
@@ -229,6 +278,9 @@ LISTINGS: dict[str, Callable[[], list[ListingRow]]] = {
     "codes": list_codes,
     "keys": list_keys,
     "options": list_options,
+    "models": list_models,
+    "goals": list_goals,
+    "statuses": list_statuses,
     "experiments": list_experiments,
     "plugins": list_plugins,
 }
@@ -236,19 +288,43 @@ LISTINGS: dict[str, Callable[[], list[ListingRow]]] = {
 
 def describe(name: str) -> ListingRow | None:
     """Return all details about a name, None if it is unknown."""
-    name = SYNONYMS.get(name, name)
+    written, name = name, SYNONYMS.get(name, name)
     if name in registry.source_names():
         return {"name": name, "what": "data set"} | registry.describe_source(name)
     if name.upper() in CODES:
         row = CODES[name.upper()]
         exits = row.exit_code or "none of its own"
-        found = {"name": row.code, "what": "code of a message", "means": row.means}
-        return found | {"help": row.help, "exit code": exits}
+        code = {"name": row.code, "what": "code of a message", "means": row.means}
+        return code | {"help": row.help, "exit code": exits}
     if (algorithm := _describe_algorithm(name)) is not None:
         return algorithm
-    term, setting = _describe_term(name), _describe_setting(name)
-    both = {"what": f"{term['what']} and {setting['what']}"} if term and setting else {}
-    return term | setting | both or None
+    words = (_describe_word(written, kind) for kind in ("goals", "statuses"))
+    parts = (_describe_term(name), _describe_setting(name), _describe_model(name), *words)
+    found: ListingRow = {}
+    for part in filter(None, parts):
+        what = f"{found['what']} and {part['what']}" if found else part["what"]
+        found |= part | {"name": name, "what": what}
+    return found or None
+
+
+def _describe_word(name: str, listed: str) -> ListingRow:
+    """Return what a name means in a listing of words; {} if it is not one of them."""
+    found, what = {row["name"]: row["means"] for row in LISTINGS[listed]()}, KINDS_OF_NAMES[listed]
+    return {"name": name, "what": what, what: found[name]} if name in found else {}
+
+
+def _describe_model(name: str) -> ListingRow:
+    """Return a model with the names of its parameters, if its library is installed."""
+    found = _describe_word(name, "models")
+    if found:
+        from ratecli.solvers.oracles.choice import class_path  # noqa: PLC0415
+
+        if class_path(name):
+            from ratecli.solvers.oracles import estimators  # noqa: PLC0415  very slow
+
+            with suppress(ImportError):
+                found["parameters"] = estimators.parameter_names(estimators.model_class(name))
+    return found
 
 
 KINDS_OF_NAMES = {
@@ -260,6 +336,9 @@ KINDS_OF_NAMES = {
     "codes": "code of a message",
     "keys": "key",
     "options": "option",
+    "models": "model",
+    "goals": "goal of `ratecli init`",
+    "statuses": "status of a trial",
 }
 
 
@@ -281,7 +360,8 @@ def suggest_names(name: str) -> str:
     near = difflib.get_close_matches(name.casefold(), words, n=MAX_SUGGESTIONS, cutoff=0.7)
     listed = [f"'{words[each]}' ({known[words[each]]})" for each in near]
     hint = f"did you mean {' or '.join(listed)}? " if listed else ""
-    return f"{hint}`ratecli ls KIND` lists {', '.join(KINDS_OF_NAMES)}"
+    listing = f"`ratecli ls KIND` lists {', '.join(KINDS_OF_NAMES)}"
+    return f"{hint}{listing}; `ratecli show lightgbm` lists the parameters of this model"
 
 
 def _describe_setting(name: str) -> ListingRow:
@@ -350,6 +430,8 @@ def _describe_term(name: str) -> ListingRow:
         assert metric is not None
         rate = {"kind": "rate", "means": metric.means}
         row |= _composite_row(name, metric) if isinstance(metric, Composite) else rate
+    if row.get("kind") == "argument":
+        what = row.pop("kind")
     if what == "plot":
         row["keys"] = _plot_keys(name)
     return {"name": name, "what": what, **row, **dict(_details(name))}

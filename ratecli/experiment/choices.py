@@ -25,6 +25,8 @@ class Choice:
         Whether decisions depend on the groups in the constraints.
     decisions
         Whether the main classifier is random.
+    limits
+        What it does not do, or needs.
     seconds
         Processor time of a trial on `ROWS` rows of ten features, None if it was stopped after 15
         minutes or needs too much memory.
@@ -35,6 +37,7 @@ class Choice:
     model: str
     groups: str
     decisions: str
+    limits: str
     seconds: tuple[float | None, ...] = ()
 
 
@@ -47,6 +50,7 @@ CHOICES = (
         ANY_MODEL,
         "yes",
         "random for few scores",
+        "the group must be known for each row that is classified",
         (0.03, 0.28, 63),
     ),
     Choice(
@@ -55,6 +59,7 @@ CHOICES = (
         ANY_MODEL,
         "no",
         "random",
+        "stores several models; its `deterministic` variant may violate rules",
         (0.05, 1.28, 257),
     ),
     Choice(
@@ -63,6 +68,7 @@ CHOICES = (
         LINEAR,
         "no",
         "not random",
+        "affine rules only; a local optimum",
         (0.17, 2.73, 595),
     ),
     Choice(
@@ -71,6 +77,7 @@ CHOICES = (
         "linear, boosted trees",
         "no",
         "random",
+        "approximate: learning rates may need `tune`",
         (0.55, 20.05, None),
     ),
     Choice(
@@ -79,6 +86,7 @@ CHOICES = (
         LINEAR,
         "no",
         "random",
+        "may return no model, above all with few rows or many features",
         (0.05, 0.33, None),
     ),
     Choice(
@@ -87,6 +95,7 @@ CHOICES = (
         "linear, any regressor",
         "no",
         "not random",
+        "bounds on `mse` and `mean_error` only",
     ),
     Choice(
         "thresholded",
@@ -94,6 +103,7 @@ CHOICES = (
         ANY_MODEL,
         "no",
         "not random",
+        "one threshold may not satisfy several rules together",
         (0.03, 0.31, None),
     ),
     Choice(
@@ -102,6 +112,7 @@ CHOICES = (
         "scikit-learn",
         "no",
         "random",
+        "affine rules only; may violate them a little",
         (0.16, 1.06, None),
     ),
     Choice(
@@ -110,6 +121,7 @@ CHOICES = (
         LINEAR,
         "yes",
         "random",
+        "approximate; the group must be known for each row that is classified",
         (0.28, 2.39, None),
     ),
     Choice(
@@ -118,6 +130,7 @@ CHOICES = (
         LINEAR,
         "no",
         "not random",
+        "reads which groups are compared, but not the limits of rules",
         (0.05, 0.63, None),
     ),
     Choice(
@@ -126,6 +139,7 @@ CHOICES = (
         ANY_MODEL,
         "no",
         "not random",
+        "ignores all rules",
         (0.02, 0.36, 73),
     ),
     Choice(
@@ -134,6 +148,7 @@ CHOICES = (
         "the deployed one",
         "no",
         "as it is",
+        "changes nothing",
         (0.03, 0.24, None),
     ),
     Choice(
@@ -142,6 +157,7 @@ CHOICES = (
         "a filter of rows",
         "no",
         "random",
+        "promises nothing about decisions",
         (0.05, 0.39, None),
     ),
     Choice(
@@ -150,6 +166,7 @@ CHOICES = (
         "a filter of rows",
         "no",
         "random",
+        "does not enforce a bound on disclosivity",
         (0.02, 0.25, None),
     ),
     Choice(
@@ -158,6 +175,7 @@ CHOICES = (
         "a filter of rows",
         "no",
         "random",
+        "does not enforce a bound on disclosivity",
         (0.02, 0.34, None),
     ),
 )
@@ -169,6 +187,12 @@ def in_order_of_choice(algorithms: Iterable[str]) -> list[str]:
     """Sort algorithms as in `CHOICES`, those of other packages last."""
     order = list(BY_NAME)
     return sorted(algorithms, key=lambda name: order.index(name) if name in BY_NAME else len(order))
+
+
+def use_and_limits_of(algorithm: str) -> str:
+    """Return what an algorithm is chosen for, and its limits."""
+    limits = f" ({BY_NAME[algorithm].limits})" if algorithm in BY_NAME else ""
+    return use_of(algorithm) + limits
 
 
 def use_of(algorithm: str) -> str:

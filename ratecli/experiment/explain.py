@@ -11,7 +11,7 @@ from ratecli.config.experiment import DeployedSpec
 from ratecli.errors import FaultError
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, case_metrics, references, resolve_goals
 from ratecli.experiment.checks.goals import SHAPE_NAMES, refusal_reason, shorten_text
-from ratecli.experiment.choices import in_order_of_choice, use_of
+from ratecli.experiment.choices import in_order_of_choice, use_and_limits_of, use_of
 from ratecli.experiment.filter_stage import filter_stage_cases
 from ratecli.experiment.options import all_options, solver_class
 from ratecli.experiment.prepare import PreparedExperiment
@@ -20,6 +20,7 @@ from ratecli.rates.affine import Affine, affine, bound_text, positive_combinatio
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Expression
 from ratecli.rates.table import DEPLOYED, MEASURES, canonical_name
+from ratecli.render import plain_value
 from ratecli.sampling.rows import load_trial_data
 from ratecli.sampling.safety_rows import goal_leaves, rates_on_split, without_split_condition
 from ratecli.solvers.base import Solver
@@ -256,7 +257,7 @@ def _choice_text(name: str, found: type[Solver], goals: Sequence[Goal]) -> str:
         why, _ = refusal_reason(found, goal, objective=goal.name == "objective")
         if why:
             return f"does not support '{goal.name}': {why}"
-    return use_of(name) if found.role == "enforces" else f"best effort: {use_of(name)}"
+    return f"{'best effort: ' * (found.role == 'reads')}{use_and_limits_of(name)}"
 
 
 def _goal_by_point(cases: Sequence[Case], name: str) -> list[tuple[str, Goal]]:
@@ -275,12 +276,13 @@ def _goal_by_point(cases: Sequence[Case], name: str) -> list[tuple[str, Goal]]:
 
 
 def _pairs(values: Mapping[str, object]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in values.items())
+    return ", ".join(f"{key}={plain_value(value)}" for key, value in values.items())
 
 
 def _count_more(items: Sized, noun: str) -> list[str]:
     """Return a line on the number of items beyond those listed; none if all are listed."""
     more = len(items) - MAX_SHOWN_ITEMS
+    noun = noun.removesuffix("s") if more == 1 else noun
     return [f"... {more} more {noun} ..."] if more > 0 else []
 
 

@@ -85,7 +85,8 @@ def describe_type(schema: JsonSchema, parts: Mapping[str, JsonSchema] | None = N
     if "enum" in schema:
         return " | ".join(map(str, schema["enum"]))
     if isinstance(values := schema.get("additionalProperties"), dict):
-        keys = describe_type(schema.get("propertyNames", {"type": "string"}))
+        names = schema.get("propertyNames", {})
+        keys = describe_type(names) if "enum" in names else "NAME"
         return f"{{{keys}: {describe_type(values, parts)}}}"
     if schema.get("items"):
         return f"[{describe_type(schema['items'], parts)}, ...]"

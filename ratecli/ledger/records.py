@@ -6,9 +6,10 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:  # numpy is slow to import
+    import numpy as np
 
 
 def trial_key(content: Mapping[str, Any]) -> str:
@@ -39,6 +40,8 @@ def random_stream(root_seed: int, *names: str) -> np.random.Generator:
     The bit generator is explicit, since NumPy may change its default.
     """
     digest = hashlib.sha256(_text([int(root_seed), *map(str, names)]).encode()).digest()
+    import numpy as np  # noqa: PLC0415
+
     words = [int.from_bytes(digest[at : at + 4], "big") for at in range(0, len(digest), 4)]
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words)))
 
@@ -59,6 +62,20 @@ def _infinity(text: str) -> float:
     return float(text)
 
 
+STATUSES = {
+    "ok": "the algorithm finished and the model satisfies its constraints on the training set",
+    "not_met": "the algorithm finished, but a constraint is violated or undefined on the training "
+    "set",
+    "infeasible": "no classifier can satisfy the constraints, as shown by a linear program over "
+    "all decisions",
+    "no_solution_found": "no model was found, or none passed the safety test; the reason says how "
+    "close it came",
+    "iteration_limit": "the iterations ran out before the duality gap was reached",
+    "diverged": "the numbers grew without bound",
+    "timeout": "the trial exceeded `limits: {time: ...}`",
+    "error": "the trial crashed or its worker died; the next run tries it again",
+}
+"""What it means that a trial ended with a status."""
 CACHED_STATUSES = frozenset(
     {"ok", "not_met", "infeasible", "no_solution_found", "iteration_limit", "diverged"}
 )

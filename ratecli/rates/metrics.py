@@ -127,6 +127,14 @@ BUILTIN_NAMES = frozenset(
 """Names that plugins cannot use."""
 
 
+def comparison_hint(name: str) -> str:
+    """Return how to write a comparison of groups by a metric: by the gap, or by the worst value."""
+    if name not in METRICS:
+        return "compare a metric: max_gap(tpr, by=COLUMN)"
+    worst = "max" if DIRECTIONS[name] is Direction.LOW else "min"
+    return f"write max_gap({name}, by=COLUMN) or {worst}({name}, by=COLUMN)"
+
+
 def find_metric(name: str) -> Rate | Composite | None:
     """Return the rate or composite of a canonical name, None if there is none.
 

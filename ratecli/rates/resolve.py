@@ -22,7 +22,13 @@ from ratecli.rates.expression import (
     imbalance_expression,
 )
 from ratecli.rates.functions import FUNCTIONS, Interval
-from ratecli.rates.metrics import BUILTIN_NAMES, find_metric, find_rate, plugin_metric_names
+from ratecli.rates.metrics import (
+    BUILTIN_NAMES,
+    comparison_hint,
+    find_metric,
+    find_rate,
+    plugin_metric_names,
+)
 from ratecli.rates.parser import parse_expression
 from ratecli.rates.syntax import SPLITS, Clause, Condition, NameNode, SyntaxNode, refuse
 from ratecli.rates.table import (
@@ -254,9 +260,7 @@ class _Resolver:
             self.unknown(node)
         span = Span(node.by[0].span.start, node.by[-1].span.end)
         accepted = ", ".join((*COLUMN_FUNCTIONS, *MEASURES))
-        help_ = f"write max_gap({name}, by=COLUMN) or min({name}, by=COLUMN)"
-        help_ = help_ if name in METRICS else "compare a metric: max_gap(tpr, by=COLUMN)"
-        refuse("E304", f"only these accept `by=`: {accepted}", span, help_)
+        refuse("E304", f"only these accept `by=`: {accepted}", span, comparison_hint(name))
 
     def metric(self, node: NameNode) -> Expression:
         name = canonical_name(node.name)

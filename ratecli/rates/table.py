@@ -333,6 +333,14 @@ BALANCE_METRICS = {
     "disclosivity": "largest change of the probability of a column's value by a row's decision",
 }
 
+ARGUMENTS = {
+    "by": "the columns whose groups are compared, as in max_gap(tpr, by=race); by=[sex, race] "
+    "compares all combinations of their values",
+    "min_rows": "the fewest rows of a combination that is compared, as in max_gap(tpr, by=[sex, "
+    "race], min_rows=100); 30 by default",
+}
+"""Named arguments of functions and fairness measures."""
+
 OF = "of"
 DEPLOYED = "deployed"
 """The name of the deployed model inside `of`."""

@@ -163,14 +163,19 @@ def _answer(
         key=lambda each: (ignoring[each.label], each.estimate(split, OBJECTIVE).mean),
         default=None,
     )
+    cost = _difference(best.group, baseline, split) if baseline and constraints else NO_ESTIMATE
+    return Answer(task, best, baseline, cost, _unsolved_reason(ledger, task))
+
+
+def _unsolved_reason(ledger: Ledger, task: Mapping[str, Any]) -> str:
+    """Return why an algorithm found no solution of a task; "" if all did."""
     unsolved = (
         f"{trial.label}, seed {trial.seed}: {ledger.reason(trial)}"
         for trial in ledger.algorithms.plan
         if ledger.status(trial) in UNSOLVED_STATUSES
         and all(trial.point.get(name) == value for name, value in task.items())
     )
-    cost = _difference(best.group, baseline, split) if baseline and constraints else NO_ESTIMATE
-    return Answer(task, best, baseline, cost, next(unsolved, ""))
+    return next(unsolved, "")
 
 
 def _ignoring(ledger: Ledger) -> dict[str, bool]:
@@ -248,7 +253,8 @@ def answer_sentences(ledger: Ledger) -> list[str]:
     """Return the answer in words: an overview of several tasks, then a sentence for each of few."""
     found, split = answers(ledger), answer_split(ledger)
     if not found:
-        return ["No trial has results yet."]
+        reason = _unsolved_reason(ledger, {})
+        return [f"No trial returned a model. {reason}." if reason else "No trial has results yet."]
     rows = SPLIT_WORDS.get(split, f"{split} rows")
     each = [_sentence(ledger, answer, rows, split) for answer in found]
     if len(found) == 1:

@@ -70,8 +70,8 @@ def constant_warnings(
     """Return a W408 for each algorithm and variant whose test objective is not below a constant's.
 
     The main and the deterministic variant are checked. The constant is the better of "always
-    positive" and "always negative" among those that satisfy all constraints on the test set, if any
-    does.
+    positive" and "always negative", or the mean of numeric labels, among those that satisfy all
+    constraints on the test set, if any does.
     """
     warnings = []
     for label, trials in groupby(plan, key=lambda trial: trial.label):
@@ -88,8 +88,9 @@ def constant_warnings(
             worse = [pair for pair in pairs if is_no_better(*pair)]
             if worse:
                 value, constant = (mean(each) for each in zip(*worse, strict=True))
+                kind = "prediction" if variant == "estimate" else "decision"
                 message = (
-                    f"'{label}' ({variant}) is no better than a constant decision on the test set "
+                    f"'{label}' ({variant}) is no better than a constant {kind} on the test set "
                     f"in {len(worse)} of {len(pairs)} trials: objective {value:.4g} against "
                     f"{constant:.4g}"
                 )

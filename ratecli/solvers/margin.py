@@ -291,9 +291,11 @@ def _refuse(search: _Search, first: Solution, judge: _NormalJudge, name: str) ->
     With n / share^2 rows, standard errors are multiplied by the share, and biases by its square.
     If a model found for more rows keeps the promise with these rows, return it instead.
     """
+    problem = search.problem
+    kind = "decision" if problem.label_range is None else "prediction"
     if not search.is_useful(search.attempt(first, judge)):
         return _no_solution(
-            "without a margin, the model is no better than a constant decision that satisfies "
+            f"without a margin, the model is no better than a constant {kind} that satisfies "
             f"the constraints on new rows with probability {judge.level:g}"
         )
     fewest, most = 0, len(SHARES)  # SHARES[k] is small enough for k >= most
@@ -307,13 +309,19 @@ def _refuse(search: _Search, first: Solution, judge: _NormalJudge, name: str) ->
             useful, most = min(kept, key=lambda each: each.objective), k
         else:
             fewest = k + 1
-    where = "training" if search.rows is search.problem else "validation"
+    where = "training" if search.rows is problem else "validation"
     reason = (
         f"too few {where} rows to promise '{name}' on new rows with probability {judge.level:g}"
     )
     counts = search.rows.counts
     rows = search.rows.rates.sums.shape[1] if counts is None else round(counts.sum())
     if useful is None:
+        constant = _best_constant(problem, problem, lambda *_: np.zeros(1))
+        if search.attempt(first, judge).objective >= constant:
+            return _no_solution(
+                f"with these features, '{name}' cannot be promised on new rows: even on training "
+                f"rows alone, the model that satisfies it is no better than a constant {kind}"
+            )
         return _no_solution(f"{reason}: even {rows / SHARES[-1] ** 2:.0f} would not be enough")
     missed = search.attempt(useful.solution, judge).missed
     if not missed:

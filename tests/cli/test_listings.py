@@ -34,6 +34,9 @@ SHOWN = (
     "max_gap",
     "disclosivity",
     "tradeoff",
+    "min_rows",
+    "infeasible",
+    "demographic-parity",
 )
 QUICK = [
     ["--help"],
@@ -111,7 +114,7 @@ def test_everything_is_listed():
     listed = {kind: [row["name"] for row in listing()] for kind, listing in LISTINGS.items()}
     metrics = (table.RATES, table.COMPOSITES, table.MEASURES, table.RANKINGS, table.BALANCE_METRICS)
     assert listed["metrics"] == [name for kind in metrics for name in kind]
-    assert listed["functions"] == [*FUNCTIONS, *table.TEMPLATES, table.OF]
+    assert listed["functions"] == [*FUNCTIONS, *table.TEMPLATES, table.OF, *table.ARGUMENTS]
     assert listed["algorithms"] == list(all_algorithms())
     assert listed["plots"] == list(PLOT_TYPES)
     synonyms = [each for row in LISTINGS["metrics"]() for each in row["synonyms"]]
@@ -139,6 +142,15 @@ def test_every_name_can_be_shown(cli, name):
         ("show iterations", 0, r"majorize +whole number, at least 1 +8 (.*\n)+ +seldonian +"),
         ("show guarantee", 0, r"what: +plot and key\n(.*\n)+ +safety\.guarantee +each \| joint"),
         ("show w402", 0, r"means: +A constraint holds on training rows"),
+        ("show error", 0, r"what: +metric and status of a trial\n(.*\n)+ +the trial crashed"),
+        ("show recall", 0, r"what: +metric and goal of `ratecli init`\n(.*\n)+ +The recall, of"),
+        ("show lightgbm", 0, r"lightgbm\.readthedocs\.io(.*\n)+parameters: .*num_leaves"),
+        ("show bins", 0, r" bins +\{NAME: \[number, \.\.\.\]\} "),
+        ("show mixture", 0, r" hashed +true or false +false "),
+        ("show min_row", 2, r"did you mean 'min_rows' \(function\)"),
+        ("show infeasable", 2, r"did you mean 'infeasible' \(status of a trial\)"),
+        ("show demographic_parity", 2, r"'demographic-parity' \(goal of `ratecli init`\)"),
+        ("show LightGBM", 2, r"did you mean 'lightgbm' \(model\)"),
         ("show positive_rat", 2, r"did you mean 'positive_rate' \(metric\)"),
         ("show spilt", 2, r"did you mean 'split' \(key\)"),
         ("show iteration", 2, r"did you mean 'iterations' \(option\)"),

@@ -54,11 +54,14 @@ def test_an_existing_file_is_replaced_only_with_force(folder, cli):
     [
         (["--template", "seldonan"], "did you mean 'seldonian'?"),
         (["--template", "own-data"], "--data CSV --label COLUMN --group COLUMN"),
-        (["--label", "y"], "--label requires a table: add --data CSV"),
+        (["--label", "y"], "--label needs a table\n   = help: add --data CSV"),
         (["--data", "t.csv"], "needs --label or --target COLUMN, and --group COLUMN or --goal"),
         (["--data", "t.csv", "--label", "approved"], "--group"),
-        (["--data", "t.csv", "--label", "y", "--target", "z", "--group", "g"], "not both"),
-        (["--data", "t.csv", "--goal", "recall", "--goal", "precision"], "one --goal at a time"),
+        (["--data", "t.csv", "--label", "y", "--target", "z", "--group", "g"], "exclude each"),
+        (
+            ["--data", "t.csv", "--target", "age", "--group", "sex", "--score", "score"],
+            "--score is",
+        ),
         (["--data", "t.csv", "--template", "players", "--label", "y", "--group", "g"], "own-data"),
     ],
 )
@@ -71,6 +74,7 @@ def test_invalid_options(cli, listing, arguments, said):
     assert listing() == before
 
 
+GOAL = ["--goal"]
 HEAD = ["id", "sex", "job title", "age", "score", "approved"]
 
 
@@ -181,6 +185,36 @@ def test_goals_groups_and_scores(folder, cli, options, expected):
         assert "8 combinations with at least 30 rows, the smallest sex = " in answer.out
 
 
+@pytest.mark.parametrize(
+    ("options", "rules", "algorithm"),
+    [
+        (
+            "--group sex --goal demographic-parity --goal recall=0.7",
+            ["demographic_parity_ratio(by=sex) >= limit", "min(recall, by=sex) >= 0.7"],
+            "mixture",
+        ),
+        ("--group sex --goal selection-rate=30%", ["selection_rate <= limit"], "post_shift"),
+        (
+            "--goal churn=0.1 --goal recall --deployed used",
+            ["churn <= limit", "recall >= 0.8"],
+            "mixture",
+        ),
+        ("--goal churn --score score --deployed used", ["churn <= limit"], "post_shift"),
+    ],
+)
+def test_several_goals_and_those_of_all_rows(table, cli, options, rules, algorithm):
+    place = table(lambda row: [*row, ("no", "yes")[row[4] > 6]], [*HEAD, "used"]).parent
+    own = ("--data", "t.csv", "--label", "approved", "--positive", "yes", *options.split())
+    answer = cli("init", "exp.yaml", *own)
+    assert answer.code == 0, answer.err
+    experiment, _ = load_experiment(place / "exp.yaml")
+    assert [*experiment.constraints.values()] == rules
+    assert experiment.algorithms[-1].name == algorithm
+    assert answer.out.count("\ngoal     ") == len(rules)
+    assert ("churn" in experiment.metrics) == ("--deployed" in options)
+    assert cli("validate", "exp.yaml").code == 0
+
+
 def test_a_goal_without_groups(folder, table, cli):
     arguments = ("--data", table(), "--label", "approved", "--positive", "yes")
     assert cli("init", "exp.yaml", *arguments, "--goal", "selection-rate 0.3").code == 0
@@ -203,10 +237,11 @@ def test_a_goal_without_groups(folder, table, cli):
         (None, ["--group", "approved"], ("E411", "both the label and the group")),
         (None, ["--positive", "yes", "--group", "Sex"], ("E205", "did you mean 'sex'?")),
         (None, ["--positive", "yes", "--goal", "equalised-odds"], ("E104", "'equalized-odds'?")),
-        (None, ["--positive", "yes", "--goal", "selection-rate"], ("E104", "remove --group")),
+        (None, ["--positive", "yes", *GOAL, "recall", *GOAL, "recall 1%"], ("E104", "given twice")),
         (None, ["--positive", "yes", "--goal", "recall 80"], ("E104", "between 0 and 1, not '80'")),
         (None, ["--positive", "yes", "--goal", "equalized-odds <= 5"], ("E104", "odds 0.05'")),
-        (None, ["--positive", "yes", "--goal", "churn 5%"], ("E104", "deployed: {column: NAME}")),
+        (None, ["--positive", "yes", "--goal", "churn 5%"], ("E104", "--deployed COLUMN")),
+        (None, ["--positive", "yes", "--deployed", "job title"], ("E406", "'a b' in the column")),
         (None, ["--positive", "yes", "--goal", "mse 8"], ("E104", "'mse' is not a goal here")),
         (None, ["--label", "aproved"], ("E205", "did you mean 'approved'?")),
         (with_cell("age", "inf", 5), ["--positive", "yes"], ("E407", "'age'")),
@@ -320,6 +355,7 @@ OTHER = "x,when,year,delay,num,y,code\n" + "".join(
         (["--label", "y", "--group", "year"], 'groups   "year": cut at 1977, 1984, 1992'),
         (["--label", "y", "--group", "delay"], 'groups   "delay": cut at -1, -0.05, 0.93'),
         (["--target", "num", "--goal", "mse"], "The mean squared error, of each group if there"),
+        (["--target", "num", "--group", "y"], "features include the groups: add them to drop"),
     ],
 )
 def test_columns_of_other_kinds(folder, cli, options, said):

@@ -17,6 +17,7 @@ from ratecli.errors import CODES
 from ratecli.experiment.catalogue import list_datasets, list_functions, list_metrics
 from ratecli.experiment.schema import option_schemas
 from ratecli.files import LEDGER_FILE
+from ratecli.ledger.records import STATUSES
 from ratecli.report.write import REPORT_FILES, REPORT_FOLDERS
 from ratecli.solvers.registry import BUILT_IN_ALGORITHMS
 
@@ -99,6 +100,12 @@ def test_the_pages_of_the_reference_are_those_of_the_code():
         if not path.exists() or path.read_text("utf-8") != text
     ]
     assert not stale, f"run `make reference` and commit docs/reference: {stale} differ"
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_statuses_are_documented_as_shown(status):
+    text = (ROOT / "docs" / "reference" / "results.md").read_text("utf-8")
+    assert f"| `{status}` | {STATUSES[status]} |\n" in text
 
 
 def test_the_reference_contains_every_name(site):

@@ -66,7 +66,8 @@ def test_goals_are_shown_as_written_and_as_understood(explained):
     assert "as written  recall[women] >= 50%" in rule
     assert "understood  -tpr[sex = Female] + 0.5 <= 0" in rule
     options = "iterations=8, gap=0.0001, intercept=regularized, inner=newton, chooser=center"
-    assert f"majorize: {options}, cuts=100, hashed=False; 3 sweep points" in objective
+    assert f"majorize: {options}, cuts=100, hashed=false; 3 sweep points" in objective
+    assert any(line.endswith("(affine rules only; a local optimum)") for line in rule)
     named = [line.split()[0] for line in rule[rule.index("which algorithm") + 1 :] if line]
     filters = {"balanced_tree", "qp_proxy", "naive_proxy"}
     assert named == [each.algorithm for each in CHOICES if each.algorithm not in filters]

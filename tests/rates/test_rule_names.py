@@ -306,6 +306,7 @@ def mark_of(faulty: str, code: str, help_: str = "", message: str = "") -> tuple
         mark_of("1 + «kl(tpr)»", "E304", "", "2 argument(s), not 1"),
         mark_of("1 + «max()»", "E304", "", "1 or more"),
         mark_of("1 + «max(tpr, fpr)[women]»", "E304", "max(tpr[...])"),
+        mark_of("error(by=«sex»)", "E304", "max(error, by=COLUMN)"),
         mark_of("tpr(by=«sex»)", "E304", "min(tpr, by=COLUMN)", "max_gap, mean, min_ratio"),
         mark_of("«max_gap(tpr, fpr, by=sex)»", "E304", "max_gap(tpr, by=sex)"),
         mark_of("max_gap(tpr, by=«alone»)", "E304", "", "1 value,"),

@@ -326,6 +326,11 @@ def test_the_answer_in_words():
     hopeless = {("a", (("kappa", k),)): [(0.1, 0.2)] for k in (1, 2)}
     assert answer_sentences(ledger_of(hopeless))[0].startswith("No setting satisfies parity on new")
     assert answer_sentences(ledger_of({("a", ()): [None]})) == ["No trial has results yet."]
+    ledger = ledger_of({("a", ()): [()]})
+    failed = {key: replace(each, reason="too few rows") for key, each in ledger.results.items()}
+    assert answer_sentences(replace(ledger, results=failed)) == [
+        "No trial returned a model. a, seed 0: too few rows."
+    ]
 
 
 @pytest.mark.parametrize(("left_out", "word"), [(1, "a smoke run"), (0, "an unfinished run")])

@@ -56,11 +56,14 @@ def test_models_no_better_than_a_constant_give_a_warning():
         measured("b", 0.2, stochastic=0.3, deterministic=0.4, last=0.9),
         measured("c", 0.2, stochastic=math.nan, deterministic=0.1),
         measured("d", None, stochastic=0.9),
+        measured("e", 0.2, estimate=0.5),
     ]
     plan = [PlannedTrial(r.key, "m", "mixture", {}, {}, 0, {"objective": "o"}) for r in results]
     found = constant_warnings(plan, {each.key: each for each in results})
     shared = "is no better than a constant decision on the test set in"
+    mean = shared.replace("decision", "prediction")
     assert [(each.code, each.message) for each in found] == [
         ("W408", f"'m' (stochastic) {shared} 1 of 3 trials: objective 0.3 against 0.2"),
         ("W408", f"'m' (deterministic) {shared} 2 of 3 trials: objective 0.3 against 0.2"),
+        ("W408", f"'m' (estimate) {mean} 1 of 1 trials: objective 0.5 against 0.2"),
     ]

@@ -17,6 +17,7 @@ from ratecli.experiment.prepare import prepare
 from ratecli.ledger.records import BEST_CONSTANT_KEY
 from ratecli.models.storage import dumps, loads
 from ratecli.rates.tangent import values
+from ratecli.solvers.margin import MarginSpec, solve_with_margin
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.regression.solver import LeastSquares
 
@@ -212,6 +213,16 @@ def test_trees_satisfy_bounds_that_plain_ones_violate():
     np.testing.assert_array_equal(loads(dumps(model)).estimate(made.X), model.estimate(made.X))
     again = run(LeastSquares(model=tree), made)
     assert dumps(again.variants["estimate"]) == dumps(model)
+
+
+def test_a_bound_that_makes_a_model_worse_than_a_constant_does_not_call_for_more_rows():
+    """Features know little of the group, whose labels are 5 larger."""
+    made = posed(Rules({"e": "max_gap(mean_error, by=g) <= 0.1"}, "mse"), rows(group_shift=5))
+    found = solve_with_margin(
+        LeastSquares(), MarginSpec("new_rows", 0.9), made, np.random.default_rng(0)
+    )
+    assert found.status == "no_solution_found"
+    assert found.reason.startswith("with these features, 'e' cannot be promised on new rows")
 
 
 def test_a_bound_out_of_reach_ends_with_a_reason():

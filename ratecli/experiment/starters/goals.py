@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+import re
+from dataclasses import dataclass, replace
+
+from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.experiment.starters.options import StarterOptions
+from ratecli.rates.syntax import parse_number
 
 
 @dataclass(frozen=True)
@@ -13,9 +19,11 @@ class StarterGoal:
     ----------
     means
         What the constraint requires, as a sentence.
-    by_groups, whole
-        The expression with groups, where `{by}` stands for the columns, and without groups; "" if
-        it needs, or has no, groups.
+    by_groups
+        The expression with groups, where `{by}` stands for the columns; "" if it is of all rows,
+        also if there are groups.
+    whole
+        The expression without groups; "" if it needs groups.
     limit
         The default limit; None for a tenth of the spread of a numeric label (mean square for mse).
     at_least
@@ -31,6 +39,17 @@ class StarterGoal:
     limit: float | None = 0.05
     at_least: bool = False
     numbers: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.limit:g}"
+
+    def requirement(self) -> str:
+        """Return what the constraint requires, with the limit."""
+        return self.means.replace("`limit`", f"{self.limit:g}")
+
+    def rule(self, measure: str, limit: str) -> str:
+        """Return the constraint on a measure."""
+        return f"{measure} {'>=' if self.at_least else '<='} {limit}"
 
     def limits(self) -> list[float]:
         """Return five limits around that of the goal, from loose to strict."""
@@ -86,10 +105,16 @@ _GOALS = (
     ),
     StarterGoal(
         "selection-rate",
-        "At most a share `limit` of the decisions may be positive.",
+        "At most a share `limit` of all decisions may be positive, whatever the groups.",
         "",
         "selection_rate",
         limit=0.2,
+    ),
+    StarterGoal(
+        "churn",
+        "At most a share `limit` of all decisions may differ from those in the column --deployed.",
+        "",
+        "churn",
     ),
     StarterGoal(
         "mean-error-difference",
@@ -109,3 +134,46 @@ _GOALS = (
 )
 GOALS = {goal.name: goal for goal in _GOALS}
 """Goals of `ratecli init --goal`; the first of each kind of label is the default."""
+
+
+def find_goals(request: StarterOptions, spread: float) -> list[StarterGoal]:
+    """Return the goals of the options, with the required limits or default ones.
+
+    `spread` is the standard deviation of the label. Raises E104 for goals that are not possible.
+    """
+    numbers = bool(request.target)
+    known = [
+        name
+        for name, goal in GOALS.items()
+        if goal.numbers == numbers and (goal.whole or request.group)
+        if name != "churn" or request.deployed
+    ]
+    found = dict[str, StarterGoal]()
+    for text in request.goal or known[:1]:
+        name, _, limit = re.sub(r"[<>=]+", " ", text).strip().partition(" ")
+        if name not in known:
+            hint = did_you_mean(name, known, "goals")
+            if name in GOALS and GOALS[name].numbers == numbers:
+                hint = "name a column: --group COLUMN"
+            if name == "churn":
+                hint = "name the column with the decisions of the model in use: --deployed COLUMN"
+            raise FaultError(Diagnostic("E104", f"'{name}' is not a goal here", hint))
+        if name in found:
+            message = f"the goal '{name}' is given twice"
+            raise FaultError(Diagnostic("E104", message, "give each goal once"))
+        found[name] = _with_limit(GOALS[name], limit.strip(), spread)
+    return list(found.values())
+
+
+def _with_limit(goal: StarterGoal, limit: str, spread: float) -> StarterGoal:
+    if not limit:
+        default = spread / 10 if "mean_error" in goal.by_groups else spread**2
+        return replace(goal, limit=float(f"{goal.limit or default:.2g}"))
+    percent = limit.endswith("%")
+    value = parse_number(limit.rstrip("% ")) / (100 if percent else 1)
+    if not 0 < value < (math.inf if goal.numbers else 1):
+        wanted = "positive" if goal.numbers else "between 0 and 1"
+        message = f"the limit of a goal must be {wanted}, not '{limit}'"
+        example = f"for example --goal '{goal.name} {goal.limit or 1:g}'"
+        raise FaultError(Diagnostic("E104", message, example))
+    return replace(goal, limit=value)

@@ -36,11 +36,12 @@ from ratecli.experiment.catalogue import STARTERS
 from ratecli.experiment.choices import use_of
 from ratecli.experiment.prepare import prepare_document
 from ratecli.experiment.slice_columns import SliceColumns
-from ratecli.experiment.starters.goals import GOALS, StarterGoal
+from ratecli.experiment.starters.goals import StarterGoal, find_goals
+from ratecli.experiment.starters.options import Starter, StarterOptions
 from ratecli.rates.expression import Slice
 from ratecli.rates.resolve import MIN_ROWS, Conditions, cut_groups
 from ratecli.rates.sample import Floats
-from ratecli.rates.syntax import Condition, parse_number, quote
+from ratecli.rates.syntax import Condition, quote
 from ratecli.rates.table import MEASURES
 
 MAX_GROUPS = 8
@@ -58,53 +59,7 @@ BOOLEAN_LABELS = {"0", "1", "-1", "false", "true"}
 """Labels for which the positive value is clear."""
 
 
-@dataclass(frozen=True)
-class StarterOptions:
-    """Options of `ratecli init`.
-
-    Attributes
-    ----------
-    table
-        The user's table.
-    label
-        Its column of labels, of two classes unless `numbers`.
-    path
-        The experiment file to write.
-    groups
-        The columns of groups; of several columns, all combinations are compared.
-    goal
-        A name in `GOALS`, with a limit or without; "" for the default.
-    numbers
-        Whether labels are numbers.
-    score
-        The column of an existing model's score; "" to train models.
-    positive
-        The positive value of the label; None if the labels are 0 and 1, or false and true.
-    separator
-        The separator of columns; None for the default of the file type.
-    """
-
-    table: Path
-    label: str
-    path: Path
-    groups: tuple[str, ...] = ()
-    goal: str = ""
-    numbers: bool = False
-    score: str = ""
-    positive: str | None = None
-    separator: str | None = None
-
-
-@dataclass(frozen=True)
-class Starter:
-    """The text of the experiment, notes on what was assumed, and warnings."""
-
-    text: str
-    notes: tuple[str, ...]
-    warnings: tuple[Diagnostic, ...]
-
-
-def make_starter(request: StarterOptions) -> Starter:
+def own_table_starter(request: StarterOptions) -> Starter:
     """Return an experiment on the table that runs without changes.
 
     Raises
@@ -115,100 +70,75 @@ def make_starter(request: StarterOptions) -> Starter:
         E411 for a column that defines no groups. Anything else that keeps the table from a run
         raises the same error as the run.
     """
-    separator = request.separator or own.separator_of(request.table)
-    frame = read_table_file(request.table, separator, own.read_own_table)
+    assert request.data is not None
+    separator = request.separator or own.separator_of(request.data)
+    frame = read_table_file(request.data, separator, own.read_own_table)
     _check_columns(request, list(frame.columns))
-    keys, notes, label = _label_keys(frame[request.label], request)
-    goal = _find_goal(request, label)
+    keys, notes, label = _label_keys(frame[request.columns[0]], request)
+    goals = find_goals(request, float(np.nanstd(label)))
     groups = _find_groups(frame, request)
-    others = [request.label, *request.groups, *([request.score] if request.score else [])]
+    # without the groups as features, mean errors of groups can hardly be equal
+    hidden = () if request.target else request.group
+    others = [name for name in request.columns if name in hidden or name not in request.group]
     features = frame.drop(columns=list(dict.fromkeys(others)))
     reasons = {str(each): _unusable_reason(column) for each, column in features.items()}
     left_out = {each: reason for each, reason in reasons.items() if reason}
     used = features.drop(columns=[*features] if request.score else list(left_out))
     gaps = used.select_dtypes("number").isna().sum()
     gaps = gaps[gaps > 0].to_dict()
-    if separator != own.separator_of(request.table):
+    if separator != own.separator_of(request.data):
         keys = {"separator": separator, **keys}
     if request.score:
         numbers = features.select_dtypes("number")  # unused, so gaps in them do not matter
         gappy = [str(each) for each in numbers if numbers[each].isna().any()]
-        keys |= {"scores": [request.score], "drop": [*request.groups, *gappy]}
+        keys |= {"scores": [request.score], "drop": [*hidden, *gappy]}
     else:
-        keys |= {"drop": [*request.groups, *left_out]} | ({"missing": "mean"} if gaps else {})
-    algorithm, why = _algorithm(request)
+        keys |= {"drop": [*hidden, *left_out]} | ({"missing": "mean"} if gaps else {})
+    algorithm, why = _algorithm(request, goals)
     algorithms = {algorithm: why}
     if not request.score or _are_probabilities(frame[request.score]):
         algorithms = {"unconstrained": ""} | algorithms
     keys = {key: value for key, value in keys.items() if value != []}
-    text = _write_starter(request, keys, goal, groups, algorithms)
+    text = _write_starter(request, keys, goals, groups, algorithms)
     notes += [f"{'groups':9}{line}" for line in _group_notes(frame, request, groups)]
+    if request.target and request.group:
+        notes.append("features include the groups: add them to drop to estimate without them")
     if not request.score:
         notes += [f"left out {_quoted(each)}: {reason}" for each, reason in left_out.items()]
-        notes += [f"check    {line}" for line in _leaks(used, label)] if not request.numbers else []
+        notes += [f"check    {line}" for line in _leaks(used, label)] if request.label else []
     if gaps:
         notes.append(f"missing  {_format_counts(gaps)}: set to the mean, and marked by a feature")
-    if request.goal or request.numbers:
-        means = goal.means.replace("`limit`", f"{goal.limit:g}")
-        notes.append(f"goal     {goal.name} {goal.limit:g}: {means}")
+    if request.goal or request.target:
+        notes += [f"goal     {goal}: {goal.requirement()}" for goal in goals]
     notes.append(f"chosen   {algorithm}, {why}")
     return Starter(text, tuple(notes), _check_starter(text, request.path))
 
 
 def _check_columns(request: StarterOptions, columns: Sequence[str]) -> None:
-    named = [request.label, *request.groups, *([request.score] if request.score else [])]
-    for name in named:
+    for name in request.columns:
         if name not in columns:
             hint = did_you_mean(name, columns, "columns")
             if mark := own.guess_separator(columns):
                 hint = SEPARATOR_HELP.format(mark=repr(mark))
-            raise FaultError(Diagnostic("E205", f"'{request.table}' has no column '{name}'", hint))
-    if request.numbers and request.score:
-        message = "--score sets thresholds for labels of two classes"
-        raise FaultError(Diagnostic("E104", message, "leave it out, or use --label"))
-    if request.label in request.groups:
-        message = f"'{request.label}' cannot be both the label and the group"
-        raise FaultError(Diagnostic("E411", message, "name another column with --group"))
+            raise FaultError(Diagnostic("E205", f"'{request.data}' has no column '{name}'", hint))
+    label = request.columns[0]
+    if label in request.columns[1:]:
+        message = f"'{label}' cannot be both the label and the group, score or decisions in use"
+        raise FaultError(Diagnostic("E411", message, "name another column"))
 
 
-def _find_goal(request: StarterOptions, label: Floats) -> StarterGoal:
-    """Return the requested goal, with the requested limit or a default one."""
-    known = [
-        name
-        for name, goal in GOALS.items()
-        if goal.numbers == request.numbers and (goal.by_groups if request.groups else goal.whole)
-    ]
-    text = re.sub(r"[<>=]+", " ", request.goal or known[0]).strip()
-    name, _, limit = text.partition(" ")
-    limit = limit.strip()
-    if name not in known:
-        hint = did_you_mean(name, known, "goals")
-        if name in GOALS and GOALS[name].numbers == request.numbers:
-            hint = "name a column: --group COLUMN" if GOALS[name].by_groups else "remove --group"
-        if name == "churn":
-            hint = "in the file, set deployed: {column: NAME} and the constraint churn <= 0.05"
-        raise FaultError(Diagnostic("E104", f"'{name}' is not a goal here", hint))
-    goal = GOALS[name]
-    if not limit:
-        spread = float(np.nanstd(label))
-        default = spread / 10 if "mean_error" in goal.by_groups else spread**2
-        return replace(goal, limit=float(f"{goal.limit or default:.2g}"))
-    percent = limit.endswith("%")
-    value = parse_number(limit.rstrip("% ")) / (100 if percent else 1)
-    if not 0 < value < (math.inf if goal.numbers else 1):
-        wanted = "positive" if goal.numbers else "between 0 and 1"
-        message = f"the limit of a goal must be {wanted}, not '{limit}'"
-        example = f"for example --goal '{name} {goal.limit or 1:g}'"
-        raise FaultError(Diagnostic("E104", message, example))
-    return replace(goal, limit=value)
-
-
-def _algorithm(request: StarterOptions) -> tuple[str, str]:
+def _algorithm(request: StarterOptions, goals: Sequence[StarterGoal]) -> tuple[str, str]:
     """Return the algorithm to use and why. Decisions of a trained model see no groups."""
-    if request.groups or request.numbers:
-        name = "least_squares" if request.numbers else "post_shift" if request.score else "mixture"
-        return name, use_of(name)
-    return "post_shift", "one threshold on the score of a model"
+    compares = bool(request.group) and any(goal.by_groups for goal in goals)
+    if request.target:
+        name = "least_squares"
+    elif compares and request.score:
+        name = "post_shift"
+    elif not request.score and (compares or any(goal.name == "churn" for goal in goals)):
+        name = "mixture"
+    else:
+        return "post_shift", "one threshold on the score of a model"
+    return name, use_of(name)
 
 
 def _are_probabilities(column: pd.Series) -> bool:
@@ -221,11 +151,11 @@ def _label_keys(
     """Return the keys of the data set about its label, notes on it, and the labels (n,)."""
     unlabelled = int(column.isna().sum())
     tail = f"; {_format_row_count(unlabelled)} without a label" if unlabelled else ""
-    name = f"label    {_quoted(request.label)}"
-    if request.numbers:
-        label = read_number(column, request.label, (-math.inf, math.inf))
+    name = f"label    {_quoted(request.columns[0])}"
+    if request.target:
+        label = read_number(column, request.target, (-math.inf, math.inf))
         if not np.nanstd(label) > 0:
-            message = f"the label '{request.label}' has only one value"
+            message = f"the label '{request.target}' has only one value"
             raise FaultError(Diagnostic("E406", message, "name another column"))
         low, high = np.nanmin(label), np.nanmax(label)
         note = f"{name}: numbers from {low:g} to {high:g}, mean {np.nanmean(label):.4g}{tail}"
@@ -295,9 +225,9 @@ class Groups:
 
 def _find_groups(frame: pd.DataFrame, request: StarterOptions) -> Groups:
     """Return the groups of all columns that define groups; combinations with few rows are none."""
-    cuts = {each: _bins(frame[each]) for each in request.groups}
+    cuts = {each: _bins(frame[each]) for each in request.group}
     parts = list[dict[str, Conditions]]()
-    for name in request.groups:
+    for name in request.group:
         if cuts[name]:
             own = cut_groups(name, cuts[name])
             edges = [f"{cut:g}".replace("-", "minus_") for cut in cuts[name]]
@@ -308,7 +238,7 @@ def _find_groups(frame: pd.DataFrame, request: StarterOptions) -> Groups:
             values = _group_values(frame[name], name)
             own = [(Condition(name, "=", (_value(each),)),) for each in values]
             parts.append(dict(zip(_group_names(name, values), own, strict=True)))
-    count = SliceColumns({name: as_array(frame[name]) for name in request.groups}).count
+    count = SliceColumns({name: as_array(frame[name]) for name in request.group}).count
     conditions, rows = dict[str, str](), dict[str, int]()
     for choice in itertools.product(*(part.items() for part in parts)) if parts else ():
         name = "__".join(each for each, _ in choice)
@@ -346,7 +276,7 @@ def _group_notes(
     groups: Groups,
 ) -> Iterator[str]:
     """Say which groups there are, and how many rows belong to none."""
-    for name in request.groups:
+    for name in request.group:
         missing = int(frame[name].isna().sum())
         tail = f"; {_format_row_count(missing)} without a value belong to no group" * bool(missing)
         if name in groups.bins:
@@ -356,7 +286,7 @@ def _group_notes(
             counts = frame[name].value_counts()
             shown = {value: int(counts[value]) for value in _group_values(frame[name], name)}
             yield f"{_quoted(name)}: {_format_counts(shown)}{tail}"
-    if len(request.groups) > 1:
+    if len(request.group) > 1:
         kept = f"{len(groups.rows)} combinations with at least {MIN_ROWS} rows"
         if groups.rows:
             smallest = min(groups.rows, key=lambda name: groups.rows[name])
@@ -420,56 +350,64 @@ def _check_starter(text: str, path: Path) -> tuple[Diagnostic, ...]:
 def _write_starter(
     request: StarterOptions,
     keys: Mapping[str, Any],
-    goal: StarterGoal,
+    goals: Sequence[StarterGoal],
     groups: Groups,
     algorithms: Mapping[str, str],
 ) -> str:
-    columns = [quote(each) for each in request.groups]
+    columns = [quote(each) for each in request.group]
     joint = len(columns) > 1 or groups.left_out
     by = f"[{', '.join(columns)}]" if joint else "".join(columns)
-    measure = (goal.by_groups if columns else goal.whole).format(by=by)
     prefix, rate, error = "yes", "positive_rate", "error"
-    if request.numbers:
+    if request.target:
         prefix, rate, error = "error", "mean_error", "mse"
-    rule, shown = goal.name.replace("-", "_"), measure.partition("(")[0]
-    shown = shown if shown in MEASURES else rule if rule != error else f"largest_{error}"
-    metrics = {error: error, shown: measure}
+    rules, metrics = dict[str, str](), {error: error}
+    for goal in goals:
+        measure = ((columns and goal.by_groups) or goal.whole).format(by=by)
+        rule, shown = goal.name.replace("-", "_"), measure.partition("(")[0]
+        shown = shown if shown in MEASURES else rule if rule != error else f"largest_{error}"
+        rules[rule] = goal.rule(measure, f"{goal.limit:g}" if rules else "limit")
+        metrics[shown] = measure
+    metrics |= {"churn": "churn"} if request.deployed else {}
     metrics |= {f"{prefix}_{group}": f"{rate}[{group}]" for group in groups.conditions}
     options: dict[str, Any] = {}
     if request.score:
         options = {name: {"model": {"score": request.score}} for name in algorithms}
-    elif request.numbers:
+    elif request.target:
         options = {"unconstrained": {"loss": "squared"}}
     entries = [
         f"  - {_yaml({each: options[each]} if each in options else each)}"
         + f"  # {why}" * bool(why)
         for each, why in algorithms.items()
     ]
+    target, several = goals[0], len(goals) > 1
+    question = f"What {'do' if several else 'does'} the goal{'s' * several}"
+    deployed = f"\ndeployed: {_yaml({'column': request.deployed})}\n" if request.deployed else ""
     template = (STARTERS / "own-table.yaml.template").read_text("utf-8")
     return template.format(
         slug=_slug(request.path.stem),
-        question=f"What does the goal {goal.name} {goal.limit:g} cost?",
+        question=f"{question} {' and '.join(map(str, goals))} cost?",
         path=_yaml(_relative_table_path(request)),
-        label=_yaml(request.label),
+        label=_yaml(request.columns[0]),
         keys=_yaml_lines(keys, 4),
         bins=f"\nbins:\n{_yaml_lines(groups.bins)}\n" if groups.bins else "",
         groups=f"\ngroups:\n{_yaml_lines(groups.conditions)}\n" if groups.conditions else "",
-        means=goal.means,
+        deployed=deployed,
+        means="\n# ".join([target.means, *(goal.requirement() for goal in goals[1:])]),
         error=error,
-        rule=rule,
-        measure=_yaml(f"{measure} {'>=' if goal.at_least else '<='} limit"),
-        limits=_yaml(goal.limits()),
-        target=f"{goal.limit:g}",
+        rules=_yaml_lines(rules),
+        limits=_yaml(target.limits()),
+        target=f"{target.limit:g}",
         algorithms="\n".join(entries),
         metrics=_yaml_lines(metrics),
-        columns=", ".join([*list(metrics)[:MAX_COLUMNS], f"violation.{rule}"]),
-        shown=shown,
+        columns=", ".join([*list(metrics)[:MAX_COLUMNS], *(f"violation.{rule}" for rule in rules)]),
+        shown=list(metrics)[1],
     )
 
 
 def _relative_table_path(request: StarterOptions) -> str:
     """Return the table's path, relative if it is in the experiment's folder."""
-    folder, table = request.path.absolute().parent, request.table.absolute()
+    assert request.data is not None
+    folder, table = request.path.absolute().parent, request.data.absolute()
     return table.relative_to(folder).as_posix() if table.is_relative_to(folder) else str(table)
 
 

@@ -1,0 +1,124 @@
+"""The options of `ratecli init`, and the file that they ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ratecli.errors import Diagnostic, FaultError, did_you_mean
+from ratecli.experiment.catalogue import DEFAULT_TEMPLATE, template_summaries, template_text
+
+OWN_DATA = "own-data"
+"""The template that is written for a user's table."""
+OWN_DATA_USAGE = "--data CSV --label COLUMN --group COLUMN"
+
+
+@dataclass(frozen=True)
+class Starter:
+    """The text of the experiment, notes on what was assumed, and warnings."""
+
+    text: str
+    notes: tuple[str, ...] = ()
+    warnings: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(frozen=True)
+class StarterOptions:
+    """Options of `ratecli init`; the field `NAME` is the option `--NAME` of the command.
+
+    Attributes
+    ----------
+    path
+        The experiment file to write.
+    template
+        The name of a template; None for the default, or for `data`.
+    data
+        The user's table.
+    label, target
+        Its column of labels: of two classes, or of numbers.
+    group
+        The columns of groups; of several columns, all combinations are compared.
+    goal
+        Names in `GOALS`, each with a limit or without; empty for the default.
+    score
+        The column of an existing model's score; "" to train models.
+    deployed
+        The column with the decisions of the model in use; "" if there is none.
+    positive
+        The positive value of the label; None if the labels are 0 and 1, or false and true.
+    separator
+        The separator of columns; None for the default of the file type.
+    """
+
+    path: Path
+    template: str | None = None
+    data: Path | None = None
+    label: str = ""
+    target: str = ""
+    group: tuple[str, ...] = ()
+    goal: tuple[str, ...] = ()
+    score: str = ""
+    deployed: str = ""
+    positive: str | None = None
+    separator: str | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that options name, the label's first."""
+        named = (self.label or self.target, *self.group, self.score, self.deployed)
+        return [name for name in named if name]
+
+    def make_starter(self) -> Starter:
+        """Return the starter file.
+
+        Raises
+        ------
+        FaultError
+            E104 for options that exclude or require others, and for an unknown template; for an own
+            table see `own_table_starter`.
+        """
+        if self.data is None:
+            return Starter(template_text(self._checked_template()))
+        # pandas and scikit-learn are slow to import
+        from ratecli.experiment.starters.own_table import own_table_starter  # noqa: PLC0415
+
+        self._check_table_options()
+        return own_table_starter(self)
+
+    def _checked_template(self) -> str:
+        """Return the name of the template; raise E104 if it is unknown or needs a table."""
+        needing = ("label", "target", "group", "goal", "score", "deployed", "positive", "separator")
+        for name in needing:
+            if getattr(self, name):
+                raise _refusal(f"--{name} needs a table", "add --data CSV")
+        name, known = self.template or DEFAULT_TEMPLATE, template_summaries()
+        if name == OWN_DATA:
+            raise _refusal(f"the template '{OWN_DATA}' needs a table", f"write {OWN_DATA_USAGE}")
+        if name not in known:
+            hint = did_you_mean(name, [*known, OWN_DATA], "templates")
+            raise _refusal(f"no template is called '{name}'", hint)
+        return name
+
+    def _check_table_options(self) -> None:
+        """Raise E104 if options for an own table contradict each other, or some are missing."""
+        if self.template not in {None, OWN_DATA}:
+            hint = "leave out --data or --template"
+            raise _refusal(f"--data is for the template '{OWN_DATA}', not '{self.template}'", hint)
+        if self.label and self.target:
+            hint = "give --label for two classes, or --target for numbers"
+            raise _refusal("--label and --target exclude each other", hint)
+        for name in ("score", "deployed"):
+            if self.target and getattr(self, name):
+                hint = "leave it out, or use --label"
+                raise _refusal(f"--{name} is for labels of two classes", hint)
+        if not (self.label or self.target) or not (self.group or self.goal):
+            from ratecli.datasets.tables import TableFile, read_table_file  # noqa: PLC0415
+
+            assert self.data is not None
+            columns = ", ".join(read_table_file(self.data, self.separator, TableFile.names)[:20])
+            needed = "--data needs --label or --target COLUMN, and --group COLUMN or --goal NAME"
+            raise _refusal(needed, f"columns: {columns}")
+
+
+def _refusal(message: str, hint: str) -> FaultError:
+    return FaultError(Diagnostic("E104", message, hint))
