@@ -237,4 +237,4 @@ def test_failure_rate_of_lower_bounds_of_heavy_tails_in_many_samples(bound, name
     misses = misses_of_one_sided(bound, HEAVY[name], rows, delta, 2000)
     assert few_enough(misses, 2000, delta)
     if bound.name == "betting" and (name, rows) == ("exponential", [1000]):
-        assert misses > 0.1 * delta * 2000  # and the bound is not much wider than necessary
+        assert misses > 0.05 * delta * 2000  # and the bound is not much wider than necessary
