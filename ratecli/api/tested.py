@@ -76,8 +76,8 @@ class SafetyTest(RateScoreMixin, MetaEstimatorMixin, BaseEstimator):  # type: ig
         for each constraint, by name.
     bound : str, default="auto"
         Confidence bound: `auto`, `student_t`, `hoeffding`, `clopper_pearson`,
-        `empirical_bernstein`, `betting` or `bootstrap` (`ratecli show`). `auto` chooses one that
-        suits the rates.
+        `empirical_bernstein`, `anderson`, `betting` or `bootstrap` (`ratecli show`). `auto` chooses
+        one that suits the rates.
     fraction : float, default=0.4
         Fraction of the rows to hold out for the test.
     method : str, default="pieces"

@@ -62,15 +62,24 @@ class Betting(Bound):
     chord over the possible range of its mean, and a greedy algorithm finds the smallest sum of
     chords. A share NUISANCE of delta is spent on upper limits of the single means, which shorten
     the chords.
+
+    If a range has no lower end, each mean is bounded separately, at an equal share of delta: the
+    distances of the values from the upper end are not negative, and such bets need no more (Orabona
+    and Jun 2023).
     """
 
     name = "betting"
     exact = True
     means = "from bets on the measurements of rows in random order"
+    needs = "upper"
 
     def above(
         self, samples: Sequence[BoundedSample], delta: float, rng: np.random.Generator
     ) -> float:
+        if any(math.isinf(sample.range[0]) for sample in samples):
+            columns = [rng.permutation(sample.range[1] - sample.values) for sample in samples]
+            least = math.fsum(_lower_mean_limit(each, delta / len(columns)) for each in columns)
+            return math.fsum(sample.range[1] for sample in samples) - least
         scaled = [scale_to_unit(sample) for sample in samples]
         weights = np.array([width for width, _ in scaled])
         values = [rng.permutation(column) for _, column in scaled]
@@ -82,6 +91,8 @@ class Betting(Bound):
         return low + _sum_limit(values, weights, limits, (1 - NUISANCE) * delta)
 
     def expected(self, parts: SumMoments, delta: float) -> PredictedBound:
+        if np.isinf(parts.lows).any():
+            return _expected_one_sided(parts, delta / parts.rows.size)
         level = delta if parts.rows.size == 1 else (1 - NUISANCE) * delta
         excess = _expected_excess(parts, level)
         value = float(parts.means.sum()) + excess.value
@@ -187,6 +198,56 @@ def _sum_variances(
     return total
 
 
+LARGEST_LOG = 500.0
+"""Limits below the largest value divided by exp(LARGEST_LOG) are 0."""
+
+
+def _lower_mean_limit(values: Array, delta: float) -> float:
+    """Return a lower limit of the mean of values that are at least 0, without an upper end.
+
+    A row y multiplies the wealth by 1 + stake (y / m - 1). Stakes do not depend on the tested mean
+    m, so the wealth decreases in m and the limit is a root.
+    """
+    if not (scale := float(values.max())) > 0:
+        return 0.0
+    values = values / scale
+    stakes, goal = _one_sided_stakes(values, delta), math.log(1 / delta)
+
+    def excess(log: float) -> float:
+        """Return the excess of the log wealth at the mean scale / exp(log)."""
+        return float(np.log1p(stakes * (values * math.exp(log) - 1)).sum()) - goal
+
+    high = 1.0
+    while excess(high) < 0:
+        high *= 2
+        if high > LARGEST_LOG:
+            return 0.0
+    return scale * math.exp(-find_root_above(excess, 0.0, high, TOLERANCE))
+
+
+def _one_sided_stakes(values: Array, delta: float) -> Array:
+    """Return a stake in [0, 1) for each row, which depends only on the earlier rows.
+
+    They follow from the number of equal rows, `sum(y)^2 / sum(y^2)`: so many rows of one value,
+    among rows of 0, would have the same mean and deviation as the earlier rows.
+    """
+    earlier = np.arange(values.size)
+    sums, squares = (np.concatenate(([0.0], np.cumsum(y)[:-1])) for y in (values, values**2))
+    equal = np.divide(sums**2, squares, out=np.zeros(values.size), where=squares > 0)
+    return np.asarray(_one_sided_stake(earlier, equal, values.size, delta), dtype=float)
+
+
+def _one_sided_stake(earlier: Any, equal: NDArray[np.inexact], rows: Any, delta: float) -> Any:
+    """Return stakes for rows after earlier ones; see `_one_sided_stakes`.
+
+    The stake sqrt(2 ln(1/delta) / (rows * ratio)), where ratio is the variance divided by the
+    squared mean, is optimal to second order. If large values are rare, the best stake is below
+    1 / ratio. Half an equal row stands for larger values that the earlier rows may have missed.
+    """
+    ratio = (np.maximum(earlier - equal, 0) + 0.5) / (equal + 0.5)
+    return 1 / (np.sqrt(rows * ratio / (2 * math.log(1 / delta))) + 1 + ratio / 2)
+
+
 PREDICTION_NODES = 32
 COMPLEX_STEP = 1e-30
 """Complex-step differentiation: exact to the last digit for analytic functions, no subtraction."""
@@ -222,6 +283,30 @@ def _expected_excess(parts: SumMoments, delta: float) -> PredictedBound:
     by = growth(moved[:, : means.size], moved[:, means.size :], excess)[0].imag
     by_mean, by_deviation = np.reshape(by, (2, -1)) / COMPLEX_STEP / -(rise * widths)
     return PredictedBound(excess, by_mean, by_deviation)
+
+
+MAX_VARIATION, MAX_EXPONENT = 1e6, 700.0
+"""Larger numbers would overflow; predicted limits are 0 there up to rounding."""
+
+
+def _expected_one_sided(parts: SumMoments, delta: float) -> PredictedBound:
+    """Predict separate bounds for values that are 0 or one larger number below their upper ends.
+
+    The stakes are those after all rows. A limit is the mean below the upper end times a function of
+    the coefficient of variation.
+    """
+    means = parts.highs - parts.means
+    most = np.full(means.size, MAX_VARIATION)
+    near = means * MAX_VARIATION > parts.deviations
+    variation = np.divide(parts.deviations, means, out=most, where=near)
+    ratio = (variation + COMPLEX_STEP * 1j) ** 2
+    stake = _one_sided_stake(parts.rows, parts.rows / (1 + ratio), parts.rows, delta)
+    exponent = (1 + ratio) * math.log(1 / delta) / parts.rows - ratio * np.log(1 - stake)
+    exponent = np.where(exponent.real < MAX_EXPONENT, exponent, MAX_EXPONENT)
+    limits = stake * (1 + ratio) / (np.exp(exponent) - 1 + stake)
+    slopes = limits.imag / COMPLEX_STEP
+    value = float((parts.highs - means * limits.real).sum())
+    return PredictedBound(value, limits.real - variation * slopes, -slopes)
 
 
 def _expected_growth(widths: Array, rows: Array, delta: float) -> Callable[..., tuple[Any, Any]]:

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -89,6 +89,14 @@ class SumMoments(NamedTuple):
     means: Array
     deviations: Array
 
+    @classmethod
+    def of(cls, samples: Sequence[BoundedSample]) -> SumMoments:
+        rows = np.array([float(sample.rows) for sample in samples])
+        means = np.array([sample.values.mean() for sample in samples])
+        deviations = [sample.values.std(ddof=min(sample.rows - 1, 1)) for sample in samples]
+        lows, highs = np.array([sample.range for sample in samples]).T
+        return cls(rows, lows, highs, means, np.array(deviations))
+
     @property
     def widths(self) -> Array:
         return self.highs - self.lows
@@ -109,8 +117,8 @@ class Bound(ABC):
     Subclasses bound a plain sum of means: every sample has been multiplied by its coefficient, lies
     within its range, is finite, and has at least `least_rows` rows. Constants (a coefficient of 0,
     or a range of one point) are simply added. For uninformative samples, the upper end of the range
-    is added, which is sound: samples with too few rows, or with an unbounded range if the bound
-    `needs_range`. Which samples these are depends only on sizes and ranges.
+    is added, which is sound: samples with too few rows, or without an end that the bound needs.
+    Which samples these are depends only on sizes and ranges.
 
     Attributes
     ----------
@@ -121,12 +129,14 @@ class Bound(ABC):
         number of rows; otherwise it tends to delta as the number of rows grows.
     means
         What the bound assumes and guarantees, in one sentence.
+    needs
+        Which ends of the ranges must be finite, after multiplication by the coefficients.
     """
 
     name: ClassVar[str]
     exact: ClassVar[bool]
     means: ClassVar[str]
-    needs_range: ClassVar[bool] = True
+    needs: ClassVar[Literal["both", "upper", "none"]] = "both"
     least_rows: ClassVar[int] = 1
 
     def upper(
@@ -167,13 +177,7 @@ class Bound(ABC):
 
         By default, the bound is a function of the moments of the samples: see `expected`.
         """
-        rows = np.array([float(sample.rows) for sample in samples])
-        means = np.array([sample.values.mean() for sample in samples])
-        deviations = [sample.values.std(ddof=min(sample.rows - 1, 1)) for sample in samples]
-        lows, highs = np.array([sample.range for sample in samples]).T
-        return self.expected(
-            SumMoments(rows, lows, highs, means, np.array(deviations)), delta
-        ).value
+        return self.expected(SumMoments.of(samples), delta).value
 
     @abstractmethod
     def expected(self, parts: SumMoments, delta: float) -> PredictedBound:
@@ -215,8 +219,10 @@ class BoundPredictor:
         lows, highs = np.sort(scaled / self.unit, axis=1).T
         rows = np.array([float(part.rows) for part in parts])
         live = (lows != highs) & (rows >= bound.least_rows)
-        if bound.needs_range:
-            live &= np.isfinite(scaled).all(axis=1)
+        if bound.needs != "none":
+            live &= np.isfinite(highs)
+        if bound.needs == "both":
+            live &= np.isfinite(lows)
         self.live = np.flatnonzero(live).tolist()
         self.rows, self.lows, self.highs = rows[live], lows[live], highs[live]
         self.known = float(highs[~live].sum())

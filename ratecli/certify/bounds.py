@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -41,29 +41,122 @@ class Hoeffding(Bound):
         return PredictedBound(value, np.ones(parts.rows.size), np.zeros(parts.rows.size))
 
 
+def _divide_delta(parts: SumMoments, delta: float) -> Array:
+    """Return (k,) shares of delta for means that are bounded separately.
+
+    They are proportional to width / sqrt(rows), like the largest possible standard errors, which
+    nearly minimizes the sum and depends on no measurement; equal if a range is infinite.
+    """
+    errors = parts.widths / np.sqrt(parts.rows)
+    if not np.isfinite(errors).all():
+        errors = np.ones(errors.size)
+    return np.asarray(delta * errors / errors.sum())
+
+
+FIRST_ROWS = 1 / 20
+"""Share of the rows that choose a level for clipping, as in Thomas et al. (2015)."""
+
+
 class EmpiricalBernstein(Bound):
     """Mean plus `s sqrt(2 ln(2/delta) / n) + 7 (b - a) ln(2/delta) / (3 (n - 1))`.
 
     Theorem 4 of Maurer and Pontil (2009); s^2 has n - 1 in its denominator. Several means are
-    bounded separately, each at most by the end of its range. Delta is divided among them in
-    proportion to width / sqrt(rows), like their largest possible standard errors, which nearly
-    minimizes the sum and depends on no measurement.
+    bounded separately, each at most by the end of its range.
+
+    Without a lower end a, smaller values are replaced by a level, which can only increase the mean
+    (Thomas, Theocharous and Ghavamzadeh 2015, theorem 1). The level is chosen on a random 5 % of
+    the rows, which are then left out, so that the bound they predict is smallest.
     """
 
     name = "empirical_bernstein"
     exact = True
-    means = "from the variance and the range of the measurements"
+    means = "from the variance and the range of the measurements, clipped to a range if one-sided"
+    needs = "upper"
     least_rows = 2
 
+    def above(
+        self, samples: Sequence[BoundedSample], delta: float, rng: np.random.Generator
+    ) -> float:
+        if all(math.isfinite(sample.range[0]) for sample in samples):
+            return super().above(samples, delta, rng)
+        share = delta / len(samples)
+        return self.upper([_clip_below(sample, share, rng) for sample in samples], delta, rng)
+
     def expected(self, parts: SumMoments, delta: float) -> PredictedBound:
-        errors = parts.widths / np.sqrt(parts.rows)
-        logs = np.log(2 / (delta * errors / errors.sum()))
+        """Predict the bound; without a lower end, at the level where its estimated loss is least.
+
+        Clipping at t below the mean increases it by at most s^2 / (4 t), typically by a quarter of
+        that, and the range then ends at t below the mean.
+        """
+        logs = np.log(2 / _divide_delta(parts, delta))
         slopes = np.sqrt(2 * logs / parts.rows)
-        margins = 7 * parts.widths * logs / (3 * (parts.rows - 1))
+        clipped = ~np.isfinite(parts.lows)
+        widths = np.where(clipped, parts.highs - parts.means, parts.widths)
+        margins = 7 * widths * logs / (3 * (parts.rows - 1))
+        slopes += clipped * np.sqrt(7 * logs / (12 * (parts.rows - 1)))
         limits = parts.means + slopes * parts.deviations + margins
         inside = (limits < parts.highs).astype(float)
         value = float(np.minimum(limits, parts.highs).sum())
-        return PredictedBound(value, inside, inside * slopes)
+        by_mean = inside * (1 - clipped * 7 * logs / (3 * (parts.rows - 1)))
+        return PredictedBound(value, by_mean, inside * slopes)
+
+
+def _clip_below(sample: BoundedSample, delta: float, rng: np.random.Generator) -> BoundedSample:
+    """Return all rows but the first 5 %, clipped at one of the values of those."""
+    if math.isfinite(sample.range[0]):
+        return sample
+    values, high = rng.permutation(sample.values), sample.range[1]
+    count = math.ceil(FIRST_ROWS * values.size)
+    first, rows, log = np.sort(high - values[:count]), values.size - count, math.log(2 / delta)
+    # mean and variance of the first rows, clipped at each of them
+    above = np.arange(count)[::-1]
+    means = (np.cumsum(first) + above * first) / count
+    variances = (np.cumsum(first**2) + above * first**2) / count - means**2
+    errors = np.sqrt(2 * log * np.maximum(variances, 0) / rows)
+    best = np.argmax(means - errors - 7 * first * log / (3 * max(rows - 1, 1)))
+    level = high - float(first[best])
+    return BoundedSample(np.maximum(values[count:], level), (level, high))
+
+
+class Anderson(Bound):
+    """The mean of the distribution function that is lowered by `sqrt(ln(1/delta) / (2 n))`.
+
+    Anderson (1969), with the inequality of Dvoretzky, Kiefer and Wolfowitz (1956) and the constant
+    of Massart (1990), which holds for delta up to 1/2. The smallest values are thus replaced by the
+    upper end of the range. Several means are bounded separately.
+    """
+
+    name = "anderson"
+    exact = True
+    means = "from the distribution of the measurements and the upper end of their range"
+    needs = "upper"
+
+    def above(
+        self,
+        samples: Sequence[BoundedSample],
+        delta: float,
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> float:
+        total, parts = 0.0, SumMoments.of(samples)
+        for sample, shift in zip(samples, _shifts(parts, delta).tolist(), strict=True):
+            steps = np.maximum(np.arange(sample.rows + 1) / sample.rows - shift, 0.0)
+            total += float(np.diff(steps) @ np.sort(sample.values)) + shift * sample.range[1]
+        return total
+
+    def expected(self, parts: SumMoments, delta: float) -> PredictedBound:
+        """Predict the bound as if the smallest values were exponentially distributed."""
+        shifts = _shifts(parts, delta)
+        smallest = parts.means + parts.deviations * np.log(shifts)
+        inside = (smallest > parts.lows).astype(float)
+        limits = parts.means + shifts * (parts.highs - np.maximum(smallest, parts.lows))
+        by_deviation = -inside * shifts * np.log(shifts)
+        return PredictedBound(float(limits.sum()), 1 - inside * shifts, by_deviation)
+
+
+def _shifts(parts: SumMoments, delta: float) -> Array:
+    """Return (k,) how far the distribution functions are lowered, at most 1."""
+    shares = np.minimum(_divide_delta(parts, delta), 0.5)
+    return np.minimum(np.sqrt(np.log(1 / shares) / (2 * parts.rows)), 1.0)
 
 
 T_SLOPE_STEP = 1e-4
@@ -81,7 +174,7 @@ class StudentT(Bound):
     name = "student_t"
     exact = False
     means = "as if means were normally distributed: wrong for rare events and few rows"
-    needs_range = False
+    needs = "none"
     least_rows = 2
 
     def expected(self, parts: SumMoments, delta: float) -> PredictedBound:
@@ -133,7 +226,7 @@ class Bootstrap(Bound):
     name = "bootstrap"
     exact = False
     means = "from resampled rows: wrong for rare events and few rows"
-    needs_range = False
+    needs = "none"
     least_rows = 2
 
     def above(
@@ -181,7 +274,15 @@ def _resample_means(values: Array, size: int, rng: np.random.Generator) -> Array
 
 BOUNDS: dict[str, Bound] = {
     bound.name: bound()
-    for bound in (ClopperPearson, Betting, EmpiricalBernstein, Hoeffding, StudentT, Bootstrap)
+    for bound in (
+        ClopperPearson,
+        Betting,
+        EmpiricalBernstein,
+        Anderson,
+        Hoeffding,
+        StudentT,
+        Bootstrap,
+    )
 }
 
 
@@ -192,12 +293,15 @@ For delta 0.05 and 300 to 5,000 rows, the widths were 2.46 and 1.66 standard err
 """
 
 
-def choose_bound(name: str, parts: Sequence[BoundedSample]) -> Bound:
+def choose_bound(name: str, parts: Sequence[BoundedSample], signs: Collection[int] = (1,)) -> Bound:
     """Return the bound of a name; `auto` chooses an exact one if ranges are known.
 
     That is `clopper_pearson` if all measurements are 0/1 (or at the ends of another range), or so
-    many that sampling the others as decisions makes it no wider than `betting`, else `betting`. For
-    unknown ranges, `auto` is `student_t`, which is approximate.
+    many that sampling the others as decisions makes it no wider than `betting`, else `betting`. If
+    only ends are unknown that `betting` does not need, it is `betting`. For other unknown ranges,
+    `auto` is `student_t`, which is approximate.
+
+    `signs` are the sides of the sum that are bounded: 1 for upper and -1 for lower bounds.
 
     The choice must not depend on the tested rows. A deterministic classifier is known to have 0/1
     measurements; for a randomized one, choose by measurements of other rows.
@@ -210,8 +314,11 @@ def choose_bound(name: str, parts: Sequence[BoundedSample]) -> Bound:
     if name != AUTO:
         return BOUNDS[name]
     needed = [part for part in parts if part.coefficient != 0]
-    if not all(math.isfinite(end) for part in needed for end in part.range):
+    ends = (part.range[sign * part.coefficient > 0] for part in needed for sign in signs)
+    if not all(map(math.isfinite, ends)):
         return BOUNDS["student_t"]
+    if not all(math.isfinite(end) for part in needed for end in part.range):
+        return BOUNDS["betting"]
     sampled = measured = 0.0
     for part in needed:
         if part.usable and part.range[0] < part.range[1]:

@@ -15,7 +15,6 @@ import numpy as np
 from scipy.optimize import minimize
 
 from ratecli.certify.bound import MIN_GROUP_ROWS, Bound, BoundedSample, SampleMoments
-from ratecli.certify.bounds import choose_bound
 from ratecli.certify.forms import MeasuredRows
 from ratecli.certify.trees import (
     GoalTestPlan,
@@ -55,7 +54,7 @@ class ExpectedOutcome:
         """Return the outcome to expect on as many rows as these."""
         samples = plan.samples(rows)
         moments = [[sample.moments() for sample in parts] for parts in samples]
-        return cls(plan, moments, [choose_bound(bound, parts) for parts in samples])
+        return cls(plan, moments, plan.choose_bounds(bound, samples))
 
     def limit(self, bound: OneSidedBound) -> float:
         """Return one confidence limit, upper or lower."""
@@ -248,7 +247,7 @@ def _certify_goal(
         plan = _optimize_division(plan, safety, candidate)
     samples = plan.samples(rows)
     similar = samples if candidate is None else plan.samples(candidate)
-    bounds = [choose_bound(safety.bound, parts) for parts in similar]
+    bounds = plan.choose_bounds(safety.bound, similar)
     limits = np.array([_limit(each, samples, bounds, rng) for each in plan.bounds])
     ends, _ = plan.upper(limits)
     known = rows.rates.measured(rows.measurements).tolist()

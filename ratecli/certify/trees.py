@@ -24,7 +24,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ratecli.certify.bound import BoundedSample
+from ratecli.certify.bound import Bound, BoundedSample
+from ratecli.certify.bounds import choose_bound
 from ratecli.certify.forms import FormRows, MeasuredRows, disjoint_groups, independent_parts
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
@@ -148,6 +149,13 @@ class GoalTestPlan:
         """Return the sample of every part of every quantity."""
         quantities = self.parts(rows.rates, rows.label_range)
         return [[part.measured(rows.measurements) for part in parts] for parts in quantities]
+
+    def choose_bounds(self, name: str, samples: Sequence[Sequence[BoundedSample]]) -> list[Bound]:
+        """Return the bound of every quantity that `choose_bound` chooses for its needed sides."""
+        signs = [set[int]() for _ in samples]
+        for each in self.bounds:
+            signs[each.quantity].add(each.sign)
+        return [choose_bound(name, *each) for each in zip(samples, signs, strict=True)]
 
     def upper(self, limits: Array) -> tuple[Array, Array]:
         """Return the upper end of each tree (P,) and its slopes in the limits (P, B).

@@ -46,6 +46,7 @@ class SafetySpec(Spec):
         "hoeffding",
         "clopper_pearson",
         "empirical_bernstein",
+        "anderson",
         "betting",
         "bootstrap",
     ] = Field("auto", description="The confidence bound; `auto` selects one that suits the rates.")

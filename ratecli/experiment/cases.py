@@ -10,6 +10,8 @@ from functools import cached_property
 from importlib import metadata
 from typing import Any
 
+import numpy as np
+
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.config.sweep import SweepPoint
 from ratecli.errors import Loc
@@ -252,6 +254,8 @@ def case_key_content(case: Case) -> dict[str, Any]:
         "resample": case.share and str(case.share),
         "unseen": case.unseen,
         "safety": case.safety and case.safety.content(rules),
+        # before version 2, these bounds were approximate or infinite
+        "one_sided": 2 if _bounds_one_sided(case) else None,
         "aside": None if tested or case.holdout is None else case.holdout.content(),
     }
     return {key: value for key, value in optional.items() if value} | {
@@ -263,6 +267,14 @@ def case_key_content(case: Case) -> dict[str, Any]:
         "constraints": list(rules.values()),
         "metrics": sorted({ex.to_text(metric) for metric in case.metrics.values()}),
     }
+
+
+def _bounds_one_sided(case: Case) -> bool:
+    """Return whether a case is tested by a bound that uses measurements with one known end."""
+    if case.safety is None or case.safety.bound not in {"auto", "betting", "empirical_bernstein"}:
+        return False
+    rates = ex.leaves(*(goal.expression for goal in case.constraints))
+    return not np.isfinite([leaf.rate.range for leaf in rates]).all()
 
 
 def _guard_key_content(guard: MarginSpec) -> dict[str, Any]:

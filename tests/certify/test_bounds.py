@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from oracles.samples import UNKNOWN, decisions, rng, sample
-from scipy import stats
+from scipy import integrate, stats
 
+from ratecli.certify.betting import _one_sided_stakes
 from ratecli.certify.bound import BoundedSample, SampleMoments
 from ratecli.certify.bounds import BOUNDS, Bound, choose_bound
 
 T = BOUNDS["student_t"]
-EXACT = ["hoeffding", "clopper_pearson", "empirical_bernstein", "betting"]
+EXACT = ["hoeffding", "clopper_pearson", "empirical_bernstein", "anderson", "betting"]
 every_bound = pytest.mark.parametrize("bound", BOUNDS.values(), ids=BOUNDS)
 exact_bound = pytest.mark.parametrize("bound", [BOUNDS[name] for name in EXACT], ids=EXACT)
 
@@ -62,6 +64,8 @@ SQUARES = np.square([0.5, -1.2, 0.3, 2.0, -0.7, 1.1, -0.4, 0.9, -1.6, 0.2]) - 2
         ("empirical_bernstein", decisions(30, 100), 0.05, 0.5120424140, None),
         ("empirical_bernstein", decisions(10, 500), 0.05, 0.0542724219, None),
         ("empirical_bernstein", decisions(100, 5000), 0.05, 0.0271001669, None),
+        # a quarter of the distribution is moved to the end: 0.25 + (0.2 + ... + 0.7) / 8
+        ("anderson", BoundedSample(np.arange(8) / 10), math.exp(-1), 0.5875, 0.1875),
     ],
 )
 def test_limits_of_the_literature(name, measured, delta, upper, lower):
@@ -102,6 +106,19 @@ def test_bootstrap_agrees_with_scipy():
     parts = [BoundedSample(groups[0]), BoundedSample(groups[1], coefficient=-1.0)]
     uppers = [BOUNDS["bootstrap"].upper(parts, 0.05, rng(seed)) for seed in range(20)]
     assert np.mean(uppers) == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("delta", [0.3, 0.01])
+def test_anderson_is_an_integral_of_the_distribution_function(delta):
+    values, end, shift = rng(4).normal(size=37), 4.0, math.sqrt(math.log(1 / delta) / 74)
+
+    def below(x: float) -> float:
+        return max(float((values <= x).mean()) - shift, 0.0)
+
+    steps = [values.min(), *np.sort(values), end]
+    area = sum(integrate.quad(below, *pair)[0] for pair in itertools.pairwise(steps))
+    upper = BOUNDS["anderson"].upper([BoundedSample(values, (-math.inf, end))], delta, rng())
+    assert upper == pytest.approx(end - area, abs=1e-9)
 
 
 def test_exact_bounds():
@@ -152,11 +169,19 @@ def test_failure_rates_on_rare_events_of_t_and_clopper_pearson(rows, rate, misse
         ),
         ([BoundedSample(SOFT), BoundedSample(SOFT, (0.0, math.inf))], "student_t"),
         ([BoundedSample(np.array([-0.3, 0.7]), (-0.3, 0.7))], "clopper_pearson"),
+        ([decisions(3, 9), BoundedSample(SOFT, (0.0, math.inf), -1.0)], "betting"),
+        ([BoundedSample(SOFT, (-math.inf, 1.0))], "betting"),
+        ([BoundedSample(SOFT, (-math.inf, 1.0), -1.0)], "student_t"),
+        ([BoundedSample(SOFT, UNKNOWN, -1.0)], "student_t"),
     ],
 )
 def test_auto_chooses_by_range_and_values(parts, name):
     assert choose_bound("auto", parts) is BOUNDS[name]
     assert choose_bound("hoeffding", parts).name == "hoeffding"
+    opposite = [replace(part, coefficient=-part.coefficient) for part in parts]
+    assert choose_bound("auto", opposite, {-1}) is BOUNDS[name]
+    if name == "betting" and len(parts) == 1:  # one of both sides has no exact bound
+        assert choose_bound("auto", parts, {1, -1}) is T
 
 
 @every_bound
@@ -189,10 +214,79 @@ def test_too_few_rows_give_the_end_of_the_range(bound):
 @every_bound
 def test_infinite_ranges(bound):
     upper = bound.upper([BoundedSample(SOFT, UNKNOWN)], 0.05, rng())
-    assert math.isinf(upper) if bound.needs_range else 0.5 < upper < 0.8
+    assert 0.5 < upper < 0.8 if bound.needs == "none" else math.isinf(upper)
     # a loss is at least 0, whatever it is
-    negative = bound.upper([BoundedSample(SOFT, (0.0, math.inf), -1.0)], 0.05, rng())
-    assert negative == 0 if bound.needs_range else -0.8 < negative < -0.2
+    loss = BoundedSample(np.tile(SOFT, 9), (0.0, math.inf), -1.0)
+    negative = bound.upper([loss], 0.05, rng())
+    assert negative == 0 if bound.needs == "both" else -0.8 < negative < -0.2
+    assert bound.upper([replace(loss, coefficient=1.0)], 0.05, rng()) > 0.5
+
+
+RETURNS = {
+    "bandit": (rng(7).random(2000) < 0.1) * (rng(8).random(2000) < 0.3) / 0.1,
+    "weights": rng(7).lognormal(-0.5, 1.0, 2000),
+    "products": np.exp(rng(7).normal(-0.08, 0.4, (2000, 10)).sum(axis=1)),
+    "Pareto": rng(7).pareto(1.5, 2000),
+}
+every_return = pytest.mark.parametrize("values", RETURNS.values(), ids=RETURNS)
+ONE_SIDED = [bound for bound in BOUNDS.values() if bound.exact and bound.needs == "upper"]
+one_sided = pytest.mark.parametrize("bound", ONE_SIDED, ids=lambda bound: bound.name)
+
+
+@every_return
+@pytest.mark.parametrize("rows", [100, 2000])
+def test_betting_is_the_narrowest_lower_bound_of_weighted_returns(values, rows):
+    part = BoundedSample(values[:rows], (0.0, math.inf), -1.0)
+    limits = {bound.name: -bound.upper([part], 0.05, rng()) for bound in ONE_SIDED}
+    assert 0 <= limits["empirical_bernstein"] < limits["betting"] < values[:rows].mean()
+    assert 0 <= limits["anderson"] < limits["betting"]
+    # knowing a high upper end would only make the bets smaller
+    known = replace(part, range=(0.0, 1.2 * float(values.max())))
+    assert -BOUNDS["betting"].upper([known], 0.05, rng()) < limits["betting"]
+
+
+@one_sided
+@every_return
+def test_one_sided_limits_in_other_units(bound, values):
+    """They depend on the distances from the known end, and increase with delta."""
+    part = BoundedSample(values, (0.0, math.inf), -1.0)
+    uppers = [bound.upper([part], delta, rng()) for delta in (0.3, 0.05, 1e-3)]
+    assert uppers == sorted(uppers)
+    assert -values.mean() < uppers[0] < uppers[2] <= 0
+    other = BoundedSample(4 * values - 1, (-1.0, math.inf), -0.25)
+    assert bound.upper([other], 0.05, rng()) == pytest.approx(uppers[1] + 0.25, rel=1e-6)
+    mirrored = BoundedSample(-values, (-math.inf, 0.0))
+    assert bound.upper([mirrored], 0.05, rng()) == uppers[1]
+
+
+@pytest.mark.parametrize("name", ["betting", "anderson"])
+def test_one_sided_samples_of_a_sum_divide_delta(name):
+    parts = [
+        BoundedSample(RETURNS["weights"], (0.0, math.inf), -1.0),
+        BoundedSample(RETURNS["bandit"][:500], (0.0, math.inf), -0.3),
+    ]
+    stream, bound = rng(), BOUNDS[name]
+    alone = sum(bound.upper([part], 0.025, stream) for part in parts)
+    assert bound.upper(parts, 0.05, rng()) == pytest.approx(alone, rel=1e-9)
+
+
+@one_sided
+@pytest.mark.parametrize("rows", [1, 2, 3, 19, 200])
+def test_one_sided_limits_of_equal_values(bound, rows):
+    for value in (0.0, 3.0):
+        part = BoundedSample(np.full(rows, value), (0.0, math.inf), -1.0)
+        assert -value <= bound.upper([part], 0.05, rng()) <= 0
+        expected = bound.predicted([replace(part.moments(), deviation=0.0)], 0.05).value
+        assert -value <= expected <= 0
+
+
+def test_one_sided_stakes_depend_on_earlier_rows():
+    values = RETURNS["weights"][:50]
+    changed = np.r_[values[:20], 1e6, values[21:]]
+    stakes, others = (_one_sided_stakes(each, 0.05) for each in (values, changed))
+    assert (stakes[:21] == others[:21]).all()
+    assert (stakes[21:] > others[21:]).all()
+    assert ((stakes > 0) & (stakes < 1)).all()
 
 
 CASES = {
@@ -253,11 +347,11 @@ def test_limits_are_in_the_range_of_the_sum(bound):
 
 @exact_bound
 def test_a_joint_bound_of_two_groups_is_narrower_than_two_bounds(bound):
-    """Except with empirical Bernstein, which divides delta."""
+    """Except with empirical Bernstein and Anderson, which divide delta."""
     parts = [decisions(60, 400), decisions(80, 500, -0.9)]
     jointly = bound.upper(parts, 0.05, rng())
     divided = sum(bound.upper([part], 0.025, rng()) for part in parts)
-    if bound.name == "empirical_bernstein":
+    if bound.name in {"empirical_bernstein", "anderson"}:
         assert jointly == pytest.approx(divided, rel=1e-2)
     else:
         assert jointly - total(parts) < 0.75 * (divided - total(parts))
@@ -287,6 +381,13 @@ MOMENTS = {
         SampleMoments(1.0, 0.3, 0.2, 1500),
         SampleMoments(-0.8, 0.25, 0.31, 4200),
         SampleMoments(0.3, 0.6, 0.4, 800),
+    ],
+    "one-sided": [SampleMoments(-0.7, 1.2, 2.0, 4000, (0.0, math.inf))],
+    "one-sided, known": [SampleMoments(1.0, 20.0, 0.1, 70, (-math.inf, 21.0))],
+    "one-sided, rare": [SampleMoments(-1.0, 0.1, 30.0, 70, (0.0, math.inf))],
+    "one of two is one-sided": [
+        SampleMoments(-1.0, 1.2, 2.0, 4000, (0.0, math.inf)),
+        SampleMoments(0.5, 0.3, 0.4, 900),
     ],
 }
 STEP = 1e-5
@@ -324,7 +425,7 @@ def test_slopes_at_deviations_of_0_are_one_sided(name, coefficients):
     assert predicted.by_deviation[0] == pytest.approx((moved.value - predicted.value) / 1e-3)
 
 
-NEAR = {"betting": 0.06, "bootstrap": 0.1, "clopper_pearson": 0.04}
+NEAR = {"anderson": 0.2, "betting": 0.06, "bootstrap": 0.1, "clopper_pearson": 0.04}
 
 
 def samples() -> dict[str, list[BoundedSample]]:
@@ -356,6 +457,17 @@ def test_predictions_are_close_to_bounds(bound, parts):
     width = np.mean([bound.upper(parts, 0.05, rng(seed)) for seed in range(repeats)]) - value
     predicted = bound.predicted([part.moments() for part in parts], 0.05).value - value
     assert predicted == pytest.approx(width, rel=NEAR.get(bound.name, 1e-9))
+
+
+@every_return
+@pytest.mark.parametrize(
+    ("name", "near"), [("betting", 0.3), ("empirical_bernstein", 0.3), ("anderson", 0.4)]
+)
+def test_predictions_of_one_sided_bounds(name, near, values):
+    part = BoundedSample(values, (0.0, math.inf), -1.0)
+    width = BOUNDS[name].upper([part], 0.05, rng()) + values.mean()
+    predicted = BOUNDS[name].predicted([part.moments()], 0.05).value + values.mean()
+    assert predicted == pytest.approx(width, rel=near)
 
 
 def test_predictions_of_betting_for_means_near_the_ends():

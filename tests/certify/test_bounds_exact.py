@@ -14,7 +14,9 @@ from ratecli.certify.bound import BoundedSample
 from ratecli.certify.bounds import BOUNDS, Bound
 from ratecli.models.base import Array
 
-COUNTED = [BOUNDS[name] for name in ("clopper_pearson", "hoeffding", "empirical_bernstein")]
+COUNTED = [
+    BOUNDS[name] for name in ("clopper_pearson", "hoeffding", "empirical_bernstein", "anderson")
+]
 BETTING = BOUNDS["betting"]
 RATES = np.concatenate(([0.0, 1e-3, 0.01], np.linspace(0.03, 0.97, 30), [0.99, 0.999, 1.0]))
 of_counts = pytest.mark.parametrize("bound", COUNTED, ids=[bound.name for bound in COUNTED])
@@ -65,6 +67,7 @@ PAIRS = [
     (BOUNDS["clopper_pearson"], (9, 24), 0.3, 0.01),
     (BOUNDS["hoeffding"], (9, 24), -0.8, 0.1),
     (BOUNDS["empirical_bernstein"], (9, 24), -0.8, 0.3),
+    (BOUNDS["anderson"], (9, 24), -0.8, 0.3),
 ]
 
 
@@ -183,3 +186,55 @@ def test_failure_rate_in_ten_thousand_samples(bound, name, rows):
     if bound.name == "clopper_pearson" and rows == [300, 200]:
         pytest.skip("takes minutes, and is summed over all outcomes above")
     assert fails_rarely(bound, [LAWS[name], LAWS["beta"]], rows, -0.8, 10_000)
+
+
+def log_normal(spread: float):
+    """Likelihood ratios, and products of them: their mean is 1."""
+    return (lambda stream, n: stream.lognormal(-(spread**2) / 2, spread, n)), 1.0
+
+
+HEAVY = {
+    "likelihood ratios": log_normal(0.5),
+    "products": log_normal(2.0),
+    "Pareto": (lambda stream, n: stream.pareto(1.5, n) + 1, 3.0),
+    "rare": (lambda stream, n: 1000.0 * (stream.random(n) < 1e-3), 1.0),
+    "exponential": (lambda stream, n: stream.exponential(size=n), 1.0),
+    "far": (lambda stream, n: 20 + np.sqrt(3) * stream.uniform(-1, 1, n), 20.0),
+    "zero or two": (lambda stream, n: 2.0 * stream.integers(2, size=n), 1.0),
+}
+ONE_SIDED = [BOUNDS[name] for name in ("betting", "empirical_bernstein", "anderson")]
+
+
+def misses_of_one_sided(bound: Bound, law, rows: list[int], delta: float, draws: int) -> int:
+    """Return how often a lower bound of a sum of means of heavy tails is too high.
+
+    The second sample of a sum has a known range.
+    """
+    (draw, mean), stream, misses = law, rng(23), 0
+    second = LAWS["beta"]
+    truth = -mean + (0.8 * second[1] if len(rows) > 1 else 0.0)
+    for _ in range(draws):
+        parts = [BoundedSample(draw(stream, rows[0]), (0.0, np.inf), -1.0)]
+        if len(rows) > 1:
+            parts.append(BoundedSample(second[0](stream, rows[1]), coefficient=0.8))
+        misses += bound.upper(parts, delta, stream) < truth - 1e-12
+    return misses
+
+
+@pytest.mark.parametrize("name", HEAVY)
+@pytest.mark.parametrize(("rows", "delta"), [([30], 0.2), ([200], 0.2), ([60, 40], 0.2)])
+@pytest.mark.parametrize("bound", ONE_SIDED, ids=lambda bound: bound.name)
+def test_failure_rate_of_lower_bounds_of_heavy_tails(bound, name, rows, delta):
+    assert few_enough(misses_of_one_sided(bound, HEAVY[name], rows, delta, 300), 300, delta)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HEAVY)
+@pytest.mark.parametrize("rows", [[5], [50], [1000], [3000, 100]])
+@pytest.mark.parametrize("delta", [0.05, 0.3])
+@pytest.mark.parametrize("bound", ONE_SIDED, ids=lambda bound: bound.name)
+def test_failure_rate_of_lower_bounds_of_heavy_tails_in_many_samples(bound, name, rows, delta):
+    misses = misses_of_one_sided(bound, HEAVY[name], rows, delta, 2000)
+    assert few_enough(misses, 2000, delta)
+    if bound.name == "betting" and (name, rows) == ("exponential", [1000]):
+        assert misses > 0.05 * delta * 2000  # and the bound is not much wider than necessary

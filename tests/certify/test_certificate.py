@@ -156,13 +156,14 @@ def test_each_constraint_has_its_own_delta():
     assert second.upper == pytest.approx(1 - 0.01**0.05 - 0.5)
 
 
-def test_an_approximate_bound_makes_the_certificate_approximate():
-    """One of two quantities is a squared error without a known range."""
+@pytest.mark.parametrize(("sign", "bound"), [("+", "student_t"), ("-", "betting")])
+def test_an_approximate_bound_makes_the_certificate_approximate(sign, bound):
+    """One of two quantities is a squared error, of which only the lower end is known."""
     measured = {"decision": np.tile([0.0, 1.0], 20), "squared_error": np.linspace(0, 1, 40)}
     label = np.tile([0.0, 1.0], 20)
-    found = one("tpr - 0.1 * mse <= 1", groups(a=40), measured, label, label_range=ALL)
-    assert found.bound == "clopper_pearson, student_t"
-    assert (found.exact, found.classifier) == (False, "deterministic")
+    found = one(f"tpr {sign} 0.1 * mse <= 1", groups(a=40), measured, label, label_range=ALL)
+    assert found.bound == f"clopper_pearson, {bound}"
+    assert (found.exact, found.classifier) == (bound == "betting", "deterministic")
 
 
 PLAIN = {

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ratecli.certify.bound import Bound, BoundPredictor, SampleMoments
-from ratecli.certify.bounds import choose_bound
 from ratecli.certify.forms import FormRows
 from ratecli.certify.trees import (
     GoalTestPlan,
@@ -285,16 +284,20 @@ def predict_safety_test(
             groups.append(MeanEstimate(rows, design.some(rows.rows)))
         return numbers[key]
 
-    def terms(parts: Sequence[FormRows]) -> tuple[Bound, tuple[tuple[int, float], ...]]:
-        samples = [rows.measured({rows.of: outputs.measured(rows.of)}) for rows in parts]
-        numbered = tuple((group_number(rows), rows.coefficient) for rows in parts)
-        return choose_bound(safety.bound, samples), numbered
+    def terms(parts: Sequence[FormRows]) -> tuple[tuple[int, float], ...]:
+        return tuple((group_number(rows), rows.coefficient) for rows in parts)
 
     goals = []
     for goal in problem.constraints:
         plan = plan_goal_test(goal, safety, problem.rates)
-        quantities = map(terms, plan.parts(problem.rates, problem.label_ends))
-        goals.append(PredictedGoal(plan, tuple(quantities), tuple(enumerate(plan.trees))))
+        quantities = plan.parts(problem.rates, problem.label_ends)
+        samples = [
+            [rows.measured({rows.of: outputs.measured(rows.of)}) for rows in parts]
+            for parts in quantities
+        ]
+        bounds = plan.choose_bounds(safety.bound, samples)
+        own = tuple(zip(bounds, map(terms, quantities), strict=True))
+        goals.append(PredictedGoal(plan, own, tuple(enumerate(plan.trees))))
     plain = TestPrediction(tuple(groups), tuple(goals), safety.rows, share).with_parts(outputs)
-    bounds = sum(len(goal.plan.bounds) for goal in goals)
-    return replace(plain, inflation=make_inflation(inflation, bounds))
+    count = sum(len(goal.plan.bounds) for goal in goals)
+    return replace(plain, inflation=make_inflation(inflation, count))
