@@ -87,7 +87,7 @@ CHOICES = (
         "no",
         "random",
         "may return no model, above all with few rows or many features",
-        (0.05, 0.33, None),
+        (0.05, 0.33, 33),
     ),
     Choice(
         "least_squares",
@@ -96,6 +96,7 @@ CHOICES = (
         "no",
         "not random",
         "bounds on `mse` and `mean_error` only",
+        (0.01, 0.13, 22),
     ),
     Choice(
         "thresholded",
@@ -104,7 +105,7 @@ CHOICES = (
         "no",
         "not random",
         "one threshold may not satisfy several rules together",
-        (0.03, 0.31, None),
+        (0.03, 0.31, 66),
     ),
     Choice(
         "exponentiated_gradient",
@@ -113,7 +114,7 @@ CHOICES = (
         "no",
         "random",
         "affine rules only; may violate them a little",
-        (0.16, 1.06, None),
+        (0.16, 1.06, 205),
     ),
     Choice(
         "coco",
@@ -149,7 +150,7 @@ CHOICES = (
         "no",
         "as it is",
         "changes nothing",
-        (0.03, 0.24, None),
+        (0.03, 0.24, 18),
     ),
     Choice(
         "balanced_tree",
@@ -158,7 +159,7 @@ CHOICES = (
         "no",
         "random",
         "promises nothing about decisions",
-        (0.05, 0.39, None),
+        (0.05, 0.39, 57),
     ),
     Choice(
         "qp_proxy",
@@ -167,7 +168,7 @@ CHOICES = (
         "no",
         "random",
         "does not enforce a bound on disclosivity",
-        (0.02, 0.25, None),
+        (0.02, 0.25, 39),
     ),
     Choice(
         "naive_proxy",
@@ -176,7 +177,7 @@ CHOICES = (
         "no",
         "random",
         "does not enforce a bound on disclosivity",
-        (0.02, 0.34, None),
+        (0.02, 0.34, 50),
     ),
 )
 """The algorithms, those that serve most purposes first."""
