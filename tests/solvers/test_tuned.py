@@ -186,6 +186,8 @@ def test_rows_of_one_fold_alone_are_refused():
         ("mixture", {}, {"model": ["GaussianNB"], "var_smoothing": [0.1]},
          {"model": {"GaussianNB": {"var_smoothing": 0.1}}}),
         ("unconstrained", {"model": "SGDClassifier"}, {"loss": ["hinge"], "alpha": [1.0]}, None),
+        ("mixture", {"scores": "in_sample"}, {"model": ["RandomForestClassifier", "linear"]},
+         {"model": "RandomForestClassifier"}),
         ("unconstrained", {}, {"loss": ["logistic"]}, {"loss": "logistic"}),
         ("three_player", {}, {"learning_rate": [0.5]}, None),
         ("three_player", {}, {"learning_rate": [0.5], "steps": [9]},
