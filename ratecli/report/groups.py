@@ -28,6 +28,7 @@ from ratecli.ledger.violations import (
     ViolationSample,
     measured_violation,
 )
+from ratecli.rates.expression import ALL_ROWS
 
 LEVEL = 0.95
 
@@ -304,16 +305,16 @@ def _outcome(
 def _group_rates(
     trial: PlannedTrial, result: TrialResult, variant: str
 ) -> dict[tuple[str, str], float]:
-    """Return stored rates of the metrics' groups: those that metrics use, or if none, all."""
+    """Return stored rates by rate and group: those that metrics use, or if they use none, all."""
     found = result.info.get(GROUP_RATES_KEY) or {"rates": {}}
     texts = " ".join(trial.metrics.values())
     rates = {
         (rate, group): math.nan if value is None else value
         for group, own in found["rates"].get(variant, {}).items()
         for rate, (value, *_) in own.items()
-        if f"[{group}]" in texts
+        if group != str(ALL_ROWS)
     }
-    used = {key: value for key, value in rates.items() if f"{key[0]}[" in texts}
+    used = {k: v for k, v in rates.items() if f"{k[0]}[" in texts and f"[{k[1]}]" in texts}
     return used or rates
 
 
