@@ -19,7 +19,7 @@ from ratecli.datasets.encode import ReadyMadeError
 from ratecli.datasets.files import check_is_file, read_errors
 from ratecli.datasets.tables import SEPARATOR_HELP, read_table_file, table_bytes
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.files import CERTIFICATES_FILE, ENCODER_FILE, atomic_write
+from ratecli.files import CERTIFICATES_FILE, ENCODER_FILE, LEDGER_FILE, atomic_write
 from ratecli.ledger.records import PlannedTrial, random_stream
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.proxies import ProxyFilter, SampledFilter
@@ -120,6 +120,12 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
     record = None
     with read_errors(str(path)):
         is_folder = path.is_dir()
+        if not path.exists() and (path.absolute().parent.parent / LEDGER_FILE).is_file():
+            way = (
+                f"name one of the folders in '{path.parent}'. A trial that ended without a model "
+                "has none: its status and reason are in trials.csv beside them"
+            )
+            check_is_file(str(path), path, way)
     if is_folder:
         record = _read_record(path)
         path = path / _choose_variant(record, path, variant)
@@ -157,7 +163,11 @@ def _read_record(folder: Path) -> Mapping[str, Any]:
     )
     if (folder / CERTIFICATES_FILE).is_file() and not path.exists():
         message = f"the trial in '{folder}' has no model: none passed its safety test"
-        raise FaultError(Diagnostic("E405", message, f"see {CERTIFICATES_FILE} there"))
+        hint = (
+            f"{CERTIFICATES_FILE} there has the bounds: name another trial, or run with more rows, "
+            "looser constraints or a larger delta"
+        )
+        raise FaultError(Diagnostic("E405", message, hint))
     check_is_file(str(path), path, way)
     with suppress(ValueError, RecursionError):
         content = json.loads(read_model_file(str(path), path))

@@ -22,7 +22,7 @@ from ratecli.plugins import find_plugin
 from ratecli.rates import expression as ex
 from ratecli.rates import resolve as rs
 from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
-from ratecli.rates.expression import Expression
+from ratecli.rates.expression import Expression, Slice
 from ratecli.rates.metrics import plugin_metric_names
 from ratecli.rates.table import DEPLOYED, RATES
 from ratecli.sampling.resampling import Holdout, SamplingSpec
@@ -97,6 +97,8 @@ class Case:
     settings
         The settings of the solver among which the goals choose; `solver` is the first one. Empty
         unless the algorithm is tuned by its goals.
+    groups
+        The groups of the file, whose rates are stored with each trial.
     """
 
     label: str
@@ -113,6 +115,7 @@ class Case:
     metrics: Mapping[str, Expression]
     filtering: CaseFilter | None = None
     settings: tuple[Setting, ...] = ()
+    groups: tuple[Slice, ...] = ()
 
     def by_setting(self) -> list[Case]:
         """Return the case with the solver of each setting."""

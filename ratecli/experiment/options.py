@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any, get_args, get_type_hints
@@ -52,10 +52,13 @@ def option_names(name: str) -> tuple[str, ...]:
     )
 
 
-def make_solver(name: str, options: Mapping[str, Any], constraints: Collection[str]) -> Solver:
+def make_solver(
+    name: str, options: Mapping[str, Any], constraints: Collection[str], *, idle: bool = False
+) -> Solver:
     """Return the algorithm with its options; raise FaultError with locations in the options.
 
-    `constraints` are the names of the file's constraints.
+    `constraints` are the names of the file's constraints. Options without effect are refused
+    unless `idle`.
     """
     found, fields = solver_class(name), option_names(name)
     given, options = options, {**all_algorithms()[name].preset, **options}
@@ -70,9 +73,7 @@ def make_solver(name: str, options: Mapping[str, Any], constraints: Collection[s
         made: Solver = _type_adapter(found).validate_json(json.dumps(options), strict=True)
     except ValidationError as error:
         raise FaultError(diagnostics_of(error)) from None
-    for key, why in made.idle.items():
-        if key in given:
-            wrong.append(Diagnostic("E104", why, "leave it out", loc=(key,), key=True))
+    wrong += [] if idle else idle_options([made], given)
     for key, rule in _constraint_options(made).items():
         if rule not in constraints:
             hint = did_you_mean(rule, constraints, "constraints")
@@ -81,6 +82,15 @@ def make_solver(name: str, options: Mapping[str, Any], constraints: Collection[s
     if wrong:
         raise FaultError(wrong)
     return made
+
+
+def idle_options(solvers: Sequence[Solver], given: Collection[str]) -> list[Diagnostic]:
+    """Return an E104 for each given option that has no effect in any of the solvers."""
+    return [
+        Diagnostic("E104", why, "leave it out", loc=(key,), key=True)
+        for key, why in solvers[0].idle.items()
+        if key in given and all(key in each.idle for each in solvers)
+    ]
 
 
 def unknown_option(found: type[Solver], key: str, known: Collection[str]) -> Diagnostic:

@@ -379,6 +379,7 @@ class ExperimentReader:
             metrics=values | {VIOLATION_PREFIX + goal.name: goal.expression for goal in rules},
             filtering=case_filter,
             settings=settings if settings[0].values else (),
+            groups=tuple(Slice.of((), group) for group in self.groups[pool].values()),
         )
         for each in case.by_setting():
             self.add(check_case(self.experiment, each, self.numeric))

@@ -9,7 +9,14 @@ from itertools import product
 from typing import Any
 
 from ratecli.errors import Diagnostic, FaultError, did_you_mean
-from ratecli.experiment.options import make_solver, option_names, solver_class, unknown_option
+from ratecli.experiment.options import (
+    idle_options,
+    make_solver,
+    option_names,
+    solver_class,
+    unknown_option,
+)
+from ratecli.solvers.base import Solver
 from ratecli.solvers.oracles.choice import (
     LOGISTIC,
     PLUGIN_ORACLE,
@@ -40,8 +47,9 @@ def make_settings(
     Raises
     ------
     FaultError
-        E101 for a name that is neither, E104 for one that is set as well, for too many combinations
-        and for filters, and the errors of `make_solver`; with locations in the entry's options.
+        E101 for a name that is neither, E104 for one that is set as well, for an option without
+        effect in all settings, for too many combinations and for filters, and the errors of
+        `make_solver`; with locations in the entry's options.
     """
     found, models = solver_class(name), _default_models(name)
     own = {*option_names(name)} - {TUNE} - _idle_by_model(name, options)
@@ -69,14 +77,23 @@ def make_settings(
                 place = next((key for key in MODEL_OPTIONS if values.get(key) is not None), "model")
                 more = {key: setting[key] for key in parameters}
                 chosen[place] = _with_parameters(values[place], more)
-            settings.append(Setting(setting, make_solver(name, chosen, constraints)))
+            settings.append(Setting(setting, make_solver(name, chosen, constraints, idle=True)))
         except FaultError as error:
             raise FaultError(
                 _relocated(name, each, at, parameters) for each in error.faults
             ) from None
+    _check_idle(name, [each.solver for each in settings], options, own.intersection(tune))
     if len({setting.solver.score_column for setting in settings}) > 1:
         raise _error("some settings have an existing score as their only feature, others do not")
     return tuple(settings)
+
+
+def _check_idle(
+    name: str, solvers: Sequence[Solver], options: Collection[str], tuned: Collection[str]
+) -> None:
+    """Raise E104 if an option has no effect in any setting."""
+    if idle := idle_options(solvers, {*options, *tuned}):
+        raise FaultError(_relocated(name, each, dict.fromkeys(tuned, 0), ()) for each in idle)
 
 
 def _error(message: str, *inside: str) -> FaultError:

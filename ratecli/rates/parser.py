@@ -288,6 +288,8 @@ class _Parser:
                 if found is None:
                     self.unexpected("a number is expected")
                 min_rows = NumberLiteral(float(found[0]), found[1])
+                if not min_rows.value.is_integer():  # infinite, too
+                    refuse("E301", f"{found[0]} is not a whole number of rows", found[1])
         self.expect(")", "the arguments")
         return replace(node, arguments=tuple(values), by=columns, joint=joint, min_rows=min_rows)
 

@@ -10,6 +10,7 @@ import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from scipy.special import ndtri
 
 from ratecli.apply.export.parts import is_random
 from ratecli.apply.predict import StoredModel, load_applicable_model
+from ratecli.config.sweep import DATASET_AXIS
 from ratecli.datasets.columns import MISSING_CATEGORY
+from ratecli.datasets.registry import find_source
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.catalogue import list_metrics
 from ratecli.files import LEDGER_FILE, atomic_write
@@ -34,6 +37,8 @@ from ratecli.ledger.records import (
 from ratecli.ledger.store import LedgerStore
 from ratecli.ledger.view import NOT_RUN, Ledger
 from ratecli.ledger.violations import measured_violation
+from ratecli.rates.expression import Slice
+from ratecli.rates.parser import parse_conditions
 from ratecli.report.certificates import collect_certificates
 from ratecli.report.groups import LEVEL, estimate_share, seed_groups
 from ratecli.report.html import render_template
@@ -173,7 +178,10 @@ class _CardMaker:
 
     @property
     def datasets(self) -> Mapping[str, Any]:
-        return self.ledger.experiment.get("datasets") or {}
+        """The entries of the data sets whose rows the trial used."""
+        found = self.ledger.experiment.get("datasets") or {}
+        one = self.trial.point.get(DATASET_AXIS)
+        return found if one is None else {str(one): found[str(one)]}
 
     @property
     def run(self) -> Mapping[str, Any]:
@@ -183,6 +191,19 @@ class _CardMaker:
     def measured(self, split: str, metric: str) -> float | None:
         """Return a measured number of the variant, None if there is none."""
         return self.ledger.numbers(self.trial).get(self.model.variant, {}).get((split, metric))
+
+    @property
+    def groups(self) -> dict[str, str]:
+        """The conditions of the file's groups in the trial's data sets, by name."""
+        found = self.ledger.experiment.get("groups") or {}
+        pool = next(iter(self.datasets), "")
+        rules = {k: v if isinstance(v, str) else v.get(pool) for k, v in found.items()}
+        return {name: rule for name, rule in rules.items() if rule is not None}
+
+    @property
+    def group_names(self) -> dict[str, str]:
+        """The names of the file's groups, by their conditions as rates have them."""
+        return {str(Slice.of((), parse_conditions(v))): name for name, v in self.groups.items()}
 
     def card(self) -> Card:
         experiment, point = self.ledger.experiment, format_point(self.trial.point)
@@ -205,11 +226,7 @@ class _CardMaker:
         trial, model = self.trial, self.model
         known = all_algorithms().get(trial.algorithm)
         summary = f": {known.summary}" if known and known.summary else ""
-        labels = {
-            entry["label"]: entry.get("positive")
-            for entry in self.datasets.values()
-            if entry.get("label") is not None
-        }
+        labels = dict.fromkeys(filter(None, map(_label, self.datasets.values())))
         kinds = model.encoding.columns_for(model.classifier)
         trace = self.ledger.results[trial.key].trace
         chosen: Any = next((row["setting"] for row in trace if row.get("chosen")), {})
@@ -219,9 +236,7 @@ class _CardMaker:
             "options": format_point({k: v for k, v in options.items() if v is not None}),
             "variant": model.which.removeprefix("variant "),
             "status": f"{self.ledger.status(trial)} {self.ledger.reason(trial)}".strip(),
-            "predicts": "; ".join(
-                label if value is None else f"{label} = {value}" for label, value in labels.items()
-            ),
+            "predicts": "; ".join(labels),
             "reads": ", ".join(f"{name} ({kind})" for name, kind in kinds.items()),
             "groups that it needs to know": "; ".join(model.classifier.slices),
         }
@@ -256,9 +271,8 @@ class _CardMaker:
     def _goals(self) -> Section:
         experiment, point = self.ledger.experiment, self.trial.point
         goals = {"minimize": str(experiment.get("objective", "")), **self.ledger.constraints}
-        groups = experiment.get("groups") or {}
         words = set(re.findall(r"\w+", " ".join(goals.values())))
-        facts = {name: f"`{rule}`" for name, rule in {**goals, **groups}.items()}
+        facts = {name: f"`{rule}`" for name, rule in {**goals, **self.groups}.items()}
         level = (self.info.get(NEW_DATA_KEY) or {"levels": {}})["levels"].get(self.model.main)
         if self.ledger.constraints and level is not None:
             of = "" if self.model.variant == self.model.main else f", for {self.model.main} only"
@@ -314,10 +328,9 @@ class _CardMaker:
         rates = found.get("rates", {}).get(self.model.variant)
         if not rates:
             return Section(title, "Not stored: an older ratecli ran the trial.")
-        names = {rule: name for name, rule in (self.ledger.experiment.get("groups") or {}).items()}
         rows = [
             [
-                ("group", names.get(group, group)),
+                ("group", self.group_names.get(group, group)),
                 ("rows", found["rows"][group]),
                 *((RATES[rate], _rate_cell(*numbers)) for rate, numbers in values.items()),
             ]
@@ -362,7 +375,7 @@ class _CardMaker:
         if constant is not None and objective is not None and is_no_better(objective, constant):
             yield "On new rows, it is no better than the same answer for everyone."
         counts = (self.info.get(GROUP_RATES_KEY) or {}).get("rows", {})
-        few = [group for group, count in counts.items() if count < FEW_ROWS]
+        few = [self.group_names.get(k, k) for k, count in counts.items() if count < FEW_ROWS]
         if few:
             yield f"Groups with fewer than {FEW_ROWS} new rows: {'; '.join(few)}."
         if "test" not in self.info.get("rows", {}):
@@ -400,6 +413,15 @@ class _CardMaker:
         commands = [shlex.join(["ratecli", *run["command"][1:]])] if run.get("command") else []
         commands.append(f"ratecli predict {shlex.quote(self.model.name)} NEW.csv -o DECIDED.csv")
         return Section("Origin and use", facts=_stated(facts), commands=tuple(commands))
+
+
+def _label(entry: Mapping[str, Any]) -> str:
+    """Return the label of an entry of `datasets` with its positive value; "" if it is unknown."""
+    if entry.get("source") is not None:
+        with suppress(FaultError):  # the plugin may have been removed since
+            return find_source(entry["source"]).label
+    value = entry.get("positive")
+    return " = ".join(str(part) for part in (entry.get("label"), value) if part is not None)
 
 
 def _stated(facts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -314,7 +314,7 @@ def _group_rates(
         for rate, (value, *_) in own.items()
         if group != str(ALL_ROWS)
     }
-    used = {key: value for key, value in rates.items() if f"{key[0]}[" in texts}
+    used = {k: v for k, v in rates.items() if f"{k[0]}[" in texts and f"[{k[1]}]" in texts}
     return used or rates
 
 

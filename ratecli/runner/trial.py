@@ -274,6 +274,10 @@ class Trial:
             predictions = dict(verdict.predictions)
             trial = self._with_main(solution, predictions) if predictions else trial
             info["certificates"] = list(verdict.certificates)
+            if case.solver.needs_deployed and not predictions:
+                reason += (
+                    f". To see its rates, add `{case.algorithm}: {{as: rates, safety: false}}`"
+                )
         values = trial.measure_variants(predictions)
         if problem.safety_test is None:
             status, reason = solution_status(case, solution, values)
@@ -288,7 +292,9 @@ class Trial:
         filters = summarize_filters(case.goals(), sample, splits, solution.variants, predictions)
         info |= filters or {
             BEST_CONSTANT_KEY: trial.best_constant(),
-            GROUP_RATES_KEY: group_rates(trial.rows, case.metrics.values(), predictions),
+            GROUP_RATES_KEY: group_rates(
+                trial.rows, case.metrics.values(), case.groups, predictions
+            ),
         }
         return MeasuredSolution(solution, values, status, reason, info)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ratecli.rates import expression as ex
-from ratecli.rates.expression import ALL_ROWS, Expression, Leaf
+from ratecli.rates.expression import ALL_ROWS, Expression, Leaf, Slice
 from ratecli.rates.matrix import Predictions, build_rate_matrix
 from ratecli.rates.table import RATES
 from ratecli.sampling.rows import TrialData
@@ -20,9 +20,12 @@ MAX_GROUPS = 48
 
 
 def group_rates(
-    rows: TrialData, metrics: Iterable[Expression], predictions: Mapping[str, Predictions]
+    rows: TrialData,
+    metrics: Iterable[Expression],
+    groups: Iterable[Slice],
+    predictions: Mapping[str, Predictions],
 ) -> dict[str, Any]:
-    """Return rates of all rows and of the groups in metrics, as JSON data.
+    """Return rates of all rows, of the groups in metrics and of more `groups`, as JSON data.
 
     They are those of the test set, or of the training set if there is none: `split` is its name
     and `rows` the number of rows of each group. `rates` has, by variant, group and rate, the value
@@ -31,11 +34,11 @@ def group_rates(
     """
     sample = rows.sample
     split = next(name for name in ("test", "train") if name in rows.splits())
-    wheres = [leaf.where for leaf in ex.leaves(*metrics) if leaf.where.conditions]
-    groups = [ALL_ROWS, *dict.fromkeys(wheres)][: MAX_GROUPS + 1]
+    used = [leaf.where for leaf in ex.leaves(*metrics) if leaf.where.conditions]
+    wheres = list(dict.fromkeys([ALL_ROWS, *used, *groups]))[: MAX_GROUPS + 1]
     kinds = DECISION_RATES if sample.label_range is None else NUMBER_RATES
     found: dict[str, dict[str, Any]] = {variant: {} for variant in predictions}
-    for where in groups:  # one at a time, which takes less memory
+    for where in wheres:  # one at a time, which takes less memory
         leaves = [Leaf(RATES[kind], where) for kind in kinds]
         matrix = build_rate_matrix(leaves, sample, split)
         inside = sample.rows(where, split)
@@ -49,5 +52,5 @@ def group_rates(
                 if leaf.rate.of != "decision" and n > 1:
                     errors = predicted.measure(leaf.rate.of, sample.label)[own]
                     numbers[leaf.rate.name].append(float(np.std(errors, ddof=1)) / math.sqrt(n))
-    counts = {str(where): sample.counted(sample.rows(where, split)) for where in groups}
+    counts = {str(where): sample.counted(sample.rows(where, split)) for where in wheres}
     return {"split": split, "rows": counts, "rates": found}

@@ -17,7 +17,7 @@ from ratecli.rates.tangent import tangent
 from ratecli.sampling.rows import TrialData
 
 MAX_MEASURED_PIECES = 100
-"""A violation that is a maximum of more pieces is not measured: it would take too long."""
+"""Constraints with more pieces are left out, because each piece takes time."""
 
 
 def violation_pieces(

@@ -157,7 +157,7 @@ BUILT_IN_ALGORITHMS = (
     ),
     Algorithm(
         "qp_proxy",
-        "filter by a predicted group, with the keeping probabilities that balance groups best",
+        "filter that keeps rows by a predicted group, with probabilities that balance groups best",
         "Deng, Diana, Kearns, Roth 2023, Algorithms 1 and 2",
         "filtering.solvers:GuessedGroup",
     ),

@@ -203,7 +203,7 @@ def _excess(problem: Problem, rates: Array, decisions: Array, estimates: Array) 
     excess = 0.0
     for goal in problem.constraints:
         if any_undefined(goal.ratios, rates[:, None], index).any():
-            excess = 1.0  # as in `Problem.worst_violation`
+            excess = max(excess, 1.0)  # as in `Problem.worst_violation`
             continue
         for piece in goal.pieces:
             value = float(values(piece, rates[:, None], index)[0])
@@ -212,5 +212,5 @@ def _excess(problem: Problem, rates: Array, decisions: Array, estimates: Array) 
                 problem.rates.standard_error(slopes, measured[of], problem.counts)
                 for of in {leaf.rate.of for leaf in ex.leaves(piece)}
             ]
-            excess = max(excess, value - max(errors))
+            excess = max(excess, value - max(errors, default=0.0))
     return excess

@@ -14,7 +14,7 @@ EXPERIMENTS = {
     "first": f"""\
 name: first
 datasets: {{people: {{label: y, {DATA}}}}}
-groups: {{women: sex = F, men: sex = M}}
+groups: {{women: sex=F, men: sex = M, low: x<0}}
 constraints: {{parity: 'positive_rate[women] >= 0.95 * positive_rate[men]'}}
 algorithms:
   - unconstrained

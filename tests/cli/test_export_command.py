@@ -43,6 +43,7 @@ REFUSED = [
     ([MAJORIZE, "--format", "json", "--variant", "stochastic"], 2, "cannot represent random decis"),
     ([trial("mixture"), "--format", "json"], 2, "cannot represent trees"),
     (["nothing", "--format", "json"], 4, "error[E405]: 'nothing' does not exist"),
+    ([trial("no_model"), "--format", "json"], 4, "has none: its status and reason are in trials"),
     ([MAJORIZE, "--format", "json", "-o", "no/x.json"], 2, "cannot write to 'no/x.json'"),
     ([MAJORIZE, "--format", "card", "-o", "no/x.md"], 2, "cannot write to 'no/x.md'"),
     (["copied", "--format", "card"], 2, "error[E503]: 'copied' is not in the results of a run"),
@@ -79,12 +80,17 @@ def test_a_card_has_the_measured_numbers(cli, rows):
     assert "- parity: `positive_rate[women] >= 0.95 * positive_rate[men]`" in text
     assert "- missing values in training rows: job" in text
     assert "- predicts: y" in text
+    assert "- low: `x<0`" in text
     known = measured("first", "majorize", "deterministic")
     metrics = {row["metric"]: row for row in card_table(text, "Results")}
     assert float(metrics["error"]["new rows"]) == pytest.approx(known["error", "test"], abs=5e-5)
     found = read(cli("predict", MAJORIZE, "people.csv").out)[rows.part == "test"]
     groups = {row["group"]: row for row in card_table(text, "Groups on new rows")}
-    for group, own in (("women", found.sex == "F"), ("men", found.sex == "M"), ("all rows", True)):
+    masks = {"women": found.sex == "F", "men": found.sex == "M", "low": found.x < 0}
+    assert groups.keys() == {"all rows", *masks}
+    plot = Path("results/first/figures/group-rates.svg").read_text("utf-8")
+    assert ("sex = F" in plot, "x < 0" in unescape(plot)) == (True, False)  # of metrics alone
+    for group, own in {**masks, "all rows": True}.items():
         some = found[own] if group != "all rows" else found
         assert groups[group]["rows"] == str(len(some))
         for rate, among in (
@@ -116,6 +122,14 @@ def test_a_card_states_limits(cli, rows):
     text = Path("s.md").read_text("utf-8")
     assert "- Decisions are random; `ratecli predict --seed` makes them repeatable." in text
     assert "- The last run was a quick test (--smoke)" in text
+
+
+def test_a_card_has_the_label_of_a_registered_data_set(cli, folder):
+    data = "datasets: {loans: {source: loans, rows: 60}}"
+    (folder / "l.yaml").write_text(f"name: l\n{data}\nalgorithms: [unconstrained]\n")
+    cli("run", "l.yaml", "-q", "-j", "1")
+    cli("export", trial("unconstrained", "l"), "--format", "card", "-o", "c.md")
+    assert "- predicts: repaid = yes\n" in Path("c.md").read_text("utf-8")
 
 
 def test_a_page_has_the_same_text_as_markdown(cli, rows):
@@ -150,3 +164,4 @@ def test_a_trial_whose_test_failed_has_no_model(cli, folder, rows):
         answer = cli(*command)
         assert answer.code == 4
         assert "has no model: none passed its safety test" in answer.err
+        assert "run with more rows, looser constraints or a larger delta" in answer.err

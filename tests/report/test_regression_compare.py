@@ -143,6 +143,11 @@ def test_data_sets_and_settings_that_changed_are_named():
     assert changes == {"algorithms.m.steps": ("1", "2"), "holds": ("not set", "train")}
     assert settings.algorithm_changes(changes, "m") == "steps 1 -> 2"
     assert settings.algorithm_changes(changes, "n") == ""
+    model = "algorithms.m.model.AdaBoostClassifier.algorithm"
+    was, now = (
+        {model: name, "algorithms.m.steps": step} for name, step in (("A", "1"), ("B", "2"))
+    )
+    assert settings.changed_settings(was, now).keys() == {model, "algorithms.m.steps"}
     assert settings.changed_settings({}, now) == {}, "older references have no settings"
 
 

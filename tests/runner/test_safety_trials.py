@@ -224,6 +224,16 @@ def test_audit_tests_the_deployed_model(folder, source):
             assert measured["error", split] == pytest.approx(share, abs=1e-12)
 
 
+def test_a_failed_audit_says_how_to_see_the_rates(folder):
+    text = FILE.replace("[unconstrained]", "[audit]") + "deployed: {column: old}\n"
+    rule = "constraints: {all: tpr >= 0.9999, "
+    assert "constraints: {" in text
+    results, values = trials(folder, text.replace("constraints: {", rule))
+    assert results["audit"].status == "no_solution_found"
+    assert results["audit"].reason.endswith("add `audit: {as: rates, safety: false}`")
+    assert not values.get("audit")
+
+
 def test_audit_reads_a_text_column_as_decisions(folder):
     frame = pd.read_csv(folder / "people.csv")
     frame["old"] = np.where(frame.old == 1, np.where(frame.x > 1, "1.0", "1"), "0")

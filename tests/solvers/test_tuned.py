@@ -167,6 +167,16 @@ def test_settings_have_the_margin_of_the_trial():
         assert after["violation"] == 0
 
 
+def test_a_part_of_a_constraint_may_be_a_number():
+    found = []
+    for text in ("positive_rate <= 0.3", "max(positive_rate - 0.3, -0.1) <= 0"):
+        rules = Rules({"few": text})
+        settings = make_settings("post_shift", {}, {"loss": ["hinge", "logistic"]}, ["few"])
+        found.append(solve(settings, problem(smooth_rows(3, 200), rules)).trace[:2])
+    assert found[0] == found[1]
+    assert max(row["violation"] for row in found[0]) > 0
+
+
 def test_rows_of_one_fold_alone_are_refused():
     rows = smooth_rows(0, 100)
     lonely = replace(rows, group=np.where(np.arange(100) == 7, "z", rows.group).astype(object))
@@ -186,6 +196,8 @@ def test_rows_of_one_fold_alone_are_refused():
         ("mixture", {}, {"model": ["GaussianNB"], "var_smoothing": [0.1]},
          {"model": {"GaussianNB": {"var_smoothing": 0.1}}}),
         ("unconstrained", {"model": "SGDClassifier"}, {"loss": ["hinge"], "alpha": [1.0]}, None),
+        ("mixture", {"scores": "in_sample"}, {"model": ["RandomForestClassifier", "linear"]},
+         {"model": "RandomForestClassifier"}),
         ("unconstrained", {}, {"loss": ["logistic"]}, {"loss": "logistic"}),
         ("three_player", {}, {"learning_rate": [0.5]}, None),
         ("three_player", {}, {"learning_rate": [0.5], "steps": [9]},

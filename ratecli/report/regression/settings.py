@@ -66,11 +66,11 @@ def changed_settings(was: Settings, now: Settings) -> dict[str, tuple[str, str]]
         for name, pair in pairs.items()
         if pair[0] != pair[1] and (_owner(name) in both or not name.startswith(COMPARED_SECTIONS))
     }
-    other_algorithm = {_owner(name) for name in found if name.endswith(".algorithm")}
+    other_algorithm = {f"{owner}.algorithm" for owner in both}.intersection(found)
     return {  # options of two algorithms have nothing in common
         name: pair
         for name, pair in found.items()
-        if _owner(name) not in other_algorithm or name.endswith(".algorithm")
+        if name in other_algorithm or f"{_owner(name)}.algorithm" not in other_algorithm
     }
 
 

@@ -32,6 +32,10 @@ VIOLATION_GAP = 1e-4
 EXACT_GAP = 1e-12
 """Largest error, in units of the objective, at which a relaxation counts as exact."""
 MAX_NODES = 2000
+MAX_NODES_WITHOUT_POINT = 100
+"""Number of boxes without a feasible point after which fractions are linearized to find one. The
+levels of relaxed points may all be slightly outside those of feasible points.
+"""
 MAX_POLISH_ROUNDS = 4
 """Maximum number of final programs with linearized fractions, each at the last one's optimum."""
 MIN_IMPROVEMENT = 1e-9
@@ -332,11 +336,16 @@ class _BranchAndBound:
         self.heap: list[tuple[float, int, Array, RelaxationOptimum]] = []
         enough = 0.0 if self.relaxation.elastic else -np.inf
         self._open(self.relaxation.bilinear.boxes, -np.inf)
-        for _ in range(MAX_NODES):
+        for node in range(MAX_NODES):
             if not self.heap or self.heap[0][0] >= self.upper - self.gap or self.upper <= enough:
                 break
             lower, _, boxes, relaxed = heapq.heappop(self.heap)
-            for candidate in _candidate_points(self.relaxation, relaxed):
+            candidates = _candidate_points(self.relaxation, relaxed)
+            if self.found is None and node >= MAX_NODES_WITHOUT_POINT:
+                near = _linearized_relaxation(self.relaxation, relaxed.rates, loosen=False)
+                exact = _solve_or_none(near, near.bilinear.boxes)
+                candidates += [] if exact is None else [exact]
+            for candidate in candidates:
                 value = _point_value(self.relaxation, candidate)
                 if value < self.upper:
                     self.found, self.upper = candidate, value
@@ -446,11 +455,16 @@ def _polished_optimum(
     )
 
 
-def _linearized_relaxation(relaxation: Relaxation, rates: Array) -> Relaxation:
-    """Return the relaxation with fractions linearized at `rates`, where constraints hold."""
+def _linearized_relaxation(
+    relaxation: Relaxation, rates: Array, *, loosen: bool = True
+) -> Relaxation:
+    """Return the relaxation with fractions linearized at `rates`.
+
+    With `loosen`, constraints that `rates` violate must be satisfied only as well as there.
+    """
     aim = relaxation.bilinear.scaled is None and not relaxation.elastic
     flat = relaxation.program.expanded(rates, objective=aim)
-    excess = 0.0 if relaxation.elastic else max(float(flat.excess(rates)), 0.0)
+    excess = max(float(flat.excess(rates)), 0.0) if loosen and not relaxation.elastic else 0.0
     return Relaxation(
         flat.loosened(excess),
         relaxation.columns,
