@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from ratecli.rates.expression import Leaf, Slice
 from ratecli.rates.functions import Interval
 from ratecli.rates.matrix import RateMatrix
 from ratecli.rates.sample import Mask, Sample
-from ratecli.rates.table import Measurement
+from ratecli.rates.table import Measurement, return_key
 
 ROUNDING = 1e-9
 """Tolerance for measurements outside their range by rounding, relative to the range's width."""
@@ -75,6 +75,26 @@ class FormRows:
     offset: Array
     of: Measurement
     range: Interval
+
+    def one_sided(self, signs: Collection[int]) -> FormRows:
+        """Return the part measured such that the end that bounds of these signs need is known.
+
+        The returns of episodes have no largest value, as importance weights have none. For a lower
+        bound, the return above the smallest one is measured, which is never negative; for an upper
+        bound, the return below the largest one (`models.policy.EpisodeReturns`).
+        """
+        name, _, outcome = self.of.partition("(")
+        if name not in {"return", "return_ordinary"}:
+            return self
+        low, high = self.range
+        if name == "return_ordinary" or len(signs) != 1:
+            return replace(self, range=(-math.inf, math.inf))
+        upper = next(iter(signs)) * self.coefficient > 0
+        key = return_key("return_below" if upper else "return_above", outcome[:-1])
+        known = math.isfinite(high if upper else low)
+        if not known:
+            return replace(self, range=(-math.inf, math.inf))
+        return replace(self, of=key, range=(-math.inf, high) if upper else (low, math.inf))
 
     def values(self, measurements: Measurements) -> Array:
         """Return (n_g,) the measurement of each row."""
@@ -184,7 +204,7 @@ def _measured_range(
 
     For rates that are shares of all rows, a row may be in any combination of their slices.
     """
-    if not all(leaf.rate.counts_rows for leaf in leaves):
+    if not all(leaf.rate.counts_rows and not leaf.rate.outcome for leaf in leaves):
         return _range_of_outcomes(leaves, coefficients)
     # one row of every kind that masks of the rate table can distinguish
     pairs = np.array(list(itertools.product((1.0, 0.0, math.nan), repeat=2)))
@@ -215,7 +235,7 @@ def _range_of_outcomes(leaves: Sequence[Leaf], coefficients: Sequence[float]) ->
     """
     low = high = 0.0
     for leaf, coefficient in zip(leaves, coefficients, strict=True):
-        ends = [coefficient * end if end else 0.0 for end in leaf.rate.range]
+        ends = [coefficient * end if end else 0.0 for end in leaf.rate.ends]
         low, high = low + min(ends), high + max(ends)
     return low, high
 

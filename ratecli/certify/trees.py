@@ -25,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ratecli.certify.bound import Bound, BoundedSample
-from ratecli.certify.bounds import choose_bound
+from ratecli.certify.bounds import BOUNDS, choose_bound
 from ratecli.certify.forms import FormRows, MeasuredRows, disjoint_groups, independent_parts
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array
@@ -130,6 +130,8 @@ class GoalTestPlan:
         delta.
     places
         Nodes of the trees that are bounded as one quantity.
+    exact
+        Whether measurements should have a known end, since the bound needs one.
     """
 
     goal: Goal
@@ -137,13 +139,21 @@ class GoalTestPlan:
     trees: tuple[Expression, ...]
     bounds: tuple[OneSidedBound, ...]
     places: Mapping[Expression, BoundedNode] = field(repr=False)
+    exact: bool = True
 
     def parts(self, rates: RateMatrix, label_range: Interval) -> tuple[tuple[FormRows, ...], ...]:
         """Return the independent parts of every quantity on given rows.
 
         Raises the same errors as `forms.independent_parts`.
         """
-        return tuple(independent_parts(form, rates, label_range) for form in self.quantities)
+        signs = self._signs
+        return tuple(
+            tuple(
+                part.one_sided(signs[k] if self.exact else ())
+                for part in independent_parts(form, rates, label_range)
+            )
+            for k, form in enumerate(self.quantities)
+        )
 
     def samples(self, rows: MeasuredRows) -> list[list[BoundedSample]]:
         """Return the sample of every part of every quantity."""
@@ -152,10 +162,7 @@ class GoalTestPlan:
 
     def choose_bounds(self, name: str, samples: Sequence[Sequence[BoundedSample]]) -> list[Bound]:
         """Return the bound of every quantity that `choose_bound` chooses for its needed sides."""
-        signs = [set[int]() for _ in samples]
-        for each in self.bounds:
-            signs[each.quantity].add(each.sign)
-        return [choose_bound(name, *each) for each in zip(samples, signs, strict=True)]
+        return [choose_bound(name, *each) for each in zip(samples, self._signs, strict=True)]
 
     def upper(self, limits: Array) -> tuple[Array, Array]:
         """Return the upper end of each tree (P,) and its slopes in the limits (P, B).
@@ -192,6 +199,14 @@ class GoalTestPlan:
             needed = root.needed_limits(loosest)
             for b in needed:
                 yield replace(self.bounds[b], delta=self.bounds[b].delta / len(needed))
+
+    @cached_property
+    def _signs(self) -> list[set[int]]:
+        """The signs of the bounds that each quantity needs."""
+        signs = [set[int]() for _ in self.quantities]
+        for each in self.bounds:
+            signs[each.quantity].add(each.sign)
+        return signs
 
     @cached_property
     def _roots(self) -> Sequence[InclusionFunction]:
@@ -251,7 +266,8 @@ def plan_goal_test(
         for k in sorted(set(quantities.collect(tree)))
         for sign in (1, -1)
     )
-    whole = GoalTestPlan(goal, tuple(quantities.forms), trees, every, quantities.places)
+    exact = safety.bound not in BOUNDS or BOUNDS[safety.bound].needs != "none"
+    whole = GoalTestPlan(goal, tuple(quantities.forms), trees, every, quantities.places, exact)
     return replace(whole, bounds=tuple(whole.needed_bounds()))
 
 

@@ -164,11 +164,42 @@ class LoggedSpec(Spec):
         description="Larger importance weights count as this one. Values are biased where it has "
         "an effect; certificates need it unless the propensity is a number.",
     )
+    episode: ColumnName | None = Field(
+        None, description="The column that names the episode of a row, if rows are steps."
+    )
+    step: ColumnName | None = Field(
+        None, description="The column of numbers that order the steps of an episode."
+    )
+    discount: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None, description="Factor of an outcome for each step before it; by default 1."
+    )
+    horizon: Annotated[int, Strict(), Field(ge=1)] | None = Field(
+        None,
+        description="The largest possible number of steps, which certificates of returns use.",
+    )
+    fourier: Annotated[int, Strict(), Field(ge=0, le=9)] | None = Field(
+        None,
+        description="Order of the Fourier basis of a policy's features; by default 0, the features "
+        "and a constant.",
+    )
     outcome_model: RegressorOption | None = Field(
         None,
         description="The regressor of outcomes for value_doubly_robust, fitted to the training "
         "rows of each action; by default Ridge.",
     )
+
+    def conflicts(self) -> Iterator[Diagnostic]:
+        if (self.episode is None) != (self.step is None):
+            given, missing = ("step", "episode") if self.episode is None else ("episode", "step")
+            message = f"'{given}' needs '{missing}': a step of an episode is a row"
+            yield Diagnostic("E102", message, f"add {missing}: COLUMN", loc=(given,), key=True)
+        alone = {"outcome_model"} if self.episode else {"discount", "horizon", "fourier"}
+        for key in alone & self.model_fields_set:
+            what = "one decision a row" if self.episode else "episodes"
+            yield Diagnostic("E104", f"'{key}' is for {what}", "leave it out", loc=(key,), key=True)
+        if self.episode and not isinstance(self.propensity, str):
+            message = "'propensity' of episodes is the column with the chance of each action"
+            yield Diagnostic("E104", message, "name a column", loc=("propensity",), key=True)
 
 
 class DatasetSpec(Spec):

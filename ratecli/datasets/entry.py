@@ -65,6 +65,10 @@ class LoggedColumns:
         The columns that name a row's episode and its step; "" if each row is one decision.
     discount
         Factor of an outcome for each step before it.
+    horizon
+        The largest number of steps of an episode; 0 if unknown.
+    fourier
+        Order of the Fourier basis of the features of a policy; 0 for the features and a constant.
     """
 
     action: str
@@ -76,6 +80,8 @@ class LoggedColumns:
     episode: str = ""
     step: str = ""
     discount: float = 1.0
+    horizon: int = 0
+    fourier: int = 0
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> LoggedColumns:
@@ -98,6 +104,13 @@ class LoggedColumns:
         outcomes = (name for name, _ in self.outcomes)
         named = (self.action, self.propensity, self.episode, self.step, *outcomes)
         return tuple(name for name in named if name and isinstance(name, str))
+
+    @property
+    def span(self) -> float:
+        """The largest sum of the discounts of an episode's steps, infinite if unknown."""
+        if not self.horizon:
+            return math.inf if self.discount == 1 else 1 / (1 - self.discount)
+        return sum(self.discount**step for step in range(self.horizon))
 
     @property
     def largest_weight(self) -> float:

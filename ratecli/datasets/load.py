@@ -24,6 +24,7 @@ from ratecli.datasets.columns import (
     stray_word_error,
 )
 from ratecli.datasets.entry import MISSING_TO_MEAN, DatasetEntry
+from ratecli.datasets.episodes import episode_table
 from ratecli.datasets.files import (
     fetch_files,
     find_user_file,
@@ -232,7 +233,7 @@ def _load_own(entry: DatasetEntry, base: Path) -> Table:
     with errors_at("path"):
         frame = read_own_table(own.files[0], entry.categorical)
     features = feature_names(entry, [str(name) for name in frame.columns])
-    if entry.logged is not None:
+    if entry.logged is not None and not entry.logged.episode:
         check_logged(frame, entry.logged)
     means = entry.missing == MISSING_TO_MEAN
     for name in features:
@@ -242,6 +243,8 @@ def _load_own(entry: DatasetEntry, base: Path) -> Table:
         label = read_number(frame[entry.label], entry.label, label_range)
     elif entry.label is not None:
         label = read_label(frame[entry.label], entry.label, entry.positive)
+    if entry.logged is not None and entry.logged.episode:
+        return episode_table(frame, features, entry.logged, digest=own.digest, files=own.named_sums)
     return Table(
         frame=frame,
         features=features,

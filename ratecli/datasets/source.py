@@ -64,6 +64,7 @@ class Source:
     options whose value is the path of a user's file. `version` is increased whenever a preparation
     gives other numbers: it is part of every digest. `numbers` has the preparations whose label is a
     number, with its smallest and largest possible value. `logged` has those with logged decisions.
+    `true_returns` ("module:function") maps a policy to its expected return of each outcome.
 
     `stand_in` describes what the data replace and what that means; it is shown above every result.
     `folder` is where the files are stored, if not under the source's name.
@@ -84,6 +85,7 @@ class Source:
     frontier: Frontier | None = None
     numbers: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     logged: Mapping[str, LoggedColumns] = field(default_factory=dict)
+    true_returns: str = ""
     version: int = 1
     stand_in: str = ""
     folder: str = ""

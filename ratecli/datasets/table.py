@@ -13,6 +13,7 @@ from scipy import sparse
 
 from ratecli.datasets.columns import LazyMapping, as_float_array, is_text, level_codes
 from ratecli.datasets.entry import LoggedColumns
+from ratecli.models.policy import EpisodeLayout
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,10 @@ class Table:
         (n,) positive row weights, or None for all 1.
     logged
         The columns of logged decisions, if there are any.
+    episodes
+        How the matrix holds the steps of episodes, if each row is one.
+    true_returns
+        "module:function" that maps a policy to its expected return of each outcome, if known.
     missing
         Whether a numeric feature with missing values in training rows gets a second feature that
         indicates them (`missing: mean`).
@@ -65,6 +70,8 @@ class Table:
     files: tuple[tuple[str, str], ...] = ()
     missing: bool = False
     logged: LoggedColumns | None = None
+    episodes: EpisodeLayout | None = None
+    true_returns: str = ""
 
     def __len__(self) -> int:
         return len(self.frame)

@@ -266,7 +266,12 @@ class ExperimentReader:
         for name, (low, high) in chain.from_iterable(each.outcomes for each in known):
             least, most = outcomes.get(name, (low, high))
             outcomes[name] = min(least, low), max(most, high)
-        return LoggedRanges(outcomes, max(each.largest_weight for each in known))
+        return LoggedRanges(
+            outcomes,
+            weight=max(each.largest_weight for each in known),
+            episodes=any(each.episode for each in known),
+            span=max(each.span for each in known),
+        )
 
     @contextmanager
     def _resolving(self, loc: Loc, pool: DatasetNames, *, needed: bool = True) -> Iterator[None]:

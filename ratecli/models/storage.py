@@ -29,6 +29,7 @@ from ratecli.models.composed import (
 )
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.linear import LinearRegressor, Logistic, Ramp, RandomizedLogistic, Threshold
+from ratecli.models.policy import EpisodeLayout, SoftmaxPolicy
 from ratecli.models.probabilities import (
     FactoredModel,
     ProbabilityModel,
@@ -58,6 +59,7 @@ CLASSIFIERS: tuple[Any, ...] = (
     ProbabilityThreshold,
     ProxyFilter,
     SampledFilter,
+    SoftmaxPolicy,
 )
 PROBABILITY_MODELS: tuple[Any, ...] = (TreeEnsemble, SklearnModel, FactoredModel)
 PARTS: dict[Any, tuple[Any, ...]] = {
@@ -67,6 +69,7 @@ PARTS: dict[Any, tuple[Any, ...]] = {
     ProbabilityModel: PROBABILITY_MODELS,
     tuple[ProbabilityModel, ...]: PROBABILITY_MODELS,
     ColumnLayout: (ColumnLayout,),
+    EpisodeLayout: (EpisodeLayout,),
 }
 """The types that a field of this type may have."""
 

@@ -6,7 +6,7 @@ Also metrics that are not means over rows (ranking measures and disclosivity).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -23,7 +23,7 @@ from ratecli.rates.expression import (
     evaluate,
 )
 from ratecli.rates.sample import Floats, Sample
-from ratecli.rates.table import Measurement
+from ratecli.rates.table import DECISION_MEASUREMENTS, Measurement
 
 MIN_PROXY_SHARE = 1e-12
 """Proxy values with a smaller share of the rows than this are ignored."""
@@ -76,12 +76,14 @@ class Predictions:
 
     `memberships` (n, L) are the probabilities of each value of a proxy for a column, if the
     classifier is based on a proxy. If None, its values are the positive and the negative decision.
+    `returns` are measurements of the rows as episodes, if it is a policy of episodes.
     """
 
     decisions: Floats
     scores: Floats
     estimates: Floats
     memberships: Floats | None = None
+    returns: Mapping[Measurement, Floats] = field(default_factory=dict)
 
     @property
     def proxy(self) -> Floats:
@@ -94,6 +96,8 @@ class Predictions:
         """Return the per-row measurement to use in place of p; 0 on rows without a label."""
         if of == "decision":
             return self.decisions
+        if of not in DECISION_MEASUREMENTS:
+            return self.returns[of]
         if of == "log_loss":
             return log_loss(self.estimates, label)
         error = np.nan_to_num(self.estimates - label)

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from enum import StrEnum
 from functools import cache, reduce
-from typing import get_args
 
 from ratecli.errors import FaultError
 from ratecli.plugins import PLUGIN_NAME_PATTERN, Plugin, find_plugin, plugins_by_name
@@ -29,6 +28,7 @@ from ratecli.rates.syntax import NameNode, NumberLiteral, Operation, SyntaxNode
 from ratecli.rates.table import (
     BALANCE_METRICS,
     COMPOSITES,
+    DECISION_MEASUREMENTS,
     MEASURES,
     METRICS,
     OF,
@@ -37,7 +37,6 @@ from ratecli.rates.table import (
     SYNONYMS,
     TEMPLATES,
     Composite,
-    Measurement,
     Rate,
     canonical_name,
 )
@@ -70,6 +69,7 @@ DIRECTIONS = {
     **{name: Direction.LOW if name.endswith("difference") else Direction.HIGH for name in MEASURES},
     "share": Direction.EITHER,
     "value_self_normalized": Direction.EITHER,
+    "return_weighted": Direction.EITHER,
     "effective_share": Direction.EITHER,
     "value_logged": Direction.FIXED,
     "base_rate": Direction.FIXED,
@@ -184,8 +184,8 @@ def _rate_errors(name: str, row: Rate) -> Iterator[str]:
         yield f"the name of the rate is '{row.name}'"
     for mask in set(f"{row.among}&{row.yes}&{row.no}".split("&")) - ROW_MASKS:
         yield f"it has the mask '{mask}', not one of {', '.join(sorted(ROW_MASKS))}"
-    if row.of not in get_args(Measurement):
-        yield f"'of' is '{row.of}', not one of {', '.join(get_args(Measurement))}"
+    if row.of not in DECISION_MEASUREMENTS:
+        yield f"'of' is '{row.of}', not one of {', '.join(DECISION_MEASUREMENTS)}"
     if row.complement:
         other = _find_unchecked(row.complement)
         if not isinstance(other, Rate):

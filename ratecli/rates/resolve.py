@@ -33,6 +33,7 @@ from ratecli.rates.parser import parse_expression
 from ratecli.rates.syntax import SPLITS, Clause, Condition, NameNode, SyntaxNode, refuse
 from ratecli.rates.table import (
     BALANCE_METRICS,
+    DECISION_MEASUREMENTS,
     DEPLOYED,
     DISCLOSIVITY,
     MEASURES,
@@ -45,6 +46,7 @@ from ratecli.rates.table import (
     Composite,
     Rate,
     canonical_name,
+    return_key,
 )
 
 MAX_VALUES = 30
@@ -57,6 +59,7 @@ MAX_NODES = 50_000
 """Largest tree that nested templates may expand to; larger ones are refused."""
 
 LOGGED_HINT = "add logged: {action: COLUMN, propensity: COLUMN, outcomes: [COLUMN]} to the data set"
+EPISODES_HINT = "name the columns of episodes: logged: {episode: COLUMN, step: COLUMN, ...}"
 ValueLookup = Callable[[str], Sequence[str | float] | None]
 Conditions = tuple[Clause, ...]
 
@@ -74,17 +77,22 @@ class MissingSweepValueError(FaultError):
 class LoggedRanges:
     """Smallest and largest possible value of each logged outcome, and the largest weight.
 
-    The weights are importance weights. All are infinite where unknown.
+    The weights are importance weights. All are infinite where unknown. `episodes` says whether the
+    decisions form episodes, and `span` is the largest sum of the discounts of an episode's steps.
     """
 
     outcomes: Mapping[str, Interval]
     weight: float = math.inf
+    episodes: bool = False
+    span: float = math.inf
 
     def of(self, rate: Rate) -> Interval:
         """Return the smallest and largest possible value of a row in a rate of logged decisions."""
         if rate.outcomes == "model":
             return -math.inf, math.inf
         low, high = self.outcomes[rate.outcome] if rate.outcome else (0.0, 1.0)
+        if self.episodes:
+            return min(0.0, low and low * self.span), max(0.0, high and high * self.span)
         if not rate.weighted:
             return low, high
         weight = self.weight**rate.weighted
@@ -287,12 +295,13 @@ class _Resolver:
 
     def rate_of_outcome(self, rate: Rate, node: NameNode) -> Rate:
         """Return a rate of logged decisions with its outcome and range; other rates as they are."""
-        if rate.counts_rows:
+        logged, episodes = self.scope.logged, rate.of not in DECISION_MEASUREMENTS
+        if not (rate.outcome or rate.weighted or episodes):
             return rate
-        logged = self.scope.logged
-        if logged is None:
-            message = f"'{node.name}' needs logged decisions, but no data set has any"
-            refuse("E304", message, node.span, LOGGED_HINT)
+        if logged is None or logged.episodes != episodes:
+            what = "logged episodes" if episodes else "logged decisions"
+            message = f"'{node.name}' needs {what}, but no data set has any"
+            refuse("E304", message, node.span, EPISODES_HINT if episodes else LOGGED_HINT)
         if rate.outcome:
             (argument,) = node.arguments or ()
             name = argument.name if isinstance(argument, NameNode) else ""
@@ -300,7 +309,8 @@ class _Resolver:
                 hint = did_you_mean(name, logged.outcomes, "outcomes")
                 message = f"'{node.name}' takes a logged outcome"
                 refuse("E304", message, argument.span, hint)
-            rate = replace(rate, outcome=name)
+            of = return_key(rate.of, name) if episodes else rate.of
+            rate = replace(rate, outcome=name, of=of)
         return replace(rate, ends=logged.of(rate))
 
     def composite(

@@ -21,7 +21,14 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-Measurement = Literal["decision", "error", "squared_error", "log_loss"]
+DECISION_MEASUREMENTS = ("decision", "error", "squared_error", "log_loss")
+Measurement = str
+"""One of these, a weight of episodes, or a `return_key`."""
+
+
+def return_key(name: str, outcome: str) -> Measurement:
+    """Return the measurement of episodes by an estimator of returns and an outcome."""
+    return f"{name}({outcome})"
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,7 @@ class Rate:
     ----------
     outcome
         The outcome of logged decisions that a row counts instead of 1; `OUTCOME` in the table,
-        where it is the rate's argument.
+        where it is the rate's argument. Rates of episodes have one, too.
     weighted
         Power of the importance weight by which a row is multiplied.
     outcomes
@@ -73,8 +80,8 @@ class Rate:
 
     @property
     def counts_rows(self) -> bool:
-        """Whether each row counts 1."""
-        return not (self.outcome or self.weighted)
+        """Whether each row counts 1, or the measurement of a model."""
+        return self.of != "decision" or not (self.outcome or self.weighted)
 
     @property
     def needs_labels(self) -> bool:
@@ -88,13 +95,13 @@ class Rate:
     def range(self) -> tuple[float, float]:
         if not self.counts_rows:
             return self.ends
-        low = -math.inf if self.of == "error" else 0.0
+        low = -math.inf if self.of == "error" or self.outcome else 0.0
         return low, 1.0 if self.of == "decision" else math.inf
 
 
 OUTCOME = "outcome"
 
-_RATES = (
+_RATES: tuple[Rate, ...] = (
     Rate("positive_rate", "all", "all", "none", "share of positive decisions", "negative_rate"),
     Rate("negative_rate", "all", "none", "all", "share of negative decisions", "positive_rate"),
     Rate("joint_rate", "all", "all", "none", "in the slice and decided positively", whole=True),
@@ -202,6 +209,34 @@ _RATES = (
         weighted=2,
     ),
 )
+_EPISODE_RATES = (
+    ("return", "mean return of a policy, by per-decision importance sampling"),
+    ("return_ordinary", "mean return of a policy, by ordinary importance sampling"),
+    ("return_logged", "mean return of the logged episodes"),
+    ("return_true", "expected return of a policy; known in generated environments only"),
+)
+_RATES += tuple(
+    Rate(name, "all", "all", "none", means, of=name, outcome=OUTCOME)
+    for name, means in _EPISODE_RATES
+)
+_RATES += (
+    Rate(
+        "episode_weight",
+        "all",
+        "all",
+        "none",
+        "mean importance weight of episodes: near 1 if the propensities are right",
+        of="episode_weight",
+    ),
+    Rate(
+        "squared_episode_weight",
+        "all",
+        "all",
+        "none",
+        "mean squared importance weight of episodes",
+        of="squared_episode_weight",
+    ),
+)
 RATES = {rate.name: rate for rate in _RATES}
 RANKINGS = {
     "roc_auc": "probability that a positive row scores above a negative one (ties count half)",
@@ -272,6 +307,11 @@ COMPOSITES = {
     "value_self_normalized": Composite(
         "value(outcome) / importance_weight",
         "mean outcome if the classifier decided, divided by the mean importance weight",
+        (OUTCOME,),
+    ),
+    "return_weighted": Composite(
+        "return_ordinary(outcome) / episode_weight",
+        "mean return of a policy, by weighted importance sampling; biased",
         (OUTCOME,),
     ),
     "effective_share": Composite(

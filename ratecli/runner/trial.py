@@ -502,6 +502,7 @@ def _row_fields(rows: TrialData, leaves: Sequence[Leaf], some: NDArray[np.intp])
         "known": {name: np.asarray(pd.notna(sample.columns[name]))[some] for name in columns},
         "stream": None if rows.stream is None else rows.stream[some],
         "column_layout": rows.layout,
+        "episodes": rows.episodes,
     }
 
 

@@ -48,6 +48,9 @@ def logs_of(
     named = {name: table.logged for name, table in tables.items() if table.logged is not None}
     if not named:
         return None
+    if any(columns.episode for columns in named.values()):  # outcomes of steps are in X
+        none = np.full(len(sample), np.nan)
+        return Logs(none, none, {})
     rows = _LoggedRows(named, sample, X, layout)
     outcomes = dict.fromkeys(name for each in named.values() for name, _ in each.outcomes)
     known = [

@@ -23,12 +23,14 @@ from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.files import modification_time
 from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.logged import DEPLOYED_DECISION, read_decisions
+from ratecli.datasets.registry import import_function
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import TrialResult, random_stream
-from ratecli.models.base import Classifier, Features, append_columns
+from ratecli.models.base import Array, Classifier, Features, append_columns
 from ratecli.models.composed import all_outputs, append_memberships
 from ratecli.models.layout import ColumnLayout
+from ratecli.models.policy import EpisodeLayout, SoftmaxPolicy
 from ratecli.models.proxies import ProxyFilter
 from ratecli.models.recent import fixed_features
 from ratecli.models.storage import loads
@@ -36,6 +38,7 @@ from ratecli.rates.expression import ALL_ROWS
 from ratecli.rates.matrix import Predictions
 from ratecli.rates.sample import Sample, relative_weights
 from ratecli.rates.syntax import SPLITS
+from ratecli.rates.table import return_key
 from ratecli.sampling.encoding import Encoding, slice_memberships
 from ratecli.sampling.logs import logs_of
 from ratecli.sampling.resampling import (
@@ -131,6 +134,8 @@ class TrialData:
     before: Sample | None = None
     stream: RowStream | None = None
     layout: ColumnLayout | None = None
+    episodes: EpisodeLayout | None = None
+    true_returns: str = ""
 
     def answers(
         self, classifiers: Mapping[str, Classifier], *, estimated: bool = True
@@ -153,7 +158,17 @@ class TrialData:
         if isinstance(classifier, ProxyFilter):
             kept = classifier.decide(X)
             return Predictions(kept, kept, kept, classifier.memberships(X))
+        if isinstance(classifier, SoftmaxPolicy):
+            return self._predicted_returns(classifier)
         return Predictions(*all_outputs(classifier, X))
+
+    def _predicted_returns(self, policy: SoftmaxPolicy) -> Predictions:
+        """Return the returns of a policy, and the true ones if they are known."""
+        none, returns = policy.decide(self.X), dict[str, Array](policy.returns(self.X))
+        if self.true_returns:
+            for outcome, value in import_function(self.true_returns)(policy).items():
+                returns[return_key("return_true", outcome)] = np.full(len(none), value)
+        return Predictions(none, none, none, returns=returns)
 
     def counted(self, some: RowPositions) -> float:
         """Return the number of rows at some positions; with a filter, the expected number kept."""
@@ -343,14 +358,22 @@ def _stack_trial_data(
         weight=_take_rows(stacked.weight, rows),
         label_range=stacked.label_range,
     )
-    logs = logs_of(named, sample, X, encoder.layout)
-    sample = sample if logs is None else replace(sample, logs=logs)
+    if (logs := logs_of(named, sample, X, encoder.layout)) is not None:
+        sample = replace(sample, logs=logs)
     encoding = Encoding.of(encoder, stacked.columns, levels).text()
     X = X if levels == 1 else features_at_levels(X, levels)
     layout = encoder.layout
     if levels > 1:
         layout = ColumnLayout(np.append(layout.levels, levels))
-    return TrialData(_with_decisions(sample, deployed), X, levels, encoding, layout=layout)
+    return TrialData(
+        _with_decisions(sample, deployed),
+        X,
+        levels,
+        encoding,
+        layout=layout,
+        episodes=tables[0].episodes,
+        true_returns=tables[0].true_returns,
+    )
 
 
 def features_at_levels(X: Features, levels: int) -> Features:

@@ -152,7 +152,7 @@ class SafetyRows:
     ) -> MeasuredRows:
         """Return the rows of a split, measured for each kind of rate and by their decisions."""
         rates, rows = rates_on_split(leaves, sample, split)
-        kinds = dict.fromkeys(["decision", *(leaf.rate.of for leaf in leaves)])
+        kinds = dict.fromkeys(["decision", *(leaf.rate.of for leaf in leaves), *said.returns])
         label = self.rows.sample.label
         measurements = {of: said.measure(of, label)[rows] for of in kinds}
         return MeasuredRows(rates, measurements, self.label_range)

@@ -13,6 +13,7 @@ from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import append_memberships
 from ratecli.models.layout import ColumnLayout
+from ratecli.models.policy import EpisodeLayout
 from ratecli.models.recent import take_rows
 from ratecli.rates import expression as ex
 from ratecli.rates.affine import Affine
@@ -64,6 +65,8 @@ class Problem:
         rows that count alike (`streaming.stream`).
     column_layout
         Which features belong to one column; None if each is a number.
+    episodes
+        How a row of features holds the steps of an episode, if each is one.
     seed
         Seed of fits that algorithms share.
     """
@@ -82,6 +85,7 @@ class Problem:
     deployed: Classifier | None = None
     stream: RowStream | None = None
     column_layout: ColumnLayout | None = None
+    episodes: EpisodeLayout | None = None
     seed: int = 0
 
     @property

@@ -19,7 +19,7 @@ from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.numerics import Thresholds
 from ratecli.solvers.problem import ERROR_RATE, Problem
 from ratecli.solvers.seldonian.prediction import MeanEstimate, TestPrediction, predict_safety_test
-from ratecli.solvers.seldonian.scores import DecisionOutputs
+from ratecli.solvers.seldonian.scores import DecisionOutputs, ScoreModel
 from ratecli.solvers.seldonian.selection import (
     CandidateSelection,
     CandidateTracker,
@@ -235,6 +235,7 @@ def solve_hard(options: Seldonian, problem: Problem, progress: Progress) -> Solu
 
 def _soft_models(selection: CandidateSelection, sharpness: float) -> list[Array]:
     """Return weights of soft models, from the unconstrained optimum to the smallest bound."""
+    assert isinstance(selection.model, ScoreModel)
     soft = replace(selection, model=replace(selection.model, sharpness=sharpness))
     point = start = desaturate_point(soft, soft.at(np.zeros(soft.design.width)))
     last = minimize_worst_bound(soft, start, CandidateTracker(), exact=SOFT_TOLERANCE)

@@ -24,7 +24,7 @@ from ratecli.rates.analysis import InclusionFunction, pieces
 from ratecli.rates.expression import Expression
 from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.seldonian.scores import ModelOutputs
+from ratecli.solvers.seldonian.scores import Design, ModelOutputs
 from ratecli.solvers.seldonian.solver import BoundInflation, make_inflation
 
 
@@ -33,7 +33,7 @@ class MeanEstimate:
     """One mean that bounds are made of: measurements of some candidate rows, and their features."""
 
     rows: FormRows
-    design: DesignMatrix
+    design: Design
 
     @property
     def count(self) -> int:
@@ -59,11 +59,15 @@ class MeanEstimate:
         mean, deviation = self.moments(values)
         if not self.count:
             return np.zeros((2, self.design.width))
-        own = self.rows.slope * outputs.slopes(self.rows.of)[self.rows.rows]
-        apart = np.zeros_like(own)
-        if deviation > 0:
-            apart = (values - mean) * own / ((self.count - 1) * deviation)
-        return self.design.pull(np.stack([own / self.count, apart]).T).T
+
+        def moments(slopes: Array) -> Array:
+            own = self.rows.slope * slopes
+            apart = np.zeros_like(own)
+            if deviation > 0:
+                apart = (values - mean) * own / ((self.count - 1) * deviation)
+            return np.stack([own / self.count, apart])
+
+        return outputs.pull(self.rows.of, self.rows.rows, self.design, moments).T
 
 
 @dataclass(frozen=True)
@@ -261,17 +265,18 @@ def predict_safety_test(
     safety: SafetyTestSpec,
     outputs: ModelOutputs,
     inflation: float | Mapping[str, float] | None = 1.0,
+    design: Design | None = None,
 ) -> TestPrediction:
     """Predict the test of a problem's constraints, with bounds that suit the outputs.
 
-    `inflation` is the option of `Seldonian`.
+    `inflation` is the option of `Seldonian`, and `design` has the features of the rows.
 
     Raises
     ------
     FaultError
         E308 and E411, as `plan_goal_test` and `independent_parts` do.
     """
-    design = DesignMatrix(problem.X, "unregularized")
+    design = design or DesignMatrix(problem.X, "unregularized")
     share = safety.rows / max(problem.X.shape[0], 1)
     groups, numbers = list[MeanEstimate](), dict[object, int]()
 

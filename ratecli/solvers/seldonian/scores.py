@@ -5,16 +5,19 @@ It also fits the optimum without constraints.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import cholesky
 from scipy.linalg.lapack import dtrtrs
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from ratecli.models.base import Array, Classifier
+from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.linear import LinearRegressor, RandomizedLogistic
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Expression, Leaf
@@ -122,6 +125,9 @@ def score_model_of(problem: Problem) -> ScoreModel:
     return ScoreModel(np.where(signs == 0, np.nan, signs > 0), numeric=False)
 
 
+Weigh = Callable[[Array], Array]
+
+
 @dataclass(frozen=True)
 class ScoreOutputs:
     """Smooth measurements of a model on n rows at their scores, with slopes in the scores."""
@@ -165,6 +171,9 @@ class ScoreOutputs:
                 )
         raise KeyError(of)
 
+    def pull(self, of: str, rows: NDArray[np.intp], design: Design, weigh: Weigh) -> Array:
+        return design.pull(weigh(self.slopes(of)[rows]).T)
+
     def slopes(self, of: str) -> Array:
         """Return the derivatives (n,) of `measured` in the scores."""
         match of:
@@ -187,11 +196,45 @@ class DecisionOutputs:
         known = of == "decision"
         return self.decisions if known else np.full(len(self.decisions), np.nan)
 
-    def slopes(self, of: str) -> Array:  # noqa: ARG002
-        return np.zeros(len(self.decisions))
+    def pull(self, of: str, rows: NDArray[np.intp], design: Design, weigh: Weigh) -> Array:  # noqa: ARG002
+        return np.zeros((design.width, len(weigh(np.zeros(len(rows))))))
 
 
-ModelOutputs = ScoreOutputs | DecisionOutputs
+class Design(Protocol):
+    """Features of rows: maps weights (D,) to scores, and slopes in scores to slopes in weights."""
+
+    @property
+    def X(self) -> Features: ...
+    @property
+    def width(self) -> int: ...
+    def scores(self, w: Array) -> Array: ...
+    def pull(self, slopes: Array) -> Array: ...
+    def some(self, chosen: NDArray[np.intp]) -> Design: ...
+
+
+class Model(Protocol):
+    """A kind of model: its outputs at scores, and the classifier of weights."""
+
+    @property
+    def numeric(self) -> bool: ...
+    def outputs(self, scores: Array) -> ModelOutputs: ...
+    def classifier(self, w: Array) -> Classifier: ...
+
+
+class ModelOutputs(Protocol):
+    """Measurements of a model on n rows, and their slopes in the weights."""
+
+    def measured(self, of: str) -> Array:
+        """Return (n,) values of a `rates.table.Measurement`."""
+        ...
+
+    def pull(self, of: str, rows: NDArray[np.intp], design: Design, weigh: Weigh) -> Array:
+        """Return (D, c) slopes in the weights of c weighted sums over some rows (n_g,).
+
+        `weigh` maps slopes (n_g,) of the rows to their c terms (c, n_g), and is linear. `design`
+        has the features of the rows.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -238,7 +281,8 @@ class RateObjective:
 
     expression: Expression
     rates: RateMatrix
-    model: ScoreModel
+    model: Any
+    """A `Model` whose outputs have `slopes`."""
 
     @cached_property
     def _kinds(self) -> dict[Measurement, Mask]:
@@ -253,11 +297,15 @@ class RateObjective:
     def value(self, scores: Array) -> float:
         return float(self._tangent(self.model.outputs(scores)).value)
 
+    def weights(self, outputs: ModelOutputs) -> dict[Measurement, Array]:
+        """Return (n,) slopes of the expression in each kind of measurement."""
+        by_rate = np.nan_to_num(self._tangent(outputs).slopes)
+        return {of: self.rates.A.T @ np.where(own, by_rate, 0.0) for of, own in self._kinds.items()}
+
     def slopes(self, scores: Array) -> Array:
         outputs, total = self.model.outputs(scores), np.zeros(len(scores))
-        by_rate = np.nan_to_num(self._tangent(outputs).slopes)
-        for of, own in self._kinds.items():
-            total += outputs.slopes(of) * (self.rates.A.T @ np.where(own, by_rate, 0.0))
+        for of, weights in self.weights(outputs).items():
+            total += outputs.slopes(of) * weights
         return total
 
 

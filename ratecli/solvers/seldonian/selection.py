@@ -22,10 +22,9 @@ from ratecli.certify.certificate import round_up, smallest_factor
 from ratecli.models.base import Array
 from ratecli.rates.sample import Mask
 from ratecli.solvers.base import trace_row
-from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.numerics import minimize_quadratic
 from ratecli.solvers.seldonian.prediction import PredictedTestResult, TestPrediction
-from ratecli.solvers.seldonian.scores import ScoreModel, ScoreObjective, WhitenedCoordinates
+from ratecli.solvers.seldonian.scores import Design, Model, ScoreObjective, WhitenedCoordinates
 
 
 @dataclass(frozen=True)
@@ -57,11 +56,11 @@ class CandidatePoint:
 class CandidateSelection:
     """Minimize `objective + l2 / 2 |w|^2` subject to predicted upper ends that are at most 0."""
 
-    design: DesignMatrix
+    design: Design
     objective: ScoreObjective
     l2: float
     prediction: TestPrediction
-    model: ScoreModel
+    model: Model
     coordinates: WhitenedCoordinates
 
     def at(self, v: Array) -> CandidatePoint:

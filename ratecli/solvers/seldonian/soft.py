@@ -16,9 +16,11 @@ from ratecli.solvers.base import Progress, Solution
 from ratecli.solvers.design_matrix import DesignMatrix
 from ratecli.solvers.numerics import Stepper
 from ratecli.solvers.problem import Problem, sum_by_goal
+from ratecli.solvers.seldonian.policy import policy_selection
 from ratecli.solvers.seldonian.prediction import predict_safety_test
 from ratecli.solvers.seldonian.scores import (
     ConvexObjective,
+    ScoreModel,
     WhitenedCoordinates,
     fit_unconstrained,
     plain_objective,
@@ -144,10 +146,14 @@ def solve_smooth(
     """Return the best candidate expected to pass, or the one with the smallest bound."""
     seed = int(rng.integers(1, 2**31))
     assert problem.safety_test is not None
-    selection = candidate_selection(options, problem, problem.safety_test)
+    selection = (
+        candidate_selection(options, problem, problem.safety_test)
+        if problem.episodes is None
+        else policy_selection(options, problem, problem.safety_test)
+    )
     track, model = CandidateTracker(), selection.model
     chosen, multipliers = select_candidate(selection, options, track, seed)
-    name = "estimate" if model.numeric else "stochastic"
+    name = "stochastic" if problem.label_range is None else "estimate"
     if chosen.passes:
         progress(f"{len(track.trace)} steps, objective {chosen.objective:.6g}")
         classifier = {name: model.classifier(chosen.w)}
@@ -239,6 +245,8 @@ def _find_better_start(
 
 def constant_model(selection: CandidateSelection, shift: float) -> CandidatePoint:
     """Return a constant model: the mean of the labels, shifted by `shift`."""
+    if not isinstance(selection.model, ScoreModel):  # a policy: all actions have the same chance
+        return selection.at(np.zeros(selection.design.width))
     label = selection.model.label
     mean = float(np.nanmean(label))
     if selection.model.numeric:

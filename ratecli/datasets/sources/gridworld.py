@@ -1,0 +1,122 @@
+"""Episodes in the gridworld of the Seldonian Toolkit, 3 x 3, logged by a uniform policy.
+
+Every episode starts in the upper left cell (0) and ends in the lower right one (8), or after 50
+steps. The actions up, right, down and left move to the next cell, or stay at the wall. Entering
+cell 8 has a reward of 1, entering cell 7, to its left, one of -1, any other 0. Rewards are
+discounted by 0.9 a step.
+
+features  cell_0 to cell_7, 1 in the cell and 0 elsewhere
+action    action, of four with a chance of 1/4 each
+outcome   reward
+
+`rows` is the number of episodes. The expected return of any policy is known:
+`return_true(reward)`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ratecli.datasets.entry import LoggedColumns
+from ratecli.datasets.lazy import NDArray, Table, np, pd
+from ratecli.datasets.source import Option, Raw, Source, notes_of
+
+if TYPE_CHECKING:
+    from ratecli.models.policy import SoftmaxPolicy
+
+SIDE, HORIZON, DISCOUNT = 3, 50, 0.9
+GOAL, TRAP = 8, 7
+LOGGED = LoggedColumns(
+    action="action",
+    propensity="chance",
+    outcomes=(("reward", (-1.0, 1.0)),),
+    episode="episode",
+    step="step",
+    discount=DISCOUNT,
+    horizon=HORIZON,
+)
+SOURCE = Source(
+    name="gridworld",
+    summary="generated episodes of the Seldonian Toolkit's gridworld",
+    preparations={"plain": f"{__name__}:prepare"},
+    rows=1000,
+    label="",
+    sensitive=(),
+    licence="generated here; no rights reserved",
+    notes=notes_of(__doc__),
+    options={
+        "rows": Option(default=1000, least=2, most=1_000_000),
+        "seed": Option(default=0, least=0, most=2**63 - 1),
+    },
+    logged={"plain": LOGGED},
+)
+MOVES = {"down": (1, 0), "left": (0, -1), "right": (0, 1), "up": (-1, 0)}
+"""Rows and columns of each action, in alphabetical order."""
+
+
+def next_states() -> NDArray[np.intp]:
+    """Return (9, 4) the state after each action."""
+    cells = np.arange(SIDE * SIDE)
+    rows, columns = np.divmod(cells, SIDE)
+    moved = [
+        np.clip(rows + down, 0, SIDE - 1) * SIDE + np.clip(columns + right, 0, SIDE - 1)
+        for down, right in MOVES.values()
+    ]
+    return np.stack(moved, axis=1)
+
+
+def rewards() -> NDArray[np.float64]:
+    """Return (9,) the reward of entering each state."""
+    cells = np.arange(SIDE * SIDE)
+    return (cells == GOAL).astype(float) - (cells == TRAP)
+
+
+def expected_return(chances: NDArray[np.float64]) -> float:
+    """Return the expected discounted return of a policy, given its chances (9, 4) of actions."""
+    after = next_states()
+    gains, going = rewards()[after], (after != GOAL).astype(float)
+    values = np.zeros(SIDE * SIDE)
+    for _ in range(HORIZON):
+        values = (chances * (gains + DISCOUNT * going * values[after])).sum(axis=1)
+    return float(values[0])
+
+
+def true_returns(policy: SoftmaxPolicy) -> dict[str, float]:
+    """Return the expected return of a policy of the generated episodes."""
+    chances = policy.chances(np.eye(GOAL))
+    return {"reward": expected_return(np.vstack([chances, chances[:1]]))}  # no action in the goal
+
+
+def prepare(raw: Raw) -> Table:
+    from ratecli.datasets.episodes import episode_table
+
+    count, rng = raw.options["rows"], np.random.default_rng(raw.options["seed"])
+    after, names = next_states(), np.array(list(MOVES), dtype=object)
+    episode, state, steps = np.arange(count), np.zeros(count, dtype=np.intp), []
+    for step in range(HORIZON):
+        action = rng.integers(len(MOVES), size=len(state))
+        entered = after[state, action]
+        steps.append(
+            pd.DataFrame(
+                {
+                    "episode": episode,
+                    "step": step,
+                    "action": names[action],
+                    "chance": 1 / len(MOVES),
+                    "reward": rewards()[entered],
+                }
+                | {f"cell_{k}": state == k for k in range(GOAL)}
+            )
+        )
+        going = entered != GOAL
+        episode, state = episode[going], entered[going]
+    frame = pd.concat(steps)
+    table: Table = episode_table(
+        frame,
+        [f"cell_{k}" for k in range(GOAL)],
+        LOGGED,
+        digest=raw.digest,
+        files=raw.files,
+        true_returns=f"{__name__}:true_returns",
+    )
+    return table

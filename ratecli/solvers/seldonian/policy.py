@@ -1,0 +1,135 @@
+"""Candidate selection for softmax policies of episodes, from importance-weighted returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_softmax
+
+from ratecli.certify.trees import SafetyTestSpec
+from ratecli.models.base import Array, Features
+from ratecli.models.policy import EpisodeReturns, Episodes, SoftmaxPolicy
+from ratecli.solvers.problem import Problem
+from ratecli.solvers.seldonian.prediction import TestPrediction, predict_safety_test
+from ratecli.solvers.seldonian.scores import Design, RateObjective, Weigh, WhitenedCoordinates
+from ratecli.solvers.seldonian.selection import CandidateSelection
+from ratecli.solvers.seldonian.solver import Seldonian
+
+
+@dataclass(frozen=True)
+class PolicyDesign:
+    """The basis features of the steps of episodes X (n, d).
+
+    A policy's weights are flat: (b k,), those of the first basis feature first.
+    """
+
+    X: Features
+    episodes: Episodes
+    low: Array
+    high: Array
+
+    @classmethod
+    def of(cls, problem: Problem) -> PolicyDesign:
+        """Return the steps of a problem's episodes."""
+        assert problem.episodes is not None
+        episodes = Episodes.of(problem.X, problem.episodes)
+        states = episodes.states
+        return cls(problem.X, episodes, states.min(axis=0), states.max(axis=0))
+
+    @cached_property
+    def basis(self) -> Array:
+        """(S, b) basis features of the steps."""
+        return self.episodes.basis(self.low, self.high)
+
+    @property
+    def width(self) -> int:
+        """Number of weights D = b k."""
+        return self.episodes.layout.basis_size * self.episodes.layout.actions
+
+    def scores(self, w: Array) -> Array:
+        """Return the weights: returns depend on all steps of an episode."""
+        return w
+
+    def pull(self, slopes: Array) -> Array:
+        """Return slopes in the scores, which are the weights, as they are."""
+        return slopes
+
+    def some(self, chosen: NDArray[np.intp]) -> PolicyDesign:  # noqa: ARG002
+        """Return the design of all episodes: the outputs select."""
+        return self
+
+    def policy(self, w: Array) -> SoftmaxPolicy:
+        weights = w.reshape(-1, self.episodes.layout.actions)
+        return SoftmaxPolicy(weights, self.low, self.high, self.episodes.layout)
+
+
+@dataclass(frozen=True)
+class PolicyModel:
+    """Policies with flat weights w on the steps of `design`."""
+
+    design: PolicyDesign
+    numeric: bool = True
+    """There are no probabilities of labels."""
+
+    def outputs(self, w: Array) -> PolicyOutputs:
+        weights = w.reshape(-1, self.design.episodes.layout.actions)
+        log_chances = log_softmax(self.design.basis @ weights, axis=1)
+        return PolicyOutputs(self.design, EpisodeReturns(self.design.episodes, log_chances))
+
+    def classifier(self, w: Array) -> SoftmaxPolicy:
+        return self.design.policy(w)
+
+
+@dataclass(frozen=True)
+class PolicyOutputs:
+    """The returns of a policy on logged episodes, with slopes in its weights."""
+
+    design: PolicyDesign
+    returns: EpisodeReturns
+
+    def measured(self, of: str) -> Array:
+        """Return (n,) values of a measurement of episodes; 0 for others."""
+        return self.returns[of] if of in self.returns else np.zeros(len(self.returns.weights))
+
+    def pull(self, of: str, rows: NDArray[np.intp], design: Design, weigh: Weigh) -> Array:  # noqa: ARG002
+        """Return (D, c) slopes in the weights: see `scores.ModelOutputs`."""
+        by = weigh(np.ones(len(rows)))
+        whole = np.zeros((len(self.returns.weights), len(by)))
+        whole[rows] = by.T
+        return self.slopes(of, whole)
+
+    def slopes(self, of: str, by: Array) -> Array:
+        """Return (D, c) slopes in the weights of `by.T @ measured(of)`; `by` are (n, c)."""
+        steps = self.returns.slopes(of, by)  # (S, k, c)
+        flat = np.tensordot(self.design.basis, steps, axes=(0, 0))  # (b, k, c)
+        return np.asarray(flat.reshape(-1, by.shape[1]))
+
+
+@dataclass(frozen=True)
+class PolicyObjective(RateObjective):
+    """An expression over returns, with slopes in flat weights."""
+
+    def slopes(self, scores: Array) -> Array:
+        outputs: PolicyOutputs = self.model.outputs(scores)
+        by = self.weights(outputs)
+        found = [outputs.slopes(of, by[of][:, None]) for of in by.keys() & {*outputs.returns}]
+        return np.asarray(sum(found, np.zeros((len(scores), 1)))[:, 0])
+
+
+def policy_selection(
+    options: Seldonian, problem: Problem, safety: SafetyTestSpec | None
+) -> CandidateSelection:
+    """Return the optimization problem of policies, predicting the given safety test, if any."""
+    design = PolicyDesign.of(problem)
+    model, start = PolicyModel(design), np.zeros(design.width)
+    coordinates = WhitenedCoordinates(start, np.ones(design.width))
+    objective = PolicyObjective(problem.objective.expression, problem.rates, model)
+    if safety is None:
+        prediction = TestPrediction((), (), 0, 0.0)
+    else:
+        outputs = model.outputs(start)
+        prediction = predict_safety_test(problem, safety, outputs, options.inflation, design)
+    return CandidateSelection(design, objective, problem.l2, prediction, model, coordinates)
