@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,13 +110,70 @@ class Episodes:
         return np.asarray(self.action != NO_ACTION)
 
     @cached_property
-    def taken(self) -> NDArray[np.intp]:
-        """(S,) the action of each step."""
-        return self.action[self.present].astype(np.intp)
+    def distinct(self) -> tuple[Array, NDArray[np.intp]]:
+        """(m, d) the distinct states, and (S,) the number of each step's state among them."""
+        states, of = np.unique(self.states, axis=0, return_inverse=True)
+        return states, of.ravel()
 
-    def basis(self, low: Array, high: Array) -> Array:
-        """Return (S, b) basis features of the states, which have ranges from low to high (d,)."""
-        return state_basis(self.layout, self.states, low, high)
+    @cached_property
+    def cells(self) -> NDArray[np.intp]:
+        """(S,) the number of each step's pair of distinct state and action: `state k + action`."""
+        taken = self.action[self.present].astype(np.intp)
+        return self.distinct[1] * self.layout.actions + taken
+
+    @cached_property
+    def log_propensities(self) -> Array:
+        """(S,) logarithm of the propensity of each step."""
+        return np.log(self.propensity[self.present])
+
+    def factors(self, key: str) -> EpisodeFactors:
+        """Return how the returns of a key are made of importance weights; computed once."""
+        if key not in self._factors:
+            self._factors[key] = self._find_factors(key)
+        return self._factors[key]
+
+    @cached_property
+    def _factors(self) -> dict[str, EpisodeFactors]:
+        return {}
+
+    @cached_property
+    def keys(self) -> dict[str, tuple[str, int]]:
+        """The estimator and the number of the outcome of each key."""
+        return {
+            return_key(name, outcome): (name, column)
+            for column, outcome in enumerate(self.layout.outcomes)
+            for name in RETURNS
+        } | {name: (name, 0) for name in EPISODE_WEIGHTS}
+
+    def _find_factors(self, key: str) -> EpisodeFactors:
+        (name, column), layout = self.keys[key], self.layout
+        gains = self.outcomes[:, :, column] * layout.discounts
+        low, high = min(layout.lows[column], 0.0), max(layout.highs[column], 0.0)
+        last = np.zeros(layout.steps)
+        last[-1] = 1.0
+        match name:
+            case "return":
+                return EpisodeFactors(gains)
+            case "return_ordinary":
+                return EpisodeFactors(gains.sum(axis=1, keepdims=True) * last)
+            case "return_above":
+                whole = low * layout.discounts
+                return EpisodeFactors(gains - whole, constant=float(whole.sum()))
+            case "return_below":
+                whole = high * layout.discounts
+                return EpisodeFactors(gains - whole, constant=float(whole.sum()))
+            case "return_logged":
+                return EpisodeFactors(gains, power=0)
+        factors = np.broadcast_to(last, gains.shape)
+        return EpisodeFactors(factors, power=1 if name == "episode_weight" else 2)
+
+
+class EpisodeFactors(NamedTuple):
+    """A sum over steps of `weight ** power * factors` plus a constant; factors are (n, T)."""
+
+    factors: Array
+    power: int = 1
+    constant: float = 0.0
 
 
 def state_basis(layout: EpisodeLayout, states: Array, low: Array, high: Array) -> Array:
@@ -148,76 +205,44 @@ class EpisodeReturns(Mapping[str, Array]):
     """
 
     def __init__(self, episodes: Episodes, log_chances: Array) -> None:
-        """Take the logarithms (S, k) of the policy's chances of each action."""
+        """Take the logarithms (m, k) of the policy's chances of actions in the distinct states."""
         self.episodes, self.log_chances = episodes, log_chances
-        layout = episodes.layout
         ratios = np.zeros(episodes.action.shape)
-        own = log_chances[np.arange(len(log_chances)), episodes.taken]
-        ratios[episodes.present] = own - np.log(episodes.propensity[episodes.present])
-        sums = np.cumsum(ratios, axis=1)
-        self.free = sums < np.log(layout.max_weight)
-        self.weights = np.exp(np.minimum(sums, np.log(layout.max_weight)))
-        self._keys = {
-            return_key(name, outcome): (name, column)
-            for column, outcome in enumerate(layout.outcomes)
-            for name in RETURNS
-        } | {name: (name, 0) for name in EPISODE_WEIGHTS}
+        own = log_chances.ravel()[episodes.cells]
+        ratios[episodes.present] = own - episodes.log_propensities
+        sums, most = np.cumsum(ratios, axis=1), np.log(episodes.layout.max_weight)
+        self.free = sums < most
+        self.weights = np.exp(np.minimum(sums, most))
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self.episodes.keys)
 
-    def __iter__(self) -> itertools.chain[str]:
-        return itertools.chain(self._keys)
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.episodes.keys)
 
     def __getitem__(self, key: str) -> Array:
-        weighted, factors = self._terms(key)
-        weights = np.where(weighted, self.weights, 1.0)
-        if key == "squared_episode_weight":
-            weights = weights**2
-        return np.asarray((weights * factors).sum(axis=1)) + self._constant(key)
+        factors, power, constant = self.episodes.factors(key)
+        return np.asarray(np.einsum("nt,nt->n", self.weights**power, factors) + constant)
 
-    def _terms(self, key: str) -> tuple[bool, Array]:
-        """Return whether steps are weighted, and the factor (n, T) of each step's weight."""
-        name, column = self._keys[key]
-        layout = self.episodes.layout
-        gains = self.episodes.outcomes[:, :, column] * layout.discounts
-        last = np.zeros(layout.steps)
-        last[-1] = 1.0
-        match name:
-            case "return_ordinary":
-                return True, gains.sum(axis=1, keepdims=True) * last
-            case "episode_weight" | "squared_episode_weight":
-                return True, np.broadcast_to(last, gains.shape)
-            case "return_above":
-                return True, gains - min(layout.lows[column], 0.0) * layout.discounts
-            case "return_below":
-                return True, gains - max(layout.highs[column], 0.0) * layout.discounts
-        return name == "return", gains
+    def slopes(self, key: str, by: Array) -> Array:
+        """Return slopes (m, k, c) of `by.T @ self[key]` in the scores of actions in states.
 
-    def _constant(self, key: str) -> float:
-        name, column = self._keys[key]
-        layout = self.episodes.layout
-        ends = {
-            "return_above": min(layout.lows[column], 0.0),
-            "return_below": max(layout.highs[column], 0.0),
-        }
-        return float(ends.get(name, 0.0) * layout.discounts.sum())
-
-    def slopes(self, key: str, coefficients: Array) -> Array:
-        """Return (S, k, c) slopes of `coefficients.T @ self[key]` in the scores of the actions.
-
-        `coefficients` are (n, c).
+        `by` are (n, c).
         """
-        weighted, factors = self._terms(key)
-        if not weighted:
-            return np.zeros((*self.log_chances.shape, coefficients.shape[1]))
-        weights = self.weights * self.free
-        weights = 2 * weights**2 if key == "squared_episode_weight" else weights
-        terms = weights * factors
+        factors, power, _ = self.episodes.factors(key)
+        shape = (*self.log_chances.shape, by.shape[1])
+        if power == 0:
+            return np.zeros(shape)
+        terms = power * self.weights**power * self.free * factors
         later = np.cumsum(terms[:, ::-1], axis=1)[:, ::-1]  # what each step's ratio multiplies
-        steps = (later[:, :, None] * coefficients[:, None, :])[self.episodes.present]
-        chosen = np.eye(self.log_chances.shape[1])[self.episodes.taken] - np.exp(self.log_chances)
-        return np.asarray(chosen[:, :, None] * steps[:, None, :])
+        present, cells = self.episodes.present, self.episodes.cells
+        sums = [
+            np.bincount(cells, (later * column[:, None])[present], self.log_chances.size)
+            for column in by.T
+        ]
+        found = np.stack(sums, axis=-1).reshape(shape)
+        chances = np.exp(self.log_chances)[:, :, None]
+        return np.asarray(found - chances * found.sum(axis=1, keepdims=True))
 
 
 RETURNS = ("return", "return_ordinary", "return_logged", "return_above", "return_below")
@@ -261,8 +286,7 @@ class SoftmaxPolicy(Classifier):
     def returns(self, X: Features) -> EpisodeReturns:
         """Return the importance-weighted returns of logged episodes."""
         given = Episodes.of(X, self.episodes)
-        scores = given.basis(self.low, self.high) @ self.weights
-        return EpisodeReturns(given, log_softmax(scores, axis=1))
+        return EpisodeReturns(given, np.log(self.chances(given.distinct[0])))
 
     def decide(self, X: Features) -> Array:
         """Return NaN (n,): an episode has no single decision."""

@@ -68,7 +68,7 @@ def next_states() -> NDArray[np.intp]:
 def rewards() -> NDArray[np.float64]:
     """Return (9,) the reward of entering each state."""
     cells = np.arange(SIDE * SIDE)
-    return (cells == GOAL).astype(float) - (cells == TRAP)
+    return np.where(cells == GOAL, 1.0, np.where(cells == TRAP, -1.0, 0.0))
 
 
 def expected_return(chances: NDArray[np.float64]) -> float:

@@ -11,7 +11,7 @@ from scipy.special import log_softmax
 
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.models.base import Array, Features
-from ratecli.models.policy import EpisodeReturns, Episodes, SoftmaxPolicy
+from ratecli.models.policy import EpisodeReturns, Episodes, SoftmaxPolicy, state_basis
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.prediction import TestPrediction, predict_safety_test
 from ratecli.solvers.seldonian.scores import Design, RateObjective, Weigh, WhitenedCoordinates
@@ -41,8 +41,9 @@ class PolicyDesign:
 
     @cached_property
     def basis(self) -> Array:
-        """(S, b) basis features of the steps."""
-        return self.episodes.basis(self.low, self.high)
+        """(m, b) basis features of the distinct states."""
+        states, _ = self.episodes.distinct
+        return state_basis(self.episodes.layout, states, self.low, self.high)
 
     @property
     def width(self) -> int:
@@ -103,8 +104,8 @@ class PolicyOutputs:
 
     def slopes(self, of: str, by: Array) -> Array:
         """Return (D, c) slopes in the weights of `by.T @ measured(of)`; `by` are (n, c)."""
-        steps = self.returns.slopes(of, by)  # (S, k, c)
-        flat = np.tensordot(self.design.basis, steps, axes=(0, 0))  # (b, k, c)
+        states = self.returns.slopes(of, by)  # (m, k, c)
+        flat = np.tensordot(self.design.basis, states, axes=(0, 0))  # (b, k, c)
         return np.asarray(flat.reshape(-1, by.shape[1]))
 
 
