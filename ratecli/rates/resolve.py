@@ -36,6 +36,7 @@ from ratecli.rates.table import (
     DECISION_MEASUREMENTS,
     DEPLOYED,
     DISCLOSIVITY,
+    EPISODE_RATES,
     MEASURES,
     METRICS,
     OF,
@@ -297,6 +298,9 @@ class _Resolver:
         """Return a rate of logged decisions with its outcome and range; other rates as they are."""
         logged, episodes = self.scope.logged, rate.of not in DECISION_MEASUREMENTS
         if not (rate.outcome or rate.weighted or episodes):
+            if logged is not None and logged.episodes:
+                message = f"'{node.name}' is a rate of decisions, but rows are episodes"
+                refuse("E304", message, node.span, f"rates of episodes: {', '.join(EPISODE_RATES)}")
             return rate
         if logged is None or logged.episodes != episodes:
             what = "logged episodes" if episodes else "logged decisions"

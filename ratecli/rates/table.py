@@ -237,6 +237,7 @@ _RATES += (
         of="squared_episode_weight",
     ),
 )
+EPISODE_RATES = tuple(rate.text for rate in _RATES if rate.of not in DECISION_MEASUREMENTS)
 RATES = {rate.name: rate for rate in _RATES}
 RANKINGS = {
     "roc_auc": "probability that a positive row scores above a negative one (ties count half)",

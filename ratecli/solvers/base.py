@@ -109,9 +109,10 @@ class Solver(ABC):
     test (`Problem.safety_test`), `needs_deployed` if it requires the deployed model
     (`Problem.deployed`), and `hides_groups` if the columns that define the groups of its goals are
     excluded from its features. `renamed` maps former names of options to present ones, `absent`
-    options of other algorithms that it does not have to what to do instead. `numbers`
-    and `streams` are the option values with which it learns numeric labels and rows that are not
-    held in memory (`Problem.stream`), or None if it never does.
+    options of other algorithms that it does not have to what to do instead. `numbers`,
+    `streams` and `episodes` are the option values with which it learns numeric labels, rows that
+    are not held in memory (`Problem.stream`) and policies of episodes (`Problem.episodes`), or None
+    if it never does.
     """
 
     version: ClassVar[int] = 1
@@ -126,6 +127,7 @@ class Solver(ABC):
     absent: ClassVar[Mapping[str, str]] = {}
     numbers: ClassVar[Mapping[str, Any] | None] = None
     streams: ClassVar[Mapping[str, Any] | None] = None
+    episodes: ClassVar[Mapping[str, Any] | None] = None
 
     def obstacle(self, goal: Goal, rates: RateMatrix) -> Diagnostic | None:  # noqa: ARG002
         """Return a diagnostic if a constraint of an accepted class is not enforceable on the rows.
@@ -149,6 +151,11 @@ class Solver(ABC):
     def takes_streams(self) -> bool:
         """Whether the algorithm, with its current options, learns from streamed rows."""
         return self._has(type(self).streams)
+
+    @property
+    def takes_episodes(self) -> bool:
+        """Whether the algorithm, with its current options, learns policies of episodes."""
+        return self._has(type(self).episodes)
 
     def _has(self, options: Mapping[str, Any] | None) -> bool:
         return options is not None and all(getattr(self, key) == options[key] for key in options)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ratecli.config.algorithm import AlgorithmSpec
 from ratecli.config.experiment import Experiment
+from ratecli.datasets.registry import logged_columns
 from ratecli.errors import Diagnostic, Loc, Span, did_you_mean
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, measured_rates, references, resolve_goals
 from ratecli.experiment.choices import in_order_of_choice, use_of
@@ -171,8 +172,8 @@ def _check_labels(
         yield Diagnostic("E308", message, hint, loc=loc, key=True)
 
 
-def _algorithms_for(rows: Literal["numbers", "streams"]) -> str:
-    """List the algorithms that learn numeric labels or streamed rows, as a file writes them."""
+def _algorithms_for(rows: Literal["numbers", "streams", "episodes"]) -> str:
+    """List the algorithms that learn numeric labels, streamed rows or policies, as files do."""
     found = []
     for name, solver in usable_solvers():
         options = getattr(solver, rows)
@@ -190,6 +191,7 @@ def check_support(
     """
     numbers = any(name in numeric for name in case.datasets)
     yield from _check_streamed_rows(experiment, case)
+    yield from _check_episodes(experiment, case)
     if case.solver.role == "ignores":
         return
     objective, rules = resolve_goals(case, lambda _: OF_PLACEHOLDER)
@@ -268,6 +270,20 @@ def _check_streamed_rows(experiment: Experiment, case: Case) -> Iterator[Diagnos
             if isinstance(part, ex.RankingMeasure):
                 message = f"'{ex.to_text(part)}' sorts all rows, but '{name}' is streamed"
                 yield Diagnostic("E414", message, "leave it out", loc=loc, span=part.span)
+
+
+def _check_episodes(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
+    """Yield an E308 for an algorithm that learns no policies, E411 for several tables."""
+    logged = {name: logged_columns(experiment.datasets[name].entry()) for name in case.datasets}
+    episodic = [name for name, columns in logged.items() if columns and columns.episode]
+    if episodic and not case.solver.takes_episodes:
+        message = f"algorithm '{case.label}' learns no policies of episodes"
+        hint = f"algorithms that can: {_algorithms_for('episodes')}"
+        yield Diagnostic("E308", message, hint, loc=experiment.entry_loc(case.label), key=True)
+    if episodic and len(logged) > 1:
+        message = f"'{episodic[0]}' has episodes and cannot be pooled with other data sets"
+        hint = f"use them one by one: sweep: {{dataset: [{', '.join(logged)}]}}"
+        yield Diagnostic("E411", message, hint, loc=("datasets", episodic[0]), key=True)
 
 
 def check_goal_ranges(cases: Sequence[Case], constraints: Collection[str]) -> Iterator[Diagnostic]:

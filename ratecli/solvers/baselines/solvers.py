@@ -141,6 +141,8 @@ class ThresholdSolver(ModelSolver):
 class Unconstrained(ModelSolver):
     """Minimizes plain error on the labelled training rows, whatever the goals are.
 
+    For logged decisions without labels, it minimizes the objective without constraints.
+
     Attributes
     ----------
     loss
@@ -154,6 +156,7 @@ class Unconstrained(ModelSolver):
     version: ClassVar[int] = 3
     role: ClassVar[Role] = "ignores"
     numbers: ClassVar[Mapping[str, Any] | None] = {"loss": "squared"}
+    episodes: ClassVar[Mapping[str, Any] | None] = {}
 
     @property
     def takes_classes(self) -> bool:
@@ -169,6 +172,10 @@ class Unconstrained(ModelSolver):
         from ratecli.solvers.baselines.linear import fit_plain_estimate
         from ratecli.solvers.baselines.scores import fit_model
 
+        if problem.episodes is not None:
+            from ratecli.solvers.seldonian.policy import fit_policy
+
+            return Solution({"stochastic": fit_policy(problem)})
         if self.loss == "squared":
             return Solution({"estimate": fit_plain_estimate(problem)})
         classifier, reason = fit_model(self, problem, rng)

@@ -7,13 +7,14 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.models.base import Array, Features
 from ratecli.models.policy import EpisodeReturns, Episodes, SoftmaxPolicy, state_basis
 from ratecli.solvers.problem import Problem
-from ratecli.solvers.seldonian.prediction import TestPrediction, predict_safety_test
+from ratecli.solvers.seldonian.prediction import predict_safety_test
 from ratecli.solvers.seldonian.scores import Design, RateObjective, Weigh, WhitenedCoordinates
 from ratecli.solvers.seldonian.selection import CandidateSelection
 from ratecli.solvers.seldonian.solver import Seldonian
@@ -120,17 +121,27 @@ class PolicyObjective(RateObjective):
         return np.asarray(sum(found, np.zeros((len(scores), 1)))[:, 0])
 
 
+def fit_policy(problem: Problem) -> SoftmaxPolicy:
+    """Return a local minimum of the objective plus `l2 / 2 |w|^2`, from the uniform policy."""
+    design = PolicyDesign.of(problem)
+    model = PolicyModel(design)
+    objective = PolicyObjective(problem.objective.expression, problem.rates, model)
+
+    def penalized(w: Array) -> tuple[float, Array]:
+        value = objective.value(w) + problem.l2 / 2 * float(w @ w)
+        return value, objective.slopes(w) + problem.l2 * w
+
+    return model.classifier(minimize(penalized, np.zeros(design.width), jac=True).x)
+
+
 def policy_selection(
-    options: Seldonian, problem: Problem, safety: SafetyTestSpec | None
+    options: Seldonian, problem: Problem, safety: SafetyTestSpec
 ) -> CandidateSelection:
-    """Return the optimization problem of policies, predicting the given safety test, if any."""
+    """Return the optimization problem of policies, predicting the given safety test."""
     design = PolicyDesign.of(problem)
     model, start = PolicyModel(design), np.zeros(design.width)
     coordinates = WhitenedCoordinates(start, np.ones(design.width))
     objective = PolicyObjective(problem.objective.expression, problem.rates, model)
-    if safety is None:
-        prediction = TestPrediction((), (), 0, 0.0)
-    else:
-        outputs = model.outputs(start)
-        prediction = predict_safety_test(problem, safety, outputs, options.inflation, design)
+    outputs = model.outputs(start)
+    prediction = predict_safety_test(problem, safety, outputs, options.inflation, design)
     return CandidateSelection(design, objective, problem.l2, prediction, model, coordinates)

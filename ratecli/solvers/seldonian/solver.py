@@ -108,6 +108,9 @@ class Seldonian(Solver):
     `error`, the mean log loss is minimized, any other objective as it is; the bias is not
     regularized.
 
+    For logged episodes, the model is a softmax policy that is linear in basis features, and rates
+    are returns by importance sampling (Thomas et al. 2019).
+
     Only linear models are fitted. For other models, give `post_shift` or `thresholded` a `model`
     and the file a safety test: then the thresholds are certified in the same way, by rows to which
     the model is not fitted.
@@ -154,6 +157,7 @@ class Seldonian(Solver):
     role: ClassVar[Role] = "enforces"
     needs_safety_test: ClassVar[bool] = True
     numbers: ClassVar[Mapping[str, Any] | None] = {"decisions": "randomized"}
+    episodes: ClassVar[Mapping[str, Any] | None] = {"decisions": "randomized"}
     objectives: ClassVar[frozenset[str]] = MEASURABLE_SHAPES
     constraints: ClassVar[frozenset[str]] = MEASURABLE_SHAPES
 
