@@ -100,6 +100,8 @@ class Rate:
 
 
 OUTCOME = "outcome"
+EPISODE_WEIGHT = "episode_weight"
+"""The measurement of an episode's importance weight."""
 
 _RATES: tuple[Rate, ...] = (
     Rate("positive_rate", "all", "all", "none", "share of positive decisions", "negative_rate"),

@@ -20,7 +20,7 @@ from ratecli.models.recent import class_probabilities, take_rows
 from ratecli.rates.expression import Leaf, to_text
 from ratecli.rates.matrix import Predictions, measure
 from ratecli.rates.sample import Floats, Logs, Mask, Sample
-from ratecli.rates.table import RATES
+from ratecli.rates.table import EPISODE_WEIGHT, RATES
 from ratecli.solvers.oracles.base import FitRows
 from ratecli.solvers.oracles.choice import fit_probability_classifier, fit_regressor
 
@@ -150,13 +150,15 @@ def effective_rows(
     """
     found = {}
     for leaf in leaves:
+        rows = sample.rows(leaf.where, leaf.split or split)
         if leaf.rate.weighted:
             moments = [Leaf(RATES[name], leaf.where, leaf.split) for name in WEIGHT_MOMENTS]
             mean, square = measure(moments, sample, split, predicted)
-            rows = sample.counted(
-                sample.rows(leaf.where, leaf.split or split) & sample.mask("logged")
-            )
-            found[to_text(leaf)] = rows * mean**2 / square if square > 0 else 0.0
+            count = sample.counted(rows & sample.mask("logged"))
+            found[to_text(leaf)] = count * mean**2 / square if square > 0 else 0.0
+        elif leaf.rate.name in {"return", "return_ordinary"}:
+            weights = predicted.returns[EPISODE_WEIGHT][rows]
+            found[to_text(leaf)] = float(weights.sum() ** 2 / (weights**2).sum())
     return found
 
 

@@ -1,0 +1,91 @@
+"""Policies of logged episodes in experiments: certificates on returns, and what is refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from oracles.episodes import episodes_of, simulate
+
+from experiments import faults, measured_values, run_file, write
+from ratecli.certify.bound import BoundedSample
+from ratecli.certify.bounds import BOUNDS
+from ratecli.models.policy import EpisodeReturns
+
+FILE = """
+name: steps
+datasets:
+  log:
+    path: log.csv
+    features: [place]
+    logged:
+      {{episode: episode, step: step, action: action, propensity: chance, horizon: 4,
+       outcomes: {{reward: [0, 1], cost: [0, 1]}}}}
+    split: {{test: 0.2}}
+objective: -return(reward)
+constraints: {{rule: '{rule}'}}
+safety: {{delta: 0.05}}
+algorithms: [{algorithm}]
+metrics: {{reward: return(reward), weighted: return_weighted(reward), cost: return(cost)}}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("log")
+    simulate(4000, np.random.default_rng(0)).to_csv(folder / "log.csv", index=False)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "rule", ["return(reward) >= 1.2 * return_logged(reward)", "return(cost) <= 1.6"]
+)
+def test_a_certified_policy_keeps_its_rule(folder, rule):
+    _, store = run_file(write(folder, FILE.format(rule=rule, algorithm="seldonian")))
+    ((trial, result),) = [(each, store.results()[each.key]) for each in store.plan()]
+    assert result.status == "ok", result.reason
+    (certificate,) = result.info["certificates"]
+    assert certificate["passed"]
+    assert "betting" in str(certificate)  # an exact bound, by the known end of returns
+    values = measured_values(trial, result)
+    assert values["violation.rule", "test"] < 0
+    assert values["reward", "test"] == pytest.approx(values["weighted", "test"], abs=0.25)
+    assert values["reward", "train"] > 1.4  # a uniform policy gets 1.0
+
+
+def test_exact_bounds_on_returns_fail_at_most_as_often_as_delta():
+    """The policy is fixed and its true return known; weights of episodes are up to 3.2."""
+    chances = np.array([[0.2, 0.8], [0.7, 0.3]])
+    steps = simulate(200_000, np.random.default_rng(9), chances)
+    true = float(steps["reward"].sum()) / 200_000
+    rng, failed = np.random.default_rng(1), {"betting": 0, "anderson": 0}
+    for _ in range(300):
+        episodes = episodes_of(simulate(60, rng))
+        values = EpisodeReturns(episodes, np.log(chances))["return_above(reward)"]
+        sample = BoundedSample(values, (0.0, np.inf), -1.0)
+        for name in failed:
+            failed[name] += -BOUNDS[name].upper([sample], 0.1, rng) > true
+    assert max(failed.values()) <= 42  # 30 are expected of a bound that is as wrong as it may be
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "message"),
+    [
+        (("[seldonian]", "[mixture]"), "E308", "'mixture' learns no policies of episodes"),
+        (("objective: -return", "objective: value"), "E304", "needs logged decisions"),
+        (("weighted: return", "weighted: error, other: return"), "E304", "rows are episodes"),
+        ((", step: step", ""), "E102", "'episode' needs 'step'"),
+        ((", horizon: 4", ", horizon: 3"), "E406", "more than the horizon 3"),
+        (("propensity: chance", "propensity: 0.5"), "E104", "'propensity' of episodes"),
+    ],
+)
+def test_what_episodes_exclude_is_refused(folder, change, code, message):
+    text = FILE.format(rule="return(cost) <= 2", algorithm="seldonian").replace(*change)
+    found = faults(write(folder, text, f"{code}.yaml"))
+    assert (code, True) in {(each.code, message in each.message) for each in found}, found
+
+
+def test_unconstrained_policies_maximize_the_objective(folder):
+    text = FILE.format(rule="return(cost) <= 4", algorithm="unconstrained: {safety: false}")
+    _, store = run_file(write(folder, text, "plain.yaml"))
+    ((trial, result),) = [(each, store.results()[each.key]) for each in store.plan()]
+    assert measured_values(trial, result)["reward", "test"] > 1.8  # 2 is the largest return
+    assert pd.notna(result.info["effective rows"]["return(reward)"])
