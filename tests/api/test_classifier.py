@@ -180,6 +180,7 @@ def test_the_model_equals_that_of_a_run(solver, options, safety, tmp_path, monke
         "sweep": {"kappa": [kappa]},
         "algorithms": [{solver: options}],
         "seeds": [3],
+        "report": {"plots": []},
     } | ({} if safety is None else {"safety": safety}))  # fmt: skip
     train = frame[:300].drop(columns=["repaid", "part"])
     model = RateConstrainedClassifier(

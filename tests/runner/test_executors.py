@@ -48,11 +48,11 @@ def run(executor, tasks, function=act, **hooks):
     return results
 
 
-def test_results_do_not_depend_on_the_executor(executor):
+def test_results_do_not_depend_on_the_executor(request):
     tasks = [Task(f"k{i}", (f"k{i - 3}",) if i >= 3 else (), (f"k{i}", 0)) for i in range(20)]
     results = run(SerialExecutor(), tasks, numbers)
     assert len(results) == 20
-    for other in (executor, ProcessExecutor(1), ProcessExecutor(5)):
+    for other in (ProcessExecutor(1), ProcessExecutor(5), executor_of("dask", request)):
         assert run(other, tasks, numbers) == results
 
 
