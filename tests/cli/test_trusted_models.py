@@ -97,7 +97,9 @@ def test_workers_fit_classifiers_of_a_trusted_module_and_predict_loads_them(own,
 
 def test_the_report_shows_the_loss_of_each_setting(own, cli):
     text = FILE.partition("algorithms")[0]
-    text += "algorithms:\n  - unconstrained: {model: DecisionTreeClassifier, tune: {max_depth: [1, 3]}}"
+    text += (
+        "algorithms:\n  - unconstrained: {model: DecisionTreeClassifier, tune: {max_depth: [1, 3]}}"
+    )
     (own / "tuned.yaml").write_text(text)
     assert cli("run", "tuned.yaml", "-j", 1, "-q").code == 0
     summary = (own / "results/own/summary.md").read_text()

@@ -95,7 +95,7 @@ def test_shapes_of_objectives(expected):
 
 
 @given(EXPRESSIONS, SEEDS)
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_the_largest_piece_is_the_expression(node, seed):
     parts = pieces(node)
     for rates in drawn(node, seed, 3):
@@ -111,7 +111,7 @@ RULES = st.tuples(EXPRESSIONS, st.sampled_from(["<=", ">="]), st.floats(0, 1)).m
 
 
 @given(RULES, SEEDS)
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_a_rule_is_satisfied_exactly_if_all_its_pieces_are(rule, seed):
     found = goal(rule)
     for rates in drawn(found.expression, seed, 3):
@@ -174,7 +174,7 @@ def test_affine_and_unknown_curvature(text, expected):
 
 
 @given(EXPRESSIONS | st.sampled_from(CONVEX).map(expression), SEEDS)
-@settings(max_examples=120)
+@settings(max_examples=60)
 def test_curvature_satisfies_jensens_inequality(node, seed):
     found = curvature(node)
     assume(found is not Curvature.UNKNOWN)
@@ -226,7 +226,7 @@ def test_known_monotonicity(text, signs):
 
 
 @given(EXPRESSIONS, SEEDS)
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_monotonicity_holds_at_sampled_rates(node, seed):
     signs = monotonicity(node)
     assert set(signs) == set(ex.leaves(node))
@@ -265,7 +265,7 @@ def test_known_ranges(text, ends):
 
 
 @given(EXPRESSIONS, SEEDS)
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_ranges_contain_sampled_values(node, seed):
     low, high = interval(node)
     assert low <= high
