@@ -193,7 +193,7 @@ def test_curvature_satisfies_jensens_inequality(node, seed):
 
 def test_analysis_of_a_long_product_ends():  # twice the work for each factor would not
     for op in "*/":
-        node = expression(f" {op} ".join(["tpr"] * 90))
+        node = expression(f" {op} ".join(["tpr"] * 60))
         assert curvature(node) is Curvature.UNKNOWN
         assert shape(node) is Shape.OTHER
         assert interval(node)[0] >= 0
@@ -360,7 +360,7 @@ DECIDED = [
 def test_a_corrected_decision_moves_a_metric_in_its_direction(name):
     rng = np.random.default_rng(3)
     moves = set[str]()
-    for _ in range(20):
+    for _ in range(8):
         label, deployed = rng.integers(0, 2, (2, ROWS)).astype(float)
         decisions = rng.integers(0, 2, ROWS).astype(float)
         before = number(name, label, deployed, decisions)
