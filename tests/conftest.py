@@ -9,7 +9,7 @@ from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 # a busy machine must not fail tests
-settings.register_profile("patient", deadline=None, max_examples=50)
+settings.register_profile("patient", deadline=None, max_examples=25)
 settings.load_profile("patient")
 
 # a shell starts commands in the background with Ctrl-C ignored, and their children inherit that

@@ -301,7 +301,7 @@ def _check_names(experiment: Experiment) -> Iterator[Diagnostic]:
             yield Diagnostic("E106", message, "choose another name", loc=loc, key=len(loc) > 1)
     for part in ("tables", "plots"):
         seen: set[str] = set()
-        for k, entry in enumerate(getattr(experiment.report, part)):
+        for k, entry in enumerate(getattr(experiment.report, part) or ()):
             if entry.file in seen:
                 message = f"two {part} are written to the file {quote_value(entry.file)}"
                 loc = ("report", part, k, "file")

@@ -197,7 +197,9 @@ class ReportSpec(Spec):
     """Tables and plots of the report; all metrics are always stored."""
 
     tables: tuple[TableSpec, ...] = Field((), description="Tables of the report, in this order.")
-    plots: tuple[Plot, ...] = Field((), description="Plots of the report, in this order.")
+    plots: tuple[Plot, ...] | None = Field(
+        None, description="Plots of the report, in this order; `[]` for a report without plots."
+    )
 
 
 EXPECTATION_KINDS = ("paper", "value", "at_most", "at_least")

@@ -35,7 +35,8 @@ def report_metadata(prepared: PreparedExperiment) -> dict[str, Any]:
         "versions": code_versions(),
         "warnings": [f"{fault.code}: {fault.message}" for fault in prepared.warnings],
         "plots": [
-            _constraint_lines(plot, prepared.cases) for plot in prepared.experiment.report.plots
+            _constraint_lines(plot, prepared.cases)
+            for plot in prepared.experiment.report.plots or ()
         ],
         "frontier": _frontiers(prepared),
         "left_out": prepared.plan.left_out,

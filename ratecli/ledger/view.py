@@ -122,6 +122,11 @@ class Ledger:
         """Return the entries of `report: tables` or `report: plots`."""
         return list(_mapping(self.experiment.get("report")).get(what) or [])
 
+    @property
+    def requests_no_plots(self) -> bool:
+        """Whether the file has an empty list of plots, not no list."""
+        return _mapping(self.experiment.get("report")).get("plots") == []
+
     def measurements(self) -> Iterator[TrialMeasurement]:
         """Yield all measurements, in order of plan, variant, split and metric."""
         for trial in self.plan:

@@ -180,6 +180,7 @@ def test_the_model_equals_that_of_a_run(solver, options, safety, tmp_path, monke
         "sweep": {"kappa": [kappa]},
         "algorithms": [{solver: options}],
         "seeds": [3],
+        "report": {"plots": []},
     } | ({} if safety is None else {"safety": safety}))  # fmt: skip
     train = frame[:300].drop(columns=["repaid", "part"])
     model = RateConstrainedClassifier(
@@ -542,7 +543,7 @@ def test_a_constant_factor_of_weights_has_no_effect(loans, solver, options, weig
     )
     first, *others = (
         model.fit(X, y, sample_weight=factor * weights).classifier_
-        for factor in (1.0, 0.1, 7.0, 1e300, 1e160, 1e-300)
+        for factor in (1.0, 0.1, 1e300, 1e160, 1e-300)
     )
     for other in others:
         np.testing.assert_array_equal(other.weights, first.weights)

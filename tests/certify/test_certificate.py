@@ -314,14 +314,13 @@ def test_failure_rate_summed_over_all_outcomes(text, method, bound):
     for i, j in itertools.product(range(first + 1), range(second + 1)):
         decisions = np.concatenate([np.arange(first) < i, np.arange(second) < j]).astype(float)
         uppers[i, j] = upper_of(test, decisions, rng, method=method, bound=bound)
-    missed = []
-    for low, high in itertools.product(np.linspace(0.03, 0.97, 21), repeat=2):
-        chances = np.outer(
-            stats.binom.pmf(np.arange(first + 1), first, low),
-            stats.binom.pmf(np.arange(second + 1), second, high),
-        )
+    missed, rates = [], np.linspace(0.03, 0.97, 21)
+    chances = [stats.binom.pmf(np.arange(n + 1), n, rates[:, None]) for n in (first, second)]
+    for (low, p), (high, q) in itertools.product(
+        *(zip(rates, each, strict=True) for each in chances)
+    ):
         true = truth(test.goals[0], {"a": low, "b": high})
-        missed.append(float(chances[uppers < true].sum()))
+        missed.append(float(np.outer(p, q)[uppers < true].sum()))
     assert 0.01 * DELTA < max(missed) <= DELTA
 
 

@@ -193,6 +193,7 @@ algorithms:
   - unconstrained
   - majorize: {iterations: 2}
 seeds: 5
+report: {plots: []}
 """
 
 

@@ -5,7 +5,7 @@ import shutil
 import pytest
 from people import DATA, measured, read, trial
 
-BASE = f"datasets: {{people: {{label: y, {DATA}}}}}\nalgorithms: [unconstrained]\n"
+BASE = f"datasets: {{people: {{label: y, {DATA}}}}}\nalgorithms: [unconstrained]\nreport: {{plots: []}}\n"
 STORED = f"{trial('majorize')}/deterministic.npz"
 SECOND = f"""\
 name: second
@@ -54,7 +54,7 @@ def test_a_run_may_not_compare_with_its_own_models(folder, cli, output):
                 f"error[E310]: the run of 'itself.yaml' replaces the models in '{inside}'"
                 in answer.err
             )
-            assert "--> itself.yaml:4:19" in answer.err
+            assert "--> itself.yaml:5:19" in answer.err
             assert COPY in answer.err
 
 
@@ -66,7 +66,7 @@ def test_two_runs_of_a_command_may_not_share_a_model(folder, cli, order):
     answer = cli(*both)
     assert answer.code == 2
     message = "the run of 'first.yaml' replaces the models in 'results/first/models'"
-    assert f"error[E310]: {message}\n  --> second.yaml:4:19" in answer.err
+    assert f"error[E310]: {message}\n  --> second.yaml:5:19" in answer.err
     assert f"{COPY}, or run the files one by one" in answer.err
     assert not (folder / "results" / "second").exists()
     assert cli("run", "second.yaml", "-q", "-j", 1).code == 0

@@ -15,6 +15,7 @@ groups: {women: sex = Female, men: sex = Male}
 constraints: {parity: 'min_ratio(positive_rate, by=sex) >= 0.8'}
 algorithms:
   - exponentiated_gradient: {iterations: 5}
+report: {plots: []}
 """
 installed = pytest.mark.skipif(
     importlib.util.find_spec("fairlearn") is None, reason="the extra 'fairlearn' is missing"

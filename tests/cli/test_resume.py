@@ -51,7 +51,7 @@ SAME = {
     "order of algorithms": (OWN, OWN.replace(FIRST, "").replace("seeds:", FIRST + "seeds:")),
     "label": ("{iterations: 2}", "{iterations: 2, as: ours}"),
     "default said": ("{iterations: 2}", "{iterations: 2, cuts: 100}"),
-    "report": ("seeds: 2", "seeds: 2\nreport: {tables: [{rows: [kappa], columns: [error]}]}"),
+    "report": ("plots: []", "plots: [], tables: [{rows: [kappa], columns: [error]}]"),
     "limits": ("seeds: 2", "seeds: 2\nlimits: {time: 90 s, memory: 2 GiB}"),
     "synonym": ("positive_rate", "selection_rate"),
     "side of the rule": (RULE, "kappa * positive_rate[men] <= positive_rate[women]"),

@@ -193,6 +193,7 @@ def test_smoke_runs_one_trial_of_each_algorithm_and_data_set(folder, cli):
     assert "--smoke" not in answer.out
     both = few.merge(pd.read_csv("results/two/metrics.csv"), how="inner")
     assert len(both) == len(few)
+    assert not (folder / "results" / "two" / "figures").exists()  # an empty list of plots
 
 
 WHAT = "a stand-in for real loans; results are not comparable with those on them"
@@ -204,7 +205,7 @@ def test_results_and_show_say_that_data_is_a_stand_in(cli, folder, small, monkey
     monkeypatch.setitem(SOURCES, "loans", replace(SOURCES["loans"], stand_in=stand_in))
     table = "{rows: [algorithm], columns: [error], file: errors}"
     few = ("algorithms=[unconstrained]", "sweep.kappa=[0.6]", "seeds=1")
-    small.write_text(f"{PLAIN}report: {{tables: [{table}]}}\n")
+    small.write_text(PLAIN.replace("plots: []", f"plots: [], tables: [{table}]"))
     changes = [part for each in few for part in ("--set", each)]
     assert cli("run", small, "-j", 1, *changes).code == 0
     results = folder / "results" / "small"
@@ -228,7 +229,7 @@ algorithms:
       multiplier_rate: 1e+10}
   - three_player: {as: grid, steps: 60, optimizer: sgd, rates: surrogate,
       tune: {learning_rate: [0.1, 1e+10]}}
-report: {tables: [{rows: [algorithm, variant], columns: [objective]}]}
+report: {plots: [], tables: [{rows: [algorithm, variant], columns: [objective]}]}
 """
 
 
@@ -262,6 +263,7 @@ algorithms:
   - mixture
   - three_player: {steps: 40, tune: {learning_rate: [0.01, 0.1]}}
   - exponentiated_gradient: {iterations: 5}
+report: {plots: []}
 """
 
 

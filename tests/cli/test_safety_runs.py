@@ -16,6 +16,7 @@ algorithms:
   - majorize: {iterations: 2, holds: new_rows, level: 0.9999}
 metrics: {error: error, ratio: 'positive_rate[women] / positive_rate[men]', kept: error@safety}
 report:
+  plots: []
   tables: [{rows: [algorithm], columns: [error], split: safety, file: safe}]
 """
 

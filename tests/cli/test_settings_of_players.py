@@ -24,6 +24,7 @@ groups: {women: sex = Female, men: sex = Male}
 objective: OBJECTIVE
 constraints: {a: error <= 0.45}
 algorithms: ENTRIES
+report: {plots: []}
 """
 CONVEX = "kl(base_rate, positive_rate[women]) + kl(base_rate, positive_rate[men])"
 RATIOS = "2 - f1[women] - f1[men]"

@@ -44,6 +44,7 @@ FILE = """\
 name: own
 datasets: {people: {path: people.csv, label: y}}
 seeds: 2
+report: {plots: []}
 algorithms:
   - unconstrained: {model: {'own_means:Means': {scale: 2.0}}}
   - thresholded: {model: 'own_means:Means', scores: {folds: 2}}
@@ -67,7 +68,7 @@ def own(folder, monkeypatch):
 
 
 def test_workers_fit_classifiers_of_a_trusted_module_and_predict_loads_them(own, cli, monkeypatch):
-    answer = cli(*TRUST, "run", "own.yaml", "-j", 2)
+    answer = cli(*TRUST, "run", "own.yaml", "--executor", "processes", "-j", 1)
     assert answer.code == 0, answer.err
     assert "4 trials: 4 ok" in answer.out
     workers = {int(path.name.rpartition("_")[2]) for path in own.glob("fitted_by_*")}

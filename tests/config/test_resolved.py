@@ -43,7 +43,7 @@ def test_defaults(load):
         "limits": {},
         "trial_seconds": {},
         "metrics": {"error": "error"},
-        "report": {"tables": [], "plots": []},
+        "report": {"tables": []},
         "expect": [],
     }
     assert sweep_points(experiment.sweep, experiment.algorithms[0].sweep) == [{}]

@@ -61,7 +61,7 @@ def needed_limits(node: Expression) -> list[int]:
 
 
 @given(EXPRESSIONS, SEEDS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_an_enclosure_contains_the_values_within_the_limits(node, seed):
     limits = drawn(node, seed)
     least, most = up(node, limits)
@@ -90,7 +90,7 @@ NAMES = ["tpr", "fpr", "error", "positive_rate", "tpr[a]", "fpr[a]"]
 
 
 @given(ONCE, SEEDS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_ends_are_attained_if_no_rate_occurs_twice(text, seed):
     """They are attained at corners, because these operations are monotone in each operand."""
     for name in NAMES:
@@ -104,7 +104,7 @@ def test_ends_are_attained_if_no_rate_occurs_twice(text, seed):
 
 
 @given(EXPRESSIONS, SEEDS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_an_enclosure_of_a_point_is_the_value(node, seed):
     point = drawn(node, seed)[::2]
     rates = by_leaf(node, point)
@@ -166,7 +166,7 @@ def _is_steep(node: Expression, limits: Floats) -> bool:
 
 
 @given(EXPRESSIONS, SEEDS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_slopes_are_difference_quotients(node, seed):
     node = ex.negate(node) if seed % 2 else node
     rng = np.random.default_rng(seed)
@@ -235,7 +235,7 @@ def test_limits_that_an_upper_end_depends_on(rule, needed):
 
 
 @given(EXPRESSIONS, SEEDS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_an_upper_end_depends_on_no_other_limits(node, seed):
     limits = drawn(node, seed)
     assume(limits[1::2].all())  # division by a rate that is surely 0 may give any number

@@ -236,7 +236,7 @@ def test_equal_expressions_have_equal_trees(one, other):
 
 
 @given(EXPRESSIONS)
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_canonical_text_of_random_expressions(node):
     assert resolve(parse_expression(ex.to_text(node)), SCOPE) == node
     assert ex.to_text(resolve(parse_expression(ex.to_text(node)), SCOPE)) == ex.to_text(node)
@@ -392,7 +392,7 @@ NAMES = st.sampled_from([*WORDS, "majorize"])
         max_leaves=5,
     )
 )
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_random_rules_raise_only_errors_with_spans(text):
     try:
         node = value(text)

@@ -227,7 +227,7 @@ SHARDS = st.sampled_from(
 
 
 @given(st.lists(SHARDS, max_size=25).map("".join) | st.text(max_size=30))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_random_text_raises_only_errors_with_spans(text):
     for read in (parse_constraint, parse_expression, parse_conditions):
         try:

@@ -187,7 +187,7 @@ def test_an_interrupt_ends_trials_on_a_cluster(cluster, tmp_path, local):
         "    tasks += [Task(str(k), (), (str(k), 'fine', k)) for k in range(9)]\n"
         "    show = lambda each: print(each.key, flush=True)\n"
         "    try:\n"
-        "        DaskExecutor(address or None, 2).run(tasks, act, show)\n"
+        "        DaskExecutor(address or None, 2 if address else 1).run(tasks, act, show)\n"
         "    except KeyboardInterrupt:\n"
         "        sys.exit(130)\n"
     )

@@ -48,11 +48,11 @@ def run(executor, tasks, function=act, **hooks):
     return results
 
 
-def test_results_do_not_depend_on_the_executor(executor):
+def test_results_do_not_depend_on_the_executor(request):
     tasks = [Task(f"k{i}", (f"k{i - 3}",) if i >= 3 else (), (f"k{i}", 0)) for i in range(20)]
     results = run(SerialExecutor(), tasks, numbers)
     assert len(results) == 20
-    for other in (executor, ProcessExecutor(1), ProcessExecutor(5)):
+    for other in (ProcessExecutor(1), ProcessExecutor(5), executor_of("dask", request)):
         assert run(other, tasks, numbers) == results
 
 
@@ -76,20 +76,19 @@ def test_a_failed_trial_stops_only_the_trials_that_depend_on_it(executor):
     assert results["c"].reason.startswith("needs trial b, ")
 
 
-@pytest.mark.parametrize(
-    ("what", "reason"),
-    [
-        ("raise", "ValueError: a b"),
-        ("fault", "E402: cannot fetch adult; E403: wrong hash"),
-        ("leave", "SystemExit: enough"),
-        ("unstorable", "TypeError: Object of type object is not JSON serializable"),
-    ],
-)
-def test_an_exception_becomes_an_error_result(executor, what, reason):
-    results = run(executor, [task("x", what, "a\n   b"), task("y")])
-    assert (results["x"].status, results["x"].reason) == ("error", reason)
-    assert "Traceback (most recent call last)" in results["x"].info["traceback"]
-    assert results["y"].status == "ok"
+def test_an_exception_becomes_an_error_result(executor):
+    reasons = {
+        "raise": "ValueError: a b",
+        "fault": "E402: cannot fetch adult; E403: wrong hash",
+        "leave": "SystemExit: enough",
+        "unstorable": "TypeError: Object of type object is not JSON serializable",
+    }
+    results = run(executor, [*(task(what, what, "a\n   b") for what in reasons), task("y")])
+    assert results.pop("y").status == "ok"
+    assert {key: result.reason for key, result in results.items()} == reasons
+    for result in results.values():
+        assert result.status == "error"
+        assert "Traceback (most recent call last)" in result.info["traceback"]
 
 
 def test_a_trial_that_cannot_be_pickled_fails_alone(workers):
@@ -100,13 +99,13 @@ def test_a_trial_that_cannot_be_pickled_fails_alone(workers):
     assert results["y"].status == "ok"
 
 
-@pytest.mark.parametrize(("what", "how"), [("vanish", "exit code 9"), ("killed", "signal 9")])
-def test_a_dying_worker_does_not_affect_other_trials(workers, what, how):
+def test_a_dying_worker_does_not_affect_other_trials(workers):
     tasks = [task(f"k{i}") for i in range(12)]
-    tasks[1:1] = [task("x", what, 9), task("y", what, 9), task("z", needs=("x",))]
+    tasks[1:1] = [task("x", "vanish", 9), task("y", "killed"), task("z", needs=("x",))]
     results = run(workers, tasks)
     assert {key for key, result in results.items() if result.status == "error"} == set("xyz")
-    assert f"({how})" in results["x"].reason
+    for key, how in (("x", "exit code 9"), ("y", "signal 9")):
+        assert f"({how})" in results[key].reason
     assert len(results) == 15
 
 

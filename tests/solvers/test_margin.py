@@ -191,7 +191,7 @@ def test_a_rate_of_one_over_few_rows_is_not_certain(positives):
     assert upper == pytest.approx(-0.1 + norm.ppf(0.9) * error)
 
 
-POPULATION = problem(smooth_rows(7, n=40_000), Rules(RATIO_RULE))
+POPULATION = problem(smooth_rows(7, n=20_000), Rules(RATIO_RULE))
 DRAWS = 40
 
 
@@ -203,7 +203,7 @@ def test_promises_hold_in_the_population_of_the_rows(solver):
     """Without a margin, a binding constraint holds in about half of the samples."""
     plain, promised, costs = [], [], []
     for k in range(DRAWS):
-        rows = np.random.default_rng(k).choice(40_000, 1500, replace=False)
+        rows = np.random.default_rng(k).choice(20_000, 1500, replace=False)
         given = replace(POPULATION.on(rows), seed=k)
         free = first(guarded(given, solver=solver))
         plain.append(POPULATION.violation(free) == 0)
@@ -225,19 +225,22 @@ GAPS = {
 }
 
 
-@pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("rule", GAPS)
-def test_margin_never_returns_a_model_worse_than_a_constant(name, rule):
+LATIN = [(rule, name, (k + j) % 3) for k, rule in enumerate(GAPS) for j, name in enumerate(SOLVERS)]
+"""Each rule and each algorithm with each of the three samples below, once."""
+
+
+@pytest.mark.parametrize(("rule", "name", "sample"), LATIN)
+def test_margin_never_returns_a_model_worse_than_a_constant(rule, name, sample):
     """Constants satisfy all these rules without noise; tightening beyond the tolerance led to worse."""
-    for seed, n in [(0, 60), (2, 120), (3, 400)]:
-        given = split_problem(seed, Rules(GAPS[rule]), n=n)
-        found = guarded(given, "new_rows", level=0.95, solver=SOLVERS[name])
-        if found.variants:
-            constant = min(given.value_of(np.full(n, each)) for each in (0.0, 1.0))
-            assert given.value(first(found)) < constant
-        else:
-            assert found.status == "no_solution_found"
-            assert "too few training rows to promise 'p' on new rows with prob" in found.reason
+    seed, n = [(0, 60), (2, 120), (3, 400)][sample]
+    given = split_problem(seed, Rules(GAPS[rule]), n=n)
+    found = guarded(given, "new_rows", level=0.95, solver=SOLVERS[name])
+    if found.variants:
+        constant = min(given.value_of(np.full(n, each)) for each in (0.0, 1.0))
+        assert given.value(first(found)) < constant
+    else:
+        assert found.status == "no_solution_found"
+        assert "too few training rows to promise 'p' on new rows with prob" in found.reason
 
 
 def test_a_model_that_misses_tightened_constraints_is_no_answer():
@@ -271,7 +274,7 @@ def with_a_test(seed: int) -> tuple[Problem, Problem]:
 def passes(given: Problem, other: Problem, guard: MarginSpec) -> bool:
     """Whether what is found passes the test."""
     rng = np.random.default_rng(0)
-    found = first(solve_with_margin(Mixture(), guard, given, rng))
+    found = first(solve_with_margin(Mixture(), guard, given, rng, path=False))
     decisions = {"decision": other.decisions(found)}
     rows = MeasuredRows(other.rates, decisions, (0, 1))
     tests = certify(other.constraints, given.safety_test, rows, rng)

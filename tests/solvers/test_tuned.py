@@ -24,7 +24,7 @@ CASES = {
     "mixture": ({}, {"calls": [2, 8], "sweeps": [0, 1]}),
     "majorize": ({}, {"iterations": [1, 4]}),
     "zafar": ({}, {"covariance": [0.0, 0.1, 1.0]}),
-    "exponentiated_gradient": ({"iterations": 5}, {"eps": [0.01, 0.5]}),
+    "exponentiated_gradient": ({"iterations": 2}, {"eps": [0.01, 0.5]}),
     "three_player": ({"steps": 30, "every": 5}, {"optimizer": ["adam", "sgd"]}),
     "thresholded": ({"model": TREE}, {"max_depth": [2, 6], "scores": ["in_sample", {"folds": 3}]}),
     "post_shift": ({"model": TREE}, {"max_depth": [2, 6], "groups": ["known", "unknown"]}),

@@ -296,7 +296,7 @@ for rows in sys.argv[1:]:
 """
 BIG = """
 name: big
-datasets: {big: {path: big60000.parquet, stream: true, label: label}}
+datasets: {big: {path: big40000.parquet, stream: true, label: label}}
 objective: error
 constraints: {some: 'tpr[w0 = v1] >= 0.6'}
 algorithms: [unconstrained: {loss: logistic}, three_player: {steps: 30, batch: 500}]
@@ -305,9 +305,9 @@ limits: {memory: 512 MiB}
 
 
 def test_memory_does_not_grow_with_rows(folder):
-    """Four times the rows: 100 MiB more as features of a table in memory, which are not there."""
+    """Four times the rows: 67 MiB more as features of a table in memory, which are not there."""
     names = pa.array([f"v{k}" for k in range(9)])
-    for rows in (60_000, 240_000):
+    for rows in (40_000, 160_000):
         rng = np.random.default_rng(rows)
         columns = {f"x{k}": rng.normal(size=rows).astype(np.float32) for k in range(20)}
         columns["label"] = (columns["x0"] + rng.logistic(size=rows) > 0).astype(np.int8)
@@ -316,7 +316,7 @@ def test_memory_does_not_grow_with_rows(folder):
             columns[f"w{k}"] = pa.DictionaryArray.from_arrays(codes, names)
         pq.write_table(pa.table(columns), folder / f"big{rows}.parquet", row_group_size=2**16)
     write(folder, BIG, "big.yaml")
-    asked = [sys.executable, "-c", MEASURED, "60000", "240000"]
+    asked = [sys.executable, "-c", MEASURED, "40000", "160000"]
     found = subprocess.run(asked, cwd=folder, capture_output=True, text=True, check=True)
     small, large = map(float, found.stdout.split())
     assert large < min(small + 40, 600)  # compiling loops for the first time takes 30 of them

@@ -45,7 +45,7 @@ AnyPlot = TypeVar("AnyPlot", bound=BasePlot)
 
 def plots_of(experiment: Experiment, kind: type[AnyPlot]) -> Iterator[tuple[Loc, AnyPlot]]:
     """Yield the plots of a kind, with their locations."""
-    for index, plot in enumerate(experiment.report.plots):
+    for index, plot in enumerate(experiment.report.plots or ()):
         if isinstance(plot, kind):
             yield ("report", "plots", index), plot
 

@@ -25,7 +25,12 @@ PLOT_KINDS: dict[str, Callable[[Ledger, PlotRequest[Any]], Canvas]] = {
 
 
 def draw_plots(ledger: Ledger) -> list[PlotImage]:
-    """Draw every plot that the experiment file requests, and rates of groups if there are any."""
+    """Draw every plot that the experiment file requests, and rates of groups if there are any.
+
+    A file with an empty list of plots gets none.
+    """
+    if ledger.requests_no_plots:
+        return []
     found = [
         draw_image(plot.name, PLOT_KINDS[plot.options.kind], ledger, plot)
         for plot in requested_plots(ledger)
