@@ -304,7 +304,10 @@ class ProcessPool:
         self.close(kill=kind is not None)  # an exception such as an interrupt
 
     def submit(self, task: Task, run: TrialRun) -> Future[TrialResult]:
-        return self._threads.submit(self.run, TaskMessage.of(task, run))
+        message = TaskMessage.of(task, run)
+        # an interrupt inside `submit` could leave its lock held, and `shutdown` would wait for ever
+        with block_interrupts():
+            return self._threads.submit(self.run, message)
 
     def result(self, future: Future[TrialResult]) -> TrialResult:
         return future.result()
@@ -329,7 +332,7 @@ class ProcessPool:
 
 @contextmanager
 def block_interrupts() -> Iterator[None]:
-    """Block SIGINT while spawning: children would print tracebacks on Ctrl-C."""
+    """Block SIGINT, as while spawning: children would print tracebacks on Ctrl-C."""
     if sys.platform == "win32":
         yield
         return
