@@ -29,6 +29,7 @@ from ratecli.ledger.records import PlannedTrial
 from ratecli.ledger.store import LedgerStore, lock_results
 from ratecli.ledger.view import Ledger
 from ratecli.models.base import Array
+from ratecli.models.policy import SoftmaxPolicy
 from ratecli.models.storage import loads
 from ratecli.report.expectations import warn_unmet_expectations
 from ratecli.report.tables import metrics_table, summary_table, trials_table
@@ -264,8 +265,10 @@ class Results:
         *,
         seed: int | None = None,
         **point: Any,
-    ) -> ResultModel:
+    ) -> ResultModel | SoftmaxPolicy:
         """Return a classifier of the run that can be applied to a DataFrame.
+
+        A policy of episodes has `chances` of its actions in states instead.
 
         Parameters
         ----------
@@ -295,9 +298,11 @@ class Results:
             if chosen not in models:
                 hint = did_you_mean(chosen, models, "variants")
                 raise FaultError(Diagnostic("E104", f"'{name}' has no variant '{chosen}'", hint))
-            name = f"{name}, {chosen}"
+            name, classifier = f"{name}, {chosen}", loads(models[chosen])
+            if isinstance(classifier, SoftmaxPolicy):
+                return classifier
             described = encoding_for_tables(json.loads(encoding), name)
-            return ResultModel(name, loads(models[chosen]), described)
+            return ResultModel(name, classifier, described)
 
 
 def load_results(path: str | PathLike[str], *, output: str | PathLike[str] = "results") -> Results:

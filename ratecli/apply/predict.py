@@ -22,6 +22,7 @@ from ratecli.errors import Diagnostic, FaultError, did_you_mean
 from ratecli.files import CERTIFICATES_FILE, ENCODER_FILE, LEDGER_FILE, atomic_write
 from ratecli.ledger.records import PlannedTrial, random_stream
 from ratecli.models.base import Array, Classifier, Features
+from ratecli.models.policy import SoftmaxPolicy
 from ratecli.models.proxies import ProxyFilter, SampledFilter
 from ratecli.sampling.deployed import load_classifier, read_model_file
 from ratecli.sampling.encoding import Encoding
@@ -134,6 +135,10 @@ def load_applicable_model(path: Path, variant: str | None = None) -> StoredModel
         raise FaultError(Diagnostic("E104", message, "leave out '--variant', or give the folder"))
     blob = read_model_file(str(path), path)
     classifier = load_classifier(str(path), blob)
+    if isinstance(classifier, SoftmaxPolicy):
+        message = f"'{path}' is a policy of episodes, which decides nothing about rows of a table"
+        way = "in Python: ratecli.load_results(FOLDER).model(ALGORITHM).chances(states)"
+        raise FaultError(Diagnostic("E411", message, way))
     record = record or _read_record(path.parent)
     hint = "copy both from the folder of one trial"
     sha256 = hashlib.sha256(blob).hexdigest()

@@ -279,7 +279,11 @@ class SoftmaxPolicy(Classifier):
         return self.episodes.width
 
     def chances(self, states: Array) -> Array:
-        """Return (S, k) chances of the actions in states (S, d)."""
+        """Return (S, k) chances of the actions in states (S, d).
+
+        States have the features in the order of the file, with an indicator for each value of a
+        text, and actions are in alphabetical order.
+        """
         basis = state_basis(self.episodes, states, self.low, self.high)
         return np.asarray(np.exp(log_softmax(basis @ self.weights, axis=1)))
 

@@ -6,6 +6,7 @@ import pytest
 from oracles.episodes import episodes_of, simulate
 
 from experiments import faults, measured_values, run_file, write
+from ratecli.api.runs import load_results
 from ratecli.certify.bound import BoundedSample
 from ratecli.certify.bounds import BOUNDS
 from ratecli.models.policy import EpisodeReturns
@@ -88,4 +89,6 @@ def test_unconstrained_policies_maximize_the_objective(folder):
     _, store = run_file(write(folder, text, "plain.yaml"))
     ((trial, result),) = [(each, store.results()[each.key]) for each in store.plan()]
     assert measured_values(trial, result)["reward", "test"] > 1.8  # 2 is the largest return
+    policy = load_results(folder / "results").model("unconstrained")
+    assert (policy.chances(np.array([[0.0], [1.0]]))[:, 1] > 0.9).all()
     assert pd.notna(result.info["effective rows"]["return(reward)"])
