@@ -174,8 +174,11 @@ class Problem:
 
     @property
     def labelled(self) -> bool:
-        """Whether some row has a label."""
-        return bool(self.rates.sums[[self.rates.index()[ERROR_RATE]]].nnz > 0)
+        """Whether some row has a label; without any, `error` is 0 for all decisions."""
+        k = self.rates.index()[ERROR_RATE]
+        if self.label_range is not None:
+            return bool(self.rates.totals[k] > 0)
+        return bool(self.rates.sums[[k]].nnz > 0)
 
     def error(self) -> tuple[Array, Array]:
         """Return plain error in the form of `rows`: shapes (1, n) and (1,).
