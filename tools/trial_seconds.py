@@ -101,7 +101,8 @@ def lines(found: dict[Group, list[float]], every: Sequence[Group]) -> Iterator[s
     yield "trial_seconds:"
     labels = dict.fromkeys(label for label, _ in every)
     for label in labels:
-        own = {name: f"{mean(found[label, name]):.2g}" for at, name in found if at == label}
+        means = {name: mean(found[label, name]) for at, name in found if at == label}
+        own = {n: f"{x:.2g}" if x < 10 else f"{x:.0f}" for n, x in means.items()}
         if own:
             inner = ", ".join(f"{name}: {seconds}" for name, seconds in own.items())
             yield f"  {label}: " + (own[""] if list(own) == [""] else f"{{{inner}}}")
