@@ -48,7 +48,7 @@ def logs_of(
     Raises
     ------
     FaultError
-        E501 if a propensity cannot be estimated.
+        E501 if a propensity cannot be estimated, E406 if an estimate is 0 or 1.
     """
     named = {name: table.logged for name, table in tables.items() if table.logged is not None}
     if not named:
@@ -105,7 +105,8 @@ def _known_propensity(columns: Mapping[str, Any] | pd.DataFrame, logged: LoggedC
 def _weight(action: Floats, propensity: Floats) -> Floats:
     """Return the importance weight (n,): 1 over the chance of the action; NaN without one."""
     chance = np.where(action == 1, propensity, 1 - propensity)
-    return np.where(np.isnan(action), np.nan, 1 / chance)
+    with np.errstate(divide="ignore"):
+        return np.where(np.isnan(action), np.nan, 1 / chance)
 
 
 def _truth(sample: Sample, name: str) -> tuple[Floats, Floats]:
@@ -144,7 +145,8 @@ class _LoggedRows:
             if not np.isfinite(weight[own]).all():
                 message = f"an estimated propensity of '{columns.action}' is 0 or 1"
                 hint = "use a smoother classifier, such as LogisticRegression, or set max_weight"
-                raise FaultError(Diagnostic("E501", message, hint))
+                loc = ("datasets", name, "logged", "propensity")
+                raise FaultError(Diagnostic("E406", message, hint, loc=loc))
         return weight
 
     def _chances(self, own: Mask, model: object) -> Floats:
