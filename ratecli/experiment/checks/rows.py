@@ -211,8 +211,10 @@ def _check_goal_rows(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnost
     goals = {
         (loc, ex.to_text(goal.expression)): goal.expression
         for case in cases
-        if case.solver.role != "ignores" and not case.unseen
         for loc, goal in case.located_goals()
+        if not case.unseen
+        # without labels, those that ignore constraints minimize the objective
+        and (case.solver.role != "ignores" or (loc == ("objective",) and not labelled))
     }
     for (loc, _), tree in goals.items():
         trees = (tree, *(part.metric for part in references(tree)))
