@@ -30,8 +30,8 @@ from ratecli.rates.table import Measurement, return_key
 
 ROUNDING = 1e-9
 """Tolerance for measurements outside their range by rounding, relative to the range's width."""
-AVAILABILITY_MASKS = frozenset({"all", "labelled", "deployed"})
-"""Masks that only depend on whether a row has a label or a deployed decision."""
+AVAILABILITY_MASKS = frozenset({"all", "labelled", "deployed", "logged"})
+"""Masks that only depend on whether a row has a label, or a deployed or logged decision."""
 
 
 @dataclass(frozen=True)
@@ -230,8 +230,7 @@ def _measured_range(
 def _range_of_outcomes(leaves: Sequence[Leaf], coefficients: Sequence[float]) -> Interval:
     """Return the extremes of a row's measurement if rates count logged outcomes.
 
-    A row's measurement is linear in the decision and in each outcome, and either its decision is
-    the logged one, with some weight, or all weighted rates count 0.
+    The extremes of the rates are added, which may give a wider range than necessary.
     """
     low = high = 0.0
     for leaf, coefficient in zip(leaves, coefficients, strict=True):

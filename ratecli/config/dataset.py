@@ -40,12 +40,13 @@ EXCLUSIVE_SPLIT_KEYS = {
 """Keys that cannot be combined with each way of splitting."""
 DATASET_KINDS = {"source": "a registered source", "path": "your own table"}
 FRACTION_RANGE = NumberRange(0, 1, names=False)
+CHANCE_RANGE = NumberRange(0, 1, above=True, below=True, names=False)
 RESAMPLE_RANGE = NumberRange(0, 1000, above=True)
 """Ratio of sampled to available rows; more is assumed to be a typo."""
 
 
-def _validate_range(value: object) -> object:
-    hint = "write the smallest and largest possible label, as in [0, 4] or [0, null]"
+def _validate_range(value: object, what: str = "label") -> object:
+    hint = f"write the smallest and largest possible {what}, as in [0, 4] or [0, null]"
     ends = value if isinstance(value, list | tuple) else ()
     wrong = any(isinstance(end, bool) or not isinstance(end, int | float | None) for end in ends)
     if len(ends) != 2 or wrong:
@@ -54,6 +55,10 @@ def _validate_range(value: object) -> object:
     if low is not None and high is not None and not low < high:
         raise value_error("two increasing numbers", f"{low} and {high}", hint)
     return value
+
+
+def _validate_outcome_range(value: object) -> object:
+    return _validate_range(value, "outcome")
 
 
 def _validate_group(value: object) -> object:
@@ -144,11 +149,34 @@ class EstimatedPropensity(Spec):
     )
 
 
+def _validate_propensity(value: object) -> object:
+    if isinstance(value, dict):
+        return EstimatedPropensity.model_validate(value)
+    if exact_number(value) is not None and not isinstance(value, str):
+        return CHANCE_RANGE.validate(value)
+    if not isinstance(value, str) or not value:
+        raise type_error("a column, a number, or {estimate: CLASSIFIER}", value)
+    return value
+
+
+def _validate_outcomes(value: object) -> object:
+    if not isinstance(value, list | tuple | dict) or not value:
+        wanted = "a list of columns, or a mapping of columns to their smallest and largest value"
+        raise type_error(wanted, value, "write [COLUMN] or {COLUMN: [0, 1]}")
+    if isinstance(value, dict):
+        validate_each(value.items(), _validate_outcome_range)
+    else:
+        validate_each(enumerate(value), _validate_name)
+    return value
+
+
 class LoggedSpec(Spec):
     """Logged decisions with their outcomes, for rates such as `value(profit)`."""
 
     action: ColumnName = Field(description="The column of actions: 1 and 0, or yes and no.")
-    propensity: ColumnName | Chance | EstimatedPropensity = Field(
+    propensity: Annotated[
+        ColumnName | Chance | EstimatedPropensity, BeforeValidator(_validate_propensity)
+    ] = Field(
         description="The chance with which the log's policy took action 1: a column, a number, or "
         "`{estimate: CLASSIFIER}`. For episodes, the chance of the action that was taken.",
     )
@@ -158,6 +186,7 @@ class LoggedSpec(Spec):
             description="The columns of outcomes, as a list, or with the smallest and largest "
             "possible value of each: `{profit: [-1, 20]}`. Certificates use the range."
         ),
+        BeforeValidator(_validate_outcomes),
     ]
     max_weight: Annotated[float, Field(gt=1)] | None = Field(
         None,

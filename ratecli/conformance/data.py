@@ -33,9 +33,9 @@ from ratecli.rates.expression import Expression, Leaf
 from ratecli.rates.matrix import Predictions, measure
 from ratecli.rates.metrics import find_rate, metric_error
 from ratecli.rates.parser import parse_expression
-from ratecli.rates.resolve import Scope, resolve
-from ratecli.rates.sample import Sample
-from ratecli.rates.table import Composite, Rate
+from ratecli.rates.resolve import LoggedRanges, Scope, resolve
+from ratecli.rates.sample import Logs, Sample
+from ratecli.rates.table import OUTCOME, Composite, Rate
 
 MIN_ROWS = 200
 """Rows of a generated table that is checked."""
@@ -231,7 +231,9 @@ class MetricSubject:
         if isinstance(self.row, Rate):
             return Leaf(self.row)
         arguments = dict.fromkeys(self.row.parameters, ARGUMENT_VALUE)
-        top = resolve(parse_expression(self.row.text), Scope(parameters=arguments))
+        logged = LoggedRanges({OUTCOME: (-math.inf, math.inf)})
+        scope = Scope(parameters=arguments, logged=logged)
+        top = resolve(parse_expression(self.row.text), scope)
         return ex.divide(top, Leaf(find_rate(self.row.over))) if self.row.over else top
 
 
@@ -243,12 +245,16 @@ def check_metric(metric: Rate | Composite, *, name: str = "", origin: str = "") 
 
 
 def _random_values(*expressions: Expression) -> list[float]:
-    """Measure on a sample in which some labels and deployed decisions are missing."""
+    """Measure on a sample with logs in which some labels and deployed decisions are missing."""
     n, rng = 200, np.random.default_rng(0)
     label, deployed = rng.choice([0.0, 1.0, np.nan], size=(2, n), p=[0.4, 0.4, 0.2])
     weight = rng.choice([0.5, 1.0, 3.0], size=n)
-    sample = Sample({}, label, np.full(n, "tiny"), np.full(n, "train"), weight, deployed)
     chances = rng.uniform(0.01, 0.99, size=n)
+    action, outcome = rng.choice([0.0, 1.0], size=n), rng.normal(size=n)
+    sides = {OUTCOME: (outcome, -outcome)}
+    logs = Logs(action, np.full(n, 2.0), {OUTCOME: outcome}, sides, sides)
+    names = np.full(n, "tiny"), np.full(n, "train")
+    sample = Sample({}, label, *names, weight, deployed, logs=logs)
     return measure(expressions, sample, "train", Predictions(chances, chances, chances))
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ratecli.datasets.columns import as_float_array, is_text
 from ratecli.datasets.entry import LoggedColumns
-from ratecli.errors import Diagnostic, FaultError, errors_at
+from ratecli.errors import Diagnostic, FaultError, errors_at, errors_under
 
 DEPLOYED_DECISION = "a decision of a deployed model"
 DECISION_WORDS = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
@@ -34,18 +34,18 @@ def read_decisions(column: Any, name: str, what: str = "a logged action") -> NDA
     return np.asarray(decisions, dtype=np.float64)
 
 
-@errors_at("logged")
+@errors_under("logged")
 def check_logged(frame: pd.DataFrame, columns: LoggedColumns) -> None:
     """Raise an E406 for values that logged decisions cannot have, E411 for text.
 
     The chance of each action must be above 0 and below 1: the outcome of an action that is never
     taken is unknown. Outcomes must be numbers in their range.
     """
-    actions = read_decisions(frame[columns.action], columns.action)
-    logged = ~np.isnan(actions)
-    if not logged.any():
-        message = f"the column '{columns.action}' has no logged action"
-        raise FaultError(Diagnostic("E406", message, loc=("action",)))
+    with errors_at("action"):
+        logged = ~np.isnan(read_decisions(frame[columns.action], columns.action))
+        if not logged.any():
+            message = f"the column '{columns.action}' has no logged action"
+            raise FaultError(Diagnostic("E406", message))
     if isinstance(columns.propensity, str) and columns.propensity:
         with errors_at("propensity"):
             values = _read_numbers(frame, columns.propensity, logged)

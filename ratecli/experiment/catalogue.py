@@ -445,7 +445,14 @@ def _details(name: str) -> Iterator[tuple[str, Any]]:
         yield "counts negative decisions on", rate.no
         if rate.complement:
             yield "complement", rate.complement
-        needs = {"labels": rate.needs_labels, "a deployed model": rate.needs_deployed}
+        logged = bool(rate.outcome or rate.weighted)
+        if logged:
+            yield "written", rate.text
+        needs = {
+            "labels": rate.needs_labels,
+            "a deployed model": rate.needs_deployed,
+            "logged decisions (key 'logged' of the data set)": logged,
+        }
         yield "needs", [word for word, needed in needs.items() if needed]
     if name in FUNCTIONS:
         function = FUNCTIONS[name]

@@ -9,6 +9,7 @@ import numpy as np
 
 from ratecli.config.report import Plot, TradeoffPlot
 from ratecli.datasets import registry
+from ratecli.datasets.table import Table
 from ratecli.experiment.cases import Case, references
 from ratecli.experiment.checks.report import find_frontier, plots_of
 from ratecli.experiment.prepare import PreparedExperiment
@@ -20,6 +21,7 @@ from ratecli.rates.affine import implied_threshold, linear_threshold
 from ratecli.rates.analysis import Goal
 from ratecli.rates.expression import Expression
 from ratecli.rates.metrics import plugin_metric_names, plugins_used_in
+from ratecli.sampling.logs import logs_note
 from ratecli.sampling.rows import get_any_table
 from ratecli.solvers.registry import all_algorithms
 
@@ -54,7 +56,10 @@ def _goal_metadata(cases: Sequence[Case]) -> list[dict[str, str]]:
 
 
 def dataset_metadata(prepared: PreparedExperiment) -> dict[str, Any]:
-    """Return digest, rows and files of each data set, and for a stand-in what it replaces."""
+    """Return digest, rows and files of each data set.
+
+    Also what a stand-in replaces, and why values of logged decisions are not exact.
+    """
     return {
         name: {
             "digest": table.digest,
@@ -62,9 +67,11 @@ def dataset_metadata(prepared: PreparedExperiment) -> dict[str, Any]:
             "files": [{"name": file, "sha256": sha256} for file, sha256 in table.files],
         }
         | ({"stand_in": replaced} if replaced else {})
+        | ({"logged": note} if note else {})
         for name, entry in prepared.data.entries.items()
         for table in [get_any_table(prepared.data, name)]
         for replaced in [entry.source and registry.find_source(entry.source).stand_in]
+        for note in [logs_note(table) if isinstance(table, Table) else ""]
     }
 
 

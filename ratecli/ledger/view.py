@@ -71,6 +71,16 @@ class Ledger:
             if "stand_in" in entry
         )
 
+    @property
+    def log_notes(self) -> tuple[str, ...]:
+        """A sentence for each data set whose values of logged decisions are not exact."""
+        data = _mapping(self.meta.get("datasets"))
+        return tuple(
+            f"In the data set {name}, {entry['logged']}."
+            for name, entry in data.items()
+            if "logged" in entry
+        )
+
     @cached_property
     def sweep(self) -> tuple[str, ...]:
         """Swept names, in order of first occurrence in the plan."""

@@ -40,6 +40,9 @@ class Logs:
     models, truths
         For outcomes with a model, or whose true values are known: (n,) arrays of the outcome of a
         positive and of a negative decision.
+    exact
+        Whether propensities are known and no weight was reduced to a maximum, so that means of
+        weighted outcomes are unbiased.
     """
 
     action: Floats
@@ -47,16 +50,7 @@ class Logs:
     outcomes: Mapping[str, Floats]
     models: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)
     truths: Mapping[str, tuple[Floats, Floats]] = field(default_factory=dict)
-
-    def on(self, rows: NDArray[np.intp]) -> Logs:
-        """Return the logs of some rows."""
-
-        def pairs(known: Mapping[str, tuple[Floats, Floats]]) -> dict[str, tuple[Floats, Floats]]:
-            return {name: (yes[rows], no[rows]) for name, (yes, no) in known.items()}
-
-        outcomes = {name: values[rows] for name, values in self.outcomes.items()}
-        truths, models = pairs(self.truths), pairs(self.models)
-        return Logs(self.action[rows], self.weight[rows], outcomes, models, truths)
+    exact: bool = True
 
     def counts(self, rate: Rate) -> tuple[Floats, Floats]:
         """Return what rows (n,) add to a rate if decided positively, and if negatively."""
@@ -139,7 +133,8 @@ class Sample:
         if rate.counts_rows or self.logs is None:
             yes, no = (self.mask(name)[rows].astype(float) for name in (rate.yes, rate.no))
             return yes, no
-        return self.logs.on(rows).counts(rate)
+        yes, no = self.logs.counts(rate)
+        return yes[rows], no[rows]
 
     @cached_property
     def _cache(self) -> dict[object, Mask]:

@@ -163,7 +163,8 @@ _RATES: tuple[Rate, ...] = (
         "logged",
         "taken",
         "not_taken",
-        "mean outcome if the classifier decided, estimated by inverse propensity",
+        "mean outcome if the classifier decided, estimated by inverse propensity: a row counts its "
+        "outcome, times its importance weight, if the classifier decides as the log did",
         outcome=OUTCOME,
         weighted=1,
     ),
@@ -180,7 +181,7 @@ _RATES: tuple[Rate, ...] = (
         "logged",
         "taken",
         "not_taken",
-        "mean outcome if the classifier decided: a model's, and its logged errors by propensity",
+        "mean outcome if the classifier decided: that of a model, plus the value of its errors",
         outcome=OUTCOME,
         weighted=1,
         outcomes="model",

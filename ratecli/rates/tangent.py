@@ -78,7 +78,8 @@ def tangents(node: Expression, rates: Floats, index: Mapping[Leaf, int]) -> Tang
             if name == "quotient":
                 return _quotient(*parts)
             line, partial = _linearize(name, [part.value for part in parts])
-            terms = [d * part.slopes for d, part in zip(partial, parts, strict=True)]
+            with np.errstate(invalid="ignore"):  # an infinite slope times 0
+                terms = [d * part.slopes for d, part in zip(partial, parts, strict=True)]
             return Tangents(line, np.sum(terms, axis=0))
         case _:
             raise ValueError(f"{ex.to_text(node)} is not a function of the rates")

@@ -220,7 +220,8 @@ class _CardMaker:
             Section("Limits", items=tuple(self._limits())),
             self._origin(),
         )
-        return Card(f"Model card: {name}", about.strip(), self.ledger.stand_ins, sections)
+        notes = (*self.ledger.stand_ins, *self.ledger.log_notes)
+        return Card(f"Model card: {name}", about.strip(), notes, sections)
 
     def _model(self) -> Section:
         trial, model = self.trial, self.model

@@ -247,8 +247,9 @@ def _requested_sheet(ledger: Ledger, table: Mapping[str, Any], title: str) -> Sh
                 ("status", status_cell(group.statuses, group.constants)),
             ]
         )
-    note = "; ".join(f"{name} equals {other}" for name, other in repeated.items())
-    return make_sheet(f"{title} ({split})", rows, f"Not repeated: {note}." if note else "")
+    same = "; ".join(f"{name} equals {other}" for name, other in repeated.items())
+    notes = [f"Not repeated: {same}." * bool(same), *ledger.log_notes]
+    return make_sheet(f"{title} ({split})", rows, " ".join(filter(None, notes)))
 
 
 def _repeated_columns(

@@ -110,7 +110,7 @@ def summary_markdown(ledger: Ledger) -> str:
     if ledger.constraints:
         sheets += [constraint_sheet(ledger), constraint_sheet(ledger, by_point=True)]
     name = ledger.experiment.get("name", "")
-    notes = [*incomplete_notes(ledger), *ledger.stand_ins]
+    notes = [*incomplete_notes(ledger), *ledger.stand_ins, *ledger.log_notes]
     first, *more = answer_sentences(ledger)
     if more:
         first += "\n\n" + "\n".join(f"- {text}" for text in more)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from ratecli.datasets.columns import LazyMapping
 from ratecli.datasets.entry import LoggedColumns
 from ratecli.datasets.logged import read_decisions
 from ratecli.datasets.table import Table
-from ratecli.errors import Diagnostic
+from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Features
 from ratecli.models.layout import ColumnLayout
 from ratecli.models.recent import class_probabilities, take_rows
@@ -22,7 +25,7 @@ from ratecli.rates.matrix import Predictions, measure
 from ratecli.rates.sample import Floats, Logs, Mask, Sample
 from ratecli.rates.table import EPISODE_WEIGHT, RATES
 from ratecli.solvers.oracles.base import FitRows
-from ratecli.solvers.oracles.choice import fit_probability_classifier, fit_regressor
+from ratecli.solvers.oracles.choice import fit_probability_classifier, fit_regressor, model_name
 
 FOLDS = 5
 """Training rows get the estimates of models that were fitted to other training rows."""
@@ -31,6 +34,8 @@ FIT_L2 = 1e-6
 TRUTH_COLUMNS = ("{}_if_yes", "{}_if_no")
 """Columns of generated data with the outcome of either decision."""
 WEIGHT_MOMENTS = ("importance_weight", "squared_importance_weight")
+ROUNDING = 1e-9
+"""Relative rounding error of an importance weight."""
 MISFIT = 5.0
 """Standard errors by which the mean importance weight of logged actions may differ from 1."""
 
@@ -43,7 +48,7 @@ def logs_of(
     Raises
     ------
     FaultError
-        E501 if a propensity cannot be estimated.
+        E501 if a propensity cannot be estimated, E406 if an estimate is 0 or 1.
     """
     named = {name: table.logged for name, table in tables.items() if table.logged is not None}
     if not named:
@@ -63,7 +68,48 @@ def logs_of(
         LazyMapping(outcomes, lambda name: sample.columns[name].astype(float)),
         LazyMapping(outcomes, rows.model),
         truths,
+        exact=not any(map(logs_note, tables.values())),
     )
+
+
+def logs_note(table: Table) -> str:
+    """Return why values of the logged decisions of a table are not exact, "" if they are.
+
+    Either propensities are estimated, or `max_weight` reduces a known importance weight.
+    """
+    columns = table.logged
+    if columns is None:
+        return ""
+    most = f"{columns.max_weight:g}"
+    if columns.estimate:
+        model = model_name(json.loads(columns.estimate))
+        clipped = (
+            "" if math.isinf(columns.max_weight) else f"; weights above {most} count as {most}"
+        )
+        return f"propensities are estimated by {model}, so values are approximate{clipped}"
+    action = read_decisions(table.frame[columns.action], columns.action)
+    weight = _weight(action, _known_propensity(table.frame, columns))
+    reduced = weight > columns.max_weight * (1 + ROUNDING)
+    if not reduced.any():
+        return ""
+    return (
+        f"importance weights above {most} count as {most} in {int(reduced.sum()):,} of "
+        f"{int((~np.isnan(action)).sum()):,} rows, so values are biased"
+    )
+
+
+def _known_propensity(columns: Mapping[str, Any] | pd.DataFrame, logged: LoggedColumns) -> Floats:
+    """Return the chance (n,) that action 1 is taken, by its column or number."""
+    if isinstance(logged.propensity, str):
+        return np.asarray(columns[logged.propensity], dtype=np.float64)
+    return np.full(len(columns[logged.action]), logged.propensity)
+
+
+def _weight(action: Floats, propensity: Floats) -> Floats:
+    """Return the importance weight (n,): 1 over the chance of the action; NaN without one."""
+    chance = np.where(action == 1, propensity, 1 - propensity)
+    with np.errstate(divide="ignore"):
+        return np.where(np.isnan(action), np.nan, 1 / chance)
 
 
 def _truth(sample: Sample, name: str) -> tuple[Floats, Floats]:
@@ -95,12 +141,15 @@ class _LoggedRows:
             own = (self.sample.dataset == name) & ~np.isnan(self.action)
             if columns.estimate:
                 taken = self._chances(own, json.loads(columns.estimate))
-            elif isinstance(columns.propensity, str):
-                taken = self.sample.columns[columns.propensity].astype(float)
             else:
-                taken = np.full(len(own), float(columns.propensity))
-            chance = np.where(self.action == 1, taken, 1 - taken)[own]
-            weight[own] = np.minimum(1 / chance, columns.max_weight)
+                taken = _known_propensity(self.sample.columns, columns)
+            found = _weight(self.action[own], taken[own])
+            weight[own] = np.minimum(found, columns.max_weight)
+            if not np.isfinite(weight[own]).all():
+                message = f"an estimated propensity of '{columns.action}' is 0 or 1"
+                hint = "use a smoother classifier, such as LogisticRegression, or set max_weight"
+                loc = ("datasets", name, "logged", "propensity")
+                raise FaultError(Diagnostic("E406", message, hint, loc=loc))
         return weight
 
     def _chances(self, own: Mask, model: object) -> Floats:
@@ -151,7 +200,7 @@ def effective_rows(
     found = {}
     for leaf in leaves:
         rows = sample.rows(leaf.where, leaf.split or split)
-        if leaf.rate.weighted:
+        if leaf.rate.weighted and leaf.rate.outcome:
             moments = [Leaf(RATES[name], leaf.where, leaf.split) for name in WEIGHT_MOMENTS]
             mean, square = measure(moments, sample, split, predicted)
             count = sample.counted(rows & sample.mask("logged"))

@@ -25,6 +25,12 @@ from ratecli.solvers.base import Solution
 ACCEPTED_STATUSES = frozenset({"solved", "iteration_limit"})
 """Statuses of solutions that the solver considers valid."""
 
+NOT_EXACT = (
+    "the certificate is approximate, since propensities are estimated or importance weights are "
+    "limited by max_weight"
+)
+"""Why a certificate about values of logged decisions is not exact."""
+
 
 @dataclass(frozen=True)
 class SafetyTestResult:
@@ -145,7 +151,20 @@ class SafetyRows:
             for sample, split in ((self.rows.sample, "safety"), (self.rows.unfiltered(), "train"))
         )
         rng = random_stream(self.seed, "safety test", variant)
-        return certify(goals, spec, rows, rng, candidate)
+        found = certify(goals, spec, rows, rng, candidate)
+        logs = self.rows.sample.logs
+        if logs is None or logs.exact:
+            return found
+        return tuple(
+            replace(
+                each,
+                exact=False,
+                explanation="; ".join(filter(None, [each.explanation, NOT_EXACT])),
+            )
+            if any(leaf.rate.weighted for leaf in goal_leaves([goal]))
+            else each
+            for goal, each in zip(goals, found, strict=True)
+        )
 
     def _measured(
         self, leaves: Sequence[Leaf], said: Predictions, sample: Sample, split: str

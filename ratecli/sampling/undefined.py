@@ -27,6 +27,7 @@ ROW_KIND_WORDS = {
     "-": "is negative",
     "labelled": "has a label",
     "deployed": "has a decision of the deployed model",
+    "logged": "has a logged decision",
 }
 
 

@@ -183,18 +183,21 @@ class Problem:
     def error(self) -> tuple[Array, Array]:
         """Return plain error in the form of `rows`: shapes (1, n) and (1,).
 
-        If no row has a label, it is the objective, such as minus the value of logged decisions.
+        If no row has a label, it is the objective, if that is a sum of rates that has values of
+        logged decisions.
 
         Raises
         ------
         FaultError
-            E306 if no row has a label and the objective is no sum of rates of decisions.
+            E306 if no row has a label and the objective is no such sum.
         """
         if not self.labelled:
             pieces = affine_pieces(self.objective) if self.objective.shape is Shape.AFFINE else ()
-            if any(leaf != ERROR_RATE for form in pieces for leaf in form.coefficients):
-                return combine_affine_forms(self.rates, pieces)
-            hint = "name the label's column in the data set: label: COLUMN"
+            if not all(leaf.rate.counts_rows for form in pieces for leaf in form.coefficients):
+                found = combine_affine_forms(self.rates, pieces)
+                if found[0].any():
+                    return found
+            hint = "set label: COLUMN in the data set, or for logged decisions minimize -value(...)"
             raise FaultError(Diagnostic("E306", "no training row has a label", hint))
         return combine_affine_forms(self.rates, [Affine({ERROR_RATE: 1.0})])
 

@@ -149,7 +149,20 @@ ALGORITHMS = [
     ("E106", "algorithms: [{a: {sweep: {⟦d⟧: [1]}}}]\n"),
 ]
 
+LOGGED = "{{path: a.csv, logged: {{action: a, propensity: p, outcomes: [r]{}}}}}".format
 DATASETS = [
+    ("E103", LOGGED("").replace("[r]", "⟦r⟧")),
+    ("E103", LOGGED("").replace("[r]", "⟦[]⟧")),
+    ("E103", LOGGED("").replace("[r]", "[⟦1⟧]")),
+    ("E104", LOGGED("").replace("[r]", "{r: ⟦[1, 0]⟧}")),
+    ("E103", LOGGED("").replace(": p", ": ⟦[p]⟧")),
+    ("E104", LOGGED("").replace(": p", ": ⟦1⟧")),
+    ("E104", LOGGED("").replace(": p", ": {estimate: ⟦Forest⟧}")),
+    ("E104", LOGGED(", max_weight: ⟦1⟧")),
+    ("E104", LOGGED("").replace("a.csv", "a.csv, stream: true").replace("logged", "⟦logged⟧")),
+    ("E104", LOGGED("").replace("a.csv", "a.csv, ⟦levels⟧: 3")),
+    ("E104", LOGGED("").replace("a.csv", "a.csv, label: y, ⟦target⟧: number")),
+    ("E101", "{source: adult, ⟦logged⟧: {action: a, propensity: p, outcomes: [r]}}"),
     ("E101", "{⟦sorce⟧: adult}"),
     ("E101", "{source: adult, ⟦label⟧: y}"),
     ("E101", "{path: a.csv, ⟦rows⟧: 5}"),

@@ -13,8 +13,14 @@ from ratecli.rates import expression as ex
 from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
 from ratecli.rates.matrix import RowKinds, build_rate_matrix
 from ratecli.rates.parser import parse_constraint, parse_expression
-from ratecli.rates.resolve import Scope, constraint_differences, resolve, violation_expression
-from ratecli.rates.sample import Sample
+from ratecli.rates.resolve import (
+    LoggedRanges,
+    Scope,
+    constraint_differences,
+    resolve,
+    violation_expression,
+)
+from ratecli.rates.sample import Logs, Sample
 from ratecli.solvers.base import Solution, Solver
 from ratecli.solvers.problem import ERROR_RATE, Problem
 
@@ -23,13 +29,17 @@ KL = "kl(base_rate, positive_rate[g=a]) + kl(base_rate, positive_rate[g=b])"
 
 @dataclass(frozen=True)
 class Rows:
-    """Features, labels (NaN where there is none), a column `g`, row weights, deployed decisions."""
+    """Features, labels (NaN where there is none), a column `g`, row weights, deployed decisions.
+
+    Outcomes of logged decisions, if there are any, have an unknown range.
+    """
 
     X: Features
     label: Array
     group: NDArray[np.object_]
     weight: Array | None = None
     deployed: Array | None = None
+    logs: Logs | None = None
 
     def __len__(self) -> int:
         return len(self.label)
@@ -59,16 +69,21 @@ def problem_of(
     n = len(rows)
     names = np.full(n, "d") if dataset is None else dataset
     weight = np.ones(n) if rows.weight is None else rows.weight
-    sample = Sample(columns, rows.label, names, np.full(n, "train"), weight, rows.deployed)
+    parts = names, np.full(n, "train")
+    sample = Sample(columns, rows.label, *parts, weight, rows.deployed, logs=rows.logs)
     values = {name: sorted({*column.tolist()} - {None}) for name, column in columns.items()}
     known = frozenset(names.tolist())
-    scope = Scope(datasets=known, values=values.get, columns=frozenset(columns))
+    outcomes = {} if rows.logs is None else rows.logs.outcomes
+    logged = LoggedRanges(dict.fromkeys(outcomes, (-np.inf, np.inf)))
+    scope = Scope(datasets=known, values=values.get, columns=frozenset(columns), logged=logged)
     objective = objective_goal(rules.objective, resolve(parse_expression(rules.objective), scope))
     goals = constraint_goals(rules.constraints, scope)
     pieces = [piece for goal in goals for piece in goal.pieces]
     ratios = [ratio for goal in goals for ratio in goal.ratios]
     used = [*ex.leaves(objective.expression, *pieces), ERROR_RATE, *ex.leaves(*ratios)]
     matrix = build_rate_matrix(used, sample, "train")
+    if np.isnan(matrix.c[matrix.index()[ERROR_RATE]]) and rows.logs is not None:
+        matrix = matrix.zero(ERROR_RATE)
     wheres = [leaf.where.visible for leaf in matrix.leaves]
     slices = {str(where): sample.rows(where) for where in wheres}
     penalty = 1 / n if l2 is None else l2

@@ -4,8 +4,18 @@ import math
 
 import pytest
 
-from ratecli.ledger.records import BEST_CONSTANT_KEY, MeasuredValue, PlannedTrial, TrialResult
-from ratecli.runner.warnings import constant_warnings, violation_warnings
+from ratecli.ledger.records import (
+    BEST_CONSTANT_KEY,
+    EFFECTIVE_ROWS_KEY,
+    MeasuredValue,
+    PlannedTrial,
+    TrialResult,
+)
+from ratecli.runner.warnings import (
+    constant_warnings,
+    effective_row_warnings,
+    violation_warnings,
+)
 
 
 def result(key, train, test, variant="main"):
@@ -67,3 +77,14 @@ def test_models_no_better_than_a_constant_give_a_warning():
         ("W408", f"'m' (deterministic) {shared} 2 of 3 trials: objective 0.3 against 0.2"),
         ("W408", f"'m' (estimate) {mean} 1 of 1 trials: objective 0.5 against 0.2"),
     ]
+
+
+def test_values_of_few_effective_rows_give_a_warning():
+    rows = ({"value(a)": 20.4, "value(b)": 900.0}, {"value(a)": 100.0}, {"value(a)": 55.0}, {})
+    results = [
+        TrialResult(str(k), "ok", info={EFFECTIVE_ROWS_KEY: each}) for k, each in enumerate(rows)
+    ]
+    plan = [PlannedTrial(each.key, "m", "mixture", {}, {}, 0, {}) for each in results]
+    (found,) = effective_row_warnings(plan, {each.key: each for each in results})
+    assert found.code == "W410"
+    assert found.message.startswith("'value(a)' of 'm' has only 20 effective rows in 2 of 3 trials")

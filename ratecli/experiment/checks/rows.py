@@ -24,7 +24,7 @@ from ratecli.rates.sample import Sample
 from ratecli.rates.syntax import Clause
 from ratecli.rates.table import DEPLOYED
 from ratecli.sampling.deployed import with_stored_decisions
-from ratecli.sampling.logs import misfits
+from ratecli.sampling.logs import TRUTH_COLUMNS, misfits
 from ratecli.sampling.resampling import SamplingSpec
 from ratecli.sampling.rows import (
     ExperimentData,
@@ -72,13 +72,15 @@ def check_rows(
 ) -> list[Diagnostic]:
     """Return the errors and warnings about rows that some cases share.
 
-    E305, E408, E411 and W401 about groups, E306 and E311 for undefined rates and missing decisions,
-    E410 if an algorithm needs validation rows and there are none, E411 for an existing score that
-    is no probability and has no threshold, W403 for sorted rows, W409 for propensities that do not
-    fit the logged actions. Without errors of these kinds, the
-    algorithms' objections to their constraints (E308 and others).
+    E304 for `value_true` where it is unknown. Otherwise: E305, E408, E411 and W401 about groups,
+    E306 and E311 for undefined rates and missing decisions, E410 if an algorithm needs validation
+    rows and there are none, E411 for an existing score that is no probability and has no threshold,
+    W403 for sorted rows, W409 for propensities that do not fit the logged actions. Without errors
+    of these kinds, the algorithms' objections to their constraints (E308 and others).
     """
     cases = [each for case in cases for each in case.by_setting()]
+    if unknown := list(_check_true_values(rows.sample, cases)):
+        return unknown
     found = [
         *check_filter_groups(rows, cases),
         *_check_file_groups(reading, rows, cases[0].datasets),
@@ -94,6 +96,19 @@ def check_rows(
         found += _check_label_slices(rows.sample, cases)
         found += _check_testable_constraints(rows.sample, cases)
     return found
+
+
+def _check_true_values(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnostic]:
+    """Yield an E304 for each true value of an outcome of which only one decision's is known."""
+    known = {} if sample.logs is None else sample.logs.truths
+    texts = {(loc, ex.to_text(tree)): tree for case in cases for loc, tree in case.expressions()}
+    for (loc, _), tree in texts.items():
+        for leaf in ex.leaves(tree):
+            if leaf.rate.outcomes == "true" and leaf.rate.outcome not in known:
+                both = " and ".join(each.format(leaf.rate.outcome) for each in TRUTH_COLUMNS)
+                message = f"'{leaf.rate.text}' needs the outcome of either decision"
+                hint = f"only generated data has it, in the columns {both}; write value(...)"
+                yield Diagnostic("E304", message, hint, loc=loc, span=leaf.span)
 
 
 # groups
@@ -211,8 +226,10 @@ def _check_goal_rows(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnost
     goals = {
         (loc, ex.to_text(goal.expression)): goal.expression
         for case in cases
-        if case.solver.role != "ignores" and not case.unseen
         for loc, goal in case.located_goals()
+        if not case.unseen
+        # without labels, those that ignore constraints minimize the objective
+        and (case.solver.role != "ignores" or (loc == ("objective",) and not labelled))
     }
     for (loc, _), tree in goals.items():
         trees = (tree, *(part.metric for part in references(tree)))
