@@ -44,6 +44,7 @@ bench: $(READY)  ## speed as ratios against peers, in the same run
 	$(BIN)/python benchmarks/check.py
 	$(BIN)/python benchmarks/streaming.py
 	$(BIN)/python benchmarks/seldonian.py  # SELDONIAN_PYTHON=... likewise, that has the toolkit
+	$(BIN)/python benchmarks/gridworld.py  # likewise
 	$(BIN)/python benchmarks/boosted.py  # BOOSTED_PYTHON=..., FAIRGBM_PYTHON=... likewise
 
 reference: $(READY)  ## the pages of docs/reference that are made of the code

@@ -185,9 +185,10 @@ def _shapes(found: Iterable[Any]) -> str:
 def datasets() -> str:
     heads = ["name", "rows", "label", "what it is"]
     found = [catalogue.describe(row["name"]) or {} for row in catalogue.list_datasets()]
+    labels = [f"`{row['label']}`" if row["label"] else "" for row in found]
     cells = [
-        [f"[{row['name']}](#{row['name']})", str(row["rows"]), f"`{row['label']}`", row["summary"]]
-        for row in found
+        [f"[{row['name']}](#{row['name']})", str(row["rows"]), label, row["summary"]]
+        for row, label in zip(found, labels, strict=True)
     ]
     parts = [
         "# Data sets\n",

@@ -11,7 +11,7 @@ from importlib import import_module
 
 from ratecli.datasets.source import Source
 
-_MODULES = "adult a9a compas bank communities law gpa wiki loans clicks campaign gridworld"
+_MODULES = "adult a9a compas bank communities law gpa wiki loans clicks campaign gridworld valley"
 
 SOURCES: dict[str, Source] = {
     source.name: source

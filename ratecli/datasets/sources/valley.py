@@ -1,0 +1,149 @@
+"""Episodes of a car in a valley that must swing up a hill, with known returns.
+
+Like the mountain car, but position (0 to 16) and velocity (-3 to 3) are whole numbers, so that the
+expected return of any policy is computed exactly: `return_true(reward)`, `return_true(cost)`.
+
+An episode starts at rest at a position from 5 to 9, all alike. In each step, the velocity changes
+by the push of the action (left -1, coast 0, right 1), by a pull of 1 towards the bottom at 7 for
+each full 3 of distance from it, and by gusts of -1 and 1 with a chance of 0.2 each. The position
+changes by the velocity; at the left wall the car stops. The episode ends at position 16 with a
+reward of 1, or after 30 steps with none. A push costs 1. Both are discounted by 0.95 a step.
+
+features  position, velocity
+action    push: coast, left or right; push_chance is its propensity. The log's policy takes any of
+          them with a chance of 0.3, pushes right with 0.35, and with 0.35 pushes to where it moves
+          (right at rest)
+outcomes  reward, cost
+
+`rows` is the number of episodes. The policy has a Fourier basis of order 2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ratecli.datasets.entry import LoggedColumns
+from ratecli.datasets.lazy import NDArray, Table, np, pd
+from ratecli.datasets.source import Option, Raw, Source, notes_of
+
+if TYPE_CHECKING:
+    from ratecli.models.policy import SoftmaxPolicy
+
+GOAL, BOTTOM, TOP_SPEED = 16, 7, 3
+STARTS = range(5, 10)
+HORIZON, DISCOUNT = 30, 0.95
+PUSHES = {"coast": 0, "left": -1, "right": 1}
+"""The change of velocity by each action, in alphabetical order."""
+GUSTS = {-1: 0.2, 0: 0.6, 1: 0.2}
+"""The chance of each change of velocity by a gust."""
+LOGGED = LoggedColumns(
+    action="push",
+    propensity="push_chance",
+    outcomes=(("reward", (0.0, 1.0)), ("cost", (0.0, 1.0))),
+    episode="episode",
+    step="step",
+    discount=DISCOUNT,
+    horizon=HORIZON,
+    fourier=2,
+)
+SOURCE = Source(
+    name="valley",
+    summary="generated episodes of a car in a valley, with known returns",
+    preparations={"plain": f"{__name__}:prepare"},
+    rows=1000,
+    label="",
+    sensitive=(),
+    licence="generated here; no rights reserved",
+    notes=notes_of(__doc__),
+    options={
+        "rows": Option(default=1000, least=2, most=200_000),
+        "seed": Option(default=0, least=0, most=2**63 - 1),
+    },
+    logged={"plain": LOGGED},
+)
+WIDTH = 2 * TOP_SPEED + 1
+"""A state is numbered `position * WIDTH + velocity + TOP_SPEED`."""
+
+
+def states() -> NDArray[np.float64]:
+    """Return (S, 2) position and velocity of each state."""
+    number = np.arange((GOAL + 1) * WIDTH)
+    return np.column_stack([number // WIDTH, number % WIDTH - TOP_SPEED]).astype(float)
+
+
+def next_states() -> NDArray[np.intp]:
+    """Return (S, 3, 3) the state after each action and gust."""
+    position, velocity = (column[:, None, None] for column in states().T)
+    pull = -np.trunc((position - BOTTOM) / 3)
+    change = np.add.outer(list(PUSHES.values()), list(GUSTS))
+    velocity = np.clip(velocity + pull + change, -TOP_SPEED, TOP_SPEED)
+    position = np.clip(position + velocity, 0, GOAL)
+    velocity = np.where(position == 0, 0, velocity)
+    return np.asarray(position * WIDTH + velocity + TOP_SPEED, dtype=np.intp)
+
+
+def logged_chances() -> NDArray[np.float64]:
+    """Return (S, 3) chances of the actions of the log's policy."""
+    onward = np.where(states()[:, 1] < 0, 1, 2)
+    return np.asarray(0.1 + 0.35 * np.eye(3)[2] + 0.35 * np.eye(3)[onward])
+
+
+def expected_returns(chances: NDArray[np.float64]) -> dict[str, float]:
+    """Return the expected discounted returns of a policy, given its chances (S, 3) of actions."""
+    after, gusts = next_states(), np.array(list(GUSTS.values()))
+    ended = after >= GOAL * WIDTH
+    gains = {
+        "reward": ended @ gusts,
+        "cost": np.broadcast_to(np.abs(list(PUSHES.values())), chances.shape),
+    }
+    found = {}
+    for outcome, gain in gains.items():
+        values = np.zeros(len(chances))
+        for _ in range(HORIZON):
+            later = (~ended * values[after]) @ gusts
+            values = (chances * (gain + DISCOUNT * later)).sum(axis=1)
+        found[outcome] = float(values[[x * WIDTH + TOP_SPEED for x in STARTS]].mean())
+    return found
+
+
+def true_returns(policy: SoftmaxPolicy) -> dict[str, float]:
+    """Return the expected return of a policy of the generated episodes."""
+    return expected_returns(policy.chances(states()))
+
+
+def prepare(raw: Raw) -> Table:
+    from ratecli.datasets.episodes import episode_table
+
+    count, rng = raw.options["rows"], np.random.default_rng(raw.options["seed"])
+    after, chances, names = next_states(), logged_chances(), np.array(list(PUSHES), dtype=object)
+    push, gusts = np.abs(list(PUSHES.values())), np.cumsum(list(GUSTS.values()))
+    episode, steps = np.arange(count), []
+    state = rng.choice(STARTS, size=count) * WIDTH + TOP_SPEED
+    for step in range(HORIZON):
+        drawn = rng.random((2, len(state)))
+        action = (drawn[0][:, None] > chances[state].cumsum(axis=1)[:, :-1]).sum(axis=1)
+        gust = np.searchsorted(gusts[:-1], drawn[1])
+        entered = after[state, action, gust]
+        ended = entered >= GOAL * WIDTH
+        position, velocity = states()[state].T
+        columns = {
+            "episode": episode,
+            "step": step,
+            "position": position,
+            "velocity": velocity,
+            "push": names[action],
+            "push_chance": chances[state, action],
+            "reward": ended.astype(float),
+            "cost": push[action].astype(float),
+        }
+        steps.append(pd.DataFrame(columns))
+        episode, state = episode[~ended], entered[~ended]
+    table: Table = episode_table(
+        pd.concat(steps),
+        ["position", "velocity"],
+        LOGGED,
+        digest=raw.digest,
+        files=raw.files,
+        true_returns=f"{__name__}:true_returns",
+    )
+    return table
