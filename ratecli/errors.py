@@ -220,6 +220,7 @@ _CODES = (
     ("W210", "A plugin is not used.", "Rename its entry point, or install it again."),
     ("W305", "A constraint always or never holds at some sweep points.", "Leave them out."),
     ("W306", "The optimum of a plot is unknown.", "Remove `optimum: true`."),
+    ("W307", "The objective is minimized, but higher is better.", "Put a minus before it."),
     ("W401", "A group has few rows, or is left out because of it.", "Use more rows."),
     ("W402", "A constraint holds on training rows, not on test rows.", "See `holds`, `safety`."),
     ("W403", "The held-out last rows differ from the others.", "Remove `order: positional`."),

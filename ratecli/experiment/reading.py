@@ -49,6 +49,7 @@ from ratecli.rates import resolve as rs
 from ratecli.rates.analysis import Goal, constraint_goal, objective_goal
 from ratecli.rates.expression import Expression, Slice
 from ratecli.rates.functions import Interval
+from ratecli.rates.metrics import Direction, direction
 from ratecli.rates.parser import parse_conditions, parse_constraint, parse_expression
 from ratecli.rates.resolve import Conditions, LoggedRanges, Scope
 from ratecli.rates.syntax import Condition, Relation, SyntaxNode
@@ -168,6 +169,7 @@ class ExperimentReader:
             if (case := self._case(entry, point)) is not None
         ]
         self.add(check_goal_ranges(cases, self.experiment.constraints))
+        self.add(self._warn_of_direction())
         if not self.faults:
             defined = {loc for case in cases for loc, _ in case.expressions()}
             self.add(fault for loc, fault in self.undefined.items() if loc not in defined)
@@ -178,6 +180,14 @@ class ExperimentReader:
         (self.faults if refuse else self.warnings).update(self.refusals)
         self.finish()
         return cases
+
+    def _warn_of_direction(self) -> Iterator[Diagnostic]:
+        """Yield a W307 if larger values of the objective are better, as it is minimized."""
+        tree = self.rules.values.get(OBJECTIVE_LOC)
+        if tree is not None and direction(tree) is Direction.HIGH:
+            text = _one_line(self.experiment.objective)
+            message = f"the objective is minimized, but higher values of '{text}' are better"
+            yield Diagnostic("W307", message, f"write -({text})", loc=OBJECTIVE_LOC)
 
     def add(self, found: Iterable[Diagnostic]) -> None:
         """Collect diagnostics with locations in the file."""

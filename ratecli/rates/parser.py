@@ -69,8 +69,13 @@ _HELPS = {
     ">": "write >=; strict comparisons are not supported",
     **dict.fromkeys(("&", "&&"), "write `and`"),
     **dict.fromkeys(("|", "||"), "write `or`"),
+    "and": "write two constraints, or max(...) of two metrics",
 }
 """Help for operators of other languages."""
+_FIRST_WORDS = {
+    "maximize": "objectives are minimized: write a minus before what should be large",
+    "minimize": "objectives are minimized anyway: leave 'minimize' out",
+}
 
 
 def parse_constraint(text: str) -> Relation:
@@ -179,7 +184,10 @@ class _Parser:
         word = _BARE_VALUE.match(self.text, self.at)
         token = self.operator() or (word[0] if word else self.text[self.at])
         span = Span(self.at, self.at + len(token))
-        refuse("E301", f"{message}, found '{token}'", span, _HELPS.get(token))
+        first = self.text.split(maxsplit=1)[0].lower()
+        refuse(
+            "E301", f"{message}, found '{token}'", span, _FIRST_WORDS.get(first, _HELPS.get(token))
+        )
 
     # rules
 

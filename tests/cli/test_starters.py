@@ -119,6 +119,7 @@ def test_own_table_from_init_to_plot(folder, cli):
     assert answer.out.splitlines() == [
         'label    "approved": "yes" is positive, "no" is negative',
         'groups   "sex": "F" (200 rows), "M" (200 rows)',
+        'features "job title", "age", "score"',
         'left out "id": 400 different texts: probably a row ID',
         "chosen   mixture, if decisions may be random and must not depend on the groups",
         "wrote exp.yaml; next: ratecli run exp.yaml",

@@ -5,7 +5,7 @@ import pytest
 
 from ratecli.experiment.choices import CHOICES
 from ratecli.experiment.explain import explain
-from ratecli.experiment.prepare import check_available
+from ratecli.experiment.prepare import check_available, check_file
 from ratecli.models.linear import Ramp
 from ratecli.models.storage import dumps
 from ratecli.solvers.registry import all_algorithms
@@ -141,3 +141,14 @@ def test_long_goals_are_cut(explained):
     _, rule = explained("max_gap(tpr, by=region) <= 0.05")
     assert len(rule) < 35
     assert "... 8 more parts ..." in rule
+
+
+@pytest.mark.parametrize(
+    ("objective", "warned"),
+    [("accuracy", True), ("-accuracy", False), ("error", False), ("tpr - fpr", True)],
+)
+def test_an_objective_that_should_be_large_is_warned_of(tmp_path, objective, warned):
+    text = f"name: o\ndatasets: {{d: {{source: loans}}}}\nobjective: {objective}\n"
+    path = tmp_path / "exp.yaml"
+    path.write_text(f"{text}algorithms: [unconstrained]\n")
+    assert [fault.code for fault in check_file(path).warnings] == ["W307"] * warned

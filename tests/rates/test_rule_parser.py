@@ -160,6 +160,7 @@ def test_syntax_errors_point_at_the_token(mark, message):
     [
         # operators of other languages
         ("tpr«^»2", parse_constraint, "E301", "write r ** 2"),
+        ("maximize «tpr»", parse_expression, "E301", "a minus before what should be large"),
         ("tpr «==» 3", parse_constraint, "E301", "two rules"),
         ("tpr «=» 3", parse_constraint, "E301", "write <= or >="),
         ("tpr «<» 3", parse_constraint, "E301", "write <="),

@@ -45,6 +45,7 @@ from ratecli.rates.syntax import Condition, quote
 from ratecli.rates.table import MEASURES
 
 MAX_GROUPS = 8
+MAX_FEATURES_SHOWN = 12
 MAX_COLUMNS = 6
 """Number of metrics that the table of the results shows; `summary.csv` has all of them."""
 MAX_CATEGORIES = 50
@@ -104,6 +105,9 @@ def own_table_starter(request: StarterOptions) -> Starter:
     if request.target and request.group:
         notes.append("features include the groups: add them to drop to estimate without them")
     if not request.score:
+        kept = [_quoted(each) for each in features if str(each) not in left_out]
+        more = f", ... ({len(kept)} in all)" if len(kept) > MAX_FEATURES_SHOWN else ""
+        notes.append(f"features {', '.join(kept[:MAX_FEATURES_SHOWN])}{more}")
         notes += [f"left out {_quoted(each)}: {reason}" for each, reason in left_out.items()]
         notes += [f"check    {line}" for line in _leaks(used, label)] if request.label else []
     if gaps:
@@ -374,6 +378,8 @@ def _write_starter(
         options = {name: {"model": {"score": request.score}} for name in algorithms}
     elif request.target:
         options = {"unconstrained": {"loss": "squared"}}
+    else:  # the kind of model that the others train
+        options = {"unconstrained": {"loss": "logistic"}}
     entries = [
         f"  - {_yaml({each: options[each]} if each in options else each)}"
         + f"  # {why}" * bool(why)
