@@ -230,17 +230,23 @@ class EpisodeReturns(Mapping[str, Array]):
         `by` are (n, c).
         """
         factors, power, _ = self.episodes.factors(key)
-        shape = (*self.log_chances.shape, by.shape[1])
         if power == 0:
-            return np.zeros(shape)
-        terms = power * self.weights**power * self.free * factors
+            return np.zeros((*self.log_chances.shape, by.shape[1]))
+        return self.pull(power * self.weights ** (power - 1) * factors, by)
+
+    def pull(self, factors: Array, by: Array) -> Array:
+        """Return slopes (m, k, c) in the scores, given those in the weights: `factors * by`.
+
+        `factors` are (n, T) and `by` (n, c).
+        """
+        terms = self.weights * self.free * factors
         later = np.cumsum(terms[:, ::-1], axis=1)[:, ::-1]  # what each step's ratio multiplies
         present, cells = self.episodes.present, self.episodes.cells
         sums = [
             np.bincount(cells, (later * column[:, None])[present], self.log_chances.size)
             for column in by.T
         ]
-        found = np.stack(sums, axis=-1).reshape(shape)
+        found = np.stack(sums, axis=-1).reshape(*self.log_chances.shape, by.shape[1])
         chances = np.exp(self.log_chances)[:, :, None]
         return np.asarray(found - chances * found.sum(axis=1, keepdims=True))
 

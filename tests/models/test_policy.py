@@ -12,7 +12,12 @@ from ratecli.datasets.episodes import episode_table
 from ratecli.errors import FaultError
 from ratecli.models.policy import EpisodeReturns, Episodes, SoftmaxPolicy
 from ratecli.models.storage import dumps, loads
-from ratecli.solvers.seldonian.policy import PolicyDesign, PolicyModel
+from ratecli.solvers.seldonian.policy import (
+    PessimisticObjective,
+    PolicyDesign,
+    PolicyModel,
+    ReturnTerm,
+)
 
 LOGGED = LoggedColumns(
     action="action",
@@ -124,6 +129,29 @@ def test_slopes_are_those_of_finite_differences(most, fourier):
         )
         found = model.outputs(w).slopes(key, by[:, None])[:, 0]
         np.testing.assert_allclose(found, np.subtract(ahead, behind) / 2e-5, rtol=1e-6, atol=1e-7)
+
+
+def test_the_pessimistic_objective_has_the_slopes_of_finite_differences():
+    episodes, _ = given()
+    design = PolicyDesign(np.zeros((1, 1)), episodes, np.zeros(1), np.ones(1))
+    share = np.random.default_rng(3).dirichlet(np.ones(len(episodes.action)))
+    terms = ReturnTerm(-1.0, 0, share), ReturnTerm(0.3, 1, np.full(len(share), 1 / len(share)))
+    objective = PessimisticObjective(terms, 0.5, PolicyModel(design))
+    w = np.random.default_rng(2).normal(size=design.width)
+    steps = 1e-5 * np.eye(len(w))
+    expected = [(objective.value(w + step) - objective.value(w - step)) / 2e-5 for step in steps]
+    np.testing.assert_allclose(objective.slopes(w), expected, rtol=1e-6, atol=1e-8)
+
+
+def test_a_pessimistic_estimate_is_never_better_than_the_best_outcomes():
+    episodes, _ = given()
+    design = PolicyDesign(np.zeros((1, 1)), episodes, np.zeros(1), np.ones(1))
+    share = np.full(len(episodes.action), 1 / len(episodes.action))
+    objective = PessimisticObjective((ReturnTerm(-1.0, 0, share),), 0.0, PolicyModel(design))
+    best = float((episodes.outcomes[:, :, 0].max(axis=0) * episodes.layout.discounts).sum())
+    for seed in range(20):
+        w = 20 * np.random.default_rng(seed).normal(size=design.width)
+        assert objective.value(w) >= -best - 1e-12
 
 
 def test_a_stored_policy_gives_the_same_returns():

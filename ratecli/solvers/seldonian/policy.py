@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +14,16 @@ from scipy.special import log_softmax
 from ratecli.certify.trees import SafetyTestSpec
 from ratecli.models.base import Array, Features
 from ratecli.models.policy import EpisodeReturns, Episodes, SoftmaxPolicy, state_basis
+from ratecli.rates.affine import affine
 from ratecli.solvers.problem import Problem
 from ratecli.solvers.seldonian.prediction import predict_safety_test
-from ratecli.solvers.seldonian.scores import Design, RateObjective, Weigh, WhitenedCoordinates
+from ratecli.solvers.seldonian.scores import (
+    Design,
+    RateObjective,
+    ScoreObjective,
+    Weigh,
+    WhitenedCoordinates,
+)
 from ratecli.solvers.seldonian.selection import CandidateSelection
 from ratecli.solvers.seldonian.solver import Seldonian
 
@@ -105,9 +113,12 @@ class PolicyOutputs:
 
     def slopes(self, of: str, by: Array) -> Array:
         """Return (D, c) slopes in the weights of `by.T @ measured(of)`; `by` are (n, c)."""
-        states = self.returns.slopes(of, by)  # (m, k, c)
-        flat = np.tensordot(self.design.basis, states, axes=(0, 0))  # (b, k, c)
-        return np.asarray(flat.reshape(-1, by.shape[1]))
+        return self.in_weights(self.returns.slopes(of, by))
+
+    def in_weights(self, slopes: Array) -> Array:
+        """Return slopes (D, c) in the weights, given those (m, k, c) in the scores."""
+        flat = np.tensordot(self.design.basis, slopes, axes=(0, 0))  # (b, k, c)
+        return np.asarray(flat.reshape(-1, slopes.shape[2]))
 
 
 @dataclass(frozen=True)
@@ -121,11 +132,93 @@ class PolicyObjective(RateObjective):
         return np.asarray(sum(found, np.zeros((len(scores), 1)))[:, 0])
 
 
+PESSIMISM = 2.0
+"""Standard errors of the objective that are added to it while a candidate is sought."""
+
+
+class ReturnTerm(NamedTuple):
+    """A return in an objective: its coefficient, outcome, and the weights (n,) of episodes."""
+
+    coefficient: float
+    column: int
+    share: Array
+
+
+@dataclass(frozen=True)
+class PessimisticObjective:
+    """A sum of returns, estimated so that a policy cannot gain by leaving the log.
+
+    Per-decision importance sampling is too high for policies that were chosen by it: they avoid
+    what ended badly in the log, and their weights do not add up to 1. Therefore each return is
+    `sum_t discount^t mean(rho_t y_t) / mean(rho_t)` (weighted per-decision importance sampling,
+    Precup et al. 2000), which no policy can raise above the outcomes in the log, plus `PESSIMISM`
+    standard errors, which grow as the effective number of episodes falls (compare Swaminathan and
+    Joachims 2015).
+    """
+
+    terms: tuple[ReturnTerm, ...]
+    constant: float
+    model: PolicyModel
+
+    def value(self, w: Array) -> float:
+        return self._value_and_factors(self.model.outputs(w).returns)[0]
+
+    def slopes(self, w: Array) -> Array:
+        outputs = self.model.outputs(w)
+        _, factors = self._value_and_factors(outputs.returns)
+        slopes = outputs.returns.pull(factors, np.ones((len(factors), 1)))
+        return outputs.in_weights(slopes)[:, 0]
+
+    def _value_and_factors(self, returns: EpisodeReturns) -> tuple[float, Array]:
+        """Return the value, and its slopes (n, T) in the importance weights."""
+        rho, episodes = returns.weights, returns.episodes
+        value, influence, parts = self.constant, np.zeros(len(rho)), []
+        for term in self.terms:
+            y, share = episodes.outcomes[:, :, term.column], term.share[:, None]
+            scale = term.coefficient * episodes.layout.discounts
+            total = np.maximum((share * rho).sum(axis=0), np.finfo(float).tiny)
+            means = (share * rho * y).sum(axis=0) / total
+            apart = share * (y - means) * scale / total  # (n, T) slopes of the estimate
+            value += float(scale @ means)
+            influence += (rho * apart).sum(axis=1)
+            parts.append((apart, share / total))
+        factors = sum((apart for apart, _ in parts), np.zeros_like(rho))
+        error = float(np.sqrt(influence @ influence))
+        if not error > 0:
+            return value, factors
+        slopes = np.zeros_like(rho)
+        for apart, part in parts:
+            # the means and totals of each step change with the weights of all episodes
+            by_mean = (influence[:, None] * rho * part).sum(axis=0)
+            by_total = (influence[:, None] * rho * apart).sum(axis=0)
+            slopes += influence[:, None] * apart - by_mean * apart - by_total * part
+        return value + PESSIMISM * error, factors + PESSIMISM / error * slopes
+
+
+def policy_objective(problem: Problem, model: PolicyModel) -> ScoreObjective:
+    """Return what is minimized: pessimistic if the objective is a sum of returns."""
+    form, rates = affine(problem.objective.expression), problem.rates
+    fixed = {"return_logged", "return_true"}
+    if form is None or any(leaf.rate.name not in {"return", *fixed} for leaf in form.coefficients):
+        return PolicyObjective(problem.objective.expression, rates, model)
+    outcomes, index = model.design.episodes.layout.outcomes, rates.index()
+    terms = tuple(
+        ReturnTerm(
+            coefficient,
+            outcomes.index(leaf.rate.outcome),
+            rates.members[[index[leaf]]].toarray()[0] / rates.totals[index[leaf]],
+        )
+        for leaf, coefficient in form.coefficients.items()
+        if leaf.rate.name not in fixed  # no policy changes these
+    )
+    return PessimisticObjective(terms, form.constant, model)
+
+
 def fit_policy(problem: Problem) -> SoftmaxPolicy:
     """Return a local minimum of the objective plus `l2 / 2 |w|^2`, from the uniform policy."""
     design = PolicyDesign.of(problem)
     model = PolicyModel(design)
-    objective = PolicyObjective(problem.objective.expression, problem.rates, model)
+    objective = policy_objective(problem, model)
 
     def penalized(w: Array) -> tuple[float, Array]:
         value = objective.value(w) + problem.l2 / 2 * float(w @ w)
@@ -141,7 +234,7 @@ def policy_selection(
     design = PolicyDesign.of(problem)
     model, start = PolicyModel(design), np.zeros(design.width)
     coordinates = WhitenedCoordinates(start, np.ones(design.width))
-    objective = PolicyObjective(problem.objective.expression, problem.rates, model)
+    objective = policy_objective(problem, model)
     outputs = model.outputs(start)
     prediction = predict_safety_test(problem, safety, outputs, options.inflation, design)
     return CandidateSelection(design, objective, problem.l2, prediction, model, coordinates)

@@ -311,8 +311,13 @@ class RateObjective:
 
 ConvexObjective = LogLossObjective | SquaredErrorObjective
 """Convex in the scores and a sum over rows, with `curvatures` (n,)."""
-ScoreObjective = ConvexObjective | RateObjective
-"""A function of scores (n,) with `value` and `slopes`."""
+
+
+class ScoreObjective(Protocol):
+    """A function of scores (n,), with its slopes (n,)."""
+
+    def value(self, scores: Array) -> float: ...
+    def slopes(self, scores: Array) -> Array: ...
 
 
 def smooth_objective(goal: Goal, rates: RateMatrix, model: ScoreModel) -> ScoreObjective:
