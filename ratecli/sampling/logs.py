@@ -81,6 +81,9 @@ def logs_note(table: Table) -> str:
     if columns is None:
         return ""
     most = f"{columns.max_weight:g}"
+    if columns.episode:  # their weights depend on the policy
+        limited = math.isfinite(columns.max_weight)
+        return f"importance weights above {most} count as {most}" if limited else ""
     if columns.estimate:
         model = model_name(json.loads(columns.estimate))
         clipped = (

@@ -32,7 +32,9 @@ metrics: {{reward: return(reward), weighted: return_weighted(reward), cost: retu
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("log")
-    simulate(4000, np.random.default_rng(0)).to_csv(folder / "log.csv", index=False)
+    log = simulate(4000, np.random.default_rng(0))
+    words = np.where(log["action"] == 1, "right", "left")
+    log.assign(action=words).to_csv(folder / "log.csv", index=False)
     return folder
 
 
