@@ -92,7 +92,7 @@ class StoredModel:
     @property
     def which(self) -> str:
         """Return the variant in words."""
-        other = f" (the trial's main variant is {self.main})" * (self.main != self.variant)
+        other = f" (constraints were enforced for {self.main})" * (self.main != self.variant)
         return f"variant {self.variant}{other}"
 
 

@@ -22,7 +22,6 @@ algorithms:
   - post_shift
   - mixture: {{model: {{DecisionTreeClassifier: {{max_depth: 2}}}}}}
 metrics: {{error: error, women: 'positive_rate[women]', auc: roc_auc}}
-report: {{plots: []}}
 """,
     "numbers": f"""\
 name: numbers

@@ -16,7 +16,7 @@ MAJORIZE = trial("majorize")
 
 @pytest.mark.usefixtures("rows")
 def test_files_are_named_after_the_trial(cli, folder):
-    shown = "variant deterministic (the trial's main variant is stochastic)"
+    shown = "variant deterministic (constraints were enforced for stochastic)"
     for form, suffix in (("json", "json"), ("sklearn", "skops")):
         answer = cli("export", MAJORIZE, "--format", form)
         assert answer.code == 0
