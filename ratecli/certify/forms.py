@@ -234,7 +234,8 @@ def _range_of_outcomes(leaves: Sequence[Leaf], coefficients: Sequence[float]) ->
     """
     low = high = 0.0
     for leaf, coefficient in zip(leaves, coefficients, strict=True):
-        ends = [coefficient * end if end else 0.0 for end in leaf.rate.ends]
+        own = leaf.rate.range if leaf.rate.of == "decision" else leaf.rate.ends
+        ends = [coefficient * end if end else 0.0 for end in own]
         low, high = low + min(ends), high + max(ends)
     return low, high
 

@@ -130,8 +130,8 @@ class GoalTestPlan:
         delta.
     places
         Nodes of the trees that are bounded as one quantity.
-    exact
-        Whether measurements should have a known end, since the bound needs one.
+    needs_end
+        Whether the bound needs a known end of the range of measurements.
     """
 
     goal: Goal
@@ -139,7 +139,7 @@ class GoalTestPlan:
     trees: tuple[Expression, ...]
     bounds: tuple[OneSidedBound, ...]
     places: Mapping[Expression, BoundedNode] = field(repr=False)
-    exact: bool = True
+    needs_end: bool = True
 
     def parts(self, rates: RateMatrix, label_range: Interval) -> tuple[tuple[FormRows, ...], ...]:
         """Return the independent parts of every quantity on given rows.
@@ -149,7 +149,7 @@ class GoalTestPlan:
         signs = self._signs
         return tuple(
             tuple(
-                part.one_sided(signs[k] if self.exact else ())
+                part.one_sided(signs[k] if self.needs_end else ())
                 for part in independent_parts(form, rates, label_range)
             )
             for k, form in enumerate(self.quantities)
@@ -266,8 +266,8 @@ def plan_goal_test(
         for k in sorted(set(quantities.collect(tree)))
         for sign in (1, -1)
     )
-    exact = safety.bound not in BOUNDS or BOUNDS[safety.bound].needs != "none"
-    whole = GoalTestPlan(goal, tuple(quantities.forms), trees, every, quantities.places, exact)
+    needed = safety.bound not in BOUNDS or BOUNDS[safety.bound].needs != "none"
+    whole = GoalTestPlan(goal, tuple(quantities.forms), trees, every, quantities.places, needed)
     return replace(whole, bounds=tuple(whole.needed_bounds()))
 
 

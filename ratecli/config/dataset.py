@@ -341,7 +341,9 @@ class DatasetSpec(Spec):
         numbers = "target: number" if numeric else None
         in_memory = "remove it, or read the table into memory: stream: false"
         not_streamed = {"scores": self.scores, "logged": self.logged}
-        kept = {"target: number": numbers, "levels": self.levels}
+        steps = self.logged is not None and self.logged.episode and self.missing == "mean"
+        filled = "missing: mean" if steps else None  # the steps of episodes are not encoded
+        kept = {"target: number": numbers, "levels": self.levels, "missing: mean": filled}
         for key, value in {**kept, **not_streamed}.items():
             if self.stream and value is not None:
                 yield _conflict(key, "stream", in_memory)

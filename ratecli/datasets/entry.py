@@ -107,9 +107,12 @@ class LoggedColumns:
 
     @property
     def span(self) -> float:
-        """The largest sum of the discounts of an episode's steps, infinite if unknown."""
+        """The largest sum of the discounts of an episode's steps, infinite if unknown.
+
+        A discount alone does not limit it: estimates know only the steps of the logged episodes.
+        """
         if not self.horizon:
-            return math.inf if self.discount == 1 else 1 / (1 - self.discount)
+            return math.inf
         return sum(self.discount**step for step in range(self.horizon))
 
     @property

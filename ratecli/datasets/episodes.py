@@ -41,9 +41,10 @@ def episode_table(
     if (episode < 0).any():
         raise FaultError(Diagnostic("E406", "a row names no episode", loc=("episode",)))
     first = np.flatnonzero(np.diff(episode, prepend=-1))
-    if (np.diff(steps)[np.diff(episode) == 0] <= 0).any():
-        message = "an episode has the same step twice"
-        raise FaultError(Diagnostic("E406", message, loc=("step",)))
+    if not (np.isfinite(steps).all() and (np.diff(steps)[np.diff(episode) == 0] == 1).all()):
+        message = "the steps of an episode are not consecutive whole numbers"
+        hint = "number them 0, 1, 2, ...: a missing step makes importance weights wrong"
+        raise FaultError(Diagnostic("E406", message, hint, loc=("step",)))
     place = np.arange(len(frame)) - np.repeat(first, np.diff(np.append(first, len(frame))))
     longest = int(place.max()) + 1
     if columns.horizon and longest > columns.horizon:

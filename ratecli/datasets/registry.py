@@ -120,6 +120,11 @@ def logged_columns(entry: DatasetEntry) -> LoggedColumns | None:
     return find_source(entry.source).logged.get(settle_options(entry)["preparation"])
 
 
+def true_returns(entry: DatasetEntry) -> str:
+    """Return `Source.true_returns` of a `datasets:` entry, "" for a user's own table."""
+    return "" if entry.source is None else find_source(entry.source).true_returns
+
+
 def source_digest(
     source: Source, settled: Mapping[str, Any], sums: Sequence[tuple[str, str]]
 ) -> str:

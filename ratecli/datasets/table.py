@@ -47,8 +47,6 @@ class Table:
         The columns of logged decisions, if there are any.
     episodes
         How the matrix holds the steps of episodes, if each row is one.
-    true_returns
-        "module:function" that maps a policy to its expected return of each outcome, if known.
     missing
         Whether a numeric feature with missing values in training rows gets a second feature that
         indicates them (`missing: mean`).
@@ -71,7 +69,6 @@ class Table:
     missing: bool = False
     logged: LoggedColumns | None = None
     episodes: EpisodeLayout | None = None
-    true_returns: str = ""
 
     def __len__(self) -> int:
         return len(self.frame)

@@ -22,7 +22,7 @@ from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment
 from ratecli.config.filter import FILTER
 from ratecli.config.sweep import SweepPoint, sweep_points
-from ratecli.datasets.registry import logged_columns
+from ratecli.datasets.registry import logged_columns, true_returns
 from ratecli.errors import Diagnostic, FaultError, Loc, errors_at, errors_under
 from ratecli.experiment.cases import OF_PLACEHOLDER, Case, measured_rates
 from ratecli.experiment.checks.goals import (
@@ -281,6 +281,7 @@ class ExperimentReader:
             weight=max(each.largest_weight for each in known),
             episodes=any(each.episode for each in known),
             span=max(each.span for each in known),
+            true_returns=all(true_returns(self.experiment.datasets[name].entry()) for name in pool),
         )
 
     @contextmanager

@@ -79,17 +79,19 @@ class LoggedRanges:
     """Smallest and largest possible value of each logged outcome, and the largest weight.
 
     The weights are importance weights. All are infinite where unknown. `episodes` says whether the
-    decisions form episodes, and `span` is the largest sum of the discounts of an episode's steps.
+    decisions form episodes, `span` is the largest sum of the discounts of an episode's steps, and
+    `true_returns` whether expected returns of policies are known.
     """
 
     outcomes: Mapping[str, Interval]
     weight: float = math.inf
     episodes: bool = False
     span: float = math.inf
+    true_returns: bool = False
 
     def of(self, rate: Rate) -> Interval:
         """Return the smallest and largest possible value of a row in a rate of logged decisions."""
-        if rate.outcomes == "model":
+        if rate.outcomes == "model" or (self.episodes and not rate.outcome):
             return -math.inf, math.inf
         low, high = self.outcomes[rate.outcome] if rate.outcome else (0.0, 1.0)
         if self.episodes:
@@ -306,6 +308,9 @@ class _Resolver:
             what = "logged episodes" if episodes else "logged decisions"
             message = f"'{node.name}' needs {what}, but no data set has any"
             refuse("E304", message, node.span, EPISODES_HINT if episodes else LOGGED_HINT)
+        if rate.name == "return_true" and not logged.true_returns:
+            message = "the true return of a policy is known in generated environments only"
+            refuse("E304", message, node.span, "write return(...)")
         if rate.outcome:
             (argument,) = node.arguments or ()
             name = argument.name if isinstance(argument, NameNode) else ""

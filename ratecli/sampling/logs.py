@@ -37,7 +37,7 @@ WEIGHT_MOMENTS = ("importance_weight", "squared_importance_weight")
 ROUNDING = 1e-9
 """Relative rounding error of an importance weight."""
 MISFIT = 5.0
-"""Standard errors by which the mean importance weight of logged actions may differ from 1."""
+"""Standard errors by which the mean importance weight of an action may differ from 1."""
 
 
 def logs_of(
@@ -90,14 +90,16 @@ def logs_note(table: Table) -> str:
             "" if math.isinf(columns.max_weight) else f"; weights above {most} count as {most}"
         )
         return f"propensities are estimated by {model}, so values are approximate{clipped}"
-    action = read_decisions(table.frame[columns.action], columns.action)
-    weight = _weight(action, _known_propensity(table.frame, columns))
-    reduced = weight > columns.max_weight * (1 + ROUNDING)
+    # of either action: rows whose rare action was not taken matter as much
+    chance = _known_propensity(table.frame, columns)
+    largest = 1 / np.minimum(chance, 1 - chance)
+    reduced = largest > columns.max_weight * (1 + ROUNDING)
+    reduced &= ~np.isnan(read_decisions(table.frame[columns.action], columns.action))
     if not reduced.any():
         return ""
     return (
-        f"importance weights above {most} count as {most} in {int(reduced.sum()):,} of "
-        f"{int((~np.isnan(action)).sum()):,} rows, so values are biased"
+        f"importance weights above {most} count as {most}, which {int(reduced.sum()):,} rows have "
+        "for one of the actions, so values are biased"
     )
 
 
@@ -176,6 +178,10 @@ class _LoggedRows:
             for side, action in zip(sides, (1, 0), strict=True):
                 for fit, use in self._folds(own):
                     kept = fit[self.action[fit] == action]
+                    if not len(kept):
+                        message = f"too few training rows of '{name}' have action {action}"
+                        hint = "a model of its outcomes needs some: leave value_doubly_robust out"
+                        raise FaultError(Diagnostic("E408", message, hint))
                     rows = FitRows(
                         take_rows(self.X, kept), self.layout, values[kept], np.ones(len(kept))
                     )
@@ -215,22 +221,24 @@ def effective_rows(
 
 
 def misfits(sample: Sample) -> Iterator[Diagnostic]:
-    """Yield a W409 for each data set whose propensities do not fit its actions.
+    """Yield a W409 for each data set whose known propensities do not fit its actions.
 
-    If they are right, the mean importance weight of either action is 1.
+    If they are right, the mean importance weight of the rows of either action is 1.
     """
     logs = sample.logs
-    if logs is None:
+    if logs is None or not logs.exact:
         return
     for name in np.unique(sample.dataset).tolist():
         own = (sample.dataset == name) & ~np.isnan(logs.action)
-        for action in (1, 0) if own.any() else ():
-            weights = np.where(logs.action[own] == action, logs.weight[own], 0.0)
-            error = float(weights.std()) / np.sqrt(len(weights))
-            if abs(weights.mean() - 1) > MISFIT * error:
+        taken, weight = logs.action[own] == 1, logs.weight[own]
+        for action, rows in ((1, taken), (0, ~taken)):
+            chance = np.where(rows, 1 / weight, 1 - 1 / weight)
+            mean = float(np.where(rows, weight, 0.0).sum()) / max(len(weight), 1)
+            error = float(np.sqrt((1 / chance - 1).sum())) / max(len(weight), 1)
+            if abs(mean - 1) > MISFIT * error > 0:
                 message = (
                     f"the propensities of '{name}' do not fit its actions: rows with action "
-                    f"{action} have a mean importance weight of {weights.mean():.3g} instead of 1"
+                    f"{action} have a mean importance weight of {mean:.3g} instead of 1"
                 )
                 hint = "the propensity is the chance that action 1 is taken"
                 yield Diagnostic("W409", message, hint, loc=("datasets", name, "logged"))

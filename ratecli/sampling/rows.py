@@ -23,7 +23,7 @@ from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.files import modification_time
 from ratecli.datasets.load import load_entry_table
 from ratecli.datasets.logged import DEPLOYED_DECISION, read_decisions
-from ratecli.datasets.registry import import_function
+from ratecli.datasets.registry import import_function, true_returns
 from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import TrialResult, random_stream
@@ -372,7 +372,7 @@ def _stack_trial_data(
         encoding,
         layout=layout,
         episodes=tables[0].episodes,
-        true_returns=tables[0].true_returns,
+        true_returns=true_returns(data.items[0].entry),
     )
 
 

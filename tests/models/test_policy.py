@@ -177,7 +177,7 @@ def test_rows_of_an_episode_may_come_in_any_order():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"step": 0}, "the same step twice"),
+        ({"step": 0}, "are not consecutive whole numbers"),
         ({"chance": 0.0}, "the propensity 0 is not above 0"),
         ({"reward": 3.0}, "column 'reward' has 3, which is not between -1 and 2"),
         ({"action": 1}, "has 1 actions"),

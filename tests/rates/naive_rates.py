@@ -11,7 +11,10 @@ from ratecli.rates.matrix import Predictions, measure
 from ratecli.rates.parser import parse_conditions, parse_expression
 from ratecli.rates.resolve import LoggedRanges, Scope, resolve
 from ratecli.rates.sample import Logs, Sample
+from ratecli.rates.table import DECISION_MEASUREMENTS, RATES
 
+ROW_RATES = {name: rate for name, rate in RATES.items() if rate.of in DECISION_MEASUREMENTS}
+"""The rates of rows; those of episodes are tested with policies."""
 WORDS = {"sex": ("f", "m"), "zip": ("03", "1", "2.5")}
 SCOPE = Scope(
     datasets=frozenset({"d1", "d2", "d3"}),

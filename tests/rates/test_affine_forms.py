@@ -10,7 +10,7 @@ import pytest
 import rule_strategies
 from hypothesis import given
 from hypothesis import strategies as st
-from naive_rates import SCOPE, node, random_sample
+from naive_rates import ROW_RATES, SCOPE, node, random_sample
 from rule_strategies import value
 
 from ratecli.rates import expression as ex
@@ -190,7 +190,7 @@ def terms(text: str) -> tuple[Expression, ...]:
 
 
 @given(
-    st.dictionaries(st.sampled_from(sorted(RATES)), st.floats(-2, 2), min_size=1),
+    st.dictionaries(st.sampled_from(sorted(ROW_RATES)), st.floats(-2, 2), min_size=1),
     st.integers(0, 10**6),
 )
 def test_a_positive_combination_has_the_same_value(factors, seed):

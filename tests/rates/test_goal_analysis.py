@@ -353,7 +353,7 @@ def test_directions(expected):
 DECIDED = [
     name for name in METRICS
     if name not in {"roc_auc", "pr_auc", "mean_error", "mse", "log_loss", "f_score", "share"}
-    and "value" not in name and "importance_weight" not in name and name != "effective_share"
+    and not {"value", "return", "weight", "share"}.intersection(name.split("_"))
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive_rates import definitions, naive_rate, node, number, random_sample
+from naive_rates import ROW_RATES, definitions, naive_rate, node, number, random_sample
 from oracles.goals import by_kind
 from sklearn import metrics as sk
 
@@ -70,7 +70,7 @@ SLICES = {
 }
 
 
-@pytest.mark.parametrize("name", RATES)
+@pytest.mark.parametrize("name", ROW_RATES)
 @given(
     seed=SEEDS,
     rows=st.integers(1, 30),
@@ -95,9 +95,9 @@ def test_a_rate_agrees_with_its_definition(name, seed, rows, where, *, deployed)
 @settings(max_examples=20)
 def test_matrix_and_measurements_give_the_same_rates(seed):
     sample, predictions = random_sample(seed, 40)
-    assert set(definitions(sample, predictions)) == set(RATES)
+    assert set(definitions(sample, predictions)) == set(ROW_RATES)
     everywhere = "", "[women]", "[d2]@test", "[sex = x]"
-    texts = [f"{rate.text}{where}" for rate in RATES.values() for where in everywhere]
+    texts = [f"{rate.text}{where}" for rate in ROW_RATES.values() for where in everywhere]
     leaves = list(map(node, texts))
     matrix = build_rate_matrix([*leaves, *leaves], sample, "train")
     assert matrix.leaves == tuple(leaves)
@@ -146,7 +146,7 @@ def test_complements_have_yes_and_no_exchanged():
             assert (other.among, other.yes, other.no) == (rate.among, rate.no, rate.yes)
 
 
-@pytest.mark.parametrize("name", RATES)
+@pytest.mark.parametrize("name", ROW_RATES)
 def test_rates_that_need_labels_or_the_deployed_model_are_nan_without_them(name):
     sample, predictions = random_sample(7, 60)
     unlabelled = replace(sample, label=np.full(60, np.nan))
@@ -162,7 +162,7 @@ def test_rates_of_the_mean_decision_are_the_mean_rates(seed):
     rng = np.random.default_rng(seed)
     sample, _ = random_sample(seed, 40)
     members, chances = rng.integers(0, 2, (3, 40)).astype(float), rng.dirichlet(np.ones(3))
-    names = [rate.text for rate in RATES.values() if rate.of == "decision"]
+    names = [rate.text for rate in ROW_RATES.values() if rate.of == "decision"]
     matrix = matrix_of([f"{name}[{d}]" for name in names for d in ("d1", "d2")], sample, "test")
     mean = sum(chance * matrix.rates(p) for chance, p in zip(chances, members, strict=True))
     np.testing.assert_allclose(matrix.rates(chances @ members), mean, atol=1e-12)

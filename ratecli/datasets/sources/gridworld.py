@@ -49,6 +49,7 @@ SOURCE = Source(
         "seed": Option(default=0, least=0, most=2**63 - 1),
     },
     logged={"plain": LOGGED},
+    true_returns=f"{__name__}:true_returns",
 )
 MOVES = {"down": (1, 0), "left": (0, -1), "right": (0, 1), "up": (-1, 0)}
 """Rows and columns of each action, in alphabetical order."""
@@ -117,6 +118,5 @@ def prepare(raw: Raw) -> Table:
         LOGGED,
         digest=raw.digest,
         files=raw.files,
-        true_returns=f"{__name__}:true_returns",
     )
     return table

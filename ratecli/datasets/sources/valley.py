@@ -60,6 +60,7 @@ SOURCE = Source(
         "seed": Option(default=0, least=0, most=2**63 - 1),
     },
     logged={"plain": LOGGED},
+    true_returns=f"{__name__}:true_returns",
 )
 WIDTH = 2 * TOP_SPEED + 1
 """A state is numbered `position * WIDTH + velocity + TOP_SPEED`."""
@@ -144,6 +145,5 @@ def prepare(raw: Raw) -> Table:
         LOGGED,
         digest=raw.digest,
         files=raw.files,
-        true_returns=f"{__name__}:true_returns",
     )
     return table

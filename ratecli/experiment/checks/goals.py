@@ -280,6 +280,11 @@ def _check_episodes(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
         message = f"algorithm '{case.label}' learns no policies of episodes"
         hint = f"algorithms that can: {_algorithms_for('episodes')}"
         yield Diagnostic("E308", message, hint, loc=experiment.entry_loc(case.label), key=True)
+    for loc, goal in case.located_goals():
+        for leaf in ex.leaves(goal.expression):
+            if leaf.rate.name == "return_true":
+                message = f"a goal uses '{ex.to_text(leaf)}', which no log tells"
+                yield Diagnostic("E309", message, MEASURE_HINT, loc=loc, span=leaf.span)
     if episodic and len(logged) > 1:
         message = f"'{episodic[0]}' has episodes and cannot be pooled with other data sets"
         hint = f"use them one by one: sweep: {{dataset: [{', '.join(logged)}]}}"

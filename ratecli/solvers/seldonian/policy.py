@@ -198,8 +198,8 @@ class PessimisticObjective:
 def policy_objective(problem: Problem, model: PolicyModel) -> ScoreObjective:
     """Return what is minimized: pessimistic if the objective is a sum of returns."""
     form, rates = affine(problem.objective.expression), problem.rates
-    fixed = {"return_logged", "return_true"}
-    if form is None or any(leaf.rate.name not in {"return", *fixed} for leaf in form.coefficients):
+    allowed = {"return", "return_logged"}
+    if form is None or any(leaf.rate.name not in allowed for leaf in form.coefficients):
         return PolicyObjective(problem.objective.expression, rates, model)
     outcomes, index = model.design.episodes.layout.outcomes, rates.index()
     terms = tuple(
@@ -209,7 +209,7 @@ def policy_objective(problem: Problem, model: PolicyModel) -> ScoreObjective:
             rates.members[[index[leaf]]].toarray()[0] / rates.totals[index[leaf]],
         )
         for leaf, coefficient in form.coefficients.items()
-        if leaf.rate.name not in fixed  # no policy changes these
+        if leaf.rate.name == "return"  # no policy changes the others
     )
     return PessimisticObjective(terms, form.constant, model)
 
