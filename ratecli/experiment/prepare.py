@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ratecli.config.document import Document
 from ratecli.config.experiment import Experiment, read_experiment
@@ -14,6 +15,7 @@ from ratecli.datasets import registry
 from ratecli.datasets.entry import DatasetEntry
 from ratecli.datasets.files import DownloadProgress, fetch_files
 from ratecli.datasets.load import files_from_options, missing_entry_files, table_digest
+from ratecli.datasets.registry import logged_columns
 from ratecli.errors import Diagnostic, FaultError, errors_at
 from ratecli.experiment.cases import Case
 from ratecli.experiment.checks.report import check_known_optima, check_splits
@@ -86,10 +88,13 @@ def check_document(document: Document, *, refuse: bool = True) -> PreparedExperi
     _each_entry(entries, document, lambda _, entry: entry.source and registry.settle_options(entry))
     ranges = {name: registry.label_range(entry) for name, entry in entries.items()}
     numeric = frozenset(name for name, limits in ranges.items() if limits is not None)
+    defaults: dict[str, Any] = {}
     if len(numeric) == len(entries):
         defaults = {"objective": "mse", "metrics": {"mse": "mse"}}
-        absent = {key: value for key, value in defaults.items() if key not in document.data}
-        experiment = experiment.model_copy(update=absent)
+    elif any(columns and columns.episode for columns in map(logged_columns, entries.values())):
+        defaults = {"metrics": {}}
+    absent = {key: value for key, value in defaults.items() if key not in document.data}
+    experiment = experiment.model_copy(update=absent)
     rules = ParsedRules.of(experiment)
     reader = ExperimentReader(experiment, document, rules, numeric)
     cases = reader.cases(refuse=refuse)

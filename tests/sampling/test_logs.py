@@ -269,3 +269,15 @@ def test_propensities_that_do_not_fit_the_actions_give_a_warning(folder):
     assert wrong[0].message.startswith(
         "the propensities of 'log' do not fit its actions: rows with action"
     )
+
+
+def test_a_rare_action_that_was_not_drawn_makes_certificates_approximate(folder):
+    """The weight of the other action would be reduced, so that the range is too small."""
+    frame = log_rows()
+    frame["chance"], frame["taken"] = 0.0005, "no"
+    frame.loc[frame.index % 2 == 0, "chance"] = 0.5
+    frame.loc[frame.index % 4 == 0, "taken"] = "yes"
+    frame.to_csv(folder / "log.csv", index=False)
+    text = FILE.replace("propensity: chance", "propensity: chance, max_weight: 10") + SAFE
+    (result,), _ = trials(folder, text)
+    assert not result.info["certificates"][0]["exact"]

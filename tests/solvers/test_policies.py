@@ -94,3 +94,22 @@ def test_unconstrained_policies_maximize_the_objective(folder):
     policy = load_results(folder / "results").model("unconstrained")
     assert (policy.chances(np.array([[0.0], [1.0]]))[:, 1] > 0.9).all()
     assert pd.notna(result.info["effective rows"]["return(reward)"])
+
+
+def test_without_a_horizon_no_bound_on_returns_is_exact(folder):
+    """A discount limits no return: episodes may be longer than those of the log."""
+    text = FILE.format(rule="return(cost) <= 1.6", algorithm="seldonian")
+    text = text.replace("horizon: 4", "discount: 0.9")
+    _, store = run_file(write(folder, text, "endless.yaml"))
+    (result,) = [store.results()[each.key] for each in store.plan()]
+    (certificate,) = result.info["certificates"]
+    assert not certificate["exact"]
+
+
+def test_true_returns_are_metrics_only(folder):
+    text = FILE.format(rule="return(cost) <= 4", algorithm="seldonian")
+    (fault,) = faults(write(folder, text.replace("cost: return", "cost: return_true"), "t.yaml"))
+    assert (fault.code, "generated environments only" in fault.message) == ("E304", True)
+    world = "name: w\ndatasets: {d: {source: gridworld, rows: 20}}\nalgorithms: [unconstrained]\n"
+    (fault,) = faults(write(folder, f"{world}objective: -return_true(reward)\n", "w.yaml"))
+    assert fault.code == "E309"
