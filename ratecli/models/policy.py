@@ -290,13 +290,16 @@ class SoftmaxPolicy(Classifier):
         States have the features in the order of the file, with an indicator for each value of a
         text, and actions are in alphabetical order.
         """
+        return np.exp(self._log_chances(states))
+
+    def _log_chances(self, states: Array) -> Array:
         basis = state_basis(self.episodes, states, self.low, self.high)
-        return np.asarray(np.exp(log_softmax(basis @ self.weights, axis=1)))
+        return np.asarray(log_softmax(basis @ self.weights, axis=1))
 
     def returns(self, X: Features) -> EpisodeReturns:
         """Return the importance-weighted returns of logged episodes."""
         given = Episodes.of(X, self.episodes)
-        return EpisodeReturns(given, np.log(self.chances(given.distinct[0])))
+        return EpisodeReturns(given, self._log_chances(given.distinct[0]))
 
     def decide(self, X: Features) -> Array:
         """Return NaN (n,): an episode has no single decision."""
