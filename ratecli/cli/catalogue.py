@@ -25,7 +25,7 @@ EXIT_PLUGIN_FAILED = 3
 ListingKind = StrEnum(
     "ListingKind",
     "datasets metrics functions algorithms plots codes keys options models goals statuses "
-    "experiments plugins",
+    "variants experiments plugins",
 )
 
 

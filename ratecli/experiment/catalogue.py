@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ratecli.datasets import registry
 from ratecli.datasets.sources import SOURCES
 from ratecli.errors import CODES, Diagnostic, FaultError
-from ratecli.ledger.records import STATUSES
+from ratecli.ledger.records import STATUSES, VARIANTS
 from ratecli.plugins import (
     OWN_PACKAGE,
     Plugin,
@@ -250,6 +250,11 @@ def list_statuses() -> list[ListingRow]:
     return [{"name": name, "means": means} for name, means in STATUSES.items()]
 
 
+def list_variants() -> list[ListingRow]:
+    """Return the variants of the models of a trial."""
+    return [{"name": name, "means": means} for name, means in VARIANTS.items()]
+
+
 def list_experiments() -> list[ListingRow]:
     """Return the experiments in the folder `experiments`, or else in the current folder."""
     folder = Path("experiments")
@@ -281,6 +286,7 @@ LISTINGS: dict[str, Callable[[], list[ListingRow]]] = {
     "models": list_models,
     "goals": list_goals,
     "statuses": list_statuses,
+    "variants": list_variants,
     "experiments": list_experiments,
     "plugins": list_plugins,
 }
@@ -298,7 +304,7 @@ def describe(name: str) -> ListingRow | None:
         return code | {"help": row.help, "exit code": exits}
     if (algorithm := _describe_algorithm(name)) is not None:
         return algorithm
-    words = (_describe_word(written, kind) for kind in ("goals", "statuses"))
+    words = (_describe_word(written, kind) for kind in ("goals", "statuses", "variants"))
     parts = (_describe_term(name), _describe_setting(name), _describe_model(name), *words)
     found: ListingRow = {}
     for part in filter(None, parts):
@@ -339,6 +345,7 @@ KINDS_OF_NAMES = {
     "models": "model",
     "goals": "goal of `ratecli init`",
     "statuses": "status of a trial",
+    "variants": "variant of a model",
 }
 
 

@@ -76,6 +76,20 @@ STATUSES = {
     "error": "the trial crashed or its worker died; the next run tries it again",
 }
 """What it means that a trial ended with a status."""
+VARIANTS = {
+    "deterministic": "a positive or negative decision for each row; of a mixture, the best single "
+    "classifier. Constraints were enforced for it only if it is the first variant",
+    "stochastic": "a probability of a positive decision for each row; constraints hold for its "
+    "expected rates",
+    "hashed": "`stochastic`, sampled with a hash of the row: equal rows get equal decisions",
+    "voted": "positive where more than half of a mixture decides positive",
+    "last": "the last iterate of `three_player`",
+    "uniform": "the uniform mixture of all iterates of `three_player`",
+    "estimate": "an estimate of a label that is a number",
+    "expected": "of a filter: the probability that a row is kept",
+    "sampled": "of a filter: the rows kept when sampled with a hash of each row",
+}
+"""What a variant of a trial's models is."""
 CACHED_STATUSES = frozenset(
     {"ok", "not_met", "infeasible", "no_solution_found", "iteration_limit", "diverged"}
 )
