@@ -372,3 +372,18 @@ def test_a_table_whose_columns_are_all_used(folder, cli):
     (folder / "o.csv").write_text("x,y\n" + "".join(f"{k % 13},{k % 2}\n" for k in range(200)))
     assert cli("init", "exp.yaml", "--data", "o.csv", "--label", "y", "--goal", "recall").code == 0
     assert load_experiment(folder / "exp.yaml")[0].datasets["table"].drop is None
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ([f"{k},5" for k in range(100)], "numbers with a decimal comma: write them with a point"),
+        ([f"c{k}" for k in range(100)], "100 different texts: probably a row ID"),
+        ([f"c{k % 90}" for k in range(100)], "90 different texts, too many for categories"),
+    ],
+)
+def test_why_a_text_is_left_out(folder, cli, values, reason):
+    rows = [f"{k % 13};{value};{k % 2};{'ab'[k % 3 > 0]}" for k, value in enumerate(values)]
+    (folder / "t.csv").write_text("\n".join(["x;word;y;g", *rows]) + "\n", encoding="utf-8")
+    answer = cli("init", "--data", "t.csv", "--separator", ";", "--label", "y", "--group", "g")
+    assert f'left out "word": {reason}' in answer.out

@@ -52,6 +52,7 @@ MAX_CATEGORIES = 50
 """Maximum number of values of a text column to be used as a feature, one indicator each."""
 DATE = re.compile(r"\d{4}-\d\d?-\d\d?.*|\d\d?[./]\d\d?[./]\d{4}.*")
 """Texts that are dates, perhaps with a time."""
+DECIMAL_COMMA = re.compile(r"-?\d+,\d+")
 LEAK_AREA = 0.99
 """Area under the ROC curve of a feature alone above which it is reported."""
 MIN_KNOWN_NUMBERS = 10
@@ -329,6 +330,10 @@ def _unusable_reason(column: pd.Series) -> str:
             return ""
         if all(map(DATE.fullmatch, words)):
             return "dates: to use them, add numbers such as a year or an age"
+        if all(map(DECIMAL_COMMA.fullmatch, words)):
+            return "numbers with a decimal comma: write them with a point"
+        if len(words) < len(column):
+            return f"{len(words)} different texts, too many for categories"
         return f"{len(words)} different texts: probably a row ID"
     values = as_float_array(column)
     count = int(np.isfinite(values).sum())
