@@ -94,18 +94,17 @@ class Run:
             self._shown(part.start + 1, part.lines, self.said)
         elif part.kind in {"table", "picture"}:
             return
-        elif part.kind in (
-            ways := {
+        else:
+            runners = {
                 "console": self._console,
                 "sh": self._lines,
                 "yaml": self._file,
                 "python": self._python,
             }
-        ):
-            ways[part.kind](part)
-        else:
-            message = f"nobody says how a block of '{part.kind}' is to be run"
-            raise DiffersError(message)
+            if part.kind not in runners:
+                message = f"blocks of '{part.kind}' cannot be run"
+                raise DiffersError(message)
+            runners[part.kind](part)
         self.ran += 1
 
     def _of_file(self, part: Part) -> None:

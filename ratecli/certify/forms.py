@@ -31,7 +31,7 @@ from ratecli.rates.table import Measurement, return_key
 ROUNDING = 1e-9
 """Tolerance for measurements outside their range by rounding, relative to the range's width."""
 AVAILABILITY_MASKS = frozenset({"all", "labelled", "deployed", "logged"})
-"""Masks that only depend on whether a row has a label, or a deployed or logged decision."""
+"""Masks of the rows that have a label, a deployed decision or a logged decision."""
 
 
 @dataclass(frozen=True)

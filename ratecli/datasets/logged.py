@@ -48,30 +48,40 @@ def check_logged(frame: pd.DataFrame, columns: LoggedColumns) -> None:
             raise FaultError(Diagnostic("E406", message))
     if isinstance(columns.propensity, str) and columns.propensity:
         with errors_at("propensity"):
-            values = _read_numbers(frame, columns.propensity, logged)
+            values = read_numbers(frame, columns.propensity)[logged]
             hint = "it is the chance that action 1 is taken; drop rows where it is 0 or 1"
-            _refuse(columns.propensity, values, ~((values > 0) & (values < 1)), "0 and 1", hint)
-    for name, (low, high) in columns.outcomes:
-        with errors_at("outcomes"):
-            values = _read_numbers(frame, name, logged)
-            wrong = ~((values >= low) & (values <= high) & np.isfinite(values))
-            hint = "outcomes are numbers within their range; drop rows without one"
-            _refuse(name, values, wrong, f"{low:g} and {high:g}", hint)
+            valid = (values > 0) & (values < 1)
+            require(valid, (columns.propensity, values), "above 0 and below 1", hint)
+    for name, ends in columns.outcomes:
+        read_outcome(frame[logged], name, ends)
 
 
-def _read_numbers(frame: pd.DataFrame, name: str, logged: NDArray[np.bool_]) -> NDArray[np.float64]:
+def read_numbers(frame: pd.DataFrame, name: str) -> NDArray[np.float64]:
+    """Return a column of numbers, E411 if it holds text."""
     if is_text(frame[name]):
         message = f"column '{name}' holds text"
         raise FaultError(Diagnostic("E411", message, "name a column of numbers"))
-    return as_float_array(frame[name])[logged]
+    return as_float_array(frame[name])
 
 
-def _refuse(
-    name: str, values: NDArray[np.float64], wrong: NDArray[np.bool_], ends: str, hint: str
+@errors_at("outcomes")
+def read_outcome(frame: pd.DataFrame, name: str, ends: tuple[float, float]) -> NDArray[np.float64]:
+    """Return the numbers of an outcome, E406 if one is missing or outside its range."""
+    values, (low, high) = read_numbers(frame, name), ends
+    valid = (values >= low) & (values <= high) & np.isfinite(values)
+    hint = "outcomes are numbers within their range; drop rows without one"
+    require(valid, (name, values), f"between {low:g} and {high:g}", hint)
+    return values
+
+
+def require(
+    valid: NDArray[np.bool_], column: tuple[str, NDArray[np.float64]], what: str, hint: str
 ) -> None:
-    if wrong.any():
+    """Raise an E406 that names the first value of a column, (name, values), that is not valid."""
+    if not valid.all():
+        name, values = column
         message = (
-            f"column '{name}' has {values[np.argmax(wrong)]:g} in a row with an action, which is "
-            f"not between {ends} ({int(wrong.sum())} such rows)"
+            f"column '{name}' has {values[np.argmin(valid)]:g} in a row with an action, which is "
+            f"not {what} ({int((~valid).sum())} such rows)"
         )
         raise FaultError(Diagnostic("E406", message, hint))

@@ -40,6 +40,9 @@ class Option:
     most: int
 
 
+SEED = Option(default=0, least=0, most=2**63 - 1)
+
+
 @dataclass(frozen=True)
 class Frontier:
     """The exact optimum of one trade-off, for plots.

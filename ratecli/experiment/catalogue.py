@@ -61,7 +61,7 @@ PARAMETER_PAGES = {
     "xgboost": "https://xgboost.readthedocs.io/en/stable/parameter.html",
     "catboost": "https://catboost.ai/docs/en/references/training-parameters/",
 }
-"""Where the libraries of boosted trees document their parameters."""
+"""Web pages with the parameters of each library of boosted trees."""
 
 OF_DESCRIPTION = (
     "the value of another algorithm, as in of(unconstrained, error), or of the deployed model, as "
@@ -452,7 +452,7 @@ def _details(name: str) -> Iterator[tuple[str, Any]]:
         yield "counts negative decisions on", rate.no
         if rate.complement:
             yield "complement", rate.complement
-        logged = bool(rate.outcome or rate.weighted)
+        logged = bool(rate.outcome or rate.weight_power)
         if logged:
             yield "written", rate.text
         needs = {

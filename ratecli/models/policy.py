@@ -30,8 +30,10 @@ class EpisodeLayout:
     ----------
     outcomes, lows, highs
         The names of the outcomes, and the smallest and largest possible value of each.
-    actions, states, steps
-        Numbers of actions k, state features d, and steps T.
+    actions, states
+        Names of the k actions and of the d state features.
+    steps
+        Number of steps T.
     discount
         Factor of an outcome for each step before it.
     max_weight
@@ -44,8 +46,8 @@ class EpisodeLayout:
     outcomes: tuple[str, ...]
     lows: Array
     highs: Array
-    actions: int
-    states: int
+    actions: tuple[str, ...]
+    states: tuple[str, ...]
     steps: int
     discount: float = 1.0
     max_weight: float = np.inf
@@ -54,7 +56,7 @@ class EpisodeLayout:
     @property
     def width(self) -> int:
         """Number of features of an episode."""
-        return self.steps * (2 + len(self.outcomes) + self.states)
+        return self.steps * (2 + len(self.outcomes) + len(self.states))
 
     @property
     def discounts(self) -> Array:
@@ -65,12 +67,13 @@ class EpisodeLayout:
     def coefficients(self) -> Array:
         """(b, d) whole multiples of pi in the Fourier basis (Konidaris et al. 2011)."""
         counts = range(self.fourier + 1)
-        return np.array(list(itertools.product(counts, repeat=self.states)), dtype=float)
+        return np.array(list(itertools.product(counts, repeat=len(self.states))), dtype=float)
 
     @property
     def basis_size(self) -> int:
         """b, the number of basis features of a state."""
-        return (self.fourier + 1) ** self.states if self.fourier else self.states + 1
+        states = len(self.states)
+        return (self.fourier + 1) ** states if self.fourier else states + 1
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,7 @@ class Episodes:
     def cells(self) -> NDArray[np.intp]:
         """(S,) the number of each step's pair of distinct state and action: `state k + action`."""
         taken = self.action[self.present].astype(np.intp)
-        return self.distinct[1] * self.layout.actions + taken
+        return self.distinct[1] * len(self.layout.actions) + taken
 
     @cached_property
     def log_propensities(self) -> Array:
@@ -276,8 +279,8 @@ class SoftmaxPolicy(Classifier):
     episodes: EpisodeLayout
 
     def __post_init__(self) -> None:
-        shape = self.episodes.basis_size, self.episodes.actions
-        if self.weights.shape != shape or len(self.low) != self.episodes.states:
+        shape = self.episodes.basis_size, len(self.episodes.actions)
+        if self.weights.shape != shape or len(self.low) != len(self.episodes.states):
             raise ValueError(f"weights of shape {self.weights.shape} instead of {shape}")
 
     @property
@@ -285,11 +288,7 @@ class SoftmaxPolicy(Classifier):
         return self.episodes.width
 
     def chances(self, states: Array) -> Array:
-        """Return (S, k) chances of the actions in states (S, d).
-
-        States have the features in the order of the file, with an indicator for each value of a
-        text, and actions are in alphabetical order.
-        """
+        """Return (S, k) chances of `episodes.actions` in states (S, d) of `episodes.states`."""
         return np.exp(self._log_chances(states))
 
     def _log_chances(self, states: Array) -> Array:

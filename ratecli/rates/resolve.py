@@ -91,14 +91,14 @@ class LoggedRanges:
 
     def of(self, rate: Rate) -> Interval:
         """Return the smallest and largest possible value of a row in a rate of logged decisions."""
-        if rate.outcomes == "model" or (self.episodes and not rate.outcome):
+        if rate.outcome_source == "model" or (self.episodes and not rate.outcome):
             return -math.inf, math.inf
         low, high = self.outcomes[rate.outcome] if rate.outcome else (0.0, 1.0)
         if self.episodes:
             return min(0.0, low and low * self.span), max(0.0, high and high * self.span)
-        if not rate.weighted:
+        if not rate.weight_power:
             return low, high
-        weight = self.weight**rate.weighted
+        weight = self.weight**rate.weight_power
         return min(0.0, low and low * weight), max(0.0, high and high * weight)
 
 
@@ -299,7 +299,7 @@ class _Resolver:
     def rate_of_outcome(self, rate: Rate, node: NameNode) -> Rate:
         """Return a rate of logged decisions with its outcome and range; other rates as they are."""
         logged, episodes = self.scope.logged, rate.of not in DECISION_MEASUREMENTS
-        if not (rate.outcome or rate.weighted or episodes):
+        if not (rate.outcome or rate.weight_power or episodes):
             if logged is not None and logged.episodes:
                 message = f"'{node.name}' is a rate of decisions, but rows are episodes"
                 refuse("E304", message, node.span, f"rates of episodes: {', '.join(EPISODE_RATES)}")

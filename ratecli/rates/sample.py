@@ -53,15 +53,15 @@ class Logs:
     exact: bool = True
 
     def counts(self, rate: Rate) -> tuple[Floats, Floats]:
-        """Return what rows (n,) add to a rate if decided positively, and if negatively."""
-        if rate.outcomes == "true":
+        """Return what each row (n,) adds to a rate if decided positively, and if negatively."""
+        if rate.outcome_source == "true":
             return self.truths[rate.outcome]
-        factor, taken = self.weight**rate.weighted, self.action == 1
+        factor, taken = self.weight**rate.weight_power, self.action == 1
         if rate.outcome:
             factor = factor * self.outcomes[rate.outcome]
         sides = np.where(taken, factor, 0.0), np.where(taken, 0.0, factor)
-        if rate.outcomes == "logged":
-            return sides if rate.weighted else (factor, factor)
+        if rate.outcome_source == "logged":
+            return sides if rate.weight_power else (factor, factor)
         models = self.models[rate.outcome]
         error = self.weight * (self.outcomes[rate.outcome] - np.where(taken, *models))
         return models[0] + np.where(taken, error, 0.0), models[1] + np.where(taken, 0.0, error)

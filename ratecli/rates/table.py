@@ -46,13 +46,13 @@ class Rate:
     outcome
         The outcome of logged decisions that a row counts instead of 1; `OUTCOME` in the table,
         where it is the rate's argument. Rates of episodes have one, too.
-    weighted
+    weight_power
         Power of the importance weight by which a row is multiplied.
-    outcomes
+    outcome_source
         Which outcomes count besides the logged one: those of a model ("model"), or the true ones of
         both decisions in generated data ("true").
     ends
-        Smallest and largest possible value of a row, if `outcome` or `weighted`.
+        Smallest and largest possible value of a row, if `outcome` or `weight_power`.
     """
 
     name: str
@@ -64,8 +64,8 @@ class Rate:
     of: Measurement = "decision"
     whole: bool = False
     outcome: str = ""
-    weighted: int = 0
-    outcomes: Literal["logged", "model", "true"] = "logged"
+    weight_power: int = 0
+    outcome_source: Literal["logged", "model", "true"] = "logged"
     ends: tuple[float, float] = (-math.inf, math.inf)
 
     @property
@@ -76,12 +76,12 @@ class Rate:
     @property
     def factor(self) -> tuple[str, int, str]:
         """What rows count: rates with equal factors count a row alike, but for the sign."""
-        return self.outcome, self.weighted, self.outcomes
+        return self.outcome, self.weight_power, self.outcome_source
 
     @property
     def counts_rows(self) -> bool:
         """Whether each row counts 1, or the measurement of a model."""
-        return self.of != "decision" or not (self.outcome or self.weighted)
+        return self.of != "decision" or not (self.outcome or self.weight_power)
 
     @property
     def needs_labels(self) -> bool:
@@ -166,7 +166,7 @@ _RATES: tuple[Rate, ...] = (
         "mean outcome if the classifier decided, estimated by inverse propensity: a row counts its "
         "outcome, times its importance weight, if the classifier decides as the log did",
         outcome=OUTCOME,
-        weighted=1,
+        weight_power=1,
     ),
     Rate(
         "value_logged",
@@ -183,8 +183,8 @@ _RATES: tuple[Rate, ...] = (
         "not_taken",
         "mean outcome if the classifier decided: that of a model, plus the value of its errors",
         outcome=OUTCOME,
-        weighted=1,
-        outcomes="model",
+        weight_power=1,
+        outcome_source="model",
     ),
     Rate(
         "value_true",
@@ -193,7 +193,7 @@ _RATES: tuple[Rate, ...] = (
         "not_taken",
         "mean outcome if the classifier decided; known in generated data only",
         outcome=OUTCOME,
-        outcomes="true",
+        outcome_source="true",
     ),
     Rate(
         "importance_weight",
@@ -201,7 +201,7 @@ _RATES: tuple[Rate, ...] = (
         "taken",
         "not_taken",
         "mean importance weight: near 1 if the propensities are right",
-        weighted=1,
+        weight_power=1,
     ),
     Rate(
         "squared_importance_weight",
@@ -209,7 +209,7 @@ _RATES: tuple[Rate, ...] = (
         "taken",
         "not_taken",
         "mean squared importance weight",
-        weighted=2,
+        weight_power=2,
     ),
 )
 _EPISODE_RATES = (

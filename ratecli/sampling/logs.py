@@ -19,6 +19,7 @@ from ratecli.datasets.table import Table
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.models.base import Features
 from ratecli.models.layout import ColumnLayout
+from ratecli.models.policy import EpisodeLayout, Episodes
 from ratecli.models.recent import class_probabilities, take_rows
 from ratecli.rates.expression import Leaf, to_text
 from ratecli.rates.matrix import Predictions, measure
@@ -43,7 +44,7 @@ MISFIT = 5.0
 def logs_of(
     tables: Mapping[str, Table], sample: Sample, X: Features, layout: ColumnLayout
 ) -> Logs | None:
-    """Return the logged decisions of stacked rows, None if no table has any.
+    """Return the logged decisions of the rows of all tables, None if no table has any.
 
     Raises
     ------
@@ -209,7 +210,7 @@ def effective_rows(
     found = {}
     for leaf in leaves:
         rows = sample.rows(leaf.where, leaf.split or split)
-        if leaf.rate.weighted and leaf.rate.outcome:
+        if leaf.rate.weight_power and leaf.rate.outcome:
             moments = [Leaf(RATES[name], leaf.where, leaf.split) for name in WEIGHT_MOMENTS]
             mean, square = measure(moments, sample, split, predicted)
             count = sample.counted(rows & sample.mask("logged"))
@@ -220,25 +221,45 @@ def effective_rows(
     return found
 
 
-def misfits(sample: Sample) -> Iterator[Diagnostic]:
+def misfits(sample: Sample, X: Features, episodes: EpisodeLayout | None) -> Iterator[Diagnostic]:
     """Yield a W409 for each data set whose known propensities do not fit its actions.
 
-    If they are right, the mean importance weight of the rows of either action is 1.
+    If they are right, the mean importance weight of the rows (steps of episodes) of any action is
+    1.
     """
     logs = sample.logs
-    if logs is None or not logs.exact:
+    if logs is None or not (logs.exact or episodes):
         return
     for name in np.unique(sample.dataset).tolist():
-        own = (sample.dataset == name) & ~np.isnan(logs.action)
-        taken, weight = logs.action[own] == 1, logs.weight[own]
-        for action, rows in ((1, taken), (0, ~taken)):
-            chance = np.where(rows, 1 / weight, 1 - 1 / weight)
-            mean = float(np.where(rows, weight, 0.0).sum()) / max(len(weight), 1)
-            error = float(np.sqrt((1 / chance - 1).sum())) / max(len(weight), 1)
+        own = sample.dataset == name
+        if episodes is None:
+            found = _row_weights(logs, own)
+        else:
+            found = _step_weights(Episodes.of(take_rows(X, np.flatnonzero(own)), episodes))
+        for action, weights, variances in found:
+            mean, error = weights.mean(), np.sqrt(variances.sum()) / len(weights)
             if abs(mean - 1) > MISFIT * error > 0:
                 message = (
                     f"the propensities of '{name}' do not fit its actions: rows with action "
                     f"{action} have a mean importance weight of {mean:.3g} instead of 1"
                 )
-                hint = "the propensity is the chance that action 1 is taken"
+                meant = "action 1" if episodes is None else "the action that was taken"
+                hint = f"the propensity is the chance of {meant}; each action needs one above 0"
                 yield Diagnostic("W409", message, hint, loc=("datasets", name, "logged"))
+
+
+def _row_weights(logs: Logs, own: Mask) -> Iterator[tuple[str, Floats, Floats]]:
+    """Yield each action, the weights of rows that have it (else 0), and their variances."""
+    own = own & ~np.isnan(logs.action)
+    taken, weight = logs.action[own] == 1, logs.weight[own]
+    for action, rows in (("1", taken), ("0", ~taken)):
+        chance = np.where(rows, 1 / weight, 1 - 1 / weight)
+        yield action, np.where(rows, weight, 0.0), 1 / chance - 1
+
+
+def _step_weights(episodes: Episodes) -> Iterator[tuple[str, Floats, Floats]]:
+    """Yield the same of steps; the variances are estimates, 0 for actions not taken."""
+    taken, weight = episodes.action[episodes.present], 1 / episodes.propensity[episodes.present]
+    for number, action in enumerate(episodes.layout.actions):
+        weights = np.where(taken == number, weight, 0.0)
+        yield action, weights, weights * (weight - 1)

@@ -161,7 +161,7 @@ class SafetyRows:
                 exact=False,
                 explanation="; ".join(filter(None, [each.explanation, NOT_EXACT])),
             )
-            if any(leaf.rate.weighted for leaf in goal_leaves([goal]))
+            if any(leaf.rate.weight_power for leaf in goal_leaves([goal]))
             else each
             for goal, each in zip(goals, found, strict=True)
         )

@@ -22,9 +22,9 @@ def episodes(world: str, rows: int, seed: int = 0):
 
 def random_policy(layout, spread: float) -> SoftmaxPolicy:
     """Return a policy around the uniform one; in the valley, around one that pushes right."""
-    shape = layout.basis_size, layout.actions
+    shape = layout.basis_size, len(layout.actions)
     weights = spread * np.random.default_rng(5).normal(size=shape)
-    if layout.actions == 4:
+    if len(layout.actions) == 4:
         return SoftmaxPolicy(weights, np.zeros(8), np.ones(8), layout)
     weights[0] += np.log([0.1, 0.2, 0.7])  # of the constant of the Fourier basis
     return SoftmaxPolicy(weights, np.array([0, -3]), np.array([16, 3]), layout)

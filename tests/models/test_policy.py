@@ -170,7 +170,7 @@ def test_rows_of_an_episode_may_come_in_any_order():
     one = episode_table(text, ["state"], LOGGED, digest="")
     other = episode_table(text[::-1], ["state"], LOGGED, digest="")
     np.testing.assert_array_equal(one.matrix, other.matrix[::-1])
-    assert one.episodes.states == 2
+    assert one.episodes.states == ("state = far", "state = near")
     assert one.frame["episode"].tolist() == sorted(set(frame["episode"]))
 
 
@@ -178,8 +178,8 @@ def test_rows_of_an_episode_may_come_in_any_order():
     ("change", "message"),
     [
         ({"step": 0}, "are not consecutive whole numbers"),
-        ({"chance": 0.0}, "the propensity 0 is not above 0"),
-        ({"reward": 3.0}, "column 'reward' has 3, which is not between -1 and 2"),
+        ({"chance": 0.0}, "has 0 in a row with an action, which is not above 0"),
+        ({"reward": 3.0}, "has 3 in a row with an action, which is not between -1 and 2"),
         ({"action": 1}, "has 1 actions"),
         ({"cost": "high"}, "column 'cost' holds text"),
         ({"step": range(20)}, "an episode has"),

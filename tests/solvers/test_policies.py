@@ -9,6 +9,7 @@ from experiments import faults, measured_values, run_file, write
 from ratecli.api.runs import load_results
 from ratecli.certify.bound import BoundedSample
 from ratecli.certify.bounds import BOUNDS
+from ratecli.experiment.prepare import prepare
 from ratecli.models.policy import EpisodeReturns
 
 FILE = """
@@ -113,3 +114,16 @@ def test_true_returns_are_metrics_only(folder):
     world = "name: w\ndatasets: {d: {source: gridworld, rows: 20}}\nalgorithms: [unconstrained]\n"
     (fault,) = faults(write(folder, f"{world}objective: -return_true(reward)\n", "w.yaml"))
     assert fault.code == "E309"
+
+
+@pytest.mark.parametrize(("chance", "warned"), [(0.5, []), (0.4, ["left", "right"])])
+def test_propensities_that_do_not_fit_the_actions_of_episodes_give_a_warning(
+    folder, chance, warned
+):
+    log = pd.read_csv(folder / "log.csv").assign(chance=chance)
+    log.to_csv(folder / f"log{chance}.csv", index=False)
+    text = FILE.format(rule="return(cost) <= 4", algorithm="seldonian")
+    found = prepare(write(folder, text.replace("log.csv", f"log{chance}.csv"))).warnings
+    words = [each.message for each in found if each.code == "W409"]
+    assert [name for name in warned for each in words if f"action {name} " in each] == warned
+    assert len(words) == len(warned)

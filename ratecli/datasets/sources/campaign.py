@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from ratecli.datasets.entry import LoggedColumns
 from ratecli.datasets.lazy import NDArray, Table, np, pd
-from ratecli.datasets.source import Option, Raw, Source, notes_of
+from ratecli.datasets.source import SEED, Raw, Source, notes_of
 from ratecli.datasets.sources import bank
 
 LOGGED = LoggedColumns(
@@ -40,7 +40,7 @@ SOURCE = Source(
     notes=notes_of(__doc__),
     files=bank.SOURCE.files,
     folder=bank.SOURCE.name,
-    options={"seed": Option(default=0, least=0, most=2**63 - 1)},
+    options={"seed": SEED},
     logged={"plain": LOGGED},
 )
 

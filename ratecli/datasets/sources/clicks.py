@@ -31,7 +31,7 @@ from itertools import combinations
 from typing import Any, TypeAlias
 
 from ratecli.datasets.lazy import NDArray, Table, deployed_model, np, pd, sparse, special
-from ratecli.datasets.source import Option, Raw, Source, notes_of
+from ratecli.datasets.source import SEED, Option, Raw, Source, notes_of
 
 Floats: TypeAlias = "NDArray[np.float64]"
 Bins: TypeAlias = "NDArray[np.int64]"
@@ -48,7 +48,7 @@ SOURCE = Source(
     notes=notes_of(__doc__),
     options={
         "rows": Option(default=254_609, least=600, most=2_000_000),
-        "seed": Option(default=0, least=0, most=2**63 - 1),
+        "seed": SEED,
     },
 )
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from ratecli.datasets.entry import LoggedColumns
 from ratecli.datasets.lazy import NDArray, Table, np, pd
-from ratecli.datasets.source import Option, Raw, Source, notes_of
+from ratecli.datasets.source import SEED, Option, Raw, Source, notes_of
 
 if TYPE_CHECKING:
     from ratecli.models.policy import SoftmaxPolicy
@@ -46,7 +46,7 @@ SOURCE = Source(
     notes=notes_of(__doc__),
     options={
         "rows": Option(default=1000, least=2, most=1_000_000),
-        "seed": Option(default=0, least=0, most=2**63 - 1),
+        "seed": SEED,
     },
     logged={"plain": LOGGED},
     true_returns=f"{__name__}:true_returns",

@@ -33,7 +33,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ratecli.datasets.lazy import NDArray, Table, columns, np, pd, special
-from ratecli.datasets.source import Frontier, Option, Raw, Source, notes_of
+from ratecli.datasets.source import SEED, Frontier, Option, Raw, Source, notes_of
 
 SOURCE = Source(
     name="loans",
@@ -51,7 +51,7 @@ SOURCE = Source(
     notes=notes_of(__doc__),
     options={
         "rows": Option(default=4000, least=20, most=5_000_000),
-        "seed": Option(default=0, least=0, most=2**63 - 1),
+        "seed": SEED,
     },
     frontier=Frontier(
         function=f"{__name__}:frontier",

@@ -89,7 +89,7 @@ def check_rows(
         *_check_validation_rows(reading.experiment, rows, cases),
         *_check_default_threshold(reading.experiment, rows, cases),
         *_check_row_order(reading.experiment, rows.sample, cases[0]),
-        *misfits(rows.sample),
+        *misfits(rows.sample, rows.X, rows.episodes),
     ]
     if not any(fault.is_error for fault in found):
         found += _check_constraint_obstacles(rows.sample, cases)
@@ -104,7 +104,7 @@ def _check_true_values(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagno
     texts = {(loc, ex.to_text(tree)): tree for case in cases for loc, tree in case.expressions()}
     for (loc, _), tree in texts.items():
         for leaf in ex.leaves(tree):
-            if leaf.rate.outcomes == "true" and leaf.rate.outcome not in known:
+            if leaf.rate.outcome_source == "true" and leaf.rate.outcome not in known:
                 both = " and ".join(each.format(leaf.rate.outcome) for each in TRUTH_COLUMNS)
                 message = f"'{leaf.rate.text}' needs the outcome of either decision"
                 hint = f"only generated data has it, in the columns {both}; write value(...)"

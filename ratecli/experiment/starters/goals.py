@@ -63,7 +63,7 @@ class StarterGoal:
 
 
 LIMIT_FACTORS = (2, 1.5, 1, 0.5, 0.25)
-"""Distances of the swept limits from perfection, as multiples of that of the target."""
+"""How far the swept limits are from a perfect value, in multiples of the target's distance."""
 _GOALS = (
     StarterGoal(
         "demographic-parity",

@@ -52,7 +52,7 @@ def hold_out(problem: Problem, share: float) -> tuple[NDArray[np.intp], NDArray[
 
 
 def _row_patterns(problem: Problem) -> NDArray[np.intp]:
-    """Return the kind (n,) of each row: for which rates a positive decision counts +, - or 0."""
+    """Return the kind (n,) of each row: the sign with which it counts in each rate."""
     return sign_patterns(sparse.csc_array(problem.rates.sums))[0]
 
 

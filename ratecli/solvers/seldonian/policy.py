@@ -57,7 +57,7 @@ class PolicyDesign:
     @property
     def width(self) -> int:
         """Number of weights D = b k."""
-        return self.episodes.layout.basis_size * self.episodes.layout.actions
+        return self.episodes.layout.basis_size * len(self.episodes.layout.actions)
 
     def scores(self, w: Array) -> Array:
         """Return the weights: returns depend on all steps of an episode."""
@@ -72,7 +72,7 @@ class PolicyDesign:
         return self
 
     def policy(self, w: Array) -> SoftmaxPolicy:
-        weights = w.reshape(-1, self.episodes.layout.actions)
+        weights = w.reshape(-1, len(self.episodes.layout.actions))
         return SoftmaxPolicy(weights, self.low, self.high, self.episodes.layout)
 
 
@@ -85,7 +85,7 @@ class PolicyModel:
     """There are no probabilities of labels."""
 
     def outputs(self, w: Array) -> PolicyOutputs:
-        weights = w.reshape(-1, self.design.episodes.layout.actions)
+        weights = w.reshape(-1, len(self.design.episodes.layout.actions))
         log_chances = log_softmax(self.design.basis @ weights, axis=1)
         return PolicyOutputs(self.design, EpisodeReturns(self.design.episodes, log_chances))
 
@@ -116,7 +116,7 @@ class PolicyOutputs:
         return self.in_weights(self.returns.slopes(of, by))
 
     def in_weights(self, slopes: Array) -> Array:
-        """Return slopes (D, c) in the weights, given those (m, k, c) in the scores."""
+        """Return the slopes (D, c) in the weights of slopes (m, k, c) in the scores."""
         flat = np.tensordot(self.design.basis, slopes, axes=(0, 0))  # (b, k, c)
         return np.asarray(flat.reshape(-1, slopes.shape[2]))
 
