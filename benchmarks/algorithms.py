@@ -110,7 +110,8 @@ def measured(algorithm: str, rows: int, limit: float) -> str:
             )
         except subprocess.TimeoutExpired:
             return f"stopped after {limit:g} s"
-    return (done.stdout or done.stderr).strip().splitlines()[-1]
+    lines = (done.stdout or done.stderr).strip().splitlines()
+    return lines[-1] if lines else f"ended with {done.returncode} (-9: the memory was not enough)"
 
 
 def main() -> None:

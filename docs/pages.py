@@ -76,6 +76,9 @@ def read(path: Path) -> Page:
         said, part = SAID.match(lines[at]), _part(lines, at)
         if said:
             (whole if said[1] else waiting)[said[2]] = said[3]
+        elif lines[at].startswith("<!-- page "):
+            message = f"{path}:{at + 1}: not a comment of the form <!-- page KEY: reason -->"
+            raise ValueError(message)
         elif part is not None:
             part.said, waiting = waiting, {}
             parts.append(part)
