@@ -108,10 +108,12 @@ class FormRows:
         """
         values = self.values(measurements)
         low, high = self.range
-        slack = ROUNDING * (high - low)
-        if not (np.nan_to_num(values) >= low - slack).all():
+        known = np.nan_to_num(values)
+        width = high - low
+        slack = ROUNDING * (width if math.isfinite(width) else 1 + np.abs(known).max(initial=0))
+        if not (known >= low - slack).all():
             low = -math.inf
-        if not (np.nan_to_num(values) <= high + slack).all():
+        if not (known <= high + slack).all():
             high = math.inf
         return BoundedSample(np.clip(values, low, high), (low, high), self.coefficient)
 

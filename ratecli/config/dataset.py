@@ -202,7 +202,7 @@ class LoggedSpec(Spec):
     discount: Annotated[float, Field(gt=0, le=1)] | None = Field(
         None, description="Factor of an outcome for each step before it; by default 1."
     )
-    horizon: Annotated[int, Strict(), Field(ge=1)] | None = Field(
+    horizon: Annotated[int, Strict(), Field(ge=1, le=100_000)] | None = Field(
         None,
         description="The largest possible number of steps, which certificates of returns use.",
     )
@@ -341,14 +341,22 @@ class DatasetSpec(Spec):
         numbers = "target: number" if numeric else None
         in_memory = "remove it, or read the table into memory: stream: false"
         not_streamed = {"scores": self.scores, "logged": self.logged}
-        steps = self.logged is not None and self.logged.episode and self.missing == "mean"
-        filled = "missing: mean" if steps else None  # the steps of episodes are not encoded
-        kept = {"target: number": numbers, "levels": self.levels, "missing: mean": filled}
+        kept = {"target: number": numbers, "levels": self.levels}
         for key, value in {**kept, **not_streamed}.items():
             if self.stream and value is not None:
                 yield _conflict(key, "stream", in_memory)
             if self.logged is not None and value is not None and key in kept:
                 yield _conflict(key, "logged", "leave one of them out")
+        yield from self._unread_by_episodes()
+
+    def _unread_by_episodes(self) -> Iterator[Diagnostic]:
+        if self.logged is None or not self.logged.episode:
+            return
+        filled = self.missing if self.missing == "mean" else None
+        given = {"label": self.label, "weight": self.weight, "missing: mean": filled}
+        for key, value in given.items():
+            if value is not None:
+                yield _conflict(key, "logged: {episode: ...}", "leave one of them out")
 
     def entry(self) -> DatasetEntry:
         return DatasetEntry.of(self.options())

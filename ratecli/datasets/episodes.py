@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ratecli.datasets.columns import as_float_array, is_text
+from ratecli.datasets.columns import MISSING_CATEGORY, as_float_array, is_text
 from ratecli.datasets.entry import LoggedColumns
 from ratecli.datasets.logged import read_numbers, read_outcome, require
 from ratecli.datasets.table import Table
@@ -79,25 +79,37 @@ def _steps_in_order(
     frame, steps = frame.iloc[order].reset_index(drop=True), steps[order]
     episode = np.asarray(pd.factorize(frame[columns.episode])[0])
     if (episode < 0).any():
-        raise FaultError(Diagnostic("E406", "a row names no episode", loc=("episode",)))
-    if not (np.isfinite(steps).all() and (np.diff(steps)[np.diff(episode) == 0] == 1).all()):
-        message = "the steps of an episode are not consecutive whole numbers"
+        raise FaultError(
+            Diagnostic(
+                "E406", "a row names no episode", "fill the column in every row", loc=("episode",)
+            )
+        )
+    place = np.asarray(frame.groupby(episode).cumcount(), dtype=np.intp)
+    if not (float(steps[0]).is_integer() and (steps == steps[0] + place).all()):
+        message = (
+            "the steps of an episode are not consecutive whole numbers from the same first one"
+        )
         hint = "number them 0, 1, 2, ...: a missing step makes importance weights wrong"
         raise FaultError(Diagnostic("E406", message, hint, loc=("step",)))
-    place = np.asarray(frame.groupby(episode).cumcount(), dtype=np.intp)
     longest = int(place.max()) + 1
     if columns.horizon and longest > columns.horizon:
         message = f"an episode has {longest} steps, more than the horizon {columns.horizon}"
-        raise FaultError(Diagnostic("E406", message, loc=("horizon",)))
+        hint = "it is the largest possible number of steps"
+        raise FaultError(Diagnostic("E406", message, hint, loc=("horizon",)))
     return frame, episode, place
 
 
 def _actions(frame: pd.DataFrame, name: str) -> tuple[NDArray[np.intp], tuple[str, ...]]:
     """Return (S,) the number of each action among the sorted names, and the names."""
     actions, names = pd.factorize(frame[name], sort=True)
-    if (actions < 0).any() or len(names) < 2:
-        message = f"column '{name}' has {len(names)} actions or rows without one"
-        raise FaultError(Diagnostic("E406", message, "name two or more", loc=("action",)))
+    if (actions < 0).any():
+        message = f"column '{name}' has no action in {int((actions < 0).sum())} steps"
+        raise FaultError(Diagnostic("E406", message, "every step needs one", loc=("action",)))
+    if len(names) < 2:
+        message = f"column '{name}' has one action only, '{names[0]}'"
+        raise FaultError(
+            Diagnostic("E406", message, "policies choose of two or more", loc=("action",))
+        )
     return actions, tuple(map(str, names))
 
 
@@ -114,5 +126,6 @@ def _chances(frame: pd.DataFrame, columns: LoggedColumns) -> NDArray[np.float64]
 def _state(column: pd.Series) -> pd.DataFrame:
     """Return numbers as one column, or text as indicators of its values, such as `place = shop`."""
     if is_text(column):
+        column = column.fillna(MISSING_CATEGORY)
         return pd.get_dummies(column, prefix=str(column.name), prefix_sep=" = ", dtype=float)
     return pd.DataFrame({column.name: as_float_array(column)})

@@ -80,8 +80,10 @@ def require(
     """Raise an E406 that names the first value of a column, (name, values), that is not valid."""
     if not valid.all():
         name, values = column
+        first = values[np.argmin(valid)]
+        found = "an empty cell" if np.isnan(first) else f"{first:g}"
         message = (
-            f"column '{name}' has {values[np.argmin(valid)]:g} in a row with an action, which is "
-            f"not {what} ({int((~valid).sum())} such rows)"
+            f"column '{name}' has {found} in a row with an action, which is not {what} "
+            f"({int((~valid).sum())} such rows)"
         )
         raise FaultError(Diagnostic("E406", message, hint))

@@ -282,6 +282,9 @@ class ExperimentReader:
             episodes=any(each.episode for each in known),
             span=max(each.span for each in known),
             true_returns=all(true_returns(self.experiment.datasets[name].entry()) for name in pool),
+            actions=frozenset(
+                chain.from_iterable((each.action, *dict(each.outcomes)) for each in known)
+            ),
         )
 
     @contextmanager

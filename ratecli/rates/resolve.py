@@ -80,7 +80,8 @@ class LoggedRanges:
 
     The weights are importance weights. All are infinite where unknown. `episodes` says whether the
     decisions form episodes, `span` is the largest sum of the discounts of an episode's steps, and
-    `true_returns` whether expected returns of policies are known.
+    `true_returns` whether expected returns of policies are known. `actions` are columns that are
+    known only after the logged decision: actions and outcomes.
     """
 
     outcomes: Mapping[str, Interval]
@@ -88,6 +89,7 @@ class LoggedRanges:
     episodes: bool = False
     span: float = math.inf
     true_returns: bool = False
+    actions: frozenset[str] = frozenset()
 
     def of(self, rate: Rate) -> Interval:
         """Return the smallest and largest possible value of a row in a rate of logged decisions."""
@@ -292,7 +294,9 @@ class _Resolver:
             case None:
                 return ex.RankingMeasure(name, where, split, node.span)
             case Rate():
-                return ex.Leaf(self.rate_of_outcome(found, node), where, split, node.span)
+                rate = self.rate_of_outcome(found, node)
+                self.check_logged_slice(rate, where, node)
+                return ex.Leaf(rate, where, split, node.span)
             case Composite():
                 return self.composite(found, node, where, split)
 
@@ -304,6 +308,9 @@ class _Resolver:
                 message = f"'{node.name}' is a rate of decisions, but rows are episodes"
                 refuse("E304", message, node.span, f"rates of episodes: {', '.join(EPISODE_RATES)}")
             return rate
+        if logged is not None and logged.episodes and not episodes:
+            message = f"'{node.name}' needs one logged decision a row, but rows are episodes"
+            refuse("E304", message, node.span, f"rates of episodes: {', '.join(EPISODE_RATES)}")
         if logged is None or logged.episodes != episodes:
             what = "logged episodes" if episodes else "logged decisions"
             message = f"'{node.name}' needs {what}, but no data set has any"
@@ -321,6 +328,23 @@ class _Resolver:
             of = return_key(rate.of, name) if episodes else rate.of
             rate = replace(rate, outcome=name, of=of)
         return replace(rate, ends=logged.of(rate))
+
+    def check_logged_slice(self, rate: Rate, where: Slice, node: NameNode) -> None:
+        """Raise an E304 for an importance-weighted rate of rows with a certain action or outcome.
+
+        The weights of such rows do not make up for the other rows.
+        """
+        if not rate.is_weighted or self.scope.logged is None:
+            return
+        for atom in where.atoms:
+            if atom.column in self.scope.logged.actions:
+                message = (
+                    f"'{node.name}' cannot be restricted by '{atom.column}', which is known only "
+                    "after the logged decision"
+                )
+                hint = "use a column that is known before, or the mean of the log: "
+                hint += "return_logged(...)" if self.scope.logged.episodes else "value_logged(...)"
+                refuse("E304", message, node.span, hint)
 
     def composite(
         self, metric: Composite, node: NameNode, where: Slice, split: str | None

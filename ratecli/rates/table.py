@@ -79,6 +79,14 @@ class Rate:
         return self.outcome, self.weight_power, self.outcome_source
 
     @property
+    def is_weighted(self) -> bool:
+        """Whether rows or episodes are multiplied by importance weights."""
+        unweighted = {"return_logged", "return_true"}
+        return bool(self.weight_power) or (
+            self.of not in DECISION_MEASUREMENTS and self.name not in unweighted
+        )
+
+    @property
     def counts_rows(self) -> bool:
         """Whether each row counts 1, or the measurement of a model."""
         return self.of != "decision" or not (self.outcome or self.weight_power)

@@ -1,4 +1,4 @@
-"""The answer of a report: the cheapest setting of each task that satisfies all constraints."""
+"""The answer of a report: the best setting of each task that satisfies all constraints."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 from ratecli.experiment.options import solver_class
 from ratecli.ledger.records import UNSOLVED_STATUSES, VIOLATION_PREFIX
 from ratecli.ledger.view import NOT_RUN, Ledger
+from ratecli.report.certificates import certified_seeds
 from ratecli.report.groups import (
     NO_ESTIMATE,
     IntervalEstimate,
@@ -43,6 +44,7 @@ BEST_SPLITS = ("test", "validation", "train")
 SPLIT_WORDS = {"test": "new rows (test set)", "train": "training rows"}
 MAX_SENTENCES = 12
 """Maximum number of tasks with a sentence of their own."""
+EXPECTED = "is expected to by `holds`, consistent with the test sets"
 MAX_NAMED = 3
 """More constraints are counted instead of named."""
 
@@ -204,15 +206,15 @@ def _difference(group: SeedGroup, other: SeedGroup, split: str) -> IntervalEstim
 def best_sheet(ledger: Ledger) -> Sheet:
     """Return a row for each answer."""
     split, found = answer_split(ledger), answers(ledger)
-    note = f"The lowest mean objective on {split} rows over the trials with results."
+    note = f"The best setting has the {ShownObjective.of(ledger).best} on {split} rows."
     if ledger.constraints:
-        note = (
-            f"The lowest mean objective on {split} rows among those with a model in half of the "
-            f"trials whose constraints hold in {DEFAULT_LEVEL:.0%} of these, or should by `holds` "
-            "and are not contradicted. `holds in` estimates that share without the noise of test "
-            "sets; `satisfied in` counts. The best was chosen on these rows, so its objective is "
-            "slightly optimistic. The cost is the mean difference over seeds from the algorithm "
-            "without constraints."
+        note += (
+            f" Its constraints hold in {DEFAULT_LEVEL:.0%} of the trials with a model, or with the "
+            "probability that `holds` states, if the test sets are consistent with that; and at "
+            "least half of its trials have a model. `satisfied in` counts trials, and `holds in` "
+            "estimates the same share without the sampling error of test sets. The objective is "
+            "slightly optimistic, because the setting was chosen on these rows. `cost` is the "
+            "mean difference over seeds from the algorithm without constraints."
         )
     rows = [_best_row(ledger, each, split) for each in found]
     return make_sheet(f"Best results ({split})", rows, note)
@@ -225,11 +227,12 @@ def _best_row(ledger: Ledger, answer: Answer, split: str) -> SheetRow:
     row.append(("best", best.name if best.is_kept else none))
     if others := [each for each in ledger.sweep if each not in answer.task]:
         row.append(("at", format_point({each: point[each] for each in others if each in point})))
-    row.append((objective_name(ledger), estimate_cell(best.objective, best.objective.n)))
+    shown = ShownObjective.of(ledger)
+    row.append((shown.name, estimate_cell(shown.estimate(best.objective), best.objective.n)))
     if not ledger.constraints:
         return [*row, ("n", best.objective.n)]
     if any(each.baseline for each in answers(ledger)):
-        row.append(("cost", estimate_cell(answer.cost, best.objective.n)))
+        row.append(("cost", estimate_cell(shown.estimate(answer.cost), best.objective.n)))
     stated = "" if best.level is None else f" (stated: {best.level:.3g})"
     tone = "good" if best.is_measured else "" if best.is_kept else "bad"
     return [
@@ -260,9 +263,8 @@ def answer_sentences(ledger: Ledger) -> list[str]:
     if len(found) == 1:
         return each
     kept = [answer for answer in found if answer.best.is_kept]
-    overview = (
-        f"The lowest {objective_name(ledger)} on {rows} at each of {len(found)} sweep points."
-    )
+    best = ShownObjective.of(ledger).best
+    overview = f"The {best} on {rows} at each of {len(found)} sweep points."
     if ledger.constraints:
         overview = _overview(ledger, found, kept, rows)
     more = len(each) - MAX_SENTENCES
@@ -281,12 +283,14 @@ def _overview(ledger: Ledger, found: Sequence[Answer], kept: Sequence[Answer], r
         return f"No setting {satisfied} often enough, at any of {points}.{hint}"
     text = f"At {len(kept)} of {points}, a setting {satisfied}"
     if not all(each.best.is_measured for each in kept):
-        text += ", or should by `holds`, which the test sets do not contradict"
-    means = [each.cost.mean for each in kept if each.cost.mean is not None]
+        text += f", or {EXPECTED}"
+    shown = ShownObjective.of(ledger)
+    costs = [shown.estimate(each.cost).mean for each in kept]
+    means = [mean for mean in costs if mean is not None]
     labels = {each.baseline.label: None for each in kept if each.baseline}
     if means:
         amounts = dict.fromkeys(map(format_signed, (min(means), max(means))))
-        text += f", at a cost in {objective_name(ledger)} of {' to '.join(amounts)}"
+        text += f". The {shown.name} changes by {' to '.join(amounts)}"
         text += f" against {' or '.join(labels)}"
     return f"{text}."
 
@@ -294,31 +298,32 @@ def _overview(ledger: Ledger, found: Sequence[Answer], kept: Sequence[Answer], r
 def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
     best, total = answer.best, answer.best.group.ended
     point = f"{format_point(answer.task)}: " if answer.task else ""
-    amount = f"{objective_name(ledger)} {estimate_cell(best.objective).text}"
-    if answer.cost.mean is not None and answer.baseline and answer.baseline is not best.group:
-        amount += f", {format_signed(answer.cost.mean)} against {answer.baseline.label}"
+    shown = ShownObjective.of(ledger)
+    amount = estimate_cell(shown.estimate(best.objective)).text
+    cost = shown.estimate(answer.cost).mean
+    if cost is not None and answer.baseline and answer.baseline is not best.group:
+        amount += f" ({format_signed(cost)} against {answer.baseline.label})"
     if not ledger.constraints:
-        return f"{point}{best.name} has the lowest {amount}, on {rows}."
+        return f"{point}{best.name} has the {shown.best} on {rows}: {amount}."
     satisfied, _ = count_satisfied([best.group], split)
-    count = f"in {satisfied} of {total} seeds"
+    count = f"satisfied in {satisfied} of {total} seeds"
     if unsolved := total - best.objective.n:
         count += f" (no model in {unsolved})"
+    passed, tested = certified_seeds(ledger, best.group)
+    if tested:
+        count += f"; a safety test passed in {passed} of {tested}"
     rules = _all_constraints(ledger)
     if not best.is_kept:
         reason = f" {answer.reason}." if answer.reason else ""
         start = f"{point}no" if point else "No"
         return (
             f"{start} setting satisfies {rules} on {rows} often enough. The closest is "
-            f"{best.name}: {count}, at {amount}.{reason}"
+            f"{best.name}: {count}; {shown.name} {amount}.{reason}"
         )
-    which = f"{best.name} is the cheapest that satisfies {rules} on {rows}"
+    which = f"that satisfy {rules} on {rows}"
     if not best.is_measured:
-        which = (
-            f"{best.name} is the cheapest that should satisfy {rules} with probability "
-            f"{best.level:.3g}, which the test sets do not contradict"
-        )
-        count = f"satisfied {count}"
-    return f"{point}{which}: {count}, at {amount}."
+        which = f"expected to satisfy {rules} on new rows with probability {best.level:.3g}"
+    return f"{point}{best.name} has the {shown.best} of all settings {which}: {amount}; {count}."
 
 
 def _all_constraints(ledger: Ledger) -> str:
@@ -326,6 +331,23 @@ def _all_constraints(ledger: Ledger) -> str:
     return " and ".join(names) if len(names) <= MAX_NAMED else f"all {len(names)} constraints"
 
 
-def objective_name(ledger: Ledger) -> str:
-    text = str(ledger.experiment.get(OBJECTIVE, ""))
-    return text if re.fullmatch(r"\w+", text) else OBJECTIVE
+@dataclass(frozen=True)
+class ShownObjective:
+    """The objective in words: `-value(profit)` is to be minimized, so `value(profit)` is shown."""
+
+    name: str
+    maximized: bool
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> ShownObjective:
+        text = str(ledger.experiment.get(OBJECTIVE, ""))
+        found = re.fullmatch(r"(-?)\s*(\w+(?:\(\w+\))?)", text)
+        return cls(found[2], bool(found[1])) if found else cls(OBJECTIVE, maximized=False)
+
+    @property
+    def best(self) -> str:
+        return f"{'highest' if self.maximized else 'lowest'} mean {self.name}"
+
+    def estimate(self, found: IntervalEstimate) -> IntervalEstimate:
+        """Return an estimate of the objective, or of its change, with the sign that is shown."""
+        return found.negated() if self.maximized else found

@@ -11,7 +11,7 @@ from typing import Any
 
 from ratecli.ledger.records import PlannedTrial
 from ratecli.ledger.view import Ledger
-from ratecli.report.groups import group_by
+from ratecli.report.groups import SeedGroup, group_by
 from ratecli.report.sheet import Sheet, SheetRow, make_sheet, number_cell, share_cell, share_tone
 
 NOTE = (
@@ -67,6 +67,17 @@ def collect_certificates(ledger: Ledger) -> list[TrialCertificate]:
         if (result := ledger.results.get(trial.key)) is not None
         for record in result.info.get("certificates") or ()
     ]
+
+
+def certified_seeds(ledger: Ledger, group: SeedGroup) -> tuple[int, int]:
+    """Return in how many seeds of a group all safety tests passed, and how many seeds have any."""
+    own = (
+        each
+        for each in collect_certificates(ledger)
+        if each.about[:2] == (group.label, group.variant) and each.trial.point == group.point
+    )
+    tests = group_by(own, lambda each: each.trial.seed).values()
+    return sum(all(each.passed for each in seed) for seed in tests), len(tests)
 
 
 def certificate_sheet(ledger: Ledger) -> Sheet:

@@ -57,6 +57,10 @@ class IntervalEstimate:
     def interval(self) -> tuple[float, float] | None:
         return None if self.low is None or self.high is None else (self.low, self.high)
 
+    def negated(self) -> IntervalEstimate:
+        mean, low, high = (None if x is None else -x for x in (self.mean, self.high, self.low))
+        return replace(self, mean=mean, low=low, high=high)
+
 
 NO_ESTIMATE = IntervalEstimate(None, 0)
 

@@ -66,7 +66,7 @@ def logs_of(
     return Logs(
         rows.action,
         rows.weight(),
-        LazyMapping(outcomes, lambda name: sample.columns[name].astype(float)),
+        LazyMapping(outcomes, rows.outcome),
         LazyMapping(outcomes, rows.model),
         truths,
         exact=not any(map(logs_note, tables.values())),
@@ -92,7 +92,7 @@ def logs_note(table: Table) -> str:
         )
         return f"propensities are estimated by {model}, so values are approximate{clipped}"
     # of either action: rows whose rare action was not taken matter as much
-    chance = _known_propensity(table.frame, columns)
+    chance = _known_propensity(table.frame, columns, np.full(len(table.frame), True))
     largest = 1 / np.minimum(chance, 1 - chance)
     reduced = largest > columns.max_weight * (1 + ROUNDING)
     reduced &= ~np.isnan(read_decisions(table.frame[columns.action], columns.action))
@@ -104,11 +104,13 @@ def logs_note(table: Table) -> str:
     )
 
 
-def _known_propensity(columns: Mapping[str, Any] | pd.DataFrame, logged: LoggedColumns) -> Floats:
-    """Return the chance (n,) that action 1 is taken, by its column or number."""
+def _known_propensity(
+    columns: Mapping[str, Any] | pd.DataFrame, logged: LoggedColumns, rows: Mask
+) -> Floats:
+    """Return the chance that action 1 is taken in some rows, by its column or number."""
     if isinstance(logged.propensity, str):
-        return np.asarray(columns[logged.propensity], dtype=np.float64)
-    return np.full(len(columns[logged.action]), logged.propensity)
+        return np.asarray(columns[logged.propensity][rows], dtype=np.float64)
+    return np.full(int(rows.sum()), logged.propensity)
 
 
 def _weight(action: Floats, propensity: Floats) -> Floats:
@@ -119,8 +121,18 @@ def _weight(action: Floats, propensity: Floats) -> Floats:
 
 
 def _truth(sample: Sample, name: str) -> tuple[Floats, Floats]:
-    yes, no = (sample.columns[column.format(name)].astype(float) for column in TRUTH_COLUMNS)
+    yes, no = (_numbers(sample.columns[column.format(name)]) for column in TRUTH_COLUMNS)
+    if np.isnan(yes + no).any():
+        column = TRUTH_COLUMNS[int(not np.isnan(yes).any())].format(name)
+        message = f"column '{column}' has cells that are not numbers"
+        hint = "value_true needs the outcome of both decisions in every row"
+        raise FaultError(Diagnostic("E406", message, hint))
     return yes, no
+
+
+def _numbers(column: NDArray[Any]) -> Floats:
+    """Return numbers, NaN for text and empty cells."""
+    return np.asarray(pd.to_numeric(pd.Series(column), errors="coerce"), dtype=np.float64)
 
 
 class _LoggedRows:
@@ -140,16 +152,32 @@ class _LoggedRows:
             read = read_decisions(sample.columns[columns.action][own], columns.action)
             self.action[own] = read
 
+    def outcome(self, name: str) -> Floats:
+        """Return the outcome (n,) of the logged decisions, NaN in data sets without any.
+
+        Raises an E304 if a data set logs decisions but not this outcome.
+        """
+        values = np.full(len(self.sample), np.nan)
+        for dataset, columns in self.named.items():
+            if name not in dict(columns.outcomes):
+                message = f"'{dataset}' logs decisions, but no outcome '{name}' of them"
+                hint = "add it to the outcomes there, or leave the data set out"
+                loc = ("datasets", dataset, "logged", "outcomes")
+                raise FaultError(Diagnostic("E304", message, hint, loc=loc))
+            own = self.sample.dataset == dataset
+            values[own] = self.sample.columns[name][own].astype(float)
+        return values
+
     def weight(self) -> Floats:
         """Return the importance weights (n,)."""
         weight = np.full(len(self.sample), np.nan)
         for name, columns in self.named.items():
             own = (self.sample.dataset == name) & ~np.isnan(self.action)
             if columns.estimate:
-                taken = self._chances(own, json.loads(columns.estimate))
+                taken = self._chances(own, json.loads(columns.estimate))[own]
             else:
-                taken = _known_propensity(self.sample.columns, columns)
-            found = _weight(self.action[own], taken[own])
+                taken = _known_propensity(self.sample.columns, columns, own)
+            found = _weight(self.action[own], taken)
             weight[own] = np.minimum(found, columns.max_weight)
             if not np.isfinite(weight[own]).all():
                 message = f"an estimated propensity of '{columns.action}' is 0 or 1"
@@ -163,6 +191,9 @@ class _LoggedRows:
         chances = np.full(len(self.sample), np.nan)
         for fit, use in self._folds(own):
             classes = self.action[fit].astype(np.intp)
+            if len(np.unique(classes)) < 2:
+                message = "too few training rows have one of the actions to estimate propensities"
+                raise FaultError(Diagnostic("E408", message, "propensities need rows of both"))
             ones = np.ones(len(fit))
             rows = FitRows(take_rows(self.X, fit), self.layout, classes, ones)
             found = fit_probability_classifier(model, rows, FIT_L2, np.random.default_rng(0))
@@ -171,7 +202,7 @@ class _LoggedRows:
 
     def model(self, outcome: str) -> tuple[Floats, Floats]:
         """Return the expected outcome (n,) of a positive and of a negative decision, by a model."""
-        values = self.sample.columns[outcome].astype(float)
+        values = self.outcome(outcome)
         sides = np.full((2, len(self.sample)), np.nan)
         for name, columns in self.named.items():
             own = (self.sample.dataset == name) & ~np.isnan(self.action)
@@ -238,7 +269,7 @@ def misfits(sample: Sample, X: Features, episodes: EpisodeLayout | None) -> Iter
             found = _step_weights(Episodes.of(take_rows(X, np.flatnonzero(own)), episodes))
         for action, weights, variances in found:
             mean, error = weights.mean(), np.sqrt(variances.sum()) / len(weights)
-            if abs(mean - 1) > MISFIT * error > 0:
+            if abs(mean - 1) > MISFIT * error + ROUNDING:
                 message = (
                     f"the propensities of '{name}' do not fit its actions: rows with action "
                     f"{action} have a mean importance weight of {mean:.3g} instead of 1"
@@ -251,6 +282,8 @@ def misfits(sample: Sample, X: Features, episodes: EpisodeLayout | None) -> Iter
 def _row_weights(logs: Logs, own: Mask) -> Iterator[tuple[str, Floats, Floats]]:
     """Yield each action, the weights of rows that have it (else 0), and their variances."""
     own = own & ~np.isnan(logs.action)
+    if not own.any():
+        return
     taken, weight = logs.action[own] == 1, logs.weight[own]
     for action, rows in (("1", taken), ("0", ~taken)):
         chance = np.where(rows, 1 / weight, 1 - 1 / weight)

@@ -180,7 +180,7 @@ def test_rows_of_an_episode_may_come_in_any_order():
         ({"step": 0}, "are not consecutive whole numbers"),
         ({"chance": 0.0}, "has 0 in a row with an action, which is not above 0"),
         ({"reward": 3.0}, "has 3 in a row with an action, which is not between -1 and 2"),
-        ({"action": 1}, "has 1 actions"),
+        ({"action": 1}, "has one action only"),
         ({"cost": "high"}, "column 'cost' holds text"),
         ({"step": range(20)}, "an episode has"),
     ],

@@ -309,20 +309,23 @@ def test_the_cost_is_the_mean_of_paired_differences():
 def test_the_answer_in_words():
     first, *more = answer_sentences(ledger_of(PAID, objective="error"))
     assert first == (
-        "At 1 of 2 values of kappa, a setting satisfies parity on new rows (test set), "
-        "at a cost in error of +0.1000 against unconstrained."
+        "At 1 of 2 values of kappa, a setting satisfies parity on new rows (test set). "
+        "The error changes by +0.1000 against unconstrained."
     )
     assert more[0] == (
-        "kappa = 1: fair (main) is the cheapest that satisfies parity on new rows (test set): "
-        "in 3 of 3 seeds, at error 0.3000 ± 0.2484, +0.1000 against unconstrained."
+        "kappa = 1: fair (main) has the lowest mean error of all settings that satisfy parity on "
+        "new rows (test set): 0.3000 ± 0.2484 (+0.1000 against unconstrained); satisfied in 3 of 3 "
+        "seeds."
     )
     assert more[1].startswith("kappa = 2: no setting satisfies parity on new rows (test set) often")
     alone = {("a", ()): [(0.1, -1.0), (), None]}
     (sentence,) = answer_sentences(ledger_of(alone))
-    assert sentence.endswith(": in 1 of 2 seeds (no model in 1), at objective 0.1000.")
+    assert sentence.endswith(": 0.1000; satisfied in 1 of 2 seeds (no model in 1).")
     assert answer_sentences(ledger_of(alone, constraints=())) == [
-        "a (main) has the lowest objective 0.1000, on new rows (test set)."
+        "a (main) has the lowest mean objective on new rows (test set): 0.1000."
     ]
+    (sentence,) = answer_sentences(ledger_of(alone, constraints=(), objective="-value(gain)"))
+    assert sentence == "a (main) has the highest mean value(gain) on new rows (test set): -0.1000."
     hopeless = {("a", (("kappa", k),)): [(0.1, 0.2)] for k in (1, 2)}
     assert answer_sentences(ledger_of(hopeless))[0].startswith("No setting satisfies parity on new")
     assert answer_sentences(ledger_of({("a", ()): [None]})) == ["No trial has results yet."]

@@ -91,7 +91,7 @@ def test_texts_of_the_summary(reported):
     assert text.startswith(
         "# quickstart\n\nAt 6 of 6 values of kappa, a setting satisfies parity on"
     )
-    assert "\n\n- kappa = 0.5: majorize (stochastic) is the cheapest that satisfies parity" in text
+    assert "\n\n- kappa = 0.5: majorize (stochastic) has the lowest mean error of all" in text
     assert text.count("\n- ") == 6
     for title in ("Table 1 (test)", "errors (train)", "Satisfied constraints"):
         assert f"\n## {title}\n" in text

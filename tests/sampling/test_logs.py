@@ -106,6 +106,8 @@ metrics:
 """
 ESTIMATED = ("propensity: chance", "propensity: {estimate: GaussianNB}")
 SAFE = "safety: {delta: 0.05}\n"
+MORE = """{path: log.csv, drop: [chance, other, part, gain], split: {test: 0.5},
+    logged: {action: taken, propensity: chance, outcomes: [cost]}}"""
 
 
 def log_rows(rows: int = 600) -> pd.DataFrame:
@@ -281,3 +283,46 @@ def test_a_rare_action_that_was_not_drawn_makes_certificates_approximate(folder)
     text = FILE.replace("propensity: chance", "propensity: chance, max_weight: 10") + SAFE
     (result,), _ = trials(folder, text)
     assert not result.info["certificates"][0]["exact"]
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "message"),
+    [
+        (("value: value(gain)", "value: 'value(gain)[taken = yes]'"), "E304", "only after the"),
+        (("value: value(gain)", "value: 'of(deployed, value(gain))'"), "E308", "value_logged"),
+        (("[unconstrained]", "[audit]"), "E308", "value_logged"),
+        (("value: value(gain)", "value: churn"), "", ""),
+    ],
+)
+def test_values_that_depend_on_the_drawn_action_are_refused(folder, change, code, message):
+    """Rows with a certain action are no sample of all rows, so that weights do not make up."""
+    path = write(
+        folder, FILE.replace("groups:", "deployed: {column: taken}\ngroups:").replace(*change)
+    )
+    found = faults(path) if code else prepare(path).warnings
+    assert {each.code for each in found if each.is_error} == {code} - {""}
+    assert all(message in f"{each.message}; {each.help}" for each in found)
+
+
+@pytest.mark.parametrize("other", [{"gain": "many"}, {}])
+def test_an_outcome_counts_only_where_it_is_logged(folder, other):
+    """Columns of the same name in other data sets are not read, whatever they hold."""
+    text = FILE.replace(
+        "groups:",
+        "  more: {path: more.csv, features: [x, z, g], label: y, positive: 'yes', split: {test: 0.5}}\ngroups:",
+    )
+    frame = log_rows(200).drop(columns=["taken", "chance", "gain", "cost"])
+    frame.assign(y=frame["g"].eq("a").map({True: "yes", False: "no"}), **other).to_csv(
+        folder / "more.csv", index=False
+    )
+    found = []
+    for content in (FILE, text):
+        _, ledger = trials(folder, content.replace("value: value(", "value: value_logged("))
+        found.append(ledger.numbers(ledger.plan[0])["deterministic"]["test", "value"])
+    assert found[0] == pytest.approx(found[1])
+
+
+def test_an_outcome_that_another_log_does_not_have_is_refused(folder):
+    text = FILE.replace("groups:", f"  more: {MORE}\ngroups:")
+    (fault,) = faults(write(folder, text))
+    assert (fault.code, "logs decisions, but no outcome" in fault.message) == ("E304", True)

@@ -74,7 +74,13 @@ def test_exact_bounds_on_returns_fail_at_most_as_often_as_delta():
     ("change", "code", "message"),
     [
         (("[seldonian]", "[mixture]"), "E308", "'mixture' learns no policies of episodes"),
-        (("objective: -return", "objective: value"), "E304", "needs logged decisions"),
+        (("objective: -return", "objective: value"), "E304", "rows are episodes"),
+        (
+            ("reward: return(reward)", "reward: 'return(reward)[action = left]'"),
+            "E304",
+            "is known only after the logged decision",
+        ),
+        (("path: log.csv", "path: log.csv\n    weight: cost"), "E104", "cannot be combined"),
         (("weighted: return", "weighted: error, other: return"), "E304", "rows are episodes"),
         ((", step: step", ""), "E102", "'episode' needs 'step'"),
         ((", horizon: 4", ", horizon: 3"), "E406", "more than the horizon 3"),

@@ -86,6 +86,7 @@ def check_rows(
         *_check_file_groups(reading, rows, cases[0].datasets),
         *_check_goal_rows(rows.sample, cases),
         *_check_deployed_decisions(rows.sample, cases),
+        *_check_logged_as_deployed(rows.sample, cases),
         *_check_validation_rows(reading.experiment, rows, cases),
         *_check_default_threshold(reading.experiment, rows, cases),
         *_check_row_order(reading.experiment, rows.sample, cases[0]),
@@ -260,6 +261,28 @@ def _check_deployed_decisions(sample: Sample, cases: Sequence[Case]) -> Iterator
                 )
                 hint = "the decision column is empty there: use a slice of rows with decisions"
                 yield Diagnostic("E311", message, hint, loc=loc, span=leaf.span)
+
+
+def _check_logged_as_deployed(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnostic]:
+    """Yield an E308 for each value of the logged actions themselves as deployed decisions.
+
+    Importance weights assume decisions that do not depend on the action that was drawn.
+    """
+    logs, deployed = sample.logs, sample.deployed
+    if logs is None or deployed is None or not np.array_equal(deployed, logs.action, True):
+        return
+    texts = {
+        (loc, ex.to_text(leaf)): (loc, leaf)
+        for case in cases
+        for loc, tree in case.expressions()
+        for part in ([tree] if case.solver.needs_deployed else references(tree, DEPLOYED))
+        for leaf in ex.leaves(getattr(part, "metric", part))
+        if leaf.rate.is_weighted
+    }
+    for loc, leaf in texts.values():
+        message = f"'{leaf.rate.text}' of the logged actions as deployed decisions is wrong"
+        hint = "the deployed decisions must not be those that were drawn; write value_logged(...)"
+        yield Diagnostic("E308", message, hint, loc=loc, span=leaf.span)
 
 
 def _check_constraint_obstacles(sample: Sample, cases: Sequence[Case]) -> Iterator[Diagnostic]:
