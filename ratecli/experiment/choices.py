@@ -55,7 +55,7 @@ CHOICES = (
     ),
     Choice(
         "mixture",
-        "if decisions may be random and must not depend on the groups",
+        "if groups are unknown when decisions are made, and decisions may be random",
         ANY_MODEL,
         "no",
         "random",
@@ -64,7 +64,7 @@ CHOICES = (
     ),
     Choice(
         "majorize",
-        "if decisions must neither be random nor depend on the groups",
+        "if groups are unknown when decisions are made, and decisions must not be random",
         LINEAR,
         "no",
         "not random",

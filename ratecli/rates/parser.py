@@ -110,7 +110,10 @@ def parse_conditions(text: str) -> tuple[Clause, ...]:
         parser.unexpected("`and`, `or`, a comma or the end is expected")
 
     def refuse_name(name: Name) -> NoReturn:
-        help_ = "a group is `column = value`, with <, <=, >, >=, != too; commas mean `and`"
+        help_ = (
+            "a group is `column = value`, with <, <=, >, >=, != too; commas mean `and`; repeat the "
+            "conditions of another group instead of its name"
+        )
         refuse("E301", f"'{name.text}' is not a condition", name.span, help_)
 
     return tuple(clause for item in items for clause in item_clauses(item, refuse_name))

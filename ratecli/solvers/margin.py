@@ -28,7 +28,7 @@ from ratecli.solvers.seldonian.scores import (
 )
 from ratecli.solvers.seldonian.solver import PASS_KEY
 
-GUARD_VERSION = 6
+GUARD_VERSION = 7
 """Version in the key of each guarded trial; increased when its results change."""
 MAX_ROUNDS = 6
 """Maximum number of times that a problem is solved."""
@@ -104,10 +104,11 @@ def solve_with_margin(
 
     On new rows, the main classifier must satisfy `violation + bias + c * error <= 0` for each
     piece of a constraint. The violation is that on training rows, or if the algorithm chooses its
-    model by other rows, on those; there is no bias then, nor for streamed rows, which are many for
-    each parameter. The bias is the excess on new rows that is expected because a model is fitted to
-    its rows (see `_bias`). `error` is the standard error by the delta method times `EXTRA_NOISE`,
-    and c is such that the normal probabilities of violating the pieces add up to 1 - level.
+    model by other rows, on those. The bias is the excess on new rows that is expected because a
+    model is fitted to its rows, or because the returned model is not that of the folds (see
+    `_bias`); it is 0 for streamed rows, which are many for each parameter. `error` is the standard
+    error by the delta method times `EXTRA_NOISE`, and c is such that the normal probabilities of
+    violating the pieces add up to 1 - level.
 
     Each round adds the shortfall to the constraints. If they cannot be satisfied then, or only by
     models that are not useful, the step was too large and is halved. Of the useful models tried,
@@ -142,7 +143,7 @@ def solve_with_margin(
     search = _Search(solver, problem, rows, rng, progress, constant, guard.level is not None)
     if isinstance(judge, _NormalJudge) and guard.holds == "new_rows":
         plain = search.attempt(first, judge)
-        if first.judged is None and problem.stream is None:
+        if problem.stream is None:
             judge = replace(judge, bias=_bias(solver, problem, plain.upper, progress))
         if plain.objective < constant:
             gain = constant - plain.objective
@@ -327,10 +328,10 @@ def _refuse(search: _Search, first: Solution, judge: _NormalJudge, name: str) ->
     if not missed:
         return useful.solution
     needed = float(f"{rows / SHARES[most] ** 2:.2g}")
-    relaxed = "constraints" if len(search.problem.constraints) > 1 else "a constraint"
+    limits = "limits that are" if len(search.problem.constraints) > 1 else "a limit that is"
     return _no_solution(
-        f"{reason}: about {needed:.0f} are needed instead of {rows}; with these, the best model "
-        f"found keeps {relaxed} relaxed by {_round_up(missed):.2g}"
+        f"{reason}: about {needed:.0f} are needed instead of {rows}; these are enough for "
+        f"{limits} looser by {_round_up(missed):.2g}, or for `holds: train`, without the promise"
     )
 
 
@@ -397,7 +398,7 @@ def _make_judge(guard: MarginSpec, problem: Problem, variants: int) -> Judge:
 
 
 def _bias(solver: Solver, problem: Problem, by: Array, progress: Progress) -> Array:
-    """Return the mean excess of violations (J,) on new rows over those where a model is fitted.
+    """Return the mean excess of violations (J,) on new rows over those where a model is judged.
 
     Models are fitted to one half of the rows and judged on the other, and the reverse, so that the
     noise of the halves cancels. The excess is inversely proportional to the number of rows.
@@ -415,8 +416,9 @@ def _bias(solver: Solver, problem: Problem, by: Array, progress: Progress) -> Ar
             solution = solver.solve(part, np.random.default_rng(problem.seed), progress)
             if solution.variants:
                 main = next(iter(solution.variants.values()))
-                there, here = (_PLAIN(rows, rows.decisions(main)) for rows in (new, fitted))
-                found.append((there - here) / 2)
+                own_rows, own_decisions = solution.judged or (fitted, fitted.decisions(main))
+                there = _PLAIN(new, new.decisions(main))
+                found.append((there - _PLAIN(own_rows, own_decisions)) / 2)
     mean = np.mean(found, axis=0) if found else np.zeros(len(by))
     return np.asarray(np.maximum(mean, 0.0))
 

@@ -121,7 +121,7 @@ def test_own_table_from_init_to_plot(folder, cli):
         'groups   "sex": "F" (200 rows), "M" (200 rows)',
         'features "job title", "age", "score"',
         'left out "id": 400 different texts: probably a row ID',
-        "chosen   mixture, if decisions may be random and must not depend on the groups",
+        "chosen   mixture, if groups are unknown when decisions are made, and decisions may be random",
         "wrote exp.yaml; next: ratecli run exp.yaml",
     ]
     experiment, _ = load_experiment(folder / "exp.yaml")

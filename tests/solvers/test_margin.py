@@ -153,8 +153,8 @@ def test_relaxed_constraints_are_kept_by_a_model(monkeypatch, rules):
 
     refused = answer(0).reason
     assert refused.startswith("too few training rows to promise '")
-    what, amount = re.search(r"model found keeps (.*) relaxed by (.*)", refused).groups()
-    assert what == ("a constraint" if len(rules) == 1 else "constraints")
+    what, amount = re.search(r"for (.*) looser by (.*), or for `holds", refused).groups()
+    assert what == ("a limit that is" if len(rules) == 1 else "limits that are")
     monkeypatch.setattr(margin, "MAX_COST", 1.0)
     assert answer(float(amount)).status == "solved"
 

@@ -112,7 +112,7 @@ _GOALS = (
     ),
     StarterGoal(
         "churn",
-        "At most a share `limit` of all decisions may differ from those in the column --deployed.",
+        "At most a share `limit` of decisions may differ from the current ones, --deployed COLUMN.",
         "",
         "churn",
     ),
