@@ -266,7 +266,11 @@ class DatasetSpec(Spec):
     )
     sha256: Sha256Text | None = Field(None, description="The file must have this SHA-256.")
     label: ColumnName | None = Field(
-        None, description="The label's column; without it, all rows count as unlabelled."
+        None,
+        description=(
+            "The label's column; without it, all rows count as unlabelled. A label is missing if "
+            "it is empty, `?`, `NA`, `N/A`, `nan`, `null`, or `none` beside two other values."
+        ),
     )
     positive: ScalarValue | None = Field(
         None, description="The label's value that counts as positive."

@@ -194,10 +194,10 @@ def read_label(column: pd.Series, name: str, positive: Any = None) -> NDArray[np
         E406 unless there are two values, one of which is known to be positive.
     """
     codes, levels = pd.factorize(column)
-    keys = [None if _is_missing(level) else value_key(level) for level in levels]
-    shown = {word: str(level) for word, level in zip(keys, levels, strict=True) if word is not None}
+    shown = label_values(levels)
+    keys = [value_key(level) for level in levels]
     chosen = _positive(shown, name, positive)
-    meaning = [np.nan if word is None else float(word == chosen) for word in keys]
+    meaning = [float(key == chosen) if key in shown else np.nan for key in keys]
     return np.array([*meaning, np.nan])[codes]  # the code of a missing value is -1
 
 
@@ -244,10 +244,15 @@ def value_key(value: Any) -> str:
         return word
 
 
-def _is_missing(value: Any) -> bool:
-    if isinstance(value, str):
-        return value.strip().casefold() in MISSING_WORDS
-    return bool(np.isnan(value))
+def label_values(values: Iterable[Any]) -> dict[str, str]:
+    """Return the values of a label, by their keys, as written in the table.
+
+    Words for a missing value are left out; but `none` is a value if it is one of two.
+    """
+    keys = {value_key(value): str(value).strip() for value in values}
+    shown = {key: word for key, word in keys.items() if word.casefold() not in MISSING_WORDS}
+    with_none = shown | {key: word for key, word in keys.items() if word.casefold() == "none"}
+    return with_none if len(with_none) == 2 else shown
 
 
 @errors_at("label")

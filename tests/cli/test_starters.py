@@ -302,6 +302,7 @@ def test_other_separators_are_kept(folder, table, cli):
         (with_cell("job title", '"it\'s": #1, [x]', 2), ["it_s_1_x", "a_b", "c_d", "e"]),
         (lambda row: [*row[:2], ("a-b", "a b")[row[3] % 2], *row[3:]], ["a_b", "a_b__2"]),
         (lambda row: [*row[:2], row[3] % 2, *row[3:]], ["0", "1"]),
+        (lambda row: [*row[:2], ("none", "n/a", "x")[row[3] % 3], *row[3:]], ["n_a", "none", "x"]),
     ],
 )
 def test_names_of_groups(folder, table, cli, change, groups):
@@ -330,6 +331,7 @@ def test_names_of_groups(folder, table, cli, change, groups):
             'left out "id": dates',
         ),
         (lambda row: [*row[:-1], int(row[-1] == "yes")], '"1" is positive, "0" is negative'),
+        (lambda row: [*row[:-1], row[-1].replace("no", "none")], '"none" is negative'),
     ],
 )
 def test_notes_and_warnings_about_columns(table, cli, change, message):

@@ -215,6 +215,9 @@ def test_parquet(base: Path):
         (2, "1 2", [0, 1]),
         ("2", "1 2", [0, 1]),
         (">50K", "<=50K >50K", [0, 1]),
+        ("none", "fault none", [0, 1]),
+        ("fault", "fault None ?", [1, 0, np.nan]),
+        ("yes", "yes no none", [1, 0, np.nan]),
     ],
 )
 def test_positive_label(base: Path, positive: Any, values: str, expected: list[int]):
@@ -222,7 +225,7 @@ def test_positive_label(base: Path, positive: Any, values: str, expected: list[i
     options = {"path": "t.csv", "label": "y"}
     if positive is not None:
         options["positive"] = positive
-    assert load_entry_table(options, base).label.tolist() == expected
+    assert np.array_equal(load_entry_table(options, base).label, expected, equal_nan=True)
 
 
 def test_files_that_are_no_parquet_tables(base: Path):

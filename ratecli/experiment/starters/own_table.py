@@ -22,10 +22,10 @@ from sklearn.metrics import roc_auc_score
 from ratecli.config.document import Document
 from ratecli.datasets import tables as own
 from ratecli.datasets.columns import (
-    MISSING_WORDS,
     as_array,
     as_float_array,
     is_text,
+    label_values,
     read_label,
     read_number,
     value_key,
@@ -154,8 +154,6 @@ def _label_keys(
     column: pd.Series, request: StarterOptions
 ) -> tuple[dict[str, Any], list[str], Floats]:
     """Return the keys of the data set about its label, notes on it, and the labels (n,)."""
-    unlabelled = int(column.isna().sum())
-    tail = f"; {_format_row_count(unlabelled)} without a label" if unlabelled else ""
     name = f"label    {_quoted(request.columns[0])}"
     if request.target:
         label = read_number(column, request.target, (-math.inf, math.inf))
@@ -163,17 +161,21 @@ def _label_keys(
             message = f"the label '{request.target}' has only one value"
             raise FaultError(Diagnostic("E406", message, "name another column"))
         low, high = np.nanmin(label), np.nanmax(label)
-        note = f"{name}: numbers from {low:g} to {high:g}, mean {np.nanmean(label):.4g}{tail}"
-        return {"target": "number"}, [note], label
-    positive, negative = _label_values(column, request)
-    label = read_label(column, request.label, positive)
-    note = f"{name}: {_quoted(positive)} is positive, {_quoted(negative)} is negative{tail}"
-    return {"positive": positive}, [note], label
+        note = f"{name}: numbers from {low:g} to {high:g}, mean {np.nanmean(label):.4g}"
+        keys = {"target": "number"}
+    else:
+        positive, negative = _label_values(column, request)
+        label = read_label(column, request.label, positive)
+        note = f"{name}: {_quoted(positive)} is positive, {_quoted(negative)} is negative"
+        keys = {"positive": positive}
+    if unlabelled := int(np.isnan(label).sum()):
+        note += f"; {_format_row_count(unlabelled)} without a label"
+    return keys, [note], label
 
 
 def _label_values(column: pd.Series, request: StarterOptions) -> tuple[str, str]:
     """Return the label's two values as written in the table, the positive one first."""
-    shown = {value_key(value): str(value) for value in _column_values(column)}
+    shown = label_values(column.dropna().unique())
     if request.positive is None and len(shown) == 2 and not set(shown) <= BOOLEAN_LABELS:
         one, other = sorted(shown.values())
         message = (
@@ -186,11 +188,6 @@ def _label_values(column: pd.Series, request: StarterOptions) -> tuple[str, str]
     label = read_label(column, request.label, request.positive)
     yes = column[label == 1].iloc[0]
     return str(yes), next(word for code, word in shown.items() if code != value_key(yes))
-
-
-def _column_values(column: pd.Series) -> list[Any]:
-    found = column.dropna().unique().tolist()
-    return [value for value in found if str(value).strip().casefold() not in MISSING_WORDS]
 
 
 def _bins(column: pd.Series) -> list[float]:
@@ -263,7 +260,7 @@ def _value(value: Any) -> str | float:
 
 def _group_values(column: pd.Series, name: str) -> list[Any]:
     """Return the values of the column, sorted."""
-    values = _column_values(column)
+    values = column.dropna().unique().tolist()
     if not 2 <= len(values) <= MAX_GROUPS:
         what = "only one value" if len(values) == 1 else f"{len(values)} values"
         message = (
