@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from inspect import signature
+from math import isnan
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -29,7 +30,12 @@ from ratecli.api.goals import ConstraintSpec, FitSpec, shared_arguments
 from ratecli.api.rows import InputRows, check_indices, with_sensitive_hint
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.options import option_names, solver_class
-from ratecli.ledger.records import CONSTRAINT_TOLERANCE, VIOLATION_PREFIX
+from ratecli.ledger.records import (
+    BEST_CONSTANT_KEY,
+    CONSTRAINT_TOLERANCE,
+    VIOLATION_PREFIX,
+    is_no_better,
+)
 from ratecli.models.base import Array, Features
 
 
@@ -276,6 +282,9 @@ class RateConstrainedEstimator(MappingParamsEstimator):
         # no warning after a safety test, which is stronger evidence than training rows
         if found.read.case.solver.role != "ignores" and not self.bounds_:
             self._doubt(kind if chosen == "estimate" else f"{chosen} {kind}")
+        constant = (ending.info.get(BEST_CONSTANT_KEY) or {}).get("train")
+        if constant is not None and is_no_better(self.objective_, constant):
+            self._doubt_objective(constant, found.values, chosen)
 
     def _chosen(self, names: Sequence[str]) -> str:
         if self.variant == AUTO:
@@ -286,16 +295,47 @@ class RateConstrainedEstimator(MappingParamsEstimator):
         return self.variant
 
     def _doubt(self, model: str) -> None:
-        """Warn if a constraint is violated or the algorithm did not finish."""
+        """Warn if a constraint is violated or undefined, or the algorithm did not finish."""
         broken = [
             f"'{name}' by {amount:.3g}"
             for name, amount in self.violations_.items()
-            if not amount <= CONSTRAINT_TOLERANCE
+            if amount > CONSTRAINT_TOLERANCE
         ]
+        undefined = [f"'{name}'" for name, amount in self.violations_.items() if isnan(amount)]
         if broken:
             issue_warnings([f"in training, the {model} violates {', '.join(broken)}"])
-        elif self.status_ != "ok":
+        if undefined:
+            reason = "a rate of it divides by zero, for example precision without selected rows"
+            issue_warnings(
+                [f"in training, {', '.join(undefined)} of the {model} is undefined: {reason}"]
+            )
+        if not (broken or undefined) and self.status_ != "ok":
             issue_warnings([f"{self.solver} ended as {self.status_}: {self.reason_}"])
+
+    def _doubt_objective(
+        self, constant: float, values: Mapping[str, Mapping[str, float]], chosen: str
+    ) -> None:
+        """Warn that the objective is no better than a constant's, and name a feasible variant with
+        a better one.
+        """
+        kind = "prediction" if chosen == "estimate" else "decision"
+        message = (
+            f"in training, the {chosen} model is no better than a constant {kind}: objective "
+            f"{self.objective_:.4g} against {constant:.4g}"
+        )
+        better = [
+            (each["objective"], name)
+            for name, each in values.items()
+            if name in self.variants_
+            and not is_no_better(each["objective"], constant)
+            and all(
+                v <= CONSTRAINT_TOLERANCE for k, v in each.items() if k.startswith(VIOLATION_PREFIX)
+            )
+        ]
+        if better:
+            objective, name = min(better)
+            message += f"; variant='{name}' has {objective:.4g}"
+        issue_warnings([message])
 
 
 def seed_from_random_state(random_state: Any) -> int:

@@ -372,35 +372,32 @@ class Trial:
         return {"levels": levels, "pieces": found, "test": [crc32(rows.tobytes()), share]}
 
     def best_constant(self) -> dict[str, float]:
-        """Return the smallest objective of a feasible constant decision on each split.
+        """Return the smallest objective of a constant that violates no constraint, by split.
 
-        Splits where no constant decision satisfies all constraints are left out. The result is
-        empty if a goal depends on anything other than decisions. For labels that are numbers, it is
-        the objective of their mean over training rows, whether it satisfies the constraints or not.
+        The constants are the two decisions or, for labels that are numbers, their mean over
+        training rows. A constraint that is undefined, such as one on precision where nobody is
+        selected, is not violated. Splits where every constant violates a constraint are left out.
+        The result is empty if a goal of decisions depends on anything else, such as scores.
         """
         sample = self.rows.sample
+        goals = [goal.expression for goal in self.spec.case.goals()]
         if sample.label_range is not None:
             known = sample.label[(sample.part == "train") & sample.mask("labelled")]
-            mean = np.full(len(sample), known.mean())
-            aim = [self.spec.case.objective.expression]
-            return {
-                split: self._values(aim, split, Predictions(mean, mean, mean))[0]
-                for split in self.rows.splits()
-            }
-        goals = [goal.expression for goal in self.spec.case.goals()]
-        parts = [part for goal in goals for part in ex.walk(goal)]
-        ranked = any(isinstance(part, ex.RankingMeasure | ex.Disclosure) for part in parts)
-        if ranked or any(leaf.rate.of != "decision" for leaf in ex.leaves(*goals)):
-            return {}
+            constants = [float(known.mean())]
+        else:
+            parts = [part for goal in goals for part in ex.walk(goal)]
+            ranked = any(isinstance(part, ex.RankingMeasure | ex.Disclosure) for part in parts)
+            if ranked or any(leaf.rate.of != "decision" for leaf in ex.leaves(*goals)):
+                return {}
+            constants = [0.0, 1.0]
         best: dict[str, float] = {}
         for split in self.rows.splits():
-            for decision in (0.0, 1.0):
-                constant = np.full(len(self.rows.sample), decision)
-                predictions = Predictions(constant, constant, constant)
+            for constant in constants:
+                answers = np.full(len(sample), constant)
+                predictions = Predictions(answers, answers, answers)
                 objective, *violations = self._values(goals, split, predictions)
-                if objective < best.get(split, math.inf) and all(
-                    violation <= CONSTRAINT_TOLERANCE for violation in violations
-                ):
+                violated = any(violation > CONSTRAINT_TOLERANCE for violation in violations)
+                if objective < best.get(split, math.inf) and not violated:
                     best[split] = objective
         return best
 

@@ -1,4 +1,5 @@
 import json
+import re
 import warnings
 from pathlib import Path
 
@@ -237,6 +238,27 @@ def test_a_violated_constraint_is_a_warning():
     assert caught[0].filename == __file__
     with pytest.raises(NoSolutionFoundError, match="majorize found no classifier"):
         RateConstrainedClassifier(constraints=rules, solver="majorize").fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("rule", "solver", "ending", "found"),
+    [
+        ("precision >= 0.9", "majorize", "", "'precision >= 0.9' .* is undefined: .* by zero"),
+        ("ppv[g = 1] <= 0.5", "mixture", "; variant='stochastic' has 0.2151", "against 0.2175"),
+    ],
+)
+def test_a_model_no_better_than_a_constant_is_a_warning(rule, solver, ending, found):
+    random = np.random.default_rng(0)
+    X, g = random.normal(size=(2, 400)).T, random.integers(0, 4, 400).astype(str)
+    y = random.random(400) < 0.2 + 0.1 * (X[:, 0] > 1.2)
+    model = RateConstrainedClassifier(constraints=rule, solver=solver, random_state=0)
+    with pytest.warns(RatecliWarning) as caught:
+        model.fit(X, y, sensitive_features=pd.Series(g, name="g"))
+    told = [str(warning.message) for warning in caught]
+    assert model.objective_ >= y.mean()
+    against = f"objective {model.objective_:.4g} against {y.mean():.4g}{ending}"
+    assert told[-1].endswith(against)
+    assert re.search(found, told[0])
 
 
 def test_a_model_that_fails_its_safety_test_is_an_error(loans):
