@@ -15,6 +15,7 @@ import pytest
 from oracles.goals import Rows, Rules, problem, run
 from scipy import sparse
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, zero_one_loss
 from sklearn.model_selection import ParameterGrid
 from sklearn.svm import LinearSVC
@@ -239,15 +240,18 @@ def test_validation_rows_stop_boosting():
 TUNE = {"max_depth": [1, 2, 4], "min_samples_leaf": [10, 30]}
 
 
-@pytest.mark.parametrize("name", ["DecisionTreeClassifier", "LinearSVC"])
+@pytest.mark.parametrize(
+    ("kind", "tune"),
+    [(DecisionTreeClassifier, TUNE)]
+    + [(kind, {"C": [1e-4, 1.0]}) for kind in (LinearSVC, LogisticRegression)],
+)
 @pytest.mark.parametrize("held", [False, True])
-def test_tuning_chooses_the_setting_with_the_smallest_loss_on_unseen_rows(name, held):
+def test_tuning_chooses_the_setting_with_the_smallest_loss_on_unseen_rows(kind, tune, held):
     """The losses are those of scikit-learn's own fits."""
-    given, tree = table(n=200), name.startswith("D")
+    given, chances = table(n=200), hasattr(kind, "predict_proba")
     validation = table(seed=1) if held else None
-    tune = TUNE if tree else {"C": [1e-4, 1.0]}
-    own = {"random_state": 0}
-    kind, measure = (DecisionTreeClassifier, log_loss) if tree else (LinearSVC, zero_one_loss)
+    own, name = {"random_state": 0}, kind.__name__
+    measure = log_loss if chances else zero_one_loss
     options = {"model": {name: own}, "tune": tune}
     found = run(Unconstrained(**options), replace(given, validation=validation))
     losses, label = {}, given.label > 0
@@ -255,12 +259,12 @@ def test_tuning_chooses_the_setting_with_the_smallest_loss_on_unseen_rows(name, 
 
         def outputs(train, rows, setting=setting):
             fitted = kind(**own, **setting).fit(given.X[train], label[train])
-            return fitted.predict_proba(rows)[:, 1] if tree else fitted.predict(rows)
+            return fitted.predict_proba(rows)[:, 1] if chances else fitted.predict(rows)
 
         if held:
             loss = measure(validation.label > 0, outputs(slice(None), validation.X))
         else:
-            fold, unseen = folds_by_label(given, 5), np.empty(200, dtype=float if tree else bool)
+            fold, unseen = folds_by_label(given, 5), np.empty(200, dtype=float if chances else bool)
             for k in range(5):
                 unseen[fold == k] = outputs(fold != k, given.X[fold == k])
             loss = measure(label, unseen)

@@ -153,7 +153,7 @@ class Unconstrained(ModelSolver):
 
     loss: Literal["hinge", "logistic", "squared"] = "hinge"
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     role: ClassVar[Role] = "ignores"
     numbers: ClassVar[Mapping[str, Any] | None] = {"loss": "squared"}
     episodes: ClassVar[Mapping[str, Any] | None] = {}
@@ -233,7 +233,7 @@ class Thresholded(ThresholdSolver):
     free: bool = False
     loss: Literal["hinge", "logistic"] = "hinge"
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     role: ClassVar[Role] = "reads"
     objectives: ClassVar[frozenset[str]] = PROGRAM_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
@@ -295,7 +295,7 @@ class PostShift(ThresholdSolver):
     min_support: Annotated[int, Ge(0)] = 0
     small_groups: Literal["pool", "refuse"] = "pool"
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     objectives: ClassVar[frozenset[str]] = PROGRAM_SHAPES
     constraints: ClassVar[frozenset[str]] = PROGRAM_SHAPES
 
@@ -386,7 +386,7 @@ class ExponentiatedGradient(Solver):
     model: Annotated[str | dict[str, Any], BeforeValidator(check_reduced_model)] = LINEAR_MODEL
     gap: Annotated[float, Gt(0)] | None = None
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     objectives: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
     constraints: ClassVar[frozenset[str]] = frozenset({Shape.AFFINE})
 

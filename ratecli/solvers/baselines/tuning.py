@@ -10,6 +10,7 @@ import numpy as np
 
 from ratecli.models.base import Array, Classifier, Features
 from ratecli.models.composed import ProbabilityThreshold
+from ratecli.models.linear import Logistic
 from ratecli.models.recent import array_digest
 from ratecli.solvers.baselines.scores import fit_model
 from ratecli.solvers.fit_cache import FitCache
@@ -78,7 +79,7 @@ def _unseen_loss(options: ModelOptions, problem: Problem) -> float:
 
 def _losses(classifier: Classifier, X: Features, signs: Array) -> Array:
     """Return the loss (n,) of rows with labels of these signs."""
-    if not isinstance(classifier, ProbabilityThreshold):
+    if not isinstance(classifier, ProbabilityThreshold | Logistic):
         return np.asarray(classifier.decide(X) != (signs > 0), dtype=float)
     chance = classifier.estimate(X)
     true = np.where(signs > 0, chance, 1 - chance)

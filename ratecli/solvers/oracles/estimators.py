@@ -32,7 +32,7 @@ from ratecli.models.composed import (
     ProbabilityThreshold,
 )
 from ratecli.models.layout import ColumnLayout
-from ratecli.models.linear import Threshold
+from ratecli.models.linear import Logistic, Threshold, logistic
 from ratecli.models.probabilities import ProbabilityModel, SklearnModel, takes_sparse
 from ratecli.models.recent import array_digest
 from ratecli.models.storage import dumps, load_probabilities
@@ -263,9 +263,11 @@ def _accepted_features(model: BaseEstimator, X: Features) -> Features:
 
 def as_classifier(model: ProbabilityModel) -> Classifier:
     """Return the decisions of a model of two classes as its library makes them."""
-    line = _as_linear_threshold(model.model) if isinstance(model, SklearnModel) else None
-    if line is not None:
-        return line
+    if isinstance(model, SklearnModel):
+        line = _as_linear_threshold(model.model)
+        if line is not None:
+            is_logistic = model.has_probabilities and _is_logistic(model.model, line)
+            return Logistic(line.weights, line.bias) if is_logistic else line
     if isinstance(model, SklearnModel) and not model.has_probabilities:
         return CostSensitiveClassifier(model, ARGMAX_COSTS)
     return ProbabilityThreshold(model)
@@ -333,6 +335,14 @@ def _as_linear_threshold(model: BaseEstimator) -> Threshold | None:
         return None
     bias = np.ravel(model.intercept_)
     return Threshold(weights[0].astype(float), float(bias[0]))
+
+
+def _is_logistic(model: BaseEstimator, line: Threshold) -> bool:
+    """Return whether the probabilities are the logistic function of the score."""
+    w = line.weights
+    rows = np.outer(np.linspace(-2, 2, 5), w / max(float(w @ w), np.finfo(float).tiny))
+    chances = model.predict_proba(rows)[:, 1]
+    return bool(np.allclose(chances, logistic(line.score(rows)), rtol=1e-9, atol=0))
 
 
 OUTER_THRESHOLD = 2.0
