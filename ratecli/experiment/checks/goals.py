@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -291,6 +292,9 @@ def _check_episodes(experiment: Experiment, case: Case) -> Iterator[Diagnostic]:
         yield Diagnostic("E411", message, hint, loc=("datasets", episodic[0]), key=True)
 
 
+RATE_RANGE = "rates, the largest difference and the smallest ratio lie between 0 and 1"
+
+
 def check_goal_ranges(cases: Sequence[Case], constraints: Collection[str]) -> Iterator[Diagnostic]:
     """Yield an E305 for each goal without a rate, or that always or never holds for any classifier.
 
@@ -318,7 +322,7 @@ def _range_error(name: str, goals: Sequence[Goal]) -> tuple[str, str, str] | Non
     if not any(_has_rate(goal.expression) for goal in goals):
         hint = "compare a rate, such as positive_rate[women], with a number or another rate"
         return "E305", f"'{name}' contains no rate", hint
-    ranges, hint = [violation_range(goal) for goal in goals], "rates lie between 0 and 1"
+    ranges, hint = [violation_range(goal) for goal in goals], RATE_RANGE
     if all(high <= 0 for _, high in ranges):
         return "E305", f"'{name}' always holds, whatever the classifier does", hint
     if all(low > 0 for low, _ in ranges):
@@ -334,6 +338,19 @@ def violation_range(goal: Goal) -> tuple[float, float]:
     """Return the range of a constraint's violation over all rates; infinite with `of(...)`."""
     if any(map(references, goal.pieces)):
         return -np.inf, np.inf
-    shaped = constraint_goal(goal.name, goal.text, goal.pieces, goal.expression)
+    pieces = tuple(ex.transform(piece, _with_limit) for piece in goal.pieces)
+    shaped = constraint_goal(goal.name, goal.text, pieces, goal.expression)
     ranges = [interval(piece) for piece in shaped.pieces]
     return max(low for low, _ in ranges), max(high for _, high in ranges)
+
+
+def _with_limit(node: ex.Expression) -> ex.Expression | None:
+    """Limit a largest two-sided difference to at least 0, a smallest ratio to at most 1."""
+    match node:
+        case ex.Apply("max", (ex.Apply("sum", (left, right)), *_)):
+            other, limit = ex.subtract(ex.negate(right), left), ex.Constant(0.0)
+        case ex.Apply("min", (ex.Apply("quotient", (left, right)), *_)):
+            other, limit = ex.divide(right, left), ex.Constant(1.0)
+        case _:
+            return None
+    return replace(node, arguments=(*node.arguments, limit)) if other in node.arguments else None
