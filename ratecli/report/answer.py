@@ -44,7 +44,7 @@ BEST_SPLITS = ("test", "validation", "train")
 SPLIT_WORDS = {"test": "new rows (test set)", "train": "training rows"}
 MAX_SENTENCES = 12
 """Maximum number of tasks with a sentence of their own."""
-EXPECTED = "is expected to by `holds`, consistent with the test sets"
+EXPECTED = "is trained to do so with the probability in `holds`, which no test set contradicts"
 MAX_NAMED = 3
 """More constraints are counted instead of named."""
 
@@ -280,7 +280,7 @@ def _overview(ledger: Ledger, found: Sequence[Answer], kept: Sequence[Answer], r
         entries = json.dumps([ledger.experiment.get("holds"), ledger.experiment.get("algorithms")])
         hint = " The key holds: new_rows makes algorithms aim at that."
         hint = "" if "new_rows" in entries else hint
-        return f"No setting {satisfied} often enough, at any of {points}.{hint}"
+        return f"No setting {satisfied} in {DEFAULT_LEVEL:.0%} of trials, at any of {points}.{hint}"
     text = f"At {len(kept)} of {points}, a setting {satisfied}"
     if not all(each.best.is_measured for each in kept):
         text += f", or {EXPECTED}"
@@ -307,8 +307,11 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
         return f"{point}{best.name} has the {shown.best} on {rows}: {amount}."
     satisfied, _ = count_satisfied([best.group], split)
     count = f"satisfied in {satisfied} of {total} seeds"
-    if unsolved := total - best.objective.n:
-        count += f" (no model in {unsolved})"
+    models = sum(each.numbers is not None for each in best.group.outcomes)
+    if models < total:
+        count += f" (no model in {total - models})"
+    if best.objective.n < models:
+        count += f" (undefined objective in {models - best.objective.n})"
     passed, tested = certified_seeds(ledger, best.group)
     if tested:
         count += f"; a safety test passed in {passed} of {tested}"
@@ -316,9 +319,11 @@ def _sentence(ledger: Ledger, answer: Answer, rows: str, split: str) -> str:
     if not best.is_kept:
         reason = f" {answer.reason}." if answer.reason else ""
         start = f"{point}no" if point else "No"
+        if satisfied >= DEFAULT_LEVEL * total:
+            count += f", which is estimated to be {best.share:.0%} on many test sets"
         return (
-            f"{start} setting satisfies {rules} on {rows} often enough. The closest is "
-            f"{best.name}: {count}; {shown.name} {amount}.{reason}"
+            f"{start} setting satisfies {rules} on {rows} in {DEFAULT_LEVEL:.0%} of trials. "
+            f"The closest is {best.name}: {count}; {shown.name} {amount}.{reason}"
         )
     which = f"that satisfy {rules} on {rows}"
     if not best.is_measured:

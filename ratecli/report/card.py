@@ -399,8 +399,8 @@ class _CardMaker:
                 value = self.measured(split, VIOLATION_PREFIX + name)
                 if value is not None and not value <= CONSTRAINT_TOLERANCE:
                     chance = split == "test" and value < QUANTILE * self._new_violation(name)[1]
-                    more = ", which chance could explain" * chance
-                    yield f"{name} is violated on {SPLITS[split]}, by {format_number(value)}{more}."
+                    more = ", which is within the sampling error of the test set" * chance
+                    yield f"{name} is violated on {SPLITS[split]} by {format_number(value)}{more}."
 
     def _origin(self) -> Section:
         run = self.run

@@ -56,8 +56,8 @@ def violation_warnings(
             broken = [each.value for each in kept if each.value > CONSTRAINT_TOLERANCE]
             if broken and not all(ViolationSample(each).keeps_level for each in points.values()):
                 message = (
-                    f"'{label}' satisfies '{constraint}' on the training set but violates it "
-                    f"on the test set in {len(broken)} of {len(kept)} trials, "
+                    f"'{label}' violates '{constraint}' on the test set in {len(broken)} of the "
+                    f"{len(kept)} trials that satisfy it on the training set, "
                     f"by {mean(broken):.3g} on average"
                 )
                 warnings.append(Diagnostic("W402", message))

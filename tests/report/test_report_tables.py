@@ -317,7 +317,9 @@ def test_the_answer_in_words():
         "new rows (test set): 0.3000 ± 0.2484 (+0.1000 against unconstrained); satisfied in 3 of 3 "
         "seeds."
     )
-    assert more[1].startswith("kappa = 2: no setting satisfies parity on new rows (test set) often")
+    assert more[1].startswith(
+        "kappa = 2: no setting satisfies parity on new rows (test set) in 90% of trials"
+    )
     alone = {("a", ()): [(0.1, -1.0), (), None]}
     (sentence,) = answer_sentences(ledger_of(alone))
     assert sentence.endswith(": 0.1000; satisfied in 1 of 2 seeds (no model in 1).")

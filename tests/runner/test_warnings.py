@@ -35,8 +35,8 @@ TRAIN_ONLY = TrialResult("b", "ok", values=(MeasuredValue("main", "train", "v", 
 @pytest.mark.parametrize(
     ("found", "algorithm", "expected"),
     [
-        (results((0.0, 0.1), (1e-7, 0.3), (0.2, 0.9), (-1, -1)), "majorize", ("2 of 3", "0.2")),
-        (results((0.0, math.nan), (0.0, 0.3), (0.0, 0.0)), "majorize", ("1 of 2", "0.3")),
+        (results((0.0, 0.1), (1e-7, 0.3), (0.2, 0.9), (-1, -1)), "majorize", ("2 of the 3", "0.2")),
+        (results((0.0, math.nan), (0.0, 0.3), (0.0, 0.0)), "majorize", ("1 of the 2", "0.3")),
         (results((0.0, 0.0), (-0.1, 1e-7)), "majorize", None),
         (results((0.0, 0.5)), "unconstrained", None),  # it ignores constraints
         ([TrialResult("a", "infeasible"), TRAIN_ONLY], "majorize", None),
@@ -49,8 +49,9 @@ def test_constraints_satisfied_in_training_only_give_a_warning(found, algorithm,
     warnings = violation_warnings(plan, {each.key: each for each in found})
     assert [each.code for each in warnings] == ["W402"] * (expected is not None)
     for each in warnings:
-        assert "'m' satisfies 'fair' on the training set but violates it" in each.message
-        assert each.message.endswith("in {} trials, by {} on average".format(*expected))
+        where = "'m' violates 'fair' on the test set in {} trials that satisfy it on the training"
+        assert each.message.startswith(where.format(expected[0]))
+        assert each.message.endswith(f"by {expected[1]} on average")
 
 
 def measured(key, constant, **objectives):
