@@ -64,7 +64,9 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\["\\])*)"|\'([^\']*)\'')
 _HELPS = {
     "^": "write r ** 2 for a power",
     "==": "write two rules, one with <= and one with >=; in a slice, write a single =",
-    "=": "write <= or >=; `=` only compares a column in a slice",
+    "=": "write <= or >=; a slice has brackets: recall[sex = Female]",
+    **dict.fromkeys("≤≥≠", "write <= or >=; in a slice, also !="),
+    ",": "write decimals with a point: 0.8",
     "<": "write <=; strict comparisons are not supported",
     ">": "write >=; strict comparisons are not supported",
     **dict.fromkeys(("&", "&&"), "write `and`"),
@@ -72,6 +74,7 @@ _HELPS = {
     "and": "write two constraints, or max(...) of two metrics",
 }
 """Help for operators of other languages."""
+_SPACES = "put a name or value with spaces in quotes: 'length of stay'"
 _FIRST_WORDS = {
     "maximize": "objectives are minimized: write a minus before what should be large",
     "minimize": "objectives are minimized anyway: leave 'minimize' out",
@@ -169,9 +172,9 @@ class _Parser:
         self.at = before
         return False
 
-    def expect(self, operator: str, after: str) -> None:
+    def expect(self, operator: str, after: str, hint: str | None = None) -> None:
         if not self.take(operator):
-            self.unexpected(f"'{operator}' is missing after {after}")
+            self.unexpected(f"'{operator}' is missing after {after}", hint)
 
     def match(self, pattern: re.Pattern[str]) -> tuple[str, Span] | None:
         found = pattern.match(self.text, self.start())
@@ -180,7 +183,7 @@ class _Parser:
         self.at = found.end()
         return found[0], Span(*found.span())
 
-    def unexpected(self, message: str) -> NoReturn:
+    def unexpected(self, message: str, hint: str | None = None) -> NoReturn:
         if self.start() >= len(self.text):
             end = max(len(self.text.rstrip()), 1)
             refuse("E301", f"{message}: the rule ends here", Span(end - 1, end))
@@ -188,9 +191,8 @@ class _Parser:
         token = self.operator() or (word[0] if word else self.text[self.at])
         span = Span(self.at, self.at + len(token))
         first = self.text.split(maxsplit=1)[0].lower()
-        refuse(
-            "E301", f"{message}, found '{token}'", span, _FIRST_WORDS.get(first, _HELPS.get(token))
-        )
+        known = _FIRST_WORDS.get(first) or _HELPS.get(token if token.isascii() else token[0])
+        refuse("E301", f"{message}, found '{token}'", span, known or hint)
 
     # rules
 
@@ -266,7 +268,7 @@ class _Parser:
             node = self.deeper(lambda: self.arguments(node))
         if self.take("["):
             items = self.listed(self.slice_item)
-            self.expect("]", "the slice")
+            self.expect("]", "the slice", _SPACES)
         if self.take("@"):
             found = self.match(_WORD)
             if not found:

@@ -266,6 +266,7 @@ class _CardMaker:
         facts = {
             "split": ", ".join(f"{count:,} {SPLITS[name]}" for name, count in splits.items()),
             "missing values in training rows": ", ".join(with_gaps) or "none",
+            **{f"group {name}": f"`{rule}`" for name, rule in self.groups.items()},
         }
         return Section("Data", facts=_stated(facts), sheet=make_sheet("Data sets", rows))
 
@@ -273,7 +274,7 @@ class _CardMaker:
         experiment, point = self.ledger.experiment, self.trial.point
         goals = {"minimize": str(experiment.get("objective", "")), **self.ledger.constraints}
         words = set(re.findall(r"\w+", " ".join(goals.values())))
-        facts = {name: f"`{rule}`" for name, rule in {**goals, **self.groups}.items()}
+        facts = {name: f"`{rule}`" for name, rule in goals.items()}
         level = (self.info.get(NEW_DATA_KEY) or {"levels": {}})["levels"].get(self.model.main)
         if self.ledger.constraints and level is not None:
             of = "" if self.model.variant == self.model.main else f", for {self.model.main} only"

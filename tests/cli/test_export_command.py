@@ -80,7 +80,7 @@ def test_a_card_has_the_measured_numbers(cli, rows):
     assert "- parity: `positive_rate[women] >= 0.95 * positive_rate[men]`" in text
     assert "- missing values in training rows: job" in text
     assert "- predicts: y" in text
-    assert "- low: `x<0`" in text
+    assert "- group low: `x<0`" in text
     known = measured("first", "majorize", "deterministic")
     metrics = {row["metric"]: row for row in card_table(text, "Results")}
     assert float(metrics["error"]["new rows"]) == pytest.approx(known["error", "test"], abs=5e-5)
@@ -109,7 +109,7 @@ def test_a_card_states_limits(cli, rows):
     assert cli("export", MAJORIZE, "--format", "card", "-o", "c.md").out == "c.md\n"
     text = Path("c.md").read_text("utf-8")
     violation = measured("first", "majorize", "deterministic")["violation.parity", "test"]
-    said = "- parity is violated on new rows, by"
+    said = "- parity is violated on new rows by"
     assert (said in text) == (violation > 1e-6)
     assert "- Training enforces constraints for the variant stochastic, and this is determ" in text
     assert "Decisions are random" not in text

@@ -210,7 +210,9 @@ def check_support(
                 and not refusal_reason(found, goal, objective=aim)[0]
             ]
             able = [f"{name} ({use_of(name)})" for name in in_order_of_choice(able)]
-            hint = f"algorithms that can: {', '.join(able) or 'none'}"
+            hint = f"algorithms that can: {', '.join(able)}"
+            if not able:
+                hint = "no algorithm can; list it in `metrics` to measure it"
             message = f"algorithm '{case.label}' cannot {what}: {why}"
             yield Diagnostic("E308", message, hint, loc=loc, span=span)
 
