@@ -339,16 +339,16 @@ def columns_as_known(
     Raises
     ------
     FaultError
-        E205 for each missing column, E411 for text where training rows had numbers or numbers where
+        E205 for missing columns, E411 for text where training rows had numbers or numbers where
         they had text, E407 for infinite values.
     """
-    faults, columns = list[Diagnostic](), dict[str, Any]()
+    there = list(names) or [str(name) for name in frame.columns]
+    faults = _missing_columns([name for name in kinds if name not in frame], there)
+    columns = dict[str, Any]()
     for name, kind in kinds.items():
         if name not in frame:
-            hint = did_you_mean(name, names or map(str, frame.columns), "columns")
-            message = f"there is no column '{name}', which the model needs"
-            faults.append(Diagnostic("E205", message, hint))
-        elif kind == "number":
+            continue
+        if kind == "number":
             columns[name], found = _parse_numbers(frame[name])
             faults += found
         elif kind == "text" and not is_text(frame[name]):
@@ -360,6 +360,20 @@ def columns_as_known(
     if faults:
         raise FaultError(faults)
     return pd.DataFrame(columns, frame.index)
+
+
+def _missing_columns(missing: Sequence[str], there: Collection[str]) -> list[Diagnostic]:
+    """Return an E205 for each missing column with a similar name, and one for all others."""
+    hints = {name: did_you_mean(name, there, "columns") for name in missing}
+    near = [name for name, hint in hints.items() if hint.startswith("did you mean")]
+    others = [name for name in missing if name not in near]
+    found = list[Diagnostic]()
+    for group in (*([name] for name in near), *([others] if others else [])):
+        listed = ", ".join(f"'{name}'" for name in group)
+        what = "there is no column" if len(group) == 1 else "there are no columns"
+        message = f"{what} {listed}, which the model needs"
+        found.append(Diagnostic("E205", message, hints[group[0]]))
+    return found
 
 
 def _parse_numbers(column: pd.Series) -> tuple[NDArray[np.float64], list[Diagnostic]]:

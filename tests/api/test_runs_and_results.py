@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(folder):
-    with pytest.warns(RatecliWarning, match="W402: 'majorize' satisfies 'parity' on"):
+    with pytest.warns(RatecliWarning, match="W402: 'majorize' violates 'parity' on"):
         return ratecli.run(EXPERIMENT, output=folder / "results")
 
 

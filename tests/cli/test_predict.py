@@ -138,7 +138,7 @@ REFUSED = [
      "error[E104]: '--variant' needs the folder of a trial"),
     (["nothing.npz", "people.csv"], 4, "error[E405]: 'nothing.npz' does not exist"),
     (["people.csv", "people.csv"], 4, "error[E404]: 'people.csv' holds no stored classifier: it"),
-    (["results", "people.csv"], 4, "error[E405]: 'results/encoder.json' does not exist"),
+    (["results", "people.csv"], 4, "error[E405]: 'results' has the models of several trials"),
     ([MODEL, "nothing.csv"], 4, "error[E405]: 'nothing.csv' "),
     ([MODEL, "results"], 4, "error[E405]: 'results' "),
     ([MODEL, "first.yaml"], 4, "error[E404]: 'first.yaml' ends in neither"),

@@ -289,6 +289,8 @@ def test_all_errors_of_new_rows_are_reported_together(encoder: Encoder):
     assert first.help.startswith("did you mean 'Sex'? columns: Sex, age, job")
     assert "'age' held numbers in training, but has 'old' in row 2" in second.message
     assert "'job' holds numbers, but it held text in training" in third.message
+    (fault,) = faults(encoder, frame(x=[1]))
+    assert fault.message == "there are no columns 'sex', 'age', 'job', which the model needs"
 
 
 def test_infinite_values_and_words_among_numbers(encoder: Encoder):
