@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass
 from inspect import signature
 from math import isnan
@@ -27,7 +27,7 @@ from sklearn.utils.validation import (
 from ratecli.api.errors import NoSolutionFoundError, convert_errors, issue_warnings
 from ratecli.api.fitting import FeatureReader, FitResult, LabelledRows, fit_rows, normalize_weights
 from ratecli.api.goals import ConstraintSpec, FitSpec, shared_arguments
-from ratecli.api.rows import InputRows, check_indices, with_sensitive_hint
+from ratecli.api.rows import InputRows, check_indices, sensitive_hints
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.experiment.options import option_names, solver_class
 from ratecli.ledger.records import (
@@ -156,15 +156,12 @@ class MappingParamsEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-lea
         issue_warnings(warnings)
         return shown
 
-    @contextmanager
-    def _sensitive_hints(self, method: str) -> Iterator[None]:
+    def _sensitive_hints(self, method: str) -> AbstractContextManager[None]:
         """Say in errors about missing columns how they are passed beside X."""
-        try:
-            yield
-        except FaultError as error:
-            step = type(self).__name__.lower()
-            faults = [with_sensitive_hint(each, step, method) for each in error.faults]
-            raise FaultError(faults) from None
+        way = f"{method}(..., {{passed}})"
+        if method == "fit":
+            way += f", through a pipeline: fit(..., {type(self).__name__.lower()}__{{passed}})"
+        return sensitive_hints(way)
 
     def _check_frame(self, X: pd.DataFrame, *, reset: bool) -> None:
         """Check a DataFrame; columns that are not features may be missing after training."""

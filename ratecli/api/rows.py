@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -129,19 +130,24 @@ class InputRows:
         return InputRows(frame, None if self.matrix is None else self.matrix[rows], beside)
 
 
-def with_sensitive_hint(fault: Diagnostic, step: str, method: str) -> Diagnostic:
+@contextmanager
+def sensitive_hints(way: str) -> Iterator[None]:
     """Add to an E205 without a suggestion how a column is passed beside X.
 
-    `step` is the name of the estimator in a pipeline.
+    `way` is the hint, with `{passed}` in place of the argument.
     """
+    try:
+        yield
+    except FaultError as error:
+        raise FaultError([_with_hint(each, way) for each in error.faults]) from None
+
+
+def _with_hint(fault: Diagnostic, way: str) -> Diagnostic:
     if fault.code != "E205" or (fault.help or "").startswith("did you mean"):
         return fault
     name = fault.message.partition("'")[2].partition("'")[0]
     passed = f"sensitive_features={{'{name}': VALUES}}"
-    hint = f"pass it beside X: {method}(..., {passed})"
-    if method == "fit":
-        hint += f", through a pipeline: fit(..., {step}__{passed})"
-    return replace(fault, help=f"{fault.help}; {hint}")
+    return replace(fault, help=f"{fault.help}; pass it beside X: {way.format(passed=passed)}")
 
 
 def check_indices(arguments: Mapping[str, Any]) -> None:

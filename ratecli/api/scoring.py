@@ -16,7 +16,7 @@ from ratecli.api.errors import convert_errors
 from ratecli.api.estimator import BinaryLabels, predict_with_sensitive
 from ratecli.api.fitting import LabelledRows, normalize_weights
 from ratecli.api.goals import UNCONSTRAINED, FitSpec, shared_arguments
-from ratecli.api.rows import InputRows
+from ratecli.api.rows import InputRows, sensitive_hints
 from ratecli.errors import Diagnostic, FaultError
 from ratecli.ledger.records import VIOLATION_PREFIX
 from ratecli.rates import expression as ex
@@ -191,7 +191,8 @@ def _measure(
     weight = normalize_weights(weight, y)
     rows = LabelledRows.of(inputs, classes.yes(y), weight)
     yes = classes.yes(decisions)[weight > 0]
-    with convert_errors():
+    way = "{passed}; in a search, scorer.set_score_request(sensitive_features=True) requests it"
+    with convert_errors(), sensitive_hints(way):
         tree = _parse_measure(scorer, inputs)
         return measure([tree], rows.sample(None), "train", Predictions(yes, yes, yes))[0]
 

@@ -82,6 +82,8 @@ def test_an_error_says_how_to_pass_a_column_through_a_pipeline(loans):
     with pytest.raises(ValueError, match="help: did you mean 'sex'") as caught:
         RateConstrainedClassifier(constraints="tpr[sexx = Male] >= 0.5").fit(X, y)
     assert "sensitive_features" not in str(caught.value)
+    with pytest.raises(ValueError, match=r"set_score_request\(sensitive_features=True\)"):
+        rate_scorer(RATIO)(LogisticRegression().fit(X[NUMBERS], y), X[NUMBERS], y)
 
 
 @pytest.mark.filterwarnings("ignore::ratecli.RatecliWarning")
