@@ -290,9 +290,9 @@ def test_constraints_hold_where_a_file_says(folder, algorithm, limit, split):
     assert measured["violation.c", split] <= 1e-6
     margin = -measured["violation.c", "train"]
     assert margin > 0.01 or split in {"train", "validation"}
-    # the mean of all labels is .35 below that of group a; its mse is the variance of labels
+    # the mean label is about .4 below that of group a on the test set; its mse is the variance
     constant = result.info[BEST_CONSTANT_KEY]
-    assert ("test" in constant) == (limit > 0.35)
+    assert ("test" in constant) == (limit > 0.5)
     assert list(constant.values()) == pytest.approx(
         [np.nanvar(rows(n=2000).label)] * len(constant), rel=0.2
     )
