@@ -192,7 +192,7 @@ def test_a_rate_of_one_over_few_rows_is_not_certain(positives):
 
 
 POPULATION = problem(smooth_rows(7, n=20_000), Rules(RATIO_RULE))
-DRAWS = 40
+DRAWS = 25
 
 
 ON_TREES = PostShift(model=TREES, scores={"folds": 3})
